@@ -1,0 +1,135 @@
+"""Replay: every decision beside the state it acted on and the close it is scored against."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite
+
+import polars as pl
+
+from clvlab.errors import DecisionError
+from clvlab.law.closing import Window, fixture_closes, market_closes
+from clvlab.law.schema import Action, Schema
+from clvlab.law.tape import Tape, last_row_at
+from clvlab.proof.canonical import decimal_text
+from clvlab.proof.events import CLOSE_EVENTS, DECISION_EVENTS, SIDES
+
+__all__ = ["Replay", "replay"]
+
+_MARKET = ["fixture_id", "market_key"]
+_PPM = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What is sealed: ``DECISION_EVENTS`` and ``CLOSE_EVENTS``."""
+
+    decisions: pl.DataFrame
+    closes: pl.DataFrame
+
+
+def replay(tape: Tape, decisions: pl.DataFrame, window: Window) -> Replay:
+    """Put decisions in sealed order and look up their states.
+
+    Steps: 1. find each decision's market and tick; 2. sort; 3. read the states acted on; 4. close every market that a BACK
+    names.
+
+    Parameters
+    ----------
+    tape
+        The ticks.
+    decisions
+        ``DECISIONS`` as checked by the law, of all agents.
+    window
+        Where fixtures close.
+
+    Raises
+    ------
+    DecisionError
+        A decision at a tick that does not exist.
+    """
+    named = _at_ticks(tape, decisions)
+    order = ["ts_ms", "fixture_id", "tick_seq", "agent_id", "market_key", "side"]
+    named = named.sort(order, nulls_last=False).with_columns(seq=pl.int_range(1, pl.len() + 1))
+
+    back = named["action"] == Action.BACK
+    acted_on = pl.select(pl.when(back).then(named["market_row"])).to_series()
+    events = named.with_columns(*_untrusted(named), *_states(tape, acted_on, named["n_sides"]))
+
+    markets = named.filter(back & named["market_key"].is_not_null()).select(_MARKET).unique()
+    closes = market_closes(tape, markets, fixture_closes(tape, window))
+    states = _states(tape, closes["close_row"], closes["n_sides"])
+    numbered = closes.with_columns(*states, seq=pl.int_range(pl.len()) + 1 + named.height)
+    return Replay(_cast(events, DECISION_EVENTS), _cast(numbered, CLOSE_EVENTS))
+
+
+def _cast(frame: pl.DataFrame, schema: Schema) -> pl.DataFrame:
+    return frame.select(pl.col(column).cast(dtype) for column, dtype in schema.items())
+
+
+def _at_ticks(tape: Tape, decisions: pl.DataFrame) -> pl.DataFrame:
+    """Add ``market_row`` (the market's last message at the tick, on its first side) and ``ts_ms``."""
+    first_sides = tape.series.with_row_index("series").filter(pl.col("side_no") == 0)
+    markets = first_sides.select(*_MARKET, "market_start", "n_sides", "series")
+    located = decisions.join(markets, on=_MARKET, how="left", maintain_order="left")
+    row = last_row_at(tape.key, located["market_start"], located["series"], located["tick_seq"])
+    located = located.with_columns(
+        market_row=row, message_seq=tape.rows["tick_seq"].gather(row), ts_ms=tape.rows["ts_ms"].gather(row)
+    ).with_columns(ts_ms=pl.when(pl.col("message_seq") == pl.col("tick_seq")).then("ts_ms"))
+    if located["ts_ms"].null_count():  # decisions at a tick of another market
+        elsewhere = tape.messages.select("fixture_id", "tick_seq", tick_ts_ms="ts_ms")
+        located = located.join(elsewhere, on=["fixture_id", "tick_seq"], how="left", maintain_order="left").with_columns(
+            pl.coalesce("ts_ms", "tick_ts_ms")
+        )
+        absent = located.filter(pl.col("ts_ms").is_null())
+        if absent.height:
+            first = absent.select("agent_id", "fixture_id", "tick_seq").row(0, named=True)
+            raise DecisionError(f"{absent.height} decision(s) at a tick that does not exist, the first is {first}")
+    return located
+
+
+def _states(tape: Tape, row: pl.Series, n_sides: pl.Series) -> pl.DataFrame:
+    """Read the whole market at each row of its first side: ``state_tick_seq``, ``state_ts_ms``, ``state_suspended``, ``sides``."""
+    rows = tape.rows
+    series = rows["series"].gather(row)
+    at = pl.DataFrame({"row": row, "series": series, "step": tape.series["rows"].gather(series), "n_sides": n_sides})
+    most = at["n_sides"].max()
+    sides = [_side(tape, at, number) for number in range(most if isinstance(most, int) else 0)]
+    whole = pl.concat_list(sides).list.drop_nulls() if sides else pl.lit(None)
+    return at.select(
+        state_tick_seq=rows["tick_seq"].gather(row),
+        state_ts_ms=rows["ts_ms"].gather(row),
+        state_suspended=rows["suspended"].gather(row),
+        sides=pl.when(pl.col("row").is_not_null()).then(whole).cast(SIDES),
+    )
+
+
+def _side(tape: Tape, at: pl.DataFrame, number: int) -> pl.Series:
+    """Read side ``number`` of each market as a struct; null where the market has fewer sides."""
+    there = pl.col("n_sides") > number
+    row = at.select(pl.when(there).then(pl.col("row") + number * pl.col("step"))).to_series()
+    series = at.select(pl.when(there).then(pl.col("series") + number)).to_series()
+    prices = pl.DataFrame(
+        {
+            "odds_milli": tape.rows["odds_milli"].gather(row),
+            "prob_bps": tape.rows["prob_bps"].gather(row),
+            "side": tape.series["side"].gather(series),
+        }
+    )
+    return prices.select(pl.when(row.is_not_null()).then(pl.struct(pl.all()))).to_series()
+
+
+def _untrusted(decisions: pl.DataFrame) -> list[pl.Expr | pl.Series]:
+    """Turn the claimed confidence to integers: parts per million, half up, or the raw value where it is no probability."""
+    claimed = pl.col("confidence")
+    sane = claimed.is_between(0.0, 1.0)
+    raw = decisions.filter(claimed.is_not_null() & ~(sane & claimed.is_not_nan()))["confidence"].unique()
+    spelled = {value: _spelled(value) for value in raw}
+    return [
+        pl.when(sane).then((claimed * _PPM + 0.5).floor()).cast(pl.Int64).alias("confidence_ppm"),
+        decisions["confidence"].replace_strict(spelled, default=None, return_dtype=pl.String).alias("confidence_raw"),
+    ]
+
+
+def _spelled(value: float) -> str:
+    return decimal_text(value) if isfinite(value) else str(value)

@@ -1,0 +1,142 @@
+"""A run: agents over one tape, sealed. The same inputs give the same bytes on every machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from clvlab.engine.agent import Agent
+from clvlab.engine.replay import Replay, replay
+from clvlab.errors import DecisionError
+from clvlab.law import actions
+from clvlab.law.closing import Window
+from clvlab.law.clv import scores
+from clvlab.law.metrics import outcomes
+from clvlab.law.schema import DECISIONS, LAW_VERSION
+from clvlab.law.tape import Tape
+from clvlab.proof.canonical import without_floats
+from clvlab.proof.evidence import positions
+from clvlab.proof.manifest import RUN_SCHEMA, config_hash, run_id
+from clvlab.proof.seal import SealedRun, seal
+
+__all__ = ["RunResult", "run"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """A sealed run and the frames it was sealed from.
+
+    Attributes
+    ----------
+    run
+        The bytes.
+    replay
+        Decisions and closes in sealed order.
+    scores, outcomes
+        ``SCORES`` and ``OUTCOMES``.
+    """
+
+    run: SealedRun
+    replay: Replay
+    scores: pl.DataFrame
+    outcomes: pl.DataFrame
+
+
+def run(
+    tape: Tape,
+    agents: Sequence[Agent],
+    window: Window,
+    *,
+    kind: str = "backtest",
+    origin_id: str | None = None,
+    mode_label: str = "Backtest",
+    source_mode: str = "replay",
+) -> RunResult:
+    """Let every agent decide on the same tape, score by the law, and seal.
+
+    Parameters
+    ----------
+    tape
+        What is replayed.
+    agents
+        At least one; agent ids must be unique.
+    window
+        End rule, horizon and market universe.
+    kind, origin_id
+        What asked for the run (``backtest``, ``competition``, ``deploy``) and its id, which enter the run id.
+
+    Raises
+    ------
+    DecisionError
+        No agent, two agents of one id, or decisions that can't be sealed.
+    """
+    ids = [agent.identity.agent_id for agent in agents]
+    if not ids or len(set(ids)) != len(ids):
+        raise DecisionError(f"a run needs agents with unique ids, not {ids}")
+    frames, errors = _asked(tape, sorted(agents, key=lambda agent: agent.identity.agent_id.encode()))
+    replayed = replay(tape, actions.checked(frames), window)
+    scored = scores(positions(replayed.decisions, replayed.closes), window)
+    started = _started(tape, agents, window, kind, origin_id, mode_label, source_mode)
+    sealed = seal(started, replayed.decisions, errors, replayed.closes, scored)
+    return RunResult(sealed, replayed, scored, outcomes(scored, tuple(ids)))
+
+
+def _asked(tape: Tape, agents: Sequence[Agent]) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
+    """Collect decisions; an agent that raises stops, and the run goes on without it, unless it was the last one."""
+    frames, errors = [pl.DataFrame(schema=DECISIONS)], []
+    for agent in agents:
+        name = agent.identity.agent_id
+        try:
+            decided = agent.decide(tape)
+        except Exception as error:  # an agent is foreign code: its failure is a fact of the run, not of the engine
+            if len(errors) == len(agents) - 1:
+                raise DecisionError(f"agent {name!r} failed with {type(error).__name__}: {error}") from error
+            errors.append({"agent_id": name, "error": type(error).__name__, "fixture_id": None, "tick_seq": None})
+            continue
+        checked = actions.checked(decided)
+        if checked.filter(pl.col("agent_id") != name).height:
+            raise DecisionError(f"agent {name!r} returned decisions under another agent_id")
+        frames.append(checked)
+    return pl.concat(frames), errors
+
+
+def _started(
+    tape: Tape, agents: Sequence[Agent], window: Window, kind: str, origin_id: str | None, mode_label: str, source_mode: str
+) -> dict[str, Any]:
+    binding = tape.binding
+    payload: dict[str, Any] = {
+        "schema": RUN_SCHEMA,
+        "kind": kind,
+        "origin_id": origin_id,
+        "source_mode": source_mode,
+        "mode_label": mode_label,
+        "law_version": LAW_VERSION,
+        "window": window.payload() | {"closing_policy": tape.closing_policy.value},
+        "binding": {
+            "pack_id": binding.pack_id,
+            "fixture_ids": list(binding.fixture_ids),
+            "content_hash": binding.content_hash,
+        },
+        "agents": [_agent(agent) for agent in sorted(agents, key=lambda agent: agent.identity.agent_id.encode())],
+        "policy": None,
+        "policy_hash": None,
+    }
+    return payload | {"run_id": run_id(payload)}
+
+
+def _agent(agent: Agent) -> dict[str, Any]:
+    identity = agent.identity
+    config = without_floats(identity.config)
+    return {
+        "agent_id": identity.agent_id,
+        "strategy": identity.strategy,
+        "strategy_version": identity.strategy_version,
+        "config": config,
+        "config_hash": config_hash(identity.strategy, identity.strategy_version, config),
+        "proof_mode": identity.proof_mode,
+        "causality": identity.causality,
+        "source_sha256": identity.source_sha256,
+    }

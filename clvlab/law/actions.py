@@ -1,0 +1,63 @@
+"""What an agent may propose, and which proposals are refused before anything is sealed."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from clvlab.errors import DecisionError
+from clvlab.law.schema import DECISIONS, SAFE_INTEGER, Action, conform
+
+__all__ = ["MAX_NAME_BYTES", "MAX_REASON_BYTES", "checked"]
+
+MAX_REASON_BYTES = 2000
+MAX_NAME_BYTES = 200
+_KEY = ["agent_id", "fixture_id", "tick_seq", "market_key", "side"]
+
+
+def checked(decisions: pl.DataFrame) -> pl.DataFrame:
+    """Give the decisions as ``DECISIONS``, or refuse them.
+
+    Raises
+    ------
+    SchemaError
+        Wrong columns or dtypes.
+    DecisionError
+        A null where a value must stand, an unknown action, a text over its limit, an integer beyond 2**53 - 1, a negative
+        stake, a duplicate of (agent, fixture, tick, market, side), or a second WAIT of an agent at a tick.
+    """
+    decisions = conform(decisions, DECISIONS, "DECISIONS")
+    name = pl.col("market_key", "side")
+    rules = {
+        "agent_id, fixture_id, tick_seq and action must not be null": pl.any_horizontal(
+            pl.col("agent_id", "fixture_id", "tick_seq", "action").is_null()
+        ),
+        "action must be BACK or WAIT": ~pl.col("action").is_in([a.value for a in Action]),
+        f"agent_id must have 1 to {MAX_NAME_BYTES} bytes": ~pl.col("agent_id").str.len_bytes().is_between(1, MAX_NAME_BYTES),
+        f"market_key and side have a limit of {MAX_NAME_BYTES} bytes": pl.any_horizontal(
+            name.str.len_bytes() > MAX_NAME_BYTES
+        ),
+        f"reason has a limit of {MAX_REASON_BYTES} bytes": pl.col("reason").str.len_bytes() > MAX_REASON_BYTES,
+        "stake must be 0 to 2**53 - 1": ~pl.col("stake").is_between(0, SAFE_INTEGER),
+        "limit_odds_milli must not be negative": pl.col("limit_odds_milli") < 0,
+        "claimed_edge_bps must be within 2**53 - 1": ~pl.col("claimed_edge_bps").is_between(-SAFE_INTEGER, SAFE_INTEGER),
+        "fixture_id must be within 2**53 - 1": ~pl.col("fixture_id").is_between(-SAFE_INTEGER, SAFE_INTEGER),
+    }
+    broken = decisions.select(pl.any_horizontal(rules.values()).any()).item()
+    for text, rule in rules.items() if broken else ():
+        refused = decisions.filter(rule)
+        if refused.height:
+            raise DecisionError(f"{text}: {refused.height} decision(s), the first is {_shown(refused)}")
+    _refuse_duplicates(decisions.filter(pl.col("action") == Action.BACK), _KEY)
+    _refuse_duplicates(decisions.filter(pl.col("action") == Action.WAIT), _KEY[:3])
+    return decisions
+
+
+def _refuse_duplicates(decisions: pl.DataFrame, key: list[str]) -> None:
+    if decisions.select(pl.struct(key).n_unique()).item() != decisions.height:
+        twice = decisions.filter(pl.struct(key).is_duplicated())
+        raise DecisionError(f"more than one decision for the same {', '.join(key)}: {_shown(twice)}")
+
+
+def _shown(decisions: pl.DataFrame) -> str:
+    first = decisions.row(0, named=True)
+    return str({column: value if len(str(value)) <= 80 else f"{str(value)[:80]}..." for column, value in first.items() if value is not None})

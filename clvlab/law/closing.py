@@ -1,0 +1,201 @@
+"""Windows and closing lines: where the window of a fixture ends, and which message is a market's close."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from clvlab.errors import WindowError
+from clvlab.law.schema import CLOSES, FIXTURE_CLOSES, SAFE_INTEGER, CloseKind, ClosingPolicy, EndRule, conform
+from clvlab.law.tape import Tape, last_row_at
+
+__all__ = ["LAST_OPEN_MAX_AGE_MS", "Window", "fixture_closes", "market_closes"]
+
+LAST_OPEN_MAX_AGE_MS = 300_000
+_MAX_WINDOW_ID_BYTES = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What is scored: the end rule, the horizon guard and the market universe.
+
+    Attributes
+    ----------
+    window_id
+        Free label of 1 to 200 bytes, echoed onto the report.
+    end_rule
+        ``pre_match``, ``fixed_duration`` or ``manual_stop``.
+    duration_s
+        Seconds after a fixture's first tick; with ``fixed_duration`` only, and then at least 1.
+    min_clv_horizon_s
+        A decision closer than this to its close is pending, not scored.
+    market_allowlist
+        Market-key prefixes; ``""`` means every market.
+
+    Raises
+    ------
+    WindowError
+        Any of these out of its range, or ``duration_s`` missing or superfluous.
+    """
+
+    window_id: str = "full"
+    end_rule: str = EndRule.PRE_MATCH
+    duration_s: int | None = None
+    min_clv_horizon_s: int = 60
+    market_allowlist: tuple[str, ...] = ("",)
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.window_id.encode()) <= _MAX_WINDOW_ID_BYTES:
+            raise WindowError(f"window_id must have 1 to {_MAX_WINDOW_ID_BYTES} bytes, not {len(self.window_id.encode())}")
+        if self.end_rule not in list(EndRule):
+            raise WindowError(f"unknown end_rule {self.end_rule!r}: use one of {', '.join(EndRule)}")
+        fixed = self.end_rule == EndRule.FIXED_DURATION
+        if fixed and self.duration_s is None:
+            raise WindowError("end_rule fixed_duration needs a duration_s")
+        if not fixed and self.duration_s is not None:
+            raise WindowError(f"duration_s {self.duration_s} goes with end_rule fixed_duration only, not {self.end_rule}")
+        if self.duration_s is not None and not 1 <= self.duration_s <= SAFE_INTEGER // 1_000_000:
+            raise WindowError(f"duration_s must be positive, and at most {SAFE_INTEGER // 1_000_000}: {self.duration_s}")
+        if not 0 <= self.min_clv_horizon_s <= SAFE_INTEGER // 1_000_000:
+            raise WindowError(f"min_clv_horizon_s must not be negative: {self.min_clv_horizon_s}")
+
+    def payload(self) -> dict[str, str | int | list[str] | None]:
+        """The window as it is sealed."""
+        return {
+            "window_id": self.window_id,
+            "end_rule": str(self.end_rule),
+            "duration_s": self.duration_s,
+            "min_clv_horizon_s": self.min_clv_horizon_s,
+            "market_allowlist": list(self.market_allowlist),
+        }
+
+
+def fixture_closes(tape: Tape, window: Window) -> pl.DataFrame:
+    """Find where the window of every fixture with ticks ends.
+
+    Returns
+    -------
+    pl.DataFrame
+        ``FIXTURE_CLOSES``, sorted by fixture: ticks with ``tick_seq < end_seq`` are inside.
+    """
+    spans = _spans(tape)
+    if window.end_rule == EndRule.MANUAL_STOP:
+        closes = spans.with_columns(close_kind=pl.lit(CloseKind.STOP))
+    elif window.duration_s is not None:
+        limit = pl.col("first_ts_ms") + window.duration_s * 1000
+        ended = _first_ticks(tape, spans.select("fixture_id", limit_ts_ms=limit + 1))
+        closes = spans.join(ended, on="fixture_id", how="left", maintain_order="left").with_columns(
+            end_seq=pl.coalesce("first_seq", "end_seq"),
+            close_ts_ms=pl.min_horizontal(limit, "close_ts_ms"),
+            close_kind=pl.lit(CloseKind.DURATION),
+        )
+    else:
+        closes = _pre_match(tape, spans)
+    return conform(closes.select(*FIXTURE_CLOSES), FIXTURE_CLOSES, "FIXTURE_CLOSES")
+
+
+def _spans(tape: Tape) -> pl.DataFrame:
+    """Give every fixture's first time, and as default close its last time and one past its last tick; sorted."""
+    last = tape.series["start"] + tape.series["rows"] - 1
+    return (
+        tape.series.select("fixture_id")
+        .with_columns(
+            first_ts_ms=tape.rows["ts_ms"].gather(tape.series["start"]),
+            close_ts_ms=tape.rows["ts_ms"].gather(last),
+            end_seq=tape.rows["tick_seq"].gather(last).cast(pl.Int64) + 1,
+        )
+        .group_by("fixture_id")
+        .agg(pl.min("first_ts_ms"), pl.max("close_ts_ms"), pl.max("end_seq"))
+        .sort("fixture_id")
+    )
+
+
+def _pre_match(tape: Tape, spans: pl.DataFrame) -> pl.DataFrame:
+    played = _first_of_fixture(tape, tape.rows.lazy().filter("in_running")).rename(
+        {"first_seq": "play_seq", "first_ts_ms": "play_ts_ms"}
+    )
+    closes = spans.join(played, on="fixture_id", how="left", maintain_order="left").join(
+        tape.fixtures, on="fixture_id", how="left", maintain_order="left"
+    )
+    # Only fixtures that never went in-running need the search for their kickoff.
+    kickoffs = closes.filter(pl.col("play_seq").is_null(), pl.col("kickoff_ts_ms").is_not_null())
+    started = _first_ticks(tape, kickoffs.select("fixture_id", limit_ts_ms="kickoff_ts_ms"))
+    by_play, by_kickoff = pl.col("play_seq").is_not_null(), pl.col("kickoff_ts_ms").is_not_null()
+    return closes.join(started, on="fixture_id", how="left", maintain_order="left").with_columns(
+        end_seq=pl.coalesce("play_seq", "first_seq", "end_seq"),
+        close_ts_ms=pl.coalesce("play_ts_ms", "kickoff_ts_ms", "close_ts_ms"),
+        close_kind=pl.when(by_play)
+        .then(pl.lit(CloseKind.IN_RUNNING))
+        .when(by_kickoff)
+        .then(pl.lit(CloseKind.KICKOFF))
+        .otherwise(pl.lit(CloseKind.TAPE_END)),
+    )
+
+
+def _first_ticks(tape: Tape, limits: pl.DataFrame) -> pl.DataFrame:
+    """Find the first tick of each fixture at or after its ``limit_ts_ms``: (fixture_id, first_seq, first_ts_ms)."""
+    if limits.is_empty():
+        return pl.DataFrame(schema={"fixture_id": pl.Int64, "first_seq": pl.Int64, "first_ts_ms": pl.Int64})
+    by_series = tape.series.lazy().join(limits.lazy(), on="fixture_id", how="left", maintain_order="left")
+    limit = by_series.select("limit_ts_ms").collect(engine="in-memory").to_series()
+    return _first_of_fixture(tape, tape.rows.lazy().filter(pl.col("ts_ms") >= limit.gather(tape.rows["series"])))
+
+
+def _first_of_fixture(tape: Tape, rows: pl.LazyFrame) -> pl.DataFrame:
+    """Give the first tick of each fixture among some rows: (fixture_id, first_seq, first_ts_ms)."""
+    per_series = rows.group_by("series").agg(first_seq=pl.col("tick_seq").min().cast(pl.Int64), first_ts_ms=pl.min("ts_ms"))
+    names = tape.series.lazy().with_row_index("series").select("series", "fixture_id")
+    return (
+        per_series.join(names, on="series")
+        .group_by("fixture_id")
+        .agg(pl.min("first_seq"), pl.min("first_ts_ms"))
+        .collect(engine="in-memory")
+    )
+
+
+def market_closes(tape: Tape, markets: pl.DataFrame, ends: pl.DataFrame) -> pl.DataFrame:
+    """Find the closing message of each asked market.
+
+    Parameters
+    ----------
+    tape
+        The ticks.
+    markets
+        (fixture_id, market_key), unique; markets that are not on the tape are answered with a null ``close_row``.
+    ends
+        ``FIXTURE_CLOSES`` of the same tape.
+
+    Returns
+    -------
+    pl.DataFrame
+        ``CLOSES``, sorted by (fixture_id, market_key). Under ``last_open`` a market suspended at the close falls back to
+        its last unsuspended message, if that is at most 300 s older than the close.
+    """
+    first_sides = (
+        tape.series.with_row_index("series")
+        .filter(pl.col("side_no") == 0)
+        .select("fixture_id", "market_key", "market_start", "n_sides", "series")
+    )
+    asked = (
+        markets.join(first_sides, on=["fixture_id", "market_key"], how="left", maintain_order="left")
+        .join(ends, on="fixture_id", how="left", maintain_order="left")
+        .sort("fixture_id", "market_key")
+    )
+    last_seq = asked["end_seq"] - 1
+    row = last_row_at(tape.key, asked["market_start"], asked["series"], last_seq)
+    if tape.closing_policy == ClosingPolicy.LAST_OPEN:
+        row = _last_open(tape, asked, last_seq, row)
+    return conform(asked.with_columns(close_row=row).select(*CLOSES), CLOSES, "CLOSES")
+
+
+def _last_open(tape: Tape, asked: pl.DataFrame, last_seq: pl.Series, row: pl.Series) -> pl.Series:
+    """Replace rows of suspended messages by the market's last unsuspended one, where it is young enough."""
+    is_open = ~tape.rows["suspended"]
+    open_rows = is_open.arg_true().cast(pl.Int64)
+    found = last_row_at(tape.key.filter(is_open), pl.repeat(0, asked.height, dtype=pl.Int64, eager=True), asked["series"], last_seq)
+    open_row = open_rows.gather(found)
+    young = asked["close_ts_ms"] - tape.rows["ts_ms"].gather(open_row) <= LAST_OPEN_MAX_AGE_MS
+    closed = tape.rows["suspended"].gather(row)
+    usable = closed & young & (open_row >= asked["market_start"])
+    return pl.select(pl.when(usable).then(open_row).otherwise(row)).to_series()

@@ -1,0 +1,98 @@
+"""Scores: closing-line value and edge of every decision, from the two states that stand in evidence.
+
+References
+----------
+Interface specification, "What the service does" (2) and "InspectorRecord". CLV in probability points ranks; the value of
+the price taken at the closing probability ("CLV %") is shown beside it and never ranks.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+
+import polars as pl
+
+from clvlab.law.closing import Window
+from clvlab.law.schema import POSITIONS, SCORES, Action, Reason, conform
+
+__all__ = ["allowed", "clv_bps", "edge_bps", "reason", "scores"]
+
+
+def clv_bps() -> pl.Expr:
+    """Closing probability minus entry probability of the side, in basis points; positive beats the close."""
+    return pl.col("close_prob_bps") - pl.col("entry_prob_bps")
+
+
+def edge_bps() -> pl.Expr:
+    """Expected value of the price taken, valued at the closing probability, in basis points, half up.
+
+    The quote is ``odds_milli``; without one the entry probability stands for a fair price. Null with neither.
+    """
+    close, entry, odds = pl.col("close_prob_bps"), pl.col("entry_prob_bps"), pl.col("odds_milli")
+    quoted = (2 * close * odds + 1000) // 2000 - 10_000
+    # Polars gives null, not an error, for an integer divided by zero.
+    fair = (2 * close * 10_000 + entry) // (2 * entry) - 10_000
+    return pl.when(odds.is_not_null()).then(quoted).when(entry > 0).then(fair)
+
+
+def allowed(market_allowlist: tuple[str, ...]) -> pl.Expr:
+    """Tell whether ``market_key`` starts with one of the prefixes; the prefix ``""`` allows every market."""
+    starts = (pl.col("market_key").str.starts_with(prefix) for prefix in market_allowlist)
+    return reduce(lambda a, b: a | b, starts, pl.lit(value=False))
+
+
+def reason(window: Window) -> pl.Expr:
+    """The first rule that a position fails, or ``scored``."""
+    rules: list[tuple[Reason, pl.Expr]] = [
+        (Reason.WAIT_UNSCORED, pl.col("action") == Action.WAIT),
+        (Reason.MARKET_KEY_MISSING, pl.col("market_key").is_null()),
+        (Reason.SIDE_MISSING, pl.col("side").is_null()),
+        (Reason.MARKET_NOT_ALLOWED, ~allowed(window.market_allowlist)),
+        (Reason.OUTSIDE_WINDOW, pl.col("tick_seq") >= pl.col("end_seq")),
+        (Reason.ENTRY_MARKET_ABSENT, ~pl.col("entry_present")),
+        (Reason.ENTRY_SUSPENDED, pl.col("entry_suspended")),
+        (Reason.ENTRY_SIDE_MISSING, pl.col("entry_prob_bps").is_null()),
+        (Reason.CLOSING_MARKET_ABSENT, ~pl.col("closing_present")),
+        (Reason.CLOSING_SUSPENDED, pl.col("closing_suspended")),
+        (Reason.CLOSING_SIDE_MISSING, pl.col("close_prob_bps").is_null()),
+        (Reason.PENDING_HORIZON, pl.col("close_ts_ms") - pl.col("ts_ms") < 1000 * window.min_clv_horizon_s),
+    ]
+    chain = pl.lit(Reason.SCORED.value)
+    for name, failed in reversed(rules):
+        chain = pl.when(failed).then(pl.lit(name.value)).otherwise(chain)
+    return chain
+
+
+def scores(positions: pl.DataFrame, window: Window) -> pl.DataFrame:
+    """Score every position.
+
+    Parameters
+    ----------
+    positions
+        ``POSITIONS``: one row per decision.
+    window
+        End rule, horizon and market universe.
+
+    Returns
+    -------
+    pl.DataFrame
+        ``SCORES`` in order of ``seq``: one row per decision; ``clv_bps`` and ``edge_bps`` are null unless scored.
+    """
+    scored = pl.col("reason") == Reason.SCORED
+    valid = pl.col("reason").is_in([Reason.SCORED.value, Reason.WAIT_UNSCORED.value, Reason.PENDING_HORIZON.value])
+    return conform(
+        conform(positions, POSITIONS, "POSITIONS")
+        .lazy()
+        .with_columns(reason=reason(window))
+        .with_columns(
+            valid=valid,
+            clv_bps=pl.when(scored).then(clv_bps()),
+            edge_bps=pl.when(scored).then(edge_bps()),
+            closing_age_ms=pl.col("close_ts_ms") - pl.col("closing_ts_ms"),
+        )
+        .sort("seq")
+        .select(*SCORES)
+        .collect(engine="in-memory"),
+        SCORES,
+        "SCORES",
+    )

@@ -1,0 +1,80 @@
+"""What a run says of an agent: counts, sums and means over its scores. Integers until the last division."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import polars as pl
+
+from clvlab.law.schema import OUTCOMES, Reason, conform
+
+__all__ = ["LOW_SAMPLE_BELOW", "Confidence", "confidence", "outcomes"]
+
+LOW_SAMPLE_BELOW = 30
+_HIGH_FROM = 200
+_PPM = 1_000_000
+
+
+class Confidence(StrEnum):
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+
+
+def confidence(valid_count: int) -> Confidence:
+    """Grade a sample by its law-valid decisions: low below 30, medium below 200, high from there."""
+    if valid_count < LOW_SAMPLE_BELOW:
+        return Confidence.LOW
+    return Confidence.MEDIUM if valid_count < _HIGH_FROM else Confidence.HIGH
+
+
+def outcomes(scores: pl.DataFrame, agent_ids: tuple[str, ...] = ()) -> pl.DataFrame:
+    """Aggregate scores per agent.
+
+    Parameters
+    ----------
+    scores
+        ``SCORES`` of one run, in order of ``seq``.
+    agent_ids
+        Agents that get a row even without decisions.
+
+    Returns
+    -------
+    pl.DataFrame
+        ``OUTCOMES``, sorted by ``agent_id``. ``valid_count`` leaves abstentions and pending decisions out; the mean and the
+        Brier score are null without a sample; ``max_drawdown`` is the worst fall of the cumulative CLV from its peak, <= 0.
+    """
+    is_scored = pl.col("reason") == Reason.SCORED
+    pending = pl.col("reason") == Reason.PENDING_HORIZON
+    beat = pl.when(pl.col("clv_bps") > 0).then(_PPM).otherwise(0)
+    forecast = is_scored & pl.col("confidence_ppm").is_not_null()
+    walk = pl.col("clv_bps").fill_null(0).cum_sum()
+    per_agent = scores.group_by("agent_id", maintain_order=True).agg(
+        action_count=is_scored.sum(),
+        valid_count=is_scored.sum(),
+        invalid_count=(~pl.col("valid")).sum(),
+        abstention_count=(pl.col("reason") == Reason.WAIT_UNSCORED).sum(),
+        pending_count=pending.sum(),
+        total_clv_bps=pl.col("clv_bps").sum(),
+        sim_pnl=pl.col("edge_bps").sum(),
+        forecasts=forecast.sum(),
+        # (10^6)^2 a row would leave Int64 after nine million rows
+        squared_error=(pl.col("confidence_ppm") - beat).pow(2).filter(forecast).cast(pl.Int128).sum(),
+        max_drawdown=(walk - pl.max_horizontal(walk.cum_max(), 0)).min(),
+    )
+    roster = pl.DataFrame({"agent_id": agent_ids}, schema={"agent_id": pl.String})
+    agents = pl.concat([roster, per_agent.select("agent_id")]).unique().sort("agent_id")
+    counts = agents.join(per_agent, on="agent_id", how="left", maintain_order="left").with_columns(
+        pl.exclude("agent_id").fill_null(0)
+    )
+    judged = pl.col("valid_count") + pl.col("invalid_count")
+    sample, forecasts = pl.col("action_count"), pl.col("forecasts")
+    return conform(
+        counts.with_columns(
+            valid_pct=pl.when(judged > 0).then(100 * pl.col("valid_count") / judged).otherwise(0.0),
+            mean_clv_bps=pl.when(sample > 0).then(pl.col("total_clv_bps") / sample),
+            brier=pl.when(forecasts > 0).then(pl.col("squared_error").cast(pl.Float64) / _PPM**2 / forecasts),
+        ).select(pl.col(column).cast(dtype) for column, dtype in OUTCOMES.items()),
+        OUTCOMES,
+        "OUTCOMES",
+    )

@@ -1,0 +1,245 @@
+"""Schemas of every frame the law reads or gives: columns, dtypes, keys and order.
+
+Units: ``*_bps`` basis points of probability (0..10000) or of closing-line value, ``*_milli`` thousandths of decimal
+odds, ``*_ts_ms`` UTC milliseconds, ``*_ppm`` millionths.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import polars as pl
+
+from clvlab.errors import SchemaError
+
+__all__ = [
+    "CLOSES",
+    "DECISIONS",
+    "FIXTURES",
+    "FIXTURE_CLOSES",
+    "LAW_VERSION",
+    "OUTCOMES",
+    "POSITIONS",
+    "SAFE_INTEGER",
+    "SCORES",
+    "SERIES",
+    "TICKS",
+    "Action",
+    "CloseKind",
+    "ClosingPolicy",
+    "EndRule",
+    "Reason",
+    "Schema",
+    "conform",
+]
+
+Schema = dict[str, pl.DataType | type[pl.DataType]]
+
+LAW_VERSION = "clv-law/1"
+SAFE_INTEGER = 2**53 - 1  # RFC 8785 3.2.2.3: integers beyond this lose digits in other languages
+
+
+class Action(StrEnum):
+    BACK = "BACK"
+    WAIT = "WAIT"
+
+
+class EndRule(StrEnum):
+    PRE_MATCH = "pre_match"
+    FIXED_DURATION = "fixed_duration"
+    MANUAL_STOP = "manual_stop"
+
+
+class ClosingPolicy(StrEnum):
+    LAST_STATE = "last_state"
+    LAST_OPEN = "last_open"
+
+
+class CloseKind(StrEnum):
+    IN_RUNNING = "in_running"
+    KICKOFF = "kickoff"
+    TAPE_END = "tape_end"
+    DURATION = "duration"
+    STOP = "stop"
+
+
+class Reason(StrEnum):
+    """Why a decision is scored or not, in the order in which the law asks."""
+
+    WAIT_UNSCORED = "wait_unscored"
+    MARKET_KEY_MISSING = "market_key_missing"
+    SIDE_MISSING = "side_missing"
+    MARKET_NOT_ALLOWED = "market_not_allowed"
+    OUTSIDE_WINDOW = "outside_window"
+    ENTRY_MARKET_ABSENT = "entry_market_absent"
+    ENTRY_SUSPENDED = "entry_suspended"
+    ENTRY_SIDE_MISSING = "entry_side_missing"
+    CLOSING_MARKET_ABSENT = "closing_market_absent"
+    CLOSING_SUSPENDED = "closing_suspended"
+    CLOSING_SIDE_MISSING = "closing_side_missing"
+    PENDING_HORIZON = "pending_horizon"
+    SCORED = "scored"
+
+
+# One row per (fixture_id, tick_seq, market_key, side): the long form in which ticks are written by hand.
+TICKS: Schema = {
+    "fixture_id": pl.Int64,
+    "tick_seq": pl.Int32,
+    "ts_ms": pl.Int64,
+    "in_running": pl.Boolean,
+    "market_key": pl.String,
+    "side": pl.String,
+    "prob_bps": pl.Int32,
+    "odds_milli": pl.Int32,
+    "suspended": pl.Boolean,
+}
+
+# One row per (fixture_id, market_key, side), in that byte order; row number = series. Ticks of a series are
+# tape rows start .. start + rows - 1. ``market_start`` and ``side_no`` place a side among those of its market.
+SERIES: Schema = {
+    "fixture_id": pl.Int64,
+    "market_key": pl.String,
+    "side": pl.String,
+    "start": pl.Int64,
+    "rows": pl.Int64,
+    "market_start": pl.Int64,
+    "side_no": pl.Int64,
+    "n_sides": pl.Int64,
+}
+
+FIXTURES: Schema = {"fixture_id": pl.Int64, "kickoff_ts_ms": pl.Int64}
+
+# What an agent returns. Key: (agent_id, fixture_id, tick_seq, market_key, side).
+DECISIONS: Schema = {
+    "agent_id": pl.String,
+    "fixture_id": pl.Int64,
+    "tick_seq": pl.Int32,
+    "action": pl.String,
+    "market_key": pl.String,
+    "side": pl.String,
+    "stake": pl.Int64,
+    "limit_odds_milli": pl.Int32,
+    "reason": pl.String,
+    "confidence": pl.Float64,
+    "claimed_edge_bps": pl.Int64,
+}
+
+# Where the window of a fixture ends. Key: fixture_id. No row for a fixture without ticks.
+FIXTURE_CLOSES: Schema = {
+    "fixture_id": pl.Int64,
+    "end_seq": pl.Int64,
+    "close_ts_ms": pl.Int64,
+    "close_kind": pl.String,
+}
+
+# Where a market closes: ``close_row`` is the tape row of its first side, null without a message in the window.
+CLOSES: Schema = {
+    "fixture_id": pl.Int64,
+    "market_key": pl.String,
+    "market_start": pl.Int64,
+    "n_sides": pl.Int64,
+    "close_row": pl.Int64,
+    "end_seq": pl.Int64,
+    "close_ts_ms": pl.Int64,
+    "close_kind": pl.String,
+}
+
+# A decision beside the two states that score it: the only input of the scoring law.
+POSITIONS: Schema = {
+    "seq": pl.Int64,
+    "agent_id": pl.String,
+    "fixture_id": pl.Int64,
+    "tick_seq": pl.Int64,
+    "ts_ms": pl.Int64,
+    "action": pl.String,
+    "market_key": pl.String,
+    "side": pl.String,
+    "confidence_ppm": pl.Int64,
+    "entry_present": pl.Boolean,
+    "entry_suspended": pl.Boolean,
+    "entry_prob_bps": pl.Int64,
+    "odds_milli": pl.Int64,
+    "closing_present": pl.Boolean,
+    "closing_suspended": pl.Boolean,
+    "close_prob_bps": pl.Int64,
+    "closing_ts_ms": pl.Int64,
+    "end_seq": pl.Int64,
+    "close_ts_ms": pl.Int64,
+    "close_kind": pl.String,
+}
+
+# One row per decision, abstentions and invalid ones included, in order of ``seq``.
+SCORES: Schema = {
+    "seq": pl.Int64,
+    "agent_id": pl.String,
+    "fixture_id": pl.Int64,
+    "tick_seq": pl.Int64,
+    "market_key": pl.String,
+    "side": pl.String,
+    "valid": pl.Boolean,
+    "reason": pl.String,
+    "entry_prob_bps": pl.Int64,
+    "odds_milli": pl.Int64,
+    "close_prob_bps": pl.Int64,
+    "clv_bps": pl.Int64,
+    "edge_bps": pl.Int64,
+    "close_kind": pl.String,
+    "closing_age_ms": pl.Int64,
+    "confidence_ppm": pl.Int64,
+}
+
+# Per agent: what is published of a run.
+OUTCOMES: Schema = {
+    "agent_id": pl.String,
+    "action_count": pl.Int64,
+    "valid_count": pl.Int64,
+    "invalid_count": pl.Int64,
+    "abstention_count": pl.Int64,
+    "pending_count": pl.Int64,
+    "valid_pct": pl.Float64,
+    "total_clv_bps": pl.Int64,
+    "mean_clv_bps": pl.Float64,
+    "sim_pnl": pl.Int64,
+    "brier": pl.Float64,
+    "max_drawdown": pl.Float64,
+}
+
+
+def conform(frame: pl.DataFrame, schema: Schema, name: str) -> pl.DataFrame:
+    """Give the frame in the schema's column order, after a check of names and dtypes.
+
+    Parameters
+    ----------
+    frame
+        Any frame; columns beyond the schema are refused. An all-null column and integers of another width take the
+        schema's dtype.
+    schema
+        Column names and dtypes.
+    name
+        What the error calls the frame.
+
+    Raises
+    ------
+    SchemaError
+        A column is missing, unknown, of another dtype, or an integer does not fit.
+    """
+    missing = [column for column in schema if column not in frame.columns]
+    unknown = [column for column in frame.columns if column not in schema]
+    if missing or unknown:
+        raise SchemaError(f"{name} must have the columns {list(schema)}: missing {missing}, unknown {unknown}")
+    wrong = [
+        f"{column} is {frame.schema[column]}, not {dtype}"
+        for column, dtype in schema.items()
+        if not _converts(frame.schema[column], dtype)
+    ]
+    if wrong:
+        raise SchemaError(f"{name}: " + "; ".join(wrong))
+    try:
+        return frame.select(pl.col(column).cast(dtype) for column, dtype in schema.items())
+    except pl.exceptions.InvalidOperationError as error:
+        raise SchemaError(f"{name}: {error}") from error
+
+
+def _converts(found: pl.DataType, wanted: pl.DataType | type[pl.DataType]) -> bool:
+    """Whether values survive the cast: the same dtype, only nulls, or another width of integer (overflow is refused)."""
+    return found in (wanted, pl.Null) or (found.is_integer() and wanted.is_integer())

@@ -1,0 +1,167 @@
+"""The tape: frozen ticks in series order, and the state of any market at any tick by binary search.
+
+Ticks lie series by series, each in order of ``tick_seq``. One sorted key, ``series << 32 | tick_seq``, then answers
+"what was the last message of this series at or before that tick" for all questions at once, without a hash table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import polars as pl
+
+from clvlab.law.schema import FIXTURES, SERIES, TICKS, ClosingPolicy, Schema, conform
+
+__all__ = ["ROWS", "Binding", "Tape", "last_row_at", "series_table"]
+
+# The columns of a tape row; ``series`` is the row number in ``Tape.series``.
+ROWS: Schema = {
+    "series": pl.UInt32,
+    "tick_seq": pl.Int32,
+    "ts_ms": pl.Int64,
+    "in_running": pl.Boolean,
+    "prob_bps": pl.Int32,
+    "odds_milli": pl.Int32,
+    "suspended": pl.Boolean,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """The frozen identity of what is replayed."""
+
+    pack_id: str | None
+    fixture_ids: tuple[int, ...]
+    content_hash: str | None
+
+
+@dataclass(frozen=True)
+class Tape:
+    """Ticks of one or many fixtures, bound to the pack they came from.
+
+    Attributes
+    ----------
+    binding
+        Pack id, fixture ids and content hash.
+    rows
+        ``ROWS``, sorted by (series, tick_seq).
+    series
+        ``SERIES``, one row per series, sorted by (fixture_id, market_key, side).
+    fixtures
+        ``FIXTURES``, sorted; ``kickoff_ts_ms`` is null where unknown.
+    closing_policy
+        How a market that is suspended at the close is treated.
+    """
+
+    binding: Binding
+    rows: pl.DataFrame
+    series: pl.DataFrame
+    fixtures: pl.DataFrame
+    closing_policy: ClosingPolicy = ClosingPolicy.LAST_STATE
+
+    @classmethod
+    def from_ticks(
+        cls,
+        ticks: pl.DataFrame,
+        fixtures: pl.DataFrame,
+        *,
+        closing_policy: ClosingPolicy = ClosingPolicy.LAST_STATE,
+        binding: Binding | None = None,
+    ) -> Tape:
+        """Sort long ticks (``TICKS``, any row order) into a tape; ``fixtures`` is ``FIXTURES``."""
+        ticks = conform(ticks, TICKS, "TICKS").sort("fixture_id", "market_key", "side", "tick_seq")
+        fixtures = conform(fixtures, FIXTURES, "FIXTURES").sort("fixture_id")
+        names = pl.col("fixture_id", "market_key", "side")
+        ticks = ticks.with_columns(series=pl.struct(names).rle_id())
+        starts = ticks.with_row_index("start").unique("series", keep="first", maintain_order=True)
+        return cls(
+            binding or Binding(None, tuple(fixtures["fixture_id"]), None),
+            ticks.select(*ROWS),
+            series_table(starts.select("fixture_id", "market_key", "side", "start"), ticks.height),
+            fixtures,
+            closing_policy,
+        )
+
+    @cached_property
+    def key(self) -> pl.Series:
+        """``series << 32 | tick_seq`` of every row, strictly ascending."""
+        return self.rows.select((pl.col("series").cast(pl.Int64) * 2**32 + pl.col("tick_seq")).set_sorted()).to_series()
+
+    @cached_property
+    def messages(self) -> pl.DataFrame:
+        """One row per message: (fixture_id, tick_seq, ts_ms, in_running), sorted by (fixture_id, tick_seq)."""
+        first_sides = self.series.with_row_index("series").filter(pl.col("side_no") == 0)
+        return (
+            self.rows.lazy()
+            .select("series", "tick_seq", "ts_ms", "in_running")
+            .join(first_sides.lazy().select("series", "fixture_id"), on="series")
+            .select("fixture_id", "tick_seq", "ts_ms", "in_running")
+            .sort("fixture_id", "tick_seq")
+            .collect(engine="in-memory")
+        )
+
+    def ticks(self) -> pl.LazyFrame:
+        """Give the ticks in the long form ``TICKS``, sorted by (fixture_id, tick_seq, market_key, side)."""
+        names = self.series.lazy().with_row_index("series").select("series", "fixture_id", "market_key", "side")
+        return (
+            self.rows.lazy()
+            .join(names, on="series")
+            .select(*TICKS)
+            .sort("fixture_id", "tick_seq", "market_key", "side")
+        )
+
+    def fixture(self, fixture_id: int) -> Tape:
+        """Give the tape of one of its fixtures; the same rows as if it had been loaded alone."""
+        own = self.series.filter(pl.col("fixture_id") == fixture_id)
+        start = own["start"][0] if own.height else 0
+        rows = self.rows.slice(start, int(own["rows"].sum()))
+        first_series = rows["series"][0] if rows.height else 0
+        return Tape(
+            Binding(self.binding.pack_id, (fixture_id,), self.binding.content_hash),
+            rows.with_columns(pl.col("series") - pl.lit(first_series, pl.UInt32)),
+            own.with_columns(pl.col("start", "market_start") - start),
+            self.fixtures.filter(pl.col("fixture_id") == fixture_id),
+            self.closing_policy,
+        )
+
+
+def series_table(starts: pl.DataFrame, n_rows: int) -> pl.DataFrame:
+    """Complete (fixture_id, market_key, side, start), one row per series in order, to ``SERIES``.
+
+    ``market_start`` is the first row of the market's first side: all sides of a market have a row in each of its
+    messages, so row ``start + k`` of one side and ``market_start + k`` belong to the same message.
+    """
+    market = pl.struct("fixture_id", "market_key").rle_id()
+    return (
+        starts.with_columns(pl.col("start").cast(pl.Int64), market=market)
+        .with_columns(
+            rows=pl.col("start").shift(-1, fill_value=n_rows) - pl.col("start"),
+            market_start=pl.col("start").first().over("market"),
+            side_no=pl.int_range(pl.len()).over("market"),
+            n_sides=pl.len().over("market").cast(pl.Int64),
+        )
+        .select(pl.col(column).cast(dtype) for column, dtype in SERIES.items())
+    )
+
+
+def last_row_at(key: pl.Series, first_row: pl.Series, series: pl.Series, tick_seq: pl.Series) -> pl.Series:
+    """Find the last row of each series at or before a tick.
+
+    Parameters
+    ----------
+    key
+        ``series << 32 | tick_seq``, ascending.
+    first_row
+        Row in ``key`` at which each asked series starts.
+    series, tick_seq
+        The questions, one a row; a null series has no answer.
+
+    Returns
+    -------
+    pl.Series
+        Row number, null where the series has no row that early.
+    """
+    asked = series.cast(pl.Int64) * 2**32 + tick_seq.cast(pl.Int64)
+    row = key.search_sorted(asked.fill_null(-1), side="right").cast(pl.Int64) - 1
+    return pl.select(pl.when(row >= first_row).then(row)).to_series()

@@ -1,0 +1,110 @@
+"""Canonical JSON: one byte string per value, on every machine and in every language.
+
+RFC 8785 restricted to ASCII keys, integers within 2**53 - 1 and no floats. Under these restrictions sorting keys by byte
+equals the RFC's sorting by UTF-16 unit, and number formatting is trivial.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from decimal import Decimal
+from typing import Any
+
+import orjson
+
+from clvlab.errors import EvidenceError
+from clvlab.law.schema import SAFE_INTEGER
+
+__all__ = ["canonical", "decimal_text", "parsed", "sha256", "without_floats"]
+
+
+def sha256(data: bytes) -> str:
+    """Hash bytes to the interface's form ``sha256:<hex>``."""
+    return "sha256:" + hashlib.sha256(data).hexdigest()
+
+
+def canonical(value: Any) -> bytes:
+    """Write a value canonically, without a line end.
+
+    Raises
+    ------
+    EvidenceError
+        A float, an integer beyond 2**53 - 1, a key that is no ASCII string, or a lone surrogate.
+
+    Examples
+    --------
+    >>> canonical({"b": [1, None], "a": "é"}).decode()
+    '{"a":"é","b":[1,null]}'
+    """
+    _check(value)
+    try:
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    except TypeError as error:
+        raise EvidenceError(f"not canonical: {error}") from error
+
+
+def parsed(line: bytes) -> Any:
+    """Read a canonical value back.
+
+    Raises
+    ------
+    EvidenceError
+        The bytes are no JSON, or not the canonical form of what they say.
+    """
+    try:
+        value = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise EvidenceError(f"no JSON: {error}") from error
+    if canonical(value) != line:
+        raise EvidenceError("not canonical: other bytes say the same value")
+    return value
+
+
+def decimal_text(number: float) -> str:
+    """Write a finite float as its shortest round-trip decimal, without an exponent.
+
+    Raises
+    ------
+    EvidenceError
+        NaN or infinite.
+
+    Examples
+    --------
+    >>> decimal_text(0.4), decimal_text(1e-7), decimal_text(2.0)
+    ('0.4', '0.0000001', '2')
+    """
+    exact = Decimal(repr(number))
+    if not exact.is_finite():
+        raise EvidenceError(f"a sealed number must be finite, not {number!r}")
+    text = f"{exact:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def without_floats(value: Any) -> Any:
+    """Replace every float in a JSON value by its decimal text."""
+    if isinstance(value, float):
+        return decimal_text(value)
+    if isinstance(value, dict):
+        return {key: without_floats(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_floats(item) for item in value]
+    return value
+
+
+def _check(value: Any) -> None:
+    match value:
+        case None | bool() | str():
+            return
+        case int():
+            if not -SAFE_INTEGER <= value <= SAFE_INTEGER:
+                raise EvidenceError(f"integer beyond 2**53 - 1: {value}")
+        case dict():
+            for key, item in value.items():
+                if not isinstance(key, str) or not key.isascii():
+                    raise EvidenceError(f"a key must be an ASCII string, not {key!r}")
+                _check(item)
+        case list() | tuple():
+            for item in value:
+                _check(item)
+        case _:
+            raise EvidenceError(f"{type(value).__name__} has no canonical form: {value!r}")

@@ -1,0 +1,183 @@
+"""Merkle trees over lines (RFC 9162, section 2.1): roots, inclusion and consistency proofs."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+
+from clvlab.errors import EvidenceError
+
+__all__ = [
+    "Frontier",
+    "check_consistency",
+    "check_inclusion",
+    "consistency_proof",
+    "inclusion_proof",
+    "leaf_hash",
+    "leaf_hashes",
+    "node_hash",
+    "root",
+    "root_of_lines",
+]
+
+_BATCH_BYTES = 1 << 22
+
+
+def leaf_hash(data: bytes) -> bytes:
+    """Hash one entry (RFC 9162 2.1.1: 0x00 keeps leaves and nodes apart)."""
+    return hashlib.sha256(b"\0" + data).digest()
+
+
+def node_hash(left: bytes, right: bytes) -> bytes:
+    """Hash an inner node."""
+    return hashlib.sha256(b"\1" + left + right).digest()
+
+
+def leaf_hashes(text: bytes) -> list[bytes]:
+    """Hash every line of a text that ends with a line feed; a line's data leaves the line feed out."""
+    sha = hashlib.sha256
+    hashes: list[bytes] = []
+    position = 0
+    while position < len(text):  # in batches: a list of a million lines would cost more than their hashes
+        end = text.rfind(b"\n", position, position + _BATCH_BYTES) + 1 or text.find(b"\n", position) + 1 or len(text) + 1
+        hashes += [sha(b"\0" + line).digest() for line in text[position : end - 1].split(b"\n")]
+        position = end
+    return hashes
+
+
+class Frontier:
+    """The root of a growing tree in O(log n) memory: the roots of the complete subtrees on its right edge."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._subtrees: list[tuple[int, bytes]] = []
+
+    def extend(self, leaves: Sequence[bytes]) -> None:
+        """Append leaf hashes."""
+        position = 0
+        while position < len(leaves):
+            # The largest aligned complete subtree that the remaining leaves can fill.
+            left = len(leaves) - position
+            aligned = self.size & -self.size if self.size else 1 << left.bit_length()
+            size = min(aligned, 1 << (left.bit_length() - 1))
+            self._push(size, _complete_root(leaves[position : position + size]))
+            position += size
+
+    def _push(self, size: int, subtree: bytes) -> None:
+        self.size += size
+        while self._subtrees and self._subtrees[-1][0] == size:
+            _, left = self._subtrees.pop()
+            size, subtree = 2 * size, node_hash(left, subtree)
+        self._subtrees.append((size, subtree))
+
+    def root(self) -> bytes:
+        """Hash of the whole tree; of nothing for the empty tree."""
+        if not self._subtrees:
+            return hashlib.sha256(b"").digest()
+        *rest, (_, subtree) = self._subtrees
+        for _, left in reversed(rest):
+            subtree = node_hash(left, subtree)
+        return subtree
+
+
+def _complete_root(level: Sequence[bytes]) -> bytes:
+    sha = hashlib.sha256
+    while len(level) > 1:
+        pairs = iter(level)
+        level = [sha(b"\1" + left + right).digest() for left, right in zip(pairs, pairs, strict=True)]
+    return level[0]
+
+
+def root(leaves: Sequence[bytes]) -> bytes:
+    """Root hash over leaf hashes.
+
+    Examples
+    --------
+    >>> root([]).hex()
+    'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855'
+    """
+    frontier = Frontier()
+    frontier.extend(leaves)
+    return frontier.root()
+
+
+def root_of_lines(text: bytes) -> str:
+    """Root hash over the lines of a text, as ``sha256:<hex>``."""
+    return "sha256:" + root(leaf_hashes(text)).hex()
+
+
+def _split(size: int) -> int:
+    """Give the largest power of two below ``size`` (RFC 9162 2.1.1)."""
+    return 1 << ((size - 1).bit_length() - 1)
+
+
+def inclusion_proof(leaves: Sequence[bytes], index: int) -> list[bytes]:
+    """Prove that leaf ``index`` is in the tree over ``leaves`` (RFC 9162 2.1.3.1)."""
+    if not 0 <= index < len(leaves):
+        raise EvidenceError(f"no leaf {index} in a tree of {len(leaves)}")
+    if len(leaves) == 1:
+        return []
+    k = _split(len(leaves))
+    if index < k:
+        return [*inclusion_proof(leaves[:k], index), root(leaves[k:])]
+    return [*inclusion_proof(leaves[k:], index - k), root(leaves[:k])]
+
+
+def check_inclusion(leaf: bytes, index: int, size: int, proof: Iterable[bytes], expected_root: bytes) -> bool:
+    """Tell whether ``proof`` shows the leaf at ``index`` of a tree of ``size`` leaves (RFC 9162 2.1.3.2)."""
+    if not 0 <= index < size:
+        return False
+    position, last, value = index, size - 1, leaf
+    for sibling in proof:
+        if last == 0:
+            return False
+        if position & 1 or position == last:
+            value = node_hash(sibling, value)
+            while position and not position & 1:
+                position, last = position >> 1, last >> 1
+        else:
+            value = node_hash(value, sibling)
+        position, last = position >> 1, last >> 1
+    return last == 0 and value == expected_root
+
+
+def consistency_proof(leaves: Sequence[bytes], first: int) -> list[bytes]:
+    """Prove that the tree over ``leaves`` extends the one over its first ``first`` leaves (RFC 9162 2.1.4.1)."""
+    if not 0 < first <= len(leaves):
+        raise EvidenceError(f"no tree of {first} leaves inside one of {len(leaves)}")
+    return _subproof(leaves, first, whole=True)
+
+
+def _subproof(leaves: Sequence[bytes], first: int, *, whole: bool) -> list[bytes]:
+    if first == len(leaves):
+        return [] if whole else [root(leaves)]
+    k = _split(len(leaves))
+    if first <= k:
+        return [*_subproof(leaves[:k], first, whole=whole), root(leaves[k:])]
+    return [*_subproof(leaves[k:], first - k, whole=False), root(leaves[:k])]
+
+
+def check_consistency(first: int, second: int, first_root: bytes, second_root: bytes, proof: Sequence[bytes]) -> bool:
+    """Tell whether ``proof`` shows that the second tree extends the first (RFC 9162 2.1.4.2)."""
+    if not 0 < first <= second:
+        return False
+    if first == second:
+        return not proof and first_root == second_root
+    path = [first_root, *proof] if first & (first - 1) == 0 else list(proof)
+    if not path:
+        return False
+    position, last = first - 1, second - 1
+    while position & 1:
+        position, last = position >> 1, last >> 1
+    old = new = path[0]
+    for sibling in path[1:]:
+        if last == 0:
+            return False
+        if position & 1 or position == last:
+            old, new = node_hash(sibling, old), node_hash(sibling, new)
+            while position and not position & 1:
+                position, last = position >> 1, last >> 1
+        else:
+            new = node_hash(new, sibling)
+        position, last = position >> 1, last >> 1
+    return last == 0 and old == first_root and new == second_root

@@ -1,0 +1,141 @@
+"""Sealing: from decisions, closes and scores to the bytes of a run."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+import polars as pl
+
+from clvlab.errors import EvidenceError
+from clvlab.proof.canonical import canonical, sha256
+from clvlab.proof.events import Kind, batches, close_lines, decision_lines, event_line, score_lines
+from clvlab.proof.manifest import manifest
+from clvlab.proof.merkle import Frontier, leaf_hashes
+
+__all__ = ["SealedRun", "Sealer", "ahead", "seal"]
+
+
+@dataclass(frozen=True, slots=True)
+class SealedRun:
+    """A sealed run as bytes: nothing of it changes after the seal.
+
+    Attributes
+    ----------
+    run_id
+        ``run_`` and 32 hex digits.
+    events
+        ``events.jsonl``; its SHA-256 is the evidence hash.
+    scores
+        ``scores.jsonl``, one line per decision.
+    manifest
+        Canonical JSON; its SHA-256 is the manifest hash.
+    tail
+        ``tail.jsonl``: what was noted after the seal, outside the evidence.
+    """
+
+    run_id: str
+    events: bytes = field(repr=False)
+    scores: bytes = field(repr=False)
+    manifest: bytes = field(repr=False)
+    tail: bytes = field(default=b"", repr=False)
+
+    @property
+    def evidence_hash(self) -> str:
+        """The hash that was sealed: as the manifest states it, not recomputed."""
+        try:
+            return str(orjson.loads(self.manifest)["evidence_hash"])
+        except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+            raise EvidenceError(f"the manifest states no evidence_hash: {error}") from error
+
+    @property
+    def manifest_hash(self) -> str:
+        return sha256(self.manifest)
+
+
+class Sealer:
+    """Collects lines in order, hashing as they come."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._hash = hashlib.sha256()
+        self._frontier = Frontier()
+
+    def add(self, lines: bytes) -> None:
+        self._parts.append(lines)
+        self._hash.update(lines)
+        self._frontier.extend(leaf_hashes(lines))
+
+    @property
+    def count(self) -> int:
+        return self._frontier.size
+
+    def bytes(self) -> bytes:
+        return b"".join(self._parts)
+
+    def hash(self) -> str:
+        return "sha256:" + self._hash.hexdigest()
+
+    def root(self) -> str:
+        return "sha256:" + self._frontier.root().hex()
+
+
+def seal(
+    started: dict[str, Any],
+    decisions: pl.DataFrame,
+    errors: list[dict[str, Any]],
+    closes: pl.DataFrame,
+    scores: pl.DataFrame,
+) -> SealedRun:
+    """Seal a run.
+
+    Parameters
+    ----------
+    started
+        Payload of RUN_STARTED, ``run_id`` included.
+    decisions
+        ``DECISION_EVENTS``, ``seq`` from 1.
+    errors
+        Payloads of AGENT_ERROR, in order.
+    closes
+        ``CLOSE_EVENTS``, ``seq`` following.
+    scores
+        ``SCORES``.
+    """
+    evidence, marks = Sealer(), Sealer()
+    evidence.add(event_line(Kind.RUN_STARTED, started, 0))
+    for lines in ahead(decision_lines, decisions):
+        evidence.add(lines)
+    for payload in errors:
+        evidence.add(event_line(Kind.AGENT_ERROR, payload, evidence.count))
+    if closes.height:
+        evidence.add(close_lines(closes))
+    counts = {"agent_errors": len(errors), "decisions": decisions.height, "market_closes": closes.height}
+    evidence.add(event_line(Kind.RUN_SEALED, counts, evidence.count))
+    for lines in ahead(score_lines, scores):
+        marks.add(lines)
+    bound = manifest(
+        started,
+        evidence_hash=evidence.hash(),
+        evidence_root=evidence.root(),
+        event_count=evidence.count,
+        score_root=marks.root(),
+    )
+    return SealedRun(started["run_id"], evidence.bytes(), marks.bytes(), canonical(bound))
+
+
+def ahead(write: Callable[[pl.DataFrame], bytes], frame: pl.DataFrame) -> Iterator[bytes]:
+    """Write batch n + 1 (Polars, without the interpreter's lock) while batch n is being hashed (with it)."""
+    with ThreadPoolExecutor(1) as writer:
+        pending = None
+        for batch in batches(frame):
+            upcoming = writer.submit(write, batch)
+            if pending is not None:
+                yield pending.result()
+            pending = upcoming
+        if pending is not None:
+            yield pending.result()

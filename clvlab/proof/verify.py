@@ -1,0 +1,163 @@
+"""Verification: from the bytes of a sealed run to seven verdicts. Reads bytes; knows no engine, agent, store or pack."""
+
+from __future__ import annotations
+
+import hashlib
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from clvlab.errors import EvidenceError
+from clvlab.law.clv import scores
+from clvlab.law.metrics import outcomes
+from clvlab.law.schema import Action
+from clvlab.proof import checks
+from clvlab.proof.canonical import canonical, sha256
+from clvlab.proof.checks import Check, Verdict
+from clvlab.proof.events import score_lines
+from clvlab.proof.evidence import Evidence, positions, read_evidence
+from clvlab.proof.manifest import manifest
+from clvlab.proof.merkle import root_of_lines
+from clvlab.proof.seal import SealedRun, Sealer, ahead
+
+__all__ = ["Anchor", "Verification", "verify"]
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """Where the manifest hash was committed; ``cluster`` is never null."""
+
+    status: str = "not_anchored"
+    signature: str | None = None
+    cluster: str = "devnet"
+    explorer_url: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """The outcome of a verification.
+
+    Attributes
+    ----------
+    verified
+        True iff the recomputed evidence hash equals the sealed one, whatever the other checks say.
+    recomputed_evidence_hash
+        ``recompute_error:<reason>`` when the evidence can't be read.
+    manifest_hash
+        Hash of the rebuilt manifest; of the stored one when it can't be rebuilt.
+    checks
+        Verdict and explanation under each of the seven names.
+    started
+        Payload of RUN_STARTED; empty when the evidence can't be read.
+    scores, outcomes
+        ``SCORES`` and ``OUTCOMES`` re-derived from the evidence; null when it can't be read.
+    """
+
+    run_id: str
+    verified: bool
+    evidence_hash: str
+    recomputed_evidence_hash: str
+    manifest_hash: str
+    checks: dict[str, Check]
+    started: dict[str, Any] = field(default_factory=dict)
+    scores: pl.DataFrame | None = None
+    outcomes: pl.DataFrame | None = None
+    anchor: Anchor = field(default_factory=Anchor)
+
+    @property
+    def passed(self) -> bool:
+        """Whether the seal is intact and no check failed."""
+        return self.verified and all(check.verdict != Verdict.FAIL for check in self.checks.values())
+
+
+def verify(run: SealedRun, *, trust_folder: Path | None = None) -> Verification:
+    """Recompute the proof of a sealed run.
+
+    Steps: 1. hash and read the evidence; 2. re-derive scores; 3. rebuild roots and manifest; 4. judge the seven checks.
+
+    Parameters
+    ----------
+    run
+        The bytes as stored.
+    trust_folder
+        Package folder to audit; the installed one by default.
+    """
+    sealed_hash = _sealed_hash(run)
+    boundary = checks.llm_boundary(trust_folder)
+    with ThreadPoolExecutor(2) as pool:  # reading runs outside the interpreter's lock, hashing lines inside
+        hashing = pool.submit(hashlib.sha256, run.events)
+        reading = pool.submit(_read, run.events)
+        evidence_root = root_of_lines(run.events)
+        try:
+            evidence, rederived = reading.result()
+        except EvidenceError as error:
+            return _unreadable(run, sealed_hash, str(error), boundary)
+        recomputed = "sha256:" + hashing.result().hexdigest()
+    score_root = Sealer()
+    for lines in ahead(score_lines, rederived):
+        score_root.add(lines)
+    lines = score_root.bytes()
+    rebuilt = canonical(
+        manifest(
+            evidence.started,
+            evidence_hash=recomputed,
+            evidence_root=evidence_root,
+            event_count=evidence.count,
+            score_root=score_root.root(),
+        )
+    )
+    agents = tuple(agent["agent_id"] for agent in evidence.started["agents"])
+    return Verification(
+        run_id=run.run_id,
+        verified=recomputed == sealed_hash,
+        evidence_hash=sealed_hash,
+        recomputed_evidence_hash=recomputed,
+        manifest_hash=sha256(rebuilt),
+        checks={
+            "evidence_integrity": checks.evidence_integrity(sealed_hash, recomputed),
+            "llm_boundary": boundary,
+            "metrics_recomputed": checks.metrics_recomputed(run.scores, lines),
+            "manifest_bound": checks.manifest_bound(run, rebuilt, evidence.started),
+            "policy_obeyed": _policy_obeyed(evidence),
+            "receipt_separation": checks.receipt_separation(evidence),
+            "anchor": Check(Verdict.NOT_APPLICABLE, "the run is not anchored"),
+        },
+        started=evidence.started,
+        scores=rederived,
+        outcomes=outcomes(rederived, agents),
+    )
+
+
+def _read(events: bytes) -> tuple[Evidence, pl.DataFrame]:
+    evidence = read_evidence(events)
+    return evidence, scores(positions(evidence.decisions, evidence.closes), evidence.window)
+
+
+def _sealed_hash(run: SealedRun) -> str:
+    try:
+        return run.evidence_hash
+    except EvidenceError as error:
+        return f"unreadable:{error}"
+
+
+def _policy_obeyed(evidence: Evidence) -> Check:
+    backs = int((evidence.decisions["action"] == Action.BACK).sum())
+    if backs == 0:
+        return Check(Verdict.NOT_APPLICABLE, "the run has no BACK")
+    return Check(Verdict.NOT_APPLICABLE, f"the run executed none of its {backs} BACKs: it was sealed without a policy")
+
+
+def _unreadable(run: SealedRun, sealed_hash: str, reason: str, boundary: Check) -> Verification:
+    verdicts = {name: checks.unreadable(reason) for name in checks.CHECKS}
+    return Verification(
+        run_id=run.run_id,
+        verified=False,
+        evidence_hash=sealed_hash,
+        recomputed_evidence_hash=f"recompute_error:{reason}",
+        manifest_hash=run.manifest_hash,
+        checks=verdicts
+        | {"llm_boundary": boundary, "anchor": Check(Verdict.NOT_APPLICABLE, "the run is not anchored")},
+    )

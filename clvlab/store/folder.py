@@ -1,0 +1,64 @@
+"""A sealed run as a folder: ``events.jsonl``, ``scores.jsonl``, ``manifest.json`` and ``tail.jsonl``.
+
+``sha256sum events.jsonl`` prints the evidence hash and ``sha256sum manifest.json`` the manifest hash.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from clvlab.errors import RunConflictError, UnknownRunError
+from clvlab.proof.seal import SealedRun
+
+__all__ = ["read_run", "write_run"]
+
+_FILES = ("events.jsonl", "scores.jsonl", "manifest.json", "tail.jsonl")
+
+
+def write_run(run: SealedRun, runs: Path) -> Path:
+    """Store a run under ``runs/<run_id>``; storing the same bytes again changes nothing.
+
+    Raises
+    ------
+    RunConflictError
+        A run of this id is stored with other bytes.
+    """
+    target = runs / run.run_id
+    if target.exists():
+        stored = read_run(target)
+        if (stored.events, stored.scores, stored.manifest) != (run.events, run.scores, run.manifest):
+            raise RunConflictError(run.run_id, stored.manifest_hash, run.manifest_hash)
+        return target
+    runs.mkdir(parents=True, exist_ok=True)
+    unfinished = Path(tempfile.mkdtemp(prefix=".unfinished-", dir=runs))
+    try:
+        for name, content in zip(_FILES, (run.events, run.scores, run.manifest, run.tail), strict=True):
+            (unfinished / name).write_bytes(content)
+        unfinished.chmod(0o755)
+        unfinished.rename(target)
+    except BaseException:
+        shutil.rmtree(unfinished)
+        raise
+    return target
+
+
+def read_run(path: Path) -> SealedRun:
+    """Read a stored run as it lies there, unverified; a missing ``scores.jsonl`` or ``tail.jsonl`` reads as empty.
+
+    Raises
+    ------
+    UnknownRunError
+        No sealed run at this path.
+    """
+    events, scores, manifest, tail = (path / name for name in _FILES)
+    if not events.is_file() or not manifest.is_file():
+        raise UnknownRunError(f"no sealed run at {str(path)!r}: a run folder holds {', '.join(_FILES)}")
+    return SealedRun(
+        path.resolve().name,
+        events.read_bytes(),
+        scores.read_bytes() if scores.is_file() else b"",
+        manifest.read_bytes(),
+        tail.read_bytes() if tail.is_file() else b"",
+    )
