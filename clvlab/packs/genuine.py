@@ -1,0 +1,40 @@
+"""Is a pack a genuine capture? Shown by doing the normalisation again, not by its label."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from clvlab.errors import SourceError
+from clvlab.law.tape import Tape
+from clvlab.packs.files import content_digest
+from clvlab.packs.importers import NORMALISERS
+from clvlab.packs.manifest import PackManifest
+
+__all__ = ["is_genuine"]
+
+
+def is_genuine(folder: Path, manifest: PackManifest, tape: Tape) -> bool:
+    """Tell whether the raw messages in a pack give exactly its ticks, times, gaps and label.
+
+    True needs all of: a ``genuine-`` label that the normaliser itself gives to these messages, the raw files with their
+    digests and no others, a capture with method, span and gaps as the messages show them, and equal ticks row for row.
+    """
+    normalise = NORMALISERS.get(manifest.normaliser or "")
+    if not manifest.provenance.startswith("genuine-") or normalise is None or not manifest.raw:
+        return False
+    kept = {raw.name: folder / "raw" / raw.name for raw in manifest.raw}
+    try:
+        present = {path.name for path in (folder / "raw").iterdir()}
+        digests_hold = all(content_digest(kept[raw.name]) == raw.digest for raw in manifest.raw)
+        again = normalise(kept)
+    except (SourceError, OSError):  # unreadable raw files show nothing
+        return False
+    ticks = Tape.from_ticks(again.ticks, tape.fixtures)
+    return (
+        digests_hold
+        and present == set(kept)
+        and again.provenance == manifest.provenance
+        and again.capture == manifest.capture
+        and ticks.rows.equals(tape.rows)
+        and ticks.series.equals(tape.series)
+    )

@@ -1,0 +1,144 @@
+"""Polymarket price histories of 1X2 markets: ``<fixture>/{home,draw,away}.jsonl[.gz]`` beside a ``fixtures.json``.
+
+The three sides are quoted at nearly the same times and do not sum to one. Quotes at most 60 s apart are one round: a tick at
+its last time, normalised. A round that lacks a side says nothing about the market and is a suspended message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from clvlab.errors import SourceError
+from clvlab.odds.rounding import half_up, largest_remainder
+from clvlab.packs.files import lines_of
+from clvlab.packs.importers.source import Normalised, Refusals, ticks_frame
+from clvlab.packs.manifest import Fixture
+
+__all__ = ["NORMALISER", "find", "normalise"]
+
+NORMALISER = "polymarket/1"
+_ROUND_S = 60
+_SIDES = {"home": "part1", "draw": "draw", "away": "part2"}
+_MARKET_KEY = "1X2_PARTICIPANT_RESULT||"
+_FIXTURES = "fixtures.json"
+_MAX_ODDS_MILLI = 100_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Quote:
+    ts_s: int
+    side: str
+    price: Decimal
+
+
+def find(paths: Sequence[Path]) -> dict[str, Path]:
+    """Give ``fixtures.json`` and the quote files of one folder, by flat names: ``<fixture>-home.jsonl.gz``."""
+    if len(paths) != 1 or not (paths[0] / _FIXTURES).is_file():
+        raise SourceError(f"give one folder with a {_FIXTURES}, not {', '.join(str(path) for path in paths)}")
+    files = sorted(file for name in _SIDES for file in paths[0].glob(f"*/{name}.jsonl*"))
+    return {_FIXTURES: paths[0] / _FIXTURES} | {f"{file.parent.name}-{file.name}": file for file in files}
+
+
+def normalise(files: Mapping[str, Path], *, lenient: bool = False) -> Normalised:
+    """Read the quotes of every fixture that ``fixtures.json`` lists, and make rounds of them."""
+    refusals = Refusals(lenient)
+    fixtures = _fixtures(files[_FIXTURES])
+    rows: list[tuple[Any, ...]] = []
+    messages = 0
+    for fixture in fixtures:
+        quotes: list[_Quote] = []
+        for name in _SIDES:
+            found = [file for file in files if file.startswith(f"{fixture.fixture_id}-{name}.jsonl")]
+            if len(found) != 1:
+                raise SourceError(f"fixture {fixture.fixture_id} needs one {name}.jsonl or {name}.jsonl.gz, found {len(found)}")
+            quotes += _read(found[0], files[found[0]], fixture.fixture_id, name, refusals)
+        messages += len(quotes)
+        rows += _rows(fixture.fixture_id, sorted(quotes, key=lambda quote: (quote.ts_s, quote.side)))
+    return Normalised(
+        ticks=ticks_frame(rows),
+        fixtures=fixtures,
+        messages=messages,
+        refused=tuple(refusals.rows),
+        provenance="imported-polymarket",
+        normaliser=NORMALISER,
+        margin="multiplicative",
+        consensus="single-venue",
+        closing_source="venue",
+    )
+
+
+def _fixtures(path: Path) -> tuple[Fixture, ...]:
+    try:
+        listed = orjson.loads(path.read_bytes())
+        fixtures = [
+            Fixture(
+                fixture_id=entry["fixture_id"],
+                names=(entry["home_team"], entry["away_team"]),
+                source_id=entry["event_slug"],
+                kickoff_ts_ms=entry["kickoff_ts"] * 1000,
+            )
+            for entry in listed
+        ]
+    except (OSError, orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+        raise SourceError(f"{path.name} is no list of fixtures: {error}") from error
+    if len({fixture.fixture_id for fixture in fixtures}) != len(fixtures):
+        raise SourceError(f"{path.name} lists a fixture twice")
+    return tuple(sorted(fixtures, key=lambda fixture: fixture.fixture_id))
+
+
+def _read(file: str, path: Path, fixture_id: int, name: str, refusals: Refusals) -> Iterator[_Quote]:
+    before = -1
+    for number, line in lines_of(path):
+        try:
+            raw = orjson.loads(line)
+            quote = _Quote(raw["ts"], _SIDES[name], Decimal(str(raw["native_price"])))
+            if type(quote.ts_s) is not int or quote.ts_s < before:
+                raise ValueError(f"ts {quote.ts_s!r} is before the quote above, {before}")
+            if raw["fixture_id"] != fixture_id or raw["market_ref"] != f"1X2|{name}|full":
+                raise ValueError(f"a quote of {raw['fixture_id']} {raw['market_ref']} in the file of {fixture_id} {name}")
+            if not 0 <= quote.price <= 1:
+                raise ValueError(f"native_price {quote.price} is not 0 to 1")
+        except (ValueError, KeyError, TypeError, InvalidOperation) as error:
+            refusals.refuse(file, number, f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else str(error))
+            continue
+        before = quote.ts_s
+        yield quote
+
+
+def _rounds(quotes: Sequence[_Quote]) -> Iterator[dict[str, _Quote]]:
+    """Group quotes in order of time: a round ends 60 s after its first quote, or when a side comes again."""
+    current: dict[str, _Quote] = {}
+    start = 0
+    for quote in quotes:
+        if current and (quote.ts_s - start > _ROUND_S or quote.side in current):
+            yield current
+            current = {}
+        if not current:
+            start = quote.ts_s
+        current[quote.side] = quote
+    if current:
+        yield current
+
+
+def _rows(fixture_id: int, quotes: Sequence[_Quote]) -> Iterator[tuple[Any, ...]]:
+    for seq, quoted in enumerate(_rounds(quotes)):
+        ts_ms = max(quote.ts_s for quote in quoted.values()) * 1000
+        head = (fixture_id, seq, ts_ms, False, _MARKET_KEY)
+        complete = len(quoted) == len(_SIDES) and any(quote.price for quote in quoted.values())
+        shares = largest_remainder({side: quote.price for side, quote in quoted.items()}) if complete else {}
+        for side in sorted(_SIDES.values()):
+            yield (*head, side, shares.get(side), _odds_milli(quoted[side].price) if complete else None, not complete)
+
+
+def _odds_milli(price: Decimal) -> int | None:
+    """Decimal odds x 1000 of a share's price; none for a price at which nothing can be won or bought."""
+    if not 0 < price < 1:
+        return None
+    odds = half_up(1000 / price)
+    return odds if 1000 < odds <= _MAX_ODDS_MILLI else None

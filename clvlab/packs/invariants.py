@@ -1,0 +1,108 @@
+"""The rules that ticks keep, checked when a pack is written and when it is verified."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from clvlab.errors import PackFormatError
+from clvlab.law.tape import Tape
+
+__all__ = ["check"]
+
+MAX_NAME_BYTES = 200
+_MAX_TS_MS = 2**53 // 1000
+_SUM_TOLERANCE_BPS = 50
+
+
+def check(tape: Tape) -> None:
+    """Refuse ticks that break a rule of the pack format.
+
+    Raises
+    ------
+    PackFormatError
+        Names the first rule broken and the row that breaks it.
+    """
+    named = tape.series.with_row_index("series").select(
+        "series", "fixture_id", "market_key", "side", "start", "market_start", "side_no", "n_sides", series_rows="rows"
+    )
+    _refuse(named, _name_rules())
+    rows = tape.rows.with_row_index("row").join(named, on="series", maintain_order="left")
+    _refuse(rows, _row_rules())
+
+    # All sides of a market have a row in each of its messages, at the same distance from their start.
+    first = rows["market_start"] + rows["row"] - rows["start"]
+    same = {column: rows[column] == rows[column].gather(first) for column in ("tick_seq", "ts_ms", "in_running", "suspended")}
+    _refuse(
+        rows.with_columns(pl.Series(f"same_{column}", equal) for column, equal in same.items()),
+        {f"the sides of a message must agree on {column}": ~pl.col(f"same_{column}") for column in same},
+    )
+    _refuse(_messages(rows), _message_rules())
+
+
+def _name_rules() -> dict[str, pl.Expr]:
+    name = pl.col("market_key", "side")
+    size = pl.col("series_rows")
+    return {
+        f"market_key and side must have 1 to {MAX_NAME_BYTES} bytes and no control character": pl.any_horizontal(
+            ~name.str.len_bytes().is_between(1, MAX_NAME_BYTES) | name.str.contains(r"[\x00-\x1f\x7f]")
+        ),
+        "a market must have at least two sides": pl.col("n_sides") < 2,
+        "every message of a market must write one row per side": size != size.first().over("fixture_id", "market_key"),
+    }
+
+
+def _row_rules() -> dict[str, pl.Expr]:
+    later = pl.col("series") == pl.col("series").shift(1)
+    return {
+        "tick_seq must not be negative": pl.col("tick_seq") < 0,
+        "two rows of a side must not share a tick": later & (pl.col("tick_seq") <= pl.col("tick_seq").shift(1)),
+        "prob_bps must be 0 to 10000": ~pl.col("prob_bps").is_between(0, 10_000),
+        "odds_milli must be 1001 to 100000000": ~pl.col("odds_milli").is_between(1001, 100_000_000),
+        "ts_ms must be a time in milliseconds": ~pl.col("ts_ms").is_between(0, _MAX_TS_MS * 1000),
+        "tick_seq, ts_ms, in_running and suspended must not be null": pl.any_horizontal(
+            pl.col("tick_seq", "ts_ms", "in_running", "suspended").is_null()
+        ),
+        "a suspended message must not carry a probability": pl.col("suspended") & pl.col("prob_bps").is_not_null(),
+    }
+
+
+def _messages(rows: pl.DataFrame) -> pl.DataFrame:
+    """One row per message, in order of (fixture_id, tick_seq), with its market's sum and number of priced sides."""
+    # Rows of one message lie side by side once sorted by market and position.
+    position = pl.col("row") - pl.col("start")
+    return (
+        rows.lazy()
+        .select("fixture_id", "market_start", "market_key", "n_sides", "tick_seq", "ts_ms", "suspended", "prob_bps", at=position)
+        .group_by("market_start", "at")
+        .agg(
+            pl.first("fixture_id", "market_key", "n_sides", "tick_seq", "ts_ms", "suspended"),
+            priced=pl.col("prob_bps").count(),
+            total=pl.col("prob_bps").cast(pl.Int64).sum(),
+        )
+        .sort("fixture_id", "tick_seq", "market_key")
+        .collect(engine="in-memory")
+    )
+
+
+def _message_rules() -> dict[str, pl.Expr]:
+    same_fixture = pl.col("fixture_id") == pl.col("fixture_id").shift(1)
+    expected_seq = pl.when(same_fixture).then(pl.col("tick_seq").shift(1) + 1).otherwise(0)
+    full = pl.col("priced") == pl.col("n_sides")
+    return {
+        "a tick must have one market, and ticks of a fixture must count 0, 1, 2, ...": pl.col("tick_seq")
+        != expected_seq.fill_null(0),
+        "time must not go backwards": same_fixture & (pl.col("ts_ms") < pl.col("ts_ms").shift(1)),
+        f"the sides of a priced market must sum to 10000 +- {_SUM_TOLERANCE_BPS}": full
+        & ((pl.col("total") - 10_000).abs() > _SUM_TOLERANCE_BPS),
+        "a message without any price must be marked suspended": (pl.col("priced") == 0) & ~pl.col("suspended"),
+    }
+
+
+def _refuse(frame: pl.DataFrame, rules: dict[str, pl.Expr]) -> None:
+    broken = frame.select(rule.any().alias(text) for text, rule in rules.items())
+    for text, rule in rules.items():
+        if broken[text].item():
+            bad = frame.filter(rule)
+            shown = ("fixture_id", "market_key", "side", "tick_seq", "ts_ms", "prob_bps", "odds_milli", "total")
+            row = bad.select(column for column in shown if column in bad.columns).row(0, named=True)
+            raise PackFormatError(f"{text}: {bad.height} row(s), the first is {row}")

@@ -1,0 +1,164 @@
+"""The descriptor ``datapackage.json``: a Data Package v2 that carries what the ticks mean and what they hash to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from clvlab.errors import PackFormatError
+from clvlab.law.schema import SAFE_INTEGER, ClosingPolicy
+from clvlab.packs.digest import content_hash
+
+__all__ = ["DESCRIPTOR", "PACK_SCHEMA", "TICKS_FILE", "Capture", "Fixture", "Gap", "PackManifest", "Raw", "descriptor", "read_manifest"]
+
+PACK_SCHEMA = "clvlab-pack/1"
+DESCRIPTOR = "datapackage.json"
+TICKS_FILE = "ticks.parquet"
+_PROFILE = "https://datapackage.org/profiles/2.0/datapackage.json"
+_FIELDS = {
+    "fixture_id": "integer", "series": "integer", "tick_seq": "integer", "ts_ms": "integer", "in_running": "boolean",
+    "market_key": "string", "side": "string", "prob_bps": "integer", "odds_milli": "integer", "suspended": "boolean",
+}  # fmt: skip
+_Hash = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
+_Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$")]
+_Int = Annotated[int, Field(strict=True, ge=-SAFE_INTEGER, le=SAFE_INTEGER)]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Gap(_Model):
+    """A stretch of time in which the capture is known to have missed messages."""
+
+    from_ts_ms: _Int
+    to_ts_ms: _Int
+
+
+class Capture(_Model):
+    """How the raw messages were captured."""
+
+    method: str = Field(min_length=1)
+    tool: str = Field(min_length=1)
+    started_ts_ms: _Int
+    ended_ts_ms: _Int
+    gaps: tuple[Gap, ...] = ()
+
+
+class Fixture(_Model):
+    """One replayable fixture; ``digest`` covers its series table and ticks."""
+
+    fixture_id: _Int
+    names: tuple[str, ...] = ()
+    source_id: str | None = None
+    kickoff_ts_ms: _Int | None = None
+    rows: _Int = 0
+    digest: _Hash | None = None
+
+
+class Raw(_Model):
+    """A file of the provider's messages in ``raw/``; the digest is over its decompressed content."""
+
+    name: _Name
+    digest: _Hash
+
+
+class PackManifest(_Model):
+    """What a pack says of itself; everything but ``pack_id`` and ``ticks_sha256`` enters ``content_hash``."""
+
+    pack_id: _Name
+    provenance: str = Field(pattern=r"^(genuine|synthetic|imported)-[a-z0-9][a-z0-9.-]*$|^unknown$")
+    closing_policy: ClosingPolicy = ClosingPolicy.LAST_STATE
+    closing_source: str = "consensus"
+    margin: str = "as-delivered"
+    consensus: str = "as-delivered"
+    normaliser: str | None = None
+    capture: Capture | None = None
+    fixtures: tuple[Fixture, ...] = ()
+    raw: tuple[Raw, ...] = ()
+    results: _Hash | None = None
+    ticks_sha256: _Hash | None = None
+
+    @property
+    def content_hash(self) -> str:
+        """``sha256:<hex>`` over the logical content."""
+        return content_hash(
+            {"schema": PACK_SCHEMA} | self.model_dump(mode="json", exclude={"pack_id", "ticks_sha256"})
+        )
+
+
+def descriptor(manifest: PackManifest, ticks_bytes: int) -> bytes:
+    """Write the descriptor; any Data Package v2 tool can read it."""
+    own = manifest.model_dump(mode="json", exclude={"pack_id", "ticks_sha256"})
+    return orjson.dumps(
+        {
+            "$schema": _PROFILE,
+            "name": manifest.pack_id,
+            "title": f"{manifest.pack_id} ({manifest.provenance})",
+            "resources": [
+                {
+                    "name": "ticks",
+                    "path": TICKS_FILE,
+                    "format": "parquet",
+                    "mediatype": "application/vnd.apache.parquet",
+                    "bytes": ticks_bytes,
+                    "hash": manifest.ticks_sha256,
+                    "schema": {"fields": [{"name": name, "type": kind} for name, kind in _FIELDS.items()]},
+                }
+            ],
+            "clvlab": {"schema": PACK_SCHEMA, **own, "content_hash": manifest.content_hash},
+        },
+        option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE,
+    )
+
+
+class _Resource(BaseModel):
+    path: Literal["ticks.parquet"]
+    hash: _Hash
+
+
+class _Descriptor(BaseModel):
+    name: _Name
+    resources: Annotated[list[_Resource], Field(min_length=1, max_length=1)]
+    clvlab: dict[str, Any]
+
+
+def read_manifest(folder: Path) -> tuple[PackManifest, str]:
+    """Read a pack's descriptor.
+
+    Returns
+    -------
+    tuple
+        The manifest, and the ``content_hash`` that the descriptor states.
+
+    Raises
+    ------
+    PackFormatError
+        No descriptor there, no JSON, unknown or missing keys, or a path that leaves the folder.
+    """
+    path = folder / DESCRIPTOR
+    links = [p.name for p in (folder, path, folder / TICKS_FILE, folder / "raw") if p.is_symlink()]
+    if links:
+        raise PackFormatError(f"pack {str(folder)!r} holds a symbolic link, {links[0]!r}; packs are plain files")
+    try:
+        outer = _Descriptor.model_validate(orjson.loads(path.read_bytes()))
+        own = dict(outer.clvlab)
+        schema, stated = own.pop("schema", None), own.pop("content_hash", None)
+        if schema != PACK_SCHEMA or not isinstance(stated, str):
+            raise PackFormatError(f"{str(path)!r}: clvlab.schema is {schema!r}, this version reads {PACK_SCHEMA!r}")
+        named = {"pack_id": outer.name, "ticks_sha256": outer.resources[0].hash}
+        return PackManifest.model_validate(own | named), stated
+    except FileNotFoundError as error:
+        raise PackFormatError(f"no pack at {str(folder)!r}: it has no {DESCRIPTOR}") from error
+    except (orjson.JSONDecodeError, ValidationError) as error:
+        raise PackFormatError(f"{str(path)!r} is no pack descriptor: {_first(error)}") from error
+
+
+def _first(error: ValueError) -> str:
+    if not isinstance(error, ValidationError):
+        return str(error)
+    wrong = error.errors()[0]
+    return f"{'.'.join(str(part) for part in wrong['loc'])}: {wrong['msg']}, found {wrong['input']!r:.80}"

@@ -1,0 +1,153 @@
+"""Reading packs: a folder becomes a ``Pack``, a pack becomes a tape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import polars as pl
+
+from clvlab.errors import PackFormatError, PackTamperedError, UnknownFixtureError
+from clvlab.law.schema import FIXTURES
+from clvlab.law.tape import ROWS, Binding, Tape, series_table
+from clvlab.packs import invariants
+from clvlab.packs.digest import fixture_digests
+from clvlab.packs.files import content_digest, file_sha256
+from clvlab.packs.genuine import is_genuine
+from clvlab.packs.manifest import TICKS_FILE, PackManifest, read_manifest
+
+__all__ = ["Pack", "load_pack", "verify_pack"]
+
+
+@dataclass(frozen=True)
+class Pack:
+    """A pack whose file hash was checked; its ticks are read when a tape is asked for."""
+
+    folder: Path
+    manifest: PackManifest
+    content_hash: str
+
+    @property
+    def pack_id(self) -> str:
+        return self.manifest.pack_id
+
+    @property
+    def provenance(self) -> str:
+        return self.manifest.provenance
+
+    @property
+    def fixture_ids(self) -> tuple[int, ...]:
+        return tuple(fixture.fixture_id for fixture in self.manifest.fixtures)
+
+    @cached_property
+    def is_genuine(self) -> bool:
+        """Whether the raw capture, normalised again, gives these ticks row for row; earned, never declared."""
+        return is_genuine(self.folder, self.manifest, self.tape())
+
+    @cached_property
+    def fixtures(self) -> pl.DataFrame:
+        """One row per fixture: id, names, kickoff, rows."""
+        return pl.DataFrame(
+            [(f.fixture_id, " - ".join(f.names), f.kickoff_ts_ms, f.rows) for f in self.manifest.fixtures],
+            schema={"fixture_id": pl.Int64, "names": pl.String, "kickoff_ts_ms": pl.Int64, "rows": pl.Int64},
+            orient="row",
+        )
+
+    def tape(self, fixture_ids: Sequence[int] | None = None) -> Tape:
+        """Read the ticks of some or all fixtures.
+
+        Raises
+        ------
+        UnknownFixtureError
+            A fixture that the pack does not declare.
+        PackFormatError
+            The ticks can't be read or have other columns.
+        """
+        wanted = self.fixture_ids if fixture_ids is None else tuple(sorted(set(fixture_ids)))
+        for fixture_id in wanted:
+            if fixture_id not in self.fixture_ids:
+                raise UnknownFixtureError(fixture_id, self.pack_id, self.fixture_ids)
+        rows, series = _read(self.folder / TICKS_FILE, None if wanted == self.fixture_ids else wanted)
+        fixtures = self.fixtures.filter(pl.col("fixture_id").is_in(wanted)).select(*FIXTURES)
+        binding = Binding(self.pack_id, wanted, self.content_hash)
+        return Tape(binding, rows, series, fixtures, self.manifest.closing_policy)
+
+
+def _read(path: Path, wanted: tuple[int, ...] | None) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Read rows, and the names of each series at its first row only."""
+    columns = ["fixture_id", "market_key", "side", *ROWS]
+    try:
+        frame = pl.scan_parquet(path, glob=False).select(columns)
+        if wanted is not None:
+            frame = frame.filter(pl.col("fixture_id").is_in(wanted))
+        ticks = frame.collect(engine="in-memory")
+        rows = ticks.select(pl.col(column).cast(dtype) for column, dtype in ROWS.items())
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise PackFormatError(f"{str(path)!r} can't be read as ticks: {str(error).splitlines()[0]}") from error
+    wrong = {name: str(dtype) for name, dtype in ROWS.items() if ticks.schema[name] != dtype}
+    if wrong or ticks.schema["fixture_id"] != pl.Int64:
+        raise PackFormatError(f"{str(path)!r}: wrong dtypes, expected {wrong or 'fixture_id Int64'}")
+    fixture, series = ticks["fixture_id"], ticks["series"]
+    starts = ((series != series.shift(1)) | (fixture != fixture.shift(1))).fill_null(value=True)
+    first = starts.arg_true()
+    names = ticks.select(pl.col("fixture_id", "market_key", "side").gather(first)).with_columns(start=first)
+    numbered = rows.with_columns(series=(starts.cum_sum() - 1).cast(pl.UInt32))
+    return numbered, series_table(names, rows.height)
+
+
+def load_pack(folder: Path) -> Pack:
+    """Open a pack after a check of its labels and of its file's hash.
+
+    Raises
+    ------
+    PackFormatError
+        No pack, or a descriptor that breaks the format.
+    PackTamperedError
+        The descriptor or the ticks file is not what its hash says.
+    """
+    manifest, stated = read_manifest(folder)
+    if manifest.content_hash != stated:
+        raise PackTamperedError(f"content_hash of {manifest.pack_id!r}", stated, manifest.content_hash)
+    path = folder / TICKS_FILE
+    if not path.is_file():
+        raise PackFormatError(f"pack {manifest.pack_id!r} has no {TICKS_FILE}")
+    found = file_sha256(path)
+    if found != manifest.ticks_sha256:
+        raise PackTamperedError(f"{TICKS_FILE} of {manifest.pack_id!r}", str(manifest.ticks_sha256), found)
+    return Pack(folder, manifest, stated)
+
+
+def verify_pack(folder: Path) -> Pack:
+    """Open a pack after recomputing everything: order, rules, digests of ticks and raw files.
+
+    Raises
+    ------
+    PackFormatError, PackTamperedError
+        As for ``load_pack``, and for ticks that break a rule or do not have their digest.
+    """
+    pack = load_pack(folder)
+    tape = pack.tape()
+    names = tape.series.select("fixture_id", "market_key", "side")
+    if not names.equals(names.sort(names.columns)) or names.is_duplicated().any():
+        raise PackFormatError(f"the series of {pack.pack_id!r} are not sorted by fixture, market and side")
+    if not tape.key.equals(tape.key.sort()):
+        raise PackFormatError(f"the ticks of {pack.pack_id!r} are not sorted by series and tick")
+    invariants.check(tape)
+    digests = fixture_digests(tape)
+    for fixture in pack.manifest.fixtures:
+        found = digests[fixture.fixture_id]
+        if found != fixture.digest:
+            raise PackTamperedError(f"fixture {fixture.fixture_id} of {pack.pack_id!r}", str(fixture.digest), found)
+    strays = set(tape.series["fixture_id"]) - set(pack.fixture_ids)
+    if strays:
+        raise PackFormatError(f"ticks of fixture {min(strays)}, which {pack.pack_id!r} does not declare")
+    for raw in pack.manifest.raw:
+        path = folder / "raw" / raw.name
+        found = content_digest(path) if path.is_file() and not path.is_symlink() else "no file"
+        if found != raw.digest:
+            raise PackTamperedError(f"raw/{raw.name} of {pack.pack_id!r}", raw.digest, found)
+    if pack.provenance.startswith("genuine-") and not pack.is_genuine:
+        raise PackTamperedError(f"provenance of {pack.pack_id!r}", "a capture that gives these ticks", pack.provenance)
+    return pack
