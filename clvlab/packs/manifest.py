@@ -76,6 +76,7 @@ class PackManifest(_Model):
     margin: str = "as-delivered"
     consensus: str = "as-delivered"
     normaliser: str | None = None
+    recipe: dict[str, _Int] | None = None
     capture: Capture | None = None
     fixtures: tuple[Fixture, ...] = ()
     raw: tuple[Raw, ...] = ()

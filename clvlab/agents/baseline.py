@@ -1,0 +1,52 @@
+"""``baseline``: back the favourite at first sight, once a market."""
+
+from __future__ import annotations
+
+import polars as pl
+from pydantic import Field
+
+from clvlab.agents.template import Config, backs, in_markets
+from clvlab.law.schema import SAFE_INTEGER
+from clvlab.law.tape import Tape
+
+__all__ = ["BaselineConfig", "decide"]
+
+
+class BaselineConfig(Config):
+    """Parameters of ``baseline``.
+
+    Attributes
+    ----------
+    warmup_ticks
+        Messages of a fixture to let pass first.
+    min_prob_bps
+        The likeliest side must be at least this likely.
+    """
+
+    warmup_ticks: int = Field(default=0, ge=0, le=SAFE_INTEGER)
+    min_prob_bps: int = Field(default=5000, ge=1, le=10_000)
+
+
+def decide(tape: Tape, config: BaselineConfig) -> pl.DataFrame:
+    """Back the likeliest side of each market at its first priced message after the warm-up, if it is likely enough.
+
+    Ties go to the side that comes first in byte order. Messages in play are not looked at.
+    """
+    series = in_markets(tape, config.markets).select("series", "fixture_id", "market_key", "side", "market_start")
+    first = (
+        tape.rows.lazy()
+        .filter(pl.col("prob_bps").is_not_null(), ~pl.col("in_running"), pl.col("tick_seq") >= config.warmup_ticks)
+        .select("series", "tick_seq", "prob_bps")
+        .join(series.lazy(), on="series")
+        .filter(pl.col("tick_seq") == pl.col("tick_seq").min().over("market_start"))
+        .sort("market_start", "prob_bps", "side", descending=[False, True, False])
+        .unique("market_start", keep="first", maintain_order=True)
+        .filter(pl.col("prob_bps") >= config.min_prob_bps)
+        .with_columns(
+            reason=pl.format("likeliest side at first sight, {} bps", "prob_bps"),
+            claimed_edge_bps=pl.lit(None, pl.Int64),
+            confidence=pl.lit(None, pl.Float64),
+        )
+        .collect(engine="in-memory")
+    )
+    return backs(first, config.stake)

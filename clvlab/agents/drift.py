@@ -1,0 +1,101 @@
+"""``cumulative-drift``: back a side whose log-odds have risen since first sight, and keep rising."""
+
+from __future__ import annotations
+
+import polars as pl
+from pydantic import Field
+
+from clvlab.agents.template import Config, backs, in_markets
+from clvlab.law.schema import SAFE_INTEGER
+from clvlab.law.tape import Tape
+from clvlab.odds.logit import micro_logits_of
+
+__all__ = ["DriftConfig", "decide"]
+
+_MAX_SECONDS = SAFE_INTEGER // 1000
+
+
+class DriftConfig(Config):
+    """Parameters of ``cumulative-drift``.
+
+    Attributes
+    ----------
+    min_drift_micro_logits
+        Rise in log-odds since first sight, in millionths, from which a side is backed.
+    persistence_alpha
+        Weight of the newest movement in the average of signs.
+    min_persistence
+        The average of signs (+1 up, -1 down, 0 still) must reach this.
+    warmup_ticks, warmup_s
+        Priced messages of the market, and seconds since the first, to let pass.
+    cooldown_s
+        Seconds after a position in which the market is left alone.
+    max_prob_bps
+        A side likelier than this is left alone.
+    """
+
+    min_drift_micro_logits: int = Field(default=100_000, ge=1, le=20_000_000)
+    persistence_alpha: float = Field(default=0.25, gt=0, le=1, allow_inf_nan=False)
+    min_persistence: float = Field(default=0.3, ge=-1, le=1, allow_inf_nan=False)
+    warmup_ticks: int = Field(default=6, ge=0, le=SAFE_INTEGER)
+    warmup_s: int = Field(default=0, ge=0, le=_MAX_SECONDS)
+    cooldown_s: int = Field(default=43_200, ge=0, le=_MAX_SECONDS)
+    max_prob_bps: int = Field(default=9500, ge=1, le=10_000)
+
+
+def decide(tape: Tape, config: DriftConfig) -> pl.DataFrame:
+    """Back a side when its drift and the persistence of its movements reach their thresholds.
+
+    Drift is the side's log-odds less those at its first priced message, from a table of integers. Persistence is the
+    exponentially weighted mean of the signs of its movements, computed message by message in order, so that every machine
+    rounds alike. Of two sides of a market at one message the larger drift wins, ties by byte order. Messages in play are
+    not looked at. Linear in ticks.
+    """
+    series = in_markets(tape, config.markets).select("series", "fixture_id", "market_key", "side", "market_start")
+    rows = tape.rows.filter(pl.col("prob_bps").is_not_null(), ~pl.col("in_running")).select(
+        "series", "tick_seq", "ts_ms", "prob_bps"
+    )
+    level = pl.Series("level", micro_logits_of(rows["prob_bps"]))
+    same = pl.col("series") == pl.col("series").shift(1)
+    move = pl.when(same).then(pl.col("level") - pl.col("level").shift(1)).otherwise(0)
+    walked = (
+        rows.with_columns(level)
+        .lazy()
+        .with_columns(sign=move.sign().cast(pl.Float64))
+        .with_columns(
+            drift=pl.col("level") - pl.col("level").first().over("series"),
+            first_prob_bps=pl.col("prob_bps").first().over("series"),
+            seen=pl.int_range(pl.len()).over("series"),
+            elapsed_ms=pl.col("ts_ms") - pl.col("ts_ms").first().over("series"),
+            persistence=pl.col("sign").ewm_mean(alpha=config.persistence_alpha, adjust=False).over("series"),
+        )
+        .filter(
+            pl.col("drift") >= config.min_drift_micro_logits,
+            pl.col("persistence") >= config.min_persistence,
+            pl.col("seen") >= config.warmup_ticks,
+            pl.col("elapsed_ms") >= 1000 * config.warmup_s,
+            pl.col("prob_bps") <= config.max_prob_bps,
+        )
+        .join(series.lazy(), on="series")
+        .sort("market_start", "tick_seq", "drift", "side", descending=[False, False, True, False])
+        .unique(["market_start", "tick_seq"], keep="first", maintain_order=True)
+        .collect(engine="in-memory")
+    )
+    picks = walked.filter(_cooled(walked["market_start"], walked["ts_ms"], 1000 * config.cooldown_s)).with_columns(
+        reason=pl.format("drift of {} micro-logits over {} messages", "drift", "seen"),
+        claimed_edge_bps=pl.col("prob_bps").cast(pl.Int64) - pl.col("first_prob_bps"),
+        confidence=(1 + pl.col("persistence")) / 2,
+    )
+    return backs(picks, config.stake)
+
+
+def _cooled(market: pl.Series, ts_ms: pl.Series, cooldown_ms: int) -> pl.Series:
+    """Keep a candidate unless its market has a kept one less than the cooldown before; one pass over the candidates."""
+    kept: list[bool] = []
+    current, ready = -1, 0
+    for key, ts in zip(market.to_list(), ts_ms.to_list(), strict=True):
+        keep = key != current or ts >= ready
+        if keep:
+            current, ready = key, ts + cooldown_ms
+        kept.append(keep)
+    return pl.Series("kept", kept, dtype=pl.Boolean)

@@ -1,0 +1,55 @@
+"""Templates by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import polars as pl
+from pydantic import ValidationError
+
+from clvlab.agents import baseline, drift
+from clvlab.agents.template import Config, Template
+from clvlab.errors import AgentError, UnknownAgentError
+from clvlab.law.tape import Tape
+
+__all__ = ["TEMPLATES", "template"]
+
+_Rule = Callable[[Tape, Any], pl.DataFrame]
+
+TEMPLATES: Mapping[str, tuple[type[Config], _Rule]] = MappingProxyType(
+    {"baseline": (baseline.BaselineConfig, baseline.decide), "cumulative-drift": (drift.DriftConfig, drift.decide)}
+)
+
+
+def template(strategy: str, params: Mapping[str, Any] | None = None, *, agent_id: str | None = None) -> Template[Any]:
+    """Make an agent of a template.
+
+    Parameters
+    ----------
+    strategy
+        Name of the template.
+    params
+        Parameters that differ from the defaults.
+    agent_id
+        The strategy's name by default.
+
+    Raises
+    ------
+    UnknownAgentError
+        No template of that name.
+    AgentError
+        An unknown parameter, or a value out of bounds; the message names it.
+    """
+    if strategy not in TEMPLATES:
+        raise UnknownAgentError(f"unknown agent {strategy!r}: use one of {', '.join(TEMPLATES)}")
+    model, rule = TEMPLATES[strategy]
+    try:
+        config = model.model_validate(dict(params or {}))
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        name = ".".join(str(part) for part in wrong["loc"])
+        known = ", ".join(model.model_fields)
+        raise AgentError(f"{strategy}: parameter {name} = {wrong['input']!r:.80}: {wrong['msg']} (parameters: {known})") from error
+    return Template(agent_id or strategy, strategy, config, rule)
