@@ -1,1 +1,36 @@
-"""clvlab: does an agent beat the closing line? Backtests that anyone can check."""
+"""clvlab: does an agent beat the closing line? Backtests that anyone can check.
+
+>>> import clvlab as cl
+>>> bt = cl.backtest(cl.open_pack("starter"), agent="cumulative-drift")
+>>> bt.run.verify().passed
+True
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from clvlab.lab import backtest, import_odds, open_pack, open_run
+    from clvlab.law.closing import Window
+
+__all__ = ["Window", "backtest", "import_odds", "open_pack", "open_run"]
+
+_HOMES = {
+    "Window": "clvlab.law.closing",
+    "backtest": "clvlab.lab",
+    "import_odds": "clvlab.lab",
+    "open_pack": "clvlab.lab",
+    "open_run": "clvlab.lab",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'clvlab' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

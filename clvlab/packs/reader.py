@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -26,7 +26,7 @@ class Pack:
     """A pack whose file hash was checked; its ticks are read when a tape is asked for."""
 
     folder: Path
-    manifest: PackManifest
+    manifest: PackManifest = field(repr=False)
     content_hash: str
 
     @property

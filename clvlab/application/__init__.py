@@ -1,0 +1,1 @@
+"""Use cases, without a word of HTTP, terminals or notebooks."""

@@ -1,0 +1,141 @@
+"""Backtests: one agent over the fixtures of a pack, sealed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import polars as pl
+
+from clvlab.agents.registry import template
+from clvlab.engine.agent import Agent
+from clvlab.engine.run import RunResult, run
+from clvlab.law.closing import Window
+from clvlab.law.clv import allowed
+from clvlab.law.ranking import ranked
+from clvlab.law.schema import OUTCOMES, Reason
+from clvlab.packs.reader import Pack
+from clvlab.proof.card import metrics
+from clvlab.proof.seal import SealedRun
+from clvlab.proof.verify import Verification, verify
+
+__all__ = ["Backtest", "backtest", "leaderboard"]
+
+
+@dataclass(frozen=True)
+class Backtest:
+    """A sealed backtest.
+
+    Attributes
+    ----------
+    pack, window
+        What was replayed, and what of it is scored.
+    result
+        The sealed run and its frames.
+    markets_matched
+        Markets of the replayed fixtures that the window allows.
+    """
+
+    pack: Pack
+    window: Window
+    result: RunResult
+    markets_matched: int
+
+    @property
+    def run(self) -> SealedRun:
+        return self.result.run
+
+    @property
+    def scores(self) -> pl.DataFrame:
+        """``SCORES``: one row per decision."""
+        return self.result.scores
+
+    @cached_property
+    def verification(self) -> Verification:
+        """The seven checks, recomputed from the sealed bytes."""
+        return verify(self.run)
+
+    @cached_property
+    def report(self) -> dict[str, Any]:
+        """Everything that is published of the backtest, as JSON values.
+
+        References
+        ----------
+        Interface specification, "BacktestReport".
+        """
+        scores, started = self.scores, self.verification.started
+        ages = scores.filter(pl.col("reason") == Reason.SCORED)["closing_age_ms"]
+        fixture_ids = list(started["binding"]["fixture_ids"])
+        return {
+            "backtest_id": self.run.run_id.replace("run_", "bt_", 1),
+            "run_id": self.run.run_id,
+            "mode_label": started["mode_label"],
+            "pack_id": self.pack.pack_id,
+            "provenance": self.pack.provenance,
+            "content_hash": self.pack.content_hash,
+            "fixture_id": fixture_ids[0] if len(fixture_ids) == 1 else None,
+            "fixture_ids": fixture_ids,
+            "n_fixtures": len(fixture_ids),
+            "window_id": self.window.window_id,
+            "window": started["window"],
+            "market_universe": list(self.window.market_allowlist),
+            "markets_matched": self.markets_matched,
+            "warnings": [] if self.markets_matched else ["the market allowlist matches no market: nothing is scored"],
+            "agent": started["agents"][0],
+            "evidence_hash": self.run.evidence_hash,
+            "manifest_hash": self.run.manifest_hash,
+            "checks": {name: check.verdict.value for name, check in self.verification.checks.items()},
+            "metrics": metrics(self.result.outcomes),
+            "reasons": _counts(scores, "reason"),
+            "close_kinds": _counts(scores.filter(pl.col("close_kind").is_not_null()), "close_kind"),
+            "closing_age_ms": {"median": ages.median(), "max": ages.max()},
+            "closing_source": self.pack.manifest.closing_source,
+            "real_executable_edge_bps": None,
+        }
+
+
+def _counts(frame: pl.DataFrame, column: str) -> dict[str, int]:
+    return dict(frame.group_by(column).len().sort("len", column, descending=[True, False]).iter_rows())
+
+
+def backtest(
+    pack: Pack,
+    agent: str | Agent = "baseline",
+    *,
+    params: Mapping[str, Any] | None = None,
+    fixture_ids: Sequence[int] | None = None,
+    window: Window | None = None,
+) -> Backtest:
+    """Replay a pack through an agent, score it and seal it.
+
+    Parameters
+    ----------
+    pack
+        What to replay.
+    agent
+        Name of a template, or an agent.
+    params
+        A template's parameters; ``markets`` is the window's allowlist unless given.
+    fixture_ids
+        All fixtures of the pack by default, in one run.
+    window
+        ``pre_match`` with a horizon of 60 s over all markets by default.
+
+    Raises
+    ------
+    UnknownAgentError, AgentError, UnknownFixtureError, WindowError, DecisionError
+    """
+    window = window or Window()
+    if isinstance(agent, str):
+        agent = template(agent, {"markets": window.market_allowlist} | dict(params or {}))
+    tape = pack.tape(fixture_ids)
+    matched = tape.series.filter(allowed(window.market_allowlist)).select("fixture_id", "market_key").n_unique()
+    return Backtest(pack, window, run(tape, [agent], window), matched)
+
+
+def leaderboard(backtests: Sequence[Backtest]) -> pl.DataFrame:
+    """Rank agents over several backtests: ``OUTCOMES`` with a rank, by mean CLV."""
+    frames = [pl.DataFrame(schema=OUTCOMES), *(backtest.result.outcomes for backtest in backtests)]
+    return ranked(pl.concat(frames))

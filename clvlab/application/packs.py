@@ -1,0 +1,40 @@
+"""Opening packs by name or by folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import clvlab.packs as packs_package
+from clvlab.errors import UnknownPackError
+from clvlab.packs.catalog import Catalog
+from clvlab.packs.manifest import DESCRIPTOR
+from clvlab.packs.reader import Pack, verify_pack
+
+__all__ = ["bundled_catalog", "open_pack"]
+
+
+def bundled_catalog() -> Catalog:
+    """The catalog of synthetic packs that comes with clvlab: inside an installed package, or beside a checkout's."""
+    home = Path(packs_package.__path__[0])
+    installed = home / "bundled"
+    return Catalog(installed if installed.is_dir() else home.parent.parent / "packs")
+
+
+def open_pack(where: str | Path, catalog: Catalog | None = None) -> Pack:
+    """Open a pack: by its id in the catalog, or by the path of its folder, which is then verified whole.
+
+    Raises
+    ------
+    UnknownPackError
+        Neither a catalogued pack nor a pack folder.
+    PackFormatError, PackTamperedError
+        A folder that is not a sound pack.
+    """
+    catalog = catalog or bundled_catalog()
+    if isinstance(where, str) and where in catalog.entries():
+        return catalog.open(where)
+    folder = Path(where)
+    if (folder / DESCRIPTOR).is_file():
+        return verify_pack(folder)
+    known = ", ".join(sorted(catalog.entries())) or "none"
+    raise UnknownPackError(f"no pack {str(where)!r}: neither a folder with a {DESCRIPTOR}, nor in the catalog, which has: {known}")

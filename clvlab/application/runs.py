@@ -1,0 +1,34 @@
+"""Stored runs: keep, read, show, verify."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from clvlab.proof.card import proof_card
+from clvlab.proof.inspector import inspect_decision
+from clvlab.proof.seal import SealedRun
+from clvlab.proof.verify import Verification, verify
+from clvlab.store.folder import read_run, write_run
+
+__all__ = ["decision", "inspect_decision", "keep", "load", "proof_card", "verified", "verify"]
+
+
+def keep(run: SealedRun, runs: str | Path = "runs") -> Path:
+    """Store a sealed run under ``runs/<run_id>`` and give its folder."""
+    return write_run(run, Path(runs))
+
+
+def load(path: str | Path) -> SealedRun:
+    """Read a stored run, unverified."""
+    return read_run(Path(path))
+
+
+def verified(path: str | Path) -> Verification:
+    """Recompute the proof of a stored run."""
+    return verify(load(path))
+
+
+def decision(path: str | Path, seq: int) -> dict[str, Any]:
+    """Give one decision of a stored run, as an inspector record."""
+    return inspect_decision(load(path), seq)

@@ -1,0 +1,72 @@
+"""Plain HTML for notebooks: escaped, calm, in the viewer's own colours, without a request to anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+
+__all__ = ["badge", "block", "escape", "facts", "table"]
+
+_STYLE = """
+.clvlab{font-family:system-ui,sans-serif;font-size:13px;line-height:1.45;max-width:60rem;color:inherit}
+.clvlab h4{margin:.2rem 0 .5rem;font-size:14px;font-weight:600}
+.clvlab table{border-collapse:collapse;margin:.3rem 0 .7rem;color:inherit}
+.clvlab th,.clvlab td{text-align:left!important;padding:.2rem .8rem .2rem 0;border-bottom:1px solid rgba(128,128,128,.3);
+ vertical-align:top;background:none!important;color:inherit!important;overflow-wrap:anywhere}
+.clvlab th{font-weight:600;white-space:nowrap}
+.clvlab td.n,.clvlab th.n{text-align:right!important;font-variant-numeric:tabular-nums;white-space:nowrap}
+.clvlab code{font-size:12px;background:none;color:inherit;padding:0}
+.clvlab .pass{color:#1a7f37}.clvlab .fail{color:#cf222e;font-weight:600}.clvlab .quiet{opacity:.65}
+.clvlab p{margin:.3rem 0}
+@media(prefers-color-scheme:dark){.clvlab .pass{color:#3fb950}.clvlab .fail{color:#ff7b72}}
+""".strip()
+
+
+def block(title: str, *parts: str) -> str:
+    """Frame parts, which are HTML already, under a title, which is text."""
+    return f'<div class="clvlab"><style>{_STYLE}</style><h4>{escape(title)}</h4>{"".join(parts)}</div>'
+
+
+def facts(pairs: Mapping[str, object]) -> str:
+    """Two columns: name and value."""
+    rows = "".join(f"<tr><th>{escape(name)}</th><td>{_cell(value)}</td></tr>" for name, value in pairs.items())
+    return f"<table>{rows}</table>"
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Columns with a head; numbers stand right."""
+    body = list(rows)
+    numeric = [any(isinstance(row[i], int | float) for row in body) for i in range(len(columns))]
+    kinds = [' class="n"' if is_number else "" for is_number in numeric]
+    head = "".join(f"<th{kind}>{escape(name)}</th>" for name, kind in zip(columns, kinds, strict=True))
+    lines = (
+        "<tr>" + "".join(f"<td{kind}>{_cell(value)}</td>" for value, kind in zip(row, kinds, strict=True)) + "</tr>" for row in body
+    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
+
+
+def badge(verdict: str) -> str:
+    """A verdict in its colour, as HTML."""
+    kind = {"pass": "pass", "fail": "fail"}.get(verdict, "quiet")
+    return f'<span class="{kind}">{escape(verdict.replace("_", " "))}</span>'
+
+
+def _cell(value: object) -> str:
+    match value:
+        case None:
+            return '<span class="quiet">none</span>'
+        case bool():
+            return "yes" if value else "no"
+        case float():
+            return f"{value:,.2f}"
+        case int():
+            return f"{value:,}"
+        case str() if value.startswith("sha256:"):
+            return f"<code>{escape(value)}</code>"
+        case str() if value.startswith('<span class="'):
+            return value if value in _BADGES else escape(value)
+        case _:
+            return escape(str(value))
+
+
+_BADGES = frozenset(badge(verdict) for verdict in ("pass", "fail", "pending", "not_applicable"))

@@ -1,0 +1,93 @@
+"""The catalog: which packs a service or a notebook may open by name.
+
+``catalog.json`` is the operator's allowlist: pack_id -> content_hash and file hashes. A pack is looked up by its key alone, and
+what does not match its entry is not there.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+
+from clvlab.errors import PackError, PackFormatError, UnknownPackError
+from clvlab.packs.files import file_sha256
+from clvlab.packs.manifest import DESCRIPTOR, TICKS_FILE
+from clvlab.packs.reader import Pack, load_pack, verify_pack
+
+__all__ = ["Catalog"]
+
+_ALLOWLIST = "catalog.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """A folder of packs with its allowlist."""
+
+    folder: Path
+
+    def entries(self) -> dict[str, dict[str, str]]:
+        """The allowlist: pack_id -> {content_hash, file name: SHA-256}; empty without a ``catalog.json``."""
+        path = self.folder / _ALLOWLIST
+        if not path.is_file():
+            return {}
+        try:
+            entries = orjson.loads(path.read_bytes())
+            return {pack_id: {key: str(value) for key, value in entry.items()} for pack_id, entry in entries.items()}
+        except (orjson.JSONDecodeError, AttributeError) as error:
+            raise PackFormatError(f"{str(path)!r} is no catalog: {error}") from error
+
+    def open(self, pack_id: str) -> Pack:
+        """Open an allowlisted pack whose files are those that were admitted.
+
+        Raises
+        ------
+        UnknownPackError
+            No such key, or a pack that is not what its entry says: to a caller both are not there.
+        """
+        entries = self.entries()
+        known = ", ".join(sorted(entries)) or "none"
+        if pack_id not in entries:
+            raise UnknownPackError(f"unknown pack {pack_id!r}; the catalog has: {known}")
+        try:
+            return self._admitted(pack_id, entries[pack_id])
+        except PackError as error:
+            raise UnknownPackError(f"pack {pack_id!r} is not verified and so not available: {error}") from error
+
+    def _admitted(self, pack_id: str, entry: dict[str, str]) -> Pack:
+        folder = self.folder / pack_id  # safe: the key stands in the operator's own allowlist
+        for name in (DESCRIPTOR, TICKS_FILE):
+            path = folder / name
+            if not path.is_file() or file_sha256(path) != entry.get(name):
+                raise PackFormatError(f"{name} is not the file that was admitted")
+        pack = load_pack(folder)
+        if pack.content_hash != entry.get("content_hash"):
+            raise PackFormatError("its content_hash is not the one that was admitted")
+        return pack
+
+    def packs(self) -> list[Pack]:
+        """All packs that can be opened, by pack_id; tampered ones are left out."""
+        found = []
+        for pack_id, entry in sorted(self.entries().items()):
+            try:
+                found.append(self._admitted(pack_id, entry))
+            except PackError:  # not there, to a reader of the catalog; ``packs verify`` says why
+                continue
+        return found
+
+    def admit(self, pack_id: str) -> Pack:
+        """Verify everything of a pack in the folder and put it on the allowlist."""
+        pack = verify_pack(self.folder / pack_id)
+        if pack.pack_id != pack_id:
+            raise PackFormatError(f"the folder {pack_id!r} holds the pack {pack.pack_id!r}")
+        hashes = {name: file_sha256(pack.folder / name) for name in (DESCRIPTOR, TICKS_FILE)}
+        entries = self.entries() | {pack_id: {"content_hash": pack.content_hash} | hashes}
+        handle, unfinished = tempfile.mkstemp(prefix=".unfinished-", dir=self.folder)
+        with os.fdopen(handle, "wb") as file:
+            file.write(orjson.dumps(entries, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE))
+        Path(unfinished).chmod(0o644)
+        Path(unfinished).replace(self.folder / _ALLOWLIST)
+        return pack
