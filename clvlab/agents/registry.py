@@ -51,5 +51,7 @@ def template(strategy: str, params: Mapping[str, Any] | None = None, *, agent_id
         wrong = error.errors()[0]
         name = ".".join(str(part) for part in wrong["loc"])
         known = ", ".join(model.model_fields)
-        raise AgentError(f"{strategy}: parameter {name} = {wrong['input']!r:.80}: {wrong['msg']} (parameters: {known})") from error
+        raise AgentError(
+            f"{strategy}: parameter {name} = {wrong['input']!r:.80}: {wrong['msg']} (parameters: {known})"
+        ) from error
     return Template(agent_id or strategy, strategy, config, rule)

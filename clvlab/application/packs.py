@@ -37,4 +37,6 @@ def open_pack(where: str | Path, catalog: Catalog | None = None) -> Pack:
     if (folder / DESCRIPTOR).is_file():
         return verify_pack(folder)
     known = ", ".join(sorted(catalog.entries())) or "none"
-    raise UnknownPackError(f"no pack {str(where)!r}: neither a folder with a {DESCRIPTOR}, nor in the catalog, which has: {known}")
+    raise UnknownPackError(
+        f"no pack {str(where)!r}: neither a folder with a {DESCRIPTOR}, nor in the catalog, which has: {known}"
+    )

@@ -67,6 +67,8 @@ def run(
         End rule, horizon and market universe.
     kind, origin_id
         What asked for the run (``backtest``, ``competition``, ``deploy``) and its id, which enter the run id.
+    mode_label, source_mode
+        How the run is labelled: a replay is a ``Backtest``, never live.
 
     Raises
     ------
@@ -86,7 +88,8 @@ def run(
 
 def _asked(tape: Tape, agents: Sequence[Agent]) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
     """Collect decisions; an agent that raises stops, and the run goes on without it, unless it was the last one."""
-    frames, errors = [pl.DataFrame(schema=DECISIONS)], []
+    frames = [pl.DataFrame(schema=DECISIONS)]
+    errors: list[dict[str, Any]] = []
     for agent in agents:
         name = agent.identity.agent_id
         try:

@@ -40,7 +40,8 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     kinds = [' class="n"' if is_number else "" for is_number in numeric]
     head = "".join(f"<th{kind}>{escape(name)}</th>" for name, kind in zip(columns, kinds, strict=True))
     lines = (
-        "<tr>" + "".join(f"<td{kind}>{_cell(value)}</td>" for value, kind in zip(row, kinds, strict=True)) + "</tr>" for row in body
+        "<tr>" + "".join(f"<td{kind}>{_cell(value)}</td>" for value, kind in zip(row, kinds, strict=True)) + "</tr>"
+        for row in body
     )
     return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
 

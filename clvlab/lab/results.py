@@ -123,9 +123,9 @@ class VerificationResult:
 
     def _repr_html_(self) -> str:
         rows = [(name, html.badge(check.verdict.value), check.detail) for name, check in self.source.checks.items()]
-        state = "seal intact" if self.verified else "seal broken"
+        state = "all checks hold" if self.passed else "a check failed" if self.verified else "seal broken"
         return html.block(
-            f"Verification of {self.source.run_id}: {state}{'' if self.passed or not self.verified else ', but a check failed'}",
+            f"Verification of {self.source.run_id}: {state}",
             html.table(["check", "verdict", "rests on"], rows),
             html.facts(
                 {

@@ -84,6 +84,4 @@ def backtest(
     1
     """
     opened = pack if isinstance(pack, Pack) else open_pack(pack)
-    return Backtest(
-        backtests.backtest(opened.source, agent, params=params, fixture_ids=fixtures, window=window or Window())
-    )
+    return Backtest(backtests.backtest(opened.source, agent, params=params, fixture_ids=fixtures, window=window or Window()))

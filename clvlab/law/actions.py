@@ -33,9 +33,7 @@ def checked(decisions: pl.DataFrame) -> pl.DataFrame:
         ),
         "action must be BACK or WAIT": ~pl.col("action").is_in([a.value for a in Action]),
         f"agent_id must have 1 to {MAX_NAME_BYTES} bytes": ~pl.col("agent_id").str.len_bytes().is_between(1, MAX_NAME_BYTES),
-        f"market_key and side have a limit of {MAX_NAME_BYTES} bytes": pl.any_horizontal(
-            name.str.len_bytes() > MAX_NAME_BYTES
-        ),
+        f"market_key and side have a limit of {MAX_NAME_BYTES} bytes": pl.any_horizontal(name.str.len_bytes() > MAX_NAME_BYTES),
         f"reason has a limit of {MAX_REASON_BYTES} bytes": pl.col("reason").str.len_bytes() > MAX_REASON_BYTES,
         "stake must be 0 to 2**53 - 1": ~pl.col("stake").is_between(0, SAFE_INTEGER),
         "limit_odds_milli must not be negative": pl.col("limit_odds_milli") < 0,
@@ -60,4 +58,10 @@ def _refuse_duplicates(decisions: pl.DataFrame, key: list[str]) -> None:
 
 def _shown(decisions: pl.DataFrame) -> str:
     first = decisions.row(0, named=True)
-    return str({column: value if len(str(value)) <= 80 else f"{str(value)[:80]}..." for column, value in first.items() if value is not None})
+    return str(
+        {
+            column: value if len(str(value)) <= 80 else f"{str(value)[:80]}..."
+            for column, value in first.items()
+            if value is not None
+        }
+    )

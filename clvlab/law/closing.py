@@ -193,7 +193,9 @@ def _last_open(tape: Tape, asked: pl.DataFrame, last_seq: pl.Series, row: pl.Ser
     """Replace rows of suspended messages by the market's last unsuspended one, where it is young enough."""
     is_open = ~tape.rows["suspended"]
     open_rows = is_open.arg_true().cast(pl.Int64)
-    found = last_row_at(tape.key.filter(is_open), pl.repeat(0, asked.height, dtype=pl.Int64, eager=True), asked["series"], last_seq)
+    found = last_row_at(
+        tape.key.filter(is_open), pl.repeat(0, asked.height, dtype=pl.Int64, eager=True), asked["series"], last_seq
+    )
     open_row = open_rows.gather(found)
     young = asked["close_ts_ms"] - tape.rows["ts_ms"].gather(open_row) <= LAST_OPEN_MAX_AGE_MS
     closed = tape.rows["suspended"].gather(row)

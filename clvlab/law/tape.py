@@ -104,12 +104,7 @@ class Tape:
     def ticks(self) -> pl.LazyFrame:
         """Give the ticks in the long form ``TICKS``, sorted by (fixture_id, tick_seq, market_key, side)."""
         names = self.series.lazy().with_row_index("series").select("series", "fixture_id", "market_key", "side")
-        return (
-            self.rows.lazy()
-            .join(names, on="series")
-            .select(*TICKS)
-            .sort("fixture_id", "tick_seq", "market_key", "side")
-        )
+        return self.rows.lazy().join(names, on="series").select(*TICKS).sort("fixture_id", "tick_seq", "market_key", "side")
 
     def fixture(self, fixture_id: int) -> Tape:
         """Give the tape of one of its fixtures; the same rows as if it had been loaded alone."""

@@ -37,9 +37,10 @@ def fixture_digests(tape: Tape) -> dict[int, str]:
         hasher = hashlib.sha256(struct.pack("<I", series.height))
         for name in (text.encode() for row in series.select("market_key", "side").rows() for text in row):
             hasher.update(struct.pack("<I", len(name)) + name)
-        for column in columns:
-            part = column[start:stop]
-            hasher.update(memoryview(part - part[0] if column is columns[0] and stop > start else part))
+        numbers, *others = (column[start:stop] for column in columns)
+        hasher.update((numbers - numbers[:1]).data)  # series count from 0 within the fixture
+        for column in others:
+            hasher.update(column.data)
         return "sha256:" + hasher.hexdigest()
 
     with ThreadPoolExecutor() as pool:  # hashlib works outside the interpreter's lock

@@ -8,7 +8,7 @@ import hashlib
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import BinaryIO, cast
 
 from clvlab.errors import SourceError
 
@@ -23,13 +23,13 @@ def file_sha256(path: Path) -> str:
         return "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def opened(path: Path) -> IO[bytes]:
+def opened(path: Path) -> BinaryIO:
     """Open a source for reading, decompressed by its ending."""
     match path.suffix:
         case ".gz":
-            return gzip.open(path, "rb")
+            return cast("BinaryIO", gzip.open(path, "rb"))
         case ".bz2":
-            return bz2.open(path, "rb")
+            return cast("BinaryIO", bz2.open(path, "rb"))
         case _:
             return path.open("rb")
 
@@ -64,14 +64,14 @@ def lines_of(path: Path) -> Iterator[tuple[int, bytes]]:
             raise SourceError(f"{path.name}: can't be read to its end: {error}") from error
 
 
-def _readable(path: Path) -> IO[bytes]:
+def _readable(path: Path) -> BinaryIO:
     try:
         return opened(path)
     except OSError as error:
         raise SourceError(f"{path.name}: can't be opened: {error.strerror}") from error
 
 
-def _chunks(file: IO[bytes], path: Path) -> Iterator[bytes]:
+def _chunks(file: BinaryIO, path: Path) -> Iterator[bytes]:
     size = 0
     try:
         while chunk := file.read(1 << 20):

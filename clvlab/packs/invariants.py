@@ -72,7 +72,9 @@ def _messages(rows: pl.DataFrame) -> pl.DataFrame:
     position = pl.col("row") - pl.col("start")
     return (
         rows.lazy()
-        .select("fixture_id", "market_start", "market_key", "n_sides", "tick_seq", "ts_ms", "suspended", "prob_bps", at=position)
+        .select(
+            "fixture_id", "market_start", "market_key", "n_sides", "tick_seq", "ts_ms", "suspended", "prob_bps", at=position
+        )
         .group_by("market_start", "at")
         .agg(
             pl.first("fixture_id", "market_key", "n_sides", "tick_seq", "ts_ms", "suspended"),

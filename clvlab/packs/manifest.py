@@ -12,7 +12,18 @@ from clvlab.errors import PackFormatError
 from clvlab.law.schema import SAFE_INTEGER, ClosingPolicy
 from clvlab.packs.digest import content_hash
 
-__all__ = ["DESCRIPTOR", "PACK_SCHEMA", "TICKS_FILE", "Capture", "Fixture", "Gap", "PackManifest", "Raw", "descriptor", "read_manifest"]
+__all__ = [
+    "DESCRIPTOR",
+    "PACK_SCHEMA",
+    "TICKS_FILE",
+    "Capture",
+    "Fixture",
+    "Gap",
+    "PackManifest",
+    "Raw",
+    "descriptor",
+    "read_manifest",
+]
 
 PACK_SCHEMA = "clvlab-pack/1"
 DESCRIPTOR = "datapackage.json"
@@ -86,9 +97,7 @@ class PackManifest(_Model):
     @property
     def content_hash(self) -> str:
         """``sha256:<hex>`` over the logical content."""
-        return content_hash(
-            {"schema": PACK_SCHEMA} | self.model_dump(mode="json", exclude={"pack_id", "ticks_sha256"})
-        )
+        return content_hash({"schema": PACK_SCHEMA} | self.model_dump(mode="json", exclude={"pack_id", "ticks_sha256"}))
 
 
 def descriptor(manifest: PackManifest, ticks_bytes: int) -> bytes:

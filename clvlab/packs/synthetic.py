@@ -111,7 +111,8 @@ class _Dice:
 
     def bell(self, scale: int, n: int) -> _Ints:
         """Draw ``n`` integers around 0 with a standard deviation of about ``scale``: twelve uniforms, less their mean."""
-        return (self.below(2 * scale + 1, 12 * n) - scale).reshape(n, 12).sum(axis=1) // 2
+        total = (self.below(2 * scale + 1, 12 * n) - scale).reshape(n, 12).sum(axis=1)
+        return np.asarray(total // 2, dtype=np.int64)
 
 
 def build(recipe: Recipe, folder: Path) -> PackManifest:
@@ -176,18 +177,29 @@ def _rows(
 ) -> pl.DataFrame:
     odds = np.clip(10_000_000 * (WHOLE_BPS - margin[at]) // (prob * WHOLE_BPS), 1001, 100_000_000)
     unpriced = pl.Series(suspended[at])
-    return pl.DataFrame(
-        {"tick_seq": at, "ts_ms": ts[at], "in_running": in_running[at], "prob_bps": prob, "odds_milli": odds, "suspended": unpriced}
-    ).select(
-        pl.lit(fixture_id).cast(pl.Int64).alias("fixture_id"),
-        pl.col("tick_seq").cast(pl.Int32),
-        "ts_ms",
-        "in_running",
-        pl.lit(key).alias("market_key"),
-        pl.lit(side).alias("side"),
-        pl.when(~unpriced).then(pl.col("prob_bps", "odds_milli")).cast(pl.Int32),
-        "suspended",
-    ).select(*TICKS)
+    return (
+        pl.DataFrame(
+            {
+                "tick_seq": at,
+                "ts_ms": ts[at],
+                "in_running": in_running[at],
+                "prob_bps": prob,
+                "odds_milli": odds,
+                "suspended": unpriced,
+            }
+        )
+        .select(
+            pl.lit(fixture_id).cast(pl.Int64).alias("fixture_id"),
+            pl.col("tick_seq").cast(pl.Int32),
+            "ts_ms",
+            "in_running",
+            pl.lit(key).alias("market_key"),
+            pl.lit(side).alias("side"),
+            pl.when(~unpriced).then(pl.col("prob_bps", "odds_milli")).cast(pl.Int32),
+            "suspended",
+        )
+        .select(*TICKS)
+    )
 
 
 def _markets(n: int, dice: _Dice) -> _Ints:
@@ -236,6 +248,7 @@ def _two_way(hidden: _Ints) -> tuple[_Ints, ...]:
 
 def _three_way(strength: _Ints, goals: _Ints) -> tuple[_Ints, ...]:
     """Share the whole among draw, part1 and part2 by integer weights; more goals, fewer draws. Largest remainder."""
+
     def weight(micro_logit: _Ints) -> _Ints:
         bps = _sigmoid_bps(micro_logit)
         return 1_000_000 * bps // (WHOLE_BPS - bps)

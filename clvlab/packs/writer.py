@@ -39,7 +39,9 @@ def complete(manifest: PackManifest, tape: Tape) -> PackManifest:
     return manifest.model_copy(update={"fixtures": fixtures})
 
 
-def write_pack(ticks: pl.DataFrame, manifest: PackManifest, folder: Path, raw: Mapping[str, Path] = MappingProxyType({})) -> PackManifest:
+def write_pack(
+    ticks: pl.DataFrame, manifest: PackManifest, folder: Path, raw: Mapping[str, Path] = MappingProxyType({})
+) -> PackManifest:
     """Write a pack.
 
     Parameters
@@ -107,7 +109,13 @@ def _write_ticks(tape: Tape, path: Path) -> None:
         .select(_COLUMNS)
         .to_arrow(compat_level=pl.CompatLevel.oldest())
     )
-    with pq.ParquetWriter(path, table.schema, compression="zstd", compression_level=9, use_dictionary=["market_key", "side", "fixture_id", "series"]) as writer:
+    with pq.ParquetWriter(
+        path,
+        table.schema,
+        compression="zstd",
+        compression_level=9,
+        use_dictionary=["market_key", "side", "fixture_id", "series"],
+    ) as writer:
         for start, stop in _groups(tape):
             writer.write_table(table.slice(start, stop - start), row_group_size=max(stop - start, 1))
         if not table.num_rows:

@@ -1,4 +1,4 @@
-"""Import audit: may anything but the law, the proof and a fixed part of the standard library decide a score?
+"""Import audit: nothing but the law, the proof and a fixed set of modules may decide a score.
 
 The trust folders are closed: what they import is audited with them. An allowlist, not a list of known model vendors,
 so that tomorrow's vendor fails too. Dynamic imports have no allowed form.

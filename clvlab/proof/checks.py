@@ -88,9 +88,7 @@ def metrics_recomputed(stored: bytes, rederived: bytes) -> Check:
         return Check(Verdict.PASS, f"all {rows} score rows re-derived from the evidence are equal")
     ours, theirs = rederived.split(b"\n")[:-1], stored.split(b"\n")[:-1]
     first = next((n for n, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs)))
-    return Check(
-        Verdict.FAIL, f"{len(ours)} rows re-derived, {len(theirs)} stored; the first difference is row {first + 1}"
-    )
+    return Check(Verdict.FAIL, f"{len(ours)} rows re-derived, {len(theirs)} stored; the first difference is row {first + 1}")
 
 
 def manifest_bound(run: SealedRun, rebuilt: bytes, started: dict[str, Any]) -> Check:

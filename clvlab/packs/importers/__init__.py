@@ -13,7 +13,6 @@ from clvlab.packs.importers.source import Normalised
 __all__ = ["IMPORTERS", "NORMALISERS"]
 
 
-
 class _Normaliser(Protocol):
     def __call__(self, files: Mapping[str, Path], *, lenient: bool = False) -> Normalised: ...
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,7 @@ __all__ = ["ImportReport", "import_source"]
 
 @dataclass(frozen=True, slots=True)
 class ImportReport:
-    """What an import read and refused."""
+    """What an import read, refused, and left unread in the folders it was given."""
 
     manifest: PackManifest
     files: int
@@ -25,6 +25,7 @@ class ImportReport:
     ticks: int
     suspended: int
     refused: tuple[Refused, ...]
+    unread: tuple[str, ...]
 
 
 def import_source(source: str, paths: Sequence[Path], folder: Path, *, lenient: bool = False) -> ImportReport:
@@ -69,4 +70,11 @@ def import_source(source: str, paths: Sequence[Path], folder: Path, *, lenient: 
     written = write_pack(result.ticks, manifest, folder, files)
     per_message = result.ticks.unique(["fixture_id", "tick_seq"])
     suspended = int(per_message["suspended"].sum())
-    return ImportReport(written, len(files), result.messages, per_message.height, suspended, result.refused)
+    return ImportReport(
+        written, len(files), result.messages, per_message.height, suspended, result.refused, _unread(paths, files.values())
+    )
+
+
+def _unread(paths: Sequence[Path], read: Iterable[Path]) -> tuple[str, ...]:
+    below = {file for path in paths if path.is_dir() for file in path.rglob("*") if file.is_file()}
+    return tuple(sorted(file.name for file in below - set(read)))
