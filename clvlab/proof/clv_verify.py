@@ -87,18 +87,17 @@ def require(holds: object, text: str) -> None:
 # Canonical JSON (RFC 8785 with ASCII keys, integers within 2**53 - 1 and no floats) and hashes.
 
 
-def canonical(value: Any) -> bytes:
+def canonical(value: object) -> bytes:
     """Write a value in its one canonical form."""
-    _check_value(value)
-    # Of ASCII keys, the order by code point is the RFC's. Escapes are the RFC's too: \b \t \n \f \r \" \\ and \u00xx.
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
     try:
-        return text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise BrokenError(f"a lone surrogate: {error.reason}") from error
+        _check_value(value)
+        # Of ASCII keys, the order by code point is the RFC's. So are the escapes: \b \t \n \f \r \" \\ and \u00xx.
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode("utf-8")
+    except (UnicodeEncodeError, RecursionError) as error:
+        raise BrokenError(f"a lone surrogate, or too deep: {error}") from error
 
 
-def _check_value(value: Any) -> None:
+def _check_value(value: object) -> None:
     if isinstance(value, dict):
         require(all(isinstance(key, str) and key.isascii() for key in value), "a key that is no ASCII string")
         value = list(value.values())
@@ -111,14 +110,13 @@ def _check_value(value: Any) -> None:
         require(value is None or isinstance(value, str), f"a number that is no integer: {value!r}")
 
 
-def parsed(line: bytes) -> Any:
+def parsed(line: bytes) -> dict[str, Any]:
     """Read a line that must be canonical: a repeated key, a space or ``3.0`` would not be written again."""
     try:
-        value = json.loads(line.decode("utf-8"))
-        again = canonical(value)
+        value: dict[str, Any] = json.loads(line.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise BrokenError(f"no JSON: {error}") from error
-    require(again == line, f"not canonical: {line[:60]!r}")
+    require(canonical(value) == line, f"not canonical: {line[:60]!r}")
     return value
 
 
@@ -460,17 +458,19 @@ def verify(folder: Path, ticks: dict[int, Fixture] | None = None) -> dict[str, A
         evidence = read_evidence(events)
         lines = [canonical(row) for row in score_rows(evidence)]
     except BrokenError as error:
-        checks = dict.fromkeys([name for name in CHECKS if ticks is not None or name != "states_from_ticks"], f"the evidence can't be read: {error}")
+        unread = f"the evidence can't be read: {error}"
+        checks: dict[str, str | None] = {name: unread for name in CHECKS if ticks is not None or name != "states_from_ticks"}
         result |= {"recomputed_evidence_hash": f"recompute_error:{error}", "manifest_hash": sha256(manifest)}
         return result | {"verified": False, "checks": checks}
     rebuilt = rebuilt_manifest(events, evidence, lines)
     derived = b"".join(line + b"\n" for line in lines)
     other = [key for key in rebuilt if stored.get(key, ...) != rebuilt[key]] or ["bytes"]
+    recount = f"the {len(lines)} rows derived from the evidence are not the {len(lines_of(scores or b''))} stored"
     integrity = f"SHA-256 of events.jsonl is {sha256(events)}, sealed was {stored.get('evidence_hash')}"
     binding = f"manifest.json has another {', '.join(other)} than the evidence gives"
     checks = {
         "evidence_integrity": None if sha256(events) == stored.get("evidence_hash") else integrity,
-        "metrics_recomputed": None if derived == scores else first_difference(lines, lines_of(scores or b"")),
+        "metrics_recomputed": None if derived == scores else recount,
         "manifest_bound": fault(check_names, evidence) if canonical(rebuilt) == manifest else binding,
         "receipt_separation": None,  # what has been read has no room for one
     }
@@ -489,14 +489,7 @@ def stated(manifest: bytes) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def first_difference(derived: Sequence[bytes], stored: Sequence[bytes]) -> str:
-    """Say where stored score rows leave the derived ones."""
-    same = [a == b for a, b in zip(derived, stored, strict=False)]
-    row = same.index(False) if False in same else len(same)
-    return f"{len(derived)} rows derived, {len(stored)} stored; the first difference is row {row + 1}"
-
-
-def fault(check: Callable[..., None], *arguments: Any) -> str | None:
+def fault(check: Callable[..., None], *arguments: object) -> str | None:
     """Run a check; give what is wrong, or null."""
     try:
         check(*arguments)
@@ -517,11 +510,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except InputError as error:
         sys.stderr.write(f"{error}\n")
         return 2
+    verdicts = {name: ("fail", wrong) if wrong else ("pass", CHECKS[name]) for name, wrong in result["checks"].items()}
     if asked.json:
-        sys.stdout.write(json.dumps(result, indent=2) + "\n")
+        sys.stdout.write(json.dumps(result | {"checks": verdicts}, indent=2) + "\n")
     else:
-        for name, wrong in result["checks"].items():
-            sys.stdout.write(f"fail  {name}: {wrong}\n" if wrong else f"pass  {name}: {CHECKS[name]}\n")
+        sys.stdout.writelines(f"{verdict}  {name}: {detail}\n" for name, (verdict, detail) in verdicts.items())
         sys.stdout.write(f"evidence {result['recomputed_evidence_hash']}\nmanifest {result['manifest_hash']}\n")
     return 1 if any(result["checks"].values()) else 0
 
