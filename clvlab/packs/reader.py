@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 
 from clvlab.errors import PackFormatError, PackTamperedError, UnknownFixtureError
-from clvlab.law.schema import FIXTURES
+from clvlab.law.schema import FIXTURES, SERIES
 from clvlab.law.tape import ROWS, Binding, Tape, series_table
 from clvlab.packs import invariants
 from clvlab.packs.digest import fixture_digests
@@ -83,18 +83,18 @@ def _read(path: Path, wanted: tuple[int, ...] | None) -> tuple[pl.DataFrame, pl.
         if wanted is not None:
             frame = frame.filter(pl.col("fixture_id").is_in(wanted))
         ticks = frame.collect(engine="in-memory")
-        rows = ticks.select(pl.col(column).cast(dtype) for column, dtype in ROWS.items())
     except (pl.exceptions.PolarsError, OSError) as error:
         raise PackFormatError(f"{str(path)!r} can't be read as ticks: {str(error).splitlines()[0]}") from error
-    wrong = {name: str(dtype) for name, dtype in ROWS.items() if ticks.schema[name] != dtype}
-    if wrong or ticks.schema["fixture_id"] != pl.Int64:
-        raise PackFormatError(f"{str(path)!r}: wrong dtypes, expected {wrong or 'fixture_id Int64'}")
+    expected = ROWS | {name: SERIES[name] for name in ("fixture_id", "market_key", "side")}
+    wrong = [f"{name} is {ticks.schema[name]}, not {dtype}" for name, dtype in expected.items() if ticks.schema[name] != dtype]
+    if wrong:
+        raise PackFormatError(f"{str(path)!r} has wrong dtypes: {'; '.join(wrong)}")
     fixture, series = ticks["fixture_id"], ticks["series"]
     starts = ((series != series.shift(1)) | (fixture != fixture.shift(1))).fill_null(value=True)
     first = starts.arg_true()
     names = ticks.select(pl.col("fixture_id", "market_key", "side").gather(first)).with_columns(start=first)
-    numbered = rows.with_columns(series=(starts.cum_sum() - 1).cast(pl.UInt32))
-    return numbered, series_table(names, rows.height)
+    rows = ticks.select(*ROWS).with_columns(series=(starts.cum_sum() - 1).cast(pl.UInt32))
+    return rows, series_table(names, rows.height)
 
 
 def load_pack(folder: Path) -> Pack:

@@ -1,0 +1,166 @@
+import shutil
+
+import orjson
+import polars as pl
+import pytest
+
+from clvlab.application.packs import bundled_catalog, open_pack
+from clvlab.errors import PackFormatError, PackTamperedError, UnknownFixtureError, UnknownPackError
+from clvlab.packs.files import file_sha256
+from clvlab.packs.reader import load_pack, verify_pack
+
+
+@pytest.fixture
+def pack(tmp_path):
+    folder = tmp_path / "starter"
+    shutil.copytree(bundled_catalog().folder / "starter", folder)
+    return folder
+
+
+def edit(folder, change):
+    path = folder / "datapackage.json"
+    content = orjson.loads(path.read_bytes())
+    change(content)
+    path.write_bytes(orjson.dumps(content))
+
+
+def rewrite_ticks(folder, change):
+    """Change ticks, and the file hash with them, as a forger would."""
+    path = folder / "ticks.parquet"
+    change(pl.read_parquet(path)).write_parquet(path)
+    edit(folder, lambda content: content["resources"][0].update(hash=file_sha256(path)))
+
+
+def test_a_changed_byte_of_the_ticks_is_seen_on_opening(pack):
+    path = pack / "ticks.parquet"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+    with pytest.raises(PackTamperedError, match=r"ticks\.parquet"):
+        load_pack(pack)
+
+
+def test_a_changed_tick_with_a_fitting_file_hash_is_seen_on_verifying(pack):
+    rewrite_ticks(
+        pack,
+        lambda ticks: ticks.with_columns(
+            pl.when(pl.col("odds_milli") > 5000).then(5001).otherwise("odds_milli").cast(pl.Int32).alias("odds_milli")
+        ),
+    )
+
+    load_pack(pack)
+
+    with pytest.raises(PackTamperedError, match="fixture 900000"):
+        verify_pack(pack)
+
+
+@pytest.mark.parametrize(
+    "label",
+    [
+        {"provenance": "genuine-txline"},
+        {"closing_policy": "last_open"},
+        {"closing_source": "best"},
+        {"margin": "power"},
+        {"recipe": {"seed": 2, "fixtures": 12, "messages": 300}},
+    ],
+)
+def test_a_changed_label_is_seen_on_opening(pack, label):
+    edit(pack, lambda content: content["clvlab"].update(label))
+
+    with pytest.raises(PackTamperedError, match="content_hash"):
+        load_pack(pack)
+
+
+def test_a_pack_relabelled_genuine_with_a_fitting_hash_is_refused(pack):
+    manifest = load_pack(pack).manifest.model_copy(update={"provenance": "genuine-txline"})
+    edit(pack, lambda content: content["clvlab"].update(provenance="genuine-txline", content_hash=manifest.content_hash))
+
+    with pytest.raises(PackTamperedError, match="provenance"):
+        verify_pack(pack)
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "../starter/ticks.parquet", "sub/ticks.parquet"])
+def test_a_path_that_leaves_the_folder_is_refused(pack, path):
+    edit(pack, lambda content: content["resources"][0].update(path=path))
+
+    with pytest.raises(PackFormatError, match=r"resources\.0\.path"):
+        load_pack(pack)
+
+
+@pytest.mark.parametrize("name", ["ticks.parquet", "datapackage.json"])
+def test_a_symbolic_link_is_refused(pack, name):
+    (pack / name).rename(pack / "real")
+    (pack / name).symlink_to(pack / "real")
+
+    with pytest.raises(PackFormatError, match="symbolic link"):
+        load_pack(pack)
+
+
+def test_truncated_parquet_is_refused(pack):
+    path = pack / "ticks.parquet"
+    path.write_bytes(path.read_bytes()[:5000])
+    edit(pack, lambda content: content["resources"][0].update(hash=file_sha256(path)))
+
+    with pytest.raises(PackFormatError, match="can't be read as ticks"):
+        verify_pack(pack)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda t: t.with_columns(pl.col("prob_bps").cast(pl.Float64)),
+        lambda t: t.with_columns(pl.col("ts_ms").cast(pl.String)),
+        lambda t: t.with_columns(pl.col("fixture_id").cast(pl.Int32)),
+        lambda t: t.with_columns(pl.col("side").cast(pl.Binary)),
+    ],
+)
+def test_wrong_dtypes_are_refused(pack, change):
+    rewrite_ticks(pack, change)
+
+    with pytest.raises(PackFormatError, match="dtype"):
+        verify_pack(pack)
+
+
+def test_a_missing_column_is_refused(pack):
+    rewrite_ticks(pack, lambda ticks: ticks.drop("suspended"))
+
+    with pytest.raises(PackFormatError, match="suspended"):
+        verify_pack(pack)
+
+
+def test_unsorted_ticks_are_refused(pack):
+    rewrite_ticks(pack, lambda ticks: ticks.reverse())
+
+    with pytest.raises(PackFormatError, match="sorted"):
+        verify_pack(pack)
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"name":"x"}'])
+def test_a_descriptor_that_is_none_is_refused(pack, text):
+    (pack / "datapackage.json").write_bytes(text)
+
+    with pytest.raises(PackFormatError, match="no pack descriptor"):
+        load_pack(pack)
+
+
+def test_an_unknown_fixture_is_named(pack):
+    with pytest.raises(UnknownFixtureError, match="fixture 5 is not in pack 'starter'; it has 12"):
+        load_pack(pack).tape([5])
+
+
+def test_an_unknown_pack_names_what_there_is():
+    with pytest.raises(UnknownPackError, match="season, starter"):
+        open_pack("nothing")
+
+
+def test_row_group_size_does_not_change_what_is_read(pack):
+    before = load_pack(pack).tape()
+    path = pack / "ticks.parquet"
+    pl.read_parquet(path).write_parquet(path, row_group_size=97)
+    edit(pack, lambda content: content["resources"][0].update(hash=file_sha256(path)))
+
+    after = verify_pack(pack)
+
+    assert after.tape().rows.equals(before.rows)
+    assert after.tape([90000003]).rows.equals(before.fixture(90000003).rows)
