@@ -1,0 +1,125 @@
+import hashlib
+import json
+import subprocess
+import sys
+
+import pytest
+
+
+def clvlab(folder, *args):
+    done = subprocess.run(
+        [sys.executable, "-m", "clvlab", *map(str, args)], cwd=folder, capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("cli")
+
+
+@pytest.fixture(scope="module")
+def sealed(folder):
+    code, out, err = clvlab(folder, "backtest", "starter", "--agent", "cumulative-drift", "--json")
+    assert code == 0, err
+    return json.loads(out)
+
+
+def test_demo_ranks_two_agents_seals_verifies_and_says_what_to_try_next(tmp_path):
+    code, out, _ = clvlab(tmp_path, "demo")
+
+    assert code == 0
+    assert out.count("verified: the seal is intact") == 2
+    assert "synthetic" in out
+    assert out.index("cumulative-drift") < out.index("baseline")
+    assert len(list((tmp_path / "runs").iterdir())) == 2
+    for line in out.split("Try next:")[1].strip().splitlines():
+        done = subprocess.run(
+            line.replace("clvlab ", f"{sys.executable} -m clvlab "), shell=True, cwd=tmp_path, capture_output=True, check=False
+        )
+        assert done.returncode == 0, line
+
+
+def test_the_evidence_hash_is_what_sha256_of_the_events_file_gives(folder, sealed):
+    content = (folder / sealed["run_folder"] / "events.jsonl").read_bytes()
+
+    assert sealed["evidence_hash"] == "sha256:" + hashlib.sha256(content).hexdigest()
+
+
+def test_verify_exits_0_on_a_sound_run_and_1_on_a_tampered_one(folder, sealed, tmp_path):
+    run = folder / sealed["run_folder"]
+    code, out, _ = clvlab(folder, "verify", run, "--json")
+    assert code == 0
+    assert json.loads(out)["verified"] is True
+
+    broken = tmp_path / run.name
+    broken.mkdir()
+    for path in run.iterdir():
+        (broken / path.name).write_bytes(path.read_bytes())
+    rows = (run / "scores.jsonl").read_bytes().splitlines(keepends=True)
+    (broken / "scores.jsonl").write_bytes(b"".join(rows[1:]))
+    code, out, _ = clvlab(folder, "verify", broken)
+
+    assert code == 1
+    assert "not fully verified" in out
+
+
+def test_show_prints_the_card_decisions_and_one_record(folder, sealed):
+    run = sealed["run_folder"]
+
+    _, card, _ = clvlab(folder, "show", run, "--json")
+    _, listed, _ = clvlab(folder, "show", run, "--decisions", 2)
+    _, record, _ = clvlab(folder, "show", run, "--seq", 1)
+
+    assert len(json.loads(card)["checks"]) == 7
+    assert "First 2 of" in listed
+    assert json.loads(record)["agent_id"] == "cumulative-drift"
+
+
+def test_packs_are_built_shown_verified_and_exported(tmp_path):
+    for args in (
+        ("packs", "build", "--out", "mine", "--seed", 5, "--fixtures", 2, "--messages", 40),
+        ("packs", "show", "mine"),
+        ("packs", "verify", "mine"),
+        ("packs", "export", "mine", "ticks.csv"),
+        ("backtest", "mine"),
+    ):
+        code, _, err = clvlab(tmp_path, *args)
+        assert code == 0, err
+
+    assert (tmp_path / "ticks.csv").read_text().startswith("fixture_id,tick_seq,ts_ms,in_running,market_key,side")
+
+
+def test_the_list_of_packs_names_the_bundled_ones(tmp_path):
+    _, out, _ = clvlab(tmp_path, "packs", "list", "--json")
+
+    assert [pack["pack_id"] for pack in json.loads(out)] == ["season", "starter"]
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("backtest", "nothing"), "no pack 'nothing'"),
+        (("backtest", "starter", "--fixture", 5), "fixture 5 is not in pack 'starter'"),
+        (("backtest", "starter", "--end-rule", "never"), "unknown end_rule 'never'"),
+        (("backtest", "starter", "--end-rule", "fixed_duration"), "needs a duration_s"),
+        (("backtest", "starter", "--duration-s", 60), "duration_s 60 goes with end_rule fixed_duration only"),
+        (("backtest", "starter", "--horizon-s", -1), "min_clv_horizon_s must not be negative: -1"),
+        (("backtest", "starter", "--window-id", ""), "window_id must have 1 to 200 bytes"),
+        (("backtest", "starter", "--agent", "nobody"), "unknown agent 'nobody'"),
+        (("backtest", "starter", "--param", "stake"), "is not name=value"),
+        (("backtest", "starter", "--param", "stake=lots"), "parameter stake = 'lots'"),
+        (("verify", "nowhere"), "no sealed run at 'nowhere'"),
+        (("show", "nowhere"), "no sealed run at 'nowhere'"),
+        (("packs", "import", "txline", "gone", "--out", "p"), "no such file or folder: gone"),
+        (("packs", "import", "other", ".", "--out", "p"), "unknown source 'other'"),
+        (("packs", "verify", "nothing"), "no pack 'nothing'"),
+    ],
+)
+def test_bad_input_exits_2_with_one_error_that_names_the_value_and_leaves_nothing(tmp_path, args, message):
+    code, _, err = clvlab(tmp_path, *args)
+
+    assert code == 2
+    assert message in " ".join(err.replace("│", " ").split())
+    assert "Traceback" not in err
+    assert list(tmp_path.iterdir()) == []
