@@ -13,7 +13,7 @@ _STYLE = """
 .clvlab table{border-collapse:collapse;margin:.3rem 0 .7rem;color:inherit}
 .clvlab th,.clvlab td{text-align:left!important;padding:.2rem .8rem .2rem 0;border-bottom:1px solid rgba(128,128,128,.3);
  vertical-align:top;background:none!important;color:inherit!important;overflow-wrap:anywhere}
-.clvlab th{font-weight:600;white-space:nowrap}
+.clvlab th{font-weight:600;white-space:nowrap}.clvlab td:first-child{white-space:nowrap}
 .clvlab td.n,.clvlab th.n{text-align:right!important;font-variant-numeric:tabular-nums;white-space:nowrap}
 .clvlab code{font-size:12px;background:none;color:inherit;padding:0}
 .clvlab .pass{color:#1a7f37}.clvlab .fail{color:#cf222e;font-weight:600}.clvlab .quiet{opacity:.65}

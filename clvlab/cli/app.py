@@ -1,0 +1,172 @@
+"""The command line: parse, call, print."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import orjson
+import typer
+
+from clvlab.application import backtests, packs, runs
+from clvlab.cli.options import JsonOption, PackArgument, RunArgument, RunsOption
+from clvlab.cli.packs import packs_app
+from clvlab.cli.printing import err, leaderboard, out, plain, print_json, show_checks, show_report, table
+from clvlab.errors import ClvlabError
+from clvlab.law.closing import Window
+from clvlab.proof.verify import Verification
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="clvlab",
+    help="Does a betting or trading agent beat the closing line? Backtests that anyone can check.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+app.add_typer(packs_app, name="packs")
+
+_BAD_INPUT = 2
+
+
+def main() -> None:
+    """Run the command line: exit 0 good, 1 verification failed, 2 bad input."""
+    try:
+        app()
+    except ClvlabError as error:
+        err.print(f"[red]error:[/] {plain(str(error))}")
+        sys.exit(_BAD_INPUT)
+    except OSError as error:
+        err.print(f"[red]error:[/] {plain(f'{error.strerror}: {error.filename}')}")
+        sys.exit(_BAD_INPUT)
+
+
+@app.command()
+def demo(runs_folder: RunsOption = Path("runs")) -> None:
+    """Backtest two agents over a synthetic pack, seal and verify both runs, and show the checks."""
+    pack = packs.open_pack("season")
+    out.print(f"Pack [bold]{pack.pack_id}[/]: {len(pack.fixture_ids)} fixtures, {pack.provenance} (no real odds)\n")
+    tests = []
+    for name in ("baseline", "cumulative-drift"):
+        with err.status(f"backtesting {name}"):
+            tests.append(backtests.backtest(pack, name))
+    out.print(leaderboard(tests))
+    for test in tests:
+        show_report(test.report)
+    with err.status("verifying"):
+        folders = [runs.keep(test.run, runs_folder) for test in tests]
+        verdicts = [runs.verified(folder) for folder in folders]
+    for verdict in verdicts:
+        show_checks(verdict)
+    out.print("Try next:")
+    out.print(f"  clvlab verify {folders[1]}")
+    out.print(f"  sha256sum {folders[1] / 'events.jsonl'}")
+    out.print(f"  clvlab show {folders[1]} --decisions 5")
+    out.print("  clvlab backtest starter --agent cumulative-drift --param cooldown_s=3600")
+    raise typer.Exit(0 if all(verdict.passed for verdict in verdicts) else 1)
+
+
+@app.command()
+def backtest(
+    pack: PackArgument,
+    agent: Annotated[str, typer.Option(help="Name of a template.")] = "baseline",
+    param: Annotated[list[str] | None, typer.Option(help="A parameter as name=value; may be repeated.")] = None,
+    fixture: Annotated[list[int] | None, typer.Option(help="A fixture id; may be repeated; all by default.")] = None,
+    market: Annotated[list[str] | None, typer.Option(help="A market-key prefix; may be repeated; all by default.")] = None,
+    end_rule: Annotated[str, typer.Option(help="pre_match, fixed_duration or manual_stop.")] = "pre_match",
+    duration_s: Annotated[int | None, typer.Option(help="Seconds, with fixed_duration only.")] = None,
+    horizon_s: Annotated[int, typer.Option(help="Decisions closer than this to the close stay pending.")] = 60,
+    window_id: Annotated[str, typer.Option(help="Label of the window.")] = "full",
+    runs_folder: RunsOption = Path("runs"),
+    as_json: JsonOption = False,
+) -> None:
+    """Replay a pack through an agent, score it against the close, and seal the run."""
+    window = Window(window_id, end_rule, duration_s, horizon_s, tuple(market or ("",)))
+    with err.status("backtesting"):
+        test = backtests.backtest(packs.open_pack(pack), agent, params=_params(param or []), fixture_ids=fixture, window=window)
+        folder = runs.keep(test.run, runs_folder)
+    if as_json:
+        print_json(test.report | {"run_folder": str(folder)})
+        return
+    show_report(test.report)
+    out.print(f"Sealed in {plain(str(folder))}")
+    out.print(f"Next: clvlab verify {plain(str(folder))}")
+
+
+def _params(pairs: Sequence[str]) -> dict[str, Any]:
+    params: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise typer.BadParameter(f"{pair!r} is not name=value")
+        try:
+            params[name] = orjson.loads(value)
+        except orjson.JSONDecodeError:  # not JSON: a plain word
+            params[name] = value
+    return params
+
+
+@app.command()
+def verify(run: RunArgument, as_json: JsonOption = False) -> None:
+    """Recompute the proof of a sealed run; exit 1 if the seal is broken or a check fails."""
+    with err.status("verifying"):
+        verdict = runs.verified(run)
+    if as_json:
+        print_json(_verification(verdict))
+    else:
+        show_checks(verdict)
+    raise typer.Exit(0 if verdict.passed else 1)
+
+
+def _verification(verdict: Verification) -> dict[str, Any]:
+    card = runs.proof_card(verdict)
+    return {
+        "run_id": verdict.run_id,
+        "verified": verdict.verified,
+        "evidence_hash": verdict.evidence_hash,
+        "recomputed_evidence_hash": verdict.recomputed_evidence_hash,
+        "manifest_hash": verdict.manifest_hash,
+        "checks": card["checks"],
+        "metrics": card["metrics"],
+        "anchor": card["anchor"],
+        "proof_card": card,
+    }
+
+
+@app.command()
+def show(
+    run: RunArgument,
+    decisions: Annotated[int, typer.Option(help="Show the first so many decisions with their scores.", min=0)] = 0,
+    seq: Annotated[int | None, typer.Option(help="Show one decision whole.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show a run's proof card, its decisions, or one of them."""
+    if seq is not None:
+        print_json(runs.decision(run, seq))
+        return
+    verdict = runs.verified(run)
+    if as_json:
+        print_json(runs.proof_card(verdict))
+        return
+    show_checks(verdict)
+    if verdict.outcomes is not None:
+        out.print(
+            table(
+                verdict.outcomes.select("agent_id", "action_count", "valid_count", "mean_clv_bps", "total_clv_bps"), "Outcomes"
+            )
+        )
+    if decisions and verdict.scores is not None:
+        out.print(f"[bold]First {min(decisions, verdict.scores.height):,} of {verdict.scores.height:,} decisions[/]")
+        for row in verdict.scores.head(decisions).iter_rows(named=True):
+            out.print(plain(_decision(row)))
+
+
+def _decision(row: Mapping[str, Any]) -> str:
+    where = f"{row['seq']:>6}  {row['fixture_id']} tick {row['tick_seq']}"
+    proposed = f"{row['market_key'] or 'no market'} {row['side'] or ''}".strip()
+    if row["clv_bps"] is None:
+        return f"{where}  {proposed}: {row['reason']}"
+    return f"{where}  {proposed}: {row['entry_prob_bps']} -> {row['close_prob_bps']} bps, CLV {row['clv_bps']:+}"

@@ -1,0 +1,15 @@
+"""Arguments and options that several commands take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["JsonOption", "PackArgument", "RunArgument", "RunsOption"]
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+PackArgument = Annotated[str, typer.Argument(help="Pack id in the catalog, or path of a pack folder.", metavar="PACK")]
+RunArgument = Annotated[Path, typer.Argument(help="Folder of a sealed run.", metavar="RUN")]
+RunsOption = Annotated[Path, typer.Option("--runs", help="Where sealed runs are written.")]

@@ -1,0 +1,124 @@
+"""``clvlab packs``: list, show, verify, build, import, export and admit packs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import polars as pl
+import typer
+
+from clvlab.application import importing, packs
+from clvlab.cli.options import JsonOption, PackArgument
+from clvlab.cli.printing import err, out, plain, print_json, show_pack, table
+from clvlab.packs.catalog import Catalog
+from clvlab.packs.reader import Pack, verify_pack
+
+__all__ = ["packs_app"]
+
+packs_app = typer.Typer(help="List, show, verify, build, import and export packs.", no_args_is_help=True)
+
+
+@packs_app.command("list")
+def packs_list(as_json: JsonOption = False) -> None:
+    """List the packs of the catalog."""
+    found = packs.bundled_catalog().packs()
+    if as_json:
+        print_json([_pack_info(pack) for pack in found])
+        return
+    for pack in found:
+        show_pack(pack)
+
+
+@packs_app.command("show")
+def packs_show(pack: PackArgument, as_json: JsonOption = False) -> None:
+    """Show a pack: labels, hashes, fixtures."""
+    opened = packs.open_pack(pack)
+    if as_json:
+        print_json(_pack_info(opened) | opened.manifest.model_dump(mode="json"))
+        return
+    show_pack(opened)
+    kickoff = pl.from_epoch("kickoff_ts_ms", time_unit="ms").dt.strftime("%Y-%m-%d %H:%M").alias("kickoff (UTC)")
+    out.print(table(opened.fixtures.select("fixture_id", "names", kickoff, "rows").head(20), "Fixtures (first 20)"))
+
+
+@packs_app.command("verify")
+def packs_verify(pack: PackArgument) -> None:
+    """Recompute every digest and rule of a pack."""
+    with err.status("verifying"):
+        opened = verify_pack(packs.open_pack(pack).folder)
+    show_pack(opened)
+    out.print("[green]pass[/] labels, ticks and raw files are what their hashes say")
+
+
+@packs_app.command("build")
+def packs_build(
+    out_folder: Annotated[Path, typer.Option("--out", help="Folder of the new pack; its name becomes the pack id.")],
+    seed: int = 1,
+    fixtures: int = 12,
+    messages: Annotated[int, typer.Option(help="Messages before kickoff per fixture, about.")] = 300,
+) -> None:
+    """Build a synthetic pack; the same recipe gives the same content hash anywhere."""
+    with err.status("building"):
+        importing.build(importing.Recipe(seed, fixtures, messages), out_folder)
+    show_pack(packs.open_pack(out_folder))
+
+
+@packs_app.command("import")
+def packs_import(
+    source: Annotated[str, typer.Argument(help=f"One of {', '.join(sorted(importing.IMPORTERS))}.")],
+    paths: Annotated[list[Path], typer.Argument(help="Files or folders of the source.")],
+    out_folder: Annotated[Path, typer.Option("--out", help="Folder of the new pack; its name becomes the pack id.")],
+    lenient: Annotated[bool, typer.Option("--lenient", help="Count rows that can't be read instead of stopping.")] = False,
+) -> None:
+    """Make a pack of a provider's own messages."""
+    with err.status("importing"):
+        report = importing.import_source(source, paths, out_folder, lenient=lenient)
+    out.print(
+        f"Read {report.messages:,} messages of {report.files} files: {report.ticks:,} ticks, {report.suspended:,} of them "
+        f"suspended; refused {len(report.refused):,}"
+    )
+    for row in report.refused[:5]:
+        out.print(f"  {plain(str(row))}")
+    for name in report.unread:
+        out.print(f"  not read: {plain(name)}")
+    show_pack(packs.open_pack(out_folder))
+
+
+@packs_app.command("export")
+def packs_export(pack: PackArgument, file: Annotated[Path, typer.Argument(help="A .csv or .parquet file to write.")]) -> None:
+    """Write a pack's ticks as a long table, with each fixture's kickoff."""
+    opened = packs.open_pack(pack)
+    ticks = (
+        opened.tape()
+        .ticks()
+        .join(opened.fixtures.lazy().select("fixture_id", "kickoff_ts_ms"), on="fixture_id", maintain_order="left")
+    )
+    if file.exists():
+        raise typer.BadParameter(f"{file} exists; it is not overwritten")
+    frame = ticks.collect(engine="in-memory")
+    if file.suffix == ".parquet":
+        frame.write_parquet(file)
+    else:
+        frame.write_csv(file)
+    out.print(f"Wrote {frame.height:,} rows to {plain(str(file))}")
+
+
+@packs_app.command("admit")
+def packs_admit(
+    pack_id: Annotated[str, typer.Argument(help="Name of a pack folder inside the catalog's folder.")],
+    catalog: Annotated[Path, typer.Option(help="Folder of the catalog.")],
+) -> None:
+    """Verify a pack whole and put it on the catalog's allowlist."""
+    opened = Catalog(catalog).admit(pack_id)
+    show_pack(opened)
+
+
+def _pack_info(pack: Pack) -> dict[str, Any]:
+    return {
+        "pack_id": pack.pack_id,
+        "content_hash": pack.content_hash,
+        "provenance": pack.provenance,
+        "is_genuine": pack.is_genuine,
+        "fixtures": list(pack.fixture_ids),
+    }

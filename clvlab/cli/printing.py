@@ -1,0 +1,122 @@
+"""What the command line prints: plain lines, so that a hash is never cut, and tables for frames."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+import polars as pl
+from rich.console import Console
+from rich.table import Table
+
+from clvlab.application import backtests
+from clvlab.packs.reader import Pack
+from clvlab.proof.verify import Verification
+
+__all__ = ["err", "facts", "leaderboard", "out", "plain", "print_json", "show_checks", "show_pack", "show_report", "table"]
+
+out = Console(highlight=False, soft_wrap=True)
+err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def plain(text: str) -> str:
+    """Keep square brackets of data from being read as markup."""
+    return text.replace("[", r"\[")
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "no"
+
+
+def show_pack(pack: Pack) -> None:
+    facts(
+        f"Pack {pack.pack_id}",
+        {
+            "provenance": pack.provenance,
+            "genuine": _yes(pack.is_genuine),
+            "fixtures": len(pack.fixture_ids),
+            "closing policy": pack.manifest.closing_policy.value,
+            "source of the close": pack.manifest.closing_source,
+            "content hash": pack.content_hash,
+        },
+    )
+
+
+def show_report(report: Mapping[str, Any]) -> None:
+    metrics, age = report["metrics"], report["closing_age_ms"]
+    mean = metrics["avg_clv_bps"]
+    small = " (small sample)" if metrics["low_sample"] else ""
+    ages = "none" if age["median"] is None else f"median {age['median'] / 1000:,.0f} s, at most {age['max'] / 1000:,.0f} s"
+    facts(
+        f"{report['mode_label']}: {report['agent']['agent_id']} on {report['pack_id']}",
+        {
+            "mean CLV": "no scored action" if mean is None else f"{mean:+.2f} bps of probability",
+            "scored actions": f"{metrics['action_count']:,} in {report['n_fixtures']:,} fixtures",
+            "confidence": f"{metrics['clv_confidence']}{small}",
+            "decisions by reason": _counted(report["reasons"]),
+            "closing lines": _counted(report["close_kinds"]),
+            "age of the close": ages,
+            "source of the close": f"{report['closing_source']} ({report['provenance']})",
+            "evidence hash": report["evidence_hash"],
+            "run": report["run_id"],
+        },
+    )
+    for warning in report["warnings"]:
+        out.print(f"[yellow]warning:[/] {warning}")
+
+
+def _counted(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count:,}" for name, count in counts.items()) or "none"
+
+
+def show_checks(verdict: Verification) -> None:
+    out.print(f"[bold]Run {verdict.run_id}[/]")
+    colours = {"pass": "green", "fail": "red"}
+    for name, check in verdict.checks.items():
+        shown = check.verdict.value.replace("_", " ")
+        out.print(f"  {name:<20} [{colours.get(check.verdict.value, 'dim')}]{shown:<15}[/] {plain(check.detail)}")
+    if verdict.passed:
+        out.print("[green]verified[/]: the seal is intact and no check failed\n")
+    elif verdict.verified:
+        out.print("[red]not fully verified[/]: the seal is intact, but a check failed\n")
+    else:
+        out.print(f"[red]NOT verified[/]: recomputed {plain(verdict.recomputed_evidence_hash)}\n")
+
+
+def leaderboard(tests: Sequence[backtests.Backtest]) -> Table:
+    board = backtests.leaderboard(tests)
+    shown = board.select(
+        "rank",
+        agent="agent_id",
+        clv_bps="mean_clv_bps",
+        scored="action_count",
+        valid_pct="valid_pct",
+        sim_pnl="sim_pnl",
+        drawdown="max_drawdown",
+    )
+    return table(shown, "Leaderboard, by mean CLV")
+
+
+def facts(title: str, pairs: Mapping[str, object]) -> None:
+    """Print names and values, a line each, so that a hash is never cut."""
+    out.print(f"[bold]{plain(title)}[/]")
+    for name, value in pairs.items():
+        out.print(f"  {name:<20} {plain(str(value))}")
+    out.print()
+
+
+def table(frame: pl.DataFrame, title: str) -> Table:
+    shown = Table(title=title, title_justify="left", title_style="bold")
+    for column, dtype in frame.schema.items():
+        shown.add_column(column, justify="right" if dtype.is_numeric() else "left", overflow="fold")
+    for row in frame.iter_rows():
+        table.add_row(
+            *("" if value is None else f"{value:.2f}" if isinstance(value, float) else plain(str(value)) for value in row)
+        )
+    return shown
+
+
+def print_json(value: object) -> None:
+    sys.stdout.write(orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode())
