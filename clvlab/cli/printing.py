@@ -112,7 +112,7 @@ def table(frame: pl.DataFrame, title: str) -> Table:
     for column, dtype in frame.schema.items():
         shown.add_column(column, justify="right" if dtype.is_numeric() else "left", overflow="fold")
     for row in frame.iter_rows():
-        table.add_row(
+        shown.add_row(
             *("" if value is None else f"{value:.2f}" if isinstance(value, float) else plain(str(value)) for value in row)
         )
     return shown

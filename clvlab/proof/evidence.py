@@ -224,9 +224,7 @@ def _shown(line: bytes) -> str:
     return repr(line[:60].decode("utf-8", "replace"))
 
 
-def _check_order(
-    evidence: Evidence, started: dict[str, Any], errors: list[dict[str, Any]], sealed: dict[str, Any]
-) -> None:
+def _check_order(evidence: Evidence, started: dict[str, Any], errors: list[dict[str, Any]], sealed: dict[str, Any]) -> None:
     n, m, k = evidence.decisions.height, len(errors), evidence.closes.height
     seqs = [started["seq"], *(event["seq"] for event in errors), sealed["seq"]]
     counted = (evidence.decisions["seq"] == pl.int_range(1, n + 1, eager=True)).all() and (

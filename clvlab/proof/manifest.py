@@ -19,9 +19,7 @@ _RUN_KEY = ("agents", "binding", "kind", "law_version", "origin_id", "policy_has
 def config_hash(strategy: str, strategy_version: str, config: dict[str, Any]) -> str:
     """Hash an agent's configuration with its defaults filled in; fractions stand as decimal text."""
     return sha256(
-        canonical(
-            {"schema": _CONFIG_SCHEMA, "strategy": strategy, "strategy_version": strategy_version, "config": config}
-        )
+        canonical({"schema": _CONFIG_SCHEMA, "strategy": strategy, "strategy_version": strategy_version, "config": config})
     )
 
 

@@ -158,6 +158,5 @@ def _unreadable(run: SealedRun, sealed_hash: str, reason: str, boundary: Check) 
         evidence_hash=sealed_hash,
         recomputed_evidence_hash=f"recompute_error:{reason}",
         manifest_hash=run.manifest_hash,
-        checks=verdicts
-        | {"llm_boundary": boundary, "anchor": Check(Verdict.NOT_APPLICABLE, "the run is not anchored")},
+        checks=verdicts | {"llm_boundary": boundary, "anchor": Check(Verdict.NOT_APPLICABLE, "the run is not anchored")},
     )
