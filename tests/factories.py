@@ -1,0 +1,91 @@
+"""Builders of small tapes, decisions, agents and runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from clvlab.engine.agent import Identity
+from clvlab.engine.run import RunResult, run
+from clvlab.law.closing import Window
+from clvlab.law.schema import DECISIONS, FIXTURES, TICKS, ClosingPolicy
+from clvlab.law.tape import Tape
+
+__all__ = ["MARKET", "FixedAgent", "make_agent", "make_decisions", "make_run", "make_tape", "message"]
+
+MARKET = "1X2_PARTICIPANT_RESULT||"
+Quote = tuple[int | None, int | None] | int | None
+
+
+@dataclass(frozen=True)
+class FixedAgent:
+    """Returns the same decisions over every tape."""
+
+    identity: Identity
+    decisions: pl.DataFrame
+
+    def decide(self, tape: Tape) -> pl.DataFrame:  # noqa: ARG002
+        return self.decisions
+
+
+def message(
+    tick_seq: int,
+    ts_s: float,
+    sides: Mapping[str, Quote],
+    *,
+    market_key: str = MARKET,
+    fixture_id: int = 1,
+    in_running: bool = False,
+) -> list[dict[str, Any]]:
+    """Tick rows of one message; a quote is ``prob_bps``, ``(prob_bps, odds_milli)`` or null, suspended if all are null."""
+    quotes = {side: quote if isinstance(quote, tuple) else (quote, None) for side, quote in sides.items()}
+    suspended = all(prob is None for prob, _ in quotes.values())
+    return [
+        {
+            "fixture_id": fixture_id,
+            "tick_seq": tick_seq,
+            "ts_ms": round(ts_s * 1000),
+            "in_running": in_running,
+            "market_key": market_key,
+            "side": side,
+            "prob_bps": prob,
+            "odds_milli": odds,
+            "suspended": suspended,
+        }
+        for side, (prob, odds) in quotes.items()
+    ]
+
+
+def make_tape(
+    messages: Iterable[list[dict[str, Any]]],
+    kickoffs_s: Mapping[int, float | None] | None = None,
+    closing_policy: ClosingPolicy = ClosingPolicy.LAST_STATE,
+) -> Tape:
+    """Tape of some messages; fixtures without an entry in ``kickoffs_s`` have no kickoff."""
+    ticks = pl.DataFrame([row for rows in messages for row in rows], schema=TICKS, orient="row")
+    kickoffs = dict.fromkeys(ticks["fixture_id"]) | dict(kickoffs_s or {})
+    fixtures = pl.DataFrame(
+        [(number, None if at is None else round(at * 1000)) for number, at in kickoffs.items()], schema=FIXTURES, orient="row"
+    )
+    return Tape.from_ticks(ticks, fixtures, closing_policy=closing_policy)
+
+
+def make_decisions(*decisions: Mapping[str, Any]) -> pl.DataFrame:
+    """``DECISIONS``: each a BACK of ``part1`` in ``MARKET`` at tick 0 of fixture 1 by agent ``a``, save for what is named."""
+    default = dict.fromkeys(DECISIONS) | {
+        "agent_id": "a", "fixture_id": 1, "tick_seq": 0, "action": "BACK", "market_key": MARKET, "side": "part1", "stake": 100,
+    }  # fmt: skip
+    return pl.DataFrame([default | dict(decision) for decision in decisions], schema=DECISIONS)
+
+
+def make_agent(decisions: pl.DataFrame, agent_id: str = "a", **identity: Any) -> FixedAgent:
+    """Agent of fixed decisions."""
+    return FixedAgent(Identity(agent_id, "fixed", "1", **identity), decisions.with_columns(agent_id=pl.lit(agent_id)))
+
+
+def make_run(tape: Tape, *decisions: Mapping[str, Any], window: Window | None = None, **options: Any) -> RunResult:
+    """Run of one agent ``a`` with these decisions."""
+    return run(tape, [make_agent(make_decisions(*decisions))], window or Window(), **options)
