@@ -33,9 +33,13 @@ def test_demo_ranks_two_agents_seals_verifies_and_says_what_to_try_next(tmp_path
     assert "synthetic" in out
     assert out.index("cumulative-drift") < out.index("baseline")
     assert len(list((tmp_path / "runs").iterdir())) == 2
-    for line in out.split("Try next:")[1].strip().splitlines():
+    for line in out.split("Try next:")[1].rstrip().splitlines()[1:]:
         done = subprocess.run(
-            line.replace("clvlab ", f"{sys.executable} -m clvlab "), shell=True, cwd=tmp_path, capture_output=True, check=False
+            line.replace("  clvlab ", f"  {sys.executable} -m clvlab "),
+            shell=True,
+            cwd=tmp_path,
+            capture_output=True,
+            check=False,
         )
         assert done.returncode == 0, line
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -62,11 +63,19 @@ def demo(runs_folder: RunsOption = Path("runs")) -> None:
     for verdict in verdicts:
         show_checks(verdict)
     out.print("Try next:")
-    out.print(f"  clvlab verify {folders[1]}")
+    out.print(f"  {_program()} verify {folders[1]}")
     out.print(f"  sha256sum {folders[1] / 'events.jsonl'}")
-    out.print(f"  clvlab show {folders[1]} --decisions 5")
-    out.print("  clvlab backtest starter --agent cumulative-drift --param cooldown_s=3600")
+    out.print(f"  {_program()} show {folders[1]} --decisions 5")
+    out.print(f"  {_program()} backtest starter --agent cumulative-drift --param cooldown_s=3600")
     raise typer.Exit(0 if all(verdict.passed for verdict in verdicts) else 1)
+
+
+def _program() -> str:
+    """How to call the command line again from here."""
+    called = Path(sys.argv[0])
+    if shutil.which("clvlab"):
+        return "clvlab"
+    return f"{sys.executable} -m clvlab" if called.name == "__main__.py" else str(called)
 
 
 @app.command()
@@ -93,7 +102,7 @@ def backtest(
         return
     show_report(test.report)
     out.print(f"Sealed in {plain(str(folder))}")
-    out.print(f"Next: clvlab verify {plain(str(folder))}")
+    out.print(f"Next: {_program()} verify {plain(str(folder))}")
 
 
 def _params(pairs: Sequence[str]) -> dict[str, Any]:

@@ -46,8 +46,15 @@ class Window:
     market_allowlist: tuple[str, ...] = ("",)
 
     def __post_init__(self) -> None:
-        if not 1 <= len(self.window_id.encode()) <= _MAX_WINDOW_ID_BYTES:
-            raise WindowError(f"window_id must have 1 to {_MAX_WINDOW_ID_BYTES} bytes, not {len(self.window_id.encode())}")
+        if isinstance(self.market_allowlist, str) or not all(isinstance(prefix, str) for prefix in self.market_allowlist):
+            raise WindowError(f"market_allowlist must be a tuple of prefixes, not {self.market_allowlist!r}")
+        object.__setattr__(self, "market_allowlist", tuple(self.market_allowlist))
+        for name, value in (("duration_s", self.duration_s), ("min_clv_horizon_s", self.min_clv_horizon_s)):
+            if type(value) is not int and not (name == "duration_s" and value is None):
+                raise WindowError(f"{name} must be a whole number of seconds, not {value!r}")
+        size = len(self.window_id.encode(errors="surrogatepass")) if isinstance(self.window_id, str) else 0
+        if not 1 <= size <= _MAX_WINDOW_ID_BYTES:
+            raise WindowError(f"window_id must have 1 to {_MAX_WINDOW_ID_BYTES} bytes, not {self.window_id!r:.80}")
         if self.end_rule not in list(EndRule):
             raise WindowError(f"unknown end_rule {self.end_rule!r}: use one of {', '.join(EndRule)}")
         fixed = self.end_rule == EndRule.FIXED_DURATION

@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import zlib
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -14,6 +15,7 @@ from clvlab.errors import SourceError
 
 __all__ = ["content_digest", "file_sha256", "lines_of", "opened"]
 
+MAX_LINE_BYTES = 16 << 20
 MAX_CONTENT_BYTES = 4 << 30  # of one decompressed source: a small archive must not fill a disk or a day
 
 
@@ -54,10 +56,12 @@ def lines_of(path: Path) -> Iterator[tuple[int, bytes]]:
     size = 0
     with _readable(path) as file:
         try:
-            for number, line in enumerate(file, 1):
+            for number, line in enumerate(iter(partial(file.readline, MAX_LINE_BYTES + 1), b""), 1):
                 size += len(line)
                 if size > MAX_CONTENT_BYTES:
                     raise SourceError(f"{path.name}: more than {MAX_CONTENT_BYTES} bytes when decompressed")
+                if len(line) > MAX_LINE_BYTES:
+                    raise SourceError(f"{path.name}:{number}: a line of more than {MAX_LINE_BYTES} bytes")
                 if line.strip():
                     yield number, line
         except (OSError, EOFError, zlib.error) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -22,6 +23,7 @@ __all__ = [
     "PackManifest",
     "Raw",
     "descriptor",
+    "pack_id_of",
     "read_manifest",
 ]
 
@@ -34,8 +36,23 @@ _FIELDS = {
     "market_key": "string", "side": "string", "prob_bps": "integer", "odds_milli": "integer", "suspended": "boolean",
 }  # fmt: skip
 _Hash = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
-_Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$")]
+_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}"
+_Name = Annotated[str, Field(pattern=f"^{_NAME}$")]
 _Int = Annotated[int, Field(strict=True, ge=-SAFE_INTEGER, le=SAFE_INTEGER)]
+
+
+def pack_id_of(folder: Path) -> str:
+    """Give the pack id that a new pack in this folder gets: the folder's name.
+
+    Raises
+    ------
+    PackFormatError
+        The name has other characters than letters, digits, dot, hyphen and underscore.
+    """
+    name = folder.resolve().name
+    if not re.fullmatch(_NAME, name):
+        raise PackFormatError(f"{name!r} can't be a pack id: use letters, digits, '.', '-' and '_', at most 200")
+    return name
 
 
 class _Model(BaseModel):

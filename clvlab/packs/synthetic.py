@@ -20,7 +20,7 @@ from clvlab.errors import PackFormatError
 from clvlab.law.schema import TICKS
 from clvlab.odds.logit import micro_logits
 from clvlab.odds.rounding import WHOLE_BPS
-from clvlab.packs.manifest import Fixture, PackManifest
+from clvlab.packs.manifest import Fixture, PackManifest, pack_id_of
 from clvlab.packs.writer import write_pack
 
 __all__ = ["Recipe", "build", "synthetic_ticks"]
@@ -119,7 +119,7 @@ def build(recipe: Recipe, folder: Path) -> PackManifest:
     """Write the recipe's pack at ``folder``; its name becomes the pack id."""
     ticks, fixtures = synthetic_ticks(recipe)
     manifest = PackManifest(
-        pack_id=folder.name,
+        pack_id=pack_id_of(folder),
         provenance="synthetic-clvlab",
         closing_source="model",
         margin="none",

@@ -9,6 +9,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import orjson
+
 from clvlab.errors import RunConflictError, UnknownRunError
 from clvlab.proof.seal import SealedRun
 
@@ -27,10 +29,7 @@ def write_run(run: SealedRun, runs: Path) -> Path:
     """
     target = runs / run.run_id
     if target.exists():
-        stored = read_run(target)
-        if (stored.events, stored.scores, stored.manifest) != (run.events, run.scores, run.manifest):
-            raise RunConflictError(run.run_id, stored.manifest_hash, run.manifest_hash)
-        return target
+        return _same(run, target)
     runs.mkdir(parents=True, exist_ok=True)
     unfinished = Path(tempfile.mkdtemp(prefix=".unfinished-", dir=runs))
     try:
@@ -40,12 +39,23 @@ def write_run(run: SealedRun, runs: Path) -> Path:
         unfinished.rename(target)
     except BaseException:
         shutil.rmtree(unfinished)
+        if target.exists():  # another process was first
+            return _same(run, target)
         raise
+    return target
+
+
+def _same(run: SealedRun, target: Path) -> Path:
+    stored = read_run(target)
+    if (stored.events, stored.scores, stored.manifest) != (run.events, run.scores, run.manifest):
+        raise RunConflictError(run.run_id, stored.manifest_hash, run.manifest_hash)
     return target
 
 
 def read_run(path: Path) -> SealedRun:
     """Read a stored run as it lies there, unverified; a missing ``scores.jsonl`` or ``tail.jsonl`` reads as empty.
+
+    The run id is the one that the manifest states, so a folder may be copied under any name.
 
     Raises
     ------
@@ -56,9 +66,18 @@ def read_run(path: Path) -> SealedRun:
     if not events.is_file() or not manifest.is_file():
         raise UnknownRunError(f"no sealed run at {str(path)!r}: a run folder holds {', '.join(_FILES)}")
     return SealedRun(
-        path.resolve().name,
+        _stated_run_id(manifest.read_bytes()) or path.resolve().name,
         events.read_bytes(),
         scores.read_bytes() if scores.is_file() else b"",
         manifest.read_bytes(),
         tail.read_bytes() if tail.is_file() else b"",
     )
+
+
+def _stated_run_id(manifest: bytes) -> str | None:
+    try:
+        stated = orjson.loads(manifest)
+    except orjson.JSONDecodeError:  # verification says so; here it only lacks a name
+        return None
+    run_id = stated.get("run_id") if isinstance(stated, dict) else None
+    return run_id if isinstance(run_id, str) else None

@@ -5,7 +5,7 @@ import orjson
 import polars as pl
 import pytest
 
-from clvlab.errors import PackTamperedError, SourceError
+from clvlab.errors import PackFormatError, PackTamperedError, SourceError
 from clvlab.packs.files import content_digest, file_sha256
 from clvlab.packs.importers.importing import import_source
 from clvlab.packs.reader import load_pack, verify_pack
@@ -55,6 +55,7 @@ def test_txline_message_without_percents_suspends_its_market(tmp_path, change):
 BAD_MESSAGES = {
     "must be int": {"Ts": "1700000000001"},
     "must be bool": {"InRunning": 1},
+    "is out of range": {"FixtureId": 2**60},
     "KeyError: 'Pct'": {"Pct": ...},
     "do not belong together": {"Prices": [2833]},
     "sum to 10060": {"Pct": ["35.60", "65.00"]},
@@ -95,6 +96,19 @@ def test_a_cut_off_gzip_is_refused(tmp_path):
     path.write_bytes(gzip.compress(orjson.dumps(MESSAGE) + b"\n")[:-12])
 
     with pytest.raises(SourceError, match="can't be read to its end"):
+        import_source("txline", [path], tmp_path / "p")
+
+
+def test_a_folder_name_that_cant_be_a_pack_id_is_refused(tmp_path):
+    with pytest.raises(PackFormatError, match="'my pack' can't be a pack id"):
+        import_source("txline", [txline(tmp_path, MESSAGE)], tmp_path / "my pack")
+
+
+def test_a_line_without_end_is_refused_before_it_fills_the_memory(tmp_path):
+    path = tmp_path / "odds_7.jsonl.gz"
+    path.write_bytes(gzip.compress(b" " * (17 << 20)))
+
+    with pytest.raises(SourceError, match=r"odds_7\.jsonl\.gz:1: a line of more than"):
         import_source("txline", [path], tmp_path / "p")
 
 

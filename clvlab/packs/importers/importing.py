@@ -9,7 +9,7 @@ from pathlib import Path
 from clvlab.errors import SourceError
 from clvlab.packs.importers import IMPORTERS
 from clvlab.packs.importers.source import Refused
-from clvlab.packs.manifest import PackManifest
+from clvlab.packs.manifest import PackManifest, pack_id_of
 from clvlab.packs.writer import write_pack
 
 __all__ = ["ImportReport", "import_source"]
@@ -58,7 +58,7 @@ def import_source(source: str, paths: Sequence[Path], folder: Path, *, lenient: 
     files = find(paths)
     result = normalise(files, lenient=lenient)
     manifest = PackManifest(
-        pack_id=folder.name,
+        pack_id=pack_id_of(folder),
         provenance=result.provenance,
         closing_source=result.closing_source,
         margin=result.margin,

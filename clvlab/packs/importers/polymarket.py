@@ -15,6 +15,7 @@ from typing import Any
 import orjson
 
 from clvlab.errors import SourceError
+from clvlab.law.schema import SAFE_INTEGER
 from clvlab.odds.rounding import half_up, largest_remainder
 from clvlab.packs.files import lines_of
 from clvlab.packs.importers.source import Normalised, Refusals, ticks_frame
@@ -98,8 +99,8 @@ def _read(file: str, path: Path, fixture_id: int, name: str, refusals: Refusals)
         try:
             raw = orjson.loads(line)
             quote = _Quote(raw["ts"], _SIDES[name], Decimal(str(raw["native_price"])))
-            if type(quote.ts_s) is not int or quote.ts_s < before:
-                raise ValueError(f"ts {quote.ts_s!r} is before the quote above, {before}")
+            if type(quote.ts_s) is not int or not max(before, 0) <= quote.ts_s <= SAFE_INTEGER // 1000:
+                raise ValueError(f"ts {quote.ts_s!r} is no time in seconds, or before the quote above, {before}")
             if raw["fixture_id"] != fixture_id or raw["market_ref"] != f"1X2|{name}|full":
                 raise ValueError(f"a quote of {raw['fixture_id']} {raw['market_ref']} in the file of {fixture_id} {name}")
             if not 0 <= quote.price <= 1:

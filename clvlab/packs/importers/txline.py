@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 
 from clvlab.errors import SourceError
+from clvlab.law.schema import SAFE_INTEGER
 from clvlab.odds.rounding import WHOLE_BPS, half_up
 from clvlab.packs.files import lines_of
 from clvlab.packs.importers.source import Normalised, Refusals, ticks_frame
@@ -125,6 +126,8 @@ def _message(raw: dict[str, Any]) -> _Message:
     for key, kind in (("FixtureId", int), ("Ts", int), ("InRunning", bool), ("MessageId", str), ("SuperOddsType", str)):
         if type(raw[key]) is not kind:
             raise ValueError(f"{key} must be {kind.__name__}, not {raw[key]!r}")
+    if abs(raw["FixtureId"]) > SAFE_INTEGER or not 0 <= raw["Ts"] <= SAFE_INTEGER:
+        raise ValueError(f"FixtureId {raw['FixtureId']} or Ts {raw['Ts']} is out of range")
     if raw["Bookmaker"] != _BOOKMAKER:
         raise ValueError(f"Bookmaker {raw['Bookmaker']!r} is not the stable price")
     sides, prices, percents = raw["PriceNames"], raw["Prices"], raw["Pct"]
