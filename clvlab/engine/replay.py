@@ -49,7 +49,7 @@ def replay(tape: Tape, decisions: pl.DataFrame, window: Window) -> Replay:
         A decision at a tick that does not exist.
     """
     named = _at_ticks(tape, decisions)
-    order = ["ts_ms", "fixture_id", "tick_seq", "agent_id", "market_key", "side"]
+    order = ["ts_ms", "fixture_id", "tick_seq", "agent_id", "market_key", "side", "action"]
     named = named.sort(order, nulls_last=False).with_columns(seq=pl.int_range(1, pl.len() + 1))
 
     back = named["action"] == Action.BACK

@@ -214,7 +214,7 @@ def _check_decisions(evidence: Evidence) -> None:
         # Null stands first; of texts, the order by code point is the order of their UTF-8 bytes.
         names = [(text is not None, text or "") for text in (action["market_key"], action["side"])]
         key = (decision["ts_ms"], decision["fixture_id"], decision["tick_seq"], decision["agent_id"], *names, action["type"])
-        require(before < key, f"seq {seq}: not after its predecessor by time, fixture, tick, agent, market, side")
+        require(before < key, f"seq {seq}: not after its predecessor by time, fixture, tick, agent, market, side, action")
         before = key
         if state is not None:
             require(action["type"] == "BACK" and action["market_key"] is not None, f"seq {seq}: the state of no market")

@@ -245,10 +245,10 @@ def _check_order(evidence: Evidence, started: dict[str, Any], errors: list[dict[
     for frame in (evidence.decisions, evidence.closes):
         if frame.select(pl.any_horizontal((pl.col(pl.Int64).abs() > SAFE_INTEGER).any())).item():
             raise EvidenceError("integer beyond 2**53 - 1")
-    sorted_by = ["ts_ms", "fixture_id", "tick_seq", "agent_id", "market_key", "side"]
+    sorted_by = ["ts_ms", "fixture_id", "tick_seq", "agent_id", "market_key", "side", "action"]
     key = evidence.decisions.select(sorted_by)
     if not key.equals(key.sort(sorted_by, nulls_last=False)):
-        raise EvidenceError("decisions are not in the order of time, fixture, tick, agent, market, side")
+        raise EvidenceError("decisions are not in the order of time, fixture, tick, agent, market, side, action")
 
 
 def _check_started(evidence: Evidence) -> None:

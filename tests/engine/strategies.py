@@ -1,0 +1,116 @@
+"""Generated tapes, windows and decisions: small, but with every twist the law has a rule for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import polars as pl
+from hypothesis import strategies as st
+
+from clvlab.law.closing import Window
+from clvlab.law.schema import FIXTURES, TICKS, ClosingPolicy
+from tests.factories import make_decisions
+
+__all__ = ["Game", "decisions", "games", "windows"]
+
+MARKETS = {"1X2||": ("draw", "part1", "part2"), "OU|line=2.5": ("over", "under"), 'é|"quoted"|': ("nein", "ja\n", "\u2028")}
+FIXTURE_IDS = (-3, 1, 17)
+Draw = Callable[[st.SearchStrategy[Any]], Any]
+
+
+class Game:
+    """Ticks, fixtures and closing policy of one generated tape."""
+
+    def __init__(self, ticks: list[dict[str, Any]], kickoffs: dict[int, int | None], policy: ClosingPolicy) -> None:
+        self.rows = ticks
+        self.ticks = pl.DataFrame(ticks, schema=TICKS)
+        self.fixtures = pl.DataFrame(sorted(kickoffs.items()), schema=FIXTURES, orient="row")
+        self.kickoffs = kickoffs
+        self.policy = policy
+
+    def __repr__(self) -> str:
+        return f"Game({self.policy}, {self.kickoffs}, {self.rows})"
+
+
+@st.composite
+def games(draw: Draw) -> Game:
+    """Up to three fixtures of up to twelve messages over up to three markets."""
+    kickoffs, rows = {}, []
+    for fixture_id in draw(st.lists(st.sampled_from(FIXTURE_IDS), unique=True, max_size=3)):
+        ts_ms = seq = 0
+        starts = draw(st.sampled_from([0, 1_700_000_000_000]))
+        for _ in range(draw(st.integers(0, 12))):
+            seq += draw(st.sampled_from([1, 1, 1, 5]))
+            ts_ms += draw(st.sampled_from([0, 1, 999, 30_000, 60_000, 300_000, 300_001]))
+            market = draw(st.sampled_from(sorted(MARKETS)))
+            rows += _message(draw, fixture_id, seq - 1, starts + ts_ms, market)
+        offset = draw(st.one_of(st.none(), st.sampled_from([-1, 0, ts_ms // 2, ts_ms, ts_ms + 1, ts_ms + 400_000])))
+        kickoffs[fixture_id] = None if offset is None else starts + offset
+    return Game(draw(st.permutations(rows)), kickoffs, draw(st.sampled_from(ClosingPolicy)))
+
+
+def _message(draw: Draw, fixture_id: int, seq: int, ts_ms: int, market: str) -> list[dict[str, Any]]:
+    suspended = draw(st.integers(0, 3)) == 0
+    playing = draw(st.integers(0, 7)) == 0
+    prices = st.one_of(st.none(), st.integers(0, 10_000))
+    quotes = st.one_of(st.none(), st.sampled_from([1001, 1500, 2000, 2_000_000, 100_000_000]))
+    return [
+        {
+            "fixture_id": fixture_id,
+            "tick_seq": seq,
+            "ts_ms": ts_ms,
+            "in_running": playing,
+            "market_key": market,
+            "side": side,
+            "prob_bps": None if suspended else draw(prices),
+            "odds_milli": None if suspended else draw(quotes),
+            "suspended": suspended,
+        }
+        for side in MARKETS[market]
+    ]
+
+
+@st.composite
+def windows(draw: Draw) -> Window:
+    """Every end rule, near and far horizons, allowlists that hold and that refuse."""
+    rule = draw(st.sampled_from(["pre_match", "fixed_duration", "manual_stop"]))
+    return Window(
+        window_id=draw(st.sampled_from(["full", 'é "\\\x07'])),
+        end_rule=rule,
+        duration_s=draw(st.sampled_from([1, 60, 300, 10_000])) if rule == "fixed_duration" else None,
+        min_clv_horizon_s=draw(st.sampled_from([0, 1, 60, 300])),
+        market_allowlist=draw(st.sampled_from([("",), ("1X2",), ("OU|", "é"), ()])),
+    )
+
+
+@st.composite
+def decisions(draw: Draw, game: Game, agent_id: str = "a") -> pl.DataFrame:
+    """``DECISIONS`` at ticks of the game, some on markets and sides that are not there."""
+    ticks = sorted({(row["fixture_id"], row["tick_seq"]) for row in game.rows})
+    if not ticks:
+        return make_decisions()
+    one = st.fixed_dictionaries(
+        {
+            "at": st.sampled_from(ticks),
+            "action": st.sampled_from(["BACK", "BACK", "BACK", "WAIT"]),
+            "market_key": st.one_of(st.none(), st.sampled_from([*MARKETS, "absent|"])),
+            "side": st.one_of(st.none(), st.sampled_from(["part1", "over", "under", "nein", "ja\n", "\u2028", "nobody"])),
+            "stake": st.one_of(st.none(), st.integers(0, 2**53 - 1)),
+            "limit_odds_milli": st.one_of(st.none(), st.integers(0, 2**31 - 1)),
+            "reason": st.one_of(st.none(), st.text(max_size=12)),
+            "confidence": st.one_of(st.none(), st.floats(0, 1), st.floats()),
+            "claimed_edge_bps": st.one_of(st.none(), st.integers(-(2**53) + 1, 2**53 - 1)),
+        }
+    )
+    found = draw(st.lists(one, max_size=10, unique_by=_key))
+    rows = []
+    for decision in found:
+        fixture_id, tick_seq = decision.pop("at")
+        rows.append({"agent_id": agent_id, "fixture_id": fixture_id, "tick_seq": tick_seq} | decision)
+    return make_decisions(*rows)
+
+
+def _key(decision: dict[str, Any]) -> tuple[Any, ...]:
+    wait = decision["action"] == "WAIT"
+    return (decision["at"], "WAIT") if wait else (decision["at"], "BACK", decision["market_key"], decision["side"])
