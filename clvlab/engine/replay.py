@@ -28,7 +28,7 @@ class Replay:
     closes: pl.DataFrame
 
 
-def replay(tape: Tape, decisions: pl.DataFrame, window: Window) -> Replay:
+def replay(tape: Tape, decisions: pl.DataFrame, window: Window, *, errors: int = 0) -> Replay:
     """Put decisions in sealed order and look up their states.
 
     Steps: 1. find each decision's market and tick; 2. sort; 3. read the states acted on; 4. close every market that a BACK
@@ -42,6 +42,8 @@ def replay(tape: Tape, decisions: pl.DataFrame, window: Window) -> Replay:
         ``DECISIONS`` as checked by the law, of all agents.
     window
         Where fixtures close.
+    errors
+        Number of lines about failed agents, which stand between decisions and closes.
 
     Raises
     ------
@@ -59,7 +61,7 @@ def replay(tape: Tape, decisions: pl.DataFrame, window: Window) -> Replay:
     markets = named.filter(back & named["market_key"].is_not_null()).select(_MARKET).unique()
     closes = market_closes(tape, markets, fixture_closes(tape, window))
     states = _states(tape, closes["close_row"], closes["n_sides"])
-    numbered = closes.with_columns(*states, seq=pl.int_range(pl.len()) + 1 + named.height)
+    numbered = closes.with_columns(*states, seq=pl.int_range(pl.len()) + 1 + named.height + errors)
     return Replay(_cast(events, DECISION_EVENTS), _cast(numbered, CLOSE_EVENTS))
 
 
@@ -89,34 +91,34 @@ def _at_ticks(tape: Tape, decisions: pl.DataFrame) -> pl.DataFrame:
 
 
 def _states(tape: Tape, row: pl.Series, n_sides: pl.Series) -> pl.DataFrame:
-    """Read the whole market at each row of its first side: ``state_tick_seq``, ``state_ts_ms``, ``state_suspended``, ``sides``."""
+    """Read the whole market at each row of its first side: tick, time, suspension and the list of its sides."""
     rows = tape.rows
     series = rows["series"].gather(row)
-    at = pl.DataFrame({"row": row, "series": series, "step": tape.series["rows"].gather(series), "n_sides": n_sides})
-    most = at["n_sides"].max()
-    sides = [_side(tape, at, number) for number in range(most if isinstance(most, int) else 0)]
-    whole = pl.concat_list(sides).list.drop_nulls() if sides else pl.lit(None)
-    return at.select(
+    length = tape.series["rows"].gather(series)
+    asked = pl.DataFrame({"row": row, "series": series, "length": length, "n_sides": n_sides}).with_row_index("asked")
+    # One row per side: the sides of a market are consecutive series of equal length.
+    sides = (
+        asked.filter(pl.col("row").is_not_null())
+        .with_columns(number=pl.int_ranges(pl.col("n_sides")))
+        .explode("number")
+        .select("asked", row=pl.col("row") + pl.col("number") * pl.col("length"), series=pl.col("series") + pl.col("number"))
+    )
+    listed = (
+        sides.select(
+            "asked",
+            odds_milli=rows["odds_milli"].gather(sides["row"]).cast(pl.Int64),
+            prob_bps=rows["prob_bps"].gather(sides["row"]).cast(pl.Int64),
+            side=tape.series["side"].gather(sides["series"]),
+        )
+        .group_by("asked", maintain_order=True)
+        .agg(sides=pl.struct("odds_milli", "prob_bps", "side"))
+    )
+    return asked.join(listed, on="asked", how="left", maintain_order="left").select(
         state_tick_seq=rows["tick_seq"].gather(row),
         state_ts_ms=rows["ts_ms"].gather(row),
         state_suspended=rows["suspended"].gather(row),
-        sides=pl.when(pl.col("row").is_not_null()).then(whole).cast(SIDES),
+        sides=pl.col("sides").cast(SIDES),
     )
-
-
-def _side(tape: Tape, at: pl.DataFrame, number: int) -> pl.Series:
-    """Read side ``number`` of each market as a struct; null where the market has fewer sides."""
-    there = pl.col("n_sides") > number
-    row = at.select(pl.when(there).then(pl.col("row") + number * pl.col("step"))).to_series()
-    series = at.select(pl.when(there).then(pl.col("series") + number)).to_series()
-    prices = pl.DataFrame(
-        {
-            "odds_milli": tape.rows["odds_milli"].gather(row),
-            "prob_bps": tape.rows["prob_bps"].gather(row),
-            "side": tape.series["side"].gather(series),
-        }
-    )
-    return prices.select(pl.when(row.is_not_null()).then(pl.struct(pl.all()))).to_series()
 
 
 def _untrusted(decisions: pl.DataFrame) -> list[pl.Expr | pl.Series]:

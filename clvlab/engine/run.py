@@ -79,7 +79,7 @@ def run(
     if not ids or len(set(ids)) != len(ids):
         raise DecisionError(f"a run needs agents with unique ids, not {ids}")
     frames, errors = _asked(tape, sorted(agents, key=lambda agent: agent.identity.agent_id.encode()))
-    replayed = replay(tape, actions.checked(frames), window)
+    replayed = replay(tape, actions.checked(frames), window, errors=len(errors))
     scored = scores(positions(replayed.decisions, replayed.closes), window)
     started = _started(tape, agents, window, kind, origin_id, mode_label, source_mode)
     sealed = seal(started, replayed.decisions, errors, replayed.closes, scored)
