@@ -13,8 +13,19 @@ from clvlab.engine.run import RunResult, run
 from clvlab.law.closing import Window
 from clvlab.law.schema import DECISIONS, FIXTURES, TICKS, ClosingPolicy
 from clvlab.law.tape import Tape
+from clvlab.proof.seal import SealedRun
 
-__all__ = ["MARKET", "FixedAgent", "make_agent", "make_decisions", "make_run", "make_tape", "message"]
+__all__ = [
+    "MARKET",
+    "FailingAgent",
+    "FixedAgent",
+    "make_agent",
+    "make_decisions",
+    "make_run",
+    "make_sealed_run",
+    "make_tape",
+    "message",
+]
 
 MARKET = "1X2_PARTICIPANT_RESULT||"
 Quote = tuple[int | None, int | None] | int | None
@@ -89,3 +100,38 @@ def make_agent(decisions: pl.DataFrame, agent_id: str = "a", **identity: Any) ->
 def make_run(tape: Tape, *decisions: Mapping[str, Any], window: Window | None = None, **options: Any) -> RunResult:
     """Run of one agent ``a`` with these decisions."""
     return run(tape, [make_agent(make_decisions(*decisions))], window or Window(), **options)
+
+
+@dataclass(frozen=True)
+class FailingAgent:
+    """Raises when asked."""
+
+    identity: Identity = Identity("broken", "fixed", "1")  # noqa: RUF009
+
+    def decide(self, tape: Tape) -> pl.DataFrame:
+        raise RuntimeError(f"no decision over {len(tape.binding.fixture_ids)} fixtures")
+
+
+def make_sealed_run() -> SealedRun:
+    """Sealed run with a winner, a loser, a WAIT, an invalid decision, two markets, two fixtures and a failed agent."""
+    tape = make_tape(
+        [
+            message(0, 0, {"draw": (3000, 3300), "part1": (4000, 2500), "part2": (3000, 3300)}),
+            message(1, 60, {"over": (5000, 1950), "under": (5000, 1950)}, market_key="OU|line=2.5"),
+            message(2, 300, {"draw": (2500, 4000), "part1": (4500, 2200), "part2": (3000, 3300)}),
+            message(0, 0, {"draw": None, "part1": None, "part2": None}, fixture_id=2),
+            message(1, 100, {"draw": 2000, "part1": 7000, "part2": 1000}, fixture_id=2),
+        ],
+        {1: 600, 2: 700},
+    )
+    decided = make_decisions(
+        {"reason": 'it "rises"\n', "confidence": 0.75, "claimed_edge_bps": 120},
+        {"side": "part2", "confidence": 7.5, "limit_odds_milli": 3000},
+        {"side": "draw"},
+        {"tick_seq": 1, "market_key": "OU|line=2.5", "side": "over"},
+        {"tick_seq": 2, "action": "WAIT", "market_key": None, "side": None, "stake": None},
+        {"fixture_id": 2},
+        {"fixture_id": 2, "tick_seq": 1},
+    )
+    agents = [make_agent(decided, config={"threshold": 0.4, "ticks": 20}), FailingAgent()]
+    return run(tape, agents, Window()).run

@@ -17,13 +17,14 @@ from pyarrow import json as arrow_json
 
 from clvlab.errors import EvidenceError, WindowError
 from clvlab.law.closing import Window
-from clvlab.law.schema import POSITIONS, SAFE_INTEGER, Action, CloseKind, ClosingPolicy, Schema, conform
+from clvlab.law.schema import LAW_VERSION, POSITIONS, SAFE_INTEGER, Action, CloseKind, ClosingPolicy, Schema, conform
 from clvlab.proof.canonical import canonical, parsed
 from clvlab.proof.events import CLOSE_EVENTS, DECISION_EVENTS, Kind, close_lines, decision_lines
 
 __all__ = ["Evidence", "positions", "read_evidence"]
 
 _BATCH_BYTES = 32 << 20
+_Types = dict[str, tuple[type, ...]]
 _INT, _TEXT, _BOOL = pa.int64(), pa.string(), pa.bool_()
 _SIDES = pa.list_(pa.struct([("odds_milli", _INT), ("prob_bps", _INT), ("side", _TEXT)]))
 _STATE = [("sides", _SIDES), ("suspended", _BOOL), ("tick_seq", _INT), ("ts_ms", _INT)]
@@ -47,13 +48,21 @@ _CLOSE = [
     ("fixture_id", _INT),
     ("market_key", _TEXT),
 ]
-_STARTED = {
-    "agents", "binding", "kind", "law_version", "mode_label", "origin_id", "policy", "policy_hash", "run_id", "schema",
-    "source_mode", "window",
+# Keys and types of what is read one by one.
+_OPTIONAL_INT, _OPTIONAL_TEXT = (int, type(None)), (str, type(None))
+_STARTED: _Types = {
+    "agents": (list,), "binding": (dict,), "kind": (str,), "law_version": (str,), "mode_label": (str,),
+    "origin_id": _OPTIONAL_TEXT, "policy": (type(None),), "policy_hash": (type(None),), "run_id": (str,), "schema": (str,),
+    "source_mode": (str,), "window": (dict,),
 }  # fmt: skip
-_AGENT = {
-    "agent_id", "causality", "config", "config_hash", "proof_mode", "source_sha256", "strategy", "strategy_version",
+_AGENT: _Types = {
+    "agent_id": (str,), "causality": (str,), "config": (dict,), "config_hash": (str,), "proof_mode": (str,),
+    "source_sha256": _OPTIONAL_TEXT, "strategy": (str,), "strategy_version": (str,),
 }  # fmt: skip
+_BINDING: _Types = {"content_hash": _OPTIONAL_TEXT, "fixture_ids": (list,), "pack_id": _OPTIONAL_TEXT}
+_ERROR: _Types = {"agent_id": (str,), "error": (str,), "fixture_id": _OPTIONAL_INT, "tick_seq": _OPTIONAL_INT}
+# Columns that are never null; the others of a line may be.
+_GIVEN = {"seq", "agent_id", "fixture_id", "tick_seq", "ts_ms", "action", "end_seq", "close_ts_ms", "close_kind"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +165,7 @@ def _block(
     for position, stop in _cuts(events, start, end):
         text = events[position:stop]
         try:
+            text.decode()  # Arrow does not look whether a text is UTF-8, and Polars relies on it
             frame, again = read(text)
         except (pa.ArrowException, pl.exceptions.PolarsError, ValueError) as error:
             raise _fault(text, str(error)) from error
@@ -238,29 +248,57 @@ def _check_order(evidence: Evidence, started: dict[str, Any], errors: list[dict[
         "an action is neither BACK nor WAIT": ~evidence.decisions["action"].is_in([action.value for action in Action]),
         "a close_kind is unknown": ~evidence.closes["close_kind"].is_in([kind.value for kind in CloseKind]),
         "a market state is later than its decision": evidence.decisions["state_tick_seq"] > evidence.decisions["tick_seq"],
+        "a closing state is outside its window": evidence.closes["state_tick_seq"] >= evidence.closes["end_seq"],
     }
     for text, bad in bad_values.items():
         if bad.any():
             raise EvidenceError(text)
     for frame in (evidence.decisions, evidence.closes):
+        if any(frame[column].null_count() for column in frame.columns if column in _GIVEN):
+            raise EvidenceError("null where a value must stand")
         if frame.select(pl.any_horizontal((pl.col(pl.Int64).abs() > SAFE_INTEGER).any())).item():
             raise EvidenceError("integer beyond 2**53 - 1")
     sorted_by = ["ts_ms", "fixture_id", "tick_seq", "agent_id", "market_key", "side", "action"]
     key = evidence.decisions.select(sorted_by)
     if not key.equals(key.sort(sorted_by, nulls_last=False)):
         raise EvidenceError("decisions are not in the order of time, fixture, tick, agent, market, side, action")
+    if key.select(pl.all_horizontal(pl.all().eq_missing(pl.all().shift(1))).any()).item():
+        raise EvidenceError("an agent decides twice on the same side of a market at a tick")
+    ends = evidence.closes.select("fixture_id", "end_seq", "close_ts_ms", "close_kind").unique()
+    if ends["fixture_id"].n_unique() != ends.height:
+        raise EvidenceError("the markets of a fixture close at different ticks")
 
 
 def _check_started(evidence: Evidence) -> None:
     started = evidence.started
+    _check_types(started, _STARTED, "RUN_STARTED")
+    _check_types(started["binding"], _BINDING, "the binding")
+    for agent in started["agents"]:
+        _check_types(agent, _AGENT, "an agent")
+    for error in evidence.errors:
+        _check_types(error, _ERROR, "AGENT_ERROR")
+    if started["law_version"] != LAW_VERSION:
+        raise EvidenceError(f"the run was sealed under the law {started['law_version']!r}, this is {LAW_VERSION}")
+    if any(type(number) is not int for number in started["binding"]["fixture_ids"]):
+        raise EvidenceError("a fixture id is no integer")
+    agents = pl.Series([agent["agent_id"] for agent in started["agents"]], dtype=pl.String)
+    if not evidence.decisions["agent_id"].is_in(agents.implode()).all():
+        raise EvidenceError("a decision is by an agent that RUN_STARTED does not name")
     try:
-        if started.keys() != _STARTED or any(agent.keys() != _AGENT for agent in started["agents"]):
-            raise EvidenceError("RUN_STARTED has other keys than its kind")
         policy = ClosingPolicy(started["window"]["closing_policy"])
         if canonical(started["window"]) != canonical(evidence.window.payload() | {"closing_policy": policy.value}):
             raise EvidenceError("the sealed window has other keys than a window")
     except (AttributeError, KeyError, TypeError, ValueError, WindowError) as error:
         raise EvidenceError(f"RUN_STARTED is malformed: {error!r}") from error
+
+
+def _check_types(value: Any, types: _Types, name: str) -> None:
+    """Require exactly these keys, each of one of its types; True is no integer."""
+    if not isinstance(value, dict) or value.keys() != types.keys():
+        raise EvidenceError(f"{name} does not have the keys {sorted(types)}")
+    for key, allowed in types.items():
+        if type(value[key]) not in allowed:
+            raise EvidenceError(f"{key} of {name} is {value[key]!r}")
 
 
 def positions(decisions: pl.DataFrame, closes: pl.DataFrame) -> pl.DataFrame:
@@ -324,6 +362,9 @@ def _prices(events: pl.DataFrame, key: list[str]) -> pl.DataFrame:
     """Give one row per key and side of every state: (key, side, prob_bps, odds_milli)."""
     states = events.filter(pl.col("sides").list.len() > 0).select(*key, "sides")
     prices = states.explode("sides").unnest("sides")
+    beyond = pl.any_horizontal(pl.col("prob_bps", "odds_milli").abs() > SAFE_INTEGER)
+    if prices.select((pl.col("side").is_null() | beyond).any()).item():
+        raise EvidenceError("a side without a name, or an integer beyond 2**53 - 1")
     same = pl.all_horizontal(pl.col(column) == pl.col(column).shift(1) for column in key)
     if prices.select((same & (pl.col("side") <= pl.col("side").shift(1))).any()).item():
         raise EvidenceError("the sides of a market must be unique and in byte order")
