@@ -1,0 +1,120 @@
+"""Runs what the documentation tells a reader to run, in the order of each page, in an empty folder.
+
+A line of a ``console`` block that starts with ``$ `` is a command; the lines under it are what it must print, and a
+``text`` block is what the ``python`` block above it must print. ``...`` stands for anything. Blocks marked ``realdata``
+need odds that are not part of the project; they find them under ``messages/``.
+"""
+
+import io
+import os
+import re
+import shlex
+import subprocess
+import sys
+from contextlib import chdir, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+GUIDES = sorted([*ROOT.glob("docs/tutorials/*.md"), *ROOT.glob("docs/how-to/*.md")])
+PAGES = [*GUIDES, *sorted(ROOT.glob("docs/reference/*.md"))]
+FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PROGRAMS = {"clvlab": f"{shlex.quote(sys.executable)} -m clvlab", "python3": shlex.quote(sys.executable)}
+
+
+@dataclass(frozen=True)
+class Step:
+    line: int
+    code: str
+    expected: str | None
+    is_python: bool
+    needs_real_odds: bool
+
+
+def steps(text):
+    found = []
+    for block in FENCE.finditer(text):
+        kind, marks, body = block.groups()
+        line = text.count("\n", 0, block.start()) + 2
+        real = "realdata" in marks.split()
+        if kind == "python":
+            found.append(Step(line, body, None, is_python=True, needs_real_odds=real))
+        elif kind == "text" and found and found[-1].is_python and found[-1].expected is None:
+            last = found.pop()
+            found.append(Step(last.line, last.code, body, is_python=True, needs_real_odds=last.needs_real_odds))
+        elif kind == "console":
+            for part in re.split(r"^(?=\$ )", body, flags=re.MULTILINE)[1:]:
+                command, _, printed = part[2:].partition("\n")
+                found.append(Step(line, command, printed or None, is_python=False, needs_real_odds=real))
+    return found
+
+
+def ours(command):
+    """The command with the interpreter that runs the tests."""
+    return re.sub(r"(?<![\w./-])(clvlab|python3)(?= )", lambda word: PROGRAMS[word[1]], command)
+
+
+def run(step, page, folder, namespace):
+    where = f"{page.name}:{step.line}: {step.code}"
+    if step.is_python:
+        printed = io.StringIO()
+        with chdir(folder), redirect_stdout(printed):
+            exec(compile(step.code, f"{page.name}:{step.line}", "exec"), namespace)
+        return where, printed.getvalue()
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "120", "NO_COLOR": "1"}
+    done = subprocess.run(
+        ["sh", "-c", ours(step.code)], cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.returncode == 0, f"{where}\nexit status {done.returncode}\n{done.stdout}{done.stderr}"
+    return where, done.stdout
+
+
+def matches(expected, printed):
+    pattern = ".*".join(re.escape(part) for part in expected.rstrip("\n").split("..."))
+    return re.fullmatch(pattern, printed.rstrip("\n"), re.DOTALL)
+
+
+def work_through(page, folder, chosen):
+    namespace = {"__name__": "__page__"}
+    for step in chosen:
+        where, printed = run(step, page, folder, namespace)
+        if step.expected is not None:
+            assert matches(step.expected, printed), f"{where}\nprints\n{printed}\nnot\n{step.expected}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_step_of_a_page_works(page, tmp_path):
+    chosen = [step for step in steps(page.read_text(encoding="utf-8")) if not step.needs_real_odds]
+
+    work_through(page, tmp_path, chosen)
+
+
+@pytest.mark.realdata
+@pytest.mark.parametrize("page", [page for page in PAGES if "realdata" in page.read_text("utf-8")], ids=lambda page: page.name)
+def test_every_step_on_real_odds_works(page, tmp_path, realdata):
+    (tmp_path / "messages").symlink_to(realdata.resolve(), target_is_directory=True)
+
+    work_through(page, tmp_path, steps(page.read_text(encoding="utf-8")))
+
+
+def test_tutorials_and_how_to_pages_are_found_and_have_steps():
+    assert GUIDES
+    assert all(steps(page.read_text(encoding="utf-8")) for page in GUIDES)
+
+
+@pytest.mark.parametrize("page", sorted(ROOT.glob("docs/**/*.md")), ids=lambda page: page.name)
+def test_links_lead_to_files(page):
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    targets = [target for target in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in target]
+
+    assert [target for target in targets if not leads_somewhere(page, *target.partition("#")[::2])] == []
+
+
+def leads_somewhere(page, path, anchor):
+    target = page.parent / path if path else page
+    if not target.exists():
+        return False
+    headings = re.findall(r"^#+ (.+)$", target.read_text(encoding="utf-8"), re.MULTILINE) if anchor else []
+    return not anchor or anchor in [re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings]
