@@ -148,8 +148,8 @@ def _lines(frame: pl.DataFrame, parts: list[str | pl.Expr]) -> bytes:
     texts = [column for column in _TEXTS if column in frame.columns]
     quoted = frame.with_columns(_quoted(pl.col(column), escape=_risky(frame[column])).alias(column) for column in texts)
     line = pl.concat_str(pl.lit(part) if isinstance(part, str) else part for part in parts)
-    joined: str | None = quoted.select(line.str.join("")).item()
-    return (joined or "").encode()
+    joined: bytes = quoted.select(line.str.join("").cast(pl.Binary)).item()  # as bytes: a str would be copied twice
+    return joined
 
 
 def decision_lines(frame: pl.DataFrame) -> bytes:
