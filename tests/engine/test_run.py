@@ -1,0 +1,56 @@
+import pytest
+
+from clvlab.engine.run import run
+from clvlab.errors import DecisionError
+from clvlab.law.closing import Window
+from tests.factories import FailingAgent, FixedAgent, make_agent, make_decisions, make_run, make_tape, message
+
+TAPE = make_tape([message(0, 0, {"part1": 5000, "part2": 5000}), message(1, 100, {"part1": 5500, "part2": 4500})])
+
+
+def test_backing_before_the_price_rises_beats_the_close():
+    result = make_run(TAPE, {})
+
+    assert result.scores.select("reason", "clv_bps").row(0) == ("scored", 500)
+    assert result.outcomes.select("agent_id", "mean_clv_bps").row(0) == ("a", 500.0)
+
+
+@pytest.mark.parametrize("agents", [[], ["a", "a"]], ids=["none", "twice the same"])
+def test_run_without_distinct_agents_is_refused(agents):
+    with pytest.raises(DecisionError, match="unique ids"):
+        run(TAPE, [make_agent(make_decisions({}), name) for name in agents], Window())
+
+
+@pytest.mark.parametrize(("fixture_id", "tick_seq"), [(1, 2), (1, -1), (9, 0)])
+def test_decision_at_a_tick_that_does_not_exist_is_refused(fixture_id, tick_seq):
+    with pytest.raises(DecisionError, match="does not exist"):
+        make_run(TAPE, {"fixture_id": fixture_id, "tick_seq": tick_seq})
+
+
+def test_decision_in_another_agents_name_is_refused():
+    honest = make_agent(make_decisions({}))
+    impostor = FixedAgent(make_agent(make_decisions(), "b").identity, make_decisions({"agent_id": "a", "tick_seq": 1}))
+
+    with pytest.raises(DecisionError, match="another agent_id"):
+        run(TAPE, [honest, impostor], Window())
+
+
+def test_run_whose_agents_all_fail_is_refused():
+    with pytest.raises(DecisionError, match="RuntimeError"):
+        run(TAPE, [FailingAgent()], Window())
+
+
+def test_failed_agent_does_not_change_the_scores_of_another():
+    alone = make_run(TAPE, {})
+
+    beside = run(TAPE, [make_agent(make_decisions({})), FailingAgent()], Window())
+
+    assert beside.scores.equals(alone.scores)
+    assert beside.outcomes["agent_id"].to_list() == ["a", "broken"]
+
+
+def test_decision_on_a_market_that_is_not_on_the_tape_is_not_scored():
+    result = make_run(TAPE, {"market_key": "nowhere|"})
+
+    assert result.scores["reason"].to_list() == ["entry_market_absent"]
+    assert b'"closing":null' in result.run.events

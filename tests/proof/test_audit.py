@@ -1,0 +1,124 @@
+import pytest
+
+from clvlab.proof.audit import audit, package_folder, violations
+
+
+@pytest.fixture
+def package(tmp_path):
+    """Package folder whose trust folders are clean."""
+    for name in ("law", "proof"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("import polars\n")
+    (tmp_path / "errors.py").write_text("")
+    return tmp_path
+
+
+def test_installed_package_is_clean():
+    assert audit() == ()
+    assert (package_folder() / "proof" / "clv_verify.py").is_file()
+
+
+def test_clean_folder_passes(package):
+    assert audit(package) == ()
+
+
+@pytest.mark.parametrize("name", ["law", "proof", "errors.py"])
+def test_missing_part_fails_closed(package, name):
+    (package / name).rename(package / "elsewhere")
+
+    assert audit(package) == (f"{name} is missing",)
+
+
+def test_missing_package_fails_closed(package):
+    assert audit(package / "nowhere")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import openai",
+        "import openai as polars",
+        "import polars, anthropic",
+        "from openai import OpenAI as Decimal",
+        "import openai.types",
+        "def lazily():\n    import litellm",
+        "try:\n    import agno\nexcept ImportError:\n    agno = None",
+        "if False:\n    import some_vendor_of_tomorrow",
+        "class A:\n    from httpx import get",
+        "import importlib\nimportlib.import_module('openai')",
+        "from importlib import import_module as polars",
+        "__import__('openai')",
+        "load = __import__",
+        "__builtins__['__import__']('openai')",
+        "import sys\nsys.modules['openai']",
+        "import sys\nsys.meta_path.append(1)",
+        "getattr(__builtins__, '__imp' + 'ort__')",
+        "eval('1')",
+        "exec('import openai')",
+        "compile('import openai', '', 'exec')",
+        "globals()['x']",
+        "().__class__.__base__.__subclasses__()",
+        "f.__globals__['x']",
+        "import polars\npolars.importlib",
+        "import urllib.request",
+        "import subprocess",
+        "import os",
+        "import builtins",
+        "import ctypes",
+        "from clvlab.engine import run",
+        "from clvlab import agents",
+        "import clvlab.packs",
+        "from ..packs import catalog",
+        "from .. import engine",
+        "import lawyer",
+        "from clvlab.lawless import x",
+        "not python at all",
+    ],
+)
+def test_reaching_out_is_found(package, source):
+    (package / "law" / "clv.py").write_text(source + "\n")
+
+    found = audit(package)
+
+    assert found
+    assert all(violation.startswith("law/clv.py") for violation in found)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from clvlab.law.clv import scores",
+        "from clvlab import law",
+        "from clvlab.errors import EvidenceError",
+        "from . import canonical",
+        "from .canonical import sha256",
+        "import polars as pl\nimport orjson\nfrom pathlib import Path",
+        "# import openai\nname = 'import openai'",
+    ],
+)
+def test_own_modules_and_the_allowed_ones_are_fine(source):
+    assert violations(source, "proof/seal.py") == []
+
+
+@pytest.mark.parametrize("name", ["native.so", "notes.txt", "cached.pyc", "deep/native.so"])
+def test_file_that_is_no_source_is_found(package, name):
+    path = package / "proof" / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(b"\0")
+
+    assert audit(package) == (f"proof/{name}: only Python sources may stand in a trust folder",)
+
+
+def test_change_after_an_audit_is_seen(package):
+    assert audit(package) == ()
+
+    (package / "errors.py").write_text("import openai\n")
+
+    assert audit(package) == ("errors.py:1: openai",)
+
+
+def test_new_folder_below_a_trust_folder_is_audited(package):
+    (package / "law" / "deep").mkdir()
+    (package / "law" / "deep" / "a.py").write_text("import openai\n")
+
+    assert audit(package) == ("law/deep/a.py:1: openai",)

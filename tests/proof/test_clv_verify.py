@@ -1,0 +1,153 @@
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from clvlab.proof import clv_verify
+from clvlab.proof.audit import violations
+from clvlab.store.folder import write_run
+from tests.factories import make_sealed_run, make_tape, message
+
+FILE = Path(clv_verify.__file__)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return write_run(make_sealed_run(), tmp_path / "runs")
+
+
+@pytest.fixture
+def ticks(tmp_path):
+    """The ticks of the sealed run as CSV."""
+    tape = make_tape(
+        [
+            message(0, 0, {"draw": (3000, 3300), "part1": (4000, 2500), "part2": (3000, 3300)}),
+            message(1, 60, {"over": (5000, 1950), "under": (5000, 1950)}, market_key="OU|line=2.5"),
+            message(2, 300, {"draw": (2500, 4000), "part1": (4500, 2200), "part2": (3000, 3300)}),
+            message(0, 0, {"draw": None, "part1": None, "part2": None}, fixture_id=2),
+            message(1, 100, {"draw": 2000, "part1": 7000, "part2": 1000}, fixture_id=2),
+        ],
+        {1: 600, 2: 700},
+    )
+    path = tmp_path / "ticks.csv"
+    tape.ticks().collect().join(tape.fixtures, on="fixture_id").write_csv(path)
+    return path
+
+
+def called(*arguments, cwd):
+    """Run a copy of the file where nothing but the standard library can be imported."""
+    alone = Path(cwd) / "clv_verify.py"
+    shutil.copy(FILE, alone)
+    command = [sys.executable, "-I", "-S", str(alone), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd)
+
+
+def test_file_stands_alone(folder, ticks, tmp_path):
+    done = called(folder, "--ticks", ticks, cwd=tmp_path)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [line.split()[:2] for line in done.stdout.splitlines()[:5]] == [
+        ["pass", "evidence_integrity:"],
+        ["pass", "metrics_recomputed:"],
+        ["pass", "manifest_bound:"],
+        ["pass", "receipt_separation:"],
+        ["pass", "states_from_ticks:"],
+    ]
+
+
+def test_failed_check_is_named_and_sets_the_exit_status(folder, tmp_path):
+    (folder / "scores.jsonl").write_bytes(b"")
+
+    done = called(folder, cwd=tmp_path)
+
+    assert done.returncode == 1
+    assert "fail  metrics_recomputed" in done.stdout
+
+
+def test_json_says_the_same(folder, tmp_path):
+    (folder / "scores.jsonl").write_bytes(b"")
+
+    done = called(folder, "--json", cwd=tmp_path)
+
+    result = json.loads(done.stdout)
+    assert (done.returncode, result["verified"]) == (1, True)
+    assert {name: verdict for name, (verdict, _) in result["checks"].items()} == {
+        "evidence_integrity": "pass",
+        "metrics_recomputed": "fail",
+        "manifest_bound": "pass",
+        "receipt_separation": "pass",
+    }
+
+
+@pytest.mark.parametrize("arguments", [["nowhere"], [".", "--ticks", "nowhere.csv"], ["."], [], ["a", "b"]])
+def test_nothing_to_check_exits_with_2(arguments, tmp_path):
+    done = called(*arguments, cwd=tmp_path)
+
+    assert done.returncode == 2
+    assert done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"prob_bps": pl.col("prob_bps").replace(4000, 4001)},
+        {"odds_milli": pl.col("odds_milli").replace(1950, None)},
+        {"suspended": ~pl.col("suspended")},
+        {"ts_ms": pl.col("ts_ms") + 1},
+        {"in_running": pl.lit(value=True)},
+        {"kickoff_ts_ms": pl.col("kickoff_ts_ms") - 1},
+        {"kickoff_ts_ms": pl.lit(None, pl.Int64)},
+        {"fixture_id": pl.col("fixture_id") + 1},
+        {"market_key": pl.col("market_key") + "x"},
+        {"side": pl.col("side").replace("draw", "tie")},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_evidence_that_other_ticks_do_not_give_fails(folder, ticks, change):
+    pl.read_csv(ticks).with_columns(**change).write_csv(ticks)
+
+    result = clv_verify.verify(folder, clv_verify.read_ticks(ticks))
+
+    failed = {name for name, fault in result["checks"].items() if fault}
+    assert failed == {"states_from_ticks"}
+
+
+def test_ticks_in_another_order_and_with_more_columns_are_the_same(folder, ticks):
+    pl.read_csv(ticks).reverse().with_columns(note=pl.lit("x")).write_csv(ticks)
+
+    assert not any(clv_verify.verify(folder, clv_verify.read_ticks(ticks))["checks"].values())
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "fixture_id\n1\n", "no,such\ncolumns,here\n", "fixture_id,tick_seq\n1.5,x\n"],
+    ids=["empty", "few", "other", "no int"],
+)
+def test_unreadable_ticks_are_refused(folder, tmp_path, text):
+    path = tmp_path / "bad.csv"
+    path.write_text(text)
+
+    if text:
+        assert clv_verify.main([str(folder), "--ticks", str(path)]) == 2
+    else:  # no ticks at all: nothing in the evidence follows from them
+        assert clv_verify.main([str(folder), "--ticks", str(path)]) == 1
+
+
+def test_two_messages_at_one_tick_are_refused(folder, ticks):
+    frame = pl.read_csv(ticks)
+    pl.concat([frame, frame.head(1).with_columns(market_key=pl.lit("zz|"))]).write_csv(ticks)
+
+    assert clv_verify.main([str(folder), "--ticks", str(ticks)]) == 2
+
+
+def test_file_imports_the_standard_library_only():
+    source = FILE.read_text()
+
+    assert violations(source, "proof/clv_verify.py") == []
+    assert "clvlab." not in source
+    assert not any(f"import {name}" in source for name in ("polars", "orjson", "pyarrow"))

@@ -1,0 +1,99 @@
+import hashlib
+from dataclasses import replace
+
+import pytest
+
+from clvlab.errors import RunConflictError, UnknownRunError
+from clvlab.store.folder import read_run, write_run
+from tests.factories import make_sealed_run
+
+FILES = ["events.jsonl", "manifest.json", "scores.jsonl", "tail.jsonl"]
+
+
+@pytest.fixture(scope="module")
+def sealed():
+    return make_sealed_run()
+
+
+def test_run_reads_back_as_it_was_written(sealed, tmp_path):
+    folder = write_run(sealed, tmp_path / "new" / "runs")
+
+    assert folder == tmp_path / "new" / "runs" / sealed.run_id
+    assert sorted(path.name for path in folder.iterdir()) == FILES
+    assert read_run(folder) == sealed
+
+
+def test_hashes_are_those_of_the_files(sealed, tmp_path):
+    folder = write_run(sealed, tmp_path)
+
+    events, manifest = ((folder / name).read_bytes() for name in ("events.jsonl", "manifest.json"))
+    assert sealed.evidence_hash == "sha256:" + hashlib.sha256(events).hexdigest()
+    assert sealed.manifest_hash == "sha256:" + hashlib.sha256(manifest).hexdigest()
+
+
+def test_same_bytes_again_change_nothing(sealed, tmp_path):
+    folder = write_run(sealed, tmp_path)
+    before = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
+
+    assert write_run(sealed, tmp_path) == folder
+
+    assert {path.name: path.stat().st_mtime_ns for path in folder.iterdir()} == before
+
+
+def test_tail_written_after_the_seal_is_kept(sealed, tmp_path):
+    folder = write_run(sealed, tmp_path)
+    (folder / "tail.jsonl").write_bytes(b"{}\n")
+
+    write_run(sealed, tmp_path)
+
+    assert read_run(folder).tail == b"{}\n"
+
+
+@pytest.mark.parametrize("part", ["events", "scores", "manifest"])
+def test_other_bytes_under_the_same_id_are_refused_and_nothing_is_written(sealed, tmp_path, part):
+    folder = write_run(sealed, tmp_path)
+
+    with pytest.raises(RunConflictError, match=sealed.run_id) as caught:
+        write_run(replace(sealed, **{part: b"{}"}), tmp_path)
+
+    assert caught.value.stored == sealed.manifest_hash
+    assert read_run(folder) == sealed
+    assert [path.name for path in tmp_path.iterdir()] == [sealed.run_id]
+
+
+def test_writing_that_breaks_off_leaves_nothing(sealed, tmp_path):
+    unwritable = replace(sealed, tail="no bytes")
+
+    with pytest.raises(TypeError):
+        write_run(unwritable, tmp_path)
+
+    assert list(tmp_path.iterdir()) == []
+    assert write_run(sealed, tmp_path).is_dir()
+
+
+@pytest.mark.parametrize("missing", ["events.jsonl", "manifest.json"])
+def test_folder_without_evidence_or_manifest_is_no_run(sealed, tmp_path, missing):
+    folder = write_run(sealed, tmp_path)
+    (folder / missing).unlink()
+
+    with pytest.raises(UnknownRunError, match="no sealed run"):
+        read_run(folder)
+
+
+@pytest.mark.parametrize(("missing", "part"), [("scores.jsonl", "scores"), ("tail.jsonl", "tail")])
+def test_missing_scores_or_tail_read_as_empty(sealed, tmp_path, missing, part):
+    folder = write_run(sealed, tmp_path)
+    (folder / missing).unlink()
+
+    assert read_run(folder) == replace(sealed, **{part: b""})
+
+
+def test_relative_path_has_the_name_of_its_folder(sealed, tmp_path, monkeypatch):
+    monkeypatch.chdir(write_run(sealed, tmp_path))
+
+    assert read_run(type(tmp_path)(".")).run_id == sealed.run_id
+
+
+def test_no_folder_is_no_run(tmp_path):
+    with pytest.raises(UnknownRunError):
+        read_run(tmp_path / "nowhere")
