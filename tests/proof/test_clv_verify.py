@@ -123,19 +123,19 @@ def test_ticks_in_another_order_and_with_more_columns_are_the_same(folder, ticks
     assert not any(clv_verify.verify(folder, clv_verify.read_ticks(ticks))["checks"].values())
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["", "fixture_id\n1\n", "no,such\ncolumns,here\n", "fixture_id,tick_seq\n1.5,x\n"],
-    ids=["empty", "few", "other", "no int"],
-)
+@pytest.mark.parametrize("text", ["fixture_id\n1\n", "no,such\ncolumns,here\n", "fixture_id,tick_seq\n1.5,x\n"])
 def test_unreadable_ticks_are_refused(folder, tmp_path, text):
     path = tmp_path / "bad.csv"
     path.write_text(text)
 
-    if text:
-        assert clv_verify.main([str(folder), "--ticks", str(path)]) == 2
-    else:  # no ticks at all: nothing in the evidence follows from them
-        assert clv_verify.main([str(folder), "--ticks", str(path)]) == 1
+    assert clv_verify.main([str(folder), "--ticks", str(path)]) == 2
+
+
+def test_evidence_does_not_follow_from_no_ticks(folder, tmp_path):
+    path = tmp_path / "empty.csv"
+    path.write_text("")
+
+    assert clv_verify.main([str(folder), "--ticks", str(path)]) == 1
 
 
 def test_two_messages_at_one_tick_are_refused(folder, ticks):

@@ -19,8 +19,8 @@ from clvlab.proof.verify import verify
 from tests.factories import make_run, make_sealed_run, make_tape, message
 run = make_sealed_run()
 tape = make_tape(
-    [message(seq, 7 * seq, {s: 3000 + (seq * 37 + n) % 400 for n, s in enumerate("abc")}, market_key=f"m{seq % 5}", fixture_id=f)
-     for f in (1, 2) for seq in range(400)])
+    [message(seq, 7 * seq, {s: 3000 + (seq * 37 + n) % 400 for n, s in enumerate("abc")},
+             market_key=f"m{seq % 5}", fixture_id=f) for f in (1, 2) for seq in range(400)])
 many = make_run(tape, *({"tick_seq": seq, "market_key": f"m{(seq * 3) % 6}", "side": "abcd"[seq % 4], "fixture_id": f,
                          "confidence": seq / 400} for f in (2, 1) for seq in range(400))).run
 assert verify(run).passed and verify(many).passed
