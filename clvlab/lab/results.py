@@ -118,7 +118,8 @@ class VerificationResult:
 
     def __repr__(self) -> str:
         failed = [name for name, verdict in self.checks.items() if verdict == "fail"]
-        outcome = "verified" if self.passed else f"NOT verified: {', '.join(failed) or 'seal broken'}"
+        broken = f"{'a check failed' if self.verified else 'seal broken'} ({', '.join(failed)})"
+        outcome = "verified" if self.passed else broken
         return f"Verification of {self.source.run_id}: {outcome}; next: .frame shows what each check rests on"
 
     def _repr_html_(self) -> str:
