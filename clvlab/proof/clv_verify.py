@@ -405,7 +405,7 @@ def closing_state(states: Sequence[dict[str, Any]], end_seq: int, close_ts_ms: i
 
 def check_ticks(evidence: Evidence, fixtures: dict[int, Fixture]) -> None:
     """Derive every state in the evidence again from the ticks."""
-    window, nothing = evidence.started["window"], Fixture()
+    window = evidence.started["window"]
     times = {number: {seq: ts for seq, ts, _ in fixture.ticks} for number, fixture in fixtures.items()}
     for seq, decision in evidence.decisions:
         fixture_id, tick_seq, action = decision["fixture_id"], decision["tick_seq"], decision["action"]
@@ -418,7 +418,7 @@ def check_ticks(evidence: Evidence, fixtures: dict[int, Fixture]) -> None:
     ends = {number: window_end(fixture, window) for number, fixture in fixtures.items()}
     for (fixture_id, market), close in evidence.closes.items():
         end_seq, close_ts_ms, kind = ends[fixture_id]
-        states = fixtures.get(fixture_id, nothing).markets.get(market, [])
+        states = fixtures[fixture_id].markets.get(market, [])
         expected = {
             "close_kind": kind, "close_ts_ms": close_ts_ms, "end_seq": end_seq, "fixture_id": fixture_id, "market_key": market,
             "closing": closing_state(states, end_seq, close_ts_ms, window["closing_policy"]),
@@ -470,7 +470,7 @@ def verify(folder: Path, ticks: dict[int, Fixture] | None = None) -> dict[str, A
     binding = f"manifest.json has another {', '.join(other)} than the evidence gives"
     checks = {
         "evidence_integrity": None if sha256(events) == stored.get("evidence_hash") else integrity,
-        "metrics_recomputed": None if derived == scores else recount,
+        "metrics_recomputed": None if derived == (scores or b"") else recount,
         "manifest_bound": fault(check_names, evidence) if canonical(rebuilt) == manifest else binding,
         "receipt_separation": None,  # what has been read has no room for one
     }
