@@ -29,17 +29,17 @@ def canonical(value: Any) -> bytes:
     Raises
     ------
     EvidenceError
-        A float, an integer beyond 2**53 - 1, a key that is no ASCII string, or a lone surrogate.
+        A float, an integer beyond 2**53 - 1, a key that is no ASCII string, a lone surrogate, or more than 254 levels.
 
     Examples
     --------
     >>> canonical({"b": [1, None], "a": "é"}).decode()
     '{"a":"é","b":[1,null]}'
     """
-    _check(value)
     try:
+        _check(value)
         return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
-    except TypeError as error:
+    except (TypeError, RecursionError) as error:
         raise EvidenceError(f"not canonical: {error}") from error
 
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 SAFE_INTEGER = 2**53 - 1
 LAW_VERSION = "clv-law/1"
 LAST_OPEN_MAX_AGE_MS = 300_000
+MAX_LEVELS = 254
 CHECKS = {
     "evidence_integrity": "events.jsonl is canonical, complete, in order, and has the sealed hash",
     "metrics_recomputed": "every score row follows from the evidence",
@@ -93,17 +94,18 @@ def canonical(value: object) -> bytes:
         _check_value(value)
         # Of ASCII keys, the order by code point is the RFC's. So are the escapes: \b \t \n \f \r \" \\ and \u00xx.
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode("utf-8")
-    except (UnicodeEncodeError, RecursionError) as error:
-        raise BrokenError(f"a lone surrogate, or too deep: {error}") from error
+    except UnicodeEncodeError as error:
+        raise BrokenError(f"a lone surrogate: {error.reason}") from error
 
 
-def _check_value(value: object) -> None:
+def _check_value(value: object, levels: int = MAX_LEVELS) -> None:
     if isinstance(value, dict):
         require(all(isinstance(key, str) and key.isascii() for key in value), "a key that is no ASCII string")
         value = list(value.values())
     if isinstance(value, list):
+        require(levels, f"more than {MAX_LEVELS} levels")
         for item in value:
-            _check_value(item)
+            _check_value(item, levels - 1)
     elif isinstance(value, int):  # bool is an int to Python, and within bounds
         require(-SAFE_INTEGER <= value <= SAFE_INTEGER, f"an integer beyond 2**53 - 1: {value}")
     else:

@@ -150,3 +150,19 @@ def test_decimal_text_reads_back_as_the_same_number(number):
 
     assert float(text) == number
     assert "e" not in text.lower()
+
+
+@pytest.mark.parametrize("levels", [255, 900, 1000, 1020, 1100, 100_000])
+def test_more_than_254_levels_are_refused(levels):
+    line = b"[" * levels + b"]" * levels
+
+    with pytest.raises(EvidenceError):
+        parsed(line)
+    with pytest.raises(clv_verify.BrokenError):
+        clv_verify.parsed(line)
+
+
+def test_254_levels_are_read():
+    line = b"[" * 254 + b"]" * 254
+
+    assert canonical(parsed(line)) == clv_verify.canonical(clv_verify.parsed(line)) == line
