@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from re import sub
 
 __all__ = ["badge", "block", "escape", "facts", "table"]
 
@@ -15,8 +16,9 @@ _STYLE = """
  vertical-align:top;background:none!important;color:inherit!important;overflow-wrap:anywhere}
 .clvlab th{font-weight:600;white-space:nowrap}.clvlab td:first-child{white-space:nowrap}
 .clvlab td.n,.clvlab th.n{text-align:right!important;font-variant-numeric:tabular-nums;white-space:nowrap}
-.clvlab code{font-size:12px;background:none;color:inherit;padding:0}
+.clvlab code{font-size:12px;background:none!important;color:inherit!important;padding:0!important}
 .clvlab .pass{color:#1a7f37}.clvlab .fail{color:#cf222e;font-weight:600}.clvlab .quiet{opacity:.65}
+.clvlab td span{white-space:nowrap}
 .clvlab p{margin:.3rem 0}
 @media(prefers-color-scheme:dark){.clvlab .pass{color:#3fb950}.clvlab .fail{color:#ff7b72}}
 """.strip()
@@ -62,12 +64,10 @@ def _cell(value: object) -> str:
             return f"{value:,.2f}"
         case int():
             return f"{value:,}"
-        case str() if value.startswith("sha256:"):
-            return f"<code>{escape(value)}</code>"
         case str() if value.startswith('<span class="'):
             return value if value in _BADGES else escape(value)
         case _:
-            return escape(str(value))
+            return sub("sha256:[0-9a-f]{64}", r"<code>\g<0></code>", escape(str(value)))
 
 
 _BADGES = frozenset(badge(verdict) for verdict in ("pass", "fail", "pending", "not_applicable"))

@@ -116,17 +116,21 @@ class VerificationResult:
     def proof_card(self) -> dict[str, Any]:
         return runs.proof_card(self.source)
 
+    @property
+    def _state(self) -> str:
+        if self.passed:
+            return "seal intact, no check failed"
+        return "seal intact, a check failed" if self.verified else "seal broken"
+
     def __repr__(self) -> str:
-        failed = [name for name, verdict in self.checks.items() if verdict == "fail"]
-        broken = f"{'a check failed' if self.verified else 'seal broken'} ({', '.join(failed)})"
-        outcome = "verified" if self.passed else broken
-        return f"Verification of {self.source.run_id}: {outcome}; next: .frame shows what each check rests on"
+        failed = ", ".join(name for name, verdict in self.checks.items() if verdict == "fail")
+        named = f" ({failed})" if failed else ""
+        return f"Verification of {self.source.run_id}: {self._state}{named}; next: .frame shows what each check rests on"
 
     def _repr_html_(self) -> str:
         rows = [(name, html.badge(check.verdict.value), check.detail) for name, check in self.source.checks.items()]
-        state = "all checks hold" if self.passed else "a check failed" if self.verified else "seal broken"
         return html.block(
-            f"Verification of {self.source.run_id}: {state}",
+            f"Verification of {self.source.run_id}: {self._state}",
             html.table(["check", "verdict", "rests on"], rows),
             html.facts(
                 {
