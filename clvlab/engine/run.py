@@ -18,8 +18,8 @@ from clvlab.law.metrics import outcomes
 from clvlab.law.schema import DECISIONS, LAW_VERSION
 from clvlab.law.tape import Tape
 from clvlab.proof.canonical import without_floats
-from clvlab.proof.evidence import positions
 from clvlab.proof.manifest import RUN_SCHEMA, config_hash, run_id
+from clvlab.proof.positions import positions
 from clvlab.proof.seal import SealedRun, seal
 
 __all__ = ["RunResult", "run"]

@@ -18,9 +18,10 @@ from clvlab.proof import checks
 from clvlab.proof.canonical import canonical, sha256
 from clvlab.proof.checks import Check, Verdict
 from clvlab.proof.events import score_lines
-from clvlab.proof.evidence import Evidence, positions, read_evidence
+from clvlab.proof.evidence import Evidence, read_evidence
 from clvlab.proof.manifest import manifest
 from clvlab.proof.merkle import root_of_lines
+from clvlab.proof.positions import positions
 from clvlab.proof.seal import SealedRun, Sealer, ahead
 
 __all__ = ["Anchor", "Verification", "verify"]

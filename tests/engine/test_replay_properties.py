@@ -14,7 +14,8 @@ from clvlab.law.closing import fixture_closes
 from clvlab.law.clv import scores
 from clvlab.law.tape import Tape
 from clvlab.proof import clv_verify
-from clvlab.proof.evidence import positions, read_evidence
+from clvlab.proof.evidence import read_evidence
+from clvlab.proof.positions import positions
 from clvlab.proof.verify import verify
 from clvlab.store.folder import read_run, write_run
 from tests.engine.strategies import decisions, games, windows

@@ -1,0 +1,150 @@
+"""Reading evidence lines into columns, strictly and without a row loop.
+
+Columns that were read are written again as lines. If the bytes are equal, every line was canonical and had exactly the keys and
+types of its kind; if not, the first line at fault is looked up and named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from io import BytesIO
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+from pyarrow import json as arrow_json
+
+from clvlab.errors import EvidenceError
+from clvlab.law.schema import Schema, conform
+from clvlab.proof.canonical import parsed
+from clvlab.proof.events import CLOSE_EVENTS, DECISION_EVENTS, Kind, close_lines, decision_lines
+
+__all__ = ["read_closes", "read_decisions", "read_single"]
+
+_BATCH_BYTES = 32 << 20
+_INT, _TEXT, _BOOL = pa.int64(), pa.string(), pa.bool_()
+_SIDES = pa.list_(pa.struct([("odds_milli", _INT), ("prob_bps", _INT), ("side", _TEXT)]))
+_STATE = [("sides", _SIDES), ("suspended", _BOOL), ("tick_seq", _INT), ("ts_ms", _INT)]
+_ACTION = [("limit_odds_milli", _INT), ("market_key", _TEXT), ("side", _TEXT), ("stake", _INT), ("type", _TEXT)]
+_UNTRUSTED = [("claimed_edge_bps", _INT), ("confidence_ppm", _INT), ("confidence_raw", _TEXT), ("reason", _TEXT)]
+_DECISION = [
+    ("action", pa.struct(_ACTION)),
+    ("agent_id", _TEXT),
+    ("fixture_id", _INT),
+    ("market_state", pa.struct([("age_ms", _INT), *_STATE])),
+    ("policy", pa.null()),
+    ("tick_seq", _INT),
+    ("ts_ms", _INT),
+    ("untrusted", pa.struct(_UNTRUSTED)),
+]
+_CLOSE = [
+    ("close_kind", _TEXT),
+    ("close_ts_ms", _INT),
+    ("closing", pa.struct(_STATE)),
+    ("end_seq", _INT),
+    ("fixture_id", _INT),
+    ("market_key", _TEXT),
+]
+
+
+def read_decisions(events: bytes, start: int, end: int) -> pl.DataFrame:
+    """Read the DECISION lines between two offsets as ``DECISION_EVENTS``.
+
+    Raises
+    ------
+    EvidenceError
+        A line that is not canonical, or has other keys or types.
+    """
+    return _block(events, start, end, _decisions, DECISION_EVENTS)
+
+
+def read_closes(events: bytes, start: int, end: int) -> pl.DataFrame:
+    """Read the MARKET_CLOSE lines between two offsets as ``CLOSE_EVENTS``; refuses as ``read_decisions`` does."""
+    return _block(events, start, end, _closes, CLOSE_EVENTS)
+
+
+def read_single(line: bytes, kind: Kind) -> dict[str, Any]:
+    """Read one line of a kind of which there are few; refuses as ``read_decisions`` does."""
+    event = parsed(line[:-1])
+    if not isinstance(event, dict) or event.keys() != {"kind", "payload", "seq"} or event["kind"] != kind:
+        raise EvidenceError(f"a {kind} line was expected at {_shown(line)}")
+    if not isinstance(event["payload"], dict):
+        raise EvidenceError(f"the payload is no object in {_shown(line)}")
+    return event
+
+
+def _block(
+    events: bytes, start: int, end: int, read: Callable[[bytes], tuple[pl.DataFrame, bytes]], schema: Schema
+) -> pl.DataFrame:
+    """Read the lines of one kind in batches; what is read must write the same bytes again."""
+    frames = [pl.DataFrame(schema=schema)]
+    for position, stop in _cuts(events, start, end):
+        text = events[position:stop]
+        try:
+            text.decode()  # Arrow does not look whether a text is UTF-8, and Polars relies on it
+            frame, again = read(text)
+        except (pa.ArrowException, pl.exceptions.PolarsError, ValueError) as error:
+            raise _fault(text, str(error)) from error
+        if again != text:
+            raise _fault(text, "it does not have exactly the keys and types of its kind")
+        frames.append(frame)
+    return pl.concat(frames)
+
+
+def _cuts(events: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
+    while start < end:
+        stop = events.find(b"\n", min(start + _BATCH_BYTES, end - 1)) + 1
+        yield start, stop
+        start = stop
+
+
+def _table(text: bytes, payload: list[tuple[str, pa.DataType]]) -> pl.DataFrame:
+    """Read lines of one kind: the payload's columns beside ``seq``."""
+    schema = pa.schema([("kind", _TEXT), ("payload", pa.struct(payload)), ("seq", _INT)])
+    table = arrow_json.read_json(
+        BytesIO(text),
+        read_options=arrow_json.ReadOptions(block_size=max(1 << 20, len(text) if text.count(b"\n") == 1 else 0)),
+        parse_options=arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error"),
+    )
+    frame = pl.from_arrow(table)
+    if not isinstance(frame, pl.DataFrame) or frame.height != text.count(b"\n"):
+        raise ValueError("not one JSON object a line")
+    return frame.drop("kind").unnest("payload")
+
+
+def _decisions(text: bytes) -> tuple[pl.DataFrame, bytes]:
+    table = _table(text, _DECISION)
+    state = pl.col("market_state").struct
+    action = pl.col("action").struct
+    frame = table.select(
+        "seq", "agent_id", "fixture_id", "tick_seq", "ts_ms",
+        action.field("type").alias("action"), action.field("market_key", "side", "stake", "limit_odds_milli"),
+        pl.col("untrusted").struct.field("reason", "confidence_ppm", "confidence_raw", "claimed_edge_bps"),
+        state.field("tick_seq", "ts_ms", "suspended").name.prefix("state_"), state.field("sides"),
+    )  # fmt: skip
+    frame = conform(frame, DECISION_EVENTS, "DECISION")
+    return frame, decision_lines(frame)
+
+
+def _closes(text: bytes) -> tuple[pl.DataFrame, bytes]:
+    state = pl.col("closing").struct
+    frame = _table(text, _CLOSE).select(
+        "seq", "fixture_id", "market_key", "end_seq", "close_ts_ms", "close_kind",
+        state.field("tick_seq", "ts_ms", "suspended").name.prefix("state_"), state.field("sides"),
+    )  # fmt: skip
+    frame = conform(frame, CLOSE_EVENTS, "MARKET_CLOSE")
+    return frame, close_lines(frame)
+
+
+def _fault(text: bytes, reason: str) -> EvidenceError:
+    """Name the first line that is no canonical JSON; without one, the reason stands for the whole batch."""
+    for line in text[:-1].split(b"\n"):
+        try:
+            parsed(line)
+        except EvidenceError as error:
+            return EvidenceError(f"{error} in {_shown(line)}")
+    return EvidenceError(f"{reason} near {_shown(text)}")
+
+
+def _shown(line: bytes) -> str:
+    return repr(line[:60].decode("utf-8", "replace"))

@@ -1,0 +1,80 @@
+"""Positions: every sealed decision beside the two states that score it."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from clvlab.errors import EvidenceError
+from clvlab.law.schema import POSITIONS, SAFE_INTEGER, Action, conform
+
+__all__ = ["positions"]
+
+
+def positions(decisions: pl.DataFrame, closes: pl.DataFrame) -> pl.DataFrame:
+    """Put every decision beside the two states that score it.
+
+    Parameters
+    ----------
+    decisions, closes
+        ``DECISION_EVENTS`` and ``CLOSE_EVENTS``: exactly what stands in evidence.
+
+    Returns
+    -------
+    pl.DataFrame
+        ``POSITIONS``, in order of ``seq``.
+
+    Raises
+    ------
+    EvidenceError
+        Not exactly one close for every market that a BACK names, sorted by (fixture_id, market_key); or sides of a state
+        that are not sorted and unique.
+    """
+    market = ["fixture_id", "market_key"]
+    named = decisions.filter(pl.col("action") == Action.BACK, pl.col("market_key").is_not_null())
+    if not closes.select(market).equals(named.select(market).unique().sort(market)):
+        raise EvidenceError("there must be one MARKET_CLOSE for every market that a BACK names, sorted")
+    entries, quotes = _prices(decisions, ["seq"]), _prices(closes, market)
+    own = decisions.select("seq", "side").join(entries, on=["seq", "side"])
+    asked = decisions.with_columns(
+        market=pl.when(pl.col("action") == Action.BACK).then("market_key"),
+        entry_present=pl.col("sides").is_not_null(),
+        entry_suspended="state_suspended",
+    )
+    return conform(
+        asked.lazy()
+        .join(own.lazy().select("seq", entry_prob_bps="prob_bps", odds_milli="odds_milli"), on="seq", how="left")
+        .join(
+            closes.lazy().select(
+                "fixture_id", "end_seq", "close_ts_ms", "close_kind",
+                market="market_key",
+                closing_present=pl.col("sides").is_not_null(),
+                closing_suspended="state_suspended",
+                closing_ts_ms="state_ts_ms",
+            ),
+            on=["fixture_id", "market"],
+            how="left",
+        )
+        .join(
+            quotes.lazy().select("fixture_id", "side", market="market_key", close_prob_bps="prob_bps"),
+            on=["fixture_id", "market", "side"],
+            how="left",
+        )
+        .sort("seq")
+        .select(*POSITIONS)
+        .collect(engine="in-memory"),
+        POSITIONS,
+        "POSITIONS",
+    )  # fmt: skip
+
+
+def _prices(events: pl.DataFrame, key: list[str]) -> pl.DataFrame:
+    """Give one row per key and side of every state: (key, side, prob_bps, odds_milli)."""
+    states = events.filter(pl.col("sides").list.len() > 0).select(*key, "sides")
+    prices = states.explode("sides").unnest("sides")
+    beyond = pl.any_horizontal(pl.col("prob_bps", "odds_milli").abs() > SAFE_INTEGER)
+    if prices.select((pl.col("side").is_null() | beyond).any()).item():
+        raise EvidenceError("a side without a name, or an integer beyond 2**53 - 1")
+    same = pl.all_horizontal(pl.col(column) == pl.col(column).shift(1) for column in key)
+    if prices.select((same & (pl.col("side") <= pl.col("side").shift(1))).any()).item():
+        raise EvidenceError("the sides of a market must be unique and in byte order")
+    return prices
