@@ -7,12 +7,14 @@ as RFC 8785 3.2.2.2 says. The same functions write a run and, on reading, show t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from enum import StrEnum
 from typing import Any
 
 import polars as pl
 
+from clvlab.errors import EvidenceError
 from clvlab.law.schema import SCORES, Schema
 from clvlab.proof.canonical import canonical
 
@@ -28,11 +30,27 @@ __all__ = [
     "score_lines",
 ]
 
-_BATCH_ROWS = 65_536
+_BATCH_ROWS = 8192
 _SHORT = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
 _ESCAPES = {chr(code): f"\\u{code:04x}" for code in range(0x20)} | _SHORT
-_TEXTS = ("action", "agent_id", "close_kind", "confidence_raw", "market_key", "reason", "side")
 _RISKY = r'["\\\x00-\x1f]'
+
+# Lines as templates: <column> stands for its JSON value, <column?> for one that may be null.
+_SLOT = re.compile(r"<(\w+\??)>")
+_DECISION = (
+    '{"kind":"DECISION","payload":{"action":{"limit_odds_milli":<limit_odds_milli?>,"market_key":<market_key?>,"side":<side?>,'
+    '"stake":<stake?>,"type":<action>},"agent_id":<agent_id>,"fixture_id":<fixture_id>,"market_state":<state>,"policy":null,'
+    '"tick_seq":<tick_seq>,"ts_ms":<ts_ms>,"untrusted":{"claimed_edge_bps":<claimed_edge_bps?>,'
+    '"confidence_ppm":<confidence_ppm?>,"confidence_raw":<confidence_raw?>,"reason":<reason?>}},"seq":<seq>}\n'
+)
+_CLOSE = (
+    '{"kind":"MARKET_CLOSE","payload":{"close_kind":<close_kind>,"close_ts_ms":<close_ts_ms>,"closing":<state>,'
+    '"end_seq":<end_seq>,"fixture_id":<fixture_id>,"market_key":<market_key>},"seq":<seq>}\n'
+)
+_SCORE = "{" + ",".join(f'"{column}":<{column}?>' for column in sorted(SCORES)) + "}\n"
+_STATE = '"sides":[<sides>],"suspended":<state_suspended>,"tick_seq":<state_tick_seq>,"ts_ms":<state_ts_ms>}'
+_ENTRY_STATE, _CLOSING_STATE = '{"age_ms":<age_ms>,' + _STATE, "{" + _STATE
+_SIDE = '{"odds_milli":<odds_milli?>,"prob_bps":<prob_bps?>,"side":<side>}'
 
 
 class Kind(StrEnum):
@@ -93,130 +111,70 @@ def batches(frame: pl.DataFrame) -> Iterator[pl.DataFrame]:
     yield from frame.iter_slices(_BATCH_ROWS)
 
 
-def _integer(column: str) -> pl.Expr:
-    return pl.col(column).cast(pl.String).fill_null("null")
-
-
-def _boolean(column: str) -> pl.Expr:
-    return pl.when(pl.col(column)).then(pl.lit("true")).otherwise(pl.lit("false"))
-
-
-def _quoted(text: pl.Expr, *, escape: bool) -> pl.Expr:
-    escaped = text.str.replace_many(_ESCAPES) if escape else text
-    return (pl.lit('"') + escaped + pl.lit('"')).fill_null("null")
-
-
-def _risky(texts: pl.Series) -> bool:
-    return bool(texts.str.contains(_RISKY).any())
-
-
-def _sides(frame: pl.DataFrame) -> pl.Expr:
-    entry = pl.element().struct
-    names = frame["sides"].explode().struct.field("side")
-    side = pl.concat_str(
-        pl.lit('{"odds_milli":'),
-        entry.field("odds_milli").cast(pl.String).fill_null("null"),
-        pl.lit(',"prob_bps":'),
-        entry.field("prob_bps").cast(pl.String).fill_null("null"),
-        pl.lit(',"side":'),
-        _quoted(entry.field("side"), escape=_risky(names)),
-        pl.lit("}"),
-    )
-    return pl.col("sides").list.eval(side).list.join(",")
-
-
-def _state(frame: pl.DataFrame, *, with_age: bool) -> pl.Expr:
-    age = [pl.lit('"age_ms":'), (pl.col("ts_ms") - pl.col("state_ts_ms")).cast(pl.String), pl.lit(",")] if with_age else []
-    state = pl.concat_str(
-        pl.lit("{"),
-        *age,
-        pl.lit('"sides":['),
-        _sides(frame),
-        pl.lit('],"suspended":'),
-        _boolean("state_suspended"),
-        pl.lit(',"tick_seq":'),
-        pl.col("state_tick_seq").cast(pl.String),
-        pl.lit(',"ts_ms":'),
-        pl.col("state_ts_ms").cast(pl.String),
-        pl.lit("}"),
-    )
-    return state.fill_null("null")
-
-
-def _lines(frame: pl.DataFrame, parts: list[str | pl.Expr]) -> bytes:
-    """Join literal and column parts into lines; text columns of the frame are quoted first."""
-    texts = [column for column in _TEXTS if column in frame.columns]
-    quoted = frame.with_columns(_quoted(pl.col(column), escape=_risky(frame[column])).alias(column) for column in texts)
-    line = pl.concat_str(pl.lit(part) if isinstance(part, str) else part for part in parts)
-    joined: bytes = quoted.select(line.str.join("").cast(pl.Binary)).item()  # as bytes: a str would be copied twice
-    return joined
-
-
 def decision_lines(frame: pl.DataFrame) -> bytes:
     """Write ``DECISION_EVENTS`` as lines."""
-    parts: list[str | pl.Expr] = [
-        '{"kind":"DECISION","payload":{"action":{"limit_odds_milli":',
-        _integer("limit_odds_milli"),
-        ',"market_key":',
-        pl.col("market_key"),
-        ',"side":',
-        pl.col("side"),
-        ',"stake":',
-        _integer("stake"),
-        ',"type":',
-        pl.col("action"),
-        '},"agent_id":',
-        pl.col("agent_id"),
-        ',"fixture_id":',
-        _integer("fixture_id"),
-        ',"market_state":',
-        _state(frame, with_age=True),
-        ',"policy":null,"tick_seq":',
-        _integer("tick_seq"),
-        ',"ts_ms":',
-        _integer("ts_ms"),
-        ',"untrusted":{"claimed_edge_bps":',
-        _integer("claimed_edge_bps"),
-        ',"confidence_ppm":',
-        _integer("confidence_ppm"),
-        ',"confidence_raw":',
-        pl.col("confidence_raw"),
-        ',"reason":',
-        pl.col("reason"),
-        '}},"seq":',
-        _integer("seq"),
-        "}\n",
-    ]
-    return _lines(frame, parts)
+    return _lines(frame, _DECISION, _ENTRY_STATE)
 
 
 def close_lines(frame: pl.DataFrame) -> bytes:
     """Write ``CLOSE_EVENTS`` as lines."""
-    parts: list[str | pl.Expr] = [
-        '{"kind":"MARKET_CLOSE","payload":{"close_kind":',
-        pl.col("close_kind"),
-        ',"close_ts_ms":',
-        _integer("close_ts_ms"),
-        ',"closing":',
-        _state(frame, with_age=False),
-        ',"end_seq":',
-        _integer("end_seq"),
-        ',"fixture_id":',
-        _integer("fixture_id"),
-        ',"market_key":',
-        pl.col("market_key"),
-        '},"seq":',
-        _integer("seq"),
-        "}\n",
-    ]
-    return _lines(frame, parts)
+    return _lines(frame, _CLOSE, _CLOSING_STATE)
 
 
 def score_lines(frame: pl.DataFrame) -> bytes:
     """Write ``SCORES`` as lines."""
-    parts: list[str | pl.Expr] = []
-    for number, column in enumerate(sorted(SCORES)):
-        parts.append(("{" if number == 0 else ",") + f'"{column}":')
-        dtype = SCORES[column]
-        parts.append(pl.col(column) if dtype == pl.String else _boolean(column) if dtype == pl.Boolean else _integer(column))
-    return _lines(frame, [*parts, "}\n"])
+    return _lines(frame, _SCORE)
+
+
+def _lines(frame: pl.DataFrame, template: str, state_template: str = "") -> bytes:
+    """Fill a template for every row; ``<state>`` in it is the filled state template, or null where that lacks a value.
+
+    Raises
+    ------
+    EvidenceError
+        A null in a column that must have a value.
+    """
+    texts = {column for column, dtype in frame.schema.items() if dtype == pl.String}
+    risky = _risky(frame)
+    values = {column: _value(pl.col(column), escape=column in risky) for column in frame.columns if column != "sides"}
+    if state_template:
+        entry = pl.element().struct
+        side = {column: _value(entry.field(column), escape="sides" in risky) for column in ("odds_milli", "prob_bps", "side")}
+        values["sides"] = pl.col("sides").list.eval(_filled(_SIDE, side, {"side"})).list.join(",")
+        values["age_ms"] = (pl.col("ts_ms") - pl.col("state_ts_ms")).cast(pl.String)
+        values["state"] = _filled(state_template, values, texts).fill_null("null")
+    lines = frame.select(_filled(template, values, texts)).to_series()
+    if lines.null_count():
+        raise EvidenceError("a line needs a value where a null stands")
+    # The one text buffer of an array with 64-bit offsets holds the lines end to end.
+    buffer = lines.to_arrow(compat_level=pl.CompatLevel.oldest()).buffers()[2]
+    return buffer.to_pybytes() if buffer else b""
+
+
+def _filled(template: str, values: dict[str, pl.Expr], texts: set[str]) -> pl.Expr:
+    """Put values into the slots of a template, texts in quotes; null where a value without ``?`` is null."""
+    parts: list[pl.Expr] = []
+    for number, piece in enumerate(_SLOT.split(template)):  # literals and slots take turns
+        column = piece.removesuffix("?")
+        if number % 2 == 0:
+            parts.append(pl.lit(piece))
+        elif column not in texts:
+            parts.append(values[column].fill_null("null") if piece.endswith("?") else values[column])
+        else:
+            quoted = [pl.lit('"'), values[column], pl.lit('"')]
+            parts += [pl.concat_str(quoted).fill_null("null")] if piece.endswith("?") else quoted
+    return pl.concat_str(parts)
+
+
+def _value(column: pl.Expr, *, escape: bool) -> pl.Expr:
+    text = column.cast(pl.String)
+    return text.str.replace_many(_ESCAPES) if escape else text  # which leaves integers as they are
+
+
+def _risky(frame: pl.DataFrame) -> set[str]:
+    """Name the columns, ``sides`` among them, with a character that JSON escapes."""
+    texts = {column: pl.col(column) for column, dtype in frame.schema.items() if dtype == pl.String}
+    if "sides" in frame.columns:
+        texts["sides"] = pl.col("sides").explode().struct.field("side")
+    found = frame.select(text.unique().str.contains(_RISKY).any().alias(column) for column, text in texts.items())
+    return {column for column, risky in found.row(0, named=True).items() if risky}
