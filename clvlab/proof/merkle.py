@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from clvlab.errors import EvidenceError
 
@@ -16,11 +16,12 @@ __all__ = [
     "leaf_hash",
     "leaf_hashes",
     "node_hash",
+    "pieces",
     "root",
     "root_of_lines",
 ]
 
-_BATCH_BYTES = 1 << 22
+_PIECE_BYTES = 1 << 18
 
 
 def leaf_hash(data: bytes) -> bytes:
@@ -36,13 +37,16 @@ def node_hash(left: bytes, right: bytes) -> bytes:
 def leaf_hashes(text: bytes) -> list[bytes]:
     """Hash every line of a text that ends with a line feed; a line's data leaves the line feed out."""
     sha = hashlib.sha256
-    hashes: list[bytes] = []
-    position = 0
-    while position < len(text):  # in batches: a list of a million lines would cost more than their hashes
-        end = text.rfind(b"\n", position, position + _BATCH_BYTES) + 1 or text.find(b"\n", position) + 1 or len(text) + 1
-        hashes += [sha(b"\0" + line).digest() for line in text[position : end - 1].split(b"\n")]
-        position = end
-    return hashes
+    return [sha(b"\0" + line).digest() for piece in pieces(text) for line in piece.removesuffix(b"\n").split(b"\n")]
+
+
+def pieces(text: bytes) -> Iterator[bytes]:
+    """Cut a text that ends with a line feed at ends of lines, into pieces that stay in the processor's cache."""
+    start = 0
+    while start < len(text):
+        end = text.find(b"\n", start + _PIECE_BYTES) + 1 or len(text)
+        yield text[start:end]
+        start = end
 
 
 class Frontier:

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from io import BytesIO
 from typing import Any
 
 import orjson
@@ -15,7 +16,7 @@ from clvlab.errors import EvidenceError
 from clvlab.proof.canonical import canonical, sha256
 from clvlab.proof.events import Kind, batches, close_lines, decision_lines, event_line, score_lines
 from clvlab.proof.manifest import manifest
-from clvlab.proof.merkle import Frontier, leaf_hashes
+from clvlab.proof.merkle import Frontier, leaf_hashes, pieces
 
 __all__ = ["SealedRun", "Sealer", "ahead", "seal"]
 
@@ -61,21 +62,22 @@ class Sealer:
     """Collects lines in order, hashing as they come."""
 
     def __init__(self) -> None:
-        self._parts: list[bytes] = []
+        self._text = BytesIO()  # grows in place: joining parts at the end would hold the text twice
         self._hash = hashlib.sha256()
         self._frontier = Frontier()
 
     def add(self, lines: bytes) -> None:
-        self._parts.append(lines)
-        self._hash.update(lines)
-        self._frontier.extend(leaf_hashes(lines))
+        self._text.write(lines)
+        for piece in pieces(lines):
+            self._hash.update(piece)  # without the interpreter's lock: other threads get their turn
+            self._frontier.extend(leaf_hashes(piece))
 
     @property
     def count(self) -> int:
         return self._frontier.size
 
     def bytes(self) -> bytes:
-        return b"".join(self._parts)
+        return self._text.getvalue()
 
     def hash(self) -> str:
         return "sha256:" + self._hash.hexdigest()
