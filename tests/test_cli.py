@@ -66,6 +66,7 @@ def test_verify_exits_0_on_a_sound_run_and_1_on_a_tampered_one(folder, sealed, t
 
     assert code == 1
     assert "not fully verified" in out
+    assert clvlab(folder, "show", broken)[0] == 1
 
 
 def test_show_prints_the_card_decisions_and_one_record(folder, sealed):
@@ -92,6 +93,25 @@ def test_packs_are_built_shown_verified_and_exported(tmp_path):
         assert code == 0, err
 
     assert (tmp_path / "ticks.csv").read_text().startswith("fixture_id,tick_seq,ts_ms,in_running,market_key,side")
+
+
+def test_packs_verify_exits_1_on_a_tampered_pack(tmp_path):
+    clvlab(tmp_path, "packs", "build", "--out", "mine", "--fixtures", 1, "--messages", 20)
+    path = tmp_path / "mine" / "ticks.parquet"
+    path.write_bytes(path.read_bytes()[:-1])
+
+    code, _, err = clvlab(tmp_path, "packs", "verify", "mine")
+
+    assert code == 1
+    assert "ticks.parquet of 'mine'" in err
+
+
+def test_an_export_needs_a_known_ending_and_overwrites_nothing(tmp_path):
+    (tmp_path / "there.csv").write_text("mine")
+
+    assert clvlab(tmp_path, "packs", "export", "starter", "there.csv")[0] == 2
+    assert clvlab(tmp_path, "packs", "export", "starter", "ticks.xlsx")[0] == 2
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("there.csv", "mine")]
 
 
 def test_the_list_of_packs_names_the_bundled_ones(tmp_path):

@@ -10,7 +10,7 @@ from clvlab.packs.catalog import Catalog
 from clvlab.packs.manifest import DESCRIPTOR
 from clvlab.packs.reader import Pack, verify_pack
 
-__all__ = ["bundled_catalog", "open_pack"]
+__all__ = ["bundled_catalog", "open_pack", "pack_folder"]
 
 
 def bundled_catalog() -> Catalog:
@@ -33,9 +33,23 @@ def open_pack(where: str | Path, catalog: Catalog | None = None) -> Pack:
     catalog = catalog or bundled_catalog()
     if isinstance(where, str) and where in catalog.entries():
         return catalog.open(where)
+    return verify_pack(pack_folder(where, catalog))
+
+
+def pack_folder(where: str | Path, catalog: Catalog | None = None) -> Path:
+    """Find the folder of a pack, unverified: by its id in the catalog, or by its path.
+
+    Raises
+    ------
+    UnknownPackError
+        Neither a catalogued pack nor a pack folder.
+    """
+    catalog = catalog or bundled_catalog()
+    if isinstance(where, str) and where in catalog.entries():
+        return catalog.folder / where
     folder = Path(where)
     if (folder / DESCRIPTOR).is_file():
-        return verify_pack(folder)
+        return folder
     known = ", ".join(sorted(catalog.entries())) or "none"
     raise UnknownPackError(
         f"no pack {str(where)!r}: neither a folder with a {DESCRIPTOR}, nor in the catalog, which has: {known}"

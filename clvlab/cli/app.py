@@ -152,14 +152,14 @@ def show(
     seq: Annotated[int | None, typer.Option(help="Show one decision whole.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a run's proof card, its decisions, or one of them."""
+    """Show a run's proof card, its decisions, or one of them; exit 1 if its verification fails."""
     if seq is not None:
         print_json(runs.decision(run, seq))
         return
     verdict = runs.verified(run)
     if as_json:
         print_json(runs.proof_card(verdict))
-        return
+        raise typer.Exit(0 if verdict.passed else 1)
     show_checks(verdict)
     if verdict.outcomes is not None:
         out.print(
@@ -171,6 +171,7 @@ def show(
         out.print(f"[bold]First {min(decisions, verdict.scores.height):,} of {verdict.scores.height:,} decisions[/]")
         for row in verdict.scores.head(decisions).iter_rows(named=True):
             out.print(plain(_decision(row)))
+    raise typer.Exit(0 if verdict.passed else 1)
 
 
 def _decision(row: Mapping[str, Any]) -> str:

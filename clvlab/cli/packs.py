@@ -11,6 +11,7 @@ import typer
 from clvlab.application import importing, packs
 from clvlab.cli.options import JsonOption, PackArgument
 from clvlab.cli.printing import err, out, plain, print_json, show_pack, table
+from clvlab.errors import PackFormatError, PackTamperedError
 from clvlab.packs.catalog import Catalog
 from clvlab.packs.reader import Pack, verify_pack
 
@@ -44,9 +45,14 @@ def packs_show(pack: PackArgument, as_json: JsonOption = False) -> None:
 
 @packs_app.command("verify")
 def packs_verify(pack: PackArgument) -> None:
-    """Recompute every digest and rule of a pack."""
-    with err.status("verifying"):
-        opened = verify_pack(packs.open_pack(pack).folder)
+    """Recompute every digest and rule of a pack; exit 1 if it is not what it says."""
+    folder = packs.pack_folder(pack)
+    try:
+        with err.status("verifying"):
+            opened = verify_pack(folder)
+    except (PackFormatError, PackTamperedError) as error:
+        err.print(f"[red]fail[/] {plain(str(error))}")
+        raise typer.Exit(1) from error
     show_pack(opened)
     out.print("[green]pass[/] labels, ticks and raw files are what their hashes say")
 
@@ -96,11 +102,15 @@ def packs_export(pack: PackArgument, file: Annotated[Path, typer.Argument(help="
     )
     if file.exists():
         raise typer.BadParameter(f"{file} exists; it is not overwritten")
+    if file.suffix not in (".csv", ".parquet"):
+        raise typer.BadParameter(f"{file} must end in .csv or .parquet")
     frame = ticks.collect(engine="in-memory")
+    unfinished = file.with_name(f".unfinished-{file.name}")
     if file.suffix == ".parquet":
-        frame.write_parquet(file)
+        frame.write_parquet(unfinished)
     else:
-        frame.write_csv(file)
+        frame.write_csv(unfinished)
+    unfinished.rename(file)
     out.print(f"Wrote {frame.height:,} rows to {plain(str(file))}")
 
 

@@ -56,7 +56,7 @@ def show_report(report: Mapping[str, Any]) -> None:
             "scored actions": f"{metrics['action_count']:,} in {report['n_fixtures']:,} fixtures",
             "confidence": f"{metrics['clv_confidence']}{small}",
             "decisions by reason": _counted(report["reasons"]),
-            "closing lines": _counted(report["close_kinds"]),
+            "decisions by close": _counted(report["close_kinds"]),
             "age of the close": ages,
             "source of the close": f"{report['closing_source']} ({report['provenance']})",
             "evidence hash": report["evidence_hash"],

@@ -207,7 +207,8 @@ class Report(dict[str, Any]):
                     "fixtures": self["n_fixtures"],
                     "markets": self["markets_matched"],
                     "confidence": f"{metrics['clv_confidence']}{' (small sample)' if metrics['low_sample'] else ''}",
-                    "closing lines": ", ".join(f"{kind} {count:,}" for kind, count in self["close_kinds"].items()) or "none",
+                    "decisions by close": ", ".join(f"{kind} {count:,}" for kind, count in self["close_kinds"].items())
+                    or "none",
                     "age of the close": _age(age["median"], age["max"]),
                     "source of the close": f"{self['closing_source']} ({self['provenance']})",
                     "run": self["run_id"],

@@ -18,6 +18,7 @@ __all__ = [
     "FIXTURES",
     "FIXTURE_CLOSES",
     "LAW_VERSION",
+    "ODDS_MILLI",
     "OUTCOMES",
     "POSITIONS",
     "SAFE_INTEGER",
@@ -36,6 +37,7 @@ __all__ = [
 Schema = dict[str, pl.DataType | type[pl.DataType]]
 
 LAW_VERSION = "clv-law/1"
+ODDS_MILLI = (1001, 100_000_000)  # the decimal odds that a quote may have, x 1000
 SAFE_INTEGER = 2**53 - 1  # RFC 8785 3.2.2.3: integers beyond this lose digits in other languages
 
 

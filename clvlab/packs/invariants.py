@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from clvlab.errors import PackFormatError
+from clvlab.law.schema import ODDS_MILLI
 from clvlab.law.tape import Tape
 
 __all__ = ["check"]
@@ -57,7 +58,7 @@ def _row_rules() -> dict[str, pl.Expr]:
         "tick_seq must not be negative": pl.col("tick_seq") < 0,
         "two rows of a side must not share a tick": later & (pl.col("tick_seq") <= pl.col("tick_seq").shift(1)),
         "prob_bps must be 0 to 10000": ~pl.col("prob_bps").is_between(0, 10_000),
-        "odds_milli must be 1001 to 100000000": ~pl.col("odds_milli").is_between(1001, 100_000_000),
+        "odds_milli must be 1001 to 100000000": ~pl.col("odds_milli").is_between(*ODDS_MILLI),
         "ts_ms must be a time in milliseconds": ~pl.col("ts_ms").is_between(0, _MAX_TS_MS * 1000),
         "tick_seq, ts_ms, in_running and suspended must not be null": pl.any_horizontal(
             pl.col("tick_seq", "ts_ms", "in_running", "suspended").is_null()

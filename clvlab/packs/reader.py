@@ -76,25 +76,29 @@ class Pack:
 
 
 def _read(path: Path, wanted: tuple[int, ...] | None) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Read rows, and the names of each series at its first row only."""
-    columns = ["fixture_id", "market_key", "side", *ROWS]
+    """Read rows, and the names of each series at its first row only.
+
+    The streaming engine numbers the series as they are read: ten million fixture ids and names never stand in memory.
+    """
+    names = ["fixture_id", "market_key", "side"]
+    changed = [pl.col(column) != pl.col(column).shift(1) for column in ("fixture_id", "series")]
+    number = pl.any_horizontal(changed).fill_null(value=True).cum_sum() - 1
     try:
-        frame = pl.scan_parquet(path, glob=False).select(columns)
+        file = pl.scan_parquet(path, glob=False)
+        schema = file.select(*names, *ROWS).collect_schema()
+        expected = ROWS | {name: SERIES[name] for name in names}
+        wrong = [f"{name} is {schema[name]}, not {dtype}" for name, dtype in expected.items() if schema[name] != dtype]
+        if wrong:
+            raise PackFormatError(f"{str(path)!r} has wrong dtypes: {'; '.join(wrong)}")
         if wanted is not None:
-            frame = frame.filter(pl.col("fixture_id").is_in(wanted))
-        ticks = frame.collect(engine="in-memory")
+            file = file.filter(pl.col("fixture_id").is_in(wanted))
+        rows = file.with_columns(series=number.cast(pl.UInt32)).select(*ROWS).collect(engine="streaming")
+        length = rows["series"].rle().struct.field("len")
+        first = (length.cum_sum() - length).implode()
+        starts = file.with_row_index("start").filter(pl.col("start").is_in(first)).select(*names, "start")
+        return rows, series_table(starts.collect(engine="streaming").sort("start"), rows.height)
     except (pl.exceptions.PolarsError, OSError) as error:
         raise PackFormatError(f"{str(path)!r} can't be read as ticks: {str(error).splitlines()[0]}") from error
-    expected = ROWS | {name: SERIES[name] for name in ("fixture_id", "market_key", "side")}
-    wrong = [f"{name} is {ticks.schema[name]}, not {dtype}" for name, dtype in expected.items() if ticks.schema[name] != dtype]
-    if wrong:
-        raise PackFormatError(f"{str(path)!r} has wrong dtypes: {'; '.join(wrong)}")
-    fixture, series = ticks["fixture_id"], ticks["series"]
-    starts = ((series != series.shift(1)) | (fixture != fixture.shift(1))).fill_null(value=True)
-    first = starts.arg_true()
-    names = ticks.select(pl.col("fixture_id", "market_key", "side").gather(first)).with_columns(start=first)
-    rows = ticks.select(*ROWS).with_columns(series=(starts.cum_sum() - 1).cast(pl.UInt32))
-    return rows, series_table(names, rows.height)
 
 
 def load_pack(folder: Path) -> Pack:
@@ -134,6 +138,7 @@ def verify_pack(folder: Path) -> Pack:
         raise PackFormatError(f"the series of {pack.pack_id!r} are not sorted by fixture, market and side")
     if not tape.key.equals(tape.key.sort()):
         raise PackFormatError(f"the ticks of {pack.pack_id!r} are not sorted by series and tick")
+    _check_every_row(pack, tape)
     invariants.check(tape)
     digests = fixture_digests(tape)
     for fixture in pack.manifest.fixtures:
@@ -151,3 +156,17 @@ def verify_pack(folder: Path) -> Pack:
     if pack.provenance.startswith("genuine-") and not pack.is_genuine:
         raise PackTamperedError(f"provenance of {pack.pack_id!r}", "a capture that gives these ticks", pack.provenance)
     return pack
+
+
+def _check_every_row(pack: Pack, tape: Tape) -> None:
+    """Compare the names and series numbers of all rows with those of the tape, which took them from first rows only."""
+    path = pack.folder / TICKS_FILE
+    columns = ["fixture_id", "market_key", "side", "series"]
+    stored = pl.read_parquet(path)
+    if set(stored.columns) != {*columns, *ROWS}:
+        raise PackFormatError(f"{str(path)!r} has the columns {stored.columns}, not those of the format")
+    within = pl.int_range(pl.len()).over("fixture_id").cast(pl.UInt32).alias("series")
+    named = tape.series.with_columns(within)
+    for column in columns:
+        if not stored[column].equals(named[column].gather(tape.rows["series"])):
+            raise PackFormatError(f"{column} of {str(path)!r} changes inside a series")

@@ -199,6 +199,8 @@ def read_evidence(text: bytes) -> Evidence:
 def _check_window(started: dict[str, Any]) -> None:
     window = started["window"]
     require(started["law_version"] == LAW_VERSION, f"this file knows {LAW_VERSION}, not {started['law_version']!r}")
+    labels = (started["source_mode"], started["mode_label"])
+    require(labels == ("replay", "Backtest"), f"{labels[0]!r} is labelled {labels[1]!r}; a replay is a Backtest, never live")
     require(window["end_rule"] in CLOSE_KINDS, f"unknown end_rule {window['end_rule']!r}")
     require(window["closing_policy"] in ("last_state", "last_open"), f"unknown closing_policy {window['closing_policy']!r}")
     fixed, duration = window["end_rule"] == "fixed_duration", window["duration_s"]
@@ -209,6 +211,7 @@ def _check_window(started: dict[str, Any]) -> None:
 def _check_decisions(evidence: Evidence) -> None:
     agents = {agent["agent_id"] for agent in evidence.started["agents"]}
     before: tuple[Any, ...] = ()
+    waits: set[tuple[Any, ...]] = set()
     for seq, decision in evidence.decisions:
         action, state = decision["action"], decision["market_state"]
         require(action["type"] in ("BACK", "WAIT"), f"seq {seq}: unknown action {action['type']!r}")
@@ -218,6 +221,9 @@ def _check_decisions(evidence: Evidence) -> None:
         key = (decision["ts_ms"], decision["fixture_id"], decision["tick_seq"], decision["agent_id"], *names, action["type"])
         require(before < key, f"seq {seq}: not after its predecessor by time, fixture, tick, agent, market, side, action")
         before = key
+        if action["type"] == "WAIT":
+            require(key[1:4] not in waits, f"seq {seq}: {decision['agent_id']!r} waits twice at a tick")
+            waits.add(key[1:4])
         if state is not None:
             require(action["type"] == "BACK" and action["market_key"] is not None, f"seq {seq}: the state of no market")
             require(state["tick_seq"] <= decision["tick_seq"], f"seq {seq}: a state later than its decision")
@@ -246,6 +252,12 @@ def _check_closes(evidence: Evidence) -> None:
 def _check_sides(state: dict[str, Any], where: str) -> None:
     names = [side["side"] for side in state["sides"]]
     require(names == sorted(set(names)), f"{where}: the sides must be unique and in byte order")
+    for side in state["sides"]:
+        prob, odds = side["prob_bps"], side["odds_milli"]
+        require(
+            prob is None or (0 <= prob <= 10_000 and not state["suspended"]), f"{where}: prob_bps {prob} of {side['side']!r}"
+        )
+        require(odds is None or 1001 <= odds <= 100_000_000, f"{where}: odds_milli {odds} of {side['side']!r}")
 
 
 # The law, once more: scores from the two states of a decision.

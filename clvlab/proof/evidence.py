@@ -33,6 +33,7 @@ _BINDING: _Types = {"content_hash": _OPTIONAL_TEXT, "fixture_ids": (list,), "pac
 _ERROR: _Types = {"agent_id": (str,), "error": (str,), "fixture_id": _OPTIONAL_INT, "tick_seq": _OPTIONAL_INT}
 # Columns that are never null; the others of a line may be.
 _GIVEN = {"seq", "agent_id", "fixture_id", "tick_seq", "ts_ms", "action", "end_seq", "close_ts_ms", "close_kind"}
+_LABELS = {("replay", "Backtest")}
 _CLOSE_KINDS = {
     EndRule.PRE_MATCH: (CloseKind.IN_RUNNING, CloseKind.KICKOFF, CloseKind.TAPE_END),
     EndRule.FIXED_DURATION: (CloseKind.DURATION,),
@@ -181,6 +182,10 @@ def _check_started(evidence: Evidence) -> None:
         _check_types(error, _ERROR, "AGENT_ERROR")
     if started["law_version"] != LAW_VERSION:
         raise EvidenceError(f"the run was sealed under the law {started['law_version']!r}, this is {LAW_VERSION}")
+    if (started["source_mode"], started["mode_label"]) not in _LABELS:
+        raise EvidenceError(
+            f"{started['source_mode']!r} is labelled {started['mode_label']!r}; a replay is a Backtest, never live"
+        )
     if any(type(number) is not int for number in started["binding"]["fixture_ids"]):
         raise EvidenceError("a fixture id is no integer")
     agents = pl.Series([agent["agent_id"] for agent in started["agents"]], dtype=pl.String)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from clvlab.errors import EvidenceError
-from clvlab.law.schema import POSITIONS, SAFE_INTEGER, Action, conform
+from clvlab.law.schema import ODDS_MILLI, POSITIONS, Action, conform
 
 __all__ = ["positions"]
 
@@ -69,11 +69,16 @@ def positions(decisions: pl.DataFrame, closes: pl.DataFrame) -> pl.DataFrame:
 
 def _prices(events: pl.DataFrame, key: list[str]) -> pl.DataFrame:
     """Give one row per key and side of every state: (key, side, prob_bps, odds_milli)."""
-    states = events.filter(pl.col("sides").list.len() > 0).select(*key, "sides")
+    states = events.filter(pl.col("sides").list.len() > 0).select(*key, "state_suspended", "sides")
     prices = states.explode("sides").unnest("sides")
-    beyond = pl.any_horizontal(pl.col("prob_bps", "odds_milli").abs() > SAFE_INTEGER)
-    if prices.select((pl.col("side").is_null() | beyond).any()).item():
-        raise EvidenceError("a side without a name, or an integer beyond 2**53 - 1")
+    impossible = (
+        pl.col("side").is_null()
+        | ~pl.col("prob_bps").is_between(0, 10_000)
+        | ~pl.col("odds_milli").is_between(*ODDS_MILLI)
+        | (pl.col("state_suspended") & pl.col("prob_bps").is_not_null())
+    )
+    if prices.select(impossible.any()).item():
+        raise EvidenceError("a side without a name, a price out of range, or a probability in a suspended market")
     same = pl.all_horizontal(pl.col(column) == pl.col(column).shift(1) for column in key)
     if prices.select((same & (pl.col("side") <= pl.col("side").shift(1))).any()).item():
         raise EvidenceError("the sides of a market must be unique and in byte order")

@@ -122,6 +122,27 @@ def test_wrong_dtypes_are_refused(pack, change):
         verify_pack(pack)
 
 
+@pytest.mark.parametrize("column", ["market_key", "side"])
+def test_a_name_that_changes_inside_a_series_is_refused(pack, column):
+    last = pl.int_range(pl.len()) == pl.len() - 1
+    rewrite_ticks(pack, lambda ticks: ticks.with_columns(pl.when(last).then(pl.lit("x")).otherwise(column).alias(column)))
+
+    with pytest.raises(PackFormatError, match=f"{column} of .* changes inside a series"):
+        verify_pack(pack)
+
+
+def test_series_numbered_otherwise_or_a_column_too_many_are_refused(pack):
+    rewrite_ticks(pack, lambda ticks: ticks.with_columns((pl.col("series") + 1).cast(pl.UInt32).alias("series")))
+    with pytest.raises(PackFormatError, match="series of"):
+        verify_pack(pack)
+
+    rewrite_ticks(
+        pack, lambda ticks: ticks.with_columns((pl.col("series") - 1).cast(pl.UInt32).alias("series"), note=pl.lit(1))
+    )
+    with pytest.raises(PackFormatError, match="not those of the format"):
+        verify_pack(pack)
+
+
 def test_a_missing_column_is_refused(pack):
     rewrite_ticks(pack, lambda ticks: ticks.drop("suspended"))
 

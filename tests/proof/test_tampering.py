@@ -269,6 +269,12 @@ def test_inputs_altered_and_sealed_again_no_longer_give_the_run_id(folder, name)
         (b'"end_seq":3,"fixture_id":1', b'"end_seq":2,"fixture_id":1'),
         (b'"close_ts_ms":600000', b'"close_ts_ms":600001'),
         (b'"pack_id":null', b'"pack_id":null,"receipt":1'),
+        (b'"prob_bps":4000', b'"prob_bps":10001'),
+        (b'"odds_milli":3300', b'"odds_milli":1000'),
+        (b'"suspended":false', b'"suspended":true'),
+        (b'"close_kind":"kickoff"', b'"close_kind":"stop"'),
+        (b'"mode_label":"Backtest"', b'"mode_label":"Live paper"'),
+        (b'"source_mode":"replay"', b'"source_mode":"live"'),
     ],
 )
 def test_value_outside_its_kind_fails_even_if_the_operator_seals_it_again(folder, old, new):

@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 from clvlab.errors import SourceError
-from clvlab.law.schema import SAFE_INTEGER
+from clvlab.law.schema import ODDS_MILLI, SAFE_INTEGER
 from clvlab.odds.rounding import half_up, largest_remainder
 from clvlab.packs.files import lines_of
 from clvlab.packs.importers.source import Normalised, Refusals, ticks_frame
@@ -28,7 +28,6 @@ _ROUND_S = 60
 _SIDES = {"home": "part1", "draw": "draw", "away": "part2"}
 _MARKET_KEY = "1X2_PARTICIPANT_RESULT||"
 _FIXTURES = "fixtures.json"
-_MAX_ODDS_MILLI = 100_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,4 +141,4 @@ def _odds_milli(price: Decimal) -> int | None:
     if not 0 < price < 1:
         return None
     odds = half_up(1000 / price)
-    return odds if 1000 < odds <= _MAX_ODDS_MILLI else None
+    return odds if ODDS_MILLI[0] <= odds <= ODDS_MILLI[1] else None

@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 from clvlab.errors import SourceError
-from clvlab.law.schema import SAFE_INTEGER
+from clvlab.law.schema import ODDS_MILLI, SAFE_INTEGER
 from clvlab.odds.rounding import WHOLE_BPS, half_up
 from clvlab.packs.files import lines_of
 from clvlab.packs.importers.source import Normalised, Refusals, ticks_frame
@@ -25,7 +25,6 @@ __all__ = ["NORMALISER", "find", "normalise"]
 NORMALISER = "txline/1"
 _BOOKMAKER = "TXLineStablePriceDemargined"
 _SUM_TOLERANCE_BPS = 50
-_MIN_ODDS_MILLI, _MAX_ODDS_MILLI = 1001, 100_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +152,6 @@ def _bps(percent: str) -> int:
 
 
 def _odds(price: int) -> int:
-    if type(price) is not int or not _MIN_ODDS_MILLI <= price <= _MAX_ODDS_MILLI:
-        raise ValueError(f"price {price!r} is not decimal odds x 1000, {_MIN_ODDS_MILLI} to {_MAX_ODDS_MILLI}")
+    if type(price) is not int or not ODDS_MILLI[0] <= price <= ODDS_MILLI[1]:
+        raise ValueError(f"price {price!r} is not decimal odds x 1000, {ODDS_MILLI[0]} to {ODDS_MILLI[1]}")
     return price
