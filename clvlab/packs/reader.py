@@ -78,11 +78,9 @@ class Pack:
 def _read(path: Path, wanted: tuple[int, ...] | None) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Read rows, and the names of each series at its first row only.
 
-    The streaming engine numbers the series as they are read: ten million fixture ids and names never stand in memory.
+    The streaming engine numbers the series as they are read: the fixture id and the names of every row never stand in memory.
     """
     names = ["fixture_id", "market_key", "side"]
-    changed = [pl.col(column) != pl.col(column).shift(1) for column in ("fixture_id", "series")]
-    number = pl.any_horizontal(changed).fill_null(value=True).cum_sum() - 1
     try:
         file = pl.scan_parquet(path, glob=False)
         schema = file.select(*names, *ROWS).collect_schema()
@@ -92,7 +90,8 @@ def _read(path: Path, wanted: tuple[int, ...] | None) -> tuple[pl.DataFrame, pl.
             raise PackFormatError(f"{str(path)!r} has wrong dtypes: {'; '.join(wrong)}")
         if wanted is not None:
             file = file.filter(pl.col("fixture_id").is_in(wanted))
-        rows = file.with_columns(series=number.cast(pl.UInt32)).select(*ROWS).collect(engine="streaming")
+        number = pl.struct("fixture_id", "series").rle_id()
+        rows = file.with_columns(series=number).select(*ROWS).collect(engine="streaming")
         length = rows["series"].rle().struct.field("len")
         first = (length.cum_sum() - length).implode()
         starts = file.with_row_index("start").filter(pl.col("start").is_in(first)).select(*names, "start")

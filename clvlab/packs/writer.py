@@ -114,7 +114,7 @@ def _write_ticks(tape: Tape, path: Path) -> None:
         table.schema,
         compression="zstd",
         compression_level=9,
-        use_dictionary=["market_key", "side", "fixture_id", "series"],
+        use_dictionary=["market_key", "side", "fixture_id", "series", "prob_bps", "odds_milli"],
     ) as writer:
         for start, stop in _groups(tape):
             writer.write_table(table.slice(start, stop - start), row_group_size=max(stop - start, 1))
