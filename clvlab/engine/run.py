@@ -52,8 +52,6 @@ def run(
     *,
     kind: str = "backtest",
     origin_id: str | None = None,
-    mode_label: str = "Backtest",
-    source_mode: str = "replay",
 ) -> RunResult:
     """Let every agent decide on the same tape, score by the law, and seal.
 
@@ -67,8 +65,6 @@ def run(
         End rule, horizon and market universe.
     kind, origin_id
         What asked for the run (``backtest``, ``competition``, ``deploy``) and its id, which enter the run id.
-    mode_label, source_mode
-        How the run is labelled: a replay is a ``Backtest``, never live.
 
     Raises
     ------
@@ -81,7 +77,7 @@ def run(
     frames, errors = _asked(tape, sorted(agents, key=lambda agent: agent.identity.agent_id.encode()))
     replayed = replay(tape, actions.checked(frames), window, errors=len(errors))
     scored = scores(positions(replayed.decisions, replayed.closes), window)
-    started = _started(tape, agents, window, kind, origin_id, mode_label, source_mode)
+    started = _started(tape, agents, window, kind, origin_id)
     sealed = seal(started, replayed.decisions, errors, replayed.closes, scored)
     return RunResult(sealed, replayed, scored, outcomes(scored, tuple(ids)))
 
@@ -106,16 +102,14 @@ def _asked(tape: Tape, agents: Sequence[Agent]) -> tuple[pl.DataFrame, list[dict
     return pl.concat(frames), errors
 
 
-def _started(
-    tape: Tape, agents: Sequence[Agent], window: Window, kind: str, origin_id: str | None, mode_label: str, source_mode: str
-) -> dict[str, Any]:
+def _started(tape: Tape, agents: Sequence[Agent], window: Window, kind: str, origin_id: str | None) -> dict[str, Any]:
     binding = tape.binding
     payload: dict[str, Any] = {
         "schema": RUN_SCHEMA,
         "kind": kind,
         "origin_id": origin_id,
-        "source_mode": source_mode,
-        "mode_label": mode_label,
+        "source_mode": "replay",
+        "mode_label": "Backtest",
         "law_version": LAW_VERSION,
         "window": window.payload() | {"closing_policy": tape.closing_policy.value},
         "binding": {

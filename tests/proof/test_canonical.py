@@ -110,7 +110,7 @@ def test_awkward_names_survive_sealing(text):
     tape = make_tape([message(0, 0, {text: 5000, "other": 5000}, market_key=text)])
     named = {"market_key": text, "side": text, "reason": text}
 
-    result = make_run(tape, named, kind=text, origin_id=text, mode_label=text)
+    result = make_run(tape, named, kind=text, origin_id=text)
 
     line = json.loads(result.run.events.split(b"\n")[1])
     assert line["payload"]["action"]["side"] == line["payload"]["untrusted"]["reason"] == text

@@ -4,7 +4,7 @@ from clvlab.engine.run import run
 from clvlab.law.closing import Window
 from clvlab.law.schema import ClosingPolicy
 from clvlab.law.tape import Binding, Tape
-from clvlab.proof.manifest import config_hash, roster_hash, run_id
+from clvlab.proof.manifest import config_hash, roster_hash
 from clvlab.proof.verify import verify
 from tests.factories import make_agent, make_decisions, make_tape, message
 
@@ -73,8 +73,3 @@ def test_roster_hash_does_not_depend_on_order():
 
     assert roster_hash([one, two]) == roster_hash([two, one]) not in {roster_hash([one]), roster_hash([two])}
     assert roster_hash([one]) == "sha256:1"
-
-
-def test_labels_do_not_shape_the_run_id():
-    assert sealed(mode_label="Replay").run_id == sealed().run_id
-    assert run_id.__module__ == "clvlab.proof.manifest"
