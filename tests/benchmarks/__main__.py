@@ -1,0 +1,177 @@
+"""``python -m tests.benchmarks [--ticks 10e6] [--decisions 1e6] [--rounds 5] [--json report.json]``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.benchmarks.measure import Sample, imported, measured, prepared, spread
+from tests.benchmarks.report import Budget, Equality, Figure, growth, machine, rate, ratio, table
+
+_VERIFIER = Path(__file__).parents[2] / "clvlab" / "proof" / "clv_verify.py"
+_STRATEGIES = ("baseline", "cumulative-drift")
+_SCRIPT = "Polars script"
+
+Samples = dict[str, list[Sample]]
+
+
+def main() -> int:
+    """Write data, run every job, print the table; 1 if jobs that must agree do not."""
+    asked = _arguments()
+    with tempfile.TemporaryDirectory(prefix="clvlab-benchmarks-") as name:
+        folder = Path(name)
+        sizes = prepared(folder, asked.ticks, asked.decisions, asked.seed)
+        samples = measured(_commands(folder, sizes), asked.rounds)
+    figures = [*_job(samples), *_hashing(samples, sizes), *_sealing(samples, sizes), *_agents(samples, sizes)]
+    figures += _imports(asked.rounds)
+    equalities = list(_equalities(samples))
+    notes = [] if _VERIFIER.is_file() else ["the stand-alone verifier is missing and was skipped"]
+    report = {
+        "machine": machine(),
+        "settings": {"ticks": asked.ticks, "decisions": asked.decisions, "rounds": asked.rounds, "seed": asked.seed} | sizes,
+        "figures": [figure.payload() for figure in figures],
+        "equalities": {equality.name: equality.holds for equality in equalities},
+        "notes": notes,
+    }
+    sys.stdout.write(table(figures) + "\n\n")
+    for equality in equalities:
+        sys.stdout.write(f"{'equal' if equality.holds else 'DIFFERENT'}: {equality.name}\n")
+    sys.stdout.write("".join(f"note: {note}\n" for note in notes))
+    if asked.json:
+        asked.json.write_text(json.dumps(report, indent=2) + "\n")
+    return 0 if all(equality.holds for equality in equalities) else 1
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description="Measure clvlab beside its budgets.")
+    parser.add_argument("--ticks", type=_count, default=10_000_000, help="rows of the large feed (budgets are for 10e6)")
+    parser.add_argument("--decisions", type=_count, default=1_000_000, help="of the large run (budgets are for 1e6)")
+    parser.add_argument("--rounds", type=_count, default=5, help="how often each job runs")
+    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--json", type=Path, metavar="report.json")
+    return parser.parse_args()
+
+
+def _count(text: str) -> int:
+    count = int(float(text))
+    if count < 1:
+        raise argparse.ArgumentTypeError(f"{text} is less than 1")
+    return count
+
+
+def _commands(folder: Path, sizes: dict[str, Any]) -> dict[str, list[str]]:
+    """Name every job; neighbours are what is compared."""
+    small, large, run_small, run_large = (str(folder / name) for name in ("small", "large", "run-small", "run-large"))
+    commands: dict[str, list[str]] = {}
+    for density, threshold in sizes["thresholds"].items():
+        for job in ("script", "sql", "scored", "sealed"):
+            commands[f"{job} {density}"] = [job, large, str(threshold)]
+    commands |= {job: [job, large] for job in ("digest", "content_hash", "verified_pack")}
+    for job in ("seal_run", "verify_run"):
+        commands |= {f"{job} small": [job, run_small], f"{job} large": [job, run_large]}
+    if _VERIFIER.is_file():
+        commands["verify_alone"] = ["verify_alone", run_small, str(_VERIFIER)]
+    for strategy in _STRATEGIES:
+        commands |= {f"{strategy} small": ["decide", small, strategy], f"{strategy} large": ["decide", large, strategy]}
+        commands[f"{strategy} season"] = ["decide_season", small, strategy]
+    return commands
+
+
+def _job(samples: Samples) -> Iterator[Figure]:
+    """The ten million tick job, with few and with many signals."""
+    budgets = {"scored sparse": 0.5, "sealed sparse": 1.0, "sealed dense": 2.0}
+    peak = Budget(1500)
+    for density in ("sparse", "dense"):
+        plain = samples[f"script {density}"]
+        count = samples[f"scored {density}"][0].facts["decisions"]
+        job = f"replay, {count} decisions"
+        yield _time(job, _SCRIPT, plain)
+        for key, name in ((f"sql {density}", "DuckDB"), (f"scored {density}", "scored"), (f"sealed {density}", "sealed")):
+            budget = Budget(budgets[key], on="ratio") if key in budgets else None
+            yield Figure(job, name, "s", _seconds(samples[key]), budget, _SCRIPT, ratio(samples[key], plain))
+        yield Figure(job, f"peak memory, {_SCRIPT}", "MB", _peaks(plain))
+        yield Figure(job, "peak memory, scored", "MB", _peaks(samples[f"scored {density}"]), peak)
+        yield Figure(job, "peak memory, sealed", "MB", _peaks(samples[f"sealed {density}"]), peak)
+
+
+def _hashing(samples: Samples, sizes: dict[str, Any]) -> Iterator[Figure]:
+    ticks = sizes["ticks"]["large"]
+    yield Figure("content hash", "digest pass", "ticks/s", rate(samples["digest"], ticks), Budget(50e6, at="least"))
+    yield Figure("content hash", "read and recomputed", "ticks/s", rate(samples["content_hash"], ticks))
+    yield Figure("content hash", "packs verify, whole", "ticks/s", rate(samples["verified_pack"], ticks))
+
+
+def _sealing(samples: Samples, sizes: dict[str, Any]) -> Iterator[Figure]:
+    small, large = sizes["decisions"]["run-small"], sizes["decisions"]["run-large"]
+    for key, name in (("seal_run", "seal"), ("verify_run", "verify")):
+        few, many = samples[f"{key} small"], samples[f"{key} large"]
+        yield _time(name, f"{small} decisions", few)
+        linear = growth(many, few, large / small)
+        yield Figure(name, f"{large} decisions", "s", _seconds(many), Budget(6), f"{large / small:.0f} x {small}", linear)
+        yield Figure(name, f"peak memory, {large} decisions", "MB", _peaks(many))
+    if "verify_alone" in samples:
+        alone = rate(samples["verify_alone"], small)
+        yield Figure("verify", "stand-alone", "decisions/s", alone, Budget(20e3, at="least"))
+
+
+def _agents(samples: Samples, sizes: dict[str, Any]) -> Iterator[Figure]:
+    small, large = sizes["ticks"]["small"], sizes["ticks"]["large"]
+    for strategy in _STRATEGIES:
+        few, many, season = (samples[f"{strategy} {size}"] for size in ("small", "large", "season"))
+        yield Figure(f"agent {strategy}", f"{small} ticks", "ticks/s", rate(few, small))
+        linear = growth(many, few, large / small)
+        yield Figure(f"agent {strategy}", f"{large} ticks", "ticks/s", rate(many, large), None, "linear growth", linear)
+        yield Figure(f"agent {strategy}", "season pack", "ticks/s", rate(season, season[0].facts["ticks"]))
+
+
+def _imports(rounds: int) -> Iterator[Figure]:
+    statements = {
+        "import clvlab": ("import clvlab", Budget(0.3)),
+        "first use": ("from clvlab import backtest, open_pack", None),
+    }
+    for name, (statement, budget) in statements.items():
+        seconds, loaded = imported(statement, rounds)
+        with_libraries = f", loads {' and '.join(loaded)}" if loaded else ", without duckdb or fastapi"
+        yield Figure("import", name + with_libraries, "s", seconds, budget)
+
+
+def _equalities(samples: Samples) -> Iterator[Equality]:
+    for density in ("sparse", "dense"):
+        for job in ("sql", "scored", "sealed"):
+            same = all(
+                one.facts["markets"] == other.facts["markets"]
+                for one, other in zip(samples[f"{job} {density}"], samples[f"script {density}"], strict=True)
+            )
+            scored = any(count for count, _ in samples[f"script {density}"][0].facts["markets"].values())
+            yield Equality(f"{job} and script score the same decisions and CLV, {density}", same and scored)
+    hashes = [sample.facts for sample in samples["content_hash"]]
+    yield Equality("content hash recomputed", all(facts["recomputed"] == facts["stated"] for facts in hashes))
+    for size in ("small", "large"):
+        verified = [sample.facts for sample in samples[f"verify_run {size}"]]
+        sealed = {sample.facts["evidence_hash"] for sample in samples[f"seal_run {size}"]}
+        found = {facts["evidence_hash"] for facts in verified}
+        yield Equality(f"run verifies, {size}", sealed == found and len(found) == 1 and all(f["passed"] for f in verified))
+    if "verify_alone" in samples:
+        alone = samples["verify_alone"]
+        yield Equality("run verifies with the stand-alone verifier", all(sample.facts["passed"] for sample in alone))
+
+
+def _time(job: str, name: str, samples: list[Sample]) -> Figure:
+    return Figure(job, name, "s", _seconds(samples))
+
+
+def _seconds(samples: list[Sample]) -> Any:
+    return spread([sample.seconds for sample in samples])
+
+
+def _peaks(samples: list[Sample]) -> Any:
+    return spread([sample.peak_mb for sample in samples])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

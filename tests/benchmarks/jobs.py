@@ -1,0 +1,167 @@
+"""The jobs: each takes a folder of data and gives what to time; what that gives are facts to compare between jobs.
+
+What stands before the inner function is preparation and is not timed. A job runs once, in a process of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from clvlab.agents.registry import template
+from clvlab.application.packs import bundled_catalog
+from clvlab.engine.replay import replay
+from clvlab.engine.run import run
+from clvlab.law import actions
+from clvlab.law.closing import Window
+from clvlab.law.clv import scores
+from clvlab.law.schema import Reason
+from clvlab.packs.catalog import Catalog
+from clvlab.packs.digest import fixture_digests
+from clvlab.packs.reader import verify_pack
+from clvlab.packs.writer import complete
+from clvlab.proof.positions import positions
+from clvlab.proof.seal import seal
+from clvlab.proof.verify import verify
+from clvlab.store.folder import read_run
+from tests.benchmarks import baseline
+from tests.benchmarks.agents import Momentum
+from tests.benchmarks.data import FEED, PACK
+
+__all__ = ["JOBS", "Facts", "Job"]
+
+Facts = dict[str, Any]
+Job = Callable[[], Facts]
+_WINDOW = Window(min_clv_horizon_s=baseline.HORIZON_MS // 1000)
+
+
+def script(folder: Path, threshold: str) -> Job:
+    return lambda: {"markets": baseline.polars_script(folder / FEED, int(threshold))}
+
+
+def sql(folder: Path, threshold: str) -> Job:
+    return lambda: {"markets": baseline.duckdb_query(folder / FEED, int(threshold))}
+
+
+def scored(folder: Path, threshold: str) -> Job:
+    """Open an admitted pack, decide, replay, score, group: the same as the script does, from the pack."""
+
+    def job() -> Facts:
+        tape = Catalog(folder).open(PACK).tape()
+        decisions = actions.checked(Momentum(int(threshold)).decide(tape))
+        replayed = replay(tape, decisions, _WINDOW)
+        return _per_market(scores(positions(replayed.decisions, replayed.closes), _WINDOW))
+
+    return job
+
+
+def sealed(folder: Path, threshold: str) -> Job:
+    """The same, sealed."""
+
+    def job() -> Facts:
+        tape = Catalog(folder).open(PACK).tape()
+        result = run(tape, [Momentum(int(threshold))], _WINDOW)
+        return _per_market(result.scores) | {"evidence_hash": result.run.evidence_hash}
+
+    return job
+
+
+def _per_market(scored: pl.DataFrame) -> Facts:
+    sums = (
+        scored.filter(pl.col("reason") == Reason.SCORED)
+        .group_by("market_key")
+        .agg(pl.len(), pl.col("clv_bps").sum())
+        .sort("market_key")
+    )
+    return {"markets": {key: [count, total] for key, count, total in sums.iter_rows()}, "decisions": scored.height}
+
+
+def digest(folder: Path) -> Job:
+    """Hash every tick of a pack in memory."""
+    tape = Catalog(folder).open(PACK).tape()
+    return lambda: {"fixtures": len(fixture_digests(tape)), "ticks": tape.rows.height}
+
+
+def content_hash(folder: Path) -> Job:
+    """Read a pack and recompute its content hash."""
+
+    def job() -> Facts:
+        pack = Catalog(folder).open(PACK)
+        tape = pack.tape()
+        recomputed = complete(pack.manifest, tape).content_hash
+        return {"stated": pack.content_hash, "recomputed": recomputed, "ticks": tape.rows.height}
+
+    return job
+
+
+def verified_pack(folder: Path) -> Job:
+    """What ``packs verify`` does."""
+    return lambda: {"content_hash": verify_pack(folder / PACK).content_hash}
+
+
+def seal_run(folder: Path) -> Job:
+    """Seal the frames of a stored run anew."""
+    decisions, closes, scored = (pl.read_ipc(folder / f"{name}.arrow") for name in ("decisions", "closes", "scores"))
+    started = json.loads((folder / "started.json").read_bytes())
+
+    def job() -> Facts:
+        run = seal(started, decisions, [], closes, scored)
+        return {"evidence_hash": run.evidence_hash, "decisions": scored.height}
+
+    return job
+
+
+def verify_run(folder: Path) -> Job:
+    stored = read_run(_stored(folder))
+
+    def job() -> Facts:
+        found = verify(stored)
+        return {"passed": found.passed, "evidence_hash": found.recomputed_evidence_hash}
+
+    return job
+
+
+def verify_alone(folder: Path, verifier: str) -> Job:
+    """Start the stand-alone verifier on a stored run, as its user does."""
+
+    def job() -> Facts:
+        command = [sys.executable, "-I", verifier, str(_stored(folder)), "--json"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        return {"passed": done.returncode == 0, "output": done.stdout[-2000:] + done.stderr[-2000:]}
+
+    return job
+
+
+def _stored(folder: Path) -> Path:
+    (run,) = (folder / "runs").iterdir()
+    return run
+
+
+def decide(folder: Path, strategy: str) -> Job:
+    """Let a template decide over a whole pack in memory."""
+    tape = Catalog(folder).open(PACK).tape()
+    return _decided(tape, strategy)
+
+
+def decide_season(_: Path, strategy: str) -> Job:
+    return _decided(bundled_catalog().open("season").tape(), strategy)
+
+
+def _decided(tape: Any, strategy: str) -> Job:
+    agent = template(strategy)
+    return lambda: {"decisions": agent.decide(tape).height, "ticks": tape.rows.height}
+
+
+JOBS: dict[str, Callable[..., Job]] = {
+    job.__name__: job
+    for job in (
+        script, sql, scored, sealed, digest, content_hash, verified_pack, seal_run, verify_run, verify_alone, decide,
+        decide_season,
+    )
+}  # fmt: skip
