@@ -48,7 +48,8 @@ class Template(Generic[C]):
 
     @property
     def identity(self) -> Identity:
-        return Identity(self.agent_id, self.strategy, self.config.version, self.config.model_dump(mode="json"))
+        config = self.config.model_dump(mode="json")
+        return Identity(self.agent_id, self.strategy, self.config.version, config, causality="template")
 
     def decide(self, tape: Tape) -> pl.DataFrame:
         """Give ``DECISIONS`` of the rule, under the agent's id."""

@@ -12,6 +12,8 @@ from clvlab.packs.reader import Pack, verify_pack
 
 __all__ = ["bundled_catalog", "open_pack", "pack_folder"]
 
+_MAX_PATH = 4096
+
 
 def bundled_catalog() -> Catalog:
     """The catalog of synthetic packs that comes with clvlab: inside an installed package, or beside a checkout's."""
@@ -31,9 +33,8 @@ def open_pack(where: str | Path, catalog: Catalog | None = None) -> Pack:
         A folder that is not a sound pack.
     """
     catalog = catalog or bundled_catalog()
-    if isinstance(where, str) and where in catalog.entries():
-        return catalog.open(where)
-    return verify_pack(pack_folder(where, catalog))
+    folder = pack_folder(where, catalog)
+    return catalog.open(where) if isinstance(where, str) and where in catalog.entries() else verify_pack(folder)
 
 
 def pack_folder(where: str | Path, catalog: Catalog | None = None) -> Path:
@@ -45,10 +46,14 @@ def pack_folder(where: str | Path, catalog: Catalog | None = None) -> Path:
         Neither a catalogued pack nor a pack folder.
     """
     catalog = catalog or bundled_catalog()
-    if isinstance(where, str) and where in catalog.entries():
-        return catalog.folder / where
     folder = Path(where)
-    if (folder / DESCRIPTOR).is_file():
+    is_folder = len(str(where)) < _MAX_PATH and (folder / DESCRIPTOR).is_file()
+    if isinstance(where, str) and where in catalog.entries():
+        own = catalog.folder / where
+        if is_folder and folder.resolve() != own.resolve():
+            raise UnknownPackError(f"{where!r} is a pack of the catalog and a folder here: say './{where}' for the folder")
+        return own
+    if is_folder:
         return folder
     known = ", ".join(sorted(catalog.entries())) or "none"
     raise UnknownPackError(

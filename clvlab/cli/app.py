@@ -41,7 +41,7 @@ def main() -> None:
         err.print(f"[red]error:[/] {plain(str(error))}")
         sys.exit(_BAD_INPUT)
     except OSError as error:
-        err.print(f"[red]error:[/] {plain(f'{error.strerror}: {error.filename}')}")
+        err.print(f"[red]error:[/] {plain(str(error))}")
         sys.exit(_BAD_INPUT)
 
 
@@ -63,9 +63,9 @@ def demo(runs_folder: RunsOption = Path("runs")) -> None:
     for verdict in verdicts:
         show_checks(verdict)
     out.print("Try next:")
-    out.print(f"  {_program()} verify {folders[1]}")
-    out.print(f"  sha256sum {folders[1] / 'events.jsonl'}")
-    out.print(f"  {_program()} show {folders[1]} --decisions 5")
+    out.print(f"  {_program()} verify {plain(str(folders[1]))}")
+    out.print(f"  sha256sum {plain(str(folders[1] / 'events.jsonl'))}")
+    out.print(f"  {_program()} show {plain(str(folders[1]))} --decisions 5")
     out.print(f"  {_program()} backtest starter --agent cumulative-drift --param cooldown_s=3600")
     raise typer.Exit(0 if all(verdict.passed for verdict in verdicts) else 1)
 
@@ -148,7 +148,9 @@ def _verification(verdict: Verification) -> dict[str, Any]:
 @app.command()
 def show(
     run: RunArgument,
-    decisions: Annotated[int, typer.Option(help="Show the first so many decisions with their scores.", min=0)] = 0,
+    decisions: Annotated[
+        int, typer.Option(help="Show the first so many decisions with their scores.", min=0, max=1_000_000)
+    ] = 0,
     seq: Annotated[int | None, typer.Option(help="Show one decision whole.")] = None,
     as_json: JsonOption = False,
 ) -> None:

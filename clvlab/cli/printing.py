@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 import polars as pl
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from clvlab.application import backtests
@@ -22,8 +23,8 @@ err = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 def plain(text: str) -> str:
-    """Keep square brackets of data from being read as markup."""
-    return text.replace("[", r"\[")
+    """Keep data from being read as markup, and on one line."""
+    return escape("".join(char if char.isprintable() else repr(char)[1:-1] for char in text))
 
 
 def _yes(value: bool) -> str:
@@ -72,7 +73,7 @@ def _counted(counts: Mapping[str, int]) -> str:
 
 
 def show_checks(verdict: Verification) -> None:
-    out.print(f"[bold]Run {verdict.run_id}[/]")
+    out.print(f"[bold]Run {plain(verdict.run_id)}[/]")
     colours = {"pass": "green", "fail": "red"}
     for name, check in verdict.checks.items():
         shown = check.verdict.value.replace("_", " ")

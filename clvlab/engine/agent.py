@@ -7,6 +7,8 @@ from typing import Any, Protocol
 
 import polars as pl
 
+from clvlab.errors import AgentError
+from clvlab.law.actions import MAX_NAME_BYTES
 from clvlab.law.tape import Tape
 
 __all__ = ["Agent", "Identity"]
@@ -31,8 +33,22 @@ class Identity:
     strategy_version: str
     config: dict[str, Any] = field(default_factory=dict)
     proof_mode: str = "reproducible"
-    causality: str = "template"
+    causality: str = "unchecked"
     source_sha256: str | None = None
+
+    def __post_init__(self) -> None:
+        texts = (
+            self.agent_id,
+            self.strategy,
+            self.strategy_version,
+            self.proof_mode,
+            self.causality,
+            self.source_sha256 or "-",
+        )
+        if not all(isinstance(text, str) and 1 <= len(text.encode(errors="replace")) <= MAX_NAME_BYTES for text in texts):
+            raise AgentError(f"an agent's names must be texts of 1 to {MAX_NAME_BYTES} bytes: {texts!r:.300}")
+        if not isinstance(self.config, dict):
+            raise AgentError(f"the config of agent {self.agent_id!r} must be a dict, not {type(self.config).__name__}")
 
 
 class Agent(Protocol):

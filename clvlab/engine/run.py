@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
 
-from clvlab.engine.agent import Agent
+from clvlab.engine.agent import Agent, Identity
 from clvlab.engine.replay import Replay, replay
 from clvlab.errors import DecisionError
 from clvlab.law import actions
@@ -71,30 +71,32 @@ def run(
     DecisionError
         No agent, two agents of one id, or decisions that can't be sealed.
     """
-    ids = [agent.identity.agent_id for agent in agents]
-    if not ids or len(set(ids)) != len(ids):
-        raise DecisionError(f"a run needs agents with unique ids, not {ids}")
-    frames, errors = _asked(tape, sorted(agents, key=lambda agent: agent.identity.agent_id.encode()))
+    named = {identity.agent_id: (identity, agent) for agent in agents for identity in [agent.identity]}
+    if not agents or len(named) != len(agents):
+        raise DecisionError(f"a run needs agents with unique ids, not {[agent.identity.agent_id for agent in agents]}")
+    ids = sorted(named)  # by code point, which is the order of bytes
+    frames, errors = _asked(tape, {agent_id: named[agent_id][1] for agent_id in ids})
     replayed = replay(tape, actions.checked(frames), window, errors=len(errors))
     scored = scores(positions(replayed.decisions, replayed.closes), window)
-    started = _started(tape, agents, window, kind, origin_id)
+    started = _started(tape, [named[agent_id][0] for agent_id in ids], window, kind, origin_id)
     sealed = seal(started, replayed.decisions, errors, replayed.closes, scored)
     return RunResult(sealed, replayed, scored, outcomes(scored, tuple(ids)))
 
 
-def _asked(tape: Tape, agents: Sequence[Agent]) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
+def _asked(tape: Tape, agents: Mapping[str, Agent]) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
     """Collect decisions; an agent that raises stops, and the run goes on without it, unless it was the last one."""
     frames = [pl.DataFrame(schema=DECISIONS)]
     errors: list[dict[str, Any]] = []
-    for agent in agents:
-        name = agent.identity.agent_id
+    for name, agent in agents.items():
         try:
-            decided = agent.decide(tape)
+            decided = agent.decide(_copied(tape))
         except Exception as error:  # an agent is foreign code: its failure is a fact of the run, not of the engine
             if len(errors) == len(agents) - 1:
                 raise DecisionError(f"agent {name!r} failed with {type(error).__name__}: {error}") from error
             errors.append({"agent_id": name, "error": type(error).__name__, "fixture_id": None, "tick_seq": None})
             continue
+        if not isinstance(decided, pl.DataFrame):
+            raise DecisionError(f"agent {name!r} must return a polars DataFrame, not {type(decided).__name__}")
         checked = actions.checked(decided)
         if checked.filter(pl.col("agent_id") != name).height:
             raise DecisionError(f"agent {name!r} returned decisions under another agent_id")
@@ -102,7 +104,12 @@ def _asked(tape: Tape, agents: Sequence[Agent]) -> tuple[pl.DataFrame, list[dict
     return pl.concat(frames), errors
 
 
-def _started(tape: Tape, agents: Sequence[Agent], window: Window, kind: str, origin_id: str | None) -> dict[str, Any]:
+def _copied(tape: Tape) -> Tape:
+    """Give the tape in frames of its own: what an agent does to them must not reach what it is scored on."""
+    return replace(tape, rows=tape.rows.clone(), series=tape.series.clone(), fixtures=tape.fixtures.clone())
+
+
+def _started(tape: Tape, agents: Sequence[Identity], window: Window, kind: str, origin_id: str | None) -> dict[str, Any]:
     binding = tape.binding
     payload: dict[str, Any] = {
         "schema": RUN_SCHEMA,
@@ -117,15 +124,14 @@ def _started(tape: Tape, agents: Sequence[Agent], window: Window, kind: str, ori
             "fixture_ids": list(binding.fixture_ids),
             "content_hash": binding.content_hash,
         },
-        "agents": [_agent(agent) for agent in sorted(agents, key=lambda agent: agent.identity.agent_id.encode())],
+        "agents": [_agent(identity) for identity in agents],
         "policy": None,
         "policy_hash": None,
     }
     return payload | {"run_id": run_id(payload)}
 
 
-def _agent(agent: Agent) -> dict[str, Any]:
-    identity = agent.identity
+def _agent(identity: Identity) -> dict[str, Any]:
     config = without_floats(identity.config)
     return {
         "agent_id": identity.agent_id,

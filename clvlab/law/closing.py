@@ -46,7 +46,8 @@ class Window:
     market_allowlist: tuple[str, ...] = ("",)
 
     def __post_init__(self) -> None:
-        if isinstance(self.market_allowlist, str) or not all(isinstance(prefix, str) for prefix in self.market_allowlist):
+        listed = isinstance(self.market_allowlist, tuple | list)  # not a set: its order would differ between processes
+        if not listed or not all(isinstance(prefix, str) for prefix in self.market_allowlist):
             raise WindowError(f"market_allowlist must be a tuple of prefixes, not {self.market_allowlist!r}")
         object.__setattr__(self, "market_allowlist", tuple(self.market_allowlist))
         for name, value in (("duration_s", self.duration_s), ("min_clv_horizon_s", self.min_clv_horizon_s)):

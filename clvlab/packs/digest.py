@@ -26,39 +26,35 @@ def fixture_digests(tape: Tape) -> dict[int, str]:
     dict
         fixture_id -> ``sha256:<hex>``, also for fixtures without ticks.
     """
-    columns = _columns(tape)
-    tables = {key[0]: table for key, table in tape.series.partition_by("fixture_id", as_dict=True).items()}
-    empty = tape.series.clear()
+    spans = tape.series.group_by("fixture_id").agg(
+        pl.first("start"), pl.sum("rows"), names=pl.concat_list("market_key", "side")
+    )
+    fixtures = tape.fixtures.select("fixture_id").join(spans, on="fixture_id", how="left", maintain_order="left")
 
-    def digest(fixture_id: int) -> str:
-        series = tables.get(fixture_id, empty)
-        start = int(series["start"][0]) if series.height else 0
-        stop = start + int(series["rows"].sum())
-        hasher = hashlib.sha256(struct.pack("<I", series.height))
-        for name in (text.encode() for row in series.select("market_key", "side").rows() for text in row):
+    def digest(fixture_id: int, start: int | None, n_rows: int | None, names: list[list[str]] | None) -> tuple[int, str]:
+        hasher = hashlib.sha256(struct.pack("<I", len(names or ())))
+        for name in (text.encode() for series in names or () for text in series):
             hasher.update(struct.pack("<I", len(name)) + name)
-        numbers, *others = (column[start:stop] for column in columns)
-        hasher.update((numbers - numbers[:1]).data)  # series count from 0 within the fixture
-        for column in others:
+        # Fixture by fixture: what is converted stays in the processor's cache, and no column is copied whole.
+        for column in _columns(tape.rows.slice(start or 0, n_rows or 0)):
             hasher.update(column.data)
-        return "sha256:" + hasher.hexdigest()
+        return fixture_id, "sha256:" + hasher.hexdigest()
 
-    with ThreadPoolExecutor() as pool:  # hashlib works outside the interpreter's lock
-        ids = tape.fixtures["fixture_id"].to_list()
-        return dict(zip(ids, pool.map(digest, ids), strict=True))
+    with ThreadPoolExecutor() as pool:  # hashlib and Polars work outside the interpreter's lock
+        return dict(pool.map(digest, *(fixtures[column].to_list() for column in fixtures.columns)))
 
 
-def _columns(tape: Tape) -> list[np.ndarray[Any, Any]]:
-    """The hashed columns, series first, as little-endian arrays."""
-    rows = tape.rows.select(
-        "series",
+def _columns(rows: pl.DataFrame) -> list[np.ndarray[Any, Any]]:
+    """The hashed columns of one fixture, series first and counted from 0, as little-endian arrays."""
+    frame = rows.select(
+        pl.col("series") - pl.col("series").first(),
         "tick_seq",
         "ts_ms",
         pl.col("in_running").cast(pl.UInt8),
         pl.col("prob_bps", "odds_milli").fill_null(_NO_PRICE),
         pl.col("suspended").cast(pl.UInt8),
-    ).select("series", "tick_seq", "ts_ms", "in_running", "prob_bps", "odds_milli", "suspended")
-    return [np.ascontiguousarray(column.to_numpy(), dtype=column.to_numpy().dtype.newbyteorder("<")) for column in rows]
+    )
+    return [np.ascontiguousarray(column.to_numpy(), dtype=column.to_numpy().dtype.newbyteorder("<")) for column in frame]
 
 
 def content_hash(content: dict[str, Any]) -> str:

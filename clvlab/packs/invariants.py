@@ -44,6 +44,7 @@ def _name_rules() -> dict[str, pl.Expr]:
     name = pl.col("market_key", "side")
     size = pl.col("series_rows")
     return {
+        "market_key and side must not be null": pl.any_horizontal(name.is_null()),
         f"market_key and side must have 1 to {MAX_NAME_BYTES} bytes and no control character": pl.any_horizontal(
             ~name.str.len_bytes().is_between(1, MAX_NAME_BYTES) | name.str.contains(r"[\x00-\x1f\x7f]")
         ),

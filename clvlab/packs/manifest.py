@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from clvlab.errors import PackFormatError
 from clvlab.law.schema import SAFE_INTEGER, ClosingPolicy
@@ -90,7 +90,7 @@ class Fixture(_Model):
 class Raw(_Model):
     """A file of the provider's messages in ``raw/``; the digest is over its decompressed content."""
 
-    name: _Name
+    name: Annotated[str, Field(pattern=r"^[^./\\\x00-\x1f][^/\\\x00-\x1f]{0,254}$")]
     digest: _Hash
 
 
@@ -110,6 +110,14 @@ class PackManifest(_Model):
     raw: tuple[Raw, ...] = ()
     results: _Hash | None = None
     ticks_sha256: _Hash | None = None
+
+    @field_validator("fixtures")
+    @classmethod
+    def _in_order(cls, fixtures: tuple[Fixture, ...]) -> tuple[Fixture, ...]:
+        ids = [fixture.fixture_id for fixture in fixtures]
+        if ids != sorted(set(ids)):
+            raise ValueError("fixtures must be listed once each, in order of fixture_id")
+        return fixtures
 
     @property
     def content_hash(self) -> str:
@@ -167,18 +175,21 @@ def read_manifest(folder: Path) -> tuple[PackManifest, str]:
         No descriptor there, no JSON, unknown or missing keys, or a path that leaves the folder.
     """
     path = folder / DESCRIPTOR
-    links = [p.name for p in (folder, path, folder / TICKS_FILE, folder / "raw") if p.is_symlink()]
+    links = [p.name for p in (folder, *folder.rglob("*")) if p.is_symlink()]
     if links:
         raise PackFormatError(f"pack {str(folder)!r} holds a symbolic link, {links[0]!r}; packs are plain files")
     try:
         outer = _Descriptor.model_validate(orjson.loads(path.read_bytes()))
         own = dict(outer.clvlab)
         schema, stated = own.pop("schema", None), own.pop("content_hash", None)
+        missing = PackManifest.model_fields.keys() - own.keys() - {"pack_id", "ticks_sha256"}
+        if missing:
+            raise PackFormatError(f"{str(path)!r}: clvlab lacks {sorted(missing)}")
         if schema != PACK_SCHEMA or not isinstance(stated, str):
             raise PackFormatError(f"{str(path)!r}: clvlab.schema is {schema!r}, this version reads {PACK_SCHEMA!r}")
         named = {"pack_id": outer.name, "ticks_sha256": outer.resources[0].hash}
         return PackManifest.model_validate(own | named), stated
-    except FileNotFoundError as error:
+    except (FileNotFoundError, IsADirectoryError) as error:
         raise PackFormatError(f"no pack at {str(folder)!r}: it has no {DESCRIPTOR}") from error
     except (orjson.JSONDecodeError, ValidationError) as error:
         raise PackFormatError(f"{str(path)!r} is no pack descriptor: {_first(error)}") from error

@@ -66,8 +66,10 @@ class Pack:
             The ticks can't be read or have other columns.
         """
         wanted = self.fixture_ids if fixture_ids is None else tuple(sorted(set(fixture_ids)))
+        if not wanted and self.fixture_ids:
+            raise PackFormatError("name at least one fixture, or none at all for every fixture")
         for fixture_id in wanted:
-            if fixture_id not in self.fixture_ids:
+            if type(fixture_id) is not int or fixture_id not in self.fixture_ids:
                 raise UnknownFixtureError(fixture_id, self.pack_id, self.fixture_ids)
         rows, series = _read(self.folder / TICKS_FILE, None if wanted == self.fixture_ids else wanted)
         fixtures = self.fixtures.filter(pl.col("fixture_id").is_in(wanted)).select(*FIXTURES)
@@ -140,7 +142,11 @@ def verify_pack(folder: Path) -> Pack:
     _check_every_row(pack, tape)
     invariants.check(tape)
     digests = fixture_digests(tape)
+    sizes = dict(tape.series.group_by("fixture_id").agg(pl.col("rows").sum()).iter_rows())
     for fixture in pack.manifest.fixtures:
+        rows = sizes.get(fixture.fixture_id, 0)
+        if fixture.rows != rows:
+            raise PackTamperedError(f"rows of fixture {fixture.fixture_id} of {pack.pack_id!r}", str(fixture.rows), str(rows))
         found = digests[fixture.fixture_id]
         if found != fixture.digest:
             raise PackTamperedError(f"fixture {fixture.fixture_id} of {pack.pack_id!r}", str(fixture.digest), found)

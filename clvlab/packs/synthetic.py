@@ -17,7 +17,7 @@ import numpy.typing as npt
 import polars as pl
 
 from clvlab.errors import PackFormatError
-from clvlab.law.schema import TICKS
+from clvlab.law.schema import SAFE_INTEGER, TICKS
 from clvlab.odds.logit import micro_logits
 from clvlab.odds.rounding import WHOLE_BPS
 from clvlab.packs.manifest import Fixture, PackManifest, pack_id_of
@@ -54,7 +54,7 @@ class Recipe:
     messages: int = 300
 
     def __post_init__(self) -> None:
-        if self.seed < 0 or not 1 <= self.fixtures <= 1_000_000 or not 20 <= self.messages <= 1_000_000:
+        if not 0 <= self.seed <= SAFE_INTEGER or not 1 <= self.fixtures <= 1_000_000 or not 20 <= self.messages <= 1_000_000:
             raise PackFormatError(f"a recipe needs seed >= 0, fixtures 1 to 1000000 and messages 20 to 1000000: {self}")
 
 

@@ -13,6 +13,7 @@ from clvlab.law.schema import LAW_VERSION, SAFE_INTEGER, Action, CloseKind, Clos
 from clvlab.proof.canonical import canonical
 from clvlab.proof.events import Kind
 from clvlab.proof.lines import read_closes, read_decisions, read_single
+from clvlab.proof.manifest import RUN_SCHEMA
 
 __all__ = ["Evidence", "read_evidence"]
 
@@ -143,14 +144,25 @@ def _check_values(evidence: Evidence) -> None:
     for frame in (decisions, closes):
         if any(frame[column].null_count() for column in frame.columns if column in _GIVEN):
             raise EvidenceError("null where a value must stand")
-        if frame.select(pl.any_horizontal((pl.col(pl.Int64).abs() > SAFE_INTEGER).any())).item():
+        if frame.select(pl.any_horizontal((~pl.col(pl.Int64).is_between(-SAFE_INTEGER, SAFE_INTEGER)).any())).item():
             raise EvidenceError("integer beyond 2**53 - 1")
     kinds = [kind.value for kind in _CLOSE_KINDS[EndRule(evidence.window.end_rule)]]
     bad_values = {
         "an action is neither BACK nor WAIT": ~decisions["action"].is_in([action.value for action in Action]),
         f"a close_kind is none of {kinds}, which its end_rule gives": ~closes["close_kind"].is_in(kinds),
-        "a market state is later than its decision": decisions["state_tick_seq"] > decisions["tick_seq"],
-        "a closing state is outside its window": closes["state_tick_seq"] >= closes["end_seq"],
+        "a market state is later than its decision": (decisions["state_tick_seq"] > decisions["tick_seq"])
+        | (decisions["state_ts_ms"] > decisions["ts_ms"]),
+        "a closing state is outside its window": (closes["state_tick_seq"] >= closes["end_seq"])
+        | (closes["state_ts_ms"] > closes["close_ts_ms"]),
+        "a time is negative": (decisions["state_ts_ms"] < 0) | (decisions["ts_ms"] < 0),
+        "a closing time is negative": (closes["state_ts_ms"] < 0) | (closes["close_ts_ms"] < 0),
+        "a WAIT, or a BACK without a market, has a state": decisions["sides"].is_not_null()
+        & ((decisions["action"] != Action.BACK) | decisions["market_key"].is_null()),
+        "a stake is negative": decisions["stake"] < 0,
+        "a confidence is no probability": ~decisions["confidence_ppm"].is_between(0, 1_000_000),
+        "a decision is on a fixture that is not replayed": ~decisions["fixture_id"].is_in(
+            pl.Series(evidence.started["binding"]["fixture_ids"], dtype=pl.Int64).implode()
+        ),
     }
     for text, bad in bad_values.items():
         if bad.any():
@@ -180,16 +192,22 @@ def _check_started(evidence: Evidence) -> None:
         _check_types(agent, _AGENT, "an agent")
     for error in evidence.errors:
         _check_types(error, _ERROR, "AGENT_ERROR")
-    if started["law_version"] != LAW_VERSION:
-        raise EvidenceError(f"the run was sealed under the law {started['law_version']!r}, this is {LAW_VERSION}")
+    if (started["law_version"], started["schema"]) != (LAW_VERSION, RUN_SCHEMA):
+        raise EvidenceError(
+            f"the run is {started['schema']!r} under {started['law_version']!r}, this reads {RUN_SCHEMA}, {LAW_VERSION}"
+        )
+    ids = [agent["agent_id"] for agent in started["agents"]]
+    if not ids or ids != sorted(set(ids)):
+        raise EvidenceError(f"agents must be named once and in byte order, not {ids}")
+    if any(error["agent_id"] not in ids for error in evidence.errors):
+        raise EvidenceError("a failed agent is not named by RUN_STARTED")
     if (started["source_mode"], started["mode_label"]) not in _LABELS:
         raise EvidenceError(
             f"{started['source_mode']!r} is labelled {started['mode_label']!r}; a replay is a Backtest, never live"
         )
     if any(type(number) is not int for number in started["binding"]["fixture_ids"]):
         raise EvidenceError("a fixture id is no integer")
-    agents = pl.Series([agent["agent_id"] for agent in started["agents"]], dtype=pl.String)
-    if not evidence.decisions["agent_id"].is_in(agents.implode()).all():
+    if not evidence.decisions["agent_id"].is_in(pl.Series(ids, dtype=pl.String).implode()).all():
         raise EvidenceError("a decision is by an agent that RUN_STARTED does not name")
     try:
         policy = ClosingPolicy(started["window"]["closing_policy"])

@@ -64,6 +64,8 @@ def inspect_decision(run: SealedRun, seq: int) -> dict[str, Any]:
 
 
 def _line(text: bytes, number: int) -> bytes:
+    if number >= text.count(b"\n"):
+        return b"null"
     lines = text.split(b"\n", number + 1)
     return lines[number] if len(lines) > number + 1 else b"null"
 

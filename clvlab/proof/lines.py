@@ -103,7 +103,7 @@ def _table(text: bytes, payload: list[tuple[str, pa.DataType]]) -> pl.DataFrame:
     schema = pa.schema([("kind", _TEXT), ("payload", pa.struct(payload)), ("seq", _INT)])
     table = arrow_json.read_json(
         BytesIO(text),
-        read_options=arrow_json.ReadOptions(block_size=max(1 << 20, len(text) if text.count(b"\n") == 1 else 0)),
+        read_options=arrow_json.ReadOptions(block_size=max(1 << 20, 2 * max(map(len, text.split(b"\n"))))),
         parse_options=arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error"),
     )
     frame = pl.from_arrow(table)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -41,13 +41,17 @@ def find(paths: Sequence[Path]) -> dict[str, Path]:
     """Give ``fixtures.json`` and the quote files of one folder, by flat names: ``<fixture>-home.jsonl.gz``."""
     if len(paths) != 1 or not (paths[0] / _FIXTURES).is_file():
         raise SourceError(f"give one folder with a {_FIXTURES}, not {', '.join(str(path) for path in paths)}")
-    files = sorted(file for name in _SIDES for file in paths[0].glob(f"*/{name}.jsonl*"))
+    fixtures = {str(fixture.fixture_id) for fixture in _fixtures(paths[0] / _FIXTURES)}
+    endings = [f"*/{name}.{ending}" for name in _SIDES for ending in ("jsonl", "jsonl.gz")]
+    files = sorted(file for ending in endings for file in paths[0].glob(ending) if file.parent.name in fixtures)
     return {_FIXTURES: paths[0] / _FIXTURES} | {f"{file.parent.name}-{file.name}": file for file in files}
 
 
 def normalise(files: Mapping[str, Path], *, lenient: bool = False) -> Normalised:
     """Read the quotes of every fixture that ``fixtures.json`` lists, and make rounds of them."""
     refusals = Refusals(lenient)
+    if _FIXTURES not in files:
+        raise SourceError(f"there is no {_FIXTURES} among {sorted(files)}")
     fixtures = _fixtures(files[_FIXTURES])
     rows: list[tuple[Any, ...]] = []
     messages = 0
@@ -87,6 +91,8 @@ def _fixtures(path: Path) -> tuple[Fixture, ...]:
         ]
     except (OSError, orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
         raise SourceError(f"{path.name} is no list of fixtures: {error}") from error
+    if not fixtures or any(type(entry["kickoff_ts"]) is not int for entry in listed):
+        raise SourceError(f"{path.name} lists no fixture, or a kickoff_ts that is no whole number")
     if len({fixture.fixture_id for fixture in fixtures}) != len(fixtures):
         raise SourceError(f"{path.name} lists a fixture twice")
     return tuple(sorted(fixtures, key=lambda fixture: fixture.fixture_id))
@@ -102,9 +108,9 @@ def _read(file: str, path: Path, fixture_id: int, name: str, refusals: Refusals)
                 raise ValueError(f"ts {quote.ts_s!r} is no time in seconds, or before the quote above, {before}")
             if raw["fixture_id"] != fixture_id or raw["market_ref"] != f"1X2|{name}|full":
                 raise ValueError(f"a quote of {raw['fixture_id']} {raw['market_ref']} in the file of {fixture_id} {name}")
-            if not 0 <= quote.price <= 1:
+            if not 0 <= quote.price <= 1 or quote.price.as_tuple().exponent < -18:
                 raise ValueError(f"native_price {quote.price} is not 0 to 1")
-        except (ValueError, KeyError, TypeError, InvalidOperation) as error:
+        except (ValueError, KeyError, TypeError, ArithmeticError) as error:
             refusals.refuse(file, number, f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else str(error))
             continue
         before = quote.ts_s

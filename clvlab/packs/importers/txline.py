@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -40,13 +40,17 @@ class _Message:
 
 def find(paths: Sequence[Path]) -> dict[str, Path]:
     """Give the files to read by name: files as given, and of a folder its ``odds_*.jsonl`` and ``odds_*.jsonl.gz``."""
-    files = [file for path in paths for file in ([path] if path.is_file() else sorted(path.glob("odds_*.jsonl*")))]
+    files = [file for path in paths for file in ([path] if path.is_file() else _in_folder(path))]
     named = {file.name: file for file in files}
     if not files:
         raise SourceError(f"no odds_*.jsonl or odds_*.jsonl.gz in {', '.join(str(path) for path in paths)}")
     if len(named) != len(files):
         raise SourceError(f"two files of one name among {sorted(file.name for file in files)}")
     return named
+
+
+def _in_folder(folder: Path) -> list[Path]:
+    return sorted(file for ending in ("jsonl", "jsonl.gz") for file in folder.glob(f"odds_*.{ending}"))
 
 
 def normalise(files: Mapping[str, Path], *, lenient: bool = False) -> Normalised:
@@ -113,7 +117,7 @@ def _read(name: str, path: Path, refusals: Refusals) -> list[_Message]:
             known = sides.setdefault((message.fixture_id, message.market_key), frozenset(message.sides))
             if known != frozenset(message.sides):
                 raise ValueError(f"the sides of {message.market_key} change from {sorted(known)} to {sorted(message.sides)}")
-        except (ValueError, KeyError, TypeError, InvalidOperation) as error:
+        except (ValueError, KeyError, TypeError, ArithmeticError) as error:
             refusals.refuse(name, number, f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else str(error))
             continue
         seen.add(raw["MessageId"])
@@ -130,6 +134,8 @@ def _message(raw: dict[str, Any]) -> _Message:
     if raw["Bookmaker"] != _BOOKMAKER:
         raise ValueError(f"Bookmaker {raw['Bookmaker']!r} is not the stable price")
     sides, prices, percents = raw["PriceNames"], raw["Prices"], raw["Pct"]
+    if not all(isinstance(text, str) for text in (*sides, *percents)):
+        raise ValueError(f"PriceNames {sides} and Pct {percents} must be texts")
     if len(set(sides)) != len(sides) or len(sides) < 2 or len(prices) != len(percents) or len(prices) not in (0, len(sides)):
         raise ValueError(f"PriceNames {sides}, Prices {prices} and Pct {percents} do not belong together")
     key = "|".join([raw["SuperOddsType"], raw["MarketPeriod"] or "", raw["MarketParameters"] or ""])
