@@ -7,6 +7,7 @@ types of its kind; if not, the first line at fault is looked up and named.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from typing import Any
 
@@ -21,7 +22,8 @@ from clvlab.proof.events import CLOSE_EVENTS, DECISION_EVENTS, Kind, close_lines
 
 __all__ = ["read_closes", "read_decisions", "read_single"]
 
-_BATCH_BYTES = 32 << 20
+_BATCH_BYTES = 8 << 20
+_READERS = 2
 _INT, _TEXT, _BOOL = pa.int64(), pa.string(), pa.bool_()
 _SIDES = pa.list_(pa.struct([("odds_milli", _INT), ("prob_bps", _INT), ("side", _TEXT)]))
 _STATE = [("sides", _SIDES), ("suspended", _BOOL), ("tick_seq", _INT), ("ts_ms", _INT)]
@@ -77,18 +79,20 @@ def _block(
     events: bytes, start: int, end: int, read: Callable[[bytes], tuple[pl.DataFrame, bytes]], schema: Schema
 ) -> pl.DataFrame:
     """Read the lines of one kind in batches; what is read must write the same bytes again."""
-    frames = [pl.DataFrame(schema=schema)]
-    for position, stop in _cuts(events, start, end):
-        text = events[position:stop]
+
+    def frame_of(cut: tuple[int, int]) -> pl.DataFrame:
+        text = events[slice(*cut)]
         try:
             text.decode()  # Arrow does not look whether a text is UTF-8, and Polars relies on it
             frame, again = read(text)
-        except (pa.ArrowException, pl.exceptions.PolarsError, ValueError) as error:
+        except (EvidenceError, pa.ArrowException, pl.exceptions.PolarsError, ValueError) as error:
             raise _fault(text, str(error)) from error
         if again != text:
             raise _fault(text, "it does not have exactly the keys and types of its kind")
-        frames.append(frame)
-    return pl.concat(frames)
+        return frame
+
+    with ThreadPoolExecutor(_READERS) as pool:  # the first batch at fault is the one reported
+        return pl.concat([pl.DataFrame(schema=schema), *pool.map(frame_of, _cuts(events, start, end))])
 
 
 def _cuts(events: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
@@ -103,7 +107,7 @@ def _table(text: bytes, payload: list[tuple[str, pa.DataType]]) -> pl.DataFrame:
     schema = pa.schema([("kind", _TEXT), ("payload", pa.struct(payload)), ("seq", _INT)])
     table = arrow_json.read_json(
         BytesIO(text),
-        read_options=arrow_json.ReadOptions(block_size=max(1 << 20, 2 * max(map(len, text.split(b"\n"))))),
+        read_options=arrow_json.ReadOptions(block_size=len(text), use_threads=False),  # the batches are read in parallel
         parse_options=arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error"),
     )
     frame = pl.from_arrow(table)
