@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from clvlab.errors import EvidenceError
 
 __all__ = [
+    "Digest",
     "Frontier",
     "check_consistency",
     "check_inclusion",
@@ -82,6 +83,32 @@ class Frontier:
         for _, left in reversed(rest):
             subtree = node_hash(left, subtree)
         return subtree
+
+
+class Digest:
+    """SHA-256 and Merkle root of a text of lines, of which whole lines are added at a time."""
+
+    def __init__(self) -> None:
+        self._sha = hashlib.sha256()
+        self._frontier = Frontier()
+
+    def add(self, lines: bytes) -> None:
+        for piece in pieces(lines):
+            self._sha.update(piece)  # without the interpreter's lock: other threads get their turn
+            self._frontier.extend(leaf_hashes(piece))
+
+    @property
+    def count(self) -> int:
+        """Number of lines."""
+        return self._frontier.size
+
+    def hash(self) -> str:
+        """SHA-256 of the text, as ``sha256:<hex>``."""
+        return "sha256:" + self._sha.hexdigest()
+
+    def root(self) -> str:
+        """Root hash over the lines, as ``sha256:<hex>``."""
+        return "sha256:" + self._frontier.root().hex()
 
 
 def _complete_root(level: Sequence[bytes]) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from clvlab.errors import EvidenceError
 from clvlab.proof.canonical import canonical, sha256
 from clvlab.proof.events import Kind, batches, close_lines, decision_lines, event_line, score_lines
 from clvlab.proof.manifest import manifest
-from clvlab.proof.merkle import Frontier, leaf_hashes, pieces
+from clvlab.proof.merkle import Digest
 
 __all__ = ["SealedRun", "Sealer", "ahead", "seal"]
 
@@ -58,32 +57,19 @@ class SealedRun:
         return sha256(self.manifest)
 
 
-class Sealer:
-    """Collects lines in order, hashing as they come."""
+class Sealer(Digest):
+    """A digest that keeps its text."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._text = BytesIO()  # grows in place: joining parts at the end would hold the text twice
-        self._hash = hashlib.sha256()
-        self._frontier = Frontier()
 
     def add(self, lines: bytes) -> None:
         self._text.write(lines)
-        for piece in pieces(lines):
-            self._hash.update(piece)  # without the interpreter's lock: other threads get their turn
-            self._frontier.extend(leaf_hashes(piece))
-
-    @property
-    def count(self) -> int:
-        return self._frontier.size
+        super().add(lines)
 
     def bytes(self) -> bytes:
         return self._text.getvalue()
-
-    def hash(self) -> str:
-        return "sha256:" + self._hash.hexdigest()
-
-    def root(self) -> str:
-        return "sha256:" + self._frontier.root().hex()
 
 
 def seal(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,12 +16,12 @@ from clvlab.law.schema import Action
 from clvlab.proof import checks
 from clvlab.proof.canonical import canonical, sha256
 from clvlab.proof.checks import Check, Verdict
-from clvlab.proof.events import score_lines
+from clvlab.proof.events import batches, score_lines
 from clvlab.proof.evidence import Evidence, read_evidence
 from clvlab.proof.manifest import manifest
-from clvlab.proof.merkle import root_of_lines
+from clvlab.proof.merkle import Digest
 from clvlab.proof.positions import positions
-from clvlab.proof.seal import SealedRun, Sealer, ahead
+from clvlab.proof.seal import SealedRun
 
 __all__ = ["Anchor", "Verification", "verify"]
 
@@ -88,26 +87,26 @@ def verify(run: SealedRun, *, trust_folder: Path | None = None) -> Verification:
     """
     sealed_hash = _sealed_hash(run)
     boundary = checks.llm_boundary(trust_folder)
-    with ThreadPoolExecutor(2) as pool:  # reading runs outside the interpreter's lock, hashing lines inside
-        hashing = pool.submit(hashlib.sha256, run.events)
-        reading = pool.submit(_read, run.events)
-        evidence_root = root_of_lines(run.events)
+    evidence_digest, score_digest = Digest(), Digest()
+    with ThreadPoolExecutor(1) as pool:  # reading runs outside the interpreter's lock, hashing lines inside
+        reading = pool.submit(_rederived, run.events)
+        evidence_digest.add(run.events)
+        score_digest.add(run.scores)
         try:
-            evidence, rederived = reading.result()
+            evidence, rederived, lines = reading.result()
         except EvidenceError as error:
             return _unreadable(run, sealed_hash, str(error), boundary)
-        recomputed = "sha256:" + hashing.result().hexdigest()
-    score_root = Sealer()
-    for lines in ahead(score_lines, rederived):
-        score_root.add(lines)
-    lines = score_root.bytes()
+    recomputed = evidence_digest.hash()
+    if lines != run.scores:
+        score_digest = Digest()
+        score_digest.add(lines)
     rebuilt = canonical(
         manifest(
             evidence.started,
             evidence_hash=recomputed,
-            evidence_root=evidence_root,
+            evidence_root=evidence_digest.root(),
             event_count=evidence.count,
-            score_root=score_root.root(),
+            score_root=score_digest.root(),
         )
     )
     agents = tuple(agent["agent_id"] for agent in evidence.started["agents"])
@@ -132,9 +131,12 @@ def verify(run: SealedRun, *, trust_folder: Path | None = None) -> Verification:
     )
 
 
-def _read(events: bytes) -> tuple[Evidence, pl.DataFrame]:
+def _rederived(events: bytes) -> tuple[Evidence, pl.DataFrame, bytes]:
+    """Read the evidence and score it again: ``SCORES`` and their lines."""
     evidence = read_evidence(events)
-    return evidence, scores(positions(evidence.decisions, evidence.closes), evidence.window)
+    rederived = scores(positions(evidence.decisions, evidence.closes), evidence.window)
+    with ThreadPoolExecutor(2) as pool:
+        return evidence, rederived, b"".join(pool.map(score_lines, batches(rederived)))
 
 
 def _sealed_hash(run: SealedRun) -> str:
