@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import struct
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from clvlab.proof.canonical import canonical, sha256
 __all__ = ["content_hash", "fixture_digests"]
 
 _NO_PRICE = -1
+_FIXTURES_AT_ONCE = 6
 
 
 def fixture_digests(tape: Tape) -> dict[int, str]:
@@ -27,34 +30,42 @@ def fixture_digests(tape: Tape) -> dict[int, str]:
         fixture_id -> ``sha256:<hex>``, also for fixtures without ticks.
     """
     spans = tape.series.group_by("fixture_id").agg(
-        pl.first("start"), pl.sum("rows"), names=pl.concat_list("market_key", "side")
+        pl.first("start"), end=pl.first("start") + pl.sum("rows"), names=pl.concat_list("market_key", "side")
     )
     fixtures = tape.fixtures.select("fixture_id").join(spans, on="fixture_id", how="left", maintain_order="left")
+    with ThreadPoolExecutor() as pool:  # hashlib and Polars work outside the interpreter's lock
+        return dict(chain.from_iterable(pool.map(partial(_digests, tape), fixtures.iter_slices(_FIXTURES_AT_ONCE))))
 
-    def digest(fixture_id: int, start: int | None, n_rows: int | None, names: list[list[str]] | None) -> tuple[int, str]:
+
+def _digests(tape: Tape, fixtures: pl.DataFrame) -> list[tuple[int, str]]:
+    """Digest a few neighbouring fixtures: no column is ever copied whole, and what is converted stays in the cache."""
+    first, last = fixtures.select(pl.min("start"), pl.max("end")).fill_null(0).row(0)
+    columns = _columns(tape.rows.slice(first, last - first))
+    digests = []
+    for fixture_id, start, end, names in fixtures.iter_rows():
         hasher = hashlib.sha256(struct.pack("<I", len(names or ())))
         for name in (text.encode() for series in names or () for text in series):
             hasher.update(struct.pack("<I", len(name)) + name)
-        # Fixture by fixture: what is converted stays in the processor's cache, and no column is copied whole.
-        for column in _columns(tape.rows.slice(start or 0, n_rows or 0)):
+        numbers, *others = (column[(start or first) - first : (end or first) - first] for column in columns)
+        hasher.update((numbers - numbers[:1]).data)  # series count from 0 within the fixture
+        for column in others:
             hasher.update(column.data)
-        return fixture_id, "sha256:" + hasher.hexdigest()
-
-    with ThreadPoolExecutor() as pool:  # hashlib and Polars work outside the interpreter's lock
-        return dict(pool.map(digest, *(fixtures[column].to_list() for column in fixtures.columns)))
+        digests.append((fixture_id, "sha256:" + hasher.hexdigest()))
+    return digests
 
 
 def _columns(rows: pl.DataFrame) -> list[np.ndarray[Any, Any]]:
-    """The hashed columns of one fixture, series first and counted from 0, as little-endian arrays."""
+    """The hashed columns, series first, as little-endian arrays."""
     frame = rows.select(
-        pl.col("series") - pl.col("series").first(),
+        "series",
         "tick_seq",
         "ts_ms",
         pl.col("in_running").cast(pl.UInt8),
         pl.col("prob_bps", "odds_milli").fill_null(_NO_PRICE),
         pl.col("suspended").cast(pl.UInt8),
     )
-    return [np.ascontiguousarray(column.to_numpy(), dtype=column.to_numpy().dtype.newbyteorder("<")) for column in frame]
+    arrays = (column.to_numpy() for column in frame)
+    return [np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")) for array in arrays]
 
 
 def content_hash(content: dict[str, Any]) -> str:
