@@ -94,7 +94,7 @@ def make_decisions(*decisions: Mapping[str, Any]) -> pl.DataFrame:
 
 def make_agent(decisions: pl.DataFrame, agent_id: str = "a", **identity: Any) -> FixedAgent:
     """Agent of fixed decisions."""
-    return FixedAgent(Identity(agent_id, "fixed", "1", **identity), decisions.with_columns(agent_id=pl.lit(agent_id)))
+    return FixedAgent(Identity(agent_id, "fixed", "1", **{"causality": "template"} | identity), decisions.with_columns(agent_id=pl.lit(agent_id)))
 
 
 def make_run(tape: Tape, *decisions: Mapping[str, Any], window: Window | None = None, **options: Any) -> RunResult:

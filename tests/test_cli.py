@@ -69,6 +69,31 @@ def test_verify_exits_0_on_a_sound_run_and_1_on_a_tampered_one(folder, sealed, t
     assert clvlab(folder, "show", broken)[0] == 1
 
 
+@pytest.mark.parametrize("run_id", ["[/x]", "run_x\n[green]verified[/]: the seal is intact and no check failed"])
+def test_what_a_tampered_run_says_is_printed_as_text_on_one_line(folder, sealed, tmp_path, run_id):
+    run = folder / sealed["run_folder"]
+    for path in run.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    manifest = json.loads((run / "manifest.json").read_bytes()) | {"run_id": run_id}
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+
+    code, out, err = clvlab(folder, "verify", tmp_path)
+
+    assert code == 1
+    assert "Traceback" not in err
+    assert not any(line.startswith("verified") for line in out.splitlines())
+
+
+def test_a_name_of_a_catalogued_pack_and_of_a_folder_here_is_ambiguous(tmp_path):
+    clvlab(tmp_path, "packs", "build", "--out", "starter", "--fixtures", 1, "--messages", 20)
+
+    code, _, err = clvlab(tmp_path, "backtest", "starter")
+
+    assert code == 2
+    assert "say './starter' for the folder" in " ".join(err.split())
+    assert clvlab(tmp_path, "backtest", "./starter")[0] == 0
+
+
 def test_show_prints_the_card_decisions_and_one_record(folder, sealed):
     run = sealed["run_folder"]
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 SAFE_INTEGER = 2**53 - 1
 LAW_VERSION = "clv-law/1"
+MAX_WINDOW_S = (2**53 - 1) // 1_000_000
 LAST_OPEN_MAX_AGE_MS = 300_000
 MAX_LEVELS = 254
 CHECKS = {
@@ -191,6 +192,9 @@ def read_evidence(text: bytes) -> Evidence:
     evidence.closes = {(close["fixture_id"], close["market_key"]): close for close in closes}
     require(len(closes) == len(evidence.closes), "a market closes twice")
     _check_window(evidence.started)
+    agents = {agent["agent_id"] for agent in evidence.started["agents"]}
+    failed = {event["payload"]["agent_id"] for event in events if event["kind"] == "AGENT_ERROR"}
+    require(failed <= agents, "a failed agent is not named by RUN_STARTED")
     _check_decisions(evidence)
     _check_closes(evidence)
     return evidence
@@ -201,15 +205,21 @@ def _check_window(started: dict[str, Any]) -> None:
     require(started["law_version"] == LAW_VERSION, f"this file knows {LAW_VERSION}, not {started['law_version']!r}")
     labels = (started["source_mode"], started["mode_label"])
     require(labels == ("replay", "Backtest"), f"{labels[0]!r} is labelled {labels[1]!r}; a replay is a Backtest, never live")
+    ids = [agent["agent_id"] for agent in started["agents"]]
+    require(started["schema"] == "clvlab-run/1", f"this file knows clvlab-run/1, not {started['schema']!r}")
+    require(ids and ids == sorted(set(ids)), f"agents must be named once and in byte order, not {ids}")
     require(window["end_rule"] in CLOSE_KINDS, f"unknown end_rule {window['end_rule']!r}")
     require(window["closing_policy"] in ("last_state", "last_open"), f"unknown closing_policy {window['closing_policy']!r}")
     fixed, duration = window["end_rule"] == "fixed_duration", window["duration_s"]
     require(duration is not None and duration > 0 if fixed else duration is None, f"duration_s is {duration}")
+    require(1 <= len(window["window_id"].encode()) <= 200, "window_id must have 1 to 200 bytes")
+    require(max(duration or 0, window["min_clv_horizon_s"]) <= MAX_WINDOW_S, "a duration is too long")
     require(window["min_clv_horizon_s"] >= 0, f"min_clv_horizon_s is {window['min_clv_horizon_s']}")
 
 
 def _check_decisions(evidence: Evidence) -> None:
     agents = {agent["agent_id"] for agent in evidence.started["agents"]}
+    fixtures = set(evidence.started["binding"]["fixture_ids"])
     before: tuple[Any, ...] = ()
     waits: set[tuple[Any, ...]] = set()
     for seq, decision in evidence.decisions:
@@ -221,12 +231,16 @@ def _check_decisions(evidence: Evidence) -> None:
         key = (decision["ts_ms"], decision["fixture_id"], decision["tick_seq"], decision["agent_id"], *names, action["type"])
         require(before < key, f"seq {seq}: not after its predecessor by time, fixture, tick, agent, market, side, action")
         before = key
+        require(decision["ts_ms"] >= 0 and (action["stake"] or 0) >= 0, f"seq {seq}: a negative time or stake")
+        require(0 <= (decision["untrusted"]["confidence_ppm"] or 0) <= 1_000_000, f"seq {seq}: a confidence beyond 1")
+        require(decision["fixture_id"] in fixtures, f"seq {seq}: fixture {decision['fixture_id']} is not replayed")
         if action["type"] == "WAIT":
             require(key[1:4] not in waits, f"seq {seq}: {decision['agent_id']!r} waits twice at a tick")
             waits.add(key[1:4])
         if state is not None:
             require(action["type"] == "BACK" and action["market_key"] is not None, f"seq {seq}: the state of no market")
             require(state["tick_seq"] <= decision["tick_seq"], f"seq {seq}: a state later than its decision")
+            require(0 <= state["ts_ms"] <= decision["ts_ms"], f"seq {seq}: a state later than its decision")
             require(state["age_ms"] == decision["ts_ms"] - state["ts_ms"], f"seq {seq}: age_ms is {state['age_ms']}")
             _check_sides(state, f"seq {seq}")
 
@@ -245,7 +259,9 @@ def _check_closes(evidence: Evidence) -> None:
         require(close["close_kind"] in kinds, f"{market} of {fixture_id}: unknown close_kind {close['close_kind']!r}")
         require(ends.setdefault(fixture_id, end) == end, f"the markets of {fixture_id} close at different ticks")
         if close["closing"] is not None:
-            require(close["closing"]["tick_seq"] < close["end_seq"], f"{market} of {fixture_id}: a state after the close")
+            state = close["closing"]
+            inside = state["tick_seq"] < close["end_seq"] and 0 <= state["ts_ms"] <= close["close_ts_ms"]
+            require(inside, f"{market} of {fixture_id}: a state after the close")
             _check_sides(close["closing"], f"{market} of {fixture_id}")
 
 

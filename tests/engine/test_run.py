@@ -1,7 +1,9 @@
+import polars as pl
 import pytest
 
+from clvlab.engine.agent import Identity
 from clvlab.engine.run import run
-from clvlab.errors import DecisionError
+from clvlab.errors import AgentError, DecisionError
 from clvlab.law.closing import Window
 from tests.factories import FailingAgent, FixedAgent, make_agent, make_decisions, make_run, make_tape, message
 
@@ -25,6 +27,42 @@ def test_run_without_distinct_agents_is_refused(agents):
 def test_decision_at_a_tick_that_does_not_exist_is_refused(fixture_id, tick_seq):
     with pytest.raises(DecisionError, match="does not exist"):
         make_run(TAPE, {"fixture_id": fixture_id, "tick_seq": tick_seq})
+
+
+class Rewriter:
+    """Raises its own closing price in the frames that it is given."""
+
+    identity = make_agent(make_decisions({})).identity
+
+    def decide(self, tape):
+        prices = pl.Series("prob_bps", [1000, 9000] * (tape.rows.height // 2), dtype=pl.Int32)
+        tape.rows.replace_column(tape.rows.get_column_index("prob_bps"), prices)
+        return make_decisions({})
+
+
+def test_what_an_agent_does_to_its_tape_does_not_reach_its_score():
+    honest = make_run(TAPE, {})
+
+    rewritten = run(TAPE, [Rewriter()], Window())
+
+    assert rewritten.run == honest.run
+
+
+@pytest.mark.parametrize("returned", [None, [], {}, 5, pl.LazyFrame()])
+def test_decisions_that_are_no_frame_are_refused(returned):
+    agent = FixedAgent(make_agent(make_decisions({})).identity, returned)
+
+    with pytest.raises(DecisionError, match="must return a polars DataFrame"):
+        run(TAPE, [agent], Window())
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"agent_id": ""}, {"agent_id": "a" * 201}, {"strategy": None}, {"strategy_version": 1}, {"config": [1]}, {"causality": 3}],
+)
+def test_identity_that_cant_be_sealed_is_refused(wrong):
+    with pytest.raises(AgentError):
+        Identity(**{"agent_id": "a", "strategy": "s", "strategy_version": "1"} | wrong)
 
 
 def test_decision_in_another_agents_name_is_refused():

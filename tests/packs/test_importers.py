@@ -56,6 +56,8 @@ BAD_MESSAGES = {
     "must be int": {"Ts": "1700000000001"},
     "must be bool": {"InRunning": 1},
     "is out of range": {"FixtureId": 2**60},
+    "must be texts": {"PriceNames": [None, "under"]},
+    "OverflowError|Infinity|infinity|integer": {"Pct": ["Infinity", "NA"]},
     "KeyError: 'Pct'": {"Pct": ...},
     "do not belong together": {"Prices": [2833]},
     "sum to 10060": {"Pct": ["35.60", "65.00"]},
@@ -97,6 +99,24 @@ def test_a_cut_off_gzip_is_refused(tmp_path):
 
     with pytest.raises(SourceError, match="can't be read to its end"):
         import_source("txline", [path], tmp_path / "p")
+
+
+@pytest.mark.parametrize("name", ["odds_a (1).jsonl", "odds_é.jsonl"])
+def test_a_file_may_have_any_plain_name(tmp_path, name):
+    import_source("txline", [txline(tmp_path, MESSAGE, name=name)], tmp_path / "p")
+
+    assert verify_pack(tmp_path / "p").is_genuine
+
+
+def test_a_folder_of_another_fixture_and_a_backup_file_are_left_unread(tmp_path):
+    folder = polymarket(tmp_path, home=[(0, 0.5)], draw=[(60, 0.26)], away=[(10, 0.28)])
+    (folder / "999").mkdir()
+    (folder / "999" / "home.jsonl").write_text("garbage")
+    (folder / "7" / "home.jsonl.bak").write_text("garbage")
+
+    report = import_source("polymarket", [folder], tmp_path / "p")
+
+    assert (report.files, report.unread) == (4, ("home.jsonl", "home.jsonl.bak"))
 
 
 def test_a_folder_name_that_cant_be_a_pack_id_is_refused(tmp_path):

@@ -7,6 +7,7 @@ import pytest
 from clvlab.application.packs import bundled_catalog, open_pack
 from clvlab.errors import PackFormatError, PackTamperedError, UnknownFixtureError, UnknownPackError
 from clvlab.packs.files import file_sha256
+from clvlab.packs.manifest import read_manifest
 from clvlab.packs.reader import load_pack, verify_pack
 
 
@@ -155,6 +156,41 @@ def test_unsorted_ticks_are_refused(pack):
 
     with pytest.raises(PackFormatError, match="sorted"):
         verify_pack(pack)
+
+
+def test_a_link_anywhere_in_a_pack_is_refused(pack):
+    (pack / "more").symlink_to("/etc/passwd")
+
+    with pytest.raises(PackFormatError, match="symbolic link, 'more'"):
+        load_pack(pack)
+
+
+def relabel(folder, change):
+    """Change labels of a pack and its content hash with them."""
+    edit(folder, change)
+    manifest, _ = read_manifest(folder)
+    edit(folder, lambda content: content["clvlab"].update(content_hash=manifest.content_hash))
+
+
+def test_other_row_counts_than_the_ticks_have_are_refused(pack):
+    relabel(pack, lambda content: content["clvlab"]["fixtures"][0].update(rows=-1))
+
+    with pytest.raises(PackTamperedError, match="rows of fixture 90000000"):
+        verify_pack(pack)
+
+
+def test_a_fixture_listed_twice_is_refused(pack):
+    edit(pack, lambda content: content["clvlab"]["fixtures"].insert(0, content["clvlab"]["fixtures"][0]))
+
+    with pytest.raises(PackFormatError, match="once each"):
+        load_pack(pack)
+
+
+def test_a_missing_label_is_refused(pack):
+    edit(pack, lambda content: content["clvlab"].pop("margin"))
+
+    with pytest.raises(PackFormatError, match="lacks \\['margin'\\]"):
+        load_pack(pack)
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"name":"x"}'])

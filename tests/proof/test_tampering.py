@@ -275,6 +275,13 @@ def test_inputs_altered_and_sealed_again_no_longer_give_the_run_id(folder, name)
         (b'"close_kind":"kickoff"', b'"close_kind":"stop"'),
         (b'"mode_label":"Backtest"', b'"mode_label":"Live paper"'),
         (b'"source_mode":"replay"', b'"source_mode":"live"'),
+        (b'"schema":"clvlab-run/1"', b'"schema":"clvlab-run/999"'),
+        (b'"fixture_ids":[1,2]', b'"fixture_ids":[2]'),
+        (b'"stake":100', b'"stake":-9223372036854775808'),
+        (b'"stake":100', b'"stake":-1'),
+        (b'"confidence_ppm":null', b'"confidence_ppm":-1'),
+        (b'"window_id":"full"', b'"window_id":""'),
+        (b'"min_clv_horizon_s":60', b'"min_clv_horizon_s":9007199255'),
     ],
 )
 def test_value_outside_its_kind_fails_even_if_the_operator_seals_it_again(folder, old, new):

@@ -28,6 +28,7 @@ _ROUND_S = 60
 _SIDES = {"home": "part1", "draw": "draw", "away": "part2"}
 _MARKET_KEY = "1X2_PARTICIPANT_RESULT||"
 _FIXTURES = "fixtures.json"
+_MIN_PRICE = Decimal("1e-9")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,7 @@ def _read(file: str, path: Path, fixture_id: int, name: str, refusals: Refusals)
                 raise ValueError(f"ts {quote.ts_s!r} is no time in seconds, or before the quote above, {before}")
             if raw["fixture_id"] != fixture_id or raw["market_ref"] != f"1X2|{name}|full":
                 raise ValueError(f"a quote of {raw['fixture_id']} {raw['market_ref']} in the file of {fixture_id} {name}")
-            if not 0 <= quote.price <= 1 or quote.price.as_tuple().exponent < -18:
+            if not 0 <= quote.price <= 1 or 0 < quote.price < _MIN_PRICE:
                 raise ValueError(f"native_price {quote.price} is not 0 to 1")
         except (ValueError, KeyError, TypeError, ArithmeticError) as error:
             refusals.refuse(file, number, f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else str(error))
