@@ -94,7 +94,10 @@ def make_decisions(*decisions: Mapping[str, Any]) -> pl.DataFrame:
 
 def make_agent(decisions: pl.DataFrame, agent_id: str = "a", **identity: Any) -> FixedAgent:
     """Agent of fixed decisions."""
-    return FixedAgent(Identity(agent_id, "fixed", "1", **{"causality": "template"} | identity), decisions.with_columns(agent_id=pl.lit(agent_id)))
+    return FixedAgent(
+        Identity(agent_id, "fixed", "1", **{"causality": "template"} | identity),
+        decisions.with_columns(agent_id=pl.lit(agent_id)),
+    )
 
 
 def make_run(tape: Tape, *decisions: Mapping[str, Any], window: Window | None = None, **options: Any) -> RunResult:
@@ -106,7 +109,7 @@ def make_run(tape: Tape, *decisions: Mapping[str, Any], window: Window | None = 
 class FailingAgent:
     """Raises when asked."""
 
-    identity: Identity = Identity("broken", "fixed", "1")  # noqa: RUF009
+    identity: Identity = Identity("broken", "fixed", "1", causality="template")  # noqa: RUF009
 
     def decide(self, tape: Tape) -> pl.DataFrame:
         raise RuntimeError(f"no decision over {len(tape.binding.fixture_ids)} fixtures")
