@@ -10,6 +10,7 @@ __all__ = [
     "PackError",
     "PackFormatError",
     "PackTamperedError",
+    "PolicyError",
     "RunConflictError",
     "SchemaError",
     "SourceError",
@@ -43,6 +44,10 @@ class AgentError(ClvlabError):
 
 class UnknownAgentError(AgentError):
     """No strategy template of that name is registered."""
+
+
+class PolicyError(ClvlabError):
+    """A policy envelope with a value out of its range."""
 
 
 class EvidenceError(ClvlabError):
