@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = [
     "AgentError",
+    "AskError",
     "ClvlabError",
     "DecisionError",
     "EvidenceError",
@@ -43,6 +44,15 @@ class AgentError(ClvlabError):
 
 class UnknownAgentError(AgentError):
     """No strategy template of that name is registered."""
+
+
+class AskError(AgentError):
+    """A model that was asked gave no usable answer; ``kind`` is one word, ``detail`` a sentence."""
+
+    def __init__(self, kind: str, detail: str) -> None:
+        super().__init__(f"{kind}: {detail}")
+        self.kind = kind
+        self.detail = detail
 
 
 class EvidenceError(ClvlabError):

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 from pydantic import ValidationError
 
-from clvlab.agents import baseline, drift, momentum
+from clvlab.agents import baseline, drift, llm, momentum
 from clvlab.agents.template import Config, Template
 from clvlab.errors import AgentError, UnknownAgentError
 from clvlab.law.tape import Tape
@@ -23,6 +23,7 @@ TEMPLATES: Mapping[str, tuple[type[Config], _Rule]] = MappingProxyType(
         "baseline": (baseline.BaselineConfig, baseline.decide),
         "cumulative-drift": (drift.DriftConfig, drift.decide),
         "sharp-momentum-v2": (momentum.MomentumConfig, momentum.decide),
+        "llm": (llm.LlmConfig, llm.decide),
     }
 )
 
