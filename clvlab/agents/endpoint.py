@@ -50,7 +50,11 @@ class ChatEndpoint:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        url = _httpx().URL(self.base_url)
+        httpx = _httpx()
+        try:
+            url = httpx.URL(self.base_url)
+        except httpx.InvalidURL as error:
+            raise AgentError(f"base_url must be an http or https address, not {self.base_url!r}: {error}") from error
         if url.scheme not in ("http", "https") or not url.host:
             raise AgentError(f"base_url must be an http or https address, not {self.base_url!r}")
         if not 0 < self.timeout_s <= 3600:

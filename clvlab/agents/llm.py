@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal
 
 import polars as pl
 from pydantic import (
-    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -18,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from clvlab.agents.template import Config, in_markets
+from clvlab.agents.template import Config, in_markets, limited
 from clvlab.errors import AgentError
 from clvlab.law.actions import MAX_NAME_BYTES, MAX_REASON_BYTES
 from clvlab.law.schema import DECISIONS, SAFE_INTEGER, Action
@@ -31,16 +30,6 @@ MAX_ENTRIES = 10_000
 MAX_TEXT_BYTES = 4_000_000  # of all reasons and names: the transcript stands in the first line of the evidence
 _MAX_INT32 = 2**31 - 1
 _NUMBER = re.compile(r"-?[0-9]{1,400}(\.[0-9]{1,1100})?|nan|-?inf")
-
-
-def _within(limit: int) -> AfterValidator:
-    def checked(text: str | None) -> str | None:
-        length = len((text or "").encode())
-        if length > limit:
-            raise ValueError(f"has {length} bytes, the limit is {limit}")
-        return text
-
-    return AfterValidator(checked)
 
 
 def _number_text(value: object) -> str | None:
@@ -58,7 +47,7 @@ def _number_text(value: object) -> str | None:
     return decimal_text(number) if abs(number) < float("inf") else str(number)
 
 
-_Name = Annotated[str | None, _within(MAX_NAME_BYTES)]
+_Name = Annotated[str | None, limited(MAX_NAME_BYTES)]
 
 
 class Entry(BaseModel):
@@ -88,7 +77,7 @@ class Entry(BaseModel):
     side: _Name = None
     stake: int | None = Field(default=None, ge=1, le=SAFE_INTEGER)
     limit_odds_milli: int | None = Field(default=None, ge=0, le=_MAX_INT32)
-    reason: Annotated[str | None, _within(MAX_REASON_BYTES)] = None
+    reason: Annotated[str | None, limited(MAX_REASON_BYTES)] = None
     confidence: Annotated[str | None, BeforeValidator(_number_text)] = None
     claimed_edge_bps: int | None = Field(default=None, ge=-SAFE_INTEGER, le=SAFE_INTEGER)
 

@@ -73,7 +73,7 @@ def prompt_at(tape: Tape, fixture_id: int, tick_seq: int) -> str:
 
 
 def _prompt(known: Mapping[str, Any]) -> str:
-    return f"{_INSTRUCTIONS}\n{json.dumps(known, ensure_ascii=False, indent=1)}\n"
+    return f"{_INSTRUCTIONS}\n{json.dumps(known, ensure_ascii=False)}\n"
 
 
 def record(tape: Tape, ask: Ask, at: Iterable[tuple[int, int]] | None = None, *, model: str | None = None) -> Transcript:
@@ -100,9 +100,8 @@ def record(tape: Tape, ask: Ask, at: Iterable[tuple[int, int]] | None = None, *,
     """
     if not callable(ask):
         raise AgentError(f"ask must be a function of a prompt, not {type(ask).__name__}")
-    name = str(getattr(ask, "model", None) or getattr(ask, "__name__", type(ask).__name__)) if model is None else model
-    if not 1 <= len(name.encode(errors="replace")) <= MAX_NAME_BYTES:
-        raise AgentError(f"the model's name must have 1 to {MAX_NAME_BYTES} bytes: {name!r:.300}")
+    own = getattr(ask, "model", None) or getattr(ask, "__name__", type(ask).__name__)
+    name = _sealable(str(own if model is None else model), MAX_NAME_BYTES)
     chosen = sorted(set(checkpoints(tape) if at is None else at))
     if len(chosen) > MAX_ENTRIES:
         raise AgentError(f"a transcript holds at most {MAX_ENTRIES} entries, not {len(chosen)}: choose fewer checkpoints")
@@ -153,6 +152,8 @@ def _proposal(text: str, known: Mapping[str, Any]) -> dict[str, Any]:
         raise AskError("bad_json", f"the answer must be a JSON object, not {type(said).__name__}")
     if said.get("action") == Action.WAIT:
         return {key: said[key] for key in _CLAIMS if key in said}
+    if said.get("action") != Action.BACK:
+        raise AskError("bad_answer", f"action must be BACK or WAIT, not {said.get('action')!r:.100}")
     sides = {market["market_key"]: [side["side"] for side in market["sides"]] for market in known["markets"]}
     market_key, side = str(said.get("market_key")), said.get("side")
     if market_key not in sides:

@@ -7,16 +7,32 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, Generic, TypeVar
 
 import polars as pl
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from clvlab.engine.agent import Identity
+from clvlab.law.actions import MAX_NAME_BYTES
 from clvlab.law.schema import DECISIONS, SAFE_INTEGER, Action
 from clvlab.law.tape import Tape
 
-__all__ = ["MAX_SECONDS", "Config", "Prefixes", "Template", "backs", "cooled", "in_markets"]
+__all__ = ["MAX_PREFIXES", "MAX_SECONDS", "Config", "Prefixes", "Template", "backs", "cooled", "in_markets", "limited"]
 
+MAX_PREFIXES = 10_000
 MAX_SECONDS = SAFE_INTEGER // 1000
-Prefixes = Annotated[tuple[str, ...], Field(strict=False)]
+
+
+def limited(bytes_: int) -> AfterValidator:
+    """Refuse a text of more bytes, or one that has none because of a lone surrogate."""
+
+    def checked(text: str | None) -> str | None:
+        length = len((text or "").encode())
+        if length > bytes_:
+            raise ValueError(f"has {length} bytes, the limit is {bytes_}")
+        return text
+
+    return AfterValidator(checked)
+
+
+Prefixes = Annotated[tuple[Annotated[str, limited(MAX_NAME_BYTES)], ...], Field(strict=False, max_length=MAX_PREFIXES)]
 
 
 class Config(BaseModel):
