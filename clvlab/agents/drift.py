@@ -48,6 +48,13 @@ def decide(tape: Tape, config: DriftConfig) -> pl.DataFrame:
     exponentially weighted mean of the signs of its movements, computed message by message in order, so that every machine
     rounds alike. Of two sides of a market at one message the larger drift wins, ties by byte order. Messages in play are
     not looked at. Linear in ticks.
+
+    What is claimed, unproven: an edge of the rise in probability since first sight, as if it came once more; and as confidence
+    the persistence, moved from [-1, 1] to [0, 1].
+
+    References
+    ----------
+    S. W. Roberts, "Control chart tests based on geometric moving averages", Technometrics 1 (1959) 239-250, for the average.
     """
     series = in_markets(tape, config.markets).select("series", "fixture_id", "market_key", "side", "market_start")
     rows = tape.rows.filter(pl.col("prob_bps").is_not_null(), ~pl.col("in_running")).select(
