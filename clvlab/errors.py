@@ -39,7 +39,7 @@ class DecisionError(ClvlabError):
 
 
 class AgentError(ClvlabError):
-    """An agent's configuration is out of bounds."""
+    """An agent's configuration or transcript can't be used."""
 
 
 class UnknownAgentError(AgentError):

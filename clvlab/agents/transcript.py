@@ -122,11 +122,13 @@ class Transcript:
         Raises
         ------
         AgentError
-            No transcript, or one whose content is not what its digest says.
+            No file, no transcript, or one whose content is not what its digest says.
         """
         try:
             value = parsed(Path(path).read_bytes())
             file = _File.model_validate(value)
+        except OSError as error:
+            raise AgentError(f"no transcript can be read at {path}: {error.strerror}") from error
         except (EvidenceError, ValidationError) as error:
             raise AgentError(f"{path} is no transcript: {str(error)[:500]}") from error
         found = cls(file.model, file.content_hash, file.entries, file.answers)

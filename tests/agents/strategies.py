@@ -26,7 +26,7 @@ EAGER: dict[str, dict[str, Any]] = {name: {} for name in TEMPLATES} | {
     "baseline": {"min_prob_bps": 3000, "warmup_ticks": 2},
     "cumulative-drift": {"min_drift_micro_logits": 10_000, "min_persistence": 0.0, "warmup_ticks": 1, "cooldown_s": 60},
     "sharp-momentum-v2": {
-        "change_allowance_micro_logits": 500, "change_threshold_micro_logits": 5_000, "cooldown_s": 60,
+        "level_alpha": 0.3, "change_allowance_micro_logits": 500, "change_threshold_micro_logits": 5_000, "cooldown_s": 60,
         "lookback_movements": 5, "min_movements": 2, "min_persistence": 0.5, "min_z_milli": 500,
         "persistence_movements": 3, "warmup_ticks": 3, "warmup_s": 1,
     },

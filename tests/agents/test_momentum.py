@@ -41,7 +41,7 @@ def test_a_side_that_rises_is_backed_and_one_that_falls_is_not():
 
 
 def test_the_robust_z_is_exact_at_its_threshold():
-    probs = (5000, 5010, 5040, 5030, 5100)
+    probs = (5000, 5010, 5040, 5030, 5600)
     *before, now = moves(*probs)
     z_milli = _z_milli(before, now)
 
@@ -93,15 +93,16 @@ def test_persistence_is_the_share_of_upward_movements_among_the_last():
 
 
 def test_a_movement_is_measured_from_the_average_of_the_levels_before():
-    probs = (5000, 5100, 5000, 5080)
+    probs = (5000, 5100, 5100, 5300)
     levels = [LOGITS[prob] for prob in probs]
-    averages = [levels[0], (levels[0] + levels[1]) / 2, levels[0] * 3 / 4 + levels[1] / 4]
+    averages = [levels[0], (levels[0] + levels[1]) / 2, levels[0] / 4 + levels[1] / 4 + levels[2] / 2]
+    assert averages[2] % 1 == 0.75  # rounded up
     *before, now = [level - floor(average + 0.5) for level, average in zip(levels[1:], averages, strict=True)]
 
     decided = template(STRATEGY, OPEN | {"level_alpha": 0.5}).decide(walk(*probs))
 
     assert decided["reason"].to_list() == [
-        f"movement of {now} micro-logits, robust z {_z_milli(before, now)} thousandths, 2 of 3 upward"
+        f"movement of {now} micro-logits, robust z {_z_milli(before, now)} thousandths, 3 of 3 upward"
     ]
 
 

@@ -42,6 +42,11 @@ def test_its_parameters_plug_into_the_template():
     assert TRANSCRIPT.errors == ANSWERS[1:]
 
 
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(AgentError, match=r"no transcript can be read at .*absent\.json: No such file"):
+        Transcript.read(tmp_path / "absent.json")
+
+
 def test_an_altered_file_is_refused(tmp_path):
     path = TRANSCRIPT.write(tmp_path / "t.json")
     path.write_bytes(path.read_bytes().replace(b'"tick_seq":4', b'"tick_seq":5'))
