@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = [
     "AgentError",
+    "AskError",
     "ClvlabError",
     "DecisionError",
     "EvidenceError",
@@ -39,7 +40,7 @@ class DecisionError(ClvlabError):
 
 
 class AgentError(ClvlabError):
-    """An agent's configuration is out of bounds."""
+    """An agent's configuration or transcript can't be used."""
 
 
 class UnknownAgentError(AgentError):
@@ -48,6 +49,15 @@ class UnknownAgentError(AgentError):
 
 class PolicyError(ClvlabError):
     """A policy envelope with a value out of its range."""
+
+
+class AskError(AgentError):
+    """A model that was asked gave no usable answer; ``kind`` is one word, ``detail`` a sentence."""
+
+    def __init__(self, kind: str, detail: str) -> None:
+        super().__init__(f"{kind}: {detail}")
+        self.kind = kind
+        self.detail = detail
 
 
 class EvidenceError(ClvlabError):
