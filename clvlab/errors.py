@@ -4,10 +4,16 @@ from __future__ import annotations
 
 __all__ = [
     "AgentError",
+    "AnchorConflictError",
+    "AnchorError",
+    "AnchorUnavailableError",
     "AskError",
+    "BundleError",
     "ClvlabError",
     "DecisionError",
     "EvidenceError",
+    "LogConflictError",
+    "LogError",
     "PackError",
     "PackFormatError",
     "PackTamperedError",
@@ -110,3 +116,27 @@ class RunConflictError(ClvlabError):
         super().__init__(f"run {run_id} is stored with manifest {stored}, and this one has {offered}; nothing was written")
         self.stored = stored
         self.offered = offered
+
+
+class AnchorError(ClvlabError):
+    """A manifest hash can't be anchored as things are set up, or the chain refused the transaction."""
+
+
+class AnchorUnavailableError(AnchorError):
+    """The chain could not be asked, or did not take the transaction in time; asking again later is safe."""
+
+
+class AnchorConflictError(AnchorError):
+    """Another process wrote the record of this anchor, or it is about another manifest."""
+
+
+class LogError(ClvlabError):
+    """A log entry, checkpoint or proof that can't be used."""
+
+
+class LogConflictError(LogError):
+    """An entry that the log does not take: a second commitment or outcome of a run, or one with other content."""
+
+
+class BundleError(ClvlabError):
+    """A proof bundle that is not exactly what the format says."""

@@ -11,7 +11,8 @@ from typing import Annotated, Any
 import orjson
 import typer
 
-from clvlab.application import backtests, packs, runs
+from clvlab.application import anchors, backtests, packs, runs
+from clvlab.cli import proof
 from clvlab.cli.options import JsonOption, PackArgument, RunArgument, RunsOption
 from clvlab.cli.packs import packs_app
 from clvlab.cli.printing import err, leaderboard, out, plain, print_json, show_checks, show_report, table
@@ -29,6 +30,8 @@ app = typer.Typer(
     add_completion=False,
 )
 app.add_typer(packs_app, name="packs")
+app.command()(proof.anchor)
+app.command()(proof.devchain)
 
 _BAD_INPUT = 2
 
@@ -122,7 +125,7 @@ def _params(pairs: Sequence[str]) -> dict[str, Any]:
 def verify(run: RunArgument, as_json: JsonOption = False) -> None:
     """Recompute the proof of a sealed run; exit 1 if the seal is broken or a check fails."""
     with err.status("verifying"):
-        verdict = runs.verified(run)
+        verdict = anchors.anchor_verified(run, proof.anchor_settings())
     if as_json:
         print_json(_verification(verdict))
     else:

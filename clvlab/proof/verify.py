@@ -13,6 +13,7 @@ from clvlab.errors import EvidenceError
 from clvlab.law.clv import scores
 from clvlab.law.metrics import outcomes
 from clvlab.proof import checks
+from clvlab.proof.anchor import Anchor, AnchorTrust, Seen, anchor_check
 from clvlab.proof.canonical import canonical, sha256
 from clvlab.proof.checks import Check, Verdict
 from clvlab.proof.events import batches, score_lines
@@ -23,16 +24,6 @@ from clvlab.proof.positions import positions
 from clvlab.proof.seal import SealedRun
 
 __all__ = ["Anchor", "Verification", "verify"]
-
-
-@dataclass(frozen=True, slots=True)
-class Anchor:
-    """Where the manifest hash was committed; ``cluster`` is never null."""
-
-    status: str = "not_anchored"
-    signature: str | None = None
-    cluster: str = "devnet"
-    explorer_url: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +63,15 @@ class Verification:
         return self.verified and all(check.verdict != Verdict.FAIL for check in self.checks.values())
 
 
-def verify(run: SealedRun, receipts: bytes = b"", *, trust_folder: Path | None = None) -> Verification:
+def verify(
+    run: SealedRun,
+    receipts: bytes = b"",
+    *,
+    anchor: Anchor | None = None,
+    seen: Seen | None = None,
+    trust: AnchorTrust | None = None,
+    trust_folder: Path | None = None,
+) -> Verification:
     """Recompute the proof of a sealed run.
 
     Steps: 1. hash and read the evidence; 2. re-derive scores; 3. rebuild roots and manifest; 4. judge the seven checks.
@@ -83,10 +82,12 @@ def verify(run: SealedRun, receipts: bytes = b"", *, trust_folder: Path | None =
         The bytes as stored.
     receipts
         ``receipts.jsonl``: what venues said of the run; only ``policy_obeyed`` reads it.
+    anchor, seen, trust
+        The anchor on record, what the chain says of it (null when it was not asked), and whom the caller trusts.
     trust_folder
         Package folder to audit; the installed one by default.
     """
-    sealed_hash = _sealed_hash(run)
+    anchor, sealed_hash = anchor or Anchor(), _sealed_hash(run)
     boundary = checks.llm_boundary(trust_folder)
     evidence_digest, score_digest = Digest(), Digest()
     with ThreadPoolExecutor(1) as pool:  # reading runs outside the interpreter's lock, hashing lines inside
@@ -96,7 +97,8 @@ def verify(run: SealedRun, receipts: bytes = b"", *, trust_folder: Path | None =
         try:
             evidence, placed, rederived, lines = reading.result()
         except EvidenceError as error:
-            return _unreadable(run, sealed_hash, str(error), boundary)
+            others = {"llm_boundary": boundary, "anchor": anchor_check(anchor, run.manifest_hash, seen, trust)}
+            return _unreadable(run, sealed_hash, str(error), others, anchor)
     recomputed = evidence_digest.hash()
     if lines != run.scores:
         score_digest = Digest()
@@ -124,11 +126,12 @@ def verify(run: SealedRun, receipts: bytes = b"", *, trust_folder: Path | None =
             "manifest_bound": checks.manifest_bound(run, rebuilt, evidence.started),
             "policy_obeyed": checks.policy_obeyed(evidence, placed, receipts),
             "receipt_separation": checks.receipt_separation(evidence),
-            "anchor": Check(Verdict.NOT_APPLICABLE, "the run is not anchored"),
+            "anchor": anchor_check(anchor, sha256(rebuilt), seen, trust),
         },
         started=evidence.started,
         scores=rederived,
         outcomes=outcomes(rederived, agents),
+        anchor=anchor,
     )
 
 
@@ -148,7 +151,7 @@ def _sealed_hash(run: SealedRun) -> str:
         return f"unreadable:{error}"
 
 
-def _unreadable(run: SealedRun, sealed_hash: str, reason: str, boundary: Check) -> Verification:
+def _unreadable(run: SealedRun, sealed_hash: str, reason: str, others: dict[str, Check], anchor: Anchor) -> Verification:
     verdicts = {name: checks.unreadable(reason) for name in checks.CHECKS}
     return Verification(
         run_id=run.run_id,
@@ -156,5 +159,6 @@ def _unreadable(run: SealedRun, sealed_hash: str, reason: str, boundary: Check) 
         evidence_hash=sealed_hash,
         recomputed_evidence_hash=f"recompute_error:{reason}",
         manifest_hash=run.manifest_hash,
-        checks=verdicts | {"llm_boundary": boundary, "anchor": Check(Verdict.NOT_APPLICABLE, "the run is not anchored")},
+        checks=verdicts | others,
+        anchor=anchor,
     )

@@ -1,0 +1,86 @@
+"""What commits manifest hashes somewhere public, and what commits none; needs no chain library until a chain is asked."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from clvlab.anchor.settings import AnchorSettings
+from clvlab.errors import AnchorError, AnchorUnavailableError
+from clvlab.proof.anchor import Anchor, AnchorTrust, Seen, anchor_check
+from clvlab.proof.checks import Check
+
+__all__ = ["Anchorer", "NullAnchor"]
+
+
+class Anchorer(Protocol):
+    """What commits manifest hashes somewhere public."""
+
+    @property
+    def cluster(self) -> str:
+        """Name of the chain, never null."""
+        ...
+
+    @property
+    def enabled(self) -> bool:
+        """Whether sealed runs are to be anchored at all."""
+        ...
+
+    def commit(self, run_id: str, manifest_hash: str) -> Anchor:
+        """Anchor a hash and give the outcome; may take seconds, and be asked again."""
+        ...
+
+    def seen(self, anchor: Anchor) -> Seen | None:
+        """Say what the chain holds under the anchor's signature; null when it can't be asked."""
+        ...
+
+    @property
+    def trust(self) -> AnchorTrust:
+        """Keys and clusters that are trusted here."""
+        ...
+
+    def check(self, anchor: Anchor, manifest_hash: str) -> Check:
+        """Judge an anchor by what the chain says now."""
+        ...
+
+
+class NullAnchor:
+    """Anchors nothing and says so; with an RPC URL it still reads what others anchored."""
+
+    def __init__(self, settings: AnchorSettings | None = None) -> None:
+        self._settings = settings or AnchorSettings()
+
+    @property
+    def cluster(self) -> str:
+        return self._settings.cluster
+
+    @property
+    def enabled(self) -> bool:
+        return False
+
+    @property
+    def trust(self) -> AnchorTrust:
+        """Keys and clusters that are trusted here."""
+        return self._settings.trust()
+
+    def commit(self, run_id: str, manifest_hash: str) -> Anchor:  # noqa: ARG002
+        return Anchor(cluster=self.cluster)
+
+    def seen(self, anchor: Anchor) -> Seen | None:
+        if anchor.signature is None or not self._settings.rpc_url:
+            return None
+        try:
+            return asyncio.run(self._seen(anchor.signature))
+        except AnchorUnavailableError:
+            return None
+
+    async def _seen(self, signature: str) -> Seen:
+        try:
+            from clvlab.anchor.chain import Chain
+        except ImportError as error:
+            raise AnchorError(f"asking a chain needs the extra 'anchor': pip install 'clvlab[anchor]' ({error})") from error
+        async with Chain(self._settings, min(self._settings.patience_s, self._settings.timeout_s)) as chain:
+            return await chain.seen(signature)
+
+    def check(self, anchor: Anchor, manifest_hash: str) -> Check:
+        return anchor_check(anchor, manifest_hash, self.seen(anchor), self.trust)

@@ -1,0 +1,166 @@
+"""The questions that anchoring asks of a Solana node, and which answers mean: ask again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from solana.exceptions import SolanaRpcException
+from solana.rpc.async_api import AsyncClient
+from solana.rpc.commitment import Commitment
+from solana.rpc.core import RPCException, RPCNoResultException
+from solana.rpc.models import TxOpts
+from solders.errors import SerdeJSONError
+from solders.hash import Hash
+from solders.pubkey import Pubkey
+from solders.rpc.errors import InvalidParamsMessage, SendTransactionPreflightFailureMessage
+from solders.signature import Signature
+from solders.transaction import VersionedTransaction
+from solders.transaction_status import TransactionConfirmationStatus as Level
+
+from clvlab.anchor.settings import AnchorSettings
+from clvlab.anchor.transaction import seen
+from clvlab.errors import AnchorError, AnchorUnavailableError
+from clvlab.proof.anchor import Seen
+
+__all__ = ["Chain", "Landing"]
+
+T = TypeVar("T")
+_PAGES, _PAGE = 10, 1000
+_UNANSWERED = (SolanaRpcException, RPCException, RPCNoResultException, SerdeJSONError)
+
+
+@dataclass(frozen=True, slots=True)
+class Landing:
+    """How far a transaction is: whether it is as sure as asked, and why it failed if it did."""
+
+    sure: bool
+    error: str | None
+
+
+class Chain:
+    """One node, spoken to until a deadline; an answer that can't be had raises ``AnchorUnavailableError``."""
+
+    def __init__(self, settings: AnchorSettings, patience_s: float | None = None) -> None:
+        if not settings.rpc_url:
+            raise AnchorError("no chain can be asked: CLVLAB_ANCHOR_RPC_URL is not set")
+        self._settings = settings
+        self._commitment = Commitment(settings.commitment)
+        self._patience_s = settings.patience_s if patience_s is None else patience_s
+
+    async def __aenter__(self) -> Chain:
+        self._client = AsyncClient(str(self._settings.rpc_url), commitment=self._commitment, timeout=self._settings.timeout_s)
+        await self._client.__aenter__()
+        self._deadline = asyncio.get_running_loop().time() + self._patience_s
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._client.close()
+
+    async def pause(self, why: str) -> None:
+        """Wait a moment before asking again, or give up at the deadline."""
+        if asyncio.get_running_loop().time() + self._settings.poll_s > self._deadline:
+            raise AnchorUnavailableError(f"{self._settings.cluster} at {self._settings.rpc_url}: {why}")
+        await asyncio.sleep(self._settings.poll_s)
+
+    async def _answered(self, ask: Callable[[], Awaitable[T]]) -> T:
+        while True:
+            try:
+                return await ask()
+            except BaseException as error:
+                if not _unanswered(error):
+                    raise
+                cause = error
+            await self.pause(f"no answer: {_cause(cause)}")
+
+    async def genesis_hash(self) -> str:
+        return str((await self._answered(self._client.get_genesis_hash)).value)
+
+    async def block_height(self) -> int:
+        return int((await self._answered(lambda: self._client.get_block_height(self._commitment))).value)
+
+    async def latest_blockhash(self) -> tuple[Hash, int]:
+        """Give a block's hash to sign with, and the last height at which it is accepted."""
+        latest = (await self._answered(lambda: self._client.get_latest_blockhash(self._commitment))).value
+        return latest.blockhash, latest.last_valid_block_height
+
+    async def landings(self, signatures: Sequence[str]) -> list[Landing | None]:
+        """Say of each signature how far it is; null when the chain does not know it."""
+        if not signatures:
+            return []
+        asked = [Signature.from_string(signature) for signature in signatures]
+        answer = await self._answered(lambda: self._client.get_signature_statuses(asked, search_transaction_history=True))
+        return [None if status is None else self._landing(status) for status in answer.value]
+
+    def _landing(self, status: Any) -> Landing:
+        enough = (Level.Finalized,) if self._commitment == Commitment.FINALIZED else (Level.Confirmed, Level.Finalized)
+        sure = status.confirmation_status in enough or (status.confirmation_status is None and status.confirmations is None)
+        return Landing(sure, None if status.err is None else str(status.err))
+
+    async def send(self, transaction: bytes) -> None:
+        """Send signed bytes. Whether they arrived is for ``landings`` to say: a lost answer is no reason to sign anew.
+
+        Raises
+        ------
+        AnchorError
+            The node refuses what was signed, for a reason that sending again does not cure.
+        """
+        options = TxOpts(preflight_commitment=self._commitment, max_retries=0)
+        try:
+            await self._client.send_raw_transaction(transaction, opts=options)
+        except RPCException as error:
+            refusal = error.args[0] if error.args else error
+            if isinstance(refusal, SendTransactionPreflightFailureMessage):
+                reason = str(refusal.data.err)
+                if "BlockhashNotFound" not in reason and "AlreadyProcessed" not in reason:
+                    raise AnchorError(f"{self._settings.cluster} refuses the memo: {refusal.message} ({reason})") from error
+            elif isinstance(refusal, InvalidParamsMessage):
+                raise AnchorError(f"{self._settings.cluster} refuses the memo: {refusal}") from error
+        except BaseException as error:
+            if not _unanswered(error):
+                raise
+
+    async def seen(self, signature: str) -> Seen:
+        """Fetch a transaction as bytes and read it here."""
+        genesis = await self.genesis_hash()
+        asked = Signature.from_string(signature)
+        answer = await self._answered(
+            lambda: self._client.get_transaction(
+                asked, encoding="base64", commitment=self._commitment, max_supported_transaction_version=0
+            )
+        )
+        if answer.value is None:
+            return Seen(genesis)
+        fetched = answer.value.transaction
+        if not isinstance(fetched.transaction, VersionedTransaction):
+            raise AnchorError(f"{self._settings.rpc_url} did not give {signature} as bytes")
+        error = None if fetched.meta is None else fetched.meta.err
+        return seen(genesis, fetched.transaction, None if error is None else str(error))
+
+    async def memos(self, signer: str, memo: str) -> list[str]:
+        """List signatures of successful transactions of this signer that a node says carry this memo, newest first."""
+        found: list[str] = []
+        before: Signature | None = None
+        for _ in range(_PAGES):
+            page = await self._answered(
+                lambda before=before: self._client.get_signatures_for_address(  # type: ignore[misc]
+                    Pubkey.from_string(signer), before=before, limit=_PAGE, commitment=self._commitment
+                )
+            )
+            found += [str(entry.signature) for entry in page.value if entry.err is None and memo in (entry.memo or "")]
+            if len(page.value) < _PAGE:
+                break
+            before = page.value[-1].signature
+        return found
+
+
+def _unanswered(error: BaseException) -> bool:
+    """Whether a node gave no usable answer. The client panics over an error object without the data that it expects."""
+    return isinstance(error, _UNANSWERED) or type(error).__name__ == "PanicException"
+
+
+def _cause(error: BaseException) -> str:
+    cause = error.__cause__ or error
+    return f"{type(cause).__name__}: {cause}"[:300]

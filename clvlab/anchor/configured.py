@@ -1,0 +1,21 @@
+"""The anchorer that settings ask for."""
+
+from __future__ import annotations
+
+from clvlab.anchor.anchorer import Anchorer, NullAnchor
+from clvlab.anchor.records import AnchorRecords
+from clvlab.anchor.settings import AnchorSettings
+from clvlab.errors import AnchorError
+
+__all__ = ["anchorer"]
+
+
+def anchorer(settings: AnchorSettings, records: AnchorRecords) -> Anchorer:
+    """Give what anchors under these settings: without a key, what anchors nothing."""
+    if settings.keypair is None:
+        return NullAnchor(settings)
+    try:
+        from clvlab.anchor.solana import SolanaAnchor
+    except ImportError as error:
+        raise AnchorError(f"anchoring needs the extra 'anchor': pip install 'clvlab[anchor]' ({error})") from error
+    return SolanaAnchor(settings, records)

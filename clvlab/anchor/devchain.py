@@ -1,0 +1,262 @@
+"""A chain of one process: the real memo program in ``LiteSVM``, with slots, expiry and confirmation modelled around it.
+
+For tests and for trying out anchors without a network. It can be told to misbehave in the ways in which nodes do.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from binascii import Error as Base64Error
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import sha256
+from threading import RLock
+from typing import Any
+
+from solders.hash import Hash
+from solders.litesvm import LiteSVM
+from solders.pubkey import Pubkey
+from solders.transaction import VersionedTransaction
+from solders.transaction_metadata import FailedTransactionMetadata
+
+from clvlab.proof.anchor import MEMO_PROGRAMS
+
+__all__ = ["GENESIS_HASH", "DevChain", "Fault", "NodeError"]
+
+GENESIS_HASH = str(Hash(sha256(b"clvlab devchain").digest()))
+_MAX_AGE = 150  # blocks for which a blockhash may be used, as on the public clusters
+_CONFIRMED, _FINALIZED = 1, 32  # depth in blocks
+_LEVELS = ("processed", "confirmed", "finalized")
+_MAX_BYTES = 1232
+_LAMPORTS_PER_SIGNATURE = 5000
+
+
+class NodeError(Exception):
+    """A JSON-RPC error as nodes give it."""
+
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
+        super().__init__(message)
+        self.code, self.message, self.data = code, message, data
+
+
+@dataclass
+class Fault:
+    """One way to misbehave, some times.
+
+    Attributes
+    ----------
+    kind
+        ``drop`` (accept a transaction and lose it), ``lost_reply`` (do it, then answer 504), ``http`` (answer ``status``),
+        ``hang`` (answer after ``seconds``), ``error`` (a JSON-RPC error of ``code``), ``lie`` (show another memo than the one
+        sent).
+    method
+        JSON-RPC method that it befalls; ``*`` is every one.
+    """
+
+    kind: str
+    method: str = "*"
+    times: int = 1
+    status: int = 503
+    code: int = -32005
+    message: str = "Node is unhealthy"
+    data: Any = None
+    seconds: float = 5.0
+
+
+@dataclass(frozen=True)
+class _Landed:
+    slot: int
+    raw: bytes
+    error: Any
+
+
+class DevChain:
+    """Slots pass with every look at statuses, so that nobody waits for a clock; ``pass_slots`` lets more go by."""
+
+    def __init__(self) -> None:
+        self._svm = LiteSVM().with_blockhash_check(check=False).with_transaction_history(0)
+        self._lock = RLock()
+        self._faults: list[Fault] = []
+        self._landed: dict[str, _Landed] = {}
+        self._born: dict[str, int] = {}
+        self.slot = 1000
+        self.pass_slots(1)
+
+    def pass_slots(self, slots: int) -> None:
+        """Let blocks go by."""
+        with self._lock:
+            for _ in range(slots):
+                self.slot += 1
+                self._svm.expire_blockhash()
+                self._born[str(self._svm.latest_blockhash())] = self.slot
+
+    def inject(self, *faults: Fault) -> None:
+        """Misbehave from now on."""
+        self._faults += faults
+
+    def fault(self, kind: str, method: str) -> Fault | None:
+        """Take one fault of a kind that befalls a method now, or null."""
+        with self._lock:
+            for fault in self._faults:
+                if fault.times > 0 and fault.kind == kind and fault.method in (method, "*"):
+                    fault.times -= 1
+                    return fault
+        return None
+
+    def forget(self, signature: str) -> None:
+        """Drop a transaction, as a fork does."""
+        del self._landed[signature]
+
+    def memos(self) -> list[str]:
+        """List the memos of every successful transaction, in order."""
+        return [memo for landed in self._landed.values() if landed.error is None for memo in _memos(landed.raw)]
+
+    def signatures(self) -> list[str]:
+        """List the signatures of all that landed, in order."""
+        return list(self._landed)
+
+    def airdrop(self, address: str, lamports: int = 10**9) -> str:
+        """Give an account money to pay fees with; gives a signature that no status is kept of."""
+        self._svm.airdrop(Pubkey.from_string(address), lamports)
+        return "1" * 64
+
+    def answer(self, method: str, params: list[Any]) -> Any:
+        """Answer one JSON-RPC call, or raise ``NodeError``."""
+        known: dict[str, Callable[..., Any]] = {
+            "getHealth": lambda: "ok",
+            "getVersion": lambda: {"solana-core": "0.0.0", "feature-set": 0},
+            "getGenesisHash": lambda: GENESIS_HASH,
+            "getSlot": lambda *_: self.slot,
+            "getBlockHeight": lambda *_: self.slot,
+            "getBalance": lambda address, *_: self._at(self._svm.get_balance(Pubkey.from_string(address)) or 0),
+            "getFeeForMessage": lambda *_: self._at(_LAMPORTS_PER_SIGNATURE),
+            "getLatestBlockhash": lambda *_: self._latest(),
+            "getSignatureStatuses": lambda signatures, *_: self._statuses(signatures),
+            "getSignaturesForAddress": self._history,
+            "getTransaction": self._transaction,
+            "sendTransaction": self._send,
+            "requestAirdrop": lambda address, lamports, *_: self.airdrop(address, lamports),
+        }
+        with self._lock:
+            if fault := self.fault("error", method):
+                raise NodeError(fault.code, fault.message, fault.data)
+            if method not in known:
+                raise NodeError(-32601, "Method not found")
+            try:
+                return known[method](*params)
+            except (TypeError, ValueError, KeyError) as error:
+                raise NodeError(-32602, f"Invalid params: {error}") from error
+
+    def _at(self, value: Any) -> dict[str, Any]:
+        return {"context": {"slot": self.slot}, "value": value}
+
+    def _latest(self) -> dict[str, Any]:
+        latest = str(self._svm.latest_blockhash())
+        return self._at({"blockhash": latest, "lastValidBlockHeight": self._born[latest] + _MAX_AGE})
+
+    def _send(self, encoded: str, config: dict[str, Any]) -> str:
+        try:
+            raw = b64decode(encoded, validate=True)
+        except Base64Error as error:
+            raise NodeError(-32602, f"invalid base64: {error}") from error
+        if config.get("encoding") != "base64" or len(raw) > _MAX_BYTES:
+            raise NodeError(-32602, f"only base64 of at most {_MAX_BYTES} bytes is taken, not {len(raw)}")
+        transaction = VersionedTransaction.from_bytes(raw)
+        signature = str(transaction.signatures[0])
+        if not all(transaction.verify_with_results()):
+            raise NodeError(-32003, "Transaction signature verification failure")
+        born = self._born.get(str(transaction.message.recent_blockhash))
+        alive = born is not None and self.slot - born <= _MAX_AGE
+        if not config.get("skipPreflight"):
+            self._preflight(transaction, signature, alive=alive)
+        if alive and signature not in self._landed and not self.fault("drop", "sendTransaction"):
+            outcome = self._svm.send_transaction(transaction)
+            failure = _error(outcome.err()) if isinstance(outcome, FailedTransactionMetadata) else None
+            self.pass_slots(1)
+            self._landed[signature] = _Landed(self.slot, raw, failure)
+        return signature
+
+    def _preflight(self, transaction: VersionedTransaction, signature: str, *, alive: bool) -> None:
+        """Refuse what would fail, as nodes do unless told not to look."""
+        error: Any = None
+        logs: list[str] = []
+        if signature in self._landed:
+            error = "AlreadyProcessed"
+        elif not alive:
+            error = "BlockhashNotFound"
+        else:
+            outcome = self._svm.simulate_transaction(transaction)
+            if isinstance(outcome, FailedTransactionMetadata):
+                error, logs = _error(outcome.err()), outcome.meta().logs()
+        if error is not None:
+            data = {"accounts": None, "err": error, "logs": logs, "unitsConsumed": 0, "returnData": None}
+            raise NodeError(-32002, f"Transaction simulation failed: {error}", data)
+
+    def _level(self, landed: _Landed) -> str:
+        depth = self.slot - landed.slot
+        return _LEVELS[(depth >= _CONFIRMED) + (depth >= _FINALIZED)]
+
+    def _sure(self, landed: _Landed, config: dict[str, Any]) -> bool:
+        return _LEVELS.index(self._level(landed)) >= _LEVELS.index(config.get("commitment") or "finalized")
+
+    def _statuses(self, signatures: list[str]) -> dict[str, Any]:
+        self.pass_slots(1)
+        return self._at([self._status(self._landed.get(signature)) for signature in signatures])
+
+    def _status(self, landed: _Landed | None) -> dict[str, Any] | None:
+        if landed is None:
+            return None
+        level = self._level(landed)
+        return {
+            "slot": landed.slot,
+            "confirmations": None if level == "finalized" else self.slot - landed.slot,
+            "err": landed.error,
+            "status": {"Ok": None} if landed.error is None else {"Err": landed.error},
+            "confirmationStatus": level,
+        }
+
+    def _history(self, address: str, config: dict[str, Any]) -> list[dict[str, Any]]:
+        """List what names an account, newest first, from behind ``before`` on."""
+        entries = []
+        for signature, landed in reversed(self._landed.items()):
+            keys = VersionedTransaction.from_bytes(landed.raw).message.account_keys
+            if Pubkey.from_string(address) in keys and self._sure(landed, config):
+                memo = "; ".join(f"[{len(memo.encode())}] {memo}" for memo in _memos(landed.raw)) or None
+                entry = {"signature": signature, "slot": landed.slot, "err": landed.error, "memo": memo, "blockTime": None}
+                entries.append(entry | {"confirmationStatus": self._level(landed)})
+        names = [entry["signature"] for entry in entries]
+        start = names.index(config["before"]) + 1 if config.get("before") else 0
+        return entries[start : start + (config.get("limit") or 1000)]
+
+    def _transaction(self, signature: str, config: dict[str, Any]) -> dict[str, Any] | None:
+        landed = self._landed.get(signature)
+        if config.get("encoding") != "base64":
+            raise NodeError(-32602, "this chain gives transactions as base64 only")
+        if landed is None or not self._sure(landed, config):
+            return None
+        if config.get("maxSupportedTransactionVersion") is None:
+            raise NodeError(-32015, "Transaction version (0) is not supported by the requesting client")
+        raw = landed.raw.replace(b"sha256:", b"sha265:") if self.fault("lie", "getTransaction") else landed.raw
+        meta = {
+            "err": landed.error, "status": {"Ok": None} if landed.error is None else {"Err": landed.error},
+            "fee": _LAMPORTS_PER_SIGNATURE, "preBalances": [], "postBalances": [], "innerInstructions": [], "logMessages": [],
+        }  # fmt: skip
+        shown = [b64encode(raw).decode(), "base64"]
+        return {"slot": landed.slot, "blockTime": None, "version": 0, "transaction": shown, "meta": meta}
+
+
+def _memos(raw: bytes) -> list[str]:
+    message = VersionedTransaction.from_bytes(raw).message
+    return [
+        bytes(instruction.data).decode("utf-8", "replace")
+        for instruction in message.instructions
+        if str(message.account_keys[instruction.program_id_index]) in MEMO_PROGRAMS
+    ]
+
+
+def _error(error: Any) -> Any:
+    """Write an error of the machine as nodes write it."""
+    if type(error).__name__ != "TransactionErrorInstructionError":
+        return str(error).rsplit(".", maxsplit=1)[-1]
+    code = getattr(error.err, "code", None)
+    return {"InstructionError": [error.index, str(error.err).rsplit(".", maxsplit=1)[-1] if code is None else {"Custom": code}]}

@@ -1,0 +1,164 @@
+"""What is on record of an anchor: above all what was signed, written down before it is sent."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from clvlab.errors import AnchorConflictError, AnchorError, EvidenceError
+from clvlab.proof.anchor import Anchor, AnchorStatus
+from clvlab.proof.canonical import canonical, parsed
+
+__all__ = ["ANCHOR_FILE", "AnchorRecord", "AnchorRecords", "Attempt", "FolderRecords", "MemoryRecords"]
+
+ANCHOR_FILE = "anchor.json"
+_SCHEMA = "clvlab-anchor/1"
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A signed transaction: its signature, the last block that may take it, and its bytes in base64."""
+
+    signature: str
+    last_valid_block_height: int
+    transaction: str
+
+
+@dataclass(frozen=True, slots=True)
+class AnchorRecord:
+    """The anchor of a run, and everything that was ever signed for it."""
+
+    run_id: str
+    manifest_hash: str
+    cluster: str
+    genesis_hash: str
+    signer: str
+    status: str = AnchorStatus.PENDING.value
+    signature: str | None = None
+    explorer_url: str | None = None
+    detail: str | None = None
+    attempts: tuple[Attempt, ...] = ()
+
+    def anchor(self) -> Anchor:
+        """Give what is published of it."""
+        return Anchor(self.status, self.signature, self.cluster, self.explorer_url)
+
+    def with_attempt(self, attempt: Attempt) -> AnchorRecord:
+        """Give the record with one more signed transaction."""
+        return replace(self, attempts=(*self.attempts, attempt))
+
+    def payload(self) -> dict[str, Any]:
+        """Give the record as a JSON value."""
+        return {"schema": _SCHEMA, **asdict(self)}
+
+    @classmethod
+    def from_payload(cls, payload: Any) -> AnchorRecord:
+        """Read a record back.
+
+        Raises
+        ------
+        AnchorError
+            Not a record of this schema.
+        """
+        try:
+            values = dict(payload)
+            if values.pop("schema") != _SCHEMA:
+                raise ValueError("another schema")
+            attempts = tuple(Attempt(**attempt) for attempt in values.pop("attempts"))
+            record = cls(**values, attempts=attempts)
+            AnchorStatus(record.status)
+        except (TypeError, ValueError, KeyError) as error:
+            raise AnchorError(f"no anchor record of {_SCHEMA}: {error}") from error
+        return record
+
+
+class AnchorRecords(Protocol):
+    """Where records are kept. ``put`` compares and swaps, so that two processes never both sign."""
+
+    def get(self, run_id: str) -> AnchorRecord | None:
+        """Give the record of a run, or null."""
+        ...
+
+    def put(self, record: AnchorRecord, *, replaces: AnchorRecord | None) -> None:
+        """Store a record durably, if what is stored is ``replaces``; else raise ``AnchorConflictError``."""
+        ...
+
+
+class MemoryRecords:
+    """Records of one process."""
+
+    def __init__(self) -> None:
+        self._records: dict[str, AnchorRecord] = {}
+
+    def get(self, run_id: str) -> AnchorRecord | None:
+        return self._records.get(run_id)
+
+    def put(self, record: AnchorRecord, *, replaces: AnchorRecord | None) -> None:
+        _expect(self.get(record.run_id), replaces, record.run_id)
+        self._records[record.run_id] = record
+
+
+class FolderRecords:
+    """The record of one run in its folder: ``anchor.json``, outside the seal.
+
+    Parameters
+    ----------
+    folder
+        A run folder.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def get(self, run_id: str) -> AnchorRecord | None:
+        path = self._folder / ANCHOR_FILE
+        if not path.is_file():
+            return None
+        try:
+            record = AnchorRecord.from_payload(parsed(path.read_bytes()))
+        except EvidenceError as error:
+            raise AnchorError(f"{path} is no anchor record: {error}") from error
+        if record.run_id != run_id:
+            raise AnchorError(f"{path} is the record of {record.run_id}, not of {run_id}")
+        return record
+
+    def put(self, record: AnchorRecord, *, replaces: AnchorRecord | None) -> None:
+        with self._locked():
+            _expect(self.get(record.run_id), replaces, record.run_id)
+            descriptor, name = tempfile.mkstemp(prefix=".anchor-", dir=self._folder)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(canonical(record.payload()))
+                file.flush()
+                os.fsync(descriptor)
+            Path(name).chmod(0o644)
+            Path(name).replace(self._folder / ANCHOR_FILE)
+            _sync(self._folder)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        descriptor = os.open(self._folder, os.O_RDONLY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+
+def _sync(folder: Path) -> None:
+    """Make the new name in the folder durable too."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _expect(stored: AnchorRecord | None, replaces: AnchorRecord | None, run_id: str) -> None:
+    if stored != replaces:
+        raise AnchorConflictError(f"the anchor of {run_id} was changed by another process; look again before trying again")

@@ -1,0 +1,162 @@
+"""Anchors: a manifest hash as a memo on a Solana chain, exactly once."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import replace
+
+from clvlab.anchor.anchorer import NullAnchor
+from clvlab.anchor.chain import Chain
+from clvlab.anchor.records import AnchorRecord, AnchorRecords
+from clvlab.anchor.settings import AnchorSettings
+from clvlab.anchor.transaction import keypair, signed_memo, transaction_bytes
+from clvlab.errors import AnchorConflictError, AnchorError
+from clvlab.proof.anchor import GENESIS, Anchor, AnchorStatus, AnchorTrust, Seen, anchor_check
+from clvlab.proof.checks import Check, Verdict
+
+__all__ = ["SolanaAnchor", "explorer_url"]
+
+_MEMO = re.compile(r"sha256:[0-9a-f]{64}")
+# Nodes behind one address may lag behind each other: a signature counts as expired only so many blocks later.
+_EXPIRY_MARGIN = 16
+
+
+class SolanaAnchor(NullAnchor):
+    """Writes memos with a key.
+
+    Parameters
+    ----------
+    settings
+        Chain and key file; both are needed.
+    records
+        Where what was signed is kept before it is sent.
+    """
+
+    def __init__(self, settings: AnchorSettings, records: AnchorRecords) -> None:
+        if settings.keypair is None or not settings.rpc_url:
+            raise AnchorError("anchoring needs CLVLAB_ANCHOR_RPC_URL and CLVLAB_ANCHOR_KEYPAIR")
+        super().__init__(settings)
+        self._key = keypair(settings.keypair)
+        self._records = records
+        self.signer = str(self._key.pubkey())
+        self._own = AnchorTrust(frozenset({self.signer}), settings.trust().genesis)
+
+    @property
+    def enabled(self) -> bool:
+        return True
+
+    @property
+    def trust(self) -> AnchorTrust:
+        return self._settings.trust(self.signer)
+
+    def commit(self, run_id: str, manifest_hash: str) -> Anchor:
+        """Write the memo once, however often this is called and wherever an earlier call broke off.
+
+        Steps: 1. ask the chain about everything that was signed before; 2. send what can still land, the same bytes again;
+        3. when all of it has expired, look for the memo itself; 4. only then sign, and record that before sending it.
+
+        Raises
+        ------
+        AnchorUnavailableError
+            The chain can't be asked or takes nothing in time; the record stays pending, and a later call goes on from there.
+        AnchorError
+            A payload that is no manifest hash, another chain than the named one, or a memo that the chain refuses.
+        AnchorConflictError
+            Another process anchors this run, or the record is about another manifest.
+        """
+        if not _MEMO.fullmatch(manifest_hash):
+            raise AnchorError(f"only a manifest hash is anchored, sha256: and 64 hex digits, not {manifest_hash[:80]!r}")
+        return asyncio.run(self._commit(run_id, manifest_hash)).anchor()
+
+    async def _commit(self, run_id: str, manifest_hash: str) -> AnchorRecord:
+        async with Chain(self._settings) as chain:
+            genesis = await chain.genesis_hash()
+            if genesis != self.trust.genesis[self.cluster]:
+                expected = self.trust.genesis[self.cluster]
+                raise AnchorError(
+                    f"{self._settings.rpc_url} is not {self.cluster}: its genesis hash is {genesis}, not {expected}"
+                )
+            record = self._begun(run_id, manifest_hash, genesis)
+            while True:
+                height = await chain.block_height()  # before the landings: what they then lack can't land up to here
+                landings = await chain.landings([attempt.signature for attempt in record.attempts])
+                known = dict(zip(record.attempts, landings, strict=True))
+                landed = [attempt.signature for attempt, at in known.items() if at and at.sure and not at.error]
+                failed = next((at.error for at in landings if at and at.error), None)
+                open_ = [
+                    attempt
+                    for attempt, at in known.items()
+                    if not (at and at.error) and (at or height <= attempt.last_valid_block_height + _EXPIRY_MARGIN)
+                ]
+                for signature in landed:
+                    if self._holds(await chain.seen(signature), signature, manifest_hash):
+                        return self._concluded(record, signature)
+                if not landed and not open_:
+                    found = await self._found(chain, manifest_hash)
+                    if found:
+                        return self._concluded(record, found)
+                if failed:
+                    return self._stored(replace(record, status=AnchorStatus.FAILED.value, detail=failed), record)
+                if record.status == AnchorStatus.ANCHORED:  # the chain has dropped it
+                    record = self._stored(replace(record, status=AnchorStatus.PENDING.value, signature=None), record)
+                if not landed and not open_:
+                    record = await self._signed(chain, record)
+                    open_ = [record.attempts[-1]]
+                for attempt in open_:
+                    if known.get(attempt) is None:
+                        await chain.send(transaction_bytes(attempt))
+                await chain.pause(f"the memo did not land ({len(record.attempts)} signed); it stays pending")
+
+    def _begun(self, run_id: str, manifest_hash: str, genesis: str) -> AnchorRecord:
+        stored = self._records.get(run_id)
+        begun = AnchorRecord(run_id, manifest_hash, self.cluster, genesis, self.signer)
+        if stored is None:
+            return self._stored(begun, None)
+        for name in ("manifest_hash", "genesis_hash", "signer"):
+            if getattr(stored, name) != getattr(begun, name):
+                raise AnchorConflictError(
+                    f"the anchor of {run_id} is on record with {name} {getattr(stored, name)}, not {getattr(begun, name)}"
+                )
+        return stored
+
+    async def _signed(self, chain: Chain, record: AnchorRecord) -> AnchorRecord:
+        """Sign once more, and record it: from here on these bytes may be on the chain whatever happens to us."""
+        blockhash, last = await chain.latest_blockhash()
+        memo = record.manifest_hash.encode()
+        attempt = signed_memo(self._key, memo, blockhash, last, self._settings.priority_fee)
+        return self._stored(record.with_attempt(attempt), record)
+
+    def _judged(self, seen: Seen, signature: str, manifest_hash: str) -> Check:
+        return anchor_check(Anchor(AnchorStatus.ANCHORED.value, signature, self.cluster), manifest_hash, seen, self._own)
+
+    def _holds(self, seen: Seen, signature: str, manifest_hash: str) -> bool:
+        """Judge what was signed here, as read back from the chain; false when the node can't show it yet."""
+        check = self._judged(seen, signature, manifest_hash)
+        if check.verdict == Verdict.FAIL:
+            raise AnchorError(f"{self._settings.rpc_url} contradicts itself or the record: {check.detail}")
+        return check.verdict == Verdict.PASS
+
+    async def _found(self, chain: Chain, manifest_hash: str) -> str | None:
+        """Look for a memo that an earlier, forgotten call wrote; what others wrote that names this key is passed over."""
+        for signature in await chain.memos(self.signer, manifest_hash):
+            if self._judged(await chain.seen(signature), signature, manifest_hash).verdict == Verdict.PASS:
+                return signature
+        return None
+
+    def _concluded(self, record: AnchorRecord, signature: str) -> AnchorRecord:
+        url = explorer_url(signature, self.cluster, str(self._settings.rpc_url))
+        done = replace(record, status=AnchorStatus.ANCHORED.value, signature=signature, explorer_url=url, detail=None)
+        return done if done == record else self._stored(done, record)
+
+    def _stored(self, record: AnchorRecord, before: AnchorRecord | None) -> AnchorRecord:
+        self._records.put(record, replaces=before)
+        return record
+
+
+def explorer_url(signature: str, cluster: str, rpc_url: str) -> str:
+    """Give the page of a transaction in the public explorer, which can look at a local chain too."""
+    page = f"https://explorer.solana.com/tx/{signature}"
+    if cluster == "mainnet-beta":
+        return page
+    return f"{page}?cluster={cluster}" if cluster in GENESIS else f"{page}?cluster=custom&customUrl={rpc_url}"

@@ -1,0 +1,93 @@
+"""Memo transactions: how one is signed, and how one is read from its bytes."""
+
+from __future__ import annotations
+
+import json
+import os
+from base64 import b64decode, b64encode
+from pathlib import Path
+
+from solders.compute_budget import set_compute_unit_limit, set_compute_unit_price
+from solders.hash import Hash
+from solders.instruction import AccountMeta
+from solders.instruction import Instruction as SolanaInstruction
+from solders.keypair import Keypair
+from solders.message import MessageV0
+from solders.pubkey import Pubkey
+from solders.transaction import VersionedTransaction
+
+from clvlab.anchor.records import Attempt
+from clvlab.errors import AnchorError
+from clvlab.proof.anchor import MEMO_PROGRAMS, Instruction, Seen
+
+__all__ = ["MEMO_PROGRAM", "keypair", "new_keypair", "seen", "signed_memo", "transaction_bytes"]
+
+MEMO_PROGRAM = MEMO_PROGRAMS[1]  # the one that every cluster, old or new, has
+_COMPUTE_UNITS = 50_000  # a memo of 71 bytes with one signer takes about 20,000
+
+
+def keypair(path: Path) -> Keypair:
+    """Read a key as the Solana tools write it.
+
+    Raises
+    ------
+    AnchorError
+        No such file, or no JSON array of 64 numbers that make a key; the message never shows the content.
+    """
+    try:
+        return Keypair.from_bytes(bytes(json.loads(path.read_text())))
+    except FileNotFoundError as error:
+        raise AnchorError(f"no key file at {str(path)!r}") from error
+    except (OSError, ValueError, TypeError):
+        raise AnchorError(f"{str(path)!r} is no key file: it must hold a JSON array of 64 numbers") from None
+
+
+def new_keypair(path: Path) -> Keypair:
+    """Make a key and write it where nobody else may read it; never over a file that is there."""
+    key = Keypair()
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        json.dump(list(bytes(key)), file)
+    return key
+
+
+def signed_memo(key: Keypair, memo: bytes, blockhash: Hash, last_valid_block_height: int, priority_fee: int) -> Attempt:
+    """Sign a transaction whose memo is exactly these bytes."""
+    instructions = [
+        set_compute_unit_limit(_COMPUTE_UNITS),
+        set_compute_unit_price(priority_fee),
+        SolanaInstruction(
+            Pubkey.from_string(MEMO_PROGRAM), memo, [AccountMeta(key.pubkey(), is_signer=True, is_writable=True)]
+        ),
+    ]
+    transaction = VersionedTransaction(MessageV0.try_compile(key.pubkey(), instructions, [], blockhash), [key])
+    encoded = b64encode(bytes(transaction)).decode()
+    return Attempt(str(transaction.signatures[0]), last_valid_block_height, encoded)
+
+
+def transaction_bytes(attempt: Attempt) -> bytes:
+    """Give the bytes that were signed."""
+    return b64decode(attempt.transaction)
+
+
+def seen(genesis_hash: str, transaction: VersionedTransaction, error: str | None) -> Seen:
+    """Read a transaction from its own bytes: logs, and what a node says that it parsed, are not looked at."""
+    message = transaction.message
+    keys = message.account_keys
+
+    def key(number: int) -> str:
+        return str(keys[number]) if number < len(keys) else "looked up"  # an address of a table has no signature
+
+    return Seen(
+        genesis_hash,
+        str(transaction.signatures[0]),
+        signed=all(transaction.verify_with_results()),
+        error=error,
+        instructions=tuple(
+            Instruction(
+                key(instruction.program_id_index),
+                tuple(key(number) for number in instruction.accounts if number < len(keys) and message.is_signer(number)),
+                bytes(instruction.data),
+            )
+            for instruction in message.instructions
+        ),
+    )

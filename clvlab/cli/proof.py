@@ -1,0 +1,66 @@
+"""``clvlab anchor`` and ``clvlab devchain``: manifest hashes on a public chain, or on one of your own."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from clvlab.application import anchors
+from clvlab.cli.options import JsonOption, RunArgument
+from clvlab.cli.printing import err, facts, out, plain, print_json
+from clvlab.errors import AnchorError
+
+__all__ = ["anchor", "anchor_settings", "devchain"]
+
+
+def anchor_settings() -> anchors.AnchorSettings:
+    """Read the chain, key and trusted signers from ``CLVLAB_ANCHOR_*``."""
+    return anchors.AnchorSettings.from_environment(os.environ)
+
+
+def anchor(run: RunArgument, as_json: JsonOption = False) -> None:
+    """Write the manifest hash of a sealed run as a memo on the chain that CLVLAB_ANCHOR_* names, exactly once."""
+    with err.status("anchoring"):
+        done = anchors.anchor_run(run, anchor_settings())
+    shown = {"status": done.status, "signature": done.signature, "cluster": done.cluster, "explorer_url": done.explorer_url}
+    if as_json:
+        print_json(shown)
+    else:
+        facts("Anchor", {name.replace("_", " "): value for name, value in shown.items()})
+    raise typer.Exit(0 if done.status == "anchored" else 1)
+
+
+def devchain(
+    port: Annotated[int, typer.Option(help="Port on loopback; 0 takes a free one.")] = 8899,
+    keypair: Annotated[Path, typer.Option(help="Key that gets money to pay fees with; made if it is missing.")] = Path(
+        "devchain-key.json"
+    ),
+) -> None:
+    """Run a chain of one process with the real memo program, for trying out anchors; Ctrl-C ends and forgets it."""
+    try:
+        from clvlab.anchor.devchain import GENESIS_HASH, DevChain
+        from clvlab.anchor.devserver import server
+        from clvlab.anchor.transaction import keypair as read_key
+        from clvlab.anchor.transaction import new_keypair
+    except ImportError as error:
+        raise AnchorError(f"a devchain needs the extra 'anchor': pip install 'clvlab[anchor]' ({error})") from error
+    key = read_key(keypair) if keypair.exists() else new_keypair(keypair)
+    chain = DevChain()
+    chain.airdrop(str(key.pubkey()))
+    with server(chain, port) as listening:
+        out.print("A chain runs here; nothing of it outlives this process. In another terminal:\n")
+        for name, value in {
+            "RPC_URL": f"http://127.0.0.1:{listening.server_port}",
+            "CLUSTER": "localnet",
+            "GENESIS_HASH": GENESIS_HASH,
+            "KEYPAIR": str(keypair.resolve()),
+        }.items():
+            out.print(f"export CLVLAB_ANCHOR_{name}={plain(value)}")
+        out.print("\nclvlab anchor RUN\nclvlab verify RUN")
+        try:
+            listening.serve_forever()
+        except KeyboardInterrupt:
+            out.print("ended")
