@@ -1,0 +1,208 @@
+"""The run log: every run is committed to before its tape is opened, and ends in exactly one result or abandonment.
+
+The rules work on ``LogRows``, which a store implements inside one of its transactions, so that a run and its entry are
+written together or not at all.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol
+
+from clvlab.anchor.tree import Nodes, consistency, grown, inclusion, tree_root
+from clvlab.errors import LogConflictError, LogError
+from clvlab.law.schema import SAFE_INTEGER
+from clvlab.proof.canonical import canonical, parsed
+
+__all__ = [
+    "EntryKind",
+    "LogRows",
+    "LogStore",
+    "Proven",
+    "RunCounts",
+    "abandon",
+    "commit",
+    "conclude",
+    "consistency",
+    "counts",
+    "entry_of",
+    "proven",
+    "tree_root",
+]
+
+_SCHEMA = "clvlab-log/1"
+_MAX_NAME = 300
+
+
+class EntryKind(StrEnum):
+    COMMIT = "COMMIT"
+    RESULT = "RESULT"
+    ABANDONED = "ABANDONED"
+
+
+_OUTCOMES = (EntryKind.RESULT, EntryKind.ABANDONED)
+
+
+class LogRows(Nodes, Protocol):
+    """The rows of a log within one transaction, which excludes every other writer."""
+
+    def size(self) -> int:
+        """Count the entries."""
+        ...
+
+    def entry(self, index: int) -> bytes:
+        """Give an entry."""
+        ...
+
+    def find(self, run_id: str, kind: str) -> int | None:
+        """Give the index of the entry of a run of this kind, or null."""
+        ...
+
+    def add(self, index: int, kind: str, run_id: str, owner: str, entry: bytes, nodes: dict[tuple[int, int], bytes]) -> None:
+        """Store an entry and the roots that it completes; (run_id, kind) is unique."""
+        ...
+
+    def tally(self) -> dict[str, dict[str, int]]:
+        """Count entries by owner and kind."""
+        ...
+
+
+class LogStore(Protocol):
+    """Where a log is kept."""
+
+    def write(self) -> AbstractContextManager[LogRows]:
+        """Begin a transaction that appends; it is durable when the context ends."""
+        ...
+
+    def read(self) -> AbstractContextManager[LogRows]:
+        """Begin a transaction that reads one state."""
+        ...
+
+
+def commit(rows: LogRows, run_id: str, owner: str, inputs_hash: str, ts_ms: int) -> int:
+    """Commit to a run before its tape is opened; gives the index that its manifest names.
+
+    The same commitment again gives the same index: a run that was interrupted goes on under it.
+
+    Raises
+    ------
+    LogConflictError
+        The run is committed to by another owner or from other inputs, or it was abandoned.
+    """
+    content = {"inputs_hash": inputs_hash, "owner": _named(owner, "owner")}
+    known = rows.find(run_id, EntryKind.COMMIT)
+    if known is None:
+        return _append(rows, EntryKind.COMMIT, run_id, owner, content | {"ts_ms": ts_ms})
+    stored = entry_of(rows, known)
+    if any(stored[name] != value for name, value in content.items()):
+        raise LogConflictError(
+            f"run {run_id} is committed to as entry {known} by {stored['owner']!r} from {stored['inputs_hash']}"
+        )
+    if rows.find(run_id, EntryKind.ABANDONED) is not None:
+        raise LogConflictError(f"run {run_id} was committed to as entry {known} and abandoned; it stays so")
+    return known
+
+
+def conclude(rows: LogRows, run_id: str, manifest_hash: str, ts_ms: int) -> int:
+    """Note the manifest hash that a committed run was sealed with; gives the entry's index.
+
+    Raises
+    ------
+    LogConflictError
+        The run was never committed to, was abandoned, or has another result.
+    """
+    return _end(rows, EntryKind.RESULT, run_id, {"manifest_hash": manifest_hash}, ts_ms)
+
+
+def abandon(rows: LogRows, run_id: str, cause: str, ts_ms: int) -> int:
+    """Note that a committed run came to nothing, and why; gives the entry's index.
+
+    Raises
+    ------
+    LogConflictError
+        The run was never committed to, has a result, or was abandoned for another cause.
+    """
+    return _end(rows, EntryKind.ABANDONED, run_id, {"cause": _named(cause, "cause")}, ts_ms)
+
+
+def _end(rows: LogRows, kind: EntryKind, run_id: str, content: dict[str, Any], ts_ms: int) -> int:
+    committed = rows.find(run_id, EntryKind.COMMIT)
+    if committed is None:
+        raise LogConflictError(f"run {run_id} has no commitment; {kind} must follow one")
+    for outcome in _OUTCOMES:
+        known = rows.find(run_id, outcome)
+        if known is not None:
+            stored = entry_of(rows, known)
+            if outcome == kind and all(stored[name] == value for name, value in content.items()):
+                return known
+            raise LogConflictError(f"run {run_id} has ended already: entry {known} says {outcome}")
+    owner = entry_of(rows, committed)["owner"]
+    return _append(rows, kind, run_id, owner, content | {"commit_index": committed, "ts_ms": ts_ms})
+
+
+def _append(rows: LogRows, kind: EntryKind, run_id: str, owner: str, content: dict[str, Any]) -> int:
+    if not 0 <= content["ts_ms"] <= SAFE_INTEGER:
+        raise LogError(f"a time of {content['ts_ms']} ms is out of range")
+    entry = canonical({"kind": kind.value, "run_id": run_id, "schema": _SCHEMA, **content})
+    index = rows.size()
+    rows.add(index, kind.value, run_id, owner, entry, grown(rows, index, entry))
+    return index
+
+
+def _named(text: str, what: str) -> str:
+    if not 1 <= len(text.encode()) <= _MAX_NAME:
+        raise LogError(f"the {what} of a run must have 1 to {_MAX_NAME} bytes, not {len(text.encode())}")
+    return text
+
+
+def entry_of(rows: LogRows, index: int) -> dict[str, Any]:
+    """Read an entry."""
+    entry: dict[str, Any] = parsed(rows.entry(index))
+    return entry
+
+
+@dataclass(frozen=True, slots=True)
+class Proven:
+    """An entry and the proof that it stands in the tree of a size."""
+
+    index: int
+    entry: bytes
+    proof: tuple[bytes, ...]
+
+
+def proven(rows: LogRows, run_id: str, size: int) -> list[Proven]:
+    """Prove the commitment of a run, and its outcome if it has one, in the tree of the first ``size`` entries.
+
+    Raises
+    ------
+    LogError
+        The log does not know the run, or not within that size.
+    """
+    found = [rows.find(run_id, kind) for kind in EntryKind]
+    known = [index for index in found if index is not None and index < size]
+    if not known:
+        raise LogError(f"no entry about run {run_id} among the first {size} of the log")
+    return [Proven(index, rows.entry(index), tuple(inclusion(rows, index, size))) for index in known]
+
+
+@dataclass(frozen=True, slots=True)
+class RunCounts:
+    """How many runs were committed to, sealed and abandoned; those missing are under way, or were dropped."""
+
+    committed: int
+    sealed: int
+    abandoned: int
+
+    @property
+    def open(self) -> int:
+        """Runs without an outcome."""
+        return self.committed - self.sealed - self.abandoned
+
+
+def counts(rows: LogRows) -> dict[str, RunCounts]:
+    """Count runs by owner, in order of owner; never a rank input."""
+    return {
+        owner: RunCounts(*(kinds.get(kind.value, 0) for kind in EntryKind)) for owner, kinds in sorted(rows.tally().items())
+    }

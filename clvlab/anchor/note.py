@@ -1,0 +1,216 @@
+"""Signed notes and checkpoints, as the transparency-log ecosystem writes them.
+
+References
+----------
+C2SP ``signed-note``, ``tlog-checkpoint`` and ``tlog-cosignature``. Keys are Ed25519, written as Go's ``note`` package does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from base64 import b64decode, b64encode
+from binascii import Error as Base64Error
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from clvlab.errors import LogError
+
+__all__ = [
+    "Checkpoint",
+    "Signer",
+    "Verifier",
+    "checkpoint",
+    "cosigned_text",
+    "decoded",
+    "opened",
+    "read_signer",
+    "signed",
+    "write_signer",
+]
+
+_NOTE, _COSIGNATURE = 1, 4  # signature types: a note by its author, and a witness's with the time
+_DASH = "\u2014 "
+
+
+def _key_id(name: str, kind: int, public: bytes) -> bytes:
+    return hashlib.sha256(name.encode() + b"\n" + bytes([kind]) + public).digest()[:4]
+
+
+def _checked_name(name: str) -> str:
+    if not name or "+" in name or any(char.isspace() or not char.isprintable() for char in name):
+        raise LogError(f"the name of a key must be text without spaces and '+', not {name!r}")
+    return name
+
+
+@dataclass(frozen=True, slots=True)
+class Verifier:
+    """A public key with its name: ``<name>+<hex key id>+<base64 of type and key>``."""
+
+    name: str
+    kind: int
+    public: bytes
+
+    @property
+    def key_id(self) -> bytes:
+        return _key_id(self.name, self.kind, self.public)
+
+    def __str__(self) -> str:
+        return f"{self.name}+{self.key_id.hex()}+{b64encode(bytes([self.kind]) + self.public).decode()}"
+
+    @classmethod
+    def parse(cls, text: str) -> Verifier:
+        """Read a public key.
+
+        Raises
+        ------
+        LogError
+        """
+        parts = text.strip().split("+", 2)
+        key = decoded(parts[-1])
+        if len(parts) != 3 or len(key) != 33 or key[0] not in (_NOTE, _COSIGNATURE):
+            raise LogError(f"no public key of a log or witness: {text[:120]!r}")
+        verifier = cls(_checked_name(parts[0]), key[0], key[1:])
+        if str(verifier) != text.strip():
+            raise LogError(f"the key id of {parts[0]!r} is {parts[1]}, its key gives {verifier.key_id.hex()}")
+        return verifier
+
+    def holds(self, text: str, signature: bytes) -> bool:
+        """Whether this key signed a note's text."""
+        message = text.encode()
+        if self.kind == _COSIGNATURE:
+            message, signature = cosigned_text(text, int.from_bytes(signature[:8], "big")), signature[8:]
+        try:
+            Ed25519PublicKey.from_public_bytes(self.public).verify(signature, message)
+        except InvalidSignature:
+            return False
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Signer:
+    """A private key with its name; a witness's signs with the time."""
+
+    name: str
+    kind: int
+    seed: bytes
+
+    @classmethod
+    def new(cls, name: str, *, witness: bool = False) -> Signer:
+        return cls(_checked_name(name), _COSIGNATURE if witness else _NOTE, Ed25519PrivateKey.generate().private_bytes_raw())
+
+    @property
+    def verifier(self) -> Verifier:
+        return Verifier(self.name, self.kind, self._key.public_key().public_bytes_raw())
+
+    @property
+    def _key(self) -> Ed25519PrivateKey:
+        return Ed25519PrivateKey.from_private_bytes(self.seed)
+
+    def line(self, text: str, ts_s: int = 0) -> str:
+        """Sign a note's text; gives the signature line."""
+        if self.kind == _COSIGNATURE:
+            signature = ts_s.to_bytes(8, "big") + self._key.sign(cosigned_text(text, ts_s))
+        else:
+            signature = self._key.sign(text.encode())
+        return f"{_DASH}{self.name} {b64encode(self.verifier.key_id + signature).decode()}\n"
+
+
+def write_signer(signer: Signer, path: Path) -> None:
+    """Write a private key where nobody else may read it; never over a file that is there."""
+    key = b64encode(bytes([signer.kind]) + signer.seed).decode()
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(f"PRIVATE+KEY+{signer.name}+{signer.verifier.key_id.hex()}+{key}\n")
+
+
+def read_signer(path: Path) -> Signer:
+    """Read a private key; an error never shows its content."""
+    if not path.is_file():
+        raise LogError(f"no key file at {str(path)!r}")
+    parts = path.read_text(encoding="utf-8", errors="replace").strip().split("+", 4)
+    key = decoded(parts[-1])
+    if parts[:2] != ["PRIVATE", "KEY"] or len(parts) != 5 or len(key) != 33 or key[0] not in (_NOTE, _COSIGNATURE):
+        raise LogError(f"{str(path)!r} holds no private key of a log or witness")
+    signer = Signer(_checked_name(parts[2]), key[0], key[1:])
+    if signer.verifier.key_id.hex() != parts[3]:
+        raise LogError(f"the private key in {str(path)!r} is damaged: its key id does not fit")
+    return signer
+
+
+def cosigned_text(text: str, ts_s: int) -> bytes:
+    """Give what a witness signs: that it saw this checkpoint at this time."""
+    return f"cosignature/v1\ntime {ts_s}\n{text}".encode()
+
+
+def signed(text: str, *lines: str) -> str:
+    """Put a note together: its text, an empty line, its signature lines."""
+    return f"{text}\n{''.join(lines)}"
+
+
+def opened(note: str, *trusted: Verifier) -> tuple[str, tuple[Verifier, ...]]:
+    """Give a note's text, and which trusted keys signed it.
+
+    Raises
+    ------
+    LogError
+        Not a note, or a signature that names a trusted key and does not hold.
+    """
+    text, blank, lines = note.rpartition("\n\n")
+    if not blank or not lines.endswith("\n"):
+        raise LogError("no signed note: it must end with an empty line and signature lines")
+    text += "\n"
+    found: list[Verifier] = []
+    for line in lines[:-1].split("\n"):
+        name, _, encoded = line.removeprefix(_DASH).partition(" ")
+        signature = decoded(encoded)
+        if not line.startswith(_DASH) or not name or len(signature) < 5:
+            raise LogError(f"no signature line: {line[:120]!r}")
+        for key in trusted:
+            if (key.name, key.key_id) == (name, signature[:4]) and key not in found:
+                if not key.holds(text, signature[4:]):
+                    raise LogError(f"the signature by {name!r} does not hold")
+                found.append(key)
+    return text, tuple(found)
+
+
+def decoded(text: str) -> bytes:
+    """Read base64, refused with a ``LogError``."""
+    try:
+        data = b64decode(text, validate=True)
+    except (Base64Error, ValueError) as error:
+        raise LogError(f"no base64: {text[:80]!r}") from error
+    if b64encode(data).decode() != text:
+        raise LogError(f"another base64 stands for the same bytes: {text[:80]!r}")
+    return data
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A state of a log: its name, how many entries, and their root."""
+
+    origin: str
+    size: int
+    root: bytes
+
+    @property
+    def text(self) -> str:
+        return f"{self.origin}\n{self.size}\n{b64encode(self.root).decode()}\n"
+
+
+def checkpoint(text: str) -> Checkpoint:
+    """Read the text of a checkpoint, which has exactly three lines here.
+
+    Raises
+    ------
+    LogError
+    """
+    lines = text.split("\n")
+    if len(lines) != 4 or not lines[1].isascii() or not lines[1].isdigit():
+        raise LogError(f"no checkpoint: {text[:120]!r}")
+    found = Checkpoint(lines[0], int(lines[1][:16]), decoded(lines[2]))
+    if found.text != text or not found.origin or len(found.root) != 32:
+        raise LogError(f"no checkpoint: {text[:120]!r}")
+    return found

@@ -1,0 +1,84 @@
+"""A Merkle tree whose complete subtrees are stored: appending and proving take O(log n), however long the log."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from clvlab.errors import LogError
+from clvlab.proof.merkle import leaf_hash, node_hash, root
+
+__all__ = ["Nodes", "consistency", "grown", "inclusion", "tree_root"]
+
+
+class Nodes(Protocol):
+    """Roots of complete subtrees: ``node(level, index)`` spans the leaves ``index * 2**level`` up to the next."""
+
+    def node(self, level: int, index: int) -> bytes:
+        """Give a stored root."""
+        ...
+
+
+def grown(nodes: Nodes, size: int, leaf: bytes) -> dict[tuple[int, int], bytes]:
+    """Give the roots that a leaf completes, as {(level, index): hash}, when it is appended to a tree of this size."""
+    level, index, value = 0, size, leaf_hash(leaf)
+    made = {(level, index): value}
+    while index & 1:
+        value = node_hash(nodes.node(level, index - 1), value)
+        level, index = level + 1, index >> 1
+        made[level, index] = value
+    return made
+
+
+def tree_root(nodes: Nodes, size: int) -> bytes:
+    """Root of the tree of the first ``size`` leaves (RFC 9162 2.1.1)."""
+    return _range_root(nodes, 0, size) if size else root([])
+
+
+def _range_root(nodes: Nodes, start: int, end: int) -> bytes:
+    size = end - start
+    if size & (size - 1) == 0:  # ranges are split so that a power of two is always aligned
+        level = size.bit_length() - 1
+        return nodes.node(level, start >> level)
+    middle = start + _split(size)
+    return node_hash(_range_root(nodes, start, middle), _range_root(nodes, middle, end))
+
+
+def _split(size: int) -> int:
+    return 1 << ((size - 1).bit_length() - 1)
+
+
+def inclusion(nodes: Nodes, index: int, size: int) -> list[bytes]:
+    """Prove leaf ``index`` in the tree of the first ``size`` leaves (RFC 9162 2.1.3.1)."""
+    if not 0 <= index < size:
+        raise LogError(f"no entry {index} in a log of {size}")
+    proof: list[bytes] = []
+    start, end = 0, size
+    while end - start > 1:
+        middle = start + _split(end - start)
+        if index < middle:
+            proof.append(_range_root(nodes, middle, end))
+            end = middle
+        else:
+            proof.append(_range_root(nodes, start, middle))
+            start = middle
+    return proof[::-1]
+
+
+def consistency(nodes: Nodes, first: int, second: int) -> list[bytes]:
+    """Prove that the tree of ``second`` leaves extends the one of ``first`` (RFC 9162 2.1.4.1); empty from an empty tree."""
+    if not 0 <= first <= second:
+        raise LogError(f"a log of {second} entries is no extension of one of {first}")
+    if first in (0, second):
+        return []
+    proof: list[bytes] = []
+    start, end = 0, second
+    while first < end:
+        middle = start + _split(end - start)
+        if first <= middle:
+            proof.append(_range_root(nodes, middle, end))
+            end = middle
+        else:
+            proof.append(_range_root(nodes, start, middle))
+            start = middle
+    # What is left is the subtree that ends with the first tree; a verifier who holds that whole tree knows its root.
+    return ([_range_root(nodes, start, end)] if start else []) + proof[::-1]

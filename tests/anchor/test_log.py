@@ -1,0 +1,167 @@
+"""The rules of the run log, against every store."""
+
+import sqlite3
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clvlab.anchor import tree
+from clvlab.anchor.log import RunCounts, abandon, commit, conclude, consistency, counts, entry_of, proven, tree_root
+from clvlab.anchor.log_stores import MemoryLog, SqliteLog
+from clvlab.errors import LogConflictError, LogError
+from clvlab.proof import merkle
+
+INPUTS, MANIFEST = "sha256:" + "1" * 64, "sha256:" + "2" * 64
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def log(request, tmp_path):
+    return MemoryLog() if request.param == "memory" else SqliteLog(tmp_path / "runs.log", create=True)
+
+
+def test_run_is_committed_to_and_then_has_exactly_one_result(log):
+    with log.write() as rows:
+        assert commit(rows, "run_1", "did:x:a", INPUTS, 1) == 0
+        assert commit(rows, "run_2", "did:x:a", INPUTS, 2) == 1
+        assert conclude(rows, "run_1", MANIFEST, 3) == 2
+
+    with log.read() as rows:
+        about = {"run_id": "run_1", "schema": "clvlab-log/1"}
+        assert entry_of(rows, 0) == about | {"kind": "COMMIT", "owner": "did:x:a", "inputs_hash": INPUTS, "ts_ms": 1}
+        assert entry_of(rows, 2) == about | {"kind": "RESULT", "commit_index": 0, "manifest_hash": MANIFEST, "ts_ms": 3}
+        assert counts(rows) == {"did:x:a": RunCounts(committed=2, sealed=1, abandoned=0)}
+        assert counts(rows)["did:x:a"].open == 1
+
+
+def test_the_same_again_changes_nothing(log):
+    with log.write() as rows:
+        first = [commit(rows, "run_1", "o", INPUTS, 1), conclude(rows, "run_1", MANIFEST, 2)]
+        again = [commit(rows, "run_1", "o", INPUTS, 8), conclude(rows, "run_1", MANIFEST, 9)]
+
+        assert (first, again, rows.size()) == ([0, 1], [0, 1], 2)
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        lambda rows: conclude(rows, "run_9", MANIFEST, 5),  # no commitment
+        lambda rows: abandon(rows, "run_9", "gone", 5),
+        lambda rows: commit(rows, "run_1", "other", INPUTS, 5),
+        lambda rows: commit(rows, "run_1", "o", MANIFEST, 5),
+        lambda rows: conclude(rows, "run_1", INPUTS, 5),  # another result
+        lambda rows: abandon(rows, "run_1", "gone", 5),  # it has a result
+        lambda rows: conclude(rows, "run_2", MANIFEST, 5),  # it was abandoned
+        lambda rows: abandon(rows, "run_2", "another cause", 5),
+        lambda rows: commit(rows, "run_2", "o", INPUTS, 5),
+    ],
+)
+def test_second_or_contrary_entry_is_refused_and_leaves_the_log_as_it_was(log, refused):
+    with log.write() as rows:
+        commit(rows, "run_1", "o", INPUTS, 1)
+        conclude(rows, "run_1", MANIFEST, 2)
+        commit(rows, "run_2", "o", INPUTS, 3)
+        abandon(rows, "run_2", "gone", 4)
+        before = tree_root(rows, 4)
+
+    with pytest.raises(LogConflictError), log.write() as rows:
+        refused(rows)
+
+    with log.read() as rows:
+        assert (rows.size(), tree_root(rows, 4)) == (4, before)
+
+
+@pytest.mark.parametrize("call", [("", INPUTS, 1), ("o" * 301, INPUTS, 1), ("o", INPUTS, -1), ("o", INPUTS, 2**53)])
+def test_entry_out_of_range_is_refused(log, call):
+    with pytest.raises(LogError), log.write() as rows:
+        commit(rows, "run_1", *call)
+
+
+def filled(log, size):
+    with log.write() as rows:
+        for number in range(size):
+            commit(rows, f"run_{number}", f"owner {number % 3}", INPUTS, number)
+    return log
+
+
+def test_stored_tree_gives_the_roots_and_proofs_of_the_plain_one(log):
+    filled(log, 21)
+
+    with log.read() as rows:
+        leaves = [merkle.leaf_hash(rows.entry(index)) for index in range(21)]
+        for size in range(22):
+            assert tree_root(rows, size) == merkle.root(leaves[:size])
+            for index in range(size):
+                assert tree.inclusion(rows, index, size) == merkle.inclusion_proof(leaves[:size], index)
+            for first in range(1, size + 1):
+                assert consistency(rows, first, size) == merkle.consistency_proof(leaves[:size], first)
+
+
+@given(size=st.integers(1, 3000), data=st.data())
+def test_proofs_hold_at_any_size(size, data):
+    nodes: dict = {}
+
+    class Grown:
+        def node(self, level, index):
+            return nodes[level, index]
+
+    for number in range(size):
+        nodes |= tree.grown(Grown(), number, b"%d" % number)
+    index, first = data.draw(st.integers(0, size - 1)), data.draw(st.integers(1, size))
+    root, older = tree_root(Grown(), size), tree_root(Grown(), first)
+
+    leaf = merkle.leaf_hash(b"%d" % index)
+    assert merkle.check_inclusion(leaf, index, size, tree.inclusion(Grown(), index, size), root)
+    assert merkle.check_consistency(first, size, older, root, consistency(Grown(), first, size))
+
+
+def test_commitment_and_outcome_of_a_run_are_proved(log):
+    with log.write() as rows:
+        commit(rows, "run_1", "o", INPUTS, 1)
+        commit(rows, "run_2", "o", INPUTS, 2)
+        conclude(rows, "run_1", MANIFEST, 3)
+
+        found = proven(rows, "run_1", 3)
+
+        assert [entry.index for entry in found] == [0, 2]
+        for entry in found:
+            assert merkle.check_inclusion(merkle.leaf_hash(entry.entry), entry.index, 3, entry.proof, tree_root(rows, 3))
+        assert [entry.index for entry in proven(rows, "run_1", 2)] == [0]
+        with pytest.raises(LogError, match="no entry about run run_9"):
+            proven(rows, "run_9", 3)
+
+
+def test_file_survives_its_process_and_refuses_to_change_what_it_holds(tmp_path):
+    path = tmp_path / "runs.log"
+    filled(SqliteLog(path, create=True), 5)
+
+    with SqliteLog(path).read() as rows:
+        assert rows.size() == 5
+    with sqlite3.connect(path) as connection:
+        for change in ("UPDATE entries SET owner = 'x'", "DELETE FROM entries WHERE idx = 4"):
+            with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+                connection.execute(change)
+    connection.close()
+
+
+def test_what_fails_inside_a_transaction_leaves_no_entry(tmp_path):
+    log = SqliteLog(tmp_path / "runs.log", create=True)
+
+    def broken_off():
+        with log.write() as rows:
+            commit(rows, "run_1", "o", INPUTS, 1)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        broken_off()
+
+    with log.read() as rows:
+        assert rows.size() == 0
+
+
+def test_missing_or_foreign_file_is_refused(tmp_path):
+    with pytest.raises(LogError, match="no run log"):
+        SqliteLog(tmp_path / "nowhere.log")
+    (tmp_path / "text.log").write_text("no database at all, but long enough to look at" * 40)
+    with pytest.raises(LogError, match="can't be used"):
+        SqliteLog(tmp_path / "text.log")
