@@ -37,7 +37,7 @@ def test_note_opens_with_the_keys_that_are_trusted():
     "note",
     [
         NOTE.replace("\n3\n", "\n4\n"),
-        NOTE.replace("— log.example As", "— log.example As+"),
+        NOTE.replace("— log.example ", "— log.example +"),
         NOTE.replace("==", "=", 1),
         TEXT,
         NOTE[:-1],
