@@ -8,6 +8,7 @@ __all__ = [
     "ClvlabError",
     "DecisionError",
     "EvidenceError",
+    "LookaheadError",
     "PackError",
     "PackFormatError",
     "PackTamperedError",
@@ -41,6 +42,10 @@ class DecisionError(ClvlabError):
 
 class AgentError(ClvlabError):
     """An agent's configuration or transcript can't be used."""
+
+
+class LookaheadError(AgentError):
+    """An agent whose decisions depend on later ticks."""
 
 
 class UnknownAgentError(AgentError):
