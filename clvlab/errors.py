@@ -14,6 +14,7 @@ __all__ = [
     "EvidenceError",
     "LogConflictError",
     "LogError",
+    "LookaheadError",
     "PackError",
     "PackFormatError",
     "PackTamperedError",
@@ -47,6 +48,10 @@ class DecisionError(ClvlabError):
 
 class AgentError(ClvlabError):
     """An agent's configuration or transcript can't be used."""
+
+
+class LookaheadError(AgentError):
+    """An agent whose decisions depend on later ticks."""
 
 
 class UnknownAgentError(AgentError):

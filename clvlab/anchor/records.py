@@ -32,7 +32,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class AnchorRecord:
-    """The anchor of a run, and everything that was ever signed for it."""
+    """The anchor of a run, and everything that was ever signed for it; ``transaction`` is what the chain holds, in base64."""
 
     run_id: str
     manifest_hash: str
@@ -42,6 +42,7 @@ class AnchorRecord:
     status: str = AnchorStatus.PENDING.value
     signature: str | None = None
     explorer_url: str | None = None
+    transaction: str | None = None
     detail: str | None = None
     attempts: tuple[Attempt, ...] = ()
 

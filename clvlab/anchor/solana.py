@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from base64 import b64encode
 from dataclasses import replace
 
 from clvlab.anchor.anchorer import NullAnchor
@@ -90,8 +91,9 @@ class SolanaAnchor(NullAnchor):
                     if not (at and at.error) and (at or height <= attempt.last_valid_block_height + _EXPIRY_MARGIN)
                 ]
                 for signature in landed:
-                    if self._holds(await chain.seen(signature), signature, manifest_hash):
-                        return self._concluded(record, signature)
+                    seen = await chain.seen(signature)
+                    if self._holds(seen, signature, manifest_hash):
+                        return self._concluded(record, seen)
                 if not landed and not open_:
                     found = await self._found(chain, manifest_hash)
                     if found:
@@ -99,7 +101,9 @@ class SolanaAnchor(NullAnchor):
                 if failed:
                     return self._stored(replace(record, status=AnchorStatus.FAILED.value, detail=failed), record)
                 if record.status == AnchorStatus.ANCHORED:  # the chain has dropped it
-                    record = self._stored(replace(record, status=AnchorStatus.PENDING.value, signature=None), record)
+                    record = self._stored(
+                        replace(record, status=AnchorStatus.PENDING.value, signature=None, transaction=None), record
+                    )
                 if not landed and not open_:
                     record = await self._signed(chain, record)
                     open_ = [record.attempts[-1]]
@@ -137,16 +141,23 @@ class SolanaAnchor(NullAnchor):
             raise AnchorError(f"{self._settings.rpc_url} contradicts itself or the record: {check.detail}")
         return check.verdict == Verdict.PASS
 
-    async def _found(self, chain: Chain, manifest_hash: str) -> str | None:
+    async def _found(self, chain: Chain, manifest_hash: str) -> Seen | None:
         """Look for a memo that an earlier, forgotten call wrote; what others wrote that names this key is passed over."""
         for signature in await chain.memos(self.signer, manifest_hash):
-            if self._judged(await chain.seen(signature), signature, manifest_hash).verdict == Verdict.PASS:
-                return signature
+            seen = await chain.seen(signature)
+            if self._judged(seen, signature, manifest_hash).verdict == Verdict.PASS:
+                return seen
         return None
 
-    def _concluded(self, record: AnchorRecord, signature: str) -> AnchorRecord:
-        url = explorer_url(signature, self.cluster, str(self._settings.rpc_url))
-        done = replace(record, status=AnchorStatus.ANCHORED.value, signature=signature, explorer_url=url, detail=None)
+    def _concluded(self, record: AnchorRecord, seen: Seen) -> AnchorRecord:
+        done = replace(
+            record,
+            status=AnchorStatus.ANCHORED.value,
+            signature=seen.signature,
+            explorer_url=explorer_url(str(seen.signature), self.cluster, str(self._settings.rpc_url)),
+            transaction=b64encode(seen.transaction).decode(),
+            detail=None,
+        )
         return done if done == record else self._stored(done, record)
 
     def _stored(self, record: AnchorRecord, before: AnchorRecord | None) -> AnchorRecord:

@@ -90,4 +90,5 @@ def seen(genesis_hash: str, transaction: VersionedTransaction, error: str | None
             )
             for instruction in message.instructions
         ),
+        transaction=bytes(transaction),
     )

@@ -66,6 +66,8 @@ class Seen:
         Whether every signature over the transaction's bytes was checked here and holds.
     error
         Why the transaction failed; null when it succeeded.
+    transaction
+        Its bytes, of which the other fields were read.
     """
 
     genesis_hash: str
@@ -73,6 +75,7 @@ class Seen:
     signed: bool = False
     error: str | None = None
     instructions: tuple[Instruction, ...] = ()
+    transaction: bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True, slots=True)

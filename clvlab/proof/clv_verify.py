@@ -459,15 +459,15 @@ def score_rows(evidence: Evidence) -> list[dict[str, Any]]:
     return rows
 
 
-def rebuilt_manifest(events: bytes, evidence: Evidence, scores: Sequence[bytes]) -> dict[str, Any]:
-    """Assemble the manifest that this evidence and these scores must have."""
+def rebuilt_manifest(events: bytes, evidence: Evidence, scores: Sequence[bytes], index: Any) -> dict[str, Any]:
+    """Assemble the manifest that this evidence and these scores must have; the log says whether the index is true."""
     started, agents = evidence.started, evidence.started["agents"]
     roster = sorted([agent["agent_id"], agent["config_hash"]] for agent in agents)
     return {
         "schema": "clvlab-manifest/1", "law_version": LAW_VERSION, "verifier_version": "clvlab-proof/1",
         "run_id": started["run_id"], "content_hash": started["binding"]["content_hash"],
         "config_hash": agents[0]["config_hash"] if len(agents) == 1 else sha256(canonical(roster)),
-        "policy_hash": started["policy_hash"], "commit_index": None,
+        "policy_hash": started["policy_hash"], "commit_index": index if type(index) is int and 0 <= index <= SAFE_INTEGER else None,
         "evidence_hash": sha256(events), "event_count": len(lines_of(events)),
         "evidence_root": merkle_root(lines_of(events)), "score_root": merkle_root(scores),
     }  # fmt: skip
@@ -613,7 +613,7 @@ def verify(folder: Path, ticks: dict[int, Fixture] | None = None) -> dict[str, A
         checks: dict[str, str | None] = {name: unread for name in CHECKS if ticks is not None or name != "states_from_ticks"}
         result |= {"recomputed_evidence_hash": f"recompute_error:{error}", "manifest_hash": sha256(manifest)}
         return result | {"verified": False, "checks": checks}
-    rebuilt = rebuilt_manifest(events, evidence, lines)
+    rebuilt = rebuilt_manifest(events, evidence, lines, stored.get("commit_index"))
     derived = b"".join(line + b"\n" for line in lines)
     other = [key for key in rebuilt if stored.get(key, ...) != rebuilt[key]] or ["bytes"]
     recount = f"the {len(lines)} rows derived from the evidence are not the {len(lines_of(scores or b''))} stored"

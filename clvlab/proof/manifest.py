@@ -7,7 +7,7 @@ from typing import Any
 from clvlab.law.schema import LAW_VERSION
 from clvlab.proof.canonical import canonical, sha256
 
-__all__ = ["RUN_SCHEMA", "VERIFIER_VERSION", "config_hash", "manifest", "policy_hash", "roster_hash", "run_id"]
+__all__ = ["RUN_SCHEMA", "VERIFIER_VERSION", "config_hash", "inputs_hash", "manifest", "policy_hash", "roster_hash", "run_id"]
 
 VERIFIER_VERSION = "clvlab-proof/1"
 RUN_SCHEMA = "clvlab-run/1"
@@ -37,13 +37,27 @@ def roster_hash(agents: list[dict[str, Any]]) -> str:
 
 def run_id(started: dict[str, Any]) -> str:
     """Derive the run id from everything in RUN_STARTED that shapes the result."""
-    return "run_" + sha256(canonical({key: started[key] for key in _RUN_KEY})).removeprefix("sha256:")[:32]
+    return "run_" + inputs_hash(started).removeprefix("sha256:")[:32]
+
+
+def inputs_hash(started: dict[str, Any]) -> str:
+    """Hash everything in RUN_STARTED that shapes the result; the run id is its beginning."""
+    return sha256(canonical({key: started[key] for key in _RUN_KEY}))
 
 
 def manifest(
-    started: dict[str, Any], *, evidence_hash: str, evidence_root: str, event_count: int, score_root: str
+    started: dict[str, Any],
+    *,
+    evidence_hash: str,
+    evidence_root: str,
+    event_count: int,
+    score_root: str,
+    commit_index: int | None = None,
 ) -> dict[str, Any]:
-    """Assemble the manifest of a run; its canonical bytes are what ``manifest_hash`` hashes."""
+    """Assemble the manifest of a run; its canonical bytes are what ``manifest_hash`` hashes.
+
+    ``commit_index`` is where the run log committed to the run; null without a log.
+    """
     return {
         "schema": _MANIFEST_SCHEMA,
         "run_id": started["run_id"],
@@ -56,5 +70,5 @@ def manifest(
         "policy_hash": started["policy_hash"],
         "law_version": LAW_VERSION,
         "verifier_version": VERIFIER_VERSION,
-        "commit_index": None,
+        "commit_index": commit_index,
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from io import BytesIO
 from typing import Any
 
@@ -12,12 +12,13 @@ import orjson
 import polars as pl
 
 from clvlab.errors import EvidenceError
+from clvlab.law.schema import SAFE_INTEGER
 from clvlab.proof.canonical import canonical, sha256
 from clvlab.proof.events import Kind, batches, close_lines, decision_lines, event_line, score_lines
 from clvlab.proof.manifest import manifest
 from clvlab.proof.merkle import Digest
 
-__all__ = ["SealedRun", "Sealer", "ahead", "seal"]
+__all__ = ["SealedRun", "Sealer", "ahead", "committed", "seal"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,15 @@ class SealedRun:
             return str(orjson.loads(self.manifest)["evidence_hash"])
         except (orjson.JSONDecodeError, KeyError, TypeError) as error:
             raise EvidenceError(f"the manifest states no evidence_hash: {error}") from error
+
+    @property
+    def commit_index(self) -> int | None:
+        """Where the run log committed to the run, as the manifest states it; null without a log, or if it can't be read."""
+        try:
+            index = orjson.loads(self.manifest)["commit_index"]
+        except (orjson.JSONDecodeError, KeyError, TypeError):  # the manifest then differs from the rebuilt one, which says so
+            return None
+        return index if type(index) is int and 0 <= index <= SAFE_INTEGER else None
 
     @property
     def manifest_hash(self) -> str:
@@ -114,6 +124,11 @@ def seal(
         score_root=marks.root(),
     )
     return SealedRun(started["run_id"], evidence.bytes(), marks.bytes(), canonical(bound))
+
+
+def committed(run: SealedRun, commit_index: int) -> SealedRun:
+    """Name, in the manifest of a sealed run, the entry of the run log that committed to it before it was performed."""
+    return replace(run, manifest=canonical(orjson.loads(run.manifest) | {"commit_index": commit_index}))
 
 
 def ahead(write: Callable[[pl.DataFrame], bytes], frame: pl.DataFrame) -> Iterator[bytes]:

@@ -110,6 +110,7 @@ def verify(
             evidence_root=evidence_digest.root(),
             event_count=evidence.count,
             score_root=score_digest.root(),
+            commit_index=run.commit_index,  # the log says whether it is true
         )
     )
     agents = tuple(agent["agent_id"] for agent in evidence.started["agents"])

@@ -1,0 +1,101 @@
+"""Proof bundles: everything about one run in one file, every byte of it accounted for.
+
+``docs/reference/bundle-format.md`` is the format in words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from clvlab.errors import BundleError, EvidenceError
+from clvlab.proof.canonical import canonical, parsed, sha256
+from clvlab.proof.seal import SealedRun
+
+__all__ = ["BUNDLE_SCHEMA", "PARTS", "bundle", "context", "read_bundle", "run_of"]
+
+BUNDLE_SCHEMA = "clvlab-bundle/1"
+# In this order; the first four are always there.
+PARTS = ("context.json", "manifest.json", "events.jsonl", "scores.jsonl", "receipts.jsonl", "anchor.json", "log.json")
+_REQUIRED = PARTS[:4]
+
+
+def bundle(run: SealedRun, receipts: bytes = b"", *, anchor: Any = None, log: Any = None) -> bytes:
+    """Write a bundle: a header line that lists the parts, then the parts.
+
+    Parameters
+    ----------
+    run, receipts
+        As stored.
+    anchor, log
+        Anchor record and log proofs as JSON values, or null.
+    """
+    contents = {
+        "context.json": canonical(context(run)),
+        "manifest.json": run.manifest,
+        "events.jsonl": run.events,
+        "scores.jsonl": run.scores,
+        "receipts.jsonl": receipts or None,
+        "anchor.json": None if anchor is None else canonical(anchor),
+        "log.json": None if log is None else canonical(log),
+    }
+    given = [(name, content) for name in PARTS if (content := contents[name]) is not None]
+    listed = [{"name": name, "sha256": sha256(content), "size": len(content)} for name, content in given]
+    return canonical({"parts": listed, "schema": BUNDLE_SCHEMA}) + b"\n" + b"".join(content for _, content in given)
+
+
+def context(run: SealedRun) -> dict[str, Any]:
+    """Say of which run and pack a bundle is, for those who read no further; all of it stands in the manifest or the evidence."""
+    started = parsed(run.events.split(b"\n", 1)[0])["payload"]
+    names = ("pack_id", "fixture_ids", "content_hash")
+    return {
+        "schema": "clvlab-context/1",
+        "run_id": run.run_id,
+        "manifest_hash": run.manifest_hash,
+        **{name: started["binding"][name] for name in names},
+    }
+
+
+def read_bundle(text: bytes) -> dict[str, bytes]:
+    """Take a bundle apart.
+
+    Raises
+    ------
+    BundleError
+        Anything that the format does not have: an unknown, missing, repeated or misplaced part, another hash, trailing bytes.
+    """
+    head, _, rest = text.partition(b"\n")
+    try:
+        header = parsed(head)
+        if header.keys() != {"parts", "schema"} or header["schema"] != BUNDLE_SCHEMA:
+            raise BundleError(f"no bundle of {BUNDLE_SCHEMA}: {head[:80]!r}")
+        parts = [
+            (part["name"], part["sha256"], part["size"])
+            for part in header["parts"]
+            if part.keys() == {"name", "sha256", "size"}
+        ]
+        well_formed = len(parts) == len(header["parts"]) and all(type(size) is int and size >= 0 for *_, size in parts)
+    except (EvidenceError, AttributeError, KeyError, TypeError) as error:
+        raise BundleError(f"no bundle of {BUNDLE_SCHEMA}: {error}") from error
+    names = [name for name, *_ in parts]
+    if not well_formed or names != [name for name in PARTS if name in names] or not set(_REQUIRED) <= set(names):
+        raise BundleError(f"a bundle has the parts {', '.join(PARTS)} in this order, the first four always, not {names}")
+    contents: dict[str, bytes] = {}
+    for name, digest, size in parts:
+        contents[name], rest = rest[:size], rest[size:]
+        if len(contents[name]) != size or sha256(contents[name]) != digest:
+            raise BundleError(f"{name} is not what the header says: it has {sha256(contents[name])}, not {digest}")
+    if rest:
+        raise BundleError(f"{len(rest)} bytes follow the last part")
+    if contents["context.json"] != canonical(context(run_of(contents))):
+        raise BundleError("context.json does not say what the manifest and the evidence say")
+    return contents
+
+
+def run_of(contents: Mapping[str, bytes]) -> SealedRun:
+    """Give the sealed run of a bundle's parts, unverified."""
+    try:
+        run_id = str(parsed(contents["manifest.json"])["run_id"])
+    except (EvidenceError, KeyError, TypeError) as error:
+        raise BundleError(f"manifest.json can't be read: {error}") from error
+    return SealedRun(run_id, contents["events.jsonl"], contents["scores.jsonl"], contents["manifest.json"])
