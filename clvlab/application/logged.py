@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from clvlab.anchor.log import LogStore, abandon, commit, conclude
+from clvlab.anchor.log_stores import SqliteLog
 from clvlab.application.backtests import Backtest, backtest, resolved
 from clvlab.engine.agent import Agent, Causality
 from clvlab.engine.run import run_started
@@ -18,7 +19,7 @@ from clvlab.packs.reader import Pack
 from clvlab.proof.manifest import inputs_hash
 from clvlab.proof.seal import committed
 
-__all__ = ["logged_backtest"]
+__all__ = ["SqliteLog", "logged_backtest"]
 
 
 def logged_backtest(
@@ -32,6 +33,7 @@ def logged_backtest(
     fixture_ids: Sequence[int] | None = None,
     window: Window | None = None,
     policy: PolicyEnvelope | None = None,
+    audit: bool = True,
 ) -> Backtest:
     """Backtest as ``backtest`` does, on the record.
 
@@ -40,6 +42,8 @@ def logged_backtest(
 
     Parameters
     ----------
+    pack, agent, params, fixture_ids, window, policy, audit
+        As of ``backtest``.
     log, owner
         Where the run is committed to, and by whom.
     clock
@@ -52,12 +56,12 @@ def logged_backtest(
     """
     window, policy = window or Window(), policy or PolicyEnvelope()
     asked = resolved(agent, params, window)
-    started = _planned(pack, asked, window, policy, fixture_ids)
+    started = _planned(pack, asked, window, policy, fixture_ids, audit=audit)
     run_id = started["run_id"]
     with log.write() as rows:
         index = commit(rows, run_id, owner, inputs_hash(started), clock())
     try:
-        test = backtest(pack, asked, fixture_ids=fixture_ids, window=window, policy=policy)
+        test = backtest(pack, asked, fixture_ids=fixture_ids, window=window, policy=policy, audit=audit)
         if test.run.run_id != run_id:
             raise LogError(f"run {run_id} was committed to, and {test.run.run_id} was performed")
     except ClvlabError as error:
@@ -71,12 +75,12 @@ def logged_backtest(
 
 
 def _planned(
-    pack: Pack, agent: Agent, window: Window, policy: PolicyEnvelope, fixture_ids: Sequence[int] | None
+    pack: Pack, agent: Agent, window: Window, policy: PolicyEnvelope, fixture_ids: Sequence[int] | None, *, audit: bool
 ) -> dict[str, Any]:
     """Give RUN_STARTED of a run that is sealed only if its agent passes the audit that is due."""
     wanted = pack.fixture_ids if fixture_ids is None else tuple(sorted(set(fixture_ids)))
     identity = agent.identity
-    if identity.causality == Causality.UNCHECKED:
+    if audit and identity.causality == Causality.UNCHECKED:
         identity = replace(identity, causality=Causality.PREFIX_AUDIT)
     binding = Binding(pack.pack_id, wanted, pack.content_hash)
     return run_started(binding, pack.manifest.closing_policy, [identity], window, policy)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import orjson
 import typer
 
-from clvlab.application import anchors, backtests, packs, runs
+from clvlab.application import anchors, backtests, bundles, logged, packs, runs
 from clvlab.cli import proof
 from clvlab.cli.agents import agents_app
+from clvlab.cli.log import log_app, witness
 from clvlab.cli.options import JsonOption, PackArgument, RunArgument, RunsOption
 from clvlab.cli.packs import packs_app
 from clvlab.cli.printing import err, leaderboard, out, plain, print_json, show_checks, show_report, table
@@ -32,8 +35,9 @@ app = typer.Typer(
 )
 app.add_typer(agents_app, name="agents")
 app.add_typer(packs_app, name="packs")
-app.command()(proof.anchor)
-app.command()(proof.devchain)
+app.add_typer(log_app, name="log")
+for command in (proof.anchor, proof.bundle, proof.devchain, proof.disclose, proof.verifier, witness):
+    app.command()(command)
 
 _BAD_INPUT = 2
 
@@ -96,13 +100,18 @@ def backtest(
     policy: Annotated[list[str] | None, typer.Option(help="A limit of the policy as name=value; may be repeated.")] = None,
     audit: Annotated[bool, typer.Option(help="Audit an agent of your own for look-ahead before sealing.")] = True,
     window_id: Annotated[str, typer.Option(help="Label of the window.")] = "full",
+    log: Annotated[Path | None, typer.Option(help="Run log to commit to the run in before its tape is opened.")] = None,
+    owner: Annotated[str, typer.Option(help="Who commits, with --log.")] = "local",
     runs_folder: RunsOption = Path("runs"),
     as_json: JsonOption = False,
 ) -> None:
     """Replay a pack through an agent, score it against the close, and seal the run."""
     window = Window(window_id, end_rule, duration_s, horizon_s, tuple(market or ("",)))
     with err.status("backtesting"):
-        test = backtests.backtest(
+        perform: Callable[..., backtests.Backtest] = backtests.backtest
+        if log is not None:
+            perform = partial(logged.logged_backtest, log=logged.SqliteLog(log, create=True), owner=owner, clock=_now_ms)
+        test = perform(
             packs.open_pack(pack),
             agent,
             params=_params(param or []),
@@ -118,6 +127,10 @@ def backtest(
     show_report(test.report)
     out.print(f"Sealed in {plain(str(folder))}")
     out.print(f"Next: {_program()} verify {plain(str(folder))}")
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _params(pairs: Sequence[str]) -> dict[str, Any]:
@@ -137,7 +150,8 @@ def _params(pairs: Sequence[str]) -> dict[str, Any]:
 def verify(run: RunArgument, as_json: JsonOption = False) -> None:
     """Recompute the proof of a sealed run; exit 1 if the seal is broken or a check fails."""
     with err.status("verifying"):
-        verdict = anchors.anchor_verified(run, proof.anchor_settings())
+        asked = bundles.bundle_verified if run.is_file() else anchors.anchor_verified
+        verdict = asked(run, proof.anchor_settings())
     if as_json:
         print_json(_verification(verdict))
     else:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from clvlab.application import anchors
+from clvlab.application import anchors, bundles, runlog
 from clvlab.cli.options import JsonOption, RunArgument
 from clvlab.cli.printing import err, facts, out, plain, print_json
-from clvlab.errors import AnchorError
+from clvlab.errors import AnchorError, BundleError
 
-__all__ = ["anchor", "anchor_settings", "devchain"]
+__all__ = ["anchor", "anchor_settings", "bundle", "devchain", "disclose", "verifier"]
 
 
 def anchor_settings() -> anchors.AnchorSettings:
@@ -64,3 +65,37 @@ def devchain(
             listening.serve_forever()
         except KeyboardInterrupt:
             out.print("ended")
+
+
+def bundle(
+    run: RunArgument,
+    out_file: Annotated[Path, typer.Option("--out", help="File of the bundle, as run.clv; never overwritten.")],
+    log: Annotated[Path | None, typer.Option(help="File of the run log that holds the run.")] = None,
+    log_key: Annotated[Path | None, typer.Option(help="Private key of the log, to sign a checkpoint now.")] = None,
+    checkpoint: Annotated[Path | None, typer.Option(help="Signed checkpoint to prove under, instead of a key.")] = None,
+    since: Annotated[Path | None, typer.Option(help="Earlier checkpoint to prove the newer one from.")] = None,
+) -> None:
+    """Put a run and its proofs into one file, which clv_verify.py reads."""
+    if log is not None and (log_key is None) == (checkpoint is None):
+        raise BundleError("--log goes with either --log-key or --checkpoint")
+    note = None
+    if log is not None:
+        note = checkpoint.read_text(encoding="utf-8") if checkpoint else runlog.signed_checkpoint(log, log_key or Path())
+    earlier = since.read_text(encoding="utf-8") if since else None
+    content = bundles.bundle_run(run, log=log, checkpoint=note, since=earlier)
+    with out_file.open("xb") as file:
+        file.write(content)
+    out.print(f"Wrote {len(content):,} bytes to {plain(str(out_file))}")
+    out.print(f"Next: clvlab verifier > clv_verify.py; python3 clv_verify.py {plain(str(out_file))}")
+
+
+def disclose(
+    run: RunArgument, seq: Annotated[int, typer.Argument(help="Sequence number of a decision.", metavar="SEQ")]
+) -> None:
+    """Prove one decision and its score without showing the others: prints JSON, which clv_verify.py reads."""
+    sys.stdout.write(bundles.disclosed(run, seq).decode())
+
+
+def verifier() -> None:
+    """Print clv_verify.py, the verifier in one file of plain Python."""
+    sys.stdout.write(bundles.verifier_source().decode())

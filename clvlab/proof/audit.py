@@ -16,8 +16,9 @@ __all__ = ["ALLOWED_MODULES", "TRUST", "audit", "package_folder", "violations"]
 TRUST = ("errors.py", "law", "proof")
 ALLOWED_MODULES = frozenset(
     {
-        "__future__", "argparse", "ast", "collections", "concurrent", "csv", "dataclasses", "decimal", "enum", "functools",
-        "hashlib", "io", "itertools", "json", "math", "orjson", "pathlib", "polars", "pyarrow", "re", "sys", "typing",
+        "__future__", "argparse", "ast", "base64", "collections", "concurrent", "csv", "dataclasses", "decimal", "enum",
+        "functools", "hashlib", "io", "itertools", "json", "math", "orjson", "pathlib", "polars", "pyarrow", "re", "sys",
+        "typing",
     }
 )  # fmt: skip
 _OWN = ("clvlab.errors", "clvlab.law", "clvlab.proof")

@@ -45,7 +45,7 @@ def bundle(run: SealedRun, receipts: bytes = b"", *, anchor: Any = None, log: An
 
 
 def context(run: SealedRun) -> dict[str, Any]:
-    """Say of which run and pack a bundle is, for those who read no further; all of it stands in the manifest or the evidence."""
+    """Say of which run and pack a bundle is, for those who read no further; the manifest and the evidence say so too."""
     started = parsed(run.events.split(b"\n", 1)[0])["payload"]
     names = ("pack_id", "fixture_ids", "content_hash")
     return {

@@ -1,19 +1,23 @@
 #!/usr/bin/env python3
 """Check a sealed run with this one file, Python 3.10 or later and its standard library.
 
-    python3 clv_verify.py RUN_FOLDER [--ticks ticks.csv] [--json]
+    python3 clv_verify.py RUN [--ticks ticks.csv] [--trust keys.json] [--require anchor,log] [--json]
 
-It shares no code with the program that made the run. One line per check, and exit status 0 when all pass, 1 when one
-fails, 2 when there is nothing to check: the evidence is canonical and has the sealed hash; the scores and the manifest
-follow from it; with --ticks, the prices in it follow from the ticks.
+RUN is a run folder, a proof bundle (one file), or the disclosure of one decision. This file shares no code with the program
+that made them. One line per check, and exit status 0 when all pass, 1 when one fails, 2 when there is nothing to check: the
+evidence is canonical and has the sealed hash; the scores and the manifest follow from it; with --ticks, the prices in it
+follow from the ticks. A bundle may also hold an anchor (a memo that a key signed for a public chain) and proofs from a log to
+which the run was committed before it was made. They count by the keys that you trust, and only if you require them does a run
+without them fail: a bundle can't vouch for itself, and whoever made it can leave its proofs out.
 
-What it can't show: that the ticks are what the market said, and that nobody tried other agents and kept silent. Whoever
-makes a whole run anew, hashes included, passes here; compare the manifest hash with one published before.
+What it can't show: that the ticks are what the market said, that nobody tried other agents and kept silent, and, as it asks
+nobody, that the chain still holds the memo. Whoever makes a whole run anew, hashes included, passes without anchor and log.
 """
 
 from __future__ import annotations
 
 import argparse
+import base64
 import csv
 import hashlib
 import json
@@ -25,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+HASHES = ("run_id", "evidence_hash", "recomputed_evidence_hash", "manifest_hash")
 SAFE_INTEGER = 2**53 - 1
 LAW_VERSION = "clv-law/1"
 MAX_WINDOW_S = (2**53 - 1) // 1_000_000
@@ -37,18 +42,27 @@ CHECKS = {
     "policy_obeyed": "every verdict follows from the sealed policy, and every receipt is for an allowed action",
     "receipt_separation": "no event is a receipt or has a key of one",
     "states_from_ticks": "every state and close in the evidence follows from the ticks",
+    "anchor": "a key you trust signed a memo that is the manifest hash (that the chain holds it, only the chain can say)",
+    "log": "a log you trust took the commitment before this result, and its tree holds both",
+    "bundle": "every byte of the bundle is accounted for",
+    "disclosed": "this decision and its score stand under the roots that the manifest binds",
 }
+PARTS = ("context.json", "manifest.json", "events.jsonl", "scores.jsonl", "receipts.jsonl", "anchor.json", "log.json")
+MEMO_PROGRAMS = (
+    "Memo1UhkJRfHyvLMcVucJwxXeuD728EqVDDwQDxFMNo", "MemoSq4gqABAXKb96qnH8TysNcWxMyWCqXgDLGmfcHr",
+    "Memo4c2pN8afCj432Lb7RMVKi9PbQnnW7ewFFaV3oAH",
+)  # fmt: skip
 CLOSE_KINDS = {"pre_match": ("in_running", "kickoff", "tape_end"), "fixed_duration": ("duration",), "manual_stop": ("stop",)}
 
-# Shapes of the five kinds of event. A dict has exactly these keys; (shape,) may be null; [shape] is a list of them.
+# Shapes: a dict has exactly these keys; (shape,) may be null; [shape] is a list of them; a set names the values.
 _SIDE = {"odds_milli": (int,), "prob_bps": (int,), "side": str}
 _STATE = {"sides": [_SIDE], "suspended": bool, "tick_seq": int, "ts_ms": int}
 _PHASE = {"allowed": bool, "reasons": [str]}
 _POLICY = {
-    "cooldown_s": int, "execution_mode": str, "kill_switch": bool, "market_allowlist": [str],
+    "cooldown_s": int, "execution_mode": {"paper", "dry_run"}, "kill_switch": bool, "market_allowlist": [str],
     "max_exposure_per_fixture": (int,), "max_exposure_per_market": (int,), "max_orders": (int,), "max_prob_bps": int,
     "max_quote_age_s": int, "max_slippage_bps": int, "max_stake": int, "min_edge_bps": (int,), "min_prob_bps": int,
-    "require_quote": bool, "schema": str, "venue_allowlist": [str], "warmup_ticks": int,
+    "require_quote": bool, "schema": {"clvlab-policy/1"}, "venue_allowlist": [str], "warmup_ticks": int,
 }  # fmt: skip
 _RECEIPT = {
     "agent_id": str, "decision_seq": int, "non_scoring": bool, "odds_milli": (int,), "run_id": str, "stake": int, "status": str,
@@ -63,15 +77,15 @@ _SHAPES: dict[str, Any] = {
             }
         ],
         "binding": {"content_hash": (str,), "fixture_ids": [int], "pack_id": (str,)},
-        "kind": str, "law_version": str, "mode_label": str, "origin_id": (str,), "policy": _POLICY, "policy_hash": str,
-        "run_id": str, "schema": str, "source_mode": str,
+        "kind": str, "law_version": {LAW_VERSION}, "mode_label": {"Backtest"}, "origin_id": (str,), "policy": _POLICY,
+        "policy_hash": str, "run_id": str, "schema": {"clvlab-run/1"}, "source_mode": {"replay"},
         "window": {
-            "closing_policy": str, "duration_s": (int,), "end_rule": str, "market_allowlist": [str],
-            "min_clv_horizon_s": int, "window_id": str,
+            "closing_policy": {"last_state", "last_open"}, "duration_s": (int,), "end_rule": set(CLOSE_KINDS),
+            "market_allowlist": [str], "min_clv_horizon_s": int, "window_id": str,
         },
     },
     "DECISION": {
-        "action": {"limit_odds_milli": (int,), "market_key": (str,), "side": (str,), "stake": (int,), "type": str},
+        "action": {"limit_odds_milli": (int,), "market_key": (str,), "side": (str,), "stake": (int,), "type": {"BACK", "WAIT"}},
         "agent_id": str, "fixture_id": int, "market_state": ({"age_ms": int, **_STATE},),
         "policy": ({"post": _PHASE, "pre": _PHASE},), "tick_seq": int,
         "ts_ms": int,
@@ -82,6 +96,20 @@ _SHAPES: dict[str, Any] = {
         "close_kind": str, "close_ts_ms": int, "closing": (_STATE,), "end_seq": int, "fixture_id": int, "market_key": str,
     },
     "RUN_SEALED": {"agent_errors": int, "decisions": int, "market_closes": int},
+}  # fmt: skip
+_PROVED = {"entry": str, "index": int, "proof": [str]}
+_LOG = {
+    "checkpoint": str, "commit": _PROVED, "earlier": ({"checkpoint": str, "proof": [str]},), "outcome": _PROVED,
+    "schema": {"clvlab-bundle-log/1"},
+}  # fmt: skip
+_ANCHOR = {"cluster": str, "schema": {"clvlab-bundle-anchor/1"}, "signature": str, "transaction": str}
+_LINE = {"index": int, "line": str, "proof": [str], "size": int}
+_DISCLOSURE = {"decision": _LINE, "manifest": str, "schema": {"clvlab-disclosure/1"}, "score": _LINE}
+NO_TRUST: dict[str, Any] = {
+    "anchor_signers": {}, "checkpoint": None, "logs": [], "witness_quorum": 0, "witnesses": [],
+}  # fmt: skip
+_TRUST = {
+    "anchor_signers": dict, "checkpoint": (str,), "logs": [str], "witness_quorum": int, "witnesses": [str],
 }  # fmt: skip
 
 
@@ -146,13 +174,96 @@ def lines_of(text: bytes) -> list[bytes]:
     return text.split(b"\n")[:-1] if text.endswith(b"\n") else text.split(b"\n") if text else []
 
 
+def node(left: bytes, right: bytes) -> bytes:
+    """Hash an inner node of a tree (RFC 9162, section 2.1.1)."""
+    return hashlib.sha256(b"\1" + left + right).digest()
+
+
 def merkle_root(lines: Sequence[bytes]) -> str:
     """Root hash over lines (RFC 9162, section 2.1.1); an odd node at the end of a level rises unchanged."""
     level = [hashlib.sha256(b"\0" + line).digest() for line in lines]
     while len(level) > 1:
-        pairs = [hashlib.sha256(b"\1" + a + b).digest() for a, b in zip(level[::2], level[1::2], strict=False)]
+        pairs = [node(a, b) for a, b in zip(level[::2], level[1::2], strict=False)]
         level = pairs + level[len(pairs) * 2 :]
     return "sha256:" + (level[0] if level else hashlib.sha256(b"").digest()).hex()
+
+
+def _sided(index: int, last: int, proof: Sequence[bytes]) -> list[tuple[bool, bytes]]:
+    """Say of every hash on the way from a node up to the root whether it stands on the left."""
+    found = []
+    for other in proof:
+        require(last, "the proof is too long")
+        found.append((bool(index & 1) or index == last, other))
+        while index and not index & 1 and index == last:
+            index, last = index >> 1, last >> 1
+        index, last = index >> 1, last >> 1
+    require(last == 0, "the proof is too short")
+    return found
+
+
+def included(line: bytes, index: int, size: int, proof: Sequence[bytes]) -> bytes:
+    """Give the root of the tree of ``size`` lines in which this proof puts a line (RFC 9162, section 2.1.3.2)."""
+    require(0 <= index < size, f"no line {index} among {size}")
+    value = hashlib.sha256(b"\0" + line).digest()
+    for left, other in _sided(index, size - 1, proof):
+        value = node(other, value) if left else node(value, other)
+    return value
+
+
+def check_extends(first: int, old: bytes, second: int, new: bytes, proof: Sequence[bytes]) -> None:
+    """Require the tree of ``second`` lines to begin with the one of ``first`` (RFC 9162, section 2.1.4.2)."""
+    path = ([old] if first & (first - 1) == 0 and first != second else []) + list(proof)
+    require(
+        0 < first <= second and (path or first == second), f"no proof that a log of {second} entries extends one of {first}"
+    )
+    index, last = first - 1, second - 1
+    while index & 1:
+        index, last = index >> 1, last >> 1
+    before = after = path[0] if path else old
+    for left, other in _sided(index, last, path[1:]) if path else []:
+        before, after = node(other, before) if left else before, node(other, after) if left else node(after, other)
+    require((before, after) == (old, new), "the log forked: it does not begin with its earlier entries")
+
+
+# Ed25519 signatures (RFC 8032, section 5.1), on points in extended coordinates.
+
+P, ORDER = 2**255 - 19, 2**252 + 27742317777372353535851937790883648493
+D = -121665 * pow(121666, -1, P) % P
+Point = tuple[int, int, int, int]
+
+
+def _plus(one: Point, two: Point) -> Point:
+    a, b = (one[1] - one[0]) * (two[1] - two[0]) % P, (one[1] + one[0]) * (two[1] + two[0]) % P
+    c, d = 2 * one[3] * two[3] * D % P, 2 * one[2] * two[2] % P
+    e, f, g, h = b - a, d - c, d + c, b + a
+    return e * f % P, g * h % P, f * g % P, e * h % P
+
+
+def _times(number: int, point: Point) -> Point:
+    total = (0, 1, 1, 0)
+    while number:
+        total, point, number = _plus(total, point) if number & 1 else total, _plus(point, point), number >> 1
+    return total
+
+
+def _point(data: bytes) -> Point:
+    y, sign = int.from_bytes(data, "little") & (2**255 - 1), data[31] >> 7
+    square = (y * y - 1) * pow(D * y * y + 1, -1, P) % P
+    x = pow(square, (P + 3) // 8, P)
+    x = x if (x * x - square) % P == 0 else x * pow(2, (P - 1) // 4, P) % P
+    require(y < P and (x * x - square) % P == 0 and (x or not sign), "no point of the curve")
+    x = x if x & 1 == sign else P - x
+    return x, y, 1, x * y % P
+
+
+def check_signature(public: bytes, message: bytes, signature: bytes, name: str) -> None:
+    """Require an Ed25519 signature to hold (RFC 8032, section 5.1.7)."""
+    require((len(public), len(signature)) == (32, 64), f"the key or signature of {name} has another length")
+    key, commitment, scalar = _point(public), _point(signature[:32]), int.from_bytes(signature[32:], "little")
+    digest = int.from_bytes(hashlib.sha512(signature[:32] + public + message).digest(), "little") % ORDER
+    left, right = _times(scalar, _point(b"\x58" + b"\x66" * 31)), _plus(commitment, _times(digest, key))
+    same = all((left[at] * right[2] - right[at] * left[2]) % P == 0 for at in (0, 1))
+    require(same and scalar < ORDER, f"the signature by {name} does not hold")
 
 
 # Reading the evidence.
@@ -181,7 +292,8 @@ def fits(value: Any, shape: Any, where: str) -> None:
         for key, inner in shape.items():
             fits(value[key], inner, f"{where}.{key}")
     else:  # type(), because True is an instance of int
-        require(value is None if shape is None else type(value) is shape, f"{where} is {value!r}")
+        known = isinstance(value, str) and value in shape if isinstance(shape, set) else type(value) is shape
+        require(known, f"{where} is {value!r}, this file knows {shape}")
 
 
 def read_evidence(text: bytes) -> Evidence:
@@ -215,22 +327,14 @@ def read_evidence(text: bytes) -> Evidence:
 
 def _check_window(started: dict[str, Any]) -> None:
     window = started["window"]
-    require(started["law_version"] == LAW_VERSION, f"this file knows {LAW_VERSION}, not {started['law_version']!r}")
-    labels = (started["source_mode"], started["mode_label"])
-    require(labels == ("replay", "Backtest"), f"{labels[0]!r} is labelled {labels[1]!r}; a replay is a Backtest, never live")
     ids = [agent["agent_id"] for agent in started["agents"]]
-    require(started["schema"] == "clvlab-run/1", f"this file knows clvlab-run/1, not {started['schema']!r}")
     require(ids and ids == sorted(set(ids)), f"agents must be named once and in byte order, not {ids}")
-    require(window["end_rule"] in CLOSE_KINDS, f"unknown end_rule {window['end_rule']!r}")
-    require(window["closing_policy"] in ("last_state", "last_open"), f"unknown closing_policy {window['closing_policy']!r}")
     fixed, duration = window["end_rule"] == "fixed_duration", window["duration_s"]
     require(duration is not None and duration > 0 if fixed else duration is None, f"duration_s is {duration}")
     require(1 <= len(window["window_id"].encode()) <= 200, "window_id must have 1 to 200 bytes")
     require(max(duration or 0, window["min_clv_horizon_s"]) <= MAX_WINDOW_S, "a duration is too long")
     require(window["min_clv_horizon_s"] >= 0, f"min_clv_horizon_s is {window['min_clv_horizon_s']}")
     policy = started["policy"]
-    require(policy["schema"] == "clvlab-policy/1", f"this file knows clvlab-policy/1, not {policy['schema']!r}")
-    require(policy["execution_mode"] in ("paper", "dry_run"), f"unknown execution_mode {policy['execution_mode']!r}")
     limits = {key: value for key, value in policy.items() if type(value) is int and key != "min_edge_bps"}
     require(min(limits.values()) >= 0, f"a limit of the policy is negative: {limits}")
     require(max(policy["cooldown_s"], policy["max_quote_age_s"]) <= SAFE_INTEGER // 1000, "a duration is too long")
@@ -246,7 +350,6 @@ def _check_decisions(evidence: Evidence) -> None:
     waits: set[tuple[Any, ...]] = set()
     for seq, decision in evidence.decisions:
         action, state = decision["action"], decision["market_state"]
-        require(action["type"] in ("BACK", "WAIT"), f"seq {seq}: unknown action {action['type']!r}")
         require(decision["agent_id"] in agents, f"seq {seq}: {decision['agent_id']!r} is no agent of this run")
         # Null stands first; of texts, the order by code point is the order of their UTF-8 bytes.
         names = [(text is not None, text or "") for text in (action["market_key"], action["side"])]
@@ -370,11 +473,8 @@ def verdicts(evidence: Evidence) -> list[tuple[int, dict[str, Any]]]:
         if action["type"] == "WAIT":
             continue
         agent, fixture, market, stake = decision["agent_id"], decision["fixture_id"], action["market_key"], action["stake"] or 0
-        keys = {
-            "max_orders": (agent,),
-            "max_exposure_per_fixture": (agent, fixture),
-            "max_exposure_per_market": (agent, fixture, market),
-        }
+        keys = {"max_orders": (agent,), "max_exposure_per_fixture": (agent, fixture)}
+        keys["max_exposure_per_market"] = (agent, fixture, market)
         over = {
             name: policy[name] is not None and used.get(key, 0) + (1 if name == "max_orders" else stake) > policy[name]
             for name, key in keys.items()
@@ -384,24 +484,29 @@ def verdicts(evidence: Evidence) -> list[tuple[int, dict[str, Any]]]:
             "order_cap": over["max_orders"],
             "exposure_cap": over["max_exposure_per_market"] or over["max_exposure_per_fixture"],
         }
-        pre, post = _pre_quote(decision, policy, counted), _post_quote(decision, policy)
-        if not pre and not post:
+        phases = {
+            name: [reason for reason, broken in rules.items() if broken] for name, rules in _gate(decision, policy, counted)
+        }
+        if not any(phases.values()):
             ready_ms[agent, fixture, market] = decision["ts_ms"] + 1000 * policy["cooldown_s"]
             for name, key in keys.items():
                 used[key] = used.get(key, 0) + (1 if name == "max_orders" else stake)
-        phases = {"post": post, "pre": pre}
         judged.append((seq, {name: {"allowed": not reasons, "reasons": reasons} for name, reasons in phases.items()}))
     return judged
 
 
-def _pre_quote(decision: dict[str, Any], policy: dict[str, Any], counted: dict[str, bool]) -> list[str]:
-    action = decision["action"]
-    market, stake = action["market_key"], action["stake"] or 0
-    prob = _price(decision["market_state"], action["side"])["prob_bps"]
-    allowed = market is not None and any(market.startswith(prefix) for prefix in policy["market_allowlist"])
-    rules = {
+def _gate(decision: dict[str, Any], policy: dict[str, Any], counted: dict[str, bool]) -> list[tuple[str, dict[str, Any]]]:
+    """Say of every rule of the two phases whether a proposal breaks it."""
+    action, state = decision["action"], decision["market_state"]
+    market, stake, price = action["market_key"], action["stake"] or 0, _price(state, action["side"])
+    prob, odds = price["prob_bps"], None if state and state["suspended"] else price["odds_milli"]
+    limit, least = action["limit_odds_milli"] or 0, policy["min_edge_bps"]
+    edge = None if prob is None or odds is None else edge_bps(prob, odds, prob)
+    pre = {
         "kill_switch_on": policy["kill_switch"],
-        "market_not_allowed": not allowed,
+        "market_not_allowed": not any(
+            market is not None and market.startswith(prefix) for prefix in policy["market_allowlist"]
+        ),
         "venue_not_allowed": "paper" not in policy["venue_allowlist"],
         "warmup": decision["tick_seq"] < policy["warmup_ticks"],
         "cooldown_active": counted["cooldown_active"],
@@ -411,23 +516,14 @@ def _pre_quote(decision: dict[str, Any], policy: dict[str, Any], counted: dict[s
         "order_cap": counted["order_cap"],
         "exposure_cap": counted["exposure_cap"],
     }
-    return [reason for reason, broken in rules.items() if broken]
-
-
-def _post_quote(decision: dict[str, Any], policy: dict[str, Any]) -> list[str]:
-    action, state = decision["action"], decision["market_state"]
-    price = _price(state, action["side"])
-    prob, odds = price["prob_bps"], None if state and state["suspended"] else price["odds_milli"]
-    limit, least = action["limit_odds_milli"] or 0, policy["min_edge_bps"]
-    edge = None if prob is None or odds is None else edge_bps(prob, odds, prob)
-    rules = {
+    post = {
         "quote_missing": policy["require_quote"] and odds is None,
         "quote_stale": state and state["age_ms"] > 1000 * policy["max_quote_age_s"],
         "slippage_over_max": limit and odds and max(0, limit - odds) * 10_000 // limit > policy["max_slippage_bps"],
         "edge_below_min": least is not None and (edge is None or edge < least),
-        "stake_over_max": (action["stake"] or 0) > policy["max_stake"],
+        "stake_over_max": stake > policy["max_stake"],
     }
-    return [reason for reason, broken in rules.items() if broken]
+    return [("post", post), ("pre", pre)]
 
 
 def check_policy(evidence: Evidence, receipts: bytes) -> None:
@@ -460,14 +556,15 @@ def score_rows(evidence: Evidence) -> list[dict[str, Any]]:
 
 
 def rebuilt_manifest(events: bytes, evidence: Evidence, scores: Sequence[bytes], index: Any) -> dict[str, Any]:
-    """Assemble the manifest that this evidence and these scores must have; the log says whether the index is true."""
+    """Assemble the manifest that evidence and scores must have; whether its commit_index is true, the log says."""
+    index = index if type(index) is int and 0 <= index <= SAFE_INTEGER else None
     started, agents = evidence.started, evidence.started["agents"]
     roster = sorted([agent["agent_id"], agent["config_hash"]] for agent in agents)
     return {
         "schema": "clvlab-manifest/1", "law_version": LAW_VERSION, "verifier_version": "clvlab-proof/1",
         "run_id": started["run_id"], "content_hash": started["binding"]["content_hash"],
         "config_hash": agents[0]["config_hash"] if len(agents) == 1 else sha256(canonical(roster)),
-        "policy_hash": started["policy_hash"], "commit_index": index if type(index) is int and 0 <= index <= SAFE_INTEGER else None,
+        "policy_hash": started["policy_hash"], "commit_index": index,
         "evidence_hash": sha256(events), "event_count": len(lines_of(events)),
         "evidence_root": merkle_root(lines_of(events)), "score_root": merkle_root(scores),
     }  # fmt: skip
@@ -482,9 +579,14 @@ def check_names(evidence: Evidence) -> None:
         require(own == agent["config_hash"], f"config_hash of {agent['agent_id']} is {agent['config_hash']}, not {own}")
     own = sha256(canonical(started["policy"]))
     require(own == started["policy_hash"], f"policy_hash is {started['policy_hash']}, the sealed policy gives {own}")
-    keys = ("agents", "binding", "kind", "law_version", "origin_id", "policy_hash", "schema", "window")
-    own = "run_" + sha256(canonical({key: started[key] for key in keys}))[7:39]
+    own = "run_" + inputs_hash(started)[7:39]
     require(own == started["run_id"], f"run_id is {started['run_id']}, its inputs give {own}")
+
+
+def inputs_hash(started: dict[str, Any]) -> str:
+    """Hash everything that shapes the result of a run."""
+    keys = ("agents", "binding", "kind", "law_version", "origin_id", "policy_hash", "schema", "window")
+    return sha256(canonical({key: started[key] for key in keys}))
 
 
 # Ticks: windows and states once more, from the prices themselves.
@@ -594,42 +696,264 @@ def read_ticks(path: Path) -> dict[int, Fixture]:
     return fixtures_of(rows)
 
 
+# Anchor and log: what the run's maker can't make alone. Keys come from the caller.
+
+
+def decoded(text: str) -> bytes:
+    """Read base64 that is written in its one canonical way."""
+    try:
+        data = base64.b64decode(text, validate=True)
+    except ValueError as error:
+        raise BrokenError(f"no base64: {text[:60]!r}") from error
+    require(base64.b64encode(data).decode() == text, f"no canonical base64: {text[:60]!r}")
+    return data
+
+
+def base58(data: bytes) -> str:
+    """Write a key or signature as Solana does."""
+    number, text = int.from_bytes(data, "big"), ""
+    while number:
+        number, digit = divmod(number, 58)
+        text = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"[digit] + text
+    return "1" * (len(data) - len(data.lstrip(b"\0"))) + text
+
+
+def memos(transaction: bytes) -> tuple[str, list[tuple[bytes, list[str]]]]:
+    """Read a Solana transaction: its signature, and each memo with the keys that signed it; every signature is checked."""
+    rest = transaction
+
+    def take(count: int) -> bytes:
+        nonlocal rest
+        require(count <= len(rest), "the transaction is cut")
+        data, rest = rest[:count], rest[count:]
+        return data
+
+    def length() -> int:  # "compact-u16": seven bits a byte, lowest first
+        value = shift = 0
+        while True:
+            byte = take(1)[0]
+            value, shift = value | (byte & 127) << shift, shift + 7
+            if byte < 128:
+                return value
+
+    signatures = [take(64) for _ in range(length())]
+    message = rest
+    if rest[:1] == b"\x80":  # version 0; a legacy message begins with the count of its signers
+        take(1)
+    signed, _, _ = take(3)
+    keys = [take(32) for _ in range(length())]
+    take(32)  # the hash of a recent block
+    require(signatures and len(signatures) == signed <= len(keys), "a transaction has a signature for every signer")
+    for key, signature in zip(keys, signatures, strict=False):
+        check_signature(key, message, signature, base58(key))
+    found = []
+    for _ in range(length()):
+        program, accounts = take(1)[0], take(length())
+        data = take(length())
+        if program < len(keys) and base58(keys[program]) in MEMO_PROGRAMS:
+            found.append((data, [base58(keys[account]) for account in accounts if account < signed]))
+    require(rest == b"" or (message[:1] == b"\x80" and rest == b"\0"), "the transaction names tables or has bytes left over")
+    return base58(signatures[0]), found
+
+
+def check_anchor(record: bytes, manifest_hash: str, trust: dict[str, Any]) -> None:
+    """Require a transaction whose memo is the manifest hash, signed by a trusted key."""
+    anchor = parsed(record)
+    fits(anchor, _ANCHOR, "the anchor")
+    signature, found = memos(decoded(anchor["transaction"]))
+    require(signature == anchor["signature"], f"the transaction has signature {signature}, on record is {anchor['signature']}")
+    signers = [signer for memo, signers in found if memo == manifest_hash.encode() for signer in signers]
+    require(signers, f"no memo of the transaction is {manifest_hash}, or nobody signed it")
+    trusted = trust["anchor_signers"].get(anchor["cluster"], [])
+    require(
+        set(signers) & set(trusted), f"{', '.join(signers)} signed, whom you do not trust to anchor on {anchor['cluster']!r}"
+    )
+
+
+def signed_by(note: str, keys: Sequence[str]) -> tuple[str, int]:
+    """Open a C2SP signed note: its text, and how many of these keys signed it (Ed25519, and cosignatures with a time)."""
+    text, blank, lines = note.rpartition("\n\n")
+    parts = [line.split(" ") for line in lines.removesuffix("\n").split("\n")]
+    well_formed = blank and lines.endswith("\n") and all(len(part) == 3 and part[0] == "\u2014" and part[1] for part in parts)
+    require(well_formed, "no signed note")
+    signatures, count = [(name, decoded(encoded)) for _, name, encoded in parts], 0
+    for key in sorted(set(keys)):
+        name, _, rest = key.partition("+")
+        public = decoded(rest.partition("+")[2])
+        require(public[:1] in (b"\1", b"\4"), f"no Ed25519 key of a log or witness: {key!r}")
+        own = hashlib.sha256(name.encode() + b"\n" + public).digest()[:4]
+        for signature in [data[4:] for other, data in signatures if (other, data[:4]) == (name, own)][:1]:
+            stamp, signature = (signature[:8], signature[8:]) if public[0] == 4 else (b"", signature)
+            stamped = f"cosignature/v1\ntime {int.from_bytes(stamp, 'big')}\n" if stamp else ""
+            check_signature(public[1:], f"{stamped}{text}\n".encode(), signature, name)
+            count += 1
+    return text + "\n", count
+
+
+def state_of(text: str) -> tuple[str, int, bytes]:
+    """Read a checkpoint: the name of a log, its size and its root."""
+    origin, size, root, *rest = [*text.split("\n"), "", "", ""]
+    number = int(size) if size.isascii() and size.isdigit() and len(size) < 17 else -1
+    require(origin and text == f"{origin}\n{number}\n{root}\n" and not any(rest), "no checkpoint of a log")
+    return origin, number, decoded(root)
+
+
+def object_of(line: str) -> dict[str, Any]:
+    """Read a canonical JSON object."""
+    value = parsed(line.encode())
+    fits(value, dict, "an entry")
+    return value
+
+
+def hashes(texts: Sequence[str]) -> list[bytes]:
+    """Read the hashes of a proof."""
+    require(all(len(text) == 64 and not set(text) - set("0123456789abcdef") for text in texts), "a proof is no list of hashes")
+    return [bytes.fromhex(text) for text in texts]
+
+
+def check_log(record: bytes, manifest: dict[str, Any], inputs_hash: str, manifest_hash: str, trust: dict[str, Any]) -> None:
+    """Require a trusted log to hold the commitment that the manifest names, and after it this result."""
+    log = parsed(record)
+    fits(log, _LOG, "the log proofs")
+    text, count = signed_by(log["checkpoint"], trust["logs"])
+    require(count, "the checkpoint is signed by no log that you trust")
+    _, witnesses = signed_by(log["checkpoint"], trust["witnesses"])
+    require(witnesses >= trust["witness_quorum"], f"{witnesses} witnesses signed, you ask for {trust['witness_quorum']}")
+    origin, size, root = state_of(text)
+    for name in ("commit", "outcome"):
+        found = included(log[name]["entry"].encode(), log[name]["index"], size, hashes(log[name]["proof"]))
+        require(found == root, f"the {name} does not stand in the log")
+    commit, outcome = (object_of(log[name]["entry"]) for name in ("commit", "outcome"))
+    index = log["commit"]["index"]
+    about = {"kind": "COMMIT", "run_id": manifest["run_id"], "schema": "clvlab-log/1", "inputs_hash": inputs_hash}
+    require(about.items() <= commit.items(), f"entry {index} of the log commits to another run: {commit}")
+    require(manifest["commit_index"] == index, f"the manifest names entry {manifest['commit_index']}, proved is {index}")
+    about = {"kind": "RESULT", "run_id": manifest["run_id"], "schema": "clvlab-log/1", "manifest_hash": manifest_hash}
+    require(about.items() <= outcome.items(), f"the log says of this run: {outcome}")
+    require(outcome.get("commit_index") == index < log["outcome"]["index"], "the result does not follow its commitment")
+    if log["earlier"]:
+        earlier, count = signed_by(log["earlier"]["checkpoint"], trust["logs"])
+        before, first, old = state_of(earlier)
+        require(count and before == origin, "the earlier checkpoint is signed by no log that you trust, or is another log's")
+        check_extends(first, old, size, root, hashes(log["earlier"]["proof"]))
+    seen = trust["checkpoint"]
+    known = [text, earlier] if log["earlier"] else [text]
+    shown = seen is None or seen.partition("\n\n")[0].rstrip("\n") + "\n" in known
+    require(shown, "no proof from the checkpoint that you have seen")
+
+
 # The checks.
 
 
-def verify(folder: Path, ticks: dict[int, Fixture] | None = None) -> dict[str, Any]:
-    """Check a run folder: the hashes, and for each check what is wrong, or null."""
-    names = ("events.jsonl", "scores.jsonl", "manifest.json", "receipts.jsonl")
-    events, scores, manifest, receipts = ((folder / name).read_bytes() if (folder / name).is_file() else None for name in names)
-    if events is None or manifest is None:
-        raise InputError(f"no sealed run at {folder}: it must hold {', '.join(names[:3])}")
+def read_parts(path: Path) -> dict[str, bytes]:
+    """Read a run folder, or take a bundle apart: the listed parts, in order, with these hashes, and nothing else."""
+    if path.is_dir():
+        names = [name for name in PARTS[1:5] if (path / name).is_file()]
+        if not {"manifest.json", "events.jsonl"} <= set(names):
+            raise InputError(f"no sealed run at {path}: it must hold {', '.join(PARTS[1:4])}")
+        return {name: (path / name).read_bytes() for name in names}
+    text = path.read_bytes()
+    head, _, rest = text.partition(b"\n")
+    header = parsed(head)
+    fits(
+        header,
+        {"parts": [{"name": str, "sha256": str, "size": int}], "schema": {"clvlab-bundle/1"}},
+        "the header of the bundle",
+    )
+    names = [part["name"] for part in header["parts"]]
+    ordered = names == [name for name in PARTS if name in names] and set(PARTS[:4]) <= set(names)
+    require(ordered, f"a bundle has the parts {', '.join(PARTS)} in order, the first four always, not {names}")
+    parts = {}
+    for part in header["parts"]:
+        data, rest = rest[: max(0, part["size"])], rest[max(0, part["size"]) :]
+        require((len(data), sha256(data)) == (part["size"], part["sha256"]), f"{part['name']} is not what the header says")
+        parts[part["name"]] = data
+    require(not rest, f"{len(rest)} bytes follow the last part")
+    return parts
+
+
+def verify(
+    path: Path, ticks: dict[int, Fixture] | None = None, trust: dict[str, Any] | None = None, required: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Check a run folder or bundle: the hashes, for each check what is wrong, or null, and which proofs count for nothing."""
+    try:
+        parts = read_parts(path)
+    except BrokenError as error:
+        return {"verified": False, "checks": {"bundle": str(error)}, "without": {}, **dict.fromkeys(HASHES, "unread")}
+    events, manifest, scores = parts["events.jsonl"], parts["manifest.json"], parts.get("scores.jsonl", b"")
     stored = stated(manifest)
-    result: dict[str, Any] = {key: stored.get(key) for key in ("run_id", "evidence_hash")}
+    result: dict[str, Any] = {"run_id": stored.get("run_id"), "evidence_hash": stored.get("evidence_hash")}
+    checks: dict[str, str | None] = {}
     try:
         evidence = read_evidence(events)
         lines = [canonical(row) for row in score_rows(evidence)]
     except BrokenError as error:
         unread = f"the evidence can't be read: {error}"
-        checks: dict[str, str | None] = {name: unread for name in CHECKS if ticks is not None or name != "states_from_ticks"}
+        names = [*list(CHECKS)[:5], *(["states_from_ticks"] if ticks is not None else [])]
+        checks |= dict.fromkeys(names, unread)
         result |= {"recomputed_evidence_hash": f"recompute_error:{error}", "manifest_hash": sha256(manifest)}
-        return result | {"verified": False, "checks": checks}
+        return result | {"verified": False, "checks": checks, "without": {}}
     rebuilt = rebuilt_manifest(events, evidence, lines, stored.get("commit_index"))
+    manifest_hash = sha256(canonical(rebuilt))
     derived = b"".join(line + b"\n" for line in lines)
     other = [key for key in rebuilt if stored.get(key, ...) != rebuilt[key]] or ["bytes"]
-    recount = f"the {len(lines)} rows derived from the evidence are not the {len(lines_of(scores or b''))} stored"
+    recount = f"the {len(lines)} rows derived from the evidence are not the {len(lines_of(scores))} stored"
     integrity = f"SHA-256 of events.jsonl is {sha256(events)}, sealed was {stored.get('evidence_hash')}"
     binding = f"manifest.json has another {', '.join(other)} than the evidence gives"
-    checks = {
+    checks |= {
         "evidence_integrity": None if sha256(events) == stored.get("evidence_hash") else integrity,
-        "metrics_recomputed": None if derived == (scores or b"") else recount,
+        "metrics_recomputed": None if derived == scores else recount,
         "manifest_bound": fault(check_names, evidence) if canonical(rebuilt) == manifest else binding,
-        "policy_obeyed": fault(check_policy, evidence, receipts or b""),
+        "policy_obeyed": fault(check_policy, evidence, parts.get("receipts.jsonl", b"")),
         "receipt_separation": None,  # what has been read has no room for one
     }
     if ticks is not None:
         checks["states_from_ticks"] = fault(check_ticks, evidence, ticks)
-    result |= {"recomputed_evidence_hash": sha256(events), "manifest_hash": sha256(canonical(rebuilt))}
-    return result | {"verified": checks["evidence_integrity"] is None, "checks": checks}
+    if "context.json" in parts:
+        named = {key: evidence.started["binding"][key] for key in ("content_hash", "fixture_ids", "pack_id")}
+        named |= {"schema": "clvlab-context/1", "run_id": evidence.started["run_id"], "manifest_hash": sha256(manifest)}
+        says = parts["context.json"] == canonical(named)
+        checks["bundle"] = None if says else "context.json does not say what the manifest and the evidence say"
+    without: dict[str, str] = {}
+    trust = NO_TRUST | (trust or {})
+    for name, keys, check, facts in (
+        ("anchor", "anchor_signers", check_anchor, (manifest_hash,)),
+        ("log", "logs", check_log, (rebuilt, inputs_hash(evidence.started), manifest_hash)),
+    ):
+        if f"{name}.json" not in parts or not trust[keys]:
+            have = "is here, but you trust no key for it" if f"{name}.json" in parts else "is not here"
+            (checks if name in required else without)[name] = f"the proof {have}"
+        else:
+            checks[name] = fault(check, parts[f"{name}.json"], *facts, trust)
+    result |= {"recomputed_evidence_hash": sha256(events), "manifest_hash": manifest_hash}
+    return result | {"verified": checks["evidence_integrity"] is None, "checks": checks, "without": without}
+
+
+def verify_disclosure(path: Path, required: Sequence[str]) -> dict[str, Any]:
+    """Check one decision and its score against the roots in a manifest, without the other events."""
+    checks: dict[str, str | None] = dict.fromkeys(required, "a disclosure holds no such proof")
+    try:
+        disclosed = parsed(path.read_bytes())
+        fits(disclosed, _DISCLOSURE, "the disclosure")
+        text, decision, score_row = (disclosed[name] for name in ("manifest", "decision", "score"))
+        manifest = object_of(text)
+        roots = {"event_count", "evidence_hash", "evidence_root", "run_id", "score_root"}
+        require(manifest.get("schema") == "clvlab-manifest/1" and roots <= manifest.keys(), "no manifest of clvlab-manifest/1")
+        for proved, root in ((decision, "evidence_root"), (score_row, "score_root")):
+            found = included(proved["line"].encode(), proved["index"], proved["size"], hashes(proved["proof"]))
+            require("sha256:" + found.hex() == manifest[root], f"line {proved['index']} does not stand under the {root}")
+        event, row = object_of(decision["line"]), object_of(score_row["line"])
+        fits(event, {"kind": {"DECISION"}, "payload": _SHAPES["DECISION"], "seq": int}, "the decision")
+        same = event["seq"] == decision["index"] == row.get("seq") == score_row["index"] + 1
+        require(same, "the two lines are not a decision and its score")
+        require(decision["size"] == manifest["event_count"], "the evidence has another number of lines")
+    except BrokenError as error:
+        return {"verified": False, "checks": checks | {"disclosed": str(error)}, "without": {}} | dict.fromkeys(
+            HASHES, "unread"
+        )
+    own = {"run_id": manifest["run_id"], "evidence_hash": manifest["evidence_hash"], "manifest_hash": sha256(text.encode())}
+    own["recomputed_evidence_hash"] = "not at hand"
+    return own | {"verified": False, "checks": checks | {"disclosed": None}, "without": {}}
 
 
 def stated(manifest: bytes) -> dict[str, Any]:
@@ -637,7 +961,7 @@ def stated(manifest: bytes) -> dict[str, Any]:
     try:
         value = json.loads(manifest)
     except (ValueError, RecursionError):
-        return {}
+        value = None
     return value if isinstance(value, dict) else {}
 
 
@@ -650,15 +974,37 @@ def fault(check: Callable[..., None], *arguments: object) -> str | None:
     return None
 
 
+def read_trust(path: Path) -> dict[str, Any]:
+    """Read whom the caller trusts; what is left out is trusted with nothing."""
+    try:
+        trust: dict[str, Any] = NO_TRUST | json.loads(path.read_text(encoding="utf-8"))
+        fits(trust, _TRUST, "the file")
+        fits(list(trust["anchor_signers"].values()), [[str]], "anchor_signers")
+    except (OSError, ValueError, TypeError, BrokenError) as error:
+        raise InputError(f"can't read keys from {path}: {error}") from error
+    return trust
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Check the run named on the command line; give the exit status."""
     parser = argparse.ArgumentParser(description="Check a sealed run.")
-    parser.add_argument("run_folder", type=Path, help="holds events.jsonl, scores.jsonl and manifest.json")
+    parser.add_argument("run", type=Path, help="a run folder, a bundle, or the disclosure of a decision")
     parser.add_argument("--ticks", type=Path, metavar="ticks.csv", help="also derive every price in evidence from these ticks")
+    parser.add_argument("--trust", type=Path, metavar="keys.json", help="keys of chains, logs and witnesses that you trust")
+    parser.add_argument("--require", default="", metavar="anchor,log", help="proofs without which the run fails")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     asked = parser.parse_args(arguments)
+    required = [name for name in asked.require.split(",") if name]
     try:
-        result = verify(asked.run_folder, read_ticks(asked.ticks) if asked.ticks else None)
+        if set(required) - {"anchor", "log"}:
+            raise InputError(f"--require takes anchor and log, not {asked.require!r}")
+        if not asked.run.exists():
+            raise InputError(f"nothing at {asked.run}")
+        trust = read_trust(asked.trust) if asked.trust else None
+        if asked.run.is_file() and asked.run.read_bytes()[:12] == b'{"decision":':
+            result = verify_disclosure(asked.run, required)
+        else:
+            result = verify(asked.run, read_ticks(asked.ticks) if asked.ticks else None, trust, required)
     except InputError as error:
         sys.stderr.write(f"{error}\n")
         return 2
@@ -666,7 +1012,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if asked.json:
         sys.stdout.write(json.dumps(result | {"checks": verdicts}, indent=2) + "\n")
     else:
-        sys.stdout.writelines(f"{verdict}  {name}: {detail}\n" for name, (verdict, detail) in verdicts.items())
+        without = {name: ("none", why) for name, why in result["without"].items()}
+        sys.stdout.writelines(f"{verdict}  {name}: {why}\n" for name, (verdict, why) in (verdicts | without).items())
         sys.stdout.write(f"evidence {result['recomputed_evidence_hash']}\nmanifest {result['manifest_hash']}\n")
     return 1 if any(result["checks"].values()) else 0
 

@@ -1,0 +1,66 @@
+"""Proof bundles and disclosures of stored runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from clvlab.anchor.anchorer import NullAnchor
+from clvlab.application import runlog
+from clvlab.application.anchors import AnchorSettings, record_of
+from clvlab.errors import BundleError
+from clvlab.proof import clv_verify
+from clvlab.proof.anchor import Anchor, AnchorStatus
+from clvlab.proof.bundle import bundle, read_bundle, run_of
+from clvlab.proof.canonical import canonical, parsed
+from clvlab.proof.disclosure import disclosure
+from clvlab.proof.verify import Verification, verify
+from clvlab.store.folder import read_receipts, read_run
+
+__all__ = ["bundle_run", "bundle_verified", "disclosed", "verifier_source"]
+
+
+def bundle_run(path: Path, *, log: Path | None = None, checkpoint: str | None = None, since: str | None = None) -> bytes:
+    """Put everything about a stored run into one file: evidence, scores, manifest, receipts, anchor, log proofs.
+
+    Parameters
+    ----------
+    path
+        A run folder.
+    log, checkpoint
+        Run log, and a signed checkpoint of it, to prove the run's entries under; needed if the manifest names a commitment.
+    since
+        An earlier checkpoint that readers may know, to prove the newer one from.
+    """
+    run = read_run(path)
+    if run.commit_index is not None and log is None:
+        raise BundleError(f"run {run.run_id} was committed to in a log: name the log, to prove it")
+    record = record_of(path, run.run_id)
+    anchor = None
+    if record is not None and record.status == AnchorStatus.ANCHORED:
+        anchor = {"schema": "clvlab-bundle-anchor/1", "cluster": record.cluster}
+        anchor |= {"signature": str(record.signature), "transaction": str(record.transaction)}
+    proofs = runlog.log_proofs(log, run.run_id, str(checkpoint), since) if log is not None else None
+    return bundle(run, read_receipts(path), anchor=anchor, log=proofs)
+
+
+def bundle_verified(path: Path, settings: AnchorSettings | None = None) -> Verification:
+    """Recompute the proof of a bundled run, the chain asked about its anchor where settings say how."""
+    contents = read_bundle(path.read_bytes())
+    asker = NullAnchor(settings)
+    stated: dict[str, Any] = parsed(contents.get("anchor.json", b"null")) or {}
+    anchor = Anchor(cluster=asker.cluster)
+    if stated:
+        anchor = Anchor(AnchorStatus.ANCHORED.value, str(stated.get("signature")), str(stated.get("cluster")))
+    receipts = contents.get("receipts.jsonl", b"")
+    return verify(run_of(contents), receipts, anchor=anchor, seen=asker.seen(anchor), trust=asker.trust)
+
+
+def disclosed(path: Path, seq: int) -> bytes:
+    """Prove one decision of a stored run, and its score, without the others: canonical JSON."""
+    return canonical(disclosure(read_run(path), seq))
+
+
+def verifier_source() -> bytes:
+    """Give the stand-alone verifier: one file that needs plain Python."""
+    return Path(clv_verify.__file__).read_bytes()

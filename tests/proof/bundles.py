@@ -1,0 +1,89 @@
+"""A bundle with every proof, made without a network: fixed keys, a log in memory, a memo signed for no chain."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from solders.hash import Hash
+from solders.keypair import Keypair
+
+from clvlab.anchor.log import commit, conclude, consistency, proven, tree_root
+from clvlab.anchor.log_stores import MemoryLog
+from clvlab.anchor.note import Checkpoint, Signer, signed
+from clvlab.anchor.transaction import signed_memo
+from clvlab.proof.bundle import bundle
+from clvlab.proof.canonical import parsed
+from clvlab.proof.events import receipt_lines
+from clvlab.proof.manifest import inputs_hash
+from clvlab.proof.seal import SealedRun, committed
+from tests.factories import make_mixed_run
+
+__all__ = ["ANCHOR_KEY", "LOG_KEY", "WITNESS_KEY", "anchor_part", "logged", "make_bundle", "note", "trust"]
+
+ANCHOR_KEY = Keypair.from_seed(bytes(range(32)))
+LOG_KEY = Signer("log.example", 1, bytes(range(1, 33)))
+WITNESS_KEY = Signer("witness.example", 4, bytes(range(2, 34)))
+
+
+def logged() -> tuple[SealedRun, MemoryLog, str]:
+    """The mixed run, committed to amid others; its log, and the checkpoint from before its commitment."""
+    run, log = make_mixed_run().run, MemoryLog()
+    started = parsed(run.events.split(b"\n", 1)[0])["payload"]
+    with log.write() as rows:
+        commit(rows, "run_before", "did:x:other", "sha256:1", 1_000)
+        before = note(rows, witness=False)
+        run = committed(run, commit(rows, run.run_id, "did:x:me", inputs_hash(started), 2_000))
+        commit(rows, "run_after", "did:x:other", "sha256:2", 3_000)
+        conclude(rows, run.run_id, run.manifest_hash, 4_000)
+        commit(rows, "run_later", "did:x:other", "sha256:3", 5_000)
+    return run, log, before
+
+
+def note(rows: Any, *, witness: bool = True) -> str:
+    text = Checkpoint("log.example", rows.size(), tree_root(rows, rows.size())).text
+    return signed(text, LOG_KEY.line(text), *([WITNESS_KEY.line(text, 1_700_000_000)] if witness else []))
+
+
+def log_part(run: SealedRun, log: MemoryLog, before: str) -> dict[str, Any]:
+    with log.read() as rows:
+        size = rows.size()
+        commitment, outcome = (
+            {"entry": found.entry.decode(), "index": found.index, "proof": [value.hex() for value in found.proof]}
+            for found in proven(rows, run.run_id, size)
+        )
+        earlier = {"checkpoint": before, "proof": [value.hex() for value in consistency(rows, 1, size)]}
+        return {
+            "schema": "clvlab-bundle-log/1",
+            "checkpoint": note(rows),
+            "commit": commitment,
+            "outcome": outcome,
+            "earlier": earlier,
+        }
+
+
+def anchor_part(memo: str, key: Keypair = ANCHOR_KEY) -> dict[str, str]:
+    attempt = signed_memo(key, memo.encode(), Hash.default(), 0, 1000)
+    return {
+        "schema": "clvlab-bundle-anchor/1",
+        "cluster": "localnet",
+        "signature": attempt.signature,
+        "transaction": attempt.transaction,
+    }
+
+
+def make_bundle(**changed: Any) -> bytes:
+    """A bundle of the mixed run; ``anchor`` and ``log`` may be replaced."""
+    run, log, before = logged()
+    parts = {"anchor": anchor_part(run.manifest_hash), "log": log_part(run, log, before)} | changed
+    return bundle(run, receipt_lines(make_mixed_run().receipts), **parts)
+
+
+def trust(**changed: Any) -> dict[str, Any]:
+    """Whom a caller may trust."""
+    return {
+        "anchor_signers": {"localnet": [str(ANCHOR_KEY.pubkey())]},
+        "logs": [str(LOG_KEY.verifier)],
+        "witnesses": [str(WITNESS_KEY.verifier)],
+        "witness_quorum": 1,
+        "checkpoint": logged()[2],
+    } | changed

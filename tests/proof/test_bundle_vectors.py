@@ -1,0 +1,80 @@
+"""Logs, notes and bundles that other implementations can check themselves against. A change here is a change of the format."""
+
+import json
+from base64 import b64decode
+from pathlib import Path
+
+import pytest
+
+from clvlab.anchor.log import consistency, tree_root
+from clvlab.anchor.log_stores import MemoryLog
+from clvlab.anchor.note import Signer, Verifier, checkpoint, opened
+from clvlab.anchor.tree import grown, inclusion
+from clvlab.anchor.witness import request
+from clvlab.proof import clv_verify
+from clvlab.proof.bundle import read_bundle, run_of
+from clvlab.proof.canonical import parsed
+from tests.proof.bundles import make_bundle
+
+VECTORS = Path(__file__).parents[1] / "vectors"
+LOG, BUNDLE = (json.loads((VECTORS / f"{name}.json").read_text("utf-8")) for name in ("log", "bundle"))
+SIZE = len(LOG["entries"])
+
+
+@pytest.fixture
+def rows():
+    with MemoryLog().write() as filled:
+        for index, entry in enumerate(LOG["entries"]):
+            kind, run_id = parsed(entry.encode())["kind"], parsed(entry.encode())["run_id"]
+            filled.add(index, kind, run_id, "", entry.encode(), grown(filled, index, entry.encode()))
+        yield filled
+
+
+def test_roots_and_proofs(rows):
+    assert [tree_root(rows, size).hex() for size in range(SIZE + 1)] == LOG["roots"]
+    assert [[value.hex() for value in inclusion(rows, index, SIZE)] for index in range(SIZE)] == LOG["inclusion"]
+    assert [[value.hex() for value in consistency(rows, size, SIZE)] for size in range(SIZE + 1)] == LOG["consistency"]
+
+
+@pytest.mark.parametrize("index", range(SIZE))
+def test_file_agrees_on_inclusion(index):
+    proof = [bytes.fromhex(value) for value in LOG["inclusion"][index]]
+
+    assert clv_verify.included(LOG["entries"][index].encode(), index, SIZE, proof).hex() == LOG["roots"][SIZE]
+
+
+@pytest.mark.parametrize("size", range(1, SIZE + 1))
+def test_file_agrees_on_consistency(size):
+    old, new = (bytes.fromhex(LOG["roots"][at]) for at in (size, SIZE))
+    proof = [bytes.fromhex(value) for value in LOG["consistency"][size]]
+
+    clv_verify.check_extends(size, old, SIZE, new, proof)
+    for wrong in ([*proof, bytes(32)], proof[1:] or [bytes(32)]):
+        with pytest.raises(clv_verify.BrokenError):
+            clv_verify.check_extends(size, old, SIZE, new, wrong)
+
+
+def test_checkpoint_is_signed_cosigned_and_asked_for(rows):
+    log, witness = Signer("log.example", 1, bytes.fromhex(LOG["log_seed"])), Verifier.parse(LOG["witness_key"])
+    note = LOG["checkpoint"] + LOG["cosignature"]
+    text, signers = opened(note, Verifier.parse(LOG["log_key"]), witness)
+
+    assert LOG["checkpoint"] == f"{text}\n{log.line(text)}"
+    assert signers == (log.verifier, witness)
+    assert Signer(witness.name, 4, bytes.fromhex(LOG["witness_seed"])).line(text, LOG["cosigned_s"]) == LOG["cosignature"]
+    assert (checkpoint(text).size, checkpoint(text).root.hex()) == (SIZE, LOG["roots"][SIZE])
+    assert request(3, consistency(rows, 3, SIZE), LOG["checkpoint"]) == LOG["request"]
+    assert clv_verify.signed_by(note, [LOG["log_key"], LOG["witness_key"]]) == (text, 2)
+
+
+def test_bundle_is_made_and_read(tmp_path):
+    content = b64decode(BUNDLE["bundle"])
+    (tmp_path / "run.clv").write_bytes(content)
+    (tmp_path / "decision.json").write_text(BUNDLE["disclosure"], "utf-8")
+    (tmp_path / "keys.json").write_text(json.dumps(BUNDLE["trust"]))
+
+    assert make_bundle() == content
+    assert run_of(read_bundle(content)).manifest_hash == BUNDLE["manifest_hash"]
+    given = ["--trust", str(tmp_path / "keys.json"), "--require", "anchor,log"]
+    assert clv_verify.main([str(tmp_path / "run.clv"), *given]) == 0
+    assert clv_verify.main([str(tmp_path / "decision.json")]) == 0
