@@ -19,6 +19,7 @@ __all__ = [
     "PackFormatError",
     "PackTamperedError",
     "PolicyError",
+    "ReplayError",
     "RunConflictError",
     "SchemaError",
     "SourceError",
@@ -145,3 +146,7 @@ class LogConflictError(LogError):
 
 class BundleError(ClvlabError):
     """A proof bundle that is not exactly what the format says."""
+
+
+class ReplayError(ClvlabError):
+    """A run that can't be run again: its pack or an agent's code is not at hand, or is another one."""

@@ -14,10 +14,11 @@ from clvlab.proof.anchor import Anchor, AnchorStatus
 from clvlab.proof.bundle import bundle, read_bundle, run_of
 from clvlab.proof.canonical import canonical, parsed
 from clvlab.proof.disclosure import disclosure
+from clvlab.proof.seal import SealedRun
 from clvlab.proof.verify import Verification, verify
 from clvlab.store.folder import read_receipts, read_run
 
-__all__ = ["bundle_run", "bundle_verified", "disclosed", "verifier_source"]
+__all__ = ["bundle_run", "bundle_verified", "disclosed", "stored", "verifier_source"]
 
 
 def bundle_run(path: Path, *, log: Path | None = None, checkpoint: str | None = None, since: str | None = None) -> bytes:
@@ -54,6 +55,14 @@ def bundle_verified(path: Path, settings: AnchorSettings | None = None) -> Verif
         anchor = Anchor(AnchorStatus.ANCHORED.value, str(stated.get("signature")), str(stated.get("cluster")))
     receipts = contents.get("receipts.jsonl", b"")
     return verify(run_of(contents), receipts, anchor=anchor, seen=asker.seen(anchor), trust=asker.trust)
+
+
+def stored(path: Path) -> tuple[SealedRun, bytes]:
+    """Read a run and its receipts, unverified, from a run folder or a bundle."""
+    if path.is_file():
+        contents = read_bundle(path.read_bytes())
+        return run_of(contents), contents.get("receipts.jsonl", b"")
+    return read_run(path), read_receipts(path)
 
 
 def disclosed(path: Path, seq: int) -> bytes:

@@ -147,16 +147,30 @@ def _params(pairs: Sequence[str]) -> dict[str, Any]:
 
 
 @app.command()
-def verify(run: RunArgument, as_json: JsonOption = False) -> None:
-    """Recompute the proof of a sealed run; exit 1 if the seal is broken or a check fails."""
+def verify(
+    run: RunArgument,
+    second_opinion: Annotated[
+        bool, typer.Option("--second-opinion", help="Also score by one SQL statement in another engine.")
+    ] = False,
+    replay: Annotated[bool, typer.Option("--replay", help="Also run it again from the pack and compare all bytes.")] = False,
+    pack: Annotated[str | None, typer.Option(help="Pack to replay; the catalog's of the same hash by default.")] = None,
+    agent: Annotated[list[str] | None, typer.Option(help="An agent of the run as file.py:name; may be repeated.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Recompute the proof of a run folder or bundle; exit 1 if the seal is broken or a check fails."""
     with err.status("verifying"):
         asked = bundles.bundle_verified if run.is_file() else anchors.anchor_verified
         verdict = asked(run, proof.anchor_settings())
+    further = proof.further(run, second_opinion=second_opinion, replay=replay, pack=pack, agents=agent or [])
     if as_json:
-        print_json(_verification(verdict))
+        print_json(
+            _verification(verdict) | {name: {"agrees": agrees, "detail": why} for name, (agrees, why) in further.items()}
+        )
     else:
         show_checks(verdict)
-    raise typer.Exit(0 if verdict.passed else 1)
+        for name, (agrees, why) in further.items():
+            out.print(f"{name.replace('_', ' ')}: {'[green]agrees[/]' if agrees else '[red]DISAGREES[/]'}: {plain(why)}")
+    raise typer.Exit(0 if verdict.passed and all(agrees for agrees, _ in further.values()) else 1)
 
 
 def _verification(verdict: Verification) -> dict[str, Any]:

@@ -4,22 +4,43 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from clvlab.application import anchors, bundles, runlog
+from clvlab.application import anchors, bundles, replays, runlog
 from clvlab.cli.options import JsonOption, RunArgument
 from clvlab.cli.printing import err, facts, out, plain, print_json
-from clvlab.errors import AnchorError, BundleError
+from clvlab.errors import AnchorError, BundleError, EvidenceError
 
-__all__ = ["anchor", "anchor_settings", "bundle", "devchain", "disclose", "verifier"]
+__all__ = ["anchor", "anchor_settings", "bundle", "devchain", "disclose", "further", "verifier"]
 
 
 def anchor_settings() -> anchors.AnchorSettings:
     """Read the chain, key and trusted signers from ``CLVLAB_ANCHOR_*``."""
     return anchors.AnchorSettings.from_environment(os.environ)
+
+
+def further(
+    run: Path, *, second_opinion: bool, replay: bool, pack: str | None, agents: Sequence[str]
+) -> dict[str, tuple[bool, str]]:
+    """Ask for a second opinion, a replay, or both: whether each agrees, and what it compared."""
+    found: dict[str, tuple[bool, str]] = {}
+    sealed, receipts = bundles.stored(run)
+    try:
+        if second_opinion:
+            from clvlab.sql import second_opinion as by_sql  # loads a database
+
+            opinion = by_sql(sealed.events, sealed.scores)
+            found["second_opinion"] = (opinion.agrees, opinion.detail)
+        if replay:
+            again = replays.replayed(sealed, receipts, pack=pack, agents=agents)
+            found["replay"] = (again.agrees, again.detail)
+    except EvidenceError as error:  # the checks fail too, and are shown
+        found["evidence"] = (False, f"it can't be read: {error}")
+    return found
 
 
 def anchor(run: RunArgument, as_json: JsonOption = False) -> None:

@@ -1,0 +1,90 @@
+from dataclasses import replace
+
+import polars as pl
+import pytest
+
+from clvlab.application.backtests import backtest, envelope
+from clvlab.application.packs import open_pack
+from clvlab.application.replays import replayed
+from clvlab.engine.run import run
+from clvlab.errors import EvidenceError, ReplayError
+from clvlab.law.closing import Window
+from clvlab.proof.seal import committed
+from clvlab.proof.verify import verify
+from clvlab.sql import second_opinion
+from tests.factories import make_sealed_run
+
+OWN = """
+import polars as pl
+import clvlab as cl
+
+@cl.strategy
+def mine(ticks, threshold=0.5):
+    likely = pl.col("prob_bps") > 10_000 * pl.lit(threshold)
+    return ticks.filter(likely).unique(["fixture_id", "market_key"], keep="first", maintain_order=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def pack():
+    return open_pack("starter")
+
+
+@pytest.mark.parametrize("strategy", ["baseline", "cumulative-drift", "sharp-momentum-v2"])
+def test_run_of_a_template_gives_the_same_bytes_again(pack, strategy):
+    test = backtest(pack, strategy, params={"stake": 7}, fixture_ids=pack.fixture_ids[:2], policy=envelope({"max_orders": 3}))
+
+    assert replayed(test.run, test.receipts).agrees
+    assert replayed(committed(test.run, 12), test.receipts, pack="starter").agrees
+
+
+def test_fraction_in_a_config_is_restored_from_its_text(pack):
+    test = backtest(pack, "cumulative-drift", params={"persistence_alpha": 0.4}, fixture_ids=[pack.fixture_ids[0]])
+
+    assert replayed(test.run).agrees
+
+
+def test_own_agent_is_replayed_from_its_source_and_only_from_that(pack, tmp_path):
+    path = tmp_path / "agents.py"
+    path.write_text(OWN)
+    test = backtest(pack, f"{path}:mine", params={"threshold": 0.25}, fixture_ids=[pack.fixture_ids[0]])
+
+    assert replayed(test.run, agents=[f"{path}:mine"]).agrees
+    with pytest.raises(ReplayError, match="is not at hand"):
+        replayed(test.run)
+    path.write_text(OWN.replace('keep="first"', 'keep="last"'))
+    with pytest.raises(ReplayError, match="is not at hand"):
+        replayed(test.run, agents=[f"{path}:mine"])
+
+
+def test_made_up_prices_that_verify_do_not_survive_a_replay(pack):
+    """The seal is sound and says the right pack; only the ticks were others."""
+    tape = pack.tape([pack.fixture_ids[0]])
+    better = tape.rows.with_columns(pl.when(pl.col("prob_bps") > 5000).then(pl.col("prob_bps") + 1).otherwise("prob_bps"))
+    from clvlab.agents.registry import template
+
+    forged = run(replace(tape, rows=better), [template("baseline", {"markets": [""]})], Window()).run
+
+    assert verify(forged).passed
+    assert second_opinion(forged.events, forged.scores).agrees
+    outcome = replayed(forged)
+    assert (outcome.agrees, "events.jsonl differs" in outcome.detail) == (False, True)
+
+
+def test_altered_scores_or_receipts_do_not_survive_a_replay(pack):
+    test = backtest(pack, fixture_ids=[pack.fixture_ids[0]])
+    rows = test.run.scores.splitlines(keepends=True)
+
+    assert "scores.jsonl differs" in replayed(replace(test.run, scores=b"".join(rows[1:]))).detail
+    assert "receipts.jsonl differs" in replayed(test.run, test.receipts + test.receipts).detail
+
+
+def test_another_pack_or_none_is_refused(pack):
+    test = backtest(pack, fixture_ids=[pack.fixture_ids[0]])
+
+    with pytest.raises(ReplayError, match="is 'season' of"):
+        replayed(test.run, pack="season")
+    with pytest.raises(ReplayError, match="no pack of the catalog"):
+        replayed(make_sealed_run())
+    with pytest.raises(EvidenceError):
+        replayed(replace(test.run, events=b"x\n"))

@@ -1,0 +1,69 @@
+"""The law as SQL against the law as Polars expressions."""
+
+import pytest
+from hypothesis import given, settings
+
+from clvlab.engine.run import run
+from clvlab.errors import EvidenceError
+from clvlab.sql import second_opinion
+from clvlab.sql.opinion import sql_scores
+from tests.engine.strategies import policies
+from tests.engine.test_replay_properties import settings_of_a_run, tape_of
+from tests.factories import make_agent, make_run, make_sealed_run, make_tape, message
+
+RUN = make_sealed_run()
+
+
+@given(settings_of_a_run(), policies())
+@settings(max_examples=40, deadline=None)
+def test_sql_gives_the_scores_of_the_law(setting, policy):
+    game, window, decided = setting
+
+    result = run(tape_of(game), [make_agent(decided)], window, policy=policy)
+
+    assert sql_scores(result.run.events).equals(result.scores)
+    assert second_opinion(result.run.events, result.run.scores).agrees
+
+
+@pytest.mark.parametrize("name", ['a"b', "é\u2028", "\x01", "line\nfeed", "'; DROP TABLE lines; --", "*[x]"])
+def test_names_of_any_characters_are_read_as_they_are(name):
+    tape = make_tape([message(0, 0, {name: (5000, 2100), "z": (5000, 1900)}, market_key=f"M|{name}")], {1: 600})
+
+    result = make_run(tape, {"market_key": f"M|{name}", "side": name})
+
+    assert second_opinion(result.run.events, result.run.scores).agrees
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        b"",
+        RUN.scores[: RUN.scores.index(b"\n") + 1],
+        RUN.scores + RUN.scores,
+        RUN.scores.replace(b'"clv_bps":500', b'"clv_bps":501'),
+        RUN.scores.replace(b'"valid":false', b'"valid":true', 1),
+    ],
+    ids=["none", "one", "twice", "altered", "made valid"],
+)
+def test_stored_scores_that_do_not_follow_are_disagreed_with(stored):
+    assert stored != RUN.scores
+    opinion = second_opinion(RUN.events, stored)
+
+    assert not opinion.agrees
+    assert "first difference is row" in opinion.detail
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        b"",
+        b"no json\n",
+        RUN.events[:-1],
+        RUN.events.replace(b'"prob_bps":4000', b'"prob_bps":"many"', 1),
+        RUN.events.replace(b"rises", b"\xff\xfe", 1),
+    ],
+    ids=["empty", "text", "cut", "another type", "not UTF-8"],
+)
+def test_evidence_that_sql_can_not_read_is_refused(events):
+    with pytest.raises(EvidenceError):
+        second_opinion(events, RUN.scores)
