@@ -82,6 +82,7 @@ def devchain(
         }.items():
             out.print(f"export CLVLAB_ANCHOR_{name}={plain(value)}")
         out.print("\nclvlab anchor RUN\nclvlab verify RUN")
+        sys.stdout.flush()
         try:
             listening.serve_forever()
         except KeyboardInterrupt:
