@@ -22,6 +22,7 @@ def test_the_benchmark_command_reports_every_job_and_its_jobs_agree(tmp_path):
         "content hash",
         "seal",
         "verify",
+        "anchor",
         "agent baseline",
         "agent cumulative-drift",
         "agent sharp-momentum-v2",
@@ -36,9 +37,10 @@ def test_the_benchmark_command_reports_every_job_and_its_jobs_agree(tmp_path):
         "packs verify, whole",
         "500 decisions",
         "stand-alone",
+        "second opinion by SQL",
         "season pack",
         "import clvlab, without duckdb or fastapi",
     }
-    assert len(said["equalities"]) == 10
+    assert len(said["equalities"]) == 12
     assert all(said["equalities"].values())
     assert all(figure["value"]["min"] > 0 for figure in said["figures"])

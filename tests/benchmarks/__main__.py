@@ -16,6 +16,7 @@ from tests.benchmarks.report import Budget, Equality, Figure, growth, machine, r
 _VERIFIER = Path(__file__).parents[2] / "clvlab" / "proof" / "clv_verify.py"
 _STRATEGIES = ("baseline", "cumulative-drift", "sharp-momentum-v2")
 _SCRIPT = "Polars script"
+_ANCHORS = 20
 
 Samples = dict[str, list[Sample]]
 
@@ -77,6 +78,7 @@ def _commands(folder: Path, sizes: dict[str, Any]) -> dict[str, list[str]]:
     commands |= {"gate": ["gate", run_large], "ticking": ["ticking", small]}
     if _VERIFIER.is_file():
         commands["verify_alone"] = ["verify_alone", run_small, str(_VERIFIER)]
+    commands |= {"opinion": ["opinion", run_small], "anchored": ["anchored", small, str(_ANCHORS)]}
     for strategy in _STRATEGIES:
         commands |= {f"{strategy} small": ["decide", small, strategy], f"{strategy} large": ["decide", large, strategy]}
         commands[f"{strategy} season"] = ["decide_season", small, strategy]
@@ -119,6 +121,9 @@ def _sealing(samples: Samples, sizes: dict[str, Any]) -> Iterator[Figure]:
     if "verify_alone" in samples:
         alone = rate(samples["verify_alone"], small)
         yield Figure("verify", "stand-alone", "decisions/s", alone, Budget(20e3, at="least"))
+    yield Figure("verify", "second opinion by SQL", "decisions/s", rate(samples["opinion"], small))
+    each = spread([sample.seconds / _ANCHORS for sample in samples["anchored"]])
+    yield Figure("anchor", "a memo on a local chain, read back", "s", each, Budget(0.05))
 
 
 def _agents(samples: Samples, sizes: dict[str, Any]) -> Iterator[Figure]:
@@ -162,6 +167,8 @@ def _equalities(samples: Samples) -> Iterator[Equality]:
     if "verify_alone" in samples:
         alone = samples["verify_alone"]
         yield Equality("run verifies with the stand-alone verifier", all(sample.facts["passed"] for sample in alone))
+    yield Equality("SQL gives the sealed scores", all(sample.facts["passed"] for sample in samples["opinion"]))
+    yield Equality("every memo stands on the chain once", all(sample.facts["passed"] for sample in samples["anchored"]))
 
 
 def _time(job: str, name: str, samples: list[Sample]) -> Figure:

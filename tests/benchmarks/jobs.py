@@ -140,6 +140,21 @@ def verify_alone(folder: Path, verifier: str) -> Job:
     return job
 
 
+def anchored(folder: Path, count: str) -> Job:
+    """Write memos to a chain on loopback."""
+    from tests.benchmarks.anchoring import memos  # the chain's library would weigh on every other job
+
+    return memos(folder, int(count))
+
+
+def opinion(folder: Path) -> Job:
+    """Score a stored run by SQL and compare."""
+    from clvlab.sql import second_opinion
+
+    stored = read_run(_stored(folder))
+    return lambda: {"passed": second_opinion(stored.events, stored.scores).agrees}
+
+
 def gate(folder: Path) -> Job:
     """Judge the proposals of a stored run under a policy whose every limit is on."""
     decisions, closes = (pl.read_ipc(folder / f"{name}.arrow") for name in ("decisions", "closes"))
@@ -185,6 +200,6 @@ JOBS: dict[str, Callable[..., Job]] = {
     job.__name__: job
     for job in (
         script, sql, scored, sealed, digest, content_hash, verified_pack, seal_run, verify_run, verify_alone,
-        gate, ticking, decide, decide_season,
+        anchored, opinion, gate, ticking, decide, decide_season,
     )
 }  # fmt: skip
