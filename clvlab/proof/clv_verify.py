@@ -4,11 +4,10 @@
     python3 clv_verify.py RUN [--ticks ticks.csv] [--trust keys.json] [--require anchor,log] [--json]
 
 RUN is a run folder, a proof bundle (one file), or the disclosure of one decision. This file shares no code with the program
-that made them. One line per check, and exit status 0 when all pass, 1 when one fails, 2 when there is nothing to check: the
-evidence is canonical and has the sealed hash; the scores and the manifest follow from it; with --ticks, the prices in it
-follow from the ticks. A bundle may also hold an anchor (a memo that a key signed for a public chain) and proofs from a log to
-which the run was committed before it was made. They count by the keys that you trust, and only if you require them does a run
-without them fail: a bundle can't vouch for itself, and whoever made it can leave its proofs out.
+that made them. One line per check; exit status 0 when all pass, 1 when one fails, 2 when there is nothing to check: evidence
+is canonical and has the sealed hash; scores and manifest follow from it; with --ticks, its prices follow from the ticks. A
+bundle may hold an anchor (a memo that a key signed for a public chain) and proofs from a log to which the run was committed
+before it was made. They count by the keys that you trust, and you say which must be there: its maker can leave them out.
 
 What it can't show: that the ticks are what the market said, that nobody tried other agents and kept silent, and, as it asks
 nobody, that the chain still holds the memo. Whoever makes a whole run anew, hashes included, passes without anchor and log.
@@ -21,13 +20,12 @@ import base64
 import csv
 import hashlib
 import json
+import re
 import sys
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 HASHES = ("run_id", "evidence_hash", "recomputed_evidence_hash", "manifest_hash")
 SAFE_INTEGER = 2**53 - 1
@@ -70,31 +68,24 @@ _RECEIPT = {
 }  # fmt: skip
 _SHAPES: dict[str, Any] = {
     "RUN_STARTED": {
-        "agents": [
-            {
-                "agent_id": str, "causality": str, "config": dict, "config_hash": str, "proof_mode": str,
-                "source_sha256": (str,), "strategy": str, "strategy_version": str,
-            }
-        ],
+        "agents": [{
+            "agent_id": str, "causality": str, "config": dict, "config_hash": str, "proof_mode": str, "source_sha256": (str,),
+            "strategy": str, "strategy_version": str}],
         "binding": {"content_hash": (str,), "fixture_ids": [int], "pack_id": (str,)},
         "kind": str, "law_version": {LAW_VERSION}, "mode_label": {"Backtest"}, "origin_id": (str,), "policy": _POLICY,
         "policy_hash": str, "run_id": str, "schema": {"clvlab-run/1"}, "source_mode": {"replay"},
         "window": {
             "closing_policy": {"last_state", "last_open"}, "duration_s": (int,), "end_rule": set(CLOSE_KINDS),
-            "market_allowlist": [str], "min_clv_horizon_s": int, "window_id": str,
-        },
-    },
+            "market_allowlist": [str], "min_clv_horizon_s": int, "window_id": str}},
     "DECISION": {
-        "action": {"limit_odds_milli": (int,), "market_key": (str,), "side": (str,), "stake": (int,), "type": {"BACK", "WAIT"}},
+        "action": {
+            "limit_odds_milli": (int,), "market_key": (str,), "side": (str,), "stake": (int,), "type": {"BACK", "WAIT"}},
         "agent_id": str, "fixture_id": int, "market_state": ({"age_ms": int, **_STATE},),
-        "policy": ({"post": _PHASE, "pre": _PHASE},), "tick_seq": int,
-        "ts_ms": int,
-        "untrusted": {"claimed_edge_bps": (int,), "confidence_ppm": (int,), "confidence_raw": (str,), "reason": (str,)},
-    },
+        "policy": ({"post": _PHASE, "pre": _PHASE},), "tick_seq": int, "ts_ms": int,
+        "untrusted": {"claimed_edge_bps": (int,), "confidence_ppm": (int,), "confidence_raw": (str,), "reason": (str,)}},
     "AGENT_ERROR": {"agent_id": str, "error": str, "fixture_id": (int,), "tick_seq": (int,)},
     "MARKET_CLOSE": {
-        "close_kind": str, "close_ts_ms": int, "closing": (_STATE,), "end_seq": int, "fixture_id": int, "market_key": str,
-    },
+        "close_kind": str, "close_ts_ms": int, "closing": (_STATE,), "end_seq": int, "fixture_id": int, "market_key": str},
     "RUN_SEALED": {"agent_errors": int, "decisions": int, "market_closes": int},
 }  # fmt: skip
 _PROVED = {"entry": str, "index": int, "proof": [str]}
@@ -103,14 +94,13 @@ _LOG = {
     "schema": {"clvlab-bundle-log/1"},
 }  # fmt: skip
 _ANCHOR = {"cluster": str, "schema": {"clvlab-bundle-anchor/1"}, "signature": str, "transaction": str}
+_HEADER = {"parts": [{"name": str, "sha256": str, "size": int}], "schema": {"clvlab-bundle/1"}}
 _LINE = {"index": int, "line": str, "proof": [str], "size": int}
 _DISCLOSURE = {"decision": _LINE, "manifest": str, "schema": {"clvlab-disclosure/1"}, "score": _LINE}
 NO_TRUST: dict[str, Any] = {
     "anchor_signers": {}, "checkpoint": None, "logs": [], "witness_quorum": 0, "witnesses": [],
 }  # fmt: skip
-_TRUST = {
-    "anchor_signers": dict, "checkpoint": (str,), "logs": [str], "witness_quorum": int, "witnesses": [str],
-}  # fmt: skip
+_TRUST = {key: (str,) if value is None else [str] if value == [] else type(value) for key, value in NO_TRUST.items()}
 
 
 class BrokenError(Exception):
@@ -130,12 +120,20 @@ def require(holds: object, text: str) -> None:
 # Canonical JSON (RFC 8785 with ASCII keys, integers within 2**53 - 1 and no floats) and hashes.
 
 
+_WRITE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode
+_RARE = re.compile(rb"[0-9]{16}|\\u|[\x80-\xff]")  # without one of these, a line has no long integer and no odd key
+
+
 def canonical(value: object) -> bytes:
     """Write a value in its one canonical form."""
+    _check_value(value)
+    return _written(value)
+
+
+def _written(value: object) -> bytes:
     try:
-        _check_value(value)
         # Of ASCII keys, the order by code point is the RFC's. So are the escapes: \b \t \n \f \r \" \\ and \u00xx.
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode("utf-8")
+        return _WRITE(value).encode("utf-8")
     except UnicodeEncodeError as error:
         raise BrokenError(f"a lone surrogate: {error.reason}") from error
 
@@ -154,13 +152,21 @@ def _check_value(value: object, levels: int = MAX_LEVELS) -> None:
         require(value is None or isinstance(value, str), f"a number that is no integer: {value!r}")
 
 
-def parsed(line: bytes) -> dict[str, Any]:
-    """Read a line that must be canonical: a repeated key, a space or ``3.0`` would not be written again."""
+def _no_float(text: str) -> None:
+    raise BrokenError(f"a number that is no integer: {text}")
+
+
+def parsed(line: bytes, shape: Any = None, where: str = "an entry") -> Any:
+    """Read a line that must be canonical, and of a shape: a repeated key, a space or ``3.0`` would not be written again."""
     try:
-        value: dict[str, Any] = json.loads(line.decode("utf-8"))
+        value = json.loads(line.decode("utf-8"), parse_float=_no_float, parse_constant=_no_float)
     except (ValueError, RecursionError) as error:
         raise BrokenError(f"no JSON: {error}") from error
-    require(canonical(value) == line, f"not canonical: {line[:60]!r}")
+    if _RARE.search(line) or line.count(b"[") + line.count(b"{") > MAX_LEVELS:
+        _check_value(value)
+    require(_written(value) == line, f"not canonical: {line[:60]!r}")
+    if shape is not None:
+        fits(value, shape, where)
     return value
 
 
@@ -171,7 +177,7 @@ def sha256(data: bytes) -> str:
 
 def lines_of(text: bytes) -> list[bytes]:
     """Split a text into its lines, without the line feeds."""
-    return text.split(b"\n")[:-1] if text.endswith(b"\n") else text.split(b"\n") if text else []
+    return text.removesuffix(b"\n").split(b"\n") if text else []
 
 
 def node(left: bytes, right: bytes) -> bytes:
@@ -213,9 +219,7 @@ def included(line: bytes, index: int, size: int, proof: Sequence[bytes]) -> byte
 def check_extends(first: int, old: bytes, second: int, new: bytes, proof: Sequence[bytes]) -> None:
     """Require the tree of ``second`` lines to begin with the one of ``first`` (RFC 9162, section 2.1.4.2)."""
     path = ([old] if first & (first - 1) == 0 and first != second else []) + list(proof)
-    require(
-        0 < first <= second and (path or first == second), f"no proof that a log of {second} entries extends one of {first}"
-    )
+    require(0 < first <= second and (path or first == second), f"no proof from {first} to {second} entries")
     index, last = first - 1, second - 1
     while index & 1:
         index, last = index >> 1, last >> 1
@@ -288,12 +292,14 @@ def fits(value: Any, shape: Any, where: str) -> None:
         for item in value:
             fits(item, shape[0], where)
     elif isinstance(shape, dict):
-        require(isinstance(value, dict) and value.keys() == shape.keys(), f"{where} does not have the keys {sorted(shape)}")
+        if not isinstance(value, dict) or value.keys() != shape.keys():
+            raise BrokenError(f"{where} does not have the keys {sorted(shape)}")
         for key, inner in shape.items():
-            fits(value[key], inner, f"{where}.{key}")
-    else:  # type(), because True is an instance of int
-        known = isinstance(value, str) and value in shape if isinstance(shape, set) else type(value) is shape
-        require(known, f"{where} is {value!r}, this file knows {shape}")
+            kind = type(value[key])
+            if kind is not inner and not (type(inner) is tuple and (value[key] is None or kind is inner[0])):
+                fits(value[key], inner, f"{where}.{key}")
+    elif not (isinstance(value, str) and value in shape if isinstance(shape, set) else type(value) is shape):
+        raise BrokenError(f"{where} is {value!r}, this file knows {shape}")  # type(), because True is an instance of int
 
 
 def read_evidence(text: bytes) -> Evidence:
@@ -375,11 +381,9 @@ def _check_decisions(evidence: Evidence) -> None:
 
 
 def _check_closes(evidence: Evidence) -> None:
-    asked = {
-        (decision["fixture_id"], decision["action"]["market_key"])
-        for _, decision in evidence.decisions
-        if decision["action"]["type"] == "BACK" and decision["action"]["market_key"] is not None
-    }
+    backs = [(decision["fixture_id"], decision["action"]) for _, decision in evidence.decisions]
+    asked = {(fixture, action["market_key"]) for fixture, action in backs if action["type"] == "BACK"}
+    asked = {key for key in asked if key[1] is not None}
     require(list(evidence.closes) == sorted(asked), "there must be one MARKET_CLOSE for every market that a BACK names, sorted")
     kinds = CLOSE_KINDS[evidence.started["window"]["end_rule"]]
     ends: dict[int, tuple[Any, ...]] = {}
@@ -399,9 +403,8 @@ def _check_sides(state: dict[str, Any], where: str) -> None:
     require(names == sorted(set(names)), f"{where}: the sides must be unique and in byte order")
     for side in state["sides"]:
         prob, odds = side["prob_bps"], side["odds_milli"]
-        require(
-            prob is None or (0 <= prob <= 10_000 and not state["suspended"]), f"{where}: prob_bps {prob} of {side['side']!r}"
-        )
+        priced = 0 <= (prob or 0) <= 10_000 and (prob is None or not state["suspended"])
+        require(priced, f"{where}: prob_bps {prob} of {side['side']!r}")
         require(odds is None or 1001 <= odds <= 100_000_000, f"{where}: odds_milli {odds} of {side['side']!r}")
 
 
@@ -475,22 +478,16 @@ def verdicts(evidence: Evidence) -> list[tuple[int, dict[str, Any]]]:
         agent, fixture, market, stake = decision["agent_id"], decision["fixture_id"], action["market_key"], action["stake"] or 0
         keys = {"max_orders": (agent,), "max_exposure_per_fixture": (agent, fixture)}
         keys["max_exposure_per_market"] = (agent, fixture, market)
-        over = {
-            name: policy[name] is not None and used.get(key, 0) + (1 if name == "max_orders" else stake) > policy[name]
-            for name, key in keys.items()
-        }
-        counted = {
-            "cooldown_active": decision["ts_ms"] < ready_ms.get((agent, fixture, market), 0),
-            "order_cap": over["max_orders"],
-            "exposure_cap": over["max_exposure_per_market"] or over["max_exposure_per_fixture"],
-        }
-        phases = {
-            name: [reason for reason, broken in rules.items() if broken] for name, rules in _gate(decision, policy, counted)
-        }
+        add = {name: 1 if name == "max_orders" else stake for name in keys}
+        over = {name: policy[name] is not None and used.get(key, 0) + add[name] > policy[name] for name, key in keys.items()}
+        counted = {"cooldown_active": decision["ts_ms"] < ready_ms.get((agent, fixture, market), 0)}
+        counted |= {"order_cap": over.pop("max_orders"), "exposure_cap": any(over.values())}
+        gate = _gate(decision, policy, counted)
+        phases = {name: [reason for reason, broken in rules.items() if broken] for name, rules in gate}
         if not any(phases.values()):
             ready_ms[agent, fixture, market] = decision["ts_ms"] + 1000 * policy["cooldown_s"]
             for name, key in keys.items():
-                used[key] = used.get(key, 0) + (1 if name == "max_orders" else stake)
+                used[key] = used.get(key, 0) + add[name]
         judged.append((seq, {name: {"allowed": not reasons, "reasons": reasons} for name, reasons in phases.items()}))
     return judged
 
@@ -536,8 +533,7 @@ def check_policy(evidence: Evidence, receipts: bytes) -> None:
     paper = started["policy"]["execution_mode"] == "paper"
     require(not receipts or receipts.endswith(b"\n"), "receipts.jsonl does not end with a line feed")
     for line in lines_of(receipts):
-        receipt = parsed(line)
-        fits(receipt, _RECEIPT, "a receipt")
+        receipt = parsed(line, _RECEIPT, "a receipt")
         seq = receipt["decision_seq"]
         own = receipt["run_id"] == started["run_id"] and receipt["non_scoring"]
         require(paper and own and seq in stakes, f"a receipt for seq {seq}, which was not allowed to execute")
@@ -758,8 +754,7 @@ def memos(transaction: bytes) -> tuple[str, list[tuple[bytes, list[str]]]]:
 
 def check_anchor(record: bytes, manifest_hash: str, trust: dict[str, Any]) -> None:
     """Require a transaction whose memo is the manifest hash, signed by a trusted key."""
-    anchor = parsed(record)
-    fits(anchor, _ANCHOR, "the anchor")
+    anchor = parsed(record, _ANCHOR, "the anchor")
     signature, found = memos(decoded(anchor["transaction"]))
     require(signature == anchor["signature"], f"the transaction has signature {signature}, on record is {anchor['signature']}")
     signers = [signer for memo, signers in found if memo == manifest_hash.encode() for signer in signers]
@@ -798,13 +793,6 @@ def state_of(text: str) -> tuple[str, int, bytes]:
     return origin, number, decoded(root)
 
 
-def object_of(line: str) -> dict[str, Any]:
-    """Read a canonical JSON object."""
-    value = parsed(line.encode())
-    fits(value, dict, "an entry")
-    return value
-
-
 def hashes(texts: Sequence[str]) -> list[bytes]:
     """Read the hashes of a proof."""
     require(all(len(text) == 64 and not set(text) - set("0123456789abcdef") for text in texts), "a proof is no list of hashes")
@@ -813,8 +801,7 @@ def hashes(texts: Sequence[str]) -> list[bytes]:
 
 def check_log(record: bytes, manifest: dict[str, Any], inputs_hash: str, manifest_hash: str, trust: dict[str, Any]) -> None:
     """Require a trusted log to hold the commitment that the manifest names, and after it this result."""
-    log = parsed(record)
-    fits(log, _LOG, "the log proofs")
+    log = parsed(record, _LOG, "the log proofs")
     text, count = signed_by(log["checkpoint"], trust["logs"])
     require(count, "the checkpoint is signed by no log that you trust")
     _, witnesses = signed_by(log["checkpoint"], trust["witnesses"])
@@ -823,7 +810,7 @@ def check_log(record: bytes, manifest: dict[str, Any], inputs_hash: str, manifes
     for name in ("commit", "outcome"):
         found = included(log[name]["entry"].encode(), log[name]["index"], size, hashes(log[name]["proof"]))
         require(found == root, f"the {name} does not stand in the log")
-    commit, outcome = (object_of(log[name]["entry"]) for name in ("commit", "outcome"))
+    commit, outcome = (parsed(log[name]["entry"].encode(), dict) for name in ("commit", "outcome"))
     index = log["commit"]["index"]
     about = {"kind": "COMMIT", "run_id": manifest["run_id"], "schema": "clvlab-log/1", "inputs_hash": inputs_hash}
     require(about.items() <= commit.items(), f"entry {index} of the log commits to another run: {commit}")
@@ -854,12 +841,7 @@ def read_parts(path: Path) -> dict[str, bytes]:
         return {name: (path / name).read_bytes() for name in names}
     text = path.read_bytes()
     head, _, rest = text.partition(b"\n")
-    header = parsed(head)
-    fits(
-        header,
-        {"parts": [{"name": str, "sha256": str, "size": int}], "schema": {"clvlab-bundle/1"}},
-        "the header of the bundle",
-    )
+    header = parsed(head, _HEADER, "the header of the bundle")
     names = [part["name"] for part in header["parts"]]
     ordered = names == [name for name in PARTS if name in names] and set(PARTS[:4]) <= set(names)
     require(ordered, f"a bundle has the parts {', '.join(PARTS)} in order, the first four always, not {names}")
@@ -886,7 +868,7 @@ def verify(
     checks: dict[str, str | None] = {}
     try:
         evidence = read_evidence(events)
-        lines = [canonical(row) for row in score_rows(evidence)]
+        lines = [_written(row) for row in score_rows(evidence)]  # of values that were read
     except BrokenError as error:
         unread = f"the evidence can't be read: {error}"
         names = [*list(CHECKS)[:5], *(["states_from_ticks"] if ticks is not None else [])]
@@ -933,17 +915,16 @@ def verify_disclosure(path: Path, required: Sequence[str]) -> dict[str, Any]:
     """Check one decision and its score against the roots in a manifest, without the other events."""
     checks: dict[str, str | None] = dict.fromkeys(required, "a disclosure holds no such proof")
     try:
-        disclosed = parsed(path.read_bytes())
-        fits(disclosed, _DISCLOSURE, "the disclosure")
+        disclosed = parsed(path.read_bytes(), _DISCLOSURE, "the disclosure")
         text, decision, score_row = (disclosed[name] for name in ("manifest", "decision", "score"))
-        manifest = object_of(text)
+        manifest = parsed(text.encode(), dict)
         roots = {"event_count", "evidence_hash", "evidence_root", "run_id", "score_root"}
         require(manifest.get("schema") == "clvlab-manifest/1" and roots <= manifest.keys(), "no manifest of clvlab-manifest/1")
         for proved, root in ((decision, "evidence_root"), (score_row, "score_root")):
             found = included(proved["line"].encode(), proved["index"], proved["size"], hashes(proved["proof"]))
             require("sha256:" + found.hex() == manifest[root], f"line {proved['index']} does not stand under the {root}")
-        event, row = object_of(decision["line"]), object_of(score_row["line"])
-        fits(event, {"kind": {"DECISION"}, "payload": _SHAPES["DECISION"], "seq": int}, "the decision")
+        event = parsed(decision["line"].encode(), {"kind": {"DECISION"}, "payload": _SHAPES["DECISION"], "seq": int})
+        row = parsed(score_row["line"].encode(), dict)
         same = event["seq"] == decision["index"] == row.get("seq") == score_row["index"] + 1
         require(same, "the two lines are not a decision and its score")
         require(decision["size"] == manifest["event_count"], "the evidence has another number of lines")
