@@ -103,8 +103,9 @@ class Competitions:
         ------
         UnknownCompetitionError, NotOwnerError
         NotStartableError
-            ``reason`` is ``not_startable`` (running, finalized or completed), ``roster_empty``, ``binding_missing`` (no pack, and
-            not exactly one in the catalog), ``binding_changed`` (pack gone or changed since it was bound) or ``no_live_feed``.
+            ``reason`` is ``not_startable`` (running, finalized or completed), ``roster_empty``, ``no_live_feed``,
+            ``binding_missing`` (no pack, and not exactly one in the catalog) or ``binding_changed`` (pack gone or changed since
+            it was bound).
         RunFailedError
             The run failed; the claim is released and the cause recorded.
         """
