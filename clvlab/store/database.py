@@ -15,7 +15,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from clvlab.errors import StoreError, StoreFullError, StoreUnreachableError
 from clvlab.store.migrations import upgrade
 
-__all__ = ["Database", "insert"]
+__all__ = ["Connection", "Database", "insert"]
 
 _MEMORY = make_url("sqlite+pysqlite://")
 _WAIT_S = 30

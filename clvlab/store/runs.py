@@ -65,9 +65,7 @@ def mark(connection: Connection, run_id: str, status: RunStatus, cause: str | No
     )
 
 
-def seal(
-    connection: Connection, run: SealedRun, receipt_text: bytes, *, checks: Any, metrics: Any, lineage: Any, ts_ms: int
-) -> bool:
+def seal(connection: Connection, run: SealedRun, receipt_text: bytes, *, checks: Any, metrics: Any, ts_ms: int) -> bool:
     """Store a sealed run under its row; the same bytes again change nothing.
 
     Returns
@@ -103,7 +101,6 @@ def seal(
             evidence_hash=run.evidence_hash,
             manifest_hash=run.manifest_hash,
             manifest=run.manifest,
-            lineage=lineage,
             checks=checks,
             metrics=metrics,
         )
