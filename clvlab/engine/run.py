@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,6 +27,8 @@ from clvlab.proof.positions import positions, proposals
 from clvlab.proof.seal import SealedRun, seal
 
 __all__ = ["RunResult", "run", "run_started"]
+
+_AGENTS_AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,17 +106,19 @@ def run(
 
 
 def _asked(tape: Tape, agents: Mapping[str, Agent]) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
-    """Collect decisions; an agent that raises stops, and the run goes on without it, unless it was the last one."""
+    """Ask all agents at once; one that raises stops, and the run goes on without it, unless it was the last one."""
     frames = [pl.DataFrame(schema=DECISIONS)]
     errors: list[dict[str, Any]] = []
-    for name, agent in agents.items():
-        try:
-            decided = agent.decide(_copied(tape))
-        except Exception as error:  # an agent is foreign code: its failure is a fact of the run, not of the engine
+    with ThreadPoolExecutor(min(len(agents), _AGENTS_AT_ONCE)) as pool:
+        asked = {name: pool.submit(agent.decide, _copied(tape)) for name, agent in agents.items()}
+    for name, answer in asked.items():
+        error = answer.exception()
+        if isinstance(error, Exception):  # an agent is foreign code: its failure is a fact of the run, not of the engine
             if len(errors) == len(agents) - 1:
                 raise DecisionError(f"agent {name!r} failed with {type(error).__name__}: {error}") from error
             errors.append({"agent_id": name, "error": type(error).__name__, "fixture_id": None, "tick_seq": None})
             continue
+        decided = answer.result()
         if not isinstance(decided, pl.DataFrame):
             raise DecisionError(f"agent {name!r} must return a polars DataFrame, not {type(decided).__name__}")
         checked = actions.checked(decided)
