@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Connection, Engine, QueuePool, create_engine, event, text
+from sqlalchemy import Connection, Engine, QueuePool, Select, create_engine, event, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
@@ -15,7 +15,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from clvlab.errors import StoreError, StoreFullError, StoreUnreachableError
 from clvlab.store.migrations import upgrade
 
-__all__ = ["Connection", "Database", "insert"]
+__all__ = ["Connection", "Database", "first", "insert", "rows"]
 
 _MEMORY = make_url("sqlite+pysqlite://")
 _WAIT_S = 30
@@ -84,6 +84,17 @@ class Database:
 def insert(connection: Connection, table: Any) -> sqlite.Insert | postgresql.Insert:
     """Build an insert that knows ``on_conflict_do_nothing`` and ``on_conflict_do_update``, which both databases spell alike."""
     return postgresql.insert(table) if connection.dialect.name == "postgresql" else sqlite.insert(table)
+
+
+def first(connection: Connection, query: Select[Any]) -> dict[str, Any] | None:
+    """Give the first row of a query, by column."""
+    found = connection.execute(query).mappings().first()
+    return None if found is None else {str(name): value for name, value in found.items()}
+
+
+def rows(connection: Connection, query: Select[Any]) -> list[dict[str, Any]]:
+    """Give the rows of a query, by column."""
+    return [{str(name): value for name, value in row.items()} for row in connection.execute(query).mappings()]
 
 
 def _url(text_url: str) -> URL:

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping, Table, select, tuple_, update
+from sqlalchemy import Connection, Table, select, tuple_, update
 
 from clvlab.errors import RunConflictError
 from clvlab.proof.seal import SealedRun
-from clvlab.store.database import insert
+from clvlab.store.database import first, insert, rows
 from clvlab.store.tables import receipts, run_chunks, runs
 
 __all__ = ["Part", "RunStatus", "add", "line", "mark", "page", "receipt_lines", "row", "seal", "sealed_run"]
@@ -52,10 +52,10 @@ def add(connection: Connection, values: dict[str, Any]) -> bool:
     return revived.rowcount == 1
 
 
-def row(connection: Connection, run_id: str, *, lock: bool = False) -> RowMapping | None:
+def row(connection: Connection, run_id: str, *, lock: bool = False) -> dict[str, Any] | None:
     """Give the row of a run, without its bytes."""
     query = select(*(column for column in runs.c if column.name != "manifest")).where(runs.c.run_id == run_id)
-    return connection.execute(query.with_for_update() if lock else query).mappings().first()
+    return first(connection, query.with_for_update() if lock else query)
 
 
 def mark(connection: Connection, run_id: str, status: RunStatus, cause: str | None = None) -> None:
@@ -154,7 +154,7 @@ def line(connection: Connection, run_id: str, part: Part, number: int) -> bytes 
     return lines[at] if at < len(lines) else None
 
 
-def page(connection: Connection, table: Table, key: str, after: tuple[int, str] | None, limit: int) -> list[RowMapping]:
+def page(connection: Connection, table: Table, key: str, after: tuple[int, str] | None, limit: int) -> list[dict[str, Any]]:
     """Give rows of a table newest first, those before the (created_ts_ms, key) of ``after``."""
     order = (table.c.created_ts_ms, table.c[key])
     wide = {"manifest", "checks", "metrics", "lineage", "report"}
@@ -162,4 +162,4 @@ def page(connection: Connection, table: Table, key: str, after: tuple[int, str] 
     if after is not None:
         query = query.where(tuple_(*order) < tuple_(*after))
     newest_first = query.order_by(*(column.desc() for column in order)).limit(limit)
-    return list(connection.execute(newest_first).mappings())
+    return rows(connection, newest_first)
