@@ -24,6 +24,7 @@ from clvlab.errors import (
     RunFailedError,
     TransitionError,
 )
+from clvlab.law.schema import SAFE_INTEGER
 from clvlab.packs.catalog import Catalog
 from clvlab.store import competitions as rows
 from clvlab.store.database import Database
@@ -261,7 +262,7 @@ class Competitions:
         """
         with self.database.read() as connection:
             known(rows.row(connection, competition_id), competition_id)
-            return [dict(row) for row in rows.events(connection, competition_id, since_seq, limit)]
+            return [dict(row) for row in rows.events(connection, competition_id, min(since_seq, SAFE_INTEGER), limit)]
 
     def wait_for_events(
         self, competition_id: str, since_seq: int, timeout_s: float, limit: int | None = None

@@ -12,6 +12,7 @@ from clvlab.application.anchoring import Anchorer, recorded_check
 from clvlab.application.pages import page_of
 from clvlab.application.slots import Slots
 from clvlab.errors import EvidenceError, UnknownDecisionError, UnknownRunError
+from clvlab.law.schema import SAFE_INTEGER
 from clvlab.proof.card import proof_card
 from clvlab.proof.checks import CHECKS
 from clvlab.proof.inspector import decision_record
@@ -129,7 +130,7 @@ class StoredRuns:
         """
         self._found(run_id)
         with self.database.read() as connection:
-            event = runs.line(connection, run_id, Part.EVENTS, seq) if seq >= 1 else None
+            event = runs.line(connection, run_id, Part.EVENTS, seq) if 1 <= seq <= SAFE_INTEGER else None
             score = runs.line(connection, run_id, Part.SCORES, seq - 1) if event else None
         if event is None or score is None:
             raise UnknownDecisionError(f"run {run_id} has no decision at seq {seq}")

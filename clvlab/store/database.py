@@ -10,7 +10,8 @@ from typing import Any
 from sqlalchemy import Connection, Engine, QueuePool, Select, create_engine, event, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, NoSuchModuleError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from clvlab.errors import StoreError, StoreFullError, StoreUnreachableError
 from clvlab.store.migrations import upgrade
@@ -75,6 +76,8 @@ class Database:
                 yield connection
         except DBAPIError as error:
             raise _translated(error) from error
+        except PoolTimeoutError as error:
+            raise StoreUnreachableError(f"no connection to the database was free within {_WAIT_S} s") from error
 
     def close(self) -> None:
         """Release the connections; a database in memory is gone with them."""
@@ -115,7 +118,9 @@ def _url(text_url: str) -> URL:
 def _engine(url: URL) -> Engine:
     try:
         if url.get_backend_name() == "postgresql":
-            return create_engine(url, pool_pre_ping=True, pool_size=8, connect_args={"connect_timeout": _CONNECT_S})
+            return create_engine(
+                url, pool_pre_ping=True, pool_size=8, pool_timeout=_WAIT_S, connect_args={"connect_timeout": _CONNECT_S}
+            )
         in_memory = url.database in (None, "", ":memory:")
         engine = create_engine(
             url,
@@ -151,11 +156,21 @@ def _translated(error: DBAPIError) -> StoreError:
         name = getattr(cause, "sqlite_errorname", "")
         if name == "SQLITE_FULL":
             return StoreFullError(f"the database is full: {cause}; nothing of the transaction was kept")
-        if name.startswith(("SQLITE_CANTOPEN", "SQLITE_NOTADB", "SQLITE_IOERR", "SQLITE_READONLY", "SQLITE_CORRUPT")):
+        if name.startswith(
+            (
+                "SQLITE_BUSY",
+                "SQLITE_LOCKED",
+                "SQLITE_CANTOPEN",
+                "SQLITE_NOTADB",
+                "SQLITE_IOERR",
+                "SQLITE_READONLY",
+                "SQLITE_CORRUPT",
+            )
+        ):
             return StoreUnreachableError(f"the database can't be used: {cause}")
         return StoreError(f"the database refused: {cause}")
     if getattr(cause, "sqlstate", None) == _DISK_FULL:
         return StoreFullError(f"the database is full: {cause}; nothing of the transaction was kept")
-    if error.connection_invalidated or error.__class__.__name__ == "OperationalError":
+    if error.connection_invalidated or isinstance(error, InterfaceError | OperationalError):
         return StoreUnreachableError(f"the database does not answer: {str(cause).splitlines()[0]}")
     return StoreError(f"the database refused: {cause}")

@@ -153,3 +153,9 @@ def test_migrations_are_part_of_the_package():
     import clvlab.store.migrations
 
     assert list((Path(clvlab.store.migrations.__file__).parent / "versions").glob("0001_*.py"))
+
+
+@pytest.mark.parametrize("text_id", ["nul \x00", "lone \ud800", "\x00", "x" * 100_000])
+def test_an_id_that_no_database_can_hold_is_found_nowhere(database, text_id):
+    with database.read() as connection:
+        assert connection.execute(select(instances).where(instances.c.instance_id == text_id)).first() is None
