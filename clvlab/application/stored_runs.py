@@ -139,8 +139,15 @@ class StoredRuns:
         except EvidenceError as error:
             raise UnknownDecisionError(str(error)) from error
 
-    def receipts(self, run_id: str) -> dict[str, Any] | None:
-        """Give ``{non_scoring: true, receipts: [...]}``, or None for a run without venue receipts.
+    def receipts(self, run_id: str, limit: int | None = None) -> dict[str, Any] | None:
+        """Give ``{non_scoring: true, receipts: [...], total}``, or None for a run without venue receipts.
+
+        Parameters
+        ----------
+        run_id
+            Any run.
+        limit
+            Only the first so many receipts; ``total`` counts them all.
 
         Raises
         ------
@@ -148,10 +155,10 @@ class StoredRuns:
         """
         self._found(run_id)
         with self.database.read() as connection:
-            lines = runs.receipt_lines(connection, run_id)
-        if not lines:
-            return None
-        return {"non_scoring": True, "receipts": [orjson.loads(line) for line in lines.splitlines()]}
+            total = runs.receipt_count(connection, run_id)
+            lines = runs.receipt_lines(connection, run_id, limit)
+        shown = [orjson.loads(line) for line in lines.splitlines()[:limit]]
+        return {"non_scoring": True, "receipts": shown, "total": total} if total else None
 
     def sealed(self, run_id: str) -> SealedRun:
         """Give the stored bytes (``events``, ``scores``, ``manifest``).

@@ -13,7 +13,7 @@ from clvlab.proof.seal import SealedRun
 from clvlab.store.database import first, insert, rows
 from clvlab.store.tables import receipts, run_chunks, runs
 
-__all__ = ["Part", "RunStatus", "add", "line", "mark", "page", "receipt_lines", "row", "seal", "sealed_run"]
+__all__ = ["Part", "RunStatus", "add", "line", "mark", "page", "receipt_count", "receipt_lines", "row", "seal", "sealed_run"]
 
 _CHUNK_BYTES = 128 << 10
 
@@ -129,9 +129,16 @@ def sealed_run(connection: Connection, run_id: str) -> SealedRun | None:
     return SealedRun(run_id, events, scores, bytes(manifest))
 
 
-def receipt_lines(connection: Connection, run_id: str) -> bytes:
-    """Read what venues said of a run; empty without any."""
-    return _joined(connection, receipts, run_id)
+def receipt_lines(connection: Connection, run_id: str, before_line: int | None = None) -> bytes:
+    """Read what venues said of a run, or the chunks that start before a line; empty without any."""
+    return _joined(connection, receipts, run_id, *([] if before_line is None else [receipts.c.first_line < before_line]))
+
+
+def receipt_count(connection: Connection, run_id: str) -> int:
+    """Count the receipts of a run."""
+    query = select(receipts.c.first_line, receipts.c.lines).where(receipts.c.run_id == run_id)
+    last = connection.execute(query.order_by(receipts.c.first_line.desc()).limit(1)).first()
+    return 0 if last is None else last.first_line + last.lines.count(b"\n")
 
 
 def _joined(connection: Connection, table: Table, run_id: str, *conditions: Any) -> bytes:
