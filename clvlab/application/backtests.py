@@ -9,11 +9,16 @@ from typing import Any
 
 import polars as pl
 
+from clvlab.agents.columnar import Strategy
+from clvlab.agents.files import from_file
 from clvlab.agents.registry import template
 from clvlab.engine.agent import Agent
+from clvlab.engine.lookahead import lookahead_audit
 from clvlab.engine.run import RunResult, run
+from clvlab.errors import AgentError
 from clvlab.law.closing import Window
 from clvlab.law.clv import allowed
+from clvlab.law.policy import PolicyEnvelope
 from clvlab.law.ranking import ranked
 from clvlab.law.schema import OUTCOMES, Reason
 from clvlab.packs.reader import Pack
@@ -22,7 +27,7 @@ from clvlab.proof.events import receipt_lines
 from clvlab.proof.seal import SealedRun
 from clvlab.proof.verify import Verification, verify
 
-__all__ = ["Backtest", "backtest", "leaderboard"]
+__all__ = ["Backtest", "backtest", "leaderboard", "lookahead_audit", "resolved"]
 
 
 @dataclass(frozen=True)
@@ -113,6 +118,8 @@ def backtest(
     params: Mapping[str, Any] | None = None,
     fixture_ids: Sequence[int] | None = None,
     window: Window | None = None,
+    policy: PolicyEnvelope | None = None,
+    audit: bool = True,
 ) -> Backtest:
     """Replay a pack through an agent, score it and seal it.
 
@@ -121,24 +128,49 @@ def backtest(
     pack
         What to replay.
     agent
-        Name of a template, or an agent.
+        Name of a template, ``file.py:name`` of an agent, or an agent.
     params
-        A template's parameters; ``markets`` is the window's allowlist unless given.
+        Parameters of a template or strategy; a template's ``markets`` is the window's allowlist unless given.
     fixture_ids
         All fixtures of the pack by default, in one run.
     window
         ``pre_match`` with a horizon of 60 s over all markets by default.
+    policy
+        Limits under which actions are executed on paper.
+    audit
+        Whether an agent whose causality is unchecked is audited for look-ahead before the run is sealed.
 
     Raises
     ------
-    UnknownAgentError, AgentError, UnknownFixtureError, WindowError, DecisionError
+    UnknownAgentError, AgentError, LookaheadError, UnknownFixtureError, WindowError, DecisionError
     """
     window = window or Window()
-    if isinstance(agent, str):
-        agent = template(agent, {"markets": window.market_allowlist} | dict(params or {}))
+    asked = resolved(agent, params, window)
     tape = pack.tape(fixture_ids)
     matched = tape.series.filter(allowed(window.market_allowlist)).select("fixture_id", "market_key").n_unique()
-    return Backtest(pack, window, run(tape, [agent], window), matched)
+    return Backtest(pack, window, run(tape, [asked], window, policy=policy, audit=audit), matched)
+
+
+def resolved(agent: str | Agent, params: Mapping[str, Any] | None = None, window: Window | None = None) -> Agent:
+    """Find an agent: by the name of its template, as ``file.py:name``, or as itself; with other parameters if any are given.
+
+    Raises
+    ------
+    UnknownAgentError
+        No such template, file or name in it.
+    AgentError
+        A parameter that the agent does not have, or a value out of its range.
+    """
+    given = dict(params or {})
+    if isinstance(agent, str) and agent.rpartition(":")[0].endswith(".py"):
+        agent = from_file(*agent.rsplit(":", 1))
+    if isinstance(agent, str):
+        return template(agent, {"markets": (window or Window()).market_allowlist} | given)
+    if not given:
+        return agent
+    if not isinstance(agent, Strategy):
+        raise AgentError(f"{type(agent).__name__} takes no parameters here: make the agent with them")
+    return agent.with_params(**given)
 
 
 def leaderboard(backtests: Sequence[Backtest]) -> pl.DataFrame:
