@@ -1,10 +1,9 @@
-import shutil
 from concurrent.futures import ThreadPoolExecutor
 from threading import Thread
 
-import orjson
 import pytest
 
+from clvlab.agents.registry import TEMPLATES
 from clvlab.application.application import Application
 from clvlab.application.competition_status import CompetitionStatus
 from clvlab.application.packs import bundled_catalog
@@ -22,7 +21,6 @@ from clvlab.errors import (
     UnknownCompetitionError,
     UnknownInstanceError,
 )
-from clvlab.packs.catalog import Catalog
 from tests.factories import ALICE, BOB, make_competition
 
 BOTH = ("baseline", "cumulative-drift")
@@ -30,16 +28,6 @@ BOTH = ("baseline", "cumulative-drift")
 
 def entry(agent_id="a", strategy="baseline", **fields):
     return AgentEntry(agent_id=agent_id, strategy=strategy, **fields)
-
-
-@pytest.fixture
-def one_pack(tmp_path):
-    """Catalog of the starter pack alone."""
-    own = tmp_path / "packs"
-    shutil.copytree(bundled_catalog().folder / "starter", own / "starter")
-    entries = {"starter": bundled_catalog().entries()["starter"]}
-    (own / "catalog.json").write_bytes(orjson.dumps(entries))
-    return Catalog(own)
 
 
 def test_a_competition_goes_from_draft_to_a_verified_run(application):
@@ -100,6 +88,16 @@ def test_events_of_a_run_restate_the_sealed_decisions(in_memory):
                 assert payload["action"] == record["agent_action"]
             else:
                 assert payload["clv_bps"] == record["recompute"]["clv_bps"]
+
+
+def test_every_template_competes_and_verifies(in_memory):
+    competition_id = make_competition(in_memory, *TEMPLATES, roster_size=len(TEMPLATES))
+
+    run_id = in_memory.competitions.start(ALICE, competition_id)["run_id"]
+
+    assert len(in_memory.competitions.state(competition_id)["leaderboard"]) == len(TEMPLATES)
+    checks = in_memory.runs.verify(run_id)["checks"]
+    assert set(checks.values()) == {"pass", "not_applicable"}
 
 
 def test_agents_score_alike_in_any_order_of_registration(in_memory):
