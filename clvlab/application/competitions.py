@@ -263,7 +263,7 @@ class Competitions:
         """
         with self.database.read() as connection:
             known(rows.row(connection, competition_id), competition_id)
-            return [dict(row) for row in rows.events(connection, competition_id, min(since_seq, SAFE_INTEGER), limit)]
+            return rows.events(connection, competition_id, min(since_seq, SAFE_INTEGER), limit)
 
     def wait_for_events(
         self, competition_id: str, since_seq: int, timeout_s: float, limit: int | None = None
