@@ -33,6 +33,7 @@ from clvlab.store.folder import read_run
 from tests.benchmarks import baseline
 from tests.benchmarks.agents import Momentum
 from tests.benchmarks.data import FEED, PACK
+from tests.benchmarks.stored import board, decision
 
 __all__ = ["JOBS", "Facts", "Job"]
 
@@ -162,6 +163,6 @@ JOBS: dict[str, Callable[..., Job]] = {
     job.__name__: job
     for job in (
         script, sql, scored, sealed, digest, content_hash, verified_pack, seal_run, verify_run, verify_alone, decide,
-        decide_season,
+        decide_season, decision, board,
     )
 }  # fmt: skip
