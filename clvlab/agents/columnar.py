@@ -26,7 +26,7 @@ _EXAMPLE = """for example
 
     @clvlab.strategy
     def favourites(ticks):
-        return ticks.filter(pl.col("prob_bps") >= 6000).unique(["fixture_id", "market_key"], keep="first", maintain_order=True)
+        return ticks.filter(pl.col("prob_bps") >= 6000).unique("series", keep="first", maintain_order=True)
 """
 
 

@@ -95,7 +95,8 @@ class Book:
 
     def sides(self, market_key: str | None = None) -> tuple[str, ...]:
         """Sides of a market in byte order; none if it has not been quoted yet."""
-        return tuple(self._sides.get(self.market_key if market_key is None else market_key, ()))
+        market = self.market_key if market_key is None else market_key
+        return tuple(self._sides[market]) if market in self._rows else ()
 
     def prob_bps(self, side: str, market_key: str | None = None) -> int | None:
         """Consensus probability of a side, basis points; null if unpriced, suspended, or not quoted yet."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
@@ -15,7 +15,7 @@ from clvlab.agents.registry import template
 from clvlab.engine.agent import Agent
 from clvlab.engine.lookahead import lookahead_audit
 from clvlab.engine.run import RunResult, run
-from clvlab.errors import AgentError
+from clvlab.errors import AgentError, PolicyError
 from clvlab.law.closing import Window
 from clvlab.law.clv import allowed
 from clvlab.law.policy import PolicyEnvelope
@@ -27,7 +27,7 @@ from clvlab.proof.events import receipt_lines
 from clvlab.proof.seal import SealedRun
 from clvlab.proof.verify import Verification, verify
 
-__all__ = ["Backtest", "backtest", "leaderboard", "lookahead_audit", "resolved"]
+__all__ = ["Backtest", "backtest", "envelope", "leaderboard", "lookahead_audit", "resolved"]
 
 
 @dataclass(frozen=True)
@@ -100,11 +100,19 @@ class Backtest:
             "checks": {name: check.verdict.value for name, check in self.verification.checks.items()},
             "metrics": metrics(self.result.outcomes),
             "reasons": _counts(scores, "reason"),
+            "policy": {"policy_hash": started["policy_hash"], **_allowed(self.result.decisions)},
             "close_kinds": _counts(scores.filter(pl.col("close_kind").is_not_null()), "close_kind"),
             "closing_age_ms": {"median": ages.median(), "max": ages.max()},
             "closing_source": self.pack.manifest.closing_source,
             "real_executable_edge_bps": None,
         }
+
+
+def _allowed(decisions: pl.DataFrame) -> dict[str, Any]:
+    """Count the actions that the gate allowed, and the reasons against the others."""
+    refusals = decisions.filter(pl.col("pre").is_not_null()).select(reason=pl.concat_list("pre", "post"))
+    refused = refusals.filter(pl.col("reason").list.len() > 0)
+    return {"allowed": refusals.height - refused.height, "refused": _counts(refused.explode("reason"), "reason")}
 
 
 def _counts(frame: pl.DataFrame, column: str) -> dict[str, int]:
@@ -171,6 +179,21 @@ def resolved(agent: str | Agent, params: Mapping[str, Any] | None = None, window
     if not isinstance(agent, Strategy):
         raise AgentError(f"{type(agent).__name__} takes no parameters here: make the agent with them")
     return agent.with_params(**given)
+
+
+def envelope(limits: Mapping[str, Any]) -> PolicyEnvelope:
+    """Make a policy of some limits by name, defaults for the others.
+
+    Raises
+    ------
+    PolicyError
+        An unknown limit, or a value out of its range.
+    """
+    known = [field.name for field in fields(PolicyEnvelope)]
+    unknown = limits.keys() - set(known)
+    if unknown:
+        raise PolicyError(f"a policy has no limit {min(unknown)!r}; it has: {', '.join(known)}")
+    return PolicyEnvelope(**limits)
 
 
 def leaderboard(backtests: Sequence[Backtest]) -> pl.DataFrame:
