@@ -86,6 +86,9 @@ class Jobs:
             except StoreError as error:  # the lease runs out, and whoever is there then takes the job up again
                 logger.warning("a job was put off: %s", error)
                 worked = False
+            except Exception:  # the boundary of a thread: the next job must still find it
+                logger.exception("a worker lost its job, which is taken up again when the lease runs out")
+                worked = False
             if not worked:
                 self.hub.wait(_SUBJECT, seen, _POLL_S)
 
@@ -134,7 +137,7 @@ class Jobs:
 
     def _claim(self, run_id: str | None = None) -> Job | None:
         with self.database.write() as connection:
-            return job_rows.claim(connection, self.clock(), self.lease_ms, run_id)
+            return job_rows.claim(connection, list(self.handlers), self.clock(), self.lease_ms, run_id)
 
     def _perform(self, job: Job) -> None:
         handler = self.handlers[job.kind]
