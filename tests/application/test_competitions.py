@@ -440,3 +440,31 @@ def test_configurations_out_of_bounds_are_refused_by_their_field(bad):
 
     with pytest.raises(ValueError, match=next(iter(bad))):
         CompetitionConfig(**fields | bad)
+
+
+def test_an_agent_that_fails_is_told_in_the_log_and_the_others_go_on(application):
+    competition_id = make_competition(application, "baseline")
+    beyond = {"fixture_id": 90000000, "tick_seq": 10**6, "action": "WAIT"}
+    application.competitions.register(ALICE, competition_id, entry("model", "llm", config={"transcript": [beyond]}))
+
+    run_id = application.competitions.start(ALICE, competition_id)["run_id"]
+
+    failed = [event for event in application.competitions.events(competition_id, -1) if event["kind"] == "AGENT_ERROR"]
+    assert [event["payload"]["agent_id"] for event in failed] == ["model"]
+    rows = application.competitions.state(competition_id)["leaderboard"]
+    assert [(row["agent_id"], row["valid_count"] > 0) for row in rows] == [("baseline", True), ("model", False)]
+    assert rows[1]["mean_clv_bps"] is None
+    assert application.runs.verify(run_id)["verified"]
+
+
+def test_when_every_agent_fails_the_start_fails_with_their_cause(application):
+    competition_id = make_competition(application)
+    beyond = {"fixture_id": 90000000, "tick_seq": 10**6, "action": "WAIT"}
+    application.competitions.register(ALICE, competition_id, entry("model", "llm", config={"transcript": [beyond]}))
+
+    with pytest.raises(RunFailedError, match="1000000"):
+        application.competitions.start(ALICE, competition_id)
+
+    state = application.competitions.state(competition_id)
+    assert (state["status"], state["latest_seq"]) == ("draft", 1)
+    assert "1000000" in state["cause"]
