@@ -23,9 +23,12 @@ def test_the_benchmark_command_reports_every_job_and_its_jobs_agree(tmp_path):
         "seal",
         "verify",
         "anchor",
+        "gate",
         "agent baseline",
+        "agent tick by tick",
         "agent cumulative-drift",
         "agent sharp-momentum-v2",
+        "store",
         "import",
     }
     assert {figure["name"] for figure in said["figures"]} >= {
@@ -41,6 +44,6 @@ def test_the_benchmark_command_reports_every_job_and_its_jobs_agree(tmp_path):
         "season pack",
         "import clvlab, without duckdb or fastapi",
     }
-    assert len(said["equalities"]) == 12
+    assert len(said["equalities"]) == 13
     assert all(said["equalities"].values())
     assert all(figure["value"]["min"] > 0 for figure in said["figures"])

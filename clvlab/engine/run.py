@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,6 +29,8 @@ from clvlab.proof.seal import SealedRun, seal
 
 __all__ = ["RunResult", "run", "run_started"]
 
+_AGENTS_AT_ONCE = 8
+
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
@@ -43,6 +46,8 @@ class RunResult:
         ``SCORES`` and ``OUTCOMES``.
     receipts
         ``RECEIPTS`` of the paper venue: no part of the seal.
+    errors
+        Payloads of AGENT_ERROR: the agents that failed.
     """
 
     run: SealedRun
@@ -51,6 +56,7 @@ class RunResult:
     scores: pl.DataFrame
     outcomes: pl.DataFrame
     receipts: pl.DataFrame
+    errors: list[dict[str, Any]]
 
 
 def run(
@@ -101,38 +107,45 @@ def run(
     started = run_started(tape.binding, tape.closing_policy, identities, window, policy, kind=kind, origin_id=origin_id)
     sealed = seal(started, decisions, errors, replayed.closes, scored)
     receipts = fills(sealed.run_id, decisions, proposed, policy)
-    return RunResult(sealed, decisions, replayed.closes, scored, outcomes(scored, tuple(ids)), receipts)
+    return RunResult(sealed, decisions, replayed.closes, scored, outcomes(scored, tuple(ids)), receipts, errors)
 
 
 def _asked(
     tape: Tape, agents: Sequence[tuple[Identity, Agent]], *, audit: bool
 ) -> tuple[list[Identity], pl.DataFrame, list[dict[str, Any]]]:
-    """Collect decisions; an agent that raises stops, and the run goes on without it, unless it was the last one."""
+    """Ask all agents at once; one that raises stops, and the run goes on without it, unless it was the last one."""
     identities: list[Identity] = []
     frames = [pl.DataFrame(schema=DECISIONS)]
     errors: list[dict[str, Any]] = []
-    for identity, agent in agents:
-        name = identity.agent_id
-        try:
-            decided = agent.decide(_copied(tape))
-            if audit and identity.causality == Causality.UNCHECKED:
-                identity = _audited(identity, agent, tape)
-        except Exception as error:  # an agent is foreign code: its failure is a fact of the run, not of the engine
+    with ThreadPoolExecutor(min(len(agents), _AGENTS_AT_ONCE)) as pool:
+        answers = [pool.submit(_answer, tape, identity, agent, audit=audit) for identity, agent in agents]
+    for (identity, _), answer in zip(agents, answers, strict=True):
+        name, error = identity.agent_id, answer.exception()
+        if isinstance(error, Exception):  # an agent is foreign code: its failure is a fact of the run, not of the engine
             if len(errors) == len(agents) - 1:
                 if isinstance(error, ClvlabError):
-                    raise
+                    raise error
                 raise DecisionError(f"agent {name!r} failed with {type(error).__name__}: {error}") from error
             errors.append({"agent_id": name, "error": type(error).__name__, "fixture_id": None, "tick_seq": None})
             identities.append(identity)
             continue
+        shown, decided = answer.result()
         if not isinstance(decided, pl.DataFrame):
             raise DecisionError(f"agent {name!r} must return a polars DataFrame, not {type(decided).__name__}")
         checked = actions.checked(decided)
         if checked.filter(pl.col("agent_id") != name).height:
             raise DecisionError(f"agent {name!r} returned decisions under another agent_id")
-        identities.append(identity)
+        identities.append(shown)
         frames.append(checked)
     return identities, pl.concat(frames), errors
+
+
+def _answer(tape: Tape, identity: Identity, agent: Agent, *, audit: bool) -> tuple[Identity, Any]:
+    """Ask one agent, and audit it for look-ahead if nobody vouches for it."""
+    decided = agent.decide(_copied(tape))
+    if audit and identity.causality == Causality.UNCHECKED:
+        return _audited(identity, agent, tape), decided
+    return identity, decided
 
 
 def _audited(identity: Identity, agent: Agent, tape: Tape) -> Identity:

@@ -35,6 +35,7 @@ from clvlab.store.folder import read_run
 from tests.benchmarks import baseline
 from tests.benchmarks.agents import Average, Momentum
 from tests.benchmarks.data import FEED, PACK
+from tests.benchmarks.stored import board, decision
 
 __all__ = ["JOBS", "Facts", "Job"]
 
@@ -200,6 +201,6 @@ JOBS: dict[str, Callable[..., Job]] = {
     job.__name__: job
     for job in (
         script, sql, scored, sealed, digest, content_hash, verified_pack, seal_run, verify_run, verify_alone,
-        anchored, opinion, gate, ticking, decide, decide_season,
+        anchored, opinion, gate, ticking, decide, decide_season, decision, board,
     )
 }  # fmt: skip
