@@ -69,6 +69,48 @@ def test_verify_exits_0_on_a_sound_run_and_1_on_a_tampered_one(folder, sealed, t
     assert clvlab(folder, "show", broken)[0] == 1
 
 
+def test_second_opinion_and_replay_agree_on_a_sound_run_and_not_on_a_tampered_one(folder, sealed, tmp_path):
+    run, broken = folder / sealed["run_folder"], tmp_path / "broken"
+    broken.mkdir()
+    for path in run.iterdir():
+        (broken / path.name).write_bytes(path.read_bytes())
+    (broken / "scores.jsonl").write_bytes((run / "scores.jsonl").read_bytes().replace(b'"valid":true', b'"valid":false', 1))
+    unreadable = tmp_path / "unreadable"
+    unreadable.mkdir()
+    (unreadable / "manifest.json").write_bytes((run / "manifest.json").read_bytes())
+    (unreadable / "events.jsonl").write_bytes(b"no json\n")
+
+    code, out, _ = clvlab(folder, "verify", run, "--second-opinion", "--replay", "--json")
+    assert (code, json.loads(out)["second_opinion"]["agrees"], json.loads(out)["replay"]["agrees"]) == (0, True, True)
+    code, out, _ = clvlab(folder, "verify", broken, "--second-opinion", "--replay", "--json")
+    assert (code, json.loads(out)["second_opinion"]["agrees"], json.loads(out)["replay"]["agrees"]) == (1, False, False)
+    code, out, _ = clvlab(folder, "verify", unreadable, "--second-opinion")
+    assert (code, "it can't be read" in out) == (1, True)
+
+
+def test_bundle_verifies_and_a_tampered_one_is_refused(folder, sealed, tmp_path):
+    path = tmp_path / "run.clv"
+    assert clvlab(folder, "bundle", sealed["run_folder"], "--out", path)[0] == 0
+
+    code, out, _ = clvlab(folder, "verify", path, "--second-opinion", "--replay")
+    assert (code, "verified: the seal is intact" in out, out.count("agrees")) == (0, True, 2)
+    assert clvlab(folder, "bundle", sealed["run_folder"], "--out", path)[0] == 2  # never overwritten
+    path.write_bytes(path.read_bytes()[:-1])
+    code, _, err = clvlab(folder, "verify", path)
+    assert (code, "is not what the header says" in " ".join(err.split())) == (2, True)
+
+
+def test_logged_run_can_not_be_bundled_without_its_log(tmp_path):
+    code, out, err = clvlab(tmp_path, "backtest", "starter", "--log", "runs.log", "--owner", "did:example:me", "--json")
+    assert code == 0, err
+
+    run = json.loads(out)["run_folder"]
+    code, _, err = clvlab(tmp_path, "bundle", run, "--out", "run.clv")
+    assert (code, "name the log, to prove it" in " ".join(err.split())) == (2, True)
+    code, _, err = clvlab(tmp_path, "backtest", "starter", "--log", "runs.log", "--owner", "did:example:other")
+    assert (code, "did:example:me" in " ".join(err.split())) == (2, True)
+
+
 @pytest.mark.parametrize("run_id", ["[/x]", "run_x\n[green]verified[/]: the seal is intact and no check failed"])
 def test_what_a_tampered_run_says_is_printed_as_text_on_one_line(folder, sealed, tmp_path, run_id):
     run = folder / sealed["run_folder"]
@@ -206,6 +248,14 @@ def test_the_list_of_packs_names_the_bundled_ones(tmp_path):
         (("packs", "import", "txline", "gone", "--out", "p"), "no such file or folder: gone"),
         (("packs", "import", "other", ".", "--out", "p"), "unknown source 'other'"),
         (("packs", "verify", "nothing"), "no pack 'nothing'"),
+        (("anchor", "nowhere"), "no sealed run at 'nowhere'"),
+        (("disclose", "nowhere", 1), "no sealed run at 'nowhere'"),
+        (("bundle", "nowhere", "--out", "run.clv"), "no sealed run at 'nowhere'"),
+        (("bundle", "nowhere", "--out", "run.clv", "--log", "runs.log"), "--log goes with either --log-key or --checkpoint"),
+        (("log", "show", "nowhere"), "no run log at 'nowhere'"),
+        (("log", "checkpoint", "nowhere", "--key", "nothing"), "no key file at 'nothing'"),
+        (("log", "keygen", "two words", "--out", "log.key"), "name of a key"),
+        (("witness", "--key", "nothing", "--state", "seen.json", "--log", "x"), "no key file at 'nothing'"),
     ],
 )
 def test_bad_input_exits_2_with_one_error_that_names_the_value_and_leaves_nothing(tmp_path, args, message):
