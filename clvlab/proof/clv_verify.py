@@ -724,13 +724,10 @@ def memos(transaction: bytes) -> tuple[str, list[tuple[bytes, list[str]]]]:
         data, rest = rest[:count], rest[count:]
         return data
 
-    def length() -> int:  # "compact-u16": seven bits a byte, lowest first
-        value = shift = 0
-        while True:
-            byte = take(1)[0]
-            value, shift = value | (byte & 127) << shift, shift + 7
-            if byte < 128:
-                return value
+    def length(bits: int = 0) -> int:  # "compact-u16": seven bits a byte, lowest first
+        require(bits < 21, "a length in the transaction is too long")
+        byte = take(1)[0]
+        return byte << bits if byte < 128 else (byte & 127) << bits | length(bits + 7)
 
     signatures = [take(64) for _ in range(length())]
     message = rest
@@ -864,17 +861,14 @@ def verify(
         return {"verified": False, "checks": {"bundle": str(error)}, "without": {}, **dict.fromkeys(HASHES, "unread")}
     events, manifest, scores = parts["events.jsonl"], parts["manifest.json"], parts.get("scores.jsonl", b"")
     stored = stated(manifest)
-    result: dict[str, Any] = {"run_id": stored.get("run_id"), "evidence_hash": stored.get("evidence_hash")}
-    checks: dict[str, str | None] = {}
+    result: dict[str, Any] = {"run_id": stored.get("run_id"), "evidence_hash": stored.get("evidence_hash"), "without": {}}
     try:
         evidence = read_evidence(events)
         lines = [_written(row) for row in score_rows(evidence)]  # of values that were read
     except BrokenError as error:
-        unread = f"the evidence can't be read: {error}"
         names = [*list(CHECKS)[:5], *(["states_from_ticks"] if ticks is not None else [])]
-        checks |= dict.fromkeys(names, unread)
         result |= {"recomputed_evidence_hash": f"recompute_error:{error}", "manifest_hash": sha256(manifest)}
-        return result | {"verified": False, "checks": checks, "without": {}}
+        return result | {"verified": False, "checks": dict.fromkeys(names, f"the evidence can't be read: {error}")}
     rebuilt = rebuilt_manifest(events, evidence, lines, stored.get("commit_index"))
     manifest_hash = sha256(canonical(rebuilt))
     derived = b"".join(line + b"\n" for line in lines)
@@ -882,7 +876,7 @@ def verify(
     recount = f"the {len(lines)} rows derived from the evidence are not the {len(lines_of(scores))} stored"
     integrity = f"SHA-256 of events.jsonl is {sha256(events)}, sealed was {stored.get('evidence_hash')}"
     binding = f"manifest.json has another {', '.join(other)} than the evidence gives"
-    checks |= {
+    checks: dict[str, str | None] = {
         "evidence_integrity": None if sha256(events) == stored.get("evidence_hash") else integrity,
         "metrics_recomputed": None if derived == scores else recount,
         "manifest_bound": fault(check_names, evidence) if canonical(rebuilt) == manifest else binding,
@@ -896,7 +890,6 @@ def verify(
         named |= {"schema": "clvlab-context/1", "run_id": evidence.started["run_id"], "manifest_hash": sha256(manifest)}
         says = parts["context.json"] == canonical(named)
         checks["bundle"] = None if says else "context.json does not say what the manifest and the evidence say"
-    without: dict[str, str] = {}
     trust = NO_TRUST | (trust or {})
     for name, keys, check, facts in (
         ("anchor", "anchor_signers", check_anchor, (manifest_hash,)),
@@ -904,11 +897,11 @@ def verify(
     ):
         if f"{name}.json" not in parts or not trust[keys]:
             have = "is here, but you trust no key for it" if f"{name}.json" in parts else "is not here"
-            (checks if name in required else without)[name] = f"the proof {have}"
+            (checks if name in required else result["without"])[name] = f"the proof {have}"
         else:
             checks[name] = fault(check, parts[f"{name}.json"], *facts, trust)
     result |= {"recomputed_evidence_hash": sha256(events), "manifest_hash": manifest_hash}
-    return result | {"verified": checks["evidence_integrity"] is None, "checks": checks, "without": without}
+    return result | {"verified": checks["evidence_integrity"] is None, "checks": checks}
 
 
 def verify_disclosure(path: Path, required: Sequence[str]) -> dict[str, Any]:
@@ -933,8 +926,8 @@ def verify_disclosure(path: Path, required: Sequence[str]) -> dict[str, Any]:
             HASHES, "unread"
         )
     own = {"run_id": manifest["run_id"], "evidence_hash": manifest["evidence_hash"], "manifest_hash": sha256(text.encode())}
-    own["recomputed_evidence_hash"] = "not at hand"
-    return own | {"verified": False, "checks": checks | {"disclosed": None}, "without": {}}
+    own |= {"recomputed_evidence_hash": "not at hand", "verified": False, "without": {}}
+    return own | {"checks": checks | {"disclosed": None}}
 
 
 def stated(manifest: bytes) -> dict[str, Any]:
@@ -977,10 +970,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = parser.parse_args(arguments)
     required = [name for name in asked.require.split(",") if name]
     try:
-        if set(required) - {"anchor", "log"}:
-            raise InputError(f"--require takes anchor and log, not {asked.require!r}")
-        if not asked.run.exists():
-            raise InputError(f"nothing at {asked.run}")
+        if set(required) - {"anchor", "log"} or not asked.run.exists():
+            raise InputError(f"nothing at {asked.run}, or --require is neither anchor nor log: {asked.require!r}")
         trust = read_trust(asked.trust) if asked.trust else None
         if asked.run.is_file() and asked.run.read_bytes()[:12] == b'{"decision":':
             result = verify_disclosure(asked.run, required)

@@ -14,8 +14,8 @@ from solders.transaction import VersionedTransaction
 
 from clvlab.anchor.anchorer import NullAnchor
 from clvlab.anchor.configured import anchorer
-from clvlab.anchor.devchain import Fault
-from clvlab.anchor.records import FolderRecords, MemoryRecords
+from clvlab.anchor.devchain import GENESIS_HASH, Fault
+from clvlab.anchor.records import AnchorRecord, Attempt, FolderRecords, MemoryRecords
 from clvlab.anchor.settings import AnchorSettings
 from clvlab.anchor.solana import SolanaAnchor
 from clvlab.errors import AnchorConflictError, AnchorError, AnchorUnavailableError
@@ -179,6 +179,19 @@ def test_transaction_that_failed_on_chain_fails(local):
 
     assert check.verdict == "fail"
     assert "failed on localnet" in check.detail
+
+
+def test_signed_transaction_that_failed_on_chain_ends_as_failed(local):
+    failed, records = landed(local, b"\xff\xfe", skip_preflight=True), MemoryRecords()
+    anchor = local.anchor(records)
+    begun = AnchorRecord("run_1", HASH, "localnet", GENESIS_HASH, anchor.signer)
+    records.put(begun.with_attempt(Attempt(failed.signature, 10**6, "")), replaces=None)
+
+    done = anchor.commit("run_1", HASH)
+
+    assert (done.status, anchor.commit("run_1", HASH).status, local.chain.memos()) == ("failed", "failed", [])
+    assert "InstructionError" in records.get("run_1").detail
+    assert verdict(anchor, done) == "fail"
 
 
 def test_unknown_program_fails(local):

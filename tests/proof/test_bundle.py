@@ -4,6 +4,7 @@ import json
 import random
 import subprocess
 import sys
+from base64 import b64decode, b64encode
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from tests.proof.bundles import LOG_KEY, anchor_part, log_part, logged, make_bun
 
 WHOLE, TRUST = make_bundle(), trust()
 REQUIRED = ("anchor", "log")
+PART = json.loads(read_bundle(WHOLE)["anchor.json"])
 
 
 def packed(contents):
@@ -164,6 +166,22 @@ def test_keys_in_the_bundle_are_not_looked_at(check):
 
 def test_anchor_of_another_manifest_fails(check):
     assert failed(check(make_bundle(anchor=anchor_part("sha256:" + "0" * 64)))) == {"anchor"}
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"\xff" * 2000,
+        b"\x00",
+        b"\x01" + bytes(64),
+        b64decode(PART["transaction"])[:-1],
+        b64decode(PART["transaction"]) + b"\0",
+    ],
+    ids=range(6),
+)
+def test_bytes_that_are_no_transaction_fail(check, raw):
+    assert failed(check(make_bundle(anchor=PART | {"transaction": b64encode(raw).decode()}))) == {"anchor"}
 
 
 def with_log(**changed):
