@@ -5,14 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from clvlab.application.anchors import anchor_verified
+from clvlab.application.anchors import anchor_verified, record_of
+from clvlab.proof.anchor import Anchor
 from clvlab.proof.card import proof_card
 from clvlab.proof.inspector import inspect_decision
 from clvlab.proof.seal import SealedRun
 from clvlab.proof.verify import Verification, verify
 from clvlab.store.folder import read_receipts, read_run, write_run
 
-__all__ = ["decision", "inspect_decision", "keep", "load", "proof_card", "receipts", "verified", "verify"]
+__all__ = ["anchor", "decision", "inspect_decision", "keep", "load", "proof_card", "receipts", "verified", "verify"]
 
 
 def keep(run: SealedRun, runs: str | Path = "runs", receipts: bytes = b"") -> Path:
@@ -33,6 +34,12 @@ def verified(path: str | Path) -> Verification:
 def receipts(path: str | Path) -> bytes:
     """Read what venues said of a stored run: lines that are no evidence."""
     return read_receipts(Path(path))
+
+
+def anchor(path: str | Path) -> Anchor | None:
+    """Give what is on record of the anchor of a stored run, or null."""
+    record = record_of(Path(path), load(path).run_id)
+    return record.anchor() if record else None
 
 
 def decision(path: str | Path, seq: int) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from clvlab.application import backtests, runs
 from clvlab.lab import html
 from clvlab.lab.html import escape
 from clvlab.packs import reader
+from clvlab.proof.anchor import Anchor
 from clvlab.proof.seal import SealedRun
 from clvlab.proof.verify import Verification
 
@@ -145,9 +146,10 @@ class VerificationResult:
 class Run:
     """A sealed run."""
 
-    def __init__(self, run: SealedRun, receipts: bytes = b"") -> None:
+    def __init__(self, run: SealedRun, receipts: bytes = b"", anchor: Anchor | None = None) -> None:
         self.source = run
         self.receipts = receipts
+        self.anchor = anchor
 
     @property
     def run_id(self) -> str:
@@ -162,8 +164,8 @@ class Run:
         return self.source.manifest_hash
 
     def verify(self) -> VerificationResult:
-        """Recompute the proof from the sealed bytes."""
-        return VerificationResult(runs.verify(self.source, self.receipts))
+        """Recompute the proof from the sealed bytes; no chain is asked about an anchor, which is then pending."""
+        return VerificationResult(runs.verify(self.source, self.receipts, anchor=self.anchor))
 
     def decision(self, seq: int) -> dict[str, Any]:
         """Give one sealed decision with the law's reading of it."""

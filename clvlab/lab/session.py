@@ -39,7 +39,7 @@ def open_run(path: str | Path) -> Run:
     ------
     UnknownRunError
     """
-    return Run(runs.load(path), runs.receipts(path))
+    return Run(runs.load(path), runs.receipts(path), runs.anchor(path))
 
 
 def import_odds(source: str, paths: str | Path | Sequence[str | Path], out: str | Path, *, lenient: bool = False) -> Pack:

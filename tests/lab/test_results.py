@@ -66,3 +66,20 @@ def test_a_failed_verification_names_its_check(bt):
     assert not verdict.passed
     assert "metrics_recomputed" in repr(verdict)
     assert 'class="fail"' in verdict._repr_html_()
+
+
+def test_anchored_run_is_pending_where_no_chain_is_asked(tmp_path):
+    from clvlab.anchor.records import AnchorRecord, FolderRecords
+    from clvlab.lab import open_run
+    from clvlab.store.folder import write_run
+    from tests.factories import make_sealed_run
+
+    run = make_sealed_run()
+    folder = write_run(run, tmp_path)
+    FolderRecords(folder).put(
+        AnchorRecord(run.run_id, run.manifest_hash, "localnet", "G", "S", "anchored", "signature"), replaces=None
+    )
+
+    checks = open_run(folder).verify().checks
+
+    assert (checks["anchor"], checks["manifest_bound"]) == ("pending", "pass")
