@@ -25,7 +25,7 @@ from clvlab.anchor.transaction import seen
 from clvlab.errors import AnchorError, AnchorUnavailableError
 from clvlab.proof.anchor import Seen
 
-__all__ = ["Chain", "Landing"]
+__all__ = ["Chain", "Landing", "new_client"]
 
 T = TypeVar("T")
 _PAGES, _PAGE = 10, 1000
@@ -40,24 +40,30 @@ class Landing:
     error: str | None
 
 
+def new_client(settings: AnchorSettings) -> AsyncClient:
+    """Make a client of the node; it opens connections when it is first used."""
+    return AsyncClient(str(settings.rpc_url), commitment=Commitment(settings.commitment), timeout=settings.timeout_s)
+
+
 class Chain:
     """One node, spoken to until a deadline; an answer that can't be had raises ``AnchorUnavailableError``."""
 
-    def __init__(self, settings: AnchorSettings, patience_s: float | None = None) -> None:
+    def __init__(self, settings: AnchorSettings, patience_s: float | None = None, client: AsyncClient | None = None) -> None:
         if not settings.rpc_url:
             raise AnchorError("no chain can be asked: CLVLAB_ANCHOR_RPC_URL is not set")
         self._settings = settings
         self._commitment = Commitment(settings.commitment)
         self._patience_s = settings.patience_s if patience_s is None else patience_s
+        self._shared = client is not None
+        self._client = client or new_client(settings)
 
     async def __aenter__(self) -> Chain:
-        self._client = AsyncClient(str(self._settings.rpc_url), commitment=self._commitment, timeout=self._settings.timeout_s)
-        await self._client.__aenter__()
         self._deadline = asyncio.get_running_loop().time() + self._patience_s
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._client.close()
+        if not self._shared:
+            await self._client.close()
 
     async def pause(self, why: str) -> None:
         """Wait a moment before asking again, or give up at the deadline."""

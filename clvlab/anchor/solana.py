@@ -7,8 +7,10 @@ import re
 from base64 import b64encode
 from dataclasses import replace
 
+from solana.rpc.async_api import AsyncClient
+
 from clvlab.anchor.anchorer import NullAnchor
-from clvlab.anchor.chain import Chain
+from clvlab.anchor.chain import Chain, new_client
 from clvlab.anchor.records import AnchorRecord, AnchorRecords
 from clvlab.anchor.settings import AnchorSettings
 from clvlab.anchor.transaction import keypair, signed_memo, transaction_bytes
@@ -32,6 +34,8 @@ class SolanaAnchor(NullAnchor):
         Chain and key file; both are needed.
     records
         Where what was signed is kept before it is sent.
+
+    As a context it keeps its connection from one memo to the next, for one thread at a time.
     """
 
     def __init__(self, settings: AnchorSettings, records: AnchorRecords) -> None:
@@ -41,7 +45,19 @@ class SolanaAnchor(NullAnchor):
         self._key = keypair(settings.keypair)
         self._records = records
         self.signer = str(self._key.pubkey())
+        self._runner: asyncio.Runner | None = None
+        self._client: AsyncClient | None = None
         self._own = AnchorTrust(frozenset({self.signer}), settings.trust().genesis)
+
+    def __enter__(self) -> SolanaAnchor:
+        self._runner, self._client = asyncio.Runner(), new_client(self._settings)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._runner and self._client:
+            self._runner.run(self._client.close())
+            self._runner.close()
+        self._runner = self._client = None
 
     @property
     def enabled(self) -> bool:
@@ -68,10 +84,11 @@ class SolanaAnchor(NullAnchor):
         """
         if not _MEMO.fullmatch(manifest_hash):
             raise AnchorError(f"only a manifest hash is anchored, sha256: and 64 hex digits, not {manifest_hash[:80]!r}")
-        return asyncio.run(self._commit(run_id, manifest_hash)).anchor()
+        run = self._runner.run if self._runner else asyncio.run
+        return run(self._commit(run_id, manifest_hash)).anchor()
 
     async def _commit(self, run_id: str, manifest_hash: str) -> AnchorRecord:
-        async with Chain(self._settings) as chain:
+        async with Chain(self._settings, client=self._client) as chain:
             genesis = await chain.genesis_hash()
             if genesis != self.trust.genesis[self.cluster]:
                 expected = self.trust.genesis[self.cluster]

@@ -54,6 +54,16 @@ def test_anchor_is_written_read_back_and_passes(local):
     assert local.chain.memos() == [HASH]
 
 
+def test_connection_is_kept_from_one_memo_to_the_next_and_closed(local):
+    with local.anchor() as anchor:
+        local.chain.inject(Fault("lost_reply", "sendTransaction"), Fault("hang", "getBlockHeight", seconds=1.2))
+        done = [anchor.commit(f"run_{memo[-1]}", memo).status for memo in (HASH, OTHER)]
+
+    assert (done, local.chain.memos()) == (["anchored", "anchored"], [HASH, OTHER])
+    assert anchor.commit("run_a", HASH).status == "anchored"  # and without it
+    assert local.chain.memos() == [HASH, OTHER]
+
+
 def test_anchoring_again_writes_no_second_memo(local):
     records = MemoryRecords()
     first = local.anchor(records).commit("run_1", HASH)
