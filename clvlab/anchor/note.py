@@ -12,10 +12,9 @@ import os
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from typing import Any
 
 from clvlab.errors import LogError
 
@@ -34,6 +33,14 @@ __all__ = [
 
 _NOTE, _COSIGNATURE = 1, 4  # signature types: a note by its author, and a witness's with the time
 _DASH = "\u2014 "
+
+
+def _library() -> Any:
+    """Load the signatures when the first one is made or read: nothing else here needs the extra."""
+    try:
+        return import_module("cryptography.hazmat.primitives.asymmetric.ed25519")
+    except ImportError as error:
+        raise LogError(f"signatures need the extra 'anchor': pip install 'clvlab[anchor]' ({error})") from error
 
 
 def _key_id(name: str, kind: int, public: bytes) -> bytes:
@@ -83,9 +90,10 @@ class Verifier:
         message = text.encode()
         if self.kind == _COSIGNATURE:
             message, signature = cosigned_text(text, int.from_bytes(signature[:8], "big")), signature[8:]
+        library = _library()
         try:
-            Ed25519PublicKey.from_public_bytes(self.public).verify(signature, message)
-        except InvalidSignature:
+            library.Ed25519PublicKey.from_public_bytes(self.public).verify(signature, message)
+        except import_module("cryptography.exceptions").InvalidSignature:
             return False
         return True
 
@@ -100,15 +108,17 @@ class Signer:
 
     @classmethod
     def new(cls, name: str, *, witness: bool = False) -> Signer:
-        return cls(_checked_name(name), _COSIGNATURE if witness else _NOTE, Ed25519PrivateKey.generate().private_bytes_raw())
+        return cls(
+            _checked_name(name), _COSIGNATURE if witness else _NOTE, _library().Ed25519PrivateKey.generate().private_bytes_raw()
+        )
 
     @property
     def verifier(self) -> Verifier:
         return Verifier(self.name, self.kind, self._key.public_key().public_bytes_raw())
 
     @property
-    def _key(self) -> Ed25519PrivateKey:
-        return Ed25519PrivateKey.from_private_bytes(self.seed)
+    def _key(self) -> Any:
+        return _library().Ed25519PrivateKey.from_private_bytes(self.seed)
 
     def line(self, text: str, ts_s: int = 0) -> str:
         """Sign a note's text; gives the signature line."""

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from clvlab.anchor.durable import locked, replace_file
 from clvlab.errors import AnchorConflictError, AnchorError, EvidenceError
 from clvlab.proof.anchor import Anchor, AnchorStatus
 from clvlab.proof.canonical import canonical, parsed
@@ -130,34 +126,9 @@ class FolderRecords:
         return record
 
     def put(self, record: AnchorRecord, *, replaces: AnchorRecord | None) -> None:
-        with self._locked():
+        with locked(self._folder):
             _expect(self.get(record.run_id), replaces, record.run_id)
-            descriptor, name = tempfile.mkstemp(prefix=".anchor-", dir=self._folder)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(canonical(record.payload()))
-                file.flush()
-                os.fsync(descriptor)
-            Path(name).chmod(0o644)
-            Path(name).replace(self._folder / ANCHOR_FILE)
-            _sync(self._folder)
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        descriptor = os.open(self._folder, os.O_RDONLY)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(descriptor)
-
-
-def _sync(folder: Path) -> None:
-    """Make the new name in the folder durable too."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+            replace_file(self._folder / ANCHOR_FILE, canonical(record.payload()))
 
 
 def _expect(stored: AnchorRecord | None, replaces: AnchorRecord | None, run_id: str) -> None:

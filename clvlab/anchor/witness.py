@@ -7,14 +7,11 @@ C2SP ``tlog-witness``: the request, and when it is refused.
 
 from __future__ import annotations
 
-import fcntl
-import os
-import tempfile
 from base64 import b64encode
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
+from clvlab.anchor.durable import locked, replace_file
 from clvlab.anchor.note import Checkpoint, Signer, Verifier, checkpoint, decoded, opened
 from clvlab.errors import EvidenceError, LogError
 from clvlab.proof.canonical import canonical, parsed
@@ -65,7 +62,7 @@ class Witness:
         new = checkpoint(text)
         if not signers:
             raise LogError(f"the checkpoint is not signed by the key of {origin!r}")
-        with self._locked():
+        with locked(self._state.parent):
             seen = self._seen()
             self._extends(seen.get(origin), new, old, proof)
             self._store(seen | {origin: new})  # before the signature leaves: a crash may lose a signature, never a state
@@ -96,21 +93,7 @@ class Witness:
 
     def _store(self, seen: dict[str, Checkpoint]) -> None:
         content = canonical({"schema": _SCHEMA, "checkpoints": [seen[origin].text for origin in sorted(seen)]})
-        descriptor, name = tempfile.mkstemp(prefix=".witness-", dir=self._state.parent)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(descriptor)
-        Path(name).replace(self._state)
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        descriptor = os.open(self._state.parent, os.O_RDONLY)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(descriptor)
+        replace_file(self._state, content)
 
 
 def _read_request(asked: str) -> tuple[int, list[bytes], str]:

@@ -21,6 +21,12 @@ def test_a_backtest_loads_neither_database_nor_service_nor_widgets():
     assert not loaded & {"alembic", "duckdb", "fastapi", "ipywidgets", "matplotlib", "psycopg", "solana", "sqlalchemy"}
 
 
+def test_the_command_line_needs_no_extra_and_no_file_locks():
+    missing = "; ".join(f"sys.modules[{name!r}] = None" for name in ("cryptography", "fcntl", "solana", "solders", "duckdb"))
+
+    assert "clvlab.cli.app" in modules_after(f"{missing}; import clvlab.cli; clvlab.backtest('starter').run.verify()")
+
+
 def test_public_names_are_there_and_others_are_not():
     import clvlab
 
