@@ -12,12 +12,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from clvlab.client import Client
     from clvlab.lab import backtest, import_odds, open_pack, open_run
     from clvlab.law.closing import Window
 
-__all__ = ["Window", "backtest", "import_odds", "open_pack", "open_run"]
+__all__ = ["Client", "Window", "backtest", "import_odds", "open_pack", "open_run"]
 
 _HOMES = {
+    "Client": "clvlab.client",
     "Window": "clvlab.law.closing",
     "backtest": "clvlab.lab",
     "import_odds": "clvlab.lab",

@@ -1,0 +1,102 @@
+"""The application object: settings in, an ASGI application out."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from importlib.metadata import version
+
+from fastapi import FastAPI
+from fastapi.concurrency import run_in_threadpool
+from fastapi.middleware.cors import CORSMiddleware
+from starlette_compress import CompressMiddleware
+
+from clvlab.application.application import Application
+from clvlab.application.deploy_config import DeployConfig
+from service import stream
+from service.auth import authenticator
+from service.docs_page import install_docs_page
+from service.errors import install_error_handlers
+from service.logs import logger
+from service.middleware import BodyLimit, Metrics, Observe
+from service.openapi import API_DESCRIPTION, TAGS, install_openapi
+from service.pool import BoundedPool
+from service.routers import agents, backtests, competitions, demo, leaderboard, operations, packs, runs
+from service.settings import Settings
+
+__all__ = ["create_app"]
+
+_ROUTERS = (
+    leaderboard.router,
+    competitions.router,
+    competitions.owned,
+    stream.router,
+    agents.router,
+    backtests.router,
+    backtests.reports,
+    packs.router,
+    runs.router,
+    runs.cards,
+    runs.sealed,
+    demo.router,
+    operations.router,
+)
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """Build the service; the store is opened, and workers start, when the server starts it.
+
+    Raises
+    ------
+    OSError, ValueError
+        The configured public key can't be used.
+    """
+    app = FastAPI(
+        title="clvlab",
+        version=version("clvlab"),
+        description=API_DESCRIPTION,
+        openapi_tags=TAGS,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=_lifespan(settings),
+    )
+    log, metrics = logger(settings.log_level), Metrics()
+    app.state.settings, app.state.log, app.state.metrics = settings, log, metrics
+    app.state.auth = authenticator(settings, log)
+    for router in _ROUTERS:
+        app.include_router(router)
+    install_error_handlers(app)
+    install_docs_page(app)
+    install_openapi(app, DeployConfig)
+    app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
+    app.add_middleware(CompressMiddleware, minimum_size=1000, brotli=False)
+    if settings.cors_origins:
+        app.add_middleware(
+            CORSMiddleware, allow_origins=settings.cors_origins, allow_methods=["GET", "POST"], allow_headers=["*"]
+        )
+    app.add_middleware(Observe, log=log, metrics=metrics)  # the last one added is the outermost
+    return app
+
+
+def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        url = settings.database_url.get_secret_value() if settings.database_url else None
+        application = await run_in_threadpool(Application, url, workers=settings.job_workers)
+        state = app.state
+        state.application = application
+        state.public_pool = BoundedPool("public", settings.public_workers, settings.public_queue, state.metrics)
+        state.owner_pool = BoundedPool("owner", settings.owner_workers, settings.owner_queue, state.metrics)
+        try:
+            application.start()
+            await state.auth.keys.start()
+            state.log.info("started", store="configured" if url else "in memory")
+            yield
+        finally:
+            await state.auth.keys.stop()
+            for close in (state.public_pool.close, state.owner_pool.close, application.close):
+                await run_in_threadpool(close)
+            state.log.info("stopped")
+
+    return lifespan

@@ -1,0 +1,27 @@
+"""Structured logs: one JSON object a line, without any global set-up."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+import orjson
+import structlog
+
+__all__ = ["logger"]
+
+
+def logger(level: str) -> structlog.typing.FilteringBoundLogger:
+    """Build a logger to standard error; what is bound to the context, such as the request id, is on every line."""
+    bound: structlog.typing.FilteringBoundLogger = structlog.wrap_logger(
+        structlog.BytesLogger(sys.stderr.buffer),
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True, key="ts"),
+            structlog.processors.dict_tracebacks,
+            structlog.processors.JSONRenderer(serializer=lambda entry, **_: orjson.dumps(entry, default=str)),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
+    )
+    return bound
