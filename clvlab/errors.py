@@ -16,6 +16,7 @@ __all__ = [
     "EvidenceError",
     "IdempotencyConflictError",
     "LeaseLostError",
+    "MissingExtraError",
     "NotOwnerError",
     "NotStartableError",
     "PackError",
@@ -29,6 +30,7 @@ __all__ = [
     "RunConflictError",
     "RunFailedError",
     "SchemaError",
+    "SettingsError",
     "SourceError",
     "StoreError",
     "StoreFullError",
@@ -239,3 +241,15 @@ class IdempotencyConflictError(ClvlabError):
 
 class UnknownBacktestError(ClvlabError):
     """No backtest report of that id."""
+
+
+class SettingsError(ClvlabError):
+    """Settings of the service that can't be used, or that exclude each other."""
+
+
+class MissingExtraError(ClvlabError):
+    """A part of clvlab whose libraries are not installed."""
+
+    def __init__(self, extra: str, module: str | None) -> None:
+        super().__init__(f"this needs {module!r}: install it with pip install 'clvlab[{extra}]'")
+        self.extra = extra

@@ -16,7 +16,7 @@ from clvlab.application.deploy_config import DeployConfig
 from service import stream
 from service.auth import authenticator
 from service.docs_page import install_docs_page
-from service.errors import install_error_handlers
+from service.errors import install_error_handlers, unexpected_problem
 from service.logs import logger
 from service.middleware import BodyLimit, Metrics, Observe
 from service.openapi import API_DESCRIPTION, TAGS, install_openapi
@@ -75,7 +75,7 @@ def create_app(settings: Settings) -> FastAPI:
         app.add_middleware(
             CORSMiddleware, allow_origins=settings.cors_origins, allow_methods=["GET", "POST"], allow_headers=["*"]
         )
-    app.add_middleware(Observe, log=log, metrics=metrics)  # the last one added is the outermost
+    app.add_middleware(Observe, log=log, metrics=metrics, unexpected=unexpected_problem)  # the last one added is the outermost
     return app
 
 

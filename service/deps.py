@@ -27,22 +27,22 @@ _bearer = HTTPBearer(
 )
 
 
-def _application(request: Request) -> Application:
+async def _application(request: Request) -> Application:
     application: Application = request.app.state.application
     return application
 
 
-def _public_pool(request: Request) -> BoundedPool:
+async def _public_pool(request: Request) -> BoundedPool:
     pool: BoundedPool = request.app.state.public_pool
     return pool
 
 
-def _owner_pool(request: Request) -> BoundedPool:
+async def _owner_pool(request: Request) -> BoundedPool:
     pool: BoundedPool = request.app.state.owner_pool
     return pool
 
 
-def _principal(request: Request, _: Annotated[object, Security(_bearer)]) -> str:
+async def _principal(request: Request, _: Annotated[object, Security(_bearer)]) -> str:
     principal: str = request.state.principal
     return principal
 

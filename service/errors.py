@@ -16,7 +16,15 @@ from starlette.responses import Response
 from clvlab import errors
 from service.auth import InvalidTokenError
 
-__all__ = ["STATUSES", "install_error_handlers", "known_problem", "problem", "problem_type", "validation_problem"]
+__all__ = [
+    "STATUSES",
+    "install_error_handlers",
+    "known_problem",
+    "problem",
+    "problem_type",
+    "unexpected_problem",
+    "validation_problem",
+]
 
 STATUSES: dict[type[Exception], HTTPStatus] = {
     InvalidTokenError: HTTPStatus.UNAUTHORIZED,
@@ -133,9 +141,10 @@ async def _framework(request: Request, error: Exception) -> Response:
     return problem(request, HTTPStatus(error.status_code), str(error.detail), headers=headers)
 
 
-async def _unexpected(request: Request, error: Exception) -> Response:
-    request.app.state.log.error("unexpected_error", exc_info=error)
-    return problem(request, HTTPStatus.INTERNAL_SERVER_ERROR, "an unexpected error; it is in the log under the request id")
+def unexpected_problem(request: HTTPConnection) -> Response:
+    """Build the answer to an error that nobody expected; what it was is in the log only."""
+    detail = "an unexpected error; it is in the log under the request id"
+    return problem(request, HTTPStatus.INTERNAL_SERVER_ERROR, detail)
 
 
 def install_error_handlers(app: FastAPI) -> None:
@@ -144,4 +153,3 @@ def install_error_handlers(app: FastAPI) -> None:
         app.add_exception_handler(known, _known)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _framework)
-    app.add_exception_handler(Exception, _unexpected)

@@ -7,6 +7,7 @@ import sys
 
 import orjson
 import structlog
+from structlog.tracebacks import ExceptionDictTransformer
 
 __all__ = ["logger"]
 
@@ -19,7 +20,7 @@ def logger(level: str) -> structlog.typing.FilteringBoundLogger:
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True, key="ts"),
-            structlog.processors.dict_tracebacks,
+            structlog.processors.ExceptionRenderer(ExceptionDictTransformer(show_locals=False)),  # locals hold tokens
             structlog.processors.JSONRenderer(serializer=lambda entry, **_: orjson.dumps(entry, default=str)),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from secrets import token_hex
 
@@ -12,6 +12,7 @@ import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 __all__ = ["BodyLimit", "Metrics", "Observe"]
@@ -48,10 +49,22 @@ class Metrics:
 
 
 class Observe:
-    """Gives each request an id (the client's own if it is a plain token), a log line and a measurement."""
+    """Gives each request an id (the client's own if it is a plain token), a log line, a measurement, and an answer.
 
-    def __init__(self, app: ASGIApp, log: structlog.typing.FilteringBoundLogger, metrics: Metrics) -> None:
-        self._app, self._log, self._metrics = app, log, metrics
+    Parameters
+    ----------
+    unexpected
+        Builds the answer to an error that nobody handled; the error itself goes to the log.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        log: structlog.typing.FilteringBoundLogger,
+        metrics: Metrics,
+        unexpected: Callable[[HTTPConnection], ASGIApp],
+    ) -> None:
+        self._app, self._log, self._metrics, self._unexpected = app, log, metrics, unexpected
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -74,6 +87,11 @@ class Observe:
         with structlog.contextvars.bound_contextvars(request_id=request_id), self._metrics.in_flight.track_inprogress():
             try:
                 await self._app(scope, receive, send_with_id)
+            except Exception as error:
+                self._log.error("unexpected_error", exc_info=error)
+                if status or scope["type"] != "http":
+                    raise
+                await self._unexpected(HTTPConnection(scope))(scope, receive, send_with_id)
             finally:
                 self._note(scope, status, time.perf_counter() - started)
 

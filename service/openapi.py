@@ -42,6 +42,7 @@ _HEADERS = {
     401: {"WWW-Authenticate": {"schema": {"type": "string"}}},
     503: {"Retry-After": {"schema": {"type": "integer"}, "description": "Seconds."}},
 }
+_BODY = "x-body"
 _PROBLEM = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
 
 
@@ -60,14 +61,9 @@ def problems(*statuses: int, **meanings: str) -> dict[int | str, dict[str, Any]]
     return declared
 
 
-def body_schema(model: type[BaseModel]) -> dict[str, Any]:
+def body_schema(model: type[BaseModel], example: dict[str, Any]) -> dict[str, Any]:
     """Document a body that the application checks itself, field by field."""
-    return {
-        "requestBody": {
-            "required": True,
-            "content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{model.__name__}"}}},
-        }
-    }
+    return {_BODY: {"schema": {"$ref": f"#/components/schemas/{model.__name__}"}, "examples": {"one": {"value": example}}}}
 
 
 def install_openapi(app: FastAPI, *extra: type[BaseModel]) -> None:
@@ -83,17 +79,19 @@ def install_openapi(app: FastAPI, *extra: type[BaseModel]) -> None:
             for model in models:
                 own = model.model_json_schema(ref_template="#/components/schemas/{model}")
                 schemas |= own.pop("$defs", {}) | {model.__name__: own}
-            _drop_impossible_errors(schema)
+            _tidy(schema)
             app.openapi_schema = schema
         return app.openapi_schema
 
     app.openapi = document  # type: ignore[method-assign]  # FastAPI's documented way
 
 
-def _drop_impossible_errors(schema: dict[str, Any]) -> None:
-    """Remove the framework's own 422, which it declares for any parameter: ours is declared where it can happen."""
+def _tidy(schema: dict[str, Any]) -> None:
+    """Put in the bodies of ``body_schema``; drop the framework's 422 of every parameter: ours stands where it can happen."""
     for methods in schema["paths"].values():
         for operation in methods.values():
+            if _BODY in operation:
+                operation["requestBody"]["content"] = {"application/json": operation.pop(_BODY)}
             if "HTTPValidationError" in str(operation["responses"].get("422")):
                 del operation["responses"]["422"]
     for name in ("HTTPValidationError", "ValidationError"):

@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-__all__ = ["Settings"]
+__all__ = ["LOOPBACK", "Settings"]
 
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 class Settings(BaseSettings):
@@ -66,6 +66,6 @@ class Settings(BaseSettings):
             raise ValueError("keys need CLVLAB_JWT_ISSUER and CLVLAB_JWT_AUDIENCE as well")
         if self.jwks_url:
             url = urlsplit(self.jwks_url)
-            if url.scheme != "https" and not (url.scheme == "http" and url.hostname in _LOOPBACK):
+            if url.scheme != "https" and not (url.scheme == "http" and url.hostname in LOOPBACK):
                 raise ValueError(f"CLVLAB_JWKS_URL {self.jwks_url!r} must be https, or http on this machine")
         return self

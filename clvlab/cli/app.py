@@ -15,6 +15,7 @@ from clvlab.application import backtests, packs, runs
 from clvlab.cli.options import JsonOption, PackArgument, RunArgument, RunsOption
 from clvlab.cli.packs import packs_app
 from clvlab.cli.printing import err, leaderboard, out, plain, print_json, show_checks, show_report, table
+from clvlab.cli.serving import dev_token, serve
 from clvlab.errors import ClvlabError
 from clvlab.law.closing import Window
 from clvlab.proof.verify import Verification
@@ -29,6 +30,8 @@ app = typer.Typer(
     add_completion=False,
 )
 app.add_typer(packs_app, name="packs")
+app.command()(serve)
+app.command()(dev_token)
 
 _BAD_INPUT = 2
 

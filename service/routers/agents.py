@@ -15,6 +15,7 @@ __all__ = ["router"]
 
 router = APIRouter(prefix="/agents", tags=["agents"], route_class=AuthenticatedRoute)
 
+_EXAMPLE = {"strategy": "cumulative-drift", "source_mode": "replay", "pack_id": "starter", "fixture_id": 90000000}
 _SAFE = 2**53 - 1
 _UNKNOWN = "Unknown instance, or the caller is not its owner"
 
@@ -30,7 +31,7 @@ _UNKNOWN = "Unknown instance, or the caller is not its owner"
         s409="Idempotency key reused with another configuration, or its attempt failed for good",
         s422="Preflight failure: `checks` names every failing check; nothing was stored",
     ),
-    openapi_extra=body_schema(DeployConfig),
+    openapi_extra=body_schema(DeployConfig, _EXAMPLE),
 )
 def deploy(
     principal: CurrentPrincipal,
