@@ -46,7 +46,7 @@ STATUSES: dict[type[Exception], HTTPStatus] = {
     errors.PageError: HTTPStatus.UNPROCESSABLE_ENTITY,
     errors.BusyError: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.StoreUnreachableError: HTTPStatus.SERVICE_UNAVAILABLE,
-    errors.StoreFullError: HTTPStatus.INSUFFICIENT_STORAGE,
+    errors.StoreFullError: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.StoreError: HTTPStatus.INTERNAL_SERVER_ERROR,
     errors.RunFailedError: HTTPStatus.INTERNAL_SERVER_ERROR,
     errors.RunConflictError: HTTPStatus.INTERNAL_SERVER_ERROR,
