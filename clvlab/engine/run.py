@@ -15,14 +15,14 @@ from clvlab.law import actions
 from clvlab.law.closing import Window
 from clvlab.law.clv import scores
 from clvlab.law.metrics import outcomes
-from clvlab.law.schema import DECISIONS, LAW_VERSION
-from clvlab.law.tape import Tape
+from clvlab.law.schema import DECISIONS, LAW_VERSION, ClosingPolicy
+from clvlab.law.tape import Binding, Tape
 from clvlab.proof.canonical import without_floats
 from clvlab.proof.manifest import RUN_SCHEMA, config_hash, run_id
 from clvlab.proof.positions import positions
 from clvlab.proof.seal import SealedRun, seal
 
-__all__ = ["RunResult", "run"]
+__all__ = ["RunResult", "run", "run_started"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,8 @@ def run(
     frames, errors = _asked(tape, {agent_id: named[agent_id][1] for agent_id in ids})
     replayed = replay(tape, actions.checked(frames), window, errors=len(errors))
     scored = scores(positions(replayed.decisions, replayed.closes), window)
-    started = _started(tape, [named[agent_id][0] for agent_id in ids], window, kind, origin_id)
+    identities = [named[agent_id][0] for agent_id in ids]
+    started = run_started(tape.binding, tape.closing_policy, identities, window, kind=kind, origin_id=origin_id)
     sealed = seal(started, replayed.decisions, errors, replayed.closes, scored)
     return RunResult(sealed, replayed, scored, outcomes(scored, tuple(ids)))
 
@@ -109,8 +110,16 @@ def _copied(tape: Tape) -> Tape:
     return replace(tape, rows=tape.rows.clone(), series=tape.series.clone(), fixtures=tape.fixtures.clone())
 
 
-def _started(tape: Tape, agents: Sequence[Identity], window: Window, kind: str, origin_id: str | None) -> dict[str, Any]:
-    binding = tape.binding
+def run_started(
+    binding: Binding,
+    closing_policy: ClosingPolicy,
+    agents: Sequence[Identity],
+    window: Window,
+    *,
+    kind: str = "backtest",
+    origin_id: str | None = None,
+) -> dict[str, Any]:
+    """Give the payload of RUN_STARTED, ``run_id`` included: known before the tape is opened, and all that shapes the result."""
     payload: dict[str, Any] = {
         "schema": RUN_SCHEMA,
         "kind": kind,
@@ -118,13 +127,13 @@ def _started(tape: Tape, agents: Sequence[Identity], window: Window, kind: str, 
         "source_mode": "replay",
         "mode_label": "Backtest",
         "law_version": LAW_VERSION,
-        "window": window.payload() | {"closing_policy": tape.closing_policy.value},
+        "window": window.payload() | {"closing_policy": closing_policy.value},
         "binding": {
             "pack_id": binding.pack_id,
             "fixture_ids": list(binding.fixture_ids),
             "content_hash": binding.content_hash,
         },
-        "agents": [_agent(identity) for identity in agents],
+        "agents": [_agent(identity) for identity in sorted(agents, key=lambda identity: identity.agent_id)],
         "policy": None,
         "policy_hash": None,
     }

@@ -1,0 +1,46 @@
+"""Stakes of a fraction of Kelly, from the consensus probability and the quote that an action sees."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from clvlab.law.schema import SAFE_INTEGER, Action
+from clvlab.law.tape import Tape, last_row_at
+
+__all__ = ["Kelly"]
+
+
+@dataclass(frozen=True, slots=True)
+class Kelly:
+    """A fraction of the Kelly stake on a bankroll.
+
+    Attributes
+    ----------
+    fraction_bps
+        Part of the full Kelly stake, basis points.
+    bankroll
+        Integer units; it does not change within a run.
+
+    References
+    ----------
+    Kelly (1956), "A New Interpretation of Information Rate": stake (p o - 1) / (o - 1) of the bankroll at decimal odds o.
+    """
+
+    fraction_bps: int
+    bankroll: int
+
+    def sized(self, tape: Tape, decisions: pl.DataFrame) -> pl.DataFrame:
+        """Give ``DECISIONS`` with the stake of every BACK replaced, rounded down; 0 without a quote or an edge at it."""
+        key = ["fixture_id", "market_key", "side"]
+        series = tape.series.with_row_index("series").select(*key, "series", "start")
+        asked = decisions.join(series, on=key, how="left", maintain_order="left")
+        row = last_row_at(tape.key, asked["start"], asked["series"], asked["tick_seq"])
+        prob_bps, odds_milli = (tape.rows[column].gather(row).cast(pl.Int128) for column in ("prob_bps", "odds_milli"))
+        # p o - 1 in units of 10^-7 and o - 1 in units of 10^-3: their quotient is the full stake in units of 10^-4.
+        edge = prob_bps * odds_milli - 10_000_000
+        full = pl.lit(self.bankroll, pl.Int128) * self.fraction_bps * edge
+        stake = pl.select(full // (100_000_000 * (odds_milli - 1000))).to_series()
+        bounded = stake.clip(0, SAFE_INTEGER).fill_null(0).cast(pl.Int64)
+        return decisions.with_columns(stake=pl.when(pl.col("action") == Action.BACK).then(bounded).otherwise(pl.col("stake")))

@@ -1,0 +1,80 @@
+"""Competitions, rosters and the competitions' event logs as rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, RowMapping, select, update
+
+from clvlab.store.database import insert
+from clvlab.store.tables import competition_events, competitions, roster
+
+__all__ = ["add", "add_agent", "all_of", "append", "change", "events", "newest", "roster_of", "row"]
+
+
+def add(connection: Connection, values: Mapping[str, Any]) -> bool:
+    """Create a competition; False if its id is taken."""
+    added = insert(connection, competitions).values(next_seq=0, **values).on_conflict_do_nothing()
+    return connection.execute(added.returning(competitions.c.competition_id)).first() is not None
+
+
+def row(connection: Connection, competition_id: str, *, lock: bool = False) -> RowMapping | None:
+    """Give the row of a competition; ``lock`` holds it for the rest of the transaction."""
+    query = select(competitions).where(competitions.c.competition_id == competition_id)
+    return connection.execute(query.with_for_update() if lock else query).mappings().first()
+
+
+def change(connection: Connection, competition_id: str, **values: Any) -> None:
+    """Change columns of a competition whose row is held."""
+    connection.execute(update(competitions).where(competitions.c.competition_id == competition_id).values(**values))
+
+
+def all_of(connection: Connection, status: str | None) -> list[RowMapping]:
+    """List competitions, oldest first: of a status, or all."""
+    query = select(competitions).order_by(competitions.c.created_ts_ms, competitions.c.competition_id)
+    return list(connection.execute(query if status is None else query.where(competitions.c.status == status)).mappings())
+
+
+def roster_of(connection: Connection, competition_id: str) -> list[RowMapping]:
+    """List the agents of a competition in order of registration."""
+    query = select(roster).where(roster.c.competition_id == competition_id).order_by(roster.c.position)
+    return list(connection.execute(query).mappings())
+
+
+def add_agent(connection: Connection, values: Mapping[str, Any]) -> None:
+    """Put an agent on a roster; the table's own rules hold whoever calls."""
+    connection.execute(roster.insert().values(**values))
+
+
+def append(connection: Connection, competition_id: str, ts_ms: int, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Append to a competition's log, numbered without gaps.
+
+    A row has ``kind``, ``run_id``, ``evidence`` and ``payload``. The competition's row is held until the transaction ends, so
+    no reader sees ``seq`` n before n - 1.
+    """
+    held = row(connection, competition_id, lock=True)
+    if held is None or not rows:
+        return
+    first = held["next_seq"]
+    stamped = [{"competition_id": competition_id, "seq": first + n, "ts": ts_ms, **event} for n, event in enumerate(rows)]
+    connection.execute(competition_events.insert(), stamped)
+    change(connection, competition_id, next_seq=first + len(rows))
+
+
+def events(connection: Connection, competition_id: str, since_seq: int, limit: int | None) -> list[RowMapping]:
+    """Give the events after ``since_seq``, in order."""
+    query = (
+        select(competition_events)
+        .where(competition_events.c.competition_id == competition_id, competition_events.c.seq > since_seq)
+        .order_by(competition_events.c.seq)
+        .limit(limit)
+    )
+    return list(connection.execute(query).mappings())
+
+
+def newest(connection: Connection, competition_id: str, kind: str, since_seq: int = -1) -> list[RowMapping]:
+    """Give the events of a kind after ``since_seq``, newest first."""
+    log = competition_events.c
+    query = select(competition_events).where(log.competition_id == competition_id, log.kind == kind, log.seq > since_seq)
+    return list(connection.execute(query.order_by(log.seq.desc())).mappings())
