@@ -126,6 +126,7 @@ class CompetitionSummaryResponse(Answer):
 class CompetitionStateResponse(CompetitionSummaryResponse):
     """A competition whole."""
 
+    cause: str | None = Field(description="Why the last start failed.")
     roster: list[RosterEntry]
     leaderboard: list[CompetitionLeaderboardRow]
     latest_seq: int = Field(description="0 when there are no events.")

@@ -98,8 +98,9 @@ class RunInfo(Answer):
     """Metadata of a run; its timestamps stand beside the seal, not in it."""
 
     run_id: str
+    kind: str | None = Field(description="What asked for it: `competition`, `deploy` or `backtest`.")
     status: RunStatus
-    cause: str | None = Field(default=None, description="Why it failed.")
+    cause: str | None = Field(description="Why it failed.")
     source_mode: str | None
     mode_label: str | None = Field(description="`Backtest` for every replay.", examples=["Backtest"])
     created_ts_ms: int | None

@@ -1,3 +1,5 @@
+from uuid import uuid4
+
 import pytest
 
 from tests.service.serving import api as serve_api
@@ -11,7 +13,13 @@ def keys(tmp_path_factory):
 @pytest.fixture(scope="session", params=["memory", "postgresql"])
 def store(request):
     """URL of an empty store of each kind; null is memory."""
-    return None if request.param == "memory" else request.getfixturevalue("postgresql_url")
+    if request.param == "memory":
+        yield None
+        return
+    server, name = request.getfixturevalue("postgres"), f"service_{uuid4().hex}"
+    server.psql(f"CREATE DATABASE {name}")
+    yield server.get_uri(database=name)
+    server.psql(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 @pytest.fixture(scope="session")

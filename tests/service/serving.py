@@ -58,14 +58,14 @@ class Api:
     def token(self, did=ALICE):
         return dev_token(self.keys, did, 600)
 
-    def post(self, path, body=None, *, by=None, status=200, **options):
+    def post(self, path, body=None, *, by=None, expect=200, **options):
         response = (by or self.alice).post(path, json=body, **options)
-        assert response.status_code == status, response.text
+        assert response.status_code == expect, response.text[:1000]
         return response.json()
 
-    def get(self, path, *, by=None, status=200, **params):
+    def get(self, path, *, by=None, expect=200, **params):
         response = (by or self.nobody).get(path, params=params)
-        assert response.status_code == status, response.text
+        assert response.status_code == expect, response.text[:1000]
         return response.json()
 
     def competition(self, config=BOUND, agents=("baseline", "cumulative-drift")):

@@ -84,7 +84,7 @@ def test_get_competition_of_a_draft_has_nulls_and_no_events(api):
     state = api.get(f"/competitions/{created}")
 
     assert set(state) == {
-        "competition_id", "status", "config", "roster", "leaderboard", "latest_seq", "anchor_status", "run_id", "proof_card",
+        "competition_id", "status", "cause", "config", "roster", "leaderboard", "latest_seq", "anchor_status", "run_id", "proof_card",
         "execution", "replay_binding",
     }  # fmt: skip
     assert state["status"] == "draft"
