@@ -74,7 +74,7 @@ async def _serve(
             await sending
             await websocket.close(_NORMAL, "the log is complete")
     except _SlowClientError:
-        await websocket.close(_TRY_AGAIN_LATER, "too slow: connect again with the last since_seq")
+        await _close_slow(websocket, settings.stream_send_timeout_s)
     except WebSocketDisconnect:
         pass  # it left while something was being sent to it
     finally:
@@ -133,6 +133,15 @@ async def _send(websocket: WebSocket, text: str, timeout_s: float) -> None:
             await websocket.send_text(text)
     except TimeoutError as error:
         raise _SlowClientError from error
+
+
+async def _close_slow(websocket: WebSocket, timeout_s: float) -> None:
+    """Say why, to a client that reads again in time; the server drops one that does not."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            await websocket.close(_TRY_AGAIN_LATER, "too slow: connect again with the last seq as since_seq")
+    except TimeoutError:
+        return
 
 
 async def _wait(news: asyncio.Event, timeout_s: float) -> None:

@@ -22,9 +22,11 @@ DEPLOY = {"strategy": "cumulative-drift", "source_mode": "replay", "pack_id": "s
 
 
 @contextmanager
-def running(app):
+def running(app, send_buffer=None):
     """Serve an application from a thread; gives its URL."""
     sock = socket.create_server(("127.0.0.1", 0))
+    if send_buffer:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)  # its connections inherit it
     server = uvicorn.Server(uvicorn.Config(app, log_level="error", access_log=False, lifespan="on"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
     thread.start()
@@ -86,9 +88,9 @@ def make_entry(strategy="baseline", **fields):
 
 
 @contextmanager
-def api(keys, database_url=None, **settings):
+def api(keys, database_url=None, *, send_buffer=None, **settings):
     """A running service and its clients."""
-    with running(create_app(make_settings(keys, database_url, **settings))) as url:
+    with running(create_app(make_settings(keys, database_url, **settings)), send_buffer) as url:
         headers = [{"Authorization": f"Bearer {dev_token(keys, did, 3600)}"} for did in (ALICE, BOB)]
         with (
             httpx2.Client(base_url=url, headers=headers[0], timeout=60) as alice,

@@ -9,7 +9,8 @@ import pytest
 from tests.service.serving import BACKTEST, BOUND, CONFIG, DEPLOY, FIXTURE, make_entry
 
 CHECKS = {
-    "evidence_integrity", "llm_boundary", "metrics_recomputed", "manifest_bound", "policy_obeyed", "receipt_separation", "anchor"
+    "evidence_integrity", "llm_boundary", "metrics_recomputed", "manifest_bound", "policy_obeyed", "receipt_separation",
+    "anchor",
 }  # fmt: skip
 VERDICTS = {"pass", "fail", "pending", "not_applicable"}
 
@@ -37,7 +38,8 @@ def first_decision(api, run_id):
     raise AssertionError("no decision")
 
 
-def test_get_leaderboard_ranks_by_average_clv_and_has_every_field(api, finalized):
+@pytest.mark.usefixtures("finalized")
+def test_get_leaderboard_ranks_by_average_clv_and_has_every_field(api):
     rows = api.get("/leaderboard")["rows"]
 
     assert set(rows[0]) == {
@@ -84,8 +86,8 @@ def test_get_competition_of_a_draft_has_nulls_and_no_events(api):
     state = api.get(f"/competitions/{created}")
 
     assert set(state) == {
-        "competition_id", "status", "cause", "config", "roster", "leaderboard", "latest_seq", "anchor_status", "run_id", "proof_card",
-        "execution", "replay_binding",
+        "competition_id", "status", "cause", "config", "roster", "leaderboard", "latest_seq", "anchor_status", "run_id",
+        "proof_card", "execution", "replay_binding",
     }  # fmt: skip
     assert state["status"] == "draft"
     assert [agent["agent_id"] for agent in state["roster"]] == ["baseline", "cumulative-drift"]
