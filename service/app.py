@@ -9,7 +9,7 @@ from importlib.metadata import version
 from fastapi import FastAPI
 from fastapi.concurrency import run_in_threadpool
 from fastapi.middleware.cors import CORSMiddleware
-from starlette_compress import CompressMiddleware
+from starlette_compress import CompressMiddleware, add_compress_type
 
 from clvlab.application.application import Application
 from clvlab.application.deploy_config import DeployConfig
@@ -70,6 +70,7 @@ def create_app(settings: Settings) -> FastAPI:
     install_docs_page(app)
     install_openapi(app, DeployConfig)
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
+    add_compress_type("application/x-ndjson")
     app.add_middleware(CompressMiddleware, minimum_size=1000, brotli=False)
     if settings.cors_origins:
         app.add_middleware(

@@ -21,8 +21,8 @@ _SAFE = 2**53 - 1
 _LINES = "application/x-ndjson"
 
 
-def _file(media_type: str) -> dict[int | str, dict[str, Any]]:
-    content = {media_type: {"schema": {"type": "string"}}}
+def _file(media_type: str, kind: str = "string") -> dict[int | str, dict[str, Any]]:
+    content = {media_type: {"schema": {"type": kind}}}
     return {200: {"description": "The bytes as sealed", "content": content}} | problems(s404="Unknown run, or not sealed yet")
 
 
@@ -67,7 +67,9 @@ def scores(run_id: str, application: ApplicationDep) -> Response:
     return _download(application.runs.sealed(run_id).scores, "scores.jsonl", _LINES)
 
 
-@sealed.get("/{run_id}/manifest", operation_id="getManifest", response_class=Response, responses=_file("application/json"))
+@sealed.get(
+    "/{run_id}/manifest", operation_id="getManifest", response_class=Response, responses=_file("application/json", "object")
+)
 def manifest(run_id: str, application: ApplicationDep) -> Response:
     """Download `manifest.json`; its SHA-256 is the manifest hash."""
     return _download(application.runs.sealed(run_id).manifest, "manifest.json", "application/json")

@@ -317,6 +317,14 @@ def test_sealed_files_have_the_hashes_of_the_card(api, finalized):
     assert len(api.nobody.get(f"/runs/{run_id}/scores").content.splitlines()) > 0
 
 
+def test_evidence_is_compressed_on_the_way_and_the_same_bytes_after_it(api, finalized):
+    path = f"/runs/{finalized[1]['run_id']}/evidence"
+    packed, plain = (api.nobody.get(path, headers={"Accept-Encoding": encoding}) for encoding in ("gzip", "identity"))
+
+    assert packed.headers["content-encoding"] == "gzip"
+    assert packed.content == plain.content
+
+
 def test_get_runs_lists_with_a_cursor(api, finalized):
     assert finalized[1]["run_id"] in paged(api, "/runs", "runs", "run_id")
 
