@@ -7,6 +7,7 @@ from typing import Any
 __all__ = [
     "AgentError",
     "AlreadyRegisteredError",
+    "AskError",
     "BindingError",
     "BusyError",
     "ClvlabError",
@@ -24,6 +25,7 @@ __all__ = [
     "PackReplayError",
     "PackTamperedError",
     "PageError",
+    "PolicyError",
     "PreflightError",
     "RosterFrozenError",
     "RosterFullError",
@@ -65,11 +67,24 @@ class DecisionError(ClvlabError):
 
 
 class AgentError(ClvlabError):
-    """An agent's configuration is out of bounds."""
+    """An agent's configuration or transcript can't be used."""
 
 
 class UnknownAgentError(AgentError):
     """No strategy template of that name is registered."""
+
+
+class PolicyError(ClvlabError):
+    """A policy envelope with a value out of its range."""
+
+
+class AskError(AgentError):
+    """A model that was asked gave no usable answer; ``kind`` is one word, ``detail`` a sentence."""
+
+    def __init__(self, kind: str, detail: str) -> None:
+        super().__init__(f"{kind}: {detail}")
+        self.kind = kind
+        self.detail = detail
 
 
 class EvidenceError(ClvlabError):

@@ -37,10 +37,9 @@ class Kelly:
         series = tape.series.with_row_index("series").select(*key, "series", "start")
         asked = decisions.join(series, on=key, how="left", maintain_order="left")
         row = last_row_at(tape.key, asked["start"], asked["series"], asked["tick_seq"])
-        prob_bps, odds_milli = (tape.rows[column].gather(row).cast(pl.Int128) for column in ("prob_bps", "odds_milli"))
+        quotes = tape.rows.select(pl.col("prob_bps", "odds_milli").cast(pl.Int128).gather(row))
         # p o - 1 in units of 10^-7 and o - 1 in units of 10^-3: their quotient is the full stake in units of 10^-4.
-        edge = prob_bps * odds_milli - 10_000_000
-        full = pl.lit(self.bankroll, pl.Int128) * self.fraction_bps * edge
-        stake = pl.select(full // (100_000_000 * (odds_milli - 1000))).to_series()
-        bounded = stake.clip(0, SAFE_INTEGER).fill_null(0).cast(pl.Int64)
+        edge = pl.col("prob_bps") * pl.col("odds_milli") - 10_000_000
+        full = self.bankroll * self.fraction_bps * edge // (100_000_000 * (pl.col("odds_milli") - 1000))
+        bounded = quotes.select(full.clip(0, SAFE_INTEGER).fill_null(0).cast(pl.Int64)).to_series()
         return decisions.with_columns(stake=pl.when(pl.col("action") == Action.BACK).then(bounded).otherwise(pl.col("stake")))

@@ -14,7 +14,7 @@ from clvlab.application.demo import Demo
 from clvlab.application.deploy_runs import DeployRuns
 from clvlab.application.deploys import Deploys
 from clvlab.application.hub import Hub
-from clvlab.application.jobs import Jobs
+from clvlab.application.jobs import Handler, Jobs
 from clvlab.application.packs import bundled_catalog
 from clvlab.application.replay_packs import ReplayPacks
 from clvlab.application.reports import BacktestReports, BacktestRuns
@@ -82,7 +82,7 @@ class Application:
         hub, slots = Hub(), Slots(public_slots, 16 * public_slots)
         anchoring = Anchoring(database, anchorer or NullAnchorer(), clock)
         runner = CompetitionRuns(database, catalog, hub, anchoring, clock)
-        handlers = {
+        handlers: dict[str, Handler] = {
             "anchor": anchoring,
             "backtest": BacktestRuns(database, catalog, anchoring, clock),
             "competition": runner,

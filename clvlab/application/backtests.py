@@ -18,6 +18,7 @@ from clvlab.law.ranking import ranked
 from clvlab.law.schema import OUTCOMES, Reason
 from clvlab.packs.reader import Pack
 from clvlab.proof.card import metrics
+from clvlab.proof.events import receipt_lines
 from clvlab.proof.seal import SealedRun
 from clvlab.proof.verify import Verification, verify
 
@@ -47,6 +48,11 @@ class Backtest:
     def run(self) -> SealedRun:
         return self.result.run
 
+    @cached_property
+    def receipts(self) -> bytes:
+        """What the paper venue said, as lines: no evidence, never scored."""
+        return receipt_lines(self.result.receipts)
+
     @property
     def scores(self) -> pl.DataFrame:
         """``SCORES``: one row per decision."""
@@ -55,7 +61,7 @@ class Backtest:
     @cached_property
     def verification(self) -> Verification:
         """The seven checks, recomputed from the sealed bytes."""
-        return verify(self.run)
+        return verify(self.run, self.receipts)
 
     @cached_property
     def report(self) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from clvlab.errors import (
     RunFailedError,
     TransitionError,
 )
+from clvlab.law.schema import SAFE_INTEGER
 from clvlab.packs.catalog import Catalog
 from clvlab.store import competitions as rows
 from clvlab.store.database import Database
@@ -32,6 +33,7 @@ from clvlab.store.runs import RunStatus
 __all__ = ["CompetitionStatus", "Competitions"]
 
 _POLL_S = 0.5
+_SHOWN_RECEIPTS = 1000  # a state stays small; the run has them all
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,7 @@ class Competitions:
             "anchor_status": anchored[0]["payload"]["anchor_status"] if anchored else "not_anchored",
             "run_id": run_id,
             "proof_card": self.runs.card(run_id) if run_id else None,
-            "execution": self.runs.receipts(run_id) if run_id else None,
+            "execution": self.runs.receipts(run_id, _SHOWN_RECEIPTS) if run_id else None,
             "replay_binding": replay_binding(row),
             "cause": row["cause"],
         }
@@ -261,7 +263,7 @@ class Competitions:
         """
         with self.database.read() as connection:
             known(rows.row(connection, competition_id), competition_id)
-            return [dict(row) for row in rows.events(connection, competition_id, since_seq, limit)]
+            return [dict(row) for row in rows.events(connection, competition_id, min(since_seq, SAFE_INTEGER), limit)]
 
     def wait_for_events(
         self, competition_id: str, since_seq: int, timeout_s: float, limit: int | None = None

@@ -10,7 +10,7 @@ from clvlab.law.schema import SAFE_INTEGER
 
 __all__ = ["DeployConfig"]
 
-_Name = Annotated[str, Field(min_length=1, max_length=200)]
+_Name = Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 _Count = Annotated[StrictInt, Field(ge=0, le=1_000_000_000)]
 _Units = Annotated[StrictInt, Field(ge=1, le=1_000_000_000)]
 _MAX_SECONDS = 366 * 86_400

@@ -15,6 +15,7 @@ from clvlab.application.instances import deployed_agent, pinned
 from clvlab.application.preflight import Preflight, preflight
 from clvlab.application.sealing import recorded
 from clvlab.errors import IdempotencyConflictError, PageError, PreflightError, UnknownInstanceError
+from clvlab.law.schema import SAFE_INTEGER
 from clvlab.packs.catalog import Catalog
 from clvlab.store import instances, jobs, runs
 from clvlab.store.database import Connection, Database
@@ -164,7 +165,7 @@ class Deploys:
             raise PageError(f"since must not be negative, and limit be 1 to {MAX_RUNTIME_EVENTS}, not {since} and {limit}")
         with self.database.read() as connection:
             _owned(connection, instance_id, caller)
-            found = instances.events(connection, instance_id, since, limit)
+            found = instances.events(connection, instance_id, min(since, SAFE_INTEGER), limit)
         names = ("type", "agent_id", "run_id", "session_id", "ts", "payload", "id")
         return {"events": [{name: row[name] for name in names} for row in found]}
 

@@ -35,6 +35,6 @@ def _after(cursor: str | None) -> tuple[int, str] | None:
     if cursor is None:
         return None
     ts_ms, _, key = cursor.partition(".")
-    if not (ts_ms.isascii() and ts_ms.isdecimal() and len(ts_ms) <= 18 and key):
+    if not (cursor.isascii() and ts_ms.isdecimal() and len(ts_ms) <= 18 and key.isprintable() and key):
         raise PageError(f"cursor {cursor!r:.80} was not given by a page of this list")
     return int(ts_ms), key

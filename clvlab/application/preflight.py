@@ -86,7 +86,7 @@ def _tried(attempt: Callable[[], Any]) -> tuple[Any, str | None]:
 
 
 def _binding(config: DeployConfig, catalog: Catalog) -> Bound | None:
-    if config.source_mode == "live":
+    if config.source_mode == "live" and config.pack_id is None:
         return None
     if config.pack_id is not None:
         return bound(catalog, config.pack_id, config.fixture_id)

@@ -14,7 +14,8 @@ __all__ = ["MAX_ROSTER_SIZE", "AgentEntry", "BacktestRunRequest", "CompetitionCo
 
 MAX_ROSTER_SIZE = 1000
 _MAX_INT = 2**53 - 1
-_Text = Annotated[str, Field(min_length=1, max_length=200)]
+# No control characters: an id must survive logs, headers and databases.
+_Text = Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 _Token = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 
 

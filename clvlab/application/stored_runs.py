@@ -12,6 +12,7 @@ from clvlab.application.anchoring import Anchorer, recorded_check
 from clvlab.application.pages import page_of
 from clvlab.application.slots import Slots
 from clvlab.errors import EvidenceError, UnknownDecisionError, UnknownRunError
+from clvlab.law.schema import SAFE_INTEGER
 from clvlab.proof.card import proof_card
 from clvlab.proof.checks import CHECKS
 from clvlab.proof.inspector import decision_record
@@ -129,7 +130,7 @@ class StoredRuns:
         """
         self._found(run_id)
         with self.database.read() as connection:
-            event = runs.line(connection, run_id, Part.EVENTS, seq) if seq >= 1 else None
+            event = runs.line(connection, run_id, Part.EVENTS, seq) if 1 <= seq <= SAFE_INTEGER else None
             score = runs.line(connection, run_id, Part.SCORES, seq - 1) if event else None
         if event is None or score is None:
             raise UnknownDecisionError(f"run {run_id} has no decision at seq {seq}")
@@ -138,8 +139,15 @@ class StoredRuns:
         except EvidenceError as error:
             raise UnknownDecisionError(str(error)) from error
 
-    def receipts(self, run_id: str) -> dict[str, Any] | None:
-        """Give ``{non_scoring: true, receipts: [...]}``, or None for a run without venue receipts.
+    def receipts(self, run_id: str, limit: int | None = None) -> dict[str, Any] | None:
+        """Give ``{non_scoring: true, receipts: [...], total}``, or None for a run without venue receipts.
+
+        Parameters
+        ----------
+        run_id
+            Any run.
+        limit
+            Only the first so many receipts; ``total`` counts them all.
 
         Raises
         ------
@@ -147,10 +155,10 @@ class StoredRuns:
         """
         self._found(run_id)
         with self.database.read() as connection:
-            lines = runs.receipt_lines(connection, run_id)
-        if not lines:
-            return None
-        return {"non_scoring": True, "receipts": [orjson.loads(line) for line in lines.splitlines()]}
+            total = runs.receipt_count(connection, run_id)
+            lines = runs.receipt_lines(connection, run_id, limit)
+        shown = [orjson.loads(line) for line in lines.splitlines()[:limit]]
+        return {"non_scoring": True, "receipts": shown, "total": total} if total else None
 
     def sealed(self, run_id: str) -> SealedRun:
         """Give the stored bytes (``events``, ``scores``, ``manifest``).

@@ -61,7 +61,7 @@ def demo(runs_folder: RunsOption = Path("runs")) -> None:
     for test in tests:
         show_report(test.report)
     with err.status("verifying"):
-        folders = [runs.keep(test.run, runs_folder) for test in tests]
+        folders = [runs.keep(test.run, runs_folder, test.receipts) for test in tests]
         verdicts = [runs.verified(folder) for folder in folders]
     for verdict in verdicts:
         show_checks(verdict)
@@ -99,7 +99,7 @@ def backtest(
     window = Window(window_id, end_rule, duration_s, horizon_s, tuple(market or ("",)))
     with err.status("backtesting"):
         test = backtests.backtest(packs.open_pack(pack), agent, params=_params(param or []), fixture_ids=fixture, window=window)
-        folder = runs.keep(test.run, runs_folder)
+        folder = runs.keep(test.run, runs_folder, test.receipts)
     if as_json:
         print_json(test.report | {"run_folder": str(folder)})
         return

@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
 
 from clvlab.engine.agent import Agent, Identity
-from clvlab.engine.replay import Replay, replay
+from clvlab.engine.paper import fills
+from clvlab.engine.replay import replay
 from clvlab.errors import DecisionError
 from clvlab.law import actions
 from clvlab.law.closing import Window
 from clvlab.law.clv import scores
+from clvlab.law.gate import verdicts
 from clvlab.law.metrics import outcomes
+from clvlab.law.policy import PolicyEnvelope
 from clvlab.law.schema import DECISIONS, LAW_VERSION, ClosingPolicy
 from clvlab.law.tape import Binding, Tape
 from clvlab.proof.canonical import without_floats
-from clvlab.proof.manifest import RUN_SCHEMA, config_hash, run_id
-from clvlab.proof.positions import positions
+from clvlab.proof.manifest import RUN_SCHEMA, config_hash, policy_hash, run_id
+from clvlab.proof.positions import positions, proposals
 from clvlab.proof.seal import SealedRun, seal
 
 __all__ = ["RunResult", "run", "run_started"]
+
+_AGENTS_AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,16 +39,23 @@ class RunResult:
     ----------
     run
         The bytes.
-    replay
-        Decisions and closes in sealed order.
+    decisions, closes
+        ``DECISION_EVENTS`` and ``CLOSE_EVENTS``, in sealed order.
     scores, outcomes
         ``SCORES`` and ``OUTCOMES``.
+    receipts
+        ``RECEIPTS`` of the paper venue: no part of the seal.
+    errors
+        Payloads of AGENT_ERROR: the agents that failed.
     """
 
     run: SealedRun
-    replay: Replay
+    decisions: pl.DataFrame
+    closes: pl.DataFrame
     scores: pl.DataFrame
     outcomes: pl.DataFrame
+    receipts: pl.DataFrame
+    errors: list[dict[str, Any]]
 
 
 def run(
@@ -50,10 +63,11 @@ def run(
     agents: Sequence[Agent],
     window: Window,
     *,
+    policy: PolicyEnvelope | None = None,
     kind: str = "backtest",
     origin_id: str | None = None,
 ) -> RunResult:
-    """Let every agent decide on the same tape, score by the law, and seal.
+    """Let every agent decide on the same tape, judge by the policy, score by the law, and seal.
 
     Parameters
     ----------
@@ -63,6 +77,8 @@ def run(
         At least one; agent ids must be unique.
     window
         End rule, horizon and market universe.
+    policy
+        The limits under which actions are executed on paper; scores do not depend on it. The defaults by default.
     kind, origin_id
         What asked for the run (``backtest``, ``competition``, ``deploy``) and its id, which enter the run id.
 
@@ -77,25 +93,32 @@ def run(
     ids = sorted(named)  # by code point, which is the order of bytes
     frames, errors = _asked(tape, {agent_id: named[agent_id][1] for agent_id in ids})
     replayed = replay(tape, actions.checked(frames), window, errors=len(errors))
-    scored = scores(positions(replayed.decisions, replayed.closes), window)
+    policy = policy or PolicyEnvelope()
+    placed = positions(replayed.decisions, replayed.closes)
+    proposed = proposals(replayed.decisions, placed)
+    decisions = replayed.decisions.hstack(verdicts(proposed, policy, window.market_allowlist))
+    scored = scores(placed, window)
     identities = [named[agent_id][0] for agent_id in ids]
-    started = run_started(tape.binding, tape.closing_policy, identities, window, kind=kind, origin_id=origin_id)
-    sealed = seal(started, replayed.decisions, errors, replayed.closes, scored)
-    return RunResult(sealed, replayed, scored, outcomes(scored, tuple(ids)))
+    started = run_started(tape.binding, tape.closing_policy, identities, window, policy, kind=kind, origin_id=origin_id)
+    sealed = seal(started, decisions, errors, replayed.closes, scored)
+    receipts = fills(sealed.run_id, decisions, proposed, policy)
+    return RunResult(sealed, decisions, replayed.closes, scored, outcomes(scored, tuple(ids)), receipts, errors)
 
 
 def _asked(tape: Tape, agents: Mapping[str, Agent]) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
-    """Collect decisions; an agent that raises stops, and the run goes on without it, unless it was the last one."""
+    """Ask all agents at once; one that raises stops, and the run goes on without it, unless it was the last one."""
     frames = [pl.DataFrame(schema=DECISIONS)]
     errors: list[dict[str, Any]] = []
-    for name, agent in agents.items():
-        try:
-            decided = agent.decide(_copied(tape))
-        except Exception as error:  # an agent is foreign code: its failure is a fact of the run, not of the engine
+    with ThreadPoolExecutor(min(len(agents), _AGENTS_AT_ONCE)) as pool:
+        asked = {name: pool.submit(agent.decide, _copied(tape)) for name, agent in agents.items()}
+    for name, answer in asked.items():
+        error = answer.exception()
+        if isinstance(error, Exception):  # an agent is foreign code: its failure is a fact of the run, not of the engine
             if len(errors) == len(agents) - 1:
                 raise DecisionError(f"agent {name!r} failed with {type(error).__name__}: {error}") from error
             errors.append({"agent_id": name, "error": type(error).__name__, "fixture_id": None, "tick_seq": None})
             continue
+        decided = answer.result()
         if not isinstance(decided, pl.DataFrame):
             raise DecisionError(f"agent {name!r} must return a polars DataFrame, not {type(decided).__name__}")
         checked = actions.checked(decided)
@@ -115,11 +138,13 @@ def run_started(
     closing_policy: ClosingPolicy,
     agents: Sequence[Identity],
     window: Window,
+    policy: PolicyEnvelope,
     *,
     kind: str = "backtest",
     origin_id: str | None = None,
 ) -> dict[str, Any]:
     """Give the payload of RUN_STARTED, ``run_id`` included: known before the tape is opened, and all that shapes the result."""
+    envelope = policy.payload(window.market_allowlist)
     payload: dict[str, Any] = {
         "schema": RUN_SCHEMA,
         "kind": kind,
@@ -134,8 +159,8 @@ def run_started(
             "content_hash": binding.content_hash,
         },
         "agents": [_agent(identity) for identity in sorted(agents, key=lambda identity: identity.agent_id)],
-        "policy": None,
-        "policy_hash": None,
+        "policy": envelope,
+        "policy_hash": policy_hash(envelope),
     }
     return payload | {"run_id": run_id(payload)}
 

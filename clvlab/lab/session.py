@@ -36,7 +36,7 @@ def open_run(path: str | Path) -> Run:
     ------
     UnknownRunError
     """
-    return Run(runs.load(path))
+    return Run(runs.load(path), runs.receipts(path))
 
 
 def import_odds(source: str, paths: str | Path | Sequence[str | Path], out: str | Path, *, lenient: bool = False) -> Pack:

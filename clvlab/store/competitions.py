@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping, select, update
+from sqlalchemy import Connection, select, update
 
-from clvlab.store.database import insert
+from clvlab.store.database import first, insert, rows
 from clvlab.store.tables import competition_events, competitions, roster
 
 __all__ = ["add", "add_agent", "all_of", "append", "change", "events", "newest", "roster_of", "row"]
@@ -19,10 +19,10 @@ def add(connection: Connection, values: Mapping[str, Any]) -> bool:
     return connection.execute(added.returning(competitions.c.competition_id)).first() is not None
 
 
-def row(connection: Connection, competition_id: str, *, lock: bool = False) -> RowMapping | None:
+def row(connection: Connection, competition_id: str, *, lock: bool = False) -> dict[str, Any] | None:
     """Give the row of a competition; ``lock`` holds it for the rest of the transaction."""
     query = select(competitions).where(competitions.c.competition_id == competition_id)
-    return connection.execute(query.with_for_update() if lock else query).mappings().first()
+    return first(connection, query.with_for_update() if lock else query)
 
 
 def change(connection: Connection, competition_id: str, **values: Any) -> None:
@@ -30,16 +30,16 @@ def change(connection: Connection, competition_id: str, **values: Any) -> None:
     connection.execute(update(competitions).where(competitions.c.competition_id == competition_id).values(**values))
 
 
-def all_of(connection: Connection, status: str | None) -> list[RowMapping]:
+def all_of(connection: Connection, status: str | None) -> list[dict[str, Any]]:
     """List competitions, oldest first: of a status, or all."""
     query = select(competitions).order_by(competitions.c.created_ts_ms, competitions.c.competition_id)
-    return list(connection.execute(query if status is None else query.where(competitions.c.status == status)).mappings())
+    return rows(connection, query if status is None else query.where(competitions.c.status == status))
 
 
-def roster_of(connection: Connection, competition_id: str) -> list[RowMapping]:
+def roster_of(connection: Connection, competition_id: str) -> list[dict[str, Any]]:
     """List the agents of a competition in order of registration."""
     query = select(roster).where(roster.c.competition_id == competition_id).order_by(roster.c.position)
-    return list(connection.execute(query).mappings())
+    return rows(connection, query)
 
 
 def add_agent(connection: Connection, values: Mapping[str, Any]) -> None:
@@ -56,13 +56,13 @@ def append(connection: Connection, competition_id: str, ts_ms: int, rows: Sequen
     held = row(connection, competition_id, lock=True)
     if held is None or not rows:
         return
-    first = held["next_seq"]
-    stamped = [{"competition_id": competition_id, "seq": first + n, "ts": ts_ms, **event} for n, event in enumerate(rows)]
+    start = held["next_seq"]
+    stamped = [{"competition_id": competition_id, "seq": start + n, "ts": ts_ms, **event} for n, event in enumerate(rows)]
     connection.execute(competition_events.insert(), stamped)
-    change(connection, competition_id, next_seq=first + len(rows))
+    change(connection, competition_id, next_seq=start + len(rows))
 
 
-def events(connection: Connection, competition_id: str, since_seq: int, limit: int | None) -> list[RowMapping]:
+def events(connection: Connection, competition_id: str, since_seq: int, limit: int | None) -> list[dict[str, Any]]:
     """Give the events after ``since_seq``, in order."""
     query = (
         select(competition_events)
@@ -70,11 +70,11 @@ def events(connection: Connection, competition_id: str, since_seq: int, limit: i
         .order_by(competition_events.c.seq)
         .limit(limit)
     )
-    return list(connection.execute(query).mappings())
+    return rows(connection, query)
 
 
-def newest(connection: Connection, competition_id: str, kind: str, since_seq: int = -1) -> list[RowMapping]:
+def newest(connection: Connection, competition_id: str, kind: str, since_seq: int = -1) -> list[dict[str, Any]]:
     """Give the events of a kind after ``since_seq``, newest first."""
     log = competition_events.c
     query = select(competition_events).where(log.competition_id == competition_id, log.kind == kind, log.seq > since_seq)
-    return list(connection.execute(query.order_by(log.seq.desc())).mappings())
+    return rows(connection, query.order_by(log.seq.desc()))

@@ -7,15 +7,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Connection, Engine, QueuePool, create_engine, event, text
+from sqlalchemy import Connection, Engine, QueuePool, Select, create_engine, event, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, NoSuchModuleError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from clvlab.errors import StoreError, StoreFullError, StoreUnreachableError
 from clvlab.store.migrations import upgrade
 
-__all__ = ["Connection", "Database", "insert"]
+__all__ = ["Connection", "Database", "first", "insert", "rows"]
 
 _MEMORY = make_url("sqlite+pysqlite://")
 _WAIT_S = 30
@@ -75,6 +76,8 @@ class Database:
                 yield connection
         except DBAPIError as error:
             raise _translated(error) from error
+        except PoolTimeoutError as error:
+            raise StoreUnreachableError(f"no connection to the database was free within {_WAIT_S} s") from error
 
     def close(self) -> None:
         """Release the connections; a database in memory is gone with them."""
@@ -84,6 +87,17 @@ class Database:
 def insert(connection: Connection, table: Any) -> sqlite.Insert | postgresql.Insert:
     """Build an insert that knows ``on_conflict_do_nothing`` and ``on_conflict_do_update``, which both databases spell alike."""
     return postgresql.insert(table) if connection.dialect.name == "postgresql" else sqlite.insert(table)
+
+
+def first(connection: Connection, query: Select[Any]) -> dict[str, Any] | None:
+    """Give the first row of a query, by column."""
+    found = connection.execute(query).mappings().first()
+    return None if found is None else {str(name): value for name, value in found.items()}
+
+
+def rows(connection: Connection, query: Select[Any]) -> list[dict[str, Any]]:
+    """Give the rows of a query, by column."""
+    return [{str(name): value for name, value in row.items()} for row in connection.execute(query).mappings()]
 
 
 def _url(text_url: str) -> URL:
@@ -104,7 +118,9 @@ def _url(text_url: str) -> URL:
 def _engine(url: URL) -> Engine:
     try:
         if url.get_backend_name() == "postgresql":
-            return create_engine(url, pool_pre_ping=True, pool_size=8, connect_args={"connect_timeout": _CONNECT_S})
+            return create_engine(
+                url, pool_pre_ping=True, pool_size=8, pool_timeout=_WAIT_S, connect_args={"connect_timeout": _CONNECT_S}
+            )
         in_memory = url.database in (None, "", ":memory:")
         engine = create_engine(
             url,
@@ -140,11 +156,21 @@ def _translated(error: DBAPIError) -> StoreError:
         name = getattr(cause, "sqlite_errorname", "")
         if name == "SQLITE_FULL":
             return StoreFullError(f"the database is full: {cause}; nothing of the transaction was kept")
-        if name.startswith(("SQLITE_CANTOPEN", "SQLITE_NOTADB", "SQLITE_IOERR", "SQLITE_READONLY", "SQLITE_CORRUPT")):
+        if name.startswith(
+            (
+                "SQLITE_BUSY",
+                "SQLITE_LOCKED",
+                "SQLITE_CANTOPEN",
+                "SQLITE_NOTADB",
+                "SQLITE_IOERR",
+                "SQLITE_READONLY",
+                "SQLITE_CORRUPT",
+            )
+        ):
             return StoreUnreachableError(f"the database can't be used: {cause}")
         return StoreError(f"the database refused: {cause}")
     if getattr(cause, "sqlstate", None) == _DISK_FULL:
         return StoreFullError(f"the database is full: {cause}; nothing of the transaction was kept")
-    if error.connection_invalidated or error.__class__.__name__ == "OperationalError":
+    if error.connection_invalidated or isinstance(error, InterfaceError | OperationalError):
         return StoreUnreachableError(f"the database does not answer: {str(cause).splitlines()[0]}")
     return StoreError(f"the database refused: {cause}")

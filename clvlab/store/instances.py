@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping, select, update
+from sqlalchemy import Connection, select, update
 
-from clvlab.store.database import insert
+from clvlab.store.database import first, insert, rows
 from clvlab.store.tables import idempotency, instances, runtime_events
 
 __all__ = ["add", "append", "events", "key_row", "row", "take_key"]
@@ -18,16 +18,16 @@ def add(connection: Connection, values: Mapping[str, Any]) -> None:
     connection.execute(instances.insert().values(next_event_id=1, **values))
 
 
-def row(connection: Connection, instance_id: str, *, lock: bool = False) -> RowMapping | None:
+def row(connection: Connection, instance_id: str, *, lock: bool = False) -> dict[str, Any] | None:
     """Give the row of an instance; ``lock`` holds it for the rest of the transaction."""
     query = select(instances).where(instances.c.instance_id == instance_id)
-    return connection.execute(query.with_for_update() if lock else query).mappings().first()
+    return first(connection, query.with_for_update() if lock else query)
 
 
-def key_row(connection: Connection, owner: str, key: str) -> RowMapping | None:
+def key_row(connection: Connection, owner: str, key: str) -> dict[str, Any] | None:
     """Give what an owner used an idempotency key for."""
     query = select(idempotency).where(idempotency.c.owner == owner, idempotency.c.key == key)
-    return connection.execute(query).mappings().first()
+    return first(connection, query)
 
 
 def take_key(connection: Connection, values: Mapping[str, Any]) -> bool:
@@ -41,13 +41,13 @@ def append(connection: Connection, instance_id: str, ts_ms: int, rows: Sequence[
     held = row(connection, instance_id, lock=True)
     if held is None or not rows:
         return
-    first = held["next_event_id"]
-    stamped = [{"instance_id": instance_id, "id": first + n, "ts": ts_ms, **event} for n, event in enumerate(rows)]
+    start = held["next_event_id"]
+    stamped = [{"instance_id": instance_id, "id": start + n, "ts": ts_ms, **event} for n, event in enumerate(rows)]
     connection.execute(runtime_events.insert(), stamped)
-    connection.execute(update(instances).where(instances.c.instance_id == instance_id).values(next_event_id=first + len(rows)))
+    connection.execute(update(instances).where(instances.c.instance_id == instance_id).values(next_event_id=start + len(rows)))
 
 
-def events(connection: Connection, instance_id: str, since: int, limit: int | None) -> list[RowMapping]:
+def events(connection: Connection, instance_id: str, since: int, limit: int | None) -> list[dict[str, Any]]:
     """Give the runtime events with ``id > since``, in order."""
     query = (
         select(runtime_events)
@@ -55,4 +55,4 @@ def events(connection: Connection, instance_id: str, since: int, limit: int | No
         .order_by(runtime_events.c.id)
         .limit(limit)
     )
-    return list(connection.execute(query).mappings())
+    return rows(connection, query)

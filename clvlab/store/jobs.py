@@ -13,6 +13,7 @@ from typing import Any
 from sqlalchemy import Connection, and_, func, or_, select, update
 
 from clvlab.errors import LeaseLostError
+from clvlab.store.database import first
 from clvlab.store.tables import jobs
 
 __all__ = ["Job", "JobStatus", "add", "claim", "counts", "fence", "finish", "renew"]
@@ -54,7 +55,7 @@ def claim(connection: Connection, now_ms: int, lease_ms: int, run_id: str | None
     expired = or_(jobs.c.lease_until_ts_ms <= now_ms, jobs.c.leased_ts_ms > now_ms + lease_ms)
     free = or_(jobs.c.status == JobStatus.QUEUED, and_(jobs.c.status == JobStatus.LEASED, expired))
     query = select(jobs).where(free).order_by(jobs.c.job_id).limit(1).with_for_update(skip_locked=True)
-    found = connection.execute(query if run_id is None else query.where(jobs.c.run_id == run_id)).mappings().first()
+    found = first(connection, query if run_id is None else query.where(jobs.c.run_id == run_id))
     if found is None:
         return None
     attempt = found["attempt"] + 1

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping, Table, select, tuple_, update
+from sqlalchemy import Connection, Table, select, tuple_, update
 
 from clvlab.errors import RunConflictError
 from clvlab.proof.seal import SealedRun
-from clvlab.store.database import insert
+from clvlab.store.database import first, insert, rows
 from clvlab.store.tables import receipts, run_chunks, runs
 
-__all__ = ["Part", "RunStatus", "add", "line", "mark", "page", "receipt_lines", "row", "seal", "sealed_run"]
+__all__ = ["Part", "RunStatus", "add", "line", "mark", "page", "receipt_count", "receipt_lines", "row", "seal", "sealed_run"]
 
 _CHUNK_BYTES = 128 << 10
 
@@ -52,10 +52,10 @@ def add(connection: Connection, values: dict[str, Any]) -> bool:
     return revived.rowcount == 1
 
 
-def row(connection: Connection, run_id: str, *, lock: bool = False) -> RowMapping | None:
+def row(connection: Connection, run_id: str, *, lock: bool = False) -> dict[str, Any] | None:
     """Give the row of a run, without its bytes."""
     query = select(*(column for column in runs.c if column.name != "manifest")).where(runs.c.run_id == run_id)
-    return connection.execute(query.with_for_update() if lock else query).mappings().first()
+    return first(connection, query.with_for_update() if lock else query)
 
 
 def mark(connection: Connection, run_id: str, status: RunStatus, cause: str | None = None) -> None:
@@ -129,9 +129,16 @@ def sealed_run(connection: Connection, run_id: str) -> SealedRun | None:
     return SealedRun(run_id, events, scores, bytes(manifest))
 
 
-def receipt_lines(connection: Connection, run_id: str) -> bytes:
-    """Read what venues said of a run; empty without any."""
-    return _joined(connection, receipts, run_id)
+def receipt_lines(connection: Connection, run_id: str, before_line: int | None = None) -> bytes:
+    """Read what venues said of a run, or the chunks that start before a line; empty without any."""
+    return _joined(connection, receipts, run_id, *([] if before_line is None else [receipts.c.first_line < before_line]))
+
+
+def receipt_count(connection: Connection, run_id: str) -> int:
+    """Count the receipts of a run."""
+    query = select(receipts.c.first_line, receipts.c.lines).where(receipts.c.run_id == run_id)
+    last = connection.execute(query.order_by(receipts.c.first_line.desc()).limit(1)).first()
+    return 0 if last is None else last.first_line + last.lines.count(b"\n")
 
 
 def _joined(connection: Connection, table: Table, run_id: str, *conditions: Any) -> bytes:
@@ -154,7 +161,7 @@ def line(connection: Connection, run_id: str, part: Part, number: int) -> bytes 
     return lines[at] if at < len(lines) else None
 
 
-def page(connection: Connection, table: Table, key: str, after: tuple[int, str] | None, limit: int) -> list[RowMapping]:
+def page(connection: Connection, table: Table, key: str, after: tuple[int, str] | None, limit: int) -> list[dict[str, Any]]:
     """Give rows of a table newest first, those before the (created_ts_ms, key) of ``after``."""
     order = (table.c.created_ts_ms, table.c[key])
     wide = {"manifest", "checks", "metrics", "lineage", "report"}
@@ -162,4 +169,4 @@ def page(connection: Connection, table: Table, key: str, after: tuple[int, str] 
     if after is not None:
         query = query.where(tuple_(*order) < tuple_(*after))
     newest_first = query.order_by(*(column.desc() for column in order)).limit(limit)
-    return list(connection.execute(newest_first).mappings())
+    return rows(connection, newest_first)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping, case, delete, select, update
+from sqlalchemy import Connection, case, delete, select, update
 
 from clvlab.proof.verify import Anchor
-from clvlab.store.database import insert
+from clvlab.store.database import first, insert, rows
 from clvlab.store.tables import RUN_COUNTS, SUMS, agent_results, anchors, runs, standings
 
 __all__ = ["add", "all_rows", "anchor_of", "pooled", "replace_all", "results_of", "sealed_run_ids", "set_anchor"]
@@ -40,15 +40,15 @@ def _standing(rows: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def all_rows(connection: Connection) -> list[RowMapping]:
+def all_rows(connection: Connection) -> list[dict[str, Any]]:
     """Give the standing of every agent, in no order."""
-    return list(connection.execute(select(standings)).mappings())
+    return rows(connection, select(standings))
 
 
 def anchor_of(connection: Connection, run_id: str) -> Anchor | None:
     """Give what is on record of a run's anchor."""
     columns = (anchors.c.status, anchors.c.signature, anchors.c.cluster, anchors.c.explorer_url)
-    found = connection.execute(select(*columns).where(anchors.c.run_id == run_id)).mappings().first()
+    found = first(connection, select(*columns).where(anchors.c.run_id == run_id))
     return None if found is None else Anchor(**found)
 
 
@@ -67,17 +67,17 @@ def set_anchor(connection: Connection, run_id: str, anchor: Anchor, ts_ms: int) 
         return  # the run's results are added with this status
     connection.execute(update(anchors).where(anchors.c.run_id == run_id).values(**values))
     changes = {
-        f"{status}_runs": standings.c[f"{status}_runs"] + (anchor.status == status) - (before == status)
+        f"{status}_runs": standings.c[f"{status}_runs"] + int(anchor.status == status) - int(before == status)
         for status in ("anchored", "pending")
     }
     for agent_id in sorted(result["agent_id"] for result in results_of(connection, run_id)):
         connection.execute(update(standings).where(standings.c.agent_id == agent_id).values(**changes))
 
 
-def results_of(connection: Connection, run_id: str) -> list[RowMapping]:
+def results_of(connection: Connection, run_id: str) -> list[dict[str, Any]]:
     """Give what a run added, per agent."""
     query = select(agent_results).where(agent_results.c.run_id == run_id).order_by(agent_results.c.agent_id)
-    return list(connection.execute(query).mappings())
+    return rows(connection, query)
 
 
 def sealed_run_ids(connection: Connection) -> list[str]:
@@ -91,17 +91,17 @@ def pooled(connection: Connection) -> dict[str, dict[str, Any]]:
     status = case((anchors.c.status.is_(None), "not_anchored"), else_=anchors.c.status).label("anchor_status")
     joined = agent_results.outerjoin(anchors, anchors.c.run_id == agent_results.c.run_id)
     per_agent: dict[str, list[dict[str, Any]]] = {}
-    for row in connection.execute(select(agent_results, status).select_from(joined)).mappings():
+    for row in rows(connection, select(agent_results, status).select_from(joined)):
         per_agent.setdefault(row["agent_id"], []).append(dict(row))
     return {agent_id: _standing(rows) for agent_id, rows in per_agent.items()}
 
 
 def replace_all(connection: Connection, results: Mapping[str, list[dict[str, Any]]]) -> None:
     """Put these results, per run, in place of those on record, and pool the standings from them."""
-    for run_id, rows in results.items():
+    for run_id, own in results.items():
         connection.execute(delete(agent_results).where(agent_results.c.run_id == run_id))
-        if rows:
-            connection.execute(agent_results.insert(), rows)
+        if own:
+            connection.execute(agent_results.insert(), own)
     connection.execute(delete(standings))
     standing = list(pooled(connection).values())
     if standing:

@@ -30,6 +30,7 @@ __all__ = [
     "RUN_COUNTS",
     "SUMS",
     "Json",
+    "Name",
     "agent_results",
     "anchors",
     "competition_events",
@@ -46,6 +47,16 @@ __all__ = [
     "runtime_events",
     "standings",
 ]
+
+
+class Name(TypeDecorator[str]):
+    """A text that callers choose or ask for: what a database can't hold (NUL, lone surrogates) is found nowhere."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:  # noqa: ARG002
+        return None if value is None else value.encode(errors="replace").decode().replace("\x00", "\ufffd")
 
 
 class Json(TypeDecorator[Any]):
@@ -77,17 +88,17 @@ metadata = MetaData(
 competitions = Table(
     "competitions",
     metadata,
-    Column("competition_id", Text, primary_key=True),
-    Column("owner", Text, nullable=False),
-    Column("status", Text, nullable=False),
+    Column("competition_id", Name, primary_key=True),
+    Column("owner", Name, nullable=False),
+    Column("status", Name, nullable=False),
     Column("config", Json, nullable=False),
     Column("roster_size", Integer, nullable=False),
-    Column("pack_id", Text),
+    Column("pack_id", Name),
     Column("fixture_id", BigInteger),
-    Column("content_hash", Text),
-    Column("run_id", Text),  # of the sealed run; null until then
-    Column("cause", Text),  # why the last start failed
-    Column("claimed_from", Text),  # the status to go back to if the start fails
+    Column("content_hash", Name),
+    Column("run_id", Name),  # of the sealed run; null until then
+    Column("cause", Name),  # why the last start failed
+    Column("claimed_from", Name),  # the status to go back to if the start fails
     Column("started_seq", BigInteger),  # seq of the newest COMPETITION_STARTED
     Column("next_seq", BigInteger, nullable=False),
     Column("created_ts_ms", BigInteger, nullable=False),
@@ -97,15 +108,15 @@ competitions = Table(
 roster = Table(
     "roster",
     metadata,
-    Column("competition_id", Text, ForeignKey("competitions.competition_id"), primary_key=True),
-    Column("agent_id", Text, primary_key=True),
+    Column("competition_id", Name, ForeignKey("competitions.competition_id"), primary_key=True),
+    Column("agent_id", Name, primary_key=True),
     Column("position", Integer, nullable=False),
     Column("roster_size", Integer, nullable=False),
-    Column("strategy", Text, nullable=False),
+    Column("strategy", Name, nullable=False),
     Column("config", Json, nullable=False),
-    Column("config_hash", Text, nullable=False),
-    Column("proof_mode", Text, nullable=False),
-    Column("instance_id", Text),
+    Column("config_hash", Name, nullable=False),
+    Column("proof_mode", Name, nullable=False),
+    Column("instance_id", Name),
     UniqueConstraint("competition_id", "position"),
     CheckConstraint("position < roster_size", name="within_size"),
 )
@@ -113,10 +124,10 @@ roster = Table(
 competition_events = Table(
     "competition_events",
     metadata,
-    Column("competition_id", Text, ForeignKey("competitions.competition_id"), primary_key=True),
+    Column("competition_id", Name, ForeignKey("competitions.competition_id"), primary_key=True),
     Column("seq", BigInteger, primary_key=True),
-    Column("kind", Text, nullable=False),
-    Column("run_id", Text),
+    Column("kind", Name, nullable=False),
+    Column("run_id", Name),
     Column("ts", BigInteger, nullable=False),
     Column("evidence", Boolean, nullable=False),
     Column("payload", Json, nullable=False),
@@ -126,10 +137,10 @@ competition_events = Table(
 instances = Table(
     "instances",
     metadata,
-    Column("instance_id", Text, primary_key=True),
-    Column("owner", Text),  # null: nobody's, and so invisible
-    Column("template", Text, nullable=False),
-    Column("run_id", Text, nullable=False),
+    Column("instance_id", Name, primary_key=True),
+    Column("owner", Name),  # null: nobody's, and so invisible
+    Column("template", Name, nullable=False),
+    Column("run_id", Name, nullable=False),
     Column("record", Json, nullable=False),
     Column("next_event_id", BigInteger, nullable=False),
     Column("created_ts_ms", BigInteger, nullable=False),
@@ -138,12 +149,12 @@ instances = Table(
 runtime_events = Table(
     "runtime_events",
     metadata,
-    Column("instance_id", Text, ForeignKey("instances.instance_id"), primary_key=True),
+    Column("instance_id", Name, ForeignKey("instances.instance_id"), primary_key=True),
     Column("id", BigInteger, primary_key=True),
-    Column("type", Text, nullable=False),
-    Column("agent_id", Text, nullable=False),
-    Column("run_id", Text, nullable=False),
-    Column("session_id", Text, nullable=False),
+    Column("type", Name, nullable=False),
+    Column("agent_id", Name, nullable=False),
+    Column("run_id", Name, nullable=False),
+    Column("session_id", Name, nullable=False),
     Column("ts", BigInteger, nullable=False),
     Column("payload", Json, nullable=False),
 )
@@ -151,10 +162,10 @@ runtime_events = Table(
 idempotency = Table(
     "idempotency",
     metadata,
-    Column("owner", Text, primary_key=True),
-    Column("key", Text, primary_key=True),
-    Column("fingerprint", Text, nullable=False),
-    Column("instance_id", Text, ForeignKey("instances.instance_id"), nullable=False),
+    Column("owner", Name, primary_key=True),
+    Column("key", Name, primary_key=True),
+    Column("fingerprint", Name, nullable=False),
+    Column("instance_id", Name, ForeignKey("instances.instance_id"), nullable=False),
     Column("created_ts_ms", BigInteger, nullable=False),
 )
 
@@ -162,14 +173,14 @@ jobs = Table(
     "jobs",
     metadata,
     Column("job_id", _RowId, primary_key=True),
-    Column("kind", Text, nullable=False),
-    Column("run_id", Text, nullable=False),
+    Column("kind", Name, nullable=False),
+    Column("run_id", Name, nullable=False),
     Column("payload", Json, nullable=False),
-    Column("status", Text, nullable=False),
+    Column("status", Name, nullable=False),
     Column("attempt", Integer, nullable=False),  # the fencing token: rises with every claim
     Column("leased_ts_ms", BigInteger),
     Column("lease_until_ts_ms", BigInteger),
-    Column("cause", Text),
+    Column("cause", Name),
     Column("created_ts_ms", BigInteger, nullable=False),
     Index(None, "status", "job_id"),
     Index(None, "run_id"),
@@ -178,18 +189,18 @@ jobs = Table(
 runs = Table(
     "runs",
     metadata,
-    Column("run_id", Text, primary_key=True),
-    Column("kind", Text, nullable=False),
-    Column("origin_id", Text),
-    Column("status", Text, nullable=False),
-    Column("source_mode", Text, nullable=False),
-    Column("mode_label", Text, nullable=False),
+    Column("run_id", Name, primary_key=True),
+    Column("kind", Name, nullable=False),
+    Column("origin_id", Name),
+    Column("status", Name, nullable=False),
+    Column("source_mode", Name, nullable=False),
+    Column("mode_label", Name, nullable=False),
     Column("lineage", Json, nullable=False),
-    Column("cause", Text),
+    Column("cause", Name),
     Column("created_ts_ms", BigInteger, nullable=False),
     Column("sealed_ts_ms", BigInteger),
-    Column("evidence_hash", Text),
-    Column("manifest_hash", Text),
+    Column("evidence_hash", Name),
+    Column("manifest_hash", Name),
     Column("manifest", LargeBinary),
     Column("checks", Json),  # verdict and detail of each check, as recomputed when the run was sealed
     Column("metrics", Json),
@@ -200,8 +211,8 @@ runs = Table(
 run_chunks = Table(
     "run_chunks",
     metadata,
-    Column("run_id", Text, ForeignKey("runs.run_id"), primary_key=True),
-    Column("part", Text, primary_key=True),
+    Column("run_id", Name, ForeignKey("runs.run_id"), primary_key=True),
+    Column("part", Name, primary_key=True),
     Column("first_line", BigInteger, primary_key=True),
     Column("lines", LargeBinary, nullable=False),
 )
@@ -210,7 +221,7 @@ run_chunks = Table(
 receipts = Table(
     "receipts",
     metadata,
-    Column("run_id", Text, ForeignKey("runs.run_id"), primary_key=True),
+    Column("run_id", Name, ForeignKey("runs.run_id"), primary_key=True),
     Column("first_line", BigInteger, primary_key=True),
     Column("lines", LargeBinary, nullable=False),
 )
@@ -218,11 +229,11 @@ receipts = Table(
 anchors = Table(
     "anchors",
     metadata,
-    Column("run_id", Text, ForeignKey("runs.run_id"), primary_key=True),
-    Column("status", Text, nullable=False),
-    Column("cluster", Text, nullable=False),
-    Column("signature", Text),
-    Column("explorer_url", Text),
+    Column("run_id", Name, ForeignKey("runs.run_id"), primary_key=True),
+    Column("status", Name, nullable=False),
+    Column("cluster", Name, nullable=False),
+    Column("signature", Name),
+    Column("explorer_url", Name),
     Column("updated_ts_ms", BigInteger, nullable=False),
 )
 
@@ -235,19 +246,19 @@ RUN_COUNTS = ("runs", "verified_runs", "live_runs", "failing_runs", "anchored_ru
 agent_results = Table(
     "agent_results",
     metadata,
-    Column("run_id", Text, ForeignKey("runs.run_id"), primary_key=True),
-    Column("agent_id", Text, primary_key=True),
+    Column("run_id", Name, ForeignKey("runs.run_id"), primary_key=True),
+    Column("agent_id", Name, primary_key=True),
     *(Column(name, BigInteger, nullable=False) for name in SUMS),
     Column("max_drawdown", BigInteger, nullable=False),
-    Column("proof_mode", Text, nullable=False),
-    Column("source_mode", Text, nullable=False),
+    Column("proof_mode", Name, nullable=False),
+    Column("source_mode", Name, nullable=False),
     Column("failing", Boolean, nullable=False),  # a blocking check of the run failed
 )
 
 standings = Table(
     "standings",
     metadata,
-    Column("agent_id", Text, primary_key=True),
+    Column("agent_id", Name, primary_key=True),
     *(Column(name, BigInteger, nullable=False) for name in SUMS),
     Column("max_drawdown", BigInteger, nullable=False),
     *(Column(name, BigInteger, nullable=False) for name in RUN_COUNTS),
@@ -256,9 +267,9 @@ standings = Table(
 reports = Table(
     "reports",
     metadata,
-    Column("backtest_id", Text, primary_key=True),
-    Column("run_id", Text, nullable=False),
-    Column("pack_id", Text, nullable=False),
+    Column("backtest_id", Name, primary_key=True),
+    Column("run_id", Name, nullable=False),
+    Column("pack_id", Name, nullable=False),
     Column("fixture_id", BigInteger, nullable=False),
     Column("created_ts_ms", BigInteger, nullable=False),
     Column("report", Json, nullable=False),
