@@ -13,6 +13,7 @@ from starlette_compress import CompressMiddleware, add_compress_type
 
 from clvlab.application.application import Application
 from clvlab.application.deploy_config import DeployConfig
+from clvlab.application.packs import catalog_at
 from service import stream
 from service.auth import authenticator
 from service.docs_page import install_docs_page
@@ -84,7 +85,8 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         url = settings.database_url.get_secret_value() if settings.database_url else None
-        application = await run_in_threadpool(Application, url, workers=settings.job_workers)
+        catalog = catalog_at(settings.packs) if settings.packs else None
+        application = await run_in_threadpool(Application, url, catalog=catalog, workers=settings.job_workers)
         state = app.state
         state.application = application
         state.public_pool = BoundedPool("public", settings.public_workers, settings.public_queue, state.metrics)

@@ -27,7 +27,7 @@ class Settings(BaseSettings):
 
     database_url: SecretStr | None = Field(default=None, description="SQLAlchemy URL of the store; in memory without one")
     packs: Path | None = Field(default=None, description="folder of the pack catalog; the bundled packs without one")
-    job_workers: int = Field(default=1, ge=0, le=64, description="background jobs run at once by this process")
+    job_workers: int = Field(default=2, ge=1, le=64, description="background jobs run at once by this process")
 
     jwks_url: str | None = Field(default=None, description="where the identity provider publishes its keys")
     jwt_public_key_file: Path | None = Field(default=None, description="PEM file of one public key, instead of a JWKS URL")

@@ -29,6 +29,7 @@ router = APIRouter(prefix="/competitions", tags=["competitions"])
 
 _BATCH = 500
 _FINAL = ("finalized", "completed")
+_LAST_KINDS = ("COMPETITION_FINALIZED", "PROOF_ANCHOR")
 _SAFE = 2**53 - 1
 _NORMAL, _GOING_AWAY, _TRY_AGAIN_LATER = 1000, 1001, 1013  # RFC 6455, section 7.4.1, and the registry of close codes
 
@@ -103,16 +104,17 @@ async def _send_log(
     news: asyncio.Event,
     settings: Settings,
 ) -> None:
-    cursor = since_seq
+    cursor, complete = since_seq, await run_in_threadpool(_complete, application, competition_id)
     while True:
         news.clear()
-        complete = await run_in_threadpool(_complete, application, competition_id)
         events = await run_in_threadpool(application.competitions.events, competition_id, cursor, _BATCH)
         for text in await run_in_threadpool(_messages, events):
             await _send(websocket, text, settings.stream_send_timeout_s)
         if events:
             cursor = events[-1]["seq"]
-        elif complete:  # asked before the log was read, so that nothing appended in between is lost
+            if any(event["kind"] in _LAST_KINDS for event in events):
+                complete = await run_in_threadpool(_complete, application, competition_id)
+        elif complete:  # known before the log was read, so nothing that was appended in between is lost
             return
         else:
             await _wait(news, settings.stream_poll_s)

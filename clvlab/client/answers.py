@@ -274,6 +274,7 @@ class CompetitionStateResponse(TypedDict):
     status: Literal["draft", "open", "running", "finalized", "completed"]
     config: CompetitionConfigSnapshot
     run_id: str | None
+    cause: str | None
     roster: list[RosterEntry]
     leaderboard: list[CompetitionLeaderboardRow]
     latest_seq: int
@@ -332,6 +333,7 @@ class Execution(TypedDict):
 
     non_scoring: Literal[True]
     receipts: list[dict[str, Any]]
+    total: int
 
 
 class InspectorRecord(TypedDict):
@@ -483,8 +485,9 @@ class RunInfo(TypedDict):
     """Metadata of a run; its timestamps stand beside the seal, not in it."""
 
     run_id: str
+    kind: str | None
     status: Literal["queued", "running", "sealed", "failed"]
-    cause: NotRequired[str | None]
+    cause: str | None
     source_mode: str | None
     mode_label: str | None
     created_ts_ms: int | None

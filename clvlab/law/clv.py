@@ -8,7 +8,6 @@ the price taken at the closing probability ("CLV %") is shown beside it and neve
 
 from __future__ import annotations
 
-
 import polars as pl
 
 from clvlab.law.closing import Window

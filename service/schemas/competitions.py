@@ -111,7 +111,8 @@ class Execution(Answer):
     """Receipts of venues; never evidence, never scored."""
 
     non_scoring: Literal[True]
-    receipts: list[dict[str, Any]]
+    receipts: list[dict[str, Any]] = Field(description="The first thousand.")
+    total: int = Field(description="How many there are.")
 
 
 class CompetitionSummaryResponse(Answer):
