@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib.metadata import version
@@ -18,7 +19,7 @@ from service import stream
 from service.auth import authenticator
 from service.docs_page import install_docs_page
 from service.errors import install_error_handlers, unexpected_problem
-from service.logs import logger
+from service.logs import Forward, logger
 from service.middleware import BodyLimit, Metrics, Observe
 from service.openapi import API_DESCRIPTION, TAGS, install_openapi
 from service.pool import BoundedPool
@@ -91,6 +92,8 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
         state.application = application
         state.public_pool = BoundedPool("public", settings.public_workers, settings.public_queue, state.metrics)
         state.owner_pool = BoundedPool("owner", settings.owner_workers, settings.owner_queue, state.metrics)
+        forward = Forward(state.log)
+        logging.getLogger("clvlab").addHandler(forward)
         try:
             application.start()
             await state.auth.keys.start()
@@ -100,6 +103,7 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
             await state.auth.keys.stop()
             for close in (state.public_pool.close, state.owner_pool.close, application.close):
                 await run_in_threadpool(close)
+            logging.getLogger("clvlab").removeHandler(forward)
             state.log.info("stopped")
 
     return lifespan

@@ -9,7 +9,7 @@ import orjson
 import structlog
 from structlog.tracebacks import ExceptionDictTransformer
 
-__all__ = ["logger"]
+__all__ = ["Forward", "logger"]
 
 
 def logger(level: str) -> structlog.typing.FilteringBoundLogger:
@@ -26,3 +26,14 @@ def logger(level: str) -> structlog.typing.FilteringBoundLogger:
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
     )
     return bound
+
+
+class Forward(logging.Handler):
+    """Sends what the library logs through the standard library to the service's log."""
+
+    def __init__(self, log: structlog.typing.FilteringBoundLogger) -> None:
+        super().__init__()
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._log.log(record.levelno, record.getMessage(), logger=record.name, exc_info=record.exc_info)

@@ -346,7 +346,6 @@ class InspectorRecord(TypedDict):
     ts_ms: int
     market_state: MarketState | None
     agent_action: AgentAction
-    policy: NotRequired[dict[str, Any] | None]
     recompute: Recompute
     clv_bps: int | Literal["pending", "invalid"]
     untrusted_llm_metadata: UntrustedMetadata

@@ -222,7 +222,6 @@ class InspectorRecord(Answer):
     ts_ms: int
     market_state: MarketState | None
     agent_action: AgentAction
-    policy: dict[str, Any] | None = Field(default=None, description="Both phases of the gate; null without one.")
     recompute: Recompute
     clv_bps: int | Literal["pending", "invalid"]
     untrusted_llm_metadata: UntrustedMetadata
