@@ -15,7 +15,7 @@ _HEAD = '''"""Answers of the service, as types. Written by ``python -m service.t
 
 from __future__ import annotations
 
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import {imports}
 
 __all__ = [
 {names}]
@@ -45,7 +45,9 @@ def typed_answers(document: dict[str, Any]) -> str:
             want(operation["responses"].get("200"))
     objects = {name: schema for name, schema in sorted(wanted.items()) if schema["type"] == "object"}
     names = "".join(f'    "{name}",\n' for name in objects)
-    return _HEAD.format(names=names) + "".join(_typed_dict(name, schema, schemas) for name, schema in objects.items())
+    classes = "".join(_typed_dict(name, schema, schemas) for name, schema in objects.items())
+    imports = ", ".join(name for name in ("Any", "Literal", "NotRequired", "TypedDict") if name in classes)
+    return _HEAD.format(names=names, imports=imports) + classes
 
 
 def _typed_dict(name: str, schema: dict[str, Any], schemas: dict[str, Any]) -> str:
