@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -33,8 +34,10 @@ def serve(host: str, port: int, dev_folder: Path | None, say: Callable[[str], No
     ------
     SettingsError
         Settings that can't be used.
+    OSError
+        The port is taken, or the host is none of this machine's.
     SystemExit
-        The port is taken, or the start failed, which the log explains.
+        The start failed, which the log explains.
     """
     settings = _settings(host, dev_folder)
     config = uvicorn.Config(
@@ -45,7 +48,7 @@ def serve(host: str, port: int, dev_folder: Path | None, say: Callable[[str], No
         access_log=False,  # the service has its own, with request ids
         timeout_graceful_shutdown=settings.shutdown_s,
     )
-    sock = config.bind_socket()
+    sock = _listening(host, port)
     url = f"http://{f'[{host}]' if ':' in host else host}:{sock.getsockname()[1]}"
     say(f"clvlab serves {url}, with documentation at {url}/docs")
     if settings.database_url is None:
@@ -55,6 +58,22 @@ def serve(host: str, port: int, dev_folder: Path | None, say: Callable[[str], No
     server.run(sockets=[sock])
     if not server.started:
         raise SystemExit(3)  # as uvicorn's own command does
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """Bind the port, so that its number is known before the start.
+
+    The protocol is named because asyncio turns off Nagle's algorithm only where it stands; else each answer waits 40 ms.
+    """
+    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)[0]
+    sock = socket.socket(family, kind, protocol)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        sock.bind(address)
+    except OSError as error:
+        sock.close()
+        raise OSError(f"can't listen on {host} port {port}: {error.strerror}") from error
+    return sock
 
 
 def _settings(host: str, dev_folder: Path | None) -> Settings:

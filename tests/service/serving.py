@@ -24,7 +24,8 @@ DEPLOY = {"strategy": "cumulative-drift", "source_mode": "replay", "pack_id": "s
 @contextmanager
 def running(app, send_buffer=None):
     """Serve an application from a thread; gives its URL."""
-    sock = socket.create_server(("127.0.0.1", 0))
+    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    sock.bind(("127.0.0.1", 0))
     if send_buffer:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)  # its connections inherit it
     server = uvicorn.Server(uvicorn.Config(app, log_level="error", access_log=False, lifespan="on"))

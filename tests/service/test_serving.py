@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -201,6 +202,25 @@ def test_a_catalog_of_ones_own_is_served_and_the_only_pack_of_it_is_bound_at_sta
 
     assert bound["pack_id"] == "only"
     assert bound["fixture_id"] == min(fixtures)
+
+
+def test_a_port_that_is_taken_is_named(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        code, said = failed(tmp_path, "--port", port)
+
+    assert code == 2
+    assert f"port {port}: Address already in use" in " ".join(said.split())
+
+
+def test_answers_do_not_wait_for_acknowledgements(dev):
+    with httpx2.Client(base_url=dev[0]) as client:
+        client.get("/healthz")
+        started = time.perf_counter()
+        for _ in range(50):
+            client.get("/healthz")
+
+    assert time.perf_counter() - started < 50 * 0.04
 
 
 def test_an_empty_catalog_keeps_it_from_starting(tmp_path):
