@@ -17,6 +17,7 @@ __all__ = [
     "EvidenceError",
     "IdempotencyConflictError",
     "LeaseLostError",
+    "LookaheadError",
     "MissingExtraError",
     "NotOwnerError",
     "NotStartableError",
@@ -68,6 +69,10 @@ class DecisionError(ClvlabError):
 
 class AgentError(ClvlabError):
     """An agent's configuration or transcript can't be used."""
+
+
+class LookaheadError(AgentError):
+    """An agent whose decisions depend on later ticks."""
 
 
 class UnknownAgentError(AgentError):

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Generic, TypeVar
 import polars as pl
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from clvlab.engine.agent import Identity
+from clvlab.engine.agent import Causality, Identity
 from clvlab.law.actions import MAX_NAME_BYTES
 from clvlab.law.schema import DECISIONS, SAFE_INTEGER, Action
 from clvlab.law.tape import Tape
@@ -68,7 +68,7 @@ class Template(Generic[C]):
     @property
     def identity(self) -> Identity:
         config = self.config.model_dump(mode="json")
-        return Identity(self.agent_id, self.strategy, self.config.version, config, causality="template")
+        return Identity(self.agent_id, self.strategy, self.config.version, config, causality=Causality.TEMPLATE)
 
     def decide(self, tape: Tape) -> pl.DataFrame:
         """Give ``DECISIONS`` of the rule, under the agent's id."""

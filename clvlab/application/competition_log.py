@@ -19,7 +19,9 @@ __all__ = ["EventKind", "anchor_event", "batched", "event", "finalized_events", 
 _BATCH = 2000
 _SLICE_ROWS = 8192
 _ACTION = ("type", "market_key", "side", "stake", "limit_odds_milli")
+_WHERE = ("agent_id", "fixture_id", "tick_seq", "ts_ms")
 _CLAIMED = ("reason", "confidence_ppm", "claimed_edge_bps")
+_DECIDED = ("seq", "action", *_WHERE, *_ACTION[1:], *_CLAIMED, "pre", "post")
 _LAW = (
     "valid",
     "reason",
@@ -57,7 +59,7 @@ def run_events(execution: Execution) -> Iterator[dict[str, Any]]:
     sequence number in the evidence.
     """
     run_id = execution.run_id
-    decisions, scores = execution.result.decisions, execution.result.scores
+    decisions, scores = execution.result.decisions.select(*_DECIDED), execution.result.scores.select(*_LAW)
     for start in range(0, decisions.height, _SLICE_ROWS):
         pairs = zip(
             decisions.slice(start, _SLICE_ROWS).iter_rows(named=True),
@@ -71,7 +73,7 @@ def run_events(execution: Execution) -> Iterator[dict[str, Any]]:
 
 
 def _decision_events(run_id: str, decision: dict[str, Any], score: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    where = {"run_seq": decision["seq"], **{name: decision[name] for name in ("agent_id", "fixture_id", "tick_seq", "ts_ms")}}
+    where = {"run_seq": decision["seq"], **{name: decision[name] for name in _WHERE}}
     action = {"type": decision["action"], **{name: decision[name] for name in _ACTION[1:]}}
     claimed = {name: decision[name] for name in _CLAIMED}
     payload = where | {"action": action, "untrusted": claimed}
@@ -79,7 +81,7 @@ def _decision_events(run_id: str, decision: dict[str, Any], score: dict[str, Any
     if decision["action"] == Action.BACK:
         verdict = {phase: {"allowed": not decision[phase], "reasons": decision[phase]} for phase in ("pre", "post")}
         yield event(EventKind.POLICY_VERDICT, run_id, where | verdict, evidence=True)
-    yield event(EventKind.LAW_RESULT, run_id, where | {name: score[name] for name in _LAW}, evidence=True)
+    yield event(EventKind.LAW_RESULT, run_id, where | score, evidence=True)
 
 
 def finalized_events(execution: Execution, anchor: Anchor) -> list[dict[str, Any]]:

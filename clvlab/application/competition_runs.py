@@ -104,7 +104,7 @@ class CompetitionRuns:
         for batch in batched(run_events(execution), skipped=row["next_seq"] - row["started_seq"] - 1):
             with self.database.write() as connection:
                 jobs.fence(connection, job)
-                rows.append(connection, competition_id, self.clock(), batch)
+                rows.append(connection, competition_id, self.clock(), batch, packed=True)
             self.hub.publish(competition_id)
         with self.database.write() as connection:
             jobs.fence(connection, job)

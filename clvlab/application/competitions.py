@@ -263,7 +263,7 @@ class Competitions:
         """
         with self.database.read() as connection:
             known(rows.row(connection, competition_id), competition_id)
-            return [dict(row) for row in rows.events(connection, competition_id, min(since_seq, SAFE_INTEGER), limit)]
+            return rows.events(connection, competition_id, min(since_seq, SAFE_INTEGER), limit)
 
     def wait_for_events(
         self, competition_id: str, since_seq: int, timeout_s: float, limit: int | None = None
@@ -277,10 +277,13 @@ class Competitions:
         UnknownCompetitionError
         """
         left_s = timeout_s
-        while not (found := self.events(competition_id, since_seq, limit)) and left_s > 0:
-            self.hub.wait(min(_POLL_S, left_s))
+        while True:
+            seen = self.hub.version(competition_id)
+            found = self.events(competition_id, since_seq, limit)
+            if found or left_s <= 0:
+                return found
+            self.hub.wait(competition_id, seen, min(_POLL_S, left_s))
             left_s -= _POLL_S
-        return found
 
     def subscribe(self, competition_id: str, notify: Callable[[], None]) -> Callable[[], None]:
         """Have ``notify`` called, on any thread, after events were appended by this process; gives the unsubscription.

@@ -20,6 +20,7 @@ from clvlab.store.runs import RunStatus
 __all__ = ["Handler", "Jobs"]
 
 logger = logging.getLogger("clvlab.jobs")
+_SUBJECT = "jobs"
 _MAX_ATTEMPTS = 10
 _POLL_S = 0.5
 _PATIENCE_S = 600.0
@@ -72,20 +73,24 @@ class Jobs:
         """Let the jobs in hand finish, and end the threads; idempotent."""
         with self._guard:
             self._stopping.set()
-            self.hub.publish("jobs")
+            self.hub.publish(_SUBJECT)
             for thread in self._threads:
                 thread.join()
             self._threads = []
 
     def _work(self) -> None:
         while not self._stopping.is_set():
+            seen = self.hub.version(_SUBJECT)
             try:
                 worked = self.run_one()
             except StoreError as error:  # the lease runs out, and whoever is there then takes the job up again
                 logger.warning("a job was put off: %s", error)
                 worked = False
+            except Exception:  # the boundary of a thread: the next job must still find it
+                logger.exception("a worker lost its job, which is taken up again when the lease runs out")
+                worked = False
             if not worked:
-                self.hub.wait(_POLL_S)
+                self.hub.wait(_SUBJECT, seen, _POLL_S)
 
     def run_one(self) -> bool:
         """Claim and perform one job on this thread; False if there was none.
@@ -111,6 +116,7 @@ class Jobs:
             Another worker has held the job for ten minutes.
         """
         for _ in range(int(_PATIENCE_S / _POLL_S)):
+            seen = self.hub.version(_SUBJECT)
             with self.database.read() as connection:
                 row = runs.row(connection, run_id)
             if row is None:
@@ -119,7 +125,7 @@ class Jobs:
                 return dict(row)
             job = self._claim(run_id)
             if job is None:
-                self.hub.wait(_POLL_S)
+                self.hub.wait(_SUBJECT, seen, _POLL_S)
             else:
                 self._perform(job)
         raise BusyError(int(_PATIENCE_S))
@@ -131,7 +137,7 @@ class Jobs:
 
     def _claim(self, run_id: str | None = None) -> Job | None:
         with self.database.write() as connection:
-            return job_rows.claim(connection, self.clock(), self.lease_ms, run_id)
+            return job_rows.claim(connection, list(self.handlers), self.clock(), self.lease_ms, run_id)
 
     def _perform(self, job: Job) -> None:
         handler = self.handlers[job.kind]
@@ -150,7 +156,7 @@ class Jobs:
             cause = str(error) if isinstance(error, ClvlabError) else type(error).__name__
             self._fail(handler, job, cause)
         finally:
-            self.hub.publish("jobs")
+            self.hub.publish(_SUBJECT)
             self.hub.publish(job.payload["origin_id"])
 
     def _fail(self, handler: Handler, job: Job, cause: str) -> None:

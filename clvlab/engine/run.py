@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
 
-from clvlab.engine.agent import Agent, Identity
+from clvlab.engine.agent import Agent, Causality, Identity
+from clvlab.engine.lookahead import lookahead_audit
 from clvlab.engine.paper import fills
 from clvlab.engine.replay import replay
-from clvlab.errors import DecisionError
+from clvlab.errors import ClvlabError, DecisionError, LookaheadError
 from clvlab.law import actions
 from clvlab.law.closing import Window
 from clvlab.law.clv import scores
@@ -64,6 +65,7 @@ def run(
     window: Window,
     *,
     policy: PolicyEnvelope | None = None,
+    audit: bool = True,
     kind: str = "backtest",
     origin_id: str | None = None,
 ) -> RunResult:
@@ -79,6 +81,8 @@ def run(
         End rule, horizon and market universe.
     policy
         The limits under which actions are executed on paper; scores do not depend on it. The defaults by default.
+    audit
+        Whether an agent whose causality is unchecked is audited for look-ahead before the run is sealed; the seal says so.
     kind, origin_id
         What asked for the run (``backtest``, ``competition``, ``deploy``) and its id, which enter the run id.
 
@@ -86,46 +90,69 @@ def run(
     ------
     DecisionError
         No agent, two agents of one id, or decisions that can't be sealed.
+    LookaheadError
+        The only agent, or the last one left, decides by what comes later.
     """
     named = {identity.agent_id: (identity, agent) for agent in agents for identity in [agent.identity]}
     if not agents or len(named) != len(agents):
         raise DecisionError(f"a run needs agents with unique ids, not {[agent.identity.agent_id for agent in agents]}")
     ids = sorted(named)  # by code point, which is the order of bytes
-    frames, errors = _asked(tape, {agent_id: named[agent_id][1] for agent_id in ids})
+    identities, frames, errors = _asked(tape, [named[agent_id] for agent_id in ids], audit=audit)
     replayed = replay(tape, actions.checked(frames), window, errors=len(errors))
     policy = policy or PolicyEnvelope()
     placed = positions(replayed.decisions, replayed.closes)
     proposed = proposals(replayed.decisions, placed)
     decisions = replayed.decisions.hstack(verdicts(proposed, policy, window.market_allowlist))
     scored = scores(placed, window)
-    identities = [named[agent_id][0] for agent_id in ids]
     started = run_started(tape.binding, tape.closing_policy, identities, window, policy, kind=kind, origin_id=origin_id)
     sealed = seal(started, decisions, errors, replayed.closes, scored)
     receipts = fills(sealed.run_id, decisions, proposed, policy)
     return RunResult(sealed, decisions, replayed.closes, scored, outcomes(scored, tuple(ids)), receipts, errors)
 
 
-def _asked(tape: Tape, agents: Mapping[str, Agent]) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
+def _asked(
+    tape: Tape, agents: Sequence[tuple[Identity, Agent]], *, audit: bool
+) -> tuple[list[Identity], pl.DataFrame, list[dict[str, Any]]]:
     """Ask all agents at once; one that raises stops, and the run goes on without it, unless it was the last one."""
+    identities: list[Identity] = []
     frames = [pl.DataFrame(schema=DECISIONS)]
     errors: list[dict[str, Any]] = []
     with ThreadPoolExecutor(min(len(agents), _AGENTS_AT_ONCE)) as pool:
-        asked = {name: pool.submit(agent.decide, _copied(tape)) for name, agent in agents.items()}
-    for name, answer in asked.items():
-        error = answer.exception()
+        answers = [pool.submit(_answer, tape, identity, agent, audit=audit) for identity, agent in agents]
+    for (identity, _), answer in zip(agents, answers, strict=True):
+        name, error = identity.agent_id, answer.exception()
         if isinstance(error, Exception):  # an agent is foreign code: its failure is a fact of the run, not of the engine
             if len(errors) == len(agents) - 1:
+                if isinstance(error, ClvlabError):
+                    raise error
                 raise DecisionError(f"agent {name!r} failed with {type(error).__name__}: {error}") from error
             errors.append({"agent_id": name, "error": type(error).__name__, "fixture_id": None, "tick_seq": None})
+            identities.append(identity)
             continue
-        decided = answer.result()
+        shown, decided = answer.result()
         if not isinstance(decided, pl.DataFrame):
             raise DecisionError(f"agent {name!r} must return a polars DataFrame, not {type(decided).__name__}")
         checked = actions.checked(decided)
         if checked.filter(pl.col("agent_id") != name).height:
             raise DecisionError(f"agent {name!r} returned decisions under another agent_id")
+        identities.append(shown)
         frames.append(checked)
-    return pl.concat(frames), errors
+    return identities, pl.concat(frames), errors
+
+
+def _answer(tape: Tape, identity: Identity, agent: Agent, *, audit: bool) -> tuple[Identity, Any]:
+    """Ask one agent, and audit it for look-ahead if nobody vouches for it."""
+    decided = agent.decide(_copied(tape))
+    if audit and identity.causality == Causality.UNCHECKED:
+        return _audited(identity, agent, tape), decided
+    return identity, decided
+
+
+def _audited(identity: Identity, agent: Agent, tape: Tape) -> Identity:
+    report = lookahead_audit(agent, tape)
+    if not report.passed:
+        raise LookaheadError(f"{report!r}. Nothing was sealed")
+    return replace(identity, causality=Causality.PREFIX_AUDIT)
 
 
 def _copied(tape: Tape) -> Tape:

@@ -68,6 +68,7 @@ def decision_record(run_id: str, seq: int, event_line: bytes, score_line: bytes)
             "closing_age_ms": score["closing_age_ms"],
         },
         "clv_bps": _shown(score),
+        "policy": payload["policy"],
         "untrusted_llm_metadata": {
             "reason": untrusted["reason"],
             "confidence": untrusted["confidence_raw"] if ppm is None else ppm / 1_000_000,

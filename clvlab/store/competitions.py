@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, select, update
@@ -11,6 +11,9 @@ from clvlab.store.database import first, insert, rows
 from clvlab.store.tables import competition_events, competitions, roster
 
 __all__ = ["add", "add_agent", "all_of", "append", "change", "events", "newest", "roster_of", "row"]
+
+_PACK = 200
+_PACKS_AT_ONCE = 50
 
 
 def add(connection: Connection, values: Mapping[str, Any]) -> bool:
@@ -47,34 +50,57 @@ def add_agent(connection: Connection, values: Mapping[str, Any]) -> None:
     connection.execute(roster.insert().values(**values))
 
 
-def append(connection: Connection, competition_id: str, ts_ms: int, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Append to a competition's log, numbered without gaps.
+def append(
+    connection: Connection, competition_id: str, ts_ms: int, events: Sequence[Mapping[str, Any]], *, packed: bool = False
+) -> None:
+    """Append events of one run to a competition's log, numbered without gaps.
 
-    A row has ``kind``, ``run_id``, ``evidence`` and ``payload``. The competition's row is held until the transaction ends, so
-    no reader sees ``seq`` n before n - 1.
+    An event has ``kind``, ``run_id``, ``evidence`` and ``payload``. The competition's row is held until the transaction ends,
+    so no reader sees ``seq`` n before n - 1. ``packed`` events share rows, and ``newest`` does not find them.
     """
     held = row(connection, competition_id, lock=True)
-    if held is None or not rows:
+    if held is None or not events:
         return
-    start = held["next_seq"]
-    stamped = [{"competition_id": competition_id, "seq": start + n, "ts": ts_ms, **event} for n, event in enumerate(rows)]
-    connection.execute(competition_events.insert(), stamped)
-    change(connection, competition_id, next_seq=start + len(rows))
+    size, start = _PACK if packed else 1, held["next_seq"]
+    packs = [
+        {
+            "competition_id": competition_id,
+            "first_seq": start + at,
+            "count": len(some),
+            "kind": None if packed else some[0]["kind"],
+            "run_id": some[0]["run_id"],
+            "ts": ts_ms,
+            "events": [[event["kind"], event["evidence"], event["payload"]] for event in some],
+        }
+        for at in range(0, len(events), size)
+        for some in [events[at : at + size]]
+    ]
+    connection.execute(competition_events.insert(), packs)
+    change(connection, competition_id, next_seq=start + len(events))
 
 
 def events(connection: Connection, competition_id: str, since_seq: int, limit: int | None) -> list[dict[str, Any]]:
     """Give the events after ``since_seq``, in order."""
-    query = (
-        select(competition_events)
-        .where(competition_events.c.competition_id == competition_id, competition_events.c.seq > since_seq)
-        .order_by(competition_events.c.seq)
-        .limit(limit)
-    )
-    return rows(connection, query)
+    log, found = competition_events.c, list[dict[str, Any]]()
+    query = select(competition_events).where(log.competition_id == competition_id).order_by(log.first_seq).limit(_PACKS_AT_ONCE)
+    while limit is None or len(found) < limit:
+        later = query.where(log.first_seq > since_seq - _PACK, log.first_seq + log.count > since_seq + 1)
+        packs = rows(connection, later)
+        if not packs:
+            break
+        found += [event for pack in packs for event in _unpacked(pack) if event["seq"] > since_seq]
+        since_seq = found[-1]["seq"]
+    return found[:limit]
 
 
 def newest(connection: Connection, competition_id: str, kind: str, since_seq: int = -1) -> list[dict[str, Any]]:
     """Give the events of a kind after ``since_seq``, newest first."""
     log = competition_events.c
-    query = select(competition_events).where(log.competition_id == competition_id, log.kind == kind, log.seq > since_seq)
-    return rows(connection, query.order_by(log.seq.desc()))
+    query = select(competition_events).where(log.competition_id == competition_id, log.kind == kind, log.first_seq > since_seq)
+    return [event for pack in rows(connection, query.order_by(log.first_seq.desc())) for event in _unpacked(pack)]
+
+
+def _unpacked(pack: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for seq, (kind, evidence, payload) in enumerate(pack["events"], start=pack["first_seq"]):
+        shared = {name: pack[name] for name in ("competition_id", "run_id", "ts")}
+        yield {"seq": seq, "kind": kind, **shared, "evidence": evidence, "payload": payload}

@@ -53,7 +53,7 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """Open a transaction that only reads."""
+        """Open a transaction that only reads, and sees one state of the database throughout."""
         with self._transaction(immediate=False) as connection:
             yield connection
 
@@ -71,8 +71,11 @@ class Database:
 
     @contextmanager
     def _transaction(self, *, immediate: bool) -> Iterator[Connection]:
+        options: dict[str, Any] = {_IMMEDIATE: immediate}
+        if self._engine.dialect.name == "postgresql" and not immediate:
+            options |= {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
         try:
-            with self._engine.connect().execution_options(**{_IMMEDIATE: immediate}) as connection, connection.begin():
+            with self._engine.connect().execution_options(**options) as connection, connection.begin():
                 yield connection
         except DBAPIError as error:
             raise _translated(error) from error

@@ -6,6 +6,7 @@ that was only slow finds its token outdated (``fence``) and stores nothing.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -47,14 +48,14 @@ def add(connection: Connection, kind: str, run_id: str, payload: dict[str, Any],
     return int(added.scalar_one())
 
 
-def claim(connection: Connection, now_ms: int, lease_ms: int, run_id: str | None = None) -> Job | None:
-    """Lease the oldest job that is free: of one run, or of any.
+def claim(connection: Connection, kinds: Collection[str], now_ms: int, lease_ms: int, run_id: str | None = None) -> Job | None:
+    """Lease the oldest job of these kinds that is free: of one run, or of any.
 
     A lease that ran out is free, and so is one from the future: then the clock went back, and its end may never come.
     """
     expired = or_(jobs.c.lease_until_ts_ms <= now_ms, jobs.c.leased_ts_ms > now_ms + lease_ms)
     free = or_(jobs.c.status == JobStatus.QUEUED, and_(jobs.c.status == JobStatus.LEASED, expired))
-    query = select(jobs).where(free).order_by(jobs.c.job_id).limit(1).with_for_update(skip_locked=True)
+    query = select(jobs).where(free, jobs.c.kind.in_(kinds)).order_by(jobs.c.job_id).limit(1).with_for_update(skip_locked=True)
     found = first(connection, query if run_id is None else query.where(jobs.c.run_id == run_id))
     if found is None:
         return None

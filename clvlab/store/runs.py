@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import StrEnum
+from itertools import islice
 from typing import Any
 
 from sqlalchemy import Connection, Table, select, tuple_, update
@@ -16,6 +17,7 @@ from clvlab.store.tables import receipts, run_chunks, runs
 __all__ = ["Part", "RunStatus", "add", "line", "mark", "page", "receipt_count", "receipt_lines", "row", "seal", "sealed_run"]
 
 _CHUNK_BYTES = 128 << 10
+_CHUNKS_AT_ONCE = 64
 
 
 class RunStatus(StrEnum):
@@ -87,10 +89,8 @@ def seal(connection: Connection, run: SealedRun, receipt_text: bytes, *, checks:
             raise RunConflictError(run.run_id, stored["manifest_hash"], run.manifest_hash)
         return False
     for part, text in ((Part.EVENTS, run.events), (Part.SCORES, run.scores)):
-        for chunk in _chunks(text):
-            connection.execute(run_chunks.insert().values(run_id=run.run_id, part=part, **chunk))
-    for chunk in _chunks(receipt_text):
-        connection.execute(receipts.insert().values(run_id=run.run_id, **chunk))
+        _insert_chunks(connection, run_chunks, text, run_id=run.run_id, part=part)
+    _insert_chunks(connection, receipts, receipt_text, run_id=run.run_id)
     connection.execute(
         update(runs)
         .where(runs.c.run_id == run.run_id)
@@ -106,6 +106,12 @@ def seal(connection: Connection, run: SealedRun, receipt_text: bytes, *, checks:
         )
     )
     return True
+
+
+def _insert_chunks(connection: Connection, table: Table, text: bytes, **key: Any) -> None:
+    chunks = _chunks(text)
+    while some := [key | chunk for chunk in islice(chunks, _CHUNKS_AT_ONCE)]:
+        connection.execute(table.insert(), some)
 
 
 def _chunks(text: bytes) -> Iterator[dict[str, Any]]:

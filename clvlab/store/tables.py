@@ -121,17 +121,18 @@ roster = Table(
     CheckConstraint("position < roster_size", name="within_size"),
 )
 
+# The log of a competition: a row is one event, or a pack of consecutive events of one run.
 competition_events = Table(
     "competition_events",
     metadata,
     Column("competition_id", Name, ForeignKey("competitions.competition_id"), primary_key=True),
-    Column("seq", BigInteger, primary_key=True),
-    Column("kind", Name, nullable=False),
-    Column("run_id", Name),
+    Column("first_seq", BigInteger, primary_key=True),
+    Column("count", BigInteger, nullable=False),
+    Column("kind", Name),  # null for a pack
+    Column("run_id", Name, nullable=False),
     Column("ts", BigInteger, nullable=False),
-    Column("evidence", Boolean, nullable=False),
-    Column("payload", Json, nullable=False),
-    Index(None, "competition_id", "kind", "seq"),
+    Column("events", Json, nullable=False),  # [[kind, evidence, payload], ...]
+    Index(None, "competition_id", "kind", "first_seq"),
 )
 
 instances = Table(

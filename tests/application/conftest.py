@@ -1,6 +1,11 @@
+import shutil
+
+import orjson
 import pytest
 
 from clvlab.application.application import Application
+from clvlab.application.packs import bundled_catalog
+from clvlab.packs.catalog import Catalog
 
 
 @pytest.fixture
@@ -17,3 +22,13 @@ def in_memory():
     opened = Application()
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def one_pack(tmp_path):
+    """Catalog of the starter pack alone."""
+    own = tmp_path / "packs"
+    shutil.copytree(bundled_catalog().folder / "starter", own / "starter")
+    entries = {"starter": bundled_catalog().entries()["starter"]}
+    (own / "catalog.json").write_bytes(orjson.dumps(entries))
+    return Catalog(own)

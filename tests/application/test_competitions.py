@@ -1,10 +1,9 @@
-import shutil
 from concurrent.futures import ThreadPoolExecutor
 from threading import Thread
 
-import orjson
 import pytest
 
+from clvlab.agents.registry import TEMPLATES
 from clvlab.application.application import Application
 from clvlab.application.competition_status import CompetitionStatus
 from clvlab.application.packs import bundled_catalog
@@ -22,7 +21,6 @@ from clvlab.errors import (
     UnknownCompetitionError,
     UnknownInstanceError,
 )
-from clvlab.packs.catalog import Catalog
 from tests.factories import ALICE, BOB, make_competition
 
 BOTH = ("baseline", "cumulative-drift")
@@ -30,16 +28,6 @@ BOTH = ("baseline", "cumulative-drift")
 
 def entry(agent_id="a", strategy="baseline", **fields):
     return AgentEntry(agent_id=agent_id, strategy=strategy, **fields)
-
-
-@pytest.fixture
-def one_pack(tmp_path):
-    """Catalog of the starter pack alone."""
-    own = tmp_path / "packs"
-    shutil.copytree(bundled_catalog().folder / "starter", own / "starter")
-    entries = {"starter": bundled_catalog().entries()["starter"]}
-    (own / "catalog.json").write_bytes(orjson.dumps(entries))
-    return Catalog(own)
 
 
 def test_a_competition_goes_from_draft_to_a_verified_run(application):
@@ -100,6 +88,16 @@ def test_events_of_a_run_restate_the_sealed_decisions(in_memory):
                 assert payload["action"] == record["agent_action"]
             else:
                 assert payload["clv_bps"] == record["recompute"]["clv_bps"]
+
+
+def test_every_template_competes_and_verifies(in_memory):
+    competition_id = make_competition(in_memory, *TEMPLATES, roster_size=len(TEMPLATES))
+
+    run_id = in_memory.competitions.start(ALICE, competition_id)["run_id"]
+
+    assert len(in_memory.competitions.state(competition_id)["leaderboard"]) == len(TEMPLATES)
+    checks = in_memory.runs.verify(run_id)["checks"]
+    assert set(checks.values()) == {"pass", "not_applicable"}
 
 
 def test_agents_score_alike_in_any_order_of_registration(in_memory):
@@ -442,3 +440,31 @@ def test_configurations_out_of_bounds_are_refused_by_their_field(bad):
 
     with pytest.raises(ValueError, match=next(iter(bad))):
         CompetitionConfig(**fields | bad)
+
+
+def test_an_agent_that_fails_is_told_in_the_log_and_the_others_go_on(application):
+    competition_id = make_competition(application, "baseline")
+    beyond = {"fixture_id": 90000000, "tick_seq": 10**6, "action": "WAIT"}
+    application.competitions.register(ALICE, competition_id, entry("model", "llm", config={"transcript": [beyond]}))
+
+    run_id = application.competitions.start(ALICE, competition_id)["run_id"]
+
+    failed = [event for event in application.competitions.events(competition_id, -1) if event["kind"] == "AGENT_ERROR"]
+    assert [event["payload"]["agent_id"] for event in failed] == ["model"]
+    rows = application.competitions.state(competition_id)["leaderboard"]
+    assert [(row["agent_id"], row["valid_count"] > 0) for row in rows] == [("baseline", True), ("model", False)]
+    assert rows[1]["mean_clv_bps"] is None
+    assert application.runs.verify(run_id)["verified"]
+
+
+def test_when_every_agent_fails_the_start_fails_with_their_cause(application):
+    competition_id = make_competition(application)
+    beyond = {"fixture_id": 90000000, "tick_seq": 10**6, "action": "WAIT"}
+    application.competitions.register(ALICE, competition_id, entry("model", "llm", config={"transcript": [beyond]}))
+
+    with pytest.raises(RunFailedError, match="1000000"):
+        application.competitions.start(ALICE, competition_id)
+
+    state = application.competitions.state(competition_id)
+    assert (state["status"], state["latest_seq"]) == ("draft", 1)
+    assert "1000000" in state["cause"]

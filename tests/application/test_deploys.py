@@ -2,10 +2,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import polars as pl
 import pytest
+from sqlalchemy import update
 
+from clvlab.application.application import Application
 from clvlab.application.deploy_config import DeployConfig
+from clvlab.application.requests import AgentEntry
 from clvlab.errors import IdempotencyConflictError, PageError, PreflightError, UnknownInstanceError
-from tests.factories import ALICE, BOB
+from clvlab.store.tables import instances
+from tests.factories import ALICE, BOB, make_competition
 
 BODY = {"strategy": "cumulative-drift", "source_mode": "replay", "pack_id": "starter"}
 
@@ -158,6 +162,34 @@ def test_runtime_events_are_their_owners_alone(in_memory):
     for caller, instance_id in ((BOB, answer["instance_id"]), (ALICE, "inst_absent")):
         with pytest.raises(UnknownInstanceError):
             in_memory.deploys.runtime_events(caller, instance_id)
+
+
+def test_an_instance_without_an_owner_is_nobodys(application):
+    answer = application.deploys.deploy(ALICE, BODY)
+    with application._database.write() as connection:
+        connection.execute(update(instances).values(owner=None))
+
+    with pytest.raises(UnknownInstanceError):
+        application.deploys.runtime_events(ALICE, answer["instance_id"])
+    competition_id = make_competition(application)
+    entry = AgentEntry(agent_id="a", strategy="cumulative-drift", instance_id=answer["instance_id"])
+    with pytest.raises(UnknownInstanceError):
+        application.competitions.register(ALICE, competition_id, entry)
+
+
+def test_a_key_whose_attempt_failed_for_good_is_a_conflict(one_pack):
+    application = Application(catalog=one_pack)
+    answer = application.deploys.deploy(ALICE, BODY, "key")
+    (one_pack.folder / "starter" / "ticks.parquet").write_bytes(b"broken")
+
+    card = performed(application, answer)
+
+    assert card["run"]["status"] == "failed"
+    assert set(card["checks"].values()) == {"pending"}
+    with pytest.raises(IdempotencyConflictError) as refused:
+        application.deploys.deploy(ALICE, BODY, "key")
+    assert refused.value.reason == "prior_attempt"
+    application.close()
 
 
 def test_fractional_kelly_sizes_by_the_edge_at_the_quote(in_memory):

@@ -159,3 +159,16 @@ def test_migrations_are_part_of_the_package():
 def test_an_id_that_no_database_can_hold_is_found_nowhere(database, text_id):
     with database.read() as connection:
         assert connection.execute(select(instances).where(instances.c.instance_id == text_id)).first() is None
+
+
+def test_a_reading_transaction_sees_one_state_throughout(postgres_url, tmp_path):
+    for url in (postgres_url, f"sqlite:///{tmp_path / 'store.db'}"):
+        database = Database(url)
+        with database.read() as connection:
+            before = connection.execute(select(func.count()).select_from(instances)).scalar_one()
+            with database.write() as other:
+                other.execute(insert(instances).values(instance(1)))
+            during = connection.execute(select(func.count()).select_from(instances)).scalar_one()
+
+        assert (before, during, count(database)) == (0, 0, 1)
+        database.close()

@@ -24,7 +24,7 @@ def queued(database, *run_ids):
 
 def claimed(database, now_ms, run_id=None):
     with database.write() as connection:
-        return jobs.claim(connection, now_ms, LEASE, run_id)
+        return jobs.claim(connection, ["deploy"], now_ms, LEASE, run_id)
 
 
 def test_jobs_are_claimed_oldest_first_and_once(database):
@@ -40,6 +40,13 @@ def test_a_job_can_be_claimed_by_its_run(database):
 
     assert claimed(database, 0, "run_2").run_id == "run_2"
     assert claimed(database, 0, "run_3") is None
+
+
+def test_a_job_of_a_kind_that_nobody_here_knows_is_left_to_others(database):
+    with database.write() as connection:
+        jobs.add(connection, "of tomorrow", "run_1", {}, 0)
+
+    assert claimed(database, 0) is None
 
 
 def test_of_many_workers_one_gets_the_job(database):

@@ -130,21 +130,21 @@ def upgrade() -> None:
     op.create_table(
         "competition_events",
         sa.Column("competition_id", sa.Text(), nullable=False),
-        sa.Column("seq", sa.BigInteger(), nullable=False),
-        sa.Column("kind", sa.Text(), nullable=False),
-        sa.Column("run_id", sa.Text(), nullable=True),
+        sa.Column("first_seq", sa.BigInteger(), nullable=False),
+        sa.Column("count", sa.BigInteger(), nullable=False),
+        sa.Column("kind", sa.Text(), nullable=True),
+        sa.Column("run_id", sa.Text(), nullable=False),
         sa.Column("ts", sa.BigInteger(), nullable=False),
-        sa.Column("evidence", sa.Boolean(), nullable=False),
-        sa.Column("payload", sa.Text(), nullable=False),
+        sa.Column("events", sa.Text(), nullable=False),
         sa.ForeignKeyConstraint(
             ["competition_id"], ["competitions.competition_id"], name=op.f("fk_competition_events_competition_id")
         ),
-        sa.PrimaryKeyConstraint("competition_id", "seq", name=op.f("pk_competition_events")),
+        sa.PrimaryKeyConstraint("competition_id", "first_seq", name=op.f("pk_competition_events")),
     )
     op.create_index(
-        op.f("ix_competition_events_competition_id_kind_seq"),
+        op.f("ix_competition_events_competition_id_kind_first_seq"),
         "competition_events",
-        ["competition_id", "kind", "seq"],
+        ["competition_id", "kind", "first_seq"],
         unique=False,
     )
     op.create_table(
