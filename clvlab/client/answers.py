@@ -36,6 +36,9 @@ __all__ = [
     "Lineage",
     "MarketState",
     "Metrics",
+    "PhaseVerdict",
+    "PolicySummary",
+    "PolicyVerdict",
     "PreflightCheck",
     "ProofArtifactResponse",
     "Recompute",
@@ -159,6 +162,7 @@ class BacktestReport(TypedDict):
     checks: Checks
     metrics: Metrics
     reasons: dict[str, int]
+    policy: PolicySummary
     close_kinds: dict[str, int]
     closing_age_ms: ClosingAge
     closing_source: str | None
@@ -346,6 +350,7 @@ class InspectorRecord(TypedDict):
     ts_ms: int
     market_state: MarketState | None
     agent_action: AgentAction
+    policy: PolicyVerdict | None
     recompute: Recompute
     clv_bps: int | Literal["pending", "invalid"]
     untrusted_llm_metadata: UntrustedMetadata
@@ -409,6 +414,28 @@ class Metrics(TypedDict):
     clv_confidence: Literal["low", "medium", "high"]
     low_sample: bool
     agents: list[AgentMetrics]
+
+
+class PhaseVerdict(TypedDict):
+    """One phase of the policy."""
+
+    allowed: bool
+    reasons: list[str]
+
+
+class PolicySummary(TypedDict):
+    """What the policy said; it decides execution, never the score."""
+
+    policy_hash: str
+    allowed: int
+    refused: dict[str, int]
+
+
+class PolicyVerdict(TypedDict):
+    """Both phases of the policy: before the quote, and at it."""
+
+    pre: PhaseVerdict
+    post: PhaseVerdict
 
 
 class PreflightCheck(TypedDict):

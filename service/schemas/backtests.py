@@ -38,6 +38,14 @@ class ClosingAge(Answer):
     max: int | None
 
 
+class PolicySummary(Answer):
+    """What the policy said; it decides execution, never the score."""
+
+    policy_hash: Hash
+    allowed: int
+    refused: dict[str, int] = Field(description="Actions by reason; one may have several.")
+
+
 class BacktestReport(Answer):
     """What came of a backtest."""
 
@@ -61,6 +69,7 @@ class BacktestReport(Answer):
     checks: Checks
     metrics: Metrics
     reasons: dict[str, int] = Field(description="Decisions by the law's reason.")
+    policy: PolicySummary
     close_kinds: dict[str, int]
     closing_age_ms: ClosingAge
     closing_source: str | None

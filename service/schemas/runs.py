@@ -204,6 +204,20 @@ class Recompute(Answer):
     closing_age_ms: int | None
 
 
+class PhaseVerdict(Answer):
+    """One phase of the policy."""
+
+    allowed: bool
+    reasons: list[str]
+
+
+class PolicyVerdict(Answer):
+    """Both phases of the policy: before the quote, and at it."""
+
+    pre: PhaseVerdict
+    post: PhaseVerdict
+
+
 class UntrustedMetadata(Answer):
     """What the agent claims of itself: recorded, never scored."""
 
@@ -222,6 +236,7 @@ class InspectorRecord(Answer):
     ts_ms: int
     market_state: MarketState | None
     agent_action: AgentAction
+    policy: PolicyVerdict | None = Field(description="Null for a WAIT. It decides execution, never the score.")
     recompute: Recompute
     clv_bps: int | Literal["pending", "invalid"]
     untrusted_llm_metadata: UntrustedMetadata

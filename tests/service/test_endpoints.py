@@ -303,6 +303,7 @@ def test_get_action_gives_the_inspector_record(api, finalized):
         run_id, event["payload"]["agent_id"], event["payload"]["tick_seq"]
     )  # fmt: skip
     assert record["agent_action"] == event["payload"]["action"]
+    assert record["policy"] == event["payload"]["policy"]
     assert record["clv_bps"] in (record["recompute"]["clv_bps"], "pending", "invalid")
     assert set(record["untrusted_llm_metadata"]) == {"reason", "confidence", "claimed_edge_bps"}
 
