@@ -58,6 +58,8 @@ STATUSES: dict[type[Exception], HTTPStatus] = {
 _FACTS = ("reason", "pack_id", "fixture_id", "run_id", "cause")
 _RETRY_AFTER_S = 5
 _MAX_SHOWN = 200
+_MAX_DETAIL = 2000
+_EXACT = 2**53
 
 
 def problem_type(error: type[Exception]) -> str:
@@ -80,7 +82,7 @@ def problem(
         "type": kind,
         "title": status.phrase,
         "status": status.value,
-        "detail": detail,
+        "detail": _short(detail, _MAX_DETAIL),
         "instance": request.url.path,
         "request_id": request.scope.get("state", {}).get("request_id"),
         **facts,
@@ -91,14 +93,16 @@ def problem(
 def known_problem(request: HTTPConnection, error: Exception) -> Response:
     """Build the problem of an error that has a place in ``STATUSES``."""
     status = next(STATUSES[base] for base in type(error).__mro__ if base in STATUSES)
-    facts = {name: value for name in _FACTS if isinstance(value := getattr(error, name, None), str | int)}
+    facts: dict[str, Any] = {
+        name: _fact(value) for name in _FACTS if isinstance(value := getattr(error, name, None), str | int)
+    }
     headers = {}
     if isinstance(error, InvalidTokenError):
         headers["WWW-Authenticate"] = 'Bearer realm="clvlab"' + (
             ', error="invalid_token"' if "authorization" in request.headers else ""  # RFC 6750, section 3.1
         )
     if isinstance(error, errors.PreflightError):
-        facts["checks"] = error.failures  # type: ignore[assignment]
+        facts["checks"] = error.failures
     if status is HTTPStatus.SERVICE_UNAVAILABLE:
         headers["Retry-After"] = str(getattr(error, "retry_after_s", _RETRY_AFTER_S))
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
@@ -131,8 +135,16 @@ def _unprocessable(request: HTTPConnection, found: list[dict[str, Any]]) -> Resp
 
 
 def _shown(value: Any) -> str:
-    text = ascii(value)
-    return text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "..."
+    return _short(ascii(value), _MAX_SHOWN)
+
+
+def _fact(value: str | int) -> str | int:
+    """A fact as JSON has it: integers beyond 2^53 - 1 as text, which every client reads (RFC 8259, section 6)."""
+    return value if isinstance(value, int) and abs(value) < _EXACT else _short(str(value), _MAX_DETAIL)
+
+
+def _short(text: str, length: int) -> str:
+    return text if len(text) <= length else text[:length] + "..."
 
 
 async def _framework(request: Request, error: Exception) -> Response:

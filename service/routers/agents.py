@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Header, Query
+from pydantic import AfterValidator
 
 from clvlab.application.deploy_config import DeployConfig
 from service.deps import ApplicationDep, AuthenticatedRoute, CurrentPrincipal
@@ -17,7 +18,17 @@ router = APIRouter(prefix="/agents", tags=["agents"], route_class=AuthenticatedR
 
 _EXAMPLE = {"strategy": "cumulative-drift", "source_mode": "replay", "pack_id": "starter", "fixture_id": 90000000}
 _SAFE = 2**53 - 1
+_MAX_DEPTH = 50
 _UNKNOWN = "Unknown instance, or the caller is not its owner"
+
+
+def _shallow(value: Any, depth: int = 0) -> Any:
+    """Refuse what is nested deeper than any configuration, and than hashing goes."""
+    if depth > _MAX_DEPTH:
+        raise ValueError(f"nested deeper than {_MAX_DEPTH} levels")
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _shallow(inner, depth + 1)
+    return value
 
 
 @router.post(
@@ -35,7 +46,7 @@ _UNKNOWN = "Unknown instance, or the caller is not its owner"
 )
 def deploy(
     principal: CurrentPrincipal,
-    body: Annotated[dict[str, Any], Body()],
+    body: Annotated[dict[str, Any], AfterValidator(_shallow), Body()],
     application: ApplicationDep,
     idempotency_key: Annotated[
         str | None,
