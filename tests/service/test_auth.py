@@ -4,6 +4,7 @@ import json
 import time
 from contextlib import asynccontextmanager
 
+import httpx2
 import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
@@ -11,10 +12,12 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import given
 from hypothesis import strategies as st
 
+from service.app import create_app
 from service.auth import Authenticator, InvalidTokenError, authenticator
 from service.keys import FileKey, JwksKeys, NoKeys
 from service.logs import logger
 from service.settings import Settings
+from tests.service.serving import running
 from tests.service.tokens import ALICE, AUDIENCE, ISSUER, Provider, make_jwk, make_key, make_token, serving
 
 KEY = make_key()
@@ -341,3 +344,29 @@ def test_settings_are_read_from_the_environment(monkeypatch):
 
     assert settings.cors_origins == ("https://a.example", "https://b.example")
     assert "secret" not in repr(settings)
+
+
+def test_a_service_takes_the_tokens_of_its_provider_and_outlives_an_outage(provider):
+    settings = {"jwks_url": provider.url, "jwt_issuer": ISSUER, "jwt_audience": AUDIENCE, "log_level": "error"}
+    config = {"competition_type": "arena", "source_mode": "replay", "market_scope": "all", "roster_size": 2}
+
+    def created(client, token):
+        return client.post("/competitions", json=config, headers={"Authorization": f"Bearer {token}"}).status_code
+
+    with running(create_app(Settings(**settings))) as url, httpx2.Client(base_url=url, timeout=30) as client:
+        assert created(client, make_token(KEY)) == 200
+        provider.status = 503
+        assert created(client, make_token(KEY)) == 200
+        assert created(client, make_token(KEY, kid="unknown")) == 401
+        assert created(client, make_token(make_key())) == 401
+
+
+def test_a_service_starts_while_its_provider_is_down(provider):
+    provider.status = 503
+    settings = {"jwks_url": provider.url, "jwt_issuer": ISSUER, "jwt_audience": AUDIENCE, "log_level": "error"}
+
+    with running(create_app(Settings(**settings, jwks_cooldown_s=0))) as url, httpx2.Client(base_url=url, timeout=30) as client:
+        header = {"Authorization": f"Bearer {make_token(KEY)}"}
+        assert client.post("/competitions", headers=header).status_code == 401
+        provider.status = 200
+        assert client.post("/competitions", headers=header).status_code == 422

@@ -188,6 +188,15 @@ def test_the_documentation_page_asks_nobody_else(client):
     assert "https://" not in page.text
 
 
+def test_behind_a_proxy_the_page_finds_what_it_needs_under_its_path(client):
+    behind = TestClient(client.app, root_path="/clvlab")
+    page = behind.get("/docs")
+
+    assert re.findall(r'(?:src|href)="([^"]+)"', page.text)[0].startswith("/clvlab/docs/assets/")
+    assert "'/clvlab/openapi.json'" in page.text
+    assert behind.get("/openapi.json").json()["servers"] == [{"url": "/clvlab"}]
+
+
 def test_openapi_names_every_operation_its_tag_and_its_errors(client):
     document = client.get("/openapi.json").json()
     tags = {tag["name"] for tag in document["tags"]}
