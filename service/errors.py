@@ -57,6 +57,7 @@ STATUSES: dict[type[Exception], HTTPStatus] = {
 
 _FACTS = ("reason", "pack_id", "fixture_id", "run_id", "cause")
 _RETRY_AFTER_S = 5
+_STORE_DETAIL = "the store did not answer as it should; what it said is in the log under the request id"
 _MAX_SHOWN = 200
 _MAX_DETAIL = 2000
 _EXACT = 2**53
@@ -107,7 +108,9 @@ def known_problem(request: HTTPConnection, error: Exception) -> Response:
         headers["Retry-After"] = str(getattr(error, "retry_after_s", _RETRY_AFTER_S))
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         request.app.state.log.error("request_failed", error=f"{type(error).__name__}: {error}")
-    return problem(request, status, str(error), kind=problem_type(type(error)), headers=headers, **facts)
+    # what a database driver says may name hosts and users: that is for the log
+    detail = _STORE_DETAIL if isinstance(error, errors.StoreError) else str(error)
+    return problem(request, status, detail, kind=problem_type(type(error)), headers=headers, **facts)
 
 
 async def _known(request: Request, error: Exception) -> Response:

@@ -8,6 +8,7 @@ nothing can follow: the competition is finalized or completed, and its anchor is
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterable
 from typing import Annotated, Any
 
@@ -17,7 +18,7 @@ from fastapi.concurrency import run_in_threadpool
 from starlette.websockets import WebSocketDisconnect
 
 from clvlab.application.application import Application
-from clvlab.errors import UnknownCompetitionError
+from clvlab.errors import ClvlabError, UnknownCompetitionError
 from service.errors import known_problem, validation_problem
 from service.middleware import Metrics
 from service.schemas.competitions import CompetitionEvent
@@ -30,8 +31,9 @@ router = APIRouter(prefix="/competitions", tags=["competitions"])
 _BATCH = 500
 _FINAL = ("finalized", "completed")
 _LAST_KINDS = ("COMPETITION_FINALIZED", "PROOF_ANCHOR")
+_INTEGER = re.compile(r"-?[0-9]{1,16}")
 _SAFE = 2**53 - 1
-_NORMAL, _GOING_AWAY, _TRY_AGAIN_LATER = 1000, 1001, 1013  # RFC 6455, section 7.4.1, and the registry of close codes
+_NORMAL, _INTERNAL_ERROR, _TRY_AGAIN_LATER = 1000, 1011, 1013  # RFC 6455, section 7.4.1, and the registry of close codes
 
 
 class _SlowClientError(Exception):
@@ -43,7 +45,7 @@ async def arena(websocket: WebSocket, competition_id: Annotated[str, Path()]) ->
     """Send the entries of the log after `since_seq` (-1 by default: all of them), as they are appended."""
     app, settings = websocket.app, websocket.app.state.settings
     text = websocket.query_params.get("since_seq", "-1")
-    if not (text.removeprefix("-").isdecimal() and text.isascii() and abs(int(text[:20])) <= _SAFE):
+    if not (_INTEGER.fullmatch(text) and abs(int(text)) <= _SAFE):
         await websocket.send_denial_response(validation_problem(websocket, "since_seq", "must be an integer", text))
         return
     application: Application = app.state.application
@@ -76,6 +78,9 @@ async def _serve(
             await websocket.close(_NORMAL, "the log is complete")
     except _SlowClientError:
         await _close_slow(websocket, settings.stream_send_timeout_s)
+    except ClvlabError as error:
+        websocket.app.state.log.error("stream_failed", error=f"{type(error).__name__}: {error}")
+        await websocket.close(_INTERNAL_ERROR, "the log can't be read: connect again with the last seq as since_seq")
     except WebSocketDisconnect:
         pass  # it left while something was being sent to it
     finally:

@@ -80,7 +80,7 @@ def test_the_client_library_follows_a_stream(served):
 
 @pytest.mark.parametrize(
     ("competition_id", "since_seq", "status"),
-    [("gone", "-1", 404), ("%00", "-1", 404), ("gone", "x", 422), ("gone", "9" * 30, 422)],
+    [("gone", "-1", 404), ("%00", "-1", 404), ("gone", "x", 422), ("gone", "9" * 30, 422), ("gone", "0" * 30, 422)],
 )
 def test_a_bad_handshake_is_answered_with_a_problem(served, competition_id, since_seq, status):
     with pytest.raises(InvalidStatus) as refusal:
