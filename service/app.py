@@ -28,6 +28,7 @@ from service.settings import Settings
 
 __all__ = ["create_app"]
 
+_EXPOSED = ("ETag", "Retry-After", "WWW-Authenticate", "X-Request-ID")
 _ROUTERS = (
     leaderboard.router,
     competitions.router,
@@ -76,7 +77,11 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(CompressMiddleware, minimum_size=1000, brotli=False)
     if settings.cors_origins:
         app.add_middleware(
-            CORSMiddleware, allow_origins=settings.cors_origins, allow_methods=["GET", "POST"], allow_headers=["*"]
+            CORSMiddleware,
+            allow_origins=settings.cors_origins,
+            allow_methods=["GET", "POST"],
+            allow_headers=["*"],
+            expose_headers=_EXPOSED,
         )
     app.add_middleware(Observe, log=log, metrics=metrics, unexpected=unexpected_problem)  # the last one added is the outermost
     return app

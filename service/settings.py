@@ -48,7 +48,9 @@ class Settings(BaseSettings):
     max_streams: int = Field(default=200, ge=0, description="streams open at once in this process")
     shutdown_s: int = Field(default=20, ge=1, description="how long open requests may finish on shutdown")
     cors_origins: Annotated[tuple[str, ...], NoDecode] = Field(default=(), description="allowed origins, separated by commas")
-    log_level: str = Field(default="info", pattern="^(debug|info|warning|error)$")
+    log_level: str = Field(
+        default="info", pattern="^(debug|info|warning|error)$", description="`debug`, `info`, `warning` or `error`"
+    )
 
     @model_validator(mode="before")
     @classmethod
