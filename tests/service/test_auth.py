@@ -3,6 +3,7 @@ import base64
 import json
 import time
 from contextlib import asynccontextmanager
+from datetime import timedelta
 
 import httpx2
 import jwt
@@ -99,11 +100,11 @@ def test_a_pem_file_verifies_whatever_key_id_a_token_names(by_file):
         ({"aud": None}, "aud"),
         ({"iss": "https://other.example"}, "issuer"),
         ({"aud": "another service"}, "Audience"),
-        ({"exp": NOW - 31, "iat": NOW - 600}, "expired"),
-        ({"iat": NOW + 60}, "iat"),
-        ({"nbf": NOW + 60}, "nbf"),
+        ({"exp": timedelta(seconds=-31), "iat": timedelta(seconds=-600)}, "expired"),
+        ({"iat": timedelta(seconds=60)}, "iat"),
+        ({"nbf": timedelta(seconds=60)}, "nbf"),
         ({"exp": 10**18}, "live at most"),
-        ({"exp": NOW + 86_401 + 10, "iat": NOW}, "live at most"),
+        ({"exp": timedelta(seconds=86_411), "iat": timedelta()}, "live at most"),
         ({"exp": 1e308}, "live at most"),
         ({"exp": float("inf")}, "exp"),
         ({"exp": float("nan")}, "exp"),
@@ -122,15 +123,20 @@ def test_a_token_with_a_bad_claim_is_refused_with_the_reason(by_file, claims, wh
 
 
 def encoded(claims):
-    """Like ``make_token``, for claims that PyJWT itself would not write."""
-    payload = {"sub": ALICE, "iss": ISSUER, "aud": AUDIENCE, "iat": NOW, "exp": NOW + 600} | claims
-    payload = {name: value for name, value in payload.items() if value is not None}
+    """Like ``make_token``, for claims that PyJWT itself would not write; a difference counts from now."""
+    now = int(time.time())
+    payload = {"sub": ALICE, "iss": ISSUER, "aud": AUDIENCE, "iat": now, "exp": now + 600} | claims
+    payload = {
+        name: now + int(value.total_seconds()) if isinstance(value, timedelta) else value
+        for name, value in payload.items()
+        if value is not None
+    }
     return jwt.api_jws.encode(json.dumps(payload).encode(), KEY, "ES256", {"kid": "one"})
 
 
 def test_a_clock_that_is_off_by_half_a_minute_is_forgiven(by_file):
-    assert principal(by_file, make_token(KEY, exp=NOW - 20, iat=NOW - 600)) == ALICE
-    assert principal(by_file, make_token(KEY, iat=NOW + 20)) == ALICE
+    assert principal(by_file, encoded({"exp": timedelta(seconds=-20), "iat": timedelta(seconds=-600)})) == ALICE
+    assert principal(by_file, encoded({"iat": timedelta(seconds=20)})) == ALICE
 
 
 def unsigned(header, claims=None):
