@@ -16,7 +16,19 @@ from clvlab.application import backtests
 from clvlab.packs.reader import Pack
 from clvlab.proof.verify import Verification
 
-__all__ = ["err", "facts", "leaderboard", "out", "plain", "print_json", "show_checks", "show_pack", "show_report", "table"]
+__all__ = [
+    "err",
+    "facts",
+    "leaderboard",
+    "out",
+    "plain",
+    "plain_lines",
+    "print_json",
+    "show_checks",
+    "show_pack",
+    "show_report",
+    "table",
+]
 
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -25,6 +37,11 @@ err = Console(stderr=True, highlight=False, soft_wrap=True)
 def plain(text: str) -> str:
     """Keep data from being read as markup, and on one line."""
     return escape("".join(char if char.isprintable() else repr(char)[1:-1] for char in text))
+
+
+def plain_lines(text: str) -> str:
+    """Keep data from being read as markup, line by line."""
+    return "\n".join(plain(line) for line in text.rstrip().splitlines())
 
 
 def _yes(value: bool) -> str:

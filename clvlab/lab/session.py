@@ -55,7 +55,7 @@ def import_odds(source: str, paths: str | Path | Sequence[str | Path], out: str 
 
 
 def lookahead_audit(
-    agent: str | Agent, tape: Pack | Tape | str | Path, *, cuts: int = 12, seed: int = 0, max_rows: int = 1_000_000
+    agent: str | Agent, tape: Pack | Tape | str | Path, *, cuts: int = 24, seed: int = 0, max_rows: int = 1_000_000
 ) -> LookaheadReport:
     """Compare an agent's decisions on prefixes of a tape with the prefixes of its decisions.
 
@@ -70,7 +70,7 @@ def lookahead_audit(
     seed
         Chooses the messages at which the tape is cut.
     max_rows
-        A longer tape is audited on some of its fixtures, those with decisions first.
+        A longer tape is audited on some of its fixtures.
 
     Raises
     ------
@@ -79,7 +79,7 @@ def lookahead_audit(
     Examples
     --------
     >>> lookahead_audit("baseline", "starter")
-    Look-ahead audit of 'baseline': passed, decisions on 12 prefixes equal those on the whole tape
+    Look-ahead audit of 'baseline': passed, decisions on 24 prefixes equal those on the whole tape
     """
     asked = backtests.resolved(agent)
     if not isinstance(tape, Tape):

@@ -16,7 +16,7 @@ import polars as pl
 
 from clvlab.agents.registry import template
 from clvlab.application.packs import bundled_catalog
-from clvlab.engine.replay import replay
+from clvlab.engine.replay import located, replay
 from clvlab.engine.run import run
 from clvlab.law import actions
 from clvlab.law.closing import Window
@@ -58,7 +58,7 @@ def scored(folder: Path, threshold: str) -> Job:
     def job() -> Facts:
         tape = Catalog(folder).open(PACK).tape()
         decisions = actions.checked(Momentum(int(threshold)).decide(tape))
-        replayed = replay(tape, decisions, _WINDOW)
+        replayed = replay(tape, located(tape, decisions), _WINDOW)
         return _per_market(scores(positions(replayed.decisions, replayed.closes), _WINDOW))
 
     return job
