@@ -7,6 +7,7 @@ __all__ = [
     "ClvlabError",
     "DecisionError",
     "EvidenceError",
+    "OddsError",
     "PackError",
     "PackFormatError",
     "PackTamperedError",
@@ -82,6 +83,10 @@ class PackTamperedError(PackError):
 
 class SourceError(ClvlabError):
     """A source row that can't be read: the message names file, line and reason."""
+
+
+class OddsError(ClvlabError):
+    """Odds, or a way to read or combine them, that are none."""
 
 
 class UnknownRunError(ClvlabError):
