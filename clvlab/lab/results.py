@@ -11,6 +11,7 @@ from clvlab.application import backtests, runs
 from clvlab.lab import html
 from clvlab.lab.html import escape
 from clvlab.packs import reader
+from clvlab.packs.quality import Quality
 from clvlab.proof.seal import SealedRun
 from clvlab.proof.verify import Verification
 
@@ -47,6 +48,16 @@ class Pack:
     def frame(self) -> pl.DataFrame:
         """One row per fixture."""
         return self.source.fixtures
+
+    @property
+    def quality(self) -> Quality | None:
+        """What the import that made the pack found; null for a pack that was not imported."""
+        return self.source.quality
+
+    @property
+    def results(self) -> pl.DataFrame | None:
+        """One row per side of a settled market, where the source had results; agents never see them."""
+        return self.source.results
 
     def ticks(self, fixture_ids: list[int] | None = None) -> pl.DataFrame:
         """Give the ticks, one row per (fixture_id, tick_seq, market_key, side)."""

@@ -17,7 +17,7 @@ from clvlab.errors import SourceError
 from clvlab.law.schema import ODDS_MILLI, SAFE_INTEGER
 from clvlab.odds.rounding import WHOLE_BPS, half_up
 from clvlab.packs.files import lines_of
-from clvlab.packs.importers.source import Normalised, Refusals, ticks_frame
+from clvlab.packs.importers.source import Account, Normalised, Options, ticks_frame
 from clvlab.packs.manifest import Capture, Fixture, Gap
 
 __all__ = ["NORMALISER", "find", "normalise"]
@@ -53,10 +53,10 @@ def _in_folder(folder: Path) -> list[Path]:
     return sorted(file for ending in ("jsonl", "jsonl.gz") for file in folder.glob(f"odds_*.{ending}"))
 
 
-def normalise(files: Mapping[str, Path], *, lenient: bool = False) -> Normalised:
+def normalise(files: Mapping[str, Path], options: Options | None = None, _scratch: Path | None = None) -> Normalised:
     """Read messages in the order of time; captures of one fixture follow each other, the silence between them is a gap."""
-    refusals = Refusals(lenient)
-    captures = [_read(name, files[name], refusals) for name in sorted(files)]
+    account = Account((options or Options()).lenient)
+    captures = [_read(name, files[name], account) for name in sorted(files)]
     captures = sorted((messages for messages in captures if messages), key=lambda messages: messages[0].ts_ms)
     if not captures:
         raise SourceError(f"no message in {', '.join(sorted(files))}")
@@ -75,12 +75,12 @@ def normalise(files: Mapping[str, Path], *, lenient: bool = False) -> Normalised
             last[message.fixture_id] = message.ts_ms
             rows += _rows(message, seq)
     everything = [message for messages in captures for message in messages]
+    account.messages = len(everything)
     return Normalised(
-        ticks=ticks_frame(rows),
+        parts=(ticks_frame(rows),),
         fixtures=tuple(Fixture(fixture_id=fixture_id) for fixture_id in sorted(seqs)),
-        messages=len(everything),
-        refused=tuple(refusals.rows),
-        provenance="imported-txline" if refusals.rows else "genuine-txline",
+        account=account,
+        provenance="imported-txline" if account.refused else "genuine-txline",
         normaliser=NORMALISER,
         margin="as-delivered",
         consensus="txline-stable-price",
@@ -92,6 +92,7 @@ def normalise(files: Mapping[str, Path], *, lenient: bool = False) -> Normalised
             ended_ts_ms=max(message.ts_ms for message in everything),
             gaps=tuple(gaps),
         ),
+        keep_raw=True,
     )
 
 
@@ -102,7 +103,7 @@ def _rows(message: _Message, seq: int) -> list[tuple[Any, ...]]:
     return [(*head, side, prob, odds, suspended) for side, prob, odds in priced]
 
 
-def _read(name: str, path: Path, refusals: Refusals) -> list[_Message]:
+def _read(name: str, path: Path, account: Account) -> list[_Message]:
     messages: list[_Message] = []
     seen: set[str] = set()
     sides: dict[tuple[int, str], frozenset[str]] = {}
@@ -118,7 +119,7 @@ def _read(name: str, path: Path, refusals: Refusals) -> list[_Message]:
             if known != frozenset(message.sides):
                 raise ValueError(f"the sides of {message.market_key} change from {sorted(known)} to {sorted(message.sides)}")
         except (ValueError, KeyError, TypeError, ArithmeticError) as error:
-            refusals.refuse(name, number, f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else str(error))
+            account.refuse(name, number, f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else str(error))
             continue
         seen.add(raw["MessageId"])
         messages.append(message)
