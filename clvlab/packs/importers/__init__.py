@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from clvlab.packs.importers import polymarket, the_odds_api, txline
+from clvlab.packs.importers import football_data, polymarket, the_odds_api, txline
 from clvlab.packs.importers.source import Normalised, Options
 
 __all__ = ["IMPORTERS", "NORMALISERS"]
@@ -17,6 +17,7 @@ _Normaliser = Callable[[Mapping[str, Path], Options, Path], Normalised]
 # source -> (find its files below the given paths, normalise them with a folder for scratch files)
 IMPORTERS: Mapping[str, tuple[_Finder, _Normaliser]] = MappingProxyType(
     {
+        "football-data": (football_data.find, football_data.normalise),
         "polymarket": (polymarket.find, polymarket.normalise),
         "the-odds-api": (the_odds_api.find, the_odds_api.normalise),
         "txline": (txline.find, txline.normalise),

@@ -135,7 +135,7 @@ def test_a_line_without_end_is_refused_before_it_fills_the_memory(tmp_path):
 
 
 def test_an_unknown_source_and_a_missing_file_are_named(tmp_path):
-    with pytest.raises(SourceError, match="unknown source 'x': use one of .*polymarket, .*txline"):
+    with pytest.raises(SourceError, match=r"unknown source 'x': use one of .*polymarket, .*txline"):
         import_source("x", [tmp_path], tmp_path / "p")
     with pytest.raises(SourceError, match="no such file or folder"):
         import_source("txline", [tmp_path / "gone"], tmp_path / "p")
