@@ -14,7 +14,7 @@ from clvlab.odds.consensus import PROB_UNIT, BookMessages, Consensus, ConsensusT
 from clvlab.odds.margin import Margin, fair_probabilities, overround
 from clvlab.packs.importers.source import Account
 
-__all__ = ["QUOTES", "QuoteSpill", "batches", "book_ticks"]
+__all__ = ["QUOTES", "QuoteSpill", "batches", "book_ticks", "numbered"]
 
 # One row per side in a book's message about a market. Odds are null where the side is named without a price; a message
 # whose sides are not all priced withdraws the book's quote. ``seen_ms`` is when the book itself last confirmed the price.
@@ -73,9 +73,9 @@ def book_ticks(
 ) -> pl.DataFrame:
     """Make ``TICKS`` of ``QUOTES`` of whole fixtures: margin removed book by book, then the consensus of the fresh ones."""
     number = pl.col("event").replace_strict(dict(fixture_ids), return_dtype=pl.Int64)
-    numbered = _settled_once(quotes.with_columns(fixture_id=number), account)
+    rows = _settled_once(quotes.with_columns(fixture_id=number), account)
     sides = (
-        numbered.select("fixture_id", "market_key", "side")
+        rows.select("fixture_id", "market_key", "side")
         .unique()
         .sort("fixture_id", "market_key", "side")
         .with_columns(
@@ -85,15 +85,15 @@ def book_ticks(
         )
     )
     for fixture_id, market_key, side in sides.filter(pl.col("n_sides") < 2).select(*_KEY).iter_rows():
-        first = numbered.filter(pl.col("fixture_id") == fixture_id, pl.col("market_key") == market_key).row(0, named=True)
+        first = rows.filter(pl.col("fixture_id") == fixture_id, pl.col("market_key") == market_key).row(0, named=True)
         account.refuse(
             first["file"], first["line"], f"{market_key} of {first['event']} has one side, {side!r}", "a market has one side"
         )
     frames = [pl.DataFrame(schema=TICKS)]
     for (n_sides,), known in sides.filter(pl.col("n_sides") > 1).group_by("n_sides", maintain_order=True):
-        rows = numbered.join(known, on=["fixture_id", "market_key", "side"]).sort("market", "ts_ms", "book", "side_no")
-        frames.append(_market_ticks(rows, known, int(str(n_sides)), margin, rules, account))
-    return _numbered(pl.concat(frames))
+        ordered = rows.join(known, on=["fixture_id", "market_key", "side"]).sort("market", "ts_ms", "book", "side_no")
+        frames.append(_market_ticks(ordered, known, int(str(n_sides)), margin, rules, account))
+    return numbered(pl.concat(frames))
 
 
 _KEY = ("fixture_id", "market_key", "side")
@@ -183,7 +183,7 @@ def _long(ticks: ConsensusTicks, sides: pl.DataFrame, playing: pl.DataFrame) -> 
     )
 
 
-def _numbered(ticks: pl.DataFrame) -> pl.DataFrame:
+def numbered(ticks: pl.DataFrame) -> pl.DataFrame:
     """Number the messages of each fixture in order of time, those of one time in order of market_key."""
     ordered = ticks.sort("fixture_id", "ts_ms", "market_key", "side")
     message = pl.struct("fixture_id", "ts_ms", "market_key").rle_id()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -205,8 +206,8 @@ def fixture_ids_of(source_ids: Iterable[str]) -> dict[str, int]:
     return {source_id: number for number, source_id in numbers.items()}
 
 
-def files_below(paths: Sequence[Path], endings: Sequence[str]) -> dict[str, Path]:
-    """Give the files to read by name: files as given, and of a folder all that end so, by their path below it.
+def files_below(paths: Sequence[Path], endings: Sequence[str], named_so: re.Pattern[str] | None = None) -> dict[str, Path]:
+    """Give the files to read by name: files as given, and of a folder all that end or are named so, by their path below it.
 
     Raises
     ------
@@ -221,7 +222,7 @@ def files_below(paths: Sequence[Path], endings: Sequence[str]) -> dict[str, Path
             else {
                 file.relative_to(path).as_posix(): file
                 for file in sorted(path.rglob("*"))
-                if file.is_file() and file.name.endswith(tuple(endings))
+                if file.is_file() and (file.name.endswith(tuple(endings)) or (named_so and named_so.fullmatch(file.name)))
             }
         )
         twice = sorted(named.keys() & found.keys())

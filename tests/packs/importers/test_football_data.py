@@ -17,12 +17,8 @@ HEADER = (
     "Div,Date,Time,HomeTeam,AwayTeam,FTHG,FTAG,FTR,PSH,PSD,PSA,AvgH,AvgD,AvgA,AHh,PAHH,PAHA,"
     "PSCH,PSCD,PSCA,AvgCH,AvgCD,AvgCA,AHCh,PCAHH,PCAHA"
 )
-ROW = {
-    "Div": "E0", "Date": "13/08/2021", "Time": "20:00", "HomeTeam": "Ash", "AwayTeam": "Elm",
-    "FTHG": "2", "FTAG": "1", "FTR": "H", "PSH": "2.0", "PSD": "3.5", "PSA": "4.0", "AvgH": "1.95", "AvgD": "3.4", "AvgA": "3.9", "AHh": "-0.5", "PAHH": "1.95",
-    "PAHA": "1.95", "PSCH": "2.1", "PSCD": "3.4", "PSCA": "3.8", "AvgCH": "2.05", "AvgCD": "3.3", "AvgCA": "3.7",
-    "AHCh": "-0.5",    "PCAHH": "2.0", "PCAHA": "1.9",
-}  # fmt: skip
+_VALUES = "E0,13/08/2021,20:00,Ash,Elm,2,1,H,2.0,3.5,4.0,1.95,3.4,3.9,-0.5,1.95,1.95,2.1,3.4,3.8,2.05,3.3,3.7,-0.5,2.0,1.9"
+ROW = dict(zip(HEADER.split(","), _VALUES.split(","), strict=True))
 
 
 def season(tmp_path, *rows, header=HEADER, name="E0.csv", encoding="utf-8"):

@@ -1,0 +1,171 @@
+"""One market of the Betfair stream: its definition, the ladders of its runners, and the states it went through."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from clvlab.odds.consensus import PROB_UNIT
+
+__all__ = ["Ladder", "MarketBook", "Runner"]
+
+_MAX_SPREAD = 0.1
+_MAX_PRICE = 1000.0
+
+
+@dataclass(slots=True)
+class Ladder:
+    """Offers on one side of a runner by price, or by level where only the best are delivered."""
+
+    is_back: bool
+    sizes: dict[float, float] = field(default_factory=dict)
+    levels: dict[int, float] = field(default_factory=dict)
+    best: float | None = None
+
+    def change(self, deltas: Iterable[list[float]]) -> None:
+        """Take [price, size] deltas; size 0 deletes.
+
+        Raises
+        ------
+        ValueError
+            A price that is none of the exchange's.
+        """
+        sizes, best, lost = self.sizes, self.best, False
+        for price, size in deltas:
+            if size:
+                if not 1.0 < price <= _MAX_PRICE or size < 0:
+                    raise ValueError(f"an offer of {size} at {price} is none")
+                sizes[price] = size
+                if best is None or (price > best if self.is_back else price < best):
+                    best = price
+            else:
+                sizes.pop(price, None)
+                lost = lost or price == best
+        if lost and best not in sizes:
+            best = (max if self.is_back else min)(sizes, default=None)
+        self.best = best
+
+    def change_levels(self, deltas: Iterable[list[float]]) -> None:
+        """Take [level, price, size] deltas; size 0 empties the level."""
+        for level, price, size in deltas:
+            if size:
+                self.change([[price, size]])
+                self.levels[int(level)] = price
+            else:
+                self.levels.pop(int(level), None)
+        self.sizes = dict.fromkeys(self.levels.values(), 1.0)
+        self.best = (max if self.is_back else min)(self.sizes, default=None)
+
+
+@dataclass(slots=True)
+class Runner:
+    """A selection: whether it runs, its offers and its last traded price."""
+
+    status: str = "ACTIVE"
+    name: str | None = None
+    back: Ladder = field(default_factory=lambda: Ladder(is_back=True))
+    lay: Ladder = field(default_factory=lambda: Ladder(is_back=False))
+    last_traded: float | None = None
+    prob: int = -1
+    odds_milli: int = -1
+
+    def change(self, delta: Mapping[str, Any]) -> None:
+        """Take one ``rc`` entry: full ladders where there are some, else the best levels, else virtual best levels."""
+        for ladder, full, best, virtual in ((self.back, "atb", "batb", "bdatb"), (self.lay, "atl", "batl", "bdatl")):
+            if full in delta:
+                ladder.levels.clear()
+                ladder.change(delta[full])
+            elif best in delta and (ladder.levels or not ladder.sizes):
+                ladder.change_levels(delta[best])
+            elif virtual in delta and best not in delta and (ladder.levels or not ladder.sizes):
+                ladder.change_levels(delta[virtual])
+        if delta.get("ltp"):
+            self.last_traded = float(delta["ltp"])
+        self._price()
+
+    def _price(self) -> None:
+        """Set the mid of best back and lay in probability; the last traded price where an offer lacks or they lie far apart."""
+        back, lay = self.back.best, self.lay.best
+        self.odds_milli = -1 if back is None else round(back * 1000)
+        if back is not None and lay is not None and 1 / back - 1 / lay <= _MAX_SPREAD:
+            prob = (1 / back + 1 / lay) / 2
+        else:
+            prob = -1.0 if self.last_traded is None else 1 / self.last_traded
+        self.prob = round(prob * PROB_UNIT) if 0.0 < prob < 1.0 else -1
+
+    @property
+    def no_odds_milli(self) -> int:
+        """Odds of the other outcome, at which one lays at the best lay price."""
+        lay = self.lay.best
+        return -1 if lay is None else round(lay / (lay - 1) * 1000)
+
+
+@dataclass(slots=True)
+class MarketBook:
+    """A market, and every state it went through, column by column."""
+
+    market_id: str
+    definition: dict[str, Any] = field(default_factory=dict)
+    first_time: str = ""
+    runners: dict[str, Runner] = field(default_factory=dict)
+    ts_ms: list[int] = field(default_factory=list)
+    open: list[bool] = field(default_factory=list)
+    in_play: list[bool] = field(default_factory=list)
+    prob: list[list[int]] = field(default_factory=list)
+    odds_milli: list[list[int]] = field(default_factory=list)
+    no_odds_milli: list[list[int]] = field(default_factory=list)
+    active: list[list[bool]] = field(default_factory=list)
+    off_ms: int | None = None
+    suspended_ms: int | None = None
+
+    def apply(self, change: Mapping[str, Any], ts_ms: int) -> None:
+        """Take one market change of a message and write down the state after it.
+
+        Raises
+        ------
+        ValueError, KeyError, TypeError, AttributeError
+            A change that is none of this market's.
+        """
+        definition = change.get("marketDefinition")
+        if definition is not None:
+            self._define(definition, ts_ms)
+        if not self.definition:
+            raise ValueError(f"market {self.market_id} changes before it is defined")
+        if change.get("img"):
+            for runner in self.runners.values():
+                runner.back, runner.lay, runner.last_traded = Ladder(is_back=True), Ladder(is_back=False), None
+                runner.prob = runner.odds_milli = -1
+        for delta in change.get("rc", ()):
+            self.runners[_key(delta)].change(delta)
+        runners = self.runners.values()
+        self.ts_ms.append(ts_ms)
+        self.open.append(self.definition["status"] == "OPEN")
+        self.in_play.append(bool(self.definition["inPlay"]))
+        self.prob.append([runner.prob for runner in runners])
+        self.odds_milli.append([runner.odds_milli for runner in runners])
+        self.no_odds_milli.append([runner.no_odds_milli for runner in runners])
+        self.active.append([runner.status == "ACTIVE" for runner in runners])
+
+    def _define(self, definition: dict[str, Any], ts_ms: int) -> None:
+        before = self.definition
+        for key in ("status", "inPlay", "marketTime", "eventId", "runners", "eventTypeId"):
+            if key not in definition:
+                raise KeyError(key)
+        for runner in definition["runners"]:
+            known = self.runners.setdefault(_key(runner), Runner())
+            known.status, known.name = runner["status"], runner.get("name") or known.name
+        was_open = before.get("status") == "OPEN" and not before.get("inPlay")
+        if definition["inPlay"] and self.off_ms is None:
+            self.off_ms = ts_ms
+        if was_open and definition["status"] in ("SUSPENDED", "CLOSED"):
+            self.suspended_ms = ts_ms
+        elif definition["status"] == "OPEN":
+            self.suspended_ms = None
+        self.first_time = self.first_time or definition["marketTime"]
+        self.definition = definition
+
+
+def _key(entry: Mapping[str, Any]) -> str:
+    handicap = entry.get("hc") or 0
+    return f"{entry['id']}@{handicap:g}" if handicap else str(entry["id"])
