@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from clvlab.errors import SourceError
 from clvlab.odds.formats import OddsFormat
 
-__all__ = ["Mapped", "mapped", "read_mapping", "with_flags"]
+__all__ = ["Mapped", "Meaning", "mapped", "read_mapping", "with_flags"]
 
 Meaning = Literal[
     "fixture", "time", "odds", "side", "market", "book", "kickoff", "home", "away", "in_running", "result", "updated"

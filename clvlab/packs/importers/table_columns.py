@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 from zoneinfo import ZoneInfo
 
+import numpy as np
 import polars as pl
 
 from clvlab.law.schema import ODDS_MILLI
 from clvlab.odds.formats import OddsFormat, decimal_odds
-from clvlab.packs.importers.mapping import Mapped
+from clvlab.packs.importers.mapping import Mapped, Meaning
 from clvlab.packs.importers.source import NO_ODDS, Account, Options
 from clvlab.packs.importers.table_files import Chunk
 from clvlab.packs.importers.times import time_ms, zone_of
@@ -63,10 +64,11 @@ def _heads(chunk: Chunk, mapping: Mapped, zone: ZoneInfo | None, account: Accoun
     rows, columns = chunk.rows, mapping.columns
     nothing = pl.Series([None] * rows.height, dtype=pl.String)
 
-    def text(meaning: str) -> pl.Series:
-        return rows[columns[meaning]].cast(pl.String) if meaning in columns else nothing  # type: ignore[index]
+    def text(meaning: Meaning) -> pl.Series:
+        return rows[columns[meaning]].cast(pl.String) if meaning in columns else nothing
 
-    read = {name: _times(rows[columns[name]], zone) if name in columns else None for name in ("time", "kickoff", "updated")}
+    stamps: tuple[Meaning, ...] = ("time", "kickoff", "updated")
+    read = {name: _times(rows[columns[name]], zone) if name in columns else None for name in stamps}
     bad = pl.Series([None] * rows.height, dtype=pl.String)
     found: dict[str, pl.Series] = {}
     for meaning, result in read.items():
@@ -106,7 +108,7 @@ def _heads(chunk: Chunk, mapping: Mapped, zone: ZoneInfo | None, account: Accoun
 
 def _times(column: pl.Series, zone: ZoneInfo | None) -> tuple[pl.Series, pl.Series]:
     """Give UTC milliseconds, and why a value is none; each distinct value is read once."""
-    if column.dtype == pl.Datetime:
+    if isinstance(column.dtype, pl.Datetime):
         aware = column.dtype.time_zone is not None
         if not aware and zone is None:
             reason = pl.Series([f"column {column.name!r} has no time zone; name the zone of such times"], dtype=pl.String)
@@ -158,14 +160,14 @@ def _sides(rows: pl.DataFrame, mapping: Mapped) -> pl.DataFrame:
     return pl.concat(parts, how="vertical_relaxed").sort("line", maintain_order=True)
 
 
-def _written(prices: pl.Series, form: OddsFormat) -> Sequence[object] | pl.Series:
+def _written(prices: pl.Series, form: OddsFormat) -> np.ndarray[Any, Any]:
     """Give prices as the format wants them: texts, or numbers with NaN for what is none."""
     if form is OddsFormat.FRACTIONAL:
-        return prices.cast(pl.String).fill_null("").to_list()
+        return np.array(prices.cast(pl.String).fill_null("").to_list(), dtype=object)
     numbers = (
         prices.str.strip_prefix("+").cast(pl.Float64, strict=False) if prices.dtype == pl.String else prices.cast(pl.Float64)
     )
-    return numbers.fill_null(float("nan"))
+    return numbers.fill_null(float("nan")).to_numpy()
 
 
 def _results(quotes: pl.DataFrame, chunk: Chunk, account: Account) -> pl.DataFrame:
@@ -175,7 +177,7 @@ def _results(quotes: pl.DataFrame, chunk: Chunk, account: Account) -> pl.DataFra
     if chunk.mapping.sides:
         won = pl.when(pl.col("result") == pl.col("side")).then(pl.lit(Settled.WON.value)).otherwise(pl.lit(Settled.LOST.value))
         known = pl.col("result").is_in(list(chunk.mapping.sides))
-        settled = pl.when(known).then(won)
+        settled = pl.when(known).then(won).otherwise(None)
     else:
         settled = text.replace_strict({name: of.value for name, of in _RESULTS.items()}, default=None, return_dtype=pl.String)
     found = named.with_columns(settled=settled)

@@ -46,6 +46,8 @@ def csv_chunks(name: str, path: Path, options: Options, account: Account) -> Ite
             raise SourceError(f"{name}:1: the header {header} is empty or names a column twice")
         mapping = mapped(options.mapping, header)
         for row in reader:
+            if not row:
+                continue
             if len(row) != len(header):
                 account.refuse(
                     name, reader.line_num, f"{len(row)} cells under a header of {len(header)}", "a row is too wide or narrow"
@@ -61,11 +63,16 @@ def csv_chunks(name: str, path: Path, options: Options, account: Account) -> Ite
 
 
 def _text_lines(name: str, path: Path, account: Account) -> Iterator[str]:
+    """Give every line, an empty one for what is blank or refused, so that the reader counts as the file does."""
+    given = 0
     for number, line in lines_of(path):
+        yield from ["\n"] * (number - given - 1)
+        given = number
         try:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
             account.refuse(name, number, f"no UTF-8: {error.reason} at byte {error.start}", "a row is no UTF-8")
+            yield "\n"
 
 
 def _frame(header: list[str], rows: list[list[str]]) -> pl.DataFrame:
