@@ -104,24 +104,25 @@ def _parts(
 
 def _withdrawals(quotes: pl.DataFrame, known: _Known, batch: Sequence[str]) -> pl.DataFrame:
     """Give a message without prices at the first snapshot in which a book no longer quotes what it did in the one before."""
-    kind = pl.col("market_key").str.extract(r"^([^|]*)")
+    alone = {scope for scope, _ in known.covered}
+    scopes = {event: event if event in alone else known.sport_of[event] for event in batch}
     rows = [
-        (event, of, n, at)
-        for event in batch
-        for of in {of for _, of in known.covered}
-        for n, at in enumerate(sorted(known.covered[known.sport_of[event], of] | known.covered[event, of]))
+        (scope, kind, n, at)
+        for scope in sorted({*scopes.values()})
+        for kind in sorted({kind for _, kind in known.covered})
+        for n, at in enumerate(sorted(known.covered[scope, kind] | known.covered[known.sport_of.get(scope, scope), kind]))
     ]
-    times = pl.DataFrame(rows, schema={"event": pl.String, "kind": pl.String, "n": pl.Int64, "ts_ms": pl.Int64}, orient="row")
+    times = pl.DataFrame(rows, schema={"scope": pl.String, "kind": pl.String, "n": pl.Int64, "ts_ms": pl.Int64}, orient="row")
     said = (
         quotes.unique(["event", "market_key", "book", "ts_ms"], keep="first", maintain_order=True)
-        .with_columns(kind=kind)
-        .join(times, on=["event", "kind", "ts_ms"], how="left")
+        .with_columns(kind=pl.col("market_key").str.extract(r"^([^|]*)"), scope=pl.col("event").replace_strict(scopes))
+        .join(times, on=["scope", "kind", "ts_ms"], how="left")
         .sort("event", "market_key", "book", "ts_ms")
         .with_columns(then=pl.col("n").shift(-1).over("event", "market_key", "book"))
         .filter(pl.col("then").is_null() | (pl.col("then") > pl.col("n") + 1))
         .with_columns(pl.col("n") + 1)
     )
-    gone = said.drop("ts_ms").join(times, on=["event", "kind", "n"])
+    gone = said.drop("ts_ms").join(times, on=["scope", "kind", "n"])
     return gone.with_columns(decimal_odds=pl.lit(None, pl.Float64), seen_ms="ts_ms").select(*QUOTES)
 
 
