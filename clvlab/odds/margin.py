@@ -193,7 +193,7 @@ def _odds_ratio(inverse: Floats, here: Flags) -> Floats:
         value = term.sum(axis=1, keepdims=True) - 1.0
         low, high = np.where(value > 0.0, t, low), np.where(value > 0.0, high, t)
         after = t + value / (term * (1.0 - term)).sum(axis=1, keepdims=True)
-        after = np.where((after > low) & (after < high), after, (low + high) / 2.0)
+        after = np.where((after >= low) & (after <= high), after, (low + high) / 2.0)
         moved, t = np.abs(after - t), after
         if moved.max(initial=0.0) <= _STEP * 10.0:
             break

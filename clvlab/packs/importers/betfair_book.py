@@ -69,6 +69,7 @@ class Runner:
     last_traded: float | None = None
     prob: int = -1
     odds_milli: int = -1
+    no_odds_milli: int = -1  # of the other outcome, at which one lays at the best lay price
 
     def change(self, delta: Mapping[str, Any]) -> None:
         """Take one ``rc`` entry: full ladders where there are some, else the best levels, else virtual best levels."""
@@ -88,17 +89,12 @@ class Runner:
         """Set the mid of best back and lay in probability; the last traded price where an offer lacks or they lie far apart."""
         back, lay = self.back.best, self.lay.best
         self.odds_milli = -1 if back is None else round(back * 1000)
+        self.no_odds_milli = -1 if lay is None else round(lay / (lay - 1) * 1000)
         if back is not None and lay is not None and 1 / back - 1 / lay <= _MAX_SPREAD:
             prob = (1 / back + 1 / lay) / 2
         else:
             prob = -1.0 if self.last_traded is None else 1 / self.last_traded
         self.prob = round(prob * PROB_UNIT) if 0.0 < prob < 1.0 else -1
-
-    @property
-    def no_odds_milli(self) -> int:
-        """Odds of the other outcome, at which one lays at the best lay price."""
-        lay = self.lay.best
-        return -1 if lay is None else round(lay / (lay - 1) * 1000)
 
 
 @dataclass(slots=True)
@@ -135,7 +131,7 @@ class MarketBook:
         if change.get("img"):
             for runner in self.runners.values():
                 runner.back, runner.lay, runner.last_traded = Ladder(is_back=True), Ladder(is_back=False), None
-                runner.prob = runner.odds_milli = -1
+                runner.prob = runner.odds_milli = runner.no_odds_milli = -1
         for delta in change.get("rc", ()):
             self.runners[_key(delta)].change(delta)
         runners = self.runners.values()
