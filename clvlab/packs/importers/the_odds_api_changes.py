@@ -182,36 +182,41 @@ def _checked(name: str, rows: pl.DataFrame, asked: str | None, account: Account)
 
 def _messages(rows: pl.DataFrame, name: str) -> pl.DataFrame:
     """Give ``QUOTES``: a book's whole market at each time at which one of its outcomes changed, and what it withdrew then."""
-    numbered = rows.with_columns(at=pl.int_range(pl.len()))
-    times = numbered.group_by(*_STREAM, "ts_ms").agg(pl.max("seen_ms"), pl.min("row"))
-    sides = numbered.select("event", "market", "side").unique()
-    latest = numbered.group_by(*_STREAM, "ts_ms", "side").agg(pl.last("at"))  # the last of several rows at one time
+    # Streams, messages and slots (a side of a stream) get numbers, because windows over whole numbers are the fast ones.
+    streams = rows.select(_STREAM).unique(maintain_order=True).with_row_index("stream")
+    numbered = rows.join(streams, on=_STREAM, maintain_order="left").with_columns(at=pl.int_range(pl.len()))
+    times = numbered.group_by("stream", "ts_ms").agg(pl.max("seen_ms"), pl.min("row")).sort("stream", "ts_ms")
+    times = times.with_row_index("message")
+    slots = streams.join(rows.select("event", "market", "side").unique(), on=["event", "market"]).with_row_index("slot")
+    changed = numbered.join(slots.select("stream", "side", "slot"), on=["stream", "side"], maintain_order="left")
+    latest = changed.group_by("slot", "ts_ms").agg(pl.last("at"))  # the last of several rows at one time
     state = (
-        times.join(sides, on=["event", "market"])
-        .join(latest, on=[*_STREAM, "ts_ms", "side"], how="left")
-        .sort(*_STREAM, "side", "ts_ms")
-        .with_columns(pl.col("at").forward_fill().over(*_STREAM, "side"))
+        times.join(slots, on="stream")
+        .join(latest, on=["slot", "ts_ms"], how="left")
+        .sort("slot", "ts_ms")
+        .with_columns(pl.col("at").forward_fill().over("slot"))
     )
     state = state.with_columns(decimal_odds=numbered["odds"].gather(state["at"]), point=numbered["point"].gather(state["at"]))
-    point = pl.col("point").filter(pl.col("at").is_not_null())
-    whole_line = (point.n_unique() == 1).over(*_STREAM, "ts_ms")
-    points = state["point"].drop_nulls().unique().to_list()
-    text = pl.col("point").replace_strict(
-        points, [f"point={value:g}" for value in points], default=None, return_dtype=pl.String
+    quoted = _on_one_line(state)
+    keys = quoted.group_by("message").agg(pl.first("market_key", "side"))
+    before = (
+        times.join(keys, on="message", how="left")
+        .sort("message")
+        .with_columns(pl.col("side").shift(1).over("stream"), before=pl.col("market_key").shift(1).over("stream"))
     )
-    quoted = (
-        state.filter(whole_line)
-        .with_columns(point=point.max().over(*_STREAM, "ts_ms"))
-        .with_columns(market_key=pl.concat_str("market", pl.lit("||"), text.fill_null("")))
-    )
-    keys = quoted.select(*_STREAM, "ts_ms", "market_key", "side").unique([*_STREAM, "ts_ms"], keep="first", maintain_order=True)
-    stream = (
-        times.join(keys, on=[*_STREAM, "ts_ms"], how="left")
-        .sort(*_STREAM, "ts_ms")
-        .with_columns(before=pl.col("market_key").shift(1).over(*_STREAM), side=pl.col("side").shift(1).over(*_STREAM))
-    )
-    left = stream.filter(pl.col("before").is_not_null() & pl.col("before").ne_missing(pl.col("market_key")))
-    withdrawn = left.with_columns(market_key="before", decimal_odds=pl.lit(None, pl.Float64))
-    columns = [name_ for name_ in QUOTES if name_ not in ("in_running", "file", "line")]
+    left = before.filter(pl.col("before").is_not_null() & pl.col("before").ne_missing(pl.col("market_key")))
+    withdrawn = left.join(streams, on="stream").with_columns(market_key="before", decimal_odds=pl.lit(None, pl.Float64))
+    columns = [column for column in QUOTES if column not in ("in_running", "file", "line")]
     both = pl.concat([frame.select(*columns, "row") for frame in (quoted, withdrawn)])
     return both.with_columns(in_running=pl.lit(value=False), file=pl.lit(name), line=pl.col("row") + 1).select(*QUOTES)
+
+
+def _on_one_line(state: pl.DataFrame) -> pl.DataFrame:
+    """Keep the messages whose known sides name one point, and name their market by it; null is a point of its own."""
+    known = pl.col("at").is_not_null()
+    line = pl.col("point").filter(known)
+    messages = state.group_by("message").agg(lines=line.n_unique(), line=line.first())
+    points = messages["line"].drop_nulls().unique().to_list()
+    text = pl.col("line").replace_strict(points, [f"point={value:g}" for value in points], default="", return_dtype=pl.String)
+    named = messages.filter(pl.col("lines") == 1).select("message", text=text)
+    return state.join(named, on="message").with_columns(market_key=pl.concat_str("market", pl.lit("||"), "text"))
