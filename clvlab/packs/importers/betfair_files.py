@@ -76,7 +76,6 @@ class _Reading:
 def _of_lines(name: str, lines: Iterator[tuple[int, bytes]], account: Account) -> Iterator[tuple[str, MarketBook]]:
     """Read one file. One that can't be read to its end gives nothing: its markets would lack their close."""
     reading = _Reading()
-    number = 0
     try:
         for number, line in lines:
             try:
@@ -85,12 +84,10 @@ def _of_lines(name: str, lines: Iterator[tuple[int, bytes]], account: Account) -
                 said = f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else str(error)
                 account.refuse(name, number, said, "a message can't be read")
     except SourceError as error:
-        if not account.lenient:
-            raise
-        account.refuse(name, number, str(error), "a file can't be read to its end")
+        account.refuse_file(name, error)
         return
     if not reading.books:
-        account.refuse(name, number, "holds no market", "a file holds no market")
+        account.refuse(name, 1, "holds no market", "a file holds no market")
     for book in reading.books.values():
         yield name, book
 

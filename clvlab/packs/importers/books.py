@@ -13,6 +13,7 @@ from clvlab.law.schema import ODDS_MILLI, TICKS, Schema
 from clvlab.odds.consensus import PROB_UNIT, BookMessages, Consensus, ConsensusTicks, consensus_ticks
 from clvlab.odds.margin import Margin, fair_probabilities, overround
 from clvlab.packs.importers.source import Account
+from clvlab.packs.invariants import MAX_NAME_BYTES
 
 __all__ = ["QUOTES", "QuoteSpill", "batches", "book_ticks", "numbered"]
 
@@ -73,7 +74,7 @@ def book_ticks(
 ) -> pl.DataFrame:
     """Make ``TICKS`` of ``QUOTES`` of whole fixtures: margin removed book by book, then the consensus of the fresh ones."""
     number = pl.col("event").replace_strict(dict(fixture_ids), return_dtype=pl.Int64)
-    rows = _settled_once(quotes.with_columns(fixture_id=number), account)
+    rows = _settled_once(_named(quotes, account).with_columns(fixture_id=number), account)
     sides = (
         rows.select("fixture_id", "market_key", "side")
         .unique()
@@ -97,6 +98,16 @@ def book_ticks(
 
 
 _KEY = ("fixture_id", "market_key", "side")
+
+
+def _named(quotes: pl.DataFrame, account: Account) -> pl.DataFrame:
+    """Refuse quotes whose market or side has a name that no pack can hold."""
+    name = pl.col("market_key", "side")
+    wrong = pl.any_horizontal(~name.str.len_bytes().is_between(1, MAX_NAME_BYTES) | name.str.contains(r"[\x00-\x1f\x7f]"))
+    for file, line, market, side in quotes.filter(wrong).select("file", "line", "market_key", "side").iter_rows():
+        text = f"{market!r:.80} and {side!r:.80} must have 1 to {MAX_NAME_BYTES} bytes and no control character"
+        account.refuse(file, line, text, "a market or side has no usable name")
+    return quotes.filter(~wrong)
 
 
 def _settled_once(quotes: pl.DataFrame, account: Account) -> pl.DataFrame:
@@ -127,6 +138,7 @@ def _market_ticks(
     odds = np.full((heads.height, n_sides), np.nan)
     odds[message, rows["side_no"].to_numpy()] = rows["decimal_odds"].to_numpy()
     books = sorted(heads["book"].unique())
+    account.book_names.update(books)
     messages = _priced(heads, odds, books, margin, account)
     weights = np.array([rules.weights.get(book, 1) for book in books], dtype=np.int64)
     ticks = consensus_ticks(messages, weights, rules)

@@ -78,7 +78,12 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
     settled: list[tuple[str, str, str, str, str]] = []
     for name, path in sorted(files.items()):
         rows: list[tuple[Any, ...]] = []
-        for match in matches(name, path, account):
+        try:
+            listed = list(matches(name, path, account))
+        except SourceError as error:
+            account.refuse_file(name, error)
+            continue
+        for match in listed:
             if match.source_id in fixtures:
                 account.refuse(name, match.line, f"{match.source_id} is listed twice", "a match is listed twice")
                 continue

@@ -72,6 +72,7 @@ def import_source(source: str, paths: Sequence[Path], folder: Path, options: Opt
                 quality.add(tape)
                 writer.add(tape)
                 options.progress(f"{quality.counts['ticks']:,} ticks written")
+            _check_weights(options, result)
             report = _report(quality, result, len(files))
             sources = tuple(SourceFile(name=name, digest=file_sha256(path)) for name, path in sorted(files.items()))
             manifest = PackManifest(
@@ -94,6 +95,14 @@ def import_source(source: str, paths: Sequence[Path], folder: Path, options: Opt
 def _tape(ticks: pl.DataFrame, kickoffs: pl.DataFrame, result: Normalised) -> Tape:
     own = kickoffs.filter(pl.col("fixture_id").is_in(ticks["fixture_id"].unique().implode()))
     return Tape.from_ticks(ticks, own, closing_policy=result.closing_policy)
+
+
+def _check_weights(options: Options, result: Normalised) -> None:
+    unknown = sorted(options.weights.keys() - result.account.book_names)
+    if unknown:
+        raise SourceError(
+            f"no book is named {unknown[0]!r}; the source has {', '.join(sorted(result.account.book_names)) or 'none'}"
+        )
 
 
 def _report(quality: QualityAccount, result: Normalised, files: int) -> Quality:

@@ -111,6 +111,7 @@ class Account:
     books: Counter[int] = field(default_factory=Counter)
     overround_bps: Counter[int] = field(default_factory=Counter)
     margin_fallbacks: int = 0
+    book_names: set[str] = field(default_factory=set)
 
     def refuse(self, file: str, line: int, reason: str, kind: str = "can't be read") -> None:
         """Take note of a bad row; ``kind`` is the reason without its values.
@@ -127,6 +128,18 @@ class Account:
         known = self.examples.setdefault(kind, [])
         if len(known) < _EXAMPLES:
             known.append(refused)
+
+    def refuse_file(self, file: str, error: SourceError) -> None:
+        """Take note of a file that can't be read to its end.
+
+        Raises
+        ------
+        SourceError
+            The same one, when strict.
+        """
+        if not self.lenient:
+            raise error
+        self.refuse(file, 1, str(error), "a file can't be read to its end")
 
     def note(self, what: str, count: int = 1) -> None:
         """Count something that a reader of the pack should know; none of it is not worth a word."""

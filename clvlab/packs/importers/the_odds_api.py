@@ -16,6 +16,7 @@ from typing import Any
 import orjson
 import polars as pl
 
+from clvlab.errors import SourceError
 from clvlab.law.schema import ODDS_MILLI
 from clvlab.odds.consensus import Consensus
 from clvlab.odds.formats import OddsFormat, decimal_odds
@@ -130,6 +131,9 @@ def _snapshot(name: str, path: Path, known: _Known, options: Options, account: A
     """Give the quotes of one file."""
     try:
         answer = orjson.loads(whole(path))
+    except SourceError as error:
+        account.refuse_file(name, error)
+        return []
     except orjson.JSONDecodeError as error:
         account.refuse(name, error.lineno, f"no JSON: {error.msg}", "no JSON")
         return []

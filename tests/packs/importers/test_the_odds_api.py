@@ -195,6 +195,37 @@ def test_a_file_that_is_no_answer_is_refused(tmp_path, content):
         imported(tmp_path, tmp_path / "x.json")
 
 
+def test_a_snapshot_cut_off_is_refused_or_counted(tmp_path):
+    folder = written(tmp_path / "in", "a.json.gz", historical("2026-07-04T12:00:00Z", event(book("a", h2h(2.0, 3.5, 4.0)))))
+    cut = folder / "b.json.gz"
+    cut.write_bytes((folder / "a.json.gz").read_bytes()[:-9])
+
+    with pytest.raises(SourceError, match=r"b\.json\.gz: can't be read to its end"):
+        imported(tmp_path, folder)
+    report, _ = imported(tmp_path, folder, lenient=True)
+
+    assert report.quality.refused_rows == 1
+
+
+def test_a_weight_of_a_book_that_is_not_there_is_refused(tmp_path):
+    folder = written(tmp_path / "in", "a.json", historical("2026-07-04T12:00:00Z", event(book("a", h2h(2.0, 3.5, 4.0)))))
+
+    with pytest.raises(SourceError, match="no book is named 'A'; the source has a"):
+        imported(tmp_path, folder, weights={"A": 2})
+    assert not (tmp_path / "p").exists()
+
+
+def test_names_that_no_pack_can_hold_are_refused_or_counted(tmp_path):
+    odd = market("totals\n", [("Over", 1.9, 2.5), ("Under", 1.9, 2.5)])
+    folder = written(tmp_path / "in", "a.json", historical("2026-07-04T12:00:00Z", event(book("a", odd, h2h(2.0, 3.5, 4.0)))))
+
+    with pytest.raises(SourceError, match="no control character"):
+        imported(tmp_path, folder)
+    report, _ = imported(tmp_path, folder, lenient=True)
+
+    assert report.quality.refused_rows == 2
+
+
 def changes(tmp_path, *rows, name="x", fixtures="e1,soccer_x,2026-07-04T17:00:00Z,Ash,Elm"):
     """Rows as (minute, book, market, outcome, point, decimal odds)."""
     at = [datetime(2026, 7, 4, 12, row[0]) for row in rows]  # noqa: DTZ001 - as the source has them
