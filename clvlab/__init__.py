@@ -12,17 +12,36 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from clvlab.lab import backtest, import_odds, open_pack, open_run
+    from clvlab.agents.columnar import strategy
+    from clvlab.agents.ticking import Book, TickAgent
+    from clvlab.lab import backtest, import_odds, lookahead_audit, open_pack, open_run
     from clvlab.law.closing import Window
+    from clvlab.law.policy import PolicyEnvelope
 
-__all__ = ["Window", "backtest", "import_odds", "open_pack", "open_run"]
+__all__ = [
+    "Book",
+    "PolicyEnvelope",
+    "TickAgent",
+    "Window",
+    "backtest",
+    "import_odds",
+    "lookahead_audit",
+    "open_pack",
+    "open_run",
+    "strategy",
+]
 
 _HOMES = {
+    "Book": "clvlab.agents.ticking",
+    "PolicyEnvelope": "clvlab.law.policy",
+    "TickAgent": "clvlab.agents.ticking",
     "Window": "clvlab.law.closing",
     "backtest": "clvlab.lab",
     "import_odds": "clvlab.lab",
+    "lookahead_audit": "clvlab.lab",
     "open_pack": "clvlab.lab",
     "open_run": "clvlab.lab",
+    "strategy": "clvlab.agents.columnar",
 }
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 __all__ = [
     "AgentError",
+    "AskError",
     "ClvlabError",
     "DecisionError",
     "EvidenceError",
+    "LookaheadError",
     "OddsError",
     "PackError",
     "PackFormatError",
     "PackTamperedError",
+    "PolicyError",
     "RunConflictError",
     "SchemaError",
     "SourceError",
@@ -39,11 +42,28 @@ class DecisionError(ClvlabError):
 
 
 class AgentError(ClvlabError):
-    """An agent's configuration is out of bounds."""
+    """An agent's configuration or transcript can't be used."""
+
+
+class LookaheadError(AgentError):
+    """An agent whose decisions depend on later ticks."""
 
 
 class UnknownAgentError(AgentError):
     """No strategy template of that name is registered."""
+
+
+class PolicyError(ClvlabError):
+    """A policy envelope with a value out of its range."""
+
+
+class AskError(AgentError):
+    """A model that was asked gave no usable answer; ``kind`` is one word, ``detail`` a sentence."""
+
+    def __init__(self, kind: str, detail: str) -> None:
+        super().__init__(f"{kind}: {detail}")
+        self.kind = kind
+        self.detail = detail
 
 
 class EvidenceError(ClvlabError):

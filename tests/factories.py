@@ -11,6 +11,7 @@ import polars as pl
 from clvlab.engine.agent import Identity
 from clvlab.engine.run import RunResult, run
 from clvlab.law.closing import Window
+from clvlab.law.policy import PolicyEnvelope
 from clvlab.law.schema import DECISIONS, FIXTURES, TICKS, ClosingPolicy
 from clvlab.law.tape import Tape
 from clvlab.proof.seal import SealedRun
@@ -21,6 +22,7 @@ __all__ = [
     "FixedAgent",
     "make_agent",
     "make_decisions",
+    "make_mixed_run",
     "make_run",
     "make_sealed_run",
     "make_tape",
@@ -115,8 +117,8 @@ class FailingAgent:
         raise RuntimeError(f"no decision over {len(tape.binding.fixture_ids)} fixtures")
 
 
-def make_sealed_run() -> SealedRun:
-    """Sealed run with a winner, a loser, a WAIT, an invalid decision, two markets, two fixtures and a failed agent."""
+def make_mixed_run() -> RunResult:
+    """Run with a winner, a loser, a WAIT, an invalid decision, two markets, two fixtures, a failed agent and a full gate."""
     tape = make_tape(
         [
             message(0, 0, {"draw": (3000, 3300), "part1": (4000, 2500), "part2": (3000, 3300)}),
@@ -137,4 +139,9 @@ def make_sealed_run() -> SealedRun:
         {"fixture_id": 2, "tick_seq": 1},
     )
     agents = [make_agent(decided, config={"threshold": 0.4, "ticks": 20}), FailingAgent()]
-    return run(tape, agents, Window()).run
+    return run(tape, agents, Window(), policy=PolicyEnvelope(max_orders=2))
+
+
+def make_sealed_run() -> SealedRun:
+    """Bytes of the mixed run."""
+    return make_mixed_run().run

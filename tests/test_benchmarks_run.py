@@ -24,6 +24,7 @@ def test_the_benchmark_command_reports_every_job_and_its_jobs_agree(tmp_path):
         "verify",
         "agent baseline",
         "agent cumulative-drift",
+        "agent sharp-momentum-v2",
         "import",
     }
     assert {figure["name"] for figure in said["figures"]} >= {

@@ -106,6 +106,49 @@ def test_show_prints_the_card_decisions_and_one_record(folder, sealed):
     assert json.loads(record)["agent_id"] == "cumulative-drift"
 
 
+def test_agents_are_listed_and_shown_with_algorithm_source_and_bounds(tmp_path):
+    code, listed, _ = clvlab(tmp_path, "agents", "list")
+    assert code == 0
+    names = [line.split()[0] for line in listed.splitlines()[:4]]
+    assert names == ["baseline", "cumulative-drift", "sharp-momentum-v2", "llm"]
+
+    for name in names:
+        code, shown, _ = clvlab(tmp_path, "agents", "show", name)
+        card = json.loads(clvlab(tmp_path, "agents", "show", name, "--json")[1])
+        assert code == 0
+        assert card["config_hash"] in shown
+        assert all(parameter["meaning"] and f"  {parameter['name']} = " in shown for parameter in card["parameters"])
+    momentum = clvlab(tmp_path, "agents", "show", "sharp-momentum-v2")[1]
+    assert "Biometrika" in momentum
+    assert "persistence_movements = 5, at least 1 and at most 500" in momentum
+
+
+def test_limits_of_the_policy_bind_execution_and_not_scores(tmp_path):
+    free = json.loads(clvlab(tmp_path, "backtest", "starter", "--json")[1])
+    bound = json.loads(clvlab(tmp_path, "backtest", "starter", "--policy", "max_orders=2", "--json")[1])
+
+    assert bound["policy"]["allowed"] == 2
+    assert bound["metrics"] == free["metrics"]
+    assert bound["run_id"] != free["run_id"]
+    assert clvlab(tmp_path, "verify", bound["run_folder"])[0] == 0
+
+
+def test_agent_of_ones_own_is_audited_on_the_command_line(tmp_path):
+    head = "import clvlab, polars as pl\n\n@clvlab.strategy\n"
+    (tmp_path / "honest.py").write_text(head + "def agent(ticks):\n    return ticks.filter(pl.col('prob_bps') > 7000)\n")
+    (tmp_path / "cheat.py").write_text(
+        head + "def agent(ticks):\n    return ticks.filter(pl.col('prob_bps') > pl.col('prob_bps').mean())\n"
+    )
+
+    assert clvlab(tmp_path, "backtest", "starter", "--agent", "honest.py:agent")[0] == 0
+    code, _, error = clvlab(tmp_path, "backtest", "starter", "--agent", "cheat.py:agent")
+
+    assert (code, error.count("\n")) == (2, 1)
+    assert "depend on later ticks" in error
+    assert len(list((tmp_path / "runs").iterdir())) == 1
+    assert clvlab(tmp_path, "backtest", "starter", "--agent", "cheat.py:agent", "--no-audit")[0] == 0
+
+
 def test_packs_are_built_shown_verified_and_exported(tmp_path):
     for args in (
         ("packs", "build", "--out", "mine", "--seed", 5, "--fixtures", 2, "--messages", 40),

@@ -30,7 +30,13 @@ class BaselineConfig(Config):
 def decide(tape: Tape, config: BaselineConfig) -> pl.DataFrame:
     """Back the likeliest side of each market at its first priced message after the warm-up, if it is likely enough.
 
-    Ties go to the side that comes first in byte order. Messages in play are not looked at.
+    Ties go to the side that comes first in byte order. Messages in play are not looked at. Linear in
+    ticks. Nothing is claimed: no edge and no confidence.
+
+    References
+    ----------
+    The interface specification, "POST /backtests": one deterministic offline agent. A favourite at first sight is the plain
+    yardstick, and backs without looking at any movement.
     """
     series = in_markets(tape, config.markets).select("series", "fixture_id", "market_key", "side", "market_start")
     first = (

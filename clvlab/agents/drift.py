@@ -5,14 +5,12 @@ from __future__ import annotations
 import polars as pl
 from pydantic import Field
 
-from clvlab.agents.template import Config, backs, in_markets
+from clvlab.agents.template import MAX_SECONDS, Config, backs, cooled, in_markets
 from clvlab.law.schema import SAFE_INTEGER
 from clvlab.law.tape import Tape
 from clvlab.odds.logit import micro_logits_of
 
 __all__ = ["DriftConfig", "decide"]
-
-_MAX_SECONDS = SAFE_INTEGER // 1000
 
 
 class DriftConfig(Config):
@@ -38,8 +36,8 @@ class DriftConfig(Config):
     persistence_alpha: float = Field(default=0.25, gt=0, le=1, allow_inf_nan=False)
     min_persistence: float = Field(default=0.3, ge=-1, le=1, allow_inf_nan=False)
     warmup_ticks: int = Field(default=6, ge=0, le=SAFE_INTEGER)
-    warmup_s: int = Field(default=0, ge=0, le=_MAX_SECONDS)
-    cooldown_s: int = Field(default=43_200, ge=0, le=_MAX_SECONDS)
+    warmup_s: int = Field(default=0, ge=0, le=MAX_SECONDS)
+    cooldown_s: int = Field(default=43_200, ge=0, le=MAX_SECONDS)
     max_prob_bps: int = Field(default=9500, ge=1, le=10_000)
 
 
@@ -50,6 +48,13 @@ def decide(tape: Tape, config: DriftConfig) -> pl.DataFrame:
     exponentially weighted mean of the signs of its movements, computed message by message in order, so that every machine
     rounds alike. Of two sides of a market at one message the larger drift wins, ties by byte order. Messages in play are
     not looked at. Linear in ticks.
+
+    What is claimed, unproven: an edge of the rise in probability since first sight, as if it came once more; and as confidence
+    the persistence, moved from [-1, 1] to [0, 1].
+
+    References
+    ----------
+    S. W. Roberts, "Control chart tests based on geometric moving averages", Technometrics 1 (1959) 239-250, for the average.
     """
     series = in_markets(tape, config.markets).select("series", "fixture_id", "market_key", "side", "market_start")
     rows = tape.rows.filter(pl.col("prob_bps").is_not_null(), ~pl.col("in_running")).select(
@@ -81,21 +86,9 @@ def decide(tape: Tape, config: DriftConfig) -> pl.DataFrame:
         .unique(["market_start", "tick_seq"], keep="first", maintain_order=True)
         .collect(engine="in-memory")
     )
-    picks = walked.filter(_cooled(walked["market_start"], walked["ts_ms"], 1000 * config.cooldown_s)).with_columns(
+    picks = walked.filter(cooled(walked["market_start"], walked["ts_ms"], config.cooldown_s)).with_columns(
         reason=pl.format("drift of {} micro-logits over {} messages", "drift", "seen"),
         claimed_edge_bps=pl.col("prob_bps").cast(pl.Int64) - pl.col("first_prob_bps"),
         confidence=(1 + pl.col("persistence")) / 2,
     )
     return backs(picks, config.stake)
-
-
-def _cooled(market: pl.Series, ts_ms: pl.Series, cooldown_ms: int) -> pl.Series:
-    """Keep a candidate unless its market has a kept one less than the cooldown before; one pass over the candidates."""
-    kept: list[bool] = []
-    current, ready = -1, 0
-    for key, ts in zip(market.to_list(), ts_ms.to_list(), strict=True):
-        keep = key != current or ts >= ready
-        if keep:
-            current, ready = key, ts + cooldown_ms
-        kept.append(keep)
-    return pl.Series("kept", kept, dtype=pl.Boolean)

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 from pydantic import ValidationError
 
-from clvlab.agents import baseline, drift
+from clvlab.agents import baseline, drift, llm, momentum
 from clvlab.agents.template import Config, Template
 from clvlab.errors import AgentError, UnknownAgentError
 from clvlab.law.tape import Tape
@@ -19,7 +19,12 @@ __all__ = ["TEMPLATES", "template"]
 _Rule = Callable[[Tape, Any], pl.DataFrame]
 
 TEMPLATES: Mapping[str, tuple[type[Config], _Rule]] = MappingProxyType(
-    {"baseline": (baseline.BaselineConfig, baseline.decide), "cumulative-drift": (drift.DriftConfig, drift.decide)}
+    {
+        "baseline": (baseline.BaselineConfig, baseline.decide),
+        "cumulative-drift": (drift.DriftConfig, drift.decide),
+        "sharp-momentum-v2": (momentum.MomentumConfig, momentum.decide),
+        "llm": (llm.LlmConfig, llm.decide),
+    }
 )
 
 

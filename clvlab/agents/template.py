@@ -7,13 +7,32 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, Generic, TypeVar
 
 import polars as pl
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from clvlab.engine.agent import Identity
+from clvlab.engine.agent import Causality, Identity
+from clvlab.law.actions import MAX_NAME_BYTES
 from clvlab.law.schema import DECISIONS, SAFE_INTEGER, Action
 from clvlab.law.tape import Tape
 
-__all__ = ["Config", "Template", "backs", "in_markets"]
+__all__ = ["MAX_PREFIXES", "MAX_SECONDS", "Config", "Prefixes", "Template", "backs", "cooled", "in_markets", "limited"]
+
+MAX_PREFIXES = 10_000
+MAX_SECONDS = SAFE_INTEGER // 1000
+
+
+def limited(bytes_: int) -> AfterValidator:
+    """Refuse a text of more bytes, or one that has none because of a lone surrogate."""
+
+    def checked(text: str | None) -> str | None:
+        length = len((text or "").encode())
+        if length > bytes_:
+            raise ValueError(f"has {length} bytes, the limit is {bytes_}")
+        return text
+
+    return AfterValidator(checked)
+
+
+Prefixes = Annotated[tuple[Annotated[str, limited(MAX_NAME_BYTES)], ...], Field(strict=False, max_length=MAX_PREFIXES)]
 
 
 class Config(BaseModel):
@@ -30,7 +49,7 @@ class Config(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
     version: ClassVar[str] = "1"
 
-    markets: Annotated[tuple[str, ...], Field(strict=False)] = ("",)
+    markets: Prefixes = ("",)
     stake: int = Field(default=100, ge=1, le=SAFE_INTEGER)
 
 
@@ -49,17 +68,33 @@ class Template(Generic[C]):
     @property
     def identity(self) -> Identity:
         config = self.config.model_dump(mode="json")
-        return Identity(self.agent_id, self.strategy, self.config.version, config, causality="template")
+        return Identity(self.agent_id, self.strategy, self.config.version, config, causality=Causality.TEMPLATE)
 
     def decide(self, tape: Tape) -> pl.DataFrame:
         """Give ``DECISIONS`` of the rule, under the agent's id."""
         return self.rule(tape, self.config).with_columns(agent_id=pl.lit(self.agent_id)).select(*DECISIONS)
 
 
-def in_markets(tape: Tape, prefixes: tuple[str, ...]) -> pl.DataFrame:
-    """Give the series of the tape, with their number, whose market starts with one of the prefixes."""
-    allowed = pl.any_horizontal(*(pl.col("market_key").str.starts_with(prefix) for prefix in prefixes), pl.lit(value=False))
-    return tape.series.with_row_index("series").filter(allowed)
+def in_markets(tape: Tape, *prefixes: tuple[str, ...]) -> pl.DataFrame:
+    """Give the series of the tape, with their number, whose market starts with one of each group of prefixes."""
+    market = pl.col("market_key")
+    allowed = [pl.any_horizontal(*map(market.str.starts_with, group), pl.lit(value=False)) for group in prefixes]
+    return tape.series.with_row_index("series").filter(*allowed)
+
+
+def cooled(market: pl.Series, ts_ms: pl.Series, cooldown_s: int) -> pl.Series:
+    """Keep a candidate unless its market has a kept one less than the cooldown before; candidates are in order of both.
+
+    One pass over the candidates.
+    """
+    kept: list[bool] = []
+    current, ready = -1, 0
+    for key, ts in zip(market.to_list(), ts_ms.to_list(), strict=True):
+        keep = key != current or ts >= ready
+        if keep:
+            current, ready = key, ts + 1000 * cooldown_s
+        kept.append(keep)
+    return pl.Series("kept", kept, dtype=pl.Boolean)
 
 
 def backs(picks: pl.DataFrame, stake: int) -> pl.DataFrame:

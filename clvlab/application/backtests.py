@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
 import polars as pl
 
+from clvlab.agents.columnar import Strategy
+from clvlab.agents.files import from_file
 from clvlab.agents.registry import template
 from clvlab.engine.agent import Agent
+from clvlab.engine.lookahead import lookahead_audit
 from clvlab.engine.run import RunResult, run
+from clvlab.errors import AgentError, PolicyError
 from clvlab.law.closing import Window
 from clvlab.law.clv import allowed
+from clvlab.law.policy import PolicyEnvelope
 from clvlab.law.ranking import ranked
 from clvlab.law.schema import OUTCOMES, Reason
 from clvlab.packs.reader import Pack
 from clvlab.proof.card import metrics
+from clvlab.proof.events import receipt_lines
 from clvlab.proof.seal import SealedRun
 from clvlab.proof.verify import Verification, verify
 
-__all__ = ["Backtest", "backtest", "leaderboard"]
+__all__ = ["Backtest", "backtest", "envelope", "leaderboard", "lookahead_audit", "resolved"]
 
 
 @dataclass(frozen=True)
@@ -47,6 +53,11 @@ class Backtest:
     def run(self) -> SealedRun:
         return self.result.run
 
+    @cached_property
+    def receipts(self) -> bytes:
+        """What the paper venue said, as lines: no evidence, never scored."""
+        return receipt_lines(self.result.receipts)
+
     @property
     def scores(self) -> pl.DataFrame:
         """``SCORES``: one row per decision."""
@@ -55,7 +66,7 @@ class Backtest:
     @cached_property
     def verification(self) -> Verification:
         """The seven checks, recomputed from the sealed bytes."""
-        return verify(self.run)
+        return verify(self.run, self.receipts)
 
     @cached_property
     def report(self) -> dict[str, Any]:
@@ -89,11 +100,19 @@ class Backtest:
             "checks": {name: check.verdict.value for name, check in self.verification.checks.items()},
             "metrics": metrics(self.result.outcomes),
             "reasons": _counts(scores, "reason"),
+            "policy": {"policy_hash": started["policy_hash"], **_allowed(self.result.decisions)},
             "close_kinds": _counts(scores.filter(pl.col("close_kind").is_not_null()), "close_kind"),
             "closing_age_ms": {"median": ages.median(), "max": ages.max()},
             "closing_source": self.pack.manifest.closing_source,
             "real_executable_edge_bps": None,
         }
+
+
+def _allowed(decisions: pl.DataFrame) -> dict[str, Any]:
+    """Count the actions that the gate allowed, and the reasons against the others."""
+    refusals = decisions.filter(pl.col("pre").is_not_null()).select(reason=pl.concat_list("pre", "post"))
+    refused = refusals.filter(pl.col("reason").list.len() > 0)
+    return {"allowed": refusals.height - refused.height, "refused": _counts(refused.explode("reason"), "reason")}
 
 
 def _counts(frame: pl.DataFrame, column: str) -> dict[str, int]:
@@ -107,6 +126,8 @@ def backtest(
     params: Mapping[str, Any] | None = None,
     fixture_ids: Sequence[int] | None = None,
     window: Window | None = None,
+    policy: PolicyEnvelope | None = None,
+    audit: bool = True,
 ) -> Backtest:
     """Replay a pack through an agent, score it and seal it.
 
@@ -115,24 +136,64 @@ def backtest(
     pack
         What to replay.
     agent
-        Name of a template, or an agent.
+        Name of a template, ``file.py:name`` of an agent, or an agent.
     params
-        A template's parameters; ``markets`` is the window's allowlist unless given.
+        Parameters of a template or strategy; a template's ``markets`` is the window's allowlist unless given.
     fixture_ids
         All fixtures of the pack by default, in one run.
     window
         ``pre_match`` with a horizon of 60 s over all markets by default.
+    policy
+        Limits under which actions are executed on paper.
+    audit
+        Whether an agent whose causality is unchecked is audited for look-ahead before the run is sealed.
 
     Raises
     ------
-    UnknownAgentError, AgentError, UnknownFixtureError, WindowError, DecisionError
+    UnknownAgentError, AgentError, LookaheadError, UnknownFixtureError, WindowError, DecisionError
     """
     window = window or Window()
-    if isinstance(agent, str):
-        agent = template(agent, {"markets": window.market_allowlist} | dict(params or {}))
+    asked = resolved(agent, params, window)
     tape = pack.tape(fixture_ids)
     matched = tape.series.filter(allowed(window.market_allowlist)).select("fixture_id", "market_key").n_unique()
-    return Backtest(pack, window, run(tape, [agent], window), matched)
+    return Backtest(pack, window, run(tape, [asked], window, policy=policy, audit=audit), matched)
+
+
+def resolved(agent: str | Agent, params: Mapping[str, Any] | None = None, window: Window | None = None) -> Agent:
+    """Find an agent: by the name of its template, as ``file.py:name``, or as itself; with other parameters if any are given.
+
+    Raises
+    ------
+    UnknownAgentError
+        No such template, file or name in it.
+    AgentError
+        A parameter that the agent does not have, or a value out of its range.
+    """
+    given = dict(params or {})
+    if isinstance(agent, str) and agent.rpartition(":")[0].endswith(".py"):
+        agent = from_file(*agent.rsplit(":", 1))
+    if isinstance(agent, str):
+        return template(agent, {"markets": (window or Window()).market_allowlist} | given)
+    if not given:
+        return agent
+    if not isinstance(agent, Strategy):
+        raise AgentError(f"{type(agent).__name__} takes no parameters here: make the agent with them")
+    return agent.with_params(**given)
+
+
+def envelope(limits: Mapping[str, Any]) -> PolicyEnvelope:
+    """Make a policy of some limits by name, defaults for the others.
+
+    Raises
+    ------
+    PolicyError
+        An unknown limit, or a value out of its range.
+    """
+    known = [field.name for field in fields(PolicyEnvelope)]
+    unknown = limits.keys() - set(known)
+    if unknown:
+        raise PolicyError(f"a policy has no limit {min(unknown)!r}; it has: {', '.join(known)}")
+    return PolicyEnvelope(**limits)
 
 
 def leaderboard(backtests: Sequence[Backtest]) -> pl.DataFrame:

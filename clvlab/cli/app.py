@@ -12,6 +12,7 @@ import orjson
 import typer
 
 from clvlab.application import backtests, packs, runs
+from clvlab.cli.agents import agents_app
 from clvlab.cli.options import JsonOption, PackArgument, RunArgument, RunsOption
 from clvlab.cli.packs import packs_app
 from clvlab.cli.printing import err, leaderboard, out, plain, print_json, show_checks, show_report, table
@@ -28,6 +29,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
+app.add_typer(agents_app, name="agents")
 app.add_typer(packs_app, name="packs")
 
 _BAD_INPUT = 2
@@ -58,7 +60,7 @@ def demo(runs_folder: RunsOption = Path("runs")) -> None:
     for test in tests:
         show_report(test.report)
     with err.status("verifying"):
-        folders = [runs.keep(test.run, runs_folder) for test in tests]
+        folders = [runs.keep(test.run, runs_folder, test.receipts) for test in tests]
         verdicts = [runs.verified(folder) for folder in folders]
     for verdict in verdicts:
         show_checks(verdict)
@@ -81,13 +83,15 @@ def _program() -> str:
 @app.command()
 def backtest(
     pack: PackArgument,
-    agent: Annotated[str, typer.Option(help="Name of a template.")] = "baseline",
+    agent: Annotated[str, typer.Option(help="Name of a template, or file.py:name.")] = "baseline",
     param: Annotated[list[str] | None, typer.Option(help="A parameter as name=value; may be repeated.")] = None,
     fixture: Annotated[list[int] | None, typer.Option(help="A fixture id; may be repeated; all by default.")] = None,
     market: Annotated[list[str] | None, typer.Option(help="A market-key prefix; may be repeated; all by default.")] = None,
     end_rule: Annotated[str, typer.Option(help="pre_match, fixed_duration or manual_stop.")] = "pre_match",
     duration_s: Annotated[int | None, typer.Option(help="Seconds, with fixed_duration only.")] = None,
     horizon_s: Annotated[int, typer.Option(help="Decisions closer than this to the close stay pending.")] = 60,
+    policy: Annotated[list[str] | None, typer.Option(help="A limit of the policy as name=value; may be repeated.")] = None,
+    audit: Annotated[bool, typer.Option(help="Audit an agent of your own for look-ahead before sealing.")] = True,
     window_id: Annotated[str, typer.Option(help="Label of the window.")] = "full",
     runs_folder: RunsOption = Path("runs"),
     as_json: JsonOption = False,
@@ -95,8 +99,16 @@ def backtest(
     """Replay a pack through an agent, score it against the close, and seal the run."""
     window = Window(window_id, end_rule, duration_s, horizon_s, tuple(market or ("",)))
     with err.status("backtesting"):
-        test = backtests.backtest(packs.open_pack(pack), agent, params=_params(param or []), fixture_ids=fixture, window=window)
-        folder = runs.keep(test.run, runs_folder)
+        test = backtests.backtest(
+            packs.open_pack(pack),
+            agent,
+            params=_params(param or []),
+            fixture_ids=fixture,
+            window=window,
+            policy=backtests.envelope(_params(policy or [])),
+            audit=audit,
+        )
+        folder = runs.keep(test.run, runs_folder, test.receipts)
     if as_json:
         print_json(test.report | {"run_folder": str(folder)})
         return

@@ -106,6 +106,7 @@ def show_report(report: Mapping[str, Any]) -> None:
             "scored actions": f"{metrics['action_count']:,} in {report['n_fixtures']:,} fixtures",
             "confidence": f"{metrics['clv_confidence']}{small}",
             "decisions by reason": _counted(report["reasons"]),
+            "allowed to execute": _gate(report["policy"]),
             "decisions by close": _counted(report["close_kinds"]),
             "age of the close": ages,
             "source of the close": f"{report['closing_source']} ({report['provenance']})",
@@ -115,6 +116,11 @@ def show_report(report: Mapping[str, Any]) -> None:
     )
     for warning in report["warnings"]:
         out.print(f"[yellow]warning:[/] {warning}")
+
+
+def _gate(policy: Mapping[str, Any]) -> str:
+    refused = f"; refused by {_counted(policy['refused'])}" if policy["refused"] else ""
+    return f"{policy['allowed']:,} on paper{refused}"
 
 
 def _counted(counts: Mapping[str, int]) -> str:

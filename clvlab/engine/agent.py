@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from enum import StrEnum
+from typing import Any, Protocol, runtime_checkable
 
 import polars as pl
 
@@ -11,7 +12,16 @@ from clvlab.errors import AgentError
 from clvlab.law.actions import MAX_NAME_BYTES
 from clvlab.law.tape import Tape
 
-__all__ = ["Agent", "Identity"]
+__all__ = ["Agent", "Causality", "Identity"]
+
+
+class Causality(StrEnum):
+    """How it was shown that no decision used a later tick."""
+
+    TEMPLATE = "template"  # one of ours, held to it by tests
+    TICK_BY_TICK = "tick-by-tick"  # saw one message after the other
+    PREFIX_AUDIT = "prefix-audit"  # decided alike on prefixes of the tape
+    UNCHECKED = "unchecked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +33,7 @@ class Identity:
     config
         Parameters with defaults filled in; JSON values, fractions as floats (they are sealed as decimal text).
     causality
-        How it was shown that no decision used a later tick: ``template`` or ``unchecked``.
+        How it was shown that no decision used a later tick: a ``Causality``.
     source_sha256
         Digest of a user agent's source; null for templates, which their version names.
     """
@@ -33,7 +43,7 @@ class Identity:
     strategy_version: str
     config: dict[str, Any] = field(default_factory=dict)
     proof_mode: str = "reproducible"
-    causality: str = "unchecked"
+    causality: str = Causality.UNCHECKED
     source_sha256: str | None = None
 
     def __post_init__(self) -> None:
@@ -51,6 +61,7 @@ class Identity:
             raise AgentError(f"the config of agent {self.agent_id!r} must be a dict, not {type(self.config).__name__}")
 
 
+@runtime_checkable
 class Agent(Protocol):
     """A proposer: sees a tape, returns decisions."""
 

@@ -12,7 +12,7 @@ from clvlab.law.closing import Window, fixture_closes, market_closes
 from clvlab.law.schema import Action, Schema
 from clvlab.law.tape import Tape, last_row_at
 from clvlab.proof.canonical import decimal_text
-from clvlab.proof.events import CLOSE_EVENTS, DECISION_EVENTS, SIDES
+from clvlab.proof.events import CLOSE_EVENTS, PROPOSAL_EVENTS, SIDES
 
 __all__ = ["Replay", "replay"]
 
@@ -22,7 +22,7 @@ _PPM = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What is sealed: ``DECISION_EVENTS`` and ``CLOSE_EVENTS``."""
+    """What is sealed but for the verdicts of the gate: ``PROPOSAL_EVENTS`` and ``CLOSE_EVENTS``."""
 
     decisions: pl.DataFrame
     closes: pl.DataFrame
@@ -62,7 +62,7 @@ def replay(tape: Tape, decisions: pl.DataFrame, window: Window, *, errors: int =
     closes = market_closes(tape, markets, fixture_closes(tape, window))
     states = _states(tape, closes["close_row"], closes["n_sides"])
     numbered = closes.with_columns(*states, seq=pl.int_range(pl.len()) + 1 + named.height + errors)
-    return Replay(_cast(events, DECISION_EVENTS), _cast(numbered, CLOSE_EVENTS))
+    return Replay(_cast(events, PROPOSAL_EVENTS), _cast(numbered, CLOSE_EVENTS))
 
 
 def _cast(frame: pl.DataFrame, schema: Schema) -> pl.DataFrame:

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
 
-from clvlab.engine.agent import Agent, Identity
-from clvlab.engine.replay import Replay, replay
-from clvlab.errors import DecisionError
+from clvlab.engine.agent import Agent, Causality, Identity
+from clvlab.engine.lookahead import lookahead_audit
+from clvlab.engine.paper import fills
+from clvlab.engine.replay import replay
+from clvlab.errors import ClvlabError, DecisionError, LookaheadError
 from clvlab.law import actions
 from clvlab.law.closing import Window
 from clvlab.law.clv import scores
+from clvlab.law.gate import verdicts
 from clvlab.law.metrics import outcomes
+from clvlab.law.policy import PolicyEnvelope
 from clvlab.law.schema import DECISIONS, LAW_VERSION
 from clvlab.law.tape import Tape
 from clvlab.proof.canonical import without_floats
-from clvlab.proof.manifest import RUN_SCHEMA, config_hash, run_id
-from clvlab.proof.positions import positions
+from clvlab.proof.manifest import RUN_SCHEMA, config_hash, policy_hash, run_id
+from clvlab.proof.positions import positions, proposals
 from clvlab.proof.seal import SealedRun, seal
 
 __all__ = ["RunResult", "run"]
@@ -33,16 +37,20 @@ class RunResult:
     ----------
     run
         The bytes.
-    replay
-        Decisions and closes in sealed order.
+    decisions, closes
+        ``DECISION_EVENTS`` and ``CLOSE_EVENTS``, in sealed order.
     scores, outcomes
         ``SCORES`` and ``OUTCOMES``.
+    receipts
+        ``RECEIPTS`` of the paper venue: no part of the seal.
     """
 
     run: SealedRun
-    replay: Replay
+    decisions: pl.DataFrame
+    closes: pl.DataFrame
     scores: pl.DataFrame
     outcomes: pl.DataFrame
+    receipts: pl.DataFrame
 
 
 def run(
@@ -50,10 +58,12 @@ def run(
     agents: Sequence[Agent],
     window: Window,
     *,
+    policy: PolicyEnvelope | None = None,
+    audit: bool = True,
     kind: str = "backtest",
     origin_id: str | None = None,
 ) -> RunResult:
-    """Let every agent decide on the same tape, score by the law, and seal.
+    """Let every agent decide on the same tape, judge by the policy, score by the law, and seal.
 
     Parameters
     ----------
@@ -63,6 +73,10 @@ def run(
         At least one; agent ids must be unique.
     window
         End rule, horizon and market universe.
+    policy
+        The limits under which actions are executed on paper; scores do not depend on it. The defaults by default.
+    audit
+        Whether an agent whose causality is unchecked is audited for look-ahead before the run is sealed; the seal says so.
     kind, origin_id
         What asked for the run (``backtest``, ``competition``, ``deploy``) and its id, which enter the run id.
 
@@ -70,38 +84,62 @@ def run(
     ------
     DecisionError
         No agent, two agents of one id, or decisions that can't be sealed.
+    LookaheadError
+        The only agent, or the last one left, decides by what comes later.
     """
     named = {identity.agent_id: (identity, agent) for agent in agents for identity in [agent.identity]}
     if not agents or len(named) != len(agents):
         raise DecisionError(f"a run needs agents with unique ids, not {[agent.identity.agent_id for agent in agents]}")
     ids = sorted(named)  # by code point, which is the order of bytes
-    frames, errors = _asked(tape, {agent_id: named[agent_id][1] for agent_id in ids})
+    identities, frames, errors = _asked(tape, [named[agent_id] for agent_id in ids], audit=audit)
     replayed = replay(tape, actions.checked(frames), window, errors=len(errors))
-    scored = scores(positions(replayed.decisions, replayed.closes), window)
-    started = _started(tape, [named[agent_id][0] for agent_id in ids], window, kind, origin_id)
-    sealed = seal(started, replayed.decisions, errors, replayed.closes, scored)
-    return RunResult(sealed, replayed, scored, outcomes(scored, tuple(ids)))
+    policy = policy or PolicyEnvelope()
+    placed = positions(replayed.decisions, replayed.closes)
+    proposed = proposals(replayed.decisions, placed)
+    decisions = replayed.decisions.hstack(verdicts(proposed, policy, window.market_allowlist))
+    scored = scores(placed, window)
+    started = _started(tape, identities, window, policy, kind, origin_id)
+    sealed = seal(started, decisions, errors, replayed.closes, scored)
+    receipts = fills(sealed.run_id, decisions, proposed, policy)
+    return RunResult(sealed, decisions, replayed.closes, scored, outcomes(scored, tuple(ids)), receipts)
 
 
-def _asked(tape: Tape, agents: Mapping[str, Agent]) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
+def _asked(
+    tape: Tape, agents: Sequence[tuple[Identity, Agent]], *, audit: bool
+) -> tuple[list[Identity], pl.DataFrame, list[dict[str, Any]]]:
     """Collect decisions; an agent that raises stops, and the run goes on without it, unless it was the last one."""
+    identities: list[Identity] = []
     frames = [pl.DataFrame(schema=DECISIONS)]
     errors: list[dict[str, Any]] = []
-    for name, agent in agents.items():
+    for identity, agent in agents:
+        name = identity.agent_id
         try:
             decided = agent.decide(_copied(tape))
+            if audit and identity.causality == Causality.UNCHECKED:
+                identity = _audited(identity, agent, tape)
         except Exception as error:  # an agent is foreign code: its failure is a fact of the run, not of the engine
             if len(errors) == len(agents) - 1:
+                if isinstance(error, ClvlabError):
+                    raise
                 raise DecisionError(f"agent {name!r} failed with {type(error).__name__}: {error}") from error
             errors.append({"agent_id": name, "error": type(error).__name__, "fixture_id": None, "tick_seq": None})
+            identities.append(identity)
             continue
         if not isinstance(decided, pl.DataFrame):
             raise DecisionError(f"agent {name!r} must return a polars DataFrame, not {type(decided).__name__}")
         checked = actions.checked(decided)
         if checked.filter(pl.col("agent_id") != name).height:
             raise DecisionError(f"agent {name!r} returned decisions under another agent_id")
+        identities.append(identity)
         frames.append(checked)
-    return pl.concat(frames), errors
+    return identities, pl.concat(frames), errors
+
+
+def _audited(identity: Identity, agent: Agent, tape: Tape) -> Identity:
+    report = lookahead_audit(agent, tape)
+    if not report.passed:
+        raise LookaheadError(f"{report!r}. Nothing was sealed")
+    return replace(identity, causality=Causality.PREFIX_AUDIT)
 
 
 def _copied(tape: Tape) -> Tape:
@@ -109,8 +147,11 @@ def _copied(tape: Tape) -> Tape:
     return replace(tape, rows=tape.rows.clone(), series=tape.series.clone(), fixtures=tape.fixtures.clone())
 
 
-def _started(tape: Tape, agents: Sequence[Identity], window: Window, kind: str, origin_id: str | None) -> dict[str, Any]:
+def _started(
+    tape: Tape, agents: Sequence[Identity], window: Window, policy: PolicyEnvelope, kind: str, origin_id: str | None
+) -> dict[str, Any]:
     binding = tape.binding
+    envelope = policy.payload(window.market_allowlist)
     payload: dict[str, Any] = {
         "schema": RUN_SCHEMA,
         "kind": kind,
@@ -125,8 +166,8 @@ def _started(tape: Tape, agents: Sequence[Identity], window: Window, kind: str, 
             "content_hash": binding.content_hash,
         },
         "agents": [_agent(identity) for identity in agents],
-        "policy": None,
-        "policy_hash": None,
+        "policy": envelope,
+        "policy_hash": policy_hash(envelope),
     }
     return payload | {"run_id": run_id(payload)}
 

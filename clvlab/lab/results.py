@@ -156,8 +156,9 @@ class VerificationResult:
 class Run:
     """A sealed run."""
 
-    def __init__(self, run: SealedRun) -> None:
+    def __init__(self, run: SealedRun, receipts: bytes = b"") -> None:
         self.source = run
+        self.receipts = receipts
 
     @property
     def run_id(self) -> str:
@@ -173,7 +174,7 @@ class Run:
 
     def verify(self) -> VerificationResult:
         """Recompute the proof from the sealed bytes."""
-        return VerificationResult(runs.verify(self.source))
+        return VerificationResult(runs.verify(self.source, self.receipts))
 
     def decision(self, seq: int) -> dict[str, Any]:
         """Give one sealed decision with the law's reading of it."""
@@ -181,7 +182,7 @@ class Run:
 
     def save(self, folder: str | Path = "runs") -> Path:
         """Store the run under ``folder/<run_id>`` and give that path."""
-        return runs.keep(self.source, folder)
+        return runs.keep(self.source, folder, self.receipts)
 
     def __repr__(self) -> str:
         return f"Run {self.run_id} ({self._events:,} events); next: .verify() or .save()"
@@ -263,7 +264,7 @@ class Backtest:
 
     @property
     def run(self) -> Run:
-        return Run(self.source.run)
+        return Run(self.source.run, self.source.receipts)
 
     def __repr__(self) -> str:
         row = self.frame.row(0, named=True)

@@ -8,10 +8,13 @@ from typing import Any
 
 from clvlab.application import backtests, importing, packs, runs
 from clvlab.engine.agent import Agent
+from clvlab.engine.lookahead import LookaheadReport
 from clvlab.lab.results import Backtest, Pack, Run
 from clvlab.law.closing import Window
+from clvlab.law.policy import PolicyEnvelope
+from clvlab.law.tape import Tape
 
-__all__ = ["backtest", "import_odds", "open_pack", "open_run"]
+__all__ = ["backtest", "import_odds", "lookahead_audit", "open_pack", "open_run"]
 
 
 def open_pack(where: str | Path) -> Pack:
@@ -36,7 +39,7 @@ def open_run(path: str | Path) -> Run:
     ------
     UnknownRunError
     """
-    return Run(runs.load(path))
+    return Run(runs.load(path), runs.receipts(path))
 
 
 def import_odds(
@@ -68,6 +71,39 @@ def import_odds(
     return open_pack(Path(out))
 
 
+def lookahead_audit(
+    agent: str | Agent, tape: Pack | Tape | str | Path, *, cuts: int = 12, seed: int = 0, max_rows: int = 1_000_000
+) -> LookaheadReport:
+    """Compare an agent's decisions on prefixes of a tape with the prefixes of its decisions.
+
+    Parameters
+    ----------
+    agent
+        An agent, or the name of a template.
+    tape
+        A tape; or a pack, its id, or the path of its folder.
+    cuts
+        Number of prefixes. Most of them end where the agent decided, the others anywhere.
+    seed
+        Chooses the messages at which the tape is cut.
+    max_rows
+        A longer tape is audited on some of its fixtures, those with decisions first.
+
+    Raises
+    ------
+    UnknownAgentError, UnknownPackError, AgentError
+
+    Examples
+    --------
+    >>> lookahead_audit("baseline", "starter")
+    Look-ahead audit of 'baseline': passed, decisions on 12 prefixes equal those on the whole tape
+    """
+    asked = backtests.resolved(agent)
+    if not isinstance(tape, Tape):
+        tape = (tape if isinstance(tape, Pack) else open_pack(tape)).source.tape()
+    return backtests.lookahead_audit(asked, tape, cuts=cuts, seed=seed, max_rows=max_rows)
+
+
 def backtest(
     pack: Pack | str | Path,
     agent: str | Agent = "baseline",
@@ -75,6 +111,8 @@ def backtest(
     params: Mapping[str, Any] | None = None,
     fixtures: Sequence[int] | None = None,
     window: Window | None = None,
+    policy: PolicyEnvelope | None = None,
+    audit: bool = True,
 ) -> Backtest:
     """Replay a pack through an agent, score it by the law, and seal it.
 
@@ -83,17 +121,22 @@ def backtest(
     pack
         A pack, its id, or the path of its folder.
     agent
-        Name of a template (``baseline``, ``cumulative-drift``) or an agent.
+        Name of a template (``clvlab agents list``); a function under ``@clvlab.strategy``; a ``clvlab.TickAgent``; or
+        ``file.py:name`` of one of these.
     params
-        Parameters of a template that differ from its defaults.
+        Parameters of a template or strategy that differ from its defaults.
     fixtures
         Fixture ids; all by default.
     window
         End rule, horizon and markets; ``pre_match``, 60 s, all markets by default.
+    policy
+        Limits under which actions are executed on paper; scores do not depend on it.
+    audit
+        Whether a columnar agent of one's own is audited for look-ahead before the run is sealed.
 
     Raises
     ------
-    UnknownPackError, UnknownFixtureError, UnknownAgentError, AgentError, WindowError, DecisionError
+    UnknownPackError, UnknownFixtureError, UnknownAgentError, AgentError, LookaheadError, WindowError, DecisionError
 
     Examples
     --------
@@ -101,4 +144,6 @@ def backtest(
     1
     """
     opened = pack if isinstance(pack, Pack) else open_pack(pack)
-    return Backtest(backtests.backtest(opened.source, agent, params=params, fixture_ids=fixtures, window=window or Window()))
+    return Backtest(
+        backtests.backtest(opened.source, agent, params=params, fixture_ids=fixtures, window=window, policy=policy, audit=audit)
+    )

@@ -15,7 +15,7 @@ import polars as pl
 from clvlab.law.closing import Window
 from clvlab.law.schema import POSITIONS, SCORES, Action, Reason, conform
 
-__all__ = ["allowed", "clv_bps", "edge_bps", "reason", "scores"]
+__all__ = ["allowed", "clv_bps", "edge_bps", "quoted_edge_bps", "reason", "scores"]
 
 
 def clv_bps() -> pl.Expr:
@@ -23,16 +23,20 @@ def clv_bps() -> pl.Expr:
     return pl.col("close_prob_bps") - pl.col("entry_prob_bps")
 
 
+def quoted_edge_bps(prob_bps: str) -> pl.Expr:
+    """Expected value of a bet at ``odds_milli``, valued at a probability, in basis points, half up; null without a quote."""
+    return (2 * pl.col(prob_bps) * pl.col("odds_milli") + 1000) // 2000 - 10_000
+
+
 def edge_bps() -> pl.Expr:
     """Expected value of the price taken, valued at the closing probability, in basis points, half up.
 
     The quote is ``odds_milli``; without one the entry probability stands for a fair price. Null with neither.
     """
-    close, entry, odds = pl.col("close_prob_bps"), pl.col("entry_prob_bps"), pl.col("odds_milli")
-    quoted = (2 * close * odds + 1000) // 2000 - 10_000
+    close, entry = pl.col("close_prob_bps"), pl.col("entry_prob_bps")
     # Polars gives null, not an error, for an integer divided by zero.
     fair = (2 * close * 10_000 + entry) // (2 * entry) - 10_000
-    return pl.when(odds.is_not_null()).then(quoted).when(entry > 0).then(fair)
+    return pl.when(pl.col("odds_milli").is_not_null()).then(quoted_edge_bps("close_prob_bps")).when(entry > 0).then(fair)
 
 
 def allowed(market_allowlist: tuple[str, ...]) -> pl.Expr:

@@ -21,10 +21,14 @@ __all__ = [
     "ODDS_MILLI",
     "OUTCOMES",
     "POSITIONS",
+    "PROPOSALS",
+    "REASONS",
+    "RECEIPTS",
     "SAFE_INTEGER",
     "SCORES",
     "SERIES",
     "TICKS",
+    "VERDICTS",
     "Action",
     "CloseKind",
     "ClosingPolicy",
@@ -168,6 +172,38 @@ POSITIONS: Schema = {
     "end_seq": pl.Int64,
     "close_ts_ms": pl.Int64,
     "close_kind": pl.String,
+}
+
+# A decision beside the quote that it would take: the only input of the policy gate. ``odds_milli`` is null without a quote,
+# and ``quote_age_ms`` without a market state.
+PROPOSALS: Schema = {
+    "agent_id": pl.String,
+    "fixture_id": pl.Int64,
+    "tick_seq": pl.Int64,
+    "ts_ms": pl.Int64,
+    "action": pl.String,
+    "market_key": pl.String,
+    "stake": pl.Int64,
+    "limit_odds_milli": pl.Int64,
+    "entry_prob_bps": pl.Int64,
+    "odds_milli": pl.Int64,
+    "quote_age_ms": pl.Int64,
+}
+
+# What the policy gate says of each proposal: the reasons against it, before and after the quote; both null for a WAIT.
+REASONS = pl.List(pl.String)
+VERDICTS: Schema = {"pre": REASONS, "post": REASONS}
+
+# What a venue says of an allowed action. Key: decision_seq. Never evidence, never scored.
+RECEIPTS: Schema = {
+    "run_id": pl.String,
+    "decision_seq": pl.Int64,
+    "agent_id": pl.String,
+    "ts_ms": pl.Int64,
+    "venue": pl.String,
+    "status": pl.String,
+    "stake": pl.Int64,
+    "odds_milli": pl.Int64,
 }
 
 # One row per decision, abstentions and invalid ones included, in order of ``seq``.

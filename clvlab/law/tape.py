@@ -6,7 +6,7 @@ Ticks lie series by series, each in order of ``tick_seq``. One sorted key, ``ser
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import polars as pl
@@ -105,6 +105,18 @@ class Tape:
         """Give the ticks in the long form ``TICKS``, sorted by (fixture_id, tick_seq, market_key, side)."""
         names = self.series.lazy().with_row_index("series").select("series", "fixture_id", "market_key", "side")
         return self.rows.lazy().join(names, on="series").select(*TICKS).sort("fixture_id", "tick_seq", "market_key", "side")
+
+    def keep(self, rows: pl.Series) -> Tape:
+        """Give the tape of some of its rows, which must be whole messages; it has no content hash, being no whole pack."""
+        kept = self.rows.filter(rows)
+        starts = kept.with_row_index("start").unique("series", keep="first", maintain_order=True)
+        names = self.series[starts["series"]].select("fixture_id", "market_key", "side")
+        return replace(
+            self,
+            binding=replace(self.binding, content_hash=None),
+            rows=kept.with_columns(series=pl.col("series").rle_id()).select(*ROWS),
+            series=series_table(names.with_columns(starts["start"]), kept.height),
+        )
 
     def fixture(self, fixture_id: int) -> Tape:
         """Give the tape of one of its fixtures; the same rows as if it had been loaded alone."""

@@ -8,11 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import polars as pl
 
+from clvlab.errors import EvidenceError
+from clvlab.law.gate import verdicts
+from clvlab.law.policy import ExecutionMode
+from clvlab.law.schema import VERDICTS, Action
 from clvlab.proof.audit import audit
 from clvlab.proof.canonical import sha256
 from clvlab.proof.evidence import Evidence
-from clvlab.proof.manifest import config_hash, run_id
+from clvlab.proof.lines import read_receipts
+from clvlab.proof.manifest import config_hash, policy_hash, run_id
+from clvlab.proof.positions import proposals
 from clvlab.proof.seal import SealedRun
 
 __all__ = [
@@ -23,6 +30,7 @@ __all__ = [
     "llm_boundary",
     "manifest_bound",
     "metrics_recomputed",
+    "policy_obeyed",
     "receipt_separation",
     "unreadable",
 ]
@@ -99,6 +107,9 @@ def manifest_bound(run: SealedRun, rebuilt: bytes, started: dict[str, Any]) -> C
         own = config_hash(agent["strategy"], agent["strategy_version"], agent["config"])
         if own != agent["config_hash"]:
             return Check(Verdict.FAIL, f"config_hash of {agent['agent_id']} is {agent['config_hash']}, its config gives {own}")
+    policy = policy_hash(started["policy"])
+    if policy != started["policy_hash"]:
+        return Check(Verdict.FAIL, f"policy_hash is {started['policy_hash']}, the sealed policy gives {policy}")
     derived = run_id(started)
     if not derived == started["run_id"] == run.run_id:
         return Check(Verdict.FAIL, f"run_id is {started['run_id']}, its inputs give {derived}")
@@ -115,6 +126,53 @@ def _difference(rebuilt: bytes, stored: bytes) -> str:
         return "is not in canonical form"
     key = min(names)
     return f"states {key} {theirs.get(key)!r}, rebuilt it is {ours.get(key)!r}"
+
+
+def policy_obeyed(evidence: Evidence, placed: pl.DataFrame, receipts: bytes) -> Check:
+    """Judge every BACK again in both phases, and require of every receipt that its decision was allowed.
+
+    Parameters
+    ----------
+    evidence, placed
+        What was sealed, and its ``POSITIONS``.
+    receipts
+        ``receipts.jsonl``: what venues said, which no other check reads.
+    """
+    decisions = evidence.decisions
+    backs = int((decisions["action"] == Action.BACK).sum())
+    if backs == 0 and not receipts:
+        return Check(Verdict.NOT_APPLICABLE, "the run has no BACK")
+    judged = verdicts(proposals(decisions, placed), evidence.policy)
+    wrong = pl.select(pl.any_horizontal(judged[phase].ne_missing(decisions[phase]) for phase in VERDICTS)).to_series()
+    if wrong.any():
+        first = decisions.filter(wrong)["seq"][0]
+        return Check(Verdict.FAIL, f"{wrong.sum()} of {backs} verdicts do not follow from the policy, the first at seq {first}")
+    allowed = decisions.filter(judged["pre"].list.len() + judged["post"].list.len() == 0)
+    try:
+        executed = read_receipts(receipts)
+    except EvidenceError as error:
+        return Check(Verdict.FAIL, f"the receipts can't be read: {error}")
+    fault = _executed_against(executed, allowed, evidence)
+    if fault:
+        return Check(Verdict.FAIL, fault)
+    return Check(
+        Verdict.PASS,
+        f"recomputed, {allowed.height} of {backs} BACKs were allowed; each of {executed.height} receipts is for one of them",
+    )
+
+
+def _executed_against(receipts: pl.DataFrame, allowed: pl.DataFrame, evidence: Evidence) -> str | None:
+    """Name the first receipt that no allowed action stands behind."""
+    if receipts.height and evidence.policy.execution_mode != ExecutionMode.PAPER:
+        return f"the run asked no venue ({evidence.policy.execution_mode}), and has {receipts.height} receipts"
+    own = allowed.select("agent_id", decision_seq="seq", run_id=pl.lit(evidence.started["run_id"]), proposed="stake")
+    matched = receipts.join(own, on=["decision_seq", "agent_id", "run_id"], how="left", maintain_order="left")
+    wrong = matched.filter(
+        pl.col("proposed").is_null() | (pl.col("stake") > pl.col("proposed")) | ~pl.col("decision_seq").is_first_distinct()
+    )
+    if wrong.is_empty():
+        return None
+    return f"{wrong.height} receipt(s) without an allowed action of that stake, the first for seq {wrong['decision_seq'][0]}"
 
 
 def receipt_separation(evidence: Evidence) -> Check:

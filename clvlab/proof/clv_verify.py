@@ -34,6 +34,7 @@ CHECKS = {
     "evidence_integrity": "events.jsonl is canonical, complete, in order, and has the sealed hash",
     "metrics_recomputed": "every score row follows from the evidence",
     "manifest_bound": "the manifest binds this run id, evidence and scores",
+    "policy_obeyed": "every verdict follows from the sealed policy, and every receipt is for an allowed action",
     "receipt_separation": "no event is a receipt or has a key of one",
     "states_from_ticks": "every state and close in the evidence follows from the ticks",
 }
@@ -42,6 +43,17 @@ CLOSE_KINDS = {"pre_match": ("in_running", "kickoff", "tape_end"), "fixed_durati
 # Shapes of the five kinds of event. A dict has exactly these keys; (shape,) may be null; [shape] is a list of them.
 _SIDE = {"odds_milli": (int,), "prob_bps": (int,), "side": str}
 _STATE = {"sides": [_SIDE], "suspended": bool, "tick_seq": int, "ts_ms": int}
+_PHASE = {"allowed": bool, "reasons": [str]}
+_POLICY = {
+    "cooldown_s": int, "execution_mode": str, "kill_switch": bool, "market_allowlist": [str],
+    "max_exposure_per_fixture": (int,), "max_exposure_per_market": (int,), "max_orders": (int,), "max_prob_bps": int,
+    "max_quote_age_s": int, "max_slippage_bps": int, "max_stake": int, "min_edge_bps": (int,), "min_prob_bps": int,
+    "require_quote": bool, "schema": str, "venue_allowlist": [str], "warmup_ticks": int,
+}  # fmt: skip
+_RECEIPT = {
+    "agent_id": str, "decision_seq": int, "non_scoring": bool, "odds_milli": (int,), "run_id": str, "stake": int, "status": str,
+    "ts_ms": int, "venue": str,
+}  # fmt: skip
 _SHAPES: dict[str, Any] = {
     "RUN_STARTED": {
         "agents": [
@@ -51,7 +63,7 @@ _SHAPES: dict[str, Any] = {
             }
         ],
         "binding": {"content_hash": (str,), "fixture_ids": [int], "pack_id": (str,)},
-        "kind": str, "law_version": str, "mode_label": str, "origin_id": (str,), "policy": None, "policy_hash": None,
+        "kind": str, "law_version": str, "mode_label": str, "origin_id": (str,), "policy": _POLICY, "policy_hash": str,
         "run_id": str, "schema": str, "source_mode": str,
         "window": {
             "closing_policy": str, "duration_s": (int,), "end_rule": str, "market_allowlist": [str],
@@ -60,7 +72,8 @@ _SHAPES: dict[str, Any] = {
     },
     "DECISION": {
         "action": {"limit_odds_milli": (int,), "market_key": (str,), "side": (str,), "stake": (int,), "type": str},
-        "agent_id": str, "fixture_id": int, "market_state": ({"age_ms": int, **_STATE},), "policy": None, "tick_seq": int,
+        "agent_id": str, "fixture_id": int, "market_state": ({"age_ms": int, **_STATE},),
+        "policy": ({"post": _PHASE, "pre": _PHASE},), "tick_seq": int,
         "ts_ms": int,
         "untrusted": {"claimed_edge_bps": (int,), "confidence_ppm": (int,), "confidence_raw": (str,), "reason": (str,)},
     },
@@ -215,6 +228,15 @@ def _check_window(started: dict[str, Any]) -> None:
     require(1 <= len(window["window_id"].encode()) <= 200, "window_id must have 1 to 200 bytes")
     require(max(duration or 0, window["min_clv_horizon_s"]) <= MAX_WINDOW_S, "a duration is too long")
     require(window["min_clv_horizon_s"] >= 0, f"min_clv_horizon_s is {window['min_clv_horizon_s']}")
+    policy = started["policy"]
+    require(policy["schema"] == "clvlab-policy/1", f"this file knows clvlab-policy/1, not {policy['schema']!r}")
+    require(policy["execution_mode"] in ("paper", "dry_run"), f"unknown execution_mode {policy['execution_mode']!r}")
+    limits = {key: value for key, value in policy.items() if type(value) is int and key != "min_edge_bps"}
+    require(min(limits.values()) >= 0, f"a limit of the policy is negative: {limits}")
+    require(max(policy["cooldown_s"], policy["max_quote_age_s"]) <= SAFE_INTEGER // 1000, "a duration is too long")
+    require(policy["min_prob_bps"] <= policy["max_prob_bps"] <= 10_000, "the range of probabilities of the policy is empty")
+    require(policy["max_slippage_bps"] <= 10_000 and (policy["min_edge_bps"] or 0) >= -10_000, "a limit is out of its range")
+    require(max(len(policy["market_allowlist"]), len(policy["venue_allowlist"])) <= 1000, "an allowlist has over 1000 entries")
 
 
 def _check_decisions(evidence: Evidence) -> None:
@@ -233,6 +255,10 @@ def _check_decisions(evidence: Evidence) -> None:
         before = key
         require(decision["ts_ms"] >= 0 and (action["stake"] or 0) >= 0, f"seq {seq}: a negative time or stake")
         require(0 <= (decision["untrusted"]["confidence_ppm"] or 0) <= 1_000_000, f"seq {seq}: a confidence beyond 1")
+        require(0 <= (action["limit_odds_milli"] or 0) < 2**31, f"seq {seq}: a limit out of its range")
+        require((decision["policy"] is None) == (action["type"] == "WAIT"), f"seq {seq}: a BACK has verdicts, a WAIT has none")
+        phases = (decision["policy"] or {}).values()
+        require(all(phase["allowed"] == (not phase["reasons"]) for phase in phases), f"seq {seq}: allowed against a reason")
         require(decision["fixture_id"] in fixtures, f"seq {seq}: fixture {decision['fixture_id']} is not replayed")
         if action["type"] == "WAIT":
             require(key[1:4] not in waits, f"seq {seq}: {decision['agent_id']!r} waits twice at a tick")
@@ -330,6 +356,99 @@ def edge_bps(entry_prob_bps: int, odds_milli: int | None, close_prob_bps: int) -
     return None
 
 
+# The policy gate, once more: what was known at the decision, and what was allowed before.
+
+
+def verdicts(evidence: Evidence) -> list[tuple[int, dict[str, Any]]]:
+    """Judge every BACK in both phases, in order; cooldown and caps count what was allowed to the same agent."""
+    policy = evidence.started["policy"]
+    ready_ms: dict[tuple[Any, ...], int] = {}
+    used: dict[tuple[Any, ...], int] = {}  # orders of an agent, stakes on a market and on a fixture
+    judged = []
+    for seq, decision in evidence.decisions:
+        action = decision["action"]
+        if action["type"] == "WAIT":
+            continue
+        agent, fixture, market, stake = decision["agent_id"], decision["fixture_id"], action["market_key"], action["stake"] or 0
+        keys = {
+            "max_orders": (agent,),
+            "max_exposure_per_fixture": (agent, fixture),
+            "max_exposure_per_market": (agent, fixture, market),
+        }
+        over = {
+            name: policy[name] is not None and used.get(key, 0) + (1 if name == "max_orders" else stake) > policy[name]
+            for name, key in keys.items()
+        }
+        counted = {
+            "cooldown_active": decision["ts_ms"] < ready_ms.get((agent, fixture, market), 0),
+            "order_cap": over["max_orders"],
+            "exposure_cap": over["max_exposure_per_market"] or over["max_exposure_per_fixture"],
+        }
+        pre, post = _pre_quote(decision, policy, counted), _post_quote(decision, policy)
+        if not pre and not post:
+            ready_ms[agent, fixture, market] = decision["ts_ms"] + 1000 * policy["cooldown_s"]
+            for name, key in keys.items():
+                used[key] = used.get(key, 0) + (1 if name == "max_orders" else stake)
+        phases = {"post": post, "pre": pre}
+        judged.append((seq, {name: {"allowed": not reasons, "reasons": reasons} for name, reasons in phases.items()}))
+    return judged
+
+
+def _pre_quote(decision: dict[str, Any], policy: dict[str, Any], counted: dict[str, bool]) -> list[str]:
+    action = decision["action"]
+    market, stake = action["market_key"], action["stake"] or 0
+    prob = _price(decision["market_state"], action["side"])["prob_bps"]
+    allowed = market is not None and any(market.startswith(prefix) for prefix in policy["market_allowlist"])
+    rules = {
+        "kill_switch_on": policy["kill_switch"],
+        "market_not_allowed": not allowed,
+        "venue_not_allowed": "paper" not in policy["venue_allowlist"],
+        "warmup": decision["tick_seq"] < policy["warmup_ticks"],
+        "cooldown_active": counted["cooldown_active"],
+        "stake_missing": stake == 0,
+        "stake_over_max": stake > policy["max_stake"],
+        "prob_out_of_range": prob is None or not policy["min_prob_bps"] <= prob <= policy["max_prob_bps"],
+        "order_cap": counted["order_cap"],
+        "exposure_cap": counted["exposure_cap"],
+    }
+    return [reason for reason, broken in rules.items() if broken]
+
+
+def _post_quote(decision: dict[str, Any], policy: dict[str, Any]) -> list[str]:
+    action, state = decision["action"], decision["market_state"]
+    price = _price(state, action["side"])
+    prob, odds = price["prob_bps"], None if state and state["suspended"] else price["odds_milli"]
+    limit, least = action["limit_odds_milli"] or 0, policy["min_edge_bps"]
+    edge = None if prob is None or odds is None else edge_bps(prob, odds, prob)
+    rules = {
+        "quote_missing": policy["require_quote"] and odds is None,
+        "quote_stale": state and state["age_ms"] > 1000 * policy["max_quote_age_s"],
+        "slippage_over_max": limit and odds and max(0, limit - odds) * 10_000 // limit > policy["max_slippage_bps"],
+        "edge_below_min": least is not None and (edge is None or edge < least),
+        "stake_over_max": (action["stake"] or 0) > policy["max_stake"],
+    }
+    return [reason for reason, broken in rules.items() if broken]
+
+
+def check_policy(evidence: Evidence, receipts: bytes) -> None:
+    """Require the sealed verdicts to be the ones derived, and an allowed action behind every receipt."""
+    decisions, started, stakes = dict(evidence.decisions), evidence.started, {}
+    for seq, verdict in verdicts(evidence):
+        require(decisions[seq]["policy"] == verdict, f"seq {seq}: the policy gives {verdict}")
+        if verdict["pre"]["allowed"] and verdict["post"]["allowed"]:
+            stakes[seq] = decisions[seq]["action"]["stake"]
+    paper = started["policy"]["execution_mode"] == "paper"
+    require(not receipts or receipts.endswith(b"\n"), "receipts.jsonl does not end with a line feed")
+    for line in lines_of(receipts):
+        receipt = parsed(line)
+        fits(receipt, _RECEIPT, "a receipt")
+        seq = receipt["decision_seq"]
+        own = receipt["run_id"] == started["run_id"] and receipt["non_scoring"]
+        require(paper and own and seq in stakes, f"a receipt for seq {seq}, which was not allowed to execute")
+        require(receipt["agent_id"] == decisions[seq]["agent_id"], f"a receipt for seq {seq} names another agent")
+        require(receipt["stake"] <= stakes.pop(seq), f"a receipt for seq {seq} of more than its stake")
+
+
 def score_rows(evidence: Evidence) -> list[dict[str, Any]]:
     """Score every decision of a run; of a market without a BACK there is no close, and a WAIT is not scored by one."""
     rows = []
@@ -348,7 +467,7 @@ def rebuilt_manifest(events: bytes, evidence: Evidence, scores: Sequence[bytes])
         "schema": "clvlab-manifest/1", "law_version": LAW_VERSION, "verifier_version": "clvlab-proof/1",
         "run_id": started["run_id"], "content_hash": started["binding"]["content_hash"],
         "config_hash": agents[0]["config_hash"] if len(agents) == 1 else sha256(canonical(roster)),
-        "policy_hash": None, "commit_index": None,
+        "policy_hash": started["policy_hash"], "commit_index": None,
         "evidence_hash": sha256(events), "event_count": len(lines_of(events)),
         "evidence_root": merkle_root(lines_of(events)), "score_root": merkle_root(scores),
     }  # fmt: skip
@@ -361,6 +480,8 @@ def check_names(evidence: Evidence) -> None:
         named = {"schema": "clvlab-agent-config/1", **{k: agent[k] for k in ("strategy", "strategy_version", "config")}}
         own = sha256(canonical(named))
         require(own == agent["config_hash"], f"config_hash of {agent['agent_id']} is {agent['config_hash']}, not {own}")
+    own = sha256(canonical(started["policy"]))
+    require(own == started["policy_hash"], f"policy_hash is {started['policy_hash']}, the sealed policy gives {own}")
     keys = ("agents", "binding", "kind", "law_version", "origin_id", "policy_hash", "schema", "window")
     own = "run_" + sha256(canonical({key: started[key] for key in keys}))[7:39]
     require(own == started["run_id"], f"run_id is {started['run_id']}, its inputs give {own}")
@@ -478,10 +599,10 @@ def read_ticks(path: Path) -> dict[int, Fixture]:
 
 def verify(folder: Path, ticks: dict[int, Fixture] | None = None) -> dict[str, Any]:
     """Check a run folder: the hashes, and for each check what is wrong, or null."""
-    names = ("events.jsonl", "scores.jsonl", "manifest.json")
-    events, scores, manifest = ((folder / name).read_bytes() if (folder / name).is_file() else None for name in names)
+    names = ("events.jsonl", "scores.jsonl", "manifest.json", "receipts.jsonl")
+    events, scores, manifest, receipts = ((folder / name).read_bytes() if (folder / name).is_file() else None for name in names)
     if events is None or manifest is None:
-        raise InputError(f"no sealed run at {folder}: it must hold {', '.join(names)}")
+        raise InputError(f"no sealed run at {folder}: it must hold {', '.join(names[:3])}")
     stored = stated(manifest)
     result: dict[str, Any] = {key: stored.get(key) for key in ("run_id", "evidence_hash")}
     try:
@@ -502,6 +623,7 @@ def verify(folder: Path, ticks: dict[int, Fixture] | None = None) -> dict[str, A
         "evidence_integrity": None if sha256(events) == stored.get("evidence_hash") else integrity,
         "metrics_recomputed": None if derived == (scores or b"") else recount,
         "manifest_bound": fault(check_names, evidence) if canonical(rebuilt) == manifest else binding,
+        "policy_obeyed": fault(check_policy, evidence, receipts or b""),
         "receipt_separation": None,  # what has been read has no room for one
     }
     if ticks is not None:

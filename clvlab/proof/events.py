@@ -15,18 +15,20 @@ from typing import Any
 import polars as pl
 
 from clvlab.errors import EvidenceError
-from clvlab.law.schema import SCORES, Schema
+from clvlab.law.schema import SCORES, VERDICTS, Schema
 from clvlab.proof.canonical import canonical
 
 __all__ = [
     "CLOSE_EVENTS",
     "DECISION_EVENTS",
+    "PROPOSAL_EVENTS",
     "SIDES",
     "Kind",
     "batches",
     "close_lines",
     "decision_lines",
     "event_line",
+    "receipt_lines",
     "score_lines",
 ]
 
@@ -39,7 +41,7 @@ _RISKY = r'["\\\x00-\x1f]'
 _SLOT = re.compile(r"<(\w+\??)>")
 _DECISION = (
     '{"kind":"DECISION","payload":{"action":{"limit_odds_milli":<limit_odds_milli?>,"market_key":<market_key?>,"side":<side?>,'
-    '"stake":<stake?>,"type":<action>},"agent_id":<agent_id>,"fixture_id":<fixture_id>,"market_state":<state>,"policy":null,'
+    '"stake":<stake?>,"type":<action>},"agent_id":<agent_id>,"fixture_id":<fixture_id>,"market_state":<state>,"policy":<verdict?>,'
     '"tick_seq":<tick_seq>,"ts_ms":<ts_ms>,"untrusted":{"claimed_edge_bps":<claimed_edge_bps?>,'
     '"confidence_ppm":<confidence_ppm?>,"confidence_raw":<confidence_raw?>,"reason":<reason?>}},"seq":<seq>}\n'
 )
@@ -47,9 +49,14 @@ _CLOSE = (
     '{"kind":"MARKET_CLOSE","payload":{"close_kind":<close_kind>,"close_ts_ms":<close_ts_ms>,"closing":<state>,'
     '"end_seq":<end_seq>,"fixture_id":<fixture_id>,"market_key":<market_key>},"seq":<seq>}\n'
 )
+_RECEIPT = (
+    '{"agent_id":<agent_id>,"decision_seq":<decision_seq>,"non_scoring":true,"odds_milli":<odds_milli?>,"run_id":<run_id>,'
+    '"stake":<stake>,"status":<status>,"ts_ms":<ts_ms>,"venue":<venue>}\n'
+)
 _SCORE = "{" + ",".join(f'"{column}":<{column}?>' for column in sorted(SCORES)) + "}\n"
 _STATE = '"sides":[<sides>],"suspended":<state_suspended>,"tick_seq":<state_tick_seq>,"ts_ms":<state_ts_ms>}'
 _ENTRY_STATE, _CLOSING_STATE = '{"age_ms":<age_ms>,' + _STATE, "{" + _STATE
+_VERDICT = '{"post":{"allowed":<post_allowed>,"reasons":[<post>]},"pre":{"allowed":<pre_allowed>,"reasons":[<pre>]}}'
 _SIDE = '{"odds_milli":<odds_milli?>,"prob_bps":<prob_bps?>,"side":<side>}'
 
 
@@ -64,8 +71,8 @@ class Kind(StrEnum):
 # The whole market, in byte order of side.
 SIDES = pl.List(pl.Struct({"odds_milli": pl.Int64, "prob_bps": pl.Int64, "side": pl.String}))
 
-# One row per DECISION line; the four last columns are null without a market state.
-DECISION_EVENTS: Schema = {
+# One row per DECISION line but for the verdicts of the gate; the four last columns are null without a market state.
+PROPOSAL_EVENTS: Schema = {
     "seq": pl.Int64,
     "agent_id": pl.String,
     "fixture_id": pl.Int64,
@@ -85,6 +92,9 @@ DECISION_EVENTS: Schema = {
     "state_suspended": pl.Boolean,
     "sides": SIDES,
 }
+
+# One row per DECISION line.
+DECISION_EVENTS: Schema = PROPOSAL_EVENTS | VERDICTS
 
 # One row per MARKET_CLOSE line; the state as above.
 CLOSE_EVENTS: Schema = {
@@ -126,6 +136,11 @@ def score_lines(frame: pl.DataFrame) -> bytes:
     return _lines(frame, _SCORE)
 
 
+def receipt_lines(frame: pl.DataFrame) -> bytes:
+    """Write ``RECEIPTS`` as lines, which are no evidence."""
+    return _lines(frame, _RECEIPT)
+
+
 def _lines(frame: pl.DataFrame, template: str, state_template: str = "") -> bytes:
     """Fill a template for every row; ``<state>`` in it is the filled state template, or null where that lacks a value.
 
@@ -136,13 +151,24 @@ def _lines(frame: pl.DataFrame, template: str, state_template: str = "") -> byte
     """
     texts = {column for column, dtype in frame.schema.items() if dtype == pl.String}
     risky = _risky(frame)
-    values = {column: _value(pl.col(column), escape=column in risky) for column in frame.columns if column != "sides"}
+    values = {
+        column: _value(pl.col(column), escape=column in risky)
+        for column, dtype in frame.schema.items()
+        if not dtype.is_nested()
+    }
     if state_template:
         entry = pl.element().struct
         side = {column: _value(entry.field(column), escape="sides" in risky) for column in ("odds_milli", "prob_bps", "side")}
         values["sides"] = pl.col("sides").list.eval(_filled(_SIDE, side, {"side"})).list.join(",")
         values["age_ms"] = (pl.col("ts_ms") - pl.col("state_ts_ms")).cast(pl.String)
         values["state"] = _filled(state_template, values, texts).fill_null("null")
+    if "<verdict" in template:
+        for phase in VERDICTS:
+            reasons = pl.col(phase)
+            values[phase] = pl.format('"{}"', reasons.list.join('","'))
+            values[phase] = pl.when(reasons.list.len() > 0).then(values[phase]).otherwise(reasons.list.join(""))
+            values[f"{phase}_allowed"] = (reasons.list.len() == 0).cast(pl.String)
+        values["verdict"] = _filled(_VERDICT, values, texts)
     lines = frame.select(_filled(template, values, texts)).to_series()
     if lines.null_count():
         raise EvidenceError("a line needs a value where a null stands")

@@ -7,8 +7,9 @@ from typing import Any
 
 import polars as pl
 
-from clvlab.errors import EvidenceError, WindowError
+from clvlab.errors import EvidenceError, PolicyError, WindowError
 from clvlab.law.closing import Window
+from clvlab.law.policy import PolicyEnvelope
 from clvlab.law.schema import LAW_VERSION, SAFE_INTEGER, Action, CloseKind, ClosingPolicy, EndRule
 from clvlab.proof.canonical import canonical
 from clvlab.proof.events import Kind
@@ -23,7 +24,7 @@ _Types = dict[str, tuple[type, ...]]
 _OPTIONAL_INT, _OPTIONAL_TEXT = (int, type(None)), (str, type(None))
 _STARTED: _Types = {
     "agents": (list,), "binding": (dict,), "kind": (str,), "law_version": (str,), "mode_label": (str,),
-    "origin_id": _OPTIONAL_TEXT, "policy": (type(None),), "policy_hash": (type(None),), "run_id": (str,), "schema": (str,),
+    "origin_id": _OPTIONAL_TEXT, "policy": (dict,), "policy_hash": (str,), "run_id": (str,), "schema": (str,),
     "source_mode": (str,), "window": (dict,),
 }  # fmt: skip
 _AGENT: _Types = {
@@ -77,6 +78,11 @@ class Evidence:
             min_clv_horizon_s=sealed["min_clv_horizon_s"],
             market_allowlist=tuple(sealed["market_allowlist"]),
         )
+
+    @property
+    def policy(self) -> PolicyEnvelope:
+        """The policy envelope as sealed."""
+        return PolicyEnvelope.sealed(self.started["policy"])
 
 
 def read_evidence(events: bytes) -> Evidence:
@@ -159,6 +165,9 @@ def _check_values(evidence: Evidence) -> None:
         "a WAIT, or a BACK without a market, has a state": decisions["sides"].is_not_null()
         & ((decisions["action"] != Action.BACK) | decisions["market_key"].is_null()),
         "a stake is negative": decisions["stake"] < 0,
+        "a limit is negative, or beyond 2**31 - 1": ~decisions["limit_odds_milli"].is_between(0, 2**31 - 1),
+        "a BACK has no verdict of the policy, or a WAIT has one": decisions["pre"].is_null()
+        != (decisions["action"] == Action.WAIT),
         "a confidence is no probability": ~decisions["confidence_ppm"].is_between(0, 1_000_000),
         "a decision is on a fixture that is not replayed": ~decisions["fixture_id"].is_in(
             pl.Series(evidence.started["binding"]["fixture_ids"], dtype=pl.Int64).implode()
@@ -213,7 +222,9 @@ def _check_started(evidence: Evidence) -> None:
         policy = ClosingPolicy(started["window"]["closing_policy"])
         if canonical(started["window"]) != canonical(evidence.window.payload() | {"closing_policy": policy.value}):
             raise EvidenceError("the sealed window has other keys than a window")
-    except (AttributeError, KeyError, TypeError, ValueError, WindowError) as error:
+        if canonical(started["policy"]) != canonical(evidence.policy.payload(())):
+            raise EvidenceError("the sealed policy is not as a policy is sealed")
+    except (AttributeError, KeyError, TypeError, ValueError, PolicyError, WindowError) as error:
         raise EvidenceError(f"RUN_STARTED is malformed: {error!r}") from error
 
 

@@ -16,11 +16,11 @@ import pyarrow as pa
 from pyarrow import json as arrow_json
 
 from clvlab.errors import EvidenceError
-from clvlab.law.schema import Schema, conform
+from clvlab.law.schema import RECEIPTS, VERDICTS, Schema, conform
 from clvlab.proof.canonical import parsed
-from clvlab.proof.events import CLOSE_EVENTS, DECISION_EVENTS, Kind, close_lines, decision_lines
+from clvlab.proof.events import CLOSE_EVENTS, DECISION_EVENTS, Kind, close_lines, decision_lines, receipt_lines
 
-__all__ = ["read_closes", "read_decisions", "read_single"]
+__all__ = ["read_closes", "read_decisions", "read_receipts", "read_single"]
 
 _BATCH_BYTES = 8 << 20
 _READERS = 2
@@ -28,13 +28,14 @@ _INT, _TEXT, _BOOL = pa.int64(), pa.string(), pa.bool_()
 _SIDES = pa.list_(pa.struct([("odds_milli", _INT), ("prob_bps", _INT), ("side", _TEXT)]))
 _STATE = [("sides", _SIDES), ("suspended", _BOOL), ("tick_seq", _INT), ("ts_ms", _INT)]
 _ACTION = [("limit_odds_milli", _INT), ("market_key", _TEXT), ("side", _TEXT), ("stake", _INT), ("type", _TEXT)]
+_PHASE = pa.struct([("allowed", _BOOL), ("reasons", pa.list_(_TEXT))])
 _UNTRUSTED = [("claimed_edge_bps", _INT), ("confidence_ppm", _INT), ("confidence_raw", _TEXT), ("reason", _TEXT)]
 _DECISION = [
     ("action", pa.struct(_ACTION)),
     ("agent_id", _TEXT),
     ("fixture_id", _INT),
     ("market_state", pa.struct([("age_ms", _INT), *_STATE])),
-    ("policy", pa.null()),
+    ("policy", pa.struct([("post", _PHASE), ("pre", _PHASE)])),
     ("tick_seq", _INT),
     ("ts_ms", _INT),
     ("untrusted", pa.struct(_UNTRUSTED)),
@@ -46,6 +47,17 @@ _CLOSE = [
     ("end_seq", _INT),
     ("fixture_id", _INT),
     ("market_key", _TEXT),
+]
+_RECEIPT = [
+    ("agent_id", _TEXT),
+    ("decision_seq", _INT),
+    ("non_scoring", _BOOL),
+    ("odds_milli", _INT),
+    ("run_id", _TEXT),
+    ("stake", _INT),
+    ("status", _TEXT),
+    ("ts_ms", _INT),
+    ("venue", _TEXT),
 ]
 
 
@@ -63,6 +75,13 @@ def read_decisions(events: bytes, start: int, end: int) -> pl.DataFrame:
 def read_closes(events: bytes, start: int, end: int) -> pl.DataFrame:
     """Read the MARKET_CLOSE lines between two offsets as ``CLOSE_EVENTS``; refuses as ``read_decisions`` does."""
     return _block(events, start, end, _closes, CLOSE_EVENTS)
+
+
+def read_receipts(receipts: bytes) -> pl.DataFrame:
+    """Read ``receipts.jsonl`` as ``RECEIPTS``; refuses as ``read_decisions`` does."""
+    if receipts and not receipts.endswith(b"\n"):
+        raise EvidenceError("receipts.jsonl does not end with a line feed")
+    return _block(receipts, 0, len(receipts), _receipts, RECEIPTS)
 
 
 def read_single(line: bytes, kind: Kind) -> dict[str, Any]:
@@ -102,29 +121,36 @@ def _cuts(events: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
         start = stop
 
 
-def _table(text: bytes, payload: list[tuple[str, pa.DataType]]) -> pl.DataFrame:
-    """Read lines of one kind: the payload's columns beside ``seq``."""
-    schema = pa.schema([("kind", _TEXT), ("payload", pa.struct(payload)), ("seq", _INT)])
+def _table(text: bytes, schema: list[tuple[str, pa.DataType]]) -> pl.DataFrame:
+    """Read one JSON object a line."""
     table = arrow_json.read_json(
         BytesIO(text),
         read_options=arrow_json.ReadOptions(block_size=len(text), use_threads=False),  # the batches are read in parallel
-        parse_options=arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error"),
+        parse_options=arrow_json.ParseOptions(explicit_schema=pa.schema(schema), unexpected_field_behavior="error"),
     )
     frame = pl.from_arrow(table)
     if not isinstance(frame, pl.DataFrame) or frame.height != text.count(b"\n"):
         raise ValueError("not one JSON object a line")
+    return frame
+
+
+def _events(text: bytes, payload: list[tuple[str, pa.DataType]]) -> pl.DataFrame:
+    """Read events of one kind: the payload's columns beside ``seq``."""
+    frame = _table(text, [("kind", _TEXT), ("payload", pa.struct(payload)), ("seq", _INT)])
     return frame.drop("kind").unnest("payload")
 
 
 def _decisions(text: bytes) -> tuple[pl.DataFrame, bytes]:
-    table = _table(text, _DECISION)
+    table = _events(text, _DECISION)
     state = pl.col("market_state").struct
     action = pl.col("action").struct
+    policy = pl.col("policy").struct
     frame = table.select(
         "seq", "agent_id", "fixture_id", "tick_seq", "ts_ms",
         action.field("type").alias("action"), action.field("market_key", "side", "stake", "limit_odds_milli"),
         pl.col("untrusted").struct.field("reason", "confidence_ppm", "confidence_raw", "claimed_edge_bps"),
         state.field("tick_seq", "ts_ms", "suspended").name.prefix("state_"), state.field("sides"),
+        *(policy.field(phase).struct.field("reasons").alias(phase) for phase in VERDICTS),
     )  # fmt: skip
     frame = conform(frame, DECISION_EVENTS, "DECISION")
     return frame, decision_lines(frame)
@@ -132,12 +158,17 @@ def _decisions(text: bytes) -> tuple[pl.DataFrame, bytes]:
 
 def _closes(text: bytes) -> tuple[pl.DataFrame, bytes]:
     state = pl.col("closing").struct
-    frame = _table(text, _CLOSE).select(
+    frame = _events(text, _CLOSE).select(
         "seq", "fixture_id", "market_key", "end_seq", "close_ts_ms", "close_kind",
         state.field("tick_seq", "ts_ms", "suspended").name.prefix("state_"), state.field("sides"),
     )  # fmt: skip
     frame = conform(frame, CLOSE_EVENTS, "MARKET_CLOSE")
     return frame, close_lines(frame)
+
+
+def _receipts(text: bytes) -> tuple[pl.DataFrame, bytes]:
+    frame = conform(_table(text, _RECEIPT).drop("non_scoring"), RECEIPTS, "a receipt")
+    return frame, receipt_lines(frame)
 
 
 def _fault(text: bytes, reason: str) -> EvidenceError:

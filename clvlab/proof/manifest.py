@@ -7,7 +7,7 @@ from typing import Any
 from clvlab.law.schema import LAW_VERSION
 from clvlab.proof.canonical import canonical, sha256
 
-__all__ = ["RUN_SCHEMA", "VERIFIER_VERSION", "config_hash", "manifest", "roster_hash", "run_id"]
+__all__ = ["RUN_SCHEMA", "VERIFIER_VERSION", "config_hash", "manifest", "policy_hash", "roster_hash", "run_id"]
 
 VERIFIER_VERSION = "clvlab-proof/1"
 RUN_SCHEMA = "clvlab-run/1"
@@ -21,6 +21,11 @@ def config_hash(strategy: str, strategy_version: str, config: dict[str, Any]) ->
     return sha256(
         canonical({"schema": _CONFIG_SCHEMA, "strategy": strategy, "strategy_version": strategy_version, "config": config})
     )
+
+
+def policy_hash(policy: dict[str, Any]) -> str:
+    """Hash a policy envelope as it is sealed."""
+    return sha256(canonical(policy))
 
 
 def roster_hash(agents: list[dict[str, Any]]) -> str:

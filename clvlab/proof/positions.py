@@ -5,9 +5,9 @@ from __future__ import annotations
 import polars as pl
 
 from clvlab.errors import EvidenceError
-from clvlab.law.schema import ODDS_MILLI, POSITIONS, Action, conform
+from clvlab.law.schema import ODDS_MILLI, POSITIONS, PROPOSALS, Action, conform
 
-__all__ = ["positions"]
+__all__ = ["positions", "proposals"]
 
 
 def positions(decisions: pl.DataFrame, closes: pl.DataFrame) -> pl.DataFrame:
@@ -65,6 +65,21 @@ def positions(decisions: pl.DataFrame, closes: pl.DataFrame) -> pl.DataFrame:
         POSITIONS,
         "POSITIONS",
     )  # fmt: skip
+
+
+def proposals(decisions: pl.DataFrame, placed: pl.DataFrame) -> pl.DataFrame:
+    """Put every decision beside the quote that it would take: ``PROPOSALS``, in order of ``seq``.
+
+    Parameters
+    ----------
+    decisions, placed
+        ``PROPOSAL_EVENTS`` and their ``POSITIONS``, both in order of ``seq``. There is no quote in a suspended market.
+    """
+    quote = pl.when(~pl.col("entry_suspended")).then("odds_milli")
+    both = placed.select(pl.exclude("odds_milli"), odds_milli=quote).hstack(
+        decisions.select("stake", "limit_odds_milli", quote_age_ms=pl.col("ts_ms") - pl.col("state_ts_ms"))
+    )
+    return conform(both.select(*PROPOSALS), PROPOSALS, "PROPOSALS")
 
 
 def _prices(events: pl.DataFrame, key: list[str]) -> pl.DataFrame:

@@ -12,7 +12,6 @@ import polars as pl
 from clvlab.errors import EvidenceError
 from clvlab.law.clv import scores
 from clvlab.law.metrics import outcomes
-from clvlab.law.schema import Action
 from clvlab.proof import checks
 from clvlab.proof.canonical import canonical, sha256
 from clvlab.proof.checks import Check, Verdict
@@ -73,7 +72,7 @@ class Verification:
         return self.verified and all(check.verdict != Verdict.FAIL for check in self.checks.values())
 
 
-def verify(run: SealedRun, *, trust_folder: Path | None = None) -> Verification:
+def verify(run: SealedRun, receipts: bytes = b"", *, trust_folder: Path | None = None) -> Verification:
     """Recompute the proof of a sealed run.
 
     Steps: 1. hash and read the evidence; 2. re-derive scores; 3. rebuild roots and manifest; 4. judge the seven checks.
@@ -82,6 +81,8 @@ def verify(run: SealedRun, *, trust_folder: Path | None = None) -> Verification:
     ----------
     run
         The bytes as stored.
+    receipts
+        ``receipts.jsonl``: what venues said of the run; only ``policy_obeyed`` reads it.
     trust_folder
         Package folder to audit; the installed one by default.
     """
@@ -93,7 +94,7 @@ def verify(run: SealedRun, *, trust_folder: Path | None = None) -> Verification:
         evidence_digest.add(run.events)
         score_digest.add(run.scores)
         try:
-            evidence, rederived, lines = reading.result()
+            evidence, placed, rederived, lines = reading.result()
         except EvidenceError as error:
             return _unreadable(run, sealed_hash, str(error), boundary)
     recomputed = evidence_digest.hash()
@@ -121,7 +122,7 @@ def verify(run: SealedRun, *, trust_folder: Path | None = None) -> Verification:
             "llm_boundary": boundary,
             "metrics_recomputed": checks.metrics_recomputed(run.scores, lines),
             "manifest_bound": checks.manifest_bound(run, rebuilt, evidence.started),
-            "policy_obeyed": _policy_obeyed(evidence),
+            "policy_obeyed": checks.policy_obeyed(evidence, placed, receipts),
             "receipt_separation": checks.receipt_separation(evidence),
             "anchor": Check(Verdict.NOT_APPLICABLE, "the run is not anchored"),
         },
@@ -131,12 +132,13 @@ def verify(run: SealedRun, *, trust_folder: Path | None = None) -> Verification:
     )
 
 
-def _rederived(events: bytes) -> tuple[Evidence, pl.DataFrame, bytes]:
-    """Read the evidence and score it again: ``SCORES`` and their lines."""
+def _rederived(events: bytes) -> tuple[Evidence, pl.DataFrame, pl.DataFrame, bytes]:
+    """Read the evidence and score it again: ``POSITIONS``, ``SCORES`` and their lines."""
     evidence = read_evidence(events)
-    rederived = scores(positions(evidence.decisions, evidence.closes), evidence.window)
+    placed = positions(evidence.decisions, evidence.closes)
+    rederived = scores(placed, evidence.window)
     with ThreadPoolExecutor(2) as pool:
-        return evidence, rederived, b"".join(pool.map(score_lines, batches(rederived)))
+        return evidence, placed, rederived, b"".join(pool.map(score_lines, batches(rederived)))
 
 
 def _sealed_hash(run: SealedRun) -> str:
@@ -144,13 +146,6 @@ def _sealed_hash(run: SealedRun) -> str:
         return run.evidence_hash
     except EvidenceError as error:
         return f"unreadable:{error}"
-
-
-def _policy_obeyed(evidence: Evidence) -> Check:
-    backs = int((evidence.decisions["action"] == Action.BACK).sum())
-    if backs == 0:
-        return Check(Verdict.NOT_APPLICABLE, "the run has no BACK")
-    return Check(Verdict.NOT_APPLICABLE, f"the run executed none of its {backs} BACKs: it was sealed without a policy")
 
 
 def _unreadable(run: SealedRun, sealed_hash: str, reason: str, boundary: Check) -> Verification:

@@ -1,5 +1,7 @@
 """A sealed run as a folder: ``events.jsonl``, ``scores.jsonl``, ``manifest.json`` and ``tail.jsonl``.
 
+Receipts of venues lie beside them in ``receipts.jsonl`` and are no part of the seal.
+
 ``sha256sum events.jsonl`` prints the evidence hash and ``sha256sum manifest.json`` the manifest hash.
 """
 
@@ -14,13 +16,14 @@ import orjson
 from clvlab.errors import RunConflictError, UnknownRunError
 from clvlab.proof.seal import SealedRun
 
-__all__ = ["read_run", "write_run"]
+__all__ = ["read_receipts", "read_run", "write_run"]
 
 _FILES = ("events.jsonl", "scores.jsonl", "manifest.json", "tail.jsonl")
+_RECEIPTS = "receipts.jsonl"
 
 
-def write_run(run: SealedRun, runs: Path) -> Path:
-    """Store a run under ``runs/<run_id>``; storing the same bytes again changes nothing.
+def write_run(run: SealedRun, runs: Path, receipts: bytes = b"") -> Path:
+    """Store a run under ``runs/<run_id>``, and its receipts beside it; storing the same bytes again changes nothing.
 
     Raises
     ------
@@ -35,6 +38,8 @@ def write_run(run: SealedRun, runs: Path) -> Path:
     try:
         for name, content in zip(_FILES, (run.events, run.scores, run.manifest, run.tail), strict=True):
             (unfinished / name).write_bytes(content)
+        if receipts:
+            (unfinished / _RECEIPTS).write_bytes(receipts)
         unfinished.chmod(0o755)
         unfinished.rename(target)
     except BaseException:
@@ -72,6 +77,12 @@ def read_run(path: Path) -> SealedRun:
         manifest.read_bytes(),
         tail.read_bytes() if tail.is_file() else b"",
     )
+
+
+def read_receipts(path: Path) -> bytes:
+    """Read the receipts of a stored run as they lie there; empty without any."""
+    stored = path / _RECEIPTS
+    return stored.read_bytes() if stored.is_file() else b""
 
 
 def _stated_run_id(manifest: bytes) -> str | None:

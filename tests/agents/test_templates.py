@@ -1,11 +1,16 @@
 import polars as pl
 import pytest
 
+from clvlab.agents.llm import MAX_ENTRIES, entries_sha256
 from clvlab.agents.registry import TEMPLATES, template
+from clvlab.agents.template import Config
+from clvlab.application.backtests import backtest
 from clvlab.application.packs import open_pack
 from clvlab.errors import AgentError, UnknownAgentError
-from clvlab.law.schema import DECISIONS, TICKS
+from clvlab.law.schema import DECISIONS, SAFE_INTEGER, TICKS
 from clvlab.law.tape import Tape
+from clvlab.packs.importers.importing import import_source
+from clvlab.packs.reader import verify_pack
 
 
 def tape(*rows):
@@ -80,7 +85,10 @@ def test_drift_waits_for_the_warm_up_in_messages_and_seconds():
     assert picks(template("cumulative-drift", DRIFT | {"warmup_s": 180}).decide(ticks)) == [(3, "m", "a")]
 
 
-@pytest.mark.parametrize("strategy", TEMPLATES)
+PRICED = ("baseline", "cumulative-drift", "sharp-momentum-v2")  # those that decide on prices
+
+
+@pytest.mark.parametrize("strategy", PRICED)
 def test_templates_look_at_nothing_in_play(strategy):
     played = tape(*[(*row, True) for row in walk(5000, 5600, 6000, 6500, 7000, 7400, 7800, 8200)])
 
@@ -92,7 +100,7 @@ def test_templates_decide_nothing_on_an_empty_tape(strategy):
     assert template(strategy).decide(tape()).is_empty()
 
 
-@pytest.mark.parametrize("strategy", TEMPLATES)
+@pytest.mark.parametrize("strategy", PRICED)
 def test_templates_propose_in_their_markets_only(strategy):
     ticks = open_pack("starter").tape()
 
@@ -123,36 +131,93 @@ def test_a_fixture_is_decided_alike_alone_and_among_others(strategy):
     assert picks(alone) == picks(together)
 
 
-@pytest.mark.parametrize(
-    ("strategy", "params"),
-    [
-        ("baseline", {"stake": 0}),
-        ("baseline", {"stake": 2**53}),
-        ("baseline", {"stake": True}),
-        ("baseline", {"stake": "5"}),
-        ("baseline", {"min_prob_bps": 0}),
-        ("baseline", {"min_prob_bps": 10_001}),
-        ("baseline", {"warmup_ticks": -1}),
-        ("baseline", {"nonsense": 1}),
-        ("cumulative-drift", {"min_drift_micro_logits": 0}),
-        ("cumulative-drift", {"min_drift_micro_logits": 20_000_001}),
-        ("cumulative-drift", {"persistence_alpha": 0.0}),
-        ("cumulative-drift", {"persistence_alpha": 1.01}),
-        ("cumulative-drift", {"persistence_alpha": float("nan")}),
-        ("cumulative-drift", {"min_persistence": 1.5}),
-        ("cumulative-drift", {"min_persistence": -1.5}),
-        ("cumulative-drift", {"warmup_ticks": -1}),
-        ("cumulative-drift", {"warmup_s": -1}),
-        ("cumulative-drift", {"cooldown_s": -1}),
-        ("cumulative-drift", {"cooldown_s": 2**53}),
-        ("cumulative-drift", {"max_prob_bps": 10_001}),
-    ],
-)
-def test_a_parameter_out_of_bounds_is_named(strategy, params):
-    with pytest.raises(AgentError, match=f"parameter {next(iter(params))}"):
-        template(strategy, params)
+S = SAFE_INTEGER
+WAITS = [{"fixture_id": 1, "tick_seq": seq, "action": "WAIT"} for seq in range(MAX_ENTRIES + 1)]
+PREFIXES = ([], ["m" * 200] * 10_000, ["m" * 201], ["m"] * 10_001)
+STAKE = (1, S, 0, S + 1)
+SECONDS = (0, S // 1000, -1, S // 1000 + 1)
+COUNT = (0, S, -1, S + 1)
+LOGIT = (1, 20_000_000, 0, 20_000_001)
+PROB = (1, 10_000, 0, 10_001)
+SHARE = (0.0, 1.0, -0.001, 1.001)
+# Of every parameter: the least and greatest value it takes, one below and one above; null where there is none.
+BOUNDS = {
+    "baseline": {"markets": PREFIXES, "stake": STAKE, "warmup_ticks": COUNT, "min_prob_bps": PROB},
+    "cumulative-drift": {
+        "markets": PREFIXES, "stake": STAKE, "min_drift_micro_logits": LOGIT, "persistence_alpha": (1e-9, 1.0, 0.0, 1.001),
+        "min_persistence": (-1.0, 1.0, -1.001, 1.001), "warmup_ticks": COUNT, "warmup_s": SECONDS, "cooldown_s": SECONDS,
+        "max_prob_bps": PROB,
+    },
+    "sharp-momentum-v2": {
+        "markets": PREFIXES, "stake": STAKE, "families": PREFIXES, "level_alpha": (1e-9, 1.0, 0.0, 1.001),
+        "lookback_movements": (2, 500, 1, 501), "min_movements": (2, S, 1, S + 1), "min_z_milli": (0, 1_000_000, -1, 1_000_001),
+        "min_scale_micro_logits": LOGIT, "change_allowance_micro_logits": (0, 20_000_000, -1, 20_000_001),
+        "change_threshold_micro_logits": (1, S, 0, S + 1), "persistence_movements": (1, 500, 0, 501), "min_persistence": SHARE,
+        "warmup_ticks": COUNT, "warmup_s": SECONDS, "cooldown_s": SECONDS, "max_prob_bps": PROB,
+    },
+    "llm": {
+        "markets": PREFIXES, "stake": STAKE, "transcript": ([], WAITS[:-1], None, WAITS),
+        "transcript_sha256": (None, entries_sha256([]), None, "sha256:0"),
+    },
+}  # fmt: skip
+FIELDS = [(strategy, field) for strategy, fields in BOUNDS.items() for field in fields]
+
+
+def test_the_bounds_of_every_parameter_of_every_template_are_known():
+    assert {strategy: set(fields) for strategy, fields in BOUNDS.items()} == {
+        strategy: set(model.model_fields) for strategy, (model, _) in TEMPLATES.items()
+    }
+
+
+@pytest.mark.parametrize(("strategy", "field"), FIELDS)
+def test_a_parameter_at_its_bounds_is_taken_and_runs(strategy, field):
+    ticks = open_pack("starter").tape([90000001])
+
+    for value in BOUNDS[strategy][field][:2]:
+        agent = template(strategy, {field: value})
+        if field != "transcript":  # its entries are about another tape
+            agent.decide(ticks)
+
+
+@pytest.mark.parametrize(("strategy", "field"), FIELDS)
+def test_a_parameter_beyond_its_bounds_is_named(strategy, field):
+    least, _, below, above = BOUNDS[strategy][field]
+    wrong_types = [True, {"a": 1}, object()] + ([float("nan"), float("inf"), "0.5"] if isinstance(least, float) else [])
+
+    for value in ([below] if below is not None else []) + [above, *wrong_types]:
+        with pytest.raises(AgentError, match=f"{strategy}: parameter {field}"):
+            template(strategy, {field: value})
+
+
+@pytest.mark.parametrize("strategy", TEMPLATES)
+def test_an_unknown_parameter_is_named_beside_the_known_ones(strategy):
+    with pytest.raises(AgentError, match=r"parameter nonsense = 1: .* \(parameters: markets, stake"):
+        template(strategy, {"nonsense": 1})
 
 
 def test_an_unknown_template_names_what_there_is():
-    with pytest.raises(UnknownAgentError, match="baseline, cumulative-drift"):
+    with pytest.raises(UnknownAgentError, match="baseline, cumulative-drift, sharp-momentum-v2, llm"):
         template("nobody")
+
+
+@pytest.mark.parametrize("strategy", TEMPLATES)
+def test_a_template_says_what_it_does_what_it_takes_and_where_it_is_from(strategy):
+    model, rule = TEMPLATES[strategy]
+
+    assert len(rule.__doc__) > 150
+    described = model.__doc__ + Config.__doc__
+    assert [field for field in model.model_fields if field not in described] == []
+
+
+@pytest.mark.realdata
+@pytest.mark.parametrize("strategy", TEMPLATES)
+@pytest.mark.parametrize("source", ["polymarket", "txline"])
+def test_every_template_decides_and_seals_over_real_odds(realdata, tmp_path, source, strategy):
+    import_source(source, [realdata / source], tmp_path / source)
+    pack = verify_pack(tmp_path / source)
+
+    test = backtest(pack, strategy)
+
+    assert test.verification.passed
+    assert test.scores.height > 0
+    assert test.report["metrics"]["action_count"] > 0 or strategy == "llm"

@@ -14,7 +14,7 @@ from tests.benchmarks.measure import Sample, imported, measured, prepared, sprea
 from tests.benchmarks.report import Budget, Equality, Figure, growth, machine, rate, ratio, table
 
 _VERIFIER = Path(__file__).parents[2] / "clvlab" / "proof" / "clv_verify.py"
-_STRATEGIES = ("baseline", "cumulative-drift")
+_STRATEGIES = ("baseline", "cumulative-drift", "sharp-momentum-v2")
 _SCRIPT = "Polars script"
 
 Samples = dict[str, list[Sample]]

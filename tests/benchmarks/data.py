@@ -118,8 +118,8 @@ def keep_run(folder: Path, tape: Tape, count: int) -> int:
     """Seal a run of about so many decisions, and keep the frames it was sealed from; give their number."""
     result = run(tape, [Every(count)], Window())
     write_run(result.run, folder / "runs")
-    result.replay.decisions.write_ipc(folder / "decisions.arrow")
-    result.replay.closes.write_ipc(folder / "closes.arrow")
+    result.decisions.write_ipc(folder / "decisions.arrow")
+    result.closes.write_ipc(folder / "closes.arrow")
     result.scores.write_ipc(folder / "scores.arrow")
     started = json.loads(result.run.events.partition(b"\n")[0])["payload"]
     (folder / "started.json").write_text(json.dumps(started))

@@ -9,10 +9,11 @@ import polars as pl
 from hypothesis import strategies as st
 
 from clvlab.law.closing import Window
+from clvlab.law.policy import PolicyEnvelope
 from clvlab.law.schema import FIXTURES, TICKS, ClosingPolicy
 from tests.factories import make_decisions
 
-__all__ = ["Game", "decisions", "games", "windows"]
+__all__ = ["Game", "decisions", "games", "policies", "windows"]
 
 MARKETS = {"1X2||": ("draw", "part1", "part2"), "OU|line=2.5": ("over", "under"), 'é|"quoted"|': ("nein", "ja\n", "\u2028")}
 FIXTURE_IDS = (-3, 1, 17)
@@ -85,6 +86,32 @@ def windows(draw: Draw) -> Window:
 
 
 @st.composite
+def policies(draw: Draw) -> PolicyEnvelope:
+    """Envelopes whose limits are about as tight as the generated decisions are bold."""
+    few = st.one_of(st.none(), st.integers(0, 3))
+    stakes = st.one_of(st.none(), st.sampled_from([0, 10_000, 2**53 - 1]))
+    low, high = sorted([draw(st.integers(0, 10_000)), draw(st.integers(0, 10_000))])
+    return PolicyEnvelope(
+        market_allowlist=draw(st.sampled_from([None, ("",), ("1X2",), ("OU|", "é"), ()])),
+        venue_allowlist=draw(st.sampled_from([("paper",), ("paper",), (), ("elsewhere",)])),
+        execution_mode=draw(st.sampled_from(["paper", "dry_run"])),
+        max_stake=draw(st.sampled_from([10_000, 2**53 - 1])),
+        max_exposure_per_market=draw(stakes),
+        max_exposure_per_fixture=draw(stakes),
+        max_orders=draw(few),
+        cooldown_s=draw(st.sampled_from([0, 1, 60, 300])),
+        warmup_ticks=draw(st.integers(0, 4)),
+        min_prob_bps=low,
+        max_prob_bps=high,
+        require_quote=draw(st.booleans()),
+        max_quote_age_s=draw(st.sampled_from([0, 30, 900])),
+        max_slippage_bps=draw(st.sampled_from([0, 100, 10_000])),
+        min_edge_bps=draw(st.one_of(st.none(), st.integers(-10_000, 20_000))),
+        kill_switch=draw(st.integers(0, 9)) == 0,
+    )
+
+
+@st.composite
 def decisions(draw: Draw, game: Game, agent_id: str = "a") -> pl.DataFrame:
     """``DECISIONS`` at ticks of the game, some on markets and sides that are not there."""
     ticks = sorted({(row["fixture_id"], row["tick_seq"]) for row in game.rows})
@@ -96,7 +123,7 @@ def decisions(draw: Draw, game: Game, agent_id: str = "a") -> pl.DataFrame:
             "action": st.sampled_from(["BACK", "BACK", "BACK", "WAIT"]),
             "market_key": st.one_of(st.none(), st.sampled_from([*MARKETS, "absent|"])),
             "side": st.one_of(st.none(), st.sampled_from(["part1", "over", "under", "nein", "ja\n", "\u2028", "nobody"])),
-            "stake": st.one_of(st.none(), st.integers(0, 2**53 - 1)),
+            "stake": st.one_of(st.none(), st.integers(0, 20_000), st.integers(0, 2**53 - 1)),
             "limit_odds_milli": st.one_of(st.none(), st.integers(0, 2**31 - 1)),
             "reason": st.one_of(st.none(), st.text(max_size=12)),
             "confidence": st.one_of(st.none(), st.floats(0, 1), st.floats()),

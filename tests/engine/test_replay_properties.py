@@ -14,11 +14,12 @@ from clvlab.law.closing import fixture_closes
 from clvlab.law.clv import scores
 from clvlab.law.tape import Tape
 from clvlab.proof import clv_verify
+from clvlab.proof.events import receipt_lines
 from clvlab.proof.evidence import read_evidence
 from clvlab.proof.positions import positions
 from clvlab.proof.verify import verify
-from clvlab.store.folder import read_run, write_run
-from tests.engine.strategies import decisions, games, windows
+from clvlab.store.folder import read_receipts, read_run, write_run
+from tests.engine.strategies import decisions, games, policies, windows
 from tests.factories import make_agent, make_run, make_tape, message
 
 quick = settings(max_examples=50, deadline=None)
@@ -86,15 +87,15 @@ def test_run_scores_as_the_scalar_law_does(setting):
     assert result.scores.to_dicts() == [{column: row[column] for column in result.scores.columns} for row in oracle]
 
 
-@given(settings_of_a_run())
+@given(settings_of_a_run(), policies())
 @quick
-def test_both_verifiers_pass_a_stored_run_and_read_back_what_was_sealed(setting):
+def test_both_verifiers_pass_a_stored_run_and_read_back_what_was_sealed(setting, policy):
     game, window, decided = setting
-    result = run(tape_of(game), [make_agent(decided)], window)
+    result = run(tape_of(game), [make_agent(decided), make_agent(decided, "b")], window, policy=policy)
 
     with tempfile.TemporaryDirectory() as folder:
-        stored = write_run(result.run, Path(folder))
-        verification = verify(read_run(stored))
+        stored = write_run(result.run, Path(folder), receipt_lines(result.receipts))
+        verification = verify(read_run(stored), read_receipts(stored))
         alone = clv_verify.verify(stored, oracle_fixtures(game))
 
     assert (verification.passed, verification.outcomes.equals(result.outcomes)) == (True, True)
@@ -102,7 +103,7 @@ def test_both_verifiers_pass_a_stored_run_and_read_back_what_was_sealed(setting)
     assert alone["manifest_hash"] == verification.manifest_hash == result.run.manifest_hash
     evidence = read_evidence(result.run.events)
     assert scores(positions(evidence.decisions, evidence.closes), evidence.window).equals(result.scores)
-    assert evidence.decisions.equals(result.replay.decisions)
+    assert evidence.decisions.equals(result.decisions)
 
 
 @given(settings_of_a_run(), st.randoms(use_true_random=False))
@@ -136,7 +137,34 @@ def test_other_fixtures_on_the_tape_do_not_matter(setting):
         assert cut.series.equals(alone.series)
         assert result.run == run(alone, [make_agent(decided.filter(own))], window).run
         assert result.scores.drop("seq").equals(whole.scores.filter(own).drop("seq"))
-        assert result.replay.closes.drop("seq").equals(whole.replay.closes.filter(own).drop("seq"))
+        assert result.closes.drop("seq").equals(whole.closes.filter(own).drop("seq"))
+
+
+@given(settings_of_a_run(), policies())
+@quick
+def test_scores_do_not_depend_on_the_policy(setting, policy):
+    game, window, decided = setting
+
+    free, bound = (run(tape_of(game), [make_agent(decided)], window, policy=each) for each in (None, policy))
+
+    assert bound.scores.equals(free.scores)
+    assert bound.outcomes.equals(free.outcomes)
+
+
+@given(settings_of_a_run(), policies())
+@quick
+def test_gate_gives_the_verdicts_of_the_scalar_gate(setting, policy):
+    game, window, decided = setting
+    result = run(tape_of(game), [make_agent(decided), make_agent(decided, "b")], window, policy=policy)
+
+    judged = clv_verify.verdicts(clv_verify.read_evidence(result.run.events))
+
+    backs = result.decisions.filter(pl.col("action") == "BACK")
+    assert [(seq, verdict["pre"]["reasons"], verdict["post"]["reasons"]) for seq, verdict in judged] == list(
+        backs.select("seq", "pre", "post").iter_rows()
+    )
+    waits = result.decisions.filter(pl.col("action") == "WAIT")
+    assert waits["pre"].null_count() == waits["post"].null_count() == waits.height
 
 
 @given(settings_of_a_run())

@@ -5,6 +5,9 @@ from clvlab.engine.agent import Identity
 from clvlab.engine.run import run
 from clvlab.errors import AgentError, DecisionError
 from clvlab.law.closing import Window
+from clvlab.law.metrics import confidence
+from clvlab.law.policy import PolicyEnvelope
+from clvlab.law.ranking import ranked
 from tests.factories import FailingAgent, FixedAgent, make_agent, make_decisions, make_run, make_tape, message
 
 TAPE = make_tape([message(0, 0, {"part1": 5000, "part2": 5000}), message(1, 100, {"part1": 5500, "part2": 4500})])
@@ -92,3 +95,49 @@ def test_decision_on_a_market_that_is_not_on_the_tape_is_not_scored():
 
     assert result.scores["reason"].to_list() == ["entry_market_absent"]
     assert b'"closing":null' in result.run.events
+
+
+def test_flood_of_abstentions_changes_neither_sample_nor_tier_nor_rank():
+    tape = make_tape([message(n, n, {"part1": 5000 + n, "part2": 5000 - n}) for n in range(300)], {1: 5000})
+    backs = [{"tick_seq": n, "confidence": 0.6} for n in range(20)]
+    waits = [{"tick_seq": n, "action": "WAIT", "market_key": None, "side": None, "stake": None} for n in range(300)]
+    rival = make_agent(make_decisions({"side": "part2"}), "b")
+
+    quiet, loud = (
+        run(tape, [make_agent(make_decisions(*decided)), rival], Window(min_clv_horizon_s=0))
+        for decided in (backs, backs + waits)
+    )
+
+    counted = pl.exclude("abstention_count")
+    assert loud.outcomes["abstention_count"].to_list() == [300, 0]
+    assert loud.outcomes.select(counted).equals(quiet.outcomes.select(counted))
+    assert ranked(loud.outcomes).select(counted).equals(ranked(quiet.outcomes).select(counted))
+    assert confidence(loud.outcomes["valid_count"][0]) == confidence(quiet.outcomes["valid_count"][0]) == "low"
+
+
+def test_allowed_action_is_filled_at_the_carried_quote():
+    tape = make_tape(
+        [
+            message(0, 0, {"part1": (5000, 2100), "part2": (5000, 1900)}),
+            message(1, 60, {"over": 5000, "under": 5000}, market_key="OU|"),
+        ]
+    )
+
+    filled = make_run(tape, {"tick_seq": 1, "stake": 7}).receipts
+    unquoted = make_run(tape, {"tick_seq": 1, "market_key": "OU|", "side": "over"}, policy=PolicyEnvelope(require_quote=False))
+
+    assert filled.drop("run_id").row(0) == (1, "a", 60_000, "paper", "filled", 7, 2100)
+    assert unquoted.receipts.select("status", "stake", "odds_milli").row(0) == ("no_quote", 0, None)
+
+
+def test_refused_action_is_scored_and_not_filled():
+    result = make_run(TAPE, {}, policy=PolicyEnvelope(kill_switch=True))
+
+    assert result.receipts.height == 0
+    assert result.scores["clv_bps"].to_list() == [500]
+
+
+def test_policy_is_part_of_what_names_a_run():
+    one, other = (make_run(TAPE, {}, policy=PolicyEnvelope(max_stake=stake)) for stake in (1, 2))
+
+    assert one.run.run_id != other.run.run_id

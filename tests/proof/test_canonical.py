@@ -98,11 +98,11 @@ def test_columns_are_written_as_the_values_would_be(names):
 
     result = make_run(tape, *rows)
 
-    lines = decision_lines(result.replay.decisions).splitlines(keepends=True)
+    lines = decision_lines(result.decisions).splitlines(keepends=True)
     assert all(canonical(json.loads(line)) + b"\n" == line for line in lines)
     assert [json.loads(line)["payload"]["untrusted"]["reason"] for line in lines] == [row["reason"] for row in rows]
     assert clv_verify.read_evidence(result.run.events)
-    assert read_evidence(result.run.events).decisions.equals(result.replay.decisions)
+    assert read_evidence(result.run.events).decisions.equals(result.decisions)
 
 
 @pytest.mark.parametrize("text", NASTY)

@@ -50,10 +50,11 @@ def test_file_stands_alone(folder, ticks, tmp_path):
     done = called(folder, "--ticks", ticks, cwd=tmp_path)
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert [line.split()[:2] for line in done.stdout.splitlines()[:5]] == [
+    assert [line.split()[:2] for line in done.stdout.splitlines()[:6]] == [
         ["pass", "evidence_integrity:"],
         ["pass", "metrics_recomputed:"],
         ["pass", "manifest_bound:"],
+        ["pass", "policy_obeyed:"],
         ["pass", "receipt_separation:"],
         ["pass", "states_from_ticks:"],
     ]
@@ -79,6 +80,7 @@ def test_json_says_the_same(folder, tmp_path):
         "evidence_integrity": "pass",
         "metrics_recomputed": "fail",
         "manifest_bound": "pass",
+        "policy_obeyed": "pass",
         "receipt_separation": "pass",
     }
 

@@ -66,7 +66,7 @@ def test_all_decisions_of_a_tick_see_the_same_state():
 
     result = make_run(tape, *({"tick_seq": 1, "side": side} for side in ("part1", "part2", "nobody")))
 
-    states = result.replay.decisions.select("state_tick_seq", "sides").unique()
+    states = result.decisions.select("state_tick_seq", "sides").unique()
     assert states.height == 1
     assert states["state_tick_seq"][0] == 1
 
@@ -100,7 +100,7 @@ def test_market_quoted_earlier_is_carried_forward_with_its_age():
 def test_confidence_is_sealed_in_millionths_or_as_it_was_claimed(confidence, ppm, raw):
     result = make_run(make_tape([message(0, 0, {"part1": 5000, "part2": 5000})]), {"confidence": confidence})
 
-    assert result.replay.decisions.select("confidence_ppm", "confidence_raw").row(0) == (ppm, raw)
+    assert result.decisions.select("confidence_ppm", "confidence_raw").row(0) == (ppm, raw)
     assert verify(result.run).passed
 
 

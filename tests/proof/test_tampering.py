@@ -5,16 +5,21 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import polars as pl
 import pytest
 
+from clvlab.law.policy import PolicyEnvelope
+from clvlab.law.ranking import ranked
 from clvlab.proof import clv_verify
 from clvlab.proof.canonical import canonical, sha256
+from clvlab.proof.events import receipt_lines
 from clvlab.proof.merkle import root_of_lines
 from clvlab.proof.verify import Verification, verify
-from clvlab.store.folder import read_run, write_run
-from tests.factories import make_sealed_run
+from clvlab.store.folder import read_receipts, read_run, write_run
+from tests.factories import make_mixed_run, make_run, make_sealed_run, make_tape, message
 
-SHARED = ("evidence_integrity", "metrics_recomputed", "manifest_bound", "receipt_separation")
+SHARED = ("evidence_integrity", "metrics_recomputed", "manifest_bound", "policy_obeyed", "receipt_separation")
+TAPE = make_tape([message(0, 0, {"part1": (5000, 2100), "part2": (5000, 1900)})], {1: 600})
 PASSED = dict.fromkeys(SHARED, "pass")
 FAILED = dict.fromkeys(SHARED, "fail")
 
@@ -34,13 +39,18 @@ def sealed():
     return make_sealed_run()
 
 
+@pytest.fixture(scope="session")
+def receipts():
+    return receipt_lines(make_mixed_run().receipts)
+
+
 @pytest.fixture
-def folder(sealed, tmp_path):
-    return write_run(sealed, tmp_path)
+def folder(sealed, receipts, tmp_path):
+    return write_run(sealed, tmp_path, receipts)
 
 
 def judged(folder: Path) -> Judged:
-    ours, alone = verify(read_run(folder)), clv_verify.verify(folder)
+    ours, alone = verify(read_run(folder), read_receipts(folder)), clv_verify.verify(folder)
     checks = {name: ours.checks[name].verdict.value for name in SHARED}
     assert checks == {name: "fail" if fault else "pass" for name, fault in alone["checks"].items()}
     assert ours.verified == alone["verified"]
@@ -128,8 +138,16 @@ EVENT_EDITS = {
     "surrogate in utf-8": swapped(b"rises", b"\xed\xa0\x80"),
     "overlong utf-8": swapped(b"rises", b"\xc0\xaf"),
     "raw control character": swapped(b"rises", b"\x01"),
-    "unknown key": swapped(b'"policy":null,"tick_seq"', b'"policy":null,"receipt":null,"tick_seq"'),
-    "missing key": swapped(b'"policy":null,"tick_seq"', b'"tick_seq"'),
+    "unknown key": swapped(b'}},"tick_seq"', b'}},"receipt":null,"tick_seq"'),
+    "missing key": swapped(b'"limit_odds_milli":null,', b""),
+    "allowed against a reason": swapped(b'{"allowed":true,"reasons":[]}', b'{"allowed":true,"reasons":["warmup"]}'),
+    "refused without a reason": swapped(b'{"allowed":true,"reasons":[]}', b'{"allowed":false,"reasons":[]}'),
+    "reason that is null": swapped(b'{"allowed":true,"reasons":[]}', b'{"allowed":false,"reasons":[null]}'),
+    "phase missing": swapped(b'"post":{"allowed":true,"reasons":[]},', b""),
+    "verdict missing": lambda text: re.sub(rb'"policy":{"post".*?}},"tick', b'"policy":null,"tick', text, count=1),
+    "verdict on a WAIT": lambda text: text.replace(
+        b'"policy":null', b'"policy":{"post":{"allowed":true,"reasons":[]},"pre":{"allowed":true,"reasons":[]}}', 1
+    ),
     "no json": swapped(b'"seq":1}', b'"seq":1'),
     "not even text": lambda _: b"\x00\x01\x02\n",
     "empty": lambda _: b"",
@@ -213,7 +231,8 @@ def test_malformed_evidence_fails_even_if_the_operator_seals_it_again(folder, na
     result = judged(folder)
 
     if name == "decisions dropped and renumbered":  # well-formed evidence of another run
-        assert result.checks == PASSED | {"metrics_recomputed": "fail", "manifest_bound": "fail"}
+        failing = {"metrics_recomputed": "fail", "manifest_bound": "fail", "policy_obeyed": "fail"}
+        assert result.checks == PASSED | failing
     else:
         assert (result.verified, result.checks) == (False, FAILED)
         assert result.recomputed.startswith("recompute_error:")
@@ -257,7 +276,22 @@ def test_inputs_altered_and_sealed_again_no_longer_give_the_run_id(folder, name)
         (b'"end_rule":"pre_match"', b'"end_rule":"fixed_duration"'),
         (b'"closing_policy":"last_state"', b'"closing_policy":"best"'),
         (b'"content_hash":null,"fixture_ids"', b'"fixture_ids"'),
-        (b'"policy":null,"policy_hash":null,"run_id"', b'"policy":{"receipt":1},"policy_hash":null,"run_id"'),
+        (b'"policy":{"cooldown_s":0,', b'"policy":{"receipt":1,"cooldown_s":0,'),
+        (b'"policy":{"cooldown_s":0,', b'"policy":{'),
+        (b'"cooldown_s":0', b'"cooldown_s":-1'),
+        (b'"cooldown_s":0', b'"cooldown_s":null'),
+        (b'"cooldown_s":0', b'"cooldown_s":9007199254741'),
+        (b'"kill_switch":false', b'"kill_switch":0'),
+        (b'"max_prob_bps":9999', b'"max_prob_bps":10001'),
+        (b'"min_prob_bps":1', b'"min_prob_bps":10000'),
+        (b'"max_slippage_bps":100', b'"max_slippage_bps":10001'),
+        (b'"min_edge_bps":null', b'"min_edge_bps":-10001'),
+        (b'"execution_mode":"paper"', b'"execution_mode":"real"'),
+        (b'"schema":"clvlab-policy/1"', b'"schema":"clvlab-policy/2"'),
+        (b'"venue_allowlist":["paper"]', b'"venue_allowlist":null'),
+        (b'"venue_allowlist":["paper"]', b'"venue_allowlist":[1]'),
+        (b'"limit_odds_milli":3000', b'"limit_odds_milli":2147483648'),
+        (b'"limit_odds_milli":3000', b'"limit_odds_milli":-1'),
         (b'"agents":[', b'"agents":[1,'),
         (b'"agent_id":"a","causality"', b'"agent_id":5,"causality"'),
         (b'"threshold":"0.4"', b'"threshold":' + b"[" * 2000 + b"]" * 2000),
@@ -300,6 +334,88 @@ def test_bytes_that_are_no_json_name_a_reason(folder):
 
     assert result.recomputed.startswith("recompute_error:")
     assert result.checks == FAILED
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        swapped(b'{"allowed":false,"reasons":["order_cap"]}', b'{"allowed":true,"reasons":[]}'),
+        swapped(b'{"allowed":true,"reasons":[]}', b'{"allowed":false,"reasons":["kill_switch_on"]}'),
+        swapped(b'"reasons":["order_cap"]', b'"reasons":["order_cap","exposure_cap"]'),
+        swapped(b'"reasons":["order_cap"]', b'"reasons":["no such reason"]'),
+        swapped(b'"reasons":["order_cap"]', b'"reasons":["order_cap","order_cap"]'),
+    ],
+    ids=["refusal lifted", "refusal invented", "reason added", "reason unknown", "reason twice"],
+)
+def test_verdict_altered_and_sealed_again_disobeys_the_policy(folder, change):
+    edit(folder / "events.jsonl", change)
+    reseal(folder)
+
+    result = judged(folder)
+
+    assert result.verified
+    assert result.checks == PASSED | {"policy_obeyed": "fail"}
+
+
+@pytest.mark.parametrize("change", [(b'"max_orders":2', b'"max_orders":9'), (b'"kill_switch":false', b'"kill_switch":true')])
+def test_policy_altered_and_sealed_again_is_neither_bound_nor_obeyed(folder, change):
+    edit(folder / "events.jsonl", swapped(*change))
+    reseal(folder)
+
+    result = judged(folder)
+
+    assert result.verified
+    assert result.checks == PASSED | {"manifest_bound": "fail", "policy_obeyed": "fail"}
+
+
+HARMLESS = {
+    "removed": lambda _: b"",
+    "one removed": lambda text: text[text.index(b"\n") + 1 :],
+    "fill price altered": lambda text: text.replace(b'"odds_milli":3300', b'"odds_milli":9900'),
+    "stake lowered": lambda text: text.replace(b'"stake":100', b'"stake":1'),
+    "status altered": lambda text: text.replace(b'"filled"', b'"rejected"'),
+}
+FORGED = {
+    "for a refused action": lambda text: text.replace(b'"decision_seq":2', b'"decision_seq":3'),
+    "for a WAIT": lambda text: text.replace(b'"decision_seq":2', b'"decision_seq":7'),
+    "for no decision": lambda text: text.replace(b'"decision_seq":2', b'"decision_seq":99'),
+    "for a close": lambda text: text.replace(b'"decision_seq":2', b'"decision_seq":10'),
+    "twice": lambda text: text + text,
+    "of another agent": lambda text: text.replace(b'"agent_id":"a"', b'"agent_id":"b"'),
+    "of another run": lambda text: text.replace(b'"run_id":"run_', b'"run_id":"run_0'),
+    "of a higher stake": lambda text: text.replace(b'"stake":100', b'"stake":101'),
+    "scoring": lambda text: text.replace(b'"non_scoring":true', b'"non_scoring":false'),
+    "with another key": lambda text: text.replace(b'"non_scoring":true', b'"edge_bps":5,"non_scoring":true'),
+    "in other bytes": lambda text: text.replace(b'"non_scoring":true', b'"non_scoring": true'),
+    "no text": lambda _: b"\xff\n",
+    "without its line feed": lambda text: text[:-1],
+}
+
+
+@pytest.mark.parametrize("change", [*HARMLESS.values(), *FORGED.values()], ids=[*HARMLESS, *FORGED])
+def test_receipts_change_neither_hash_nor_manifest_nor_rank(folder, change):
+    before = judged(folder)
+    original = read_receipts(folder)
+    edit(folder / "receipts.jsonl", change)
+    assert read_receipts(folder) != original
+
+    after = judged(folder)
+
+    forged = change in FORGED.values()
+    assert after.checks == PASSED | {"policy_obeyed": "fail" if forged else "pass"}
+    assert (after.verified, after.recomputed) == (True, before.recomputed)
+    assert after.verification.manifest_hash == before.verification.manifest_hash
+    assert ranked(after.verification.outcomes).equals(ranked(before.verification.outcomes))
+
+
+def test_receipt_of_a_dry_run_is_forged(tmp_path):
+    result = make_run(TAPE, {"stake": 5}, policy=PolicyEnvelope(execution_mode="dry_run"))
+    paper = make_run(TAPE, {"stake": 5})
+    assert (result.receipts.height, paper.receipts.height) == (0, 1)
+    forged = paper.receipts.with_columns(run_id=pl.lit(result.run.run_id))
+
+    assert judged(write_run(result.run, tmp_path / "none")).checks == PASSED
+    assert judged(write_run(result.run, tmp_path, receipt_lines(forged))).checks == PASSED | {"policy_obeyed": "fail"}
 
 
 def test_tail_changes_nothing(folder):

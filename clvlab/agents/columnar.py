@@ -1,0 +1,195 @@
+"""``strategy``: an agent made of one function, from all ticks to all decisions."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from typing import Any, overload
+
+import polars as pl
+
+from clvlab.agents.source import source_sha256
+from clvlab.agents.template import in_markets
+from clvlab.engine.agent import Identity
+from clvlab.errors import AgentError, SchemaError
+from clvlab.law.schema import DECISIONS, TICKS, Action, conform
+from clvlab.law.tape import Tape
+
+__all__ = ["Strategy", "strategy"]
+
+Rule = Callable[..., pl.LazyFrame | pl.DataFrame]
+
+_NAMED = ("fixture_id", "tick_seq", "market_key", "side")
+_EXAMPLE = """for example
+
+    @clvlab.strategy
+    def favourites(ticks):
+        return ticks.filter(pl.col("prob_bps") >= 6000).unique("series", keep="first", maintain_order=True)
+"""
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """An agent that is a function of a lazy frame.
+
+    Attributes
+    ----------
+    rule
+        Takes the ticks, and parameters by name; gives decisions.
+    agent_id
+        Who decides; the function's name by default.
+    version
+        Of the strategy, as sealed.
+    markets
+        Market-key prefixes of the ticks that the rule sees.
+    stake
+        Integer units on each position that names no stake.
+    params
+        Values of the rule's parameters: its defaults, and what ``with_params`` replaced.
+    """
+
+    rule: Rule
+    agent_id: str
+    version: str = "1"
+    markets: tuple[str, ...] = ("",)
+    stake: int = 100
+    params: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def identity(self) -> Identity:
+        config = dict(self.params) | {"markets": list(self.markets), "stake": self.stake}
+        return Identity(self.agent_id, _name(self.rule), self.version, config, source_sha256=source_sha256(self.rule))
+
+    def with_params(self, agent_id: str | None = None, **params: Any) -> Strategy:
+        """Give the same strategy with other values of its parameters.
+
+        Raises
+        ------
+        AgentError
+            The rule has no parameter of that name.
+        """
+        unknown = params.keys() - self.params.keys()
+        if unknown:
+            known = ", ".join(self.params) or "none"
+            raise AgentError(f"{self.agent_id} has no parameter {min(unknown)!r}; it has: {known}")
+        return replace(self, agent_id=agent_id or self.agent_id, params=dict(self.params) | params)
+
+    def decide(self, tape: Tape) -> pl.DataFrame:
+        """Give ``DECISIONS`` of the rule, completed by defaults.
+
+        Raises
+        ------
+        SchemaError
+            The rule returned no frame, or one without a column that must be there, or of another dtype.
+        """
+        decided = self.rule(_ticks(tape, self.markets), **self.params)
+        if isinstance(decided, pl.LazyFrame):
+            decided = decided.collect(engine="in-memory")
+        if not isinstance(decided, pl.DataFrame):
+            raise SchemaError(f"{self.agent_id} must return a polars frame, not {type(decided).__name__}; {_EXAMPLE}")
+        missing = [column for column in _NAMED if column not in decided.columns]
+        if missing:
+            raise SchemaError(
+                f"{self.agent_id} returned decisions without {', '.join(missing)}: they need {', '.join(_NAMED)}; {_EXAMPLE}"
+            )
+        for column in decided.columns:
+            meant = get_close_matches(column, DECISIONS, 1, cutoff=0.8)
+            if meant and column not in DECISIONS and column not in TICKS and meant[0] not in decided.columns:
+                raise SchemaError(f"{self.agent_id} returned a column {column!r}: is {meant[0]!r} meant? If not, rename it")
+        return conform(self._completed(decided), DECISIONS, f"the decisions of {self.agent_id}")
+
+    def _completed(self, decided: pl.DataFrame) -> pl.DataFrame:
+        defaults = {"action": pl.lit(Action.BACK.value), "stake": pl.lit(self.stake, pl.Int64)}
+        absent = [
+            defaults.get(column, pl.lit(None, dtype)).alias(column)
+            for column, dtype in DECISIONS.items()
+            if column not in decided.columns or column == "agent_id"
+        ]
+        full = decided.with_columns(absent).with_columns(agent_id=pl.lit(self.agent_id))
+        if full["confidence"].dtype.is_numeric():
+            full = full.with_columns(pl.col("confidence").cast(pl.Float64))
+        return full.select(*DECISIONS)
+
+
+@overload
+def strategy(rule: Rule, /) -> Strategy: ...
+@overload
+def strategy(
+    *, agent_id: str | None = None, version: str = "1", markets: tuple[str, ...] = ("",), stake: int = 100
+) -> Callable[[Rule], Strategy]: ...
+def strategy(
+    rule: Rule | None = None,
+    /,
+    *,
+    agent_id: str | None = None,
+    version: str = "1",
+    markets: tuple[str, ...] = ("",),
+    stake: int = 100,
+) -> Strategy | Callable[[Rule], Strategy]:
+    """Make an agent of a function from a lazy frame of ticks to a frame of decisions.
+
+    The frame has the columns of ``TICKS`` (``fixture_id, tick_seq, ts_ms, in_running, market_key, side, prob_bps, odds_milli,
+    suspended``) and ``series``, the number of the (fixture, market, side); rows are in order of (series, tick_seq), so a
+    ``shift`` or a ``rolling`` over ``series`` looks back only. What the function returns needs ``fixture_id, tick_seq,
+    market_key, side``, a row for each position; ``action, stake, limit_odds_milli, reason, confidence, claimed_edge_bps`` are
+    taken where they are there, other columns are left out. Keyword parameters with defaults become the agent's parameters.
+
+    Before a run is sealed the agent is audited for look-ahead.
+
+    Parameters
+    ----------
+    rule
+        The function; with keywords, ``strategy`` gives a decorator instead.
+    agent_id
+        The function's name by default.
+    version
+        Of the strategy, as sealed.
+    markets
+        Market-key prefixes of the ticks that the function sees.
+    stake
+        Integer units on each position that names no stake.
+
+    Raises
+    ------
+    AgentError
+        What is decorated is no function, or a parameter has no default.
+
+    Examples
+    --------
+    >>> import clvlab as cl, polars as pl
+    >>> @cl.strategy(markets=("1X2",))
+    ... def steam(ticks, *, rise_bps=150):
+    ...     rise = pl.col("prob_bps") - pl.col("prob_bps").shift(10).over("series")
+    ...     return ticks.filter(rise >= rise_bps, ~pl.col("in_running"))
+    >>> cl.backtest("starter", steam).run.verify().passed
+    True
+    >>> steam.with_params(rise_bps=300).params
+    {'rise_bps': 300}
+    """
+
+    def made(function: Rule) -> Strategy:
+        return Strategy(function, agent_id or _name(function), version, tuple(markets), stake, _defaults(function))
+
+    return made if rule is None else made(rule)
+
+
+def _name(rule: Rule) -> str:
+    return getattr(rule, "__name__", type(rule).__name__)
+
+
+def _defaults(rule: Rule) -> dict[str, Any]:
+    if not callable(rule):
+        raise AgentError(f"strategy takes a function of a lazy frame, not {type(rule).__name__}; {_EXAMPLE}")
+    own = list(inspect.signature(rule).parameters.values())[1:]
+    bare = [parameter.name for parameter in own if parameter.default is inspect.Parameter.empty]
+    if bare:
+        raise AgentError(f"parameter {bare[0]!r} of {_name(rule)} needs a default: it is sealed with the run")
+    return {parameter.name: parameter.default for parameter in own}
+
+
+def _ticks(tape: Tape, markets: tuple[str, ...]) -> pl.LazyFrame:
+    """Give ``TICKS`` and ``series`` of some markets, in order of (series, tick_seq)."""
+    series = in_markets(tape, markets).lazy().select("series", "fixture_id", "market_key", "side")
+    return tape.rows.lazy().join(series, on="series", maintain_order="left").select(*TICKS, "series")

@@ -1,0 +1,207 @@
+"""Recording: ask a language model at checkpoints of a tape, show it only what was known then, and keep every answer.
+
+This is the one place that talks to a model. What comes out is a transcript, which the template ``llm`` replays offline.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import polars as pl
+from pydantic import ValidationError
+
+from clvlab.agents.llm import MAX_ENTRIES, Entry
+from clvlab.agents.transcript import Answer, Transcript
+from clvlab.errors import AgentError, AskError
+from clvlab.law.actions import MAX_NAME_BYTES, MAX_REASON_BYTES
+from clvlab.law.schema import Action
+from clvlab.law.tape import Tape
+from clvlab.proof.canonical import sha256
+
+__all__ = ["Ask", "checkpoints", "prompt_at", "record"]
+
+Ask = Callable[[str], str]
+
+_HISTORY = 8
+_MAX_TEXT = 4000
+_MAX_DETAIL = 500
+_FENCED = re.compile(r"\s*```[a-z]*\n(.*?)\n?```\s*", re.DOTALL)
+_CLAIMS = ("action", "reason", "confidence", "claimed_edge_bps")
+_POSITION = ("market_key", "side", "stake", "limit_odds_milli")
+_INSTRUCTIONS = f"""\
+You trade the betting markets of one fixture. You are judged by closing-line value: the side's probability at the market's
+close, less its probability now. Below is everything that is known now. Probabilities are in basis points (0 to 10000, margin
+removed), odds are decimal odds x 1000, times are in seconds. "earlier" lists a side's last probabilities, oldest first.
+
+Answer with one JSON object and nothing else:
+{{"action": "BACK" or "WAIT", "market_key": ..., "side": ..., "reason": ..., "confidence": ..., "claimed_edge_bps": ...}}
+BACK needs a market_key and a side from below, exactly as written; WAIT has null for both. "reason" is a text of at most
+{MAX_REASON_BYTES} bytes, "confidence" a number from 0 to 1, "claimed_edge_bps" an integer; each may be null.
+"""
+
+
+def checkpoints(tape: Tape, every: int = 50) -> list[tuple[int, int]]:
+    """Give (fixture_id, tick_seq) of every so many messages of each fixture before play, in order.
+
+    Raises
+    ------
+    AgentError
+        ``every`` is less than 1.
+    """
+    if every < 1:
+        raise AgentError(f"checkpoints need at least 1 message between them, not {every}")
+    number = pl.int_range(1, pl.len() + 1).over("fixture_id")
+    chosen = tape.messages.filter(~pl.col("in_running")).filter(number % every == 0)
+    return list(chosen.select("fixture_id", "tick_seq").iter_rows())
+
+
+def prompt_at(tape: Tape, fixture_id: int, tick_seq: int) -> str:
+    """Write what is known at a tick: the fixture's messages up to it, and nothing of what the tape says of later.
+
+    Names of the fixture, its id, dates, the kickoff and all results stay out, so that a model can't recognise it. Times count
+    from the fixture's first message.
+
+    Raises
+    ------
+    AgentError
+        Nothing is known then: the fixture is not on the tape, or the tick is before its first.
+    """
+    return _prompt(_known(tape, fixture_id, tick_seq))
+
+
+def _prompt(known: Mapping[str, Any]) -> str:
+    return f"{_INSTRUCTIONS}\n{json.dumps(known, ensure_ascii=False)}\n"
+
+
+def record(tape: Tape, ask: Ask, at: Iterable[tuple[int, int]] | None = None, *, model: str | None = None) -> Transcript:
+    """Ask at each checkpoint and keep what came back.
+
+    A time-out, a failed call, an answer that is no proposal, or one about a market or side that was not shown becomes a
+    recorded error and a WAIT; the recording goes on.
+
+    Parameters
+    ----------
+    tape
+        What is shown, up to each checkpoint.
+    ask
+        Takes a prompt and gives the model's text, such as a ``ChatEndpoint``; whatever it raises is recorded.
+    at
+        (fixture_id, tick_seq) pairs; ``checkpoints(tape)`` by default.
+    model
+        Who is asked, for the record; by default what ``ask`` calls itself.
+
+    Raises
+    ------
+    AgentError
+        Misuse: a checkpoint that is not on the tape, more than 10 000 of them, or an ``ask`` that can't be called.
+    """
+    if not callable(ask):
+        raise AgentError(f"ask must be a function of a prompt, not {type(ask).__name__}")
+    own = getattr(ask, "model", None) or getattr(ask, "__name__", type(ask).__name__)
+    name = _sealable(str(own if model is None else model), MAX_NAME_BYTES)
+    chosen = sorted(set(checkpoints(tape) if at is None else at))
+    if len(chosen) > MAX_ENTRIES:
+        raise AgentError(f"a transcript holds at most {MAX_ENTRIES} entries, not {len(chosen)}: choose fewer checkpoints")
+    absent = set(chosen) - set(tape.messages.select("fixture_id", "tick_seq").iter_rows()) if chosen else set()
+    if absent:
+        raise AgentError(f"{len(absent)} checkpoint(s) are not on the tape, the first is {min(absent)}")
+    answered = [_asked(tape, ask, *checkpoint) for checkpoint in chosen]
+    return Transcript(name, tape.binding.content_hash, tuple(e for e, _ in answered), tuple(a for _, a in answered))
+
+
+def _asked(tape: Tape, ask: Ask, fixture_id: int, tick_seq: int) -> tuple[Entry, Answer]:
+    known = _known(tape, fixture_id, tick_seq)
+    prompt = _prompt(known)
+    at = {"fixture_id": fixture_id, "tick_seq": tick_seq}
+    answer: dict[str, Any] = at | {"prompt_sha256": sha256(prompt.encode())}
+    try:
+        text = _answer(ask, prompt)
+        answer["text"] = _sealable(text, _MAX_TEXT)
+        entry = _entry(_proposal(text, known) | at)
+    except AskError as error:
+        answer |= {"error": error.kind, "detail": _sealable(error.detail, _MAX_DETAIL)}
+        entry = _entry(at | {"action": "WAIT", "reason": f"no proposal: {error.kind}"})
+    return entry, Answer.model_validate(answer)
+
+
+def _answer(ask: Ask, prompt: str) -> str:
+    try:
+        text = ask(prompt)
+    except AskError:
+        raise
+    except TimeoutError as error:
+        raise AskError("timeout", str(error)) from error
+    except Exception as error:  # what asks is foreign code: its failure is a fact of the recording
+        raise AskError("ask_failed", f"{type(error).__name__}: {error}") from error
+    if not isinstance(text, str):
+        raise AskError("bad_answer", f"ask must give a text, not {type(text).__name__}")
+    return text
+
+
+def _proposal(text: str, known: Mapping[str, Any]) -> dict[str, Any]:
+    """Read what was proposed, about a market and side that were shown; keys that are not asked for are ignored."""
+    fenced = _FENCED.fullmatch(text)
+    try:
+        said = json.loads(fenced[1] if fenced else text)
+    except (ValueError, RecursionError) as error:
+        raise AskError("bad_json", f"the answer is no JSON: {text}") from error
+    if not isinstance(said, dict):
+        raise AskError("bad_json", f"the answer must be a JSON object, not {type(said).__name__}")
+    if said.get("action") == Action.WAIT:
+        return {key: said[key] for key in _CLAIMS if key in said}
+    if said.get("action") != Action.BACK:
+        raise AskError("bad_answer", f"action must be BACK or WAIT, not {said.get('action')!r:.100}")
+    sides = {market["market_key"]: [side["side"] for side in market["sides"]] for market in known["markets"]}
+    market_key, side = str(said.get("market_key")), said.get("side")
+    if market_key not in sides:
+        raise AskError("unknown_market", f"no market {market_key!r} was shown")
+    if side not in sides[market_key]:
+        raise AskError("unknown_side", f"market {market_key!r} has no side {side!r}")
+    return {key: said[key] for key in (*_CLAIMS, *_POSITION) if key in said}
+
+
+def _entry(proposal: Mapping[str, Any]) -> Entry:
+    try:
+        return Entry.model_validate(proposal)
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        name = ".".join(map(str, wrong["loc"])) or "answer"
+        raise AskError("bad_answer", f"{name} = {wrong['input']!r:.100}: {wrong['msg']}") from error
+
+
+def _known(tape: Tape, fixture_id: int, tick_seq: int) -> dict[str, Any]:
+    """Give the last state of every market at a tick, and each side's last probabilities."""
+    fixture = tape.fixture(fixture_id)
+    seen = fixture.rows.filter(pl.col("tick_seq") <= tick_seq).join(fixture.series.with_row_index("series"), on="series")
+    if seen.is_empty():
+        raise AgentError(f"nothing is known at tick {tick_seq} of fixture {fixture_id}")
+    times = seen["ts_ms"].sort()
+    start, now = int(times[0]), int(times[-1])
+    sides = (
+        seen.sort("series", "tick_seq")
+        .group_by("market_key", "side", maintain_order=True)
+        .agg(
+            pl.col("prob_bps", "odds_milli", "suspended").last(),
+            age_s=(now - pl.col("ts_ms").last()) // 1000,
+            earlier=pl.col("prob_bps").slice(0, pl.len() - 1).tail(_HISTORY),
+        )
+    )
+    markets = [
+        {
+            "market_key": market.row(0, named=True)["market_key"],
+            "suspended": market["suspended"][0],
+            "age_s": market["age_s"][0],
+            "sides": market.select("side", "prob_bps", "odds_milli", "earlier").to_dicts(),
+        }
+        for market in sides.partition_by("market_key", maintain_order=True)
+    ]
+    in_play = bool(seen.filter(pl.col("tick_seq") == tick_seq)["in_running"].any())
+    return {"since_first_message_s": (now - start) // 1000, "in_play": in_play, "markets": markets}
+
+
+def _sealable(text: str, limit: int) -> str:
+    """Cut a text and replace lone surrogates, which have no bytes."""
+    return text[:limit].encode(errors="replace").decode()

@@ -1,0 +1,227 @@
+"""``TickAgent``: an agent that sees one message after the other, and the state of all markets at each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from copy import deepcopy
+from typing import Any
+
+import polars as pl
+
+from clvlab.agents.source import source_sha256
+from clvlab.agents.template import in_markets
+from clvlab.engine.agent import Causality, Identity
+from clvlab.errors import AgentError
+from clvlab.law.schema import DECISIONS, Action
+from clvlab.law.tape import Tape
+
+__all__ = ["Book", "Decision", "TickAgent"]
+
+_SLICE = 65_536  # messages that stand in memory as Python values
+_NULL = -1  # of a price, which is never negative
+_EXAMPLE = """for example
+
+    class Favourite(clvlab.TickAgent):
+        def on_tick(self, book):
+            if (book.prob_bps("part1") or 0) >= 6000:
+                return book.back("part1")
+"""
+# A decision but for who makes it: DECISIONS without agent_id.
+Decision = tuple[int, int, str, str | None, str | None, int | None, int | None, str | None, float | None, int | None]
+_COLUMNS = {column: dtype for column, dtype in DECISIONS.items() if column != "agent_id"}
+
+
+class Book:
+    """The state of all markets of a fixture at one message, carried forward; valid during ``on_tick`` only.
+
+    Attributes
+    ----------
+    fixture_id, tick_seq, ts_ms, in_running
+        The message.
+    market_key
+        The market it is about, which is what the methods mean where no market is named.
+    """
+
+    __slots__ = (
+        "_all_sides", "_columns", "_messages", "_rows", "_sides",
+        "fixture_id", "in_running", "market_key", "tick_seq", "ts_ms",
+    )  # fmt: skip
+
+    fixture_id: int
+    tick_seq: int
+    ts_ms: int
+    in_running: bool
+    market_key: str
+
+    def __init__(self, tape: Tape, markets: tuple[str, ...] = ("",)) -> None:
+        named = in_markets(tape, markets)
+        first_sides = named.filter(pl.col("side_no") == 0).select("series", "fixture_id", "market_key")
+        self._messages = (
+            tape.rows.lazy()
+            .with_row_index("row")
+            .join(first_sides.lazy(), on="series")
+            .select("ts_ms", "fixture_id", "tick_seq", "in_running", "market_key", pl.col("row").cast(pl.Int64))
+            .sort("ts_ms", "fixture_id", "tick_seq")
+            .collect(engine="in-memory")
+        )
+        self._all_sides: dict[int, dict[str, dict[str, int]]] = {}
+        offsets = named.select("fixture_id", "market_key", "side", pl.col("side_no") * pl.col("rows"))
+        for fixture_id, market_key, side, offset in offsets.iter_rows():
+            self._all_sides.setdefault(fixture_id, {}).setdefault(market_key, {})[side] = offset
+        prices = {name: tape.rows[name].fill_null(_NULL) for name in ("prob_bps", "odds_milli")}
+        columns = prices | {name: tape.rows[name] for name in ("suspended", "ts_ms")}
+        self._columns: dict[str, memoryview] = {name: column.to_numpy().data for name, column in columns.items()}
+        self._rows: dict[str, int] = {}
+        self._sides: dict[str, dict[str, int]] = {}
+
+    def __iter__(self) -> Iterator[Book]:
+        """Walk the messages in order of time, and give this book at each.
+
+        Prices stay in their columns: a message only moves the row at which its market is read.
+        """
+        states: dict[int, dict[str, int]] = {fixture_id: {} for fixture_id in self._all_sides}
+        for part in self._messages.iter_slices(_SLICE):
+            for ts_ms, fixture_id, tick_seq, in_running, market_key, row in zip(*(c.to_list() for c in part), strict=True):
+                self._rows, self._sides = states[fixture_id], self._all_sides[fixture_id]
+                self._rows[market_key] = row
+                self.ts_ms, self.fixture_id, self.tick_seq = ts_ms, fixture_id, tick_seq
+                self.in_running, self.market_key = in_running, market_key
+                yield self
+
+    @property
+    def markets(self) -> list[str]:
+        """Markets of the fixture that have been quoted so far, in order of their first message."""
+        return list(self._rows)
+
+    def sides(self, market_key: str | None = None) -> tuple[str, ...]:
+        """Sides of a market in byte order; none if it has not been quoted yet."""
+        market = self.market_key if market_key is None else market_key
+        return tuple(self._sides[market]) if market in self._rows else ()
+
+    def prob_bps(self, side: str, market_key: str | None = None) -> int | None:
+        """Consensus probability of a side, basis points; null if unpriced, suspended, or not quoted yet."""
+        return self._value("prob_bps", side, market_key)
+
+    def odds_milli(self, side: str, market_key: str | None = None) -> int | None:
+        """Decimal odds on offer x 1000; null without a quote."""
+        return self._value("odds_milli", side, market_key)
+
+    def suspended(self, market_key: str | None = None) -> bool:
+        """Whether every side of the market is unpriced in its last message; true before its first."""
+        row = self._rows.get(self.market_key if market_key is None else market_key)
+        return row is None or bool(self._columns["suspended"][row])
+
+    def age_ms(self, market_key: str | None = None) -> int | None:
+        """Milliseconds since the market's last message; null before its first."""
+        row = self._rows.get(self.market_key if market_key is None else market_key)
+        return None if row is None else self.ts_ms - int(self._columns["ts_ms"][row])
+
+    def back(
+        self,
+        side: str,
+        market_key: str | None = None,
+        *,
+        stake: int = 100,
+        limit_odds_milli: int | None = None,
+        reason: str | None = None,
+        confidence: float | None = None,
+        claimed_edge_bps: int | None = None,
+    ) -> Decision:
+        """Propose a position on a side, to be returned by ``on_tick``; what is claimed is recorded, never scored."""
+        market = self.market_key if market_key is None else market_key
+        claims = (reason, confidence, claimed_edge_bps)
+        return (self.fixture_id, self.tick_seq, Action.BACK.value, market, side, stake, limit_odds_milli, *claims)
+
+    def wait(self, reason: str | None = None) -> Decision:
+        """Abstain on the record, to be returned by ``on_tick``."""
+        return (self.fixture_id, self.tick_seq, Action.WAIT.value, None, None, None, None, reason, None, None)
+
+    def _value(self, column: str, side: str, market_key: str | None) -> int | None:
+        market = self.market_key if market_key is None else market_key
+        try:
+            value = self._columns[column][self._rows[market] + self._sides[market][side]]
+        except KeyError:
+            return None
+        return None if value == _NULL else value
+
+
+class TickAgent:
+    """Base of agents that are asked at every message; causal by construction.
+
+    Subclass it and write ``on_tick``. Messages of all fixtures come in order of time, then fixture, then tick. What the agent
+    keeps in its attributes lasts for one run: every run starts from a copy.
+
+    Attributes
+    ----------
+    agent_id
+        Who decides; the class's name by default.
+    version
+        Of the strategy, as sealed.
+    markets
+        Market-key prefixes of the messages that are seen.
+    params
+        Parameters, as sealed: JSON values by name.
+
+    Examples
+    --------
+    >>> import clvlab as cl
+    >>> class Underdog(cl.TickAgent):
+    ...     markets = ("1X2",)
+    ...     def on_tick(self, book):
+    ...         if book.tick_seq == 20:
+    ...             return book.back(min(book.sides(), key=lambda side: book.prob_bps(side) or 10_000))
+    >>> cl.backtest("starter", Underdog()).run.verify().passed
+    True
+    """
+
+    agent_id: str | None = None
+    version: str = "1"
+    markets: tuple[str, ...] = ("",)
+    params: Mapping[str, Any] = {}
+
+    def on_tick(self, book: Book) -> Decision | Iterable[Decision] | None:
+        """Decide at a message: ``book.back(...)``, ``book.wait(...)``, several of them, or nothing."""
+        raise NotImplementedError(f"{type(self).__name__} needs an on_tick; {_EXAMPLE}")
+
+    @property
+    def identity(self) -> Identity:
+        own = type(self)
+        config = dict(self.params) | {"markets": list(self.markets)}
+        digest, by_tick = source_sha256(own), Causality.TICK_BY_TICK
+        name = self.agent_id or own.__name__
+        return Identity(name, own.__name__, self.version, config, causality=by_tick, source_sha256=digest)
+
+    def decide(self, tape: Tape) -> pl.DataFrame:
+        """Give ``DECISIONS`` of the agent, asked at every message.
+
+        Raises
+        ------
+        AgentError
+            ``on_tick`` returned something that is no decision.
+        """
+        on_tick = deepcopy(self).on_tick
+        found: list[Decision] = []
+        for book in Book(tape, self.markets):
+            answer = on_tick(book)
+            if answer is None:
+                continue
+            if isinstance(answer, tuple) and len(answer) == len(_COLUMNS) and not isinstance(answer[0], tuple):
+                found.append(answer)
+            else:
+                found.extend(_several(answer, book))
+        try:
+            decided = pl.DataFrame(found, schema=_COLUMNS, orient="row")
+        except (TypeError, pl.exceptions.PolarsError, OverflowError) as error:
+            raise AgentError(f"{self.identity.agent_id} decided with a value of a wrong type: {error}") from error
+        return decided.with_columns(agent_id=pl.lit(self.identity.agent_id)).select(*DECISIONS)
+
+
+def _several(answer: Any, book: Book) -> list[Decision]:
+    several = list(answer) if isinstance(answer, Iterable) and not isinstance(answer, str | dict) else [answer]
+    for one in several:
+        if not isinstance(one, tuple) or len(one) != len(_COLUMNS):
+            raise AgentError(
+                f"on_tick must return book.back(...), book.wait(...), several of them, or None, not {answer!r:.80} "
+                f"(tick {book.tick_seq} of fixture {book.fixture_id}); {_EXAMPLE}"
+            )
+    return several

@@ -1,0 +1,48 @@
+"""``clvlab agents``: which templates there are, and what their parameters mean."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from clvlab.application import agents
+from clvlab.cli.options import JsonOption
+from clvlab.cli.printing import out, plain, print_json
+
+__all__ = ["agents_app"]
+
+agents_app = typer.Typer(help="Strategy templates.", no_args_is_help=True)
+
+
+@agents_app.command("list")
+def list_agents(as_json: JsonOption = False) -> None:
+    """List the templates."""
+    cards = agents.cards()
+    if as_json:
+        print_json(cards)
+        return
+    for card in cards:
+        out.print(f"[bold]{card['strategy']:<18}[/] {plain(card['summary'])}")
+    out.print("\nNext: clvlab agents show NAME. An agent of your own: clvlab backtest PACK --agent file.py:name")
+
+
+@agents_app.command("show")
+def show_agent(name: Annotated[str, typer.Argument(help="Name of a template.")], as_json: JsonOption = False) -> None:
+    """Show a template's algorithm and parameters, with bounds and defaults."""
+    card = agents.card(name)
+    if as_json:
+        print_json(card)
+        return
+    out.print(f"[bold]{card['strategy']}[/], version {card['version']}\n\n{plain_text(card['algorithm'])}\n")
+    out.print("[bold]Parameters[/]")
+    for parameter in card["parameters"]:
+        bounds = f", {parameter['bounds']}" if parameter["bounds"] else ""
+        out.print(f"  {parameter['name']} = {plain(str(parameter['default']))}{plain(bounds)}")
+        out.print(f"      {plain(parameter['meaning'])}")
+    out.print(f"\nconfig hash of the defaults: {card['config_hash']}")
+
+
+def plain_text(text: str) -> str:
+    """Keep the lines of a text, and nothing of it as markup."""
+    return "\n".join(plain(line) for line in text.splitlines())

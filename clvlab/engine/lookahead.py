@@ -1,0 +1,177 @@
+"""The look-ahead audit: whether what an agent decided by a tick depends on what came after it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from hashlib import sha256
+
+import polars as pl
+
+from clvlab.engine.agent import Agent
+from clvlab.errors import AgentError
+from clvlab.law import actions
+from clvlab.law.schema import DECISIONS
+from clvlab.law.tape import Tape
+
+__all__ = ["LookaheadReport", "lookahead_audit", "prefix"]
+
+_ORDER = ["ts_ms", "fixture_id", "tick_seq"]
+_PPM_DIGITS = 6  # a confidence is sealed in millionths
+Message = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class LookaheadReport:
+    """What the audit found.
+
+    Attributes
+    ----------
+    agent_id
+        Who was audited.
+    cuts
+        Prefixes that were compared with the whole.
+    moved
+        ``DECISIONS`` that differ, with ``change``: ``vanished`` (made only when later ticks are known) or ``appeared`` (made,
+        and taken back when later ticks are known); and the last message of the first prefix that shows it: ``cut_ts_ms``,
+        ``cut_fixture_id``, ``cut_tick_seq``. Empty when the agent passed.
+    """
+
+    agent_id: str
+    cuts: int
+    moved: pl.DataFrame
+
+    @property
+    def passed(self) -> bool:
+        return self.moved.is_empty()
+
+    def __repr__(self) -> str:
+        audited = f"Look-ahead audit of {self.agent_id!r}"
+        if self.passed:
+            return f"{audited}: passed, decisions on {self.cuts} prefixes equal those on the whole tape"
+        first = self.moved.row(0, named=True)
+        what = " ".join(str(first[name]) for name in ("action", "market_key", "side") if first[name] is not None)
+        story = "is not made when" if first["change"] == "vanished" else "is made, and later taken back, when"
+        return (
+            f"{audited}: FAILED, {self.moved.height} decision(s) depend on later ticks; the first, {what} at tick "
+            f"{first['tick_seq']} of fixture {first['fixture_id']}, {story} the tape ends at tick {first['cut_tick_seq']} of "
+            f"fixture {first['cut_fixture_id']}; all of them stand in .moved"
+        )
+
+
+def lookahead_audit(agent: Agent, tape: Tape, *, cuts: int = 12, seed: int = 0, max_rows: int = 1_000_000) -> LookaheadReport:
+    """Compare an agent's decisions on prefixes of a tape with the prefixes of its decisions.
+
+    A third of the prefixes end at a message at which the agent decided, where a peek at the next message shows; a third, as far
+    as there are some, where it decided at a message without prices, where a fill from behind shows; the others at any message.
+    The same seed cuts at the same messages. An agent that passes may still look ahead where no cut fell.
+
+    Parameters
+    ----------
+    agent
+        Any agent; it is asked once for the whole and once for each prefix.
+    tape
+        What it decides on.
+    cuts
+        Number of prefixes, at least 1.
+    seed
+        Chooses the messages at which the tape is cut.
+    max_rows
+        A longer tape is audited on some of its fixtures, those with decisions first, until this many rows are reached.
+
+    Raises
+    ------
+    AgentError
+        The agent fails on the tape, or ``cuts`` is less than 1.
+    """
+    if cuts < 1:
+        raise AgentError(f"an audit needs at least 1 cut, not {cuts}")
+    whole = _decided(agent, tape)
+    if tape.rows.height > max_rows:
+        tape = _some_fixtures(tape, whole, max_rows, seed)
+        whole = _decided(agent, tape)
+    ordered = tape.messages.sort(_ORDER)
+    timed = whole.join(ordered.select(*_ORDER), on=["fixture_id", "tick_seq"], how="left", maintain_order="left")
+    acted = timed.select(_ORDER).unique().sort(_ORDER)
+    unpriced = tape.rows.select("tick_seq", "prob_bps", fixture_id=_fixtures(tape)).filter(pl.col("prob_bps").is_null())
+    blind = acted.join(unpriced, on=["fixture_id", "tick_seq"], how="semi", maintain_order="left")
+    chosen = _chosen(blind, cuts // 3, seed) + _chosen(acted, cuts // 3, seed)
+    chosen += _chosen(ordered.select(_ORDER), cuts - len(set(chosen)), seed + 1)
+    found = [_compared(agent, tape, timed, cut) for cut in sorted(set(chosen))]
+    moved = pl.concat(found) if found else _moved(timed.clear(), (0, 0, 0), "vanished")
+    first = moved.unique([*DECISIONS, "change"], keep="first", maintain_order=True)
+    return LookaheadReport(agent.identity.agent_id, len(found), first)
+
+
+def prefix(tape: Tape, last: Message) -> Tape:
+    """Give the tape as it was after a message (ts_ms, fixture_id, tick_seq): everything later is gone.
+
+    Messages of one millisecond are in order of fixture and tick. A prefix has no content hash: it is no whole pack.
+    """
+    return tape.keep(tape.rows.select("ts_ms", "tick_seq", fixture_id=_fixtures(tape)).select(_until(last)).to_series())
+
+
+def _fixtures(tape: Tape) -> pl.Series:
+    return tape.series["fixture_id"].gather(tape.rows["series"])
+
+
+def _until(last: Message) -> pl.Expr:
+    """Tell whether (ts_ms, fixture_id, tick_seq) is at or before a message."""
+    ts_ms, fixture_id, tick_seq = last
+    same_ms, same_fixture = pl.col("ts_ms") == ts_ms, pl.col("fixture_id") == fixture_id
+    earlier_there = (pl.col("fixture_id") < fixture_id) | (same_fixture & (pl.col("tick_seq") <= tick_seq))
+    return (pl.col("ts_ms") < ts_ms) | (same_ms & earlier_there)
+
+
+def _decided(agent: Agent, tape: Tape) -> pl.DataFrame:
+    """Ask the agent; what it does to the frames does not reach the tape."""
+    own = replace(tape, rows=tape.rows.clone(), series=tape.series.clone(), fixtures=tape.fixtures.clone())
+    decided = agent.decide(own)
+    if not isinstance(decided, pl.DataFrame):
+        raise AgentError(f"agent {agent.identity.agent_id!r} must return a polars DataFrame, not {type(decided).__name__}")
+    return actions.checked(decided)
+
+
+def _compared(agent: Agent, tape: Tape, timed: pl.DataFrame, cut: Message) -> pl.DataFrame:
+    """Find the decisions by a cut that later messages change."""
+    by_then = timed.filter(_until(cut))
+    try:
+        then = _decided(agent, prefix(tape, cut))
+    except Exception as error:  # an agent is foreign code
+        raise AgentError(
+            f"agent {agent.identity.agent_id!r} decides on the whole tape, and on a prefix of it fails with "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    key = [pl.col(name).round(_PPM_DIGITS) if name == "confidence" else pl.col(name) for name in DECISIONS]
+    vanished = by_then.join(then, on=key, how="anti", nulls_equal=True, maintain_order="left")
+    appeared = then.join(by_then, on=key, how="anti", nulls_equal=True, maintain_order="left")
+    return pl.concat([_moved(vanished, cut, "vanished"), _moved(appeared, cut, "appeared")])
+
+
+def _moved(decisions: pl.DataFrame, cut: Message, change: str) -> pl.DataFrame:
+    names = ("cut_ts_ms", "cut_fixture_id", "cut_tick_seq")
+    return decisions.select(
+        *DECISIONS, pl.lit(change).alias("change"), *(pl.lit(v, pl.Int64).alias(n) for n, v in zip(names, cut, strict=True))
+    ).sort("fixture_id", "tick_seq", maintain_order=True)
+
+
+def _some_fixtures(tape: Tape, decisions: pl.DataFrame, max_rows: int, seed: int) -> Tape:
+    """Keep whole fixtures in seeded order, those with decisions first, until the rows are reached."""
+    deciding = set(decisions["fixture_id"].unique())
+    sizes = dict(tape.series.group_by("fixture_id").agg(pl.col("rows").sum()).iter_rows())
+    kept: list[int] = []
+    for fixture_id in sorted(sizes, key=lambda one: (one not in deciding, _hashed(seed, one))):
+        if kept and sum(sizes[one] for one in kept) + sizes[fixture_id] > max_rows:
+            break
+        kept.append(fixture_id)
+    return tape.keep(_fixtures(tape).is_in(pl.Series(kept, dtype=pl.Int64).implode()))
+
+
+def _chosen(messages: pl.DataFrame, count: int, seed: int) -> list[Message]:
+    """Choose distinct messages by hash: the same for the same seed on every machine."""
+    height = messages.height
+    rows = dict.fromkeys(_hashed(seed, number) % height for number in range(4 * count)) if height else {}
+    return [messages.row(row) for row in list(rows)[:count]]
+
+
+def _hashed(seed: int, number: int) -> int:
+    return int.from_bytes(sha256(f"{seed}/{number}".encode()).digest()[:8])

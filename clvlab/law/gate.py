@@ -1,0 +1,152 @@
+"""The policy gate: whether a proposed action may be executed, judged before and after a quote is asked for.
+
+The gate sees what was known at the decision: never a close. It decides execution alone; scores do not depend on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+
+import polars as pl
+
+from clvlab.law.clv import allowed, quoted_edge_bps
+from clvlab.law.policy import PAPER_VENUE, PolicyEnvelope
+from clvlab.law.schema import PROPOSALS, REASONS, VERDICTS, Action, conform
+
+__all__ = ["PostQuote", "PreQuote", "verdicts"]
+
+
+class PreQuote(StrEnum):
+    """Why an action may not even ask for a quote; in the order in which reasons are listed."""
+
+    KILL_SWITCH_ON = "kill_switch_on"
+    MARKET_NOT_ALLOWED = "market_not_allowed"
+    VENUE_NOT_ALLOWED = "venue_not_allowed"
+    WARMUP = "warmup"
+    COOLDOWN_ACTIVE = "cooldown_active"
+    STAKE_MISSING = "stake_missing"
+    STAKE_OVER_MAX = "stake_over_max"
+    PROB_OUT_OF_RANGE = "prob_out_of_range"
+    ORDER_CAP = "order_cap"
+    EXPOSURE_CAP = "exposure_cap"
+
+
+class PostQuote(StrEnum):
+    """Why an action may not take the quote; in the order in which reasons are listed."""
+
+    QUOTE_MISSING = "quote_missing"
+    QUOTE_STALE = "quote_stale"
+    SLIPPAGE_OVER_MAX = "slippage_over_max"
+    EDGE_BELOW_MIN = "edge_below_min"
+    STAKE_OVER_MAX = "stake_over_max"
+
+
+def verdicts(proposals: pl.DataFrame, envelope: PolicyEnvelope, market_allowlist: tuple[str, ...] = ("",)) -> pl.DataFrame:
+    """Judge every proposal in both phases, and list all reasons against it.
+
+    Steps: 1. the rules that look at one proposal alone, all at once; 2. cooldown and caps, in one pass in order of time,
+    because an action counts only if it was allowed.
+
+    Parameters
+    ----------
+    proposals
+        ``PROPOSALS``, in sealed order.
+    envelope
+        The limits.
+    market_allowlist
+        What stands for an allowlist that is null.
+
+    Returns
+    -------
+    pl.DataFrame
+        ``VERDICTS``, row by row: the reasons of each phase in order of their enumeration; both null for a WAIT. An action is
+        allowed when neither phase has a reason.
+    """
+    proposals = conform(proposals, PROPOSALS, "PROPOSALS")
+    back = proposals["action"] == Action.BACK
+    pre = proposals.select(_mask(_pre_quote(envelope, market_allowlist), PreQuote)).to_series()
+    post = proposals.select(_mask(_post_quote(envelope), PostQuote)).to_series()
+    if any(limit is not None for limit in _counters(envelope)):
+        pre |= pl.Series(_counted(proposals, back & (pre == 0) & (post == 0), envelope), dtype=pl.Int64)
+    return pl.DataFrame({"pre": _listed(pre, PreQuote, back), "post": _listed(post, PostQuote, back)}, schema=VERDICTS)
+
+
+def _pre_quote(envelope: PolicyEnvelope, market_allowlist: tuple[str, ...]) -> dict[str, pl.Expr]:
+    stake, prob = pl.col("stake"), pl.col("entry_prob_bps")
+    prefixes = market_allowlist if envelope.market_allowlist is None else envelope.market_allowlist
+    return {
+        PreQuote.KILL_SWITCH_ON: pl.lit(envelope.kill_switch),
+        PreQuote.MARKET_NOT_ALLOWED: ~allowed(prefixes).fill_null(value=False),
+        PreQuote.VENUE_NOT_ALLOWED: pl.lit(PAPER_VENUE not in envelope.venue_allowlist),
+        PreQuote.WARMUP: pl.col("tick_seq") < envelope.warmup_ticks,
+        PreQuote.STAKE_MISSING: stake.fill_null(0) == 0,
+        PreQuote.STAKE_OVER_MAX: (stake > envelope.max_stake).fill_null(value=False),
+        PreQuote.PROB_OUT_OF_RANGE: ~prob.is_between(envelope.min_prob_bps, envelope.max_prob_bps).fill_null(value=False),
+    }
+
+
+def _post_quote(envelope: PolicyEnvelope) -> dict[str, pl.Expr]:
+    quote, limit = pl.col("odds_milli"), pl.col("limit_odds_milli")
+    # A limit of 0 divides to null: no limit.
+    slippage_bps = pl.max_horizontal(limit - quote, 0) * 10_000 // limit
+    edge = quoted_edge_bps("entry_prob_bps")
+    return {
+        PostQuote.QUOTE_MISSING: quote.is_null() if envelope.require_quote else pl.lit(value=False),
+        PostQuote.QUOTE_STALE: (pl.col("quote_age_ms") > 1000 * envelope.max_quote_age_s).fill_null(value=False),
+        PostQuote.SLIPPAGE_OVER_MAX: (slippage_bps > envelope.max_slippage_bps).fill_null(value=False),
+        PostQuote.EDGE_BELOW_MIN: pl.lit(value=False)
+        if envelope.min_edge_bps is None
+        else (edge < envelope.min_edge_bps).fill_null(value=True),
+        PostQuote.STAKE_OVER_MAX: (pl.col("stake") > envelope.max_stake).fill_null(value=False),
+    }
+
+
+def _counters(envelope: PolicyEnvelope) -> tuple[int | None, ...]:
+    """Give the limits that depend on what was allowed before; null where off."""
+    exposures = (envelope.max_exposure_per_market, envelope.max_exposure_per_fixture)
+    return (envelope.cooldown_s or None, envelope.max_orders, *exposures)
+
+
+def _counted(proposals: pl.DataFrame, passed: pl.Series, envelope: PolicyEnvelope) -> Iterator[int]:
+    """Judge cooldown and caps of one proposal after the other: the bits of their reasons."""
+    cooldown, orders, exposure = (
+        1 << list(PreQuote).index(reason) for reason in (PreQuote.COOLDOWN_ACTIVE, PreQuote.ORDER_CAP, PreQuote.EXPOSURE_CAP)
+    )
+    no_limit = float("inf")
+    cooldown_s, max_orders, per_market, per_fixture = (no_limit if limit is None else limit for limit in _counters(envelope))
+    cooldown_ms = 0 if cooldown_s == no_limit else 1000 * cooldown_s
+    ready_ms: dict[tuple[str, int, str | None], float] = {}
+    on_market: dict[tuple[str, int, str | None], int] = {}
+    on_fixture: dict[tuple[str, int], int] = {}
+    count: dict[str, int] = {}
+    columns = proposals.select("agent_id", "fixture_id", "market_key", "ts_ms", pl.col("stake").fill_null(0), passed=passed)
+    for agent, fixture, name, ts_ms, stake, sound in zip(*(column.to_list() for column in columns), strict=True):
+        market, match = (agent, fixture, name), (agent, fixture)
+        bits = 0
+        if ts_ms < ready_ms.get(market, ts_ms):
+            bits |= cooldown
+        if count.get(agent, 0) >= max_orders:
+            bits |= orders
+        if on_market.get(market, 0) + stake > per_market or on_fixture.get(match, 0) + stake > per_fixture:
+            bits |= exposure
+        if sound and not bits:
+            ready_ms[market] = ts_ms + cooldown_ms
+            count[agent] = count.get(agent, 0) + 1
+            on_market[market] = on_market.get(market, 0) + stake
+            on_fixture[match] = on_fixture.get(match, 0) + stake
+        yield bits
+
+
+def _mask(rules: Mapping[str, pl.Expr], reasons: type[StrEnum]) -> pl.Expr:
+    """Number the broken rules as bits, in order of their enumeration."""
+    places = {reason.value: bit for bit, reason in enumerate(reasons)}
+    return pl.sum_horizontal(pl.lit(0, pl.Int64), *(rule.cast(pl.Int64) * (1 << places[name]) for name, rule in rules.items()))
+
+
+def _listed(mask: pl.Series, reasons: type[StrEnum], back: pl.Series) -> pl.Series:
+    """Spell masks as lists of reasons; null for a WAIT."""
+    names = [reason.value for reason in reasons]
+    lists = [[name for bit, name in enumerate(names) if number >> bit & 1] for number in range(1 << len(names))]
+    spelled = pl.Series(lists, dtype=REASONS).gather(mask)
+    return pl.select(pl.when(back).then(spelled)).to_series()

@@ -1,0 +1,158 @@
+import pytest
+from hypothesis import given, settings
+
+import clvlab as cl
+from clvlab.agents.ticking import Book, TickAgent
+from clvlab.engine.lookahead import lookahead_audit
+from clvlab.engine.run import run
+from clvlab.errors import AgentError, DecisionError
+from clvlab.law.closing import Window
+from clvlab.law.tape import Tape
+from clvlab.proof import clv_verify
+from clvlab.proof.evidence import read_evidence
+from tests.engine.strategies import games
+from tests.factories import MARKET, make_tape, message
+
+TAPE = make_tape(
+    [
+        message(0, 0, {"part1": (4000, 2500), "part2": (6000, None)}),
+        message(1, 60, {"over": (5000, 2000), "under": (5000, 2000)}, market_key="OU|"),
+        message(2, 90, {"part1": None, "part2": None}),
+        message(0, 30, {"part1": (7000, 1400), "part2": (3000, 3300)}, fixture_id=2),
+    ],
+    {1: 600, 2: 600},
+)
+
+
+class Favourite(TickAgent):
+    """Backs the first side above a probability, once a market."""
+
+    def __init__(self, least_bps=5500):
+        self.params = {"least_bps": least_bps}
+        self.done = set()
+
+    def on_tick(self, book):
+        market = (book.fixture_id, book.market_key)
+        for side in book.sides():
+            if market not in self.done and (book.prob_bps(side) or 0) >= self.params["least_bps"]:
+                self.done.add(market)
+                return book.back(side, stake=5, reason="likely", confidence=0.7, claimed_edge_bps=3, limit_odds_milli=1400)
+        return None
+
+
+def test_book_carries_the_state_of_all_markets_with_their_ages():
+    seen = []
+
+    class Watcher(TickAgent):
+        def on_tick(self, book):
+            seen.append(
+                (
+                    book.fixture_id, book.tick_seq, book.ts_ms, book.market_key, book.markets, book.prob_bps("part1", MARKET),
+                    book.odds_milli("part2", MARKET), book.suspended(MARKET), book.age_ms(MARKET), book.age_ms("OU|"),
+                )
+            )  # fmt: skip
+
+    Watcher().decide(TAPE)
+
+    assert seen == [
+        (1, 0, 0, MARKET, [MARKET], 4000, None, False, 0, None),
+        (2, 0, 30_000, MARKET, [MARKET], 7000, 3300, False, 0, None),
+        (1, 1, 60_000, "OU|", [MARKET, "OU|"], 4000, None, False, 60_000, 0),
+        (1, 2, 90_000, MARKET, [MARKET, "OU|"], None, None, True, 0, 30_000),
+    ]
+
+
+def test_what_is_not_quoted_yet_is_null():
+    book = next(iter(Book(TAPE)))
+
+    assert (book.prob_bps("part9"), book.odds_milli("over", "OU|"), book.age_ms("OU|"), book.sides("OU|")) == (
+        None, None, None, (),
+    )  # fmt: skip
+    assert book.suspended("OU|")
+
+
+def test_agent_runs_where_a_template_runs():
+    result = run(TAPE, [Favourite()], Window())
+
+    agent = read_evidence(result.run.events).started["agents"][0]
+    assert result.scores.select("fixture_id", "side", "reason").rows() == [
+        (1, "part2", "closing_suspended"),
+        (2, "part1", "scored"),
+    ]
+    assert (agent["causality"], agent["config"]) == ("tick-by-tick", {"least_bps": 5500, "markets": [""]})
+    assert agent["source_sha256"].startswith("sha256:")
+
+
+def test_every_run_starts_from_the_agent_as_it_was():
+    agent = Favourite()
+
+    one, other = run(TAPE, [agent], Window()), run(TAPE, [agent], Window())
+
+    assert one.run == other.run
+    assert agent.done == set()
+
+
+def test_markets_that_are_not_asked_for_are_not_seen():
+    class Totals(TickAgent):
+        markets = ("OU",)
+
+        def on_tick(self, book):
+            assert book.markets == ["OU|"]
+            return [book.back(side) for side in book.sides()]
+
+    assert Totals().decide(TAPE)["side"].to_list() == ["over", "under"]
+
+
+def test_wait_is_recorded():
+    class Cautious(TickAgent):
+        def on_tick(self, book):
+            return book.wait("too early")
+
+    result = run(TAPE, [Cautious()], Window())
+
+    assert set(result.scores["reason"]) == {"wait_unscored"}
+
+
+@pytest.mark.parametrize("answer", ["BACK", 5, {"side": "part1"}, ("part1",), [None], [("part1",)], True])
+def test_answer_that_is_no_decision_is_refused_with_an_example(answer):
+    class Wrong(TickAgent):
+        def on_tick(self, _book):
+            return answer
+
+    with pytest.raises(AgentError, match=r"(?s)tick 0 of fixture 1.*book\.back"):
+        run(TAPE, [Wrong()], Window())
+
+
+def test_value_of_a_wrong_type_is_refused():
+    class Wrong(TickAgent):
+        def on_tick(self, book):
+            return book.back("part1", stake="much")
+
+    with pytest.raises(AgentError, match="Wrong decided with a value of a wrong type"):
+        run(TAPE, [Wrong()], Window())
+
+
+def test_agent_without_on_tick_says_how_to_write_one():
+    with pytest.raises(DecisionError, match="needs an on_tick"):
+        run(TAPE, [TickAgent()], Window())
+
+
+def test_tick_agent_passes_the_audit():
+    assert cl.lookahead_audit(Favourite(), "starter").passed
+    assert lookahead_audit(Favourite(), TAPE).passed
+
+
+@given(games())
+@settings(max_examples=50, deadline=None)
+def test_book_holds_the_states_that_the_scalar_law_finds(game):
+    tape = Tape.from_ticks(game.ticks, game.fixtures)
+    fixtures = clv_verify.fixtures_of([row | {"kickoff_ts_ms": None} for row in game.rows])
+
+    for book in Book(tape):
+        for market, states in fixtures[book.fixture_id].markets.items():
+            state = clv_verify.state_at(states, book.tick_seq)
+            assert (market in book.markets) == (state is not None)
+            assert book.age_ms(market) == (state and book.ts_ms - state["ts_ms"])
+            for side in state["sides"] if state else []:
+                assert book.prob_bps(side["side"], market) == side["prob_bps"]
+                assert book.odds_milli(side["side"], market) == side["odds_milli"]
