@@ -1,6 +1,6 @@
 """The Odds API v4: snapshots as JSON, live or historical, one event or a list; or their changes as Parquet.
 
-A snapshot says all that books quoted at its time, so a book that no longer names a market has withdrawn from it.
+A snapshot says all that its books quoted at its time, so a book in it that no longer names a market has withdrawn from it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -87,10 +88,10 @@ class _Event:
 
 @dataclass(slots=True)
 class _Known:
-    """Events met so far, and the times of the snapshots that speak of a type of market, by sport or event."""
+    """Events met so far, and the times of snapshots by (sport or event, type of market, book) that they speak of."""
 
     events: dict[str, _Event] = field(default_factory=dict)
-    covered: dict[tuple[str, str], set[int]] = field(default_factory=lambda: defaultdict(set))
+    covered: dict[tuple[str, str, str], set[int]] = field(default_factory=lambda: defaultdict(set))
     sport_of: dict[str, str] = field(default_factory=dict)
 
 
@@ -105,26 +106,35 @@ def _parts(
 
 def _withdrawals(quotes: pl.DataFrame, known: _Known, batch: Sequence[str]) -> pl.DataFrame:
     """Give a message without prices at the first snapshot in which a book no longer quotes what it did in the one before."""
-    alone = {scope for scope, _ in known.covered}
+    alone = {scope for scope, _, _ in known.covered}
     scopes = {event: event if event in alone else known.sport_of[event] for event in batch}
     rows = [
-        (scope, kind, n, at)
+        (scope, kind, book, n, at)
         for scope in sorted({*scopes.values()})
-        for kind in sorted({kind for _, kind in known.covered})
-        for n, at in enumerate(sorted(known.covered[scope, kind] | known.covered[known.sport_of.get(scope, scope), kind]))
+        for kind, book in sorted({(kind, book) for _, kind, book in known.covered})
+        for n, at in enumerate(sorted(_times(known, scope, kind, book)))
     ]
-    times = pl.DataFrame(rows, schema={"scope": pl.String, "kind": pl.String, "n": pl.Int64, "ts_ms": pl.Int64}, orient="row")
+    times = pl.DataFrame(rows, schema=_TIMES, orient="row")
     said = (
         quotes.unique(["event", "market_key", "book", "ts_ms"], keep="first", maintain_order=True)
         .with_columns(kind=pl.col("market_key").str.extract(r"^([^|]*)"), scope=pl.col("event").replace_strict(scopes))
-        .join(times, on=["scope", "kind", "ts_ms"], how="left")
+        .join(times, on=["scope", "kind", "book", "ts_ms"], how="left")
         .sort("event", "market_key", "book", "ts_ms")
         .with_columns(then=pl.col("n").shift(-1).over("event", "market_key", "book"))
         .filter(pl.col("then").is_null() | (pl.col("then") > pl.col("n") + 1))
         .with_columns(pl.col("n") + 1)
     )
-    gone = said.drop("ts_ms").join(times, on=["scope", "kind", "n"])
+    gone = said.drop("ts_ms").join(times, on=["scope", "kind", "book", "n"])
     return gone.with_columns(decimal_odds=pl.lit(None, pl.Float64), seen_ms="ts_ms").select(*QUOTES)
+
+
+_TIMES = {"scope": pl.String, "kind": pl.String, "book": pl.String, "n": pl.Int64, "ts_ms": pl.Int64}
+
+
+def _times(known: _Known, scope: str, kind: str, book: str) -> set[int]:
+    """Times of the snapshots in which a book would have quoted that type of market of an event, or of a sport's events."""
+    alone = known.covered.get((scope, kind, book), set())
+    return alone | known.covered.get((known.sport_of.get(scope, scope), kind, book), set())
 
 
 def _snapshot(name: str, path: Path, known: _Known, options: Options, account: Account) -> list[tuple[Any, ...]]:
@@ -156,9 +166,10 @@ def _snapshot(name: str, path: Path, known: _Known, options: Options, account: A
             account.refuse(name, number, _said(error), "an event can't be read")
             continue
         rows += found
-        for row in found:
-            scope = str(event["id"]) if single else str(event["sport_key"])
-            known.covered[scope, row[1].partition("|")[0]].add(ts_ms)
+    scopes = {row[0] if single else sports[0] for row in rows}
+    kinds, books = {row[1].partition("|")[0] for row in rows}, {row[3] for row in rows}
+    for scope, kind, book in product(scopes, kinds, books):
+        known.covered[str(scope), kind, book].add(ts_ms)
     return rows
 
 

@@ -109,14 +109,14 @@ def test_american_and_decimal_files_say_the_same(tmp_path):
     assert first == second
 
 
-def test_a_book_that_leaves_a_line_or_a_snapshot_no_longer_counts(tmp_path):
+def test_a_book_that_leaves_a_line_no_longer_counts_there(tmp_path):
     at_25, at_3 = (
         market("totals", [("Over", 1.9, 2.5), ("Under", 1.9, 2.5)]),
         market("totals", [("Over", 1.9, 3), ("Under", 1.9, 3)]),
     )
     folder = written(tmp_path / "in", "1.json", historical("2026-07-04T12:00:00Z", event(book("a", at_25), book("b", at_25))))
     written(folder, "2.json", historical("2026-07-04T12:05:00Z", event(book("a", at_3), book("b", at_25))))
-    written(folder, "3.json", historical("2026-07-04T12:10:00Z", event(book("a", at_3))))
+    written(folder, "3.json", historical("2026-07-04T12:10:00Z", event(book("a", at_3), book("b", at_3))))
 
     _, ticks = imported(tmp_path, folder)
 
@@ -135,6 +135,26 @@ def test_a_snapshot_of_another_type_of_market_withdraws_nothing(tmp_path):
     _, ticks = imported(tmp_path, folder)
 
     assert not ticks["suspended"].any()
+
+
+def test_a_snapshot_of_other_books_withdraws_nothing(tmp_path):
+    folder = written(tmp_path / "in", "1.json", historical("2026-07-04T12:00:00Z", event(book("us", h2h(2.0, 3.5, 4.0)))))
+    written(folder, "2.json", historical("2026-07-04T12:00:02Z", event(book("eu", h2h(2.2, 3.4, 3.6)))))
+
+    _, ticks = imported(tmp_path, folder)
+
+    assert ticks.filter(side="part1").sort("tick_seq")["odds_milli"].to_list() == [2000, 2200]
+
+
+def test_an_event_that_is_no_longer_listed_is_withdrawn_by_the_books_that_list_others(tmp_path):
+    both = [event(book("a", h2h(2.0, 3.5, 4.0))), event(book("a", h2h(2.0, 3.5, 4.0)), event_id="e2")]
+    folder = written(tmp_path / "in", "1.json", historical("2026-07-04T12:00:00Z", *both))
+    written(folder, "2.json", historical("2026-07-04T12:05:00Z", both[1]))
+
+    _, ticks = imported(tmp_path, folder)
+
+    gone = ticks.filter(fixture_id=fixture_id_of("e1")).sort("tick_seq")
+    assert gone.group_by("ts_ms").agg(pl.first("suspended")).sort("ts_ms")["suspended"].to_list() == [False, True]
 
 
 def test_the_kickoff_is_the_one_last_said_and_a_move_is_noted(tmp_path):
