@@ -23,6 +23,7 @@ Flags = npt.NDArray[np.bool_]
 _ROWS_AT_ONCE = 16_384  # a few columns of this many rows stay in the processor's cache
 _MAX_STEPS = 100
 _STEP = 1e-13
+_LEAST = float(np.finfo(np.float64).tiny)
 
 
 class Margin(StrEnum):
@@ -157,7 +158,7 @@ def _power(inverse: Floats, here: Flags) -> Floats:
         k -= step
         if np.abs(step).max(initial=0.0) <= _STEP * max(1.0, float(np.abs(k).max(initial=1.0))):
             break
-    found: Floats = np.exp(k * log_inverse)
+    found: Floats = np.maximum(np.exp(k * log_inverse), _LEAST)  # two near-certain outcomes leave a third less than a float
     return found
 
 

@@ -100,7 +100,7 @@ def _figures(samples: dict[str, list[Sample]]) -> Iterator[Figure]:
     messages = books[0].facts["messages"]
     for name, label in (
         ("stream books", "books alone"),
-        ("stream clvlab", "to a sealed pack"),
+        ("stream clvlab", "to a written pack"),
         ("stream betfairlightweight", "betfairlightweight, books alone"),
         ("stream betfair_data", "betfair_data, books alone"),
     ):
@@ -117,10 +117,10 @@ def _figures(samples: dict[str, list[Sample]]) -> Iterator[Figure]:
     for chunk in _CHUNKS:
         found = samples[f"changes {chunk}"]
         rows = found[0].facts["messages"]
-        yield Figure("600 k changes to a pack", f"chunks of {chunk} rows", "s", spread([sample.seconds for sample in found]))
-        yield Figure("600 k changes to a pack", f"chunks of {chunk} rows, speed", "rows/s", rate(found, rows))
+        yield Figure("changes to a pack", f"chunks of {chunk} rows", "s", spread([sample.seconds for sample in found]))
+        yield Figure("changes to a pack", f"chunks of {chunk} rows, speed", "rows/s", rate(found, rows))
         peaks = spread([sample.peak_mb for sample in found])
-        yield Figure("600 k changes to a pack", f"chunks of {chunk} rows, peak memory", "MB", peaks)
+        yield Figure("changes to a pack", f"chunks of {chunk} rows, peak memory", "MB", peaks)
 
 
 def _notes() -> list[str]:

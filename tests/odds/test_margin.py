@@ -2,7 +2,7 @@ import numpy as np
 import penaltyblog.implied
 import pytest
 import shin
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from clvlab.errors import OddsError
@@ -67,6 +67,7 @@ def test_an_outcome_that_a_market_does_not_have_changes_nothing(method):
 
 
 @settings(deadline=None, max_examples=200)
+@example(method=Margin.ADDITIVE, odds=[9.0, 1.001953125, 1.001953125])
 @given(
     method=st.sampled_from(list(Margin)),
     odds=st.lists(st.floats(1.001, 1000), min_size=2, max_size=30),

@@ -28,6 +28,6 @@ IMPORTERS: Mapping[str, tuple[_Finder, _Normaliser]] = MappingProxyType(
 )
 
 # By the name and version under which a pack records its normaliser: those whose packs keep the raw messages.
-NORMALISERS: Mapping[str, Callable[[Mapping[str, Path]], Normalised]] = MappingProxyType(
+NORMALISERS: Mapping[str, _Normaliser] = MappingProxyType(
     {polymarket.NORMALISER: polymarket.normalise, txline.NORMALISER: txline.normalise}
 )

@@ -165,7 +165,7 @@ def _matrix(rows: Sequence[Sequence[int]], order: list[int]) -> npt.NDArray[np.i
     """Make a matrix of rows that grew when a runner was added; what a row lacks at its end is -1, and no runner."""
     matrix = np.full((len(rows), len(order)), -1, dtype=np.int64)
     for n, row in enumerate(rows):
-        matrix[n, : len(row)] = row
+        matrix[n, : len(row)] = list(row)
     return matrix[:, order]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -108,10 +109,10 @@ class MarketBook:
     ts_ms: list[int] = field(default_factory=list)
     open: list[bool] = field(default_factory=list)
     in_play: list[bool] = field(default_factory=list)
-    prob: list[list[int]] = field(default_factory=list)
-    odds_milli: list[list[int]] = field(default_factory=list)
-    no_odds_milli: list[list[int]] = field(default_factory=list)
-    active: list[list[bool]] = field(default_factory=list)
+    prob: list[array[int]] = field(default_factory=list)
+    odds_milli: list[array[int]] = field(default_factory=list)
+    no_odds_milli: list[array[int]] = field(default_factory=list)
+    active: list[bytes] = field(default_factory=list)
     off_ms: int | None = None
     suspended_ms: int | None = None
 
@@ -138,10 +139,10 @@ class MarketBook:
         self.ts_ms.append(ts_ms)
         self.open.append(self.definition["status"] == "OPEN")
         self.in_play.append(bool(self.definition["inPlay"]))
-        self.prob.append([runner.prob for runner in runners])
-        self.odds_milli.append([runner.odds_milli for runner in runners])
-        self.no_odds_milli.append([runner.no_odds_milli for runner in runners])
-        self.active.append([runner.status == "ACTIVE" for runner in runners])
+        self.prob.append(array("q", [runner.prob for runner in runners]))
+        self.odds_milli.append(array("q", [runner.odds_milli for runner in runners]))
+        self.no_odds_milli.append(array("q", [runner.no_odds_milli for runner in runners]))
+        self.active.append(bytes(runner.status == "ACTIVE" for runner in runners))
 
     def _define(self, definition: dict[str, Any], ts_ms: int) -> None:
         before = self.definition

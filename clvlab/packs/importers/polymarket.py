@@ -49,9 +49,8 @@ def find(paths: Sequence[Path]) -> dict[str, Path]:
     return {_FIXTURES: paths[0] / _FIXTURES} | {f"{file.parent.name}-{file.name}": file for file in files}
 
 
-def normalise(files: Mapping[str, Path], options: Options | None = None, _scratch: Path | None = None) -> Normalised:
+def normalise(files: Mapping[str, Path], options: Options, _scratch: Path) -> Normalised:
     """Read the quotes of every fixture that ``fixtures.json`` lists, and make rounds of them."""
-    options = options or Options()
     account = Account(options.lenient)
     if _FIXTURES not in files:
         raise SourceError(f"there is no {_FIXTURES} among {sorted(files)}")
