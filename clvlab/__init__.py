@@ -11,6 +11,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from clvlab import errors
+
 if TYPE_CHECKING:
     from clvlab.agents.columnar import strategy
     from clvlab.agents.ticking import Book, TickAgent
@@ -24,6 +26,7 @@ __all__ = [
     "TickAgent",
     "Window",
     "backtest",
+    "errors",
     "import_odds",
     "lookahead_audit",
     "open_pack",

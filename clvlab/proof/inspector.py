@@ -55,6 +55,7 @@ def inspect_decision(run: SealedRun, seq: int) -> dict[str, Any]:
             "closing_age_ms": score["closing_age_ms"],
         },
         "clv_bps": _shown(score),
+        "policy": payload["policy"],
         "untrusted_llm_metadata": {
             "reason": untrusted["reason"],
             "confidence": untrusted["confidence_raw"] if ppm is None else ppm / 1_000_000,

@@ -210,7 +210,7 @@ def test_any_number_survives_the_seal_as_an_untrusted_confidence(tape, confidenc
     result = run(tape, [template("llm", {"transcript": [BACK | {"confidence": confidence}]})], Window())
 
     verified = verify(result.run)
-    back = result.replay.decisions.filter(pl.col("action") == "BACK").row(0, named=True)
+    back = result.decisions.filter(pl.col("action") == "BACK").row(0, named=True)
     assert verified.passed
     assert verified.started["agents"][0]["config"]["transcript"][0]["confidence"] == sealed
     assert (back["confidence_ppm"], back["confidence_raw"]) == (ppm, raw)

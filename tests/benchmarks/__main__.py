@@ -74,6 +74,7 @@ def _commands(folder: Path, sizes: dict[str, Any]) -> dict[str, list[str]]:
     commands |= {job: [job, large] for job in ("digest", "content_hash", "verified_pack")}
     for job in ("seal_run", "verify_run"):
         commands |= {f"{job} small": [job, run_small], f"{job} large": [job, run_large]}
+    commands |= {"gate": ["gate", run_large], "ticking": ["ticking", small]}
     if _VERIFIER.is_file():
         commands["verify_alone"] = ["verify_alone", run_small, str(_VERIFIER)]
     for strategy in _STRATEGIES:
@@ -114,6 +115,7 @@ def _sealing(samples: Samples, sizes: dict[str, Any]) -> Iterator[Figure]:
         linear = growth(many, few, large / small)
         yield Figure(name, f"{large} decisions", "s", _seconds(many), Budget(6), f"{large / small:.0f} x {small}", linear)
         yield Figure(name, f"peak memory, {large} decisions", "MB", _peaks(many))
+    yield Figure("gate", f"{large} proposals, all limits on", "s", _seconds(samples["gate"]), Budget(2))
     if "verify_alone" in samples:
         alone = rate(samples["verify_alone"], small)
         yield Figure("verify", "stand-alone", "decisions/s", alone, Budget(20e3, at="least"))
@@ -121,6 +123,7 @@ def _sealing(samples: Samples, sizes: dict[str, Any]) -> Iterator[Figure]:
 
 def _agents(samples: Samples, sizes: dict[str, Any]) -> Iterator[Figure]:
     small, large = sizes["ticks"]["small"], sizes["ticks"]["large"]
+    yield Figure("agent tick by tick", f"{small} ticks", "ticks/s", rate(samples["ticking"], small), Budget(1e6, at="least"))
     for strategy in _STRATEGIES:
         few, many, season = (samples[f"{strategy} {size}"] for size in ("small", "large", "season"))
         yield Figure(f"agent {strategy}", f"{small} ticks", "ticks/s", rate(few, small))

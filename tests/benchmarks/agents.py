@@ -1,4 +1,4 @@
-"""Two agents that exist for the benchmarks only: one with a rule that a plain script can repeat, one for volume."""
+"""Agents that exist for the benchmarks only: one with a rule that a plain script can repeat, one for volume, one by ticks."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import polars as pl
 
 from clvlab.agents.template import backs
-from clvlab.engine.agent import Identity
+from clvlab.agents.ticking import TickAgent
+from clvlab.engine.agent import Causality, Identity
 from clvlab.law.tape import Tape
 
-__all__ = ["LAG", "Every", "Momentum", "momentum"]
+__all__ = ["LAG", "Average", "Every", "Momentum", "momentum"]
 
 LAG = 20
 
@@ -36,7 +37,7 @@ class Momentum:
 
     @property
     def identity(self) -> Identity:
-        return Identity("momentum", "bench-momentum", "1", {"threshold": self.threshold})
+        return Identity("momentum", "bench-momentum", "1", {"threshold": self.threshold}, causality=Causality.TEMPLATE)
 
     def decide(self, tape: Tape) -> pl.DataFrame:
         return _decisions(tape, momentum(tape, self.threshold), self.identity.agent_id)
@@ -50,13 +51,30 @@ class Every:
 
     @property
     def identity(self) -> Identity:
-        return Identity("every", "bench-every", "1", {"count": self.count})
+        return Identity("every", "bench-every", "1", {"count": self.count}, causality=Causality.TEMPLATE)
 
     def decide(self, tape: Tape) -> pl.DataFrame:
         priced = tape.rows.filter(~pl.col("in_running"), pl.col("prob_bps").is_not_null())
         step = max(1, priced.height // self.count)
         picks = priced.gather_every(step).head(self.count).select("series", "tick_seq", momentum=pl.lit(0, pl.Int32))
         return _decisions(tape, picks, self.identity.agent_id)
+
+
+class Average(TickAgent):
+    """Backs the first side of a market when it is far above its moving average, asked at every message."""
+
+    def __init__(self) -> None:
+        self.averages: dict[tuple[int, str], float] = {}
+
+    def on_tick(self, book):
+        side = book.sides()[0]
+        prob = book.prob_bps(side)
+        if prob is None:
+            return None
+        key = (book.fixture_id, book.market_key)
+        average = self.averages.get(key, prob)
+        self.averages[key] = average + 0.1 * (prob - average)
+        return book.back(side) if prob - average > 300 else None
 
 
 def _decisions(tape: Tape, picks: pl.DataFrame, agent_id: str) -> pl.DataFrame:

@@ -21,16 +21,18 @@ from clvlab.engine.run import run
 from clvlab.law import actions
 from clvlab.law.closing import Window
 from clvlab.law.clv import scores
+from clvlab.law.gate import verdicts
+from clvlab.law.policy import PolicyEnvelope
 from clvlab.law.schema import Reason
 from clvlab.packs.catalog import Catalog
 from clvlab.packs.digest import fixture_digests
 from clvlab.packs.reader import verify_pack
-from clvlab.proof.positions import positions
+from clvlab.proof.positions import positions, proposals
 from clvlab.proof.seal import seal
 from clvlab.proof.verify import verify
 from clvlab.store.folder import read_run
 from tests.benchmarks import baseline
-from tests.benchmarks.agents import Momentum
+from tests.benchmarks.agents import Average, Momentum
 from tests.benchmarks.data import FEED, PACK
 
 __all__ = ["JOBS", "Facts", "Job"]
@@ -141,6 +143,27 @@ def verify_alone(folder: Path, verifier: str) -> Job:
     return job
 
 
+def gate(folder: Path) -> Job:
+    """Judge the proposals of a stored run under a policy whose every limit is on."""
+    decisions, closes = (pl.read_ipc(folder / f"{name}.arrow") for name in ("decisions", "closes"))
+    proposed = proposals(decisions, positions(decisions, closes))
+    caps = {"max_orders": decisions.height // 2, "max_exposure_per_market": 10**6, "max_exposure_per_fixture": 10**7}
+    envelope = PolicyEnvelope(cooldown_s=60, warmup_ticks=5, min_edge_bps=-600, **caps)
+
+    def job() -> Facts:
+        judged = verdicts(proposed, envelope)
+        return {"allowed": judged.filter(pl.col("pre").list.len() + pl.col("post").list.len() == 0).height}
+
+    return job
+
+
+def ticking(folder: Path) -> Job:
+    """Ask a Python agent at every message of a pack in memory, building the book included."""
+    tape = Catalog(folder).open(PACK).tape()
+    agent = Average()
+    return lambda: {"decisions": agent.decide(tape).height, "ticks": tape.rows.height}
+
+
 def _stored(folder: Path) -> Path:
     (run,) = (folder / "runs").iterdir()
     return run
@@ -164,7 +187,7 @@ def _decided(tape: Any, strategy: str) -> Job:
 JOBS: dict[str, Callable[..., Job]] = {
     job.__name__: job
     for job in (
-        script, sql, scored, sealed, digest, content_hash, verified_pack, seal_run, verify_run, verify_alone, decide,
-        decide_season,
+        script, sql, scored, sealed, digest, content_hash, verified_pack, seal_run, verify_run, verify_alone,
+        gate, ticking, decide, decide_season,
     )
 }  # fmt: skip
