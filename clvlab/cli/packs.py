@@ -99,7 +99,7 @@ def packs_import(
             margin=margin,
             min_books=min_books,
             max_age_s=max_age_s,
-            weights={book: int(number) if number.isdecimal() else -1 for book, number in _pairs(weight, "--weight").items()},
+            weights=_weights(weight),
             odds_format=odds_format,
             time_zone=time_zone,
             closing=closing,
@@ -113,6 +113,14 @@ def packs_import(
     if len(report.unread) > _SHOWN:
         out.print(f"  not read: {len(report.unread) - _SHOWN:,} more files")
     show_pack(packs.open_pack(out_folder))
+
+
+def _weights(texts: list[str] | None) -> dict[str, int]:
+    pairs = _pairs(texts, "--weight")
+    wrong = [f"{book}={number}" for book, number in pairs.items() if not number.isdecimal()]
+    if wrong:
+        raise typer.BadParameter(f"--weight takes BOOK=N with a whole number, not {wrong[0]!r}")
+    return {book: int(number) for book, number in pairs.items()}
 
 
 def _pairs(texts: list[str] | None, option: str) -> dict[str, str]:

@@ -83,6 +83,7 @@ class Pack:
                     "content hash": self.content_hash,
                     "closing policy": self.source.manifest.closing_policy.value,
                 }
+                | ({} if self.quality is None else _shown_quality(self.quality))
             ),
             html.table(
                 ["fixture", "names", "kickoff (UTC)", "rows"],
@@ -95,6 +96,16 @@ class Pack:
             ),
             f'<p class="quiet">and {more} more, in .frame</p>' if more else "",
         )
+
+
+def _shown_quality(quality: Quality) -> dict[str, object]:
+    age, overround = quality.closing_age_s, quality.book_overround_bps
+    return {
+        "ticks": f"{quality.ticks:,}, {quality.suspended_share:.1%} suspended",
+        "refused rows": f"{quality.refused_rows:,} of {quality.messages:,}",
+        "overround of books": "none" if overround is None else f"median {overround.median:,} bps",
+        "age of the close": "none" if age is None else f"median {age.median:,} s, at most {age.max:,} s",
+    }
 
 
 class VerificationResult:

@@ -17,7 +17,7 @@ __all__ = ["content_digest", "file_sha256", "lines_in", "lines_of", "opened", "w
 
 MAX_LINE_BYTES = 16 << 20
 MAX_CONTENT_BYTES = 16 << 30  # of one decompressed source: a small archive must not fill a disk or a day
-MAX_WHOLE_BYTES = 256 << 20  # of a source that has to stand in memory
+MAX_WHOLE_BYTES = 64 << 20  # of a source that has to stand in memory
 _SMALL_BYTES = 64 << 20
 _MAX_RATIO = 250  # odds as text shrink 5 to 50 times
 

@@ -70,6 +70,7 @@ def test_a_pack_shows_its_report_again_in_python_and_on_the_command_line(damaged
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
     assert pack.quality.ticks == 4
+    assert "3 of 12" in pack._repr_html_()
     assert "refused 3" in shown()
     assert "odds.csv:7" in shown()
     assert json.loads(shown("--json"))["quality"]["schema"] == "clvlab-quality/1"

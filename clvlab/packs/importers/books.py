@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from clvlab.errors import SourceError
 from clvlab.law.schema import ODDS_MILLI, TICKS, Schema
 from clvlab.odds.consensus import PROB_UNIT, BookMessages, Consensus, ConsensusTicks, consensus_ticks
 from clvlab.odds.margin import Margin, fair_probabilities, overround
@@ -31,6 +32,7 @@ QUOTES: Schema = {
     "file": pl.String,
     "line": pl.Int64,
 }
+_MAX_EVENT_ROWS = 50_000_000
 _MESSAGE = ("fixture_id", "market_key", "ts_ms", "book")
 
 
@@ -56,7 +58,16 @@ class QuoteSpill:
 
 
 def batches(rows_of: Mapping[str, int], fixture_ids: Mapping[str, int], chunk_rows: int) -> Iterator[list[str]]:
-    """Give the events in ascending order of fixture_id, as many at a time as have at most ``chunk_rows`` rows, or one."""
+    """Give the events in ascending order of fixture_id, as many at a time as have at most ``chunk_rows`` rows, or one.
+
+    Raises
+    ------
+    SourceError
+        An event with more rows than any has, as a small file can hold that repeats one value.
+    """
+    for event, rows in rows_of.items():
+        if rows > _MAX_EVENT_ROWS:
+            raise SourceError(f"{event!r} has {rows:,} rows, more than {_MAX_EVENT_ROWS:,}: no fixture has that many")
     batch: list[str] = []
     size = 0
     for event in sorted(rows_of, key=lambda event: fixture_ids[event]):

@@ -1,7 +1,9 @@
 import polars as pl
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from clvlab.errors import SourceError
 from clvlab.odds.consensus import Consensus
 from clvlab.odds.margin import Margin
 from clvlab.packs.importers.books import QUOTES, batches, book_ticks
@@ -39,6 +41,11 @@ def test_ticks_of_what_was_known_at_a_time_are_the_first_ticks_of_all(messages, 
     early = ticks(everything.filter(pl.col("ts_ms") <= cut * 60_000))
 
     assert ticks(everything).filter(pl.col("ts_ms") <= cut * 60_000).equals(early)
+
+
+def test_an_event_with_more_rows_than_any_has_is_refused():
+    with pytest.raises(SourceError, match="no fixture has that many"):
+        list(batches({"a": 10**9}, {"a": 1}, 8))
 
 
 def test_batches_keep_the_order_of_fixture_ids_and_their_size():
