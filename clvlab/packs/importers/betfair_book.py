@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
 from clvlab.odds.consensus import PROB_UNIT
+from clvlab.packs.importers.times import of_iso
 
 __all__ = ["Ladder", "MarketBook", "Runner"]
 
 _MAX_SPREAD = 0.1
 _MAX_PRICE = 1000.0
+_LADDERS = {"atb", "atl", "batb", "batl", "bdatb", "bdatl"}
 
 
 @dataclass(slots=True)
@@ -25,18 +27,10 @@ class Ladder:
     best: float | None = None
 
     def change(self, deltas: Iterable[list[float]]) -> None:
-        """Take [price, size] deltas; size 0 deletes.
-
-        Raises
-        ------
-        ValueError
-            A price that is none of the exchange's.
-        """
+        """Take [price, size] deltas; size 0 deletes."""
         sizes, best, lost = self.sizes, self.best, False
         for price, size in deltas:
             if size:
-                if not 1.0 < price <= _MAX_PRICE or size < 0:
-                    raise ValueError(f"an offer of {size} at {price} is none")
                 sizes[price] = size
                 if best is None or (price > best if self.is_back else price < best):
                     best = price
@@ -122,13 +116,15 @@ class MarketBook:
         Raises
         ------
         ValueError, KeyError, TypeError, AttributeError
-            A change that is none of this market's.
+            A change that is none of this market's; nothing of it was taken then.
         """
         definition = change.get("marketDefinition")
-        if definition is not None:
-            self._define(definition, ts_ms)
-        if not self.definition:
+        if definition is None and not self.definition:
             raise ValueError(f"market {self.market_id} changes before it is defined")
+        named = {} if definition is None else _checked_definition(definition)
+        _check_deltas(change.get("rc", ()), self.runners.keys() | named.keys())
+        if definition is not None:
+            self._define(definition, named, ts_ms)
         if change.get("img"):
             for runner in self.runners.values():
                 runner.back, runner.lay, runner.last_traded = Ladder(is_back=True), Ladder(is_back=False), None
@@ -144,13 +140,10 @@ class MarketBook:
         self.no_odds_milli.append(array("q", [runner.no_odds_milli for runner in runners]))
         self.active.append(bytes(runner.status == "ACTIVE" for runner in runners))
 
-    def _define(self, definition: dict[str, Any], ts_ms: int) -> None:
+    def _define(self, definition: dict[str, Any], named: Mapping[str, Mapping[str, Any]], ts_ms: int) -> None:
         before = self.definition
-        for key in ("status", "inPlay", "marketTime", "eventId", "runners", "eventTypeId"):
-            if key not in definition:
-                raise KeyError(key)
-        for runner in definition["runners"]:
-            known = self.runners.setdefault(_key(runner), Runner())
+        for key, runner in named.items():
+            known = self.runners.setdefault(key, Runner())
             known.status, known.name = runner["status"], runner.get("name") or known.name
         was_open = before.get("status") == "OPEN" and not before.get("inPlay")
         if definition["inPlay"] and self.off_ms is None:
@@ -161,6 +154,32 @@ class MarketBook:
             self.suspended_ms = None
         self.first_time = self.first_time or definition["marketTime"]
         self.definition = definition
+
+
+def _checked_definition(definition: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Give the runners of a definition by key, after a check of what is read of it."""
+    for key in ("status", "inPlay", "marketTime", "eventId", "runners", "eventTypeId"):
+        if key not in definition:
+            raise KeyError(key)
+    of_iso(definition["marketTime"])
+    named = {_key(runner): runner for runner in definition["runners"]}
+    for runner in named.values():
+        if not isinstance(runner["status"], str):
+            raise ValueError(f"status {runner['status']!r} of a runner is no text")
+    return named
+
+
+def _check_deltas(deltas: Iterable[Mapping[str, Any]], known: Set[str]) -> None:
+    """Refuse changes of runners that the market does not have, and offers that are none."""
+    for delta in deltas:
+        if _key(delta) not in known:
+            raise KeyError(_key(delta))
+        for name in _LADDERS & delta.keys():
+            for *_, price, size in delta[name]:
+                if size and not (1.0 < price <= _MAX_PRICE and size > 0):
+                    raise ValueError(f"an offer of {size} at {price} is none")
+        if not 0 <= (delta.get("ltp") or 0) <= _MAX_PRICE:
+            raise ValueError(f"a last traded price of {delta['ltp']} is none")
 
 
 def _key(entry: Mapping[str, Any]) -> str:

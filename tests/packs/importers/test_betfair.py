@@ -249,6 +249,15 @@ def test_a_message_that_cant_be_read_is_refused_with_file_line_and_reason_or_cou
     assert [refused.count for refused in report.quality.refused] == [1]
 
 
+def test_of_a_refused_message_nothing_is_taken(tmp_path):
+    half = change(1, rc=[offers(1, 1.95), offers(77, 1.9)])
+    path = stream(tmp_path, OPENING, half, change(9, rc=[offers(2, 1.8)]))
+
+    _, pack = imported(tmp_path, path, lenient=True)
+
+    assert states(pack).filter(side="1").sort("tick_seq")["odds_milli"].to_list() == [1900, 1900]
+
+
 def test_a_file_cut_off_is_refused_or_counted_and_gives_nothing(tmp_path):
     good, cut = stream(tmp_path, OPENING, name="1.1.bz2"), stream(tmp_path, OPENING, name="1.2.bz2")
     cut.write_bytes(cut.read_bytes()[:-10])
