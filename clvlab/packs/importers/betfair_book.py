@@ -162,10 +162,15 @@ def _checked_definition(definition: Mapping[str, Any]) -> dict[str, Mapping[str,
         if key not in definition:
             raise KeyError(key)
     of_iso(definition["marketTime"])
+    if int(definition.get("numberOfWinners", 1)) < 0:
+        raise ValueError(f"numberOfWinners {definition['numberOfWinners']!r} is none")
+    for key in ("status", "eventName", "marketType", "bettingType"):
+        if not isinstance(definition.get(key), str | None):
+            raise ValueError(f"{key} {definition[key]!r} is no text")
     named = {_key(runner): runner for runner in definition["runners"]}
     for runner in named.values():
-        if not isinstance(runner["status"], str):
-            raise ValueError(f"status {runner['status']!r} of a runner is no text")
+        if not isinstance(runner["status"], str) or not isinstance(runner.get("name"), str | None):
+            raise ValueError(f"status or name of runner {runner['id']!r} is no text")
     return named
 
 

@@ -93,13 +93,15 @@ def _of_lines(name: str, lines: Iterator[tuple[int, bytes]], account: Account) -
 
 
 def _read(reading: _Reading, message: Any, account: Account) -> None:
-    if message.get("op") != "mcm" or not isinstance(message.get("pt"), int):
+    if message.get("op") != "mcm" or type(message.get("pt")) is not int:
         raise ValueError(f"no market change message: {str(message)[:80]}")
     ts_ms = message["pt"]
     if not reading.last_ms <= ts_ms <= LAST_MS:
         raise ValueError(f"pt {ts_ms} is before the message above, {reading.last_ms}, or no time")
     for change in message.get("mc", ()):
         account.messages += 1
+        if not isinstance(change["id"], str) or not _PLAIN.fullmatch(change["id"]):
+            raise ValueError(f"{change['id']!r} is no market id")
         sport = change.get("marketDefinition", {}).get("eventTypeId", reading.sport)
         reading.sport = reading.sport or sport
         if sport != reading.sport:

@@ -5,7 +5,6 @@ A snapshot says all that its books quoted at its time, so a book in it that no l
 
 from __future__ import annotations
 
-import math
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -155,7 +154,7 @@ def _snapshot(name: str, path: Path, known: _Known, options: Options, account: A
         return []
     rows: list[tuple[Any, ...]] = []
     single = isinstance(answer, dict) and not isinstance(answer.get("data"), list)
-    sports = [event.get("sport_key") for event in events if isinstance(event, dict)]
+    sports = [str(event.get("sport_key")) for event in events if isinstance(event, dict)]
     for number, event in enumerate(events, 1):
         try:
             if event["sport_key"] != sports[0]:
@@ -235,6 +234,8 @@ def _quotes(
     time_ms(event["commence_time"])
     for book in event.get("bookmakers") or ():
         for market in book["markets"]:
+            if not isinstance(book["key"], str) or not isinstance(market["key"], str):
+                raise ValueError(f"keys of a book and its market must be texts: {book['key']!r}, {market['key']!r}")
             where = f"{book['key']} {market['key']} of event {event['id']}"
             if market["key"].endswith("_lay"):
                 account.note("markets of lay prices were left out")
@@ -264,7 +265,7 @@ def _odds(price: object, form: OddsFormat) -> float | None:
     if isinstance(price, bool) or not isinstance(price, int | float):
         return None
     odds = float(decimal_odds([price], form)[0])
-    return odds if not math.isnan(odds) and ODDS_MILLI[0] <= round(odds * 1000) <= ODDS_MILLI[1] else None
+    return odds if odds < ODDS_MILLI[1] and ODDS_MILLI[0] <= round(odds * 1000) <= ODDS_MILLI[1] else None
 
 
 def _said(error: Exception) -> str:
