@@ -2,23 +2,48 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 __all__ = [
     "AgentError",
+    "AlreadyRegisteredError",
     "AskError",
+    "BindingError",
+    "BusyError",
     "ClvlabError",
+    "CompetitionError",
     "DecisionError",
+    "EntryError",
     "EvidenceError",
+    "IdempotencyConflictError",
+    "LeaseLostError",
     "LookaheadError",
+    "NotOwnerError",
+    "NotStartableError",
     "OddsError",
     "PackError",
     "PackFormatError",
+    "PackReplayError",
     "PackTamperedError",
+    "PageError",
     "PolicyError",
+    "PreflightError",
+    "RosterFrozenError",
+    "RosterFullError",
     "RunConflictError",
+    "RunFailedError",
     "SchemaError",
     "SourceError",
+    "StoreError",
+    "StoreFullError",
+    "StoreUnreachableError",
+    "TransitionError",
     "UnknownAgentError",
+    "UnknownBacktestError",
+    "UnknownCompetitionError",
+    "UnknownDecisionError",
     "UnknownFixtureError",
+    "UnknownInstanceError",
     "UnknownPackError",
     "UnknownRunError",
     "WindowError",
@@ -88,6 +113,10 @@ class UnknownFixtureError(PackError):
         self.pack_id = pack_id
 
 
+class PackReplayError(PackError):
+    """A pack that opened and could not be replayed."""
+
+
 class PackFormatError(PackError):
     """A pack that breaks the format: the message names the file, the rule and the value."""
 
@@ -120,3 +149,118 @@ class RunConflictError(ClvlabError):
         super().__init__(f"run {run_id} is stored with manifest {stored}, and this one has {offered}; nothing was written")
         self.stored = stored
         self.offered = offered
+
+
+class UnknownDecisionError(ClvlabError):
+    """The run is sealed, or not yet, and has no decision at that sequence number."""
+
+
+class RunFailedError(ClvlabError):
+    """A run could not be finished; the cause is on its record, and nothing of it was sealed."""
+
+    def __init__(self, run_id: str, cause: str) -> None:
+        super().__init__(f"run {run_id} failed: {cause}")
+        self.run_id = run_id
+        self.cause = cause
+
+
+class BusyError(ClvlabError):
+    """All workers are taken, and as many callers wait as may wait."""
+
+    def __init__(self, retry_after_s: int) -> None:
+        super().__init__(f"all workers are busy: ask again in {retry_after_s} s")
+        self.retry_after_s = retry_after_s
+
+
+class PageError(ClvlabError):
+    """A cursor or page size that can't be used."""
+
+
+class StoreError(ClvlabError):
+    """Root of all errors about the database."""
+
+
+class StoreUnreachableError(StoreError):
+    """The configured database can't be reached, or broke off; nothing of the transaction was kept."""
+
+
+class StoreFullError(StoreError):
+    """The database has no room left; nothing of the transaction was kept."""
+
+
+class LeaseLostError(StoreError):
+    """Another worker took this job over; what this one had was not stored."""
+
+
+class CompetitionError(ClvlabError):
+    """Root of all errors about competitions."""
+
+
+class UnknownCompetitionError(CompetitionError):
+    """No competition of that id."""
+
+
+class NotOwnerError(ClvlabError):
+    """The competition or instance belongs to another principal."""
+
+
+class BindingError(CompetitionError):
+    """A pack and fixture that can't be bound at creation."""
+
+
+class RosterFrozenError(CompetitionError):
+    """The competition is past the statuses in which agents may register."""
+
+
+class AlreadyRegisteredError(CompetitionError):
+    """The agent id is on the roster already."""
+
+
+class RosterFullError(CompetitionError):
+    """The roster has as many agents as it may have."""
+
+
+class EntryError(CompetitionError):
+    """A roster entry that is well formed and still can't be taken: proof mode, strategy, parameters or instance."""
+
+
+class NotStartableError(CompetitionError):
+    """The competition can't start; ``reason`` is a stable key, and the status is unchanged."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+
+
+class TransitionError(CompetitionError):
+    """The status does not allow this step."""
+
+
+class UnknownInstanceError(ClvlabError):
+    """No instance of that id, none with an owner, or none that belongs to the caller."""
+
+
+class PreflightError(ClvlabError):
+    """A deploy that failed named checks; nothing was stored.
+
+    Attributes
+    ----------
+    failures
+        ``{name, ok, message}`` of every failing check, in order.
+    """
+
+    def __init__(self, failures: list[dict[str, Any]]) -> None:
+        super().__init__("; ".join(f"{failure['name']}: {failure['message']}" for failure in failures))
+        self.failures = failures
+
+
+class IdempotencyConflictError(ClvlabError):
+    """The key was used with another configuration (``fingerprint``), or its attempt failed for good (``prior_attempt``)."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+
+
+class UnknownBacktestError(ClvlabError):
+    """No backtest report of that id."""

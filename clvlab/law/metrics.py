@@ -8,7 +8,7 @@ import polars as pl
 
 from clvlab.law.schema import OUTCOMES, Reason, conform
 
-__all__ = ["LOW_SAMPLE_BELOW", "Confidence", "confidence", "outcomes"]
+__all__ = ["LOW_SAMPLE_BELOW", "Confidence", "confidence", "forecast_errors", "outcomes"]
 
 LOW_SAMPLE_BELOW = 30
 _HIGH_FROM = 200
@@ -77,4 +77,24 @@ def outcomes(scores: pl.DataFrame, agent_ids: tuple[str, ...] = ()) -> pl.DataFr
         ).select(pl.col(column).cast(dtype) for column, dtype in OUTCOMES.items()),
         OUTCOMES,
         "OUTCOMES",
+    )
+
+
+def forecast_errors(scores: pl.DataFrame) -> pl.DataFrame:
+    """Count the forecasts of each agent and sum their squared errors, in whole parts per million: what pools to a Brier score.
+
+    Parameters
+    ----------
+    scores
+        ``SCORES``; agents without a scored decision that states a confidence have no row.
+    """
+    beat = pl.when(pl.col("clv_bps") > 0).then(_PPM).otherwise(0)
+    return (
+        scores.filter(pl.col("reason") == Reason.SCORED, pl.col("confidence_ppm").is_not_null())
+        .group_by("agent_id", maintain_order=True)
+        .agg(
+            forecasts=pl.len().cast(pl.Int64),
+            squared_error=((pl.col("confidence_ppm") - beat).pow(2).cast(pl.Int128).sum() // _PPM).cast(pl.Int64),
+        )
+        .sort("agent_id")
     )

@@ -10,6 +10,7 @@ import ast
 import hashlib
 from functools import lru_cache
 from pathlib import Path
+from threading import Lock
 
 __all__ = ["ALLOWED_MODULES", "TRUST", "audit", "package_folder", "violations"]
 
@@ -17,7 +18,8 @@ TRUST = ("errors.py", "law", "proof")
 ALLOWED_MODULES = frozenset(
     {
         "__future__", "argparse", "ast", "collections", "concurrent", "csv", "dataclasses", "decimal", "enum", "functools",
-        "hashlib", "io", "itertools", "json", "math", "orjson", "pathlib", "polars", "pyarrow", "re", "sys", "typing",
+        "hashlib", "io", "itertools", "json", "math", "orjson", "pathlib", "polars", "pyarrow", "re", "sys", "threading",
+        "typing",
     }
 )  # fmt: skip
 _OWN = ("clvlab.errors", "clvlab.law", "clvlab.proof")
@@ -29,6 +31,8 @@ _FORBIDDEN_ATTRIBUTES = frozenset(
     {"__builtins__", "__dict__", "__globals__", "__import__", "__loader__", "__spec__", "__subclasses__",
      "builtins", "importlib", "import_module", "load_module", "exec_module", "modules", "meta_path", "path_hooks"}
 )  # fmt: skip
+
+_PARSING = Lock()  # two threads in ast.parse at once can break each other's count of recursion (CPython 3.11)
 
 
 def package_folder() -> Path:
@@ -53,7 +57,8 @@ def audit(folder: Path | None = None) -> tuple[str, ...]:
     digest = hashlib.sha256()
     for path in files:
         digest.update(str(path).encode() + b"\0" + path.read_bytes() + b"\0")
-    return _audited(root, files, digest.digest())
+    with _PARSING:
+        return _audited(root, files, digest.digest())
 
 
 @lru_cache(maxsize=8)

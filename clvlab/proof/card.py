@@ -11,7 +11,7 @@ from clvlab.law.metrics import LOW_SAMPLE_BELOW, confidence
 from clvlab.proof.manifest import VERIFIER_VERSION
 from clvlab.proof.verify import Verification
 
-__all__ = ["metrics", "proof_card"]
+__all__ = ["lineage", "metrics", "proof_card"]
 
 
 def metrics(outcomes: pl.DataFrame) -> dict[str, Any]:
@@ -27,6 +27,17 @@ def metrics(outcomes: pl.DataFrame) -> dict[str, Any]:
     }
 
 
+def lineage(started: dict[str, Any]) -> dict[str, Any]:
+    """Say what made a run, from the payload of its RUN_STARTED: template and config hash of a single agent, and all agents."""
+    agents = started.get("agents", [])
+    return {
+        "template": agents[0]["strategy"] if len(agents) == 1 else None,
+        "config_hash": agents[0]["config_hash"] if len(agents) == 1 else None,
+        "policy_hash": started.get("policy_hash"),
+        "agents": agents,
+    }
+
+
 def proof_card(verification: Verification) -> dict[str, Any]:
     """Assemble the card of a verified run.
 
@@ -35,7 +46,6 @@ def proof_card(verification: Verification) -> dict[str, Any]:
     Interface specification, "ProofArtifactResponse". ``metrics`` is null when the evidence can't be read.
     """
     started = verification.started
-    agents = started.get("agents", [])
     return {
         "verifier_version": VERIFIER_VERSION,
         "run": {
@@ -46,12 +56,7 @@ def proof_card(verification: Verification) -> dict[str, Any]:
             "created_ts_ms": None,
             "sealed_ts_ms": None,
         },
-        "lineage": {
-            "template": agents[0]["strategy"] if len(agents) == 1 else None,
-            "config_hash": agents[0]["config_hash"] if len(agents) == 1 else None,
-            "policy_hash": started.get("policy_hash"),
-            "agents": agents,
-        },
+        "lineage": lineage(started),
         "evidence": {"evidence_hash": verification.evidence_hash, "manifest_hash": verification.manifest_hash},
         "checks": {name: check.verdict.value for name, check in verification.checks.items()},
         "check_details": {name: check.detail for name, check in verification.checks.items()},

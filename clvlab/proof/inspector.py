@@ -10,7 +10,7 @@ from clvlab.proof.canonical import parsed
 from clvlab.proof.events import Kind
 from clvlab.proof.seal import SealedRun
 
-__all__ = ["inspect_decision"]
+__all__ = ["decision_record", "inspect_decision"]
 
 
 def inspect_decision(run: SealedRun, seq: int) -> dict[str, Any]:
@@ -28,16 +28,29 @@ def inspect_decision(run: SealedRun, seq: int) -> dict[str, Any]:
     ----------
     Interface specification, "InspectorRecord".
     """
-    event = (parsed(_line(run.events, seq)) if seq >= 0 else None) or {}
-    if event.get("kind") != Kind.DECISION:
+    if seq < 1:  # decisions are numbered from 1
         raise EvidenceError(f"run {run.run_id} has no decision at seq {seq}")
-    score = parsed(_line(run.scores, seq - 1)) or {}  # decisions are numbered from 1
+    return decision_record(run.run_id, seq, _line(run.events, seq), _line(run.scores, seq - 1))
+
+
+def decision_record(run_id: str, seq: int, event_line: bytes, score_line: bytes) -> dict[str, Any]:
+    """Give the record of a decision from its two lines: event ``seq`` and score row ``seq - 1``, without line feeds.
+
+    Raises
+    ------
+    EvidenceError
+        The event is no DECISION, or the score row is not its own.
+    """
+    event = parsed(event_line) or {}
+    if event.get("kind") != Kind.DECISION:
+        raise EvidenceError(f"run {run_id} has no decision at seq {seq}")
+    score = parsed(score_line) or {}
     if score.get("seq") != seq:
-        raise EvidenceError(f"run {run.run_id} has no score row for seq {seq}")
+        raise EvidenceError(f"run {run_id} has no score row for seq {seq}")
     payload, untrusted = event["payload"], event["payload"]["untrusted"]
     ppm = untrusted["confidence_ppm"]
     return {
-        "run_id": run.run_id,
+        "run_id": run_id,
         "agent_id": payload["agent_id"],
         "fixture_id": payload["fixture_id"],
         "tick_seq": payload["tick_seq"],

@@ -18,7 +18,7 @@ def test_importing_the_package_loads_no_heavy_library():
 def test_a_backtest_loads_neither_database_nor_service_nor_widgets():
     loaded = modules_after("import clvlab; clvlab.backtest('starter')")
 
-    assert not loaded & {"duckdb", "fastapi", "ipywidgets", "matplotlib", "solana"}
+    assert not loaded & {"alembic", "duckdb", "fastapi", "ipywidgets", "matplotlib", "psycopg", "solana", "sqlalchemy"}
 
 
 def test_public_names_are_there_and_others_are_not():

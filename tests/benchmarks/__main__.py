@@ -28,8 +28,8 @@ def main() -> int:
         sizes = prepared(folder, asked.ticks, asked.decisions, asked.seed)
         samples = measured(_commands(folder, sizes), asked.rounds)
     figures = [*_job(samples), *_hashing(samples, sizes), *_sealing(samples, sizes), *_agents(samples, sizes)]
-    figures += _imports(asked.rounds)
-    equalities = list(_equalities(samples))
+    figures += [*_store(samples, sizes), *_imports(asked.rounds)]
+    equalities = list(_equalities(samples, sizes))
     notes = [] if _VERIFIER.is_file() else ["the stand-alone verifier is missing and was skipped"]
     report = {
         "machine": machine(),
@@ -75,6 +75,8 @@ def _commands(folder: Path, sizes: dict[str, Any]) -> dict[str, list[str]]:
     for job in ("seal_run", "verify_run"):
         commands |= {f"{job} small": [job, run_small], f"{job} large": [job, run_large]}
     commands |= {"gate": ["gate", run_large], "ticking": ["ticking", small]}
+    commands |= {"decision small": ["decision", run_small], "decision large": ["decision", run_large]}
+    commands |= {f"board {size}": ["board", small, str(count)] for size, count in _boards(sizes).items()}
     if _VERIFIER.is_file():
         commands["verify_alone"] = ["verify_alone", run_small, str(_VERIFIER)]
     for strategy in _STRATEGIES:
@@ -132,6 +134,20 @@ def _agents(samples: Samples, sizes: dict[str, Any]) -> Iterator[Figure]:
         yield Figure(f"agent {strategy}", "season pack", "ticks/s", rate(season, season[0].facts["ticks"]))
 
 
+def _boards(sizes: dict[str, Any]) -> dict[str, int]:
+    """How many runs a small and a large leaderboard pool."""
+    large = max(10, sizes["decisions"]["run-large"] // 10)
+    return {"small": large // 10, "large": large}
+
+
+def _store(samples: Samples, sizes: dict[str, Any]) -> Iterator[Figure]:
+    """What stays flat as runs grow."""
+    for size in ("small", "large"):
+        decisions, runs = sizes["decisions"][f"run-{size}"], _boards(sizes)[size]
+        yield Figure("store", f"one of {decisions} decisions", "s", _seconds(samples[f"decision {size}"]), Budget(0.05))
+        yield Figure("store", f"leaderboard of {runs} runs", "s", _seconds(samples[f"board {size}"]), Budget(0.05))
+
+
 def _imports(rounds: int) -> Iterator[Figure]:
     statements = {
         "import clvlab": ("import clvlab", Budget(0.3)),
@@ -143,7 +159,7 @@ def _imports(rounds: int) -> Iterator[Figure]:
         yield Figure("import", name + with_libraries, "s", seconds, budget)
 
 
-def _equalities(samples: Samples) -> Iterator[Equality]:
+def _equalities(samples: Samples, sizes: dict[str, Any]) -> Iterator[Equality]:
     for density in ("sparse", "dense"):
         for job in ("sql", "scored", "sealed"):
             same = all(
@@ -154,6 +170,8 @@ def _equalities(samples: Samples) -> Iterator[Equality]:
             yield Equality(f"{job} and script score the same decisions and CLV, {density}", same and scored)
     hashes = [sample.facts for sample in samples["content_hash"]]
     yield Equality("content hash recomputed", all(facts["recomputed"] == facts["stated"] for facts in hashes))
+    pooled = {size: {sample.facts["runs"] for sample in samples[f"board {size}"]} for size in ("small", "large")}
+    yield Equality("leaderboards pool every run", pooled == {size: {count} for size, count in _boards(sizes).items()})
     for size in ("small", "large"):
         verified = [sample.facts for sample in samples[f"verify_run {size}"]]
         sealed = {sample.facts["evidence_hash"] for sample in samples[f"seal_run {size}"]}

@@ -34,6 +34,7 @@ from clvlab.store.folder import read_run
 from tests.benchmarks import baseline
 from tests.benchmarks.agents import Average, Momentum
 from tests.benchmarks.data import FEED, PACK
+from tests.benchmarks.stored import board, decision
 
 __all__ = ["JOBS", "Facts", "Job"]
 
@@ -188,6 +189,6 @@ JOBS: dict[str, Callable[..., Job]] = {
     job.__name__: job
     for job in (
         script, sql, scored, sealed, digest, content_hash, verified_pack, seal_run, verify_run, verify_alone,
-        gate, ticking, decide, decide_season,
+        gate, ticking, decide, decide_season, decision, board,
     )
 }  # fmt: skip

@@ -1,3 +1,8 @@
+import gc
+import shutil
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from clvlab.proof.audit import audit, package_folder, violations
@@ -122,3 +127,23 @@ def test_new_folder_below_a_trust_folder_is_audited(package):
     (package / "law" / "deep" / "a.py").write_text("import openai\n")
 
     assert audit(package) == ("law/deep/a.py:1: openai",)
+
+
+def test_audits_at_once_do_not_disturb_each_other(tmp_path):
+    folders = [tmp_path / str(number) for number in range(8)]
+    for folder in folders:
+        for name in ("law", "proof"):
+            shutil.copytree(package_folder() / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy(package_folder() / "errors.py", folder)
+
+    def give_way(phase, info):  # noqa: ARG001
+        time.sleep(0)
+
+    gc.callbacks.append(give_way)  # as a profiler or a test runner may: threads take turns inside ast.parse
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            found = list(pool.map(audit, folders))
+    finally:
+        gc.callbacks.remove(give_way)
+
+    assert set(found) == {()}

@@ -1,0 +1,117 @@
+"""The composition root: one object that holds every use case over one store and one catalog."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+from clvlab.application.anchoring import Anchorer, Anchoring, NullAnchorer
+from clvlab.application.competition_runs import CompetitionRuns
+from clvlab.application.competitions import Competitions
+from clvlab.application.demo import Demo
+from clvlab.application.deploy_runs import DeployRuns
+from clvlab.application.deploys import Deploys
+from clvlab.application.hub import Hub
+from clvlab.application.jobs import Handler, Jobs
+from clvlab.application.packs import bundled_catalog
+from clvlab.application.replay_packs import ReplayPacks
+from clvlab.application.reports import BacktestReports, BacktestRuns
+from clvlab.application.slots import Slots
+from clvlab.application.standings import Leaderboard
+from clvlab.application.stored_runs import StoredRuns
+from clvlab.packs.catalog import Catalog
+from clvlab.store.database import Database
+
+__all__ = ["Application"]
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _new_id() -> str:
+    return uuid4().hex
+
+
+class Application:
+    """Everything that a service can be asked for; thread-safe, and every method blocks.
+
+    Parameters
+    ----------
+    database_url
+        SQLAlchemy URL (``sqlite:///runs.db``, ``postgresql://...``); None is in memory.
+    catalog
+        Packs that may be named; the bundled ones by default.
+    anchorer
+        None anchors nothing.
+    workers
+        Threads that perform jobs, once ``start`` was called.
+    lease_ms
+        How long a worker that fell silent keeps its job.
+    public_slots
+        How many callers may do public work (backtests, verification, the demo) at once; sixteen times as many may wait.
+    clock
+        UTC milliseconds.
+    new_id
+        Unguessable ids of letters and digits.
+
+    Raises
+    ------
+    StoreUnreachableError
+        A configured database that can't be reached.
+    StoreError
+        One that can't be migrated.
+    """
+
+    def __init__(
+        self,
+        database_url: str | None = None,
+        *,
+        catalog: Catalog | None = None,
+        anchorer: Anchorer | None = None,
+        workers: int = 2,
+        lease_ms: int = 30_000,
+        public_slots: int = 4,
+        clock: Callable[[], int] = _now_ms,
+        new_id: Callable[[], str] = _new_id,
+    ) -> None:
+        self._database = database = Database(database_url)
+        catalog = catalog or bundled_catalog()
+        hub, slots = Hub(), Slots(public_slots, 16 * public_slots)
+        anchoring = Anchoring(database, anchorer or NullAnchorer(), clock)
+        runner = CompetitionRuns(database, catalog, hub, anchoring, clock)
+        handlers: dict[str, Handler] = {
+            "anchor": anchoring,
+            "backtest": BacktestRuns(database, catalog, anchoring, clock),
+            "competition": runner,
+            "deploy": DeployRuns(database, catalog, anchoring, clock),
+        }
+        self.jobs = Jobs(database, hub, clock, workers, lease_ms, handlers)
+        self.runs = StoredRuns(database, anchoring.anchorer, slots)
+        self.competitions = Competitions(database, catalog, self.jobs, hub, self.runs, runner, clock, new_id)
+        self.deploys = Deploys(database, catalog, hub, clock, new_id)
+        self.backtests = BacktestReports(database, catalog, self.jobs, slots, clock)
+        self.leaderboard = Leaderboard(database)
+        self.packs = ReplayPacks(catalog)
+        self.demo = Demo(self.competitions, catalog, slots)
+
+    def start(self) -> None:
+        """Start the workers: queued jobs are performed, and those whose worker died are picked up again."""
+        self.jobs.start()
+
+    def close(self) -> None:
+        """Stop the workers and release the database; idempotent."""
+        self.jobs.stop()
+        self._database.close()
+
+    def ready(self) -> dict[str, Any]:
+        """Tell whether the store answers, for a readiness probe: ``{store, schema_version}``.
+
+        Raises
+        ------
+        StoreUnreachableError
+        """
+        with self._database.read() as connection:
+            return {"store": connection.dialect.name, "schema_version": self._database.schema_version}

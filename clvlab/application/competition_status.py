@@ -1,0 +1,49 @@
+"""The statuses of a competition, and who may change one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+from clvlab.errors import NotOwnerError, UnknownCompetitionError
+
+__all__ = ["MUTABLE", "CompetitionStatus", "known", "owned"]
+
+
+class CompetitionStatus(StrEnum):
+    """``draft`` -> ``open`` -> ``running`` -> ``finalized`` -> ``completed``; ``draft`` may start at once."""
+
+    DRAFT = "draft"
+    OPEN = "open"
+    RUNNING = "running"
+    FINALIZED = "finalized"
+    COMPLETED = "completed"
+
+
+MUTABLE = (CompetitionStatus.DRAFT, CompetitionStatus.OPEN)
+
+
+def known(row: Mapping[str, Any] | None, competition_id: str) -> Mapping[str, Any]:
+    """Give the row of a competition that is there.
+
+    Raises
+    ------
+    UnknownCompetitionError
+    """
+    if row is None:
+        raise UnknownCompetitionError(f"unknown competition {competition_id!r}")
+    return row
+
+
+def owned(row: Mapping[str, Any] | None, competition_id: str, caller: str) -> Mapping[str, Any]:
+    """Give the row of a competition that is there and belongs to the caller.
+
+    Raises
+    ------
+    UnknownCompetitionError, NotOwnerError
+    """
+    found = known(row, competition_id)
+    if found["owner"] != caller:
+        raise NotOwnerError(f"competition {competition_id} belongs to another principal")
+    return found

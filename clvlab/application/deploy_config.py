@@ -1,0 +1,71 @@
+"""The typed configuration of a deploy: every parameter bounded, every parameter with a default but the two that name it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt
+
+from clvlab.law.schema import SAFE_INTEGER
+
+__all__ = ["DeployConfig"]
+
+_Name = Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
+_Count = Annotated[StrictInt, Field(ge=0, le=1_000_000_000)]
+_Units = Annotated[StrictInt, Field(ge=1, le=1_000_000_000)]
+_MAX_SECONDS = 366 * 86_400
+
+
+class DeployConfig(BaseModel):
+    """What a deployed agent is, and what it may do; unknown fields are ignored and never stored.
+
+    Attributes
+    ----------
+    strategy, params
+        Name of a template, and the parameters of it that differ from its defaults.
+    agent_id
+        The strategy's name by default.
+    source_mode, pack_id, fixture_id
+        What is replayed; a null fixture is the lowest of the pack, a null pack the only one of the catalog. ``live`` needs
+        a configured feed.
+    market_allowlist
+        Market-key prefixes that are scored and may be traded; ``""`` is every market.
+    warmup_ticks
+        Ticks of a fixture before the gate allows an order.
+    require_quote, max_quote_age_s
+        Whether an order needs a quote, and how old it may be, in seconds.
+    sizing, stake, kelly_fraction_bps
+        ``flat``: ``stake`` integer units on each position. ``fractional_kelly``: this fraction (basis points) of the Kelly
+        stake on a bankroll of 100 times ``stake``.
+    max_stake, max_exposure_per_market, max_orders, cooldown_s, min_edge_bps
+        Caps of the policy gate; null is off.
+    execution_mode
+        ``paper`` or ``dry_run``.
+    end_rule, duration_s, min_clv_horizon_s
+        The scoring window.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    strategy: _Name
+    source_mode: Literal["replay", "live"] = "replay"
+    pack_id: _Name | None = None
+    fixture_id: Annotated[StrictInt, Field(ge=-SAFE_INTEGER, le=SAFE_INTEGER)] | None = None
+    agent_id: _Name | None = None
+    params: dict[str, Any] = Field(default_factory=dict)
+    market_allowlist: Annotated[tuple[Annotated[str, Field(max_length=200)], ...], Field(min_length=1, max_length=1000)] = ("",)
+    warmup_ticks: _Count = 0
+    require_quote: StrictBool = True
+    max_quote_age_s: Annotated[StrictInt, Field(ge=1, le=_MAX_SECONDS)] = 900
+    sizing: Literal["flat", "fractional_kelly"] = "flat"
+    stake: _Units = 100
+    kelly_fraction_bps: Annotated[StrictInt, Field(ge=1, le=10_000)] = 2500
+    max_stake: _Units = 10_000
+    max_exposure_per_market: _Units | None = None
+    max_orders: _Units | None = None
+    cooldown_s: Annotated[StrictInt, Field(ge=0, le=_MAX_SECONDS)] = 0
+    min_edge_bps: Annotated[StrictInt, Field(ge=-10_000, le=1_000_000)] | None = None
+    execution_mode: Literal["paper", "dry_run"] = "paper"
+    end_rule: Literal["pre_match", "fixed_duration", "manual_stop"] = "pre_match"
+    duration_s: Annotated[StrictInt, Field(ge=1, le=_MAX_SECONDS)] | None = None
+    min_clv_horizon_s: Annotated[StrictInt, Field(ge=0, le=_MAX_SECONDS)] = 60

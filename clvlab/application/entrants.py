@@ -1,0 +1,112 @@
+"""Agents made of what callers pinned: a template, parameters, a proof mode."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import polars as pl
+
+from clvlab.agents.registry import TEMPLATES, template
+from clvlab.agents.sizing import Kelly
+from clvlab.agents.template import Template
+from clvlab.engine.agent import Identity
+from clvlab.errors import AgentError, EntryError, EvidenceError
+from clvlab.law.tape import Tape
+from clvlab.proof.canonical import without_floats
+from clvlab.proof.manifest import config_hash
+
+__all__ = ["Entrant", "config_hash_of", "entrant", "proof_mode", "unused_keys"]
+
+_PROOF_MODES = {
+    "reproducible": "reproducible",
+    "deterministic": "reproducible",
+    "verified": "verified",
+    "evidenceverified": "verified",
+    "llm": "verified",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Entrant:
+    """A template under the identity that was pinned for it."""
+
+    identity: Identity
+    template: Template[Any]
+    kelly: Kelly | None = None
+
+    def decide(self, tape: Tape) -> pl.DataFrame:
+        """Give ``DECISIONS`` of the template, sized."""
+        decisions = self.template.decide(tape)
+        return decisions if self.kelly is None else self.kelly.sized(tape, decisions)
+
+
+def entrant(
+    agent_id: str,
+    strategy: str,
+    params: Mapping[str, Any],
+    *,
+    pinned: Mapping[str, Any] | None = None,
+    proof_mode: str = "reproducible",
+    kelly: Kelly | None = None,
+) -> Entrant:
+    """Make an agent of a template.
+
+    Parameters
+    ----------
+    agent_id, strategy
+        Who, and of which template.
+    params
+        Parameters of the template; keys that it does not know stay in the identity, unused.
+    pinned
+        The configuration that the identity states instead of the template's own.
+    proof_mode
+        In canonical form.
+    kelly
+        How positions are sized; with the template's stake by default.
+
+    Raises
+    ------
+    EntryError
+        Unknown strategy, a bad value, or a configuration that can't be sealed (infinities, integers beyond 2**53 - 1).
+    """
+    unused = {key: params[key] for key in unused_keys(strategy, params)}
+    try:
+        made = template(strategy, {key: value for key, value in params.items() if key not in unused}, agent_id=agent_id)
+        own = made.identity
+        identity = replace(own, config=dict(own.config | unused if pinned is None else pinned), proof_mode=proof_mode)
+        config_hash_of(identity)
+    except (AgentError, EvidenceError, RecursionError) as error:
+        raise EntryError(str(error)) from error
+    return Entrant(identity, made, kelly)
+
+
+def unused_keys(strategy: str, params: Mapping[str, Any]) -> list[str]:
+    """Name the parameters that a template does not know: pinned and hashed, and without effect."""
+    known = TEMPLATES[strategy][0].model_fields if strategy in TEMPLATES else params
+    return sorted(set(params) - set(known))
+
+
+def config_hash_of(identity: Identity) -> str:
+    """Give the hash under which an agent's configuration is sealed."""
+    return config_hash(identity.strategy, identity.strategy_version, without_floats(identity.config))
+
+
+def proof_mode(text: str) -> str:
+    """Normalize a proof mode; case, ``-`` and ``_`` are ignored.
+
+    Raises
+    ------
+    EntryError
+        Neither a spelling of ``reproducible`` nor of ``verified``.
+
+    Examples
+    --------
+    >>> proof_mode("Evidence-Verified")
+    'verified'
+    """
+    mode = _PROOF_MODES.get(text.lower().replace("-", "").replace("_", ""))
+    if mode is None:
+        raise EntryError(f"unknown proof_mode {text!r}: use reproducible or verified")
+    return mode

@@ -1,0 +1,190 @@
+"""Work that outlives a request, and a process: leased rows of the store, performed by worker threads or by who waits for it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from threading import Event, Lock, Thread
+from typing import Any, Protocol
+
+from clvlab.application.hub import Hub
+from clvlab.errors import BusyError, ClvlabError, LeaseLostError, StoreError, UnknownRunError
+from clvlab.store import jobs as job_rows
+from clvlab.store import runs
+from clvlab.store.database import Connection, Database
+from clvlab.store.jobs import Job, JobStatus
+from clvlab.store.runs import RunStatus
+
+__all__ = ["Handler", "Jobs"]
+
+logger = logging.getLogger("clvlab.jobs")
+_SUBJECT = "jobs"
+_MAX_ATTEMPTS = 10
+_POLL_S = 0.5
+_PATIENCE_S = 600.0
+
+
+class Handler(Protocol):
+    """What a use case does with jobs of its kind."""
+
+    def perform(self, job: Job) -> None:
+        """Do the work, and end the job in the transaction that stores it (``fence``, then ``finish``)."""
+        ...
+
+    def failed(self, connection: Connection, job: Job, cause: str) -> None:
+        """Note a failure for good, in the transaction that ends the job."""
+        ...
+
+
+@dataclass
+class Jobs:
+    """Worker threads over the job table, which several processes may share.
+
+    Attributes
+    ----------
+    clock
+        UTC milliseconds; may jump.
+    lease_ms
+        How long a worker is believed alive without a word; it renews three times as often.
+    """
+
+    database: Database
+    hub: Hub
+    clock: Callable[[], int]
+    workers: int = 2
+    lease_ms: int = 30_000
+    handlers: Mapping[str, Handler] = field(default_factory=dict)
+    _threads: list[Thread] = field(default_factory=list, init=False)
+    _stopping: Event = field(default_factory=Event, init=False)
+    _guard: Lock = field(default_factory=Lock, init=False)
+
+    def start(self) -> None:
+        """Start the worker threads; idempotent."""
+        with self._guard:
+            if not self._threads:
+                self._stopping.clear()
+                self._threads = [Thread(target=self._work, name=f"clvlab-job-{n}", daemon=True) for n in range(self.workers)]
+                for thread in self._threads:
+                    thread.start()
+
+    def stop(self) -> None:
+        """Let the jobs in hand finish, and end the threads; idempotent."""
+        with self._guard:
+            self._stopping.set()
+            self.hub.publish(_SUBJECT)
+            for thread in self._threads:
+                thread.join()
+            self._threads = []
+
+    def _work(self) -> None:
+        while not self._stopping.is_set():
+            seen = self.hub.version(_SUBJECT)
+            try:
+                worked = self.run_one()
+            except StoreError as error:  # the lease runs out, and whoever is there then takes the job up again
+                logger.warning("a job was put off: %s", error)
+                worked = False
+            except Exception:  # the boundary of a thread: the next job must still find it
+                logger.exception("a worker lost its job, which is taken up again when the lease runs out")
+                worked = False
+            if not worked:
+                self.hub.wait(_SUBJECT, seen, _POLL_S)
+
+    def run_one(self) -> bool:
+        """Claim and perform one job on this thread; False if there was none.
+
+        Raises
+        ------
+        StoreError
+            The database broke off; the job stays leased and is taken up again when the lease runs out.
+        """
+        job = self._claim()
+        if job is not None:
+            self._perform(job)
+        return job is not None
+
+    def settle(self, run_id: str) -> dict[str, Any]:
+        """Wait until a run is sealed or failed, performing its job here if nobody else does; gives the run's row.
+
+        Raises
+        ------
+        StoreError
+            The database broke off; the job is taken up again.
+        BusyError
+            Another worker has held the job for ten minutes.
+        """
+        for _ in range(int(_PATIENCE_S / _POLL_S)):
+            seen = self.hub.version(_SUBJECT)
+            with self.database.read() as connection:
+                row = runs.row(connection, run_id)
+            if row is None:
+                raise UnknownRunError(f"unknown run {run_id!r}")
+            if row["status"] in (RunStatus.SEALED, RunStatus.FAILED):
+                return dict(row)
+            job = self._claim(run_id)
+            if job is None:
+                self.hub.wait(_SUBJECT, seen, _POLL_S)
+            else:
+                self._perform(job)
+        raise BusyError(int(_PATIENCE_S))
+
+    def counts(self) -> dict[str, int]:
+        """Give the number of jobs per status: ``queued``, ``leased``, ``done``, ``failed``."""
+        with self.database.read() as connection:
+            return job_rows.counts(connection)
+
+    def _claim(self, run_id: str | None = None) -> Job | None:
+        with self.database.write() as connection:
+            return job_rows.claim(connection, list(self.handlers), self.clock(), self.lease_ms, run_id)
+
+    def _perform(self, job: Job) -> None:
+        handler = self.handlers[job.kind]
+        try:
+            if job.attempt > _MAX_ATTEMPTS:
+                self._fail(handler, job, f"given up after {_MAX_ATTEMPTS} attempts that ended without a word")
+                return
+            with self._kept_alive(job):
+                handler.perform(job)
+        except LeaseLostError as error:
+            logger.warning("%s", error)
+        except StoreError:
+            raise
+        except Exception as error:  # the boundary of a job: whatever an agent or a pack did, the job ends with a cause
+            logger.exception("job %d failed", job.job_id)
+            cause = str(error) if isinstance(error, ClvlabError) else type(error).__name__
+            self._fail(handler, job, cause)
+        finally:
+            self.hub.publish(_SUBJECT)
+            self.hub.publish(job.payload["origin_id"])
+
+    def _fail(self, handler: Handler, job: Job, cause: str) -> None:
+        try:
+            with self.database.write() as connection:
+                job_rows.fence(connection, job)
+                handler.failed(connection, job, cause)
+                job_rows.finish(connection, job, JobStatus.FAILED, cause)
+        except LeaseLostError as error:
+            logger.warning("%s", error)
+
+    @contextmanager
+    def _kept_alive(self, job: Job) -> Iterator[None]:
+        over = Event()
+
+        def renew() -> None:
+            while not over.wait(self.lease_ms / 3000):
+                try:
+                    with self.database.write() as connection:
+                        if not job_rows.renew(connection, job, self.clock(), self.lease_ms):
+                            return
+                except StoreError as error:  # the next renewal may get through; else the fence decides
+                    logger.warning("a lease was not renewed: %s", error)
+
+        thread = Thread(target=renew, name=f"clvlab-lease-{job.job_id}", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()

@@ -1,0 +1,40 @@
+"""Lists in pages, newest first; a cursor names the last row of the page before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clvlab.errors import PageError
+from clvlab.store import runs
+from clvlab.store.database import Connection
+
+__all__ = ["MAX_PAGE", "page_of"]
+
+MAX_PAGE = 200
+
+
+def page_of(
+    connection: Connection, table: Any, key: str, cursor: str | None, limit: int
+) -> tuple[list[dict[str, Any]], str | None]:
+    """Give a page of a table's rows, and the cursor of the next page or None.
+
+    Raises
+    ------
+    PageError
+        A cursor that no page gave, or a limit outside 1..200.
+    """
+    if not 1 <= limit <= MAX_PAGE:
+        raise PageError(f"limit must be 1 to {MAX_PAGE}, not {limit}")
+    found = runs.page(connection, table, key, _after(cursor), limit + 1)
+    rows = [dict(row) for row in found[:limit]]
+    more = len(found) > limit
+    return rows, f"{rows[-1]['created_ts_ms']}.{rows[-1][key]}" if more else None
+
+
+def _after(cursor: str | None) -> tuple[int, str] | None:
+    if cursor is None:
+        return None
+    ts_ms, _, key = cursor.partition(".")
+    if not (cursor.isascii() and ts_ms.isdecimal() and len(ts_ms) <= 18 and key.isprintable() and key):
+        raise PageError(f"cursor {cursor!r:.80} was not given by a page of this list")
+    return int(ts_ms), key

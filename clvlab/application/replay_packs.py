@@ -1,0 +1,44 @@
+"""The catalog of replay packs as it is published."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from clvlab.application.execution import open_pack
+from clvlab.packs.catalog import Catalog
+from clvlab.packs.reader import Pack
+
+__all__ = ["ReplayPacks"]
+
+
+@dataclass(frozen=True)
+class ReplayPacks:
+    """Use cases of the catalog; no path leaves it."""
+
+    catalog: Catalog
+    _genuine: dict[str, bool] = field(default_factory=dict)  # by content hash, which covers the raw capture
+
+    def all(self) -> dict[str, Any]:
+        """Give ``{packs: [ReplayPackInfo]}``: verified, allowlisted packs only."""
+        return {"packs": [self._info(pack) for pack in self.catalog.packs()]}
+
+    def info(self, pack_id: str) -> dict[str, Any]:
+        """Give ReplayPackInfo.
+
+        Raises
+        ------
+        UnknownPackError
+        """
+        return self._info(open_pack(self.catalog, pack_id))
+
+    def _info(self, pack: Pack) -> dict[str, Any]:
+        if pack.content_hash not in self._genuine:  # normalising a capture again takes as long as importing it
+            self._genuine[pack.content_hash] = pack.is_genuine
+        return {
+            "pack_id": pack.pack_id,
+            "content_hash": pack.content_hash,
+            "provenance": pack.provenance,
+            "is_genuine": self._genuine[pack.content_hash],
+            "fixtures": list(pack.fixture_ids),
+        }

@@ -1,0 +1,106 @@
+"""Competitions, rosters and the competitions' event logs as rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, select, update
+
+from clvlab.store.database import first, insert, rows
+from clvlab.store.tables import competition_events, competitions, roster
+
+__all__ = ["add", "add_agent", "all_of", "append", "change", "events", "newest", "roster_of", "row"]
+
+_PACK = 200
+_PACKS_AT_ONCE = 50
+
+
+def add(connection: Connection, values: Mapping[str, Any]) -> bool:
+    """Create a competition; False if its id is taken."""
+    added = insert(connection, competitions).values(next_seq=0, **values).on_conflict_do_nothing()
+    return connection.execute(added.returning(competitions.c.competition_id)).first() is not None
+
+
+def row(connection: Connection, competition_id: str, *, lock: bool = False) -> dict[str, Any] | None:
+    """Give the row of a competition; ``lock`` holds it for the rest of the transaction."""
+    query = select(competitions).where(competitions.c.competition_id == competition_id)
+    return first(connection, query.with_for_update() if lock else query)
+
+
+def change(connection: Connection, competition_id: str, **values: Any) -> None:
+    """Change columns of a competition whose row is held."""
+    connection.execute(update(competitions).where(competitions.c.competition_id == competition_id).values(**values))
+
+
+def all_of(connection: Connection, status: str | None) -> list[dict[str, Any]]:
+    """List competitions, oldest first: of a status, or all."""
+    query = select(competitions).order_by(competitions.c.created_ts_ms, competitions.c.competition_id)
+    return rows(connection, query if status is None else query.where(competitions.c.status == status))
+
+
+def roster_of(connection: Connection, competition_id: str) -> list[dict[str, Any]]:
+    """List the agents of a competition in order of registration."""
+    query = select(roster).where(roster.c.competition_id == competition_id).order_by(roster.c.position)
+    return rows(connection, query)
+
+
+def add_agent(connection: Connection, values: Mapping[str, Any]) -> None:
+    """Put an agent on a roster; the table's own rules hold whoever calls."""
+    connection.execute(roster.insert().values(**values))
+
+
+def append(
+    connection: Connection, competition_id: str, ts_ms: int, events: Sequence[Mapping[str, Any]], *, packed: bool = False
+) -> None:
+    """Append events of one run to a competition's log, numbered without gaps.
+
+    An event has ``kind``, ``run_id``, ``evidence`` and ``payload``. The competition's row is held until the transaction ends,
+    so no reader sees ``seq`` n before n - 1. ``packed`` events share rows, and ``newest`` does not find them.
+    """
+    held = row(connection, competition_id, lock=True)
+    if held is None or not events:
+        return
+    size, start = _PACK if packed else 1, held["next_seq"]
+    packs = [
+        {
+            "competition_id": competition_id,
+            "first_seq": start + at,
+            "count": len(some),
+            "kind": None if packed else some[0]["kind"],
+            "run_id": some[0]["run_id"],
+            "ts": ts_ms,
+            "events": [[event["kind"], event["evidence"], event["payload"]] for event in some],
+        }
+        for at in range(0, len(events), size)
+        for some in [events[at : at + size]]
+    ]
+    connection.execute(competition_events.insert(), packs)
+    change(connection, competition_id, next_seq=start + len(events))
+
+
+def events(connection: Connection, competition_id: str, since_seq: int, limit: int | None) -> list[dict[str, Any]]:
+    """Give the events after ``since_seq``, in order."""
+    log, found = competition_events.c, list[dict[str, Any]]()
+    query = select(competition_events).where(log.competition_id == competition_id).order_by(log.first_seq).limit(_PACKS_AT_ONCE)
+    while limit is None or len(found) < limit:
+        later = query.where(log.first_seq > since_seq - _PACK, log.first_seq + log.count > since_seq + 1)
+        packs = rows(connection, later)
+        if not packs:
+            break
+        found += [event for pack in packs for event in _unpacked(pack) if event["seq"] > since_seq]
+        since_seq = found[-1]["seq"]
+    return found[:limit]
+
+
+def newest(connection: Connection, competition_id: str, kind: str, since_seq: int = -1) -> list[dict[str, Any]]:
+    """Give the events of a kind after ``since_seq``, newest first."""
+    log = competition_events.c
+    query = select(competition_events).where(log.competition_id == competition_id, log.kind == kind, log.first_seq > since_seq)
+    return [event for pack in rows(connection, query.order_by(log.first_seq.desc())) for event in _unpacked(pack)]
+
+
+def _unpacked(pack: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for seq, (kind, evidence, payload) in enumerate(pack["events"], start=pack["first_seq"]):
+        shared = {name: pack[name] for name in ("competition_id", "run_id", "ts")}
+        yield {"seq": seq, "kind": kind, **shared, "evidence": evidence, "payload": payload}

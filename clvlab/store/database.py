@@ -1,0 +1,179 @@
+"""The database: SQLite in memory, a SQLite file or PostgreSQL, behind one pair of transactions."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import Connection, Engine, QueuePool, Select, create_engine, event, text
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, NoSuchModuleError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+
+from clvlab.errors import StoreError, StoreFullError, StoreUnreachableError
+from clvlab.store.migrations import upgrade
+
+__all__ = ["Connection", "Database", "first", "insert", "rows"]
+
+_MEMORY = make_url("sqlite+pysqlite://")
+_WAIT_S = 30
+_CONNECT_S = 5
+_IMMEDIATE = "clvlab_immediate"
+_MIGRATION_LOCK = 0x636C766C6162  # any number that no other program takes
+_DISK_FULL = "53100"  # PostgreSQL, appendix A: error codes
+
+
+class Database:
+    """Transactions on one database, migrated to the newest schema on opening.
+
+    Parameters
+    ----------
+    url
+        SQLAlchemy URL of SQLite or PostgreSQL; None is SQLite in memory.
+
+    Raises
+    ------
+    StoreUnreachableError
+        The database does not answer, or the URL names none.
+    """
+
+    def __init__(self, url: str | None = None) -> None:
+        self._engine = _engine(_MEMORY if url is None else _url(url))
+        try:
+            with self.write() as connection:
+                if connection.dialect.name == "postgresql":  # two services may start at once; SQLite's transaction is enough
+                    connection.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": _MIGRATION_LOCK})
+                self.schema_version = upgrade(connection)
+        except BaseException:
+            self.close()
+            raise
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """Open a transaction that only reads, and sees one state of the database throughout."""
+        with self._transaction(immediate=False) as connection:
+            yield connection
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """Open a transaction that writes: all of it is kept, or nothing.
+
+        Raises
+        ------
+        StoreFullError, StoreUnreachableError, StoreError
+            The database refused; nothing was kept.
+        """
+        with self._transaction(immediate=True) as connection:
+            yield connection
+
+    @contextmanager
+    def _transaction(self, *, immediate: bool) -> Iterator[Connection]:
+        options: dict[str, Any] = {_IMMEDIATE: immediate}
+        if self._engine.dialect.name == "postgresql" and not immediate:
+            options |= {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+        try:
+            with self._engine.connect().execution_options(**options) as connection, connection.begin():
+                yield connection
+        except DBAPIError as error:
+            raise _translated(error) from error
+        except PoolTimeoutError as error:
+            raise StoreUnreachableError(f"no connection to the database was free within {_WAIT_S} s") from error
+
+    def close(self) -> None:
+        """Release the connections; a database in memory is gone with them."""
+        self._engine.dispose()
+
+
+def insert(connection: Connection, table: Any) -> sqlite.Insert | postgresql.Insert:
+    """Build an insert that knows ``on_conflict_do_nothing`` and ``on_conflict_do_update``, which both databases spell alike."""
+    return postgresql.insert(table) if connection.dialect.name == "postgresql" else sqlite.insert(table)
+
+
+def first(connection: Connection, query: Select[Any]) -> dict[str, Any] | None:
+    """Give the first row of a query, by column."""
+    found = connection.execute(query).mappings().first()
+    return None if found is None else {str(name): value for name, value in found.items()}
+
+
+def rows(connection: Connection, query: Select[Any]) -> list[dict[str, Any]]:
+    """Give the rows of a query, by column."""
+    return [{str(name): value for name, value in row.items()} for row in connection.execute(query).mappings()]
+
+
+def _url(text_url: str) -> URL:
+    try:
+        url = make_url(text_url)
+    except ArgumentError as error:
+        raise StoreUnreachableError(
+            "the database URL can't be read; it looks like sqlite:///file or postgresql://..."
+        ) from error
+    backend = url.get_backend_name()
+    if backend == "postgresql" or url.drivername == "postgres":
+        return url.set(drivername="postgresql+psycopg")
+    if backend != "sqlite":
+        raise StoreUnreachableError(f"a database of kind {url.drivername!r} is not supported: use sqlite or postgresql")
+    return url.set(drivername="sqlite+pysqlite")
+
+
+def _engine(url: URL) -> Engine:
+    try:
+        if url.get_backend_name() == "postgresql":
+            return create_engine(
+                url, pool_pre_ping=True, pool_size=8, pool_timeout=_WAIT_S, connect_args={"connect_timeout": _CONNECT_S}
+            )
+        in_memory = url.database in (None, "", ":memory:")
+        engine = create_engine(
+            url,
+            poolclass=QueuePool,
+            # One connection is the whole of a database in memory, and its users take turns.
+            pool_size=1 if in_memory else 8,
+            max_overflow=0 if in_memory else 8,
+            pool_timeout=_WAIT_S,
+            connect_args={"check_same_thread": False, "timeout": _WAIT_S},
+        )
+    except (NoSuchModuleError, ImportError) as error:
+        raise StoreUnreachableError(f"no driver for {url.drivername}: install clvlab[service]") from error
+    event.listen(engine, "connect", _configure)
+    event.listen(engine, "begin", _begin)
+    return engine
+
+
+def _configure(connection: sqlite3.Connection, record: object) -> None:  # noqa: ARG001
+    connection.isolation_level = None  # transactions begin where we say, not where the driver guesses
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+        connection.execute(f"PRAGMA {pragma}").fetchall()
+
+
+def _begin(connection: Connection) -> None:
+    # A transaction that reads first and writes later could not wait for another writer: it would fail with "locked".
+    immediate = connection.get_execution_options().get(_IMMEDIATE)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
+
+
+def _translated(error: DBAPIError) -> StoreError:
+    cause = error.orig
+    if isinstance(cause, sqlite3.Error):
+        name = getattr(cause, "sqlite_errorname", "")
+        if name == "SQLITE_FULL":
+            return StoreFullError(f"the database is full: {cause}; nothing of the transaction was kept")
+        if name.startswith(
+            (
+                "SQLITE_BUSY",
+                "SQLITE_LOCKED",
+                "SQLITE_CANTOPEN",
+                "SQLITE_NOTADB",
+                "SQLITE_IOERR",
+                "SQLITE_READONLY",
+                "SQLITE_CORRUPT",
+            )
+        ):
+            return StoreUnreachableError(f"the database can't be used: {cause}")
+        return StoreError(f"the database refused: {cause}")
+    if getattr(cause, "sqlstate", None) == _DISK_FULL:
+        return StoreFullError(f"the database is full: {cause}; nothing of the transaction was kept")
+    if error.connection_invalidated or isinstance(error, InterfaceError | OperationalError):
+        return StoreUnreachableError(f"the database does not answer: {str(cause).splitlines()[0]}")
+    return StoreError(f"the database refused: {cause}")

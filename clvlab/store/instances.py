@@ -1,0 +1,58 @@
+"""Agent instances, their runtime events and idempotency keys as rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, select, update
+
+from clvlab.store.database import first, insert, rows
+from clvlab.store.tables import idempotency, instances, runtime_events
+
+__all__ = ["add", "append", "events", "key_row", "row", "take_key"]
+
+
+def add(connection: Connection, values: Mapping[str, Any]) -> None:
+    """Store an instance."""
+    connection.execute(instances.insert().values(next_event_id=1, **values))
+
+
+def row(connection: Connection, instance_id: str, *, lock: bool = False) -> dict[str, Any] | None:
+    """Give the row of an instance; ``lock`` holds it for the rest of the transaction."""
+    query = select(instances).where(instances.c.instance_id == instance_id)
+    return first(connection, query.with_for_update() if lock else query)
+
+
+def key_row(connection: Connection, owner: str, key: str) -> dict[str, Any] | None:
+    """Give what an owner used an idempotency key for."""
+    query = select(idempotency).where(idempotency.c.owner == owner, idempotency.c.key == key)
+    return first(connection, query)
+
+
+def take_key(connection: Connection, values: Mapping[str, Any]) -> bool:
+    """Take an idempotency key; False if it is taken, after waiting for whoever is taking it now."""
+    taken = insert(connection, idempotency).values(**values).on_conflict_do_nothing().returning(idempotency.c.key)
+    return connection.execute(taken).first() is not None
+
+
+def append(connection: Connection, instance_id: str, ts_ms: int, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Append rows of ``type``, ``agent_id``, ``run_id``, ``session_id`` and ``payload``, numbered from 1 without gaps."""
+    held = row(connection, instance_id, lock=True)
+    if held is None or not rows:
+        return
+    start = held["next_event_id"]
+    stamped = [{"instance_id": instance_id, "id": start + n, "ts": ts_ms, **event} for n, event in enumerate(rows)]
+    connection.execute(runtime_events.insert(), stamped)
+    connection.execute(update(instances).where(instances.c.instance_id == instance_id).values(next_event_id=start + len(rows)))
+
+
+def events(connection: Connection, instance_id: str, since: int, limit: int | None) -> list[dict[str, Any]]:
+    """Give the runtime events with ``id > since``, in order."""
+    query = (
+        select(runtime_events)
+        .where(runtime_events.c.instance_id == instance_id, runtime_events.c.id > since)
+        .order_by(runtime_events.c.id)
+        .limit(limit)
+    )
+    return rows(connection, query)

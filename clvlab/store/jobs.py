@@ -1,0 +1,103 @@
+"""Jobs as leased rows: at most one holder of the newest token may store what a job made.
+
+A worker that died stops renewing its lease, and the job is claimed again under a higher ``attempt``: the fencing token. One
+that was only slow finds its token outdated (``fence``) and stores nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import Connection, and_, func, or_, select, update
+
+from clvlab.errors import LeaseLostError
+from clvlab.store.database import first
+from clvlab.store.tables import jobs
+
+__all__ = ["Job", "JobStatus", "add", "claim", "counts", "fence", "finish", "renew"]
+
+
+class JobStatus(StrEnum):
+    QUEUED = "queued"
+    LEASED = "leased"
+    DONE = "done"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A claimed job; ``attempt`` is its fencing token."""
+
+    job_id: int
+    kind: str
+    run_id: str
+    payload: dict[str, Any]
+    attempt: int
+
+
+def add(connection: Connection, kind: str, run_id: str, payload: dict[str, Any], now_ms: int) -> int:
+    """Queue a job and give its id."""
+    added = connection.execute(
+        jobs.insert()
+        .values(kind=kind, run_id=run_id, payload=payload, status=JobStatus.QUEUED, attempt=0, created_ts_ms=now_ms)
+        .returning(jobs.c.job_id)
+    )
+    return int(added.scalar_one())
+
+
+def claim(connection: Connection, kinds: Collection[str], now_ms: int, lease_ms: int, run_id: str | None = None) -> Job | None:
+    """Lease the oldest job of these kinds that is free: of one run, or of any.
+
+    A lease that ran out is free, and so is one from the future: then the clock went back, and its end may never come.
+    """
+    expired = or_(jobs.c.lease_until_ts_ms <= now_ms, jobs.c.leased_ts_ms > now_ms + lease_ms)
+    free = or_(jobs.c.status == JobStatus.QUEUED, and_(jobs.c.status == JobStatus.LEASED, expired))
+    query = select(jobs).where(free, jobs.c.kind.in_(kinds)).order_by(jobs.c.job_id).limit(1).with_for_update(skip_locked=True)
+    found = first(connection, query if run_id is None else query.where(jobs.c.run_id == run_id))
+    if found is None:
+        return None
+    attempt = found["attempt"] + 1
+    connection.execute(
+        update(jobs)
+        .where(jobs.c.job_id == found["job_id"])
+        .values(status=JobStatus.LEASED, attempt=attempt, leased_ts_ms=now_ms, lease_until_ts_ms=now_ms + lease_ms)
+    )
+    return Job(found["job_id"], found["kind"], found["run_id"], found["payload"], attempt)
+
+
+def renew(connection: Connection, job: Job, now_ms: int, lease_ms: int) -> bool:
+    """Prolong a lease from now; False if it is lost."""
+    renewed = connection.execute(
+        update(jobs)
+        .where(jobs.c.job_id == job.job_id, jobs.c.status == JobStatus.LEASED, jobs.c.attempt == job.attempt)
+        .values(leased_ts_ms=now_ms, lease_until_ts_ms=now_ms + lease_ms)
+    )
+    return renewed.rowcount == 1
+
+
+def fence(connection: Connection, job: Job) -> None:
+    """Hold the job's row for the rest of the transaction, if its token is still the newest.
+
+    Raises
+    ------
+    LeaseLostError
+        Another worker has claimed it, or it is over.
+    """
+    query = select(jobs.c.status, jobs.c.attempt).where(jobs.c.job_id == job.job_id).with_for_update()
+    found = connection.execute(query).first()
+    if found is None or (found.status, found.attempt) != (JobStatus.LEASED, job.attempt):
+        raise LeaseLostError(f"job {job.job_id}: attempt {job.attempt} was overtaken; nothing of it was stored")
+
+
+def finish(connection: Connection, job: Job, status: JobStatus, cause: str | None = None) -> None:
+    """End a job whose row is held by ``fence``."""
+    connection.execute(update(jobs).where(jobs.c.job_id == job.job_id).values(status=status, cause=cause))
+
+
+def counts(connection: Connection) -> dict[str, int]:
+    """Count jobs per status."""
+    found = connection.execute(select(jobs.c.status, func.count()).group_by(jobs.c.status)).all()
+    return {status.value: 0 for status in JobStatus} | {status: int(count) for status, count in found}

@@ -1,0 +1,10 @@
+"""What alembic runs: the migrations, on the connection that ``upgrade`` was given."""
+
+from __future__ import annotations
+
+from alembic import context
+
+from clvlab.store.tables import metadata
+
+context.configure(connection=context.config.attributes["connection"], target_metadata=metadata, transactional_ddl=False)
+context.run_migrations()

@@ -1,0 +1,178 @@
+"""Runs as rows: their status from the first moment, and the sealed bytes in chunks of whole lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+from itertools import islice
+from typing import Any
+
+from sqlalchemy import Connection, Table, select, tuple_, update
+
+from clvlab.errors import RunConflictError
+from clvlab.proof.seal import SealedRun
+from clvlab.store.database import first, insert, rows
+from clvlab.store.tables import receipts, run_chunks, runs
+
+__all__ = ["Part", "RunStatus", "add", "line", "mark", "page", "receipt_count", "receipt_lines", "row", "seal", "sealed_run"]
+
+_CHUNK_BYTES = 128 << 10
+_CHUNKS_AT_ONCE = 64
+
+
+class RunStatus(StrEnum):
+    QUEUED = "queued"
+    RUNNING = "running"
+    SEALED = "sealed"
+    FAILED = "failed"
+
+
+class Part(StrEnum):
+    EVENTS = "events"
+    SCORES = "scores"
+
+
+def add(connection: Connection, values: dict[str, Any]) -> bool:
+    """Put a run on record before its tape is opened; a failed one is queued again.
+
+    Returns
+    -------
+    bool
+        Whether it is to be performed now: it was not on record, or had failed.
+    """
+    added = connection.execute(
+        insert(connection, runs).values(status=RunStatus.QUEUED, **values).on_conflict_do_nothing().returning(runs.c.run_id)
+    )
+    if added.first() is not None:
+        # A log that commits to every run appends its leaf here, in this transaction.
+        return True
+    revived = connection.execute(
+        update(runs)
+        .where(runs.c.run_id == values["run_id"], runs.c.status == RunStatus.FAILED)
+        .values(status=RunStatus.QUEUED, cause=None)
+    )
+    return revived.rowcount == 1
+
+
+def row(connection: Connection, run_id: str, *, lock: bool = False) -> dict[str, Any] | None:
+    """Give the row of a run, without its bytes."""
+    query = select(*(column for column in runs.c if column.name != "manifest")).where(runs.c.run_id == run_id)
+    return first(connection, query.with_for_update() if lock else query)
+
+
+def mark(connection: Connection, run_id: str, status: RunStatus, cause: str | None = None) -> None:
+    """Note how far a run is; a sealed run stays sealed."""
+    connection.execute(
+        update(runs).where(runs.c.run_id == run_id, runs.c.status != RunStatus.SEALED).values(status=status, cause=cause)
+    )
+
+
+def seal(connection: Connection, run: SealedRun, receipt_text: bytes, *, checks: Any, metrics: Any, ts_ms: int) -> bool:
+    """Store a sealed run under its row; the same bytes again change nothing.
+
+    Returns
+    -------
+    bool
+        Whether the run was not sealed before.
+
+    Raises
+    ------
+    RunConflictError
+        It is sealed with other bytes.
+    """
+    stored = row(connection, run.run_id, lock=True)
+    if stored is None:
+        raise ValueError(f"run {run.run_id} must be on record before it is sealed")
+    if stored["status"] == RunStatus.SEALED:
+        # The manifest binds evidence and scores: equal manifests mean equal bytes.
+        if stored["manifest_hash"] != run.manifest_hash:
+            raise RunConflictError(run.run_id, stored["manifest_hash"], run.manifest_hash)
+        return False
+    for part, text in ((Part.EVENTS, run.events), (Part.SCORES, run.scores)):
+        _insert_chunks(connection, run_chunks, text, run_id=run.run_id, part=part)
+    _insert_chunks(connection, receipts, receipt_text, run_id=run.run_id)
+    connection.execute(
+        update(runs)
+        .where(runs.c.run_id == run.run_id)
+        .values(
+            status=RunStatus.SEALED,
+            cause=None,
+            sealed_ts_ms=ts_ms,
+            evidence_hash=run.evidence_hash,
+            manifest_hash=run.manifest_hash,
+            manifest=run.manifest,
+            checks=checks,
+            metrics=metrics,
+        )
+    )
+    return True
+
+
+def _insert_chunks(connection: Connection, table: Table, text: bytes, **key: Any) -> None:
+    chunks = _chunks(text)
+    while some := [key | chunk for chunk in islice(chunks, _CHUNKS_AT_ONCE)]:
+        connection.execute(table.insert(), some)
+
+
+def _chunks(text: bytes) -> Iterator[dict[str, Any]]:
+    first_line = start = 0
+    while start < len(text):
+        end = text.find(b"\n", min(start + _CHUNK_BYTES, len(text) - 1)) + 1
+        lines = text[start:end]
+        yield {"first_line": first_line, "lines": lines}
+        first_line += lines.count(b"\n")
+        start = end
+
+
+def sealed_run(connection: Connection, run_id: str) -> SealedRun | None:
+    """Read the bytes of a sealed run as they are stored, unverified."""
+    manifest = connection.execute(
+        select(runs.c.manifest).where(runs.c.run_id == run_id, runs.c.status == RunStatus.SEALED)
+    ).scalar()
+    if manifest is None:
+        return None
+    events, scores = (_joined(connection, run_chunks, run_id, run_chunks.c.part == part) for part in Part)
+    return SealedRun(run_id, events, scores, bytes(manifest))
+
+
+def receipt_lines(connection: Connection, run_id: str, before_line: int | None = None) -> bytes:
+    """Read what venues said of a run, or the chunks that start before a line; empty without any."""
+    return _joined(connection, receipts, run_id, *([] if before_line is None else [receipts.c.first_line < before_line]))
+
+
+def receipt_count(connection: Connection, run_id: str) -> int:
+    """Count the receipts of a run."""
+    query = select(receipts.c.first_line, receipts.c.lines).where(receipts.c.run_id == run_id)
+    last = connection.execute(query.order_by(receipts.c.first_line.desc()).limit(1)).first()
+    return 0 if last is None else last.first_line + last.lines.count(b"\n")
+
+
+def _joined(connection: Connection, table: Table, run_id: str, *conditions: Any) -> bytes:
+    query = select(table.c.lines).where(table.c.run_id == run_id, *conditions).order_by(table.c.first_line)
+    return b"".join(connection.execute(query).scalars())
+
+
+def line(connection: Connection, run_id: str, part: Part, number: int) -> bytes | None:
+    """Read one line, counted from 0, without its line feed; None past the end. Reads one chunk, however long the run."""
+    found = connection.execute(
+        select(run_chunks.c.first_line, run_chunks.c.lines)
+        .where(run_chunks.c.run_id == run_id, run_chunks.c.part == part, run_chunks.c.first_line <= number)
+        .order_by(run_chunks.c.first_line.desc())
+        .limit(1)
+    ).first()
+    if found is None:
+        return None
+    lines: list[bytes] = found.lines.split(b"\n")[:-1]
+    at = number - found.first_line
+    return lines[at] if at < len(lines) else None
+
+
+def page(connection: Connection, table: Table, key: str, after: tuple[int, str] | None, limit: int) -> list[dict[str, Any]]:
+    """Give rows of a table newest first, those before the (created_ts_ms, key) of ``after``."""
+    order = (table.c.created_ts_ms, table.c[key])
+    wide = {"manifest", "checks", "metrics", "lineage", "report"}
+    query = select(*(column for column in table.c if column.name not in wide))
+    if after is not None:
+        query = query.where(tuple_(*order) < tuple_(*after))
+    newest_first = query.order_by(*(column.desc() for column in order)).limit(limit)
+    return rows(connection, newest_first)

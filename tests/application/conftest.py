@@ -1,0 +1,34 @@
+import shutil
+
+import orjson
+import pytest
+
+from clvlab.application.application import Application
+from clvlab.application.packs import bundled_catalog
+from clvlab.packs.catalog import Catalog
+
+
+@pytest.fixture
+def application(database_url):
+    """Application over an empty store of each kind; its workers are not started."""
+    opened = Application(database_url)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def in_memory():
+    """Application over an empty store in memory, for what does not depend on the store."""
+    opened = Application()
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def one_pack(tmp_path):
+    """Catalog of the starter pack alone."""
+    own = tmp_path / "packs"
+    shutil.copytree(bundled_catalog().folder / "starter", own / "starter")
+    entries = {"starter": bundled_catalog().entries()["starter"]}
+    (own / "catalog.json").write_bytes(orjson.dumps(entries))
+    return Catalog(own)

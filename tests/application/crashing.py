@@ -1,0 +1,17 @@
+"""A process to be killed: starts a competition, performs jobs, and never ends by itself.
+
+Called with the database URL and the id of a competition; prints ``ready`` when it is about to begin.
+"""
+
+import sys
+import time
+
+from clvlab.application.application import Application
+from tests.factories import ALICE
+
+if __name__ == "__main__":
+    application = Application(sys.argv[1], lease_ms=500)
+    print("ready", flush=True)
+    application.start()
+    application.competitions.start(ALICE, sys.argv[2])
+    time.sleep(60)

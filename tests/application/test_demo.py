@@ -1,0 +1,44 @@
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from clvlab.application.application import Application
+from clvlab.application.slots import Slots
+from clvlab.errors import BusyError, UnknownPackError
+from clvlab.packs.catalog import Catalog
+
+
+def test_the_demo_gives_a_verifiable_run_of_two_agents(application):
+    answer = application.demo.run()
+
+    assert set(answer) == {"run_id", "competition_id", "anchor_status", "leaderboard", "proof_card"}
+    assert len(answer["leaderboard"]) == 2
+    assert application.runs.verify(answer["run_id"])["verified"]
+    assert application.competitions.state(answer["competition_id"])["status"] == "finalized"
+
+
+def test_asking_for_the_demo_again_and_at_once_adds_nothing(application):
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: application.demo.run(), range(16)))
+
+    assert all(answer == answers[0] for answer in answers)
+    assert len(application.competitions.all()) == 1
+
+
+def test_without_a_pack_there_is_no_demo(tmp_path):
+    application = Application(catalog=Catalog(tmp_path))
+
+    with pytest.raises(UnknownPackError):
+        application.demo.run()
+    application.close()
+
+
+def test_callers_beyond_those_who_may_wait_are_turned_away():
+    slots = Slots(running=1, waiting=0, retry_after_s=3)
+
+    with slots.taken(), pytest.raises(BusyError) as refused, slots.taken():
+        pass
+    with slots.taken():
+        pass
+
+    assert refused.value.retry_after_s == 3

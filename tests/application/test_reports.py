@@ -1,0 +1,107 @@
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from clvlab.application import backtests
+from clvlab.application.packs import open_pack
+from clvlab.application.requests import BacktestRunRequest
+from clvlab.errors import PageError, UnknownBacktestError, UnknownFixtureError, UnknownPackError, WindowError
+from clvlab.law.closing import Window
+
+FIELDS = {"pack_id": "starter", "fixture_id": 90000001, "window_id": "w1", "market_allowlist": [""]}
+
+
+def asked(application, **fields):
+    return application.backtests.run(BacktestRunRequest(**FIELDS | fields))
+
+
+def test_a_backtest_is_stored_with_its_run_and_is_what_the_library_gives(application):
+    answer = asked(application)
+
+    report = application.backtests.report(answer["backtest_id"])
+    own = backtests.backtest(open_pack("starter"), fixture_ids=[90000001], window=Window("w1")).report
+
+    assert answer == {"backtest_id": report["backtest_id"], "mode_label": "Backtest", "run_id": report["run_id"]}
+    assert report == own
+    assert report["real_executable_edge_bps"] is None
+    assert application.runs.verify(answer["run_id"])["evidence_hash"] == report["evidence_hash"]
+    assert application.runs.card(answer["run_id"])["run"]["kind"] == "backtest"
+
+
+def test_asking_twice_gives_the_same_and_asking_differently_another(application):
+    answers = [
+        asked(application), asked(application), asked(application, window_id="w2"), asked(application, min_clv_horizon_s=0),
+        asked(application, market_allowlist=["1X2"]), asked(application, fixture_id=90000002),
+        asked(application, end_rule="fixed_duration", duration_s=600), asked(application, end_rule="manual_stop"),
+    ]  # fmt: skip
+
+    assert answers[0] == answers[1]
+    assert len({answer["backtest_id"] for answer in answers}) == len(answers) - 1
+    assert len(application.backtests.page()["backtests"]) == len(answers) - 1
+
+
+def test_concurrent_identical_requests_give_one_report(application):
+    with ThreadPoolExecutor(12) as pool:
+        answers = list(pool.map(lambda _: asked(application), range(24)))
+
+    assert len({answer["backtest_id"] for answer in answers}) == 1
+    assert application.jobs.counts() == {"queued": 0, "leased": 0, "done": 1, "failed": 0}
+    assert application.leaderboard.rows()["rows"][0]["runs"] == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"pack_id": "absent", "fixture_id": 1, "end_rule": "never"}, UnknownPackError),
+        ({"pack_id": "../starter"}, UnknownPackError),
+        ({"fixture_id": 1, "end_rule": "never"}, UnknownFixtureError),
+        ({"end_rule": "never"}, WindowError),
+        ({"end_rule": "fixed_duration"}, WindowError),
+        ({"duration_s": 60}, WindowError),
+        ({"end_rule": "fixed_duration", "duration_s": 0}, WindowError),
+        ({"min_clv_horizon_s": -1}, WindowError),
+        ({"window_id": ""}, WindowError),
+        ({"window_id": "w" * 201}, WindowError),
+    ],
+)
+def test_what_can_not_be_replayed_is_refused_in_order_and_not_stored(in_memory, fields, error):
+    with pytest.raises(error):
+        asked(in_memory, **fields)
+
+    assert in_memory.runs.page()["runs"] == []
+
+
+@pytest.mark.parametrize(
+    "fields", [{"fixture_id": True}, {"fixture_id": "90000001"}, {"fixture_id": 9.0}, {"pack_dir": "/"}, {"window_id": 1}]
+)
+def test_bodies_of_the_wrong_form_are_refused(fields):
+    with pytest.raises(ValueError, match=next(iter(fields))):
+        BacktestRunRequest(**FIELDS | fields)
+
+
+def test_an_unknown_report_is_said_to_be(in_memory):
+    with pytest.raises(UnknownBacktestError, match="bt_absent"):
+        in_memory.backtests.report("bt_absent")
+
+
+def test_lists_page_through_everything_newest_first(application):
+    ids = [asked(application, window_id=f"w{number}")["backtest_id"] for number in range(7)]
+
+    found, cursor = [], None
+    while True:
+        page = application.backtests.page(cursor, limit=3)
+        found += [row["backtest_id"] for row in page["backtests"]]
+        cursor = page["next_cursor"]
+        if cursor is None:
+            break
+
+    assert sorted(found) == sorted(ids)
+    times = [row["created_ts_ms"] for row in application.backtests.page()["backtests"]]
+    assert times == sorted(times, reverse=True)
+    assert len(application.runs.page(limit=5)["runs"]) == 5
+
+
+@pytest.mark.parametrize(("cursor", "limit"), [(None, 0), (None, 201), ("x", 1), ("1", 1), ("-1.a", 1), ("9" * 30 + ".a", 1)])
+def test_a_page_that_was_never_given_is_refused(in_memory, cursor, limit):
+    with pytest.raises(PageError):
+        in_memory.backtests.page(cursor, limit)

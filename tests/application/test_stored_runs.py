@@ -1,0 +1,164 @@
+import pytest
+from sqlalchemy import text, update
+
+from clvlab.application.requests import BacktestRunRequest
+from clvlab.errors import RunConflictError, UnknownDecisionError, UnknownRunError
+from clvlab.proof.inspector import inspect_decision
+from clvlab.proof.seal import SealedRun
+from clvlab.store import runs
+from clvlab.store.database import Database
+from clvlab.store.tables import receipts, run_chunks
+from tests.factories import make_sealed_run
+
+REQUEST = {"pack_id": "season", "fixture_id": 90000001, "window_id": "w1", "market_allowlist": [""]}
+
+
+@pytest.fixture
+def run_id(application):
+    return application.backtests.run(BacktestRunRequest(**REQUEST))["run_id"]
+
+
+@pytest.fixture
+def database(database_url):
+    opened = Database(database_url)
+    yield opened
+    opened.close()
+
+
+def queued(connection, run_id):
+    row = {
+        "run_id": run_id, "kind": "backtest", "origin_id": None, "source_mode": "replay", "mode_label": "Backtest",
+        "lineage": {}, "created_ts_ms": 0,
+    }  # fmt: skip
+    return runs.add(connection, row)
+
+
+def sealed(database, run, receipt_text=b""):
+    with database.write() as connection:
+        queued(connection, run.run_id)
+        return runs.seal(connection, run, receipt_text, checks={}, metrics={}, ts_ms=1)
+
+
+def test_a_card_has_the_seven_checks_and_no_metric_among_them(application, run_id):
+    card = application.runs.card(run_id)
+
+    assert len(card["checks"]) == 7
+    assert card["metrics"]["agents"][0]["agent_id"] == "baseline"
+    assert card["anchor"] == {"status": "not_anchored", "signature": None, "cluster": "devnet", "explorer_url": None}
+    assert card["run"]["created_ts_ms"] <= card["run"]["sealed_ts_ms"]
+
+
+def test_verifying_says_what_the_card_says_of_a_sound_run(application, run_id):
+    fresh, card = application.runs.verify(run_id), application.runs.card(run_id)
+
+    assert fresh["verified"]
+    assert fresh["checks"] == card["checks"]
+    assert fresh["metrics"] == card["metrics"]
+    assert fresh["proof_card"] == card
+    assert (fresh["evidence_hash"], fresh["manifest_hash"]) == (
+        card["evidence"]["evidence_hash"],
+        card["evidence"]["manifest_hash"],
+    )
+
+
+def test_verifying_finds_a_byte_changed_in_the_store(application, run_id):
+    with application._database.write() as connection:
+        where = (run_chunks.c.run_id == run_id) & (run_chunks.c.part == "events") & (run_chunks.c.first_line == 0)
+        lines = connection.execute(run_chunks.select().where(where)).mappings().one()["lines"]
+        changed = lines.replace(b'"type":"BACK"', b'"type":"WAIT"', 1)
+        assert changed != lines
+        connection.execute(update(run_chunks).where(where).values(lines=changed))
+
+    fresh = application.runs.verify(run_id)
+
+    assert not fresh["verified"]
+    assert fresh["checks"]["evidence_integrity"] == "fail"
+
+
+def test_receipts_are_apart_and_change_nothing_of_the_proof(application, run_id):
+    before = application.runs.verify(run_id)
+    assert application.runs.receipts(run_id)["non_scoring"] is True
+
+    with application._database.write() as connection:
+        connection.execute(receipts.delete())
+
+    after = application.runs.verify(run_id)
+    assert application.runs.receipts(run_id) is None
+    assert (after["evidence_hash"], after["manifest_hash"], after["checks"]) == (
+        before["evidence_hash"], before["manifest_hash"], before["checks"],
+    )  # fmt: skip
+
+
+def test_a_decision_reads_as_from_the_whole_run(application, run_id):
+    whole = application.runs.sealed(run_id)
+    count = whole.scores.count(b"\n")
+
+    assert count > 3
+    for seq in (1, 2, count):
+        assert application.runs.inspect(run_id, seq) == inspect_decision(whole, seq)
+
+
+@pytest.mark.parametrize("seq", [-1, 0, 10**6, 2**62])
+def test_an_event_that_is_no_decision_is_unknown(application, run_id, seq):
+    closes = application.runs.sealed(run_id).scores.count(b"\n") + 1
+
+    for number in (seq, closes):
+        with pytest.raises(UnknownDecisionError, match=str(number)):
+            application.runs.inspect(run_id, number)
+
+
+def test_unknown_runs_are_unknown_everywhere(in_memory):
+    ask = in_memory.runs
+    for question in (ask.card, ask.verify, ask.receipts, ask.sealed, lambda run_id: ask.inspect(run_id, 1)):
+        with pytest.raises(UnknownRunError, match="run_absent"):
+            question("run_absent")
+
+
+def test_lines_are_found_across_chunks(database):
+    lines = [b'{"seq":%d,"text":"%s"}' % (number, b"x" * (number % 700)) for number in range(3000)]
+    text_of = b"".join(line + b"\n" for line in lines)
+    run = make_sealed_run()
+    long = SealedRun(run.run_id, text_of, text_of, run.manifest)
+    sealed(database, long)
+
+    with database.read() as connection:
+        chunks = connection.execute(text("SELECT count(*) FROM run_chunks WHERE part = 'events'")).scalar_one()
+        found = [runs.line(connection, run.run_id, runs.Part.EVENTS, number) for number in range(0, 3000, 97)]
+        beyond = runs.line(connection, run.run_id, runs.Part.EVENTS, 3000)
+        again = runs.sealed_run(connection, run.run_id)
+
+    assert chunks > 5
+    assert found == lines[::97]
+    assert beyond is None
+    assert (again.events, again.scores) == (text_of, text_of)
+
+
+def test_sealing_the_same_bytes_again_is_nothing_and_other_bytes_a_conflict(database):
+    run = make_sealed_run()
+    other = SealedRun(run.run_id, run.events + b"x", run.scores, run.manifest + b" ")
+
+    first, again = sealed(database, run), sealed(database, run)
+    with pytest.raises(RunConflictError) as refused:
+        sealed(database, other)
+
+    assert (first, again) == (True, False)
+    assert (refused.value.stored, refused.value.offered) == (run.manifest_hash, other.manifest_hash)
+    with database.read() as connection:
+        assert runs.sealed_run(connection, run.run_id) == SealedRun(run.run_id, run.events, run.scores, run.manifest)
+
+
+def test_a_failed_run_is_queued_again_and_a_sealed_one_is_not(database):
+    run = make_sealed_run()
+    with database.write() as connection:
+        fresh = queued(connection, run.run_id)
+        twice = queued(connection, run.run_id)
+        runs.mark(connection, run.run_id, runs.RunStatus.FAILED, "cause")
+        revived = queued(connection, run.run_id)
+    sealed(database, run)
+    with database.write() as connection:
+        runs.mark(connection, run.run_id, runs.RunStatus.FAILED, "too late")
+        after = queued(connection, run.run_id)
+        row = runs.row(connection, run.run_id)
+
+    assert (fresh, twice, revived, after) == (True, False, True, False)
+    assert (row["status"], row["cause"]) == ("sealed", None)

@@ -1,0 +1,55 @@
+"""Jobs over a store in memory: what is read of a run or of all runs without reading them whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from clvlab.application.anchoring import NullAnchorer
+from clvlab.application.slots import Slots
+from clvlab.application.standings import Leaderboard
+from clvlab.application.stored_runs import StoredRuns
+from clvlab.store import runs, standings
+from clvlab.store.database import Database
+from clvlab.store.folder import read_run
+from clvlab.store.tables import SUMS, agent_results
+from clvlab.store.tables import runs as run_table
+
+__all__ = ["board", "decision"]
+
+_AGENTS = 500
+_ROW = {"kind": "backtest", "origin_id": None, "source_mode": "replay", "mode_label": "Backtest", "lineage": {}}
+
+
+def decision(folder: Path) -> Callable[[], dict[str, Any]]:
+    """Read one decision from the middle of a stored run."""
+    (path,) = (folder / "runs").iterdir()
+    run, database = read_run(path), Database()
+    with database.write() as connection:
+        runs.add(connection, _ROW | {"run_id": run.run_id, "created_ts_ms": 0})
+        runs.seal(connection, run, b"", checks={}, metrics={}, ts_ms=0)
+    seq = run.scores.count(b"\n") // 2
+    stored = StoredRuns(database, NullAnchorer(), Slots(1, 1))
+    return lambda: {"seq": seq, "agent_id": stored.inspect(run.run_id, seq)["agent_id"]}
+
+
+def board(_: Path, count: str) -> Callable[[], dict[str, Any]]:
+    """Rank the agents of so many runs."""
+    database = Database()
+    with database.write() as connection:
+        results = _results(int(count))
+        while some := list(islice(results, 10_000)):
+            rows = [_ROW | {"run_id": result["run_id"], "status": "sealed", "created_ts_ms": 0} for result in some]
+            connection.execute(run_table.insert(), rows)
+            connection.execute(agent_results.insert(), some)
+        standings.replace_all(connection, {})
+    return lambda: {"runs": sum(row["runs"] for row in Leaderboard(database).rows()["rows"])}
+
+
+def _results(count: int) -> Iterator[dict[str, Any]]:
+    for number in range(count):
+        sums = {name: number % (7 + place) for place, name in enumerate(SUMS)}
+        own = {"run_id": f"run_{number:032x}", "agent_id": f"agent {number % _AGENTS}", "max_drawdown": -(number % 900)}
+        yield own | sums | {"proof_mode": "reproducible", "source_mode": "replay", "failing": False}
