@@ -230,3 +230,25 @@ def test_options_out_of_bounds_are_refused(tmp_path, options):
 def test_an_unknown_time_zone_is_refused(tmp_path):
     with pytest.raises(SourceError, match="'Mars/Olympus'"):
         imported(tmp_path, table(tmp_path, LONG, *ROWS), time_zone="Mars/Olympus")
+
+
+def test_play_ends_the_window_where_the_table_says_that_it_began(tmp_path):
+    lines = [
+        f"m,{1_767_355_200 + minute * 60},{side},{odds},{playing}"
+        for minute, odds, playing in ((0, 2.0, "false"), (5, 2.2, "no"), (9, 3.0, "true"))
+        for side in ("home", "away")
+    ]
+
+    report, pack = imported(tmp_path, table(tmp_path, "fixture,time,side,odds,in_running", *lines))
+
+    assert report.quality.in_running_ticks == 1
+    assert report.quality.closing_age_s.max == 240
+    assert pack.tape().rows.filter(tick_seq=2)["in_running"].all()
+
+
+def test_an_import_tells_how_far_it_is(tmp_path):
+    told = []
+
+    imported(tmp_path, table(tmp_path, LONG, *ROWS), progress=told.append)
+
+    assert told == ["4 rows read", "1 ticks written"]
