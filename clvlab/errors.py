@@ -21,6 +21,7 @@ __all__ = [
     "MissingExtraError",
     "NotOwnerError",
     "NotStartableError",
+    "OddsError",
     "PackError",
     "PackFormatError",
     "PackReplayError",
@@ -133,6 +134,10 @@ class PackTamperedError(PackError):
 
 class SourceError(ClvlabError):
     """A source row that can't be read: the message names file, line and reason."""
+
+
+class OddsError(ClvlabError):
+    """Odds, or a way to read or combine them, that are none."""
 
 
 class UnknownRunError(ClvlabError):

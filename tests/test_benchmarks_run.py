@@ -68,3 +68,20 @@ def test_the_benchmark_of_the_service_reports_every_job(tmp_path):
     }
     assert all(figure["value"]["min"] > 0 for figure in said["figures"])
     assert said["settings"]["decisions of the verified run"] >= 500
+
+
+def test_the_benchmark_of_imports_reports_every_job(tmp_path):
+    report = tmp_path / "report.json"
+
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.benchmarks.imports", "--scale", "0.01", "--rounds", "1", "--json", str(report)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    figures = json.loads(report.read_bytes())["figures"]
+    assert {figure["job"] for figure in figures} == {"margin removal", "exchange stream", "changes to a pack"}
+    assert {figure["name"] for figure in figures} >= {"power", "shin, the package", "penaltyblog power", "to a written pack"}
+    assert all(figure["value"]["min"] > 0 for figure in figures)

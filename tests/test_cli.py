@@ -205,6 +205,15 @@ def test_the_list_of_packs_names_the_bundled_ones(tmp_path):
         (("show", "nowhere"), "no sealed run at 'nowhere'"),
         (("packs", "import", "txline", "gone", "--out", "p"), "no such file or folder: gone"),
         (("packs", "import", "other", ".", "--out", "p"), "unknown source 'other'"),
+        (("packs", "import", "csv", ".", "--out", "p"), "no file that ends in .csv, .csv.gz"),
+        (("packs", "import", "csv", ".", "--out", "p", "--margin", "magic"), "unknown margin method 'magic'"),
+        (("packs", "import", "csv", ".", "--out", "p", "--odds-format", "roman"), "unknown odds format 'roman'"),
+        (
+            ("packs", "import", "csv", ".", "--out", "p", "--weight", "a=x"),
+            "--weight takes BOOK=N with a whole number, not 'a=x'",
+        ),
+        (("packs", "import", "csv", ".", "--out", "p", "--column", "time"), "--column takes NAME=VALUE, not 'time'"),
+        (("packs", "import", "csv", ".", "--out", "p", "--mapping", "gone.yml"), "gone.yml: can't be read as YAML"),
         (("packs", "verify", "nothing"), "no pack 'nothing'"),
     ],
 )

@@ -44,6 +44,12 @@ CLOSE_KINDS = {"pre_match": ("in_running", "kickoff", "tape_end"), "fixed_durati
 _SIDE = {"odds_milli": (int,), "prob_bps": (int,), "side": str}
 _STATE = {"sides": [_SIDE], "suspended": bool, "tick_seq": int, "ts_ms": int}
 _PHASE = {"allowed": bool, "reasons": [str]}
+_PRE = (
+    "kill_switch_on", "market_not_allowed", "venue_not_allowed", "warmup", "cooldown_active", "stake_missing", "stake_over_max",
+    "prob_out_of_range", "order_cap", "exposure_cap",
+)  # fmt: skip
+_POST = ("quote_missing", "quote_stale", "slippage_over_max", "edge_below_min", "stake_over_max")
+CAUSALITY = ("template", "tick-by-tick", "prefix-audit", "unchecked")
 _POLICY = {
     "cooldown_s": int, "execution_mode": str, "kill_switch": bool, "market_allowlist": [str],
     "max_exposure_per_fixture": (int,), "max_exposure_per_market": (int,), "max_orders": (int,), "max_prob_bps": int,
@@ -220,6 +226,8 @@ def _check_window(started: dict[str, Any]) -> None:
     require(labels == ("replay", "Backtest"), f"{labels[0]!r} is labelled {labels[1]!r}; a replay is a Backtest, never live")
     ids = [agent["agent_id"] for agent in started["agents"]]
     require(started["schema"] == "clvlab-run/1", f"this file knows clvlab-run/1, not {started['schema']!r}")
+    require(all(agent["causality"] in CAUSALITY for agent in started["agents"]), f"a causality is none of {CAUSALITY}")
+    require(len(window["market_allowlist"]) <= 1000, "the market_allowlist has over 1000 entries")
     require(ids and ids == sorted(set(ids)), f"agents must be named once and in byte order, not {ids}")
     require(window["end_rule"] in CLOSE_KINDS, f"unknown end_rule {window['end_rule']!r}")
     require(window["closing_policy"] in ("last_state", "last_open"), f"unknown closing_policy {window['closing_policy']!r}")
@@ -257,8 +265,10 @@ def _check_decisions(evidence: Evidence) -> None:
         require(0 <= (decision["untrusted"]["confidence_ppm"] or 0) <= 1_000_000, f"seq {seq}: a confidence beyond 1")
         require(0 <= (action["limit_odds_milli"] or 0) < 2**31, f"seq {seq}: a limit out of its range")
         require((decision["policy"] is None) == (action["type"] == "WAIT"), f"seq {seq}: a BACK has verdicts, a WAIT has none")
-        phases = (decision["policy"] or {}).values()
-        require(all(phase["allowed"] == (not phase["reasons"]) for phase in phases), f"seq {seq}: allowed against a reason")
+        for name, phase in (decision["policy"] or {}).items():
+            require(phase["allowed"] == (not phase["reasons"]), f"seq {seq}: allowed against a reason")
+            known = set(phase["reasons"]) <= set(_PRE if name == "pre" else _POST)
+            require(known, f"seq {seq}: unknown reasons {phase['reasons']}")
         require(decision["fixture_id"] in fixtures, f"seq {seq}: fixture {decision['fixture_id']} is not replayed")
         if action["type"] == "WAIT":
             require(key[1:4] not in waits, f"seq {seq}: {decision['agent_id']!r} waits twice at a tick")
@@ -282,6 +292,7 @@ def _check_closes(evidence: Evidence) -> None:
     ends: dict[int, tuple[Any, ...]] = {}
     for (fixture_id, market), close in evidence.closes.items():
         end = (close["end_seq"], close["close_ts_ms"], close["close_kind"])
+        require(close["close_ts_ms"] >= 0, f"{market} of {fixture_id}: a negative closing time")
         require(close["close_kind"] in kinds, f"{market} of {fixture_id}: unknown close_kind {close['close_kind']!r}")
         require(ends.setdefault(fixture_id, end) == end, f"the markets of {fixture_id} close at different ticks")
         if close["closing"] is not None:
@@ -316,7 +327,7 @@ def score(seq: int, decision: dict[str, Any], close: dict[str, Any] | None, wind
         "wait_unscored": action["type"] == "WAIT",
         "market_key_missing": market is None,
         "side_missing": side is None,
-        "market_not_allowed": not any(market and market.startswith(prefix) for prefix in window["market_allowlist"]),
+        "market_not_allowed": not _starts(market, window["market_allowlist"]),
         "outside_window": close and decision["tick_seq"] >= close["end_seq"],
         "entry_market_absent": state is None,
         "entry_suspended": state and state["suspended"],
@@ -345,6 +356,10 @@ def score(seq: int, decision: dict[str, Any], close: dict[str, Any] | None, wind
 def _price(state: dict[str, Any] | None, name: str | None) -> dict[str, Any]:
     sides = state["sides"] if state else []
     return next((side for side in sides if side["side"] == name), {"prob_bps": None, "odds_milli": None})
+
+
+def _starts(market: str | None, prefixes: list[str]) -> bool:
+    return market is not None and any(market.startswith(prefix) for prefix in prefixes)
 
 
 def edge_bps(entry_prob_bps: int, odds_milli: int | None, close_prob_bps: int) -> int | None:
@@ -398,10 +413,9 @@ def _pre_quote(decision: dict[str, Any], policy: dict[str, Any], counted: dict[s
     action = decision["action"]
     market, stake = action["market_key"], action["stake"] or 0
     prob = _price(decision["market_state"], action["side"])["prob_bps"]
-    allowed = market is not None and any(market.startswith(prefix) for prefix in policy["market_allowlist"])
     rules = {
         "kill_switch_on": policy["kill_switch"],
-        "market_not_allowed": not allowed,
+        "market_not_allowed": not _starts(market, policy["market_allowlist"]),
         "venue_not_allowed": "paper" not in policy["venue_allowlist"],
         "warmup": decision["tick_seq"] < policy["warmup_ticks"],
         "cooldown_active": counted["cooldown_active"],
@@ -446,7 +460,8 @@ def check_policy(evidence: Evidence, receipts: bytes) -> None:
         own = receipt["run_id"] == started["run_id"] and receipt["non_scoring"]
         require(paper and own and seq in stakes, f"a receipt for seq {seq}, which was not allowed to execute")
         require(receipt["agent_id"] == decisions[seq]["agent_id"], f"a receipt for seq {seq} names another agent")
-        require(receipt["stake"] <= stakes.pop(seq), f"a receipt for seq {seq} of more than its stake")
+        require(0 <= receipt["stake"] <= stakes.pop(seq), f"a receipt for seq {seq} of another stake than its own")
+        require(receipt["venue"] in started["policy"]["venue_allowlist"], f"a receipt for seq {seq} from {receipt['venue']!r}")
 
 
 def score_rows(evidence: Evidence) -> list[dict[str, Any]]:
