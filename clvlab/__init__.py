@@ -16,12 +16,14 @@ from clvlab import errors
 if TYPE_CHECKING:
     from clvlab.agents.columnar import strategy
     from clvlab.agents.ticking import Book, TickAgent
+    from clvlab.client import Client
     from clvlab.lab import backtest, import_odds, lookahead_audit, open_pack, open_run
     from clvlab.law.closing import Window
     from clvlab.law.policy import PolicyEnvelope
 
 __all__ = [
     "Book",
+    "Client",
     "PolicyEnvelope",
     "TickAgent",
     "Window",
@@ -36,6 +38,7 @@ __all__ = [
 
 _HOMES = {
     "Book": "clvlab.agents.ticking",
+    "Client": "clvlab.client",
     "PolicyEnvelope": "clvlab.law.policy",
     "TickAgent": "clvlab.agents.ticking",
     "Window": "clvlab.law.closing",

@@ -24,8 +24,10 @@ __all__ = [
     "LogConflictError",
     "LogError",
     "LookaheadError",
+    "MissingExtraError",
     "NotOwnerError",
     "NotStartableError",
+    "OddsError",
     "PackError",
     "PackFormatError",
     "PackReplayError",
@@ -39,6 +41,7 @@ __all__ = [
     "RunConflictError",
     "RunFailedError",
     "SchemaError",
+    "SettingsError",
     "SourceError",
     "StoreError",
     "StoreFullError",
@@ -138,6 +141,10 @@ class PackTamperedError(PackError):
 
 class SourceError(ClvlabError):
     """A source row that can't be read: the message names file, line and reason."""
+
+
+class OddsError(ClvlabError):
+    """Odds, or a way to read or combine them, that are none."""
 
 
 class UnknownRunError(ClvlabError):
@@ -294,3 +301,15 @@ class IdempotencyConflictError(ClvlabError):
 
 class UnknownBacktestError(ClvlabError):
     """No backtest report of that id."""
+
+
+class SettingsError(ClvlabError):
+    """Settings of the service that can't be used, or that exclude each other."""
+
+
+class MissingExtraError(ClvlabError):
+    """A part of clvlab whose libraries are not installed."""
+
+    def __init__(self, extra: str, module: str | None) -> None:
+        super().__init__(f"this needs {module!r}: install it with pip install 'clvlab[{extra}]'")
+        self.extra = extra

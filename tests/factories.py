@@ -10,7 +10,7 @@ import polars as pl
 
 from clvlab.application.application import Application
 from clvlab.application.requests import AgentEntry, CompetitionConfig
-from clvlab.engine.agent import Identity
+from clvlab.engine.agent import Causality, Identity, causal
 from clvlab.engine.run import RunResult, run
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
@@ -45,6 +45,7 @@ class FixedAgent:
     identity: Identity
     decisions: pl.DataFrame
 
+    @causal(Causality.TEMPLATE)
     def decide(self, tape: Tape) -> pl.DataFrame:  # noqa: ARG002
         return self.decisions
 
@@ -102,7 +103,7 @@ def make_decisions(*decisions: Mapping[str, Any]) -> pl.DataFrame:
 def make_agent(decisions: pl.DataFrame, agent_id: str = "a", **identity: Any) -> FixedAgent:
     """Agent of fixed decisions."""
     return FixedAgent(
-        Identity(agent_id, "fixed", "1", **{"causality": "template"} | identity),
+        Identity(agent_id, "fixed", "1", **identity),
         decisions.with_columns(agent_id=pl.lit(agent_id)),
     )
 
@@ -116,8 +117,9 @@ def make_run(tape: Tape, *decisions: Mapping[str, Any], window: Window | None = 
 class FailingAgent:
     """Raises when asked."""
 
-    identity: Identity = Identity("broken", "fixed", "1", causality="template")  # noqa: RUF009
+    identity: Identity = Identity("broken", "fixed", "1")  # noqa: RUF009
 
+    @causal(Causality.TEMPLATE)
     def decide(self, tape: Tape) -> pl.DataFrame:
         raise RuntimeError(f"no decision over {len(tape.binding.fixture_ids)} fixtures")
 

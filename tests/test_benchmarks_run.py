@@ -47,3 +47,43 @@ def test_the_benchmark_command_reports_every_job_and_its_jobs_agree(tmp_path):
     assert len(said["equalities"]) == 13
     assert all(said["equalities"].values())
     assert all(figure["value"]["min"] > 0 for figure in said["figures"])
+
+
+def test_the_benchmark_of_the_service_reports_every_job(tmp_path):
+    report = tmp_path / "report.json"
+    sizes = ["--seconds", "0.2", "--rounds", "1", "--clients", "2", "--messages", "100"]
+
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.benchmarks.http", *sizes, "--json", str(report)], cwd=ROOT, capture_output=True, text=True
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = json.loads(report.read_bytes())
+    assert {figure["job"].partition(",")[0] for figure in said["figures"]} == {
+        "healthz",
+        "leaderboard",
+        "proof card",
+        "one decision",
+        "verify",
+        "backtest",
+        "healthz while a competition runs",
+    }
+    assert all(figure["value"]["min"] > 0 for figure in said["figures"])
+    assert said["settings"]["decisions of the verified run"] >= 500
+
+
+def test_the_benchmark_of_imports_reports_every_job(tmp_path):
+    report = tmp_path / "report.json"
+
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.benchmarks.imports", "--scale", "0.01", "--rounds", "1", "--json", str(report)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    figures = json.loads(report.read_bytes())["figures"]
+    assert {figure["job"] for figure in figures} == {"margin removal", "exchange stream", "changes to a pack"}
+    assert {figure["name"] for figure in figures} >= {"power", "shin, the package", "penaltyblog power", "to a written pack"}
+    assert all(figure["value"]["min"] > 0 for figure in figures)

@@ -11,10 +11,10 @@ from typing import Any, overload
 import polars as pl
 
 from clvlab.agents.source import source_sha256
-from clvlab.agents.template import in_markets
+from clvlab.agents.template import checked_markets, in_markets
 from clvlab.engine.agent import Identity
 from clvlab.errors import AgentError, SchemaError
-from clvlab.law.schema import DECISIONS, TICKS, Action, conform
+from clvlab.law.schema import DECISIONS, SAFE_INTEGER, TICKS, Action, conform
 from clvlab.law.tape import Tape
 
 __all__ = ["Strategy", "strategy"]
@@ -56,6 +56,11 @@ class Strategy:
     markets: tuple[str, ...] = ("",)
     stake: int = 100
     params: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if type(self.stake) is not int or not 0 <= self.stake <= SAFE_INTEGER:
+            raise AgentError(f"the stake of {self.agent_id} must be a whole number from 0 to 2**53 - 1, not {self.stake!r}")
+        checked_markets(self.markets)
 
     @property
     def identity(self) -> Identity:
@@ -131,8 +136,8 @@ def strategy(
     """Make an agent of a function from a lazy frame of ticks to a frame of decisions.
 
     The frame has the columns of ``TICKS`` (``fixture_id, tick_seq, ts_ms, in_running, market_key, side, prob_bps, odds_milli,
-    suspended``) and ``series``, the number of the (fixture, market, side); rows are in order of (series, tick_seq), so a
-    ``shift`` or a ``rolling`` over ``series`` looks back only. What the function returns needs ``fixture_id, tick_seq,
+    suspended``) and ``series``, a number of the (fixture, market, side) to group by; rows are in order of (series, tick_seq),
+    so a ``shift`` or a ``rolling`` over ``series`` looks back only. What the function returns needs ``fixture_id, tick_seq,
     market_key, side``, a row for each position; ``action, stake, limit_odds_milli, reason, confidence, claimed_edge_bps`` are
     taken where they are there, other columns are left out. Keyword parameters with defaults become the agent's parameters.
 
@@ -170,22 +175,27 @@ def strategy(
     """
 
     def made(function: Rule) -> Strategy:
-        return Strategy(function, agent_id or _name(function), version, tuple(markets), stake, _defaults(function))
+        params = _defaults(function)
+        return Strategy(function, agent_id or _name(function), version, checked_markets(markets), stake, params)
 
     return made if rule is None else made(rule)
 
 
 def _name(rule: Rule) -> str:
-    return getattr(rule, "__name__", type(rule).__name__)
+    return str(rule.__name__)
 
 
 def _defaults(rule: Rule) -> dict[str, Any]:
-    if not callable(rule):
-        raise AgentError(f"strategy takes a function of a lazy frame, not {type(rule).__name__}; {_EXAMPLE}")
+    if not inspect.isfunction(rule) or inspect.iscoroutinefunction(rule):
+        raise AgentError(f"strategy takes a function (def or lambda) of a lazy frame, not {rule!r:.80}; {_EXAMPLE}")
     own = list(inspect.signature(rule).parameters.values())[1:]
-    bare = [parameter.name for parameter in own if parameter.default is inspect.Parameter.empty]
-    if bare:
-        raise AgentError(f"parameter {bare[0]!r} of {_name(rule)} needs a default: it is sealed with the run")
+    for parameter in own:
+        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            raise AgentError(f"parameter {parameter.name!r} of {_name(rule)} can't be given by name")
+        if parameter.default is inspect.Parameter.empty:
+            raise AgentError(f"parameter {parameter.name!r} of {_name(rule)} needs a default: it is sealed with the run")
+        if parameter.name in ("markets", "stake"):
+            raise AgentError(f"parameter {parameter.name!r} of {_name(rule)} needs another name: strategy has one of that name")
     return {parameter.name: parameter.default for parameter in own}
 
 

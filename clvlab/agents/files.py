@@ -30,12 +30,17 @@ def from_file(path: str, name: str) -> Agent:
     sys.modules[spec.name] = module  # where inspect looks for the source of a class
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # the file is foreign code
+        found: object = vars(module).get(name)
+        if isinstance(found, type) and issubclass(found, TickAgent):
+            found = found()
+    except (Exception, SystemExit) as error:  # the file is foreign code
         raise UnknownAgentError(f"{path} does not run: {type(error).__name__}: {error}") from error
-    found: object = vars(module).get(name)
-    if isinstance(found, type) and issubclass(found, TickAgent):
-        found = found()
-    if not isinstance(found, Agent):
-        known = ", ".join(key for key, value in vars(module).items() if isinstance(value, Strategy | TickAgent)) or "none"
+    if isinstance(found, type) or not isinstance(found, Agent):
+        known = ", ".join(key for key, value in vars(module).items() if _is_agent(value, spec.name)) or "none"
         raise UnknownAgentError(f"{path} has no agent {name!r}; it has: {known}")
     return found
+
+
+def _is_agent(value: object, module: str) -> bool:
+    own_class = isinstance(value, type) and issubclass(value, TickAgent) and value.__module__ == module
+    return own_class or isinstance(value, Strategy | TickAgent)

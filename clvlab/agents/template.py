@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Generic, TypeVar
 
 import polars as pl
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from clvlab.engine.agent import Causality, Identity
+from clvlab.engine.agent import Causality, Identity, causal
+from clvlab.errors import AgentError
 from clvlab.law.actions import MAX_NAME_BYTES
 from clvlab.law.schema import DECISIONS, SAFE_INTEGER, Action
 from clvlab.law.tape import Tape
 
-__all__ = ["MAX_PREFIXES", "MAX_SECONDS", "Config", "Prefixes", "Template", "backs", "cooled", "in_markets", "limited"]
+__all__ = [
+    "MAX_PREFIXES",
+    "MAX_SECONDS",
+    "Config",
+    "Prefixes",
+    "Template",
+    "backs",
+    "checked_markets",
+    "cooled",
+    "in_markets",
+    "limited",
+]
 
 MAX_PREFIXES = 10_000
 MAX_SECONDS = SAFE_INTEGER // 1000
@@ -68,11 +80,19 @@ class Template(Generic[C]):
     @property
     def identity(self) -> Identity:
         config = self.config.model_dump(mode="json")
-        return Identity(self.agent_id, self.strategy, self.config.version, config, causality=Causality.TEMPLATE)
+        return Identity(self.agent_id, self.strategy, self.config.version, config)
 
+    @causal(Causality.TEMPLATE)
     def decide(self, tape: Tape) -> pl.DataFrame:
         """Give ``DECISIONS`` of the rule, under the agent's id."""
         return self.rule(tape, self.config).with_columns(agent_id=pl.lit(self.agent_id)).select(*DECISIONS)
+
+
+def checked_markets(markets: Sequence[str]) -> tuple[str, ...]:
+    """Give market-key prefixes as a tuple, or refuse what is none: a single text would be read letter by letter."""
+    if isinstance(markets, str) or not all(isinstance(prefix, str) for prefix in markets):
+        raise AgentError(f"markets must be a tuple of prefixes, such as ('1X2',), not {markets!r:.80}")
+    return tuple(markets)
 
 
 def in_markets(tape: Tape, *prefixes: tuple[str, ...]) -> pl.DataFrame:

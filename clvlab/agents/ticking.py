@@ -9,8 +9,8 @@ from typing import Any
 import polars as pl
 
 from clvlab.agents.source import source_sha256
-from clvlab.agents.template import in_markets
-from clvlab.engine.agent import Causality, Identity
+from clvlab.agents.template import checked_markets, in_markets
+from clvlab.engine.agent import Causality, Identity, causal
 from clvlab.errors import AgentError
 from clvlab.law.schema import DECISIONS, Action
 from clvlab.law.tape import Tape
@@ -28,6 +28,12 @@ _EXAMPLE = """for example
 """
 # A decision but for who makes it: DECISIONS without agent_id.
 Decision = tuple[int, int, str, str | None, str | None, int | None, int | None, str | None, float | None, int | None]
+_NONE = type(None)
+_TYPES = {
+    "fixture_id": (int,), "tick_seq": (int,), "action": (str,), "market_key": (str, _NONE), "side": (str, _NONE),
+    "stake": (int, _NONE), "limit_odds_milli": (int, _NONE), "reason": (str, _NONE), "confidence": (float, int, _NONE),
+    "claimed_edge_bps": (int, _NONE),
+}  # fmt: skip
 _COLUMNS = {column: dtype for column, dtype in DECISIONS.items() if column != "agent_id"}
 
 
@@ -42,51 +48,17 @@ class Book:
         The market it is about, which is what the methods mean where no market is named.
     """
 
-    __slots__ = (
-        "_all_sides", "_columns", "_messages", "_rows", "_sides",
-        "fixture_id", "in_running", "market_key", "tick_seq", "ts_ms",
-    )  # fmt: skip
+    __slots__ = ("_columns", "_rows", "_sides", "fixture_id", "in_running", "market_key", "tick_seq", "ts_ms")
+
+    _columns: Mapping[str, memoryview]
+    _rows: Mapping[str, int]
+    _sides: Mapping[str, Mapping[str, int]]
 
     fixture_id: int
     tick_seq: int
     ts_ms: int
     in_running: bool
     market_key: str
-
-    def __init__(self, tape: Tape, markets: tuple[str, ...] = ("",)) -> None:
-        named = in_markets(tape, markets)
-        first_sides = named.filter(pl.col("side_no") == 0).select("series", "fixture_id", "market_key")
-        self._messages = (
-            tape.rows.lazy()
-            .with_row_index("row")
-            .join(first_sides.lazy(), on="series")
-            .select("ts_ms", "fixture_id", "tick_seq", "in_running", "market_key", pl.col("row").cast(pl.Int64))
-            .sort("ts_ms", "fixture_id", "tick_seq")
-            .collect(engine="in-memory")
-        )
-        self._all_sides: dict[int, dict[str, dict[str, int]]] = {}
-        offsets = named.select("fixture_id", "market_key", "side", pl.col("side_no") * pl.col("rows"))
-        for fixture_id, market_key, side, offset in offsets.iter_rows():
-            self._all_sides.setdefault(fixture_id, {}).setdefault(market_key, {})[side] = offset
-        prices = {name: tape.rows[name].fill_null(_NULL) for name in ("prob_bps", "odds_milli")}
-        columns = prices | {name: tape.rows[name] for name in ("suspended", "ts_ms")}
-        self._columns: dict[str, memoryview] = {name: column.to_numpy().data for name, column in columns.items()}
-        self._rows: dict[str, int] = {}
-        self._sides: dict[str, dict[str, int]] = {}
-
-    def __iter__(self) -> Iterator[Book]:
-        """Walk the messages in order of time, and give this book at each.
-
-        Prices stay in their columns: a message only moves the row at which its market is read.
-        """
-        states: dict[int, dict[str, int]] = {fixture_id: {} for fixture_id in self._all_sides}
-        for part in self._messages.iter_slices(_SLICE):
-            for ts_ms, fixture_id, tick_seq, in_running, market_key, row in zip(*(c.to_list() for c in part), strict=True):
-                self._rows, self._sides = states[fixture_id], self._all_sides[fixture_id]
-                self._rows[market_key] = row
-                self.ts_ms, self.fixture_id, self.tick_seq = ts_ms, fixture_id, tick_seq
-                self.in_running, self.market_key = in_running, market_key
-                yield self
 
     @property
     def markets(self) -> list[str]:
@@ -145,11 +117,37 @@ class Book:
         return None if value == _NULL else value
 
 
+class _MovingBook(Book):
+    """The book that is brought up to date at each message; prices stay in their columns, and only a row is moved."""
+
+    __slots__ = ()
+
+    def __init__(self, tape: Tape) -> None:
+        prices = {name: tape.rows[name].fill_null(_NULL) for name in ("prob_bps", "odds_milli")}
+        columns = prices | {name: tape.rows[name] for name in ("suspended", "ts_ms")}
+        self._columns = {name: column.to_numpy().data for name, column in columns.items()}
+
+    def move(
+        self,
+        ts_ms: int,
+        fixture_id: int,
+        tick_seq: int,
+        in_running: bool,  # noqa: FBT001
+        market_key: str,
+        rows: Mapping[str, int],
+        sides: Mapping[str, Mapping[str, int]],
+    ) -> None:
+        self.ts_ms, self.fixture_id, self.tick_seq, self.in_running, self.market_key = (
+            ts_ms, fixture_id, tick_seq, in_running, market_key,
+        )  # fmt: skip
+        self._rows, self._sides = rows, sides
+
+
 class TickAgent:
-    """Base of agents that are asked at every message; causal by construction.
+    """Base of agents that are asked at every message, and see no later one.
 
     Subclass it and write ``on_tick``. Messages of all fixtures come in order of time, then fixture, then tick. What the agent
-    keeps in its attributes lasts for one run: every run starts from a copy.
+    keeps in its own attributes lasts for one run: every run starts from a copy. What the class holds is shared by all runs.
 
     Attributes
     ----------
@@ -186,42 +184,78 @@ class TickAgent:
     @property
     def identity(self) -> Identity:
         own = type(self)
-        config = dict(self.params) | {"markets": list(self.markets)}
-        digest, by_tick = source_sha256(own), Causality.TICK_BY_TICK
         name = self.agent_id or own.__name__
-        return Identity(name, own.__name__, self.version, config, causality=by_tick, source_sha256=digest)
+        if not isinstance(self.params, Mapping) or "markets" in self.params:
+            raise AgentError(
+                f"params of {name} must be a dict of values by name, 'markets' not among them: {self.params!r:.80}"
+            )
+        config = dict(self.params) | {"markets": list(checked_markets(self.markets))}
+        return Identity(name, own.__name__, self.version, config, source_sha256=source_sha256(own))
 
+    @causal(Causality.TICK_BY_TICK)
     def decide(self, tape: Tape) -> pl.DataFrame:
         """Give ``DECISIONS`` of the agent, asked at every message.
 
         Raises
         ------
         AgentError
-            ``on_tick`` returned something that is no decision.
+            ``on_tick`` returned something that is no decision, or one made at another message.
         """
-        on_tick = deepcopy(self).on_tick
+        on_tick, name = deepcopy(self).on_tick, self.identity.agent_id
         found: list[Decision] = []
-        for book in Book(tape, self.markets):
+        for book in _walked(tape, self.markets):
             answer = on_tick(book)
-            if answer is None:
-                continue
-            if isinstance(answer, tuple) and len(answer) == len(_COLUMNS) and not isinstance(answer[0], tuple):
-                found.append(answer)
-            else:
-                found.extend(_several(answer, book))
-        try:
-            decided = pl.DataFrame(found, schema=_COLUMNS, orient="row")
-        except (TypeError, pl.exceptions.PolarsError, OverflowError) as error:
-            raise AgentError(f"{self.identity.agent_id} decided with a value of a wrong type: {error}") from error
-        return decided.with_columns(agent_id=pl.lit(self.identity.agent_id)).select(*DECISIONS)
+            if answer is not None:
+                found += _checked(answer, book)
+        decided = pl.DataFrame(found, schema=_COLUMNS, orient="row")
+        return decided.with_columns(agent_id=pl.lit(name)).select(*DECISIONS)
 
 
-def _several(answer: Any, book: Book) -> list[Decision]:
-    several = list(answer) if isinstance(answer, Iterable) and not isinstance(answer, str | dict) else [answer]
+def _walked(tape: Tape, markets: tuple[str, ...]) -> Iterator[Book]:
+    """Give the book at each message, in order of time."""
+    named = in_markets(tape, markets)
+    first_sides = named.filter(pl.col("side_no") == 0).select("series", "fixture_id", "market_key")
+    messages = (
+        tape.rows.lazy()
+        .with_row_index("row")
+        .join(first_sides.lazy(), on="series")
+        .select("ts_ms", "fixture_id", "tick_seq", "in_running", "market_key", pl.col("row").cast(pl.Int64))
+        .sort("ts_ms", "fixture_id", "tick_seq")
+        .collect(engine="in-memory")
+    )
+    sides: dict[int, dict[str, dict[str, int]]] = {}
+    offsets = named.select("fixture_id", "market_key", "side", pl.col("side_no") * pl.col("rows"))
+    for fixture_id, market_key, side, offset in offsets.iter_rows():
+        sides.setdefault(fixture_id, {}).setdefault(market_key, {})[side] = offset
+    states: dict[int, dict[str, int]] = {fixture_id: {} for fixture_id in sides}
+    book = _MovingBook(tape)
+    for part in messages.iter_slices(_SLICE):
+        for ts_ms, fixture_id, tick_seq, in_running, market_key, row in zip(*(c.to_list() for c in part), strict=True):
+            rows = states[fixture_id]
+            rows[market_key] = row
+            book.move(ts_ms, fixture_id, tick_seq, in_running, market_key, rows, sides[fixture_id])
+            yield book
+
+
+def _checked(answer: Any, book: Book) -> list[Decision]:
+    """Give what ``on_tick`` returned as decisions at the book's message, or refuse it."""
+    alone = isinstance(answer, tuple) and len(answer) == len(_COLUMNS) and not isinstance(answer[0], tuple)
+    several = [answer] if alone or not isinstance(answer, Iterable) or isinstance(answer, str | dict) else list(answer)
+    at = (book.fixture_id, book.tick_seq)
     for one in several:
         if not isinstance(one, tuple) or len(one) != len(_COLUMNS):
             raise AgentError(
                 f"on_tick must return book.back(...), book.wait(...), several of them, or None, not {answer!r:.80} "
                 f"(tick {book.tick_seq} of fixture {book.fixture_id}); {_EXAMPLE}"
             )
+        if one[:2] != at:
+            raise AgentError(f"on_tick was asked at {_named(at)}, and returned a decision made at {_named(one)}: make it anew")
+        for (column, types), value in zip(_TYPES.items(), one, strict=True):
+            if type(value) not in types:
+                wanted = " or ".join(kind.__name__ for kind in types)
+                raise AgentError(f"{column} of a decision at {_named(at)} must be {wanted}, not {value!r:.80}")
     return several
+
+
+def _named(at: tuple[Any, ...]) -> str:
+    return f"tick {at[1]} of fixture {at[0]}"

@@ -11,7 +11,7 @@ import polars as pl
 from clvlab.agents.registry import TEMPLATES, template
 from clvlab.agents.sizing import Kelly
 from clvlab.agents.template import Template
-from clvlab.engine.agent import Identity
+from clvlab.engine.agent import Causality, Identity, causal
 from clvlab.errors import AgentError, EntryError, EvidenceError
 from clvlab.law.tape import Tape
 from clvlab.proof.canonical import without_floats
@@ -36,6 +36,7 @@ class Entrant:
     template: Template[Any]
     kelly: Kelly | None = None
 
+    @causal(Causality.TEMPLATE)
     def decide(self, tape: Tape) -> pl.DataFrame:
         """Give ``DECISIONS`` of the template, sized."""
         decisions = self.template.decide(tape)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from clvlab.engine.agent import Agent
+from clvlab.engine.agent import Agent, identified
 from clvlab.engine.run import RunResult, run, run_started
 from clvlab.errors import PackError, PackReplayError, UnknownFixtureError, UnknownPackError
 from clvlab.law.closing import Window
@@ -82,7 +82,7 @@ class Plan:
         """Payload of RUN_STARTED, with the run id."""
         binding = Binding(self.bound.pack.pack_id, (self.bound.fixture_id,), self.bound.pack.content_hash)
         closing = self.bound.pack.manifest.closing_policy
-        identities = [agent.identity for agent in self.agents]
+        identities = [identified(agent) for agent in self.agents]
         return run_started(binding, closing, identities, self.window, self.policy, kind=self.kind, origin_id=self.origin_id)
 
 

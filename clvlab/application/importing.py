@@ -2,8 +2,72 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from clvlab.errors import OddsError
+from clvlab.odds.formats import OddsFormat
+from clvlab.odds.margin import Margin
 from clvlab.packs.importers import IMPORTERS
 from clvlab.packs.importers.importing import ImportReport, import_source
+from clvlab.packs.importers.mapping import read_mapping, with_flags
+from clvlab.packs.importers.source import Options, silent
+from clvlab.packs.quality import Quality, Spread
 from clvlab.packs.synthetic import Recipe, build
 
-__all__ = ["IMPORTERS", "ImportReport", "Recipe", "build", "import_source"]
+__all__ = [
+    "IMPORTERS",
+    "ImportReport",
+    "Margin",
+    "OddsFormat",
+    "Options",
+    "Quality",
+    "Recipe",
+    "Spread",
+    "build",
+    "import_options",
+    "import_source",
+    "with_flags",
+]
+
+
+def import_options(
+    *,
+    lenient: bool = False,
+    margin: str = Margin.POWER,
+    min_books: int | None = None,
+    max_age_s: int | None = None,
+    weights: Mapping[str, int] | None = None,
+    odds_format: str | None = None,
+    time_zone: str | None = None,
+    closing: Sequence[str] | None = None,
+    mapping: Mapping[str, Any] | str | Path | None = None,
+    progress: Callable[[str], None] = silent,
+) -> Options:
+    """Give the options of an import; what is null is left to the source.
+
+    Raises
+    ------
+    OddsError
+        An unknown margin method or odds format.
+    SourceError
+        A mapping file that can't be read.
+    """
+    if margin not in list(Margin):
+        raise OddsError(f"unknown margin method {margin!r}: use one of {', '.join(Margin)}")
+    if odds_format is not None and odds_format not in list(OddsFormat):
+        raise OddsError(f"unknown odds format {odds_format!r}: use one of {', '.join(OddsFormat)}")
+    columns = read_mapping(Path(mapping)) if isinstance(mapping, str | Path) else mapping
+    return Options(
+        lenient=lenient,
+        margin=Margin(margin),
+        min_books=min_books,
+        max_age_s=max_age_s,
+        weights=dict(weights or {}),
+        odds_format=odds_format,
+        time_zone=time_zone,
+        closing=None if closing is None else tuple(closing),
+        mapping=columns,
+        progress=progress,
+    )

@@ -9,7 +9,7 @@ from typing import Any
 from clvlab.anchor.log import LogStore, abandon, commit, conclude
 from clvlab.anchor.log_stores import SqliteLog
 from clvlab.application.backtests import Backtest, backtest, resolved
-from clvlab.engine.agent import Agent, Causality
+from clvlab.engine.agent import Agent, Causality, identified
 from clvlab.engine.run import run_started
 from clvlab.errors import ClvlabError, LogError
 from clvlab.law.closing import Window
@@ -79,7 +79,7 @@ def _planned(
 ) -> dict[str, Any]:
     """Give RUN_STARTED of a run that is sealed only if its agent passes the audit that is due."""
     wanted = pack.fixture_ids if fixture_ids is None else tuple(sorted(set(fixture_ids)))
-    identity = agent.identity
+    identity = identified(agent)
     if audit and identity.causality == Causality.UNCHECKED:
         identity = replace(identity, causality=Causality.PREFIX_AUDIT)
     binding = Binding(pack.pack_id, wanted, pack.content_hash)

@@ -10,7 +10,7 @@ from clvlab.packs.catalog import Catalog
 from clvlab.packs.manifest import DESCRIPTOR
 from clvlab.packs.reader import Pack, verify_pack
 
-__all__ = ["bundled_catalog", "open_pack", "pack_folder"]
+__all__ = ["bundled_catalog", "catalog_at", "open_pack", "pack_folder"]
 
 _MAX_PATH = 4096
 
@@ -20,6 +20,24 @@ def bundled_catalog() -> Catalog:
     home = Path(packs_package.__path__[0])
     installed = home / "bundled"
     return Catalog(installed if installed.is_dir() else home.parent.parent / "packs")
+
+
+def catalog_at(folder: Path) -> Catalog:
+    """The catalog in a folder of an operator's own.
+
+    Raises
+    ------
+    UnknownPackError
+        The folder's allowlist admits no pack, or there is none.
+    PackFormatError
+        The allowlist can't be read.
+    """
+    catalog = Catalog(folder)
+    if not catalog.entries():
+        raise UnknownPackError(
+            f"{str(folder)!r} admits no pack: make one there and run clvlab packs admit PACK --catalog {folder}"
+        )
+    return catalog
 
 
 def open_pack(where: str | Path, catalog: Catalog | None = None) -> Pack:

@@ -8,7 +8,7 @@ import typer
 
 from clvlab.application import agents
 from clvlab.cli.options import JsonOption
-from clvlab.cli.printing import out, plain, print_json
+from clvlab.cli.printing import out, plain, plain_lines, print_json
 
 __all__ = ["agents_app"]
 
@@ -34,15 +34,10 @@ def show_agent(name: Annotated[str, typer.Argument(help="Name of a template.")],
     if as_json:
         print_json(card)
         return
-    out.print(f"[bold]{card['strategy']}[/], version {card['version']}\n\n{plain_text(card['algorithm'])}\n")
+    out.print(f"[bold]{card['strategy']}[/], version {card['version']}\n\n{plain_lines(card['algorithm'])}\n")
     out.print("[bold]Parameters[/]")
     for parameter in card["parameters"]:
         bounds = f", {parameter['bounds']}" if parameter["bounds"] else ""
         out.print(f"  {parameter['name']} = {plain(str(parameter['default']))}{plain(bounds)}")
         out.print(f"      {plain(parameter['meaning'])}")
     out.print(f"\nconfig hash of the defaults: {card['config_hash']}")
-
-
-def plain_text(text: str) -> str:
-    """Keep the lines of a text, and nothing of it as markup."""
-    return "\n".join(plain(line) for line in text.splitlines())

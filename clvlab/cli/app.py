@@ -19,7 +19,8 @@ from clvlab.cli.agents import agents_app
 from clvlab.cli.log import log_app, witness
 from clvlab.cli.options import JsonOption, PackArgument, RunArgument, RunsOption
 from clvlab.cli.packs import packs_app
-from clvlab.cli.printing import err, leaderboard, out, plain, print_json, show_checks, show_report, table
+from clvlab.cli.printing import err, leaderboard, out, plain, plain_lines, print_json, show_checks, show_report, table
+from clvlab.cli.serving import dev_token, serve
 from clvlab.errors import ClvlabError
 from clvlab.law.closing import Window
 from clvlab.proof.verify import Verification
@@ -38,6 +39,8 @@ app.add_typer(packs_app, name="packs")
 app.add_typer(log_app, name="log")
 for command in (proof.anchor, proof.bundle, proof.devchain, proof.disclose, proof.verifier, witness):
     app.command()(command)
+app.command()(serve)
+app.command()(dev_token)
 
 _BAD_INPUT = 2
 
@@ -47,7 +50,7 @@ def main() -> None:
     try:
         app()
     except ClvlabError as error:
-        err.print(f"[red]error:[/] {plain(str(error))}")
+        err.print(f"[red]error:[/] {plain_lines(str(error))}")
         sys.exit(_BAD_INPUT)
     except OSError as error:
         err.print(f"[red]error:[/] {plain(str(error))}")
@@ -91,13 +94,13 @@ def _program() -> str:
 def backtest(
     pack: PackArgument,
     agent: Annotated[str, typer.Option(help="Name of a template, or file.py:name.")] = "baseline",
-    param: Annotated[list[str] | None, typer.Option(help="A parameter as name=value; may be repeated.")] = None,
+    param: Annotated[list[str] | None, typer.Option(help="A parameter as name=value, JSON; may be repeated.")] = None,
     fixture: Annotated[list[int] | None, typer.Option(help="A fixture id; may be repeated; all by default.")] = None,
     market: Annotated[list[str] | None, typer.Option(help="A market-key prefix; may be repeated; all by default.")] = None,
     end_rule: Annotated[str, typer.Option(help="pre_match, fixed_duration or manual_stop.")] = "pre_match",
     duration_s: Annotated[int | None, typer.Option(help="Seconds, with fixed_duration only.")] = None,
     horizon_s: Annotated[int, typer.Option(help="Decisions closer than this to the close stay pending.")] = 60,
-    policy: Annotated[list[str] | None, typer.Option(help="A limit of the policy as name=value; may be repeated.")] = None,
+    policy: Annotated[list[str] | None, typer.Option(help="A limit of the policy, likewise.")] = None,
     audit: Annotated[bool, typer.Option(help="Audit an agent of your own for look-ahead before sealing.")] = True,
     window_id: Annotated[str, typer.Option(help="Label of the window.")] = "full",
     log: Annotated[Path | None, typer.Option(help="Run log to commit to the run in before its tape is opened.")] = None,
@@ -139,6 +142,8 @@ def _params(pairs: Sequence[str]) -> dict[str, Any]:
         name, equals, value = pair.partition("=")
         if not equals:
             raise typer.BadParameter(f"{pair!r} is not name=value")
+        if name in params:
+            raise typer.BadParameter(f"{name} is given twice")
         try:
             params[name] = orjson.loads(value)
         except orjson.JSONDecodeError:  # not JSON: a plain word

@@ -10,13 +10,14 @@ import typer
 
 from clvlab.application import importing, packs
 from clvlab.cli.options import JsonOption, PackArgument
-from clvlab.cli.printing import err, out, plain, print_json, show_pack, table
+from clvlab.cli.printing import err, out, plain, print_json, show_pack, show_quality, table
 from clvlab.errors import PackFormatError, PackTamperedError
 from clvlab.packs.catalog import Catalog
 from clvlab.packs.reader import Pack, verify_pack
 
 __all__ = ["packs_app"]
 
+_SHOWN = 10
 packs_app = typer.Typer(help="List, show, verify, build, import and export packs.", no_args_is_help=True)
 
 
@@ -36,9 +37,12 @@ def packs_show(pack: PackArgument, as_json: JsonOption = False) -> None:
     """Show a pack: labels, hashes, fixtures."""
     opened = packs.open_pack(pack)
     if as_json:
-        print_json(_pack_info(opened) | opened.manifest.model_dump(mode="json"))
+        quality = {} if opened.quality is None else {"quality": opened.quality.model_dump(mode="json", by_alias=True)}
+        print_json(_pack_info(opened) | opened.manifest.model_dump(mode="json") | quality)
         return
     show_pack(opened)
+    if opened.quality is not None:
+        show_quality(opened.quality)
     kickoff = pl.from_epoch("kickoff_ts_ms", time_unit="ms").dt.strftime("%Y-%m-%d %H:%M").alias("kickoff (UTC)")
     out.print(table(opened.fixtures.select("fixture_id", "names", kickoff, "rows").head(20), "Fixtures (first 20)"))
 
@@ -76,19 +80,55 @@ def packs_import(
     paths: Annotated[list[Path], typer.Argument(help="Files or folders of the source.")],
     out_folder: Annotated[Path, typer.Option("--out", help="Folder of the new pack; its name becomes the pack id.")],
     lenient: Annotated[bool, typer.Option("--lenient", help="Count rows that can't be read instead of stopping.")] = False,
+    margin: Annotated[str, typer.Option(help=f"How margins are removed: {', '.join(importing.Margin)}.")] = "power",
+    min_books: Annotated[int | None, typer.Option(help="Fresh books that a price needs.")] = None,
+    max_age_s: Annotated[int | None, typer.Option(help="Seconds after which a book's quote is stale.")] = None,
+    weight: Annotated[list[str] | None, typer.Option(help="BOOK=N: its weight in the median; repeat for more.")] = None,
+    odds_format: Annotated[str | None, typer.Option(help=f"How prices are written: {', '.join(importing.OddsFormat)}.")] = None,
+    time_zone: Annotated[str | None, typer.Option(help="IANA zone of times that carry none.")] = None,
+    closing: Annotated[list[str] | None, typer.Option(help="football-data: closing columns, the preferred first.")] = None,
+    mapping: Annotated[Path | None, typer.Option(help="csv, parquet: a YAML file that says what the columns mean.")] = None,
+    column: Annotated[list[str] | None, typer.Option(help="csv, parquet: MEANING=COLUMN; repeat for more.")] = None,
+    side: Annotated[list[str] | None, typer.Option(help="csv, parquet: SIDE=COLUMN of a wide table.")] = None,
+    market: Annotated[str | None, typer.Option(help="csv, parquet: the market of every row.")] = None,
 ) -> None:
     """Make a pack of a provider's own messages."""
-    with err.status("importing"):
-        report = importing.import_source(source, paths, out_folder, lenient=lenient)
-    out.print(
-        f"Read {report.messages:,} messages of {report.files} files: {report.ticks:,} ticks, {report.suspended:,} of them "
-        f"suspended; refused {len(report.refused):,}"
-    )
-    for row in report.refused[:5]:
-        out.print(f"  {plain(str(row))}")
-    for name in report.unread:
+    with err.status("importing") as status:
+        options = importing.import_options(
+            lenient=lenient,
+            margin=margin,
+            min_books=min_books,
+            max_age_s=max_age_s,
+            weights=_weights(weight),
+            odds_format=odds_format,
+            time_zone=time_zone,
+            closing=closing,
+            mapping=importing.with_flags(mapping, _pairs(column, "--column"), _pairs(side, "--side"), market),
+            progress=status.update,
+        )
+        report = importing.import_source(source, paths, out_folder, options)
+    show_quality(report.quality)
+    for name in report.unread[:_SHOWN]:
         out.print(f"  not read: {plain(name)}")
+    if len(report.unread) > _SHOWN:
+        out.print(f"  not read: {len(report.unread) - _SHOWN:,} more files")
     show_pack(packs.open_pack(out_folder))
+
+
+def _weights(texts: list[str] | None) -> dict[str, int]:
+    pairs = _pairs(texts, "--weight")
+    wrong = [f"{book}={number}" for book, number in pairs.items() if not number.isdecimal()]
+    if wrong:
+        raise typer.BadParameter(f"--weight takes BOOK=N with a whole number, not {wrong[0]!r}")
+    return {book: int(number) for book, number in pairs.items()}
+
+
+def _pairs(texts: list[str] | None, option: str) -> dict[str, str]:
+    split = [text.partition("=") for text in texts or ()]
+    wrong = ["".join(parts) for parts in split if not all(parts)]
+    if wrong:
+        raise typer.BadParameter(f"{option} takes NAME=VALUE, not {wrong[0]!r}")
+    return {name: value for name, _, value in split}
 
 
 @packs_app.command("export")

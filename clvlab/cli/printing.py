@@ -13,10 +13,24 @@ from rich.markup import escape
 from rich.table import Table
 
 from clvlab.application import backtests
+from clvlab.packs.quality import Quality, Spread
 from clvlab.packs.reader import Pack
 from clvlab.proof.verify import Verification
 
-__all__ = ["err", "facts", "leaderboard", "out", "plain", "print_json", "show_checks", "show_pack", "show_report", "table"]
+__all__ = [
+    "err",
+    "facts",
+    "leaderboard",
+    "out",
+    "plain",
+    "plain_lines",
+    "print_json",
+    "show_checks",
+    "show_pack",
+    "show_quality",
+    "show_report",
+    "table",
+]
 
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -25,6 +39,11 @@ err = Console(stderr=True, highlight=False, soft_wrap=True)
 def plain(text: str) -> str:
     """Keep data from being read as markup, and on one line."""
     return escape("".join(char if char.isprintable() else repr(char)[1:-1] for char in text))
+
+
+def plain_lines(text: str) -> str:
+    """Keep data from being read as markup, line by line."""
+    return "\n".join(plain(line) for line in text.rstrip().splitlines())
 
 
 def _yes(value: bool) -> str:
@@ -43,6 +62,42 @@ def show_pack(pack: Pack) -> None:
             "content hash": pack.content_hash,
         },
     )
+
+
+def show_quality(quality: Quality) -> None:
+    """Print what an import found: counts, refused rows with examples, and spreads."""
+    out.print(
+        f"Read {quality.messages:,} messages of {quality.files:,} files: {quality.ticks:,} ticks, "
+        f"{quality.suspended_ticks:,} of them suspended; refused {quality.refused_rows:,}"
+    )
+    for reason in quality.refused:
+        out.print(f"  {plain(reason.reason)}: {reason.count:,}, as {plain(reason.examples[0])}")
+    for note, count in quality.notes.items():
+        out.print(f"  {plain(note)}: {count:,}")
+    facts(
+        "Quality",
+        {
+            "fixtures": f"{quality.fixtures:,}, {quality.fixtures_without_ticks:,} without ticks, "
+            f"{quality.fixtures_without_kickoff:,} without kickoff",
+            "markets": f"{quality.markets:,}, {quality.markets_without_close:,} without a close, "
+            f"{quality.markets_suspended_at_close:,} suspended at it",
+            "suspended": f"{quality.suspended_share:.1%} of ticks; in running {quality.in_running_ticks:,} ticks",
+            "books per tick": _spread(quality.books_per_tick),
+            "overround, books": _spread(quality.book_overround_bps, " bps"),
+            "overround, prices": _spread(quality.price_overround_bps, " bps"),
+            "margin fallbacks": f"{quality.margin_fallbacks:,}",
+            "first tick": _spread(quality.first_tick_before_kickoff_s, " s", " before kickoff"),
+            "last tick": _spread(quality.last_tick_before_kickoff_s, " s", " before kickoff"),
+            "largest gap": _spread(quality.largest_gap_s, " s", " in a market"),
+            "age of the close": _spread(quality.closing_age_s, " s"),
+        },
+    )
+
+
+def _spread(spread: Spread | None, unit: str = "", what: str = "") -> str:
+    if spread is None:
+        return "none"
+    return f"median {spread.median:,}{unit}{what} (5-95 %: {spread.p05:,} to {spread.p95:,}; {spread.min:,} to {spread.max:,})"
 
 
 def show_report(report: Mapping[str, Any]) -> None:

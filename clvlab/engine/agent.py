@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import polars as pl
 
 from clvlab.errors import AgentError
 from clvlab.law.actions import MAX_NAME_BYTES
+from clvlab.law.schema import Causality
 from clvlab.law.tape import Tape
 
-__all__ = ["Agent", "Causality", "Identity"]
+__all__ = ["Agent", "Causality", "Identity", "causal", "identified"]
 
 
-class Causality(StrEnum):
-    """How it was shown that no decision used a later tick."""
+_Decide = TypeVar("_Decide", bound=Callable[..., Any])
+_CAUSAL: dict[Any, Causality] = {}
 
-    TEMPLATE = "template"  # one of ours, held to it by tests
-    TICK_BY_TICK = "tick-by-tick"  # saw one message after the other
-    PREFIX_AUDIT = "prefix-audit"  # decided alike on prefixes of the tape
-    UNCHECKED = "unchecked"
+
+def causal(how: Causality) -> Callable[[_Decide], _Decide]:
+    """Mark a ``decide`` as causal without an audit. The mark goes with the function: a subclass with another has none."""
+
+    def marked(decide: _Decide) -> _Decide:
+        _CAUSAL[decide] = how
+        return decide
+
+    return marked
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +39,7 @@ class Identity:
     config
         Parameters with defaults filled in; JSON values, fractions as floats (they are sealed as decimal text).
     causality
-        How it was shown that no decision used a later tick: a ``Causality``.
+        How it was shown that no decision used a later tick: a ``Causality``, which the engine finds out and no agent declares.
     source_sha256
         Digest of a user agent's source; null for templates, which their version names.
     """
@@ -59,6 +65,8 @@ class Identity:
             raise AgentError(f"an agent's names must be texts of 1 to {MAX_NAME_BYTES} bytes: {texts!r:.300}")
         if not isinstance(self.config, dict):
             raise AgentError(f"the config of agent {self.agent_id!r} must be a dict, not {type(self.config).__name__}")
+        if self.causality not in list(Causality):
+            raise AgentError(f"unknown causality {self.causality!r:.80}: use one of {', '.join(Causality)}")
 
 
 @runtime_checkable
@@ -71,3 +79,8 @@ class Agent(Protocol):
     def decide(self, tape: Tape) -> pl.DataFrame:
         """Give ``DECISIONS`` over the tape; a decision at a tick may use that tick and earlier ones only."""
         ...
+
+
+def identified(agent: Agent) -> Identity:
+    """Give an agent's identity with the causality that its ``decide`` has, whatever it declares."""
+    return replace(agent.identity, causality=_CAUSAL.get(type(agent).decide, Causality.UNCHECKED))

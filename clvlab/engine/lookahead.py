@@ -8,7 +8,7 @@ from hashlib import sha256
 import polars as pl
 
 from clvlab.engine.agent import Agent
-from clvlab.errors import AgentError
+from clvlab.errors import AgentError, ClvlabError, DecisionError
 from clvlab.law import actions
 from clvlab.law.schema import DECISIONS
 from clvlab.law.tape import Tape
@@ -34,11 +34,17 @@ class LookaheadReport:
         ``DECISIONS`` that differ, with ``change``: ``vanished`` (made only when later ticks are known) or ``appeared`` (made,
         and taken back when later ticks are known); and the last message of the first prefix that shows it: ``cut_ts_ms``,
         ``cut_fixture_id``, ``cut_tick_seq``. Empty when the agent passed.
+    decisions
+        ``DECISIONS`` over all that was audited.
+    whole
+        Whether that was the whole tape, and not some of its fixtures.
     """
 
     agent_id: str
     cuts: int
     moved: pl.DataFrame
+    decisions: pl.DataFrame
+    whole: bool = True
 
     @property
     def passed(self) -> bool:
@@ -58,12 +64,15 @@ class LookaheadReport:
         )
 
 
-def lookahead_audit(agent: Agent, tape: Tape, *, cuts: int = 12, seed: int = 0, max_rows: int = 1_000_000) -> LookaheadReport:
+def lookahead_audit(agent: Agent, tape: Tape, *, cuts: int = 24, seed: int = 0, max_rows: int = 1_000_000) -> LookaheadReport:
     """Compare an agent's decisions on prefixes of a tape with the prefixes of its decisions.
 
-    A third of the prefixes end at a message at which the agent decided, where a peek at the next message shows; a third, as far
-    as there are some, where it decided at a message without prices, where a fill from behind shows; the others at any message.
-    The same seed cuts at the same messages. An agent that passes may still look ahead where no cut fell.
+    A third of the prefixes end anywhere, and are asked before the whole; a third, as far as there are some, where the agent
+    decided at a message without prices, where a fill from behind shows; the others where it decided, where a peek at the next
+    message shows. The same seed cuts at the same messages. An agent that passes may still look ahead where no cut fell, or
+    know the tape from a call before the audit.
+
+    A prefix numbers its series anew: an agent that computes with the number, and does not only group by it, fails.
 
     Parameters
     ----------
@@ -76,30 +85,51 @@ def lookahead_audit(agent: Agent, tape: Tape, *, cuts: int = 12, seed: int = 0, 
     seed
         Chooses the messages at which the tape is cut.
     max_rows
-        A longer tape is audited on some of its fixtures, those with decisions first, until this many rows are reached.
+        A longer tape is audited on some of its fixtures, until this many rows are reached.
 
     Raises
     ------
     AgentError
-        The agent fails on the tape, or ``cuts`` is less than 1.
+        The agent fails on a prefix, is not deterministic, or ``cuts`` is less than 1.
+    DecisionError
+        Decisions that can't be sealed.
     """
     if cuts < 1:
         raise AgentError(f"an audit needs at least 1 cut, not {cuts}")
+    part = _some_fixtures(tape, max_rows, seed)
+    report = _audited(agent, part, cuts, seed)
+    if part is not tape and report.decisions.is_empty():
+        deciding = _decided(agent, tape)["fixture_id"].unique()
+        report = _audited(agent, _some_fixtures(tape, max_rows, seed, frozenset(deciding)), cuts, seed)
+    return report if part is tape else replace(report, whole=False)
+
+
+def _audited(agent: Agent, tape: Tape, cuts: int, seed: int) -> LookaheadReport:
+    """Ask on prefixes anywhere, then on the whole, then on prefixes that end where it decided.
+
+    The first come before the whole, shortest first: what an agent keeps from one call to the next then knows no later tick.
+    """
+    ordered = tape.messages.sort(_ORDER).select(_ORDER)
+    early = {cut: _decided(agent, prefix(tape, cut), is_prefix=True) for cut in sorted(_chosen(ordered, -(-cuts // 3), seed))}
     whole = _decided(agent, tape)
-    if tape.rows.height > max_rows:
-        tape = _some_fixtures(tape, whole, max_rows, seed)
-        whole = _decided(agent, tape)
-    ordered = tape.messages.sort(_ORDER)
-    timed = whole.join(ordered.select(*_ORDER), on=["fixture_id", "tick_seq"], how="left", maintain_order="left")
+    timed = whole.join(ordered, on=["fixture_id", "tick_seq"], how="left", maintain_order="left")
+    absent = timed.filter(pl.col("ts_ms").is_null())
+    if absent.height:
+        first = absent.select("agent_id", "fixture_id", "tick_seq").row(0, named=True)
+        raise DecisionError(f"{absent.height} decision(s) at a tick that does not exist, the first is {first}")
     acted = timed.select(_ORDER).unique().sort(_ORDER)
     unpriced = tape.rows.select("tick_seq", "prob_bps", fixture_id=_fixtures(tape)).filter(pl.col("prob_bps").is_null())
     blind = acted.join(unpriced, on=["fixture_id", "tick_seq"], how="semi", maintain_order="left")
-    chosen = _chosen(blind, cuts // 3, seed) + _chosen(acted, cuts // 3, seed)
-    chosen += _chosen(ordered.select(_ORDER), cuts - len(set(chosen)), seed + 1)
-    found = [_compared(agent, tape, timed, cut) for cut in sorted(set(chosen))]
-    moved = pl.concat(found) if found else _moved(timed.clear(), (0, 0, 0), "vanished")
-    first = moved.unique([*DECISIONS, "change"], keep="first", maintain_order=True)
-    return LookaheadReport(agent.identity.agent_id, len(found), first)
+    late = dict.fromkeys(_chosen(blind, cuts // 3, seed) + _chosen(acted, cuts, seed + 1))
+    chosen = [cut for cut in late if cut not in early][: cuts - len(early)]
+    answers = early | {cut: _decided(agent, prefix(tape, cut), is_prefix=True) for cut in chosen}
+    found = [_moved(timed.clear(), (0, 0, 0), "vanished"), *(_compared(timed, answers[cut], cut) for cut in sorted(answers))]
+    moved = pl.concat(found).unique([*DECISIONS, "change"], keep="first", maintain_order=True)
+    if moved.height and not _decided(agent, tape).equals(whole):
+        raise AgentError(
+            f"agent {agent.identity.agent_id!r} is not deterministic: asked twice over the same tape it answers twice"
+        )
+    return LookaheadReport(agent.identity.agent_id, len(answers), moved, whole)
 
 
 def prefix(tape: Tape, last: Message) -> Tape:
@@ -122,25 +152,24 @@ def _until(last: Message) -> pl.Expr:
     return (pl.col("ts_ms") < ts_ms) | (same_ms & earlier_there)
 
 
-def _decided(agent: Agent, tape: Tape) -> pl.DataFrame:
+def _decided(agent: Agent, tape: Tape, *, is_prefix: bool = False) -> pl.DataFrame:
     """Ask the agent; what it does to the frames does not reach the tape."""
     own = replace(tape, rows=tape.rows.clone(), series=tape.series.clone(), fixtures=tape.fixtures.clone())
-    decided = agent.decide(own)
+    try:
+        decided = agent.decide(own)
+    except Exception as error:  # an agent is foreign code
+        if not is_prefix or isinstance(error, ClvlabError):
+            raise
+        failure = f"{type(error).__name__}: {error}"
+        raise AgentError(f"agent {agent.identity.agent_id!r} fails on a prefix of the tape with {failure}") from error
     if not isinstance(decided, pl.DataFrame):
         raise AgentError(f"agent {agent.identity.agent_id!r} must return a polars DataFrame, not {type(decided).__name__}")
     return actions.checked(decided)
 
 
-def _compared(agent: Agent, tape: Tape, timed: pl.DataFrame, cut: Message) -> pl.DataFrame:
+def _compared(timed: pl.DataFrame, then: pl.DataFrame, cut: Message) -> pl.DataFrame:
     """Find the decisions by a cut that later messages change."""
     by_then = timed.filter(_until(cut))
-    try:
-        then = _decided(agent, prefix(tape, cut))
-    except Exception as error:  # an agent is foreign code
-        raise AgentError(
-            f"agent {agent.identity.agent_id!r} decides on the whole tape, and on a prefix of it fails with "
-            f"{type(error).__name__}: {error}"
-        ) from error
     key = [pl.col(name).round(_PPM_DIGITS) if name == "confidence" else pl.col(name) for name in DECISIONS]
     vanished = by_then.join(then, on=key, how="anti", nulls_equal=True, maintain_order="left")
     appeared = then.join(by_then, on=key, how="anti", nulls_equal=True, maintain_order="left")
@@ -154,13 +183,16 @@ def _moved(decisions: pl.DataFrame, cut: Message, change: str) -> pl.DataFrame:
     ).sort("fixture_id", "tick_seq", maintain_order=True)
 
 
-def _some_fixtures(tape: Tape, decisions: pl.DataFrame, max_rows: int, seed: int) -> Tape:
+def _some_fixtures(tape: Tape, max_rows: int, seed: int, deciding: frozenset[int] = frozenset()) -> Tape:
     """Keep whole fixtures in seeded order, those with decisions first, until the rows are reached."""
-    deciding = set(decisions["fixture_id"].unique())
+    if tape.rows.height <= max_rows:
+        return tape
     sizes = dict(tape.series.group_by("fixture_id").agg(pl.col("rows").sum()).iter_rows())
     kept: list[int] = []
+    total = 0
     for fixture_id in sorted(sizes, key=lambda one: (one not in deciding, _hashed(seed, one))):
-        if kept and sum(sizes[one] for one in kept) + sizes[fixture_id] > max_rows:
+        total += sizes[fixture_id]
+        if kept and total > max_rows:
             break
         kept.append(fixture_id)
     return tape.keep(_fixtures(tape).is_in(pl.Series(kept, dtype=pl.Int64).implode()))

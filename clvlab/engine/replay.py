@@ -14,7 +14,7 @@ from clvlab.law.tape import Tape, last_row_at
 from clvlab.proof.canonical import decimal_text
 from clvlab.proof.events import CLOSE_EVENTS, PROPOSAL_EVENTS, SIDES
 
-__all__ = ["Replay", "replay"]
+__all__ = ["Replay", "located", "replay"]
 
 _MARKET = ["fixture_id", "market_key"]
 _PPM = 1_000_000
@@ -31,28 +31,21 @@ class Replay:
 def replay(tape: Tape, decisions: pl.DataFrame, window: Window, *, errors: int = 0) -> Replay:
     """Put decisions in sealed order and look up their states.
 
-    Steps: 1. find each decision's market and tick; 2. sort; 3. read the states acted on; 4. close every market that a BACK
-    names.
+    Steps: 1. sort; 2. read the states acted on; 3. close every market that a BACK names.
 
     Parameters
     ----------
     tape
         The ticks.
     decisions
-        ``DECISIONS`` as checked by the law, of all agents.
+        ``DECISIONS`` of all agents, ``located`` on this tape.
     window
         Where fixtures close.
     errors
         Number of lines about failed agents, which stand between decisions and closes.
-
-    Raises
-    ------
-    DecisionError
-        A decision at a tick that does not exist.
     """
-    named = _at_ticks(tape, decisions)
     order = ["ts_ms", "fixture_id", "tick_seq", "agent_id", "market_key", "side", "action"]
-    named = named.sort(order, nulls_last=False).with_columns(seq=pl.int_range(1, pl.len() + 1))
+    named = decisions.sort(order, nulls_last=False).with_columns(seq=pl.int_range(1, pl.len() + 1))
 
     back = named["action"] == Action.BACK
     acted_on = pl.select(pl.when(back).then(named["market_row"])).to_series()
@@ -69,25 +62,45 @@ def _cast(frame: pl.DataFrame, schema: Schema) -> pl.DataFrame:
     return frame.select(pl.col(column).cast(dtype) for column, dtype in schema.items())
 
 
-def _at_ticks(tape: Tape, decisions: pl.DataFrame) -> pl.DataFrame:
-    """Add ``market_row`` (the market's last message at the tick, on its first side) and ``ts_ms``."""
+def located(tape: Tape, decisions: pl.DataFrame) -> pl.DataFrame:
+    """Find the market and tick of each decision.
+
+    Parameters
+    ----------
+    tape
+        The ticks.
+    decisions
+        ``DECISIONS`` as checked by the law.
+
+    Returns
+    -------
+    pl.DataFrame
+        Row by row, with ``ts_ms`` and ``market_row``: the market's last message at the tick, on its first side.
+
+    Raises
+    ------
+    DecisionError
+        A decision at a tick that does not exist.
+    """
     first_sides = tape.series.with_row_index("series").filter(pl.col("side_no") == 0)
     markets = first_sides.select(*_MARKET, "market_start", "n_sides", "series")
-    located = decisions.join(markets, on=_MARKET, how="left", maintain_order="left")
-    row = last_row_at(tape.key, located["market_start"], located["series"], located["tick_seq"])
-    located = located.with_columns(
+    found = decisions.join(markets, on=_MARKET, how="left", maintain_order="left")
+    row = last_row_at(tape.key, found["market_start"], found["series"], found["tick_seq"])
+    found = found.with_columns(
         market_row=row, message_seq=tape.rows["tick_seq"].gather(row), ts_ms=tape.rows["ts_ms"].gather(row)
     ).with_columns(ts_ms=pl.when(pl.col("message_seq") == pl.col("tick_seq")).then("ts_ms"))
-    if located["ts_ms"].null_count():  # decisions at a tick of another market
+    if found["ts_ms"].null_count():  # decisions at a tick of another market
         elsewhere = tape.messages.select("fixture_id", "tick_seq", tick_ts_ms="ts_ms")
-        located = located.join(elsewhere, on=["fixture_id", "tick_seq"], how="left", maintain_order="left").with_columns(
-            pl.coalesce("ts_ms", "tick_ts_ms")
+        found = (
+            found.join(elsewhere, on=["fixture_id", "tick_seq"], how="left", maintain_order="left")
+            .with_columns(pl.coalesce("ts_ms", "tick_ts_ms"))
+            .drop("tick_ts_ms")
         )
-        absent = located.filter(pl.col("ts_ms").is_null())
+        absent = found.filter(pl.col("ts_ms").is_null())
         if absent.height:
             first = absent.select("agent_id", "fixture_id", "tick_seq").row(0, named=True)
             raise DecisionError(f"{absent.height} decision(s) at a tick that does not exist, the first is {first}")
-    return located
+    return found
 
 
 def _states(tape: Tape, row: pl.Series, n_sides: pl.Series) -> pl.DataFrame:

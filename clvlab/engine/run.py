@@ -9,20 +9,20 @@ from typing import Any
 
 import polars as pl
 
-from clvlab.engine.agent import Agent, Causality, Identity
+from clvlab.engine.agent import Agent, Causality, Identity, identified
 from clvlab.engine.lookahead import lookahead_audit
 from clvlab.engine.paper import fills
-from clvlab.engine.replay import replay
-from clvlab.errors import ClvlabError, DecisionError, LookaheadError
+from clvlab.engine.replay import located, replay
+from clvlab.errors import AgentError, ClvlabError, DecisionError, EvidenceError, LookaheadError
 from clvlab.law import actions
 from clvlab.law.closing import Window
 from clvlab.law.clv import scores
 from clvlab.law.gate import verdicts
 from clvlab.law.metrics import outcomes
 from clvlab.law.policy import PolicyEnvelope
-from clvlab.law.schema import DECISIONS, LAW_VERSION, ClosingPolicy
+from clvlab.law.schema import LAW_VERSION, ClosingPolicy
 from clvlab.law.tape import Binding, Tape
-from clvlab.proof.canonical import without_floats
+from clvlab.proof.canonical import canonical, without_floats
 from clvlab.proof.manifest import RUN_SCHEMA, config_hash, policy_hash, run_id
 from clvlab.proof.positions import positions, proposals
 from clvlab.proof.seal import SealedRun, seal
@@ -93,12 +93,12 @@ def run(
     LookaheadError
         The only agent, or the last one left, decides by what comes later.
     """
-    named = {identity.agent_id: (identity, agent) for agent in agents for identity in [agent.identity]}
+    named = {identity.agent_id: (identity, agent) for agent in agents for identity in [identified(agent)]}
     if not agents or len(named) != len(agents):
         raise DecisionError(f"a run needs agents with unique ids, not {[agent.identity.agent_id for agent in agents]}")
     ids = sorted(named)  # by code point, which is the order of bytes
     identities, frames, errors = _asked(tape, [named[agent_id] for agent_id in ids], audit=audit)
-    replayed = replay(tape, actions.checked(frames), window, errors=len(errors))
+    replayed = replay(tape, frames, window, errors=len(errors))
     policy = policy or PolicyEnvelope()
     placed = positions(replayed.decisions, replayed.closes)
     proposed = proposals(replayed.decisions, placed)
@@ -113,46 +113,54 @@ def run(
 def _asked(
     tape: Tape, agents: Sequence[tuple[Identity, Agent]], *, audit: bool
 ) -> tuple[list[Identity], pl.DataFrame, list[dict[str, Any]]]:
-    """Ask all agents at once; one that raises stops, and the run goes on without it, unless it was the last one."""
+    """Ask all agents at once; one that fails stops, and the run goes on without it, unless it was the last one."""
     identities: list[Identity] = []
-    frames = [pl.DataFrame(schema=DECISIONS)]
+    frames: list[pl.DataFrame] = []
     errors: list[dict[str, Any]] = []
     with ThreadPoolExecutor(min(len(agents), _AGENTS_AT_ONCE)) as pool:
         answers = [pool.submit(_answer, tape, identity, agent, audit=audit) for identity, agent in agents]
     for (identity, _), answer in zip(agents, answers, strict=True):
-        name, error = identity.agent_id, answer.exception()
-        if isinstance(error, Exception):  # an agent is foreign code: its failure is a fact of the run, not of the engine
-            if len(errors) == len(agents) - 1:
-                if isinstance(error, ClvlabError):
-                    raise error
-                raise DecisionError(f"agent {name!r} failed with {type(error).__name__}: {error}") from error
-            errors.append({"agent_id": name, "error": type(error).__name__, "fixture_id": None, "tick_seq": None})
-            identities.append(identity)
+        error = answer.exception()  # an agent is foreign code: its failure is a fact of the run, not of the engine
+        if error is None:
+            shown, decided = answer.result()
+            identities.append(shown)
+            frames.append(decided)
             continue
-        shown, decided = answer.result()
-        if not isinstance(decided, pl.DataFrame):
-            raise DecisionError(f"agent {name!r} must return a polars DataFrame, not {type(decided).__name__}")
-        checked = actions.checked(decided)
-        if checked.filter(pl.col("agent_id") != name).height:
-            raise DecisionError(f"agent {name!r} returned decisions under another agent_id")
-        identities.append(shown)
-        frames.append(checked)
+        if len(errors) == len(agents) - 1:
+            if isinstance(error, ClvlabError):
+                raise error
+            raise DecisionError(f"agent {identity.agent_id!r} failed with {type(error).__name__}: {error}") from error
+        failed = {"agent_id": identity.agent_id, "error": type(error).__name__, "fixture_id": None, "tick_seq": None}
+        errors.append(failed)
+        identities.append(identity)
     return identities, pl.concat(frames), errors
 
 
-def _answer(tape: Tape, identity: Identity, agent: Agent, *, audit: bool) -> tuple[Identity, Any]:
-    """Ask one agent, and audit it for look-ahead if nobody vouches for it."""
-    decided = agent.decide(_copied(tape))
+def _answer(tape: Tape, identity: Identity, agent: Agent, *, audit: bool) -> tuple[Identity, pl.DataFrame]:
+    """Ask one agent, after an audit for look-ahead if nobody vouches for it: its ``DECISIONS``, located on the tape."""
+    name, decided = identity.agent_id, None
+    _sealable(identity)
     if audit and identity.causality == Causality.UNCHECKED:
-        return _audited(identity, agent, tape), decided
-    return identity, decided
+        report = lookahead_audit(agent, tape)
+        if not report.passed:
+            raise LookaheadError(f"{report!r}. Nothing was sealed")
+        identity = replace(identity, causality=Causality.PREFIX_AUDIT)
+        decided = report.decisions if report.whole else None
+    if decided is None:
+        decided = agent.decide(_copied(tape))
+    if not isinstance(decided, pl.DataFrame):
+        raise DecisionError(f"agent {name!r} must return a polars DataFrame, not {type(decided).__name__}")
+    checked = actions.checked(decided)
+    if checked.filter(pl.col("agent_id") != name).height:
+        raise DecisionError(f"agent {name!r} returned decisions under another agent_id")
+    return identity, located(tape, checked)
 
 
-def _audited(identity: Identity, agent: Agent, tape: Tape) -> Identity:
-    report = lookahead_audit(agent, tape)
-    if not report.passed:
-        raise LookaheadError(f"{report!r}. Nothing was sealed")
-    return replace(identity, causality=Causality.PREFIX_AUDIT)
+def _sealable(identity: Identity) -> None:
+    try:
+        canonical(without_floats(identity.config))
+    except EvidenceError as error:
+        raise AgentError(f"the config of agent {identity.agent_id!r} can't be sealed: {error}") from error
 
 
 def _copied(tape: Tape) -> Tape:

@@ -11,6 +11,7 @@ from clvlab.application import backtests, runs
 from clvlab.lab import html
 from clvlab.lab.html import escape
 from clvlab.packs import reader
+from clvlab.packs.quality import Quality
 from clvlab.proof.anchor import Anchor
 from clvlab.proof.seal import SealedRun
 from clvlab.proof.verify import Verification
@@ -49,6 +50,16 @@ class Pack:
         """One row per fixture."""
         return self.source.fixtures
 
+    @property
+    def quality(self) -> Quality | None:
+        """What the import that made the pack found; null for a pack that was not imported."""
+        return self.source.quality
+
+    @property
+    def results(self) -> pl.DataFrame | None:
+        """One row per side of a settled market, where the source had results; agents never see them."""
+        return self.source.results
+
     def ticks(self, fixture_ids: list[int] | None = None) -> pl.DataFrame:
         """Give the ticks, one row per (fixture_id, tick_seq, market_key, side)."""
         return self.source.tape(fixture_ids).ticks().collect(engine="in-memory")
@@ -73,6 +84,7 @@ class Pack:
                     "content hash": self.content_hash,
                     "closing policy": self.source.manifest.closing_policy.value,
                 }
+                | ({} if self.quality is None else _shown_quality(self.quality))
             ),
             html.table(
                 ["fixture", "names", "kickoff (UTC)", "rows"],
@@ -85,6 +97,16 @@ class Pack:
             ),
             f'<p class="quiet">and {more} more, in .frame</p>' if more else "",
         )
+
+
+def _shown_quality(quality: Quality) -> dict[str, object]:
+    age, overround = quality.closing_age_s, quality.book_overround_bps
+    return {
+        "ticks": f"{quality.ticks:,}, {quality.suspended_share:.1%} suspended",
+        "refused rows": f"{quality.refused_rows:,} of {quality.messages:,}",
+        "overround of books": "none" if overround is None else f"median {overround.median:,} bps",
+        "age of the close": "none" if age is None else f"median {age.median:,} s, at most {age.max:,} s",
+    }
 
 
 class VerificationResult:

@@ -42,20 +42,37 @@ def open_run(path: str | Path) -> Run:
     return Run(runs.load(path), runs.receipts(path), runs.anchor(path))
 
 
-def import_odds(source: str, paths: str | Path | Sequence[str | Path], out: str | Path, *, lenient: bool = False) -> Pack:
-    """Make a pack of a provider's files (``txline`` or ``polymarket``) and open it.
+def import_odds(
+    source: str, paths: str | Path | Sequence[str | Path], out: str | Path, *, lenient: bool = False, **options: Any
+) -> Pack:
+    """Make a pack of a provider's files and open it; ``.quality`` tells what was found.
+
+    Parameters
+    ----------
+    source
+        ``betfair``, ``csv``, ``football-data``, ``parquet``, ``polymarket``, ``the-odds-api`` or ``txline``.
+    paths
+        Files or folders of the source.
+    out
+        Where the pack will stand; its name becomes the pack id.
+    lenient
+        Count rows that can't be read and go on, instead of stopping at the first.
+    **options
+        ``margin``, ``min_books``, ``max_age_s``, ``weights``, ``odds_format``, ``time_zone``, ``closing``, ``mapping`` (a
+        mapping or the path of a YAML file) and ``progress``, each as for ``clvlab packs import``.
 
     Raises
     ------
-    SourceError, PackFormatError
+    SourceError, OddsError, PackFormatError
     """
     files = [paths] if isinstance(paths, str | Path) else paths
-    importing.import_source(source, [Path(path) for path in files], Path(out), lenient=lenient)
+    chosen = importing.import_options(lenient=lenient, **options)
+    importing.import_source(source, [Path(path) for path in files], Path(out), chosen)
     return open_pack(Path(out))
 
 
 def lookahead_audit(
-    agent: str | Agent, tape: Pack | Tape | str | Path, *, cuts: int = 12, seed: int = 0, max_rows: int = 1_000_000
+    agent: str | Agent, tape: Pack | Tape | str | Path, *, cuts: int = 24, seed: int = 0, max_rows: int = 1_000_000
 ) -> LookaheadReport:
     """Compare an agent's decisions on prefixes of a tape with the prefixes of its decisions.
 
@@ -70,7 +87,7 @@ def lookahead_audit(
     seed
         Chooses the messages at which the tape is cut.
     max_rows
-        A longer tape is audited on some of its fixtures, those with decisions first.
+        A longer tape is audited on some of its fixtures.
 
     Raises
     ------
@@ -79,7 +96,7 @@ def lookahead_audit(
     Examples
     --------
     >>> lookahead_audit("baseline", "starter")
-    Look-ahead audit of 'baseline': passed, decisions on 12 prefixes equal those on the whole tape
+    Look-ahead audit of 'baseline': passed, decisions on 24 prefixes equal those on the whole tape
     """
     asked = backtests.resolved(agent)
     if not isinstance(tape, Tape):

@@ -14,6 +14,7 @@ __all__ = ["LAST_OPEN_MAX_AGE_MS", "Window", "fixture_closes", "market_closes"]
 
 LAST_OPEN_MAX_AGE_MS = 300_000
 _MAX_WINDOW_ID_BYTES = 200
+_MAX_PREFIXES = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,8 @@ class Window:
         listed = isinstance(self.market_allowlist, tuple | list)  # not a set: its order would differ between processes
         if not listed or not all(isinstance(prefix, str) for prefix in self.market_allowlist):
             raise WindowError(f"market_allowlist must be a tuple of prefixes, not {self.market_allowlist!r}")
+        if len(self.market_allowlist) > _MAX_PREFIXES:
+            raise WindowError(f"market_allowlist has a limit of {_MAX_PREFIXES} prefixes, not {len(self.market_allowlist)}")
         object.__setattr__(self, "market_allowlist", tuple(self.market_allowlist))
         for name, value in (("duration_s", self.duration_s), ("min_clv_horizon_s", self.min_clv_horizon_s)):
             if type(value) is not int and not (name == "duration_s" and value is None):

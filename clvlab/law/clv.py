@@ -8,8 +8,6 @@ the price taken at the closing probability ("CLV %") is shown beside it and neve
 
 from __future__ import annotations
 
-from functools import reduce
-
 import polars as pl
 
 from clvlab.law.closing import Window
@@ -42,7 +40,7 @@ def edge_bps() -> pl.Expr:
 def allowed(market_allowlist: tuple[str, ...]) -> pl.Expr:
     """Tell whether ``market_key`` starts with one of the prefixes; the prefix ``""`` allows every market."""
     starts = (pl.col("market_key").str.starts_with(prefix) for prefix in market_allowlist)
-    return reduce(lambda a, b: a | b, starts, pl.lit(value=False))
+    return pl.any_horizontal(pl.lit(value=False), *starts)  # flat: a chain of a thousand | takes Polars minutes
 
 
 def reason(window: Window) -> pl.Expr:

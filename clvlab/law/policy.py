@@ -104,7 +104,7 @@ class PolicyEnvelope:
             if names is None and name == "market_allowlist":
                 continue
             if not isinstance(names, tuple | list) or not all(isinstance(text, str) for text in names):
-                raise PolicyError(f"{name} must be a tuple of texts, not {names!r:.200}")
+                raise PolicyError(f'{name} must be a list of texts, such as ["paper"], not {names!r:.200}')
             if len(names) > _MAX_NAMES:
                 raise PolicyError(f"{name} has a limit of {_MAX_NAMES} entries, not {len(names)}")
             object.__setattr__(self, name, tuple(names))

@@ -30,6 +30,7 @@ __all__ = [
     "TICKS",
     "VERDICTS",
     "Action",
+    "Causality",
     "CloseKind",
     "ClosingPolicy",
     "EndRule",
@@ -54,6 +55,15 @@ class EndRule(StrEnum):
     PRE_MATCH = "pre_match"
     FIXED_DURATION = "fixed_duration"
     MANUAL_STOP = "manual_stop"
+
+
+class Causality(StrEnum):
+    """How it was shown that no decision used a later tick."""
+
+    TEMPLATE = "template"  # one of ours, held to it by tests
+    TICK_BY_TICK = "tick-by-tick"  # saw one message after the other
+    PREFIX_AUDIT = "prefix-audit"  # decided alike on prefixes of the tape
+    UNCHECKED = "unchecked"
 
 
 class ClosingPolicy(StrEnum):

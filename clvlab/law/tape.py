@@ -11,6 +11,7 @@ from functools import cached_property
 
 import polars as pl
 
+from clvlab.errors import SchemaError
 from clvlab.law.schema import FIXTURES, SERIES, TICKS, ClosingPolicy, Schema, conform
 
 __all__ = ["ROWS", "Binding", "Tape", "last_row_at", "series_table"]
@@ -82,6 +83,10 @@ class Tape:
             fixtures,
             closing_policy,
         )
+
+    def __post_init__(self) -> None:
+        if (self.fixtures["kickoff_ts_ms"] < 0).any():
+            raise SchemaError(f"a kickoff is before 1970: {self.fixtures['kickoff_ts_ms'].min()!r} ms")
 
     @cached_property
     def key(self) -> pl.Series:

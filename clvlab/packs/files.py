@@ -9,14 +9,17 @@ import zlib
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import IO, BinaryIO, cast
 
 from clvlab.errors import SourceError
 
-__all__ = ["content_digest", "file_sha256", "lines_of", "opened"]
+__all__ = ["content_digest", "file_sha256", "lines_in", "lines_of", "opened", "whole"]
 
 MAX_LINE_BYTES = 16 << 20
-MAX_CONTENT_BYTES = 4 << 30  # of one decompressed source: a small archive must not fill a disk or a day
+MAX_CONTENT_BYTES = 16 << 30  # of one decompressed source: a small archive must not fill a disk or a day
+MAX_WHOLE_BYTES = 64 << 20  # of a source that has to stand in memory
+_SMALL_BYTES = 64 << 20
+_MAX_RATIO = 250  # odds as text shrink 5 to 50 times
 
 
 def file_sha256(path: Path) -> str:
@@ -53,19 +56,49 @@ def lines_of(path: Path) -> Iterator[tuple[int, bytes]]:
     SourceError
         The file can't be read, is cut off, or is larger than a source may be.
     """
-    size = 0
     with _readable(path) as file:
-        try:
-            for number, line in enumerate(iter(partial(file.readline, MAX_LINE_BYTES + 1), b""), 1):
-                size += len(line)
-                if size > MAX_CONTENT_BYTES:
-                    raise SourceError(f"{path.name}: more than {MAX_CONTENT_BYTES} bytes when decompressed")
-                if len(line) > MAX_LINE_BYTES:
-                    raise SourceError(f"{path.name}:{number}: a line of more than {MAX_LINE_BYTES} bytes")
-                if line.strip():
-                    yield number, line
-        except (OSError, EOFError, zlib.error) as error:
-            raise SourceError(f"{path.name}: can't be read to its end: {error}") from error
+        yield from lines_in(file, path.name, path.stat().st_size)
+
+
+def lines_in(file: IO[bytes], name: str, packed_bytes: int) -> Iterator[tuple[int, bytes]]:
+    """Give numbered non-blank lines of an open source, as ``lines_of``; ``packed_bytes`` is its size on disk."""
+    size = 0
+    try:
+        for number, line in enumerate(iter(partial(file.readline, MAX_LINE_BYTES + 1), b""), 1):
+            size += len(line)
+            _check_size(name, size, packed_bytes)
+            if len(line) > MAX_LINE_BYTES:
+                raise SourceError(f"{name}:{number}: a line of more than {MAX_LINE_BYTES} bytes")
+            if line.strip():
+                yield number, line
+    except (OSError, EOFError, zlib.error) as error:
+        raise SourceError(f"{name}: can't be read to its end: {error}") from error
+
+
+def whole(path: Path) -> bytes:
+    """Give the decompressed content of a source that has to be read at once.
+
+    Raises
+    ------
+    SourceError
+        As for ``lines_of``, or larger than fits.
+    """
+    chunks, size = [], 0
+    with _readable(path) as file:
+        for chunk in _chunks(file, path):
+            size += len(chunk)
+            if size > MAX_WHOLE_BYTES:
+                raise SourceError(f"{path.name}: more than {MAX_WHOLE_BYTES} bytes, too large to be read at once")
+            chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def _check_size(name: str, size: int, packed_bytes: int) -> None:
+    """Refuse content that grows without end, or far beyond what a file of its size can hold of odds."""
+    if size > MAX_CONTENT_BYTES:
+        raise SourceError(f"{name}: more than {MAX_CONTENT_BYTES} bytes when decompressed")
+    if size > _SMALL_BYTES and size > _MAX_RATIO * packed_bytes:
+        raise SourceError(f"{name}: {packed_bytes} bytes hold more than {size} when decompressed: no odds shrink like that")
 
 
 def _readable(path: Path) -> BinaryIO:
@@ -76,12 +109,11 @@ def _readable(path: Path) -> BinaryIO:
 
 
 def _chunks(file: BinaryIO, path: Path) -> Iterator[bytes]:
-    size = 0
+    size, packed = 0, path.stat().st_size
     try:
         while chunk := file.read(1 << 20):
             size += len(chunk)
-            if size > MAX_CONTENT_BYTES:
-                raise SourceError(f"{path.name}: more than {MAX_CONTENT_BYTES} bytes when decompressed")
+            _check_size(path.name, size, packed)
             yield chunk
     except (OSError, EOFError, zlib.error) as error:
         raise SourceError(f"{path.name}: can't be read to its end: {error}") from error

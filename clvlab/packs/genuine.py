@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 from clvlab.errors import SourceError
 from clvlab.law.tape import Tape
 from clvlab.packs.files import content_digest
 from clvlab.packs.importers import NORMALISERS
+from clvlab.packs.importers.source import Options
 from clvlab.packs.manifest import PackManifest
 
 __all__ = ["is_genuine"]
@@ -26,10 +28,11 @@ def is_genuine(folder: Path, manifest: PackManifest, tape: Tape) -> bool:
     try:
         present = {path.name for path in (folder / "raw").iterdir()}
         digests_hold = all(content_digest(kept[raw.name]) == raw.digest for raw in manifest.raw)
-        again = normalise(kept)
+        with tempfile.TemporaryDirectory(prefix="clvlab-") as scratch:
+            again = normalise(kept, Options(), Path(scratch))
+            ticks = Tape.from_ticks(again.ticks, tape.fixtures)
     except (SourceError, OSError):  # unreadable raw files show nothing
         return False
-    ticks = Tape.from_ticks(again.ticks, tape.fixtures)
     return (
         digests_hold
         and present == set(kept)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -12,6 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from clvlab.errors import PackFormatError
 from clvlab.law.schema import SAFE_INTEGER, ClosingPolicy
 from clvlab.packs.digest import content_hash
+from clvlab.packs.quality import QUALITY_FILE
+from clvlab.packs.results import RESULTS, RESULTS_FILE
 
 __all__ = [
     "DESCRIPTOR",
@@ -22,6 +25,7 @@ __all__ = [
     "Gap",
     "PackManifest",
     "Raw",
+    "SourceFile",
     "descriptor",
     "pack_id_of",
     "read_manifest",
@@ -94,8 +98,18 @@ class Raw(_Model):
     digest: _Hash
 
 
+class SourceFile(_Model):
+    """A file that was imported and is not kept; the digest is over its bytes as they were given."""
+
+    name: str = Field(min_length=1, max_length=1000)
+    digest: _Hash
+
+
 class PackManifest(_Model):
-    """What a pack says of itself; everything but ``pack_id`` and ``ticks_sha256`` enters ``content_hash``."""
+    """What a pack says of itself; everything but ``pack_id`` and the SHA-256 of files enters ``content_hash``.
+
+    ``sources`` and ``margin_fallbacks`` are null, and then left out of descriptor and hash, unless an importer fills them.
+    """
 
     pack_id: _Name
     provenance: str = Field(pattern=r"^(genuine|synthetic|imported)-[a-z0-9][a-z0-9.-]*$|^unknown$")
@@ -109,7 +123,11 @@ class PackManifest(_Model):
     fixtures: tuple[Fixture, ...] = ()
     raw: tuple[Raw, ...] = ()
     results: _Hash | None = None
+    sources: tuple[SourceFile, ...] | None = None
+    margin_fallbacks: _Int | None = None
     ticks_sha256: _Hash | None = None
+    results_sha256: _Hash | None = None
+    quality_sha256: _Hash | None = None
 
     @field_validator("fixtures")
     @classmethod
@@ -122,43 +140,64 @@ class PackManifest(_Model):
     @property
     def content_hash(self) -> str:
         """``sha256:<hex>`` over the logical content."""
-        return content_hash({"schema": PACK_SCHEMA} | self.model_dump(mode="json", exclude={"pack_id", "ticks_sha256"}))
+        return content_hash({"schema": PACK_SCHEMA} | self.content)
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """Everything that ``content_hash`` covers, as JSON values."""
+        own = self.model_dump(mode="json", exclude=set(_FILES))
+        return {key: value for key, value in own.items() if key not in _OPTIONAL or value is not None}
 
 
-def descriptor(manifest: PackManifest, ticks_bytes: int) -> bytes:
-    """Write the descriptor; any Data Package v2 tool can read it."""
-    own = manifest.model_dump(mode="json", exclude={"pack_id", "ticks_sha256"})
+_OPTIONAL = ("sources", "margin_fallbacks")
+_FILES = ("pack_id", "ticks_sha256", "results_sha256", "quality_sha256")
+
+
+def descriptor(manifest: PackManifest, sizes: Mapping[str, int]) -> bytes:
+    """Write the descriptor; any Data Package v2 tool can read it. ``sizes`` are the bytes of each data file by name."""
     return orjson.dumps(
         {
             "$schema": _PROFILE,
             "name": manifest.pack_id,
             "title": f"{manifest.pack_id} ({manifest.provenance})",
-            "resources": [
-                {
-                    "name": "ticks",
-                    "path": TICKS_FILE,
-                    "format": "parquet",
-                    "mediatype": "application/vnd.apache.parquet",
-                    "bytes": ticks_bytes,
-                    "hash": manifest.ticks_sha256,
-                    "schema": {"fields": [{"name": name, "type": kind} for name, kind in _FIELDS.items()]},
-                }
-            ],
-            "clvlab": {"schema": PACK_SCHEMA, **own, "content_hash": manifest.content_hash},
+            "resources": list(_resources(manifest, sizes)),
+            "clvlab": {"schema": PACK_SCHEMA, **manifest.content, "content_hash": manifest.content_hash},
         },
         option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE,
     )
 
 
+def _resources(manifest: PackManifest, sizes: Mapping[str, int]) -> Iterator[dict[str, Any]]:
+    parquet = {"format": "parquet", "mediatype": "application/vnd.apache.parquet"}
+    results = {name: "integer" if dtype.is_integer() else "string" for name, dtype in RESULTS.items()}
+    for path, digest, kind, fields in (
+        (TICKS_FILE, manifest.ticks_sha256, parquet, _FIELDS),
+        (RESULTS_FILE, manifest.results_sha256, parquet, results),
+        (QUALITY_FILE, manifest.quality_sha256, {"format": "json", "mediatype": "application/json"}, None),
+    ):
+        if path in sizes:
+            described = {"name": path.partition(".")[0], "path": path, **kind, "bytes": sizes[path], "hash": digest}
+            schema = {"fields": [{"name": name, "type": of} for name, of in fields.items()]} if fields else None
+            yield described | ({"schema": schema} if schema else {})
+
+
 class _Resource(BaseModel):
-    path: Literal["ticks.parquet"]
+    path: Literal["ticks.parquet", "results.parquet", "quality.json"]
     hash: _Hash
 
 
 class _Descriptor(BaseModel):
     name: _Name
-    resources: Annotated[list[_Resource], Field(min_length=1, max_length=1)]
+    resources: Annotated[list[_Resource], Field(min_length=1, max_length=3)]
     clvlab: dict[str, Any]
+
+    @field_validator("resources")
+    @classmethod
+    def _each_once(cls, resources: list[_Resource]) -> list[_Resource]:
+        paths = [resource.path for resource in resources]
+        if paths[0] != TICKS_FILE or len(set(paths)) != len(paths):
+            raise ValueError(f"resources must be {TICKS_FILE} first, and each file once")
+        return resources
 
 
 def read_manifest(folder: Path) -> tuple[PackManifest, str]:
@@ -182,13 +221,15 @@ def read_manifest(folder: Path) -> tuple[PackManifest, str]:
         outer = _Descriptor.model_validate(orjson.loads(path.read_bytes()))
         own = dict(outer.clvlab)
         schema, stated = own.pop("schema", None), own.pop("content_hash", None)
-        missing = PackManifest.model_fields.keys() - own.keys() - {"pack_id", "ticks_sha256"}
+        missing = PackManifest.model_fields.keys() - own.keys() - {*_FILES, *_OPTIONAL}
         if missing:
             raise PackFormatError(f"{str(path)!r}: clvlab lacks {sorted(missing)}")
         if schema != PACK_SCHEMA or not isinstance(stated, str):
             raise PackFormatError(f"{str(path)!r}: clvlab.schema is {schema!r}, this version reads {PACK_SCHEMA!r}")
-        named = {"pack_id": outer.name, "ticks_sha256": outer.resources[0].hash}
-        return PackManifest.model_validate(own | named), stated
+        hashes = {resource.path.partition(".")[0] + "_sha256": resource.hash for resource in outer.resources}
+        if own.keys() & {*_FILES}:
+            raise PackFormatError(f"{str(path)!r}: clvlab has unknown keys {sorted(own.keys() & {*_FILES})}")
+        return PackManifest.model_validate(own | hashes | {"pack_id": outer.name}), stated
     except (FileNotFoundError, IsADirectoryError) as error:
         raise PackFormatError(f"no pack at {str(folder)!r}: it has no {DESCRIPTOR}") from error
     except (orjson.JSONDecodeError, ValidationError) as error:

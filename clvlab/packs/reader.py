@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 import polars as pl
+from pydantic import ValidationError
 
 from clvlab.errors import PackFormatError, PackTamperedError, UnknownFixtureError
 from clvlab.law.schema import FIXTURES, SERIES
@@ -17,6 +18,8 @@ from clvlab.packs.digest import fixture_digests
 from clvlab.packs.files import content_digest, file_sha256
 from clvlab.packs.genuine import is_genuine
 from clvlab.packs.manifest import TICKS_FILE, PackManifest, read_manifest
+from clvlab.packs.quality import QUALITY_FILE, Quality
+from clvlab.packs.results import RESULTS_FILE, read_results, results_digest
 
 __all__ = ["Pack", "load_pack", "verify_pack"]
 
@@ -54,6 +57,42 @@ class Pack:
             schema={"fixture_id": pl.Int64, "names": pl.String, "kickoff_ts_ms": pl.Int64, "rows": pl.Int64},
             orient="row",
         )
+
+    @cached_property
+    def results(self) -> pl.DataFrame | None:
+        """``RESULTS`` where the source had them, else null; they are no part of any tape.
+
+        Raises
+        ------
+        PackTamperedError
+        """
+        if self.manifest.results_sha256 is None:
+            return None
+        self.check_file(RESULTS_FILE, self.manifest.results_sha256)
+        return read_results(self.folder)
+
+    @cached_property
+    def quality(self) -> Quality | None:
+        """The report of the import that made the pack, null for a pack that was not imported.
+
+        Raises
+        ------
+        PackFormatError, PackTamperedError
+        """
+        if self.manifest.quality_sha256 is None:
+            return None
+        self.check_file(QUALITY_FILE, self.manifest.quality_sha256)
+        try:
+            return Quality.model_validate_json((self.folder / QUALITY_FILE).read_bytes())
+        except ValidationError as error:
+            raise PackFormatError(f"{QUALITY_FILE} of {self.pack_id!r} is no quality report: {error}") from error
+
+    def check_file(self, name: str, expected: str) -> None:
+        """Raise ``PackTamperedError`` unless the file has that SHA-256."""
+        path = self.folder / name
+        found = file_sha256(path) if path.is_file() else "no file"
+        if found != expected:
+            raise PackTamperedError(f"{name} of {self.pack_id!r}", expected, found)
 
     def tape(self, fixture_ids: Sequence[int] | None = None) -> Tape:
         """Read the ticks of some or all fixtures.
@@ -115,13 +154,11 @@ def load_pack(folder: Path) -> Pack:
     manifest, stated = read_manifest(folder)
     if manifest.content_hash != stated:
         raise PackTamperedError(f"content_hash of {manifest.pack_id!r}", stated, manifest.content_hash)
-    path = folder / TICKS_FILE
-    if not path.is_file():
+    if not (folder / TICKS_FILE).is_file():
         raise PackFormatError(f"pack {manifest.pack_id!r} has no {TICKS_FILE}")
-    found = file_sha256(path)
-    if found != manifest.ticks_sha256:
-        raise PackTamperedError(f"{TICKS_FILE} of {manifest.pack_id!r}", str(manifest.ticks_sha256), found)
-    return Pack(folder, manifest, stated)
+    pack = Pack(folder, manifest, stated)
+    pack.check_file(TICKS_FILE, str(manifest.ticks_sha256))
+    return pack
 
 
 def verify_pack(folder: Path) -> Pack:
@@ -158,6 +195,10 @@ def verify_pack(folder: Path) -> Pack:
         found = content_digest(path) if path.is_file() and not path.is_symlink() else "no file"
         if found != raw.digest:
             raise PackTamperedError(f"raw/{raw.name} of {pack.pack_id!r}", raw.digest, found)
+    found = "none" if pack.results is None else results_digest(pack.results)
+    if found != (pack.manifest.results or "none"):
+        raise PackTamperedError(f"results of {pack.pack_id!r}", pack.manifest.results or "none", found)
+    _ = pack.quality  # its hash is checked, and its form
     if pack.provenance.startswith("genuine-") and not pack.is_genuine:
         raise PackTamperedError(f"provenance of {pack.pack_id!r}", "a capture that gives these ticks", pack.provenance)
     return pack

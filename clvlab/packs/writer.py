@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, TracebackType
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from clvlab.errors import PackFormatError
+from clvlab.law.schema import FIXTURES, TICKS
 from clvlab.law.tape import Tape
 from clvlab.packs import invariants
 from clvlab.packs.digest import fixture_digests
 from clvlab.packs.files import content_digest, file_sha256
 from clvlab.packs.manifest import DESCRIPTOR, TICKS_FILE, Fixture, PackManifest, Raw, descriptor
+from clvlab.packs.quality import QUALITY_FILE, Quality
+from clvlab.packs.results import RESULTS_FILE, results_digest, sorted_results
 
-__all__ = ["complete", "write_pack"]
+__all__ = ["PackWriter", "write_pack"]
 
 _ROWS_PER_GROUP = 65_536
 _COLUMNS = (
@@ -27,22 +30,10 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def complete(manifest: PackManifest, tape: Tape) -> PackManifest:
-    """Give the manifest with the rows and digest of every fixture of the tape."""
-    digests = fixture_digests(tape)
-    rows = dict(tape.series.group_by("fixture_id").agg(pl.col("rows").sum()).iter_rows())
-    known = {fixture.fixture_id: fixture for fixture in manifest.fixtures}
-    fixtures = tuple(
-        known.get(number, Fixture(fixture_id=number)).model_copy(update={"rows": rows.get(number, 0), "digest": digest})
-        for number, digest in sorted(digests.items())
-    )
-    return manifest.model_copy(update={"fixtures": fixtures})
-
-
 def write_pack(
     ticks: pl.DataFrame, manifest: PackManifest, folder: Path, raw: Mapping[str, Path] = MappingProxyType({})
 ) -> PackManifest:
-    """Write a pack.
+    """Write a pack of ticks that stand in memory.
 
     Parameters
     ----------
@@ -65,71 +56,141 @@ def write_pack(
     PackFormatError
         The folder exists, or the ticks break a rule of the format.
     """
-    if folder.exists() or folder.is_symlink():
-        raise PackFormatError(f"{str(folder)!r} exists; a pack is never overwritten")
-    kickoffs = pl.DataFrame(
-        [(fixture.fixture_id, fixture.kickoff_ts_ms) for fixture in manifest.fixtures],
-        schema={"fixture_id": pl.Int64, "kickoff_ts_ms": pl.Int64},
-        orient="row",
-    )
-    tape = Tape.from_ticks(ticks, kickoffs, closing_policy=manifest.closing_policy)
-    strays = tape.series.join(kickoffs, on="fixture_id", how="anti")
-    if strays.height:
-        raise PackFormatError(f"ticks of fixture {strays['fixture_id'][0]}, which the manifest does not declare")
-    invariants.check(tape)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = Path(tempfile.mkdtemp(prefix=".unfinished-", dir=folder.parent))
-    try:
-        _write_ticks(tape, unfinished / TICKS_FILE)
-        if raw:
-            (unfinished / "raw").mkdir()
-        kept = [Path(shutil.copyfile(raw[name], unfinished / "raw" / name)) for name in sorted(raw)]
-        written = complete(manifest, tape).model_copy(
+    with PackWriter(folder, manifest.fixtures) as writer:
+        writer.add(Tape.from_ticks(ticks, writer.kickoffs, closing_policy=manifest.closing_policy))
+        return writer.finish(manifest, raw)
+
+
+class PackWriter:
+    """Writes a pack some fixtures at a time, so that memory holds no more than these.
+
+    Leaving the ``with`` block before ``finish`` leaves nothing on disk. ``kickoffs`` is ``FIXTURES`` of all fixtures.
+    """
+
+    def __init__(self, folder: Path, fixtures: Sequence[Fixture]) -> None:
+        if folder.exists() or folder.is_symlink():
+            raise PackFormatError(f"{str(folder)!r} exists; a pack is never overwritten")
+        self.kickoffs = pl.DataFrame([(f.fixture_id, f.kickoff_ts_ms) for f in fixtures], schema=FIXTURES, orient="row")
+        self._folder = folder
+        self._declared = {fixture.fixture_id: fixture for fixture in fixtures}
+        self._written: dict[int, Fixture] = {}
+        self._pending: list[pa.Table] = []
+        self._parquet: pq.ParquetWriter | None = None
+
+    def __enter__(self) -> PackWriter:
+        self._folder.parent.mkdir(parents=True, exist_ok=True)
+        self._unfinished = Path(tempfile.mkdtemp(prefix=".unfinished-", dir=self._folder.parent))
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._parquet is not None:
+            self._parquet.close()
+        shutil.rmtree(self._unfinished, ignore_errors=True)  # renamed away, and so not there, when all went well
+
+    def add(self, tape: Tape) -> None:
+        """Check, digest and write the ticks of some fixtures, all of them after those written before.
+
+        Raises
+        ------
+        PackFormatError
+            Ticks of an undeclared fixture, fixtures out of order, or a broken rule of the format.
+        """
+        found = tape.series["fixture_id"].unique(maintain_order=True)
+        strays = [number for number in found if number not in self._declared]
+        if strays:
+            raise PackFormatError(f"ticks of fixture {strays[0]}, which the manifest does not declare")
+        if len(found) and self._written and found[0] <= max(self._written):
+            raise PackFormatError(f"fixture {found[0]} comes after fixture {max(self._written)}")
+        invariants.check(tape)
+        digests = fixture_digests(tape)
+        sizes = dict(tape.series.group_by("fixture_id", maintain_order=True).agg(pl.col("rows").sum()).iter_rows())
+        for number in found:
+            update = {"rows": sizes[number], "digest": digests[number]}
+            self._written[number] = self._declared[number].model_copy(update=update)
+        self._write(_table(tape), list(sizes.values()))
+
+    def _write(self, table: pa.Table, sizes: Sequence[int]) -> None:
+        """Write whole fixtures in row groups, small ones together."""
+        if self._parquet is None:
+            self._parquet = pq.ParquetWriter(
+                self._unfinished / TICKS_FILE,
+                table.schema,
+                compression="zstd",
+                compression_level=9,
+                use_dictionary=["market_key", "side", "fixture_id", "series", "prob_bps", "odds_milli"],
+            )
+        start = 0
+        for size in sizes:
+            if self._pending and sum(part.num_rows for part in self._pending) + size > _ROWS_PER_GROUP:
+                self._flush()
+            self._pending.append(table.slice(start, size))
+            start += size
+
+    def _flush(self) -> None:
+        if self._parquet is not None and self._pending:
+            group = pa.concat_tables(self._pending).combine_chunks()
+            self._parquet.write_table(group, row_group_size=group.num_rows)
+            self._pending = []
+
+    def finish(
+        self,
+        manifest: PackManifest,
+        raw: Mapping[str, Path] = MappingProxyType({}),
+        results: pl.DataFrame | None = None,
+        quality: Quality | None = None,
+    ) -> PackManifest:
+        """Write what belongs to the ticks, and put the pack in place."""
+        empty = Tape.from_ticks(pl.DataFrame(schema=TICKS), self.kickoffs)
+        if self._parquet is None:
+            self._write(_table(empty), [])
+        self._flush()
+        if self._parquet is not None:
+            if not self._written:
+                self._parquet.write_table(pa.Table.from_batches([], self._parquet.schema))
+            self._parquet.close()
+        without = {number: {"rows": 0, "digest": digest} for number, digest in fixture_digests(empty).items()}
+        complete = [
+            self._written.get(number, fixture.model_copy(update=without[number]))
+            for number, fixture in sorted(self._declared.items())
+        ]
+        kept = [Path(shutil.copyfile(raw[name], self._raw_folder() / name)) for name in sorted(raw)]
+        self._write_beside(results, quality)
+        files = [name for name in (TICKS_FILE, RESULTS_FILE, QUALITY_FILE) if (self._unfinished / name).exists()]
+        hashes = {name.partition(".")[0] + "_sha256": file_sha256(self._unfinished / name) for name in files}
+        written = manifest.model_copy(
             update={
+                "fixtures": tuple(complete),
                 "raw": tuple(Raw(name=path.name, digest=content_digest(path)) for path in kept),
-                "ticks_sha256": file_sha256(unfinished / TICKS_FILE),
+                "results": None if results is None else results_digest(results),
+                **hashes,
             }
         )
-        (unfinished / DESCRIPTOR).write_bytes(descriptor(written, (unfinished / TICKS_FILE).stat().st_size))
-        unfinished.chmod(0o755)
-        unfinished.rename(folder)
-    except BaseException:
-        shutil.rmtree(unfinished)
-        raise
-    return written
+        sizes = {name: (self._unfinished / name).stat().st_size for name in files}
+        (self._unfinished / DESCRIPTOR).write_bytes(descriptor(written, sizes))
+        self._unfinished.chmod(0o755)
+        self._unfinished.rename(self._folder)
+        return written
+
+    def _raw_folder(self) -> Path:
+        folder = self._unfinished / "raw"
+        folder.mkdir(exist_ok=True)
+        return folder
+
+    def _write_beside(self, results: pl.DataFrame | None, quality: Quality | None) -> None:
+        if results is not None:
+            sorted_results(results).write_parquet(self._unfinished / RESULTS_FILE, compression="zstd")
+        if quality is not None:
+            text = quality.model_dump_json(indent=2, by_alias=True)
+            (self._unfinished / QUALITY_FILE).write_text(text + "\n", encoding="utf-8")
 
 
-def _write_ticks(tape: Tape, path: Path) -> None:
-    """Write the rows in series order; row groups end where fixtures end."""
+def _table(tape: Tape) -> pa.Table:
+    """Give the rows in series order as they are stored."""
     names = tape.series.with_row_index("series")
     within = pl.col("series") - pl.col("series").min().over("fixture_id")
-    table = (
+    return (
         tape.rows.join(names.select("series", "fixture_id", "market_key", "side"), on="series", maintain_order="left")
         .with_columns(series=within.cast(pl.UInt32))
         .select(_COLUMNS)
         .to_arrow(compat_level=pl.CompatLevel.oldest())
     )
-    with pq.ParquetWriter(
-        path,
-        table.schema,
-        compression="zstd",
-        compression_level=9,
-        use_dictionary=["market_key", "side", "fixture_id", "series", "prob_bps", "odds_milli"],
-    ) as writer:
-        for start, stop in _groups(tape):
-            writer.write_table(table.slice(start, stop - start), row_group_size=max(stop - start, 1))
-        if not table.num_rows:
-            writer.write_table(pa.Table.from_batches([], table.schema))
-
-
-def _groups(tape: Tape) -> Iterator[tuple[int, int]]:
-    """Row ranges of whole fixtures, small ones together."""
-    sizes = tape.series.group_by("fixture_id", maintain_order=True).agg(pl.col("rows").sum())["rows"]
-    start = stop = 0
-    for size in sizes:
-        if stop > start and stop - start + size > _ROWS_PER_GROUP:
-            yield start, stop
-            start = stop
-        stop += size
-    if stop > start:
-        yield start, stop

@@ -73,7 +73,7 @@ def decimal_text(number: float) -> str:
     >>> decimal_text(0.4), decimal_text(1e-7), decimal_text(2.0)
     ('0.4', '0.0000001', '2')
     """
-    exact = Decimal(repr(number))
+    exact = Decimal(repr(float(number)))  # a NumPy float shows its type
     if not exact.is_finite():
         raise EvidenceError(f"a sealed number must be finite, not {number!r}")
     text = f"{exact:f}"

@@ -168,11 +168,14 @@ def _executed_against(receipts: pl.DataFrame, allowed: pl.DataFrame, evidence: E
     own = allowed.select("agent_id", decision_seq="seq", run_id=pl.lit(evidence.started["run_id"]), proposed="stake")
     matched = receipts.join(own, on=["decision_seq", "agent_id", "run_id"], how="left", maintain_order="left")
     wrong = matched.filter(
-        pl.col("proposed").is_null() | (pl.col("stake") > pl.col("proposed")) | ~pl.col("decision_seq").is_first_distinct()
+        pl.col("proposed").is_null()
+        | ~pl.col("stake").is_between(0, pl.col("proposed"))
+        | ~pl.col("venue").is_in(evidence.policy.venue_allowlist)
+        | ~pl.col("decision_seq").is_first_distinct()
     )
     if wrong.is_empty():
         return None
-    return f"{wrong.height} receipt(s) without an allowed action of that stake, the first for seq {wrong['decision_seq'][0]}"
+    return f"{wrong.height} receipt(s) without an allowed action of that kind, the first for seq {wrong['decision_seq'][0]}"
 
 
 def receipt_separation(evidence: Evidence) -> Check:

@@ -55,7 +55,11 @@ CLOSE_KINDS = {"pre_match": ("in_running", "kickoff", "tape_end"), "fixed_durati
 # Shapes: a dict has exactly these keys; (shape,) may be null; [shape] is a list of them; a set names the values.
 _SIDE = {"odds_milli": (int,), "prob_bps": (int,), "side": str}
 _STATE = {"sides": [_SIDE], "suspended": bool, "tick_seq": int, "ts_ms": int}
-_PHASE = {"allowed": bool, "reasons": [str]}
+_PRE = {"allowed": bool, "reasons": [{
+    "kill_switch_on", "market_not_allowed", "venue_not_allowed", "warmup", "cooldown_active", "stake_missing", "stake_over_max",
+    "prob_out_of_range", "order_cap", "exposure_cap"}]}  # fmt: skip
+_LATE = {"quote_missing", "quote_stale", "slippage_over_max", "edge_below_min", "stake_over_max"}
+_POST = {"allowed": bool, "reasons": [_LATE]}
 _POLICY = {
     "cooldown_s": int, "execution_mode": {"paper", "dry_run"}, "kill_switch": bool, "market_allowlist": [str],
     "max_exposure_per_fixture": (int,), "max_exposure_per_market": (int,), "max_orders": (int,), "max_prob_bps": int,
@@ -69,8 +73,8 @@ _RECEIPT = {
 _SHAPES: dict[str, Any] = {
     "RUN_STARTED": {
         "agents": [{
-            "agent_id": str, "causality": str, "config": dict, "config_hash": str, "proof_mode": str, "source_sha256": (str,),
-            "strategy": str, "strategy_version": str}],
+            "agent_id": str, "causality": {"template", "tick-by-tick", "prefix-audit", "unchecked"}, "config": dict,
+            "config_hash": str, "proof_mode": str, "source_sha256": (str,), "strategy": str, "strategy_version": str}],
         "binding": {"content_hash": (str,), "fixture_ids": [int], "pack_id": (str,)},
         "kind": str, "law_version": {LAW_VERSION}, "mode_label": {"Backtest"}, "origin_id": (str,), "policy": _POLICY,
         "policy_hash": str, "run_id": str, "schema": {"clvlab-run/1"}, "source_mode": {"replay"},
@@ -81,7 +85,7 @@ _SHAPES: dict[str, Any] = {
         "action": {
             "limit_odds_milli": (int,), "market_key": (str,), "side": (str,), "stake": (int,), "type": {"BACK", "WAIT"}},
         "agent_id": str, "fixture_id": int, "market_state": ({"age_ms": int, **_STATE},),
-        "policy": ({"post": _PHASE, "pre": _PHASE},), "tick_seq": int, "ts_ms": int,
+        "policy": ({"post": _POST, "pre": _PRE},), "tick_seq": int, "ts_ms": int,
         "untrusted": {"claimed_edge_bps": (int,), "confidence_ppm": (int,), "confidence_raw": (str,), "reason": (str,)}},
     "AGENT_ERROR": {"agent_id": str, "error": str, "fixture_id": (int,), "tick_seq": (int,)},
     "MARKET_CLOSE": {
@@ -334,6 +338,7 @@ def read_evidence(text: bytes) -> Evidence:
 def _check_window(started: dict[str, Any]) -> None:
     window = started["window"]
     ids = [agent["agent_id"] for agent in started["agents"]]
+    require(len(window["market_allowlist"]) <= 1000, "the market_allowlist has over 1000 entries")
     require(ids and ids == sorted(set(ids)), f"agents must be named once and in byte order, not {ids}")
     fixed, duration = window["end_rule"] == "fixed_duration", window["duration_s"]
     require(duration is not None and duration > 0 if fixed else duration is None, f"duration_s is {duration}")
@@ -389,6 +394,7 @@ def _check_closes(evidence: Evidence) -> None:
     ends: dict[int, tuple[Any, ...]] = {}
     for (fixture_id, market), close in evidence.closes.items():
         end = (close["end_seq"], close["close_ts_ms"], close["close_kind"])
+        require(close["close_ts_ms"] >= 0, f"{market} of {fixture_id}: a negative closing time")
         require(close["close_kind"] in kinds, f"{market} of {fixture_id}: unknown close_kind {close['close_kind']!r}")
         require(ends.setdefault(fixture_id, end) == end, f"the markets of {fixture_id} close at different ticks")
         if close["closing"] is not None:
@@ -422,7 +428,7 @@ def score(seq: int, decision: dict[str, Any], close: dict[str, Any] | None, wind
         "wait_unscored": action["type"] == "WAIT",
         "market_key_missing": market is None,
         "side_missing": side is None,
-        "market_not_allowed": not any(market and market.startswith(prefix) for prefix in window["market_allowlist"]),
+        "market_not_allowed": not _starts(market, window["market_allowlist"]),
         "outside_window": close and decision["tick_seq"] >= close["end_seq"],
         "entry_market_absent": state is None,
         "entry_suspended": state and state["suspended"],
@@ -451,6 +457,10 @@ def score(seq: int, decision: dict[str, Any], close: dict[str, Any] | None, wind
 def _price(state: dict[str, Any] | None, name: str | None) -> dict[str, Any]:
     sides = state["sides"] if state else []
     return next((side for side in sides if side["side"] == name), {"prob_bps": None, "odds_milli": None})
+
+
+def _starts(market: str | None, prefixes: list[str]) -> bool:
+    return market is not None and any(market.startswith(prefix) for prefix in prefixes)
 
 
 def edge_bps(entry_prob_bps: int, odds_milli: int | None, close_prob_bps: int) -> int | None:
@@ -501,9 +511,7 @@ def _gate(decision: dict[str, Any], policy: dict[str, Any], counted: dict[str, b
     edge = None if prob is None or odds is None else edge_bps(prob, odds, prob)
     pre = {
         "kill_switch_on": policy["kill_switch"],
-        "market_not_allowed": not any(
-            market is not None and market.startswith(prefix) for prefix in policy["market_allowlist"]
-        ),
+        "market_not_allowed": not _starts(market, policy["market_allowlist"]),
         "venue_not_allowed": "paper" not in policy["venue_allowlist"],
         "warmup": decision["tick_seq"] < policy["warmup_ticks"],
         "cooldown_active": counted["cooldown_active"],
@@ -538,7 +546,8 @@ def check_policy(evidence: Evidence, receipts: bytes) -> None:
         own = receipt["run_id"] == started["run_id"] and receipt["non_scoring"]
         require(paper and own and seq in stakes, f"a receipt for seq {seq}, which was not allowed to execute")
         require(receipt["agent_id"] == decisions[seq]["agent_id"], f"a receipt for seq {seq} names another agent")
-        require(receipt["stake"] <= stakes.pop(seq), f"a receipt for seq {seq} of more than its stake")
+        require(0 <= receipt["stake"] <= stakes.pop(seq), f"a receipt for seq {seq} of another stake than its own")
+        require(receipt["venue"] in started["policy"]["venue_allowlist"], f"a receipt for seq {seq} from {receipt['venue']!r}")
 
 
 def score_rows(evidence: Evidence) -> list[dict[str, Any]]:

@@ -9,8 +9,9 @@ import polars as pl
 
 from clvlab.errors import EvidenceError, PolicyError, WindowError
 from clvlab.law.closing import Window
+from clvlab.law.gate import PostQuote, PreQuote
 from clvlab.law.policy import PolicyEnvelope
-from clvlab.law.schema import LAW_VERSION, SAFE_INTEGER, Action, CloseKind, ClosingPolicy, EndRule
+from clvlab.law.schema import LAW_VERSION, SAFE_INTEGER, Action, Causality, CloseKind, ClosingPolicy, EndRule
 from clvlab.proof.canonical import canonical
 from clvlab.proof.events import Kind
 from clvlab.proof.lines import read_closes, read_decisions, read_single
@@ -139,6 +140,8 @@ def _check_numbers(evidence: Evidence, started: dict[str, Any], errors: list[dic
     counted = (evidence.decisions["seq"] == pl.int_range(1, n + 1, eager=True)).all() and (
         evidence.closes["seq"] == pl.int_range(n + m + 1, n + m + k + 1, eager=True)
     ).all()
+    if any(type(number) is not int for number in (*seqs, *sealed["payload"].values())):
+        raise EvidenceError("seq and the counts of RUN_SEALED must be integers")
     if not counted or seqs != [0, *range(n + 1, n + m + 1), n + m + k + 1]:
         raise EvidenceError("seq must count the lines from 0")
     if sealed["payload"] != {"agent_errors": m, "decisions": n, "market_closes": k}:
@@ -173,6 +176,10 @@ def _check_values(evidence: Evidence) -> None:
             pl.Series(evidence.started["binding"]["fixture_ids"], dtype=pl.Int64).implode()
         ),
     }
+    for phase, known in (("pre", PreQuote), ("post", PostQuote)):
+        reasons = decisions[phase].explode().drop_nulls().unique()
+        if not reasons.is_in([reason.value for reason in known]).all():
+            raise EvidenceError(f"a reason of the {phase}-quote phase is none of {', '.join(known)}")
     for text, bad in bad_values.items():
         if bad.any():
             raise EvidenceError(text)
@@ -208,6 +215,8 @@ def _check_started(evidence: Evidence) -> None:
     ids = [agent["agent_id"] for agent in started["agents"]]
     if not ids or ids != sorted(set(ids)):
         raise EvidenceError(f"agents must be named once and in byte order, not {ids}")
+    if any(agent["causality"] not in list(Causality) for agent in started["agents"]):
+        raise EvidenceError(f"a causality is none of {', '.join(Causality)}")
     if any(error["agent_id"] not in ids for error in evidence.errors):
         raise EvidenceError("a failed agent is not named by RUN_STARTED")
     if (started["source_mode"], started["mode_label"]) not in _LABELS:

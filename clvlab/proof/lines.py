@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyarrow import json as arrow_json
 
 from clvlab.errors import EvidenceError
-from clvlab.law.schema import RECEIPTS, VERDICTS, Schema, conform
+from clvlab.law.schema import RECEIPTS, SAFE_INTEGER, VERDICTS, Schema, conform
 from clvlab.proof.canonical import parsed
 from clvlab.proof.events import CLOSE_EVENTS, DECISION_EVENTS, Kind, close_lines, decision_lines, receipt_lines
 
@@ -81,7 +81,10 @@ def read_receipts(receipts: bytes) -> pl.DataFrame:
     """Read ``receipts.jsonl`` as ``RECEIPTS``; refuses as ``read_decisions`` does."""
     if receipts and not receipts.endswith(b"\n"):
         raise EvidenceError("receipts.jsonl does not end with a line feed")
-    return _block(receipts, 0, len(receipts), _receipts, RECEIPTS)
+    frame = _block(receipts, 0, len(receipts), _receipts, RECEIPTS)
+    if frame.select(pl.any_horizontal((~pl.col(pl.Int64).is_between(-SAFE_INTEGER, SAFE_INTEGER)).any())).item():
+        raise EvidenceError("integer beyond 2**53 - 1")
+    return frame
 
 
 def read_single(line: bytes, kind: Kind) -> dict[str, Any]:

@@ -173,7 +173,7 @@ def test_unknown_parameter_is_refused():
 
 
 def test_what_is_no_function_is_refused():
-    with pytest.raises(AgentError, match="not int"):
+    with pytest.raises(AgentError, match="not 5"):
         strategy(5)
 
 

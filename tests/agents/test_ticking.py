@@ -2,10 +2,10 @@ import pytest
 from hypothesis import given, settings
 
 import clvlab as cl
-from clvlab.agents.ticking import Book, TickAgent
+from clvlab.agents.ticking import TickAgent
 from clvlab.engine.lookahead import lookahead_audit
 from clvlab.engine.run import run
-from clvlab.errors import AgentError, DecisionError
+from clvlab.errors import AgentError, DecisionError, LookaheadError
 from clvlab.law.closing import Window
 from clvlab.law.tape import Tape
 from clvlab.proof import clv_verify
@@ -63,12 +63,15 @@ def test_book_carries_the_state_of_all_markets_with_their_ages():
 
 
 def test_what_is_not_quoted_yet_is_null():
-    book = next(iter(Book(TAPE)))
+    class Asker(TickAgent):
+        def on_tick(self, book):
+            if book.markets == [MARKET]:
+                assert (book.prob_bps("part9"), book.odds_milli("over", "OU|")) == (None, None)
+                assert (book.age_ms("OU|"), book.sides("OU|"), book.suspended("OU|")) == (None, (), True)
+                return book.wait()
+            return None
 
-    assert (book.prob_bps("part9"), book.odds_milli("over", "OU|"), book.age_ms("OU|"), book.sides("OU|")) == (
-        None, None, None, (),
-    )  # fmt: skip
-    assert book.suspended("OU|")
+    assert Asker().decide(TAPE).height == 2
 
 
 def test_agent_runs_where_a_template_runs():
@@ -123,13 +126,48 @@ def test_answer_that_is_no_decision_is_refused_with_an_example(answer):
         run(TAPE, [Wrong()], Window())
 
 
-def test_value_of_a_wrong_type_is_refused():
+@pytest.mark.parametrize(
+    "claims",
+    [{"stake": "5"}, {"stake": 1.5}, {"stake": True}, {"limit_odds_milli": 2.5}, {"reason": 5}, {"confidence": "0.5"}],
+    ids=str,
+)
+def test_value_of_a_wrong_type_is_refused_and_named(claims):
     class Wrong(TickAgent):
         def on_tick(self, book):
-            return book.back("part1", stake="much")
+            return book.back("part1", **claims)
 
-    with pytest.raises(AgentError, match="Wrong decided with a value of a wrong type"):
+    with pytest.raises(AgentError, match=f"{next(iter(claims))} of a decision at tick 0 of fixture 1 must be"):
         run(TAPE, [Wrong()], Window())
+
+
+def test_decision_made_at_an_earlier_message_is_refused():
+    class Stash(TickAgent):
+        kept = None
+
+        def on_tick(self, book):
+            self.kept = self.kept or book.back("part1")
+            return self.kept if book.tick_seq else None
+
+    with pytest.raises(AgentError, match="asked at tick 1 of fixture 1, and returned a decision made at tick 0 of fixture 1"):
+        run(TAPE, [Stash()], Window())
+
+
+def test_subclass_with_a_decide_of_its_own_is_audited():
+    class Peeking(Favourite):
+        def decide(self, tape):
+            return super().decide(tape).head(9 if tape.messages.height == 4 else 0)
+
+    with pytest.raises(LookaheadError):
+        run(TAPE, [Peeking()], Window())
+
+
+@pytest.mark.parametrize("wrong", [{"markets": "1X2"}, {"params": [1]}, {"params": {"markets": 1}}], ids=str)
+def test_attribute_of_a_wrong_type_is_refused(wrong):
+    agent = Favourite()
+    vars(agent).update(wrong)
+
+    with pytest.raises(AgentError, match=next(iter(wrong))):
+        run(TAPE, [agent], Window())
 
 
 def test_agent_without_on_tick_says_how_to_write_one():
@@ -148,11 +186,15 @@ def test_book_holds_the_states_that_the_scalar_law_finds(game):
     tape = Tape.from_ticks(game.ticks, game.fixtures)
     fixtures = clv_verify.fixtures_of([row | {"kickoff_ts_ms": None} for row in game.rows])
 
-    for book in Book(tape):
-        for market, states in fixtures[book.fixture_id].markets.items():
-            state = clv_verify.state_at(states, book.tick_seq)
-            assert (market in book.markets) == (state is not None)
-            assert book.age_ms(market) == (state and book.ts_ms - state["ts_ms"])
-            for side in state["sides"] if state else []:
-                assert book.prob_bps(side["side"], market) == side["prob_bps"]
-                assert book.odds_milli(side["side"], market) == side["odds_milli"]
+    class Checker(TickAgent):
+        def on_tick(self, book):
+            for market, states in fixtures[book.fixture_id].markets.items():
+                state = clv_verify.state_at(states, book.tick_seq)
+                assert (market in book.markets) == (state is not None)
+                assert book.age_ms(market) == (state and book.ts_ms - state["ts_ms"])
+                for side in state["sides"] if state else []:
+                    assert book.prob_bps(side["side"], market) == side["prob_bps"]
+                    assert book.odds_milli(side["side"], market) == side["odds_milli"]
+            return book.wait()
+
+    assert Checker().decide(tape).height == tape.messages.height

@@ -8,7 +8,7 @@ import polars as pl
 
 from clvlab.agents.template import backs
 from clvlab.agents.ticking import TickAgent
-from clvlab.engine.agent import Causality, Identity
+from clvlab.engine.agent import Causality, Identity, causal
 from clvlab.law.tape import Tape
 
 __all__ = ["LAG", "Average", "Every", "Momentum", "momentum"]
@@ -37,8 +37,9 @@ class Momentum:
 
     @property
     def identity(self) -> Identity:
-        return Identity("momentum", "bench-momentum", "1", {"threshold": self.threshold}, causality=Causality.TEMPLATE)
+        return Identity("momentum", "bench-momentum", "1", {"threshold": self.threshold})
 
+    @causal(Causality.TEMPLATE)
     def decide(self, tape: Tape) -> pl.DataFrame:
         return _decisions(tape, momentum(tape, self.threshold), self.identity.agent_id)
 
@@ -51,8 +52,9 @@ class Every:
 
     @property
     def identity(self) -> Identity:
-        return Identity("every", "bench-every", "1", {"count": self.count}, causality=Causality.TEMPLATE)
+        return Identity("every", "bench-every", "1", {"count": self.count})
 
+    @causal(Causality.TEMPLATE)
     def decide(self, tape: Tape) -> pl.DataFrame:
         priced = tape.rows.filter(~pl.col("in_running"), pl.col("prob_bps").is_not_null())
         step = max(1, priced.height // self.count)

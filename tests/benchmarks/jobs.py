@@ -16,7 +16,7 @@ import polars as pl
 
 from clvlab.agents.registry import template
 from clvlab.application.packs import bundled_catalog
-from clvlab.engine.replay import replay
+from clvlab.engine.replay import located, replay
 from clvlab.engine.run import run
 from clvlab.law import actions
 from clvlab.law.closing import Window
@@ -27,7 +27,6 @@ from clvlab.law.schema import Reason
 from clvlab.packs.catalog import Catalog
 from clvlab.packs.digest import fixture_digests
 from clvlab.packs.reader import verify_pack
-from clvlab.packs.writer import complete
 from clvlab.proof.positions import positions, proposals
 from clvlab.proof.seal import seal
 from clvlab.proof.verify import verify
@@ -58,7 +57,7 @@ def scored(folder: Path, threshold: str) -> Job:
     def job() -> Facts:
         tape = Catalog(folder).open(PACK).tape()
         decisions = actions.checked(Momentum(int(threshold)).decide(tape))
-        replayed = replay(tape, decisions, _WINDOW)
+        replayed = replay(tape, located(tape, decisions), _WINDOW)
         return _per_market(scores(positions(replayed.decisions, replayed.closes), _WINDOW))
 
     return job
@@ -97,7 +96,11 @@ def content_hash(folder: Path) -> Job:
     def job() -> Facts:
         pack = Catalog(folder).open(PACK)
         tape = pack.tape()
-        recomputed = complete(pack.manifest, tape).content_hash
+        digests = fixture_digests(tape)
+        fixtures = tuple(
+            fixture.model_copy(update={"digest": digests[fixture.fixture_id]}) for fixture in pack.manifest.fixtures
+        )
+        recomputed = pack.manifest.model_copy(update={"fixtures": fixtures}).content_hash
         return {"stated": pack.content_hash, "recomputed": recomputed, "ticks": tape.rows.height}
 
     return job

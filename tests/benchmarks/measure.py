@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-__all__ = ["Sample", "Spread", "imported", "measured", "prepared", "spread"]
+__all__ = ["Sample", "Spread", "fresh", "imported", "measured", "prepared", "spread"]
 
 _ROOT = Path(__file__).parents[2]
 _THREADS = "2"
@@ -49,7 +49,7 @@ def spread(values: Sequence[float]) -> Spread:
 
 def prepared(folder: Path, ticks: int, decisions: int, seed: int) -> dict[str, Any]:
     """Write the data; give the sizes and thresholds it came to."""
-    return _run(["-m", "tests.benchmarks.data", str(folder), *(str(number) for number in (ticks, decisions, seed))])
+    return fresh(["-m", "tests.benchmarks.data", str(folder), *(str(number) for number in (ticks, decisions, seed))])
 
 
 def measured(jobs: Mapping[str, Sequence[str]], rounds: int) -> dict[str, list[Sample]]:
@@ -57,17 +57,18 @@ def measured(jobs: Mapping[str, Sequence[str]], rounds: int) -> dict[str, list[S
     samples: dict[str, list[Sample]] = {name: [] for name in jobs}
     for _ in range(rounds):
         for name, command in jobs.items():
-            samples[name].append(Sample(**_run(["-m", "tests.benchmarks.worker", *command])))
+            samples[name].append(Sample(**fresh(["-m", "tests.benchmarks.worker", *command])))
     return samples
 
 
 def imported(statement: str, rounds: int) -> tuple[Spread, list[str]]:
     """Time an import in fresh processes; give also which heavy libraries it loads."""
-    runs = [_run(["-c", _IMPORT.format(statement=statement)]) for _ in range(rounds)]
+    runs = [fresh(["-c", _IMPORT.format(statement=statement)]) for _ in range(rounds)]
     return spread([run["seconds"] for run in runs]), runs[0]["loaded"]
 
 
-def _run(arguments: Sequence[str]) -> dict[str, Any]:
+def fresh(arguments: Sequence[str]) -> dict[str, Any]:
+    """Run Python in a fresh process and give the JSON that it prints."""
     environment = os.environ | {"POLARS_MAX_THREADS": _THREADS, "PYTHONPATH": str(_ROOT)}
     done = subprocess.run(
         [sys.executable, *arguments], cwd=_ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=True

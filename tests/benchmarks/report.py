@@ -115,5 +115,7 @@ def _shown(value: float, unit: str) -> str:
             return f"{value:.3f} s" if value < 1 else f"{value:.2f} s"
         case "MB":
             return f"{value:.0f} MB"
+        case _ if value < 1e3:
+            return f"{value:.0f} {unit}"
         case _:
             return f"{value / 1e6:.2f} M {unit}" if value >= 1e6 else f"{value / 1e3:.1f} k {unit}"

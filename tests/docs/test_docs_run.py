@@ -9,9 +9,11 @@ import io
 import os
 import re
 import shlex
+import signal
+import socket
 import subprocess
 import sys
-from contextlib import chdir, redirect_stdout
+from contextlib import chdir, contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +23,7 @@ ROOT = Path(__file__).parents[2]
 GUIDES = sorted([*ROOT.glob("docs/tutorials/*.md"), *ROOT.glob("docs/how-to/*.md")])
 PAGES = [*GUIDES, *sorted(ROOT.glob("docs/reference/*.md"))]
 FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SERVED = "127.0.0.1:8000"  # in pages; here each page has a port of its own
 PROGRAMS = {"clvlab": f"{shlex.quote(sys.executable)} -m clvlab", "python3": shlex.quote(sys.executable)}
 
 
@@ -51,21 +54,43 @@ def steps(text):
     return found
 
 
-def ours(command):
-    """The command with the interpreter that runs the tests."""
+def ours(command, port):
+    """The command with the interpreter that runs the tests, and a free port."""
+    command = command.replace(SERVED, f"127.0.0.1:{port}")
     return re.sub(r"(?<![\w./-])(clvlab|python3)(?= )", lambda word: PROGRAMS[word[1]], command)
 
 
-def run(step, page, folder, namespace):
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        return sock.getsockname()[1]
+
+
+@contextmanager
+def nothing_left(folder):
+    """Ends the service that a page started, if the page did not come to that."""
+    try:
+        yield
+    finally:
+        with suppress(FileNotFoundError, ProcessLookupError):
+            os.kill(int((folder / "serve.pid").read_text()), signal.SIGTERM)
+
+
+def run(step, page, folder, namespace, port):
     where = f"{page.name}:{step.line}: {step.code}"
     if step.is_python:
         printed = io.StringIO()
         with chdir(folder), redirect_stdout(printed):
             exec(compile(step.code, f"{page.name}:{step.line}", "exec"), namespace)
         return where, printed.getvalue()
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "120", "NO_COLOR": "1"}
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "120", "NO_COLOR": "1", "CLVLAB_PORT": str(port)}
     done = subprocess.run(
-        ["sh", "-c", ours(step.code)], cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=300
+        ["sh", "-c", ours(step.code, port)],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
     )
     assert done.returncode == 0, f"{where}\nexit status {done.returncode}\n{done.stdout}{done.stderr}"
     return where, done.stdout
@@ -77,11 +102,12 @@ def matches(expected, printed):
 
 
 def work_through(page, folder, chosen):
-    namespace = {"__name__": "__page__"}
-    for step in chosen:
-        where, printed = run(step, page, folder, namespace)
-        if step.expected is not None:
-            assert matches(step.expected, printed), f"{where}\nprints\n{printed}\nnot\n{step.expected}"
+    namespace, port = {"__name__": "__page__"}, free_port()
+    with nothing_left(folder):
+        for step in chosen:
+            where, printed = run(step, page, folder, namespace, port)
+            if step.expected is not None:
+                assert matches(step.expected, printed), f"{where}\nprints\n{printed}\nnot\n{step.expected}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

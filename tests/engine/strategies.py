@@ -47,7 +47,7 @@ def games(draw: Draw) -> Game:
             market = draw(st.sampled_from(sorted(MARKETS)))
             rows += _message(draw, fixture_id, seq - 1, starts + ts_ms, market)
         offset = draw(st.one_of(st.none(), st.sampled_from([-1, 0, ts_ms // 2, ts_ms, ts_ms + 1, ts_ms + 400_000])))
-        kickoffs[fixture_id] = None if offset is None else starts + offset
+        kickoffs[fixture_id] = None if offset is None else max(0, starts + offset)
     return Game(draw(st.permutations(rows)), kickoffs, draw(st.sampled_from(ClosingPolicy)))
 
 

@@ -1,7 +1,7 @@
 import polars as pl
 import pytest
 
-from clvlab.engine.agent import Identity
+from clvlab.engine.agent import Causality, Identity, causal
 from clvlab.engine.run import run
 from clvlab.errors import AgentError, DecisionError
 from clvlab.law.closing import Window
@@ -37,6 +37,7 @@ class Rewriter:
 
     identity = make_agent(make_decisions({})).identity
 
+    @causal(Causality.TEMPLATE)
     def decide(self, tape):
         prices = pl.Series("prob_bps", [1000, 9000] * (tape.rows.height // 2), dtype=pl.Int32)
         tape.rows.replace_column(tape.rows.get_column_index("prob_bps"), prices)
@@ -73,7 +74,21 @@ def test_decision_in_another_agents_name_is_refused():
     impostor = FixedAgent(make_agent(make_decisions(), "b").identity, make_decisions({"agent_id": "a", "tick_seq": 1}))
 
     with pytest.raises(DecisionError, match="another agent_id"):
-        run(TAPE, [honest, impostor], Window())
+        run(TAPE, [impostor], Window())
+    both = run(TAPE, [honest, impostor], Window())
+
+    assert [(error["agent_id"], error["error"]) for error in both.errors] == [("b", "DecisionError")]
+    assert both.scores.height == 1
+
+
+@pytest.mark.parametrize(
+    "wrong", [[{"stake": -1}], [{"tick_seq": 99}], [{}, {}], [{"action": "LAY"}]], ids=["stake", "tick", "twice", "action"]
+)
+def test_agent_whose_decisions_are_refused_does_not_stop_the_others(wrong):
+    result = run(TAPE, [make_agent(make_decisions({})), make_agent(make_decisions(*wrong), "b")], Window())
+
+    assert [(error["agent_id"], error["error"]) for error in result.errors] == [("b", "DecisionError")]
+    assert result.scores["agent_id"].to_list() == ["a"]
 
 
 def test_run_whose_agents_all_fail_is_refused():

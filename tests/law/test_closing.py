@@ -1,7 +1,7 @@
 import polars as pl
 import pytest
 
-from clvlab.errors import WindowError
+from clvlab.errors import SchemaError, WindowError
 from clvlab.law.closing import Window, fixture_closes, market_closes
 from clvlab.law.schema import ClosingPolicy
 from tests.factories import make_tape, message
@@ -37,13 +37,18 @@ def test_in_running_tick_outranks_the_kickoff():
 
 @pytest.mark.parametrize(
     ("kickoff_s", "end_seq"),
-    [(10, 1), (10.001, 2), (9.999, 1), (-5, 0), (1000, 3)],
+    [(10, 1), (10.001, 2), (9.999, 1), (0, 0), (1000, 3)],
     ids=["at a tick", "just after a tick", "just before a tick", "before all ticks", "after all ticks"],
 )
 def test_kickoff_closes_at_the_first_tick_not_before_it(kickoff_s, end_seq):
     tape = make_tape([message(0, 0, QUOTES), message(1, 10, QUOTES), message(2, 20, QUOTES)], {1: kickoff_s})
 
     assert closes_of(tape) == {1: (end_seq, round(kickoff_s * 1000), "kickoff")}
+
+
+def test_kickoff_before_1970_is_refused():
+    with pytest.raises(SchemaError, match="before 1970: -1000 ms"):
+        make_tape([message(0, 0, QUOTES)], {1: -1})
 
 
 def test_without_play_or_kickoff_the_tape_ends_the_window():

@@ -84,6 +84,8 @@ def test_end_of_the_window_is_exclusive(tick_seq, reason):
         (("x", "m|"), "scored"),
         (("m||",), "market_not_allowed"),
         ((), "market_not_allowed"),
+        (("x",) * 999 + ("m",), "scored"),
+        (("x",) * 1000, "market_not_allowed"),
     ],
 )
 def test_allowlist_holds_prefixes(allowlist, reason):

@@ -32,7 +32,6 @@ CHANGES = {
     "fraction in config": {"agents": ({"config": {"ticks": 0.2}},)},
     "proof_mode": {"agents": ({"proof_mode": "attested"},)},
     "source": {"agents": ({"source_sha256": "sha256:cc"},)},
-    "causality": {"agents": ({"causality": "unchecked"},)},
     "second agent": {"agents": ({}, {"agent_id": "b"})},
     "kind": {"kind": "competition"},
     "origin": {"origin_id": "comp_1"},

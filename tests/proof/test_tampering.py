@@ -8,6 +8,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from clvlab.errors import WindowError
+from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.law.ranking import ranked
 from clvlab.proof import clv_verify
@@ -143,6 +145,12 @@ EVENT_EDITS = {
     "allowed against a reason": swapped(b'{"allowed":true,"reasons":[]}', b'{"allowed":true,"reasons":["warmup"]}'),
     "refused without a reason": swapped(b'{"allowed":true,"reasons":[]}', b'{"allowed":false,"reasons":[]}'),
     "reason that is null": swapped(b'{"allowed":true,"reasons":[]}', b'{"allowed":false,"reasons":[null]}'),
+    "reason unknown": swapped(b'"reasons":["order_cap"]', b'"reasons":["no such reason"]'),
+    "reason of the other phase": swapped(b'"reasons":["order_cap"]', b'"reasons":["quote_stale"]'),
+    "reason with an escape": swapped(b'"reasons":["order_cap"]', b'"reasons":["order\\"cap"]'),
+    "seq that is false": swapped(b'"seq":0}', b'"seq":false}'),
+    "count that is true": swapped(b'"agent_errors":1', b'"agent_errors":true'),
+    "causality of one's own": swapped(b'"causality":"template"', b'"causality":"certified"'),
     "phase missing": swapped(b'"post":{"allowed":true,"reasons":[]},', b""),
     "verdict missing": lambda text: re.sub(rb'"policy":{"post".*?}},"tick', b'"policy":null,"tick', text, count=1),
     "verdict on a WAIT": lambda text: text.replace(
@@ -340,12 +348,11 @@ def test_bytes_that_are_no_json_name_a_reason(folder):
     "change",
     [
         swapped(b'{"allowed":false,"reasons":["order_cap"]}', b'{"allowed":true,"reasons":[]}'),
-        swapped(b'{"allowed":true,"reasons":[]}', b'{"allowed":false,"reasons":["kill_switch_on"]}'),
+        swapped(b'{"allowed":true,"reasons":[]}', b'{"allowed":false,"reasons":["quote_stale"]}'),
         swapped(b'"reasons":["order_cap"]', b'"reasons":["order_cap","exposure_cap"]'),
-        swapped(b'"reasons":["order_cap"]', b'"reasons":["no such reason"]'),
         swapped(b'"reasons":["order_cap"]', b'"reasons":["order_cap","order_cap"]'),
     ],
-    ids=["refusal lifted", "refusal invented", "reason added", "reason unknown", "reason twice"],
+    ids=["refusal lifted", "refusal invented", "reason added", "reason twice"],
 )
 def test_verdict_altered_and_sealed_again_disobeys_the_policy(folder, change):
     edit(folder / "events.jsonl", change)
@@ -384,6 +391,9 @@ FORGED = {
     "of another agent": lambda text: text.replace(b'"agent_id":"a"', b'"agent_id":"b"'),
     "of another run": lambda text: text.replace(b'"run_id":"run_', b'"run_id":"run_0'),
     "of a higher stake": lambda text: text.replace(b'"stake":100', b'"stake":101'),
+    "of a negative stake": lambda text: text.replace(b'"stake":100', b'"stake":-1'),
+    "of another venue": lambda text: text.replace(b'"venue":"paper"', b'"venue":"betfair"'),
+    "at a time beyond 2**53": lambda text: text.replace(b'"ts_ms":0', b'"ts_ms":9007199254740992'),
     "scoring": lambda text: text.replace(b'"non_scoring":true', b'"non_scoring":false'),
     "with another key": lambda text: text.replace(b'"non_scoring":true', b'"edge_bps":5,"non_scoring":true'),
     "in other bytes": lambda text: text.replace(b'"non_scoring":true', b'"non_scoring": true'),
@@ -406,6 +416,15 @@ def test_receipts_change_neither_hash_nor_manifest_nor_rank(folder, change):
     assert (after.verified, after.recomputed) == (True, before.recomputed)
     assert after.verification.manifest_hash == before.verification.manifest_hash
     assert ranked(after.verification.outcomes).equals(ranked(before.verification.outcomes))
+
+
+def test_market_of_no_name_passes_both_verifiers(tmp_path):
+    assert judged(write_run(make_run(TAPE, {"market_key": ""}).run, tmp_path)).checks == PASSED
+
+
+def test_window_of_too_many_prefixes_is_refused():
+    with pytest.raises(WindowError, match="limit of 1000 prefixes, not 1001"):
+        Window(market_allowlist=("1X2",) * 1001)
 
 
 def test_receipt_of_a_dry_run_is_forged(tmp_path):

@@ -5,26 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Protocol
 
-from clvlab.packs.importers import polymarket, txline
-from clvlab.packs.importers.source import Normalised
+from clvlab.packs.importers import betfair, football_data, polymarket, table, the_odds_api, txline
+from clvlab.packs.importers.source import Normalised, Options
 
 __all__ = ["IMPORTERS", "NORMALISERS"]
 
-
-class _Normaliser(Protocol):
-    def __call__(self, files: Mapping[str, Path], *, lenient: bool = False) -> Normalised: ...
-
-
 _Finder = Callable[[Sequence[Path]], Mapping[str, Path]]
+_Normaliser = Callable[[Mapping[str, Path], Options, Path], Normalised]
 
-# source -> (find its files below the given paths, normalise them)
+# source -> (find its files below the given paths, normalise them with a folder for scratch files)
 IMPORTERS: Mapping[str, tuple[_Finder, _Normaliser]] = MappingProxyType(
-    {"polymarket": (polymarket.find, polymarket.normalise), "txline": (txline.find, txline.normalise)}
+    {
+        "betfair": (betfair.find, betfair.normalise),
+        "csv": (table.find_csv, table.normalise),
+        "football-data": (football_data.find, football_data.normalise),
+        "parquet": (table.find_parquet, table.normalise),
+        "polymarket": (polymarket.find, polymarket.normalise),
+        "the-odds-api": (the_odds_api.find, the_odds_api.normalise),
+        "txline": (txline.find, txline.normalise),
+    }
 )
 
-# By the name and version under which a pack records its normaliser.
+# By the name and version under which a pack records its normaliser: those whose packs keep the raw messages.
 NORMALISERS: Mapping[str, _Normaliser] = MappingProxyType(
     {polymarket.NORMALISER: polymarket.normalise, txline.NORMALISER: txline.normalise}
 )

@@ -1,46 +1,48 @@
-"""Importing a source: find its files, normalise them, write the pack."""
+"""Importing a source: find its files, normalise them, write the pack some fixtures at a time."""
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from clvlab.errors import SourceError
+import polars as pl
+
+from clvlab.errors import PackFormatError, SourceError
+from clvlab.law.tape import Tape
+from clvlab.packs.files import file_sha256
 from clvlab.packs.importers import IMPORTERS
-from clvlab.packs.importers.source import Refused
-from clvlab.packs.manifest import PackManifest, pack_id_of
-from clvlab.packs.writer import write_pack
+from clvlab.packs.importers.source import Normalised, Options
+from clvlab.packs.manifest import PackManifest, SourceFile, pack_id_of
+from clvlab.packs.quality import Quality, QualityAccount
+from clvlab.packs.writer import PackWriter
 
 __all__ = ["ImportReport", "import_source"]
 
 
 @dataclass(frozen=True, slots=True)
 class ImportReport:
-    """What an import read, refused, and left unread in the folders it was given."""
+    """What an import wrote, what it found, and what it left unread in the folders it was given."""
 
     manifest: PackManifest
-    files: int
-    messages: int
-    ticks: int
-    suspended: int
-    refused: tuple[Refused, ...]
+    quality: Quality
     unread: tuple[str, ...]
 
 
-def import_source(source: str, paths: Sequence[Path], folder: Path, *, lenient: bool = False) -> ImportReport:
+def import_source(source: str, paths: Sequence[Path], folder: Path, options: Options | None = None) -> ImportReport:
     """Make a pack of a provider's files.
 
     Parameters
     ----------
     source
-        ``txline`` or ``polymarket``.
+        Name of an importer.
     paths
         Files or folders of the source.
     folder
-        Where the pack will stand; its name becomes the pack id.
-    lenient
-        Count rows that can't be read and go on, instead of stopping at the first.
+        Where the pack will stand; its name becomes the pack id. Nothing is left there if anything fails.
+    options
+        Strict, with the source's defaults, if null.
 
     Raises
     ------
@@ -54,24 +56,66 @@ def import_source(source: str, paths: Sequence[Path], folder: Path, *, lenient: 
     missing = [str(path) for path in paths if not path.exists()]
     if missing or not paths:
         raise SourceError(f"no such file or folder: {', '.join(missing) or 'none given'}")
+    pack_id = pack_id_of(folder)
+    if folder.exists() or folder.is_symlink():
+        raise PackFormatError(f"{str(folder)!r} exists; a pack is never overwritten")
     find, normalise = IMPORTERS[source]
     files = find(paths)
-    result = normalise(files, lenient=lenient)
-    manifest = PackManifest(
-        pack_id=pack_id_of(folder),
-        provenance=result.provenance,
-        closing_source=result.closing_source,
-        margin=result.margin,
-        consensus=result.consensus,
-        normaliser=result.normaliser,
-        capture=result.capture,
-        fixtures=result.fixtures,
-    )
-    written = write_pack(result.ticks, manifest, folder, files)
-    per_message = result.ticks.unique(["fixture_id", "tick_seq"])
-    suspended = int(per_message["suspended"].sum())
-    return ImportReport(
-        written, len(files), result.messages, per_message.height, suspended, result.refused, _unread(paths, files.values())
+    options = options or Options()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=folder.parent) as scratch:
+        result = normalise(files, options, Path(scratch))
+        with PackWriter(folder, result.fixtures) as writer:
+            quality = QualityAccount()
+            for ticks in result.parts:
+                tape = _tape(ticks, writer.kickoffs, result)
+                quality.add(tape)
+                writer.add(tape)
+                options.progress(f"{quality.counts['ticks']:,} ticks written")
+            _check_weights(options, result)
+            report = _report(quality, result, len(files))
+            sources = tuple(SourceFile(name=name, digest=file_sha256(path)) for name, path in sorted(files.items()))
+            manifest = PackManifest(
+                pack_id=pack_id,
+                provenance=result.provenance,
+                closing_policy=result.closing_policy,
+                closing_source=result.closing_source,
+                margin=result.margin,
+                consensus=result.consensus,
+                normaliser=result.normaliser,
+                capture=result.capture,
+                fixtures=result.fixtures,
+                sources=None if result.keep_raw else sources,
+                margin_fallbacks=result.account.margin_fallbacks or None,
+            )
+            written = writer.finish(manifest, files if result.keep_raw else {}, result.results, report)
+    return ImportReport(written, report, _unread(paths, files.values()))
+
+
+def _tape(ticks: pl.DataFrame, kickoffs: pl.DataFrame, result: Normalised) -> Tape:
+    own = kickoffs.filter(pl.col("fixture_id").is_in(ticks["fixture_id"].unique().implode()))
+    return Tape.from_ticks(ticks, own, closing_policy=result.closing_policy)
+
+
+def _check_weights(options: Options, result: Normalised) -> None:
+    unknown = sorted(options.weights.keys() - result.account.book_names)
+    if unknown:
+        raise SourceError(
+            f"no book is named {unknown[0]!r}; the source has {', '.join(sorted(result.account.book_names)) or 'none'}"
+        )
+
+
+def _report(quality: QualityAccount, result: Normalised, files: int) -> Quality:
+    account = result.account
+    return quality.report(
+        files=files,
+        fixtures=[fixture.kickoff_ts_ms for fixture in result.fixtures],
+        messages=account.messages,
+        refused=account.refused_rows(),
+        notes=account.notes,
+        books=account.books,
+        book_overround_bps=account.overround_bps,
+        margin_fallbacks=account.margin_fallbacks,
     )
 
 

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import polars as pl
 
 from clvlab.errors import SourceError
 from clvlab.law.schema import ODDS_MILLI, SAFE_INTEGER
 from clvlab.odds.rounding import half_up, largest_remainder
 from clvlab.packs.files import lines_of
-from clvlab.packs.importers.source import Normalised, Refusals, ticks_frame
+from clvlab.packs.importers.source import Account, Normalised, Options, ticks_frame
 from clvlab.packs.manifest import Fixture
 
 __all__ = ["NORMALISER", "find", "normalise"]
@@ -48,34 +49,38 @@ def find(paths: Sequence[Path]) -> dict[str, Path]:
     return {_FIXTURES: paths[0] / _FIXTURES} | {f"{file.parent.name}-{file.name}": file for file in files}
 
 
-def normalise(files: Mapping[str, Path], *, lenient: bool = False) -> Normalised:
+def normalise(files: Mapping[str, Path], options: Options, _scratch: Path) -> Normalised:
     """Read the quotes of every fixture that ``fixtures.json`` lists, and make rounds of them."""
-    refusals = Refusals(lenient)
+    account = Account(options.lenient)
     if _FIXTURES not in files:
         raise SourceError(f"there is no {_FIXTURES} among {sorted(files)}")
     fixtures = _fixtures(files[_FIXTURES])
-    rows: list[tuple[Any, ...]] = []
-    messages = 0
+    return Normalised(
+        parts=_parts(fixtures, files, options, account),
+        fixtures=fixtures,
+        account=account,
+        provenance="imported-polymarket",
+        normaliser=NORMALISER,
+        margin="multiplicative",
+        consensus="single-venue",
+        closing_source="venue",
+        keep_raw=True,
+    )
+
+
+def _parts(
+    fixtures: Sequence[Fixture], files: Mapping[str, Path], options: Options, account: Account
+) -> Iterator[pl.DataFrame]:
     for fixture in fixtures:
         quotes: list[_Quote] = []
         for name in _SIDES:
             found = [file for file in files if file.startswith(f"{fixture.fixture_id}-{name}.jsonl")]
             if len(found) != 1:
                 raise SourceError(f"fixture {fixture.fixture_id} needs one {name}.jsonl or {name}.jsonl.gz, found {len(found)}")
-            quotes += _read(found[0], files[found[0]], fixture.fixture_id, name, refusals)
-        messages += len(quotes)
-        rows += _rows(fixture.fixture_id, sorted(quotes, key=lambda quote: (quote.ts_s, quote.side)))
-    return Normalised(
-        ticks=ticks_frame(rows),
-        fixtures=fixtures,
-        messages=messages,
-        refused=tuple(refusals.rows),
-        provenance="imported-polymarket",
-        normaliser=NORMALISER,
-        margin="multiplicative",
-        consensus="single-venue",
-        closing_source="venue",
-    )
+            quotes += _read(found[0], files[found[0]], fixture.fixture_id, name, account)
+        account.messages += len(quotes)
+        options.progress(f"fixture {fixture.fixture_id}: {len(quotes):,} quotes read")
+        yield ticks_frame(_rows(fixture.fixture_id, sorted(quotes, key=lambda quote: (quote.ts_s, quote.side)), account))
 
 
 def _fixtures(path: Path) -> tuple[Fixture, ...]:
@@ -99,7 +104,7 @@ def _fixtures(path: Path) -> tuple[Fixture, ...]:
     return tuple(sorted(fixtures, key=lambda fixture: fixture.fixture_id))
 
 
-def _read(file: str, path: Path, fixture_id: int, name: str, refusals: Refusals) -> Iterator[_Quote]:
+def _read(file: str, path: Path, fixture_id: int, name: str, account: Account) -> Iterator[_Quote]:
     before = -1
     for number, line in lines_of(path):
         try:
@@ -112,7 +117,7 @@ def _read(file: str, path: Path, fixture_id: int, name: str, refusals: Refusals)
             if not 0 <= quote.price <= 1 or 0 < quote.price < _MIN_PRICE:
                 raise ValueError(f"native_price {quote.price} is not 0 to 1")
         except (ValueError, KeyError, TypeError, ArithmeticError) as error:
-            refusals.refuse(file, number, f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else str(error))
+            account.refuse(file, number, f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else str(error))
             continue
         before = quote.ts_s
         yield quote
@@ -133,11 +138,16 @@ def _rounds(quotes: Sequence[_Quote]) -> Iterator[dict[str, _Quote]]:
         yield current
 
 
-def _rows(fixture_id: int, quotes: Sequence[_Quote]) -> Iterator[tuple[Any, ...]]:
+def _rows(fixture_id: int, quotes: Sequence[_Quote], account: Account) -> Iterator[tuple[Any, ...]]:
     for seq, quoted in enumerate(_rounds(quotes)):
         ts_ms = max(quote.ts_s for quote in quoted.values()) * 1000
         head = (fixture_id, seq, ts_ms, False, _MARKET_KEY)
         complete = len(quoted) == len(_SIDES) and any(quote.price for quote in quoted.values())
+        if complete:
+            account.overround_bps[round((sum(quote.price for quote in quoted.values()) - 1) * 1000) * 10] += 1
+        else:
+            account.note("rounds that lack a side are suspended")
+        account.books[int(complete)] += 1
         shares = largest_remainder({side: quote.price for side, quote in quoted.items()}) if complete else {}
         for side in sorted(_SIDES.values()):
             yield (*head, side, shares.get(side), _odds_milli(quoted[side].price) if complete else None, not complete)

@@ -1,18 +1,90 @@
-"""What every importer gives: ticks, fixtures, and an account of the rows it refused."""
+"""What every importer takes and gives: options in, ticks and fixtures out, and an account of what it met on the way."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from clvlab.errors import SourceError
-from clvlab.law.schema import TICKS
+from clvlab.law.schema import ODDS_MILLI, TICKS, ClosingPolicy
+from clvlab.odds.consensus import Consensus
+from clvlab.odds.margin import Margin
 from clvlab.packs.manifest import Capture, Fixture
+from clvlab.packs.quality import RefusedRows
 
-__all__ = ["Normalised", "Refusals", "Refused", "ticks_frame"]
+__all__ = [
+    "NO_ODDS",
+    "Account",
+    "Normalised",
+    "Options",
+    "Refused",
+    "files_below",
+    "fixture_id_of",
+    "fixture_ids_of",
+    "silent",
+    "ticks_frame",
+]
+
+NO_ODDS = f"no price, or not one of {ODDS_MILLI[0] / 1000} to {ODDS_MILLI[1] // 1000:,} as decimal odds"
+_EXAMPLES = 5
+
+
+def silent(_: str) -> None:
+    """Report nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to import; every importer uses what concerns it.
+
+    Attributes
+    ----------
+    lenient
+        Count rows that can't be read and go on, instead of stopping at the first.
+    margin
+        How the margin of a book is removed.
+    min_books, max_age_s, weights
+        How books become one price, see ``Consensus``; the source's own default if null.
+    odds_format
+        How prices are written; found out if null.
+    time_zone
+        IANA zone of times that carry none; such times are refused if null.
+    closing
+        football-data: preference of closing columns.
+    mapping
+        csv and parquet: what the columns mean.
+    chunk_rows
+        Rows held in memory at a time.
+    progress
+        Called with a line of text now and then.
+    """
+
+    lenient: bool = False
+    margin: Margin = Margin.POWER
+    min_books: int | None = None
+    max_age_s: int | None = None
+    weights: Mapping[str, int] = field(default_factory=dict)
+    odds_format: str | None = None
+    time_zone: str | None = None
+    closing: tuple[str, ...] | None = None
+    mapping: Mapping[str, Any] | None = None
+    chunk_rows: int = 250_000
+    progress: Callable[[str], None] = silent
+
+    def rules(self, default: Consensus) -> Consensus:
+        """Give a source's rules of consensus with what the caller asks otherwise."""
+        return Consensus(
+            min_books=default.min_books if self.min_books is None else self.min_books,
+            max_age_s=default.max_age_s if self.max_age_s is None else self.max_age_s,
+            weights=self.weights,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +100,21 @@ class Refused:
 
 
 @dataclass(slots=True)
-class Refusals:
-    """Refuses bad rows: at once when strict, counted when lenient."""
+class Account:
+    """What an import met: rows read and refused, what is to note, books and their overround."""
 
-    lenient: bool
-    rows: list[Refused] = field(default_factory=list)
+    lenient: bool = False
+    messages: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, list[Refused]] = field(default_factory=dict)
+    notes: Counter[str] = field(default_factory=Counter)
+    books: Counter[int] = field(default_factory=Counter)
+    overround_bps: Counter[int] = field(default_factory=Counter)
+    margin_fallbacks: int = 0
+    book_names: set[str] = field(default_factory=set)
 
-    def refuse(self, file: str, line: int, reason: str) -> None:
-        """Take note of a bad row.
+    def refuse(self, file: str, line: int, reason: str, kind: str = "can't be read") -> None:
+        """Take note of a bad row; ``kind`` is the reason without its values.
 
         Raises
         ------
@@ -45,7 +124,34 @@ class Refusals:
         refused = Refused(file, line, reason)
         if not self.lenient:
             raise SourceError(f"{refused} (lenient reading would count it and go on)")
-        self.rows.append(refused)
+        self.refused[kind] += 1
+        known = self.examples.setdefault(kind, [])
+        if len(known) < _EXAMPLES:
+            known.append(refused)
+
+    def refuse_file(self, file: str, error: SourceError) -> None:
+        """Take note of a file that can't be read to its end.
+
+        Raises
+        ------
+        SourceError
+            The same one, when strict.
+        """
+        if not self.lenient:
+            raise error
+        self.refuse(file, 1, str(error), "a file can't be read to its end")
+
+    def note(self, what: str, count: int = 1) -> None:
+        """Count something that a reader of the pack should know; none of it is not worth a word."""
+        if count:
+            self.notes[what] += count
+
+    def refused_rows(self) -> tuple[RefusedRows, ...]:
+        """Give the refused rows by reason, most frequent first."""
+        return tuple(
+            RefusedRows(reason=kind, count=count, examples=tuple(str(row) for row in self.examples[kind]))
+            for kind, count in self.refused.most_common()
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,32 +160,88 @@ class Normalised:
 
     Attributes
     ----------
-    ticks
-        ``TICKS``.
+    parts
+        ``TICKS`` of some whole fixtures each, in ascending order of fixture_id, made as they are asked for.
     fixtures
         Fixtures with names and kickoffs where the source has them.
+    account
+        Complete once the parts were taken.
     capture
         When and how the messages were captured; null where the source does not say.
-    messages
-        Source rows read.
-    refused
-        Source rows not read.
-    provenance, margin, closing_source
-        Labels of the pack.
+    results
+        ``RESULTS``; null where the source has none.
+    keep_raw
+        The source's files are kept in the pack.
     """
 
-    ticks: pl.DataFrame
+    parts: Iterable[pl.DataFrame]
     fixtures: tuple[Fixture, ...]
-    messages: int
-    refused: tuple[Refused, ...]
+    account: Account
     provenance: str
     normaliser: str
     margin: str
     consensus: str
     closing_source: str
+    closing_policy: ClosingPolicy = ClosingPolicy.LAST_STATE
     capture: Capture | None = None
+    results: pl.DataFrame | None = None
+    keep_raw: bool = False
+
+    @property
+    def ticks(self) -> pl.DataFrame:
+        """All ticks at once."""
+        return pl.concat([pl.DataFrame(schema=TICKS), *self.parts])
 
 
 def ticks_frame(rows: Iterable[tuple[Any, ...]]) -> pl.DataFrame:
     """Make ``TICKS`` of tuples in the schema's column order."""
     return pl.DataFrame(list(rows), schema=TICKS, orient="row")
+
+
+def fixture_id_of(source_id: str) -> int:
+    """Give the first 52 bits of the SHA-256 of a source's own id."""
+    return int.from_bytes(hashlib.sha256(source_id.encode()).digest()[:7]) >> 4
+
+
+def fixture_ids_of(source_ids: Iterable[str]) -> dict[str, int]:
+    """Number fixtures that have no integer id.
+
+    Raises
+    ------
+    SourceError
+        Two ids with the same number.
+    """
+    numbers: dict[int, str] = {}
+    for source_id in sorted(set(source_ids)):
+        known = numbers.setdefault(fixture_id_of(source_id), source_id)
+        if known != source_id:
+            raise SourceError(f"fixtures {known!r} and {source_id!r} have the same number; import them as two packs")
+    return {source_id: number for number, source_id in numbers.items()}
+
+
+def files_below(paths: Sequence[Path], endings: Sequence[str], named_so: re.Pattern[str] | None = None) -> dict[str, Path]:
+    """Give the files to read by name: files as given, and of a folder all that end or are named so, by their path below it.
+
+    Raises
+    ------
+    SourceError
+        No file, or two of one name.
+    """
+    named: dict[str, Path] = {}
+    for path in paths:
+        found = (
+            {path.name: path}
+            if path.is_file()
+            else {
+                file.relative_to(path).as_posix(): file
+                for file in sorted(path.rglob("*"))
+                if file.is_file() and (file.name.endswith(tuple(endings)) or (named_so and named_so.fullmatch(file.name)))
+            }
+        )
+        twice = sorted(named.keys() & found.keys())
+        if twice:
+            raise SourceError(f"two files are named {twice[0]!r}: {named[twice[0]]} and {found[twice[0]]}")
+        named |= found
+    if not named:
+        raise SourceError(f"no file that ends in {', '.join(endings)} in {', '.join(str(path) for path in paths)}")
+    return named

@@ -5,19 +5,21 @@ A message whose ``Pct`` are all "NA", or that names its sides without prices, su
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import orjson
+import polars as pl
 
 from clvlab.errors import SourceError
-from clvlab.law.schema import ODDS_MILLI, SAFE_INTEGER
+from clvlab.law.schema import ODDS_MILLI, SAFE_INTEGER, TICKS
 from clvlab.odds.rounding import WHOLE_BPS, half_up
 from clvlab.packs.files import lines_of
-from clvlab.packs.importers.source import Normalised, Refusals, ticks_frame
+from clvlab.packs.importers.books import QuoteSpill, batches
+from clvlab.packs.importers.source import Account, Normalised, Options
 from clvlab.packs.manifest import Capture, Fixture, Gap
 
 __all__ = ["NORMALISER", "find", "normalise"]
@@ -53,34 +55,42 @@ def _in_folder(folder: Path) -> list[Path]:
     return sorted(file for ending in ("jsonl", "jsonl.gz") for file in folder.glob(f"odds_*.{ending}"))
 
 
-def normalise(files: Mapping[str, Path], *, lenient: bool = False) -> Normalised:
+@dataclass(slots=True)
+class _CaptureFile:
+    """What is kept of one file once its messages were written away: first and last time of each fixture."""
+
+    number: int
+    messages: int = 0
+    first_ts_ms: int = 0
+    last_ts_ms: int = 0
+    spans: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+
+def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Normalised:
     """Read messages in the order of time; captures of one fixture follow each other, the silence between them is a gap."""
-    refusals = Refusals(lenient)
-    captures = [_read(name, files[name], refusals) for name in sorted(files)]
-    captures = sorted((messages for messages in captures if messages), key=lambda messages: messages[0].ts_ms)
+    account = Account(options.lenient)
+    spill = QuoteSpill(scratch)
+    captures = []
+    for number, name in enumerate(sorted(files)):
+        captures.append(_read(number, name, files[name], spill, account, options))
+        options.progress(f"{name}: {captures[-1].messages:,} messages read")
+    captures = sorted((capture for capture in captures if capture.messages), key=lambda capture: capture.first_ts_ms)
     if not captures:
         raise SourceError(f"no message in {', '.join(sorted(files))}")
     gaps, last = [], dict[int, int]()
-    rows: list[tuple[Any, ...]] = []
-    seqs: dict[int, int] = {}
-    for messages in captures:
-        for fixture_id in sorted({message.fixture_id for message in messages}):
-            first = next(message.ts_ms for message in messages if message.fixture_id == fixture_id)
+    for capture in captures:
+        for fixture_id, (first, ended) in sorted(capture.spans.items()):
             if fixture_id in last and first < last[fixture_id]:
                 raise SourceError(f"two captures of fixture {fixture_id} overlap at {first}; import them as two packs")
             if fixture_id in last:
                 gaps.append(Gap(from_ts_ms=last[fixture_id], to_ts_ms=first))
-        for message in messages:
-            seq = seqs[message.fixture_id] = seqs.get(message.fixture_id, -1) + 1
-            last[message.fixture_id] = message.ts_ms
-            rows += _rows(message, seq)
-    everything = [message for messages in captures for message in messages]
+            last[fixture_id] = ended
+    account.messages = sum(capture.messages for capture in captures)
     return Normalised(
-        ticks=ticks_frame(rows),
-        fixtures=tuple(Fixture(fixture_id=fixture_id) for fixture_id in sorted(seqs)),
-        messages=len(everything),
-        refused=tuple(refusals.rows),
-        provenance="imported-txline" if refusals.rows else "genuine-txline",
+        parts=_parts(spill, [capture.number for capture in captures], options),
+        fixtures=tuple(Fixture(fixture_id=fixture_id) for fixture_id in sorted(last)),
+        account=account,
+        provenance="imported-txline" if account.refused else "genuine-txline",
         normaliser=NORMALISER,
         margin="as-delivered",
         consensus="txline-stable-price",
@@ -88,41 +98,73 @@ def normalise(files: Mapping[str, Path], *, lenient: bool = False) -> Normalised
         capture=Capture(
             method="provider messages, verbatim",
             tool="txline odds stream",
-            started_ts_ms=min(message.ts_ms for message in everything),
-            ended_ts_ms=max(message.ts_ms for message in everything),
+            started_ts_ms=min(capture.first_ts_ms for capture in captures),
+            ended_ts_ms=max(capture.last_ts_ms for capture in captures),
             gaps=tuple(gaps),
         ),
+        keep_raw=True,
     )
 
 
-def _rows(message: _Message, seq: int) -> list[tuple[Any, ...]]:
-    suspended = all(prob is None for prob in message.prob_bps)
-    head = (message.fixture_id, seq, message.ts_ms, message.in_running, message.market_key)
-    priced = zip(message.sides, message.prob_bps, message.odds_milli, strict=True)
-    return [(*head, side, prob, odds, suspended) for side, prob, odds in priced]
+def _parts(spill: QuoteSpill, in_order: Sequence[int], options: Options) -> Iterator[pl.DataFrame]:
+    """Give the ticks of some fixtures at a time, numbered in order of their captures."""
+    ids = {event: int(event) for event in spill.rows_of}
+    rank = {number: place for place, number in enumerate(in_order)}
+    for batch in batches(spill.rows_of, ids, options.chunk_rows):
+        rows = spill.scan().filter(pl.col("event").is_in(batch)).collect(engine="streaming")
+        ordered = rows.with_columns(pl.col("capture").replace_strict(rank, return_dtype=pl.Int64)).sort(
+            "fixture_id", "capture", "message"
+        )
+        message = pl.struct("fixture_id", "capture", "message").rle_id()
+        numbered = ordered.with_columns(message=message)
+        seq = (pl.col("message") - pl.col("message").min().over("fixture_id")).cast(pl.Int32)
+        yield numbered.with_columns(tick_seq=seq).select(*TICKS)
 
 
-def _read(name: str, path: Path, refusals: Refusals) -> list[_Message]:
-    messages: list[_Message] = []
+def _read(number: int, name: str, path: Path, spill: QuoteSpill, account: Account, options: Options) -> _CaptureFile:
+    capture = _CaptureFile(number)
     seen: set[str] = set()
     sides: dict[tuple[int, str], frozenset[str]] = {}
-    for number, line in lines_of(path):
+    rows: list[tuple[Any, ...]] = []
+    for line_number, line in lines_of(path):
         try:
             raw = orjson.loads(line)
             message = _message(raw)
             if raw["MessageId"] in seen:
                 raise ValueError(f"MessageId {raw['MessageId']} appears twice")
-            if messages and message.ts_ms < messages[-1].ts_ms:
-                raise ValueError(f"Ts {message.ts_ms} is before the message above, {messages[-1].ts_ms}")
+            if capture.messages and message.ts_ms < capture.last_ts_ms:
+                raise ValueError(f"Ts {message.ts_ms} is before the message above, {capture.last_ts_ms}")
             known = sides.setdefault((message.fixture_id, message.market_key), frozenset(message.sides))
             if known != frozenset(message.sides):
                 raise ValueError(f"the sides of {message.market_key} change from {sorted(known)} to {sorted(message.sides)}")
         except (ValueError, KeyError, TypeError, ArithmeticError) as error:
-            refusals.refuse(name, number, f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else str(error))
+            said = f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else str(error)
+            account.refuse(name, line_number, said)
             continue
         seen.add(raw["MessageId"])
-        messages.append(message)
-    return messages
+        rows += _rows(message, number, capture.messages)
+        capture.first_ts_ms = capture.first_ts_ms if capture.messages else message.ts_ms
+        first, _ = capture.spans.get(message.fixture_id, (message.ts_ms, 0))
+        capture.spans[message.fixture_id] = (first, message.ts_ms)
+        capture.last_ts_ms = message.ts_ms
+        capture.messages += 1
+        if len(rows) >= options.chunk_rows // 4:
+            spill.add(pl.DataFrame(rows, schema=_ROWS, orient="row"))
+            rows = []
+    spill.add(pl.DataFrame(rows, schema=_ROWS, orient="row"))
+    return capture
+
+
+_ROWS = {"event": pl.String, "capture": pl.Int64, "message": pl.Int64} | {
+    name: dtype for name, dtype in TICKS.items() if name != "tick_seq"
+}
+
+
+def _rows(message: _Message, capture: int, number: int) -> Iterator[tuple[Any, ...]]:
+    suspended = all(prob is None for prob in message.prob_bps)
+    head = (str(message.fixture_id), capture, number, message.fixture_id, message.ts_ms, message.in_running, message.market_key)
+    for side, prob, odds in zip(message.sides, message.prob_bps, message.odds_milli, strict=True):
+        yield (*head, side, prob, odds, suspended)
 
 
 def _message(raw: dict[str, Any]) -> _Message:

@@ -8,6 +8,7 @@ import pytest
 from clvlab.errors import PackFormatError, PackTamperedError, SourceError
 from clvlab.packs.files import content_digest, file_sha256
 from clvlab.packs.importers.importing import import_source
+from clvlab.packs.importers.source import Options
 from clvlab.packs.reader import load_pack, verify_pack
 
 MESSAGE = {
@@ -77,10 +78,11 @@ def test_txline_message_that_cant_be_read_is_refused_with_file_line_and_reason(t
 
     with pytest.raises(SourceError, match=rf"odds_7\.jsonl:2: .*{reason}"):
         import_source("txline", [path], tmp_path / "strict")
-    report = import_source("txline", [path], tmp_path / "lenient", lenient=True)
+    report = import_source("txline", [path], tmp_path / "lenient", Options(lenient=True))
 
     assert not (tmp_path / "strict").exists()
-    assert (report.messages, len(report.refused), report.refused[0].line) == (2, 1, 2)
+    (refused,) = report.quality.refused
+    assert (report.quality.messages, refused.count, refused.examples[0].split(": ")[0]) == (2, 1, "odds_7.jsonl:2")
     assert report.manifest.provenance == "imported-txline"
 
 
@@ -116,7 +118,7 @@ def test_a_folder_of_another_fixture_and_a_backup_file_are_left_unread(tmp_path)
 
     report = import_source("polymarket", [folder], tmp_path / "p")
 
-    assert (report.files, report.unread) == (4, ("home.jsonl", "home.jsonl.bak"))
+    assert (report.quality.files, report.unread) == (4, ("home.jsonl", "home.jsonl.bak"))
 
 
 def test_a_folder_name_that_cant_be_a_pack_id_is_refused(tmp_path):
@@ -133,7 +135,7 @@ def test_a_line_without_end_is_refused_before_it_fills_the_memory(tmp_path):
 
 
 def test_an_unknown_source_and_a_missing_file_are_named(tmp_path):
-    with pytest.raises(SourceError, match="unknown source 'x': use one of polymarket, txline"):
+    with pytest.raises(SourceError, match=r"unknown source 'x': use one of .*polymarket, .*txline"):
         import_source("x", [tmp_path], tmp_path / "p")
     with pytest.raises(SourceError, match="no such file or folder"):
         import_source("txline", [tmp_path / "gone"], tmp_path / "p")
@@ -187,7 +189,7 @@ def test_a_polymarket_price_that_is_no_probability_is_refused(tmp_path, price):
 def test_the_real_txline_capture_earns_its_label_and_loses_it_with_any_change(realdata, tmp_path):
     report = import_source("txline", [realdata / "txline"], tmp_path / "good")
     pack = verify_pack(tmp_path / "good")
-    assert (report.messages, report.suspended) == (800, 321)
+    assert (report.quality.messages, report.quality.suspended_ticks) == (800, 321)
     assert pack.is_genuine
 
     raw = tmp_path / "raw-changed"
@@ -250,6 +252,6 @@ def test_the_real_polymarket_history_is_imported_but_not_genuine(realdata, tmp_p
     report = import_source("polymarket", [realdata / "polymarket"], tmp_path / "p")
 
     pack = verify_pack(tmp_path / "p")
-    assert (len(pack.fixture_ids), report.messages, len(report.refused)) == (9, 46_780, 0)
+    assert (len(pack.fixture_ids), report.quality.messages, report.quality.refused_rows) == (9, 46_780, 0)
     assert not pack.is_genuine
     assert pack.provenance == "imported-polymarket"

@@ -1,0 +1,228 @@
+"""A method per endpoint; each gives the JSON of the answer, or raises the problem."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import Any, Self, TypeVar, get_origin
+from urllib.parse import quote
+
+import httpx2
+import orjson
+
+from clvlab.client import answers
+from clvlab.client.problems import ApiError, raise_for_problem
+
+__all__ = ["Client"]
+
+_T = TypeVar("_T")
+
+
+class Client:
+    """Talks to one clvlab service; use it as a context manager, or close it.
+
+    Parameters
+    ----------
+    base_url
+        Where the service is, such as ``http://127.0.0.1:8000``.
+    token
+        Bearer token for what an owner may do; without one, what is public.
+    timeout_s
+        How long to wait for an answer; starting a large competition takes as long as it runs.
+
+    Raises
+    ------
+    ApiError
+        By every method: the service refused, with its problem details.
+    httpx2.HTTPError
+        By every method: the service can't be reached, or did not answer in time.
+    """
+
+    def __init__(self, base_url: str, token: str | None = None, *, timeout_s: float = 120) -> None:
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._http = httpx2.Client(base_url=base_url, headers=self._headers, timeout=timeout_s)
+
+    def __repr__(self) -> str:
+        who = "with a token" if self._headers else "without a token"
+        return f"<Client of {self._http.base_url} {who}: try .leaderboard(), .packs(), .demo()>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def leaderboard(self) -> answers.LeaderboardResponse:
+        """Rank agents over all sealed runs."""
+        return self._get(answers.LeaderboardResponse, "leaderboard")
+
+    def create_competition(self, config: Mapping[str, Any] | None = None, **fields: Any) -> answers.CompetitionCreateResponse:
+        """Create a competition; fields of CompetitionConfig, as a mapping or by name. Needs a token."""
+        return self._post(answers.CompetitionCreateResponse, "competitions", body=dict(config or {}) | fields)
+
+    def competitions(self, status: str | None = None) -> list[answers.CompetitionSummaryResponse]:
+        """List competitions; of ``DRAFT``, ``RUNNING``, ``FINALIZED`` or ``COMPLETED`` status only, if one is given."""
+        return self._get(list[answers.CompetitionSummaryResponse], "competitions", status=status)
+
+    def competition(self, competition_id: str) -> answers.CompetitionStateResponse:
+        """Read a competition whole."""
+        return self._get(answers.CompetitionStateResponse, "competitions", competition_id)
+
+    def register(
+        self,
+        competition_id: str,
+        agent_id: str,
+        strategy: str,
+        config: Mapping[str, Any] | None = None,
+        *,
+        proof_mode: str = "reproducible",
+        instance_id: str | None = None,
+    ) -> answers.AgentRegisterResponse:
+        """Put an agent on the roster of a competition of the caller."""
+        entry = {"agent_id": agent_id, "strategy": strategy, "config": dict(config or {}), "proof_mode": proof_mode}
+        return self._post(
+            answers.AgentRegisterResponse, "competitions", competition_id, "agents", body=entry | {"instance_id": instance_id}
+        )
+
+    def open_competition(self, competition_id: str) -> answers.CompetitionStatusResponse:
+        """Go from draft to open."""
+        return self._post(answers.CompetitionStatusResponse, "competitions", competition_id, "open")
+
+    def start(self, competition_id: str) -> answers.CompetitionStartResponse:
+        """Run a competition of the caller; returns when it is finalized."""
+        return self._post(answers.CompetitionStartResponse, "competitions", competition_id, "start")
+
+    def complete_competition(self, competition_id: str) -> answers.CompetitionStatusResponse:
+        """Go from finalized to completed."""
+        return self._post(answers.CompetitionStatusResponse, "competitions", competition_id, "complete")
+
+    def events(self, competition_id: str, since_seq: int = 0) -> list[answers.CompetitionEvent]:
+        """Read the log after ``since_seq``; -1 gives all of it."""
+        return self._get(list[answers.CompetitionEvent], "competitions", competition_id, "events", since_seq=since_seq)
+
+    def stream(self, competition_id: str, since_seq: int = -1) -> Iterator[answers.CompetitionEvent]:
+        """Give the entries of the log as they are appended, until nothing can follow.
+
+        Raises
+        ------
+        websockets.exceptions.InvalidStatus
+            The competition is unknown.
+        websockets.exceptions.ConnectionClosedError
+            The connection broke off: stream again with the last ``seq`` received.
+        """
+        from websockets.sync.client import connect  # only here: notebooks seldom stream
+
+        base = str(self._http.base_url).rstrip("/").replace("http", "ws", 1)
+        with connect(f"{base}{_path('competitions', competition_id, 'arena')}?since_seq={since_seq}") as messages:
+            for message in messages:
+                yield orjson.loads(message)
+
+    def deploy(
+        self, config: Mapping[str, Any] | None = None, *, idempotency_key: str | None = None, **fields: Any
+    ) -> answers.DeployResponse:
+        """Deploy an agent; fields of DeployConfig, as a mapping or by name. Needs a token."""
+        headers = {} if idempotency_key is None else {"Idempotency-Key": idempotency_key}
+        return self._post(answers.DeployResponse, "agents", "deploy", body=dict(config or {}) | fields, headers=headers)
+
+    def instance(self, instance_id: str) -> answers.AgentInstance:
+        """Read an instance of the caller."""
+        return self._get(answers.AgentInstance, "agents", "instances", instance_id)
+
+    def runtime_events(self, instance_id: str, since: int = 0, limit: int | None = None) -> answers.RuntimeEventsResponse:
+        """Read what an instance of the caller did, after the cursor ``since``."""
+        return self._get(
+            answers.RuntimeEventsResponse, "agents", "instances", instance_id, "runtime-events", since=since, limit=limit
+        )
+
+    def backtest(
+        self,
+        pack_id: str,
+        fixture_id: int,
+        *,
+        window_id: str = "full",
+        market_allowlist: list[str] | None = None,
+        **fields: Any,
+    ) -> answers.BacktestRunResponse:
+        """Backtest the agent ``baseline`` over a fixture; further fields of BacktestRunRequest by name."""
+        markets = [""] if market_allowlist is None else market_allowlist
+        body = {"pack_id": pack_id, "fixture_id": fixture_id, "window_id": window_id, "market_allowlist": markets}
+        return self._post(answers.BacktestRunResponse, "backtests", body=body | fields)
+
+    def backtests(self, cursor: str | None = None, limit: int = 50) -> answers.BacktestListResponse:
+        """List stored backtests, newest first."""
+        return self._get(answers.BacktestListResponse, "backtests", cursor=cursor, limit=limit)
+
+    def report(self, backtest_id: str) -> answers.BacktestReport:
+        """Read the report of a backtest."""
+        return self._get(answers.BacktestReport, "backtests", backtest_id)
+
+    def packs(self) -> answers.ReplayPackListResponse:
+        """List the packs of the catalog."""
+        return self._get(answers.ReplayPackListResponse, "replay-packs")
+
+    def pack(self, pack_id: str) -> answers.ReplayPackInfo:
+        """Read one pack."""
+        return self._get(answers.ReplayPackInfo, "replay-packs", pack_id)
+
+    def runs(self, cursor: str | None = None, limit: int = 50) -> answers.RunListResponse:
+        """List runs, newest first."""
+        return self._get(answers.RunListResponse, "runs", cursor=cursor, limit=limit)
+
+    def run(self, run_id: str) -> answers.ProofArtifactResponse:
+        """Read the proof card of a run."""
+        return self._get(answers.ProofArtifactResponse, "runs", run_id)
+
+    def verify(self, run_id: str) -> answers.VerifyResponse:
+        """Have the proof of a run recomputed."""
+        return self._post(answers.VerifyResponse, "runs", run_id, "verify")
+
+    def decision(self, run_id: str, seq: int) -> answers.InspectorRecord:
+        """Inspect one decision."""
+        return self._get(answers.InspectorRecord, "runs", run_id, "actions", str(seq))
+
+    def evidence(self, run_id: str) -> bytes:
+        """Download ``events.jsonl``, whose SHA-256 is the evidence hash."""
+        return self._file(run_id, "evidence")
+
+    def scores(self, run_id: str) -> bytes:
+        """Download ``scores.jsonl``."""
+        return self._file(run_id, "scores")
+
+    def manifest(self, run_id: str) -> bytes:
+        """Download ``manifest.json``, whose SHA-256 is the manifest hash."""
+        return self._file(run_id, "manifest")
+
+    def demo(self) -> answers.DemoResponse:
+        """Run the demo competition."""
+        return self._post(answers.DemoResponse, "demo", "run")
+
+    def _get(self, kind: type[_T], *path: str, **query: Any) -> _T:
+        asked = {name: value for name, value in query.items() if value is not None}
+        return _answer(kind, self._http.get(_path(*path), params=asked))
+
+    def _post(
+        self, kind: type[_T], *path: str, body: Mapping[str, Any] | None = None, headers: Mapping[str, str] | None = None
+    ) -> _T:
+        return _answer(kind, self._http.post(_path(*path), json=body, headers=headers))
+
+    def _file(self, run_id: str, name: str) -> bytes:
+        response = self._http.get(_path("runs", run_id, name))
+        raise_for_problem(response)
+        return response.content
+
+
+def _answer(kind: type[_T], response: httpx2.Response) -> _T:
+    """The JSON of an answer; of ``kind`` the service's own tests are the check, here only object and array are told apart."""
+    raise_for_problem(response)
+    answer: _T = response.json()
+    if not isinstance(answer, list if get_origin(kind) is list else dict):
+        raise ApiError(response.status_code, {"title": "unexpected answer", "detail": response.text[:200]})
+    return answer
+
+
+def _path(*segments: str) -> str:
+    return "/" + "/".join(quote(segment, safe="") for segment in segments)

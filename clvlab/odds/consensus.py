@@ -1,0 +1,179 @@
+"""Consensus: what several books say of a market at each time one of them speaks.
+
+Prices are integers here, millionths of a millionth, so that the median, its ties and the rounding to basis points come out
+the same on every machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from clvlab.errors import OddsError
+from clvlab.odds.rounding import WHOLE_BPS
+
+__all__ = ["PROB_UNIT", "BookMessages", "Consensus", "ConsensusTicks", "basis_points", "consensus_ticks"]
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+PROB_UNIT = 10**12
+_NEVER = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, slots=True)
+class Consensus:
+    """How books become one price.
+
+    Attributes
+    ----------
+    min_books
+        Fewer fresh books leave the market suspended.
+    max_age_s
+        A book's quote older than this is not fresh.
+    weights
+        Weight of a book in the median, a whole number; 1 unless named, 0 leaves a book out.
+    """
+
+    min_books: int = 1
+    max_age_s: int = 3600
+    weights: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.min_books < 1 or self.max_age_s < 0:
+            raise OddsError(f"min_books must be at least 1 and max_age_s not negative: {self.min_books}, {self.max_age_s}")
+        wrong = {book: weight for book, weight in self.weights.items() if type(weight) is not int or not 0 <= weight <= 10**6}
+        if wrong:
+            raise OddsError(f"weights must be whole numbers from 0 to 1000000: {wrong}")
+
+    @property
+    def label(self) -> str:
+        """The consensus as a pack names it."""
+        weighted = "".join(f" {book}={weight}" for book, weight in sorted(self.weights.items()))
+        return (
+            f"{'weighted ' if weighted else ''}median of at least {self.min_books} books at most {self.max_age_s} s old; "
+            f"best of their prices{';' if weighted else ''}{weighted}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class BookMessages:
+    """Messages of books about markets with the same number of sides, sorted by (market, ts_ms), at most one per book and time.
+
+    Attributes
+    ----------
+    market, ts_ms, book
+        Which market, when the message could be seen, and the number of the book.
+    seen_ms
+        When the book itself last confirmed the price; its age counts from here.
+    prob
+        (messages, sides) in ``PROB_UNIT``; a negative row withdraws the book's quote.
+    odds_milli
+        (messages, sides): decimal odds x 1000.
+    """
+
+    market: Ints
+    ts_ms: Ints
+    book: Ints
+    seen_ms: Ints
+    prob: Ints
+    odds_milli: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class ConsensusTicks:
+    """One row per market and time at which some book spoke, in the order of the messages.
+
+    ``prob_bps`` and ``odds_milli`` are (ticks, sides), -1 where ``suspended``; ``books`` counts the fresh ones.
+    """
+
+    market: Ints
+    ts_ms: Ints
+    books: Ints
+    suspended: Flags
+    prob_bps: Ints
+    odds_milli: Ints
+
+
+def consensus_ticks(messages: BookMessages, weights: Ints, rules: Consensus) -> ConsensusTicks:
+    """Make ticks of messages: the weighted median over fresh books, a side at a time, then shares of 10000 basis points.
+
+    Parameters
+    ----------
+    messages
+        What the books said.
+    weights
+        Weight of each book number.
+    rules
+        Minimum number of books and maximum age.
+    """
+    n = len(messages.market)
+    starts = np.ones(n, dtype=np.bool_)
+    starts[1:] = (messages.market[1:] != messages.market[:-1]) | (messages.ts_ms[1:] != messages.ts_ms[:-1])
+    tick = np.cumsum(starts) - 1
+    market, ts_ms = messages.market[starts], messages.ts_ms[starts]
+    last = _last_messages(messages, tick, market, len(weights))
+    known = np.maximum(last, 0)
+    fresh = (
+        (last >= 0)
+        & (messages.prob[known, 0] >= 0)
+        & (ts_ms[:, None] - messages.seen_ms[known] <= rules.max_age_s * 1000)
+        & (weights > 0)
+    )
+    books = fresh.sum(axis=1, dtype=np.int64)
+    open_ = books >= rules.min_books
+    n_sides = messages.prob.shape[1]
+    prob = np.stack([_weighted_median(messages.prob[:, side][known], fresh, weights) for side in range(n_sides)], axis=1)
+    best = np.stack([np.where(fresh, messages.odds_milli[:, side][known], -1).max(axis=1) for side in range(n_sides)], axis=1)
+    prob_bps = np.full_like(prob, -1)
+    prob_bps[open_] = basis_points(prob[open_])
+    best[~open_] = -1
+    return ConsensusTicks(market, ts_ms, books, ~open_, prob_bps, best)
+
+
+def _last_messages(messages: BookMessages, tick: Ints, market: Ints, n_books: int) -> Ints:
+    """Give for every tick and book the number of the book's last message about the market at or before it, else -1."""
+    last = np.full((len(market), n_books), -1, dtype=np.int64)
+    last[tick, messages.book] = np.arange(len(tick))
+    np.maximum.accumulate(last, axis=0, out=last)
+    other = messages.market[np.maximum(last, 0)] != market[:, None]
+    last[other] = -1
+    return last
+
+
+def _weighted_median(values: Ints, fresh: Flags, weights: Ints) -> Ints:
+    """The value at half of the weight; the mean of the two beside it, halves down, where the half falls between them."""
+    order = np.argsort(np.where(fresh, values, _NEVER), axis=1, kind="stable")
+    ranked = np.take_along_axis(values, order, axis=1)
+    below = np.cumsum(np.take_along_axis(np.where(fresh, weights, 0), order, axis=1), axis=1)
+    total = below[:, -1:]
+    rows = np.arange(len(values))
+    low = ranked[rows, (2 * below >= total).argmax(axis=1)]
+    high = ranked[rows, np.where(total[:, 0] > 0, (2 * below > total).argmax(axis=1), 0)]
+    median: Ints = (low + high) // 2
+    return median
+
+
+def basis_points(weights: Ints) -> Ints:
+    """Share 10000 basis points in proportion to the weights of each row: largest remainder, ties to the first column.
+
+    Parameters
+    ----------
+    weights
+        (rows, sides), each at least 0 and at most ``PROB_UNIT``, columns in byte order of the sides; no row is all zeros.
+
+    Examples
+    --------
+    >>> basis_points(np.array([[1, 1, 1]])).tolist()
+    [[3334, 3333, 3333]]
+    """
+    total = weights.sum(axis=1, keepdims=True)
+    scaled = weights * WHOLE_BPS
+    share, remainder = scaled // total, scaled % total
+    missing = WHOLE_BPS - share.sum(axis=1, keepdims=True)
+    rank = np.argsort(np.argsort(-remainder, axis=1, kind="stable"), axis=1, kind="stable")
+    points: Ints = share + (rank < missing)
+    return points

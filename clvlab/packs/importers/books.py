@@ -1,0 +1,217 @@
+"""From the quotes of books to consensus ticks: spilled to disk as they are read, then worked up some fixtures at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from clvlab.errors import SourceError
+from clvlab.law.schema import ODDS_MILLI, TICKS, Schema
+from clvlab.odds.consensus import PROB_UNIT, BookMessages, Consensus, ConsensusTicks, consensus_ticks
+from clvlab.odds.margin import Margin, fair_probabilities, overround
+from clvlab.packs.importers.source import Account
+from clvlab.packs.invariants import MAX_NAME_BYTES
+
+__all__ = ["QUOTES", "QuoteSpill", "batches", "book_ticks", "numbered"]
+
+# One row per side in a book's message about a market. Odds are null where the side is named without a price; a message
+# whose sides are not all priced withdraws the book's quote. ``seen_ms`` is when the book itself last confirmed the price.
+QUOTES: Schema = {
+    "event": pl.String,
+    "market_key": pl.String,
+    "side": pl.String,
+    "book": pl.String,
+    "ts_ms": pl.Int64,
+    "seen_ms": pl.Int64,
+    "in_running": pl.Boolean,
+    "decimal_odds": pl.Float64,
+    "file": pl.String,
+    "line": pl.Int64,
+}
+_MAX_EVENT_ROWS = 50_000_000
+_MESSAGE = ("fixture_id", "market_key", "ts_ms", "book")
+
+
+@dataclass(slots=True)
+class QuoteSpill:
+    """Keeps rows on disk as they come, and counts them by event."""
+
+    folder: Path
+    rows_of: dict[str, int] = field(default_factory=dict)
+    _files: int = 0
+
+    def add(self, rows: pl.DataFrame) -> None:
+        """Take some more rows; they have a column ``event``."""
+        if rows.height:
+            self._files += 1
+            rows.write_parquet(self.folder / f"{self._files:06}.parquet", compression="lz4")
+            for event, count in rows["event"].value_counts().iter_rows():
+                self.rows_of[event] = self.rows_of.get(event, 0) + count
+
+    def scan(self) -> pl.LazyFrame:
+        """All rows, in the order in which they came; there must be some."""
+        return pl.scan_parquet(self.folder / "*.parquet")
+
+
+def batches(rows_of: Mapping[str, int], fixture_ids: Mapping[str, int], chunk_rows: int) -> Iterator[list[str]]:
+    """Give the events in ascending order of fixture_id, as many at a time as have at most ``chunk_rows`` rows, or one.
+
+    Raises
+    ------
+    SourceError
+        An event with more rows than any has, as a small file can hold that repeats one value.
+    """
+    for event, rows in rows_of.items():
+        if rows > _MAX_EVENT_ROWS:
+            raise SourceError(f"{event!r} has {rows:,} rows, more than {_MAX_EVENT_ROWS:,}: no fixture has that many")
+    batch: list[str] = []
+    size = 0
+    for event in sorted(rows_of, key=lambda event: fixture_ids[event]):
+        if batch and size + rows_of[event] > chunk_rows:
+            yield batch
+            batch, size = [], 0
+        batch.append(event)
+        size += rows_of[event]
+    if batch:
+        yield batch
+
+
+def book_ticks(
+    quotes: pl.DataFrame, fixture_ids: Mapping[str, int], margin: Margin, rules: Consensus, account: Account
+) -> pl.DataFrame:
+    """Make ``TICKS`` of ``QUOTES`` of whole fixtures: margin removed book by book, then the consensus of the fresh ones."""
+    number = pl.col("event").replace_strict(dict(fixture_ids), return_dtype=pl.Int64)
+    rows = _settled_once(_named(quotes, account).with_columns(fixture_id=number), account)
+    sides = (
+        rows.select("fixture_id", "market_key", "side")
+        .unique()
+        .sort("fixture_id", "market_key", "side")
+        .with_columns(
+            side_no=pl.int_range(pl.len()).over("fixture_id", "market_key"),
+            n_sides=pl.len().over("fixture_id", "market_key").cast(pl.Int64),
+            market=pl.struct("fixture_id", "market_key").rle_id().cast(pl.Int64),
+        )
+    )
+    for fixture_id, market_key, side in sides.filter(pl.col("n_sides") < 2).select(*_KEY).iter_rows():
+        first = rows.filter(pl.col("fixture_id") == fixture_id, pl.col("market_key") == market_key).row(0, named=True)
+        account.refuse(
+            first["file"], first["line"], f"{market_key} of {first['event']} has one side, {side!r}", "a market has one side"
+        )
+    frames = [pl.DataFrame(schema=TICKS)]
+    for (n_sides,), known in sides.filter(pl.col("n_sides") > 1).group_by("n_sides", maintain_order=True):
+        ordered = rows.join(known, on=["fixture_id", "market_key", "side"]).sort("market", "ts_ms", "book", "side_no")
+        frames.append(_market_ticks(ordered, known, int(str(n_sides)), margin, rules, account))
+    return numbered(pl.concat(frames))
+
+
+_KEY = ("fixture_id", "market_key", "side")
+
+
+def _named(quotes: pl.DataFrame, account: Account) -> pl.DataFrame:
+    """Refuse quotes whose market or side has a name that no pack can hold."""
+    name = pl.col("market_key", "side")
+    wrong = pl.any_horizontal(~name.str.len_bytes().is_between(1, MAX_NAME_BYTES) | name.str.contains(r"[\x00-\x1f\x7f]"))
+    for file, line, market, side in quotes.filter(wrong).select("file", "line", "market_key", "side").iter_rows():
+        text = f"{market!r:.80} and {side!r:.80} must have 1 to {MAX_NAME_BYTES} bytes and no control character"
+        account.refuse(file, line, text, "a market or side has no usable name")
+    return quotes.filter(~wrong)
+
+
+def _settled_once(quotes: pl.DataFrame, account: Account) -> pl.DataFrame:
+    """Drop quotes that say the same twice, and refuse those that contradict each other."""
+    key = [*_MESSAGE, "side"]
+    if not quotes.select(key).is_duplicated().any():
+        return quotes
+    distinct = quotes.unique([*key, "decimal_odds"], keep="first", maintain_order=True)
+    account.note("quotes that repeat another were dropped", quotes.height - distinct.height)
+    conflicting = distinct.select(key).is_duplicated()
+    later = distinct.filter(conflicting & ~distinct.select(pl.struct(key).is_first_distinct()).to_series())
+    for row in later.iter_rows(named=True):
+        account.refuse(
+            row["file"],
+            row["line"],
+            f"{row['book']} prices {row['side']} of {row['market_key']} twice at {row['ts_ms']}",
+            "a side is priced twice at one time",
+        )
+    return distinct.unique(key, keep="first", maintain_order=True)
+
+
+def _market_ticks(
+    rows: pl.DataFrame, sides: pl.DataFrame, n_sides: int, margin: Margin, rules: Consensus, account: Account
+) -> pl.DataFrame:
+    """Give ticks, still without their number, of the markets with so many sides; rows are sorted by message and side."""
+    message = rows.select(pl.struct("market", "ts_ms", "book").rle_id()).to_series().to_numpy().astype(np.int64)
+    heads = rows.filter(pl.struct("market", "ts_ms", "book").is_first_distinct())
+    odds = np.full((heads.height, n_sides), np.nan)
+    odds[message, rows["side_no"].to_numpy()] = rows["decimal_odds"].to_numpy()
+    books = sorted(heads["book"].unique())
+    account.book_names.update(books)
+    messages = _priced(heads, odds, books, margin, account)
+    weights = np.array([rules.weights.get(book, 1) for book in books], dtype=np.int64)
+    ticks = consensus_ticks(messages, weights, rules)
+    counts = np.bincount(ticks.books)
+    account.books.update({count: int(times) for count, times in enumerate(counts) if times})
+    playing = rows.group_by("market", "ts_ms").agg(pl.col("in_running").any())
+    return _long(ticks, sides, playing)
+
+
+def _priced(
+    heads: pl.DataFrame,
+    odds: np.ndarray[tuple[int, int], np.dtype[np.float64]],
+    books: list[str],
+    margin: Margin,
+    account: Account,
+) -> BookMessages:
+    """Take the margin off every complete message."""
+    complete = ~np.isnan(odds).any(axis=1)
+    account.note("book messages without a price for every side", int((~complete).sum()))
+    prob = np.full(odds.shape, -1, dtype=np.int64)
+    milli = np.full(odds.shape, -1, dtype=np.int64)
+    if complete.any():
+        fair = fair_probabilities(odds[complete], margin)
+        prob[complete] = np.rint(fair.prob * PROB_UNIT).astype(np.int64)
+        milli[complete] = np.clip(np.floor(odds[complete] * 1000 + 0.5), *ODDS_MILLI).astype(np.int64)
+        account.margin_fallbacks += int(fair.fell_back.sum())
+        margins = overround(odds[complete])
+        account.note("book messages with an overround below 0 or above 30 %", int(((margins < 0) | (margins > 0.3)).sum()))
+        tens, times = np.unique(np.rint(margins * 1000).astype(np.int64) * 10, return_counts=True)
+        account.overround_bps.update(dict(zip(tens.tolist(), times.tolist(), strict=True)))
+    numbers = heads["book"].replace_strict(books, range(len(books)), return_dtype=pl.Int64)
+    market, ts_ms, seen_ms = (heads[name].to_numpy() for name in ("market", "ts_ms", "seen_ms"))
+    return BookMessages(market, ts_ms, numbers.to_numpy(), seen_ms, prob, milli)
+
+
+def _long(ticks: ConsensusTicks, sides: pl.DataFrame, playing: pl.DataFrame) -> pl.DataFrame:
+    n, n_sides = ticks.prob_bps.shape
+    long = pl.DataFrame(
+        {
+            "market": np.repeat(ticks.market, n_sides),
+            "side_no": np.tile(np.arange(n_sides), n),
+            "ts_ms": np.repeat(ticks.ts_ms, n_sides),
+            "prob_bps": ticks.prob_bps.ravel(),
+            "odds_milli": ticks.odds_milli.ravel(),
+            "suspended": np.repeat(ticks.suspended, n_sides),
+        }
+    )
+    price = pl.col("prob_bps", "odds_milli")
+    return (
+        long.join(sides.select("market", "side_no", *_KEY), on=["market", "side_no"])
+        .join(playing, on=["market", "ts_ms"])
+        .with_columns(pl.when(price >= 0).then(price).cast(pl.Int32), tick_seq=pl.lit(0, pl.Int32))
+        .select(*TICKS)
+    )
+
+
+def numbered(ticks: pl.DataFrame) -> pl.DataFrame:
+    """Number the messages of each fixture in order of time, those of one time in order of market_key."""
+    ordered = ticks.sort("fixture_id", "ts_ms", "market_key", "side")
+    message = pl.struct("fixture_id", "ts_ms", "market_key").rle_id()
+    return (
+        ordered.with_columns(message=message)
+        .with_columns(tick_seq=(pl.col("message") - pl.col("message").min().over("fixture_id")).cast(pl.Int32))
+        .select(*TICKS)
+    )

@@ -1,0 +1,118 @@
+"""What the columns of somebody's table mean: given as a mapping, a small YAML file, or flags."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from clvlab.errors import SourceError
+from clvlab.odds.formats import OddsFormat
+
+__all__ = ["Mapped", "Meaning", "mapped", "read_mapping", "with_flags"]
+
+Meaning = Literal[
+    "fixture", "time", "odds", "side", "market", "book", "kickoff", "home", "away", "in_running", "result", "updated"
+]
+_MAX_BYTES = 1 << 20
+
+
+class Mapped(BaseModel):
+    """What the columns mean.
+
+    Attributes
+    ----------
+    columns
+        Meaning -> column. ``fixture`` and ``time`` are needed; a long table has ``side`` and ``odds``; the others are
+        ``market``, ``book``, ``kickoff``, ``home``, ``away``, ``in_running``, ``updated`` and ``result``.
+    sides
+        Of a wide table: side -> column of its odds.
+    market
+        The market of every row, where no column names it.
+    odds_format, time_zone, delimiter
+        How the table is written; an ``odds_format`` or ``time_zone`` given with the import goes first.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    columns: dict[Meaning, str]
+    sides: dict[str, str] = Field(default_factory=dict)
+    market: str = "market||"
+    odds_format: OddsFormat = OddsFormat.DECIMAL
+    time_zone: str | None = None
+    delimiter: str = Field(default=",", min_length=1, max_length=1)
+
+    @model_validator(mode="after")
+    def _whole(self) -> Mapped:
+        long = {"side", "odds"} & self.columns.keys()
+        missing = {"fixture", "time"} - self.columns.keys()
+        if missing:
+            raise ValueError(f"columns must say which is {' and '.join(sorted(missing))}")
+        if bool(self.sides) == bool(long) or (long and len(long) < 2):
+            raise ValueError("give either the columns side and odds of a long table, or the sides of a wide one")
+        if self.sides and len(self.sides) < 2:
+            raise ValueError(f"a market needs at least two sides, not {list(self.sides)}")
+        return self
+
+
+def mapped(mapping: Mapping[str, Any] | None, columns: list[str]) -> Mapped:
+    """Check a mapping against the columns of a table; without a mapping, columns that are named by their meaning count.
+
+    Raises
+    ------
+    SourceError
+        A mapping that is none, or one that names a column that is not there.
+    """
+    named = {name: name for name in get_args(Meaning) if name in columns}
+    given = dict(mapping or {})
+    if not given.get("sides") and isinstance(given.get("columns", {}), Mapping):
+        given["columns"] = named | dict(given.get("columns", {}))
+    elif isinstance(given.get("columns", {}), Mapping):
+        given["columns"] = {n: c for n, c in named.items() if n not in ("side", "odds")} | dict(given.get("columns", {}))
+    try:
+        found = Mapped.model_validate(given)
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        where = ".".join(str(part) for part in wrong["loc"])
+        raise SourceError(
+            f"no mapping of columns: {where + ': ' if where else ''}{wrong['msg']}; the columns are {columns}"
+        ) from error
+    missing = sorted({*found.columns.values(), *found.sides.values()} - set(columns))
+    if missing:
+        raise SourceError(f"the mapping names {missing[0]!r}, which is none of the columns {columns}")
+    return found
+
+
+def read_mapping(path: Path) -> dict[str, Any]:
+    """Read a YAML file of a mapping.
+
+    Raises
+    ------
+    SourceError
+        The file can't be read, or is no mapping.
+    """
+    try:
+        if path.stat().st_size > _MAX_BYTES:
+            raise SourceError(f"{path.name}: more than {_MAX_BYTES} bytes is no mapping of columns")
+        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise SourceError(f"{path.name}: can't be read as YAML: {str(error).splitlines()[0]}") from error
+    if not isinstance(found, dict):
+        raise SourceError(f"{path.name}: a mapping must be a YAML mapping, not {type(found).__name__}")
+    return found
+
+
+def with_flags(
+    path: Path | None, columns: Mapping[str, str], sides: Mapping[str, str], market: str | None
+) -> dict[str, Any] | None:
+    """Give the mapping of a file with what flags say besides; null where nothing is said."""
+    found = {} if path is None else read_mapping(path)
+    for key, named in (("columns", columns), ("sides", sides)):
+        if named:
+            found[key] = {**(found.get(key) or {}), **named}
+    if market is not None:
+        found["market"] = market
+    return found or None

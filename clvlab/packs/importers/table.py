@@ -1,0 +1,107 @@
+"""Anybody's table of odds, CSV or Parquet, long or wide: what its columns mean is said by a mapping."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from clvlab.odds.consensus import Consensus
+from clvlab.packs.importers.books import QUOTES, QuoteSpill, batches, book_ticks
+from clvlab.packs.importers.source import Account, Normalised, Options, files_below, fixture_ids_of
+from clvlab.packs.importers.table_columns import TableRows, meant
+from clvlab.packs.importers.table_files import csv_chunks, parquet_chunks
+from clvlab.packs.manifest import Fixture
+from clvlab.packs.results import RESULTS
+
+__all__ = ["NORMALISER", "find_csv", "find_parquet", "normalise"]
+
+NORMALISER = "table/1"
+_RULES = Consensus(min_books=1, max_age_s=86_400)
+
+
+def find_csv(paths: Sequence[Path]) -> dict[str, Path]:
+    """Give ``*.csv`` and ``*.csv.gz``."""
+    return files_below(paths, (".csv", ".csv.gz"))
+
+
+def find_parquet(paths: Sequence[Path]) -> dict[str, Path]:
+    """Give ``*.parquet``."""
+    return files_below(paths, (".parquet",))
+
+
+def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Normalised:
+    """Read tables a chunk of rows at a time; a book's message is all its rows about one market at one time."""
+    account = Account(options.lenient)
+    rules = options.rules(_RULES)
+    spill = QuoteSpill(scratch)
+    known = _Known(account)
+    for name, path in sorted(files.items()):
+        read = parquet_chunks if name.endswith(".parquet") else csv_chunks
+        for chunk in read(name, path, options, account):
+            account.messages += chunk.rows.height
+            rows = meant(chunk, options, account)
+            known.learn(rows)
+            spill.add(rows.quotes.select(*QUOTES))
+            options.progress(f"{account.messages:,} rows read")
+    ids = fixture_ids_of(known.names)
+    return Normalised(
+        parts=_parts(spill, ids, options, rules, account),
+        fixtures=tuple(
+            Fixture(fixture_id=ids[event], names=names, source_id=event, kickoff_ts_ms=known.kickoffs.get(event, (0, None))[1])
+            for event, names in sorted(known.names.items(), key=lambda item: ids[item[0]])
+        ),
+        account=account,
+        provenance="imported-table",
+        normaliser=NORMALISER,
+        margin=options.margin.value,
+        consensus=rules.label,
+        closing_source="consensus",
+        results=known.results(ids),
+    )
+
+
+def _parts(
+    spill: QuoteSpill, ids: Mapping[str, int], options: Options, rules: Consensus, account: Account
+) -> Iterator[pl.DataFrame]:
+    for batch in batches(spill.rows_of, ids, options.chunk_rows):
+        quotes = spill.scan().filter(pl.col("event").is_in(batch)).collect(engine="streaming").sort("ts_ms", "file", "line")
+        yield book_ticks(quotes, ids, options.margin, rules, account)
+
+
+class _Known:
+    """Names, kickoffs and results of the fixtures met so far."""
+
+    def __init__(self, account: Account) -> None:
+        self.names: dict[str, tuple[str, ...]] = {}
+        self.kickoffs: dict[str, tuple[int, int]] = {}  # event -> (when it was said, kickoff)
+        self._settled: dict[tuple[str, str, str], str] = {}
+        self._account = account
+
+    def learn(self, rows: TableRows) -> None:
+        """Take the facts of some more rows; of a kickoff the one said last counts."""
+        for event, home, away in rows.facts.group_by("event").agg(pl.last("home", "away")).iter_rows():
+            self.names[event] = tuple(name for name in (home, away) if name) or self.names.get(event, ())
+        said = rows.facts.filter(pl.col("kickoff_ms").is_not_null()).sort("ts_ms")
+        for event, ts_ms, kickoff in (
+            said.group_by("event", maintain_order=True).agg(pl.last("ts_ms", "kickoff_ms")).iter_rows()
+        ):
+            before = self.kickoffs.get(event, (-1, kickoff))
+            if before[1] != kickoff:
+                self._account.note("changes of a kickoff")
+            if ts_ms >= before[0]:
+                self.kickoffs[event] = (ts_ms, kickoff)
+        for file, line, event, market, side, result in rows.results.iter_rows():
+            known = self._settled.setdefault((event, market, side), result)
+            if known != result:
+                text = f"{side} of {market} of {event} is {result!r} here and {known!r} above"
+                self._account.refuse(file, line, text, "a result changes")
+
+    def results(self, ids: Mapping[str, int]) -> pl.DataFrame | None:
+        """Give ``RESULTS``, null where there are none."""
+        settled: list[tuple[Any, ...]] = [
+            (ids[event], market, side, result, None) for (event, market, side), result in self._settled.items()
+        ]
+        return pl.DataFrame(settled, schema=RESULTS, orient="row") if settled else None

@@ -1,0 +1,187 @@
+"""From columns as they are written to quotes: times, odds, sides, all checked a column at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import polars as pl
+
+from clvlab.law.schema import ODDS_MILLI
+from clvlab.odds.formats import OddsFormat, decimal_odds
+from clvlab.packs.importers.mapping import Mapped, Meaning
+from clvlab.packs.importers.source import NO_ODDS, Account, Options
+from clvlab.packs.importers.table_files import Chunk
+from clvlab.packs.importers.times import time_ms, zone_of
+from clvlab.packs.results import Settled
+
+__all__ = ["TableRows", "meant"]
+
+_BOOK = "book"
+_RESULTS = {
+    "won": Settled.WON, "win": Settled.WON, "1": Settled.WON, "true": Settled.WON, "lost": Settled.LOST, "lose": Settled.LOST,
+    "0": Settled.LOST, "false": Settled.LOST, "void": Settled.VOID, "push": Settled.VOID, "half_won": Settled.HALF_WON,
+    "half_lost": Settled.HALF_LOST,
+}  # fmt: skip
+_FLAGS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
+
+
+@dataclass(frozen=True, slots=True)
+class TableRows:
+    """What some rows say: ``QUOTES``, facts of their fixtures, and results by side."""
+
+    quotes: pl.DataFrame
+    facts: pl.DataFrame
+    results: pl.DataFrame
+
+
+def meant(chunk: Chunk, options: Options, account: Account) -> TableRows:
+    """Give what the rows of a chunk mean; a row with a bad time, odds or flag is refused as a whole."""
+    mapping = chunk.mapping
+    zone = zone_of(options.time_zone or mapping.time_zone)
+    form = OddsFormat(options.odds_format) if options.odds_format else mapping.odds_format
+    rows = _heads(chunk, mapping, zone, account)
+    long = _sides(rows, mapping)
+    odds = pl.Series("decimal_odds", decimal_odds(_written(long["price"], form), form))
+    sound = odds.is_not_nan() & (odds * 1000).round().is_between(*ODDS_MILLI)
+    priced = long["price"].is_not_null()
+    for line, side, price in long.filter(~sound & priced).select("line", "side", "price").iter_rows():
+        account.refuse(chunk.file, line, f"{side or ''} {price!r} as {form} odds is {NO_ODDS}", "no odds")
+    unnamed = long["side"].is_null()
+    for (line,) in long.filter(unnamed).select("line").iter_rows():
+        account.refuse(chunk.file, line, "names no side", "a row names no side")
+    kept = long.with_columns(odds.set(~sound, None)).filter((sound | ~priced) & ~unnamed)
+    if kept["price"].null_count():
+        account.note("sides without a price", kept["price"].null_count())
+    quotes = kept.with_columns(file=pl.lit(chunk.file), seen_ms=pl.min_horizontal("seen_ms", "ts_ms"))
+    return TableRows(quotes, rows.select("event", "ts_ms", "kickoff_ms", "home", "away"), _results(quotes, chunk, account))
+
+
+def _heads(chunk: Chunk, mapping: Mapped, zone: ZoneInfo | None, account: Account) -> pl.DataFrame:
+    """Add the columns that every quote of a row shares, and leave out rows where one of them can't be read."""
+    rows, columns = chunk.rows, mapping.columns
+    nothing = pl.Series([None] * rows.height, dtype=pl.String)
+
+    def text(meaning: Meaning) -> pl.Series:
+        return rows[columns[meaning]].cast(pl.String) if meaning in columns else nothing
+
+    stamps: tuple[Meaning, ...] = ("time", "kickoff", "updated")
+    read = {name: _times(rows[columns[name]], zone) if name in columns else None for name in stamps}
+    bad = pl.Series([None] * rows.height, dtype=pl.String)
+    found: dict[str, pl.Series] = {}
+    for meaning, result in read.items():
+        found[meaning] = pl.Series([None] * rows.height, dtype=pl.Int64) if result is None else result[0]
+        if result is not None:
+            bad = bad.zip_with(bad.is_not_null(), result[1])
+    flag = text("in_running").str.to_lowercase()
+    playing = flag.replace_strict(_FLAGS, default=None, return_dtype=pl.Boolean)
+    no_flag = playing.is_null() & flag.is_not_null()
+    event = text("fixture")
+    said = pl.DataFrame({"bad": bad, "flag": flag, "no_flag": no_flag, "event": event, "ts": found["time"]}).select(
+        pl.when(pl.col("bad").is_not_null())
+        .then("bad")
+        .when(pl.col("event").is_null())
+        .then(pl.lit("names no fixture"))
+        .when(pl.col("ts").is_null())
+        .then(pl.lit("has no time"))
+        .when("no_flag")
+        .then(pl.format("in_running {} is neither true nor false", "flag"))
+    )
+    reasons = said.to_series()
+    for line, reason in pl.DataFrame({"line": rows["line"], "reason": reasons}).filter(reasons.is_not_null()).iter_rows():
+        account.refuse(chunk.file, line, reason, "a time, fixture or flag can't be read")
+    market = text("market").fill_null(mapping.market)
+    return rows.with_columns(
+        event=event,
+        ts_ms=found["time"],
+        kickoff_ms=found["kickoff"],
+        seen_ms=found["updated"].fill_null(found["time"]),
+        in_running=playing.fill_null(value=False),
+        market_key=market,
+        book=text("book").fill_null(_BOOK),
+        home=text("home"),
+        away=text("away"),
+    ).filter(reasons.is_null())
+
+
+def _times(column: pl.Series, zone: ZoneInfo | None) -> tuple[pl.Series, pl.Series]:
+    """Give UTC milliseconds, and why a value is none; each distinct value is read once."""
+    if isinstance(column.dtype, pl.Datetime):
+        aware = column.dtype.time_zone is not None
+        if not aware and zone is None:
+            reason = pl.Series([f"column {column.name!r} has no time zone; name the zone of such times"], dtype=pl.String)
+            return pl.Series([None] * len(column), dtype=pl.Int64), reason.new_from_index(0, len(column))
+        moments = (
+            column
+            if aware or zone is None
+            else column.dt.replace_time_zone(zone.key, ambiguous="earliest", non_existent="null")
+        )
+        return moments.dt.epoch("ms"), pl.Series([None] * len(column), dtype=pl.String)
+    values = column.unique().drop_nulls()
+    read: list[int | None] = []
+    reasons: list[str | None] = []
+    for value in values:
+        try:
+            read.append(time_ms(_number(value), zone))
+            reasons.append(None)
+        except ValueError as error:
+            read.append(None)
+            reasons.append(str(error))
+    return (
+        column.replace_strict(values, pl.Series(read, dtype=pl.Int64), default=None, return_dtype=pl.Int64),
+        column.replace_strict(values, pl.Series(reasons, dtype=pl.String), default=None, return_dtype=pl.String),
+    )
+
+
+def _number(value: object) -> object:
+    """Give a text of digits as the number it is."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return float(value) if not value.isdecimal() else int(value)
+    except ValueError:
+        return value
+
+
+def _sides(rows: pl.DataFrame, mapping: Mapped) -> pl.DataFrame:
+    """Give one row per quote, with columns ``side`` and ``price``; a wide table's sides come under each other."""
+    shared = ["event", "ts_ms", "seen_ms", "in_running", "market_key", "book", "line"]
+    settled = mapping.columns.get("result")
+    result = pl.lit(None, pl.String) if settled is None else pl.col(settled).cast(pl.String)
+    if not mapping.sides:
+        side, price = pl.col(mapping.columns["side"]).cast(pl.String), pl.col(mapping.columns["odds"])
+        return rows.select(*shared, side.alias("side"), price.alias("price"), result.alias("result"))
+    parts = [
+        rows.select(*shared, pl.lit(side).alias("side"), pl.col(column).alias("price"), result.alias("result"))
+        for side, column in mapping.sides.items()
+    ]
+    return pl.concat(parts, how="vertical_relaxed").sort("line", maintain_order=True)
+
+
+def _written(prices: pl.Series, form: OddsFormat) -> np.ndarray[Any, Any]:
+    """Give prices as the format wants them: texts, or numbers with NaN for what is none."""
+    if form is OddsFormat.FRACTIONAL:
+        return np.array(prices.cast(pl.String).fill_null("").to_list(), dtype=object)
+    numbers = (
+        prices.str.strip_prefix("+").cast(pl.Float64, strict=False) if prices.dtype == pl.String else prices.cast(pl.Float64)
+    )
+    return numbers.fill_null(float("nan")).to_numpy()
+
+
+def _results(quotes: pl.DataFrame, chunk: Chunk, account: Account) -> pl.DataFrame:
+    """Give how sides were settled: in a long table the side's own result, in a wide one the name of the side that won."""
+    named = quotes.filter(pl.col("result").is_not_null())
+    text = pl.col("result").str.to_lowercase()
+    if chunk.mapping.sides:
+        won = pl.when(pl.col("result") == pl.col("side")).then(pl.lit(Settled.WON.value)).otherwise(pl.lit(Settled.LOST.value))
+        known = pl.col("result").is_in(list(chunk.mapping.sides))
+        settled = pl.when(known).then(won).otherwise(None)
+    else:
+        settled = text.replace_strict({name: of.value for name, of in _RESULTS.items()}, default=None, return_dtype=pl.String)
+    found = named.with_columns(settled=settled)
+    for line, result in found.filter(pl.col("settled").is_null()).select("line", "result").unique().sort("line").iter_rows():
+        account.refuse(chunk.file, line, f"result {result!r} is none", "a result can't be read")
+    key = ["event", "market_key", "side", "settled"]
+    return found.drop_nulls("settled").unique(key, keep="first", maintain_order=True).select("file", "line", *key)

@@ -1,0 +1,222 @@
+"""Changes of The Odds API's prices as Parquet: a row where the price or point of one outcome of a book changed.
+
+What did not change has no row, so a book's market at a time is the last row of each of its outcomes. Where these name different
+points the book is between two lines and quotes none.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import polars as pl
+
+from clvlab.errors import SourceError
+from clvlab.law.schema import ODDS_MILLI
+from clvlab.odds.consensus import Consensus
+from clvlab.odds.formats import OddsFormat, decimal_odds
+from clvlab.packs.files import whole
+from clvlab.packs.importers.books import QUOTES, batches, book_ticks
+from clvlab.packs.importers.source import NO_ODDS, Account, Normalised, Options, fixture_ids_of
+from clvlab.packs.importers.times import time_ms
+from clvlab.packs.manifest import Fixture
+
+__all__ = ["NORMALISER", "find", "normalise"]
+
+NORMALISER = "the-odds-api-changes/1"
+_TICKS = "_ticks.parquet"
+_RULES = Consensus(min_books=3, max_age_s=86_400)  # unchanged prices are not repeated, so age says little
+_COLUMNS = (
+    "event_id",
+    "commence_time",
+    "bookmaker",
+    "market",
+    "outcome",
+    "point",
+    "market_last_update",
+    "snapshot_commit_time",
+)
+_STREAM = ("event", "book", "market")
+
+
+def find(paths: Sequence[Path]) -> dict[str, Path]:
+    """Give ``NAME_ticks.parquet`` and the ``NAME_fixtures.csv`` beside it."""
+    if len(paths) != 1 or not paths[0].name.endswith(_TICKS):
+        raise SourceError(f"give one file *{_TICKS}, not {', '.join(str(path) for path in paths)}")
+    fixtures = paths[0].with_name(paths[0].name.removesuffix(_TICKS) + "_fixtures.csv")
+    if not fixtures.is_file():
+        raise SourceError(f"{paths[0].name} needs {fixtures.name} beside it, with the teams and kickoffs of its events")
+    return {paths[0].name: paths[0], fixtures.name: fixtures}
+
+
+def normalise(files: Mapping[str, Path], options: Options, _scratch: Path) -> Normalised:
+    """Read the changes some events at a time, and make consensus ticks of them."""
+    account = Account(options.lenient)
+    rules = options.rules(_RULES)
+    (ticks_name,) = [name for name in files if name.endswith(_TICKS)]
+    (fixtures_name,) = files.keys() - {ticks_name}
+    rows = _scanned(files[ticks_name])
+    counted = rows.group_by("event").agg(pl.len(), pl.first("row"), moved=pl.col("commence_ms").n_unique() > 1)
+    events = _collected(counted, files[ticks_name])
+    account.messages = int(events["len"].sum())
+    account.note("fixtures whose kickoff moved", int(events["moved"].sum()))
+    teams = _fixtures(fixtures_name, files[fixtures_name])
+    for event, first in events.filter(~pl.col("event").is_in(list(teams))).select("event", "row").sort("row").iter_rows():
+        account.refuse(ticks_name, first + 1, f"event {event} is not in {fixtures_name}", "an event without fixture")
+    counts = {event: count for event, count in events.select("event", "len").iter_rows() if event in teams}
+    ids = fixture_ids_of(teams)
+    return Normalised(
+        parts=_parts(ticks_name, files[ticks_name], rows, counts, teams, ids, options, rules, account),
+        fixtures=tuple(
+            Fixture(fixture_id=ids[event], names=(home, away), source_id=event, kickoff_ts_ms=kickoff)
+            for event, (home, away, kickoff) in sorted(teams.items(), key=lambda item: ids[item[0]])
+        ),
+        account=account,
+        provenance="imported-the-odds-api",
+        normaliser=NORMALISER,
+        margin=options.margin.value,
+        consensus=rules.label,
+        closing_source="consensus",
+    )
+
+
+def _scanned(path: Path) -> pl.LazyFrame:
+    """Open the changes; their times are UTC, as the provider's are."""
+    try:
+        rows = pl.scan_parquet(path, glob=False)
+        schema = rows.collect_schema()
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise SourceError(f"{path.name}: can't be read as Parquet: {str(error).splitlines()[0]}") from error
+    price = next((name for name in ("price_decimal", "price_american") if name in schema), None)
+    missing = [name for name in _COLUMNS if name not in schema]
+    if missing or price is None:
+        raise SourceError(f"{path.name}: lacks the columns {missing or ['price_decimal or price_american']}")
+    stamps = [
+        name for name in schema if name in _COLUMNS and name.endswith(("time", "update")) and not schema[name].is_temporal()
+    ]
+    if stamps:
+        raise SourceError(f"{path.name}: {stamps[0]} is {schema[stamps[0]]}, no time")
+    text = {
+        new: pl.col(old).cast(pl.String)
+        for new, old in zip(("event", "book", "market", "outcome"), ("event_id", "bookmaker", "market", "outcome"), strict=True)
+    }
+    return rows.with_row_index("row").select(
+        pl.col("row").cast(pl.Int64),
+        **text,
+        point=pl.col("point").cast(pl.Float64),
+        price=pl.col(price).cast(pl.Float64),
+        is_decimal=pl.lit(price == "price_decimal"),
+        commence_ms=pl.col("commence_time").dt.epoch("ms"),
+        seen_ms=pl.col("market_last_update").dt.epoch("ms"),
+        ts_ms=pl.col("snapshot_commit_time").dt.epoch("ms"),
+    )
+
+
+def _collected(rows: pl.LazyFrame, path: Path) -> pl.DataFrame:
+    try:
+        return rows.collect(engine="streaming")
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise SourceError(f"{path.name}: can't be read to its end: {str(error).splitlines()[0]}") from error
+
+
+def _fixtures(name: str, path: Path) -> dict[str, tuple[str, str, int]]:
+    """Event -> home team, away team, kickoff."""
+    try:
+        lines = list(csv.DictReader(io.StringIO(whole(path).decode()), strict=True))
+        teams = {row["event_id"]: (row["home_team"], row["away_team"], time_ms(row["commence_time"])) for row in lines}
+    except (UnicodeDecodeError, csv.Error, KeyError, ValueError, TypeError) as error:
+        raise SourceError(f"{name} is no list of fixtures: {error}") from error
+    if len(teams) != len(lines):
+        raise SourceError(f"{name} lists a fixture twice")
+    return teams
+
+
+def _parts(
+    name: str,
+    path: Path,
+    rows: pl.LazyFrame,
+    counts: Mapping[str, int],
+    teams: Mapping[str, tuple[str, str, int]],
+    ids: Mapping[str, int],
+    options: Options,
+    rules: Consensus,
+    account: Account,
+) -> Iterator[pl.DataFrame]:
+    named = pl.DataFrame(
+        [(event, home, away) for event, (home, away, _) in teams.items()],
+        schema={"event": pl.String, "home": pl.String, "away": pl.String},
+        orient="row",
+    )
+    for batch in batches(counts, ids, options.chunk_rows):
+        found = _collected(rows.filter(pl.col("event").is_in(batch)), path).join(named, on="event", maintain_order="left")
+        quotes = _messages(_checked(name, found, options.odds_format, account), name)
+        yield book_ticks(quotes, ids, options.margin, rules, account)
+
+
+def _checked(name: str, rows: pl.DataFrame, asked: str | None, account: Account) -> pl.DataFrame:
+    """Refuse rows that can't be read, and take the price away from those whose odds are none: from there on it is not known."""
+    form = asked or (OddsFormat.DECIMAL if rows["is_decimal"].all() else OddsFormat.AMERICAN)
+    odds = pl.Series("odds", decimal_odds(rows["price"].to_numpy(), form))
+    sound = odds.is_not_nan() & (odds * 1000).round().is_between(*ODDS_MILLI)
+    for row, price, event, book in rows.filter(~sound).select("row", "price", "event", "book").iter_rows():
+        account.refuse(name, row + 1, f"{book}: {price!r} for event {event} is {NO_ODDS}", "no odds")
+    lost = pl.any_horizontal(pl.col("book", "market", "outcome", "seen_ms", "ts_ms").is_null())
+    for (row,) in rows.filter(lost).select("row").iter_rows():
+        account.refuse(name, row + 1, "bookmaker, market, outcome and times must not be null", "a null")
+    away, home = pl.col("outcome") == pl.col("away"), pl.col("outcome") == pl.col("home")
+    side = pl.when(home).then(pl.lit("part1")).when(away).then(pl.lit("part2")).otherwise(pl.col("outcome").str.to_lowercase())
+    opposite = pl.col("market").str.contains("spread", literal=True) & away & ~home
+    return (
+        rows.with_columns(
+            odds.set(~sound, None),
+            side=side,
+            point=pl.when(opposite).then(-pl.col("point")).otherwise("point") + 0.0,
+            seen_ms=pl.min_horizontal("seen_ms", "ts_ms"),
+        )
+        .filter(~lost)
+        .sort("ts_ms", "row")
+    )
+
+
+def _messages(rows: pl.DataFrame, name: str) -> pl.DataFrame:
+    """Give ``QUOTES``: a book's whole market at each time at which one of its outcomes changed, and what it withdrew then."""
+    # Streams, messages and slots (a side of a stream) get numbers, because windows over whole numbers are the fast ones.
+    streams = rows.select(_STREAM).unique(maintain_order=True).with_row_index("stream")
+    numbered = rows.join(streams, on=_STREAM, maintain_order="left").with_columns(at=pl.int_range(pl.len()))
+    times = numbered.group_by("stream", "ts_ms").agg(pl.max("seen_ms"), pl.min("row")).sort("stream", "ts_ms")
+    times = times.with_row_index("message")
+    slots = streams.join(rows.select("event", "market", "side").unique(), on=["event", "market"]).with_row_index("slot")
+    changed = numbered.join(slots.select("stream", "side", "slot"), on=["stream", "side"], maintain_order="left")
+    latest = changed.group_by("slot", "ts_ms").agg(pl.last("at"))  # the last of several rows at one time
+    state = (
+        times.join(slots, on="stream")
+        .join(latest, on=["slot", "ts_ms"], how="left")
+        .sort("slot", "ts_ms")
+        .with_columns(pl.col("at").forward_fill().over("slot"))
+    )
+    state = state.with_columns(decimal_odds=numbered["odds"].gather(state["at"]), point=numbered["point"].gather(state["at"]))
+    quoted = _on_one_line(state)
+    keys = quoted.group_by("message").agg(pl.first("market_key", "side"))
+    before = (
+        times.join(keys, on="message", how="left")
+        .sort("message")
+        .with_columns(pl.col("side").shift(1).over("stream"), before=pl.col("market_key").shift(1).over("stream"))
+    )
+    left = before.filter(pl.col("before").is_not_null() & pl.col("before").ne_missing(pl.col("market_key")))
+    withdrawn = left.join(streams, on="stream").with_columns(market_key="before", decimal_odds=pl.lit(None, pl.Float64))
+    columns = [column for column in QUOTES if column not in ("in_running", "file", "line")]
+    both = pl.concat([frame.select(*columns, "row") for frame in (quoted, withdrawn)])
+    return both.with_columns(in_running=pl.lit(value=False), file=pl.lit(name), line=pl.col("row") + 1).select(*QUOTES)
+
+
+def _on_one_line(state: pl.DataFrame) -> pl.DataFrame:
+    """Keep the messages whose known sides name one point, and name their market by it; null is a point of its own."""
+    known = pl.col("at").is_not_null()
+    line = pl.col("point").filter(known)
+    messages = state.group_by("message").agg(lines=line.n_unique(), line=line.first())
+    points = messages["line"].drop_nulls().unique().to_list()
+    text = pl.col("line").replace_strict(points, [f"point={value:g}" for value in points], default="", return_dtype=pl.String)
+    named = messages.filter(pl.col("lines") == 1).select("message", text=text)
+    return state.join(named, on="message").with_columns(market_key=pl.concat_str("market", pl.lit("||"), "text"))

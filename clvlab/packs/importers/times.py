@@ -1,0 +1,63 @@
+"""Times as sources write them, to UTC milliseconds; a time without a zone is none, unless the caller names the zone."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from clvlab.errors import SourceError
+
+__all__ = ["LAST_MS", "of_iso", "of_unix", "time_ms", "zone_of"]
+
+LAST_MS = 253_402_300_799_999  # the end of the year 9999
+_MS_FROM = 100_000_000_000  # seconds this large lie in the year 5138, milliseconds in 1973
+
+
+def time_ms(value: object, zone: ZoneInfo | None = None) -> int:
+    """Give UTC milliseconds of an ISO 8601 text or of unix seconds or milliseconds.
+
+    Raises
+    ------
+    ValueError
+        Neither, or a text without a zone where none is given.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise ValueError(f"{value!r} is no time")
+    return of_iso(value, zone) if isinstance(value, str) else of_unix(value)
+
+
+def of_unix(value: float) -> int:
+    """Give milliseconds of unix seconds or, from 10^11 on, milliseconds."""
+    found = value if value >= _MS_FROM else value * 1000
+    if not 0 <= found <= LAST_MS:
+        raise ValueError(f"{value!r} is no unix time")
+    return round(found)
+
+
+def of_iso(text: str, zone: ZoneInfo | None = None) -> int:
+    """Give milliseconds of an ISO 8601 text."""
+    try:
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError as error:
+        raise ValueError(f"{text!r} is no ISO 8601 time") from error
+    if moment.tzinfo is None:
+        if zone is None:
+            raise ValueError(f"{text!r} has no time zone; name the zone of such times")
+        moment = moment.replace(tzinfo=zone)
+    return round(moment.astimezone(UTC).timestamp() * 1000)
+
+
+def zone_of(name: str | None) -> ZoneInfo | None:
+    """Give an IANA time zone.
+
+    Raises
+    ------
+    SourceError
+        No zone of that name.
+    """
+    if name is None:
+        return None
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise SourceError(f"unknown time zone {name!r}: use an IANA name as in 'Europe/London'") from error

@@ -1,0 +1,228 @@
+"""The quality report of an import: what came in, what was refused, and how good the ticks are to score against."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+import polars as pl
+from pydantic import BaseModel, ConfigDict, Field
+
+from clvlab.law.closing import Window, fixture_closes, market_closes
+from clvlab.law.tape import Tape
+
+__all__ = ["QUALITY_FILE", "Quality", "QualityAccount", "RefusedRows", "Spread"]
+
+QUALITY_FILE = "quality.json"
+_BPS = 10_000
+_MS = 1000
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Spread(_Model):
+    """Where a quantity lies: its count, extremes and quantiles (each an observed value)."""
+
+    n: int
+    min: int
+    p05: int
+    median: int
+    p95: int
+    max: int
+
+    @classmethod
+    def of(cls, counts: Mapping[int, int]) -> Spread | None:
+        """Give the spread of values that occur so many times each; none of no value."""
+        total = sum(counts.values())
+        if not total:
+            return None
+        ordered = sorted(counts.items())
+        found = []
+        for percent in (5, 50, 95):
+            rank, passed = max(1, -(-total * percent // 100)), 0
+            for value, count in ordered:
+                passed += count
+                if passed >= rank:
+                    found.append(value)
+                    break
+        return cls(n=total, min=ordered[0][0], p05=found[0], median=found[1], p95=found[2], max=ordered[-1][0])
+
+
+class RefusedRows(_Model):
+    """Source rows refused for one reason, with the first few as examples."""
+
+    reason: str
+    count: int
+    examples: tuple[str, ...]
+
+
+class Quality(_Model):
+    """What an import found.
+
+    Attributes
+    ----------
+    files, messages
+        Source files, and rows or messages read in them.
+    refused, notes
+        Rows not read, by reason; and what else is to know, counted.
+    fixtures, fixtures_without_ticks, fixtures_without_kickoff, markets, ticks, in_running_ticks, suspended_ticks
+        Counts; a tick is one message about one market.
+    books_per_tick
+        Fresh books in each consensus.
+    book_overround_bps, price_overround_bps
+        Overround of each book's message, and of the prices on offer in the ticks, in steps of 10 basis points.
+    largest_gap_s
+        Longest silence of each market before its close.
+    first_tick_before_kickoff_s, last_tick_before_kickoff_s
+        Per fixture with a kickoff: how early its ticks begin, and how near to the kickoff they come.
+    closing_age_s
+        Age of each market's closing message under the ``pre_match`` window.
+    markets_without_close, markets_suspended_at_close
+        Markets that can't be scored there.
+    margin_fallbacks
+        Book messages on which the margin method was not defined and power was used.
+    """
+
+    schema_: Literal["clvlab-quality/1"] = Field(default="clvlab-quality/1", alias="schema")
+    files: int
+    messages: int
+    refused: tuple[RefusedRows, ...]
+    notes: dict[str, int]
+    fixtures: int
+    fixtures_without_ticks: int
+    fixtures_without_kickoff: int
+    markets: int
+    ticks: int
+    in_running_ticks: int
+    suspended_ticks: int
+    books_per_tick: Spread | None
+    book_overround_bps: Spread | None
+    price_overround_bps: Spread | None
+    largest_gap_s: Spread | None
+    first_tick_before_kickoff_s: Spread | None
+    last_tick_before_kickoff_s: Spread | None
+    closing_age_s: Spread | None
+    markets_without_close: int
+    markets_suspended_at_close: int
+    margin_fallbacks: int
+
+    @property
+    def suspended_share(self) -> float:
+        """Share of ticks in which a market is suspended; 0.0 without ticks."""
+        return self.suspended_ticks / self.ticks if self.ticks else 0.0
+
+    @property
+    def refused_rows(self) -> int:
+        return sum(reason.count for reason in self.refused)
+
+
+class QualityAccount:
+    """Adds up what the ticks of a pack show, some fixtures at a time."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.overround: Counter[int] = Counter()
+        self.gap: Counter[int] = Counter()
+        self.first: Counter[int] = Counter()
+        self.last: Counter[int] = Counter()
+        self.age: Counter[int] = Counter()
+
+    def add(self, tape: Tape) -> None:
+        """Take the ticks of some more fixtures into account."""
+        messages = _messages(tape)
+        self.counts["markets"] += tape.series.filter(pl.col("side_no") == 0).height
+        self.counts["with_ticks"] += tape.series["fixture_id"].n_unique()
+        self.counts["ticks"] += messages.height
+        self.counts["suspended"] += int(messages["suspended"].sum())
+        self.counts["in_running"] += int(messages["in_running"].sum())
+        _count(self.overround, messages.select((pl.col("overround") * _BPS / 10).round() * 10))
+        if not messages.height:
+            return
+        ends = fixture_closes(tape, Window())
+        before = messages.join(ends, on="fixture_id").filter(pl.col("tick_seq") < pl.col("end_seq"))
+        gaps = before.group_by("fixture_id", "market_key").agg(pl.col("ts_ms").sort().diff().max())
+        _count(self.gap, gaps.select(pl.col("ts_ms") // _MS))
+        self._add_coverage(before, tape.fixtures)
+        self._add_closes(tape, ends)
+
+    def _add_coverage(self, before: pl.DataFrame, fixtures: pl.DataFrame) -> None:
+        lead = before.join(fixtures, on="fixture_id").filter(pl.col("kickoff_ts_ms").is_not_null())
+        seconds = (pl.col("kickoff_ts_ms") - pl.col("ts_ms")) // _MS
+        per_fixture = lead.group_by("fixture_id").agg(first=seconds.max(), last=seconds.min())
+        _count(self.first, per_fixture.select("first"))
+        _count(self.last, per_fixture.select("last"))
+
+    def _add_closes(self, tape: Tape, ends: pl.DataFrame) -> None:
+        closes = market_closes(tape, tape.series.select("fixture_id", "market_key").unique(), ends)
+        self.counts["without_close"] += closes["close_row"].null_count()
+        closed = closes.filter(pl.col("close_row").is_not_null())
+        row = closed["close_row"]
+        self.counts["suspended_at_close"] += int(tape.rows["suspended"].gather(row).sum())
+        age = (closed["close_ts_ms"] - tape.rows["ts_ms"].gather(row)) // _MS
+        _count(self.age, age.filter(~tape.rows["suspended"].gather(row)).to_frame())
+
+    def report(
+        self,
+        *,
+        files: int,
+        fixtures: Iterable[int | None],
+        messages: int = 0,
+        refused: Iterable[RefusedRows] = (),
+        notes: Mapping[str, int] | None = None,
+        books: Mapping[int, int] | None = None,
+        book_overround_bps: Mapping[int, int] | None = None,
+        margin_fallbacks: int = 0,
+    ) -> Quality:
+        """Give the report; ``fixtures`` are the kickoffs of all fixtures that the pack declares."""
+        kickoffs = list(fixtures)
+        return Quality(
+            files=files,
+            messages=messages,
+            refused=tuple(refused),
+            notes=dict(sorted((notes or {}).items())),
+            fixtures=len(kickoffs),
+            fixtures_without_ticks=len(kickoffs) - self.counts["with_ticks"],
+            fixtures_without_kickoff=sum(kickoff is None for kickoff in kickoffs),
+            markets=self.counts["markets"],
+            ticks=self.counts["ticks"],
+            in_running_ticks=self.counts["in_running"],
+            suspended_ticks=self.counts["suspended"],
+            books_per_tick=Spread.of(books or {}),
+            book_overround_bps=Spread.of(book_overround_bps or {}),
+            price_overround_bps=Spread.of(self.overround),
+            largest_gap_s=Spread.of(self.gap),
+            first_tick_before_kickoff_s=Spread.of(self.first),
+            last_tick_before_kickoff_s=Spread.of(self.last),
+            closing_age_s=Spread.of(self.age),
+            markets_without_close=self.counts["without_close"],
+            markets_suspended_at_close=self.counts["suspended_at_close"],
+            margin_fallbacks=margin_fallbacks,
+        )
+
+
+def _messages(tape: Tape) -> pl.DataFrame:
+    """One row per message: fixture_id, market_key, tick_seq, ts_ms, in_running, suspended and the overround of its prices."""
+    named = tape.series.with_row_index("series").select("series", "fixture_id", "market_key", "n_sides")
+    inverse = 1000.0 / pl.col("odds_milli")
+    return (
+        tape.rows.lazy()
+        .join(named.lazy(), on="series")
+        .group_by("fixture_id", "tick_seq")
+        .agg(
+            pl.first("market_key", "ts_ms", "in_running", "suspended", "n_sides"),
+            priced=pl.col("odds_milli").count(),
+            overround=inverse.sum() - 1.0,
+        )
+        .with_columns(pl.when(pl.col("priced") == pl.col("n_sides")).then("overround"))
+        .collect(engine="in-memory")
+    )
+
+
+def _count(counter: Counter[int], values: pl.DataFrame) -> None:
+    """Add the non-null values of a frame's only column."""
+    column = values.to_series().drop_nulls().cast(pl.Int64)
+    for value, count in column.value_counts().iter_rows():
+        counter[value] += count

@@ -1,0 +1,144 @@
+"""What surrounds every request: an id, a log line, metrics, and a limit on the body."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from secrets import token_hex
+
+import structlog
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import HTTPConnection
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+__all__ = ["BodyLimit", "Metrics", "Observe"]
+
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+
+
+class Metrics:
+    """Prometheus metrics of one application."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        labels = ("method", "route", "status")
+        self.seconds = Histogram(
+            "clvlab_http_request_seconds", "Time to answer.", labels, buckets=_BUCKETS, registry=self.registry
+        )
+        self.in_flight = Gauge("clvlab_http_requests_in_flight", "Requests being answered.", registry=self.registry)
+        self.streams = Gauge("clvlab_streams_open", "WebSocket streams open.", registry=self.registry)
+        self.streams_open = 0
+        self.pending = Gauge("clvlab_pool_pending", "Computations running or waiting.", ("pool",), registry=self.registry)
+        self.jobs = Gauge("clvlab_jobs", "Background jobs by status.", ("status",), registry=self.registry)
+        self.refused = Counter("clvlab_pool_refused", "Computations refused.", ("pool",), registry=self.registry)
+
+    @contextmanager
+    def stream(self) -> Iterator[None]:
+        """Count one open stream."""
+        self.streams_open += 1
+        try:
+            with self.streams.track_inprogress():
+                yield
+        finally:
+            self.streams_open -= 1
+
+
+class Observe:
+    """Gives each request an id (the client's own if it is a plain token), a log line, a measurement, and an answer.
+
+    Parameters
+    ----------
+    unexpected
+        Builds the answer to an error that nobody handled; the error itself goes to the log.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        log: structlog.typing.FilteringBoundLogger,
+        metrics: Metrics,
+        unexpected: Callable[[HTTPConnection], ASGIApp],
+    ) -> None:
+        self._app, self._log, self._metrics, self._unexpected = app, log, metrics, unexpected
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        given = Headers(scope=scope).get("x-request-id", "")
+        request_id = given if _REQUEST_ID.fullmatch(given) else token_hex(8)
+        scope.setdefault("state", {})["request_id"] = request_id
+        status, started = 0, time.perf_counter()
+
+        async def send_with_id(message: Message) -> None:
+            nonlocal status
+            if message["type"] in ("http.response.start", "websocket.http.response.start"):
+                status = message["status"]
+                MutableHeaders(scope=message)["X-Request-ID"] = request_id
+            elif message["type"] == "websocket.close":
+                status = message.get("code", 1000)
+            await send(message)
+
+        with structlog.contextvars.bound_contextvars(request_id=request_id), self._metrics.in_flight.track_inprogress():
+            try:
+                await self._app(scope, receive, send_with_id)
+            except Exception as error:
+                self._log.error("unexpected_error", exc_info=error)
+                if status or scope["type"] != "http":
+                    raise
+                await self._unexpected(HTTPConnection(scope))(scope, receive, send_with_id)
+            finally:
+                self._note(scope, status, time.perf_counter() - started)
+
+    def _note(self, scope: Scope, status: int, seconds: float) -> None:
+        method = scope.get("method", "WEBSOCKET")
+        route = getattr(scope.get("route"), "path", "unmatched")
+        if scope["type"] == "http":
+            known = method if method in ("GET", "POST", "HEAD", "OPTIONS") else "other"
+            self._metrics.seconds.labels(known, route, str(status)).observe(seconds)
+        level = "debug" if route in ("/healthz", "/readyz", "/metrics") else "info"
+        getattr(self._log, level)(
+            "request",
+            method=method,
+            path=scope["path"],
+            route=route,
+            status=status,
+            ms=round(seconds * 1000, 2),
+            client=(scope.get("client") or ("unknown",))[0],
+        )
+
+
+class BodyLimit:
+    """Refuses a body over the limit when it is read, so that a request without a token gets 401 first."""
+
+    def __init__(self, app: ASGIApp, max_bytes: int) -> None:
+        self._app, self._max_bytes = app, max_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        declared = Headers(scope=scope).get("content-length", "")
+        seen = int(declared) if declared.isdecimal() and declared.isascii() and len(declared) < 20 else 0
+        known = seen > 0
+
+        async def limited() -> Message:
+            nonlocal seen
+            if seen > self._max_bytes:
+                raise self._too_large()
+            message = await receive()
+            if message["type"] == "http.request" and not known:
+                seen += len(message.get("body", b""))
+            if seen > self._max_bytes:
+                raise self._too_large()
+            return message
+
+        await self._app(scope, limited, send)
+
+    def _too_large(self) -> HTTPException:
+        return HTTPException(413, f"the request body is larger than {self._max_bytes} bytes", {"Connection": "close"})

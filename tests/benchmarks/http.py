@@ -1,0 +1,222 @@
+"""``python -m tests.benchmarks.http [--seconds 4] [--rounds 3] [--clients 8] [--json report.json]``: the service alone."""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import quantiles
+from threading import Event
+from typing import Any
+
+from tests.benchmarks.measure import spread
+from tests.benchmarks.report import Budget, Figure, machine, table
+
+_CLVLAB = [sys.executable, "-m", "clvlab"]
+_EAGER = {"cooldown_s": 0, "min_drift_micro_logits": 1, "min_persistence": 0.0, "warmup_ticks": 1}
+_BUDGET = Budget(0.05)
+_DECISIONS = 500
+
+Ask = tuple[str, str, Any]
+
+
+@dataclass(frozen=True)
+class Load:
+    """What a burst of requests came to."""
+
+    per_second: float
+    p99_s: float
+
+
+def main() -> int:
+    """Start the service, fill it, load it, print the table."""
+    asked = _arguments()
+    with tempfile.TemporaryDirectory(prefix="clvlab-http-") as name, _service(Path(name)) as (port, token):
+        figures, sizes = _figures(port, token, asked)
+    sys.stdout.write(table(figures) + "\n\n" + "".join(f"{key}: {value}\n" for key, value in sizes.items()))
+    if asked.json:
+        figured = [figure.payload() for figure in figures]
+        settings = {"seconds": asked.seconds, "rounds": asked.rounds, "clients": asked.clients} | sizes
+        asked.json.write_text(json.dumps({"machine": machine(), "settings": settings, "figures": figured}, indent=2) + "\n")
+    return 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.http", description="Measure the service under load.")
+    parser.add_argument("--seconds", type=float, default=4, help="how long each burst lasts")
+    parser.add_argument("--rounds", type=int, default=3, help="bursts of each kind")
+    parser.add_argument("--clients", type=int, default=8, help="connections that ask one after the other")
+    parser.add_argument("--messages", type=int, default=8000, help="before kickoff, in the large competition's fixture")
+    parser.add_argument("--json", type=Path, metavar="report.json")
+    return parser.parse_args()
+
+
+@contextmanager
+def _service(folder: Path) -> Iterator[tuple[int, str]]:
+    messages = _arguments().messages
+    for pack, fixtures, count in (("small", 20, 300), ("large", 1, messages)):
+        _run(folder, "packs", "build", "--out", f"packs/{pack}", "--fixtures", str(fixtures), "--messages", str(count))
+        _run(folder, "packs", "admit", pack, "--catalog", "packs")
+    environment = os.environ | {
+        "CLVLAB_PACKS": "packs",
+        "CLVLAB_LOG_LEVEL": "error",
+        "CLVLAB_PUBLIC_QUEUE": "1000",
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+    }
+    log = folder / "serve.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen([*_CLVLAB, "serve", "--dev", "--port", "0"], cwd=folder, env=environment, stderr=output)
+        try:
+            while not (found := re.search(r"http://127\.0\.0\.1:(\d+),", log.read_text())):
+                if process.poll() is not None:
+                    raise RuntimeError(log.read_text())
+                time.sleep(0.05)
+            time.sleep(1)
+            yield int(found[1]), _run(folder, "dev-token").strip()
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(timeout=60)
+
+
+def _run(folder: Path, *arguments: str) -> str:
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    return subprocess.run(
+        [*_CLVLAB, *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=True
+    ).stdout
+
+
+def _figures(port: int, token: str, asked: argparse.Namespace) -> tuple[list[Figure], dict[str, Any]]:
+    owner = _Owner(port, token)
+    small, large = (owner.get(f"/replay-packs/{pack}")["fixtures"] for pack in ("small", "large"))
+    run_id, decisions = owner.run_of(_DECISIONS, "small", small[0])
+    counter = iter(range(10**9))
+
+    def backtest() -> Ask:
+        body = {"pack_id": "small", "fixture_id": small[1], "window_id": f"w{next(counter)}", "market_allowlist": [""]}
+        return "POST", "/backtests", body
+
+    jobs: dict[str, tuple[Callable[[], Ask], Budget | None]] = {
+        "healthz": (lambda: ("GET", "/healthz", None), None),
+        "leaderboard": (lambda: ("GET", "/leaderboard", None), _BUDGET),
+        "proof card": (lambda: ("GET", f"/runs/{run_id}", None), _BUDGET),
+        "one decision": (lambda: ("GET", f"/runs/{run_id}/actions/1", None), _BUDGET),
+        f"verify, {decisions} decisions": (lambda: ("POST", f"/runs/{run_id}/verify", None), None),
+        "backtest, one fixture, each a new one": (backtest, None),
+    }
+    figures = []
+    for job, (ask, budget) in jobs.items():
+        loads = [_burst(port, ask, asked.clients, asked.seconds) for _ in range(asked.rounds)]
+        alone = [_burst(port, ask, 1, asked.seconds / 2) for _ in range(asked.rounds)]
+        figures.append(Figure(job, f"{asked.clients} clients", "requests/s", spread([load.per_second for load in loads])))
+        figures.append(Figure(job, f"p99, {asked.clients} clients", "s", spread([load.p99_s for load in loads])))
+        figures.append(Figure(job, "p99, one client", "s", spread([load.p99_s for load in alone]), budget))
+    watched, sizes = _while_a_competition_runs(port, owner, large[0], asked.rounds)
+    figures.append(Figure("healthz while a competition runs", "p99, one client", "s", spread(watched), _BUDGET))
+    return figures, {"decisions of the verified run": decisions} | sizes
+
+
+def _while_a_competition_runs(port: int, owner: _Owner, fixture_id: int, rounds: int) -> tuple[list[float], dict[str, Any]]:
+    """The p99 of each round, and how large and long the competitions were."""
+    found, seconds, events = [], [], 0
+    for _ in range(rounds):
+        competition = owner.competition("large", fixture_id, agents=10)
+        over = Event()
+        with ThreadPoolExecutor(1) as pool:
+            watching = pool.submit(_latencies, port, lambda: ("GET", "/healthz", None), over.is_set)
+            started = time.perf_counter()
+            owner.post(f"/competitions/{competition}/start")
+            seconds.append(round(time.perf_counter() - started, 2))
+            over.set()
+            found.append(_p99(watching.result()))
+        events = owner.get(f"/competitions/{competition}")["latest_seq"] + 1
+    return found, {"events of the large competition": events, "seconds of it": seconds}
+
+
+class _Owner:
+    """Sets up what is measured."""
+
+    def __init__(self, port: int, token: str) -> None:
+        self._port = port
+        self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+
+    def get(self, path: str) -> Any:
+        return self._ask("GET", path, None)
+
+    def post(self, path: str, body: Any = None) -> Any:
+        return self._ask("POST", path, body)
+
+    def competition(self, pack_id: str, fixture_id: int, agents: int) -> str:
+        """A competition with so many eager agents."""
+        config = {"competition_type": "bench", "source_mode": "replay", "market_scope": "all", "roster_size": max(agents, 2)}
+        created = self.post("/competitions", config | {"pack_id": pack_id, "fixture_id": fixture_id})["competition_id"]
+        for number in range(agents):
+            entry = {"strategy": "cumulative-drift", "config": _EAGER, "proof_mode": "reproducible"}
+            self.post(f"/competitions/{created}/agents", entry | {"agent_id": f"agent-{number}"})
+        return str(created)
+
+    def run_of(self, decisions: int, pack_id: str, fixture_id: int) -> tuple[str, int]:
+        """A run of at least so many decisions, of as few agents as that takes."""
+        for agents in range(1, 1000):
+            run_id = self.post(f"/competitions/{self.competition(pack_id, fixture_id, agents)}/start")["run_id"]
+            metrics = self.get(f"/runs/{run_id}")["metrics"]["agents"]
+            made = sum(agent["valid_count"] + agent["invalid_count"] + agent["pending_count"] for agent in metrics)
+            if made >= decisions:
+                return run_id, made
+        raise RuntimeError("the agents decide too little")
+
+    def _ask(self, method: str, path: str, body: Any) -> Any:
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=600)
+        connection.request(method, path, None if body is None else json.dumps(body), self._headers)
+        response = connection.getresponse()
+        content = response.read()
+        connection.close()
+        if response.status != 200:
+            raise RuntimeError(f"{method} {path}: {response.status} {content[:500]!r}")
+        return json.loads(content)
+
+
+def _burst(port: int, ask: Callable[[], Ask], clients: int, seconds: float) -> Load:
+    until = time.perf_counter() + seconds
+    started = time.perf_counter()
+    with ThreadPoolExecutor(clients) as pool:
+        bursts = [pool.submit(_latencies, port, ask, lambda: time.perf_counter() >= until) for _ in range(clients)]
+        found = [latency for burst in bursts for latency in burst.result()]
+    return Load(len(found) / (time.perf_counter() - started), _p99(found))
+
+
+def _latencies(port: int, ask: Callable[[], Ask], over: Callable[[], bool]) -> list[float]:
+    """Ask one after the other over one connection, until it is over."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=600)
+    found = []
+    while not over() or not found:
+        method, path, body = ask()
+        started = time.perf_counter()
+        headers = {} if body is None else {"Content-Type": "application/json"}
+        connection.request(method, path, None if body is None else json.dumps(body), headers)
+        response = connection.getresponse()
+        content = response.read()
+        if response.status != 200:
+            raise RuntimeError(f"{method} {path}: {response.status} {content[:500]!r}")
+        found.append(time.perf_counter() - started)
+    connection.close()
+    return found
+
+
+def _p99(latencies: list[float]) -> float:
+    return quantiles(latencies, n=100)[-1] if len(latencies) > 1 else latencies[0]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,106 @@
+import numpy as np
+import penaltyblog.implied
+import pytest
+import shin
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from clvlab.errors import OddsError
+from clvlab.odds.margin import Margin, fair_probabilities, overround
+
+ORACLES = {"multiplicative": "multiplicative", "additive": "additive", "power": "power", "odds-ratio": "odds_ratio"}
+
+
+def books(rows=400, seed=5):
+    """Odds of books with 2 to 12 outcomes and overrounds from 0.1 to 30 %."""
+    rng = np.random.default_rng(seed)
+    for _ in range(rows):
+        prob = rng.dirichlet(np.full(rng.integers(2, 13), 2.0)).clip(1e-3)
+        prob /= prob.sum()
+        odds = 1 / (prob * (1 + rng.uniform(0.001, 0.3)))
+        if (odds > 1.0005).all():
+            yield odds.tolist()
+
+
+@pytest.mark.parametrize("method", ORACLES)
+def test_method_agrees_with_penaltyblog(method):
+    for odds in books():
+        expected = penaltyblog.implied.calculate_implied(odds, method=ORACLES[method]).probabilities
+        found = fair_probabilities([odds], method)
+        if not found.fell_back[0]:
+            np.testing.assert_allclose(found.prob[0], expected, rtol=0, atol=1e-9)
+
+
+def test_shin_agrees_with_shin_whose_python_and_rust_solvers_stop_at_1e_12():
+    for odds in books():
+        expected = shin.calculate_implied_probabilities(odds)
+        np.testing.assert_allclose(fair_probabilities([odds], "shin").prob[0], expected, rtol=0, atol=1e-9)
+
+
+def test_goto_takes_equal_numbers_of_standard_errors_off():
+    odds = np.array([1.8, 4.2, 5.5])
+    error = np.sqrt((1 / odds - 1 / odds**2) * odds)
+
+    found = fair_probabilities([odds], "goto").prob[0]
+
+    np.testing.assert_allclose((1 / odds - found) / error, (1 / odds - found)[0] / error[0])
+    assert found.sum() == pytest.approx(1, abs=1e-12)
+
+
+@pytest.mark.parametrize("method", ["additive", "goto"])
+def test_a_longshot_that_would_fall_below_zero_takes_power_and_is_counted(method):
+    odds = [[1.02, 12.0, 500.0], [1.9, 3.6, 4.5]]
+
+    found = fair_probabilities(odds, method)
+
+    assert found.fell_back.tolist() == [True, False]
+    np.testing.assert_array_equal(found.prob[0], fair_probabilities(odds[:1], "power").prob[0])
+
+
+@pytest.mark.parametrize("method", list(Margin))
+def test_an_outcome_that_a_market_does_not_have_changes_nothing(method):
+    narrow = fair_probabilities([[1.9, 2.0]], method).prob[0]
+    wide = fair_probabilities([[1.9, np.nan, 2.0], [2.5, 3.2, 3.1]], method).prob
+
+    np.testing.assert_allclose(wide[0, [0, 2]], narrow, rtol=0, atol=1e-12)
+    assert np.isnan(wide[0, 1])
+
+
+@settings(deadline=None, max_examples=200)
+@example(method=Margin.ADDITIVE, odds=[9.0, 1.001953125, 1.001953125])
+@given(
+    method=st.sampled_from(list(Margin)),
+    odds=st.lists(st.floats(1.001, 1000), min_size=2, max_size=30),
+)
+def test_every_method_gives_probabilities_that_sum_to_one_and_keep_the_order_of_the_odds(method, odds):
+    prob = fair_probabilities([odds], method).prob[0]
+
+    assert (prob > 0).all()
+    assert (prob < 1).all()
+    assert prob.sum() == pytest.approx(1, abs=1e-9)
+    ranked = prob[np.argsort(odds, kind="stable")]
+    assert (np.diff(ranked) <= 1e-9).all()
+
+
+@pytest.mark.parametrize("method", list(Margin))
+def test_rows_do_not_depend_on_the_rows_beside_them(method):
+    odds = np.array([row for row in books() if len(row) == 3])
+
+    together = fair_probabilities(np.tile(odds, (600, 1)), method).prob[-len(odds) :]
+
+    np.testing.assert_allclose(together, [fair_probabilities([row], method).prob[0] for row in odds], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("odds", [[[1.0, 2.0]], [[0.5, 2.0]], [[-2.0, 2.0]], [[np.inf, 2.0]], [[2.0]], [[2.0, np.nan]], [2.0]])
+def test_odds_that_are_none_are_refused_by_name(odds):
+    with pytest.raises(OddsError):
+        fair_probabilities(odds)
+
+
+def test_an_unknown_method_is_refused():
+    with pytest.raises(OddsError, match="'magic'"):
+        fair_probabilities([[2.0, 2.0]], "magic")
+
+
+def test_overround_is_the_sum_of_inverse_odds_less_one():
+    assert overround([[2.0, 4.0, 4.0], [1.6, np.nan, 2.0]]).tolist() == [0.0, 0.125]

@@ -1,0 +1,254 @@
+import gzip
+from datetime import UTC, datetime
+
+import polars as pl
+import pytest
+
+from clvlab.application.importing import import_options
+from clvlab.errors import OddsError, SourceError
+from clvlab.packs.importers.importing import import_source
+from clvlab.packs.importers.mapping import read_mapping, with_flags
+from clvlab.packs.reader import verify_pack
+
+LONG = "fixture,time,market,side,odds,book,kickoff,result"
+ROWS = (
+    "m1,2026-01-02T12:00:00Z,1X2||,home,2.0,a,2026-01-02T15:00:00Z,won",
+    "m1,2026-01-02T12:00:00Z,1X2||,away,2.0,a,2026-01-02T15:00:00Z,lost",
+    "m1,2026-01-02T12:00:00Z,1X2||,home,1.5,b,2026-01-02T15:00:00Z,won",
+    "m1,2026-01-02T12:00:00Z,1X2||,away,3.0,b,2026-01-02T15:00:00Z,lost",
+)
+START = 1_767_355_200_000
+
+
+def table(tmp_path, *lines, name="odds.csv"):
+    text = "".join(line + "\n" for line in lines).encode()
+    (tmp_path / name).write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
+    return tmp_path / name
+
+
+def imported(tmp_path, path, **options):
+    source = "parquet" if path.suffix == ".parquet" else "csv"
+    report = import_source(source, [path], tmp_path / "p", import_options(**options))
+    return report, verify_pack(tmp_path / "p")
+
+
+def rows(pack):
+    ticks = pack.tape().ticks().collect().sort("tick_seq", "side")
+    return ticks.select(pl.col("ts_ms") - START, "market_key", "side", "prob_bps", "odds_milli").rows()
+
+
+def test_a_long_table_whose_columns_are_named_by_their_meaning_needs_no_mapping(tmp_path):
+    report, pack = imported(tmp_path, table(tmp_path, LONG, *ROWS, name="odds.csv.gz"), margin="multiplicative")
+
+    assert rows(pack) == [(0, "1X2||", "away", 4167, 3000), (0, "1X2||", "home", 5833, 2000)]
+    assert report.manifest.fixtures[0].kickoff_ts_ms == START + 3 * 3_600_000
+    assert pack.results.select("side", "result").rows() == [("away", "lost"), ("home", "won")]
+
+
+def test_a_wide_table_gives_one_market_of_its_columns(tmp_path):
+    path = table(tmp_path, "id;when;H;D;A;won", "7;1767355200;2.0;4.0;4.0;part1", "7;1767355260;;4.0;4.0;part1")
+    mapping = {
+        "columns": {"fixture": "id", "time": "when", "result": "won"},
+        "sides": {"part1": "H", "draw": "D", "part2": "A"},
+        "market": "1X2_PARTICIPANT_RESULT||",
+        "delimiter": ";",
+    }
+
+    _, pack = imported(tmp_path, path, mapping=mapping)
+
+    assert rows(pack)[:3] == [
+        (0, "1X2_PARTICIPANT_RESULT||", "draw", 2500, 4000), (0, "1X2_PARTICIPANT_RESULT||", "part1", 5000, 2000),
+        (0, "1X2_PARTICIPANT_RESULT||", "part2", 2500, 4000),
+    ]  # fmt: skip
+    assert pack.tape().ticks().collect().filter(tick_seq=1)["suspended"].all()
+    assert dict(pack.results.select("side", "result").iter_rows())["part1"] == "won"
+
+
+@pytest.mark.parametrize(
+    ("form", "prices"),
+    [
+        ("decimal", ("1.5", "3.0")),
+        ("american", ("-200", "+200")),
+        ("fractional", ("1/2", "2/1")),
+        ("probability", ("0.6666667", "0.3333333")),
+    ],
+)
+def test_odds_of_every_format_say_the_same(tmp_path, form, prices):
+    lines = [f"m,1767355200000,{side},{price}" for side, price in zip(("home", "away"), prices, strict=True)]
+
+    _, pack = imported(tmp_path, table(tmp_path, "fixture,time,side,odds", *lines), odds_format=form)
+
+    assert rows(pack) == [(0, "market||", "away", 3333, 3000), (0, "market||", "home", 6667, 1500)]
+
+
+def test_parquet_is_read_as_csv_is(tmp_path):
+    path = table(tmp_path, LONG, *ROWS)
+    frame = pl.read_csv(path).with_columns(pl.col("time", "kickoff").str.to_datetime(time_zone="UTC"))
+    frame.write_parquet(tmp_path / "odds.parquet")
+
+    import_source("csv", [path], tmp_path / "a", import_options())
+    import_source("parquet", [tmp_path / "odds.parquet"], tmp_path / "b", import_options())
+
+    first, second = (verify_pack(tmp_path / name) for name in "ab")
+    assert first.manifest.fixtures == second.manifest.fixtures
+    assert first.results.equals(second.results)
+
+
+def test_times_without_a_zone_are_read_in_the_zone_that_is_named(tmp_path):
+    path = table(tmp_path, "fixture,time,side,odds", "m,2026-07-02 13:00,home,2.0", "m,2026-07-02 13:00,away,2.0")
+
+    with pytest.raises(SourceError, match="has no time zone"):
+        imported(tmp_path, path)
+    _, pack = imported(tmp_path, path, time_zone="Europe/London")
+
+    assert pack.tape().rows["ts_ms"][0] == datetime(2026, 7, 2, 12, tzinfo=UTC).timestamp() * 1000
+
+
+def test_parquet_times_without_a_zone_are_refused_too(tmp_path):
+    at = [datetime(2026, 7, 2, 13)] * 2  # noqa: DTZ001
+    pl.DataFrame({"fixture": ["m", "m"], "time": at, "side": ["a", "b"], "odds": [2.0, 2.0]}).write_parquet(
+        tmp_path / "x.parquet"
+    )
+
+    with pytest.raises(SourceError, match=r"x\.parquet:1: column 'time' has no time zone"):
+        imported(tmp_path, tmp_path / "x.parquet")
+
+
+GOOD = ("m,1767355200,home,2.0", "m,1767355200,away,2.0")
+BAD = {
+    "3 cells under a header of 4": "m,1767355200,home",
+    "5 cells under a header of 4": "m,1767355200,home,2.0,",
+    "'1.0' as decimal odds": "m,1767355260,home,1.0",
+    "'0' as decimal odds": "m,1767355260,home,0",
+    "'-3' as decimal odds": "m,1767355260,home,-3",
+    "'NaN' as decimal odds": "m,1767355260,home,NaN",
+    "'-150' as decimal odds": "m,1767355260,home,-150",
+    "'abc' as decimal odds": "m,1767355260,home,abc",
+    "'soon' is no ISO 8601 time": "m,soon,home,2.0",
+    "has no time": "m,,home,2.0",
+    "names no fixture": ",1767355260,home,2.0",
+    "names no side": "m,1767355260,,2.0",
+    "priced? ?home.*twice|prices home": "m,1767355200,home,2.5",
+}
+
+
+@pytest.mark.parametrize("reason", BAD)
+def test_a_row_that_cant_be_read_is_refused_with_file_line_and_reason_or_counted(tmp_path, reason):
+    path = table(tmp_path, "fixture,time,side,odds", *GOOD, "", BAD[reason])
+
+    with pytest.raises(SourceError, match=rf"odds\.csv:5: .*({reason})"):
+        imported(tmp_path, path)
+    assert not (tmp_path / "p").exists()
+    report, _ = imported(tmp_path, path, lenient=True)
+
+    assert report.quality.refused_rows == 1
+    assert list(tmp_path.glob(".unfinished-*")) == []
+
+
+def test_a_market_with_one_side_is_refused(tmp_path):
+    path = table(
+        tmp_path,
+        "fixture,time,market,side,odds",
+        "m,1767355200,a,home,2.0",
+        "m,1767355200,b,home,2.0",
+        "m,1767355200,b,away,2.0",
+    )
+
+    with pytest.raises(SourceError, match=r"odds\.csv:2: a of m has one side, 'home'"):
+        imported(tmp_path, path)
+    report, pack = imported(tmp_path, path, lenient=True)
+
+    assert report.quality.refused_rows == 1
+    assert set(pack.tape().series["market_key"]) == {"b"}
+
+
+def test_a_repeated_row_is_dropped_and_counted(tmp_path):
+    report, pack = imported(tmp_path, table(tmp_path, "fixture,time,side,odds", *GOOD, GOOD[0]))
+
+    assert report.quality.notes["quotes that repeat another were dropped"] == 1
+    assert len(rows(pack)) == 2
+
+
+def test_names_that_are_no_utf_8_are_refused_or_counted(tmp_path):
+    path = table(tmp_path, "fixture,time,side,odds", *GOOD)
+    path.write_bytes(path.read_bytes() + b"M\xe1laga,1767355200,home,2.0\n")
+
+    with pytest.raises(SourceError, match=r"odds\.csv:4: no UTF-8"):
+        imported(tmp_path, path)
+    report, _ = imported(tmp_path, path, lenient=True)
+
+    assert report.quality.refused_rows == 1
+
+
+@pytest.mark.parametrize(
+    ("mapping", "text"),
+    [
+        (None, "columns must say which is fixture and time"),
+        ({"columns": {"fixture": "a", "time": "b", "side": "c", "odds": "x"}}, "names 'x'"),
+        ({"columns": {"fixture": "a", "time": "b"}}, "either the columns side and odds"),
+        ({"columns": {"fixture": "a", "time": "b"}, "sides": {"home": "c"}}, "at least two sides"),
+        ({"columns": {"fixture": "a", "time": "b", "colour": "c"}}, "colour"),
+        ({"columns": ["a"]}, "columns"),
+        ({"sides": {"x": "a", "y": "b"}, "colums": {}}, "colums|fixture"),
+    ],
+)
+def test_a_mapping_that_is_none_is_refused(tmp_path, mapping, text):
+    with pytest.raises(SourceError, match=text):
+        imported(tmp_path, table(tmp_path, "a,b,c", "1,2,3"), mapping=mapping)
+
+
+def test_a_mapping_is_read_from_yaml_and_flags_go_first(tmp_path):
+    (tmp_path / "m.yml").write_text("columns: {fixture: id, time: t}\nsides: {home: H, away: A}\nmarket: x||\n")
+
+    found = with_flags(tmp_path / "m.yml", {"time": "at"}, {}, "y||")
+
+    assert found == {"columns": {"fixture": "id", "time": "at"}, "sides": {"home": "H", "away": "A"}, "market": "y||"}
+
+
+@pytest.mark.parametrize("text", ["- a\n", "{", "\xff"])
+def test_a_yaml_file_that_is_no_mapping_is_refused(tmp_path, text):
+    (tmp_path / "m.yml").write_bytes(text.encode("latin-1"))
+
+    with pytest.raises(SourceError, match=r"m\.yml"):
+        read_mapping(tmp_path / "m.yml")
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1", b"fixture,time\n"])
+def test_a_parquet_file_that_is_none_is_refused(tmp_path, content):
+    (tmp_path / "x.parquet").write_bytes(content)
+
+    with pytest.raises(SourceError, match=r"x\.parquet"):
+        imported(tmp_path, tmp_path / "x.parquet")
+
+
+@pytest.mark.parametrize("options", [{"margin": "magic"}, {"odds_format": "roman"}, {"min_books": 0}, {"weights": {"a": -1}}])
+def test_options_out_of_bounds_are_refused(tmp_path, options):
+    with pytest.raises(OddsError):
+        imported(tmp_path, table(tmp_path, LONG, *ROWS), **options)
+
+
+def test_an_unknown_time_zone_is_refused(tmp_path):
+    with pytest.raises(SourceError, match="'Mars/Olympus'"):
+        imported(tmp_path, table(tmp_path, LONG, *ROWS), time_zone="Mars/Olympus")
+
+
+def test_play_ends_the_window_where_the_table_says_that_it_began(tmp_path):
+    lines = [
+        f"m,{1_767_355_200 + minute * 60},{side},{odds},{playing}"
+        for minute, odds, playing in ((0, 2.0, "false"), (5, 2.2, "no"), (9, 3.0, "true"))
+        for side in ("home", "away")
+    ]
+
+    report, pack = imported(tmp_path, table(tmp_path, "fixture,time,side,odds,in_running", *lines))
+
+    assert report.quality.in_running_ticks == 1
+    assert report.quality.closing_age_s.max == 240
+    assert pack.tape().rows.filter(tick_seq=2)["in_running"].all()
+
+
+def test_an_import_tells_how_far_it_is(tmp_path):
+    told = []
+
+    imported(tmp_path, table(tmp_path, LONG, *ROWS), progress=told.append)
+
+    assert told == ["4 rows read", "1 ticks written"]

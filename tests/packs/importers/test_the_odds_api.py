@@ -1,0 +1,411 @@
+import gzip
+import statistics
+from datetime import UTC, datetime
+
+import orjson
+import polars as pl
+import pytest
+
+from clvlab.errors import SourceError
+from clvlab.odds.margin import Margin
+from clvlab.odds.rounding import largest_remainder
+from clvlab.packs.importers.importing import import_source
+from clvlab.packs.importers.source import Options, fixture_id_of
+from clvlab.packs.reader import verify_pack
+
+KICKOFF = "2026-07-04T17:00:00Z"
+
+
+def market(key, outcomes, updated="2026-07-04T11:59:00Z"):
+    return {
+        "key": key,
+        "last_update": updated,
+        "outcomes": [dict(zip(("name", "price", "point"), outcome, strict=False)) for outcome in outcomes],
+    }
+
+
+def book(key, *markets):
+    return {"key": key, "title": key, "last_update": "2026-07-04T11:59:00Z", "markets": list(markets)}
+
+
+def event(*books, event_id="e1", sport="soccer_x", commence=KICKOFF, home="Ash", away="Elm"):
+    return {
+        "id": event_id,
+        "sport_key": sport,
+        "commence_time": commence,
+        "home_team": home,
+        "away_team": away,
+        "bookmakers": books,
+    }
+
+
+def h2h(home, draw, away):
+    return market("h2h", [("Ash", home), ("Draw", draw), ("Elm", away)])
+
+
+def historical(at, *events, single=False):
+    return {"timestamp": at, "previous_timestamp": None, "next_timestamp": None, "data": events[0] if single else list(events)}
+
+
+def written(folder, name, answer):
+    folder.mkdir(exist_ok=True)
+    text = orjson.dumps(answer)
+    (folder / name).write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
+    return folder
+
+
+def imported(tmp_path, folder, *, lenient=False, **options):
+    options = {"min_books": 1} | options
+    report = import_source("the-odds-api", [folder], tmp_path / "p", Options(lenient=lenient, **options))
+    return report, verify_pack(tmp_path / "p").tape().ticks().collect()
+
+
+def ms(text):
+    return int(datetime.fromisoformat(text).astimezone(UTC).timestamp() * 1000)
+
+
+def test_historical_live_single_and_packed_answers_become_ticks_of_one_fixture(tmp_path):
+    first, second, third = (
+        event(book("a", h2h(2.0, 3.5, 4.0))),
+        event(book("a", h2h(2.1, 3.5, 3.8))),
+        event(book("a", h2h(2.2, 3.4, 3.6))),
+    )
+    folder = written(tmp_path / "in", "one.json", historical("2026-07-04T12:00:00Z", first))
+    written(folder, "two.json.gz", historical("2026-07-04T12:05:00Z", second, single=True))
+    written(folder, "live_2026-07-04T121000+0000.json", [third])
+    written(folder, "event_2026-07-04T13:15:00+01:00.json", third)
+
+    report, ticks = imported(tmp_path, folder)
+
+    assert ticks["ts_ms"].unique().sort().to_list() == [ms(f"2026-07-04T12:{m:02}:00Z") for m in (0, 5, 10, 15)]
+    assert ticks["fixture_id"].unique().to_list() == [fixture_id_of("e1")]
+    (fixture,) = report.manifest.fixtures
+    assert (fixture.names, fixture.source_id, fixture.kickoff_ts_ms) == (("Ash", "Elm"), "e1", ms(KICKOFF))
+
+
+def test_sides_and_points_make_the_market_whatever_the_order_of_outcomes(tmp_path):
+    spread, totals = (
+        market("spreads", [("Elm", 1.9, 1.5), ("Ash", 1.95, -1.5)]),
+        market("totals", [("Under", 1.8, 2.5), ("Over", 2.05, 2.5)]),
+    )
+    folder = written(tmp_path / "in", "a.json", historical("2026-07-04T12:00:00Z", event(book("a", spread, totals))))
+
+    _, ticks = imported(tmp_path, folder, margin=Margin.MULTIPLICATIVE)
+
+    assert ticks.select("market_key", "side", "prob_bps", "odds_milli").rows() == [
+        ("spreads||point=-1.5", "part1", 4935, 1950),
+        ("spreads||point=-1.5", "part2", 5065, 1900),
+        ("totals||point=2.5", "over", 4675, 2050),
+        ("totals||point=2.5", "under", 5325, 1800),
+    ]
+
+
+def test_american_and_decimal_files_say_the_same(tmp_path):
+    for name, prices in (("d", (2.5, 3.0, 3.5)), ("a", (150, 200, 250))):
+        written(tmp_path / name, "x.json", historical("2026-07-04T12:00:00Z", event(book("b", h2h(*prices)))))
+        import_source("the-odds-api", [tmp_path / name], tmp_path / f"pack-{name}", Options(min_books=1))
+
+    first, second = (verify_pack(tmp_path / f"pack-{name}").manifest.fixtures for name in ("d", "a"))
+    assert first == second
+
+
+def test_a_book_that_leaves_a_line_no_longer_counts_there(tmp_path):
+    at_25, at_3 = (
+        market("totals", [("Over", 1.9, 2.5), ("Under", 1.9, 2.5)]),
+        market("totals", [("Over", 1.9, 3), ("Under", 1.9, 3)]),
+    )
+    folder = written(tmp_path / "in", "1.json", historical("2026-07-04T12:00:00Z", event(book("a", at_25), book("b", at_25))))
+    written(folder, "2.json", historical("2026-07-04T12:05:00Z", event(book("a", at_3), book("b", at_25))))
+    written(folder, "3.json", historical("2026-07-04T12:10:00Z", event(book("a", at_3), book("b", at_3))))
+
+    _, ticks = imported(tmp_path, folder)
+
+    states = ticks.group_by("ts_ms", "market_key").agg(pl.first("suspended")).sort("ts_ms", "market_key")
+    assert states.drop("ts_ms").rows() == [
+        ("totals||point=2.5", False), ("totals||point=2.5", False), ("totals||point=3", False),
+        ("totals||point=2.5", True), ("totals||point=3", False),
+    ]  # fmt: skip
+
+
+def test_a_snapshot_of_another_type_of_market_withdraws_nothing(tmp_path):
+    totals = market("totals", [("Over", 1.9, 2.5), ("Under", 1.9, 2.5)])
+    folder = written(tmp_path / "in", "1.json", historical("2026-07-04T12:00:00Z", event(book("a", totals))))
+    written(folder, "2.json", historical("2026-07-04T12:05:00Z", event(book("a", h2h(2.0, 3.5, 4.0)))))
+
+    _, ticks = imported(tmp_path, folder)
+
+    assert not ticks["suspended"].any()
+
+
+def test_a_snapshot_of_other_books_withdraws_nothing(tmp_path):
+    folder = written(tmp_path / "in", "1.json", historical("2026-07-04T12:00:00Z", event(book("us", h2h(2.0, 3.5, 4.0)))))
+    written(folder, "2.json", historical("2026-07-04T12:00:02Z", event(book("eu", h2h(2.2, 3.4, 3.6)))))
+
+    _, ticks = imported(tmp_path, folder)
+
+    assert ticks.filter(side="part1").sort("tick_seq")["odds_milli"].to_list() == [2000, 2200]
+
+
+def test_an_event_that_is_no_longer_listed_is_withdrawn_by_the_books_that_list_others(tmp_path):
+    both = [event(book("a", h2h(2.0, 3.5, 4.0))), event(book("a", h2h(2.0, 3.5, 4.0)), event_id="e2")]
+    folder = written(tmp_path / "in", "1.json", historical("2026-07-04T12:00:00Z", *both))
+    written(folder, "2.json", historical("2026-07-04T12:05:00Z", both[1]))
+
+    _, ticks = imported(tmp_path, folder)
+
+    gone = ticks.filter(fixture_id=fixture_id_of("e1")).sort("tick_seq")
+    assert gone.group_by("ts_ms").agg(pl.first("suspended")).sort("ts_ms")["suspended"].to_list() == [False, True]
+
+
+def test_the_kickoff_is_the_one_last_said_and_a_move_is_noted(tmp_path):
+    later = "2026-07-04T18:30:00Z"
+    folder = written(tmp_path / "in", "z.json", historical("2026-07-04T12:00:00Z", event(book("a", h2h(2.0, 3.5, 4.0)))))
+    written(folder, "a.json", historical("2026-07-04T12:05:00Z", event(book("a", h2h(2.0, 3.5, 4.0)), commence=later)))
+
+    report, _ = imported(tmp_path, folder)
+
+    assert report.manifest.fixtures[0].kickoff_ts_ms == ms(later)
+    assert report.quality.notes["fixtures whose kickoff moved"] == 1
+
+
+BAD = {
+    "no answer of The Odds API v4.*no event|neither an event": {"message": "Usage quota has been reached"},
+    "has no time zone": historical("2026-07-04T12:00:00", event()),
+    "American odds.*and decimal odds": historical("2026-07-04T12:00:00Z", event(book("a", h2h(-150, 3.5, 250)))),
+    "import one sport at a time": historical(
+        "2026-07-04T12:00:00Z",
+        event(book("a", h2h(2.0, 3.5, 4.0))),
+        event(book("a", h2h(2.0, 3.5, 4.0)), event_id="e2", sport="tennis"),
+    ),
+    "1.0 is no price": historical("2026-07-04T12:00:00Z", event(book("a", h2h(2.0, 3.5, 4.0)), book("b", h2h(1.0, 3.5, 4.0)))),
+    "0 is no price": historical("2026-07-04T12:00:00Z", event(book("a", h2h(0, 3.5, 4.0)))),
+    "-2.5 is no price": historical("2026-07-04T12:00:00Z", event(book("a", h2h(-2.5, 3.5, 4.0)))),
+    "None is no price": historical("2026-07-04T12:00:00Z", event(book("a", h2h(None, 3.5, 4.0)))),
+    "has one side, 'over'": historical("2026-07-04T12:00:00Z", event(book("a", market("totals", [("Over", 1.9, 2.5)])))),
+    "KeyError: 'commence_time'": historical(
+        "2026-07-04T12:00:00Z", {"id": "e", "sport_key": "s", "home_team": "a", "away_team": "b"}
+    ),
+    "must be texts": historical("2026-07-04T12:00:00Z", event(book("a"), home=None)),
+    "is no number": historical(
+        "2026-07-04T12:00:00Z", event(book("a", market("totals", [("Over", 1.9, "x"), ("Under", 1.9, "x")])))
+    ),
+}
+
+
+@pytest.mark.parametrize("reason", BAD)
+def test_what_cant_be_read_is_refused_with_file_place_and_reason_or_counted(tmp_path, reason):
+    folder = written(tmp_path / "in", "bad.json", BAD[reason])
+    written(folder, "good.json", historical("2026-07-04T12:10:00Z", event(book("a", h2h(2.0, 3.5, 4.0)))))
+
+    with pytest.raises(SourceError, match=rf"bad\.json:\d+: .*({reason})"):
+        imported(tmp_path, folder)
+    assert not (tmp_path / "p").exists()
+    report, _ = imported(tmp_path, folder, lenient=True)
+
+    (refused,) = report.quality.refused
+    assert refused.count == 1
+    assert refused.examples[0].startswith("bad.json:")
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"\xff\xfe", b"null"])
+def test_a_file_that_is_no_answer_is_refused(tmp_path, content):
+    (tmp_path / "x.json").write_bytes(content)
+
+    with pytest.raises(SourceError, match=r"x\.json:1"):
+        imported(tmp_path, tmp_path / "x.json")
+
+
+def test_a_snapshot_cut_off_is_refused_or_counted(tmp_path):
+    folder = written(tmp_path / "in", "a.json.gz", historical("2026-07-04T12:00:00Z", event(book("a", h2h(2.0, 3.5, 4.0)))))
+    cut = folder / "b.json.gz"
+    cut.write_bytes((folder / "a.json.gz").read_bytes()[:-9])
+
+    with pytest.raises(SourceError, match=r"b\.json\.gz: can't be read to its end"):
+        imported(tmp_path, folder)
+    report, _ = imported(tmp_path, folder, lenient=True)
+
+    assert report.quality.refused_rows == 1
+
+
+def test_a_weight_of_a_book_that_is_not_there_is_refused(tmp_path):
+    folder = written(tmp_path / "in", "a.json", historical("2026-07-04T12:00:00Z", event(book("a", h2h(2.0, 3.5, 4.0)))))
+
+    with pytest.raises(SourceError, match="no book is named 'A'; the source has a"):
+        imported(tmp_path, folder, weights={"A": 2})
+    assert not (tmp_path / "p").exists()
+
+
+def test_names_that_no_pack_can_hold_are_refused_or_counted(tmp_path):
+    odd = market("totals\n", [("Over", 1.9, 2.5), ("Under", 1.9, 2.5)])
+    folder = written(tmp_path / "in", "a.json", historical("2026-07-04T12:00:00Z", event(book("a", odd, h2h(2.0, 3.5, 4.0)))))
+
+    with pytest.raises(SourceError, match="no control character"):
+        imported(tmp_path, folder)
+    report, _ = imported(tmp_path, folder, lenient=True)
+
+    assert report.quality.refused_rows == 2
+
+
+def changes(tmp_path, *rows, name="x", fixtures="e1,soccer_x,2026-07-04T17:00:00Z,Ash,Elm"):
+    """Rows as (minute, book, market, outcome, point, decimal odds)."""
+    at = [datetime(2026, 7, 4, 12, row[0]) for row in rows]  # noqa: DTZ001 - as the source has them
+    pl.DataFrame(
+        {
+            "event_id": ["e1"] * len(rows),
+            "commence_time": [datetime(2026, 7, 4, 17)] * len(rows),  # noqa: DTZ001
+            "bookmaker": [row[1] for row in rows],
+            "market": [row[2] for row in rows],
+            "outcome": [row[3] for row in rows],
+            "point": pl.Series([row[4] for row in rows], dtype=pl.Float64),
+            "market_last_update": at,
+            "snapshot_commit_time": at,
+            "price_decimal": pl.Series([row[5] for row in rows], dtype=pl.Float64),
+        }
+    ).write_parquet(tmp_path / f"{name}_ticks.parquet")
+    (tmp_path / f"{name}_fixtures.csv").write_text(f"event_id,sport_key,commence_time,home_team,away_team\n{fixtures}\n")
+    return tmp_path / f"{name}_ticks.parquet"
+
+
+def test_an_outcome_that_did_not_change_keeps_its_price(tmp_path):
+    path = changes(
+        tmp_path,
+        (0, "a", "totals", "Over", 2.5, 1.9),
+        (0, "a", "totals", "Under", 2.5, 1.9),
+        (5, "a", "totals", "Over", 2.5, 2.1),
+    )
+
+    _, ticks = imported(tmp_path, path)
+
+    assert ticks["odds_milli"].to_list() == [1900, 1900, 2100, 1900]
+
+
+def test_a_book_between_two_lines_quotes_none_of_them(tmp_path):
+    path = changes(
+        tmp_path,
+        (0, "a", "spreads", "Ash", -1.5, 1.9), (0, "a", "spreads", "Elm", 1.5, 1.9),
+        (5, "a", "spreads", "Ash", -2.0, 1.9),
+        (9, "a", "spreads", "Elm", 2.0, 1.9),
+    )  # fmt: skip
+
+    _, ticks = imported(tmp_path, path)
+
+    states = ticks.group_by("ts_ms", "market_key").agg(pl.first("suspended")).sort("ts_ms")
+    assert states.drop("ts_ms").rows() == [
+        ("spreads||point=-1.5", False),
+        ("spreads||point=-1.5", True),
+        ("spreads||point=-2", False),
+    ]
+
+
+def test_a_price_that_is_none_is_refused_and_its_side_is_not_known_from_there(tmp_path):
+    path = changes(
+        tmp_path,
+        (0, "a", "totals", "Over", 2.5, 1.9), (0, "a", "totals", "Under", 2.5, 1.9),
+        (5, "a", "totals", "Over", 2.5, float("nan")),
+        (9, "a", "totals", "Over", 2.5, 2.0),
+    )  # fmt: skip
+
+    with pytest.raises(SourceError, match=r"x_ticks\.parquet:3: a: nan .* is no price"):
+        imported(tmp_path, path)
+    _, ticks = imported(tmp_path, path, lenient=True)
+
+    assert ticks.group_by("ts_ms").agg(pl.first("suspended")).sort("ts_ms")["suspended"].to_list() == [False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("fixtures", "text"),
+    [("e2,s,2026-07-04T17:00:00Z,A,B", "event e1 is not in"), ("e1,s,2026-07-04T17:00:00,A,B", "time zone")],
+)
+def test_changes_need_a_sound_list_of_fixtures(tmp_path, fixtures, text):
+    path = changes(tmp_path, (0, "a", "totals", "Over", 2.5, 1.9), (0, "a", "totals", "Under", 2.5, 1.9), fixtures=fixtures)
+
+    with pytest.raises(SourceError, match=text):
+        imported(tmp_path, path)
+
+
+def test_memory_holds_a_chunk_and_the_pack_is_the_same_for_every_size_of_it(tmp_path):
+    books = [book(name, h2h(2.0 + n / 10, 3.5, 4.0)) for n, name in enumerate("abc")]
+    folder = tmp_path / "in"
+    for minute in range(3):
+        answer = historical(f"2026-07-04T12:{minute:02}:00Z", *(event(*books, event_id=f"e{n}") for n in range(5)))
+        written(folder, f"{minute}.json", answer)
+
+    hashes = set()
+    for n, rows in enumerate((1, 10, 100_000)):
+        report = import_source("the-odds-api", [folder], tmp_path / f"p{n}", Options(chunk_rows=rows))
+        hashes.add(report.manifest.content_hash)
+
+    assert len(hashes) == 1
+
+
+def power(odds):
+    low, high = 0.0, 100.0
+    for _ in range(200):
+        k = (low + high) / 2
+        low, high = (k, high) if sum((1 / o) ** k for o in odds) > 1 else (low, k)
+    return [(1 / o) ** low for o in odds]
+
+
+@pytest.mark.realdata
+@pytest.mark.parametrize("name", ["worldcup", "mlb"])
+def test_the_close_of_real_markets_is_that_of_a_plain_recomputation(realdata, tmp_path, name):
+    path = realdata / "the-odds-api" / f"{name}_ticks.parquet"
+    report = import_source("the-odds-api", [path], tmp_path / "p", Options(lenient=True))
+    pack = verify_pack(tmp_path / "p")
+    fixtures = {fixture.source_id: fixture for fixture in report.manifest.fixtures}
+    ticks = pack.tape().ticks().join(pack.fixtures.lazy().select("fixture_id", "kickoff_ts_ms"), on="fixture_id")
+    closes = (
+        ticks.filter(pl.col("ts_ms") < pl.col("kickoff_ts_ms"))
+        .sort("tick_seq")
+        .group_by("fixture_id", "market_key", "side")
+        .agg(pl.last("ts_ms", "prob_bps"))
+        .collect()
+    )
+    markets = closes.select("fixture_id", "market_key").unique().sort("fixture_id", "market_key").sample(50, seed=11)
+    source = pl.read_parquet(path).with_columns(pl.col("event_id", "bookmaker", "market", "outcome").cast(pl.String))
+    ids = {fixture.fixture_id: event_id for event_id, fixture in fixtures.items()}
+    priced = 0
+    for fixture_id, market_key in markets.iter_rows():
+        found = closes.filter(fixture_id=fixture_id, market_key=market_key)
+        expected = plain_close(source, fixtures[ids[fixture_id]], market_key, found["ts_ms"][0])
+        assert dict(found.select("side", "prob_bps").iter_rows()) == expected, (ids[fixture_id], market_key)
+        priced += None not in expected.values()
+    assert priced >= 10
+
+
+def plain_close(source, fixture, market_key, ts_ms):
+    """The consensus of one market at a time: the newest row of each outcome of each book, by hand."""
+    kind, _, point = market_key.partition("||")
+    line = float(point.removeprefix("point=")) if point else None
+    home, away = fixture.names
+    latest, heard = {}, {}
+    rows = source.filter(pl.col("event_id") == fixture.source_id, pl.col("market") == kind)
+    sides = {side_name(outcome, home, away) for outcome in rows["outcome"]}
+    for row in rows.sort("snapshot_commit_time", maintain_order=True).iter_rows(named=True):
+        at, seen = (
+            round(row[name].replace(tzinfo=UTC).timestamp() * 1000) for name in ("snapshot_commit_time", "market_last_update")
+        )
+        if at > ts_ms:
+            continue
+        side = side_name(row["outcome"], home, away)
+        row_line = -row["point"] if kind == "spreads" and side == "part2" else row["point"]
+        latest[row["bookmaker"], side] = (row_line, row["price_decimal"])
+        known_at, known_seen = heard.get(row["bookmaker"], (0, 0))
+        heard[row["bookmaker"]] = (at, max(seen, known_seen) if at == known_at else seen)
+    fair = {side: [] for side in sides}
+    for name, (_, seen) in heard.items():
+        quotes = {side: latest.get((name, side)) for side in sides}
+        if None in quotes.values() or {quote[0] for quote in quotes.values()} != {line} or ts_ms - seen > 86_400_000:
+            continue
+        odds = [quotes[side][1] for side in sorted(sides)]
+        if all(round(price * 1000) >= 1001 for price in odds):
+            for side, prob in zip(sorted(sides), power(odds), strict=True):
+                fair[side].append(prob)
+    if len(fair[min(sides)]) < 3:
+        return dict.fromkeys(sides)
+    medians = {side: round(statistics.median(probs) * 10**12) for side, probs in fair.items()}
+    return largest_remainder(medians)
+
+
+def side_name(outcome, home, away):
+    return {home: "part1", away: "part2"}.get(outcome, outcome.lower())

@@ -1,0 +1,29 @@
+from uuid import uuid4
+
+import pytest
+
+from tests.service.serving import api as serve_api
+
+
+@pytest.fixture(scope="session")
+def keys(tmp_path_factory):
+    return tmp_path_factory.mktemp("keys")
+
+
+@pytest.fixture(scope="session", params=["memory", "postgresql"])
+def store(request):
+    """URL of an empty store of each kind; null is memory."""
+    if request.param == "memory":
+        yield None
+        return
+    server, name = request.getfixturevalue("postgres"), f"service_{uuid4().hex}"
+    server.psql(f"CREATE DATABASE {name}")
+    yield server.get_uri(database=name)
+    server.psql(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture(scope="session")
+def api(store, keys):
+    """A running service over each kind of store; what tests make in it stays, so they look at their own."""
+    with serve_api(keys, store) as found:
+        yield found
