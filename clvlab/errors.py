@@ -9,6 +9,8 @@ __all__ = [
     "DecisionError",
     "EvidenceError",
     "LookaheadError",
+    "MissingLibraryError",
+    "NotComparableError",
     "PackError",
     "PackFormatError",
     "PackTamperedError",
@@ -115,3 +117,15 @@ class RunConflictError(ClvlabError):
         super().__init__(f"run {run_id} is stored with manifest {stored}, and this one has {offered}; nothing was written")
         self.stored = stored
         self.offered = offered
+
+
+class MissingLibraryError(ClvlabError):
+    """Something that needs a library which is not installed."""
+
+    def __init__(self, library: str, what: str) -> None:
+        super().__init__(f"{what} needs {library}, which is not installed: pip install {library}")
+        self.library = library
+
+
+class NotComparableError(ClvlabError):
+    """Backtests or parameters that can't be set beside each other."""

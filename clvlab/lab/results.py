@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import orjson
 import polars as pl
 
 from clvlab.application import backtests, runs
 from clvlab.lab import html
 from clvlab.lab.html import escape
+from clvlab.lab.plots import Plots
+from clvlab.lab.showing import Shown, optional
+from clvlab.lab.tearsheet import TearSheet
 from clvlab.packs import reader
 from clvlab.proof.seal import SealedRun
 from clvlab.proof.verify import Verification
 
-__all__ = ["Backtest", "Pack", "Report", "Run", "VerificationResult"]
+__all__ = ["Backtest", "Pack", "Report", "Run", "Scores", "VerificationResult"]
 
 
-class Pack:
+class Pack(Shown):
     """A hash-verified pack."""
 
     def __init__(self, pack: reader.Pack) -> None:
@@ -86,7 +91,7 @@ class Pack:
         )
 
 
-class VerificationResult:
+class VerificationResult(Shown):
     """The seven checks of one run."""
 
     def __init__(self, verification: Verification) -> None:
@@ -193,8 +198,35 @@ class Run:
         )
 
 
-class Report(dict[str, Any]):
+class Scores(pl.DataFrame):
+    """One row per decision: a polars frame that is taken elsewhere like every other result."""
+
+    frame = property(lambda self: self)
+    to_parquet, to_csv, to_html = Shown.to_parquet, Shown.to_csv, Shown.to_html
+
+    def to_pandas(self, *arguments: Any, **options: Any) -> Any:
+        """Give a pandas ``DataFrame``; arguments are those of polars.
+
+        Raises
+        ------
+        MissingLibraryError
+            pandas is not installed.
+        """
+        optional("pandas", "to_pandas()")
+        return super().to_pandas(*arguments, **options)
+
+
+class Report(dict[str, Any], Shown):
     """A backtest report: a dict that shows itself."""
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        """One row per entry, values as JSON text."""
+        rows = [(name, orjson.dumps(value).decode()) for name, value in self.items()]
+        return pl.DataFrame(rows, schema={"name": pl.String, "value": pl.String}, orient="row")
+
+    def __repr__(self) -> str:
+        return f"Report {self['backtest_id']} of {self['agent']['agent_id']} on {self['pack_id']!r}; next: .frame, .keys()"
 
     def _repr_html_(self) -> str:
         metrics = self["metrics"]
@@ -231,7 +263,7 @@ def _age(median_ms: float | None, max_ms: int | None) -> str:
     return f"median {median_ms / 1000:,.0f} s, at most {max_ms / 1000:,.0f} s"
 
 
-class Backtest:
+class Backtest(Shown):
     """A sealed backtest: report, scores, run."""
 
     def __init__(self, backtest: backtests.Backtest) -> None:
@@ -242,9 +274,9 @@ class Backtest:
         return Report(self.source.report)
 
     @property
-    def scores(self) -> pl.DataFrame:
+    def scores(self) -> Scores:
         """One row per decision, abstentions and invalid ones included."""
-        return self.source.scores
+        return Scores(self.source.scores)
 
     @property
     def frame(self) -> pl.DataFrame:
@@ -255,12 +287,44 @@ class Backtest:
     def run(self) -> Run:
         return Run(self.source.run, self.source.receipts)
 
+    def tear_sheet(self, *, level: float = 0.95, resamples: int = 5_000, draws: int = 200, seed: int = 0) -> TearSheet:
+        """Give the statistics of the backtest: means with intervals over fixtures, breakdowns, placebo, pictures.
+
+        Parameters
+        ----------
+        level
+            Of the intervals, above 0 and below 1.
+        resamples
+            Of the bootstrap over fixtures.
+        draws
+            Of the placebo.
+        seed
+            Of both; the same seed gives the same sheet.
+
+        Raises
+        ------
+        NotComparableError
+            A level outside 0..1, or fewer than one resample or draw.
+
+        Examples
+        --------
+        >>> from clvlab.lab import backtest
+        >>> backtest("starter", "cumulative-drift").tear_sheet().clv.n_clusters
+        11
+        """
+        return TearSheet(self.source, level, resamples, draws, seed)
+
+    @cached_property
+    def plot(self) -> Plots:
+        """The pictures of the tear sheet: ``bt.plot.clv()``, also on axes of one's own."""
+        return self.tear_sheet().plot
+
     def __repr__(self) -> str:
         row = self.frame.row(0, named=True)
         mean = _bps(row["mean_clv_bps"])
         return (
             f"Backtest of {row['agent_id']} on {self.source.pack.pack_id!r}: mean CLV {mean} over {row['action_count']:,} "
-            "scored actions; next: .report, .scores, .run.verify()"
+            "scored actions; next: .tear_sheet(), .report, .scores, .run.verify()"
         )
 
     def _repr_html_(self) -> str:

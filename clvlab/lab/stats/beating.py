@@ -2,9 +2,10 @@
 
 References
 ----------
-Wilson (1927), "Probable Inference, the Law of Succession, and Statistical Inference", JASA 22. Dean and Pagano (2015), "Evaluating
-Confidence Interval Methods for Binomial Proportions in Clustered Surveys", Journal of Survey Statistics and Methodology 3(4): Wilson's
-interval on the effective sample size. Woodruff (1952), "Confidence Intervals for Medians and Other Position Measures", JASA 47.
+Wilson (1927), "Probable Inference, the Law of Succession, and Statistical Inference", JASA 22. Dean and Pagano (2015),
+"Evaluating Confidence Interval Methods for Binomial Proportions in Clustered Surveys", Journal of Survey Statistics and
+Methodology 3(4): Wilson's interval on the effective sample size. Woodruff (1952), "Confidence Intervals for Medians and Other
+Position Measures", JASA 47.
 """
 
 from __future__ import annotations

@@ -2,9 +2,10 @@
 
 References
 ----------
-Brier (1950), "Verification of Forecasts Expressed in Terms of Probability", Monthly Weather Review 78. Murphy (1973), "A New Vector
-Partition of the Probability Score", Journal of Applied Meteorology 12. Stephenson, Coelho and Jolliffe (2008), "Two Extra Components in
-the Brier Score Decomposition", Weather and Forecasting 23: what binning leaves over belongs to the resolution.
+Brier (1950), "Verification of Forecasts Expressed in Terms of Probability", Monthly Weather Review 78. Murphy (1973), "A New
+Vector Partition of the Probability Score", Journal of Applied Meteorology 12. Stephenson, Coelho and Jolliffe (2008), "Two
+Extra Components in the Brier Score Decomposition", Weather and Forecasting 23: what binning leaves over belongs to the
+resolution.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ class Calibration:
     uncertainty
         ``share * (1 - share)`` of beating the close: what always stating the overall share would get.
     frame
-        One row per bin: ``bin`` (lower edge), ``n``, ``n_clusters``, ``confidence`` (mean), ``share`` that beat the close with ``low``
-        and ``high`` of its cluster bootstrap.
+        One row per bin: ``bin`` (lower edge), ``n``, ``n_clusters``, ``confidence`` (mean), ``share`` that beat the close
+        with ``low`` and ``high`` of its cluster bootstrap.
     """
 
     n: int

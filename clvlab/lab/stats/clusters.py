@@ -6,7 +6,8 @@ References
 ----------
 Cameron and Miller (2015), "A Practitioner's Guide to Cluster-Robust Inference", Journal of Human Resources 50(2): the
 variance CR1. Cameron, Gelbach and Miller (2008), "Bootstrap-Based Improvements for Inference with Clustered Errors", Review of
-Economics and Statistics 90(3): resampling whole clusters, and the bootstrap of t. Kish (1965), "Survey Sampling": design effect.
+Economics and Statistics 90(3): resampling whole clusters, and the bootstrap of t. Kish (1965), "Survey Sampling": design
+effect.
 """
 
 from __future__ import annotations
@@ -114,8 +115,9 @@ def clustered(
     row, column = (_places(frame[name]) for name in ("cluster", "group"))
     cell, size = row * shape[1] + column, shape[0] * shape[1]
     value = frame["value"].to_numpy()
-    sums, counts, squares = (np.bincount(cell, weights, size).reshape(shape) for weights in (value, None, value * value))
-    return Clusters(sums, counts.astype(np.float64), squares), rows, None if groups is None else columns
+    parts = (value, np.ones_like(value), value * value)
+    sums, counts, squares = (np.bincount(cell, part, size).astype(np.float64).reshape(shape) for part in parts)
+    return Clusters(sums, counts, squares), rows, None if groups is None else columns
 
 
 def _places(names: pl.Series) -> npt.NDArray[np.int64]:
@@ -209,11 +211,16 @@ def _estimate(clusters: Clusters, k: int, mean: float, error: float, t_drawn: Fl
     independent = (clusters.squares[:, k].sum() - n * mean**2) / (n * (n - 1)) if n > 1 else np.nan
     effect = error**2 / independent if independent > 0 else np.nan
     return Estimate(
-        *(_finite(value) for value in (mean, error, t, low, high, p_value)),
-        n,
-        used,
-        _finite(effect),
-        _finite(n / effect if effect > 0 else np.nan),
+        mean=_finite(mean),
+        standard_error=_finite(error),
+        t=_finite(t),
+        low=_finite(low),
+        high=_finite(high),
+        p_value=_finite(p_value),
+        n=n,
+        n_clusters=used,
+        design_effect=_finite(effect),
+        effective_n=_finite(n / effect if effect > 0 else np.nan),
     )
 
 

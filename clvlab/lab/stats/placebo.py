@@ -6,9 +6,9 @@ round and round, so that decisions that came together stay together, and the ban
 
 References
 ----------
-Phipson and Smyth (2010), "Permutation P-values Should Never Be Zero", Statistical Applications in Genetics and Molecular Biology
-9(1): the p-value. Circular shifts as a null that keeps serial dependence: Politis and Romano (1992), "A Circular Block-Resampling
-Procedure for Stationary Data".
+Phipson and Smyth (2010), "Permutation P-values Should Never Be Zero", Statistical Applications in Genetics and Molecular
+Biology 9(1): the p-value. Circular shifts as a null that keeps serial dependence: Politis and Romano (1992), "A Circular
+Block-Resampling Procedure for Stationary Data".
 """
 
 from __future__ import annotations
@@ -71,7 +71,14 @@ class _Cells:
 
 
 def placebo(
-    tape: Tape, scored: pl.DataFrame, ends: pl.DataFrame, *, horizon_s: int = 60, draws: int = 200, seed: int = 0
+    tape: Tape,
+    scored: pl.DataFrame,
+    ends: pl.DataFrame,
+    *,
+    horizon_s: int = 60,
+    draws: int = 200,
+    seed: int = 0,
+    delayed: bool = False,
 ) -> Placebo | None:
     """Score random entries in the same series and time-to-close bins as the decisions; null without a scored decision.
 
@@ -89,12 +96,15 @@ def placebo(
         How often all decisions are moved.
     seed
         The same seed moves them alike.
+    delayed
+        Draw only from entries at or after the decision's own. An agent that backs what has risen picks its series by what came
+        before; earlier entries then know what the agent did not, and are too good. Later ones could have been had.
 
     Returns
     -------
     Placebo or None
-        An entry is a priced message of the series inside the window. The bins, by the age of the message that a decision acted on at
-        the close, have the edges ``EDGES_S``.
+        An entry is a priced message of the series inside the window. The bins, by the age of the message that a decision
+        acted on at the close, have the edges ``EDGES_S``.
 
     Examples
     --------
@@ -111,17 +121,18 @@ def placebo(
     fixture = (scored["fixture_id"].rank("dense") - 1).cast(pl.Int64).to_numpy()
     n_fixtures = int(fixture.max()) + 1
     place = cells.own - cells.first
+    width = cells.width - place if delayed else cells.width
     rng = np.random.default_rng(seed)
     means = np.empty(draws)
     for draw in range(draws):
-        shift = (rng.random(n_fixtures)[fixture] * cells.width).astype(np.int64)
-        row = cells.first + (place + shift) % cells.width
+        shift = (rng.random(n_fixtures)[fixture] * width).astype(np.int64)
+        row = cells.own + shift if delayed else cells.first + (place + shift) % cells.width
         means[draw] = (closes - int(cells.prob_bps[row].sum(dtype=np.int64))) / n
     observed = (closes - int(cells.prob_bps[cells.own].sum(dtype=np.int64))) / n
     low, high = np.quantile(means, [0.025, 0.975])
     p_value = (1 + np.count_nonzero(means >= observed)) / (1 + draws)
     mean = float(means.mean())
-    free = int(np.count_nonzero(cells.width > 1))
+    free = int(np.count_nonzero(width > 1))
     return Placebo(observed, mean, float(low), float(high), observed - mean, float(p_value), n, free, means)
 
 

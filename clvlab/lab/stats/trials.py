@@ -4,8 +4,9 @@ References
 ----------
 Romano and Wolf (2005), "Stepwise Multiple Testing as Formalized Data Snooping", Econometrica 73(4): the step-down maximum of t.
 Bailey and Lopez de Prado (2014), "The Deflated Sharpe Ratio", Journal of Portfolio Management 40(5): the highest of N
-statistics that chance gives, equation (6), and the correction for skewness and kurtosis. Theirs is a Sharpe ratio over days; here
-it is the cluster-robust t of the mean CLV over fixtures, which is a Sharpe ratio of fixtures times the root of their number.
+statistics that chance gives, and the correction for skewness and kurtosis. Theirs is a Sharpe ratio over days;
+here it is the cluster-robust t of the mean CLV over fixtures, which is a Sharpe ratio of fixtures times the root of their
+number.
 """
 
 from __future__ import annotations

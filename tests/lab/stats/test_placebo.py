@@ -120,3 +120,12 @@ def test_without_a_scored_decision_there_is_no_placebo():
     run = make_run(tape, {"side": "draw"})
 
     assert placebo(tape, scored(run), ends(run)) is None
+
+
+def test_delayed_entries_lie_at_or_after_the_decision():
+    tape = make_tape(two_sided([3000, 4000, 4400, 5000], start_s=150, step_s=150), {1: 1000})
+    run = make_run(tape, {"tick_seq": 1})
+
+    found = placebo(tape, scored(run), ends(run), draws=300, delayed=True)
+
+    assert set(found.draws) == {1000, 600, 0}
