@@ -16,7 +16,7 @@ from clvlab import errors
 if TYPE_CHECKING:
     from clvlab.agents.columnar import strategy
     from clvlab.agents.ticking import Book, TickAgent
-    from clvlab.lab import backtest, import_odds, lookahead_audit, open_pack, open_run
+    from clvlab.lab import backtest, compare, import_odds, leaderboard, lookahead_audit, open_pack, open_run, sweep
     from clvlab.law.closing import Window
     from clvlab.law.policy import PolicyEnvelope
 
@@ -26,12 +26,15 @@ __all__ = [
     "TickAgent",
     "Window",
     "backtest",
+    "compare",
     "errors",
     "import_odds",
+    "leaderboard",
     "lookahead_audit",
     "open_pack",
     "open_run",
     "strategy",
+    "sweep",
 ]
 
 _HOMES = {
@@ -40,11 +43,14 @@ _HOMES = {
     "TickAgent": "clvlab.agents.ticking",
     "Window": "clvlab.law.closing",
     "backtest": "clvlab.lab",
+    "compare": "clvlab.lab",
     "import_odds": "clvlab.lab",
+    "leaderboard": "clvlab.lab",
     "lookahead_audit": "clvlab.lab",
     "open_pack": "clvlab.lab",
     "open_run": "clvlab.lab",
     "strategy": "clvlab.agents.columnar",
+    "sweep": "clvlab.lab",
 }
 
 

@@ -10,7 +10,6 @@ __all__ = [
     "EvidenceError",
     "LookaheadError",
     "MissingLibraryError",
-    "NotComparableError",
     "PackError",
     "PackFormatError",
     "PackTamperedError",
@@ -18,6 +17,7 @@ __all__ = [
     "RunConflictError",
     "SchemaError",
     "SourceError",
+    "StatisticsError",
     "UnknownAgentError",
     "UnknownFixtureError",
     "UnknownPackError",
@@ -127,5 +127,5 @@ class MissingLibraryError(ClvlabError):
         self.library = library
 
 
-class NotComparableError(ClvlabError):
-    """Backtests or parameters that can't be set beside each other."""
+class StatisticsError(ClvlabError):
+    """Statistics that can't be made of what was given: too few backtests, different packs, an empty grid, a level of 2."""

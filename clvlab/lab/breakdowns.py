@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
 from clvlab.application.backtests import Backtest
@@ -62,7 +63,7 @@ def tables(backtest: Backtest, scored: pl.DataFrame, level: float, seed: int) ->
     def means(groups: pl.Series) -> pl.DataFrame:
         return group_means(scored["clv_bps"], scored["fixture_id"], groups, level=level, seed=seed)
 
-    time = scored["to_close_s"].cut(EDGES_S[1:], left_closed=True).to_physical()
+    time = pl.Series(np.searchsorted(EDGES_S[1:], scored["to_close_s"].to_numpy(), side="right"))
     tenth = (scored["entry_prob_bps"] // 1000).clip(0, 9)
     return {
         "by_time": _labelled(means(time), "time to close", _TIMES),

@@ -20,6 +20,9 @@ __all__ = ["Plots"]
 _MOST_POINTS = 400
 _MOST_DOTS = 1_000
 _CLV = "CLV, bps of probability"
+_ALWAYS = (
+    "clv", "cumulative", "by_time", "by_probability", "by_market", "by_side", "fixtures", "entry_and_close", "placebo",
+)  # fmt: skip
 
 
 class Plots:
@@ -32,25 +35,14 @@ class Plots:
         """Give name and method of each picture that there is something to draw for."""
         if self._sheet.scored.is_empty():
             return
-        names = [
-            "clv",
-            "cumulative",
-            "by_time",
-            "by_probability",
-            "by_market",
-            "by_side",
-            "fixtures",
-            "entry_and_close",
-            "placebo",
-        ]
-        for name in [*names, *(["calibration"] if self._sheet.calibration else [])]:
+        for name in (*_ALWAYS, *(("calibration",) if self._sheet.calibration else ())):
             yield name.replace("_", " "), getattr(self, name)
 
     def clv(self, ax: Axes | None = None) -> Axes:
         """Distribution of CLV, with mean, interval and median."""
         ax, sheet = axes_or_new(ax), self._sheet
         values, clv = sheet.scored["clv_bps"].to_numpy(), sheet.clv
-        if values.size:
+        if clv.mean is not None and sheet.median.median is not None:
             low, high = np.quantile(values, [0.005, 0.995])
             inside = np.clip(values, low, high)
             ax.hist(inside, bins=min(60, max(10, int(np.sqrt(values.size)))), color=BLUE, alpha=0.7)
@@ -74,8 +66,8 @@ class Plots:
             deepest = np.minimum.reduceat(fall, starts)
             ax.fill_between(places, deepest, 0, color=RED, alpha=0.35, linewidth=0, label="below the peak")
             ax.legend()
-        total = [None if bound is None else bound * clv.n for bound in (clv.low, clv.high)]
-        said = f"Total {walk[-1]:+,} bps{_interval(*total, digits=0)}" if walk.size else "No scored decision"
+        low, high = (None if bound is None else bound * clv.n for bound in (clv.low, clv.high))
+        said = f"Total {walk[-1]:+,} bps{_interval(low, high, 0)}" if walk.size else "No scored decision"
         ax.set(xlabel=f"decisions, in order of time{_pooled(width)}", ylabel="bps")
         ax.set_title(said)
         return ax

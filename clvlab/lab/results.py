@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import orjson
 import polars as pl
 
-from clvlab.application import backtests, runs
+from clvlab.application import runs
+from clvlab.engine.lookahead import LookaheadReport
 from clvlab.lab import html
-from clvlab.lab.html import escape
-from clvlab.lab.plots import Plots
-from clvlab.lab.showing import Shown, optional
-from clvlab.lab.tearsheet import TearSheet
+from clvlab.lab.showing import Shown
 from clvlab.packs import reader
 from clvlab.proof.seal import SealedRun
 from clvlab.proof.verify import Verification
 
-__all__ = ["Backtest", "Pack", "Report", "Run", "Scores", "VerificationResult"]
+__all__ = ["AuditReport", "Pack", "Run", "VerificationResult"]
+_SHOWN_ROWS = 20
 
 
 class Pack(Shown):
@@ -198,134 +195,47 @@ class Run:
         )
 
 
-class Scores(pl.DataFrame):
-    """One row per decision: a polars frame that is taken elsewhere like every other result."""
+class AuditReport(Shown):
+    """What a look-ahead audit found."""
 
-    frame = property(lambda self: self)
-    to_parquet, to_csv, to_html = Shown.to_parquet, Shown.to_csv, Shown.to_html
+    def __init__(self, report: LookaheadReport) -> None:
+        self.source = report
 
-    def to_pandas(self, *arguments: Any, **options: Any) -> Any:
-        """Give a pandas ``DataFrame``; arguments are those of polars.
+    @property
+    def agent_id(self) -> str:
+        return self.source.agent_id
 
-        Raises
-        ------
-        MissingLibraryError
-            pandas is not installed.
-        """
-        optional("pandas", "to_pandas()")
-        return super().to_pandas(*arguments, **options)
+    @property
+    def passed(self) -> bool:
+        """Whether no decision depended on later ticks."""
+        return self.source.passed
 
+    @property
+    def cuts(self) -> int:
+        """Prefixes that were compared with the whole."""
+        return self.source.cuts
 
-class Report(dict[str, Any], Shown):
-    """A backtest report: a dict that shows itself."""
+    @property
+    def moved(self) -> pl.DataFrame:
+        """One row per decision that depends on later ticks; see ``clvlab.engine.lookahead.LookaheadReport``."""
+        return self.source.moved
 
     @property
     def frame(self) -> pl.DataFrame:
-        """One row per entry, values as JSON text."""
-        rows = [(name, orjson.dumps(value).decode()) for name, value in self.items()]
-        return pl.DataFrame(rows, schema={"name": pl.String, "value": pl.String}, orient="row")
+        return self.moved
 
     def __repr__(self) -> str:
-        return f"Report {self['backtest_id']} of {self['agent']['agent_id']} on {self['pack_id']!r}; next: .frame, .keys()"
+        return repr(self.source)
 
     def _repr_html_(self) -> str:
-        metrics = self["metrics"]
-        age = self["closing_age_ms"]
+        columns = ["change", "fixture_id", "tick_seq", "action", "market_key", "side", "cut_fixture_id", "cut_tick_seq"]
+        shown = self.moved.select(columns).head(_SHOWN_ROWS)
+        more = self.moved.height - shown.height
         return html.block(
-            f"{self['mode_label']} of {self['agent']['agent_id']} on {self['pack_id']}",
+            f"Look-ahead audit of {self.agent_id}: {'passed' if self.passed else 'FAILED'}",
             html.facts(
-                {
-                    "mean CLV": _bps(metrics["avg_clv_bps"]),
-                    "scored actions": metrics["action_count"],
-                    "fixtures": self["n_fixtures"],
-                    "markets": self["markets_matched"],
-                    "confidence": f"{metrics['clv_confidence']}{' (small sample)' if metrics['low_sample'] else ''}",
-                    "decisions by close": ", ".join(f"{kind} {count:,}" for kind, count in self["close_kinds"].items())
-                    or "none",
-                    "age of the close": _age(age["median"], age["max"]),
-                    "source of the close": f"{self['closing_source']} ({self['provenance']})",
-                    "run": self["run_id"],
-                }
+                {"prefixes compared with the whole": self.cuts, "decisions that depend on later ticks": self.moved.height}
             ),
-            html.table(["decisions by reason", "count"], list(self["reasons"].items())),
-            html.table(["check", "verdict"], [(name, html.badge(verdict)) for name, verdict in self["checks"].items()]),
-            *(f"<p>{escape(warning)}</p>" for warning in self["warnings"]),
+            html.section("They depend on what came after the cut", html.table(columns, shown.rows())) if shown.height else "",
+            f'<p class="quiet">and {more} more, in .moved</p>' if more else "",
         )
-
-
-def _bps(value: float | None) -> str:
-    return "no scored action" if value is None else f"{value:+.2f} bps of probability"
-
-
-def _age(median_ms: float | None, max_ms: int | None) -> str:
-    if median_ms is None or max_ms is None:
-        return "no scored action"
-    return f"median {median_ms / 1000:,.0f} s, at most {max_ms / 1000:,.0f} s"
-
-
-class Backtest(Shown):
-    """A sealed backtest: report, scores, run."""
-
-    def __init__(self, backtest: backtests.Backtest) -> None:
-        self.source = backtest
-
-    @property
-    def report(self) -> Report:
-        return Report(self.source.report)
-
-    @property
-    def scores(self) -> Scores:
-        """One row per decision, abstentions and invalid ones included."""
-        return Scores(self.source.scores)
-
-    @property
-    def frame(self) -> pl.DataFrame:
-        """The outcomes per agent."""
-        return self.source.result.outcomes
-
-    @property
-    def run(self) -> Run:
-        return Run(self.source.run, self.source.receipts)
-
-    def tear_sheet(self, *, level: float = 0.95, resamples: int = 5_000, draws: int = 200, seed: int = 0) -> TearSheet:
-        """Give the statistics of the backtest: means with intervals over fixtures, breakdowns, placebo, pictures.
-
-        Parameters
-        ----------
-        level
-            Of the intervals, above 0 and below 1.
-        resamples
-            Of the bootstrap over fixtures.
-        draws
-            Of the placebo.
-        seed
-            Of both; the same seed gives the same sheet.
-
-        Raises
-        ------
-        NotComparableError
-            A level outside 0..1, or fewer than one resample or draw.
-
-        Examples
-        --------
-        >>> from clvlab.lab import backtest
-        >>> backtest("starter", "cumulative-drift").tear_sheet().clv.n_clusters
-        11
-        """
-        return TearSheet(self.source, level, resamples, draws, seed)
-
-    @cached_property
-    def plot(self) -> Plots:
-        """The pictures of the tear sheet: ``bt.plot.clv()``, also on axes of one's own."""
-        return self.tear_sheet().plot
-
-    def __repr__(self) -> str:
-        row = self.frame.row(0, named=True)
-        mean = _bps(row["mean_clv_bps"])
-        return (
-            f"Backtest of {row['agent_id']} on {self.source.pack.pack_id!r}: mean CLV {mean} over {row['action_count']:,} "
-            "scored actions; next: .tear_sheet(), .report, .scores, .run.verify()"
-        )
-
-    def _repr_html_(self) -> str:
-        return self.report._repr_html_()

@@ -9,10 +9,10 @@ from typing import Any
 
 import polars as pl
 
-from clvlab.errors import MissingLibraryError
+from clvlab.errors import MissingLibraryError, StatisticsError
 from clvlab.lab import html
 
-__all__ = ["Shown", "optional"]
+__all__ = ["Shown", "check_settings", "optional"]
 
 
 def optional(library: str, what: str) -> Any:
@@ -27,6 +27,20 @@ def optional(library: str, what: str) -> Any:
         return import_module(library)
     except ImportError as error:
         raise MissingLibraryError(library.partition(".")[0], what) from error
+
+
+def check_settings(level: float, **counts: int) -> None:
+    """Refuse a level outside 0..1 and counts below 1.
+
+    Raises
+    ------
+    StatisticsError
+    """
+    if not 0 < level < 1:
+        raise StatisticsError(f"the level of an interval lies between 0 and 1, as 0.95 does, not {level}")
+    for name, count in counts.items():
+        if type(count) is not int or count < 1:
+            raise StatisticsError(f"{name} must be a whole number of at least 1, not {count!r}")
 
 
 class Shown(ABC):

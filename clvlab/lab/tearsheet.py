@@ -11,7 +11,7 @@ import polars as pl
 from clvlab.application import backtests
 from clvlab.lab import breakdowns, drawing, html
 from clvlab.lab.plots import Plots
-from clvlab.lab.showing import Shown
+from clvlab.lab.showing import Shown, check_settings
 from clvlab.lab.stats import (
     BeatRate,
     Calibration,
@@ -50,6 +50,9 @@ class TearSheet(Shown):
     resamples: int = 5_000
     draws: int = 200
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_settings(self.level, resamples=self.resamples, draws=self.draws)
 
     @property
     def agent_id(self) -> str:

@@ -14,6 +14,7 @@ from clvlab.lab.stats.clusters import (
     group_means,
     resampled,
 )
+from clvlab.lab.stats.pairs import Difference, paired_difference
 from clvlab.lab.stats.placebo import Placebo, placebo
 from clvlab.lab.stats.trials import Deflated, deflated_t, expected_max_t, family_wise_p_values, influence_shape
 
@@ -23,6 +24,7 @@ __all__ = [
     "Calibration",
     "Clusters",
     "Deflated",
+    "Difference",
     "Draws",
     "Estimate",
     "Middle",
@@ -39,6 +41,7 @@ __all__ = [
     "family_wise_p_values",
     "group_means",
     "influence_shape",
+    "paired_difference",
     "placebo",
     "resampled",
     "wilson_interval",

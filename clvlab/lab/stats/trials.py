@@ -94,7 +94,7 @@ def deflated_t(
     --------
     >>> best = deflated_t(2.5, 400, [-1.2, -0.4, 0.1, 0.6, 2.5])
     >>> round(best.expected_max, 2), round(best.probability, 2)
-    (1.68, 0.79)
+    (1.66, 0.8)
     """
     trials = len(trial_ts) + earlier
     spread = sqrt(variance(trial_ts)) if len(trial_ts) > 1 else 1.0
