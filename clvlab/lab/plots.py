@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import polars as pl
 
 from clvlab.lab.drawing import BLUE, GREY, RED, axes_or_new
+from clvlab.lab.stats import Calibration, Estimate, Middle, Placebo
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from clvlab.lab.tearsheet import TearSheet
-
-__all__ = ["Plots"]
+__all__ = ["Plots", "Sheet"]
 
 _MOST_POINTS = 400
 _MOST_DOTS = 1_000
@@ -25,10 +24,31 @@ _ALWAYS = (
 )  # fmt: skip
 
 
+class Sheet(Protocol):
+    """What is drawn: a ``TearSheet``."""
+
+    @property
+    def level(self) -> float: ...
+    @property
+    def scored(self) -> pl.DataFrame: ...
+    @property
+    def tables(self) -> dict[str, pl.DataFrame]: ...
+    @property
+    def clv(self) -> Estimate: ...
+    @property
+    def median(self) -> Middle: ...
+    @property
+    def placebo(self) -> Placebo | None: ...
+    @property
+    def calibration(self) -> Calibration | None: ...
+    @property
+    def top_five(self) -> tuple[float | None, float | None]: ...
+
+
 class Plots:
     """The pictures of one tear sheet; many decisions are aggregated, and the picture says so."""
 
-    def __init__(self, sheet: TearSheet) -> None:
+    def __init__(self, sheet: Sheet) -> None:
         self._sheet = sheet
 
     def drawings(self) -> Iterator[tuple[str, Callable[[Any], object]]]:

@@ -232,8 +232,7 @@ class Sweep(Shown):
         if found is None:
             return f"{said}; no point has a t"
         return (
-            f"{said}; best t {found.t:.2f}, {found.expected_max:.2f} expected of chance, probability of a mean above zero "
-            f"{found.probability:.3f}"
+            f"{said}; best t {found.t:.2f}, where chance gives {found.expected_max:.2f}, deflated p {1 - found.probability:.3f}"
         )
 
     def __repr__(self) -> str:

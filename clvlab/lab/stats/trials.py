@@ -42,7 +42,8 @@ class Deflated:
     deflated
         Standard errors by which ``t`` is above it, corrected for skewness and kurtosis.
     probability
-        That the true mean is above zero, given the trials: the deflated statistic's place in the normal distribution.
+        The deflated statistic's place in the normal distribution, which the paper calls the deflated Sharpe ratio: one less
+        a one-sided p-value. It is no chance that the agent is good.
     """
 
     t: float
