@@ -178,7 +178,7 @@ def _said(row: dict[str, Any]) -> str:
     return f"{row['mean_clv_bps']:+.2f} bps of probability{interval}"
 
 
-def _settings(source: backtests.Backtest) -> dict[str, str]:
+def _settings(source: backtests.Backtest) -> dict[str, str | None]:
     """Give everything that shapes a backtest, as text: agent, parameters, window, policy, fixtures."""
     started = source.verification.started
     agent = started["agents"][0]
@@ -187,7 +187,7 @@ def _settings(source: backtests.Backtest) -> dict[str, str]:
     named |= {f"window.{name}": value for name, value in started["window"].items()}
     named |= {f"policy.{name}": value for name, value in started["policy"].items()}
     named["fixtures"] = len(started["binding"]["fixture_ids"])
-    return {name: str(value) for name, value in named.items()}
+    return {name: None if value is None else str(value) for name, value in named.items()}
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ _STYLE = """
 .clvlab p{margin:.3rem 0}
 .clvlab h5{margin:.9rem 0 .2rem;font-size:13px;font-weight:600}.clvlab .wide{overflow-x:auto}
 .clvlab .figures{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(20rem,100%),1fr));gap:.8rem;margin:.6rem 0}
+.clvlab .figures>div{max-width:32rem}
 .clvlab svg{width:100%;height:auto;stroke-linejoin:round;stroke-linecap:butt}
 @media(prefers-color-scheme:dark){.clvlab .pass{color:#3fb950}.clvlab .fail{color:#ff7b72}}
 """.strip()

@@ -232,7 +232,7 @@ class Sweep(Shown):
         if found is None:
             return f"{said}; no point has a t"
         return (
-            f"{said}; best t {found.t:.2f}, where chance gives {found.expected_max:.2f}, deflated p {1 - found.probability:.3f}"
+            f"{said}; best t {found.t:.2f}, where chance gives {found.expected_max:.2f}, deflated p {1 - found.probability:.2g}"
         )
 
     def __repr__(self) -> str:
