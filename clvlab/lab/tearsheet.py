@@ -22,7 +22,7 @@ from clvlab.lab.stats import (
     calibration,
     cluster_mean,
     cluster_median,
-    placebo,
+    placebos,
 )
 
 __all__ = ["TearSheet"]
@@ -91,26 +91,22 @@ class TearSheet(Shown):
     @property
     def placebo(self) -> Placebo | None:
         """Random entries in the same series and as long before the close."""
-        return self._placebos[0]
+        return self._placebos[0] if self._placebos else None
 
     @property
     def delayed(self) -> Placebo | None:
         """The same entries, later by chance: see ``delayed`` of ``stats.placebo``."""
-        return self._placebos[1]
+        return self._placebos[1] if self._placebos else None
 
     @cached_property
-    def _placebos(self) -> tuple[Placebo | None, Placebo | None]:
+    def _placebos(self) -> tuple[Placebo, Placebo] | None:
         if self.scored.is_empty():
-            return None, None
-        fixtures = self.scored["fixture_id"].unique().sort().to_list()
-        tape = self.source.pack.tape(None if len(fixtures) == len(self.source.pack.fixture_ids) else fixtures)
+            return None
+        whole = self.source.report["n_fixtures"] == len(self.source.pack.fixture_ids)
+        tape = self.source.pack.tape(None if whole else self.scored["fixture_id"].unique().to_list())
         ends = self.source.result.closes.select("fixture_id", "end_seq", "close_ts_ms").unique()
         horizon_s = self.source.window.min_clv_horizon_s
-        anywhere, delayed = (
-            placebo(tape, self.scored, ends, horizon_s=horizon_s, draws=self.draws, seed=self.seed, delayed=later)
-            for later in (False, True)
-        )
-        return anywhere, delayed
+        return placebos(tape, self.scored, ends, horizon_s=horizon_s, draws=self.draws, seed=self.seed)
 
     @cached_property
     def calibration(self) -> Calibration | None:

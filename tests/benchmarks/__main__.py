@@ -16,6 +16,7 @@ from tests.benchmarks.report import Budget, Equality, Figure, growth, machine, r
 _VERIFIER = Path(__file__).parents[2] / "clvlab" / "proof" / "clv_verify.py"
 _STRATEGIES = ("baseline", "cumulative-drift", "sharp-momentum-v2")
 _SCRIPT = "Polars script"
+_BOOTSTRAP = (5_000, 500)  # resamples, fixtures
 
 Samples = dict[str, list[Sample]]
 
@@ -28,6 +29,7 @@ def main() -> int:
         sizes = prepared(folder, asked.ticks, asked.decisions, asked.seed)
         samples = measured(_commands(folder, sizes), asked.rounds)
     figures = [*_job(samples), *_hashing(samples, sizes), *_sealing(samples, sizes), *_agents(samples, sizes)]
+    figures += _statistics(samples)
     figures += _imports(asked.rounds)
     equalities = list(_equalities(samples))
     notes = [] if _VERIFIER.is_file() else ["the stand-alone verifier is missing and was skipped"]
@@ -80,6 +82,8 @@ def _commands(folder: Path, sizes: dict[str, Any]) -> dict[str, list[str]]:
     for strategy in _STRATEGIES:
         commands |= {f"{strategy} small": ["decide", small, strategy], f"{strategy} large": ["decide", large, strategy]}
         commands[f"{strategy} season"] = ["decide_season", small, strategy]
+    few = str(sizes["decisions"]["run-small"])
+    commands |= {"tear_sheet": ["tear_sheet", large, few], "bootstrap": ["bootstrap", small, *(str(n) for n in _BOOTSTRAP)]}
     return commands
 
 
@@ -130,6 +134,12 @@ def _agents(samples: Samples, sizes: dict[str, Any]) -> Iterator[Figure]:
         linear = growth(many, few, large / small)
         yield Figure(f"agent {strategy}", f"{large} ticks", "ticks/s", rate(many, large), None, "linear growth", linear)
         yield Figure(f"agent {strategy}", "season pack", "ticks/s", rate(season, season[0].facts["ticks"]))
+
+
+def _statistics(samples: Samples) -> Iterator[Figure]:
+    sheets, resamples, fixtures = samples["tear_sheet"], *_BOOTSTRAP
+    yield Figure("statistics", f"tear sheet, {sheets[0].facts['decisions']} decisions", "s", _seconds(sheets), Budget(3))
+    yield Figure("statistics", f"bootstrap, {resamples} x {fixtures} fixtures", "s", _seconds(samples["bootstrap"]), Budget(1))
 
 
 def _imports(rounds: int) -> Iterator[Figure]:

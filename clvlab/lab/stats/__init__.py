@@ -15,7 +15,7 @@ from clvlab.lab.stats.clusters import (
     resampled,
 )
 from clvlab.lab.stats.pairs import Difference, paired_difference
-from clvlab.lab.stats.placebo import Placebo, placebo
+from clvlab.lab.stats.placebo import Placebo, placebo, placebos
 from clvlab.lab.stats.trials import Deflated, deflated_t, expected_max_t, family_wise_p_values, influence_shape
 
 __all__ = [
@@ -43,6 +43,7 @@ __all__ = [
     "influence_shape",
     "paired_difference",
     "placebo",
+    "placebos",
     "resampled",
     "wilson_interval",
 ]
