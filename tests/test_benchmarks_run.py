@@ -25,6 +25,9 @@ def test_the_benchmark_command_reports_every_job_and_its_jobs_agree(tmp_path):
         "agent baseline",
         "agent cumulative-drift",
         "agent sharp-momentum-v2",
+        "agent tick by tick",
+        "gate",
+        "statistics",
         "import",
     }
     assert {figure["name"] for figure in said["figures"]} >= {

@@ -137,12 +137,13 @@ def _drawn(cells: _Cells, scored: pl.DataFrame, draws: int, seed: int, *, delaye
     start, begin = (cells.own, np.zeros_like(place)) if delayed else (cells.first, place)
     n_fixtures = int(cells.fixture.max()) + 1
     rng = np.random.default_rng(seed)
-    begin, start, width = (part.astype(np.int32) for part in (begin, start, width))  # half the memory to walk through
+    # half the memory to walk through
+    begin_32, start_32, width_32 = (part.astype(np.int32) for part in (begin, start, width))
     means = np.empty(draws)
     for draw in range(draws):
-        moved = begin + (rng.random(n_fixtures)[cells.fixture] * width).astype(np.int32)
-        moved -= width * (moved >= width)
-        means[draw] = (closes - int(cells.prob_bps[start + moved].sum(dtype=np.int64))) / n
+        moved = begin_32 + (rng.random(n_fixtures)[cells.fixture] * width_32).astype(np.int32)
+        moved -= width_32 * (moved >= width_32)
+        means[draw] = (closes - int(cells.prob_bps[start_32 + moved].sum(dtype=np.int64))) / n
     observed = (closes - int(cells.prob_bps[cells.own].sum(dtype=np.int64))) / n
     low, high = np.quantile(means, [0.025, 0.975])
     mean = float(means.mean())
@@ -160,7 +161,7 @@ def _cells(tape: Tape, scored: pl.DataFrame, ends: pl.DataFrame, horizon_s: int)
         asked[name].cast(pl.Int64).to_numpy() for name in ("series", "close_ts_ms", "end_seq", "tick_seq")
     )
     # 1. what could have been entered: every priced message, series by series in order of time
-    entries = tape.rows.filter(pl.col("prob_bps").is_not_null())
+    entries = tape.rows.select("series", "tick_seq", "ts_ms", "prob_bps").filter(pl.col("prob_bps").is_not_null())
     of_entry, ts_ms = (entries[name].cast(pl.Int64).to_numpy() for name in ("series", "ts_ms"))
     # 2. the entry that each decision took: the last one of its series at or before it; and the end of its window
     key = (of_entry << 32) + entries["tick_seq"].to_numpy()
