@@ -137,7 +137,7 @@ def _drawn(cells: _Cells, scored: pl.DataFrame, draws: int, seed: int, *, delaye
     start, begin = (cells.own, np.zeros_like(place)) if delayed else (cells.first, place)
     n_fixtures = int(cells.fixture.max()) + 1
     rng = np.random.default_rng(seed)
-    # half the memory to walk through
+    # in 32 bits: half the memory to walk through
     begin_32, start_32, width_32 = (part.astype(np.int32) for part in (begin, start, width))
     means = np.empty(draws)
     for draw in range(draws):
@@ -180,7 +180,7 @@ def _cells(tape: Tape, scored: pl.DataFrame, ends: pl.DataFrame, horizon_s: int)
     first = np.searchsorted(clock, base + earliest, side="left")
     last = np.minimum(np.searchsorted(clock, base + latest, side="right"), window_end)
     fixture = (scored["fixture_id"].rank("dense") - 1).cast(pl.Int64).to_numpy()
-    # neighbours on the tape are drawn one after the other: that halves the time
+    # in order of the tape, so that the draws walk through memory in order
     order = np.argsort(own)
     prob_bps = entries["prob_bps"].cast(pl.Int16).to_numpy()
     return _Cells(first[order], (last - first)[order], own[order], fixture[order], prob_bps)
