@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from clvlab.agents.columnar import strategy
     from clvlab.agents.ticking import Book, TickAgent
     from clvlab.client import Client
-    from clvlab.lab import backtest, import_odds, lookahead_audit, open_pack, open_run
+    from clvlab.lab import backtest, compare, import_odds, leaderboard, lookahead_audit, open_pack, open_run, sweep
     from clvlab.law.closing import Window
     from clvlab.law.policy import PolicyEnvelope
 
@@ -28,12 +28,15 @@ __all__ = [
     "TickAgent",
     "Window",
     "backtest",
+    "compare",
     "errors",
     "import_odds",
+    "leaderboard",
     "lookahead_audit",
     "open_pack",
     "open_run",
     "strategy",
+    "sweep",
 ]
 
 _HOMES = {
@@ -43,11 +46,14 @@ _HOMES = {
     "TickAgent": "clvlab.agents.ticking",
     "Window": "clvlab.law.closing",
     "backtest": "clvlab.lab",
+    "compare": "clvlab.lab",
     "import_odds": "clvlab.lab",
+    "leaderboard": "clvlab.lab",
     "lookahead_audit": "clvlab.lab",
     "open_pack": "clvlab.lab",
     "open_run": "clvlab.lab",
     "strategy": "clvlab.agents.columnar",
+    "sweep": "clvlab.lab",
 }
 
 

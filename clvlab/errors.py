@@ -25,6 +25,7 @@ __all__ = [
     "LogError",
     "LookaheadError",
     "MissingExtraError",
+    "MissingLibraryError",
     "NotOwnerError",
     "NotStartableError",
     "OddsError",
@@ -43,6 +44,7 @@ __all__ = [
     "SchemaError",
     "SettingsError",
     "SourceError",
+    "StatisticsError",
     "StoreError",
     "StoreFullError",
     "StoreUnreachableError",
@@ -313,3 +315,15 @@ class MissingExtraError(ClvlabError):
     def __init__(self, extra: str, module: str | None) -> None:
         super().__init__(f"this needs {module!r}: install it with pip install 'clvlab[{extra}]'")
         self.extra = extra
+
+
+class MissingLibraryError(ClvlabError):
+    """Something that needs a library which is not installed."""
+
+    def __init__(self, library: str, what: str) -> None:
+        super().__init__(f"{what} needs {library}, which is not installed: pip install {library}")
+        self.library = library
+
+
+class StatisticsError(ClvlabError):
+    """Statistics that can't be made of what was given: too few backtests, different packs, an empty grid, a level of 2."""

@@ -1,5 +1,5 @@
 """The notebook's face: results that show themselves."""
 
-from clvlab.lab.session import backtest, import_odds, lookahead_audit, open_pack, open_run
+from clvlab.lab.session import backtest, compare, import_odds, leaderboard, lookahead_audit, open_pack, open_run, sweep
 
-__all__ = ["backtest", "import_odds", "lookahead_audit", "open_pack", "open_run"]
+__all__ = ["backtest", "compare", "import_odds", "leaderboard", "lookahead_audit", "open_pack", "open_run", "sweep"]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from re import sub
 
-__all__ = ["badge", "block", "escape", "facts", "table"]
+__all__ = ["badge", "block", "escape", "facts", "figures", "page", "section", "table"]
 
 _STYLE = """
 .clvlab{font-family:system-ui,sans-serif;font-size:13px;line-height:1.45;max-width:60rem;color:inherit}
@@ -20,6 +20,10 @@ _STYLE = """
 .clvlab .pass{color:#1a7f37}.clvlab .fail{color:#cf222e;font-weight:600}.clvlab .quiet{opacity:.65}
 .clvlab td span{white-space:nowrap}
 .clvlab p{margin:.3rem 0}
+.clvlab h5{margin:.9rem 0 .2rem;font-size:13px;font-weight:600}.clvlab .wide{overflow-x:auto}
+.clvlab .figures{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(20rem,100%),1fr));gap:.8rem;margin:.6rem 0}
+.clvlab .figures>div{max-width:32rem}
+.clvlab svg{width:100%;height:auto;stroke-linejoin:round;stroke-linecap:butt}
 @media(prefers-color-scheme:dark){.clvlab .pass{color:#3fb950}.clvlab .fail{color:#ff7b72}}
 """.strip()
 
@@ -27,6 +31,25 @@ _STYLE = """
 def block(title: str, *parts: str) -> str:
     """Frame parts, which are HTML already, under a title, which is text."""
     return f'<div class="clvlab"><style>{_STYLE}</style><h4>{escape(title)}</h4>{"".join(parts)}</div>'
+
+
+def page(title: str, content: str) -> str:
+    """Make a page of its own: a title, which is text, and content, which is HTML."""
+    return (
+        '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><meta name="color-scheme" content="light dark">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(title)}</title><style>body{{margin:1.5rem}}</style></head><body>{content}</body></html>\n"
+    )
+
+
+def section(title: str, *parts: str) -> str:
+    """Put HTML under a small head, which is text."""
+    return f'<h5>{escape(title)}</h5><div class="wide">{"".join(parts)}</div>'
+
+
+def figures(drawings: Iterable[str]) -> str:
+    """Set drawings, which are HTML already, side by side as far as there is room."""
+    return f'<div class="figures">{"".join(f"<div>{drawing}</div>" for drawing in drawings)}</div>'
 
 
 def facts(pairs: Mapping[str, object]) -> str:

@@ -7,19 +7,21 @@ from typing import Any
 
 import polars as pl
 
-from clvlab.application import backtests, runs
+from clvlab.application import runs
+from clvlab.engine.lookahead import LookaheadReport
 from clvlab.lab import html
-from clvlab.lab.html import escape
+from clvlab.lab.showing import Shown
 from clvlab.packs import reader
 from clvlab.packs.quality import Quality
 from clvlab.proof.anchor import Anchor
 from clvlab.proof.seal import SealedRun
 from clvlab.proof.verify import Verification
 
-__all__ = ["Backtest", "Pack", "Report", "Run", "VerificationResult"]
+__all__ = ["AuditReport", "Pack", "Run", "VerificationResult"]
+_SHOWN_ROWS = 20
 
 
-class Pack:
+class Pack(Shown):
     """A hash-verified pack."""
 
     def __init__(self, pack: reader.Pack) -> None:
@@ -109,7 +111,7 @@ def _shown_quality(quality: Quality) -> dict[str, object]:
     }
 
 
-class VerificationResult:
+class VerificationResult(Shown):
     """The seven checks of one run."""
 
     def __init__(self, verification: Verification) -> None:
@@ -217,75 +219,47 @@ class Run:
         )
 
 
-class Report(dict[str, Any]):
-    """A backtest report: a dict that shows itself."""
+class AuditReport(Shown):
+    """What a look-ahead audit found."""
 
-    def _repr_html_(self) -> str:
-        metrics = self["metrics"]
-        age = self["closing_age_ms"]
-        return html.block(
-            f"{self['mode_label']} of {self['agent']['agent_id']} on {self['pack_id']}",
-            html.facts(
-                {
-                    "mean CLV": _bps(metrics["avg_clv_bps"]),
-                    "scored actions": metrics["action_count"],
-                    "fixtures": self["n_fixtures"],
-                    "markets": self["markets_matched"],
-                    "confidence": f"{metrics['clv_confidence']}{' (small sample)' if metrics['low_sample'] else ''}",
-                    "decisions by close": ", ".join(f"{kind} {count:,}" for kind, count in self["close_kinds"].items())
-                    or "none",
-                    "age of the close": _age(age["median"], age["max"]),
-                    "source of the close": f"{self['closing_source']} ({self['provenance']})",
-                    "run": self["run_id"],
-                }
-            ),
-            html.table(["decisions by reason", "count"], list(self["reasons"].items())),
-            html.table(["check", "verdict"], [(name, html.badge(verdict)) for name, verdict in self["checks"].items()]),
-            *(f"<p>{escape(warning)}</p>" for warning in self["warnings"]),
-        )
-
-
-def _bps(value: float | None) -> str:
-    return "no scored action" if value is None else f"{value:+.2f} bps of probability"
-
-
-def _age(median_ms: float | None, max_ms: int | None) -> str:
-    if median_ms is None or max_ms is None:
-        return "no scored action"
-    return f"median {median_ms / 1000:,.0f} s, at most {max_ms / 1000:,.0f} s"
-
-
-class Backtest:
-    """A sealed backtest: report, scores, run."""
-
-    def __init__(self, backtest: backtests.Backtest) -> None:
-        self.source = backtest
+    def __init__(self, report: LookaheadReport) -> None:
+        self.source = report
 
     @property
-    def report(self) -> Report:
-        return Report(self.source.report)
+    def agent_id(self) -> str:
+        return self.source.agent_id
 
     @property
-    def scores(self) -> pl.DataFrame:
-        """One row per decision, abstentions and invalid ones included."""
-        return self.source.scores
+    def passed(self) -> bool:
+        """Whether no decision depended on later ticks."""
+        return self.source.passed
+
+    @property
+    def cuts(self) -> int:
+        """Prefixes that were compared with the whole."""
+        return self.source.cuts
+
+    @property
+    def moved(self) -> pl.DataFrame:
+        """One row per decision that depends on later ticks; see ``clvlab.engine.lookahead.LookaheadReport``."""
+        return self.source.moved
 
     @property
     def frame(self) -> pl.DataFrame:
-        """The outcomes per agent."""
-        return self.source.result.outcomes
-
-    @property
-    def run(self) -> Run:
-        return Run(self.source.run, self.source.receipts)
+        return self.moved
 
     def __repr__(self) -> str:
-        row = self.frame.row(0, named=True)
-        mean = _bps(row["mean_clv_bps"])
-        return (
-            f"Backtest of {row['agent_id']} on {self.source.pack.pack_id!r}: mean CLV {mean} over {row['action_count']:,} "
-            "scored actions; next: .report, .scores, .run.verify()"
-        )
+        return repr(self.source)
 
     def _repr_html_(self) -> str:
-        return self.report._repr_html_()
+        columns = ["change", "fixture_id", "tick_seq", "action", "market_key", "side", "cut_fixture_id", "cut_tick_seq"]
+        shown = self.moved.select(columns).head(_SHOWN_ROWS)
+        more = self.moved.height - shown.height
+        return html.block(
+            f"Look-ahead audit of {self.agent_id}: {'passed' if self.passed else 'FAILED'}",
+            html.facts(
+                {"prefixes compared with the whole": self.cuts, "decisions that depend on later ticks": self.moved.height}
+            ),
+            html.section("They depend on what came after the cut", html.table(columns, shown.rows())) if shown.height else "",
+            f'<p class="quiet">and {more} more, in .moved</p>' if more else "",
+        )

@@ -8,13 +8,15 @@ from typing import Any
 
 from clvlab.application import backtests, importing, packs, runs
 from clvlab.engine.agent import Agent
-from clvlab.engine.lookahead import LookaheadReport
-from clvlab.lab.results import Backtest, Pack, Run
+from clvlab.lab.comparison import Comparison, Leaderboard
+from clvlab.lab.report import Backtest
+from clvlab.lab.results import AuditReport, Pack, Run
+from clvlab.lab.sweeping import Progress, Sweep, sweep_grid
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.law.tape import Tape
 
-__all__ = ["backtest", "import_odds", "lookahead_audit", "open_pack", "open_run"]
+__all__ = ["backtest", "compare", "import_odds", "leaderboard", "lookahead_audit", "open_pack", "open_run", "sweep"]
 
 
 def open_pack(where: str | Path) -> Pack:
@@ -73,7 +75,7 @@ def import_odds(
 
 def lookahead_audit(
     agent: str | Agent, tape: Pack | Tape | str | Path, *, cuts: int = 24, seed: int = 0, max_rows: int = 1_000_000
-) -> LookaheadReport:
+) -> AuditReport:
     """Compare an agent's decisions on prefixes of a tape with the prefixes of its decisions.
 
     Parameters
@@ -101,7 +103,7 @@ def lookahead_audit(
     asked = backtests.resolved(agent)
     if not isinstance(tape, Tape):
         tape = (tape if isinstance(tape, Pack) else open_pack(tape)).source.tape()
-    return backtests.lookahead_audit(asked, tape, cuts=cuts, seed=seed, max_rows=max_rows)
+    return AuditReport(backtests.lookahead_audit(asked, tape, cuts=cuts, seed=seed, max_rows=max_rows))
 
 
 def backtest(
@@ -147,3 +149,103 @@ def backtest(
     return Backtest(
         backtests.backtest(opened.source, agent, params=params, fixture_ids=fixtures, window=window, policy=policy, audit=audit)
     )
+
+
+def compare(tests: Sequence[Backtest], *, level: float = 0.95, resamples: int = 5_000, seed: int = 0) -> Comparison:
+    """Set backtests over the same pack beside each other, the first one being what the others are compared with.
+
+    Parameters
+    ----------
+    tests
+        At least two.
+    level
+        Of the intervals.
+    resamples, seed
+        Of the bootstrap over fixtures.
+
+    Raises
+    ------
+    StatisticsError
+        Fewer than two, or over different packs.
+
+    Examples
+    --------
+    >>> both = compare([backtest("starter", "baseline"), backtest("starter", "cumulative-drift")])
+    >>> both.differences["fixtures"].to_list()
+    [12]
+    """
+    return Comparison(tuple(test.source for test in tests), level, resamples, seed)
+
+
+def leaderboard(tests: Sequence[Backtest], *, level: float = 0.95, resamples: int = 5_000, seed: int = 0) -> Leaderboard:
+    """Rank backtests by mean CLV; intervals stand beside it and rank nothing.
+
+    Parameters
+    ----------
+    tests
+        Backtests, over the same packs or not.
+    level
+        Of the intervals.
+    resamples, seed
+        Of the bootstrap over fixtures.
+
+    Examples
+    --------
+    >>> leaderboard([backtest("starter", "baseline"), backtest("starter", "cumulative-drift")]).frame["agent_id"][0]
+    'cumulative-drift'
+    """
+    return Leaderboard(tuple(test.source for test in tests), level, resamples, seed)
+
+
+def sweep(
+    pack: Pack | str | Path,
+    agent: str | Agent,
+    grid: Mapping[str, Sequence[Any]],
+    *,
+    fixtures: Sequence[int] | None = None,
+    window: Window | None = None,
+    policy: PolicyEnvelope | None = None,
+    progress: Progress | None = None,
+    earlier_trials: int = 0,
+    level: float = 0.95,
+    resamples: int = 5_000,
+    seed: int = 0,
+) -> Sweep:
+    """Score an agent at every point of a grid of parameters, and say what is left of the best when all trials count.
+
+    Nothing is sealed until ``.best().seal()``.
+
+    Parameters
+    ----------
+    pack
+        A pack, its id, or the path of its folder.
+    agent
+        As for ``backtest``.
+    grid
+        Values of each parameter.
+    fixtures, window, policy
+        As for ``backtest``.
+    progress
+        Called after each point with how many are done and how many there are.
+    earlier_trials
+        Trials made before this sweep: they are on record, and deflate its best.
+    level, resamples, seed
+        Of the intervals and of the bootstrap over fixtures.
+
+    Raises
+    ------
+    StatisticsError
+        A grid without a parameter or a value, or a negative number of earlier trials.
+    UnknownPackError, UnknownFixtureError, UnknownAgentError, AgentError, DecisionError
+        As for ``backtest``; a note names the point of the grid.
+
+    Examples
+    --------
+    >>> found = sweep("starter", "cumulative-drift", {"warmup_ticks": [10, 20], "cooldown_s": [0, 600]})
+    >>> found.trials, found.best().seal().run.verify().passed
+    (4, True)
+    """
+    opened = (pack if isinstance(pack, Pack) else open_pack(pack)).source
+    values = {name: list(own) if not isinstance(own, str) else own for name, own in grid.items()}
+    trials = sweep_grid(opened, agent, values, fixture_ids=fixtures, window=window, policy=policy, progress=progress)
+    return Sweep(trials, {name: tuple(own) for name, own in values.items()}, earlier_trials, level, resamples, seed)

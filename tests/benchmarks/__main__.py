@@ -17,6 +17,7 @@ _VERIFIER = Path(__file__).parents[2] / "clvlab" / "proof" / "clv_verify.py"
 _STRATEGIES = ("baseline", "cumulative-drift", "sharp-momentum-v2")
 _SCRIPT = "Polars script"
 _ANCHORS = 20
+_BOOTSTRAP = (5_000, 500)  # resamples, fixtures
 
 Samples = dict[str, list[Sample]]
 
@@ -29,7 +30,7 @@ def main() -> int:
         sizes = prepared(folder, asked.ticks, asked.decisions, asked.seed)
         samples = measured(_commands(folder, sizes), asked.rounds)
     figures = [*_job(samples), *_hashing(samples, sizes), *_sealing(samples, sizes), *_agents(samples, sizes)]
-    figures += [*_store(samples, sizes), *_imports(asked.rounds)]
+    figures += [*_store(samples, sizes), *_statistics(samples), *_imports(asked.rounds)]
     equalities = list(_equalities(samples, sizes))
     notes = [] if _VERIFIER.is_file() else ["the stand-alone verifier is missing and was skipped"]
     report = {
@@ -84,6 +85,8 @@ def _commands(folder: Path, sizes: dict[str, Any]) -> dict[str, list[str]]:
     for strategy in _STRATEGIES:
         commands |= {f"{strategy} small": ["decide", small, strategy], f"{strategy} large": ["decide", large, strategy]}
         commands[f"{strategy} season"] = ["decide_season", small, strategy]
+    few = str(sizes["decisions"]["run-small"])
+    commands |= {"tear_sheet": ["tear_sheet", small, few], "bootstrap": ["bootstrap", small, *(str(n) for n in _BOOTSTRAP)]}
     return commands
 
 
@@ -151,6 +154,12 @@ def _store(samples: Samples, sizes: dict[str, Any]) -> Iterator[Figure]:
         decisions, runs = sizes["decisions"][f"run-{size}"], _boards(sizes)[size]
         yield Figure("store", f"one of {decisions} decisions", "s", _seconds(samples[f"decision {size}"]), Budget(0.05))
         yield Figure("store", f"leaderboard of {runs} runs", "s", _seconds(samples[f"board {size}"]), Budget(0.05))
+
+
+def _statistics(samples: Samples) -> Iterator[Figure]:
+    sheets, resamples, fixtures = samples["tear_sheet"], *_BOOTSTRAP
+    yield Figure("statistics", f"tear sheet, {sheets[0].facts['decisions']} decisions", "s", _seconds(sheets), Budget(3))
+    yield Figure("statistics", f"bootstrap, {resamples} x {fixtures} fixtures", "s", _seconds(samples["bootstrap"]), Budget(1))
 
 
 def _imports(rounds: int) -> Iterator[Figure]:

@@ -12,12 +12,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from clvlab.agents.registry import template
+from clvlab.application import backtests
 from clvlab.application.packs import bundled_catalog
 from clvlab.engine.replay import located, replay
 from clvlab.engine.run import run
+from clvlab.lab.stats import cluster_mean
+from clvlab.lab.tearsheet import TearSheet
 from clvlab.law import actions
 from clvlab.law.closing import Window
 from clvlab.law.clv import scores
@@ -32,7 +36,7 @@ from clvlab.proof.seal import seal
 from clvlab.proof.verify import verify
 from clvlab.store.folder import read_run
 from tests.benchmarks import baseline
-from tests.benchmarks.agents import Average, Momentum
+from tests.benchmarks.agents import Average, Every, Momentum
 from tests.benchmarks.data import FEED, PACK
 from tests.benchmarks.stored import board, decision
 
@@ -200,10 +204,36 @@ def _decided(tape: Any, strategy: str) -> Job:
     return lambda: {"decisions": agent.decide(tape).height, "ticks": tape.rows.height}
 
 
+def tear_sheet(folder: Path, decisions: str) -> Job:
+    """Make every table and picture of a backtest of so many decisions, as a page; loading matplotlib is in the time."""
+    backtest = backtests.backtest(Catalog(folder).open(PACK), Every(int(decisions)))
+    backtest.report  # noqa: B018  a report is verified, which has figures of its own
+
+    def job() -> Facts:
+        sheet = TearSheet(backtest)
+        return {"decisions": sheet.clv.n, "characters": len(sheet._repr_html_()), "mean_clv_bps": sheet.clv.mean}
+
+    return job
+
+
+def bootstrap(_: Path, resamples: str, fixtures: str) -> Job:
+    """Estimate a mean and its interval over fixtures of 200 decisions each."""
+    ids = np.repeat(np.arange(int(fixtures)), 200)
+    clv_bps = pl.Series(np.random.default_rng(0).normal(5, 40, int(fixtures))[ids])
+    names = pl.Series(ids)
+
+    def job() -> Facts:
+        found = cluster_mean(clv_bps, names, resamples=int(resamples))
+        return {"low": found.low, "high": found.high, "decisions": found.n}
+
+    return job
+
+
 JOBS: dict[str, Callable[..., Job]] = {
     job.__name__: job
     for job in (
         script, sql, scored, sealed, digest, content_hash, verified_pack, seal_run, verify_run, verify_alone,
         anchored, opinion, gate, ticking, decide, decide_season, decision, board,
+        tear_sheet, bootstrap,
     )
 }  # fmt: skip

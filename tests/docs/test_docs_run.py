@@ -21,7 +21,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 GUIDES = sorted([*ROOT.glob("docs/tutorials/*.md"), *ROOT.glob("docs/how-to/*.md")])
-PAGES = [*GUIDES, *sorted(ROOT.glob("docs/reference/*.md"))]
+PAGES = [*GUIDES, *sorted([*ROOT.glob("docs/reference/*.md"), *ROOT.glob("docs/explanation/*.md")])]
 FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SERVED = "127.0.0.1:8000"  # in pages; here each page has a port of its own
 PROGRAMS = {"clvlab": f"{shlex.quote(sys.executable)} -m clvlab", "python3": shlex.quote(sys.executable)}

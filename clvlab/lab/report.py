@@ -1,0 +1,152 @@
+"""A backtest in a notebook: its scores, its report, and the way to its statistics."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import orjson
+import polars as pl
+
+from clvlab.application import backtests
+from clvlab.lab import html
+from clvlab.lab.html import escape
+from clvlab.lab.plots import Plots
+from clvlab.lab.results import Run
+from clvlab.lab.showing import Shown, optional
+from clvlab.lab.tearsheet import TearSheet
+
+__all__ = ["Backtest", "Report", "Scores"]
+
+
+class Scores(pl.DataFrame):
+    """One row per decision: a polars frame that is taken elsewhere like every other result."""
+
+    frame = property(lambda self: self)
+    to_parquet, to_csv, to_html = Shown.to_parquet, Shown.to_csv, Shown.to_html
+
+    def to_pandas(self, *arguments: Any, **options: Any) -> Any:
+        """Give a pandas ``DataFrame``; arguments are those of polars.
+
+        Raises
+        ------
+        MissingLibraryError
+            pandas is not installed.
+        """
+        optional("pandas", "to_pandas()")
+        return super().to_pandas(*arguments, **options)
+
+
+class Report(dict[str, Any], Shown):
+    """A backtest report: a dict that shows itself."""
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        """One row per entry, values as JSON text."""
+        rows = [(name, orjson.dumps(value).decode()) for name, value in self.items()]
+        return pl.DataFrame(rows, schema={"name": pl.String, "value": pl.String}, orient="row")
+
+    def __repr__(self) -> str:
+        return f"Report {self['backtest_id']} of {self['agent']['agent_id']} on {self['pack_id']!r}; next: .frame, .keys()"
+
+    def _repr_html_(self) -> str:
+        metrics = self["metrics"]
+        age = self["closing_age_ms"]
+        return html.block(
+            f"{self['mode_label']} of {self['agent']['agent_id']} on {self['pack_id']}",
+            html.facts(
+                {
+                    "mean CLV": _bps(metrics["avg_clv_bps"]),
+                    "scored actions": metrics["action_count"],
+                    "fixtures": self["n_fixtures"],
+                    "markets": self["markets_matched"],
+                    "confidence": f"{metrics['clv_confidence']}{' (small sample)' if metrics['low_sample'] else ''}",
+                    "decisions by close": ", ".join(f"{kind} {count:,}" for kind, count in self["close_kinds"].items())
+                    or "none",
+                    "age of the close": _age(age["median"], age["max"]),
+                    "source of the close": f"{self['closing_source']} ({self['provenance']})",
+                    "run": self["run_id"],
+                }
+            ),
+            html.table(["decisions by reason", "count"], list(self["reasons"].items())),
+            html.table(["check", "verdict"], [(name, html.badge(verdict)) for name, verdict in self["checks"].items()]),
+            *(f"<p>{escape(warning)}</p>" for warning in self["warnings"]),
+        )
+
+
+def _bps(value: float | None) -> str:
+    return "no scored action" if value is None else f"{value:+.2f} bps of probability"
+
+
+def _age(median_ms: float | None, max_ms: int | None) -> str:
+    if median_ms is None or max_ms is None:
+        return "no scored action"
+    return f"median {median_ms / 1000:,.0f} s, at most {max_ms / 1000:,.0f} s"
+
+
+class Backtest(Shown):
+    """A sealed backtest: report, scores, run."""
+
+    def __init__(self, backtest: backtests.Backtest) -> None:
+        self.source = backtest
+
+    @property
+    def report(self) -> Report:
+        return Report(self.source.report)
+
+    @property
+    def scores(self) -> Scores:
+        """One row per decision, abstentions and invalid ones included."""
+        return Scores(self.source.scores)
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        """The outcomes per agent."""
+        return self.source.result.outcomes
+
+    @property
+    def run(self) -> Run:
+        return Run(self.source.run, self.source.receipts)
+
+    def tear_sheet(self, *, level: float = 0.95, resamples: int = 5_000, draws: int = 200, seed: int = 0) -> TearSheet:
+        """Give the statistics of the backtest: means with intervals over fixtures, breakdowns, placebo, pictures.
+
+        Parameters
+        ----------
+        level
+            Of the intervals, above 0 and below 1.
+        resamples
+            Of the bootstrap over fixtures.
+        draws
+            Of the placebo.
+        seed
+            Of both; the same seed gives the same sheet.
+
+        Raises
+        ------
+        StatisticsError
+            A level outside 0..1, or fewer than one resample or draw.
+
+        Examples
+        --------
+        >>> from clvlab.lab import backtest
+        >>> backtest("starter", "cumulative-drift").tear_sheet().clv.n_clusters
+        12
+        """
+        return TearSheet(self.source, level, resamples, draws, seed)
+
+    @cached_property
+    def plot(self) -> Plots:
+        """The pictures of the tear sheet: ``bt.plot.clv()``, also on axes of one's own."""
+        return self.tear_sheet().plot
+
+    def __repr__(self) -> str:
+        row = self.frame.row(0, named=True)
+        mean = _bps(row["mean_clv_bps"])
+        return (
+            f"Backtest of {row['agent_id']} on {self.source.pack.pack_id!r}: mean CLV {mean} over {row['action_count']:,} "
+            "scored actions; next: .tear_sheet(), .report, .scores, .run.verify()"
+        )
+
+    def _repr_html_(self) -> str:
+        return self.report._repr_html_()

@@ -1,0 +1,86 @@
+import polars as pl
+import pytest
+
+import clvlab as cl
+from clvlab.errors import StatisticsError
+
+
+@pytest.fixture(scope="module")
+def tests():
+    drift = cl.backtest("starter", agent="cumulative-drift")
+    later = cl.backtest("starter", agent="cumulative-drift", params={"warmup_ticks": 40})
+    return drift, later, cl.backtest("starter", agent="baseline")
+
+
+def test_means_are_those_of_the_backtests_in_the_order_given(tests):
+    frame = cl.compare(tests, resamples=100).frame
+
+    assert frame["agent"].to_list() == ["cumulative-drift", "cumulative-drift (2)", "baseline"]
+    assert frame["mean_clv_bps"].to_list() == pytest.approx([one.report["metrics"]["avg_clv_bps"] for one in tests])
+    assert frame["n"].to_list() == [one.report["metrics"]["action_count"] for one in tests]
+
+
+def test_the_difference_is_that_of_the_means(tests):
+    found = cl.compare(tests, resamples=200)
+
+    means = found.frame["mean_clv_bps"]
+    assert found.differences["mean_clv_bps"].to_list() == pytest.approx([means[1] - means[0], means[2] - means[0]])
+    assert found.differences["low"][0] < found.differences["mean_clv_bps"][0] < found.differences["high"][0]
+
+
+def test_only_settings_that_differ_are_shown(tests):
+    settings = cl.compare(tests[:2], resamples=100).settings
+
+    assert settings.rows() == [("config.warmup_ticks", "6", "40")]
+
+
+def test_positions_are_counted_once_for_each_side_of_the_pair(tests):
+    one, other = tests[:2]
+    overlap = cl.compare([one, other], resamples=100).overlap.row(0, named=True)
+
+    keys = [set(bt.scores.select("fixture_id", "tick_seq", "market_key", "side").iter_rows()) for bt in (one, other)]
+    assert overlap["both"] == len(keys[0] & keys[1])
+    assert (overlap["first_only"], overlap["second_only"]) == (len(keys[0] - keys[1]), len(keys[1] - keys[0]))
+    assert overlap["shared_pct"] == pytest.approx(100 * len(keys[0] & keys[1]) / len(keys[0] | keys[1]))
+
+
+def test_a_backtest_beside_itself_differs_by_nothing(tests):
+    found = cl.compare([tests[0], tests[0]], resamples=100)
+
+    assert found.differences.row(0)[2:] == (0.0, None, None, None)
+    assert found.settings.is_empty()
+    assert found.overlap["shared_pct"][0] == 100
+
+
+def test_fixtures_have_the_mean_of_each(tests):
+    fixtures = cl.compare(tests, resamples=100).fixtures
+    own = tests[0].scores.group_by("fixture_id").agg(pl.mean("clv_bps")).drop_nulls().sort("fixture_id")
+
+    assert fixtures.drop_nulls("cumulative-drift").select("fixture_id", pl.col("cumulative-drift").alias("clv_bps")).equals(own)
+
+
+def test_an_agent_without_a_scored_decision_is_shown_without_a_mean(tests):
+    none = cl.backtest("starter", window=cl.Window("none", market_allowlist=("NOTHING",)))
+
+    found = cl.compare([tests[0], none], resamples=100)
+
+    assert found.frame["mean_clv_bps"][1] is None
+    assert found.differences["mean_clv_bps"][0] is None
+    assert "no difference to estimate" in repr(found)
+    assert found._repr_html_()
+
+
+def test_one_backtest_or_different_packs_are_refused(tests):
+    with pytest.raises(StatisticsError, match="at least two backtests, not 1"):
+        cl.compare(tests[:1])
+    with pytest.raises(StatisticsError, match=r"'starter'.*'season'"):
+        cl.compare([tests[0], cl.backtest("season", "baseline", fixtures=[90000000])])
+
+
+def test_the_leaderboard_ranks_by_mean_and_keeps_the_law_s_figures(tests):
+    frame = cl.leaderboard(tests, resamples=100).frame
+
+    assert frame["rank"].to_list() == [1, 2, 3]
+    assert frame["mean_clv_bps"].is_sorted(descending=True)
+    assert {"valid_pct", "brier", "max_drawdown", "fixtures", "low", "high", "t"} <= set(frame.columns)
+    assert cl.leaderboard([]).frame.is_empty()
