@@ -12,7 +12,7 @@ import polars as pl
 
 from clvlab.application import backtests
 from clvlab.engine.agent import Agent
-from clvlab.engine.replay import replay
+from clvlab.engine.replay import located, replay
 from clvlab.errors import ClvlabError, StatisticsError
 from clvlab.lab import drawing, html
 from clvlab.lab.comparison import fixture_sums
@@ -116,7 +116,7 @@ def sweep_grid(
 
 def _scored(tape: Tape, agent: str | Agent, params: Mapping[str, Any], window: Window) -> pl.DataFrame:
     decided = actions.checked(backtests.resolved(agent, params, window).decide(tape))
-    replayed = replay(tape, decided, window)
+    replayed = replay(tape, located(tape, decided), window)
     return scores(positions(replayed.decisions, replayed.closes), window)
 
 
