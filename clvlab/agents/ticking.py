@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
+from types import MappingProxyType
 from typing import Any
 
 import polars as pl
@@ -127,19 +128,7 @@ class _MovingBook(Book):
         columns = prices | {name: tape.rows[name] for name in ("suspended", "ts_ms")}
         self._columns = {name: column.to_numpy().data for name, column in columns.items()}
 
-    def move(
-        self,
-        ts_ms: int,
-        fixture_id: int,
-        tick_seq: int,
-        in_running: bool,  # noqa: FBT001
-        market_key: str,
-        rows: Mapping[str, int],
-        sides: Mapping[str, Mapping[str, int]],
-    ) -> None:
-        self.ts_ms, self.fixture_id, self.tick_seq, self.in_running, self.market_key = (
-            ts_ms, fixture_id, tick_seq, in_running, market_key,
-        )  # fmt: skip
+    def move(self, rows: Mapping[str, int], sides: Mapping[str, Mapping[str, int]]) -> None:
         self._rows, self._sides = rows, sides
 
 
@@ -175,7 +164,7 @@ class TickAgent:
     agent_id: str | None = None
     version: str = "1"
     markets: tuple[str, ...] = ("",)
-    params: Mapping[str, Any] = {}
+    params: Mapping[str, Any] = MappingProxyType({})
 
     def on_tick(self, book: Book) -> Decision | Iterable[Decision] | None:
         """Decide at a message: ``book.back(...)``, ``book.wait(...)``, several of them, or nothing."""
@@ -207,7 +196,10 @@ class TickAgent:
             answer = on_tick(book)
             if answer is not None:
                 found += _checked(answer, book)
-        decided = pl.DataFrame(found, schema=_COLUMNS, orient="row")
+        try:
+            decided = pl.DataFrame(found, schema=_COLUMNS, orient="row")
+        except (OverflowError, pl.exceptions.PolarsError) as error:
+            raise AgentError(f"{name} decided with a number that does not fit: {error}") from error
         return decided.with_columns(agent_id=pl.lit(name)).select(*DECISIONS)
 
 
@@ -233,7 +225,9 @@ def _walked(tape: Tape, markets: tuple[str, ...]) -> Iterator[Book]:
         for ts_ms, fixture_id, tick_seq, in_running, market_key, row in zip(*(c.to_list() for c in part), strict=True):
             rows = states[fixture_id]
             rows[market_key] = row
-            book.move(ts_ms, fixture_id, tick_seq, in_running, market_key, rows, sides[fixture_id])
+            book.ts_ms, book.fixture_id, book.tick_seq = ts_ms, fixture_id, tick_seq
+            book.in_running, book.market_key = in_running, market_key
+            book.move(rows, sides[fixture_id])
             yield book
 
 

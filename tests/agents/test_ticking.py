@@ -140,6 +140,20 @@ def test_value_of_a_wrong_type_is_refused_and_named(claims):
         run(TAPE, [Wrong()], Window())
 
 
+def test_number_that_does_not_fit_is_refused():
+    class Bold(TickAgent):
+        def on_tick(self, book):
+            return book.back("part1", claimed_edge_bps=2**70)
+
+    with pytest.raises(AgentError, match="Bold decided with a number that does not fit"):
+        run(TAPE, [Bold()], Window())
+
+
+def test_parameters_of_one_class_are_not_those_of_another():
+    with pytest.raises(TypeError):
+        TickAgent().params["k"] = 1
+
+
 def test_decision_made_at_an_earlier_message_is_refused():
     class Stash(TickAgent):
         kept = None
