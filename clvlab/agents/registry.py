@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -16,6 +17,7 @@ from clvlab.law.tape import Tape
 
 __all__ = ["TEMPLATES", "template"]
 
+_DECIMAL = re.compile(r"-?[0-9]{1,20}(\.[0-9]{1,320})?")
 _Rule = Callable[[Tape, Any], pl.DataFrame]
 
 TEMPLATES: Mapping[str, tuple[type[Config], _Rule]] = MappingProxyType(
@@ -51,7 +53,7 @@ def template(strategy: str, params: Mapping[str, Any] | None = None, *, agent_id
         raise UnknownAgentError(f"unknown agent {strategy!r}: use one of {', '.join(TEMPLATES)}")
     model, rule = TEMPLATES[strategy]
     try:
-        config = model.model_validate(dict(params or {}))
+        config = model.model_validate({name: _given(model, name, value) for name, value in dict(params or {}).items()})
     except ValidationError as error:
         wrong = error.errors()[0]
         name = ".".join(str(part) for part in wrong["loc"])
@@ -60,3 +62,10 @@ def template(strategy: str, params: Mapping[str, Any] | None = None, *, agent_id
             f"{strategy}: parameter {name} = {wrong['input']!r:.80}: {wrong['msg']} (parameters: {known})"
         ) from error
     return Template(agent_id or strategy, strategy, config, rule)
+
+
+def _given(model: type[Config], name: str, value: Any) -> Any:
+    """Take a fraction also as the decimal text in which it is sealed, so that a sealed configuration can be run again."""
+    known = model.model_fields.get(name)
+    is_fraction = known is not None and known.annotation is float
+    return float(value) if is_fraction and isinstance(value, str) and _DECIMAL.fullmatch(value) else value

@@ -50,6 +50,11 @@ class NullAnchorer:
         return Anchor(cluster=self.cluster)
 
     def check(self, anchor: Anchor, manifest_hash: str) -> Check:  # noqa: ARG002
+        """Pass nothing: a record alone, of a chain that can't be asked, proves no anchor."""
+        if anchor.status == "anchored":
+            return Check(
+                Verdict.PENDING, f"recorded as anchored on {anchor.cluster}, which can't be asked: no chain is configured"
+            )
         return recorded_check(anchor)
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StrictInt
 
+from clvlab.errors import EvidenceError
 from clvlab.law.schema import SAFE_INTEGER
+from clvlab.proof.canonical import canonical, without_floats
 
 __all__ = ["DeployConfig"]
 
@@ -14,6 +16,14 @@ _Name = Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 _Count = Annotated[StrictInt, Field(ge=0, le=1_000_000_000)]
 _Units = Annotated[StrictInt, Field(ge=1, le=1_000_000_000)]
 _MAX_SECONDS = 366 * 86_400
+
+
+def _sealable(params: dict[str, Any]) -> dict[str, Any]:
+    try:
+        canonical(without_floats(params))
+    except (EvidenceError, RecursionError) as error:
+        raise ValueError(f"can't be sealed: {error!s:.200}") from error
+    return params
 
 
 class DeployConfig(BaseModel):
@@ -52,7 +62,7 @@ class DeployConfig(BaseModel):
     pack_id: _Name | None = None
     fixture_id: Annotated[StrictInt, Field(ge=-SAFE_INTEGER, le=SAFE_INTEGER)] | None = None
     agent_id: _Name | None = None
-    params: dict[str, Any] = Field(default_factory=dict)
+    params: Annotated[dict[str, Any], AfterValidator(_sealable)] = Field(default_factory=dict)
     market_allowlist: Annotated[tuple[Annotated[str, Field(max_length=200)], ...], Field(min_length=1, max_length=1000)] = ("",)
     warmup_ticks: _Count = 0
     require_quote: StrictBool = True

@@ -14,11 +14,11 @@ from clvlab.application.slots import Slots
 from clvlab.errors import EvidenceError, UnknownDecisionError, UnknownRunError
 from clvlab.law.schema import SAFE_INTEGER
 from clvlab.proof.card import proof_card
-from clvlab.proof.checks import CHECKS
+from clvlab.proof.checks import CHECKS, Check, Verdict
 from clvlab.proof.inspector import decision_record
 from clvlab.proof.manifest import VERIFIER_VERSION
 from clvlab.proof.seal import SealedRun
-from clvlab.proof.verify import Anchor, verify
+from clvlab.proof.verify import Anchor, Verification, verify
 from clvlab.store import runs, standings
 from clvlab.store.database import Database
 from clvlab.store.runs import Part, RunStatus
@@ -51,7 +51,8 @@ class StoredRuns:
         """
         row, anchor = self._found(run_id)
         checks = row["checks"] or _pending_checks(row["status"])
-        checks = checks | {"anchor": _shown(recorded_check(anchor))} if row["checks"] else checks
+        recorded = recorded_check(anchor) if self.anchorer.enabled else self.anchorer.check(anchor, "")
+        checks = checks | {"anchor": _shown(recorded)} if row["checks"] else checks
         return {
             "verifier_version": VERIFIER_VERSION,
             "run": _run(row),
@@ -93,7 +94,8 @@ class StoredRuns:
                 raise UnknownRunError(f"unknown run {run_id!r}")
             fresh = verify(run, receipts)
         check = self.anchorer.check(anchor, fresh.manifest_hash)
-        fresh = replace(fresh, anchor=anchor, checks=fresh.checks | {"anchor": check})
+        stored = _against_the_record(row, run, fresh)
+        fresh = replace(stored, anchor=anchor, checks=stored.checks | {"anchor": check})
         card = proof_card(fresh)
         return {
             "run_id": run_id,
@@ -157,7 +159,7 @@ class StoredRuns:
         with self.database.read() as connection:
             total = runs.receipt_count(connection, run_id)
             lines = runs.receipt_lines(connection, run_id, limit)
-        shown = [orjson.loads(line) for line in lines.splitlines()[:limit]]
+        shown = [_receipt(line) for line in lines.splitlines()[:limit]]
         return {"non_scoring": True, "receipts": shown, "total": total} if total else None
 
     def sealed(self, run_id: str) -> SealedRun:
@@ -186,6 +188,27 @@ class StoredRuns:
         with self.database.read() as connection:
             rows, next_cursor = page_of(connection, run_table, "run_id", cursor, limit)
         return {"runs": [{name: row[name] for name in (*_RUN, "evidence_hash")} for row in rows], "next_cursor": next_cursor}
+
+
+def _against_the_record(row: _Row, run: SealedRun, fresh: Verification) -> Verification:
+    """Judge by the hashes that were recorded at the seal, beside the ones that the stored manifest states."""
+    sealed, bound = row["evidence_hash"] or "", row["manifest_hash"]
+    checks = dict(fresh.checks)
+    if sealed != fresh.evidence_hash:
+        detail = f"the manifest states {fresh.evidence_hash}, recorded at the seal was {sealed or 'nothing'}"
+        checks["evidence_integrity"] = Check(Verdict.FAIL, detail)
+    if bound != run.manifest_hash:
+        detail = f"the manifest has {run.manifest_hash}, recorded at the seal was {bound or 'nothing'}"
+        checks["manifest_bound"] = Check(Verdict.FAIL, detail)
+    return replace(fresh, evidence_hash=sealed, verified=fresh.recomputed_evidence_hash == sealed, checks=checks)
+
+
+def _receipt(line: bytes) -> dict[str, Any]:
+    try:
+        receipt = orjson.loads(line)
+    except orjson.JSONDecodeError:  # no evidence, so it may not hide the rest; policy_obeyed says that it can't be read
+        receipt = None
+    return receipt if isinstance(receipt, dict) else {"unreadable": line.decode("utf-8", "replace")}
 
 
 def _run(row: _Row) -> dict[str, Any]:

@@ -126,13 +126,13 @@ def _chunks(text: bytes) -> Iterator[dict[str, Any]]:
 
 def sealed_run(connection: Connection, run_id: str) -> SealedRun | None:
     """Read the bytes of a sealed run as they are stored, unverified."""
-    manifest = connection.execute(
+    found = connection.execute(
         select(runs.c.manifest).where(runs.c.run_id == run_id, runs.c.status == RunStatus.SEALED)
-    ).scalar()
-    if manifest is None:
+    ).first()
+    if found is None:
         return None
     events, scores = (_joined(connection, run_chunks, run_id, run_chunks.c.part == part) for part in Part)
-    return SealedRun(run_id, events, scores, bytes(manifest))
+    return SealedRun(run_id, events, scores, bytes(found.manifest or b""))  # a lost manifest fails verification
 
 
 def receipt_lines(connection: Connection, run_id: str, before_line: int | None = None) -> bytes:

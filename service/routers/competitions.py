@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Query, Response
+from fastapi.responses import StreamingResponse
 from pydantic import TypeAdapter
 
 from clvlab.application.competitions import CompetitionStatus
@@ -29,6 +31,7 @@ owned = APIRouter(prefix="/competitions", tags=["competitions"], route_class=Aut
 
 _SAFE = 2**53 - 1
 _UNKNOWN = "Unknown competition"
+_EVENTS_AT_ONCE = 2_000
 _EVENTS = TypeAdapter(list[CompetitionEvent])
 _CONFIG = {
     "competition_type": "arena",
@@ -144,6 +147,15 @@ def events(
     since_seq: Annotated[int, Query(ge=-_SAFE, le=_SAFE, description="Exclusive; -1 gives the whole log.")] = 0,
 ) -> Response:
     """Read the event log after `since_seq`, ascending."""
-    found = application.competitions.events(competition_id, since_seq)
-    # shaped here, on a thread: the log of a large competition has hundreds of thousands of entries
-    return Response(_EVENTS.dump_json(_EVENTS.validate_python(found)), media_type="application/json")
+    first = application.competitions.events(competition_id, since_seq, _EVENTS_AT_ONCE)
+
+    def written() -> Iterator[bytes]:
+        """Write the array in parts: the log of a large competition has hundreds of thousands of entries."""
+        found, before = first, b"["
+        while found:
+            yield before + _EVENTS.dump_json(_EVENTS.validate_python(found))[1:-1]
+            before = b","
+            found = application.competitions.events(competition_id, found[-1]["seq"], _EVENTS_AT_ONCE)
+        yield b"]" if first else b"[]"
+
+    return StreamingResponse(written(), media_type="application/json")

@@ -11,6 +11,7 @@ from clvlab.law.schema import DECISIONS, SAFE_INTEGER, TICKS
 from clvlab.law.tape import Tape
 from clvlab.packs.importers.importing import import_source
 from clvlab.packs.reader import verify_pack
+from clvlab.proof.canonical import without_floats
 
 
 def tape(*rows):
@@ -182,7 +183,7 @@ def test_a_parameter_at_its_bounds_is_taken_and_runs(strategy, field):
 @pytest.mark.parametrize(("strategy", "field"), FIELDS)
 def test_a_parameter_beyond_its_bounds_is_named(strategy, field):
     least, _, below, above = BOUNDS[strategy][field]
-    wrong_types = [True, {"a": 1}, object()] + ([float("nan"), float("inf"), "0.5"] if isinstance(least, float) else [])
+    wrong_types = [True, {"a": 1}, object()] + ([float("nan"), float("inf"), "a half"] if isinstance(least, float) else [])
 
     for value in ([below] if below is not None else []) + [above, *wrong_types]:
         with pytest.raises(AgentError, match=f"{strategy}: parameter {field}"):
@@ -221,3 +222,18 @@ def test_every_template_decides_and_seals_over_real_odds(realdata, tmp_path, sou
     assert test.verification.passed
     assert test.scores.height > 0
     assert test.report["metrics"]["action_count"] > 0 or strategy == "llm"
+
+
+def test_sealed_configuration_can_be_run_again():
+    sealed = without_floats(template("cumulative-drift", {"min_persistence": -0.25}).identity.config)
+
+    again = template("cumulative-drift", sealed)
+
+    assert sealed["min_persistence"] == "-0.25"
+    assert without_floats(again.identity.config) == sealed
+
+
+@pytest.mark.parametrize("text", ["0,3", "1e-1", "nan", "0.3 ", "--1", ""])
+def test_text_that_is_no_decimal_is_no_fraction(text):
+    with pytest.raises(AgentError, match="min_persistence"):
+        template("cumulative-drift", {"min_persistence": text})

@@ -88,6 +88,8 @@ def test_preflight_names_every_failing_check_and_stores_nothing(application):
         (BODY | {"market_allowlist": "1X2"}, "market_allowlist"),
         (BODY | {"params": {"mood": 2**70}}, "params"),
         (BODY | {"params": {"min_persistence": "high"}}, "params"),
+        (BODY | {"params": {"unknown": float("nan")}}, "params"),
+        (BODY | {"params": {"unknown": [[2**80]]}}, "params"),
     ],
 )
 def test_each_parameter_fails_under_its_own_name(in_memory, body, name):

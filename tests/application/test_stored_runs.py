@@ -5,9 +5,11 @@ from clvlab.application.requests import BacktestRunRequest
 from clvlab.errors import RunConflictError, UnknownDecisionError, UnknownRunError
 from clvlab.proof.inspector import inspect_decision
 from clvlab.proof.seal import SealedRun
-from clvlab.store import runs
+from clvlab.proof.verify import Anchor
+from clvlab.store import runs, standings
 from clvlab.store.database import Database
 from clvlab.store.tables import receipts, run_chunks
+from clvlab.store.tables import runs as run_table
 from tests.factories import make_sealed_run
 
 REQUEST = {"pack_id": "season", "fixture_id": 90000001, "window_id": "w1", "market_allowlist": [""]}
@@ -73,6 +75,52 @@ def test_verifying_finds_a_byte_changed_in_the_store(application, run_id):
 
     assert not fresh["verified"]
     assert fresh["checks"]["evidence_integrity"] == "fail"
+
+
+def test_run_forged_whole_in_the_store_is_held_against_the_hashes_recorded_at_its_seal(application, run_id):
+    other = application.backtests.run(BacktestRunRequest(**REQUEST | {"window_id": "w2"}))["run_id"]
+    recorded = application.runs.card(run_id)["evidence"]
+    with application._database.write() as connection:
+        forged = runs.sealed_run(connection, other)
+        connection.execute(run_chunks.delete().where(run_chunks.c.run_id == run_id))
+        connection.execute(update(run_chunks).where(run_chunks.c.run_id == other).values(run_id=run_id))
+        connection.execute(update(run_table).where(run_table.c.run_id == run_id).values(manifest=forged.manifest))
+
+    fresh = application.runs.verify(run_id)
+
+    assert (fresh["verified"], fresh["evidence_hash"]) == (False, recorded["evidence_hash"])
+    assert fresh["recomputed_evidence_hash"] == forged.evidence_hash
+    assert (fresh["checks"]["evidence_integrity"], fresh["checks"]["manifest_bound"]) == ("fail", "fail")
+
+
+def test_lost_manifest_fails_verification(application, run_id):
+    with application._database.write() as connection:
+        connection.execute(update(run_table).where(run_table.c.run_id == run_id).values(manifest=None))
+
+    checks = application.runs.verify(run_id)["checks"]
+
+    assert (checks["evidence_integrity"], checks["manifest_bound"]) == ("fail", "fail")
+
+
+def test_anchor_that_is_only_on_record_is_never_passed(application, run_id):
+    with application._database.write() as connection:
+        standings.set_anchor(connection, run_id, Anchor("anchored", "forged", "mainnet", None), 1)
+
+    assert application.runs.card(run_id)["checks"]["anchor"] == "pending"
+    assert application.runs.verify(run_id)["checks"]["anchor"] == "pending"
+
+
+def test_receipt_that_can_not_be_read_hides_no_other(application, run_id):
+    with application._database.write() as connection:
+        where = receipts.c.run_id == run_id
+        lines = connection.execute(receipts.select().where(where)).mappings().one()["lines"]
+        connection.execute(update(receipts).where(where).values(lines=b"\xff[\n" + lines))
+
+    shown = application.runs.receipts(run_id)["receipts"]
+
+    assert shown[0] == {"unreadable": "\ufffd["}
+    assert shown[1]["venue"] == "paper"
+    assert application.runs.verify(run_id)["checks"]["policy_obeyed"] == "fail"
 
 
 def test_receipts_are_apart_and_change_nothing_of_the_proof(application, run_id):
