@@ -1,5 +1,6 @@
 import socket
 from time import sleep
+from types import SimpleNamespace
 
 import pytest
 
@@ -50,7 +51,7 @@ def test_a_slow_answer_times_out():
 
 def test_an_answer_that_trickles_times_out_as_a_whole(monkeypatch):
     clock = iter([0.0, 61.0])
-    monkeypatch.setattr(endpoint.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(endpoint, "time", SimpleNamespace(monotonic=lambda: next(clock)))  # no other thread's clock
 
     assert failure(lambda _: completion("x")) == ("timeout", "the answer was not whole after 60.0 s")
 
