@@ -1,9 +1,13 @@
 import hashlib
 import json
+import sqlite3
 import subprocess
 import sys
 
 import pytest
+
+from clvlab.application.application import Application
+from clvlab.application.requests import BacktestRunRequest
 
 
 def clvlab(folder, *args):
@@ -274,3 +278,23 @@ def test_bad_input_exits_2_with_one_error_that_names_the_value_and_leaves_nothin
     assert message in " ".join(err.replace("│", " ").split())
     assert "Traceback" not in err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_leaderboard_is_rebuilt_from_the_sealed_runs(tmp_path):
+    url = f"sqlite:///{tmp_path / 'runs.db'}"
+    application = Application(url)
+    request = {"pack_id": "starter", "fixture_id": 90000001, "window_id": "w", "market_allowlist": [""]}
+    application.backtests.run(BacktestRunRequest(**request))
+    sound = application.leaderboard.rows()
+    application.close()
+    assert clvlab(tmp_path, "rebuild-leaderboard", "--database-url", url)[0] == 0
+
+    with sqlite3.connect(tmp_path / "runs.db") as connection:
+        connection.execute("UPDATE standings SET total_clv_bps = 999999")
+    connection.close()
+    code, printed, _ = clvlab(tmp_path, "rebuild-leaderboard", "--database-url", url)
+
+    again = Application(url)
+    assert again.leaderboard.rows() == sound
+    again.close()
+    assert (code, "total_clv_bps was 999999" in printed) == (1, True)

@@ -20,7 +20,7 @@ from clvlab.cli.log import log_app, witness
 from clvlab.cli.options import JsonOption, PackArgument, RunArgument, RunsOption
 from clvlab.cli.packs import packs_app
 from clvlab.cli.printing import err, leaderboard, out, plain, plain_lines, print_json, show_checks, show_report, table
-from clvlab.cli.serving import dev_token, serve
+from clvlab.cli.serving import dev_token, rebuild_leaderboard, serve
 from clvlab.errors import ClvlabError
 from clvlab.law.closing import Window
 from clvlab.proof.verify import Verification
@@ -40,6 +40,7 @@ app.add_typer(log_app, name="log")
 for command in (proof.anchor, proof.bundle, proof.devchain, proof.disclose, proof.verifier, witness):
     app.command()(command)
 app.command()(serve)
+app.command()(rebuild_leaderboard)
 app.command()(dev_token)
 
 _BAD_INPUT = 2

@@ -1,4 +1,4 @@
-"""``clvlab serve`` and ``clvlab dev-token``."""
+"""``clvlab serve``, ``clvlab dev-token`` and ``clvlab rebuild-leaderboard``."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from clvlab.cli.printing import err
+from clvlab.cli.printing import err, out, plain
 from clvlab.errors import MissingExtraError
 
-__all__ = ["dev_token", "serve"]
+__all__ = ["dev_token", "rebuild_leaderboard", "serve"]
 
 _KEYS = Path(".clvlab")
 KeysOption = Annotated[Path, typer.Option("--keys", help="Folder of the key pair for local trials; made if missing.")]
@@ -41,3 +41,22 @@ def dev_token(
     except ModuleNotFoundError as error:
         raise MissingExtraError("service", error.name) from error
     typer.echo(token(keys, did, lifetime_s))
+
+
+def rebuild_leaderboard(
+    database_url: Annotated[str, typer.Option(help="Of the store, whose service is stopped.", envvar="CLVLAB_DATABASE_URL")],
+) -> None:
+    """Recompute the leaderboard from all sealed runs, store it, and print what differed; exit 1 if anything did."""
+    try:
+        from clvlab.application.application import Application
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("service", error.name) from error
+    application = Application(database_url)
+    try:
+        differences = application.leaderboard.rebuild()
+    finally:
+        application.close()
+    for difference in differences:
+        out.print(plain(difference))
+    out.print("rebuilt" if differences else "the leaderboard is what the sealed runs give")
+    raise typer.Exit(1 if differences else 0)
