@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from clvlab.engine.agent import Causality, Identity, causal
 from clvlab.errors import AgentError
 from clvlab.law.actions import MAX_NAME_BYTES
+from clvlab.law.clv import allowed
 from clvlab.law.schema import DECISIONS, SAFE_INTEGER, Action
 from clvlab.law.tape import Tape
 
@@ -97,9 +98,7 @@ def checked_markets(markets: Sequence[str]) -> tuple[str, ...]:
 
 def in_markets(tape: Tape, *prefixes: tuple[str, ...]) -> pl.DataFrame:
     """Give the series of the tape, with their number, whose market starts with one of each group of prefixes."""
-    market = pl.col("market_key")
-    allowed = [pl.any_horizontal(*map(market.str.starts_with, group), pl.lit(value=False)) for group in prefixes]
-    return tape.series.with_row_index("series").filter(*allowed)
+    return tape.series.with_row_index("series").filter(*(allowed(group) for group in prefixes))
 
 
 def cooled(market: pl.Series, ts_ms: pl.Series, cooldown_s: int) -> pl.Series:

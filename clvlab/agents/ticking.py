@@ -68,7 +68,7 @@ class Book:
 
     def sides(self, market_key: str | None = None) -> tuple[str, ...]:
         """Sides of a market in byte order; none if it has not been quoted yet."""
-        market = self.market_key if market_key is None else market_key
+        market = self._market(market_key)
         return tuple(self._sides[market]) if market in self._rows else ()
 
     def prob_bps(self, side: str, market_key: str | None = None) -> int | None:
@@ -81,12 +81,12 @@ class Book:
 
     def suspended(self, market_key: str | None = None) -> bool:
         """Whether every side of the market is unpriced in its last message; true before its first."""
-        row = self._rows.get(self.market_key if market_key is None else market_key)
+        row = self._rows.get(self._market(market_key))
         return row is None or bool(self._columns["suspended"][row])
 
     def age_ms(self, market_key: str | None = None) -> int | None:
         """Milliseconds since the market's last message; null before its first."""
-        row = self._rows.get(self.market_key if market_key is None else market_key)
+        row = self._rows.get(self._market(market_key))
         return None if row is None else self.ts_ms - int(self._columns["ts_ms"][row])
 
     def back(
@@ -101,7 +101,7 @@ class Book:
         claimed_edge_bps: int | None = None,
     ) -> Decision:
         """Propose a position on a side, to be returned by ``on_tick``; what is claimed is recorded, never scored."""
-        market = self.market_key if market_key is None else market_key
+        market = self._market(market_key)
         claims = (reason, confidence, claimed_edge_bps)
         return (self.fixture_id, self.tick_seq, Action.BACK.value, market, side, stake, limit_odds_milli, *claims)
 
@@ -109,8 +109,11 @@ class Book:
         """Abstain on the record, to be returned by ``on_tick``."""
         return (self.fixture_id, self.tick_seq, Action.WAIT.value, None, None, None, None, reason, None, None)
 
+    def _market(self, market_key: str | None) -> str:
+        return self.market_key if market_key is None else market_key
+
     def _value(self, column: str, side: str, market_key: str | None) -> int | None:
-        market = self.market_key if market_key is None else market_key
+        market = self._market(market_key)
         try:
             value = self._columns[column][self._rows[market] + self._sides[market][side]]
         except KeyError:

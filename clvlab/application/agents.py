@@ -9,8 +9,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from clvlab.agents.registry import TEMPLATES, template
+from clvlab.application.entrants import config_hash_of
 from clvlab.proof.canonical import without_floats
-from clvlab.proof.manifest import config_hash
 
 __all__ = ["card", "cards"]
 
@@ -46,7 +46,7 @@ def card(name: str) -> dict[str, Any]:
             {"name": field, "default": config[field], "bounds": _bounds(schema), "meaning": meanings[field]}
             for field, schema in fields.items()
         ],
-        "config_hash": config_hash(name, identity.strategy_version, config),
+        "config_hash": config_hash_of(identity),
     }
 
 

@@ -8,12 +8,12 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import polars as pl
 
-from clvlab.errors import AgentError
-from clvlab.law.actions import MAX_NAME_BYTES
+from clvlab.errors import AgentError, DecisionError
+from clvlab.law.actions import MAX_NAME_BYTES, checked
 from clvlab.law.schema import Causality
 from clvlab.law.tape import Tape
 
-__all__ = ["Agent", "Causality", "Identity", "causal", "identified"]
+__all__ = ["Agent", "Causality", "Identity", "asked", "causal", "identified"]
 
 
 _Decide = TypeVar("_Decide", bound=Callable[..., Any])
@@ -84,3 +84,18 @@ class Agent(Protocol):
 def identified(agent: Agent) -> Identity:
     """Give an agent's identity with the causality that its ``decide`` has, whatever it declares."""
     return replace(agent.identity, causality=_CAUSAL.get(type(agent).decide, Causality.UNCHECKED))
+
+
+def asked(agent: Agent, tape: Tape) -> pl.DataFrame:
+    """Give ``DECISIONS`` of an agent as checked by the law; what it does to the frames of the tape does not reach them.
+
+    Raises
+    ------
+    SchemaError, DecisionError
+        It returned no frame, or decisions that can't be sealed.
+    """
+    own = replace(tape, rows=tape.rows.clone(), series=tape.series.clone(), fixtures=tape.fixtures.clone())
+    decided: object = agent.decide(own)
+    if not isinstance(decided, pl.DataFrame):
+        raise DecisionError(f"agent {agent.identity.agent_id!r} must return a polars DataFrame, not {type(decided).__name__}")
+    return checked(decided)

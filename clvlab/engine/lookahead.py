@@ -7,9 +7,9 @@ from hashlib import sha256
 
 import polars as pl
 
-from clvlab.engine.agent import Agent
-from clvlab.errors import AgentError, ClvlabError, DecisionError
-from clvlab.law import actions
+from clvlab.engine.agent import Agent, asked
+from clvlab.engine.replay import located
+from clvlab.errors import AgentError, ClvlabError
 from clvlab.law.schema import DECISIONS
 from clvlab.law.tape import Tape
 
@@ -99,7 +99,7 @@ def lookahead_audit(agent: Agent, tape: Tape, *, cuts: int = 24, seed: int = 0, 
     part = _some_fixtures(tape, max_rows, seed)
     report = _audited(agent, part, cuts, seed)
     if part is not tape and report.decisions.is_empty():
-        deciding = _decided(agent, tape)["fixture_id"].unique()
+        deciding = asked(agent, tape)["fixture_id"].unique()
         report = _audited(agent, _some_fixtures(tape, max_rows, seed, frozenset(deciding)), cuts, seed)
     return report if part is tape else replace(report, whole=False)
 
@@ -110,22 +110,18 @@ def _audited(agent: Agent, tape: Tape, cuts: int, seed: int) -> LookaheadReport:
     The first come before the whole, shortest first: what an agent keeps from one call to the next then knows no later tick.
     """
     ordered = tape.messages.sort(_ORDER).select(_ORDER)
-    early = {cut: _decided(agent, prefix(tape, cut), is_prefix=True) for cut in sorted(_chosen(ordered, -(-cuts // 3), seed))}
-    whole = _decided(agent, tape)
-    timed = whole.join(ordered, on=["fixture_id", "tick_seq"], how="left", maintain_order="left")
-    absent = timed.filter(pl.col("ts_ms").is_null())
-    if absent.height:
-        first = absent.select("agent_id", "fixture_id", "tick_seq").row(0, named=True)
-        raise DecisionError(f"{absent.height} decision(s) at a tick that does not exist, the first is {first}")
+    early = {cut: _asked_early(agent, prefix(tape, cut)) for cut in sorted(_chosen(ordered, -(-cuts // 3), seed))}
+    whole = asked(agent, tape)
+    timed = located(tape, whole).select(*DECISIONS, "ts_ms")
     acted = timed.select(_ORDER).unique().sort(_ORDER)
     unpriced = tape.rows.select("tick_seq", "prob_bps", fixture_id=_fixtures(tape)).filter(pl.col("prob_bps").is_null())
     blind = acted.join(unpriced, on=["fixture_id", "tick_seq"], how="semi", maintain_order="left")
     late = dict.fromkeys(_chosen(blind, cuts // 3, seed) + _chosen(acted, cuts, seed + 1))
     chosen = [cut for cut in late if cut not in early][: cuts - len(early)]
-    answers = early | {cut: _decided(agent, prefix(tape, cut), is_prefix=True) for cut in chosen}
+    answers = early | {cut: _asked_early(agent, prefix(tape, cut)) for cut in chosen}
     found = [_moved(timed.clear(), (0, 0, 0), "vanished"), *(_compared(timed, answers[cut], cut) for cut in sorted(answers))]
     moved = pl.concat(found).unique([*DECISIONS, "change"], keep="first", maintain_order=True)
-    if moved.height and not _decided(agent, tape).equals(whole):
+    if moved.height and not asked(agent, tape).equals(whole):
         raise AgentError(
             f"agent {agent.identity.agent_id!r} is not deterministic: asked twice over the same tape it answers twice"
         )
@@ -152,19 +148,15 @@ def _until(last: Message) -> pl.Expr:
     return (pl.col("ts_ms") < ts_ms) | (same_ms & earlier_there)
 
 
-def _decided(agent: Agent, tape: Tape, *, is_prefix: bool = False) -> pl.DataFrame:
-    """Ask the agent; what it does to the frames does not reach the tape."""
-    own = replace(tape, rows=tape.rows.clone(), series=tape.series.clone(), fixtures=tape.fixtures.clone())
+def _asked_early(agent: Agent, tape: Tape) -> pl.DataFrame:
+    """Ask on a prefix, and say so where the agent fails there."""
     try:
-        decided = agent.decide(own)
+        return asked(agent, tape)
+    except ClvlabError:
+        raise
     except Exception as error:  # an agent is foreign code
-        if not is_prefix or isinstance(error, ClvlabError):
-            raise
         failure = f"{type(error).__name__}: {error}"
         raise AgentError(f"agent {agent.identity.agent_id!r} fails on a prefix of the tape with {failure}") from error
-    if not isinstance(decided, pl.DataFrame):
-        raise AgentError(f"agent {agent.identity.agent_id!r} must return a polars DataFrame, not {type(decided).__name__}")
-    return actions.checked(decided)
 
 
 def _compared(timed: pl.DataFrame, then: pl.DataFrame, cut: Message) -> pl.DataFrame:

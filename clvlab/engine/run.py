@@ -9,12 +9,11 @@ from typing import Any
 
 import polars as pl
 
-from clvlab.engine.agent import Agent, Causality, Identity, identified
+from clvlab.engine.agent import Agent, Causality, Identity, asked, identified
 from clvlab.engine.lookahead import lookahead_audit
 from clvlab.engine.paper import fills
 from clvlab.engine.replay import located, replay
 from clvlab.errors import AgentError, ClvlabError, DecisionError, EvidenceError, LookaheadError
-from clvlab.law import actions
 from clvlab.law.closing import Window
 from clvlab.law.clv import scores
 from clvlab.law.gate import verdicts
@@ -147,13 +146,10 @@ def _answer(tape: Tape, identity: Identity, agent: Agent, *, audit: bool) -> tup
         identity = replace(identity, causality=Causality.PREFIX_AUDIT)
         decided = report.decisions if report.whole else None
     if decided is None:
-        decided = agent.decide(_copied(tape))
-    if not isinstance(decided, pl.DataFrame):
-        raise DecisionError(f"agent {name!r} must return a polars DataFrame, not {type(decided).__name__}")
-    checked = actions.checked(decided)
-    if checked.filter(pl.col("agent_id") != name).height:
+        decided = asked(agent, tape)
+    if decided.filter(pl.col("agent_id") != name).height:
         raise DecisionError(f"agent {name!r} returned decisions under another agent_id")
-    return identity, located(tape, checked)
+    return identity, located(tape, decided)
 
 
 def _sealable(identity: Identity) -> None:
@@ -161,11 +157,6 @@ def _sealable(identity: Identity) -> None:
         canonical(without_floats(identity.config))
     except EvidenceError as error:
         raise AgentError(f"the config of agent {identity.agent_id!r} can't be sealed: {error}") from error
-
-
-def _copied(tape: Tape) -> Tape:
-    """Give the tape in frames of its own: what an agent does to them must not reach what it is scored on."""
-    return replace(tape, rows=tape.rows.clone(), series=tape.series.clone(), fixtures=tape.fixtures.clone())
 
 
 def run_started(
