@@ -9,9 +9,11 @@ from typing import Any
 from clvlab.application import backtests, importing, packs, runs
 from clvlab.engine.agent import Agent
 from clvlab.lab.comparison import Comparison, Leaderboard
+from clvlab.lab.outcome import Outcome
+from clvlab.lab.progress import Progress
 from clvlab.lab.report import Backtest
 from clvlab.lab.results import AuditReport, Pack, Run
-from clvlab.lab.sweeping import Progress, Sweep, sweep_grid
+from clvlab.lab.sweeping import Sweep, grid_of, sweep_grid
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.law.tape import Tape
@@ -151,7 +153,7 @@ def backtest(
     )
 
 
-def compare(tests: Sequence[Backtest], *, level: float = 0.95, resamples: int = 5_000, seed: int = 0) -> Comparison:
+def compare(tests: Sequence[Backtest | Outcome], *, level: float = 0.95, resamples: int = 5_000, seed: int = 0) -> Comparison:
     """Set backtests over the same pack beside each other, the first one being what the others are compared with.
 
     Parameters
@@ -174,10 +176,12 @@ def compare(tests: Sequence[Backtest], *, level: float = 0.95, resamples: int = 
     >>> both.differences["fixtures"].to_list()
     [12]
     """
-    return Comparison(tuple(test.source for test in tests), level, resamples, seed)
+    return Comparison(tuple(one for test in tests for one in test.contenders), level, resamples, seed)
 
 
-def leaderboard(tests: Sequence[Backtest], *, level: float = 0.95, resamples: int = 5_000, seed: int = 0) -> Leaderboard:
+def leaderboard(
+    tests: Sequence[Backtest | Outcome], *, level: float = 0.95, resamples: int = 5_000, seed: int = 0
+) -> Leaderboard:
     """Rank backtests by mean CLV; intervals stand beside it and rank nothing.
 
     Parameters
@@ -194,7 +198,7 @@ def leaderboard(tests: Sequence[Backtest], *, level: float = 0.95, resamples: in
     >>> leaderboard([backtest("starter", "baseline"), backtest("starter", "cumulative-drift")]).frame["agent_id"][0]
     'cumulative-drift'
     """
-    return Leaderboard(tuple(test.source for test in tests), level, resamples, seed)
+    return Leaderboard(tuple(one for test in tests for one in test.contenders), level, resamples, seed)
 
 
 def sweep(
@@ -205,7 +209,7 @@ def sweep(
     fixtures: Sequence[int] | None = None,
     window: Window | None = None,
     policy: PolicyEnvelope | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool = True,
     earlier_trials: int = 0,
     level: float = 0.95,
     resamples: int = 5_000,
@@ -226,7 +230,8 @@ def sweep(
     fixtures, window, policy
         As for ``backtest``.
     progress
-        Called after each point with how many are done and how many there are.
+        Whether a bar is shown, in a notebook or a terminal; or what is called after each point with how many are done and how
+        many there are.
     earlier_trials
         Trials made before this sweep: they are on record, and deflate its best.
     level, resamples, seed
@@ -246,6 +251,10 @@ def sweep(
     (4, True)
     """
     opened = (pack if isinstance(pack, Pack) else open_pack(pack)).source
-    values = {name: list(own) if not isinstance(own, str) else own for name, own in grid.items()}
-    trials = sweep_grid(opened, agent, values, fixture_ids=fixtures, window=window, policy=policy, progress=progress)
-    return Sweep(trials, {name: tuple(own) for name, own in values.items()}, earlier_trials, level, resamples, seed)
+    values = grid_of(grid)
+
+    def seal(params: Mapping[str, Any]) -> Backtest:
+        return Backtest(backtests.backtest(opened, agent, params=params, fixture_ids=fixtures, window=window, policy=policy))
+
+    trials = sweep_grid(opened, agent, values, seal=seal, fixture_ids=fixtures, window=window, progress=progress)
+    return Sweep(trials, values, earlier_trials, level, resamples, seed)
