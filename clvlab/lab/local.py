@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import shutil
 import tempfile
-import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -53,7 +53,7 @@ class LocalBench:
         self._laboratory = Laboratory(None if path is None else f"sqlite:///{path}")
         if path is None:
             folder = Path(tempfile.mkdtemp(prefix="clvlab-"))
-            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+            atexit.register(shutil.rmtree, folder, ignore_errors=True)  # a pack may outlive the laboratory
         else:
             folder = path.with_name(f"{path.stem}.packs")
         self._own, self._bundled = Catalog(folder), packs.bundled_catalog()

@@ -11,6 +11,7 @@ import polars as pl
 from clvlab.application import backtests
 from clvlab.lab import breakdowns, drawing, html
 from clvlab.lab.plots import Plots
+from clvlab.lab.settling import Settlement, settlement
 from clvlab.lab.showing import Shown, check_settings
 from clvlab.lab.stats import (
     BeatRate,
@@ -28,6 +29,10 @@ from clvlab.lab.stats import (
 __all__ = ["TearSheet"]
 
 BPS, PERCENT = "bps of probability", "%"
+_CAUTION = (
+    "CLV is not return on investment. Results are one draw of luck: over as many decisions their interval is far wider than "
+    "that of CLV, and the return also bears the margin of the price taken. Read the return beside what the close expected."
+)
 _INTERVALS = "Intervals hold {level:.0%}, by the bootstrap over fixtures; decisions of one fixture are not independent."
 
 
@@ -114,6 +119,12 @@ class TearSheet(Shown):
         return calibration(self.scored["confidence"], self.scored["clv_bps"], self.scored["fixture_id"], seed=self.seed)
 
     @cached_property
+    def settled(self) -> Settlement | None:
+        """What the decisions won, where the pack has results; null where it has none."""
+        results = self.source.pack.results
+        return settlement(self.scored, results, level=self.level, resamples=self.resamples, seed=self.seed)
+
+    @cached_property
     def tables(self) -> dict[str, pl.DataFrame]:
         """The breakdowns by name: by_time, by_market, by_side, by_probability, fixtures, reasons, refusals, quality."""
         return breakdowns.tables(self.source, self.scored, self.level, self.seed)
@@ -159,6 +170,8 @@ class TearSheet(Shown):
             ("share of the five best fixtures in the total", self.top_five[0], None, None, PERCENT),
             ("mean CLV without them", self.top_five[1], None, None, BPS),
         ]
+        if self.settled:
+            rows += _settled_rows(self.settled)
         schema = {"figure": pl.String, "value": pl.Float64, "low": pl.Float64, "high": pl.Float64, "unit": pl.String}
         return pl.DataFrame(rows, schema=schema, orient="row")
 
@@ -173,8 +186,15 @@ class TearSheet(Shown):
         return (
             f"{clv.n:,} scored decisions in {clv.n_clusters:,} fixtures: mean CLV {clv.mean:+.2f} bps "
             f"{_span(clv.low, clv.high)}, median {self.median.median:+.1f} bps; price ratio {ratio.mean or 0:+.2f} % "
-            f"{_span(ratio.low, ratio.high)}; cluster t {t}; beat the close {share}, {beat.tied:,} unmoved"
+            f"{_span(ratio.low, ratio.high)}; cluster t {t}; beat the close {share}, {beat.tied:,} unmoved{self._returned}"
         )
+
+    @property
+    def _returned(self) -> str:
+        roi = self.settled.roi if self.settled else None
+        if roi is None or roi.mean is None:
+            return ""
+        return f"; return on investment {roi.mean:+.2f} % {_span(roi.low, roi.high)} of {roi.n:,} settled, which is not CLV"
 
     def __repr__(self) -> str:
         return f"Tear sheet of {self.agent_id}: {self.line}; next: .frame, .tables, .plot, .to_html(path)"
@@ -190,10 +210,20 @@ class TearSheet(Shown):
             f"Tear sheet of {self.agent_id} on {self.source.pack.pack_id} ({self.source.pack.provenance})",
             f"<p>{html.escape(self.line)}.</p>",
             f'<p class="quiet">{_INTERVALS.format(level=self.level)}</p>',
+            *([f"<p>{_CAUTION}</p>"] if self.settled else []),
             html.section("Figures", html.table(["figure", "value", "interval", "unit"], map(_row, self.frame.rows()))),
             html.figures(drawing.svg(draw, title) for title, draw in self.plot.drawings()),
-            *([html.section("Calibration", _calibration(self.calibration))] if self.calibration else []),
+            *(html.section(title, _calibration(found)) for title, found in self._calibrations if found),
             *shown,
+        )
+
+    @property
+    def _calibrations(self) -> tuple[tuple[str, Calibration | None], ...]:
+        settled = self.settled
+        return (
+            ("Calibration: confidence against beating the close", self.calibration),
+            ("Calibration: closing probability against results", settled.close if settled else None),
+            ("Calibration: entry probability against results", settled.entry if settled else None),
         )
 
     def _mean(self, column: str) -> Estimate:
@@ -204,9 +234,25 @@ class TearSheet(Shown):
 def _calibration(found: Calibration) -> str:
     parts = (
         f"Brier score {found.brier:.4f} = reliability {found.reliability:.4f} - resolution {found.resolution:.4f} + "
-        f"uncertainty {found.uncertainty:.4f}, over {found.n:,} decisions with a confidence"
+        f"uncertainty {found.uncertainty:.4f}, over {found.n:,} decisions"
     )
     return f"<p>{parts}.</p>" + html.table(found.frame.columns, found.frame.rows())
+
+
+def _settled_rows(found: Settlement) -> list[tuple[str, float | None, float | None, float | None, str]]:
+    roi, expected, staked = found.roi, found.expected, found.stake_roi
+    rows: list[tuple[str, float | None, float | None, float | None, str]] = [
+        ("settled decisions with a price", float(roi.n), None, None, "decisions"),
+        ("settled profit, flat stake", found.profit, None, None, "stakes"),
+        ("return on investment, flat stake", roi.mean, roi.low, roi.high, PERCENT),
+        ("return that the close expected of them", expected.mean, expected.low, expected.high, PERCENT),
+        ("settled profit, stakes asked for", found.stake_profit, None, None, "units of stake"),
+        ("return on investment, stakes asked for", staked.mean, staked.low, staked.high, PERCENT),
+    ]
+    for name, known in (("close", found.close), ("entry", found.entry)):
+        if known:
+            rows.append((f"Brier score of the {name} against results", known.brier, None, None, "squared probability"))
+    return rows
 
 
 def _band(found: Placebo | None) -> tuple[float | None, float | None, float | None]:
@@ -215,7 +261,7 @@ def _band(found: Placebo | None) -> tuple[float | None, float | None, float | No
 
 def _row(row: tuple[str, float | None, float | None, float | None, str]) -> tuple[str, str, str, str]:
     name, value, low, high, unit = row
-    digits = 4 if unit == "probability" else 2
+    digits = 4 if unit.endswith("probability") and unit != BPS else 2
     interval = "" if low is None or high is None else f"[{low:,.{digits}f}, {high:,.{digits}f}]"
     return name, "none" if value is None else f"{value:,.{digits}f}", interval, unit
 
