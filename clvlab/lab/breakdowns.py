@@ -35,8 +35,8 @@ def scored_decisions(backtest: Backtest) -> pl.DataFrame:
     -------
     pl.DataFrame
         ``seq, fixture_id, tick_seq, market_key, side, entry_prob_bps, close_prob_bps, odds_milli, clv_bps, stake``;
-        ``edge_pct`` and ``price_ratio_pct`` in percent, the ratio null where nothing was asked for the side; ``to_close_s`` from
-        decision to close and ``closing_age_s`` of the closing message, in seconds; ``confidence`` 0..1.
+        ``edge_pct`` and ``price_ratio_pct`` in percent, the ratio null where nothing was asked for the side; ``to_close_s``
+        from decision to close and ``closing_age_s`` of the closing message, in seconds; ``confidence`` 0..1.
     """
     closes = backtest.result.closes.select("fixture_id", "close_ts_ms").unique()
     entry = pl.col("entry_prob_bps")

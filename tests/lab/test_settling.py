@@ -69,24 +69,25 @@ def test_without_a_result_of_a_decision_there_is_nothing_to_settle(results):
     assert settlement(make_scored((1, "a", 3000, 100, 5.0)), results) is None
 
 
-class TestTearSheet:
-    @pytest.fixture(scope="class")
-    def sheet(self, tmp_path_factory):
-        """A tear sheet over eight fixtures whose home sides win every second one, at 2.00 with a close of 1.90."""
-        lines = ["fixture,time,market,side,odds,kickoff,result"]
-        for n in range(8):
-            won = ("won", "lost") if n % 2 else ("lost", "won")
-            for time, odds in (("12:00", ("2.00", "1.90")), ("14:30", ("1.90", "2.00"))):
-                for side, price, result in zip(("home", "away"), odds, won, strict=True):
-                    lines.append(f"m{n},2026-01-02T{time}Z,WINNER||,{side},{price},2026-01-02T15:00Z,{result}")
-        folder = tmp_path_factory.mktemp("odds")
-        (folder / "odds.csv").write_text("\n".join(lines))
-        first = cl.strategy(agent_id="home")(
-            lambda ticks: ticks.filter(pl.col("tick_seq") == 0, pl.col("side") == "home").with_columns(confidence=0.5)
-        )
-        with cl.Lab() as lab:
-            return lab.backtest(lab.import_odds("csv", folder / "odds.csv"), first).tear_sheet(resamples=100, draws=5)
+@pytest.fixture(scope="module")
+def sheet(tmp_path_factory):
+    """A tear sheet over eight fixtures whose home sides win every second one, at 2.00 with a close of 1.90."""
+    lines = ["fixture,time,market,side,odds,kickoff,result"]
+    for n in range(8):
+        won = ("won", "lost") if n % 2 else ("lost", "won")
+        for time, odds in (("12:00", ("2.00", "1.90")), ("14:30", ("1.90", "2.00"))):
+            for side, price, result in zip(("home", "away"), odds, won, strict=True):
+                lines.append(f"m{n},2026-01-02T{time}Z,WINNER||,{side},{price},2026-01-02T15:00Z,{result}")
+    folder = tmp_path_factory.mktemp("odds")
+    (folder / "odds.csv").write_text("\n".join(lines))
+    first = cl.strategy(agent_id="home")(
+        lambda ticks: ticks.filter(pl.col("tick_seq") == 0, pl.col("side") == "home").with_columns(confidence=0.5)
+    )
+    with cl.Lab() as lab:
+        return lab.backtest(lab.import_odds("csv", folder / "odds.csv"), first).tear_sheet(resamples=100, draws=5)
 
+
+class TestTearSheet:
     def test_stands_the_return_beside_clv_with_a_caution(self, sheet):
         row = sheet.frame.row(by_predicate=pl.col("figure") == "return on investment, flat stake", named=True)
 
