@@ -24,6 +24,11 @@ __all__ = ["backtest", "compare", "import_odds", "leaderboard", "lookahead_audit
 def open_pack(where: str | Path) -> Pack:
     """Open a pack by its id in the catalog, or by the path of its folder.
 
+    Parameters
+    ----------
+    where
+        ``"starter"``, or a path; a folder is verified whole.
+
     Raises
     ------
     UnknownPackError, PackFormatError, PackTamperedError
@@ -39,9 +44,21 @@ def open_pack(where: str | Path) -> Pack:
 def open_run(path: str | Path) -> Run:
     """Read a stored run, unverified; ``.verify()`` recomputes its proof.
 
+    Parameters
+    ----------
+    path
+        A run folder, as ``Run.save`` and ``clvlab backtest`` write it.
+
     Raises
     ------
     UnknownRunError
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = backtest("starter", "baseline").run.save(tempfile.mkdtemp())
+    >>> open_run(folder).verify().passed
+    True
     """
     return Run(runs.load(path), runs.receipts(path), runs.anchor(path))
 
@@ -68,6 +85,17 @@ def import_odds(
     Raises
     ------
     SourceError, OddsError, PackFormatError
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> with open(folder / "odds.csv", "w") as file:
+    ...     print("fixture,time,market,side,odds", file=file)
+    ...     print("match,2026-03-01T12:00Z,WINNER||,home,2.1", file=file)
+    ...     print("match,2026-03-01T12:00Z,WINNER||,away,1.8", file=file)
+    >>> import_odds("csv", folder / "odds.csv", folder / "mine").ticks()["prob_bps"].to_list()
+    [5403, 4597]
     """
     files = [paths] if isinstance(paths, str | Path) else paths
     chosen = importing.import_options(lenient=lenient, **options)

@@ -185,8 +185,8 @@ class TearSheet(Shown):
         t = "none" if clv.t is None else f"{clv.t:.2f}"
         share = "nothing moved" if beat.rate is None else f"{100 * beat.rate:.1f} % {_span(beat.low, beat.high, 100)}"
         return (
-            f"{clv.n:,} scored decisions in {clv.n_clusters:,} fixtures: mean CLV {clv.mean:+.2f} bps "
-            f"{_span(clv.low, clv.high)}, median {self.median.median:+.1f} bps; price ratio {ratio.mean or 0:+.2f} % "
+            f"{clv.n:,} scored decisions in {clv.n_clusters:,} fixtures: mean CLV {clv.mean:+z.2f} bps "
+            f"{_span(clv.low, clv.high)}, median {self.median.median:+z.1f} bps; price ratio {ratio.mean or 0:+z.2f} % "
             f"{_span(ratio.low, ratio.high)}; cluster t {t}; beat the close {share}, {beat.tied:,} unmoved{self._returned}"
         )
 
@@ -195,7 +195,7 @@ class TearSheet(Shown):
         roi = self.settled.roi if self.settled else None
         if roi is None or roi.mean is None:
             return ""
-        return f"; return on investment {roi.mean:+.2f} % {_span(roi.low, roi.high)} of {roi.n:,} settled, which is not CLV"
+        return f"; return on investment {roi.mean:+z.2f} % {_span(roi.low, roi.high)} of {roi.n:,} settled, which is not CLV"
 
     def __repr__(self) -> str:
         return f"Tear sheet of {self.agent_id}: {self.line}; next: .frame, .tables, .plot, .to_html(path)"
@@ -209,7 +209,7 @@ class TearSheet(Shown):
         ]
         return html.block(
             f"Tear sheet of {self.agent_id} on {self.source.pack.pack_id} ({self.source.pack.provenance})",
-            f"<p>{html.escape(self.line)}.</p>",
+            f"<p>{html.unbroken(self.line)}.</p>",
             f'<p class="quiet">{_INTERVALS.format(level=self.level)}</p>',
             *([f"<p>{_CAUTION}</p>"] if self.settled else []),
             html.section("Figures", html.table(["figure", "value", "interval", "unit"], map(_row, self.frame.rows()))),
@@ -272,8 +272,8 @@ def _band(found: Placebo | None) -> tuple[float | None, float | None, float | No
 def _row(row: tuple[str, float | None, float | None, float | None, str]) -> tuple[str, str, str, str]:
     name, value, low, high, unit = row
     digits = 4 if unit.endswith("probability") and unit != BPS else 2
-    interval = "" if low is None or high is None else f"[{low:,.{digits}f}, {high:,.{digits}f}]"
-    return name, "none" if value is None else f"{value:,.{digits}f}", interval, unit
+    interval = "" if low is None or high is None else f"[{low:z,.{digits}f}, {high:z,.{digits}f}]"
+    return name, "none" if value is None else f"{value:z,.{digits}f}", interval, unit
 
 
 def _percent(share: float | None) -> float | None:
@@ -281,4 +281,4 @@ def _percent(share: float | None) -> float | None:
 
 
 def _span(low: float | None, high: float | None, times: float = 1) -> str:
-    return "[too few fixtures for an interval]" if low is None or high is None else f"[{times * low:.2f}, {times * high:.2f}]"
+    return "[too few fixtures for an interval]" if low is None or high is None else f"[{times * low:z.2f}, {times * high:z.2f}]"
