@@ -1,12 +1,15 @@
 """Anchors of the runs of a store, against the real memo program and an unmodified client."""
 
+from dataclasses import replace
 from itertools import count
+from pathlib import Path
 
 import pytest
 
 from clvlab.anchor.devchain import Fault
 from clvlab.application.application import Application
 from clvlab.application.requests import BacktestRunRequest
+from clvlab.errors import AnchorError
 from tests.factories import ALICE, make_competition
 
 
@@ -159,3 +162,14 @@ def test_backtests_of_anybody_spend_no_fees(anchored, local):
         "status": "not_anchored", "signature": None, "cluster": "localnet", "explorer_url": None,
     }  # fmt: skip
     assert local.chain.memos() == []
+
+
+@pytest.mark.parametrize("keypair", ["nothing", "tests"])
+def test_key_that_can_not_be_read_stops_the_application(local, keypair):
+    with pytest.raises(AnchorError, match=keypair):
+        Application(anchor=replace(local.settings, keypair=Path(keypair)))
+
+
+def test_key_without_a_chain_stops_the_application(local):
+    with pytest.raises(AnchorError, match="CLVLAB_ANCHOR_RPC_URL"):
+        Application(anchor=replace(local.settings, rpc_url=None))
