@@ -16,6 +16,9 @@ __all__ = ["LOOPBACK", "Settings"]
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
+_ANSWER_S = 5.0  # a verification waits for the chain, in a pool that others wait for
+
+
 class Settings(BaseSettings):
     """Settings of the service; each is read from the variable of its name in capitals after ``CLVLAB_``.
 
@@ -96,6 +99,7 @@ class Settings(BaseSettings):
             commitment=self.anchor_commitment,
             priority_fee=self.anchor_priority_fee,
             patience_s=self.anchor_patience_s,
+            timeout_s=min(_ANSWER_S, self.anchor_patience_s),
         )
 
     @model_validator(mode="after")
