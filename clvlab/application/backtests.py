@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -30,10 +30,10 @@ from clvlab.proof.events import receipt_lines
 from clvlab.proof.evidence import read_evidence
 from clvlab.proof.lines import read_receipts
 from clvlab.proof.positions import positions
-from clvlab.proof.seal import SealedRun
+from clvlab.proof.seal import SealedRun, committed
 from clvlab.proof.verify import Verification, verify
 
-__all__ = ["Backtest", "backtest", "envelope", "leaderboard", "lookahead_audit", "reopened", "resolved"]
+__all__ = ["Backtest", "backtest", "envelope", "leaderboard", "lookahead_audit", "performed", "reopened", "resolved"]
 
 
 @dataclass(frozen=True)
@@ -134,6 +134,7 @@ def backtest(
     window: Window | None = None,
     policy: PolicyEnvelope | None = None,
     audit: bool = True,
+    commit_index: int | None = None,
 ) -> Backtest:
     """Replay a pack through an agent, score it and seal it.
 
@@ -153,6 +154,8 @@ def backtest(
         Limits under which actions are executed on paper.
     audit
         Whether an agent whose causality is unchecked is audited for look-ahead before the run is sealed.
+    commit_index
+        Entry of a run log that committed to the run, which its manifest then names.
 
     Raises
     ------
@@ -160,8 +163,26 @@ def backtest(
     """
     window = window or Window()
     asked = resolved(agent, params, window)
+    return performed(
+        pack, [asked], window, policy or PolicyEnvelope(), fixture_ids=fixture_ids, audit=audit, commit_index=commit_index
+    )
+
+
+def performed(
+    pack: Pack,
+    agents: Sequence[Agent],
+    window: Window,
+    policy: PolicyEnvelope,
+    *,
+    fixture_ids: Sequence[int] | None = None,
+    audit: bool = True,
+    kind: str = "backtest",
+    commit_index: int | None = None,
+) -> Backtest:
+    """Replay a pack through one agent or several, as ``backtest`` does."""
     tape = pack.tape(fixture_ids)
-    return Backtest(pack, window, run(tape, [asked], window, policy=policy, audit=audit), _matched(tape, window))
+    result = run(tape, agents, window, policy=policy, audit=audit, kind=kind)
+    return Backtest(pack, window, replace(result, run=committed(result.run, commit_index)), _matched(tape, window))
 
 
 def _matched(tape: Tape, window: Window) -> int:

@@ -1,30 +1,34 @@
-"""The runs of a notebook: kept in a database as a service keeps its own, with every trial that was made."""
+"""The runs of a notebook: kept in a database and logged as a service does, with every trial that was made."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
-from clvlab.application.anchoring import Anchoring, NullAnchorer
-from clvlab.application.backtests import resolved
+from clvlab.anchor.configured import anchorer
+from clvlab.anchor.settings import AnchorSettings
+from clvlab.application.anchoring import Anchoring, StoredRecords
+from clvlab.application.backtests import Backtest, performed, resolved
 from clvlab.application.execution import Execution
-from clvlab.application.sealing import recorded, seal
+from clvlab.application.logged import planned
+from clvlab.application.public_log import PublicLog
+from clvlab.application.sealing import begin, enter, give_up, seal
 from clvlab.application.slots import Slots
 from clvlab.application.standings import Leaderboard
 from clvlab.application.stored_runs import StoredRuns
-from clvlab.engine.agent import Agent, Causality, identified
-from clvlab.engine.run import run_started
+from clvlab.engine.agent import Agent
+from clvlab.errors import ClvlabError, DecisionError
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
-from clvlab.law.tape import Binding
 from clvlab.packs.reader import Pack
 from clvlab.store import runs, trials
 from clvlab.store.database import Database
 
 __all__ = ["Laboratory", "trial_id"]
+
+_OWNER = "laboratory"
 
 
 def _now_ms() -> int:
@@ -32,7 +36,7 @@ def _now_ms() -> int:
 
 
 class Laboratory:
-    """Runs that were made here and are kept: a service over the same database shows and verifies them too.
+    """Runs that are made and kept here: a service over the same database shows and verifies them too.
 
     Parameters
     ----------
@@ -53,11 +57,11 @@ class Laboratory:
     """
 
     def __init__(self, database_url: str | None = None, *, clock: Callable[[], int] = _now_ms) -> None:
-        self._database = Database(database_url)
+        self._database = database = Database(database_url)
         self._clock = clock
-        self._anchoring = Anchoring(self._database, NullAnchorer(), clock)
-        self.runs = StoredRuns(self._database, NullAnchorer(), Slots(running=1, waiting=64))
-        self.leaderboard = Leaderboard(self._database)
+        anchoring = Anchoring(database, anchorer(AnchorSettings(), StoredRecords(database)), clock)
+        self.runs = StoredRuns(database, anchoring, PublicLog(database, None), Slots(running=1, waiting=64))
+        self.leaderboard = Leaderboard(database)
 
     def close(self) -> None:
         """Release the database; one in memory is gone with it."""
@@ -69,20 +73,51 @@ class Laboratory:
         with self._database.write():
             yield
 
-    def keep(self, execution: Execution) -> None:
-        """Store a sealed run, count it in the standings, and put it on record as a trial; the same run again changes nothing.
+    def perform(
+        self,
+        pack: Pack,
+        agents: Sequence[Agent],
+        window: Window,
+        policy: PolicyEnvelope,
+        fixture_ids: Sequence[int] | None = None,
+        *,
+        audit: bool = True,
+        kind: str = "backtest",
+    ) -> Backtest:
+        """Make a run and keep it, on the record; the same run again changes nothing.
+
+        Steps: 1. name the run from its inputs alone, and commit to it in the log; 2. open the tape and run; 3. store it, log
+        its result, and count it in the standings and as a trial. A run that fails is abandoned on the record.
 
         Raises
         ------
-        RunConflictError
-            A run of the same id is stored with other bytes.
+        DecisionError
+            No agents, two of one id, or one of several that failed.
+        ClvlabError
+            As ``backtests.backtest``.
         """
-        started = execution.verification.started
+        if len({agent.identity.agent_id for agent in agents}) != len(agents) or not agents:
+            raise DecisionError(f"a run needs agents with unique ids, not {[agent.identity.agent_id for agent in agents]}")
+        started = planned(pack, agents, window, policy, fixture_ids, audit=audit, kind=kind)
+        run_id = str(started["run_id"])
+        with self._database.write() as connection:
+            enter(connection, started, _OWNER, self._clock())
+            index = begin(connection, run_id)
+        try:
+            done = performed(pack, agents, window, policy, fixture_ids=fixture_ids, audit=audit, kind=kind, commit_index=index)
+            if done.run.run_id != run_id:  # an agent that failed was not audited, and the seal says so
+                raise DecisionError(
+                    "; ".join(f"agent {one['agent_id']!r} failed: {one['error']}" for one in done.result.errors)
+                )
+        except ClvlabError as error:
+            with self._database.write() as connection:
+                give_up(connection, run_id, type(error).__name__, self._clock())
+            raise
         with self._database.write() as connection:
             now = self._clock()
-            runs.add(connection, recorded(started, now))
-            seal(connection, execution, self._anchoring, now)
-            trials.add(connection, started["binding"]["content_hash"], [execution.run_id], now)
+            seal(connection, Execution(done.result, done.receipts, done.verification), None, now)
+            trials.add(connection, pack.content_hash, [run_id], now)
+        return done
 
     def receipts(self, run_id: str) -> bytes:
         """Give what venues said of a run, as lines."""
@@ -109,9 +144,4 @@ def trial_id(
     policy: PolicyEnvelope,
 ) -> str:
     """Give the id that the run of a trial has once it is audited and sealed."""
-    identity = identified(resolved(agent, params, window))
-    if identity.causality == Causality.UNCHECKED:
-        identity = replace(identity, causality=Causality.PREFIX_AUDIT)
-    fixtures = pack.fixture_ids if fixture_ids is None else tuple(sorted(set(fixture_ids)))
-    binding = Binding(pack.pack_id, fixtures, pack.content_hash)
-    return str(run_started(binding, pack.manifest.closing_policy, [identity], window, policy)["run_id"])
+    return str(planned(pack, [resolved(agent, params, window)], window, policy, fixture_ids)["run_id"])

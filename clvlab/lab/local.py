@@ -15,10 +15,8 @@ import polars as pl
 from clvlab.agents.columnar import Strategy
 from clvlab.agents.template import Template
 from clvlab.application import backtests, importing, packs
-from clvlab.application.execution import Execution
 from clvlab.application.laboratory import Laboratory, trial_id
 from clvlab.engine.agent import Agent
-from clvlab.engine.run import run
 from clvlab.errors import AgentError, PackFormatError
 from clvlab.lab.bench import Asked, Entry, pages, run_tables
 from clvlab.lab.listing import Listing, pack_row, packs_listed, runs_listed, standings_listed
@@ -32,8 +30,6 @@ from clvlab.packs.catalog import Catalog
 from clvlab.packs.manifest import TICKS_FILE
 from clvlab.packs.results import RESULTS
 from clvlab.proof.anchor import Anchor
-from clvlab.proof.events import receipt_lines
-from clvlab.proof.verify import verify
 from clvlab.sql import PackFiles, Table
 
 __all__ = ["LocalBench"]
@@ -102,25 +98,15 @@ class LocalBench:
         self._own.admit(pack_id)
 
     def backtest(self, asked: Asked, entry: Entry) -> Backtest:
-        done = backtests.backtest(
-            self.pack(asked.pack).source,
-            _named(entry, asked),
-            fixture_ids=asked.fixtures,
-            window=asked.window,
-            policy=asked.policy,
-            audit=asked.audit,
-        )
-        self._laboratory.keep(Execution(done.result, done.receipts, done.verification))
-        return Backtest(done)
+        return Backtest(self._performed(asked, [entry]))
 
     def compete(self, asked: Asked, entries: Sequence[Entry]) -> Outcome:
-        pack = self.pack(asked.pack).source
-        agents = [_named(entry, asked) for entry in entries]
-        tape = pack.tape(asked.fixtures)
-        result = run(tape, agents, asked.window, policy=asked.policy, audit=asked.audit, kind="competition")
-        receipts = receipt_lines(result.receipts)
-        self._laboratory.keep(Execution(result, receipts, verify(result.run, receipts)))
-        return Outcome(Run(result.run, receipts), [pack])
+        done = self._performed(asked, entries, kind="competition")
+        return Outcome(Run(done.run, done.receipts), [done.pack])
+
+    def _performed(self, asked: Asked, entries: Sequence[Entry], kind: str = "backtest") -> backtests.Backtest:
+        pack, agents = self.pack(asked.pack).source, [_named(entry, asked) for entry in entries]
+        return self._laboratory.perform(pack, agents, asked.window, asked.policy, asked.fixtures, audit=asked.audit, kind=kind)
 
     def sweep(
         self, asked: Asked, agent: str | Agent, grid: Mapping[str, Sequence[Any]], *, progress: Progress | bool
