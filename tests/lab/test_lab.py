@@ -115,9 +115,9 @@ class TestEveryLab:
         found = lab.compete("starter", BOTH, fixtures=[FIXTURE])
 
         answer = lab.sql(
-            "select s.agent_id, count(*) as n, sum(s.clv_bps) as total, min(d.stake) as stake "
-            "from scores s join decisions d using (run_id, seq) join agents a using (run_id, agent_id) "
-            f"join runs r on r.run_id = s.run_id where s.run_id = '{found.run_id}' group by all order by 1"
+            "select agent_id, count(*) as n, sum(s.clv_bps) as total, min(d.stake) as stake "
+            "from scores s join decisions d using (run_id, seq, agent_id) join agents a using (run_id, agent_id) "
+            f"join runs r using (run_id) where run_id = '{found.run_id}' group by all order by 1"
         )
 
         own = found.scores.group_by("agent_id").agg(n=pl.len(), total=pl.sum("clv_bps")).sort("agent_id")
@@ -201,6 +201,17 @@ class TestALabHere:
             here.compete("starter", ["baseline", "baseline"])
         with pytest.raises(DecisionError, match="unique ids"):
             here.compete("starter", [])
+
+    def test_an_agent_that_fails_leaves_an_abandoned_commitment_and_no_run(self, here):
+        @cl.strategy
+        def broken(ticks):
+            raise ValueError(f"no {ticks}")
+
+        with pytest.raises(DecisionError, match="agent 'broken' failed: AgentError"):
+            here.compete("starter", [broken, "baseline"])
+
+        assert here.runs().frame["status"].to_list() == ["failed"]
+        assert here.leaderboard().frame.is_empty()
 
     def test_an_agent_that_can_t_be_renamed_says_so(self, here):
         class Silent(cl.TickAgent):
