@@ -154,5 +154,5 @@ def _only(fixtures: Sequence[int]) -> int:
 
 
 def _said(entry: Entry) -> str:
-    name = repr(entry.agent) if isinstance(entry.agent, str) else type(entry.agent).__name__
+    name = repr(entry.agent if isinstance(entry.agent, str) else entry.agent.identity.agent_id)
     return f"{name} with {dict(entry.params)}" if entry.params else name

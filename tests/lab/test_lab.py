@@ -332,7 +332,7 @@ class TestAService:
             "backtests only 'baseline'": lambda: remote.backtest("starter", "cumulative-drift", fixtures=[FIXTURE]),
             "one fixture at a time, not 12": lambda: remote.backtest("starter"),
             "the default policy only": lambda: remote.backtest("starter", policy=cl.PolicyEnvelope(max_orders=1)),
-            "Strategy is code of yours": lambda: remote.compete("starter", [opening], fixtures=[FIXTURE]),
+            "'opening' is code of yours": lambda: remote.compete("starter", [opening], fixtures=[FIXTURE]),
             "'mine.py:agent' is code of yours": lambda: remote.compete("starter", ["mine.py:agent"], fixtures=[FIXTURE]),
             "its own window": lambda: remote.compete("starter", BOTH, window=cl.Window(min_clv_horizon_s=5)),
             "packs of its operator": lambda: remote.import_odds("csv", odds),
