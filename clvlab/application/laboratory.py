@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from clvlab.anchor.configured import anchorer
 from clvlab.anchor.settings import AnchorSettings
 from clvlab.application.anchoring import Anchoring, StoredRecords
-from clvlab.application.backtests import Backtest, performed, resolved
+from clvlab.application.backtests import Backtest, performed
 from clvlab.application.execution import Execution
 from clvlab.application.logged import planned
 from clvlab.application.public_log import PublicLog
@@ -23,6 +22,7 @@ from clvlab.errors import ClvlabError, DecisionError
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.packs.reader import Pack
+from clvlab.proof.canonical import canonical, sha256, without_floats
 from clvlab.store import runs, trials
 from clvlab.store.database import Database
 
@@ -116,7 +116,8 @@ class Laboratory:
         with self._database.write() as connection:
             now = self._clock()
             seal(connection, Execution(done.result, done.receipts, done.verification), None, now)
-            trials.add(connection, pack.content_hash, [run_id], now)
+            tried = [trial_id(pack, agent, window, fixture_ids) for agent in agents]
+            trials.add(connection, pack.content_hash, tried, now)
         return done
 
     def receipts(self, run_id: str) -> bytes:
@@ -135,13 +136,14 @@ class Laboratory:
             trials.add(connection, content_hash, trial_ids, self._clock())
 
 
-def trial_id(
-    pack: Pack,
-    agent: str | Agent,
-    params: Mapping[str, Any],
-    fixture_ids: Sequence[int] | None,
-    window: Window,
-    policy: PolicyEnvelope,
-) -> str:
-    """Give the id that the run of a trial has once it is audited and sealed."""
-    return str(planned(pack, [resolved(agent, params, window)], window, policy, fixture_ids)["run_id"])
+def trial_id(pack: Pack, agent: Agent, window: Window, fixture_ids: Sequence[int] | None) -> str:
+    """Give the id of a trial: a hash of all that shapes its scores, so neither of the agent's name nor of the policy."""
+    identity = agent.identity
+    tried = {
+        "content_hash": pack.content_hash,
+        "fixture_ids": sorted(pack.fixture_ids if fixture_ids is None else set(fixture_ids)),
+        "window": window.payload(),
+        "strategy": [identity.strategy, identity.strategy_version, identity.source_sha256],
+        "config": without_floats(identity.config),
+    }
+    return sha256(canonical(tried))

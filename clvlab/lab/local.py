@@ -118,7 +118,8 @@ class LocalBench:
             return self.backtest(replace(asked, pack=Pack(pack)), Entry(agent, params))
 
         trials = sweep_grid(pack, agent, grid, seal=seal, fixture_ids=asked.fixtures, window=asked.window, progress=progress)
-        ids = [trial_id(pack, agent, one.params, asked.fixtures, asked.window, asked.policy) for one in trials]
+        agents = [backtests.resolved(agent, one.params, asked.window) for one in trials]
+        ids = [trial_id(pack, one, asked.window, asked.fixtures) for one in agents]
         earlier = self._laboratory.trials(pack.content_hash, apart_from=ids)
         self._laboratory.record_trials(pack.content_hash, ids)
         return trials, earlier

@@ -235,6 +235,13 @@ class TestALabHere:
         assert here.runs().frame["run_id"].to_list().count(sealed.run.run_id) == 1
         assert here.sweep("season", "cumulative-drift", {"warmup_ticks": [20]}, fixtures=[FIXTURE], resamples=50).trials == 1
 
+    def test_every_agent_of_a_competition_is_a_trial_whatever_it_is_called_and_limited_by(self, here):
+        entries = {"one": ("cumulative-drift", {"warmup_ticks": 10}), "two": ("cumulative-drift", {"warmup_ticks": 30})}
+        here.compete("starter", entries)
+        here.backtest("starter", "cumulative-drift", params={"warmup_ticks": 30}, policy=cl.PolicyEnvelope(max_orders=1))
+
+        assert here.sweep("starter", "cumulative-drift", {"warmup_ticks": [30, 50]}, resamples=50).trials == 3
+
     def test_the_seal_of_a_trial_of_ones_own_is_that_trial(self, here):
         parametrised = cl.strategy(agent_id="seq")(lambda ticks, *, seq=0: ticks.filter(pl.col("tick_seq") == seq))
         first = here.sweep("starter", parametrised, {"seq": [0, 1]}, resamples=50)
