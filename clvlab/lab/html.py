@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from re import sub
 
-__all__ = ["badge", "block", "escape", "facts", "figures", "page", "section", "table"]
+__all__ = ["badge", "block", "escape", "facts", "fenced", "figures", "page", "section", "table"]
 
 _STYLE = """
 .clvlab{font-family:system-ui,sans-serif;font-size:13px;line-height:1.45;max-width:60rem;color:inherit}
@@ -24,7 +24,11 @@ _STYLE = """
 .clvlab .figures{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(20rem,100%),1fr));gap:.8rem;margin:.6rem 0}
 .clvlab .figures>div{max-width:32rem}
 .clvlab svg{width:100%;height:auto;stroke-linejoin:round;stroke-linecap:butt}
+.clvlab fieldset{border:1px dashed rgba(128,128,128,.6);margin:.6rem 0;padding:0 .7rem;min-width:0}
+.clvlab legend{font-size:12px;opacity:.8;padding:0 .3rem;width:auto;color:inherit;border:0;margin:0}
 @media(prefers-color-scheme:dark){.clvlab .pass{color:#3fb950}.clvlab .fail{color:#ff7b72}}
+[data-jp-theme-light=false] .clvlab .pass{color:#3fb950}[data-jp-theme-light=false] .clvlab .fail{color:#ff7b72}
+[data-jp-theme-light=true] .clvlab .pass{color:#1a7f37}[data-jp-theme-light=true] .clvlab .fail{color:#cf222e}
 """.strip()
 
 
@@ -45,6 +49,11 @@ def page(title: str, content: str) -> str:
 def section(title: str, *parts: str) -> str:
     """Put HTML under a small head, which is text."""
     return f'<h5>{escape(title)}</h5><div class="wide">{"".join(parts)}</div>'
+
+
+def fenced(title: str, *parts: str) -> str:
+    """Set HTML apart behind a dashed line: what nobody vouches for. The title is text."""
+    return f"<fieldset><legend>{escape(title)}</legend>{''.join(parts)}</fieldset>"
 
 
 def figures(drawings: Iterable[str]) -> str:

@@ -10,6 +10,7 @@ import polars as pl
 
 from clvlab.application import backtests
 from clvlab.lab import html
+from clvlab.lab.explorer import Explorer
 from clvlab.lab.html import escape
 from clvlab.lab.plots import Plots
 from clvlab.lab.results import Run
@@ -134,6 +135,44 @@ class Backtest(Shown):
         12
         """
         return TearSheet(self.source, level, resamples, draws, seed)
+
+    def explore(
+        self,
+        fixture_id: int | None = None,
+        market_key: str | None = None,
+        *,
+        position: int | None = None,
+        span_ms: tuple[int, int] | None = None,
+    ) -> Explorer:
+        """Look at one market at a time: its line, the decisions on it, and what was known when; a widget in JupyterLab.
+
+        Parameters
+        ----------
+        fixture_id, market_key
+            What is seen first; by default where most was decided.
+        position
+            How many messages of the market the replay has come to; everything by default.
+        span_ms
+            First and last time of the picture, UTC milliseconds; the whole market by default.
+
+        Raises
+        ------
+        UnknownFixtureError
+            A fixture that was not replayed.
+        UnknownMarketError
+            A market that the fixture does not have.
+
+        Examples
+        --------
+        >>> from clvlab.lab import backtest
+        >>> backtest("starter", "cumulative-drift").explore(90000005).view.sides
+        ('over', 'under')
+        """
+        explorer = Explorer(self.source)
+        if fixture_id is None and market_key is None:
+            return explorer.seek(position, span_ms)
+        shown = explorer.fixture_id if fixture_id is None else fixture_id
+        return explorer.show(shown, market_key, position=position, span_ms=span_ms)
 
     @cached_property
     def plot(self) -> Plots:

@@ -1,0 +1,143 @@
+"""A view as traces of a plotly figure: plain values, so that no widget is needed to see what would be drawn."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+import polars as pl
+
+from clvlab.lab.drawing import BLUE, GREY, RED
+from clvlab.lab.explorer.view import MarketView, Outcome
+
+__all__ = ["GREEN", "SIDE_COLOURS", "SYMBOLS", "clock", "layout", "side_colour", "traces"]
+
+GREEN = "#2f9e44"
+# Like those of the other pictures these stand on white and on black.
+SIDE_COLOURS = (BLUE, "#c9822b", "#8b6fc9", "#3aa6a0", "#b5659d", "#8f8a3a")
+# Colour, and a form for those who see no colour: of plotly, and of matplotlib.
+SYMBOLS = {
+    Outcome.BEAT: (GREEN, "triangle-up", "^"),
+    Outcome.BEHIND: (RED, "triangle-down", "v"),
+    Outcome.UNMOVED: (GREY, "circle", "o"),
+    Outcome.PENDING: (GREY, "circle-open", "h"),
+    Outcome.INVALID: (GREY, "x", "x"),
+    Outcome.OPEN: (GREY, "diamond", "D"),
+}
+_CLOCK = pl.from_epoch("ts_ms", time_unit="ms").dt.strftime("%Y-%m-%d %H:%M:%S")
+_SHADE = "rgba(138,138,138,0.22)"
+_GRID = "rgba(138,138,138,0.25)"
+
+
+def side_colour(number: int) -> str:
+    return SIDE_COLOURS[number % len(SIDE_COLOURS)]
+
+
+def clock(ts_ms: int) -> str:
+    """A time in UTC, to the second."""
+    return str(pl.DataFrame({"ts_ms": [ts_ms]}).select(_CLOCK).item())
+
+
+def traces(view: MarketView) -> list[dict[str, Any]]:
+    """Give the traces of a view: times without a price, one line a side, decisions by outcome, the close.
+
+    Their number depends on the sides alone, so that a move of the replay changes coordinates only. Text is escaped: plotly reads
+    tags.
+    """
+    return [_suspended(view), *_lines(view), *(_marks(view, outcome) for outcome in Outcome), *_close(view)]
+
+
+def layout(view: MarketView) -> dict[str, Any]:
+    """Axes, margins and legend; no colour of the ground, which is the page's."""
+    axis = {"gridcolor": _GRID, "zeroline": False, "linecolor": GREY}
+    return {
+        "height": 420,
+        "margin": {"l": 60, "r": 16, "t": 10, "b": 44},
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "font": {"color": GREY},
+        "hovermode": "closest",
+        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
+        "xaxis": axis | {"type": "date", "range": list(view.span_ms), "title": {"text": "time, UTC"}},
+        "yaxis": axis | {"title": {"text": "consensus probability, %"}},
+        "yaxis2": {"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True},
+    }
+
+
+def _lines(view: MarketView) -> list[dict[str, Any]]:
+    by_side = view.lines.partition_by("side", as_dict=True)
+    return [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "name": escape(side),
+            "line": {"color": side_colour(number), "width": 1.6, "shape": "hv"},
+            "hovertemplate": "%{y:.2f} %<br>%{x|%Y-%m-%d %H:%M:%S}",
+        }
+        | _points(by_side.get((side,), view.lines.clear()))
+        for number, side in enumerate(view.sides)
+    ]
+
+
+def _points(frame: pl.DataFrame) -> dict[str, Any]:
+    # As floats they travel to the browser as they are; a null becomes NaN, which is a gap.
+    return {"x": frame["ts_ms"].cast(pl.Float64).to_numpy(), "y": (frame["prob_bps"] / 100).to_numpy()}
+
+
+def _suspended(view: MarketView) -> dict[str, Any]:
+    spans = view.suspensions
+    corners = spans.select(pl.concat_list("from_ts_ms", "from_ts_ms", "to_ts_ms", "to_ts_ms", pl.lit(None, pl.Int64)))
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": "suspended",
+        "x": corners.to_series().explode().to_list() if spans.height else [],
+        "y": [0, 1, 1, 0, None] * spans.height,
+        "yaxis": "y2",
+        "fill": "toself",
+        "fillcolor": _SHADE,
+        "line": {"width": 0},
+        "hoverinfo": "skip",
+        "showlegend": spans.height > 0,
+    }
+
+
+def _marks(view: MarketView, outcome: Outcome) -> dict[str, Any]:
+    marks = view.marks.filter(pl.col("outcome") == outcome)
+    colour, symbol, _ = SYMBOLS[outcome]
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": outcome.value,
+        "marker": {"color": colour, "symbol": symbol, "size": 10, "line": {"width": 1, "color": colour}},
+        "customdata": marks["seq"].to_list(),
+        "text": [_said(row) for row in marks.with_columns(at=_CLOCK).iter_rows(named=True)],
+        "hovertemplate": "%{text}<extra></extra>",
+        "showlegend": marks.height > 0,
+    } | _points(marks)
+
+
+def _said(mark: dict[str, Any]) -> str:
+    clv = "" if mark["clv_bps"] is None else f", CLV {mark['clv_bps']:+,} bps"
+    more = f"<br>and {mark['n'] - 1:,} more here: zoom in" if mark["n"] > 1 else ""
+    return (
+        f"decision {mark['seq']:,}: {escape(mark['side'] or 'no side')} at {mark['prob_bps'] / 100:.2f} %{clv}"
+        f"<br>{mark['at']}{more}"
+    )
+
+
+def _close(view: MarketView) -> list[dict[str, Any]]:
+    close = view.close
+    return [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "name": f"close ({close.kind.replace('_', ' ')})" if close else "close",
+            "x": [close.ts_ms] * 2 if close else [],
+            "y": [0, 1] if close else [],
+            "yaxis": "y2",
+            "line": {"color": GREY, "width": 1.2, "dash": "dash"},
+            "hoverinfo": "skip",
+            "showlegend": close is not None,
+        }
+    ]
