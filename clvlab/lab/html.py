@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from re import sub
 
-__all__ = ["badge", "block", "escape", "facts", "fenced", "figures", "page", "section", "table"]
+__all__ = ["badge", "block", "escape", "facts", "fenced", "figures", "page", "preformatted", "section", "table"]
 
 _STYLE = """
 .clvlab{font-family:system-ui,sans-serif;font-size:13px;line-height:1.45;max-width:60rem;color:inherit}
@@ -24,6 +24,8 @@ _STYLE = """
 .clvlab .figures{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(20rem,100%),1fr));gap:.8rem;margin:.6rem 0}
 .clvlab .figures>div{max-width:32rem}
 .clvlab svg{width:100%;height:auto;stroke-linejoin:round;stroke-linecap:butt}
+.clvlab pre{max-height:22rem;overflow:auto;white-space:pre-wrap;overflow-wrap:anywhere;font-size:12px;color:inherit;
+ background:none;border:1px solid rgba(128,128,128,.3);padding:.5rem;margin:.3rem 0}
 .clvlab fieldset{border:1px dashed rgba(128,128,128,.6);margin:.6rem 0;padding:0 .7rem;min-width:0}
 .clvlab legend{font-size:12px;opacity:.8;padding:0 .3rem;width:auto;color:inherit;border:0;margin:0}
 @media(prefers-color-scheme:dark){.clvlab .pass{color:#3fb950}.clvlab .fail{color:#ff7b72}}
@@ -54,6 +56,11 @@ def section(title: str, *parts: str) -> str:
 def fenced(title: str, *parts: str) -> str:
     """Set HTML apart behind a dashed line: what nobody vouches for. The title is text."""
     return f"<fieldset><legend>{escape(title)}</legend>{''.join(parts)}</fieldset>"
+
+
+def preformatted(text: str) -> str:
+    """Text with its own line ends, in a box that scrolls."""
+    return f"<pre>{escape(text)}</pre>"
 
 
 def figures(drawings: Iterable[str]) -> str:

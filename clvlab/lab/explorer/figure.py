@@ -41,8 +41,8 @@ def clock(ts_ms: int) -> str:
 def traces(view: MarketView) -> list[dict[str, Any]]:
     """Give the traces of a view: times without a price, one line a side, decisions by outcome, the close.
 
-    Their number depends on the sides alone, so that a move of the replay changes coordinates only. Text is escaped: plotly reads
-    tags.
+    Their number depends on the sides alone, so that a move of the replay changes coordinates only. Text is escaped, since
+    plotly reads tags.
     """
     return [_suspended(view), *_lines(view), *(_marks(view, outcome) for outcome in Outcome), *_close(view)]
 

@@ -115,7 +115,11 @@ def _state(state: dict[str, Any] | None, chosen: str | None) -> str:
         return '<p class="quiet">No market state.</p>'
     note = "suspended" if state["suspended"] else f"message at tick {state['tick_seq']:,}, {state['age_ms'] / 1000:,.0f} s old"
     rows = [
-        (f"{own['side']} (chosen)" if own["side"] == chosen else own["side"], _percent(own["prob_bps"]), _odds(own["odds_milli"]))
+        (
+            f"{own['side']} (chosen)" if own["side"] == chosen else own["side"],
+            _percent(own["prob_bps"]),
+            _odds(own["odds_milli"]),
+        )
         for own in state["sides"]
     ]
     return f'<p class="quiet">{html.escape(note)}</p>' + html.table(["side", "probability", "decimal odds"], rows)

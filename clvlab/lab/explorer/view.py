@@ -12,11 +12,12 @@ from typing import Any
 
 import polars as pl
 
+from clvlab.lab.explorer.thinning import pooled, suspensions, thinned
 from clvlab.law.closing import Window, fixture_closes, market_closes
 from clvlab.law.schema import Action, Reason, Schema
 from clvlab.law.tape import Tape
 
-__all__ = ["LINES", "MARKS", "WIDTH", "Close", "Market", "MarketView", "Outcome", "market", "thinned"]
+__all__ = ["LINES", "MARKS", "WIDTH", "Close", "Market", "MarketView", "Outcome", "market"]
 
 WIDTH = 800  # pixels across a picture: what is nearer than that can't be told apart
 
@@ -163,8 +164,8 @@ class Market:
             market_key=self.market_key,
             sides=self.sides,
             lines=self._lines(shown, now_ms, (low, high), width),
-            marks=_pooled(marks.filter(pl.col("ts_ms").is_between(low, high)), (low, high), width),
-            suspensions=_suspensions(past, now_ms, (low, high), width),
+            marks=pooled(marks.filter(pl.col("ts_ms").is_between(low, high)), (low, high), width),
+            suspensions=suspensions(past, now_ms, (low, high), width),
             span_ms=(low, high),
             now_ms=None if whole else now_ms,
             close=known,
@@ -261,57 +262,3 @@ def _close(tape: Tape, window: Window, market_key: str, sides: pl.Series) -> Clo
         if not at["suspended"][0]:
             probs = dict(zip(own["side"], at["prob_bps"], strict=True))
     return Close(found["close_ts_ms"], found["close_kind"], probs)
-
-
-def thinned(rows: pl.DataFrame, span_ms: tuple[int, int], width: int) -> pl.DataFrame:
-    """Keep, of each side and pixel, the first, the last, the lowest and the highest row: the picture stays the same.
-
-    References
-    ----------
-    Jugel, Jerzak, Hackenbroich, Markl: "M4: A Visualization-Oriented Time Series Data Aggregation", VLDB 2014.
-    """
-    if rows.height <= 4 * width:
-        return rows
-    pixel = _pixel(span_ms, width)
-    row, prob = pl.col("row"), pl.col("prob_bps")
-    kept = (
-        rows.lazy()
-        .with_row_index("row")
-        .group_by("side", pixel)
-        .agg(
-            first=row.first(), last=row.last(), low=row.get(prob.arg_min(), null_on_oob=True), high=row.get(prob.arg_max(), null_on_oob=True)
-        )
-        .select(pl.concat_list("first", "last", "low", "high").explode().drop_nulls().unique().sort())
-        .collect(engine="in-memory")
-        .to_series()
-    )
-    return rows[kept]
-
-
-def _pixel(span_ms: tuple[int, int], width: int) -> pl.Expr:
-    low, high = span_ms
-    return ((pl.col("ts_ms") - low) * width // max(high - low, 1)).alias("pixel")
-
-
-def _pooled(marks: pl.DataFrame, span_ms: tuple[int, int], width: int) -> pl.DataFrame:
-    """Draw one mark where more would cover each other: eight pixels and a hundredth of the height apart."""
-    if marks.height <= width // 8:
-        return marks
-    cell = ["side", "outcome", _pixel(span_ms, width // 8), (pl.col("prob_bps") // 100).alias("height")]
-    pooled = marks.group_by(cell, maintain_order=True).agg(pl.col("n").sum().alias("pooled"), pl.all().first())
-    return pooled.with_columns(n="pooled").select(*MARKS)
-
-
-def _suspensions(past: pl.DataFrame, now_ms: int, span_ms: tuple[int, int], width: int) -> pl.DataFrame:
-    """Give the times without a price, those together that no pixel parts."""
-    low, high = span_ms
-    until = pl.col("ts_ms").shift(-1, fill_value=now_ms)
-    gap = pl.col("from_ts_ms") - pl.col("to_ts_ms").shift(1)
-    return (
-        past.select("suspended", from_ts_ms="ts_ms", to_ts_ms=until)
-        .filter("suspended", pl.col("to_ts_ms") >= low, pl.col("from_ts_ms") <= high)
-        .with_columns(run=(gap > (high - low) / width).fill_null(value=True).cum_sum())
-        .group_by("run", maintain_order=True)
-        .agg(pl.first("from_ts_ms").clip(low), pl.last("to_ts_ms").clip(None, high))
-        .drop("run")
-    )

@@ -1,25 +1,25 @@
-"""The explorer as a widget: controls that move an ``Explorer``, and a plotly figure that shows its view."""
+"""The explorer as a widget: controls that move an ``Exploration``, and a plotly figure that shows its view."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import polars as pl
 
 from clvlab.application.runs import verify
 from clvlab.lab import html
+from clvlab.lab.explorer.exploration import Exploration
 from clvlab.lab.explorer.figure import clock, layout, traces
+from clvlab.lab.explorer.record import record_html
 from clvlab.lab.proofs.verdicts import verdicts_html
 from clvlab.lab.showing import optional
-
-if TYPE_CHECKING:
-    from clvlab.lab.explorer.explorer import Explorer
 
 __all__ = ["ExplorerWidget"]
 
 _MOST_FIXTURES = 300  # in the list at once; the search narrows it
 _STEPS = 60  # of the replay, from the first message to the last
+_CONFIG = {"displaylogo": False, "responsive": True, "modeBarButtonsToRemove": ["lasso2d", "select2d"]}
 # The ink of the figure follows the page, whatever its theme; what plotly draws on its own ground keeps its own.
 _STYLE = """<style>
 .clvlab-explorer{color:var(--jp-content-font-color1,inherit)}
@@ -32,7 +32,7 @@ _STYLE = """<style>
 class ExplorerWidget:
     """Controls and picture of an explorer; ``box`` is what is displayed."""
 
-    def __init__(self, explorer: Explorer) -> None:
+    def __init__(self, explorer: Exploration) -> None:
         self.explorer = explorer
         self.widgets = optional("ipywidgets", "the explorer")
         optional("anywidget", "the explorer")
@@ -40,7 +40,7 @@ class ExplorerWidget:
         self._quiet = False  # while the code itself moves a control
         self._controls()
         self.figure = self.graphs.FigureWidget()
-        self.figure._config = {"displaylogo": False, "responsive": True, "modeBarButtonsToRemove": ["lasso2d", "select2d"]}
+        self.figure.set_trait("_config", _CONFIG)
         self.box = self._box()
         self._choose_fixture()
 
@@ -118,15 +118,15 @@ class ExplorerWidget:
         self._open()
 
     def _choose_market(self) -> None:
-        self.explorer.show(self.explorer.fixture_id or 0, self.market.value)
+        self.explorer.show(self.explorer.fixture_id, self.market.value)
         self._open()
 
     def _open(self) -> None:
         """Draw another market: other sides, so other traces."""
         view = self.explorer.view
         for control in (self.slider, self.play):
-            self._set(control, max=max(view.messages, 1), value=max(view.position, 0))
-        self.play.step = self.slider.step = max(1, view.messages // _STEPS) if control is self.play else 1
+            self._set(control, max=max(view.messages, 1), value=view.position)
+        self.play.step = max(1, view.messages // _STEPS)
         self.record.value = ""
         self.seq: int | None = None
         self._set_figure(view)
@@ -144,7 +144,9 @@ class ExplorerWidget:
         figure.layout.on_change(self._zoomed, "xaxis.range")
 
     def _move(self) -> None:
-        self.explorer.seek(None if self.slider.value >= self.explorer.view.messages else self.slider.value, self.explorer.span_ms)
+        self.explorer.seek(
+            None if self.slider.value >= self.explorer.view.messages else self.slider.value, self.explorer.span_ms
+        )
         self._redraw()
 
     def _zoomed(self, _: Any, limits: Any) -> None:
@@ -167,7 +169,9 @@ class ExplorerWidget:
     def _say(self) -> None:
         explorer = self.explorer
         now = explorer.view.now_ms
-        self.now.value = html.escape("everything shown" if now is None else f"{clock(now)} UTC" if now else "before the first message")
+        self.now.value = html.escape(
+            "everything shown" if now is None else f"{clock(now)} UTC" if now else "before the first message"
+        )
         self.summary.value = html.block("", f"<p>{html.escape(explorer.line)}.</p>")
 
     def _clicked(self, trace: Any, points: Any, _: Any) -> None:
@@ -185,7 +189,7 @@ class ExplorerWidget:
     def _open_record(self, seq: int) -> None:
         self.seq = seq
         hidden = seq not in self.explorer.frame["seq"]
-        self.record.value = "" if hidden else self.explorer.record_html(seq)
+        self.record.value = "" if hidden else record_html(seq, self.explorer.record(seq), known=self.explorer.known)
 
     def _verify(self) -> None:
         self.verify.disabled, self.verdict.value = True, html.block("Recomputing the seven checks ...")

@@ -10,11 +10,11 @@ __all__ = ["Lines"]
 
 
 class Lines:
-    """The lines of a text in which every line ends with a line feed; a last one without it counts as well.
+    r"""The lines of a text in which every line ends with a line feed; a last one without it counts as well.
 
     Examples
     --------
-    >>> lines = Lines(b"a\\nbc\\n")
+    >>> lines = Lines(b"a\nbc\n")
     >>> len(lines), lines.get(1), lines.span(1)
     (2, b'bc', (2, 4))
     """
