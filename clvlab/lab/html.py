@@ -19,6 +19,8 @@ _STYLE = """
 .clvlab code{font-size:12px;background:none!important;color:inherit!important;padding:0!important}
 .clvlab .pass{color:#1a7f37}.clvlab .fail{color:#cf222e;font-weight:600}.clvlab .quiet{opacity:.65}
 .clvlab td span{white-space:nowrap}
+.clvlab span.pass,.clvlab span.fail,.clvlab span.open{border:1px solid currentColor;border-radius:.8em;padding:0 .55em}
+.clvlab span.open{opacity:.75}
 .clvlab p{margin:.3rem 0}
 .clvlab h5{margin:.9rem 0 .2rem;font-size:13px;font-weight:600}.clvlab .wide{overflow-x:auto}
 .clvlab .figures{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(20rem,100%),1fr));gap:.8rem;margin:.6rem 0}
@@ -89,7 +91,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 def badge(verdict: str) -> str:
     """A verdict in its colour, as HTML."""
-    kind = {"pass": "pass", "fail": "fail"}.get(verdict, "quiet")
+    kind = {"pass": "pass", "fail": "fail"}.get(verdict, "open")
     return f'<span class="{kind}">{escape(verdict.replace("_", " "))}</span>'
 
 

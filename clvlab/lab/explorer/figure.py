@@ -10,7 +10,7 @@ import polars as pl
 from clvlab.lab.drawing import BLUE, GREY, RED
 from clvlab.lab.explorer.view import MarketView, Outcome
 
-__all__ = ["GREEN", "SIDE_COLOURS", "SYMBOLS", "clock", "layout", "side_colour", "traces"]
+__all__ = ["GREEN", "SIDE_COLOURS", "SYMBOLS", "chosen", "clock", "layout", "side_colour", "traces"]
 
 GREEN = "#2f9e44"
 # Like those of the other pictures these stand on white and on black.
@@ -39,18 +39,37 @@ def clock(ts_ms: int) -> str:
 
 
 def traces(view: MarketView) -> list[dict[str, Any]]:
-    """Give the traces of a view: times without a price, one line a side, decisions by outcome, the close.
+    """Give the traces of a view: times without a price, one line a side, decisions by outcome, the close, the chosen decision.
 
     Their number depends on the sides alone, so that a move of the replay changes coordinates only. Text is escaped, since
     plotly reads tags.
     """
-    return [_suspended(view), *_lines(view), *(_marks(view, outcome) for outcome in Outcome), *_close(view)]
+    return [
+        _anchor(view),
+        _suspended(view),
+        *_lines(view),
+        *(_marks(view, outcome) for outcome in Outcome),
+        *_close(view),
+        chosen(view, None),
+    ]
+
+
+def chosen(view: MarketView, seq: int | None) -> dict[str, Any]:
+    """Give the ring around a decision, of no point where none is chosen or the replay has not come to it."""
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "marker": {"symbol": "circle-open", "size": 22, "color": GREY, "line": {"width": 2}},
+        "hoverinfo": "skip",
+        "showlegend": False,
+    } | _points(view.decided.filter(pl.col("seq").eq_missing(seq) & pl.lit(seq is not None)))
 
 
 def layout(view: MarketView) -> dict[str, Any]:
     """Axes, margins and legend; no colour of the ground, which is the page's."""
     axis = {"gridcolor": _GRID, "zeroline": False, "linecolor": GREY}
     return {
+        "autosize": True,
         "height": 420,
         "margin": {"l": 60, "r": 16, "t": 10, "b": 44},
         "paper_bgcolor": "rgba(0,0,0,0)",
@@ -62,6 +81,12 @@ def layout(view: MarketView) -> dict[str, Any]:
         "yaxis": axis | {"title": {"text": "consensus probability, %"}},
         "yaxis2": {"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True},
     }
+
+
+def _anchor(view: MarketView) -> dict[str, Any]:
+    """Nothing to see: when coordinates change plotly guesses the kind of an axis anew, by its first trace, and these are dates."""
+    ends = [clock(end) for end in view.span_ms]
+    return {"type": "scatter", "mode": "lines", "x": ends, "y": [None, None], "hoverinfo": "skip", "showlegend": False}
 
 
 def _lines(view: MarketView) -> list[dict[str, Any]]:

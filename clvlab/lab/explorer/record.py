@@ -57,20 +57,18 @@ def record_html(seq: int, record: dict[str, Any], *, known: bool = True) -> str:
         Whether the close has come; if not, everything that depends on it stays hidden.
     """
     action = record["agent_action"]
+    proposed = {
+        "fixture, tick": f"{record['fixture_id']}, {record['tick_seq']:,}",
+        "time (UTC)": clock(record["ts_ms"]),
+        "action": _action(action),
+        "stake": action["stake"],
+        "limit, decimal odds": _odds(action["limit_odds_milli"]),
+    }
+    action_part = html.section("Proposed", html.facts(proposed)) + html.section("Policy gate", _policy(record["policy"]))
+    known_part = html.section("Known at entry", _state(record["market_state"], action["side"]))
     return html.block(
         f"Decision {seq:,} of {record['agent_id']}",
-        html.facts(
-            {
-                "fixture, tick": f"{record['fixture_id']}, {record['tick_seq']:,}",
-                "time (UTC)": clock(record["ts_ms"]),
-                "action": _action(action),
-                "stake": action["stake"],
-                "limit, decimal odds": None if action["limit_odds_milli"] is None else _odds(action["limit_odds_milli"]),
-            }
-        ),
-        html.section("The law", *_law(record, known=known)),
-        html.section("Known at entry", _state(record["market_state"], action["side"])),
-        html.section("Policy gate", _policy(record["policy"])),
+        html.figures([action_part, known_part + html.section("The law", *_law(record, known=known))]),
         html.fenced("Claimed by the agent: recorded, never scored", _claims(record["untrusted_llm_metadata"])),
     )
 

@@ -30,7 +30,7 @@ class Outcome(StrEnum):
     UNMOVED = "unmoved"
     PENDING = "pending"
     INVALID = "invalid"
-    OPEN = "close still ahead"
+    OPEN = "not closed yet"
 
 
 # Points of the drawn lines, in order of side and time; ``prob_bps`` is null while the market is suspended.

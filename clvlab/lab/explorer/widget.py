@@ -10,7 +10,8 @@ import polars as pl
 from clvlab.application.runs import verify
 from clvlab.lab import html
 from clvlab.lab.explorer.exploration import Exploration
-from clvlab.lab.explorer.figure import clock, layout, traces
+from clvlab.lab.explorer.figure import chosen, clock, layout, traces
+from clvlab.lab.explorer.fitting import fitter
 from clvlab.lab.explorer.record import record_html
 from clvlab.lab.proofs.verdicts import verdicts_html
 from clvlab.lab.showing import optional
@@ -18,6 +19,7 @@ from clvlab.lab.showing import optional
 __all__ = ["ExplorerWidget"]
 
 _MOST_FIXTURES = 300  # in the list at once; the search narrows it
+_SEARCH = "name or number"
 _STEPS = 60  # of the replay, from the first message to the last
 _CONFIG = {"displaylogo": False, "responsive": True, "modeBarButtonsToRemove": ["lasso2d", "select2d"]}
 # The ink of the figure follows the page, whatever its theme; what plotly draws on its own ground keeps its own.
@@ -35,7 +37,7 @@ class ExplorerWidget:
     def __init__(self, explorer: Exploration) -> None:
         self.explorer = explorer
         self.widgets = optional("ipywidgets", "the explorer")
-        optional("anywidget", "the explorer")
+        self.fitter = fitter()
         self.graphs = optional("plotly.graph_objects", "the explorer")
         self._quiet = False  # while the code itself moves a control
         self._controls()
@@ -46,7 +48,7 @@ class ExplorerWidget:
 
     def _controls(self) -> None:
         make, wide = self.widgets, {"width": "auto", "max_width": "100%"}
-        self.search = make.Text(placeholder="name or number", description="Find", layout=wide, continuous_update=False)
+        self.search = make.Text(placeholder=_SEARCH, description="Find", layout=wide, continuous_update=False)
         self.fixture = make.Dropdown(description="Fixture", layout=wide)
         self.market = make.Dropdown(description="Market", layout=wide)
         self.play = make.Play(interval=400, min=0, layout={"width": "auto"})
@@ -77,6 +79,7 @@ class ExplorerWidget:
             make.HBox([self.play, self.slider, self.now], layout=row),
             self.summary,
             self.figure,
+            self.fitter,
             make.HBox([self.previous, self.following, self.verify], layout=row),
             self.record,
             self.verdict,
@@ -99,7 +102,7 @@ class ExplorerWidget:
         listed = pl.concat([found, chosen]).unique("fixture_id", keep="first", maintain_order=True)
         options = [(f"{names or fixture} ({count:,} decisions)", fixture) for fixture, names, count in listed.iter_rows()]
         self._set(self.fixture, options=options, value=self.explorer.fixture_id)
-        self.search.description = "Find" if found.height < _MOST_FIXTURES else f"First {_MOST_FIXTURES}"
+        self.search.placeholder = _SEARCH if rows.height <= _MOST_FIXTURES else f"{_SEARCH}, in {rows.height:,} fixtures"
 
     def _set(self, control: Any, **values: Any) -> None:
         self._quiet = True
@@ -162,16 +165,15 @@ class ExplorerWidget:
         with figure.batch_update():
             for trace, new in zip(figure.data, traces(self.explorer.view), strict=True):
                 trace.update({name: value for name, value in new.items() if name in _MOVING})
-        if self.seq is not None:
-            self._open_record(self.seq)
+            if self.seq is not None:
+                self._open_record(self.seq)
         self._say()
 
     def _say(self) -> None:
         explorer = self.explorer
         now = explorer.view.now_ms
-        self.now.value = html.escape(
-            "everything shown" if now is None else f"{clock(now)} UTC" if now else "before the first message"
-        )
+        said = "everything shown" if now is None else f"{clock(now)} UTC" if now else "before the first message"
+        self.now.value = f'<span style="padding:0 .5rem">{said}</span>'
         self.summary.value = html.block("", f"<p>{html.escape(explorer.line)}.</p>")
 
     def _clicked(self, trace: Any, points: Any, _: Any) -> None:
@@ -188,7 +190,9 @@ class ExplorerWidget:
 
     def _open_record(self, seq: int) -> None:
         self.seq = seq
-        hidden = seq not in self.explorer.frame["seq"]
+        ring = chosen(self.explorer.view, seq)
+        self.figure.data[-1].update(x=ring["x"], y=ring["y"])
+        hidden = not len(ring["x"])
         self.record.value = "" if hidden else record_html(seq, self.explorer.record(seq), known=self.explorer.known)
 
     def _verify(self) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import orjson
 
 from clvlab.application.runs import verify
@@ -53,6 +54,16 @@ class Copy:
             case "receipts.jsonl":
                 return replace(self, receipts=content)
         raise _unknown(file)
+
+    def first_difference(self, other: Copy) -> tuple[str, int] | None:
+        """Give file and line, numbered from 0, of the first byte that is not as in another copy; null if all are."""
+        for file in FILES:
+            ours, theirs = self.read(file), other.read(file)
+            if ours != theirs:
+                size = min(len(ours), len(theirs))
+                differ = np.frombuffer(ours[:size], np.uint8) != np.frombuffer(theirs[:size], np.uint8)
+                return file, ours.count(b"\n", 0, int(differ.argmax()) if differ.any() else size)
+        return None
 
 
 def _unknown(file: str) -> EvidenceError:

@@ -61,6 +61,10 @@ class PlaygroundWidget:
             act()
         except ClvlabError as error:
             refused = f'<p class="fail">{html.escape(str(error))}</p>'
+        if changed := self.playground.first_change:
+            self.file.value = changed[0]
+            self._read()
+            self.number.value = min(changed[1], self.number.max)
         self._read()
         self._show(refused)
 

@@ -139,6 +139,11 @@ class Tampering:
         return verify(self.source, self._untouched.receipts, anchor=self._anchor)
 
     @property
+    def first_change(self) -> tuple[str, int] | None:
+        """File and line of the first byte that is not as sealed; null while nothing is changed."""
+        return self.copy.first_difference(self._untouched)
+
+    @property
     def red(self) -> list[str]:
         """The checks that fail."""
         return [name for name in CHECKS if self.verification.checks[name].verdict == Verdict.FAIL]
