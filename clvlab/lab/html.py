@@ -37,8 +37,9 @@ _STYLE = """
 
 
 def block(title: str, *parts: str) -> str:
-    """Frame parts, which are HTML already, under a title, which is text."""
-    return f'<div class="clvlab"><style>{_STYLE}</style><h4>{escape(title)}</h4>{"".join(parts)}</div>'
+    """Frame parts, which are HTML already, under a title, which is text and may be empty."""
+    head = f"<h4>{escape(title)}</h4>" if title else ""
+    return f'<div class="clvlab"><style>{_STYLE}</style>{head}{"".join(parts)}</div>'
 
 
 def page(title: str, content: str) -> str:
@@ -51,8 +52,9 @@ def page(title: str, content: str) -> str:
 
 
 def section(title: str, *parts: str) -> str:
-    """Put HTML under a small head, which is text."""
-    return f'<h5>{escape(title)}</h5><div class="wide">{"".join(parts)}</div>'
+    """Put HTML under a small head, which is text and may be empty; what is too wide scrolls."""
+    head = f"<h5>{escape(title)}</h5>" if title else ""
+    return f'{head}<div class="wide">{"".join(parts)}</div>'
 
 
 def fenced(title: str, *parts: str) -> str:

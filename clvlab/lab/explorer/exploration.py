@@ -8,7 +8,7 @@ from typing import Any, Self
 import polars as pl
 
 from clvlab.application.backtests import Backtest
-from clvlab.errors import UnknownFixtureError, UnknownMarketError
+from clvlab.errors import EvidenceError, UnknownFixtureError, UnknownMarketError
 from clvlab.lab.explorer.view import Market, MarketView, market
 from clvlab.lab.proofs.lines import Lines
 from clvlab.law.schema import Action
@@ -140,6 +140,8 @@ class Exploration:
             No decision at ``seq``.
         """
         events, scores = self._lines
+        if not 1 <= seq <= len(scores):  # decisions are numbered from 1, and each has a score row
+            raise EvidenceError(f"run {self.source.run.run_id} has no decision at seq {seq}: it has {len(scores)}, from 1")
         return decision_record(self.source.run.run_id, seq, events.get(seq), scores.get(seq - 1))
 
     @property

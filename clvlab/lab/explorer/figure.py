@@ -84,8 +84,12 @@ def layout(view: MarketView) -> dict[str, Any]:
 
 
 def _anchor(view: MarketView) -> dict[str, Any]:
-    """Nothing to see: when coordinates change plotly guesses the kind of an axis anew, by its first trace, and these are dates."""
-    ends = [clock(end) for end in view.span_ms]
+    """Nothing to see: the first and last time of the market.
+
+    When coordinates change plotly guesses the kind of an axis anew, by its first trace, and these are dates; and a double click
+    shows all that there is, these two included.
+    """
+    ends = [clock(end) for end in view.whole_ms]
     return {"type": "scatter", "mode": "lines", "x": ends, "y": [None, None], "hoverinfo": "skip", "showlegend": False}
 
 

@@ -73,8 +73,8 @@ class MarketView:
         ``LINES`` and ``MARKS``.
     suspensions
         (from_ts_ms, to_ts_ms), apart by at least a pixel.
-    span_ms
-        First and last time of the picture.
+    span_ms, whole_ms
+        First and last time of the picture, and of the market.
     now_ms
         The time of the replay; null when nothing is hidden.
     close
@@ -92,6 +92,7 @@ class MarketView:
     marks: pl.DataFrame
     suspensions: pl.DataFrame
     span_ms: tuple[int, int]
+    whole_ms: tuple[int, int]
     now_ms: int | None
     close: Close | None
     position: int
@@ -167,6 +168,7 @@ class Market:
             marks=pooled(marks.filter(pl.col("ts_ms").is_between(low, high)), (low, high), width),
             suspensions=suspensions(past, now_ms, (low, high), width),
             span_ms=(low, high),
+            whole_ms=self.span_ms,
             now_ms=None if whole else now_ms,
             close=known,
             position=shown,

@@ -21,7 +21,12 @@ __all__ = ["ExplorerWidget"]
 _MOST_FIXTURES = 300  # in the list at once; the search narrows it
 _SEARCH = "name or number"
 _STEPS = 60  # of the replay, from the first message to the last
-_CONFIG = {"displaylogo": False, "responsive": True, "modeBarButtonsToRemove": ["lasso2d", "select2d"]}
+_CONFIG = {
+    "displaylogo": False,
+    "doubleClick": "autosize",
+    "modeBarButtonsToRemove": ["lasso2d", "select2d", "resetScale2d"],
+    "responsive": True,
+}
 # The ink of the figure follows the page, whatever its theme; what plotly draws on its own ground keeps its own.
 _STYLE = """<style>
 .clvlab-explorer{color:var(--jp-content-font-color1,inherit)}
@@ -136,11 +141,14 @@ class ExplorerWidget:
         self._say()
 
     def _set_figure(self, view: Any) -> None:
-        figure = self.figure
-        with figure.batch_update():
-            figure.data = ()
-            figure.update_layout(layout(view))
-        figure.add_traces(traces(view))
+        figure, self._quiet = self.figure, True  # a new range is no zoom
+        try:
+            with figure.batch_update():
+                figure.data = ()
+                figure.update_layout(layout(view))
+            figure.add_traces(traces(view))
+        finally:
+            self._quiet = False
         for trace in figure.data:
             if trace.mode == "markers":
                 trace.on_click(self._clicked)
@@ -156,8 +164,8 @@ class ExplorerWidget:
         """Draw what is seen in full detail."""
         if self._quiet or not limits:
             return
-        span = tuple(int(np.datetime64(str(limit).replace(" ", "T"), "ms").astype(int)) for limit in limits)
-        self.explorer.seek(self.explorer.position, (span[0], span[1]) if span != self.explorer.market.span_ms else None)
+        span_ms = (_ts_ms(limits[0]), _ts_ms(limits[1]))
+        self.explorer.seek(self.explorer.position, None if span_ms == self.explorer.market.span_ms else span_ms)
         self._redraw()
 
     def _redraw(self) -> None:
@@ -202,6 +210,11 @@ class ExplorerWidget:
             self.verdict.value = verdicts_html(verify(source.run, source.receipts))
         finally:
             self.verify.disabled = False
+
+
+def _ts_ms(limit: float | str) -> int:
+    """Read an end of an axis of dates: a number as we set it, a text as plotly gives it after a zoom."""
+    return int(np.datetime64(limit.replace(" ", "T"), "ms").astype(np.int64)) if isinstance(limit, str) else int(limit)
 
 
 _MOVING = frozenset({"x", "y", "text", "customdata", "showlegend", "name"})
