@@ -40,7 +40,7 @@ class PlaygroundWidget:
         self.write = button(
             "Write the line", lambda: playground.write_line(self.file.value, self.number.value, self.text.value)
         )
-        self.flip = button("Flip a bit of it", self._flip)
+        self.flip = button("Flip a bit of it", lambda: playground.flip_in_line(self.file.value, self.number.value))
         self.close = button("Close the seal again", playground.close_seal)
         self.restore = button("Restore", playground.restore, "success")
         parts = [
@@ -70,11 +70,6 @@ class PlaygroundWidget:
 
     def _write(self) -> None:
         self.playground.write_line(self.file.value, self.number.value, self.text.value)
-
-    def _flip(self) -> None:
-        """Flip the lowest bit of the byte in the middle of the line."""
-        start, end = Lines(self.playground.copy.read(self.file.value)).span(self.number.value)
-        self.playground.flip(self.file.value, (start + end) // 2)
 
     def _read(self, _: Any = None) -> None:
         lines = Lines(self.playground.copy.read(self.file.value))

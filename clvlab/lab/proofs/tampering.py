@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Self
 
+import orjson
 import polars as pl
 
 from clvlab.application.runs import verify
@@ -61,11 +62,14 @@ class Tampering:
         Raises
         ------
         EvidenceError
-            Another name, or a run that has nothing to try it on.
+            Another name, or a run that has nothing to try it on, or no longer has.
         """
         if name not in ATTACKS:
             raise EvidenceError(f"no attack {name!r}; there are: {', '.join(ATTACKS)}")
-        return self._take(ATTACKS[name](self.copy), name)
+        try:
+            return self._take(ATTACKS[name](self.copy), name)
+        except (orjson.JSONDecodeError, LookupError, TypeError, AttributeError) as error:
+            raise EvidenceError(f"the copy is too damaged already to {name}: {error!r}") from error
 
     def replace(self, file: str, old: str, new: str) -> Self:
         """Replace the first occurrence of a text in a file.
@@ -111,6 +115,10 @@ class Tampering:
             raise EvidenceError(f"{file} has {len(before)} bytes of 8 bits, so no bit {bit} of byte {offset}")
         before[offset] ^= 1 << bit
         return self._take(self.copy.write(file, bytes(before)), f"{file}: bit {bit} of byte {offset} flipped")
+
+    def flip_in_line(self, file: str, number: int) -> Self:
+        """Flip the lowest bit of the byte in the middle of a line; refuses as ``line`` does."""
+        return self.flip(file, sum(self._span(file, number)) // 2)
 
     def close_seal(self) -> Self:
         """Close the seal again over the changed bytes, as a forger does who knows the format.
