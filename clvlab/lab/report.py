@@ -51,13 +51,17 @@ class Report(dict[str, Any], Shown):
         return f"Report {self['backtest_id']} of {self['agent']['agent_id']} on {self['pack_id']!r}; next: .frame, .keys()"
 
     def _repr_html_(self) -> str:
+        return self.shown()
+
+    def shown(self, interval: str = "") -> str:
+        """The report as HTML; an interval, which scores are needed for, stands beside the mean."""
         metrics = self["metrics"]
         age = self["closing_age_ms"]
         return html.block(
             f"{self['mode_label']} of {self['agent']['agent_id']} on {self['pack_id']}",
             html.facts(
                 {
-                    "mean CLV": _bps(metrics["avg_clv_bps"]),
+                    "mean CLV": _bps(metrics["avg_clv_bps"]) + interval,
                     "scored actions": metrics["action_count"],
                     "fixtures": self["n_fixtures"],
                     "markets": self["markets_matched"],
@@ -188,4 +192,7 @@ class Backtest(Shown):
         )
 
     def _repr_html_(self) -> str:
-        return self.report._repr_html_()
+        clv = self.tear_sheet().clv
+        if clv.low is None or clv.high is None:
+            return self.report.shown()
+        return self.report.shown(f" [{clv.low:+.2f}, {clv.high:+.2f}], 95 % over {clv.n_clusters:,} fixtures")

@@ -148,6 +148,5 @@ def _box(x: int, y: int, name: str, digest: bytes, *, on_path: bool) -> str:
     return (
         f'<rect x="{x + 1}" y="{y}" width="{_BOX - 2}" height="38" rx="4" fill="none" stroke="currentColor"{dash}/>'
         f'<text x="{x + 10}" y="{y + 15}" font-weight="{weight}">{html.escape(name)}</text>'
-        f'<text x="{x + 10}" y="{y + 31}" font-family="monospace">{short[:_DIGITS]}…{short[-_DIGITS:]}'
-        f"<title>{short}</title></text>"
+        f'<text x="{x + 10}" y="{y + 31}" font-family="monospace">{short[:_DIGITS]}…{short[-_DIGITS:]}</text>'
     )
