@@ -30,7 +30,7 @@ def browser():
 
 
 @pytest.fixture(scope="session")
-def lab(browser, tmp_path_factory):
+def lab(browser, tmp_path_factory):  # noqa: ARG001  without a browser nothing is served
     """A JupyterLab over copies of the notebooks."""
     if find_spec("jupyterlab") is None:
         pytest.skip("no JupyterLab: pip install 'clvlab[notebook]'")

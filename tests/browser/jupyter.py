@@ -54,8 +54,8 @@ class Lab:
     root: Path
 
     def open(self, notebook: str) -> str:
-        """URL of a notebook under the root."""
-        return f"{self.url}/lab/tree/{notebook}?token={self.token}"
+        """URL of a notebook under the root, in a workspace of its own: none brings back the tabs of another."""
+        return f"{self.url}/lab/workspaces/{secrets.token_hex(4)}/tree/{notebook}?token={self.token}"
 
 
 @contextmanager

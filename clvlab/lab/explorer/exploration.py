@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, Self
 
@@ -34,10 +35,13 @@ class Exploration:
         Of the fixture.
     position, span_ms
         As for ``show``.
+    followers
+        Called after every change of what is seen.
     """
 
     def __init__(self, source: Backtest) -> None:
         self.source = source
+        self.followers: list[Callable[[], None]] = []
         first = self.fixtures.sort("decisions", descending=True, maintain_order=True)["fixture_id"][0]
         self._load(first)
         self.show(first)
@@ -100,6 +104,8 @@ class Exploration:
         """Move the replay and the zoom within the market that is shown, as ``show`` does, and give the explorer."""
         self.position, self.span_ms = position, span_ms
         self.view: MarketView = self.market.view(position, span_ms)
+        for follow in self.followers:
+            follow()
         return self
 
     @property

@@ -13,6 +13,7 @@ from clvlab.lab.explorer.exploration import Exploration
 from clvlab.lab.explorer.figure import chosen, clock, layout, traces
 from clvlab.lab.explorer.fitting import fitter
 from clvlab.lab.explorer.record import record_html
+from clvlab.lab.explorer.view import Market
 from clvlab.lab.proofs.verdicts import verdicts_html
 from clvlab.lab.showing import optional
 
@@ -24,7 +25,7 @@ _STEPS = 60  # of the replay, from the first message to the last
 _CONFIG = {
     "displaylogo": False,
     "doubleClick": "autosize",
-    "modeBarButtonsToRemove": ["lasso2d", "select2d", "resetScale2d"],
+    "modeBarButtons": [["zoom2d", "pan2d"], ["zoomIn2d", "zoomOut2d", "autoScale2d"], ["toImage"]],
     "responsive": True,
 }
 # The ink of the figure follows the page, whatever its theme; what plotly draws on its own ground keeps its own.
@@ -49,7 +50,10 @@ class ExplorerWidget:
         self.figure = self.graphs.FigureWidget()
         self.figure.set_trait("_config", _CONFIG)
         self.box = self._box()
-        self._choose_fixture()
+        self.drawn: Market | None = None
+        self.seq: int | None = None
+        explorer.followers.append(self._follow)
+        self._follow()
 
     def _controls(self) -> None:
         make, wide = self.widgets, {"width": "auto", "max_width": "100%"}
@@ -118,27 +122,34 @@ class ExplorerWidget:
             self._quiet = False
 
     def _choose_fixture(self) -> None:
-        explorer = self.explorer
-        if self.fixture.value != explorer.fixture_id:
-            explorer.show(self.fixture.value)
-        options = [(f"{key} ({count:,})", key) for key, count in explorer.markets.iter_rows()]
-        self._set(self.market, options=options, value=explorer.market.market_key if options else None)
-        self._open()
+        if self.fixture.value is not None:
+            self.explorer.show(self.fixture.value)
 
     def _choose_market(self) -> None:
         self.explorer.show(self.explorer.fixture_id, self.market.value)
-        self._open()
+
+    def _follow(self) -> None:
+        """Show what the explorer now shows, whoever moved it: a control, or a line of code."""
+        if self.drawn is not self.explorer.market:
+            self._open()
+        else:
+            self._redraw()
+        for control in (self.slider, self.play):
+            self._set(control, value=self.explorer.view.position)
+        self._say()
 
     def _open(self) -> None:
         """Draw another market: other sides, so other traces."""
-        view = self.explorer.view
+        explorer, self.drawn = self.explorer, self.explorer.market
+        if self.fixture.value != explorer.fixture_id:
+            self._list_fixtures()
+        options = [(f"{key} ({count:,})", key) for key, count in explorer.markets.iter_rows()]
+        self._set(self.market, options=options, value=explorer.market.market_key if options else None)
         for control in (self.slider, self.play):
-            self._set(control, max=max(view.messages, 1), value=view.position)
-        self.play.step = max(1, view.messages // _STEPS)
-        self.record.value = ""
-        self.seq: int | None = None
-        self._set_figure(view)
-        self._say()
+            self._set(control, max=max(explorer.view.messages, 1))
+        self.play.step = max(1, explorer.view.messages // _STEPS)
+        self.record.value, self.seq = "", None
+        self._set_figure(explorer.view)
 
     def _set_figure(self, view: Any) -> None:
         figure, self._quiet = self.figure, True  # a new range is no zoom
@@ -155,10 +166,8 @@ class ExplorerWidget:
         figure.layout.on_change(self._zoomed, "xaxis.range")
 
     def _move(self) -> None:
-        self.explorer.seek(
-            None if self.slider.value >= self.explorer.view.messages else self.slider.value, self.explorer.span_ms
-        )
-        self._redraw()
+        whole = self.slider.value >= self.explorer.view.messages
+        self.explorer.seek(None if whole else self.slider.value, self.explorer.span_ms)
 
     def _zoomed(self, _: Any, limits: Any) -> None:
         """Draw what is seen in full detail."""
@@ -166,7 +175,6 @@ class ExplorerWidget:
             return
         span_ms = (_ts_ms(limits[0]), _ts_ms(limits[1]))
         self.explorer.seek(self.explorer.position, None if span_ms == self.explorer.market.span_ms else span_ms)
-        self._redraw()
 
     def _redraw(self) -> None:
         figure = self.figure
@@ -175,7 +183,6 @@ class ExplorerWidget:
                 trace.update({name: value for name, value in new.items() if name in _MOVING})
             if self.seq is not None:
                 self._open_record(self.seq)
-        self._say()
 
     def _say(self) -> None:
         explorer = self.explorer

@@ -128,6 +128,14 @@ class TestWidget:
         }
         assert "10 of" in shell.summary.value
 
+    def test_a_line_of_code_moves_what_is_on_the_screen(self, shell, explorer):
+        explorer.show(90000000, position=3)
+
+        assert (shell.fixture.value, shell.market.value) == (90000000, explorer.market.market_key)
+        assert shell.slider.value == 3
+        assert explorer.position == 3
+        assert shell.summary.value.count(f"3 of {explorer.view.messages}") == 1
+
     def test_a_click_opens_the_record(self, shell):
         marks = next(trace for trace in shell.figure.data if trace.mode == "markers" and trace.customdata)
 
