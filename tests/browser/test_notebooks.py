@@ -77,7 +77,7 @@ def test_the_third_notebook_shows_a_proof_and_what_breaks_it(opened, requests, a
     number = browse.locator("input[type=number]")
     number.fill("177")
     number.press("Enter")
-    browse.locator("td", has_text="the evidence hash, as sealed").wait_for()
+    browse.locator("td", has_text="as sealed").wait_for()
     shoot(page, ".clvlab-browser", artefacts, "evidence")
 
     playground = page.locator(".clvlab-playground").first

@@ -38,7 +38,7 @@ def clock(ts_ms: int) -> str:
     return str(pl.DataFrame({"ts_ms": [ts_ms]}).select(_CLOCK).item())
 
 
-def traces(view: MarketView) -> list[dict[str, Any]]:
+def traces(view: MarketView, seq: int | None = None) -> list[dict[str, Any]]:
     """Give the traces of a view: times without a price, one line a side, decisions by outcome, the close, the chosen decision.
 
     Their number depends on the sides alone, so that a move of the replay changes coordinates only. Text is escaped, since
@@ -50,7 +50,7 @@ def traces(view: MarketView) -> list[dict[str, Any]]:
         *_lines(view),
         *(_marks(view, outcome) for outcome in Outcome),
         *_close(view),
-        chosen(view, None),
+        chosen(view, seq),
     ]
 
 
@@ -76,6 +76,7 @@ def layout(view: MarketView) -> dict[str, Any]:
         "plot_bgcolor": "rgba(0,0,0,0)",
         "font": {"color": GREY},
         "hovermode": "closest",
+        "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": GREY, "activecolor": BLUE},
         "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
         "xaxis": axis | {"type": "date", "range": list(view.span_ms), "title": {"text": "time, UTC"}},
         "yaxis": axis | {"title": {"text": "consensus probability, %"}},

@@ -184,7 +184,15 @@ class Market:
         past = self.rows.filter(pl.col("message").is_between(first, after - 1))
         carried = after == shown and shown > 0 and now_ms > times[shown - 1]
         ends = past.filter(pl.col("message") == shown - 1, pl.lit(carried)).with_columns(ts_ms=pl.lit(now_ms, pl.Int64))
-        return pl.concat([thinned(past, span_ms, width), ends]).sort("side", "ts_ms", maintain_order=True).select(*LINES)
+        return _held(pl.concat([thinned(past, span_ms, width), ends]).sort("side", "ts_ms", maintain_order=True)).select(*LINES)
+
+
+def _held(points: pl.DataFrame) -> pl.DataFrame:
+    """Hold each price until the message that suspends it: a line would else end at the last message before."""
+    before = pl.col("prob_bps").shift(1).over("side")
+    held = points.with_columns(held=before).filter(pl.col("prob_bps").is_null(), pl.col("held").is_not_null())
+    ends = held.with_columns(prob_bps="held").drop("held")
+    return pl.concat([ends, points]).sort("side", "ts_ms", maintain_order=True)
 
 
 def market(tape: Tape, window: Window, market_key: str, decisions: pl.DataFrame) -> Market:

@@ -179,10 +179,9 @@ class ExplorerWidget:
     def _redraw(self) -> None:
         figure = self.figure
         with figure.batch_update():
-            for trace, new in zip(figure.data, traces(self.explorer.view), strict=True):
+            for trace, new in zip(figure.data, traces(self.explorer.view, self.seq), strict=True):
                 trace.update({name: value for name, value in new.items() if name in _MOVING})
-            if self.seq is not None:
-                self._open_record(self.seq)
+        self._show_record()
 
     def _say(self) -> None:
         explorer = self.explorer
@@ -207,8 +206,15 @@ class ExplorerWidget:
         self.seq = seq
         ring = chosen(self.explorer.view, seq)
         self.figure.data[-1].update(x=ring["x"], y=ring["y"])
-        hidden = not len(ring["x"])
-        self.record.value = "" if hidden else record_html(seq, self.explorer.record(seq), known=self.explorer.known)
+        self._show_record()
+
+    def _show_record(self) -> None:
+        """Show the record of the chosen decision, unless the replay has not come to it."""
+        seq, explorer = self.seq, self.explorer
+        if seq is None or seq not in explorer.frame["seq"]:
+            self.record.value = ""
+        else:
+            self.record.value = record_html(seq, explorer.record(seq), known=explorer.known)
 
     def _verify(self) -> None:
         self.verify.disabled, self.verdict.value = True, html.block("Recomputing the seven checks ...")

@@ -105,10 +105,10 @@ class EvidenceBrowser(Interactive):
         """Show rows of ``.frame``; a running hash that is the sealed one is marked."""
         sealed = self.source.evidence_hash
         shown = [
-            (seq, kind, size, running, "the evidence hash, as sealed" if running == sealed else "")
+            (kind, seq, size, running, "as sealed" if running == sealed else "")
             for seq, kind, _, size, running in rows.iter_rows()
         ]
-        return html.section("", html.table(["line", "kind", "bytes", "SHA-256 of all bytes up to here", ""], shown))
+        return html.section("", html.table(["kind", "line", "bytes", "SHA-256 of all bytes up to here", ""], shown))
 
     def detail(self, seq: int) -> str:
         """Show one line, escaped."""

@@ -144,6 +144,12 @@ class TestWidget:
         assert f"Decision {marks.customdata[0]}" in shell.record.value
         assert len(shell.figure.data[-1].x) == 1
 
+    def test_the_ring_stays_around_the_chosen_decision_as_the_replay_moves(self, shell, explorer):
+        shell.following.click()
+        shell.slider.value = explorer.view.messages - 1
+
+        assert list(shell.figure.data[-1].x) == explorer.frame["ts_ms"].head(1).to_list()
+
     def test_next_and_previous_walk_through_the_decisions_in_a_circle(self, shell, explorer):
         seqs = explorer.frame["seq"].to_list()
 

@@ -46,7 +46,8 @@ def test_lines_hold_every_message_and_carry_the_last_state_to_the_end():
 def test_a_suspension_is_a_gap_in_the_lines_and_a_shaded_time(tape):
     view = prepared(tape).view()
 
-    assert view.lines.filter(pl.col("side") == "draw")["prob_bps"].to_list() == [3000, None, 3000, 2500]
+    assert view.lines.filter(pl.col("side") == "draw")["prob_bps"].to_list() == [3000, 3000, None, 3000, 2500]
+    assert view.lines.filter(pl.col("side") == "draw")["ts_ms"].to_list() == [0, 100_000, 100_000, 200_000, 400_000]
     assert view.suspensions.rows() == [(100_000, 200_000)]
 
 

@@ -106,7 +106,7 @@ class TestEvidenceBrowser:
         number.value = 12
 
         assert "RUN_SEALED" in rows.value
-        assert "the evidence hash, as sealed" in rows.value
+        assert "as sealed" in rows.value
         assert "Line 12" in detail.value
 
     def test_stands_without_widgets(self, run, monkeypatch):
