@@ -68,9 +68,7 @@ def jupyterlab(root: Path, home: Path) -> Iterator[Lab]:
     folders = {name: str(home / name.lower()) for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR")}
     folders |= {name: str(home / name.lower()) for name in ("JUPYTERLAB_SETTINGS_DIR", "JUPYTERLAB_WORKSPACES_DIR")}
     environment = os.environ | folders | {"HOME": str(home), "IPYTHONDIR": str(home / "ipython"), "JUPYTER_NO_CONFIG": "1"}
-    quiet = home / "jupyterlab_settings_dir" / "@jupyterlab" / "apputils-extension" / "notification.jupyterlab-settings"
-    quiet.parent.mkdir(parents=True)
-    quiet.write_text('{"fetchNews": "false", "checkForUpdates": false}')
+    _settle(home / "jupyterlab_settings_dir" / "@jupyterlab")
     command = [
         sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1", f"--port={port}",
         "--ServerApp.port_retries=0", f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={root}",
@@ -85,6 +83,18 @@ def jupyterlab(root: Path, home: Path) -> Iterator[Lab]:
     finally:
         server.terminate()
         server.wait(timeout=60)
+
+
+def _settle(settings: Path) -> None:
+    """Ask for no news, and keep every cell on the page, also those out of sight."""
+    chosen = {
+        "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
+        "notebook-extension/tracker": {"windowingMode": "none"},
+    }
+    for name, values in chosen.items():
+        path = settings / f"{name}.jupyterlab-settings"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(values))
 
 
 def _await_start(server: subprocess.Popen[bytes], url: str, token: str, log: Path) -> None:

@@ -10,7 +10,7 @@ import polars as pl
 from clvlab.lab.drawing import BLUE, GREY, RED
 from clvlab.lab.explorer.view import MarketView, Outcome
 
-__all__ = ["GREEN", "SIDE_COLOURS", "SYMBOLS", "chosen", "clock", "layout", "side_colour", "traces"]
+__all__ = ["CLOCK", "GREEN", "LATEST_MS", "SIDE_COLOURS", "SYMBOLS", "chosen", "clock", "layout", "side_colour", "traces"]
 
 GREEN = "#2f9e44"
 # Like those of the other pictures these stand on white and on black.
@@ -24,7 +24,9 @@ SYMBOLS = {
     Outcome.INVALID: (GREY, "x", "x"),
     Outcome.OPEN: (GREY, "diamond", "D"),
 }
-_CLOCK = pl.from_epoch("ts_ms", time_unit="ms").dt.strftime("%Y-%m-%d %H:%M:%S")
+# No date type of ours, of plotly or of matplotlib goes on for ever: what is later is shown at the end of the year 9899.
+LATEST_MS = 250_246_627_200_000
+CLOCK = pl.from_epoch(pl.col("ts_ms").clip(None, LATEST_MS), time_unit="ms").dt.strftime("%Y-%m-%d %H:%M:%S")
 _SHADE = "rgba(138,138,138,0.22)"
 _GRID = "rgba(138,138,138,0.25)"
 
@@ -35,7 +37,7 @@ def side_colour(number: int) -> str:
 
 def clock(ts_ms: int) -> str:
     """A time in UTC, to the second."""
-    return str(pl.DataFrame({"ts_ms": [ts_ms]}).select(_CLOCK).item())
+    return str(pl.DataFrame({"ts_ms": [ts_ms]}).select(CLOCK).item())
 
 
 def traces(view: MarketView, seq: int | None = None) -> list[dict[str, Any]]:
@@ -78,7 +80,8 @@ def layout(view: MarketView) -> dict[str, Any]:
         "hovermode": "closest",
         "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": GREY, "activecolor": BLUE},
         "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
-        "xaxis": axis | {"type": "date", "range": list(view.span_ms), "title": {"text": "time, UTC"}},
+        "xaxis": axis
+        | {"type": "date", "range": [min(end, LATEST_MS) for end in view.span_ms], "title": {"text": "time, UTC"}},
         "yaxis": axis | {"title": {"text": "consensus probability, %"}},
         "yaxis2": {"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True},
     }
@@ -111,12 +114,14 @@ def _lines(view: MarketView) -> list[dict[str, Any]]:
 
 def _points(frame: pl.DataFrame) -> dict[str, Any]:
     # As floats they travel to the browser as they are; a null becomes NaN, which is a gap.
-    return {"x": frame["ts_ms"].cast(pl.Float64).to_numpy(), "y": (frame["prob_bps"] / 100).to_numpy()}
+    return {"x": frame["ts_ms"].clip(None, LATEST_MS).cast(pl.Float64).to_numpy(), "y": (frame["prob_bps"] / 100).to_numpy()}
 
 
 def _suspended(view: MarketView) -> dict[str, Any]:
     spans = view.suspensions
-    corners = spans.select(pl.concat_list("from_ts_ms", "from_ts_ms", "to_ts_ms", "to_ts_ms", pl.lit(None, pl.Int64)))
+    corners = spans.select(pl.all().clip(None, LATEST_MS)).select(
+        pl.concat_list("from_ts_ms", "from_ts_ms", "to_ts_ms", "to_ts_ms", pl.lit(None, pl.Int64))
+    )
     return {
         "type": "scatter",
         "mode": "lines",
@@ -141,7 +146,7 @@ def _marks(view: MarketView, outcome: Outcome) -> dict[str, Any]:
         "name": outcome.value,
         "marker": {"color": colour, "symbol": symbol, "size": 10, "line": {"width": 1, "color": colour}},
         "customdata": marks["seq"].to_list(),
-        "text": [_said(row) for row in marks.with_columns(at=_CLOCK).iter_rows(named=True)],
+        "text": [_said(row) for row in marks.with_columns(at=CLOCK).iter_rows(named=True)],
         "hovertemplate": "%{text}<extra></extra>",
         "showlegend": marks.height > 0,
     } | _points(marks)
@@ -163,7 +168,7 @@ def _close(view: MarketView) -> list[dict[str, Any]]:
             "type": "scatter",
             "mode": "lines",
             "name": f"close ({close.kind.replace('_', ' ')})" if close else "close",
-            "x": [close.ts_ms] * 2 if close else [],
+            "x": [min(close.ts_ms, LATEST_MS)] * 2 if close else [],
             "y": [0, 1] if close else [],
             "yaxis": "y2",
             "line": {"color": GREY, "width": 1.2, "dash": "dash"},

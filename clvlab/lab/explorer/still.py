@@ -9,7 +9,7 @@ import polars as pl
 
 from clvlab.errors import MissingLibraryError
 from clvlab.lab import drawing, html
-from clvlab.lab.explorer.figure import SYMBOLS, clock, side_colour
+from clvlab.lab.explorer.figure import CLOCK, LATEST_MS, SYMBOLS, clock, side_colour
 from clvlab.lab.explorer.view import MarketView, Outcome
 from clvlab.lab.interactive import NOTE
 
@@ -20,7 +20,7 @@ _SHOWN_ROWS = 12
 
 def page_part(names: str, line: str, view: MarketView) -> str:
     """Show a view as HTML: what is seen, in a sentence; the picture; the first decisions."""
-    rows = view.decided.head(_SHOWN_ROWS).with_columns(at=pl.from_epoch("ts_ms", time_unit="ms").dt.strftime("%m-%d %H:%M:%S"))
+    rows = view.decided.head(_SHOWN_ROWS).with_columns(at=CLOCK)
     more = view.decided.height - rows.height
     table = [
         (str(row["seq"]), row["at"], row["side"], f"{row['prob_bps'] / 100:.2f} %", _clv(row["clv_bps"]), row["outcome"])
@@ -70,7 +70,9 @@ def draw(view: MarketView, ax: Any) -> None:
                 zorder=3,
                 label=outcome.value,
             )
-    ax.set_xlim(*_times(pl.Series(view.span_ms)))
+    start, end = _times(pl.Series(view.span_ms))
+    if start < end:
+        ax.set_xlim(start, end)
     now = f" (replay at {clock(view.now_ms)})" if view.now_ms is not None else ""
     ax.set(xlabel=f"time, UTC{now}", ylabel="consensus probability, %")
     if view.sides or view.marks.height:
@@ -78,7 +80,7 @@ def draw(view: MarketView, ax: Any) -> None:
 
 
 def _times(ts_ms: pl.Series) -> np.ndarray:
-    return ts_ms.to_numpy().astype("datetime64[ms]")
+    return ts_ms.clip(None, LATEST_MS).to_numpy().astype("datetime64[ms]")
 
 
 def _plain(text: str) -> str:

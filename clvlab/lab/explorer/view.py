@@ -131,10 +131,10 @@ class Market:
 
     @cached_property
     def span_ms(self) -> tuple[int, int]:
-        """From its first message or decision to the fixture's last message, or the close if that is later."""
+        """From its first message or decision to the fixture's last message or the close; at least a second."""
         times = pl.concat([self.messages["ts_ms"], self.marks["ts_ms"], pl.Series([self.end_ms])])
         low, high = times.min(), times.max()
-        return _whole(low), max(_whole(high), self.close.ts_ms if self.close else 0)
+        return _whole(low), max(_whole(high), self.close.ts_ms if self.close else 0, _whole(low) + 1000)
 
     def view(self, position: int | None = None, span_ms: tuple[int, int] | None = None, width: int = WIDTH) -> MarketView:
         """Show the market as it stood after so many of its messages.

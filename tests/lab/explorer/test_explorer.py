@@ -9,6 +9,11 @@ import clvlab as cl
 from clvlab.errors import EvidenceError, UnknownFixtureError, UnknownMarketError
 from clvlab.lab.explorer.figure import traces
 from clvlab.lab.explorer.view import Outcome
+from clvlab.lab.explorer.widget import ExplorerWidget
+from clvlab.law.schema import TICKS
+from clvlab.packs.manifest import Fixture, PackManifest
+from clvlab.packs.writer import write_pack
+from tests.factories import message
 
 BUSY = 90000005
 
@@ -25,8 +30,6 @@ def explorer(bt):
 
 @pytest.fixture
 def shell(explorer):
-    from clvlab.lab.explorer.widget import ExplorerWidget
-
     return ExplorerWidget(explorer)
 
 
@@ -112,6 +115,51 @@ def test_a_notebook_holds_widget_and_picture_and_no_library(explorer):
 
     assert bundle["application/vnd.jupyter.widget-view+json"]["model_id"] == explorer.widget.model_id
     assert len(str(bundle)) < 200_000
+
+
+@pytest.mark.parametrize("start_ms", [0, 253_402_300_800_000, 2**53 - 10_000_000])
+def test_a_market_at_the_ends_of_time_is_drawn(tmp_path, start_ms):
+    pack = written(tmp_path, start_ms, "a", "A", messages=2)
+
+    explorer = cl.backtest(pack).explore()
+
+    assert "<svg" in explorer._repr_html_()
+    assert explorer.widget
+
+
+def test_names_are_text_in_the_widget_and_in_the_picture(tmp_path):
+    nasty = '<img src=x onerror="alert(1)">$x_1$'
+    explorer = cl.backtest(written(tmp_path, 1_767_225_600_000, nasty, nasty, messages=5)).explore()
+
+    shell = ExplorerWidget(explorer)
+    shell.following.click()
+
+    assert explorer.frame.height == 1
+    drawn = [
+        text for trace in shell.figure.data for text in (trace.name or "", *(trace.text if trace.text is not None else ()))
+    ]
+    assert "<img" not in "".join([*drawn, shell.record.value, shell.summary.value, explorer._repr_html_()])
+
+
+def test_a_market_of_one_message_and_a_fixture_without_any_are_shown(tmp_path):
+    pack = written(tmp_path, 1_767_225_600_000, "a", "A", messages=1, silent=2)
+
+    one, none = cl.backtest(pack).explore(), cl.backtest(pack, fixtures=[2]).explore()
+
+    assert (one.view.messages, none.view.messages) == (1, 0)
+    assert none.markets.is_empty()
+    assert all(ExplorerWidget(explorer).box and "<svg" in explorer._repr_html_() for explorer in (one, none))
+
+
+def written(folder, start_ms, side, name, *, messages, silent=None):
+    """A pack of a fixture with one market, and of one that is silent."""
+    ticks = [
+        row for seq in range(messages) for row in message(seq, 0, {side: (6000, 1700), "z": (4000, 2400)}, market_key=side)
+    ]
+    frame = pl.DataFrame(ticks, schema=TICKS, orient="row").with_columns(ts_ms=pl.col("tick_seq") * 100_000 + start_ms)
+    fixtures = tuple(Fixture(fixture_id=number, names=(name, "B"), kickoff_ts_ms=None) for number in (1, silent) if number)
+    write_pack(frame, PackManifest(pack_id="one", provenance="synthetic-test", fixtures=fixtures), folder / "one")
+    return cl.open_pack(folder / "one")
 
 
 class TestWidget:
