@@ -59,8 +59,9 @@ def show_pack(pack: Pack) -> None:
             "fixtures": len(pack.fixture_ids),
             "closing policy": pack.manifest.closing_policy.value,
             "source of the close": pack.manifest.closing_source,
-            "content hash": pack.content_hash,
-        },
+        }
+        | ({"kickoffs": pack.kickoffs} if pack.kickoffs else {})
+        | {"content hash": pack.content_hash},
     )
 
 

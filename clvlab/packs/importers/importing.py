@@ -84,6 +84,7 @@ def import_source(source: str, paths: Sequence[Path], folder: Path, options: Opt
                 consensus=result.consensus,
                 normaliser=result.normaliser,
                 capture=result.capture,
+                kickoff=result.kickoff,
                 fixtures=result.fixtures,
                 sources=None if result.keep_raw else sources,
                 margin_fallbacks=result.account.margin_fallbacks or None,

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from clvlab.errors import SourceError
 from clvlab.odds.formats import OddsFormat
+from clvlab.packs.manifest import KickoffKind
 
 __all__ = ["Mapped", "Meaning", "mapped", "read_mapping", "with_flags"]
 
@@ -32,6 +33,8 @@ class Mapped(BaseModel):
         Of a wide table: side -> column of its odds.
     market
         The market of every row, where no column names it.
+    kickoff_kind
+        ``scheduled``, or ``actual`` where the kickoffs were known only afterwards: agents then see none.
     odds_format, time_zone, delimiter
         How the table is written; an ``odds_format`` or ``time_zone`` given with the import goes first.
     """
@@ -41,6 +44,7 @@ class Mapped(BaseModel):
     columns: dict[Meaning, str]
     sides: dict[str, str] = Field(default_factory=dict)
     market: str = "market||"
+    kickoff_kind: KickoffKind = KickoffKind.SCHEDULED
     odds_format: OddsFormat = OddsFormat.DECIMAL
     time_zone: str | None = None
     delimiter: str = Field(default=",", min_length=1, max_length=1)

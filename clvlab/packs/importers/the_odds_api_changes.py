@@ -21,7 +21,7 @@ from clvlab.packs.files import whole
 from clvlab.packs.importers.books import QUOTES, batches, book_ticks
 from clvlab.packs.importers.source import NO_ODDS, Account, Normalised, Options, fixture_ids_of
 from clvlab.packs.importers.times import time_ms
-from clvlab.packs.manifest import Fixture
+from clvlab.packs.manifest import Fixture, KickoffKind
 
 __all__ = ["NORMALISER", "find", "normalise"]
 
@@ -58,7 +58,9 @@ def normalise(files: Mapping[str, Path], options: Options, _scratch: Path) -> No
     (ticks_name,) = [name for name in files if name.endswith(_TICKS)]
     (fixtures_name,) = files.keys() - {ticks_name}
     rows = _scanned(files[ticks_name])
-    counted = rows.group_by("event").agg(pl.len(), pl.first("row"), moved=pl.col("commence_ms").n_unique() > 1)
+    said = pl.col("commence_ms")
+    first = said.filter(pl.col("ts_ms") == pl.col("ts_ms").min()).max()
+    counted = rows.group_by("event").agg(pl.len(), pl.first("row"), moved=said.n_unique() > 1, first=first)
     events = _collected(counted, files[ticks_name])
     account.messages = int(events["len"].sum())
     account.note("fixtures whose kickoff moved", int(events["moved"].sum()))
@@ -66,11 +68,18 @@ def normalise(files: Mapping[str, Path], options: Options, _scratch: Path) -> No
     for event, first in events.filter(~pl.col("event").is_in(list(teams))).select("event", "row").sort("row").iter_rows():
         account.refuse(ticks_name, first + 1, f"event {event} is not in {fixtures_name}", "an event without fixture")
     counts = {event: count for event, count in events.select("event", "len").iter_rows() if event in teams}
+    announced = dict(events.select("event", "first").iter_rows())
     ids = fixture_ids_of(teams)
     return Normalised(
         parts=_parts(ticks_name, files[ticks_name], rows, counts, teams, ids, options, rules, account),
         fixtures=tuple(
-            Fixture(fixture_id=ids[event], names=(home, away), source_id=event, kickoff_ts_ms=kickoff)
+            Fixture(
+                fixture_id=ids[event],
+                names=(home, away),
+                source_id=event,
+                kickoff_ts_ms=kickoff,
+                scheduled_ts_ms=announced.get(event),
+            )
             for event, (home, away, kickoff) in sorted(teams.items(), key=lambda item: ids[item[0]])
         ),
         account=account,
@@ -79,6 +88,7 @@ def normalise(files: Mapping[str, Path], options: Options, _scratch: Path) -> No
         margin=options.margin.value,
         consensus=rules.label,
         closing_source="consensus",
+        kickoff=KickoffKind.ACTUAL,
     )
 
 

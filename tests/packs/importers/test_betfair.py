@@ -14,8 +14,10 @@ from clvlab.law.closing import Window, fixture_closes, market_closes
 from clvlab.packs.importers.importing import import_source
 from clvlab.packs.importers.source import Options
 from clvlab.packs.reader import verify_pack
+from tests.factories import seen_kickoffs
 
 T = 1_650_000_000_000
+PLANNED = 1_650_002_400_000
 
 
 def definition(status="OPEN", *, in_play=False, runners=((1, "ACTIVE"), (2, "ACTIVE")), **other):
@@ -151,6 +153,19 @@ def test_the_close_is_the_last_open_book_before_the_off(tmp_path):
     assert pack.results.select("side", "result").rows() == [("1", "won"), ("2", "lost")]
 
 
+def test_agents_see_the_planned_time_as_first_announced_and_the_law_the_actual_off(tmp_path):
+    moved = "2022-04-15T06:30:00.000Z"
+    path = stream(
+        tmp_path, OPENING, change(60, define=definition(marketTime=moved)), change(80, define=definition(in_play=True))
+    )
+    _, pack = imported(tmp_path, path)
+
+    assert pack.manifest.kickoff == "actual"
+    assert pack.tape().fixtures["kickoff_ts_ms"].to_list() == [T + 80_000]
+    for tape in (pack.tape(), pack.tape().fixture(pack.fixture_ids[0])):
+        assert seen_kickoffs(tape) == [PLANNED]
+
+
 def test_without_play_the_off_is_the_last_suspension(tmp_path):
     path = stream(
         tmp_path,
@@ -169,7 +184,7 @@ def test_without_play_the_off_is_the_last_suspension(tmp_path):
 def test_a_file_without_the_off_closes_at_the_planned_time_and_says_so(tmp_path):
     report, _ = imported(tmp_path, stream(tmp_path, OPENING))
 
-    assert report.manifest.fixtures[0].kickoff_ts_ms == 1_650_002_400_000
+    assert report.manifest.fixtures[0].kickoff_ts_ms == PLANNED
     assert report.quality.notes["fixtures whose off is not in the files close at the planned time"] == 1
 
 

@@ -1,4 +1,5 @@
 import gzip
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import polars as pl
@@ -9,6 +10,7 @@ from clvlab.errors import OddsError, SourceError
 from clvlab.packs.importers.importing import import_source
 from clvlab.packs.importers.mapping import read_mapping, with_flags
 from clvlab.packs.reader import verify_pack
+from tests.factories import seen_kickoffs
 
 LONG = "fixture,time,market,side,odds,book,kickoff,result"
 ROWS = (
@@ -252,3 +254,35 @@ def test_an_import_tells_how_far_it_is(tmp_path):
     imported(tmp_path, table(tmp_path, LONG, *ROWS), progress=told.append)
 
     assert told == ["4 rows read", "1 ticks written"]
+
+
+def moving(tmp_path, *kickoffs):
+    """A table whose kickoff is said anew every minute, as minutes after the start."""
+    said = [(minute, START // 1000 + kickoff * 60) for minute, kickoff in enumerate(kickoffs)]
+    lines = [f"m,{START // 1000 + minute * 60},{side},2.0,{at}" for minute, at in said for side in ("home", "away")]
+    return table(tmp_path, "fixture,time,side,odds,kickoff", *lines)
+
+
+@pytest.mark.parametrize("chunk_rows", [1, 250_000])
+def test_a_kickoff_that_moved_is_known_only_afterwards_and_agents_see_the_one_said_first(tmp_path, chunk_rows):
+    options = replace(import_options(), chunk_rows=chunk_rows)
+
+    report = import_source("csv", [moving(tmp_path, 30, 30, 45)], tmp_path / "p", options)
+
+    tape = verify_pack(tmp_path / "p").tape()
+    assert report.quality.notes["fixtures whose kickoff moved"] == 1
+    assert tape.fixtures["kickoff_ts_ms"].to_list() == [START + 45 * 60_000]
+    assert seen_kickoffs(tape) == [START + 30 * 60_000]
+
+
+def test_a_kickoff_that_stands_still_is_taken_as_announced(tmp_path):
+    _, pack = imported(tmp_path, moving(tmp_path, 30, 30))
+
+    assert (pack.manifest.kickoff, seen_kickoffs(pack.tape())) == (None, [START + 30 * 60_000])
+
+
+def test_kickoffs_that_are_called_actual_are_not_shown_to_agents(tmp_path):
+    _, pack = imported(tmp_path, moving(tmp_path, 30, 30), mapping={"kickoff_kind": "actual"})
+
+    assert pack.tape().fixtures["kickoff_ts_ms"].to_list() == [START + 30 * 60_000]
+    assert seen_kickoffs(pack.tape()) == [None]

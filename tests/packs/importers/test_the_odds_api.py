@@ -12,6 +12,7 @@ from clvlab.odds.rounding import largest_remainder
 from clvlab.packs.importers.importing import import_source
 from clvlab.packs.importers.source import Options, fixture_id_of
 from clvlab.packs.reader import verify_pack
+from tests.factories import seen_kickoffs
 
 KICKOFF = "2026-07-04T17:00:00Z"
 
@@ -165,6 +166,7 @@ def test_the_kickoff_is_the_one_last_said_and_a_move_is_noted(tmp_path):
     report, _ = imported(tmp_path, folder)
 
     assert report.manifest.fixtures[0].kickoff_ts_ms == ms(later)
+    assert seen_kickoffs(verify_pack(tmp_path / "p").tape()) == [ms(KICKOFF)]
     assert report.quality.notes["fixtures whose kickoff moved"] == 1
 
 
@@ -277,6 +279,21 @@ def test_an_outcome_that_did_not_change_keeps_its_price(tmp_path):
     _, ticks = imported(tmp_path, path)
 
     assert ticks["odds_milli"].to_list() == [1900, 1900, 2100, 1900]
+
+
+def test_of_changes_agents_see_the_kickoff_as_it_was_first_said(tmp_path):
+    path = changes(
+        tmp_path,
+        (0, "a", "totals", "Over", 2.5, 1.9),
+        (0, "a", "totals", "Under", 2.5, 1.9),
+        fixtures="e1,soccer_x,2026-07-04T18:30:00Z,Ash,Elm",
+    )
+
+    imported(tmp_path, path)
+
+    tape = verify_pack(tmp_path / "p").tape()
+    assert tape.fixtures["kickoff_ts_ms"].to_list() == [ms("2026-07-04T18:30:00Z")]
+    assert seen_kickoffs(tape) == [ms(KICKOFF)]
 
 
 def test_a_book_between_two_lines_quotes_none_of_them(tmp_path):
