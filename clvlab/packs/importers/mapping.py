@@ -70,8 +70,10 @@ def mapped(mapping: Mapping[str, Any] | None, columns: list[str]) -> Mapped:
     SourceError
         A mapping that is none, or one that names a column that is not there.
     """
-    named = {name: name for name in get_args(Meaning) if name in columns}
     given = dict(mapping or {})
+    sides = given.get("sides")
+    taken = sides.values() if isinstance(sides, Mapping) else ()
+    named = {name: name for name in get_args(Meaning) if name in columns and name not in taken}
     if not given.get("sides") and isinstance(given.get("columns", {}), Mapping):
         given["columns"] = named | dict(given.get("columns", {}))
     elif isinstance(given.get("columns", {}), Mapping):
@@ -82,7 +84,7 @@ def mapped(mapping: Mapping[str, Any] | None, columns: list[str]) -> Mapped:
         wrong = error.errors()[0]
         where = ".".join(str(part) for part in wrong["loc"])
         raise SourceError(
-            f"no mapping of columns: {where + ': ' if where else ''}{wrong['msg']}; the columns are {columns}"
+            f"no mapping of columns: {where + ': ' if where else ''}{wrong['msg'].removeprefix('Value error, ')}; the columns are {columns}"
         ) from error
     missing = sorted({*found.columns.values(), *found.sides.values()} - set(columns))
     if missing:

@@ -253,7 +253,10 @@ def _quotes(
                     account.refuse(name, number, f"{where}: {outcome['price']!r} is {NO_ODDS}", "no odds")
                     continue
                 point = home_point(market["key"], side, outcome.get("point"))
-                sides[market_key_of(market["key"], point, outcome.get("description"))][side] = odds
+                priced = sides[market_key_of(market["key"], point, outcome.get("description"))]
+                if priced.setdefault(side, odds) != odds:
+                    said = f"{where}: {side} is priced {priced[side]} and {odds}"
+                    account.refuse(name, number, said, "a side is priced twice at one time")
             for key, priced in sides.items():
                 if len(priced) < 2:
                     account.refuse(name, number, f"{where} has one side, {next(iter(priced))!r}", "a market has one side")
