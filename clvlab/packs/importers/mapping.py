@@ -83,9 +83,8 @@ def mapped(mapping: Mapping[str, Any] | None, columns: list[str]) -> Mapped:
     except ValidationError as error:
         wrong = error.errors()[0]
         where = ".".join(str(part) for part in wrong["loc"])
-        raise SourceError(
-            f"no mapping of columns: {where + ': ' if where else ''}{wrong['msg'].removeprefix('Value error, ')}; the columns are {columns}"
-        ) from error
+        said = wrong["msg"].removeprefix("Value error, ")
+        raise SourceError(f"no mapping of columns: {where + ': ' if where else ''}{said}; the columns are {columns}") from error
     missing = sorted({*found.columns.values(), *found.sides.values()} - set(columns))
     if missing:
         raise SourceError(f"the mapping names {missing[0]!r}, which is none of the columns {columns}")

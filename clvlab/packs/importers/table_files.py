@@ -119,7 +119,7 @@ def _distinct(name: str, columns: list[str]) -> list[str]:
 
 
 def _readable(name: str, schema: pa.Schema, mapping: Mapped) -> pa.Schema:
-    """Check that the columns of a mapping have types that can mean what they are to mean, and give the types to read them as."""
+    """Check that the types of mapped columns can have their meaning, and give those to read them as."""
     fields: dict[str, pa.Field] = {}
     meant = [*mapping.columns.items(), *(("odds", column) for column in mapping.sides.values())]
     for meaning, column in meant:
