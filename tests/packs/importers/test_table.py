@@ -286,3 +286,53 @@ def test_kickoffs_that_are_called_actual_are_not_shown_to_agents(tmp_path):
 
     assert pack.tape().fixtures["kickoff_ts_ms"].to_list() == [START + 30 * 60_000]
     assert seen_kickoffs(pack.tape()) == [None]
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_odds_may_stand_in_columns_with_names_of_our_own(tmp_path, ending):
+    frame = pl.DataFrame(
+        {"event": [7, 7], "line": [START, START + 60_000], "home": [2.0, 2.1], "away": [1.9, 1.8], "market_key": ["a", "b"]}
+    )
+    path = tmp_path / f"odds.{ending}"
+    (frame.write_csv if ending == "csv" else frame.write_parquet)(path)
+    mapping = {"columns": {"fixture": "event", "time": "line"}, "sides": {"part1": "home", "part2": "away"}}
+
+    report, pack = imported(tmp_path, path, mapping=mapping)
+
+    assert (report.manifest.fixtures[0].names, report.manifest.fixtures[0].source_id) == ((), "7")
+    assert [(row[0], row[4]) for row in rows(pack)] == [(0, 2000), (0, 1900), (60_000, 2100), (60_000, 1800)]
+
+
+def test_a_column_whose_type_cant_have_its_meaning_is_named(tmp_path):
+    at = pl.Series([START, START], dtype=pl.Duration("ms"))
+    pl.DataFrame({"fixture": ["m", "m"], "time": at, "side": ["a", "b"], "odds": [2.0, 2.0]}).write_parquet(
+        tmp_path / "x.parquet"
+    )
+
+    with pytest.raises(SourceError, match="column 'time' is duration.* can't be the time"):
+        imported(tmp_path, tmp_path / "x.parquet")
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_time_that_the_clocks_left_out_is_refused(tmp_path, ending):
+    at = pl.Series(["2026-03-29 01:30:00"] * 2)
+    frame = pl.DataFrame({"fixture": ["m", "m"], "time": at, "side": ["a", "b"], "odds": [2.0, 2.0]})
+    path = tmp_path / f"odds.{ending}"
+    if ending == "csv":
+        frame.write_csv(path)
+    else:
+        frame.with_columns(pl.col("time").str.to_datetime()).write_parquet(path)
+
+    with pytest.raises(SourceError, match=r"odds\.\w+:\d: .*clocks"):
+        imported(tmp_path, path, time_zone="Europe/London")
+
+
+@pytest.mark.parametrize("microseconds", [-1, 2**60])
+def test_a_parquet_time_beyond_the_calendar_is_refused_by_row(tmp_path, microseconds):
+    times = pl.Series([START * 1000, microseconds], dtype=pl.Datetime("us", "UTC"))
+    pl.DataFrame({"fixture": ["m", "m"], "time": times, "side": ["a", "b"], "odds": [2.0, 2.0]}).write_parquet(
+        tmp_path / "x.parquet"
+    )
+
+    with pytest.raises(SourceError, match=r"x\.parquet:2: .*no time from 1970 to 9999"):
+        imported(tmp_path, tmp_path / "x.parquet")

@@ -184,6 +184,10 @@ BAD = {
     "-2.5 is no price": historical("2026-07-04T12:00:00Z", event(book("a", h2h(-2.5, 3.5, 4.0)))),
     "None is no price": historical("2026-07-04T12:00:00Z", event(book("a", h2h(None, 3.5, 4.0)))),
     "has one side, 'over'": historical("2026-07-04T12:00:00Z", event(book("a", market("totals", [("Over", 1.9, 2.5)])))),
+    "'over' is priced 1.9 and 2.0|over is priced 1.9 and 2.0": historical(
+        "2026-07-04T12:00:00Z",
+        event(book("a", market("totals", [("Over", 1.9, 2.5), ("Under", 1.9, 2.5), ("Over", 2.0, 2.5)]))),
+    ),
     "KeyError: 'commence_time'": historical(
         "2026-07-04T12:00:00Z", {"id": "e", "sport_key": "s", "home_team": "a", "away_team": "b"}
     ),
@@ -327,6 +331,13 @@ def test_a_price_that_is_none_is_refused_and_its_side_is_not_known_from_there(tm
     _, ticks = imported(tmp_path, path, lenient=True)
 
     assert ticks.group_by("ts_ms").agg(pl.first("suspended")).sort("ts_ms")["suspended"].to_list() == [False, True, False]
+
+
+def test_a_point_that_is_no_number_is_refused_or_counted(tmp_path):
+    path = changes(tmp_path, (0, "a", "totals", "Over", float("nan"), 1.9), (0, "a", "totals", "Under", 2.5, 1.9))
+
+    with pytest.raises(SourceError, match=r"x_ticks\.parquet:1: .*nan"):
+        imported(tmp_path, path)
 
 
 @pytest.mark.parametrize(
