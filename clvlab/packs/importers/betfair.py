@@ -244,17 +244,18 @@ def _parts(
     spill: QuoteSpill, ids: Mapping[str, int], keys: Mapping[str, str], grown: Set[str], options: Options
 ) -> Iterator[pl.DataFrame]:
     for batch in batches(spill.rows_of, ids, options.chunk_rows):
-        rows = _completed(spill.scan().filter(pl.col("event").is_in(batch)).collect(engine="streaming"), grown)
-        found = rows["market_key"].unique().to_list()
-        named = [_with(keys[key.partition("|")[0]], key.partition("|")[2]) for key in found]
-        number = pl.col("event").replace_strict(dict(ids), return_dtype=pl.Int64)
-        yield numbered(
-            rows.with_columns(
-                fixture_id=number,
-                tick_seq=pl.lit(0, pl.Int32),
-                market_key=pl.col("market_key").replace_strict(found, named, return_dtype=pl.String),
-            ).select(*TICKS)
-        )
+        yield numbered(_named(_completed(spill.rows(batch), grown), ids, keys))
+
+
+def _named(rows: pl.DataFrame, ids: Mapping[str, int], keys: Mapping[str, str]) -> pl.DataFrame:
+    """Give ``TICKS``, still without number, with the fixtures and markets that the events and market ids stand for."""
+    found = rows["market_key"].unique().to_list()
+    named = [_with(keys[key.partition("|")[0]], key.partition("|")[2]) for key in found]
+    return rows.with_columns(
+        fixture_id=pl.col("event").replace_strict(dict(ids), return_dtype=pl.Int64),
+        tick_seq=pl.lit(0, pl.Int32),
+        market_key=pl.col("market_key").replace_strict(found, named, return_dtype=pl.String),
+    ).select(*TICKS)
 
 
 def _completed(rows: pl.DataFrame, grown: Set[str]) -> pl.DataFrame:

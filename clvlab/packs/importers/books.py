@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -87,10 +87,11 @@ class QuoteSpill:
             pl.concat(held.frames).write_parquet(held.files[-1], compression="lz4")
             held.frames, held.height = [], 0
 
-    def scan(self) -> pl.LazyFrame:
-        """All sure rows; there must be some."""
+    def rows(self, events: Sequence[str]) -> pl.DataFrame:
+        """Give the sure rows of some events, of which there must be some, in any order."""
         self._write(self._sure)
-        return pl.scan_parquet(self._folder / "*.parquet")
+        spilled = pl.scan_parquet(self._folder / "*.parquet")
+        return spilled.filter(pl.col("event").is_in(events)).collect(engine="streaming")
 
 
 @dataclass(slots=True)

@@ -113,8 +113,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
 
 def _parts(spill: QuoteSpill, ids: Mapping[str, int], options: Options, account: Account) -> Iterator[pl.DataFrame]:
     for batch in batches(spill.rows_of, ids, options.chunk_rows):
-        quotes = spill.scan().filter(pl.col("event").is_in(batch)).collect(engine="streaming").sort("file", "line")
-        yield book_ticks(quotes, ids, options.margin, _ALWAYS_FRESH, account)
+        yield book_ticks(spill.rows(batch).sort("file", "line"), ids, options.margin, _ALWAYS_FRESH, account)
 
 
 def _quotes(match: Match, preference: Sequence[str], account: Account) -> Iterator[tuple[Any, ...]]:

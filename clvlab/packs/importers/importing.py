@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import polars as pl
@@ -67,8 +68,7 @@ def import_source(source: str, paths: Sequence[Path], folder: Path, options: Opt
         result = normalise(files, options, Path(scratch))
         with PackWriter(folder, result.fixtures) as writer:
             quality = QualityAccount()
-            for ticks in result.parts:
-                tape = _tape(ticks, writer.kickoffs, result)
+            for tape in map(partial(_tape, writer.kickoffs, result), result.parts):  # nothing else holds the ticks
                 quality.add(tape)
                 writer.add(tape)
                 options.progress(f"{quality.counts['ticks']:,} ticks written")
@@ -93,7 +93,7 @@ def import_source(source: str, paths: Sequence[Path], folder: Path, options: Opt
     return ImportReport(written, report, _unread(paths, files.values()))
 
 
-def _tape(ticks: pl.DataFrame, kickoffs: pl.DataFrame, result: Normalised) -> Tape:
+def _tape(kickoffs: pl.DataFrame, result: Normalised, ticks: pl.DataFrame) -> Tape:
     own = kickoffs.filter(pl.col("fixture_id").is_in(ticks["fixture_id"].unique().implode()))
     return Tape.from_ticks(ticks, own, closing_policy=result.closing_policy)
 

@@ -67,8 +67,7 @@ def _parts(
     spill: QuoteSpill, ids: Mapping[str, int], options: Options, rules: Consensus, account: Account
 ) -> Iterator[pl.DataFrame]:
     for batch in batches(spill.rows_of, ids, options.chunk_rows):
-        quotes = spill.scan().filter(pl.col("event").is_in(batch)).collect(engine="streaming").sort("ts_ms", "file", "line")
-        yield book_ticks(quotes, ids, options.margin, rules, account)
+        yield book_ticks(spill.rows(batch).sort("ts_ms", "file", "line"), ids, options.margin, rules, account)
 
 
 class _Known:

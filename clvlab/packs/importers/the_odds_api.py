@@ -101,13 +101,12 @@ def _parts(
     spill: QuoteSpill, ids: Mapping[str, int], known: _Known, options: Options, rules: Consensus, account: Account
 ) -> Iterator[pl.DataFrame]:
     for batch in batches(spill.rows_of, ids, options.chunk_rows):
-        quotes = spill.scan().filter(pl.col("event").is_in(batch)).collect(engine="streaming").sort("ts_ms", "file", "line")
-        withdrawn = _withdrawals(quotes, known, batch)
-        yield book_ticks(pl.concat([quotes, withdrawn]), ids, options.margin, rules, account)
+        quotes = spill.rows(batch).sort("ts_ms", "file", "line")
+        yield book_ticks(_with_withdrawals(quotes, known, batch), ids, options.margin, rules, account)
 
 
-def _withdrawals(quotes: pl.DataFrame, known: _Known, batch: Sequence[str]) -> pl.DataFrame:
-    """Give a message without prices at the first snapshot in which a book no longer quotes what it did in the one before."""
+def _with_withdrawals(quotes: pl.DataFrame, known: _Known, batch: Sequence[str]) -> pl.DataFrame:
+    """Add a message without prices at the first snapshot in which a book no longer quotes what it did in the one before."""
     alone = {scope for scope, _, _ in known.covered}
     scopes = {event: event if event in alone else known.sport_of[event] for event in batch}
     rows = [
@@ -127,7 +126,7 @@ def _withdrawals(quotes: pl.DataFrame, known: _Known, batch: Sequence[str]) -> p
         .with_columns(pl.col("n") + 1)
     )
     gone = said.drop("ts_ms").join(times, on=["scope", "kind", "book", "n"])
-    return gone.with_columns(decimal_odds=pl.lit(None, pl.Float64), seen_ms="ts_ms").select(*QUOTES)
+    return pl.concat([quotes, gone.with_columns(decimal_odds=pl.lit(None, pl.Float64), seen_ms="ts_ms").select(*QUOTES)])
 
 
 _TIMES = {"scope": pl.String, "kind": pl.String, "book": pl.String, "n": pl.Int64, "ts_ms": pl.Int64}

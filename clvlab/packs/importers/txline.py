@@ -111,9 +111,10 @@ def _parts(spill: QuoteSpill, in_order: Sequence[int], options: Options) -> Iter
     ids = {event: int(event) for event in spill.rows_of}
     rank = {number: place for place, number in enumerate(in_order)}
     for batch in batches(spill.rows_of, ids, options.chunk_rows):
-        rows = spill.scan().filter(pl.col("event").is_in(batch)).collect(engine="streaming")
-        ordered = rows.with_columns(pl.col("capture").replace_strict(rank, return_dtype=pl.Int64)).sort(
-            "fixture_id", "capture", "message"
+        ordered = (
+            spill.rows(batch)
+            .with_columns(pl.col("capture").replace_strict(rank, return_dtype=pl.Int64))
+            .sort("fixture_id", "capture", "message")
         )
         message = pl.struct("fixture_id", "capture", "message").rle_id()
         numbered = ordered.with_columns(message=message)

@@ -309,7 +309,7 @@ def test_a_column_whose_type_cant_have_its_meaning_is_named(tmp_path):
         tmp_path / "x.parquet"
     )
 
-    with pytest.raises(SourceError, match="column 'time' is duration.* can't be the time"):
+    with pytest.raises(SourceError, match=r"column 'time' is duration.* can't be the time"):
         imported(tmp_path, tmp_path / "x.parquet")
 
 
