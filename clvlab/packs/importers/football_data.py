@@ -77,21 +77,17 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
     fixtures: dict[str, tuple[str, str, int | None]] = {}
     settled: list[tuple[str, str, str, str, str]] = []
     for name, path in sorted(files.items()):
-        rows: list[tuple[Any, ...]] = []
         try:
-            listed = list(matches(name, path, account))
+            for match in matches(name, path, account):
+                if match.source_id in fixtures:
+                    account.refuse(name, match.line, f"{match.source_id} is listed twice", "a match is listed twice")
+                    continue
+                fixtures[match.source_id] = (match.home, match.away, match.kickoff_ts_ms)
+                quotes = list(_quotes(match, preference, account))
+                spill.add(pl.DataFrame(quotes, schema=QUOTES, orient="row"))
+                settled += _settled(match, {quote[1] for quote in quotes})
         except SourceError as error:
             account.refuse_file(name, error)
-            continue
-        for match in listed:
-            if match.source_id in fixtures:
-                account.refuse(name, match.line, f"{match.source_id} is listed twice", "a match is listed twice")
-                continue
-            fixtures[match.source_id] = (match.home, match.away, match.kickoff_ts_ms)
-            found = list(_quotes(match, preference, account))
-            rows += found
-            settled += _settled(match, {row[1] for row in found})
-        spill.add(pl.DataFrame(rows, schema=QUOTES, orient="row"))
         options.progress(f"{name}: {len(fixtures):,} matches so far")
     ids = fixture_ids_of(fixtures)
     results = pl.DataFrame([(ids[row[0]], *row[1:]) for row in settled], schema=RESULTS, orient="row")

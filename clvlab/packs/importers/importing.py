@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -72,6 +72,7 @@ def import_source(source: str, paths: Sequence[Path], folder: Path, options: Opt
                 quality.add(tape)
                 writer.add(tape)
                 options.progress(f"{quality.counts['ticks']:,} ticks written")
+            _check_some(quality, result, files)
             _check_weights(options, result)
             report = _report(quality, result, len(files))
             sources = tuple(SourceFile(name=name, digest=file_sha256(path)) for name, path in sorted(files.items()))
@@ -96,6 +97,13 @@ def import_source(source: str, paths: Sequence[Path], folder: Path, options: Opt
 def _tape(kickoffs: pl.DataFrame, result: Normalised, ticks: pl.DataFrame) -> Tape:
     own = kickoffs.filter(pl.col("fixture_id").is_in(ticks["fixture_id"].unique().implode()))
     return Tape.from_ticks(ticks, own, closing_policy=result.closing_policy)
+
+
+def _check_some(quality: QualityAccount, result: Normalised, files: Mapping[str, Path]) -> None:
+    if not quality.counts["ticks"]:
+        refused = result.account.refused_rows()
+        why = f"; refused {refused[0].count:,}, as {refused[0].examples[0]}" if refused else ""
+        raise SourceError(f"no tick could be made of {', '.join(sorted(files)[:5])}{why}")
 
 
 def _check_weights(options: Options, result: Normalised) -> None:

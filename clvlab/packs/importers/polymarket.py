@@ -115,21 +115,24 @@ def _fixture(file: str, entry: Any) -> Fixture:
 
 def _read(file: str, path: Path, fixture_id: int, name: str, account: Account) -> Iterator[_Quote]:
     before = -1
-    for number, line in lines_of(path):
-        try:
-            raw = orjson.loads(line)
-            quote = _Quote(raw["ts"], _SIDES[name], Decimal(str(raw["native_price"])))
-            if type(quote.ts_s) is not int or not max(before, 0) <= quote.ts_s <= SAFE_INTEGER // 1000:
-                raise ValueError(f"ts {quote.ts_s!r} is no time in seconds, or before the quote above, {before}")
-            if raw["fixture_id"] != fixture_id or raw["market_ref"] != f"1X2|{name}|full":
-                raise ValueError(f"a quote of {raw['fixture_id']} {raw['market_ref']} in the file of {fixture_id} {name}")
-            if not 0 <= quote.price <= 1 or 0 < quote.price < _MIN_PRICE:
-                raise ValueError(f"native_price {quote.price} is not 0 to 1")
-        except (ValueError, KeyError, TypeError, ArithmeticError) as error:
-            account.refuse(file, number, f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else str(error))
-            continue
-        before = quote.ts_s
-        yield quote
+    try:
+        for number, line in lines_of(path):
+            try:
+                raw = orjson.loads(line)
+                quote = _Quote(raw["ts"], _SIDES[name], Decimal(str(raw["native_price"])))
+                if type(quote.ts_s) is not int or not max(before, 0) <= quote.ts_s <= SAFE_INTEGER // 1000:
+                    raise ValueError(f"ts {quote.ts_s!r} is no time in seconds, or before the quote above, {before}")
+                if raw["fixture_id"] != fixture_id or raw["market_ref"] != f"1X2|{name}|full":
+                    raise ValueError(f"a quote of {raw['fixture_id']} {raw['market_ref']} in the file of {fixture_id} {name}")
+                if not 0 <= quote.price <= 1 or 0 < quote.price < _MIN_PRICE:
+                    raise ValueError(f"native_price {quote.price} is not 0 to 1")
+            except (ValueError, KeyError, TypeError, ArithmeticError) as error:
+                account.refuse(file, number, f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else str(error))
+                continue
+            before = quote.ts_s
+            yield quote
+    except SourceError as error:
+        account.refuse_file(file, error)
 
 
 def _rounds(quotes: Sequence[_Quote]) -> Iterator[dict[str, _Quote]]:

@@ -39,17 +39,20 @@ def csv_chunks(name: str, path: Path, options: Options, account: Account) -> Ite
     Raises
     ------
     SourceError
-        No header, no CSV, or no UTF-8.
+        No header, or a mapping that does not fit it; when strict, a row or file that can't be read.
     """
     delimiter = str((options.mapping or {}).get("delimiter", ","))
     reader = csv.reader(_text_lines(name, path, account), delimiter=delimiter, strict=True)
+    try:
+        header = [cell.strip() for cell in next(reader, [])]
+    except csv.Error as error:
+        raise SourceError(f"{name}:{reader.line_num}: no CSV: {error}") from error
+    if not header or len(set(header)) != len(header):
+        raise SourceError(f"{name}:1: the header {header} is empty or names a column twice")
+    mapping = mapped(options.mapping, header)
     rows: list[list[str]] = []
     numbers: list[int] = []
     try:
-        header = [cell.strip() for cell in next(reader, [])]
-        if not header or len(set(header)) != len(header):
-            raise SourceError(f"{name}:1: the header {header} is empty or names a column twice")
-        mapping = mapped(options.mapping, header)
         for row in reader:
             if not row:
                 continue
@@ -64,7 +67,9 @@ def csv_chunks(name: str, path: Path, options: Options, account: Account) -> Ite
                 yield Chunk(name, mapping, _frame(header, rows), pl.Series(numbers, dtype=pl.Int64))
                 rows, numbers = [], []
     except csv.Error as error:
-        raise SourceError(f"{name}:{reader.line_num}: no CSV: {error}") from error
+        account.refuse_file(name, SourceError(f"{name}:{reader.line_num}: no CSV from here on: {error}"))
+    except SourceError as error:
+        account.refuse_file(name, error)
     yield Chunk(name, mapping, _frame(header, rows), pl.Series(numbers, dtype=pl.Int64))
 
 
@@ -89,27 +94,31 @@ def _frame(header: list[str], rows: list[list[str]]) -> pl.DataFrame:
     return frame.with_columns(pl.when(text != "").then(text))
 
 
-def parquet_chunks(name: str, path: Path, options: Options, _account: Account) -> Iterator[Chunk]:
+def parquet_chunks(name: str, path: Path, options: Options, account: Account) -> Iterator[Chunk]:
     """Read a Parquet file by batches of rows; a row's line is its number from 1.
 
     Raises
     ------
     SourceError
-        No Parquet, or a column whose type can't have its meaning.
+        No Parquet, a mapping that does not fit it, or a column whose type can't have its meaning; when strict, a file that
+        can't be read to its end.
     """
-    try:
-        with path.open("rb") as opened:
+    with path.open("rb") as opened:
+        try:
             file = pq.ParquetFile(cast("IO[bytes]", opened), buffer_size=_BUFFER_BYTES)  # else a row group is read at once
-            mapping = mapped(options.mapping, _distinct(name, file.schema_arrow.names))
-            schema = _readable(name, file.schema_arrow, mapping)
-            first = 1
+        except (pa.ArrowException, OSError) as error:
+            raise SourceError(f"{name}: can't be read as Parquet: {str(error).splitlines()[0]}") from error
+        mapping = mapped(options.mapping, _distinct(name, file.schema_arrow.names))
+        schema = _readable(name, file.schema_arrow, mapping)
+        first = 1
+        try:
             for batch in file.iter_batches(batch_size=options.chunk_rows, columns=schema.names):
                 table = pa.Table.from_batches([batch]).select(schema.names).cast(schema)
                 rows = pl.DataFrame(pl.from_arrow(table))
                 yield Chunk(name, mapping, rows, pl.int_range(first, first + rows.height, eager=True))
                 first += rows.height
-    except (pa.ArrowException, OSError) as error:
-        raise SourceError(f"{name}: can't be read as Parquet: {str(error).splitlines()[0]}") from error
+        except (pa.ArrowException, OSError) as error:
+            account.refuse_file(name, SourceError(f"{name}: can't be read from row {first} on: {str(error).splitlines()[0]}"))
 
 
 def _distinct(name: str, columns: list[str]) -> list[str]:
