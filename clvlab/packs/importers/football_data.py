@@ -77,6 +77,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
     fixtures: dict[str, tuple[str, str, int | None]] = {}
     settled: list[tuple[str, str, str, str, str]] = []
     for name, path in sorted(files.items()):
+        rows: list[tuple[Any, ...]] = []
         try:
             for match in matches(name, path, account):
                 if match.source_id in fixtures:
@@ -84,10 +85,14 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
                     continue
                 fixtures[match.source_id] = (match.home, match.away, match.kickoff_ts_ms)
                 quotes = list(_quotes(match, preference, account))
-                spill.add(pl.DataFrame(quotes, schema=QUOTES, orient="row"))
                 settled += _settled(match, {quote[1] for quote in quotes})
+                rows += quotes
+                if len(rows) >= options.chunk_rows // 4:
+                    spill.add(pl.DataFrame(rows, schema=QUOTES, orient="row"))
+                    rows = []
         except SourceError as error:
             account.refuse_file(name, error)
+        spill.add(pl.DataFrame(rows, schema=QUOTES, orient="row"))
         options.progress(f"{name}: {len(fixtures):,} matches so far")
     ids = fixture_ids_of(fixtures)
     results = pl.DataFrame([(ids[row[0]], *row[1:]) for row in settled], schema=RESULTS, orient="row")
