@@ -19,6 +19,7 @@ Meaning = Literal[
     "fixture", "time", "odds", "side", "market", "book", "kickoff", "home", "away", "in_running", "result", "updated"
 ]
 _MAX_BYTES = 1 << 20
+_LISTED = 15
 
 
 class Mapped(BaseModel):
@@ -54,7 +55,7 @@ class Mapped(BaseModel):
         long = {"side", "odds"} & self.columns.keys()
         missing = {"fixture", "time"} - self.columns.keys()
         if missing:
-            raise ValueError(f"columns must say which is {' and '.join(sorted(missing))}")
+            raise ValueError(f"columns must say which is {' and '.join(sorted(missing))}, as in fixture=NAME")
         if bool(self.sides) == bool(long) or (long and len(long) < 2):
             raise ValueError("give either the columns side and odds of a long table, or the sides of a wide one")
         if self.sides and len(self.sides) < 2:
@@ -84,11 +85,18 @@ def mapped(mapping: Mapping[str, Any] | None, columns: list[str]) -> Mapped:
         wrong = error.errors()[0]
         where = ".".join(str(part) for part in wrong["loc"])
         said = wrong["msg"].removeprefix("Value error, ")
-        raise SourceError(f"no mapping of columns: {where + ': ' if where else ''}{said}; the columns are {columns}") from error
+        raise SourceError(
+            f"no mapping of columns: {where + ': ' if where else ''}{said}; the columns are {_listed(columns)}"
+        ) from error
     missing = sorted({*found.columns.values(), *found.sides.values()} - set(columns))
     if missing:
-        raise SourceError(f"the mapping names {missing[0]!r}, which is none of the columns {columns}")
+        raise SourceError(f"the mapping names {missing[0]!r}, which is none of the columns {_listed(columns)}")
     return found
+
+
+def _listed(columns: list[str]) -> str:
+    more = f" and {len(columns) - _LISTED} more" if len(columns) > _LISTED else ""
+    return ", ".join(repr(column) for column in columns[:_LISTED]) + more
 
 
 def read_mapping(path: Path) -> dict[str, Any]:
