@@ -23,7 +23,8 @@ POST = {"quote_missing", "quote_stale", "slippage_over_max", "edge_below_min", "
 KINDS: dict[str, Any] = {
     "DECISION": {
         "action": {
-            "limit_odds_milli": (range(2**31),), "market_key": (str,), "side": (str,), "stake": (COUNT,), "type": {"BACK", "WAIT"}},
+            "limit_odds_milli": (range(2**31),), "market_key": (str,), "side": (str,), "stake": (COUNT,),
+            "type": {"BACK", "WAIT"}},
         "agent_id": str, "fixture_id": INT, "market_state": ({"age_ms": COUNT, **STATE},),
         "policy": ({"post": {"allowed": bool, "reasons": [POST]}, "pre": {"allowed": bool, "reasons": [PRE]}},),
         "tick_seq": INT, "ts_ms": COUNT,
