@@ -57,6 +57,7 @@ __all__ = [
     "UnknownInstanceError",
     "UnknownPackError",
     "UnknownRunError",
+    "UnsignedLogError",
     "WindowError",
 ]
 
@@ -180,6 +181,10 @@ class LogError(ClvlabError):
 
 class LogConflictError(LogError):
     """An entry that the log does not take: a second commitment or outcome of a run, or one with other content."""
+
+
+class UnsignedLogError(LogError):
+    """The run log has no key, so there are no signed checkpoints of it."""
 
 
 class BundleError(ClvlabError):

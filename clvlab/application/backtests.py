@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -24,7 +24,7 @@ from clvlab.law.schema import OUTCOMES, Reason
 from clvlab.packs.reader import Pack
 from clvlab.proof.card import metrics
 from clvlab.proof.events import receipt_lines
-from clvlab.proof.seal import SealedRun
+from clvlab.proof.seal import SealedRun, committed
 from clvlab.proof.verify import Verification, verify
 
 __all__ = ["Backtest", "backtest", "envelope", "leaderboard", "lookahead_audit", "resolved"]
@@ -128,6 +128,7 @@ def backtest(
     window: Window | None = None,
     policy: PolicyEnvelope | None = None,
     audit: bool = True,
+    commit_index: int | None = None,
 ) -> Backtest:
     """Replay a pack through an agent, score it and seal it.
 
@@ -147,6 +148,8 @@ def backtest(
         Limits under which actions are executed on paper.
     audit
         Whether an agent whose causality is unchecked is audited for look-ahead before the run is sealed.
+    commit_index
+        Entry of a run log that committed to the run, which its manifest then names.
 
     Raises
     ------
@@ -156,7 +159,8 @@ def backtest(
     asked = resolved(agent, params, window)
     tape = pack.tape(fixture_ids)
     matched = tape.series.filter(allowed(window.market_allowlist)).select("fixture_id", "market_key").n_unique()
-    return Backtest(pack, window, run(tape, [asked], window, policy=policy, audit=audit), matched)
+    result = run(tape, [asked], window, policy=policy, audit=audit)
+    return Backtest(pack, window, replace(result, run=committed(result.run, commit_index)), matched)
 
 
 def resolved(agent: str | Agent, params: Mapping[str, Any] | None = None, window: Window | None = None) -> Agent:

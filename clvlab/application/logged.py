@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from clvlab.anchor.log import LogStore, abandon, commit, conclude
-from clvlab.anchor.log_stores import SqliteLog
 from clvlab.application.backtests import Backtest, backtest, resolved
 from clvlab.engine.agent import Agent, Causality, identified
 from clvlab.engine.run import run_started
@@ -17,9 +16,8 @@ from clvlab.law.policy import PolicyEnvelope
 from clvlab.law.tape import Binding
 from clvlab.packs.reader import Pack
 from clvlab.proof.manifest import inputs_hash
-from clvlab.proof.seal import committed
 
-__all__ = ["SqliteLog", "logged_backtest"]
+__all__ = ["logged_backtest"]
 
 
 def logged_backtest(
@@ -38,7 +36,8 @@ def logged_backtest(
     """Backtest as ``backtest`` does, on the record.
 
     Steps: 1. name the run from its inputs alone; 2. commit to it; 3. open the tape and run; 4. log the manifest hash. A run
-    that fails is abandoned on the record; one that is interrupted stays open, and goes on when it is asked for again.
+    that fails is abandoned on the record, and committed to anew when it is asked for again; one that is interrupted stays
+    open, and goes on.
 
     Parameters
     ----------
@@ -52,7 +51,7 @@ def logged_backtest(
     Raises
     ------
     LogConflictError
-        The run was abandoned before, or belongs to another owner.
+        The run is under way for another owner.
     """
     window, policy = window or Window(), policy or PolicyEnvelope()
     asked = resolved(agent, params, window)
@@ -61,17 +60,16 @@ def logged_backtest(
     with log.write() as rows:
         index = commit(rows, run_id, owner, inputs_hash(started), clock())
     try:
-        test = backtest(pack, asked, fixture_ids=fixture_ids, window=window, policy=policy, audit=audit)
+        test = backtest(pack, asked, fixture_ids=fixture_ids, window=window, policy=policy, audit=audit, commit_index=index)
         if test.run.run_id != run_id:
             raise LogError(f"run {run_id} was committed to, and {test.run.run_id} was performed")
     except ClvlabError as error:
         with log.write() as rows:
             abandon(rows, run_id, type(error).__name__, clock())
         raise
-    sealed = committed(test.run, index)
     with log.write() as rows:
-        conclude(rows, run_id, sealed.manifest_hash, clock())
-    return replace(test, result=replace(test.result, run=sealed))
+        conclude(rows, run_id, test.run.manifest_hash, clock())
+    return test
 
 
 def _planned(
