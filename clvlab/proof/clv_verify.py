@@ -767,6 +767,7 @@ def signed_by(note: str, keys: Sequence[str]) -> tuple[str, list[str]]:
     well_formed = blank and lines.endswith("\n") and all(len(part) == 3 and part[0] == "\u2014" and part[1] for part in parts)
     require(well_formed, "no signed note")
     signatures, found = [(name, decoded(encoded)) for _, name, encoded in parts], []
+    require(all(len(data) > 4 for _, data in signatures), "no signed note: a signature is cut")
     for key in sorted(set(keys)):
         name, stated, encoded = (*key.split("+", 2), "", "")[:3]
         public = decoded(encoded)

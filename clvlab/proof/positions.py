@@ -42,7 +42,12 @@ def positions(decisions: pl.DataFrame, closes: pl.DataFrame) -> pl.DataFrame:
     )
     return conform(
         asked.lazy()
-        .join(own.lazy().select("seq", entry_prob_bps="prob_bps", odds_milli="odds_milli"), on="seq", how="left", maintain_order="left")
+        .join(
+            own.lazy().select("seq", entry_prob_bps="prob_bps", odds_milli="odds_milli"),
+            on="seq",
+            how="left",
+            maintain_order="left",
+        )
         .join(
             closes.lazy().select(
                 "fixture_id", "end_seq", "close_ts_ms", "close_kind",
