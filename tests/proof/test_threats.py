@@ -335,8 +335,8 @@ def test_bundle_whose_first_event_is_none_is_refused(check, first):
 @pytest.mark.parametrize(
     "text",
     [b"", b"[]", b"null", b'{"logs":"all"}', b'{"logs":[1]}', b'{"witness_quorum":-1}', b'{"witness_quorum":true}',
-     b'{"anchor_signers":[]}', b'{"anchor_signers":{"devnet":"key"}}', b'{"anchor_signers":{"devnet":[1]}}', b'{"checkpoint":1}',
-     b'{"log":[]}'],
+     b'{"anchor_signers":[]}', b'{"anchor_signers":{"devnet":"key"}}', b'{"anchor_signers":{"devnet":[1]}}',
+     b'{"checkpoint":1}', b'{"log":[]}'],
 )  # fmt: skip
 def test_file_of_keys_that_is_none_is_refused_by_both(tmp_path, text):
     (tmp_path / "keys.json").write_bytes(text)
