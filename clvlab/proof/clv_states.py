@@ -163,7 +163,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if asked.json:
         sys.stdout.write(json.dumps(found | {"checks": {"states_from_ticks": verdict}}, indent=2) + "\n")
     else:
-        sys.stdout.write(f"{verdict[0]}  states_from_ticks: {verdict[1]}\nevidence {found['recomputed_evidence_hash']}\n")
+        sys.stdout.write(
+            f"{verdict[0]}  states_from_ticks: {clv_verify.shown(verdict[1])}\nevidence {found['recomputed_evidence_hash']}\n"
+        )
     return 1 if wrong else 0
 
 

@@ -786,7 +786,9 @@ def state_of(text: str) -> tuple[str, int, bytes]:
     found = re.fullmatch(rf"([^\n]+)\n({COUNT})\n([^\n]+)\n", text)
     if not found:
         raise BrokenError("no checkpoint of a log")
-    return found[1], int(found[2]), decoded(found[3])
+    root = decoded(found[3])
+    require(len(root) == 32, "the root in the checkpoint is no SHA-256")
+    return found[1], int(found[2]), root
 
 
 def _checkpoint(note: str, run: Run) -> tuple[str, int, bytes]:
@@ -818,15 +820,15 @@ def check_log(run: Run) -> None:
         "the result follows its commitment": index < log["outcome"]["index"],
     }
     require_all(rules, f"entries {index} and {log['outcome']['index']} of the log")
-    shown = [log["checkpoint"]]
+    notes = [log["checkpoint"]]
     if log["earlier"]:
-        shown.append(log["earlier"]["checkpoint"])
-        before, first, old = _checkpoint(shown[1], run)
+        notes.append(log["earlier"]["checkpoint"])
+        before, first, old = _checkpoint(notes[1], run)
         require(before == origin, "the earlier checkpoint is another log's")
         joined = extended(first, size, _hashes(log["earlier"]["proof"]), old)
         require(joined == (old, root), "the log forked: it does not begin with its earlier entries")
-    shown = [note.rpartition("\n\n")[0] for note in shown]
-    seen = known is None or known.partition("\n\n")[0].rstrip("\n") in shown
+    notes = [note.rpartition("\n\n")[0] for note in notes]
+    seen = known is None or known.partition("\n\n")[0].rstrip("\n") in notes
     require(seen, "no proof from the checkpoint that you have seen")
 
 
@@ -959,6 +961,11 @@ def read_trust(path: Path) -> dict[str, Any]:
     return trust
 
 
+def shown(text: object) -> str:
+    """Escape all but plain characters: names are the maker's, who could write lines like these, or move the cursor."""
+    return "".join(char if " " <= char <= "~" else ascii(char)[1:-1] for char in str(text))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Check the run named on the command line; give the exit status."""
     parser = argparse.ArgumentParser(description="Check a sealed run.")
@@ -988,8 +995,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.write(json.dumps(result | {"checks": verdicts}, indent=2) + "\n")
     else:
         without = {name: ("none", why) for name, why in result["without"].items()}
-        sys.stdout.writelines(f"{verdict}  {name}: {why}\n" for name, (verdict, why) in (verdicts | without).items())
-        sys.stdout.write(f"evidence {result['recomputed_evidence_hash']}\nmanifest {result['manifest_hash']}\n")
+        sys.stdout.writelines(f"{verdict}  {name}: {shown(why)}\n" for name, (verdict, why) in (verdicts | without).items())
+        sys.stdout.write(f"evidence {shown(result['recomputed_evidence_hash'])}\nmanifest {result['manifest_hash']}\n")
     return 1 if any(result["checks"].values()) else 0
 
 

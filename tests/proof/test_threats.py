@@ -9,7 +9,9 @@ from solders.transaction import VersionedTransaction
 
 from clvlab.anchor.bundled import Trust
 from clvlab.anchor.note import Signer, Verifier, signed
+from clvlab.engine.run import run
 from clvlab.errors import BundleError
+from clvlab.law.closing import Window
 from clvlab.law.clv import scores
 from clvlab.proof import clv_verify
 from clvlab.proof.bundle import bundle, read_bundle, run_of
@@ -21,7 +23,8 @@ from clvlab.proof.merkle import root_of_lines
 from clvlab.proof.positions import positions
 from clvlab.proof.seal import SealedRun
 from clvlab.sql import second_opinion
-from tests.factories import make_mixed_run
+from clvlab.store.folder import write_run
+from tests.factories import make_agent, make_decisions, make_mixed_run, make_tape, message
 from tests.proof.bundles import LOG_KEY, WITNESS_KEY, anchor_part, log_part, logged, make_bundle, trust
 from tests.proof.test_bundle import TRUST, WHOLE, check, failed, log_of, packed, said_by_package, with_log
 
@@ -368,3 +371,41 @@ def test_context_of_another_run_is_refused(check):
     assert failed(check(packed(contents | {"context.json": other}))) == {"bundle"}
     with pytest.raises(BundleError):
         read_bundle(packed(contents | {"context.json": other}))
+
+
+@pytest.mark.parametrize("name", ["a\npass  manifest_bound: all is well", "a\x1b[2J", "a\u202e", "a\u2028pass", "\xe9"])
+def test_names_can_not_write_lines_of_their_own(tmp_path, capsys, name):
+    tape = make_tape([message(0, 0, {"part1": 5000, "part2": 5000})])
+    sealed = run(tape, [make_agent(make_decisions({}), name)], Window()).run
+    folder = write_run(sealed, tmp_path)
+    events, config = folder / "events.jsonl", b'"config_hash":"sha256:'
+    events.write_bytes(events.read_bytes().replace(config, config[:-7] + b"SHA256:", 1))
+    forged = events.read_bytes()
+    bound = json.loads(sealed.manifest) | {"evidence_hash": sha256(forged), "evidence_root": root_of_lines(forged)}
+    bound["config_hash"] = "SHA256:" + bound["config_hash"][7:]
+    (folder / "manifest.json").write_bytes(canonical(bound))
+
+    assert clv_verify.main([str(folder)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == [
+        "pass",
+        "pass",
+        "fail",
+        "pass",
+        "pass",
+        "none",
+        "none",
+        "evidence",
+        "manifest",
+    ]
+    assert "config_hash of a" in lines[2] or name == "\xe9"
+    assert "".join(lines).isascii()
+
+
+def test_manifest_with_half_a_character_is_shown_and_not_tripped_over(tmp_path, capsys):
+    sealed = make_mixed_run().run
+    folder = write_run(sealed, tmp_path)
+    (folder / "manifest.json").write_bytes(b'{"evidence_hash":"\\ud800"}')
+
+    assert clv_verify.main([str(folder)]) == 1
+    assert "\\ud800" in capsys.readouterr().out
