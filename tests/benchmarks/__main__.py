@@ -87,7 +87,7 @@ def _commands(folder: Path, sizes: dict[str, Any]) -> dict[str, list[str]]:
         commands |= {f"{strategy} small": ["decide", small, strategy], f"{strategy} large": ["decide", large, strategy]}
         commands[f"{strategy} season"] = ["decide_season", small, strategy]
     few = str(sizes["decisions"]["run-small"])
-    commands |= {"tear_sheet": ["tear_sheet", small, few], "bootstrap": ["bootstrap", small, *(str(n) for n in _BOOTSTRAP)]}
+    commands |= {"tear_sheet": ["tear_sheet", large, few], "bootstrap": ["bootstrap", small, *(str(n) for n in _BOOTSTRAP)]}
     return commands
 
 
