@@ -347,3 +347,13 @@ class UnsupportedError(ClvlabError):
 
 class ServiceUnreachableError(ClvlabError):
     """A service that can't be reached, or did not answer in time."""
+
+
+class UnknownMarketError(ClvlabError):
+    """The fixture has no such market, on its tape or in a decision."""
+
+    def __init__(self, market_key: str, fixture_id: int, known: tuple[str, ...]) -> None:
+        shown = ", ".join(repr(key) for key in known[:5]) + (", ..." if len(known) > 5 else "")
+        super().__init__(f"fixture {fixture_id} has no market {market_key!r}; it has {len(known)}: {shown}")
+        self.market_key = market_key
+        self.fixture_id = fixture_id

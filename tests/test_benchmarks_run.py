@@ -29,7 +29,9 @@ def test_the_benchmark_command_reports_every_job_and_its_jobs_agree(tmp_path):
         "agent cumulative-drift",
         "agent sharp-momentum-v2",
         "store",
+        "bundle",
         "statistics",
+        "explorer",
         "import",
     }
     assert {figure["name"] for figure in said["figures"]} >= {

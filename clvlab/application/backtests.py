@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
+import orjson
 import polars as pl
 
 from clvlab.agents.columnar import Strategy
@@ -63,6 +64,12 @@ class Backtest:
     def receipts(self) -> bytes:
         """What the paper venue said, as lines: no evidence, never scored."""
         return receipt_lines(self.result.receipts)
+
+    @cached_property
+    def fixture_ids(self) -> tuple[int, ...]:
+        """The fixtures that were replayed, ascending, as RUN_STARTED names them."""
+        started = orjson.loads(self.run.events.partition(b"\n")[0])["payload"]
+        return tuple(started["binding"]["fixture_ids"])
 
     @property
     def scores(self) -> pl.DataFrame:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from clvlab.application import backtests
-from clvlab.engine.agent import Agent
+from clvlab.engine.agent import Agent, asked
 from clvlab.engine.replay import located, replay
 from clvlab.errors import ClvlabError, StatisticsError
 from clvlab.lab import drawing, html
@@ -21,7 +21,6 @@ from clvlab.lab.progress import Progress, shown_progress
 from clvlab.lab.report import Backtest
 from clvlab.lab.showing import Shown, check_settings
 from clvlab.lab.stats import Clusters, Deflated, deflated_t, estimates, family_wise_p_values, influence_shape
-from clvlab.law import actions
 from clvlab.law.closing import Window
 from clvlab.law.clv import scores
 from clvlab.law.schema import Schema
@@ -133,7 +132,7 @@ def sweep_grid(
 
 
 def _scored(tape: Tape, agent: str | Agent, params: Mapping[str, Any], window: Window) -> pl.DataFrame:
-    decided = actions.checked(backtests.resolved(agent, params, window).decide(tape))
+    decided = asked(backtests.resolved(agent, params, window), tape)
     replayed = replay(tape, located(tape, decided), window)
     return scores(positions(replayed.decisions, replayed.closes), window)
 

@@ -23,11 +23,17 @@ def results():
         "audit report": cl.lookahead_audit("baseline", "starter"),
         "pack": cl.open_pack("starter"),
         "verification": bt.run.verify(),
+        "explorer": bt.explore(),
+        "proof card": bt.run.proof_card(),
+        "evidence browser": bt.run.browse(),
+        "Merkle path": bt.run.merkle_path(1),
+        "playground": bt.run.tamper(),
     }
 
 
 NAMES = [
     "backtest", "scores", "report", "tear sheet", "leaderboard", "comparison", "sweep", "audit report", "pack", "verification",
+    "explorer", "proof card", "evidence browser", "Merkle path", "playground",
 ]  # fmt: skip
 
 
