@@ -18,7 +18,7 @@ from clvlab.application.slots import Slots
 from clvlab.application.standings import Leaderboard
 from clvlab.application.stored_runs import StoredRuns
 from clvlab.engine.agent import Agent
-from clvlab.errors import ClvlabError, DecisionError
+from clvlab.errors import ClvlabError, DecisionError, UnknownFixtureError
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.packs.reader import Pack
@@ -98,6 +98,7 @@ class Laboratory:
         """
         if len({agent.identity.agent_id for agent in agents}) != len(agents) or not agents:
             raise DecisionError(f"a run needs agents with unique ids, not {[agent.identity.agent_id for agent in agents]}")
+        fixture_ids = _known(pack, fixture_ids)
         started = planned(pack, agents, window, policy, fixture_ids, audit=audit, kind=kind)
         run_id = str(started["run_id"])
         with self._database.write() as connection:
@@ -136,12 +137,22 @@ class Laboratory:
             trials.add(connection, content_hash, trial_ids, self._clock())
 
 
+def _known(pack: Pack, fixture_ids: Sequence[int] | None) -> list[int] | None:
+    """Give fixture ids as plain integers, before a run of them is on record."""
+    if fixture_ids is None:
+        return None
+    for fixture_id in fixture_ids:
+        if fixture_id not in pack.fixture_ids:
+            raise UnknownFixtureError(fixture_id, pack.pack_id, pack.fixture_ids)
+    return [int(fixture_id) for fixture_id in fixture_ids]
+
+
 def trial_id(pack: Pack, agent: Agent, window: Window, fixture_ids: Sequence[int] | None) -> str:
     """Give the id of a trial: a hash of all that shapes its scores, so neither of the agent's name nor of the policy."""
     identity = agent.identity
     tried = {
         "content_hash": pack.content_hash,
-        "fixture_ids": sorted(pack.fixture_ids if fixture_ids is None else set(fixture_ids)),
+        "fixture_ids": sorted(set(_known(pack, fixture_ids) or pack.fixture_ids)),
         "window": window.payload(),
         "strategy": [identity.strategy, identity.strategy_version, identity.source_sha256],
         "config": without_floats(identity.config),

@@ -16,6 +16,7 @@ from clvlab.errors import (
     StatisticsError,
     StoreUnreachableError,
     UnknownAgentError,
+    UnknownFixtureError,
     UnknownPackError,
     UnknownRunError,
     UnsupportedError,
@@ -261,6 +262,41 @@ class TestALabHere:
 
         assert odds.read_text() == ODDS
 
+    @pytest.mark.parametrize(
+        ("ask", "error", "said"),
+        [
+            (lambda lab: lab.compete("starter", None), AgentError, "not None"),
+            (lambda lab: lab.compete("starter", {"a": ("baseline", {}, 1)}), AgentError, "'baseline', {}, 1"),
+            (lambda lab: lab.backtest("starter", fixtures=[FIXTURE, "x"]), UnknownFixtureError, "fixture x"),
+            (lambda lab: lab.backtest("starter", fixtures=[1.5]), UnknownFixtureError, "fixture 1.5"),
+            (lambda lab: lab.verify(5), UnknownRunError, "not 5"),
+            (lambda lab: lab.compare([5, 6]), StatisticsError, "not 5"),
+            (lambda lab: lab.compare([]), StatisticsError, "not 0"),
+            (lambda lab: lab.sql(None), QueryError, "not None"),
+            (lambda lab: lab.sweep("starter", "baseline", {"stake": [1]}, earlier_trials=True), StatisticsError, "True"),
+            (lambda lab: lab.import_odds("csv", "mine.csv", "../out"), PackFormatError, r"'\.\./out'"),
+        ],
+    )
+    def test_odd_arguments_are_refused_by_their_value(self, here, ask, error, said):
+        with pytest.raises(error, match=said):
+            ask(here)
+
+        assert here.runs().frame.is_empty()
+
+    @pytest.mark.parametrize("where", ["", "ftp://example", "postgresql://localhost/runs", 5])
+    def test_what_is_neither_file_nor_service_is_refused(self, where):
+        with pytest.raises(UnsupportedError, match="a file, or a service"):
+            cl.Lab(where)
+
+    def test_a_closed_laboratory_says_so(self):
+        lab = cl.Lab()
+        lab.close()
+        lab.close()
+
+        with pytest.raises(UnsupportedError, match="was closed"):
+            lab.runs()
+        assert "closed" in repr(lab)
+
     def test_a_token_is_for_a_service(self):
         with pytest.raises(UnsupportedError, match=r"'lab\.db' is none"):
             cl.Lab("lab.db", token="secret")
@@ -318,6 +354,12 @@ class TestAFile:
             assert not lab.verify(run_id).verified
             assert lab.open_run(run_id).verify().checks["evidence_integrity"] == "fail"
             assert "fail" in lab.open_run(run_id)._repr_html_()
+
+    @pytest.mark.parametrize("name", ["a?b.db", "50%20.db", "my lab.sqlite", "#.db"])
+    def test_has_the_name_that_was_given(self, tmp_path, name):
+        cl.Lab(tmp_path / name).close()
+
+        assert [path.name for path in tmp_path.iterdir()] == [name]
 
     @pytest.mark.parametrize("content", [b"no database" * 1000, None])
     def test_that_is_no_database_is_refused(self, tmp_path, content):
