@@ -36,12 +36,14 @@ __all__ = [
     "PageError",
     "PolicyError",
     "PreflightError",
+    "QueryError",
     "ReplayError",
     "RosterFrozenError",
     "RosterFullError",
     "RunConflictError",
     "RunFailedError",
     "SchemaError",
+    "ServiceUnreachableError",
     "SettingsError",
     "SourceError",
     "StatisticsError",
@@ -57,6 +59,8 @@ __all__ = [
     "UnknownInstanceError",
     "UnknownPackError",
     "UnknownRunError",
+    "UnsignedLogError",
+    "UnsupportedError",
     "WindowError",
 ]
 
@@ -180,6 +184,10 @@ class LogError(ClvlabError):
 
 class LogConflictError(LogError):
     """An entry that the log does not take: a second commitment or outcome of a run, or one with other content."""
+
+
+class UnsignedLogError(LogError):
+    """The run log has no key, so there are no signed checkpoints of it."""
 
 
 class BundleError(ClvlabError):
@@ -327,3 +335,25 @@ class MissingLibraryError(ClvlabError):
 
 class StatisticsError(ClvlabError):
     """Statistics that can't be made of what was given: too few backtests, different packs, an empty grid, a level of 2."""
+
+
+class QueryError(ClvlabError):
+    """A SQL statement that can't be answered."""
+
+
+class UnsupportedError(ClvlabError):
+    """Something that this laboratory can't do where it is; the message says where it can be done."""
+
+
+class ServiceUnreachableError(ClvlabError):
+    """A service that can't be reached, or did not answer in time."""
+
+
+class UnknownMarketError(ClvlabError):
+    """The fixture has no such market, on its tape or in a decision."""
+
+    def __init__(self, market_key: str, fixture_id: int, known: tuple[str, ...]) -> None:
+        shown = ", ".join(repr(key) for key in known[:5]) + (", ..." if len(known) > 5 else "")
+        super().__init__(f"fixture {fixture_id} has no market {market_key!r}; it has {len(known)}: {shown}")
+        self.market_key = market_key
+        self.fixture_id = fixture_id

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from importlib.metadata import version
 
 from fastapi import FastAPI
@@ -15,6 +16,7 @@ from starlette_compress import CompressMiddleware, add_compress_type
 from clvlab.application.application import Application
 from clvlab.application.deploy_config import DeployConfig
 from clvlab.application.packs import catalog_at
+from clvlab.application.runlog import read_signer
 from service import stream
 from service.auth import authenticator
 from service.docs_page import install_docs_page
@@ -23,7 +25,7 @@ from service.logs import Forward, logger
 from service.middleware import BodyLimit, Metrics, Observe
 from service.openapi import API_DESCRIPTION, TAGS, install_openapi
 from service.pool import BoundedPool
-from service.routers import agents, backtests, competitions, demo, leaderboard, operations, packs, runs
+from service.routers import agents, backtests, competitions, demo, leaderboard, log, operations, packs, runs
 from service.settings import Settings
 
 __all__ = ["create_app"]
@@ -41,6 +43,7 @@ _ROUTERS = (
     runs.router,
     runs.cards,
     runs.sealed,
+    log.router,
     demo.router,
     operations.router,
 )
@@ -51,8 +54,8 @@ def create_app(settings: Settings) -> FastAPI:
 
     Raises
     ------
-    OSError, ValueError
-        The configured public key can't be used.
+    OSError, ValueError, AnchorError, LogError
+        A configured key can't be used, or settings exclude each other.
     """
     app = FastAPI(
         title="clvlab",
@@ -62,7 +65,7 @@ def create_app(settings: Settings) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        lifespan=_lifespan(settings),
+        lifespan=_lifespan(settings, _opening(settings)),
     )
     log, metrics = logger(settings.log_level), Metrics()
     app.state.settings, app.state.log, app.state.metrics = settings, log, metrics
@@ -87,12 +90,22 @@ def create_app(settings: Settings) -> FastAPI:
     return app
 
 
-def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+def _opening(settings: Settings) -> Callable[[], Application]:
+    """Give what opens the store; keys are read now, so that a wrong one is known before the start."""
+    return partial(
+        Application,
+        settings.database_url.get_secret_value() if settings.database_url else None,
+        catalog=catalog_at(settings.packs) if settings.packs else None,
+        anchor=settings.anchor(),
+        log_key=read_signer(settings.log_key_file) if settings.log_key_file else None,
+        workers=settings.job_workers,
+    )
+
+
+def _lifespan(settings: Settings, opening: Callable[[], Application]) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        url = settings.database_url.get_secret_value() if settings.database_url else None
-        catalog = catalog_at(settings.packs) if settings.packs else None
-        application = await run_in_threadpool(Application, url, catalog=catalog, workers=settings.job_workers)
+        application = await run_in_threadpool(opening)
         state = app.state
         state.application = application
         state.public_pool = BoundedPool("public", settings.public_workers, settings.public_queue, state.metrics)
@@ -102,7 +115,7 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
         try:
             application.start()
             await state.auth.keys.start()
-            state.log.info("started", store="configured" if url else "in memory")
+            state.log.info("started", store="configured" if settings.database_url else "in memory")
             yield
         finally:
             await state.auth.keys.stop()

@@ -9,9 +9,14 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from clvlab.application.anchors import AnchorSettings
+
 __all__ = ["LOOPBACK", "Settings"]
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+_ANSWER_S = 5.0  # a verification waits for the chain, in a pool that others wait for
 
 
 class Settings(BaseSettings):
@@ -28,6 +33,22 @@ class Settings(BaseSettings):
     database_url: SecretStr | None = Field(default=None, description="SQLAlchemy URL of the store; in memory without one")
     packs: Path | None = Field(default=None, description="folder of the pack catalog; the bundled packs without one")
     job_workers: int = Field(default=2, ge=1, le=64, description="background jobs run at once by this process")
+
+    log_key_file: Path | None = Field(
+        default=None, description="key of the run log, made by `clvlab log keygen`; without one it is shown unsigned"
+    )
+    anchor_rpc_url: str | None = Field(default=None, description="JSON-RPC node of a Solana chain")
+    anchor_cluster: str = Field(default="devnet", description="`devnet`, `testnet`, `mainnet-beta`, or a name of your own")
+    anchor_genesis_hash: str | None = Field(default=None, description="of a chain of your own")
+    anchor_keypair: Path | None = Field(default=None, description="file of the key that signs; without one nothing is anchored")
+    anchor_signers: Annotated[frozenset[str], NoDecode] = Field(
+        default=frozenset(), description="further public keys that are trusted to anchor, separated by commas"
+    )
+    anchor_commitment: str = Field(default="confirmed", description="`confirmed` or `finalized`: when an anchor counts")
+    anchor_priority_fee: int = Field(default=1000, ge=0, description="micro-lamports per compute unit")
+    anchor_patience_s: float = Field(
+        default=15, gt=0, description="how long one attempt waits for the chain; there are as many as it takes"
+    )
 
     jwks_url: str | None = Field(default=None, description="where the identity provider publishes its keys")
     jwt_public_key_file: Path | None = Field(default=None, description="PEM file of one public key, instead of a JWKS URL")
@@ -54,11 +75,32 @@ class Settings(BaseSettings):
 
     @model_validator(mode="before")
     @classmethod
-    def _split_origins(cls, values: dict[str, object]) -> dict[str, object]:
-        origins = values.get("cors_origins")
-        if isinstance(origins, str):
-            values["cors_origins"] = tuple(origin.strip() for origin in origins.split(",") if origin.strip())
+    def _split_lists(cls, values: dict[str, object]) -> dict[str, object]:
+        for name in ("cors_origins", "anchor_signers"):
+            text = values.get(name)
+            if isinstance(text, str):
+                values[name] = tuple(part.strip() for part in text.split(",") if part.strip())
         return values
+
+    def anchor(self) -> AnchorSettings:
+        """Give the chain, and the key, that sealed runs are anchored with.
+
+        Raises
+        ------
+        AnchorError
+            Settings that exclude each other.
+        """
+        return AnchorSettings(
+            rpc_url=self.anchor_rpc_url,
+            cluster=self.anchor_cluster,
+            keypair=self.anchor_keypair,
+            signers=self.anchor_signers,
+            genesis_hash=self.anchor_genesis_hash,
+            commitment=self.anchor_commitment,
+            priority_fee=self.anchor_priority_fee,
+            patience_s=self.anchor_patience_s,
+            timeout_s=min(_ANSWER_S, self.anchor_patience_s),
+        )
 
     @model_validator(mode="after")
     def _coherent_keys(self) -> Self:

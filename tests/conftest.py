@@ -54,6 +54,15 @@ def postgres_url(postgres):
     postgres.psql(f"DROP DATABASE {name} WITH (FORCE)")
 
 
+@pytest.fixture
+def local(tmp_path):
+    """A chain on loopback, and how to reach it with one key."""
+    from tests.chains import local_chain
+
+    with local_chain(tmp_path) as chain:
+        yield chain
+
+
 @pytest.fixture(params=["memory", "sqlite", "postgresql"])
 def database_url(request, tmp_path):
     """URL of an empty database of each kind; None is in memory."""

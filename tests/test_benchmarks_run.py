@@ -30,6 +30,7 @@ def test_the_benchmark_command_reports_every_job_and_its_jobs_agree(tmp_path):
         "agent sharp-momentum-v2",
         "store",
         "statistics",
+        "explorer",
         "import",
     }
     assert {figure["name"] for figure in said["figures"]} >= {

@@ -1,4 +1,4 @@
-"""The run log: every run is committed to before its tape is opened, and ends in exactly one result or abandonment.
+"""The run log: every run is committed to before its tape is opened; a commitment ends in exactly one result or abandonment.
 
 The rules work on ``LogRows``, which a store implements inside one of its transactions, so that a run and its entry are
 written together or not at all.
@@ -42,9 +42,6 @@ class EntryKind(StrEnum):
     ABANDONED = "ABANDONED"
 
 
-_OUTCOMES = (EntryKind.RESULT, EntryKind.ABANDONED)
-
-
 class LogRows(Nodes, Protocol):
     """The rows of a log within one transaction, which excludes every other writer."""
 
@@ -56,12 +53,21 @@ class LogRows(Nodes, Protocol):
         """Give an entry."""
         ...
 
-    def find(self, run_id: str, kind: str) -> int | None:
-        """Give the index of the entry of a run of this kind, or null."""
+    def about(self, run_id: str) -> list[tuple[int, str]]:
+        """Give index and kind of the entries about a run, ascending."""
         ...
 
-    def add(self, index: int, kind: str, run_id: str, owner: str, entry: bytes, nodes: dict[tuple[int, int], bytes]) -> None:
-        """Store an entry and the roots that it completes; (run_id, kind) is unique."""
+    def add(
+        self,
+        index: int,
+        kind: str,
+        run_id: str,
+        owner: str,
+        commit_index: int | None,
+        entry: bytes,
+        nodes: dict[tuple[int, int], bytes],
+    ) -> None:
+        """Store an entry and the roots that it completes; a ``commit_index``, which outcomes have, is unique."""
         ...
 
     def tally(self) -> dict[str, dict[str, int]]:
@@ -84,24 +90,23 @@ class LogStore(Protocol):
 def commit(rows: LogRows, run_id: str, owner: str, inputs_hash: str, ts_ms: int) -> int:
     """Commit to a run before its tape is opened; gives the index that its manifest names.
 
-    The same commitment again gives the same index: a run that was interrupted goes on under it.
+    The same commitment again gives the same index: a run that was interrupted goes on under it. A run that was abandoned is
+    committed to anew: the log shows both.
 
     Raises
     ------
     LogConflictError
-        The run is committed to by another owner or from other inputs, or it was abandoned.
+        The run is committed to by another owner or from other inputs.
     """
     content = {"inputs_hash": inputs_hash, "owner": _named(owner, "owner")}
-    known = rows.find(run_id, EntryKind.COMMIT)
-    if known is None:
+    known, ended = _newest(rows, run_id)
+    if known is None or (ended and ended[1] == EntryKind.ABANDONED):
         return _append(rows, EntryKind.COMMIT, run_id, owner, content | {"ts_ms": ts_ms})
     stored = entry_of(rows, known)
     if any(stored[name] != value for name, value in content.items()):
         raise LogConflictError(
             f"run {run_id} is committed to as entry {known} by {stored['owner']!r} from {stored['inputs_hash']}"
         )
-    if rows.find(run_id, EntryKind.ABANDONED) is not None:
-        raise LogConflictError(f"run {run_id} was committed to as entry {known} and abandoned; it stays so")
     return known
 
 
@@ -127,17 +132,22 @@ def abandon(rows: LogRows, run_id: str, cause: str, ts_ms: int) -> int:
     return _end(rows, EntryKind.ABANDONED, run_id, {"cause": _named(cause, "cause")}, ts_ms)
 
 
+def _newest(rows: LogRows, run_id: str, size: int | None = None) -> tuple[int | None, tuple[int, str] | None]:
+    """Give the newest commitment to a run, among the first ``size`` entries, and its outcome if it has one."""
+    about = [(index, kind) for index, kind in rows.about(run_id) if size is None or index < size]
+    committed = max((index for index, kind in about if kind == EntryKind.COMMIT), default=None)
+    return committed, about[-1] if about and about[-1][1] != EntryKind.COMMIT else None
+
+
 def _end(rows: LogRows, kind: EntryKind, run_id: str, content: dict[str, Any], ts_ms: int) -> int:
-    committed = rows.find(run_id, EntryKind.COMMIT)
+    committed, ended = _newest(rows, run_id)
     if committed is None:
         raise LogConflictError(f"run {run_id} has no commitment; {kind} must follow one")
-    for outcome in _OUTCOMES:
-        known = rows.find(run_id, outcome)
-        if known is not None:
-            stored = entry_of(rows, known)
-            if outcome == kind and all(stored[name] == value for name, value in content.items()):
-                return known
-            raise LogConflictError(f"run {run_id} has ended already: entry {known} says {outcome}")
+    if ended is not None:
+        stored = entry_of(rows, ended[0])
+        if ended[1] == kind and all(stored[name] == value for name, value in content.items()):
+            return ended[0]
+        raise LogConflictError(f"run {run_id} has ended already: entry {ended[0]} says {ended[1]}")
     owner = entry_of(rows, committed)["owner"]
     return _append(rows, kind, run_id, owner, content | {"commit_index": committed, "ts_ms": ts_ms})
 
@@ -147,7 +157,7 @@ def _append(rows: LogRows, kind: EntryKind, run_id: str, owner: str, content: di
         raise LogError(f"a time of {content['ts_ms']} ms is out of range")
     entry = canonical({"kind": kind.value, "run_id": run_id, "schema": _SCHEMA, **content})
     index = rows.size()
-    rows.add(index, kind.value, run_id, owner, entry, grown(rows, index, entry))
+    rows.add(index, kind.value, run_id, owner, content.get("commit_index"), entry, grown(rows, index, entry))
     return index
 
 
@@ -173,17 +183,17 @@ class Proven:
 
 
 def proven(rows: LogRows, run_id: str, size: int) -> list[Proven]:
-    """Prove the commitment of a run, and its outcome if it has one, in the tree of the first ``size`` entries.
+    """Prove the newest commitment to a run, and its outcome if it has one, in the tree of the first ``size`` entries.
 
     Raises
     ------
     LogError
         The log does not know the run, or not within that size.
     """
-    found = [rows.find(run_id, kind) for kind in EntryKind]
-    known = [index for index in found if index is not None and index < size]
-    if not known:
+    committed, ended = _newest(rows, run_id, size)
+    if committed is None:
         raise LogError(f"no entry about run {run_id} among the first {size} of the log")
+    known = [committed, ended[0]] if ended else [committed]
     return [Proven(index, rows.entry(index), tuple(inclusion(rows, index, size))) for index in known]
 
 

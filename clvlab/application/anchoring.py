@@ -1,79 +1,57 @@
-"""What the use cases ask of an anchor, the anchor that does nothing, and the job that anchors a sealed run."""
+"""Anchoring the runs of a store: recorded at the seal, done by a job, and done again if the chain drops it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
+from clvlab.anchor.anchorer import Anchorer
+from clvlab.anchor.records import AnchorRecord
 from clvlab.application.competition_log import anchor_event
-from clvlab.errors import UnknownRunError
+from clvlab.application.jobs import PostponedError
+from clvlab.errors import AnchorConflictError, AnchorUnavailableError, UnknownRunError
+from clvlab.proof.anchor import Anchor, AnchorStatus, anchor_check
 from clvlab.proof.checks import Check, Verdict
-from clvlab.proof.verify import Anchor
-from clvlab.store import competitions, jobs, runs, standings
+from clvlab.store import anchors, competitions, jobs, runs
 from clvlab.store.database import Connection, Database
 from clvlab.store.jobs import Job, JobStatus
 
-__all__ = ["Anchorer", "Anchoring", "NullAnchorer"]
+__all__ = ["Anchoring", "StoredRecords"]
 
 
-class Anchorer(Protocol):
-    """Commits manifest hashes somewhere public."""
+@dataclass(frozen=True)
+class StoredRecords:
+    """What was signed, as rows of a database: ``AnchorRecords``."""
 
-    @property
-    def cluster(self) -> str:
-        """Name of the network, never null."""
-        ...
+    database: Database
 
-    @property
-    def enabled(self) -> bool:
-        """Whether sealed runs are to be anchored at all."""
-        ...
+    def get(self, run_id: str) -> AnchorRecord | None:
+        """Give the record of a run, or null."""
+        with self.database.read() as connection:
+            return _record(connection, run_id)
 
-    def commit(self, manifest_hash: str) -> Anchor:
-        """Anchor a hash; gives the outcome with status ``anchored`` or ``failed``. May take seconds, and be asked twice."""
-        ...
+    def put(self, record: AnchorRecord, *, replaces: AnchorRecord | None) -> None:
+        """Store a record, if what is stored is ``replaces``.
 
-    def check(self, anchor: Anchor, manifest_hash: str) -> Check:
-        """Judge a recorded anchor against what the network says."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class NullAnchorer:
-    """Anchors nothing."""
-
-    cluster: str = "devnet"
-    enabled: bool = False
-
-    def commit(self, manifest_hash: str) -> Anchor:  # noqa: ARG002
-        return Anchor(cluster=self.cluster)
-
-    def check(self, anchor: Anchor, manifest_hash: str) -> Check:  # noqa: ARG002
-        """Pass nothing: a record alone, of a chain that can't be asked, proves no anchor."""
-        if anchor.status == "anchored":
-            return Check(
-                Verdict.PENDING, f"recorded as anchored on {anchor.cluster}, which can't be asked: no chain is configured"
-            )
-        return recorded_check(anchor)
+        Raises
+        ------
+        AnchorConflictError
+        """
+        with self.database.write() as connection:
+            anchors.hold(connection, record.run_id)
+            if _record(connection, record.run_id) != replaces:
+                raise AnchorConflictError(f"the anchor of {record.run_id} was changed by another worker")
+            anchors.set_record(connection, record.run_id, record.payload())
 
 
-def recorded_check(anchor: Anchor) -> Check:
-    """Judge an anchor by what is on record, without asking the network."""
-    match anchor.status:
-        case "anchored":
-            return Check(Verdict.PASS, f"the manifest hash was committed on {anchor.cluster}")
-        case "pending":
-            return Check(Verdict.PENDING, f"the manifest hash waits to be committed on {anchor.cluster}")
-        case "failed":
-            return Check(Verdict.FAIL, f"committing the manifest hash on {anchor.cluster} failed")
-        case _:
-            return Check(Verdict.NOT_APPLICABLE, "the run is not anchored")
+def _record(connection: Connection, run_id: str) -> AnchorRecord | None:
+    stored = anchors.record(connection, run_id)
+    return None if stored is None else AnchorRecord.from_payload(stored)
 
 
 @dataclass(frozen=True)
 class Anchoring:
-    """Keeps the anchor records of runs; a start never waits for the network."""
+    """Keeps the anchors of runs; a start never waits for the chain."""
 
     database: Database
     anchorer: Anchorer
@@ -81,31 +59,59 @@ class Anchoring:
 
     def begin(self, connection: Connection, run_id: str, now_ms: int) -> Anchor:
         """Record a new run's anchor: pending with a job to come, or not anchored."""
-        anchor = Anchor(status="pending" if self.anchorer.enabled else "not_anchored", cluster=self.anchorer.cluster)
-        standings.set_anchor(connection, run_id, anchor, now_ms)
+        status = AnchorStatus.PENDING if self.anchorer.enabled else AnchorStatus.NOT_ANCHORED
+        anchor = Anchor(status.value, cluster=self.anchorer.cluster)
+        anchors.set_anchor(connection, run_id, anchor, now_ms)
         if self.anchorer.enabled:
             jobs.add(connection, "anchor", run_id, {"origin_id": run_id}, now_ms)
         return anchor
 
     def perform(self, job: Job) -> None:
-        """Commit the manifest hash of a sealed run, and record the outcome."""
+        """Commit the manifest hash of a sealed run, and record the outcome.
+
+        Raises
+        ------
+        PostponedError
+            The chain can't be asked, or took nothing in time: the anchor stays pending.
+        """
         with self.database.read() as connection:
             row = runs.row(connection, job.run_id)
         if row is None or row["manifest_hash"] is None:
             raise UnknownRunError(f"run {job.run_id} is not sealed and can't be anchored")
-        anchor = self.anchorer.commit(row["manifest_hash"])
+        try:
+            anchor = self.anchorer.commit(job.run_id, row["manifest_hash"])
+        except (AnchorUnavailableError, AnchorConflictError) as error:
+            raise PostponedError(str(error)) from error
         with self.database.write() as connection:
             jobs.fence(connection, job)
-            self._record(connection, job.run_id, anchor)
+            self._note(connection, job.run_id, anchor)
             jobs.finish(connection, job, JobStatus.DONE)
 
     def failed(self, connection: Connection, job: Job, cause: str) -> None:  # noqa: ARG002
         """Record that the anchor could not be made; the job keeps the cause."""
-        self._record(connection, job.run_id, Anchor(status="failed", cluster=self.anchorer.cluster))
+        self._note(connection, job.run_id, Anchor(AnchorStatus.FAILED.value, cluster=self.anchorer.cluster))
 
-    def _record(self, connection: Connection, run_id: str, anchor: Anchor) -> None:
+    def on_record(self, anchor: Anchor, manifest_hash: str | None) -> Check:
+        """Judge an anchor without asking the chain, for a card that is read often."""
+        if anchor.status == AnchorStatus.ANCHORED and self.anchorer.enabled:
+            return Check(Verdict.PASS, f"read back from {anchor.cluster} when it was anchored; a verification asks again")
+        return anchor_check(anchor, manifest_hash or "")
+
+    def judged(self, run_id: str, anchor: Anchor, manifest_hash: str) -> Check:
+        """Judge an anchor by what the chain says now; one that the chain has dropped is pending, and anchored again."""
+        seen = self.anchorer.seen(anchor)
+        check = anchor_check(anchor, manifest_hash, seen, self.anchorer.trust)
+        dropped = seen is not None and seen.signature is None and check.verdict == Verdict.PENDING
+        if dropped and anchor.status == AnchorStatus.ANCHORED and self.anchorer.enabled:
+            with self.database.write() as connection:
+                if anchors.hold(connection, run_id) == AnchorStatus.ANCHORED:  # the first to notice
+                    self._note(connection, run_id, Anchor(AnchorStatus.PENDING.value, cluster=anchor.cluster))
+                    jobs.add(connection, "anchor", run_id, {"origin_id": run_id}, self.clock())
+        return check
+
+    def _note(self, connection: Connection, run_id: str, anchor: Anchor) -> None:
         now = self.clock()
-        standings.set_anchor(connection, run_id, anchor, now)
+        anchors.set_anchor(connection, run_id, anchor, now)
         row = runs.row(connection, run_id)
         if row is not None and row["kind"] == "competition":
             competitions.append(connection, row["origin_id"], now, [anchor_event(run_id, anchor, row["manifest_hash"])])

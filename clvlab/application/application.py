@@ -7,7 +7,10 @@ from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
-from clvlab.application.anchoring import Anchorer, Anchoring, NullAnchorer
+from clvlab.anchor.configured import anchorer
+from clvlab.anchor.note import Signer
+from clvlab.application.anchoring import Anchoring, StoredRecords
+from clvlab.application.anchors import AnchorSettings
 from clvlab.application.competition_runs import CompetitionRuns
 from clvlab.application.competitions import Competitions
 from clvlab.application.demo import Demo
@@ -16,6 +19,7 @@ from clvlab.application.deploys import Deploys
 from clvlab.application.hub import Hub
 from clvlab.application.jobs import Handler, Jobs
 from clvlab.application.packs import bundled_catalog
+from clvlab.application.public_log import PublicLog
 from clvlab.application.replay_packs import ReplayPacks
 from clvlab.application.reports import BacktestReports, BacktestRuns
 from clvlab.application.slots import Slots
@@ -44,8 +48,10 @@ class Application:
         SQLAlchemy URL (``sqlite:///runs.db``, ``postgresql://...``); None is in memory.
     catalog
         Packs that may be named; the bundled ones by default.
-    anchorer
-        None anchors nothing.
+    anchor
+        Chain, and key if sealed runs of competitions and deploys are to be anchored there; by default nothing is anchored.
+    log_key
+        Signs checkpoints of the run log; without one they are not to be had.
     workers
         Threads that perform jobs, once ``start`` was called.
     lease_ms
@@ -63,6 +69,8 @@ class Application:
         A configured database that can't be reached.
     StoreError
         One that can't be migrated.
+    AnchorError
+        Settings of an anchor, or its key, that can't be used.
     """
 
     def __init__(
@@ -70,7 +78,8 @@ class Application:
         database_url: str | None = None,
         *,
         catalog: Catalog | None = None,
-        anchorer: Anchorer | None = None,
+        anchor: AnchorSettings | None = None,
+        log_key: Signer | None = None,
         workers: int = 2,
         lease_ms: int = 30_000,
         public_slots: int = 4,
@@ -80,16 +89,18 @@ class Application:
         self._database = database = Database(database_url)
         catalog = catalog or bundled_catalog()
         hub, slots = Hub(), Slots(public_slots, 16 * public_slots)
-        anchoring = Anchoring(database, anchorer or NullAnchorer(), clock)
+        anchoring = Anchoring(database, anchorer(anchor or AnchorSettings(), StoredRecords(database)), clock)
         runner = CompetitionRuns(database, catalog, hub, anchoring, clock)
         handlers: dict[str, Handler] = {
-            "anchor": anchoring,
-            "backtest": BacktestRuns(database, catalog, anchoring, clock),
+            "backtest": BacktestRuns(database, catalog, clock),
             "competition": runner,
             "deploy": DeployRuns(database, catalog, anchoring, clock),
         }
+        if anchoring.anchorer.enabled:
+            handlers["anchor"] = anchoring
+        self.log = PublicLog(database, log_key)
         self.jobs = Jobs(database, hub, clock, workers, lease_ms, handlers)
-        self.runs = StoredRuns(database, anchoring.anchorer, slots)
+        self.runs = StoredRuns(database, anchoring, self.log, slots)
         self.competitions = Competitions(database, catalog, self.jobs, hub, self.runs, runner, clock, new_id)
         self.deploys = Deploys(database, catalog, hub, clock, new_id)
         self.backtests = BacktestReports(database, catalog, self.jobs, slots, clock)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from clvlab.anchor.anchorer import NullAnchor
-from clvlab.application import runlog
+from clvlab.anchor.records import AnchorRecord
 from clvlab.application.anchors import AnchorSettings, record_of
 from clvlab.errors import BundleError
 from clvlab.proof import clv_verify
@@ -18,31 +18,31 @@ from clvlab.proof.seal import SealedRun
 from clvlab.proof.verify import Verification, verify
 from clvlab.store.folder import read_receipts, read_run
 
-__all__ = ["bundle_run", "bundle_verified", "disclosed", "stored", "verifier_source"]
+__all__ = ["anchor_part", "bundle_run", "bundle_verified", "disclosed", "stored", "verifier_source"]
 
 
-def bundle_run(path: Path, *, log: Path | None = None, checkpoint: str | None = None, since: str | None = None) -> bytes:
+def bundle_run(path: Path, *, log: dict[str, Any] | None = None) -> bytes:
     """Put everything about a stored run into one file: evidence, scores, manifest, receipts, anchor, log proofs.
 
     Parameters
     ----------
     path
         A run folder.
-    log, checkpoint
-        Run log, and a signed checkpoint of it, to prove the run's entries under; needed if the manifest names a commitment.
-    since
-        An earlier checkpoint that readers may know, to prove the newer one from.
+    log
+        Proofs of the run's entries in a run log; needed if the manifest names a commitment.
     """
     run = read_run(path)
     if run.commit_index is not None and log is None:
         raise BundleError(f"run {run.run_id} was committed to in a log: name the log, to prove it")
-    record = record_of(path, run.run_id)
-    anchor = None
-    if record is not None and record.status == AnchorStatus.ANCHORED:
-        anchor = {"schema": "clvlab-bundle-anchor/1", "cluster": record.cluster}
-        anchor |= {"signature": str(record.signature), "transaction": str(record.transaction)}
-    proofs = runlog.log_proofs(log, run.run_id, str(checkpoint), since) if log is not None else None
-    return bundle(run, read_receipts(path), anchor=anchor, log=proofs)
+    return bundle(run, read_receipts(path), anchor=anchor_part(record_of(path, run.run_id)), log=log)
+
+
+def anchor_part(record: AnchorRecord | None) -> dict[str, Any] | None:
+    """Give what a bundle says of an anchor that is on the chain; null of any other."""
+    if record is None or record.status != AnchorStatus.ANCHORED:
+        return None
+    signed = {"signature": str(record.signature), "transaction": str(record.transaction)}
+    return {"schema": "clvlab-bundle-anchor/1", "cluster": record.cluster} | signed
 
 
 def bundle_verified(path: Path, settings: AnchorSettings | None = None) -> Verification:

@@ -13,15 +13,14 @@ from clvlab.application.execution import Bound, Plan, bound, execute
 from clvlab.application.hub import Hub
 from clvlab.application.requests import CompetitionConfig
 from clvlab.application.rosters import entry_of, rostered_agent, unused_of
-from clvlab.application.sealing import recorded, seal
+from clvlab.application.sealing import begin, enter, give_up, seal
 from clvlab.errors import BindingError, NotStartableError, PackError
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.packs.catalog import Catalog
 from clvlab.store import competitions as rows
-from clvlab.store import jobs, runs
+from clvlab.store import jobs
 from clvlab.store.database import Connection, Database
 from clvlab.store.jobs import Job, JobStatus
-from clvlab.store.runs import RunStatus
 
 __all__ = ["CompetitionRuns", "replay_binding"]
 
@@ -61,7 +60,7 @@ class CompetitionRuns:
         own = self._binding(row)
         started = _plan(row, agents, own).started()
         run_id = str(started["run_id"])
-        runs.add(connection, recorded(started, now))
+        enter(connection, started, row["owner"], now)
         jobs.add(connection, "competition", run_id, {"origin_id": competition_id}, now)
         payload = {
             "agents": [entry_of(agent) | {"unused_keys": unused_of(agent)} for agent in agents],
@@ -94,13 +93,13 @@ class CompetitionRuns:
         competition_id = job.payload["origin_id"]
         with self.database.write() as connection:
             jobs.fence(connection, job)
-            runs.mark(connection, job.run_id, RunStatus.RUNNING)
+            commit_index = begin(connection, job.run_id)
             row = rows.row(connection, competition_id)
             agents = rows.roster_of(connection, competition_id)
         if row is None:
             raise BindingError(f"competition {competition_id} is gone")
         own = _unchanged(bound(self.catalog, row["pack_id"], row["fixture_id"]), row)
-        execution = execute(_plan(row, agents, own))
+        execution = execute(_plan(row, agents, own), commit_index)
         for batch in batched(run_events(execution), skipped=row["next_seq"] - row["started_seq"] - 1):
             with self.database.write() as connection:
                 jobs.fence(connection, job)
@@ -124,7 +123,7 @@ class CompetitionRuns:
                 connection, competition_id, self.clock(), [event(EventKind.COMPETITION_FAILED, job.run_id, {"cause": cause})]
             )
             rows.change(connection, competition_id, status=row["claimed_from"], cause=cause)
-        runs.mark(connection, job.run_id, RunStatus.FAILED, cause)
+        give_up(connection, job.run_id, cause, self.clock())
 
 
 def _unchanged(own: Bound, row: _Row) -> Bound:

@@ -11,13 +11,12 @@ from clvlab.application.competition_log import batched
 from clvlab.application.deploy_config import DeployConfig
 from clvlab.application.execution import Bound, Execution, Plan, bound, execute
 from clvlab.application.instances import deployed_agent, policy_of, window_of
-from clvlab.application.sealing import seal
+from clvlab.application.sealing import begin, give_up, seal
 from clvlab.errors import BindingError, UnknownInstanceError
 from clvlab.packs.catalog import Catalog
-from clvlab.store import instances, jobs, runs
+from clvlab.store import instances, jobs
 from clvlab.store.database import Connection, Database
 from clvlab.store.jobs import Job, JobStatus
-from clvlab.store.runs import RunStatus
 
 __all__ = ["DeployRuns", "plan_of", "runtime_event"]
 
@@ -60,14 +59,14 @@ class DeployRuns:
                 raise UnknownInstanceError(f"instance {instance_id} is gone")
             config = DeployConfig.model_validate(row["record"]["config"])
             agent_id = str(config.agent_id)
-            runs.mark(connection, job.run_id, RunStatus.RUNNING)
+            commit_index = begin(connection, job.run_id)
             begun = runtime_event("RUN_STARTED", agent_id, job.run_id, session, {})
             instances.append(connection, instance_id, self.clock(), [begun])
         binding = row["record"]["replay_binding"]
         own = bound(self.catalog, binding["pack_id"], binding["fixture_id"])
         if own.pack.content_hash != binding["content_hash"]:
             raise BindingError(f"pack {binding['pack_id']!r} changed since it was deployed on")
-        execution = execute(plan_of(config, own, instance_id))
+        execution = execute(plan_of(config, own, instance_id), commit_index)
         for batch in batched(_actions(execution, session)):
             with self.database.write() as connection:
                 jobs.fence(connection, job)
@@ -86,8 +85,9 @@ class DeployRuns:
         row = instances.row(connection, instance_id)
         agent_id = "" if row is None else str(row["record"]["config"]["agent_id"])
         ended = runtime_event("RUN_FAILED", agent_id, job.run_id, _session(job), {"cause": cause})
-        instances.append(connection, instance_id, self.clock(), [ended])
-        runs.mark(connection, job.run_id, RunStatus.FAILED, cause)
+        now = self.clock()
+        instances.append(connection, instance_id, now, [ended])
+        give_up(connection, job.run_id, cause, now)
 
 
 def _session(job: Job) -> str:

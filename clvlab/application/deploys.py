@@ -13,7 +13,7 @@ from clvlab.application.execution import Bound
 from clvlab.application.hub import Hub
 from clvlab.application.instances import deployed_agent, pinned
 from clvlab.application.preflight import Preflight, preflight
-from clvlab.application.sealing import recorded
+from clvlab.application.sealing import enter
 from clvlab.errors import IdempotencyConflictError, PageError, PreflightError, UnknownInstanceError
 from clvlab.law.schema import SAFE_INTEGER
 from clvlab.packs.catalog import Catalog
@@ -135,7 +135,7 @@ class Deploys:
                 use = {"owner": owner, "key": key, "fingerprint": fingerprint, "instance_id": instance_id, "created_ts_ms": now}
                 if not instances.take_key(connection, use):
                     raise _KeyTakenError
-            runs.add(connection, recorded(started, now))
+            enter(connection, started, owner, now)
             jobs.add(connection, "deploy", run_id, {"origin_id": instance_id}, now)
             queued = runtime_event("RUN_QUEUED", str(config.agent_id), run_id, "", {})
             instances.append(connection, instance_id, now, [queued])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from clvlab.engine.agent import Agent, identified
@@ -15,6 +15,7 @@ from clvlab.law.tape import Binding
 from clvlab.packs.catalog import Catalog
 from clvlab.packs.reader import Pack
 from clvlab.proof.events import receipt_lines
+from clvlab.proof.seal import committed
 from clvlab.proof.verify import Verification, verify
 
 __all__ = ["Bound", "Execution", "Plan", "bound", "execute", "open_pack"]
@@ -99,8 +100,8 @@ class Execution:
         return self.result.run.run_id
 
 
-def execute(plan: Plan) -> Execution:
-    """Replay, seal and verify a plan.
+def execute(plan: Plan, commit_index: int | None = None) -> Execution:
+    """Replay, seal and verify a plan, to which the log's entry ``commit_index`` has committed.
 
     Raises
     ------
@@ -114,5 +115,6 @@ def execute(plan: Plan) -> Execution:
     except PackError as error:
         raise PackReplayError(f"pack {plan.bound.pack.pack_id!r} can't be replayed: {type(error).__name__}") from error
     result = run(tape, plan.agents, plan.window, kind=plan.kind, origin_id=plan.origin_id, policy=plan.policy)
+    result = replace(result, run=committed(result.run, commit_index))
     receipts = receipt_lines(result.receipts)
     return Execution(result, receipts, verify(result.run, receipts))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Event, Lock, Thread
@@ -17,20 +17,26 @@ from clvlab.store.database import Connection, Database
 from clvlab.store.jobs import Job, JobStatus
 from clvlab.store.runs import RunStatus
 
-__all__ = ["Handler", "Jobs"]
+__all__ = ["Handler", "Jobs", "PostponedError"]
 
 logger = logging.getLogger("clvlab.jobs")
 _SUBJECT = "jobs"
 _MAX_ATTEMPTS = 10
+_APART = "anchor"  # waits for a network: it has a thread of its own, so that nothing waits behind it
+_DELAYS_MS = (2_000, 10_000, 60_000, 300_000)
 _POLL_S = 0.5
 _PATIENCE_S = 600.0
+
+
+class PostponedError(Exception):
+    """A job can't be done now through no fault of its own; it is tried again, however often."""
 
 
 class Handler(Protocol):
     """What a use case does with jobs of its kind."""
 
     def perform(self, job: Job) -> None:
-        """Do the work, and end the job in the transaction that stores it (``fence``, then ``finish``)."""
+        """Do the work, and end the job in the transaction that stores it (``fence``, then ``finish``); or postpone it."""
         ...
 
     def failed(self, connection: Connection, job: Job, cause: str) -> None:
@@ -65,7 +71,11 @@ class Jobs:
         with self._guard:
             if not self._threads:
                 self._stopping.clear()
-                self._threads = [Thread(target=self._work, name=f"clvlab-job-{n}", daemon=True) for n in range(self.workers)]
+                kinds = [kind for kind in self.handlers if kind != _APART]
+                lanes = [*[kinds] * self.workers, *([[_APART]] if _APART in self.handlers else [])]
+                self._threads = [
+                    Thread(target=self._work, args=(lane,), name=f"clvlab-job-{n}", daemon=True) for n, lane in enumerate(lanes)
+                ]
                 for thread in self._threads:
                     thread.start()
 
@@ -78,11 +88,11 @@ class Jobs:
                 thread.join()
             self._threads = []
 
-    def _work(self) -> None:
+    def _work(self, kinds: Collection[str]) -> None:
         while not self._stopping.is_set():
             seen = self.hub.version(_SUBJECT)
             try:
-                worked = self.run_one()
+                worked = self.run_one(kinds)
             except StoreError as error:  # the lease runs out, and whoever is there then takes the job up again
                 logger.warning("a job was put off: %s", error)
                 worked = False
@@ -92,15 +102,15 @@ class Jobs:
             if not worked:
                 self.hub.wait(_SUBJECT, seen, _POLL_S)
 
-    def run_one(self) -> bool:
-        """Claim and perform one job on this thread; False if there was none.
+    def run_one(self, kinds: Collection[str] | None = None) -> bool:
+        """Claim and perform one job, of any kind or of these, on this thread; False if there was none.
 
         Raises
         ------
         StoreError
             The database broke off; the job stays leased and is taken up again when the lease runs out.
         """
-        job = self._claim()
+        job = self._claim(kinds)
         if job is not None:
             self._perform(job)
         return job is not None
@@ -123,7 +133,7 @@ class Jobs:
                 raise UnknownRunError(f"unknown run {run_id!r}")
             if row["status"] in (RunStatus.SEALED, RunStatus.FAILED):
                 return dict(row)
-            job = self._claim(run_id)
+            job = self._claim(run_id=run_id)
             if job is None:
                 self.hub.wait(_SUBJECT, seen, _POLL_S)
             else:
@@ -135,18 +145,20 @@ class Jobs:
         with self.database.read() as connection:
             return job_rows.counts(connection)
 
-    def _claim(self, run_id: str | None = None) -> Job | None:
+    def _claim(self, kinds: Collection[str] | None = None, run_id: str | None = None) -> Job | None:
         with self.database.write() as connection:
-            return job_rows.claim(connection, list(self.handlers), self.clock(), self.lease_ms, run_id)
+            return job_rows.claim(connection, kinds or list(self.handlers), self.clock(), self.lease_ms, run_id)
 
     def _perform(self, job: Job) -> None:
         handler = self.handlers[job.kind]
         try:
-            if job.attempt > _MAX_ATTEMPTS:
+            if job.attempt - job.postponed > _MAX_ATTEMPTS:
                 self._fail(handler, job, f"given up after {_MAX_ATTEMPTS} attempts that ended without a word")
                 return
             with self._kept_alive(job):
                 handler.perform(job)
+        except PostponedError as error:
+            self._postpone(job, str(error))
         except LeaseLostError as error:
             logger.warning("%s", error)
         except StoreError:
@@ -158,6 +170,16 @@ class Jobs:
         finally:
             self.hub.publish(_SUBJECT)
             self.hub.publish(job.payload["origin_id"])
+
+    def _postpone(self, job: Job, cause: str) -> None:
+        delay = _DELAYS_MS[min(job.postponed, len(_DELAYS_MS) - 1)]
+        logger.warning("job %d is put off for %d s: %s", job.job_id, delay // 1000, cause)
+        try:
+            with self.database.write() as connection:
+                job_rows.fence(connection, job)
+                job_rows.postpone(connection, job, self.clock(), delay, cause)
+        except LeaseLostError as error:
+            logger.warning("%s", error)
 
     def _fail(self, handler: Handler, job: Job, cause: str) -> None:
         try:

@@ -7,9 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from clvlab.anchor.log import LogStore, abandon, commit, conclude
-from clvlab.anchor.log_stores import SqliteLog
 from clvlab.application.backtests import Backtest, backtest, resolved
-from clvlab.engine.agent import Agent, Causality, identified
+from clvlab.engine.agent import Agent, Causality, Identity, identified
 from clvlab.engine.run import run_started
 from clvlab.errors import ClvlabError, LogError
 from clvlab.law.closing import Window
@@ -17,9 +16,8 @@ from clvlab.law.policy import PolicyEnvelope
 from clvlab.law.tape import Binding
 from clvlab.packs.reader import Pack
 from clvlab.proof.manifest import inputs_hash
-from clvlab.proof.seal import committed
 
-__all__ = ["SqliteLog", "logged_backtest"]
+__all__ = ["logged_backtest", "planned"]
 
 
 def logged_backtest(
@@ -38,7 +36,8 @@ def logged_backtest(
     """Backtest as ``backtest`` does, on the record.
 
     Steps: 1. name the run from its inputs alone; 2. commit to it; 3. open the tape and run; 4. log the manifest hash. A run
-    that fails is abandoned on the record; one that is interrupted stays open, and goes on when it is asked for again.
+    that fails is abandoned on the record, and committed to anew when it is asked for again; one that is interrupted stays
+    open, and goes on.
 
     Parameters
     ----------
@@ -52,35 +51,44 @@ def logged_backtest(
     Raises
     ------
     LogConflictError
-        The run was abandoned before, or belongs to another owner.
+        The run is under way for another owner.
     """
     window, policy = window or Window(), policy or PolicyEnvelope()
     asked = resolved(agent, params, window)
-    started = _planned(pack, asked, window, policy, fixture_ids, audit=audit)
+    started = planned(pack, [asked], window, policy, fixture_ids, audit=audit)
     run_id = started["run_id"]
     with log.write() as rows:
         index = commit(rows, run_id, owner, inputs_hash(started), clock())
     try:
-        test = backtest(pack, asked, fixture_ids=fixture_ids, window=window, policy=policy, audit=audit)
+        test = backtest(pack, asked, fixture_ids=fixture_ids, window=window, policy=policy, audit=audit, commit_index=index)
         if test.run.run_id != run_id:
             raise LogError(f"run {run_id} was committed to, and {test.run.run_id} was performed")
     except ClvlabError as error:
         with log.write() as rows:
             abandon(rows, run_id, type(error).__name__, clock())
         raise
-    sealed = committed(test.run, index)
     with log.write() as rows:
-        conclude(rows, run_id, sealed.manifest_hash, clock())
-    return replace(test, result=replace(test.result, run=sealed))
+        conclude(rows, run_id, test.run.manifest_hash, clock())
+    return test
 
 
-def _planned(
-    pack: Pack, agent: Agent, window: Window, policy: PolicyEnvelope, fixture_ids: Sequence[int] | None, *, audit: bool
+def planned(
+    pack: Pack,
+    agents: Sequence[Agent],
+    window: Window,
+    policy: PolicyEnvelope,
+    fixture_ids: Sequence[int] | None,
+    *,
+    audit: bool = True,
+    kind: str = "backtest",
 ) -> dict[str, Any]:
-    """Give RUN_STARTED of a run that is sealed only if its agent passes the audit that is due."""
+    """Give RUN_STARTED of a run that is sealed only if its agents pass the audit that is due."""
     wanted = pack.fixture_ids if fixture_ids is None else tuple(sorted(set(fixture_ids)))
-    identity = identified(agent)
-    if audit and identity.causality == Causality.UNCHECKED:
-        identity = replace(identity, causality=Causality.PREFIX_AUDIT)
+    identities = [_audited(identified(agent)) if audit else identified(agent) for agent in agents]
     binding = Binding(pack.pack_id, wanted, pack.content_hash)
-    return run_started(binding, pack.manifest.closing_policy, [identity], window, policy)
+    return run_started(binding, pack.manifest.closing_policy, identities, window, policy, kind=kind)
+
+
+def _audited(identity: Identity) -> Identity:
+    is_due = identity.causality == Causality.UNCHECKED
+    return replace(identity, causality=Causality.PREFIX_AUDIT) if is_due else identity

@@ -70,7 +70,7 @@ def replayed(
         origin_id=started["origin_id"],
         audit=audited,
     )
-    again = result.run if sealed.commit_index is None else committed(result.run, sealed.commit_index)
+    again = committed(result.run, sealed.commit_index)
     pairs = {
         "events.jsonl": (sealed.events, again.events),
         "scores.jsonl": (sealed.scores, again.scores),

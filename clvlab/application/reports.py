@@ -7,27 +7,28 @@ from dataclasses import dataclass
 from typing import Any
 
 from clvlab.agents.registry import template
-from clvlab.application.anchoring import Anchoring
 from clvlab.application.backtests import backtest
 from clvlab.application.execution import Bound, Execution, Plan, bound
 from clvlab.application.jobs import Jobs
 from clvlab.application.pages import page_of
 from clvlab.application.requests import BacktestRunRequest
-from clvlab.application.sealing import recorded, seal
+from clvlab.application.sealing import begin, enter, give_up, seal
 from clvlab.application.slots import Slots
 from clvlab.errors import PackReplayError, UnknownBacktestError
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.packs.catalog import Catalog
 from clvlab.store import jobs as job_rows
-from clvlab.store import reports, runs
+from clvlab.store import reports
 from clvlab.store.database import Connection, Database
 from clvlab.store.jobs import Job, JobStatus
 from clvlab.store.runs import RunStatus
 from clvlab.store.tables import reports as report_table
 
-__all__ = ["BacktestReports", "BacktestRuns"]
+__all__ = ["ANYBODY", "BacktestReports", "BacktestRuns"]
 
+ANYBODY = "anonymous"
+"""Who commits to a run that was asked for without a token."""
 _AGENT = "baseline"
 
 
@@ -67,7 +68,7 @@ class BacktestReports:
     def _performed(self, started: dict[str, Any], request: BacktestRunRequest) -> None:
         run_id, now = str(started["run_id"]), self.clock()
         with self.database.write() as connection:
-            if runs.add(connection, recorded(started, now)):
+            if enter(connection, started, ANYBODY, now):
                 payload = {"origin_id": run_id, "request": request.model_dump(mode="json")}
                 job_rows.add(connection, "backtest", run_id, payload, now)
         outcome = self.jobs.settle(run_id)
@@ -105,17 +106,16 @@ class BacktestRuns:
 
     database: Database
     catalog: Catalog
-    anchoring: Anchoring
     clock: Callable[[], int]
 
     def perform(self, job: Job) -> None:
         """Replay, seal and store the report."""
         with self.database.write() as connection:
             job_rows.fence(connection, job)
-            runs.mark(connection, job.run_id, RunStatus.RUNNING)
+            commit_index = begin(connection, job.run_id)
         request = BacktestRunRequest.model_validate(job.payload["request"])
         pack = bound(self.catalog, request.pack_id, request.fixture_id).pack
-        done = backtest(pack, _AGENT, fixture_ids=[request.fixture_id], window=request.window())
+        done = backtest(pack, _AGENT, fixture_ids=[request.fixture_id], window=request.window(), commit_index=commit_index)
         if done.run.run_id != job.run_id:
             raise PackReplayError(f"pack {request.pack_id!r} changed since the backtest was asked for")
         execution = Execution(done.result, done.receipts, done.verification)
@@ -123,14 +123,14 @@ class BacktestRuns:
         with self.database.write() as connection:
             job_rows.fence(connection, job)
             now = self.clock()
-            seal(connection, execution, self.anchoring, now)
+            seal(connection, execution, None, now)  # anybody may ask for one, and the chain's fees are the operator's
             names = ("backtest_id", "run_id", "pack_id", "fixture_id")
             reports.add(connection, {name: report[name] for name in names} | {"created_ts_ms": now, "report": report})
             job_rows.finish(connection, job, JobStatus.DONE)
 
     def failed(self, connection: Connection, job: Job, cause: str) -> None:
         """Put the cause on the run's record; asking again tries again."""
-        runs.mark(connection, job.run_id, RunStatus.FAILED, cause)
+        give_up(connection, job.run_id, cause, self.clock())
 
 
 def _plan(own: Bound, window: Window) -> Plan:

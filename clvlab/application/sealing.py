@@ -1,4 +1,8 @@
-"""What is stored of a run: its row from the first moment, and everything of it in one transaction when it is sealed."""
+"""What is stored of a run: its row and its entry in the run log from the first moment, all else of it when it is sealed.
+
+Every run is committed to in the log before its tape is opened, and ends there in one result or abandonment, each in the
+transaction that says the same of the run.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +10,22 @@ from typing import Any
 
 import polars as pl
 
+from clvlab.anchor.log import abandon, commit, conclude
 from clvlab.application.anchoring import Anchoring
 from clvlab.application.execution import Execution
 from clvlab.law.metrics import forecast_errors
 from clvlab.proof.card import lineage, proof_card
 from clvlab.proof.checks import Verdict
+from clvlab.proof.manifest import inputs_hash
 from clvlab.proof.verify import Anchor, Verification
-from clvlab.store import runs, standings
+from clvlab.store import anchors, runs, standings
 from clvlab.store.database import Connection
+from clvlab.store.runlog import LogRows
+from clvlab.store.runs import RunStatus
 
-__all__ = ["recorded", "results", "seal"]
+__all__ = ["begin", "enter", "give_up", "results", "seal"]
+
+_MAX_CAUSE_BYTES = 200
 
 _SUMS = (
     "action_count",
@@ -29,14 +39,46 @@ _SUMS = (
 )
 
 
-def recorded(started: dict[str, Any], now_ms: int) -> dict[str, Any]:
-    """Give the row of a run that is about to be queued, from the payload of its RUN_STARTED."""
+def enter(connection: Connection, started: dict[str, Any], owner: str, now_ms: int) -> bool:
+    """Put a run on record and commit to it, from the payload of its RUN_STARTED.
+
+    Returns
+    -------
+    bool
+        Whether it is to be performed now: it was not on record, or had failed.
+    """
+    run_id = started["run_id"]
     names = ("run_id", "kind", "origin_id", "source_mode", "mode_label")
-    return {name: started[name] for name in names} | {"lineage": lineage(started), "created_ts_ms": now_ms}
+    row = {name: started[name] for name in names} | {"lineage": lineage(started), "created_ts_ms": now_ms}
+    if not runs.add(connection, row):
+        return False
+    log = LogRows(connection, writing=True)
+    runs.commit_to(connection, run_id, commit(log, run_id, owner, inputs_hash(started), now_ms))
+    return True
 
 
-def seal(connection: Connection, execution: Execution, anchoring: Anchoring, now_ms: int) -> Anchor:
-    """Store a performed run, add it to the standings and begin its anchor; the same run again changes nothing.
+def begin(connection: Connection, run_id: str) -> int | None:
+    """Note that a run is being performed; gives the log's entry that committed to it."""
+    runs.mark(connection, run_id, RunStatus.RUNNING)
+    row = runs.row(connection, run_id)
+    return None if row is None else row["commit_index"]
+
+
+def give_up(connection: Connection, run_id: str, cause: str, now_ms: int) -> None:
+    """Put the cause on a run's record, and abandon its commitment; asking for the run again commits to it anew."""
+    row = runs.row(connection, run_id, lock=True)
+    if row is None or row["status"] == RunStatus.SEALED:
+        return
+    runs.mark(connection, run_id, RunStatus.FAILED, cause)
+    if row["commit_index"] is not None:
+        short = cause.encode(errors="replace")[:_MAX_CAUSE_BYTES].decode(errors="ignore")
+        abandon(LogRows(connection, writing=True), run_id, short or "failed", now_ms)
+
+
+def seal(connection: Connection, execution: Execution, anchoring: Anchoring | None, now_ms: int) -> Anchor:
+    """Store a performed run, log its result, begin its anchor and add it to the standings; the same again changes nothing.
+
+    Without ``anchoring`` the run is not anchored.
 
     Raises
     ------
@@ -47,11 +89,13 @@ def seal(connection: Connection, execution: Execution, anchoring: Anchoring, now
     card = proof_card(verification)
     checks = {name: {"verdict": card["checks"][name], "detail": card["check_details"][name]} for name in card["checks"]}
     new = runs.seal(connection, run, execution.receipts, checks=checks, metrics=card["metrics"], ts_ms=now_ms)
-    if new:
-        anchor = anchoring.begin(connection, run.run_id, now_ms)
-        standings.add(connection, results(verification), anchor.status)
-        return anchor
-    return standings.anchor_of(connection, run.run_id) or Anchor()
+    if not new:
+        return anchors.anchor_of(connection, run.run_id) or Anchor()
+    if run.commit_index is not None:
+        conclude(LogRows(connection, writing=True), run.run_id, run.manifest_hash, now_ms)
+    anchor = anchoring.begin(connection, run.run_id, now_ms) if anchoring else Anchor()
+    standings.add(connection, results(verification), anchor.status)
+    return anchor
 
 
 def results(verification: Verification) -> list[dict[str, Any]]:

@@ -8,18 +8,21 @@ from typing import Any
 
 import orjson
 
-from clvlab.application.anchoring import Anchorer, recorded_check
+from clvlab.application.anchoring import Anchoring, StoredRecords
+from clvlab.application.bundles import anchor_part
 from clvlab.application.pages import page_of
+from clvlab.application.public_log import PublicLog
 from clvlab.application.slots import Slots
 from clvlab.errors import EvidenceError, UnknownDecisionError, UnknownRunError
 from clvlab.law.schema import SAFE_INTEGER
+from clvlab.proof.bundle import bundle
 from clvlab.proof.card import proof_card
 from clvlab.proof.checks import CHECKS, Check, Verdict
 from clvlab.proof.inspector import decision_record
 from clvlab.proof.manifest import VERIFIER_VERSION
 from clvlab.proof.seal import SealedRun
 from clvlab.proof.verify import Anchor, Verification, verify
-from clvlab.store import runs, standings
+from clvlab.store import anchors, runs
 from clvlab.store.database import Database
 from clvlab.store.runs import Part, RunStatus
 from clvlab.store.tables import runs as run_table
@@ -35,7 +38,8 @@ class StoredRuns:
     """Use cases of runs, whoever asked for them."""
 
     database: Database
-    anchorer: Anchorer
+    anchoring: Anchoring
+    log: PublicLog
     slots: Slots
 
     def card(self, run_id: str) -> dict[str, Any]:
@@ -51,8 +55,8 @@ class StoredRuns:
         """
         row, anchor = self._found(run_id)
         checks = row["checks"] or _pending_checks(row["status"])
-        recorded = recorded_check(anchor) if self.anchorer.enabled else self.anchorer.check(anchor, "")
-        checks = checks | {"anchor": _shown(recorded)} if row["checks"] else checks
+        if row["checks"]:
+            checks = checks | {"anchor": _shown(self.anchoring.on_record(anchor, row["manifest_hash"]))}
         return {
             "verifier_version": VERIFIER_VERSION,
             "run": _run(row),
@@ -67,7 +71,7 @@ class StoredRuns:
     def _found(self, run_id: str) -> tuple[_Row, Anchor]:
         with self.database.read() as connection:
             row = runs.row(connection, run_id)
-            anchor = standings.anchor_of(connection, run_id) or Anchor(cluster=self.anchorer.cluster)
+            anchor = anchors.anchor_of(connection, run_id) or Anchor(cluster=self.anchoring.anchorer.cluster)
         if row is None:
             raise UnknownRunError(f"unknown run {run_id!r}")
         return row, anchor
@@ -93,7 +97,7 @@ class StoredRuns:
             if run is None:
                 raise UnknownRunError(f"unknown run {run_id!r}")
             fresh = verify(run, receipts)
-        check = self.anchorer.check(anchor, fresh.manifest_hash)
+        check = self.anchoring.judged(run_id, anchor, fresh.manifest_hash)
         stored = _against_the_record(row, run, fresh)
         fresh = replace(stored, anchor=anchor, checks=stored.checks | {"anchor": check})
         card = proof_card(fresh)
@@ -175,6 +179,20 @@ class StoredRuns:
         if run is None:
             raise UnknownRunError(f"no sealed run {run_id!r}")
         return run
+
+    def bundle(self, run_id: str) -> bytes:
+        """Give a sealed run as one proof bundle: with its anchor once the chain has it, and log proofs if the log has a key.
+
+        Raises
+        ------
+        UnknownRunError
+            Unknown, or not sealed.
+        """
+        run = self.sealed(run_id)
+        with self.database.read() as connection:
+            receipts = runs.receipt_lines(connection, run_id)
+        anchor = anchor_part(StoredRecords(self.database).get(run_id))
+        return bundle(run, receipts, anchor=anchor, log=self.log.proofs(run_id) if run.commit_index is not None else None)
 
     def page(self, cursor: str | None = None, limit: int = 50) -> dict[str, Any]:
         """Give ``{runs: [...], next_cursor}``, newest first.

@@ -6,6 +6,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,7 +14,7 @@ from typing import Annotated, Any
 import orjson
 import typer
 
-from clvlab.application import anchors, backtests, bundles, logged, packs, runs
+from clvlab.application import anchors, backtests, bundles, logged, packs, runlog, runs
 from clvlab.cli import proof
 from clvlab.cli.agents import agents_app
 from clvlab.cli.log import log_app, witness
@@ -104,17 +105,17 @@ def backtest(
     policy: Annotated[list[str] | None, typer.Option(help="A limit of the policy, likewise.")] = None,
     audit: Annotated[bool, typer.Option(help="Audit an agent of your own for look-ahead before sealing.")] = True,
     window_id: Annotated[str, typer.Option(help="Label of the window.")] = "full",
-    log: Annotated[Path | None, typer.Option(help="Run log to commit to the run in before its tape is opened.")] = None,
+    log: Annotated[str | None, typer.Option(help="File or URL of a run log to commit in before the tape is opened.")] = None,
     owner: Annotated[str, typer.Option(help="Who commits, with --log.")] = "local",
     runs_folder: RunsOption = Path("runs"),
     as_json: JsonOption = False,
 ) -> None:
     """Replay a pack through an agent, score it against the close, and seal the run."""
     window = Window(window_id, end_rule, duration_s, horizon_s, tuple(market or ("",)))
-    with err.status("backtesting"):
+    with err.status("backtesting"), runlog.open_log(log, create=True) if log else nullcontext() as opened:
         perform: Callable[..., backtests.Backtest] = backtests.backtest
-        if log is not None:
-            perform = partial(logged.logged_backtest, log=logged.SqliteLog(log, create=True), owner=owner, clock=_now_ms)
+        if opened is not None:
+            perform = partial(logged.logged_backtest, log=opened, owner=owner, clock=_now_ms)
         test = perform(
             packs.open_pack(pack),
             agent,

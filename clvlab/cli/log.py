@@ -17,7 +17,7 @@ from clvlab.cli.printing import out, print_json, table
 __all__ = ["log_app", "witness"]
 
 log_app = typer.Typer(help="Keys, checkpoints and counts of a run log.", no_args_is_help=True)
-LogArgument = Annotated[Path, typer.Argument(help="File of a run log.", metavar="LOG")]
+LogArgument = Annotated[str, typer.Argument(help="SQLite file, or URL of the database, of a run log.", metavar="LOG")]
 KeyOption = Annotated[Path, typer.Option("--key", help="File of the private key.")]
 
 
@@ -34,22 +34,16 @@ def keygen(
 @log_app.command("checkpoint")
 def checkpoint(log: LogArgument, key: KeyOption) -> None:
     """Sign the log's present state; prints the note."""
-    sys.stdout.write(runlog.signed_checkpoint(log, key))
+    signer = runlog.read_signer(key)
+    with runlog.open_log(log) as opened:
+        sys.stdout.write(runlog.signed_checkpoint(opened, signer))
 
 
 @log_app.command("show")
 def show(log: LogArgument, as_json: JsonOption = False) -> None:
     """Count runs committed to, sealed, abandoned and open, by owner."""
-    rows = [
-        {
-            "owner": owner,
-            "committed": count.committed,
-            "sealed": count.sealed,
-            "abandoned": count.abandoned,
-            "open": count.open,
-        }
-        for owner, count in runlog.log_counts(log).items()
-    ]
+    with runlog.open_log(log) as opened:
+        rows = runlog.log_counts(opened)
     if as_json:
         print_json(rows)
     else:
@@ -63,7 +57,8 @@ def ask(
     old: Annotated[int, typer.Option(help="How many entries the witness saw last.", min=0)] = 0,
 ) -> None:
     """Write what a witness is to be asked: prints a request for 'clvlab witness'."""
-    sys.stdout.write(runlog.witness_request(log, note.read_text(encoding="utf-8"), old))
+    with runlog.open_log(log) as opened:
+        sys.stdout.write(runlog.witness_request(opened, note.read_text(encoding="utf-8"), old))
 
 
 def witness(

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from clvlab.application import anchors, bundles, replays, runlog
+from clvlab.application import anchors, bundles, replays, runlog, runs
 from clvlab.cli.options import JsonOption, RunArgument
 from clvlab.cli.printing import err, facts, out, plain, print_json
 from clvlab.errors import AnchorError, BundleError, EvidenceError
@@ -92,7 +92,7 @@ def devchain(
 def bundle(
     run: RunArgument,
     out_file: Annotated[Path, typer.Option("--out", help="File of the bundle, as run.clv; never overwritten.")],
-    log: Annotated[Path | None, typer.Option(help="File of the run log that holds the run.")] = None,
+    log: Annotated[str | None, typer.Option(help="File or URL of the run log that holds the run.")] = None,
     log_key: Annotated[Path | None, typer.Option(help="Private key of the log, to sign a checkpoint now.")] = None,
     checkpoint: Annotated[Path | None, typer.Option(help="Signed checkpoint to prove under, instead of a key.")] = None,
     since: Annotated[Path | None, typer.Option(help="Earlier checkpoint to prove the newer one from.")] = None,
@@ -100,11 +100,13 @@ def bundle(
     """Put a run and its proofs into one file, which clv_verify.py reads."""
     if log is not None and (log_key is None) == (checkpoint is None):
         raise BundleError("--log goes with either --log-key or --checkpoint")
-    note = None
-    if log is not None:
-        note = checkpoint.read_text(encoding="utf-8") if checkpoint else runlog.signed_checkpoint(log, log_key or Path())
     earlier = since.read_text(encoding="utf-8") if since else None
-    content = bundles.bundle_run(run, log=log, checkpoint=note, since=earlier)
+    proofs = None
+    if log is not None:
+        signer = checkpoint.read_text(encoding="utf-8") if checkpoint else runlog.read_signer(log_key or Path())
+        with runlog.open_log(log) as opened:
+            proofs = runlog.log_proofs(opened, runs.load(run).run_id, signer, earlier)
+    content = bundles.bundle_run(run, log=proofs)
     with out_file.open("xb") as file:
         file.write(content)
     out.print(f"Wrote {len(content):,} bytes to {plain(str(out_file))}")

@@ -26,6 +26,7 @@ __all__ = [
     "CompetitionStateResponse",
     "CompetitionStatusResponse",
     "CompetitionSummaryResponse",
+    "ConsistencyResponse",
     "DemoResponse",
     "DeployResponse",
     "EvidenceHashes",
@@ -34,8 +35,12 @@ __all__ = [
     "LeaderboardResponse",
     "LeaderboardRow",
     "Lineage",
+    "LogEntriesResponse",
+    "LogEntry",
+    "LogResponse",
     "MarketState",
     "Metrics",
+    "OwnerCounts",
     "PhaseVerdict",
     "PolicySummary",
     "PolicyVerdict",
@@ -304,6 +309,14 @@ class CompetitionSummaryResponse(TypedDict):
     run_id: str | None
 
 
+class ConsistencyResponse(TypedDict):
+    """Proof that the log only grew (RFC 9162, section 2.1.4)."""
+
+    first: int
+    second: int
+    proof: list[str]
+
+
 class DemoResponse(TypedDict):
     """A competition of the demo, run, sealed and scored."""
 
@@ -393,6 +406,29 @@ class Lineage(TypedDict):
     agents: list[AgentIdentity]
 
 
+class LogEntriesResponse(TypedDict):
+    """In order."""
+
+    entries: list[LogEntry]
+
+
+class LogEntry(TypedDict):
+    """An entry; the hash of its text is a leaf of the tree."""
+
+    index: int
+    entry: str
+
+
+class LogResponse(TypedDict):
+    """State of the log."""
+
+    origin: str | None
+    public_key: str | None
+    size: int
+    root_hash: str
+    owners: list[OwnerCounts]
+
+
 class MarketState(TypedDict):
     """The whole market as it was carried to the decision."""
 
@@ -414,6 +450,16 @@ class Metrics(TypedDict):
     clv_confidence: Literal["low", "medium", "high"]
     low_sample: bool
     agents: list[AgentMetrics]
+
+
+class OwnerCounts(TypedDict):
+    """Runs of one owner; `open` ones are under way, or were dropped. Nothing is ranked by these."""
+
+    owner: str
+    committed: int
+    sealed: int
+    abandoned: int
+    open: int
 
 
 class PhaseVerdict(TypedDict):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from re import sub
 
-__all__ = ["badge", "block", "escape", "facts", "figures", "page", "section", "table"]
+__all__ = ["badge", "block", "escape", "facts", "fenced", "figures", "page", "preformatted", "section", "table", "unbroken"]
 
 _STYLE = """
 .clvlab{font-family:system-ui,sans-serif;font-size:13px;line-height:1.45;max-width:60rem;color:inherit}
@@ -19,18 +19,27 @@ _STYLE = """
 .clvlab code{font-size:12px;background:none!important;color:inherit!important;padding:0!important}
 .clvlab .pass{color:#1a7f37}.clvlab .fail{color:#cf222e;font-weight:600}.clvlab .quiet{opacity:.65}
 .clvlab td span{white-space:nowrap}
+.clvlab span.pass,.clvlab span.fail,.clvlab span.open{border:1px solid currentColor;border-radius:.8em;padding:0 .55em}
+.clvlab span.open{opacity:.75}
 .clvlab p{margin:.3rem 0}
 .clvlab h5{margin:.9rem 0 .2rem;font-size:13px;font-weight:600}.clvlab .wide{overflow-x:auto}
 .clvlab .figures{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(20rem,100%),1fr));gap:.8rem;margin:.6rem 0}
 .clvlab .figures>div{max-width:32rem}
 .clvlab svg{width:100%;height:auto;stroke-linejoin:round;stroke-linecap:butt}
+.clvlab pre{max-height:22rem;overflow:auto;white-space:pre-wrap;overflow-wrap:anywhere;font-size:12px;color:inherit;
+ background:none;border:1px solid rgba(128,128,128,.3);padding:.5rem;margin:.3rem 0}
+.clvlab fieldset{border:1px dashed rgba(128,128,128,.6);margin:.6rem 0;padding:0 .7rem;min-width:0}
+.clvlab legend{font-size:12px;opacity:.8;padding:0 .3rem;width:auto;color:inherit;border:0;margin:0}
 @media(prefers-color-scheme:dark){.clvlab .pass{color:#3fb950}.clvlab .fail{color:#ff7b72}}
+[data-jp-theme-light=false] .clvlab .pass{color:#3fb950}[data-jp-theme-light=false] .clvlab .fail{color:#ff7b72}
+[data-jp-theme-light=true] .clvlab .pass{color:#1a7f37}[data-jp-theme-light=true] .clvlab .fail{color:#cf222e}
 """.strip()
 
 
 def block(title: str, *parts: str) -> str:
-    """Frame parts, which are HTML already, under a title, which is text."""
-    return f'<div class="clvlab"><style>{_STYLE}</style><h4>{escape(title)}</h4>{"".join(parts)}</div>'
+    """Frame parts, which are HTML already, under a title, which is text and may be empty."""
+    head = f"<h4>{escape(title)}</h4>" if title else ""
+    return f'<div class="clvlab"><style>{_STYLE}</style>{head}{"".join(parts)}</div>'
 
 
 def page(title: str, content: str) -> str:
@@ -42,9 +51,25 @@ def page(title: str, content: str) -> str:
     )
 
 
+def unbroken(text: str) -> str:
+    """Escape a text in which no unit parts from its number at the end of a line."""
+    return sub(r"(?<=\d) (?=%|bps)", "&nbsp;", escape(text))
+
+
 def section(title: str, *parts: str) -> str:
-    """Put HTML under a small head, which is text."""
-    return f'<h5>{escape(title)}</h5><div class="wide">{"".join(parts)}</div>'
+    """Put HTML under a small head, which is text and may be empty; what is too wide scrolls."""
+    head = f"<h5>{escape(title)}</h5>" if title else ""
+    return f'{head}<div class="wide">{"".join(parts)}</div>'
+
+
+def fenced(title: str, *parts: str) -> str:
+    """Set HTML apart behind a dashed line: what nobody vouches for. The title is text."""
+    return f"<fieldset><legend>{escape(title)}</legend>{''.join(parts)}</fieldset>"
+
+
+def preformatted(text: str) -> str:
+    """Text with its own line ends, in a box that scrolls."""
+    return f"<pre>{escape(text)}</pre>"
 
 
 def figures(drawings: Iterable[str]) -> str:
@@ -73,7 +98,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 def badge(verdict: str) -> str:
     """A verdict in its colour, as HTML."""
-    kind = {"pass": "pass", "fail": "fail"}.get(verdict, "quiet")
+    kind = {"pass": "pass", "fail": "fail"}.get(verdict, "open")
     return f'<span class="{kind}">{escape(verdict.replace("_", " "))}</span>'
 
 

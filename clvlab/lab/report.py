@@ -10,6 +10,8 @@ import polars as pl
 
 from clvlab.application import backtests
 from clvlab.lab import html
+from clvlab.lab.contender import Contender, of_backtest
+from clvlab.lab.explorer import Explorer
 from clvlab.lab.html import escape
 from clvlab.lab.plots import Plots
 from clvlab.lab.results import Run
@@ -50,13 +52,17 @@ class Report(dict[str, Any], Shown):
         return f"Report {self['backtest_id']} of {self['agent']['agent_id']} on {self['pack_id']!r}; next: .frame, .keys()"
 
     def _repr_html_(self) -> str:
+        return self.shown()
+
+    def shown(self, interval: str = "") -> str:
+        """The report as HTML; an interval, which scores are needed for, stands beside the mean."""
         metrics = self["metrics"]
         age = self["closing_age_ms"]
         return html.block(
             f"{self['mode_label']} of {self['agent']['agent_id']} on {self['pack_id']}",
             html.facts(
                 {
-                    "mean CLV": _bps(metrics["avg_clv_bps"]),
+                    "mean CLV": _bps(metrics["avg_clv_bps"]) + interval,
                     "scored actions": metrics["action_count"],
                     "fixtures": self["n_fixtures"],
                     "markets": self["markets_matched"],
@@ -108,6 +114,11 @@ class Backtest(Shown):
     def run(self) -> Run:
         return Run(self.source.run, self.source.receipts)
 
+    @cached_property
+    def contenders(self) -> list[Contender]:
+        """The agent with its scores, as comparisons take it."""
+        return of_backtest(self.source)
+
     def tear_sheet(self, *, level: float = 0.95, resamples: int = 5_000, draws: int = 200, seed: int = 0) -> TearSheet:
         """Give the statistics of the backtest: means with intervals over fixtures, breakdowns, placebo, pictures.
 
@@ -135,6 +146,44 @@ class Backtest(Shown):
         """
         return TearSheet(self.source, level, resamples, draws, seed)
 
+    def explore(
+        self,
+        fixture_id: int | None = None,
+        market_key: str | None = None,
+        *,
+        position: int | None = None,
+        span_ms: tuple[int, int] | None = None,
+    ) -> Explorer:
+        """Look at one market at a time: its line, the decisions on it, and what was known when; a widget in JupyterLab.
+
+        Parameters
+        ----------
+        fixture_id, market_key
+            What is seen first; by default where most was decided.
+        position
+            How many messages of the market the replay has come to; everything by default.
+        span_ms
+            First and last time of the picture, UTC milliseconds; the whole market by default.
+
+        Raises
+        ------
+        UnknownFixtureError
+            A fixture that was not replayed.
+        UnknownMarketError
+            A market that the fixture does not have.
+
+        Examples
+        --------
+        >>> from clvlab.lab import backtest
+        >>> backtest("starter", "cumulative-drift").explore(90000005).view.sides
+        ('over', 'under')
+        """
+        explorer = Explorer(self.source)
+        if fixture_id is None and market_key is None:
+            return explorer.seek(position, span_ms)
+        shown = explorer.fixture_id if fixture_id is None else fixture_id
+        return explorer.show(shown, market_key, position=position, span_ms=span_ms)
+
     @cached_property
     def plot(self) -> Plots:
         """The pictures of the tear sheet: ``bt.plot.clv()``, also on axes of one's own."""
@@ -149,4 +198,7 @@ class Backtest(Shown):
         )
 
     def _repr_html_(self) -> str:
-        return self.report._repr_html_()
+        clv = self.tear_sheet().clv
+        if clv.low is None or clv.high is None:
+            return self.report.shown()
+        return self.report.shown(f" [{clv.low:+.2f}, {clv.high:+.2f}], 95 % over {clv.n_clusters:,} fixtures")

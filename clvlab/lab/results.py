@@ -10,6 +10,11 @@ import polars as pl
 from clvlab.application import runs
 from clvlab.engine.lookahead import LookaheadReport
 from clvlab.lab import html
+from clvlab.lab.proofs.browser import EvidenceBrowser
+from clvlab.lab.proofs.card import ProofCard
+from clvlab.lab.proofs.merkle import MerklePath
+from clvlab.lab.proofs.playground import Playground
+from clvlab.lab.proofs.verdicts import state, verdicts_html
 from clvlab.lab.showing import Shown
 from clvlab.packs import reader
 from clvlab.packs.quality import Quality
@@ -142,30 +147,13 @@ class VerificationResult(Shown):
     def proof_card(self) -> dict[str, Any]:
         return runs.proof_card(self.source)
 
-    @property
-    def _state(self) -> str:
-        if self.passed:
-            return "seal intact, no check failed"
-        return "seal intact, a check failed" if self.verified else "seal broken"
-
     def __repr__(self) -> str:
         failed = ", ".join(name for name, verdict in self.checks.items() if verdict == "fail")
         named = f" ({failed})" if failed else ""
-        return f"Verification of {self.source.run_id}: {self._state}{named}; next: .frame shows what each check rests on"
+        return f"Verification of {self.source.run_id}: {state(self.source)}{named}; next: .frame shows what each check rests on"
 
     def _repr_html_(self) -> str:
-        rows = [(name, html.badge(check.verdict.value), check.detail) for name, check in self.source.checks.items()]
-        return html.block(
-            f"Verification of {self.source.run_id}: {self._state}",
-            html.table(["check", "verdict", "rests on"], rows),
-            html.facts(
-                {
-                    "evidence hash, sealed": self.source.evidence_hash,
-                    "evidence hash, recomputed": self.source.recomputed_evidence_hash,
-                    "manifest hash": self.source.manifest_hash,
-                }
-            ),
-        )
+        return verdicts_html(self.source)
 
 
 class Run:
@@ -196,12 +184,34 @@ class Run:
         """Give one sealed decision with the law's reading of it."""
         return runs.inspect_decision(self.source, seq)
 
+    def proof_card(self) -> ProofCard:
+        """Verify the run and give its proof card: what ran, what is sealed, the seven checks."""
+        return ProofCard(self.verify().source)
+
+    def browse(self) -> EvidenceBrowser:
+        """Read the evidence line by line, with the hash of everything up to each line; a widget in JupyterLab."""
+        return EvidenceBrowser(self.source)
+
+    def merkle_path(self, seq: int) -> MerklePath:
+        """Give the proof that line ``seq`` stands in the evidence, drawn up to the root that the manifest states.
+
+        Raises
+        ------
+        EvidenceError
+            No such line.
+        """
+        return MerklePath(self.source, seq)
+
+    def tamper(self) -> Playground:
+        """Give a copy to tamper with, and see which checks turn red; a widget in JupyterLab."""
+        return Playground(self.source, self.receipts, self.anchor)
+
     def save(self, folder: str | Path = "runs") -> Path:
         """Store the run under ``folder/<run_id>`` and give that path."""
         return runs.keep(self.source, folder, self.receipts)
 
     def __repr__(self) -> str:
-        return f"Run {self.run_id} ({self._events:,} events); next: .verify() or .save()"
+        return f"Run {self.run_id} ({self._events:,} events); next: .verify(), .proof_card(), .browse(), .tamper(), .save()"
 
     @property
     def _events(self) -> int:

@@ -126,8 +126,8 @@ def seal(
     return SealedRun(started["run_id"], evidence.bytes(), marks.bytes(), canonical(bound))
 
 
-def committed(run: SealedRun, commit_index: int) -> SealedRun:
-    """Name, in the manifest of a sealed run, the entry of the run log that committed to it before it was performed."""
+def committed(run: SealedRun, commit_index: int | None) -> SealedRun:
+    """Name, in the manifest of a sealed run, the entry of the run log that committed to it before it was performed, if any."""
     return replace(run, manifest=canonical(orjson.loads(run.manifest) | {"commit_index": commit_index}))
 
 

@@ -17,7 +17,7 @@ from clvlab.errors import LeaseLostError
 from clvlab.store.database import first
 from clvlab.store.tables import jobs
 
-__all__ = ["Job", "JobStatus", "add", "claim", "counts", "fence", "finish", "renew"]
+__all__ = ["Job", "JobStatus", "add", "claim", "counts", "fence", "finish", "postpone", "renew"]
 
 
 class JobStatus(StrEnum):
@@ -29,13 +29,14 @@ class JobStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A claimed job; ``attempt`` is its fencing token."""
+    """A claimed job; ``attempt`` is its fencing token, ``postponed`` how many attempts ended with a reason to try later."""
 
     job_id: int
     kind: str
     run_id: str
     payload: dict[str, Any]
     attempt: int
+    postponed: int = 0
 
 
 def add(connection: Connection, kind: str, run_id: str, payload: dict[str, Any], now_ms: int) -> int:
@@ -65,7 +66,7 @@ def claim(connection: Connection, kinds: Collection[str], now_ms: int, lease_ms:
         .where(jobs.c.job_id == found["job_id"])
         .values(status=JobStatus.LEASED, attempt=attempt, leased_ts_ms=now_ms, lease_until_ts_ms=now_ms + lease_ms)
     )
-    return Job(found["job_id"], found["kind"], found["run_id"], found["payload"], attempt)
+    return Job(found["job_id"], found["kind"], found["run_id"], found["payload"], attempt, found["postponed"])
 
 
 def renew(connection: Connection, job: Job, now_ms: int, lease_ms: int) -> bool:
@@ -90,6 +91,15 @@ def fence(connection: Connection, job: Job) -> None:
     found = connection.execute(query).first()
     if found is None or (found.status, found.attempt) != (JobStatus.LEASED, job.attempt):
         raise LeaseLostError(f"job {job.job_id}: attempt {job.attempt} was overtaken; nothing of it was stored")
+
+
+def postpone(connection: Connection, job: Job, now_ms: int, delay_ms: int, cause: str) -> None:
+    """Set a job whose row is held by ``fence`` aside; nobody can claim it until the delay is over."""
+    connection.execute(
+        update(jobs)
+        .where(jobs.c.job_id == job.job_id)
+        .values(postponed=jobs.c.postponed + 1, leased_ts_ms=now_ms, lease_until_ts_ms=now_ms + delay_ms, cause=cause)
+    )
 
 
 def finish(connection: Connection, job: Job, status: JobStatus, cause: str | None = None) -> None:

@@ -14,7 +14,20 @@ from clvlab.proof.seal import SealedRun
 from clvlab.store.database import first, insert, rows
 from clvlab.store.tables import receipts, run_chunks, runs
 
-__all__ = ["Part", "RunStatus", "add", "line", "mark", "page", "receipt_count", "receipt_lines", "row", "seal", "sealed_run"]
+__all__ = [
+    "Part",
+    "RunStatus",
+    "add",
+    "commit_to",
+    "line",
+    "mark",
+    "page",
+    "receipt_count",
+    "receipt_lines",
+    "row",
+    "seal",
+    "sealed_run",
+]
 
 _CHUNK_BYTES = 128 << 10
 _CHUNKS_AT_ONCE = 64
@@ -44,7 +57,6 @@ def add(connection: Connection, values: dict[str, Any]) -> bool:
         insert(connection, runs).values(status=RunStatus.QUEUED, **values).on_conflict_do_nothing().returning(runs.c.run_id)
     )
     if added.first() is not None:
-        # A log that commits to every run appends its leaf here, in this transaction.
         return True
     revived = connection.execute(
         update(runs)
@@ -65,6 +77,11 @@ def mark(connection: Connection, run_id: str, status: RunStatus, cause: str | No
     connection.execute(
         update(runs).where(runs.c.run_id == run_id, runs.c.status != RunStatus.SEALED).values(status=status, cause=cause)
     )
+
+
+def commit_to(connection: Connection, run_id: str, commit_index: int) -> None:
+    """Note the log's entry that committed to a run."""
+    connection.execute(update(runs).where(runs.c.run_id == run_id).values(commit_index=commit_index))
 
 
 def seal(connection: Connection, run: SealedRun, receipt_text: bytes, *, checks: Any, metrics: Any, ts_ms: int) -> bool:

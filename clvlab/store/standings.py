@@ -7,11 +7,10 @@ from typing import Any
 
 from sqlalchemy import Connection, case, delete, select, update
 
-from clvlab.proof.verify import Anchor
-from clvlab.store.database import first, insert, rows
+from clvlab.store.database import insert, rows
 from clvlab.store.tables import RUN_COUNTS, SUMS, agent_results, anchors, runs, standings
 
-__all__ = ["add", "all_rows", "anchor_of", "pooled", "replace_all", "results_of", "sealed_run_ids", "set_anchor"]
+__all__ = ["add", "all_rows", "count_anchor", "pooled", "replace_all", "results_of", "sealed_run_ids"]
 
 
 def add(connection: Connection, results: Iterable[Mapping[str, Any]], anchor_status: str) -> None:
@@ -45,29 +44,10 @@ def all_rows(connection: Connection) -> list[dict[str, Any]]:
     return rows(connection, select(standings))
 
 
-def anchor_of(connection: Connection, run_id: str) -> Anchor | None:
-    """Give what is on record of a run's anchor."""
-    columns = (anchors.c.status, anchors.c.signature, anchors.c.cluster, anchors.c.explorer_url)
-    found = first(connection, select(*columns).where(anchors.c.run_id == run_id))
-    return None if found is None else Anchor(**found)
-
-
-def set_anchor(connection: Connection, run_id: str, anchor: Anchor, ts_ms: int) -> None:
-    """Record a run's anchor, and count it in the standings of the run's agents."""
-    before = connection.execute(select(anchors.c.status).where(anchors.c.run_id == run_id).with_for_update()).scalar()
-    values = {
-        "status": anchor.status,
-        "signature": anchor.signature,
-        "cluster": anchor.cluster,
-        "explorer_url": anchor.explorer_url,
-        "updated_ts_ms": ts_ms,
-    }
-    if before is None:
-        connection.execute(anchors.insert().values(run_id=run_id, **values))
-        return  # the run's results are added with this status
-    connection.execute(update(anchors).where(anchors.c.run_id == run_id).values(**values))
+def count_anchor(connection: Connection, run_id: str, before: str, after: str) -> None:
+    """Count a change of a run's anchor status in the standings of its agents."""
     changes = {
-        f"{status}_runs": standings.c[f"{status}_runs"] + int(anchor.status == status) - int(before == status)
+        f"{status}_runs": standings.c[f"{status}_runs"] + int(after == status) - int(before == status)
         for status in ("anchored", "pending")
     }
     for agent_id in sorted(result["agent_id"] for result in results_of(connection, run_id)):

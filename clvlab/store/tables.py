@@ -38,6 +38,8 @@ __all__ = [
     "idempotency",
     "instances",
     "jobs",
+    "log_entries",
+    "log_nodes",
     "metadata",
     "receipts",
     "reports",
@@ -46,6 +48,7 @@ __all__ = [
     "runs",
     "runtime_events",
     "standings",
+    "trials",
 ]
 
 
@@ -179,6 +182,7 @@ jobs = Table(
     Column("payload", Json, nullable=False),
     Column("status", Name, nullable=False),
     Column("attempt", Integer, nullable=False),  # the fencing token: rises with every claim
+    Column("postponed", Integer, nullable=False, server_default="0"),  # attempts that ended with a reason to try later
     Column("leased_ts_ms", BigInteger),
     Column("lease_until_ts_ms", BigInteger),
     Column("cause", Name),
@@ -205,6 +209,7 @@ runs = Table(
     Column("manifest", LargeBinary),
     Column("checks", Json),  # verdict and detail of each check, as recomputed when the run was sealed
     Column("metrics", Json),
+    Column("commit_index", BigInteger),  # the log's entry that committed to the run; null before there was a log
     Index(None, "created_ts_ms", "run_id"),
 )
 
@@ -236,6 +241,29 @@ anchors = Table(
     Column("signature", Name),
     Column("explorer_url", Name),
     Column("updated_ts_ms", BigInteger, nullable=False),
+    Column("record", Json),  # all that was signed, written down before it was sent
+)
+
+# The run log: entries in order, and the roots of complete subtrees of the Merkle tree over them.
+log_entries = Table(
+    "log_entries",
+    metadata,
+    Column("idx", BigInteger, primary_key=True, autoincrement=False),
+    Column("kind", Name, nullable=False),
+    Column("run_id", Name, nullable=False),
+    Column("owner", Name, nullable=False),
+    Column("commit_index", BigInteger, unique=True),  # of outcomes: a commitment has at most one
+    Column("entry", LargeBinary, nullable=False),
+    Index(None, "run_id"),
+    Index(None, "owner", "kind"),
+)
+
+log_nodes = Table(
+    "log_nodes",
+    metadata,
+    Column("level", Integer, primary_key=True, autoincrement=False),
+    Column("idx", BigInteger, primary_key=True, autoincrement=False),
+    Column("hash", LargeBinary, nullable=False),
 )
 
 # The summed columns of an agent: the same in one run and over all runs.
@@ -276,4 +304,14 @@ reports = Table(
     Column("report", Json, nullable=False),
     ForeignKeyConstraint(["run_id"], ["runs.run_id"]),
     Index(None, "created_ts_ms", "backtest_id"),
+)
+
+# Every configuration that was tried over a pack, sealed or not: the id is that of the run that it is, or would be.
+trials = Table(
+    "trials",
+    metadata,
+    Column("trial_id", Name, primary_key=True),
+    Column("content_hash", Name, nullable=False),
+    Column("created_ts_ms", BigInteger, nullable=False),
+    Index(None, "content_hash"),
 )

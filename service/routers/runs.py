@@ -75,5 +75,11 @@ def manifest(run_id: str, application: ApplicationDep) -> Response:
     return _download(application.runs.sealed(run_id).manifest, "manifest.json", "application/json")
 
 
+@cards.get("/{run_id}/bundle", operation_id="getBundle", response_class=Response, responses=_file("application/octet-stream"))
+async def bundle(run_id: str, application: ApplicationDep, pool: PublicPool) -> Response:
+    """Download the proof bundle: all of the above, with the anchor and log proofs there are, for `clv_verify.py`."""
+    return _download(await pool.run(application.runs.bundle, run_id), f"{run_id}.clv", "application/octet-stream")
+
+
 def _download(content: bytes, name: str, media_type: str) -> Response:
     return Response(content, headers={"Content-Disposition": f'attachment; filename="{name}"'}, media_type=media_type)

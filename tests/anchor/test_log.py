@@ -1,23 +1,33 @@
 """The rules of the run log, against every store."""
 
-import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlalchemy import text
 
 from clvlab.anchor import tree
 from clvlab.anchor.log import RunCounts, abandon, commit, conclude, consistency, counts, entry_of, proven, tree_root
-from clvlab.anchor.log_stores import MemoryLog, SqliteLog
-from clvlab.errors import LogConflictError, LogError
+from clvlab.application.runlog import open_log
+from clvlab.errors import LogConflictError, LogError, StoreError
 from clvlab.proof import merkle
+from clvlab.store.database import Database
+from clvlab.store.runlog import RunLog
 
 INPUTS, MANIFEST = "sha256:" + "1" * 64, "sha256:" + "2" * 64
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def log(request, tmp_path):
-    return MemoryLog() if request.param == "memory" else SqliteLog(tmp_path / "runs.log", create=True)
+@pytest.fixture
+def database(database_url):
+    opened = Database(database_url)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def log(database):
+    return RunLog(database)
 
 
 def test_run_is_committed_to_and_then_has_exactly_one_result(log):
@@ -53,7 +63,6 @@ def test_the_same_again_changes_nothing(log):
         lambda rows: abandon(rows, "run_1", "gone", 5),  # it has a result
         lambda rows: conclude(rows, "run_2", MANIFEST, 5),  # it was abandoned
         lambda rows: abandon(rows, "run_2", "another cause", 5),
-        lambda rows: commit(rows, "run_2", "o", INPUTS, 5),
     ],
 )
 def test_second_or_contrary_entry_is_refused_and_leaves_the_log_as_it_was(log, refused):
@@ -131,22 +140,69 @@ def test_commitment_and_outcome_of_a_run_are_proved(log):
             proven(rows, "run_9", 3)
 
 
-def test_file_survives_its_process_and_refuses_to_change_what_it_holds(tmp_path):
-    path = tmp_path / "runs.log"
-    filled(SqliteLog(path, create=True), 5)
+def test_abandoned_run_is_committed_to_anew_and_both_stay_on_record(log):
+    with log.write() as rows:
+        commit(rows, "run_1", "o", INPUTS, 1)
+        abandon(rows, "run_1", "gone", 2)
+        again = commit(rows, "run_1", "other", INPUTS, 3)
+        assert (again, commit(rows, "run_1", "other", INPUTS, 4)) == (2, 2)
+        conclude(rows, "run_1", MANIFEST, 5)
 
-    with SqliteLog(path).read() as rows:
+        assert [entry.index for entry in proven(rows, "run_1", 4)] == [2, 3]
+        assert [entry.index for entry in proven(rows, "run_1", 2)] == [0, 1]
+        assert counts(rows) == {"o": RunCounts(1, 0, 1), "other": RunCounts(1, 1, 0)}
+
+
+def test_log_survives_its_process(tmp_path):
+    place = tmp_path / "runs.db"
+    with open_log(place, create=True) as log:
+        filled(log, 5)
+
+    with open_log(place) as log, log.read() as rows:
         assert rows.size() == 5
-    with sqlite3.connect(path) as connection:
-        for change in ("UPDATE entries SET owner = 'x'", "DELETE FROM entries WHERE idx = 4"):
-            with pytest.raises(sqlite3.IntegrityError, match="append-only"):
-                connection.execute(change)
-    connection.close()
 
 
-def test_what_fails_inside_a_transaction_leaves_no_entry(tmp_path):
-    log = SqliteLog(tmp_path / "runs.log", create=True)
+@pytest.mark.parametrize("change", ["UPDATE log_entries SET owner = 'x'", "DELETE FROM log_entries WHERE idx = 4"])
+def test_database_refuses_to_change_what_the_log_holds(log, database, change):
+    filled(log, 5)
 
+    with pytest.raises(StoreError, match="append-only"), database.write() as connection:
+        connection.execute(text(change))
+
+    with log.read() as rows:
+        assert counts(rows)["owner 0"].committed == 2
+
+
+def test_database_refuses_a_second_outcome_of_a_commitment(log):
+    filled(log, 1)
+
+    def conclude_twice():
+        with log.write() as rows:
+            for index in (1, 2):
+                rows.add(index, "RESULT", "run_0", "owner 0", 0, b"{}", {(0, index): b"0" * 32})
+
+    with pytest.raises(StoreError):
+        conclude_twice()
+
+    with log.read() as rows:
+        assert rows.size() == 1
+
+
+def test_writers_take_turns_and_every_entry_finds_its_place(log):
+    def write(number):
+        with log.write() as rows:
+            return commit(rows, f"run_{number}", "o", INPUTS, number)
+
+    with ThreadPoolExecutor(8) as pool:
+        places = sorted(pool.map(write, range(40)))
+
+    assert places == list(range(40))
+    with log.read() as rows:
+        leaves = [merkle.leaf_hash(rows.entry(index)) for index in range(40)]
+        assert tree_root(rows, 40) == merkle.root(leaves)
+
+
+def test_what_fails_inside_a_transaction_leaves_no_entry(log):
     def broken_off():
         with log.write() as rows:
             commit(rows, "run_1", "o", INPUTS, 1)
@@ -160,8 +216,8 @@ def test_what_fails_inside_a_transaction_leaves_no_entry(tmp_path):
 
 
 def test_missing_or_foreign_file_is_refused(tmp_path):
-    with pytest.raises(LogError, match="no run log"):
-        SqliteLog(tmp_path / "nowhere.log")
-    (tmp_path / "text.log").write_text("no database at all, but long enough to look at" * 40)
-    with pytest.raises(LogError, match="can't be used"):
-        SqliteLog(tmp_path / "text.log")
+    with pytest.raises(LogError, match="no run log"), open_log(tmp_path / "nowhere.db"):
+        pass
+    (tmp_path / "text.db").write_text("no database at all, but long enough to look at" * 40)
+    with pytest.raises(StoreError, match="can't be used"), open_log(tmp_path / "text.db"):
+        pass

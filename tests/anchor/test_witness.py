@@ -1,10 +1,10 @@
 import pytest
 
 from clvlab.anchor.log import commit, consistency, tree_root
-from clvlab.anchor.log_stores import MemoryLog
 from clvlab.anchor.note import Checkpoint, Signer, opened, signed
 from clvlab.anchor.witness import Witness, request
 from clvlab.errors import LogError
+from clvlab.store.runlog import RunLog
 
 LOG, WITNESS = Signer("log.example", 1, bytes(range(32))), Signer("w.example", 4, bytes(range(1, 33)))
 
@@ -29,7 +29,7 @@ def witness(tmp_path):
 
 
 def test_growing_log_is_cosigned_and_the_state_outlives_the_process(witness, tmp_path):
-    log = grown(MemoryLog(), 3)
+    log = grown(RunLog(), 3)
     first = witness.cosign(asked(log, 0), 100)
     again = Witness(WITNESS, [LOG.verifier], tmp_path / "witness.json")
 
@@ -42,13 +42,13 @@ def test_growing_log_is_cosigned_and_the_state_outlives_the_process(witness, tmp
 
 
 def test_same_checkpoint_is_cosigned_again(witness):
-    log = grown(MemoryLog(), 3)
+    log = grown(RunLog(), 3)
 
     assert witness.cosign(asked(log, 0), 100) == witness.cosign(asked(log, 3), 100)
 
 
 def test_smaller_tree_is_refused(witness):
-    log = grown(MemoryLog(), 8)
+    log = grown(RunLog(), 8)
     witness.cosign(asked(log, 0), 100)
 
     with pytest.raises(LogError, match="shrank from 8 to 5"):
@@ -59,7 +59,7 @@ def test_smaller_tree_is_refused(witness):
 
 @pytest.mark.parametrize("size", [8, 9, 16])
 def test_forked_tree_is_refused_and_forgotten(witness, size):
-    log, fork = grown(MemoryLog(), 8), MemoryLog()
+    log, fork = grown(RunLog(), 8), RunLog()
     with fork.write() as rows:
         commit(rows, "run_of_the_fork", "o", "sha256:1", 0)
     witness.cosign(asked(log, 0), 100)
@@ -83,11 +83,11 @@ def test_forked_tree_is_refused_and_forgotten(witness, size):
 )
 def test_request_that_proves_nothing_is_refused(witness, text, message):
     with pytest.raises(LogError, match=message):
-        witness.cosign(text(grown(MemoryLog(), 3)), 100)
+        witness.cosign(text(grown(RunLog(), 3)), 100)
 
 
 def test_damaged_state_is_refused_instead_of_forgotten(witness, tmp_path):
-    log = grown(MemoryLog(), 3)
+    log = grown(RunLog(), 3)
     witness.cosign(asked(log, 0), 100)
     (tmp_path / "witness.json").write_text("{}")
 

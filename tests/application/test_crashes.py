@@ -66,6 +66,7 @@ def test_a_process_killed_at_any_moment_leaves_work_that_is_done_once(durable_ur
         assert card["evidence"]["evidence_hash"] == evidence_hash(record)
         assert application.runs.verify(answer["run_id"])["verified"]
     assert len(application.runs.page()["runs"]) == 5
+    assert application.log.state()["owners"] == [{"owner": ALICE, "committed": 5, "sealed": 5, "abandoned": 0, "open": 0}]
     assert application.leaderboard.rebuild() == []
     application.close()
 

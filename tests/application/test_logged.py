@@ -1,12 +1,12 @@
 import pytest
 
 from clvlab.anchor.log import counts, entry_of
-from clvlab.anchor.log_stores import MemoryLog
 from clvlab.application.backtests import backtest
 from clvlab.application.logged import logged_backtest
 from clvlab.application.packs import open_pack
 from clvlab.errors import DecisionError, LogConflictError
 from clvlab.proof.verify import verify
+from clvlab.store.runlog import RunLog
 from tests.factories import FailingAgent
 
 
@@ -25,7 +25,7 @@ def logged(pack, log, agent="baseline", owner="did:x:me", **options):
 
 
 def test_run_is_committed_to_before_its_tape_is_opened(pack, monkeypatch):
-    log, seen = MemoryLog(), []
+    log, seen = RunLog(), []
     opened = type(pack).tape
     monkeypatch.setattr(type(pack), "tape", lambda self, *given: seen.append(len(entries(log))) or opened(self, *given))
 
@@ -39,33 +39,33 @@ def test_run_is_committed_to_before_its_tape_is_opened(pack, monkeypatch):
 
 def test_only_the_manifest_knows_of_the_log(pack):
     plain = backtest(pack, fixture_ids=[pack.fixture_ids[0]])
-    test = logged(pack, MemoryLog())
+    test = logged(pack, RunLog())
 
     assert (test.run.run_id, test.run.events, test.run.scores) == (plain.run.run_id, plain.run.events, plain.run.scores)
     assert test.run.manifest == plain.run.manifest.replace(b'"commit_index":null', b'"commit_index":0')
 
 
 def test_asking_again_gives_the_same_bytes_and_no_new_entry(pack):
-    log = MemoryLog()
+    log = RunLog()
 
     assert logged(pack, log).run == logged(pack, log).run
     assert len(entries(log)) == 2
 
 
-def test_failed_run_is_abandoned_for_good(pack):
-    log = MemoryLog()
-    for error in (DecisionError, LogConflictError):
-        with pytest.raises(error):
+def test_failed_run_is_abandoned_and_committed_to_anew_when_asked_for_again(pack):
+    log = RunLog()
+    for _ in range(2):
+        with pytest.raises(DecisionError):
             logged(pack, log, FailingAgent())
 
-    assert [entry["kind"] for entry in entries(log)] == ["COMMIT", "ABANDONED"]
+    assert [entry["kind"] for entry in entries(log)] == ["COMMIT", "ABANDONED"] * 2
     assert entries(log)[1]["cause"] == "DecisionError"
     with log.read() as rows:
-        assert counts(rows)["did:x:me"].abandoned == 1
+        assert counts(rows)["did:x:me"].abandoned == 2
 
 
 def test_interrupted_run_stays_open_and_goes_on_under_its_commitment(pack, monkeypatch):
-    log, opened = MemoryLog(), type(pack).tape
+    log, opened = RunLog(), type(pack).tape
     monkeypatch.setattr(type(pack), "tape", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         logged(pack, log)
@@ -76,7 +76,7 @@ def test_interrupted_run_stays_open_and_goes_on_under_its_commitment(pack, monke
 
 
 def test_run_of_another_owner_is_refused(pack):
-    log = MemoryLog()
+    log = RunLog()
     logged(pack, log)
 
     with pytest.raises(LogConflictError, match="did:x:me"):

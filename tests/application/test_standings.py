@@ -2,10 +2,7 @@ import polars as pl
 import pytest
 from sqlalchemy import update
 
-from clvlab.application.anchoring import recorded_check
-from clvlab.application.application import Application
 from clvlab.application.requests import BacktestRunRequest
-from clvlab.proof.verify import Anchor
 from clvlab.store.tables import standings
 from tests.factories import ALICE, make_competition
 
@@ -74,55 +71,3 @@ def test_a_rebuild_from_the_sealed_bytes_finds_nothing_to_change_and_repairs_wha
 
 def test_an_empty_store_has_an_empty_leaderboard(in_memory):
     assert in_memory.leaderboard.rows() == {"rows": []}
-
-
-class Chain:
-    """An anchor that answers as it was told."""
-
-    cluster, enabled = "testnet", True
-
-    def __init__(self, *answers):
-        self.answers = list(answers)
-        self.committed = []
-
-    def commit(self, manifest_hash):
-        self.committed.append(manifest_hash)
-        status = self.answers.pop(0)
-        if status == "breaks":
-            raise RuntimeError("no such network")
-        return Anchor(status, "sig", "testnet", "https://explorer.example/sig")
-
-    def check(self, anchor, manifest_hash):
-        assert manifest_hash in self.committed or anchor.status == "pending"
-        return recorded_check(anchor)
-
-
-def test_anchors_come_later_and_reach_the_log_the_card_and_the_leaderboard(database_url):
-    chain = Chain("anchored", "failed", "breaks")
-    application = Application(database_url, anchorer=chain)
-    ids = [make_competition(application, "baseline", fixture_id=90000000 + n) for n in range(3)]
-    started = [application.competitions.start(ALICE, competition_id) for competition_id in ids]
-
-    def badges():
-        row = application.leaderboard.rows()["rows"][0]
-        return row["anchor_status"], row["eligibility_badge"]
-
-    pending = badges(), application.competitions.state(ids[0])["anchor_status"]
-    card_before = application.runs.card(started[0]["run_id"])
-    assert application.jobs.run_one()
-    one = badges()
-    while application.jobs.run_one():
-        pass
-
-    assert pending == (("some-pending", "unproven"), "pending")
-    assert card_before["checks"]["anchor"] == "pending"
-    assert one == ("some-pending", "partially-proven")
-    assert badges() == ("some-pending", "partially-proven")
-    states = [application.competitions.state(competition_id)["anchor_status"] for competition_id in ids]
-    assert states == ["anchored", "failed", "failed"]
-    assert [application.runs.verify(s["run_id"])["checks"]["anchor"] for s in started[:2]] == ["pass", "fail"]
-    assert application.runs.verify(started[0]["run_id"])["manifest_hash"] == chain.committed[0]
-    log = application.competitions.events(ids[0], -1)
-    assert [event["kind"] for event in log[-3:]] == ["PROOF_ANCHOR", "COMPETITION_FINALIZED", "PROOF_ANCHOR"]
-    assert application.leaderboard.rebuild() == []
-    application.close()

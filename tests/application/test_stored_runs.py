@@ -6,7 +6,7 @@ from clvlab.errors import RunConflictError, UnknownDecisionError, UnknownRunErro
 from clvlab.proof.inspector import inspect_decision
 from clvlab.proof.seal import SealedRun
 from clvlab.proof.verify import Anchor
-from clvlab.store import runs, standings
+from clvlab.store import anchors, runs
 from clvlab.store.database import Database
 from clvlab.store.tables import receipts, run_chunks
 from clvlab.store.tables import runs as run_table
@@ -104,7 +104,7 @@ def test_lost_manifest_fails_verification(application, run_id):
 
 def test_anchor_that_is_only_on_record_is_never_passed(application, run_id):
     with application._database.write() as connection:
-        standings.set_anchor(connection, run_id, Anchor("anchored", "forged", "mainnet", None), 1)
+        anchors.set_anchor(connection, run_id, Anchor("anchored", "forged", "mainnet", None), 1)
 
     assert application.runs.card(run_id)["checks"]["anchor"] == "pending"
     assert application.runs.verify(run_id)["checks"]["anchor"] == "pending"

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.benchmarks.exploring import MESSAGES, MOVES
 from tests.benchmarks.measure import Sample, imported, measured, prepared, spread
 from tests.benchmarks.report import Budget, Equality, Figure, growth, machine, rate, ratio, table
 
@@ -86,7 +87,8 @@ def _commands(folder: Path, sizes: dict[str, Any]) -> dict[str, list[str]]:
         commands |= {f"{strategy} small": ["decide", small, strategy], f"{strategy} large": ["decide", large, strategy]}
         commands[f"{strategy} season"] = ["decide_season", small, strategy]
     few = str(sizes["decisions"]["run-small"])
-    commands |= {"tear_sheet": ["tear_sheet", small, few], "bootstrap": ["bootstrap", small, *(str(n) for n in _BOOTSTRAP)]}
+    commands |= {"tear_sheet": ["tear_sheet", large, few], "bootstrap": ["bootstrap", small, *(str(n) for n in _BOOTSTRAP)]}
+    commands["explore"] = ["explore", small, str(min(MESSAGES, sizes["ticks"]["small"])), few]
     return commands
 
 
@@ -160,6 +162,9 @@ def _statistics(samples: Samples) -> Iterator[Figure]:
     sheets, resamples, fixtures = samples["tear_sheet"], *_BOOTSTRAP
     yield Figure("statistics", f"tear sheet, {sheets[0].facts['decisions']} decisions", "s", _seconds(sheets), Budget(3))
     yield Figure("statistics", f"bootstrap, {resamples} x {fixtures} fixtures", "s", _seconds(samples["bootstrap"]), Budget(1))
+    moves = samples["explore"]
+    name = f"a move through {moves[0].facts['messages']} messages of 3 sides"
+    yield Figure("explorer", name, "s", spread([sample.seconds / MOVES for sample in moves]), Budget(0.15))
 
 
 def _imports(rounds: int) -> Iterator[Figure]:

@@ -38,6 +38,7 @@ from clvlab.store.folder import read_run
 from tests.benchmarks import baseline
 from tests.benchmarks.agents import Average, Every, Momentum
 from tests.benchmarks.data import FEED, PACK
+from tests.benchmarks.exploring import explore
 from tests.benchmarks.stored import board, decision
 
 __all__ = ["JOBS", "Facts", "Job"]
@@ -234,6 +235,6 @@ JOBS: dict[str, Callable[..., Job]] = {
     for job in (
         script, sql, scored, sealed, digest, content_hash, verified_pack, seal_run, verify_run, verify_alone,
         anchored, opinion, gate, ticking, decide, decide_season, decision, board,
-        tear_sheet, bootstrap,
+        tear_sheet, bootstrap, explore,
     )
 }  # fmt: skip

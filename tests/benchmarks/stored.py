@@ -7,7 +7,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from clvlab.application.anchoring import NullAnchorer
+from clvlab.anchor.anchorer import NullAnchor
+from clvlab.application.anchoring import Anchoring
+from clvlab.application.public_log import PublicLog
 from clvlab.application.slots import Slots
 from clvlab.application.standings import Leaderboard
 from clvlab.application.stored_runs import StoredRuns
@@ -31,7 +33,7 @@ def decision(folder: Path) -> Callable[[], dict[str, Any]]:
         runs.add(connection, _ROW | {"run_id": run.run_id, "created_ts_ms": 0})
         runs.seal(connection, run, b"", checks={}, metrics={}, ts_ms=0)
     seq = run.scores.count(b"\n") // 2
-    stored = StoredRuns(database, NullAnchorer(), Slots(1, 1))
+    stored = StoredRuns(database, Anchoring(database, NullAnchor(), int), PublicLog(database), Slots(1, 1))
     return lambda: {"seq": seq, "agent_id": stored.inspect(run.run_id, seq)["agent_id"]}
 
 

@@ -15,7 +15,7 @@ def test_the_pictures_of_the_documentation_are_those_the_code_draws(tmp_path):
     runpy.run_path(str(PICTURES / "draw.py"))["main"](tmp_path)
 
     assert said(tmp_path) == said(PICTURES)
-    assert len(said(PICTURES)) == 4
+    assert len(said(PICTURES)) == 6
 
 
 def test_the_pictures_fetch_nothing():

@@ -23,11 +23,17 @@ def results():
         "audit report": cl.lookahead_audit("baseline", "starter"),
         "pack": cl.open_pack("starter"),
         "verification": bt.run.verify(),
+        "explorer": bt.explore(),
+        "proof card": bt.run.proof_card(),
+        "evidence browser": bt.run.browse(),
+        "Merkle path": bt.run.merkle_path(1),
+        "playground": bt.run.tamper(),
     }
 
 
 NAMES = [
     "backtest", "scores", "report", "tear sheet", "leaderboard", "comparison", "sweep", "audit report", "pack", "verification",
+    "explorer", "proof card", "evidence browser", "Merkle path", "playground",
 ]  # fmt: skip
 
 
@@ -59,7 +65,7 @@ class TestEveryResult:
 
         assert page.startswith("<!DOCTYPE html>")
         assert page.count("<title>") == page.count("</title>") == 1
-        assert not re.search(r"https?://|<script|<link|url\((?!#)|@import", page)
+        assert not re.search(r"https?://|<script|<link|url\((?!#)|@import|(?:src|href)=.(?!#|data:)", page)
 
     def test_has_a_repr_of_one_line_with_a_next_step(self, results, name):
         if name == "scores":

@@ -8,7 +8,6 @@ from solders.hash import Hash
 from solders.keypair import Keypair
 
 from clvlab.anchor.log import commit, conclude, consistency, proven, tree_root
-from clvlab.anchor.log_stores import MemoryLog
 from clvlab.anchor.note import Checkpoint, Signer, signed
 from clvlab.anchor.transaction import signed_memo
 from clvlab.proof.bundle import bundle
@@ -16,6 +15,7 @@ from clvlab.proof.canonical import parsed
 from clvlab.proof.events import receipt_lines
 from clvlab.proof.manifest import inputs_hash
 from clvlab.proof.seal import SealedRun, committed
+from clvlab.store.runlog import RunLog
 from tests.factories import make_mixed_run
 
 __all__ = ["ANCHOR_KEY", "LOG_KEY", "WITNESS_KEY", "anchor_part", "logged", "make_bundle", "note", "trust"]
@@ -25,9 +25,9 @@ LOG_KEY = Signer("log.example", 1, bytes(range(1, 33)))
 WITNESS_KEY = Signer("witness.example", 4, bytes(range(2, 34)))
 
 
-def logged() -> tuple[SealedRun, MemoryLog, str]:
+def logged() -> tuple[SealedRun, RunLog, str]:
     """The mixed run, committed to amid others; its log, and the checkpoint from before its commitment."""
-    run, log = make_mixed_run().run, MemoryLog()
+    run, log = make_mixed_run().run, RunLog()
     started = parsed(run.events.split(b"\n", 1)[0])["payload"]
     with log.write() as rows:
         commit(rows, "run_before", "did:x:other", "sha256:1", 1_000)
@@ -44,7 +44,7 @@ def note(rows: Any, *, witness: bool = True) -> str:
     return signed(text, LOG_KEY.line(text), *([WITNESS_KEY.line(text, 1_700_000_000)] if witness else []))
 
 
-def log_part(run: SealedRun, log: MemoryLog, before: str) -> dict[str, Any]:
+def log_part(run: SealedRun, log: RunLog, before: str) -> dict[str, Any]:
     with log.read() as rows:
         size = rows.size()
         commitment, outcome = (

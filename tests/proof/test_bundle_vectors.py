@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from clvlab.anchor.log import consistency, tree_root
-from clvlab.anchor.log_stores import MemoryLog
 from clvlab.anchor.note import Signer, Verifier, checkpoint, opened
 from clvlab.anchor.tree import grown, inclusion
 from clvlab.anchor.witness import request
 from clvlab.proof import clv_verify
 from clvlab.proof.bundle import read_bundle, run_of
 from clvlab.proof.canonical import parsed
+from clvlab.store.runlog import RunLog
 from tests.proof.bundles import make_bundle
 
 VECTORS = Path(__file__).parents[1] / "vectors"
@@ -23,10 +23,10 @@ SIZE = len(LOG["entries"])
 
 @pytest.fixture
 def rows():
-    with MemoryLog().write() as filled:
+    with RunLog().write() as filled:
         for index, entry in enumerate(LOG["entries"]):
             kind, run_id = parsed(entry.encode())["kind"], parsed(entry.encode())["run_id"]
-            filled.add(index, kind, run_id, "", entry.encode(), grown(filled, index, entry.encode()))
+            filled.add(index, kind, run_id, "", None, entry.encode(), grown(filled, index, entry.encode()))
         yield filled
 
 

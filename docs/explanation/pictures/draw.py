@@ -10,6 +10,7 @@ import polars as pl
 
 import clvlab as cl
 from clvlab.lab import drawing
+from clvlab.lab.explorer import still
 from clvlab.lab.stats import cluster_mean
 
 _SVG = '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" width="520" color="#808080"'
@@ -45,11 +46,16 @@ def draw_missed(ax: object) -> None:
 
 
 def main(folder: Path) -> None:
-    plot = cl.backtest("season", "cumulative-drift").plot
+    season = cl.backtest("season", "cumulative-drift")
+    plot, view = season.plot, season.explore(90000146, position=100).view
     pictures = {"naive-t": draw_missed, "clv": plot.clv, "by-time": plot.by_time, "placebo": plot.placebo}
     for name, draw in pictures.items():
         drawn = drawing.svg(draw, name.replace("-", " "), (5.2, 2.9))
         (folder / f"{name}.svg").write_text(drawn.replace("<svg", _SVG, 1), encoding="utf-8")
+    explorer = drawing.svg(lambda ax: still.draw(view, ax), "explorer", (8.4, 3.6))
+    merkle = cl.backtest("starter", "cumulative-drift").run.merkle_path(5).svg()
+    for name, drawn in {"explorer": explorer, "merkle-path": merkle}.items():
+        (folder / f"{name}.svg").write_text(drawn.replace("<svg", _SVG.replace("520", "760"), 1), encoding="utf-8")
 
 
 if __name__ == "__main__":

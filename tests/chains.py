@@ -1,7 +1,9 @@
-import json
-from dataclasses import dataclass
+"""A chain on loopback for tests."""
 
-import pytest
+import json
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
 from solders.keypair import Keypair
 
 from clvlab.anchor.devchain import GENESIS_HASH, DevChain
@@ -20,15 +22,19 @@ class Local:
     key: Keypair
     settings: AnchorSettings
 
+    def impatient(self) -> AnchorSettings:
+        """The settings of a caller who gives up soon."""
+        return replace(self.settings, patience_s=0.05, timeout_s=0.5)
+
     def anchor(self, records: AnchorRecords | None = None, **changed) -> SolanaAnchor:
-        fields = {name: getattr(self.settings, name) for name in self.settings.__slots__}
-        return SolanaAnchor(AnchorSettings(**fields | changed), MemoryRecords() if records is None else records)
+        return SolanaAnchor(replace(self.settings, **changed), MemoryRecords() if records is None else records)
 
 
-@pytest.fixture
-def local(tmp_path):
+@contextmanager
+def local_chain(folder):
+    """A chain with one key that has money."""
     key = Keypair.from_seed(bytes(range(32)))
-    path = tmp_path / "key.json"
+    path = folder / "key.json"
     path.write_text(json.dumps(list(bytes(key))))
     chain = DevChain()
     chain.airdrop(str(key.pubkey()))

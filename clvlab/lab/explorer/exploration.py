@@ -1,0 +1,175 @@
+"""What there is to explore in a backtest, what of it is chosen, and what is known of that. Knows no widget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, Self
+
+import polars as pl
+
+from clvlab.application.backtests import Backtest
+from clvlab.errors import EvidenceError, UnknownFixtureError, UnknownMarketError
+from clvlab.lab.explorer.view import Market, MarketView, market
+from clvlab.lab.proofs.lines import Lines
+from clvlab.law.schema import Action
+from clvlab.law.tape import Tape
+from clvlab.proof.inspector import decision_record
+
+__all__ = ["Exploration"]
+
+
+class Exploration:
+    """A backtest, market by market.
+
+    Parameters
+    ----------
+    source
+        The backtest. The market on which most was decided is chosen first.
+
+    Attributes
+    ----------
+    fixture_id, market, view
+        What is chosen, and how far the replay of it has come.
+    tape, decisions
+        Of the fixture.
+    position, span_ms
+        As for ``show``.
+    followers
+        Called after every change of what is seen.
+    """
+
+    def __init__(self, source: Backtest) -> None:
+        self.source = source
+        self.followers: list[Callable[[], None]] = []
+        first = self.fixtures.sort("decisions", descending=True, maintain_order=True)["fixture_id"][0]
+        self._load(first)
+        self.show(first)
+
+    @cached_property
+    def fixtures(self) -> pl.DataFrame:
+        """One row per replayed fixture: (fixture_id, names, decisions), in the order of the pack."""
+        scores = self.source.scores
+        decided = scores.group_by("fixture_id").agg(decisions=pl.len().cast(pl.Int64))
+        replayed = pl.Series(self.source.fixture_ids, dtype=pl.Int64).implode()
+        own = self.source.pack.fixtures.filter(pl.col("fixture_id").is_in(replayed)).select("fixture_id", "names")
+        return own.join(decided, on="fixture_id", how="left", maintain_order="left").with_columns(
+            pl.col("decisions").fill_null(0)
+        )
+
+    @cached_property
+    def _lines(self) -> tuple[Lines, Lines]:
+        return Lines(self.source.run.events), Lines(self.source.run.scores)
+
+    def show(
+        self,
+        fixture_id: int,
+        market_key: str | None = None,
+        *,
+        position: int | None = None,
+        span_ms: tuple[int, int] | None = None,
+    ) -> Self:
+        """Choose what is seen, and give the explorer.
+
+        Parameters
+        ----------
+        fixture_id
+            One of ``.fixtures``.
+        market_key
+            One of ``.markets``; by default the one with the most decisions.
+        position
+            Messages of the market that have come; everything by default.
+        span_ms
+            First and last time of the picture; the whole market by default.
+
+        Raises
+        ------
+        UnknownFixtureError, UnknownMarketError
+        """
+        if fixture_id not in self.fixtures["fixture_id"]:
+            raise UnknownFixtureError(fixture_id, self.source.pack.pack_id, tuple(self.fixtures["fixture_id"]))
+        if self.fixture_id != fixture_id:
+            self._load(fixture_id)
+        self.market: Market = market(self.tape, self.source.window, self._market_key(market_key), self.decisions)
+        return self.seek(position, span_ms)
+
+    def _load(self, fixture_id: int) -> None:
+        self.fixture_id = fixture_id
+        self.tape: Tape = self.source.pack.tape([fixture_id])
+        made = self.source.result.decisions.select("ts_ms", "action")
+        scores = pl.concat([self.source.scores, made], how="horizontal")
+        self.decisions = scores.filter(pl.col("fixture_id") == fixture_id)
+
+    def seek(self, position: int | None = None, span_ms: tuple[int, int] | None = None) -> Self:
+        """Move the replay and the zoom within the market that is shown, as ``show`` does, and give the explorer."""
+        self.position, self.span_ms = position, span_ms
+        self.view: MarketView = self.market.view(position, span_ms)
+        for follow in self.followers:
+            follow()
+        return self
+
+    @property
+    def markets(self) -> pl.DataFrame:
+        """One row per market of the fixture, on the tape or only in a decision: (market_key, decisions)."""
+        keys = self.tape.series.select("market_key").unique(maintain_order=True)
+        decided = self.decisions.drop_nulls("market_key").group_by("market_key").agg(decisions=pl.len().cast(pl.Int64))
+        joined = keys.join(decided, on="market_key", how="full", coalesce=True)
+        return joined.with_columns(pl.col("decisions").fill_null(0)).sort("market_key")
+
+    def _market_key(self, asked: str | None) -> str:
+        known = self.markets
+        if asked is None:
+            most = known.sort("decisions", descending=True, maintain_order=True)["market_key"]
+            return most[0] if most.len() else ""
+        if asked not in known["market_key"]:
+            raise UnknownMarketError(asked, self.fixture_id, tuple(known["market_key"]))
+        return asked
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        """The decisions on the market as far as the replay has come: ``clvlab.lab.explorer.view.MARKS``."""
+        return self.view.decided.drop("n")
+
+    @property
+    def query(self) -> str:
+        """The call on the backtest that shows the same again."""
+        chosen = {"position": self.position, "span_ms": self.span_ms}
+        more = "".join(f", {name}={value!r}" for name, value in chosen.items() if value is not None)
+        return f"bt.explore({self.fixture_id}, {self.market.market_key!r}{more})"
+
+    def record(self, seq: int) -> dict[str, Any]:
+        """Give the inspector record of the decision at event ``seq``, whole: nothing of it is hidden by the replay.
+
+        Raises
+        ------
+        EvidenceError
+            No decision at ``seq``.
+        """
+        events, scores = self._lines
+        if not 1 <= seq <= len(scores):  # decisions are numbered from 1, and each has a score row
+            raise EvidenceError(f"run {self.source.run.run_id} has no decision at seq {seq}: it has {len(scores)}, from 1")
+        return decision_record(self.source.run.run_id, seq, events.get(seq), scores.get(seq - 1))
+
+    @property
+    def known(self) -> bool:
+        """Whether the replay has come to the close, so that verdicts are no news from the future."""
+        return self.view.now_ms is None or self.view.close is not None
+
+    @property
+    def names(self) -> str:
+        """Who plays."""
+        return str(self.fixtures.filter(pl.col("fixture_id") == self.fixture_id)["names"][0])
+
+    @property
+    def line(self) -> str:
+        """What is seen, in a sentence."""
+        view = self.view
+        counts = dict(view.decided.group_by("outcome").len().sort("len", "outcome", descending=[True, False]).iter_rows())
+        astray = self.decisions.filter(pl.col("action") == Action.BACK)["market_key"].null_count()
+        waits = int((self.decisions["action"] == Action.WAIT).sum())
+        shown = f"{view.position:,} of {view.messages:,} messages" if view.now_ms is not None else f"{view.messages:,} messages"
+        said = ", ".join(f"{count:,} {outcome}" for outcome, count in counts.items())
+        return (
+            f"{shown}; {view.decided.height:,} decisions{': ' if said else ''}{said}"
+            f"{f'; {waits:,} WAITs in the fixture' if waits else ''}{f'; {astray:,} BACKs of no market' if astray else ''}"
+        )

@@ -1,0 +1,37 @@
+"""The explorer as a notebook shows it: a widget, or a picture and a table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clvlab.lab.explorer import still
+from clvlab.lab.explorer.exploration import Exploration
+from clvlab.lab.explorer.widget import ExplorerWidget
+from clvlab.lab.interactive import Interactive
+
+__all__ = ["Explorer"]
+
+
+class Explorer(Exploration, Interactive):
+    """A backtest, market by market; made by ``Backtest.explore``.
+
+    ``.show(...)`` chooses what is seen, ``.view`` gives it as frames, ``.frame`` the decisions, ``.record(seq)`` one of them,
+    and ``.query`` the call that shows the same again.
+
+    Examples
+    --------
+    >>> from clvlab.lab import backtest
+    >>> explorer = backtest("starter", "cumulative-drift").explore(90000005)
+    >>> explorer.view.sides, explorer.frame.height > 0
+    (('over', 'under'), True)
+    """
+
+    def __repr__(self) -> str:
+        shown = f"fixture {self.fixture_id}, market {self.market.market_key!r}"
+        return f"Explorer of {shown}: {self.line}; next: .show(), .frame, .query"
+
+    def _repr_html_(self) -> str:
+        return still.page_part(self.names, self.line, self.view)
+
+    def _build(self) -> Any:
+        return ExplorerWidget(self).box

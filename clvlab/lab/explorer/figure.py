@@ -1,0 +1,178 @@
+"""A view as traces of a plotly figure: plain values, so that no widget is needed to see what would be drawn."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+import polars as pl
+
+from clvlab.lab.drawing import BLUE, GREY, RED
+from clvlab.lab.explorer.view import MarketView, Outcome
+
+__all__ = ["CLOCK", "GREEN", "LATEST_MS", "SIDE_COLOURS", "SYMBOLS", "chosen", "clock", "layout", "side_colour", "traces"]
+
+GREEN = "#2f9e44"
+# Like those of the other pictures these stand on white and on black.
+SIDE_COLOURS = (BLUE, "#c9822b", "#8b6fc9", "#3aa6a0", "#b5659d", "#8f8a3a")
+# Colour, and a form for those who see no colour: of plotly, and of matplotlib.
+SYMBOLS = {
+    Outcome.BEAT: (GREEN, "triangle-up", "^"),
+    Outcome.BEHIND: (RED, "triangle-down", "v"),
+    Outcome.UNMOVED: (GREY, "circle", "o"),
+    Outcome.PENDING: (GREY, "circle-open", "h"),
+    Outcome.INVALID: (GREY, "x", "x"),
+    Outcome.OPEN: (GREY, "diamond", "D"),
+}
+# No date type of ours, of plotly or of matplotlib goes on for ever: what is later is shown at the end of the year 9899.
+LATEST_MS = 250_246_627_200_000
+CLOCK = pl.from_epoch(pl.col("ts_ms").clip(None, LATEST_MS), time_unit="ms").dt.strftime("%Y-%m-%d %H:%M:%S")
+_SHADE = "rgba(138,138,138,0.22)"
+_GRID = "rgba(138,138,138,0.25)"
+
+
+def side_colour(number: int) -> str:
+    return SIDE_COLOURS[number % len(SIDE_COLOURS)]
+
+
+def clock(ts_ms: int) -> str:
+    """A time in UTC, to the second."""
+    return str(pl.DataFrame({"ts_ms": [ts_ms]}).select(CLOCK).item())
+
+
+def traces(view: MarketView, seq: int | None = None) -> list[dict[str, Any]]:
+    """Give the traces of a view: times without a price, one line a side, decisions by outcome, the close, the chosen decision.
+
+    Their number depends on the sides alone, so that a move of the replay changes coordinates only. Text is escaped, since
+    plotly reads tags.
+    """
+    return [
+        _anchor(view),
+        _suspended(view),
+        *_lines(view),
+        *(_marks(view, outcome) for outcome in Outcome),
+        *_close(view),
+        chosen(view, seq),
+    ]
+
+
+def chosen(view: MarketView, seq: int | None) -> dict[str, Any]:
+    """Give the ring around a decision, of no point where none is chosen or the replay has not come to it."""
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "marker": {"symbol": "circle-open", "size": 22, "color": GREY, "line": {"width": 2}},
+        "hoverinfo": "skip",
+        "showlegend": False,
+    } | _points(view.decided.filter(pl.col("seq").eq_missing(seq) & pl.lit(seq is not None)))
+
+
+def layout(view: MarketView) -> dict[str, Any]:
+    """Axes, margins and legend; no colour of the ground, which is the page's."""
+    axis = {"gridcolor": _GRID, "zeroline": False, "linecolor": GREY}
+    return {
+        "autosize": True,
+        "height": 420,
+        "margin": {"l": 60, "r": 16, "t": 10, "b": 44},
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "font": {"color": GREY},
+        "hovermode": "closest",
+        "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": GREY, "activecolor": BLUE},
+        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
+        "xaxis": axis
+        | {"type": "date", "range": [min(end, LATEST_MS) for end in view.span_ms], "title": {"text": "time, UTC"}},
+        "yaxis": axis | {"title": {"text": "consensus probability, %"}},
+        "yaxis2": {"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True},
+    }
+
+
+def _anchor(view: MarketView) -> dict[str, Any]:
+    """Nothing to see: the first and last time of the market.
+
+    When coordinates change plotly guesses the kind of an axis anew, by its first trace, and these are dates; and a double click
+    shows all that there is, these two included.
+    """
+    ends = [clock(end) for end in view.whole_ms]
+    return {"type": "scatter", "mode": "lines", "x": ends, "y": [None, None], "hoverinfo": "skip", "showlegend": False}
+
+
+def _lines(view: MarketView) -> list[dict[str, Any]]:
+    by_side = view.lines.partition_by("side", as_dict=True)
+    return [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "name": escape(side),
+            "line": {"color": side_colour(number), "width": 1.6, "shape": "hv"},
+            "hovertemplate": "%{y:.2f} %<br>%{x|%Y-%m-%d %H:%M:%S}",
+        }
+        | _points(by_side.get((side,), view.lines.clear()))
+        for number, side in enumerate(view.sides)
+    ]
+
+
+def _points(frame: pl.DataFrame) -> dict[str, Any]:
+    # As floats they travel to the browser as they are; a null becomes NaN, which is a gap.
+    return {"x": frame["ts_ms"].clip(None, LATEST_MS).cast(pl.Float64).to_numpy(), "y": (frame["prob_bps"] / 100).to_numpy()}
+
+
+def _suspended(view: MarketView) -> dict[str, Any]:
+    spans = view.suspensions
+    corners = spans.select(pl.all().clip(None, LATEST_MS)).select(
+        pl.concat_list("from_ts_ms", "from_ts_ms", "to_ts_ms", "to_ts_ms", pl.lit(None, pl.Int64))
+    )
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": "suspended",
+        "x": corners.to_series().explode().to_list() if spans.height else [],
+        "y": [0, 1, 1, 0, None] * spans.height,
+        "yaxis": "y2",
+        "fill": "toself",
+        "fillcolor": _SHADE,
+        "line": {"width": 0},
+        "hoverinfo": "skip",
+        "showlegend": spans.height > 0,
+    }
+
+
+def _marks(view: MarketView, outcome: Outcome) -> dict[str, Any]:
+    marks = view.marks.filter(pl.col("outcome") == outcome)
+    colour, symbol, _ = SYMBOLS[outcome]
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": outcome.value,
+        "marker": {"color": colour, "symbol": symbol, "size": 10, "line": {"width": 1, "color": colour}},
+        "customdata": marks["seq"].to_list(),
+        "text": [_said(row) for row in marks.with_columns(at=CLOCK).iter_rows(named=True)],
+        "hovertemplate": "%{text}<extra></extra>",
+        "showlegend": marks.height > 0,
+    } | _points(marks)
+
+
+def _said(mark: dict[str, Any]) -> str:
+    clv = "" if mark["clv_bps"] is None else f", CLV {mark['clv_bps']:+,} bps"
+    more = f"<br>and {mark['n'] - 1:,} more here: zoom in" if mark["n"] > 1 else ""
+    return (
+        f"decision {mark['seq']:,}: {escape(mark['side'] or 'no side')} at {mark['prob_bps'] / 100:.2f} %{clv}"
+        f"<br>{mark['at']}{more}"
+    )
+
+
+def _close(view: MarketView) -> list[dict[str, Any]]:
+    close = view.close
+    return [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "name": f"close ({close.kind.replace('_', ' ')})" if close else "close",
+            "x": [min(close.ts_ms, LATEST_MS)] * 2 if close else [],
+            "y": [0, 1] if close else [],
+            "yaxis": "y2",
+            "line": {"color": GREY, "width": 1.2, "dash": "dash"},
+            "hoverinfo": "skip",
+            "showlegend": close is not None,
+        }
+    ]

@@ -1,0 +1,139 @@
+"""One decision as HTML: what was known, what was proposed, what the law says and why, and, fenced off, what is only claimed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clvlab.lab import html
+from clvlab.lab.explorer.figure import clock
+from clvlab.law.schema import Action, Reason
+
+__all__ = ["reasoning", "record_html"]
+
+_RULES = {
+    Reason.WAIT_UNSCORED: "An abstention is valid and is never scored.",
+    Reason.MARKET_KEY_MISSING: "The action names no market.",
+    Reason.SIDE_MISSING: "The action names no side.",
+    Reason.MARKET_NOT_ALLOWED: "The window's allowlist has no prefix of this market.",
+    Reason.OUTSIDE_WINDOW: "The decision came at or after the end of the window.",
+    Reason.ENTRY_MARKET_ABSENT: "The market had not been quoted when the agent decided.",
+    Reason.ENTRY_SUSPENDED: "The market was suspended when the agent decided.",
+    Reason.ENTRY_SIDE_MISSING: "The market had no price for this side when the agent decided.",
+    Reason.CLOSING_MARKET_ABSENT: "The market has no message inside the window.",
+    Reason.CLOSING_SUSPENDED: "The market was suspended at the close.",
+    Reason.CLOSING_SIDE_MISSING: "The market had no price for this side at the close.",
+    Reason.PENDING_HORIZON: "The decision is nearer to the close than the horizon: valid, and not scored.",
+}
+
+
+def reasoning(record: dict[str, Any]) -> str:
+    """Say how the law comes to its result: the first rule that failed, or the sums behind CLV and edge."""
+    law = record["recompute"]
+    if law["reason"] != Reason.SCORED:
+        return _RULES[Reason(law["reason"])]
+    entry, close = law["entry_prob_bps"], law["close_prob_bps"]
+    quote = _quote(record)
+    edge = law["recomputed_edge_bps"]
+    said = f"CLV = close {close:,} - entry {entry:,} = {law['clv_bps']:+,} bps of probability."
+    if edge is None:
+        return said
+    at = f"the price {quote / 1000:.3f}" if quote is not None else f"the fair price of {entry:,} bps"
+    return f"{said} Edge = close {close:,} bps at {at}: {edge:+,} bps of the stake, which ranks nothing."
+
+
+def _quote(record: dict[str, Any]) -> int | None:
+    sides = (record["market_state"] or {}).get("sides", [])
+    return next((own["odds_milli"] for own in sides if own["side"] == record["agent_action"]["side"]), None)
+
+
+def record_html(seq: int, record: dict[str, Any], *, known: bool = True) -> str:
+    """Show an inspector record.
+
+    Parameters
+    ----------
+    seq, record
+        Number of the event, and what ``Run.decision`` gives for it.
+    known
+        Whether the close has come; if not, everything that depends on it stays hidden.
+    """
+    action = record["agent_action"]
+    proposed = {
+        "fixture, tick": f"{record['fixture_id']}, {record['tick_seq']:,}",
+        "time (UTC)": clock(record["ts_ms"]),
+        "action": _action(action),
+        "stake": action["stake"],
+        "limit, decimal odds": _odds(action["limit_odds_milli"]),
+    }
+    action_part = html.section("Proposed", html.facts(proposed)) + html.section("Policy gate", _policy(record["policy"]))
+    known_part = html.section("Known at entry", _state(record["market_state"], action["side"]))
+    return html.block(
+        f"Decision {seq:,} of {record['agent_id']}",
+        html.figures([action_part, known_part + html.section("The law", *_law(record, known=known))]),
+        html.fenced("Claimed by the agent: recorded, never scored", _claims(record["untrusted_llm_metadata"])),
+    )
+
+
+def _action(action: dict[str, Any]) -> str:
+    if action["type"] == Action.WAIT:
+        return "WAIT"
+    return f"BACK {action['side'] or 'no side'} in {action['market_key'] or 'no market'}"
+
+
+def _odds(odds_milli: int | None) -> str | None:
+    return None if odds_milli is None else f"{odds_milli / 1000:.3f}"
+
+
+def _law(record: dict[str, Any], *, known: bool) -> list[str]:
+    law = record["recompute"]
+    if not known:
+        return ['<p class="quiet">The replay has not come to the close: CLV and verdict are hidden.</p>']
+    age = law["closing_age_ms"]
+    clv = f"{record['clv_bps']:+,} bps" if isinstance(record["clv_bps"], int) else record["clv_bps"]
+    return [
+        f"<p>{html.escape(reasoning(record))}</p>",
+        html.facts(
+            {
+                "CLV": clv,
+                "reason": law["reason"],
+                "entry probability": _percent(law["entry_prob_bps"]),
+                "closing probability": _percent(law["close_prob_bps"]),
+                "closed by": law["close_kind"],
+                "age of the close": None if age is None else f"{age / 1000:,.0f} s",
+            }
+        ),
+    ]
+
+
+def _percent(prob_bps: int | None) -> str | None:
+    return None if prob_bps is None else f"{prob_bps / 100:.2f} %"
+
+
+def _state(state: dict[str, Any] | None, chosen: str | None) -> str:
+    if state is None:
+        return '<p class="quiet">No market state.</p>'
+    note = "suspended" if state["suspended"] else f"message at tick {state['tick_seq']:,}, {state['age_ms'] / 1000:,.0f} s old"
+    rows = [
+        (
+            f"{own['side']} (chosen)" if own["side"] == chosen else own["side"],
+            _percent(own["prob_bps"]),
+            _odds(own["odds_milli"]),
+        )
+        for own in state["sides"]
+    ]
+    return f'<p class="quiet">{html.escape(note)}</p>' + html.table(["side", "probability", "decimal odds"], rows)
+
+
+def _policy(policy: dict[str, Any] | None) -> str:
+    if policy is None:
+        return '<p class="quiet">A WAIT asks for nothing.</p>'
+    rows = [
+        (name, "allowed" if policy[phase]["allowed"] else "refused", ", ".join(policy[phase]["reasons"]))
+        for phase, name in (("pre", "before the quote"), ("post", "after the quote"))
+    ]
+    return html.table(["phase", "verdict", "reasons"], rows)
+
+
+def _claims(claims: dict[str, Any]) -> str:
+    edge = claims["claimed_edge_bps"]
+    shown = {"reason": claims["reason"], "confidence": claims["confidence"]}
+    return html.facts(shown | {"claimed edge": None if edge is None else f"{edge:+,} bps"})

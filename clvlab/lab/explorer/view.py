@@ -1,0 +1,274 @@
+"""What the explorer draws: one market of one fixture as frames, as far as a replay has come. Knows no widget.
+
+A market is prepared once; each move of the replay or of the zoom is then a slice of it, thinned to what a screen can show.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import Any
+
+import polars as pl
+
+from clvlab.lab.explorer.thinning import pooled, suspensions, thinned
+from clvlab.law.closing import Window, fixture_closes, market_closes
+from clvlab.law.schema import Action, Reason, Schema
+from clvlab.law.tape import Tape
+
+__all__ = ["LINES", "MARKS", "WIDTH", "Close", "Market", "MarketView", "Outcome", "market"]
+
+WIDTH = 800  # pixels across a picture: what is nearer than that can't be told apart
+
+
+class Outcome(StrEnum):
+    """What the law says of a decision, as far as it is known yet."""
+
+    BEAT = "beat the close"
+    BEHIND = "behind the close"
+    UNMOVED = "unmoved"
+    PENDING = "pending"
+    INVALID = "invalid"
+    OPEN = "not closed yet"
+
+
+# Points of the drawn lines, in order of side and time; ``prob_bps`` is null while the market is suspended.
+LINES: Schema = {"side": pl.String, "ts_ms": pl.Int64, "prob_bps": pl.Int32}
+
+# Drawn decisions: the first of each pixel, side and outcome, and how many stand there. ``prob_bps`` is the entry probability,
+# 0 where the decision found no price.
+MARKS: Schema = {
+    "seq": pl.Int64,
+    "agent_id": pl.String,
+    "tick_seq": pl.Int64,
+    "ts_ms": pl.Int64,
+    "side": pl.String,
+    "prob_bps": pl.Int64,
+    "clv_bps": pl.Int64,
+    "reason": pl.String,
+    "outcome": pl.String,
+    "n": pl.Int64,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """When the window of a fixture ends, and the closing probabilities of the market: none while it is suspended."""
+
+    ts_ms: int
+    kind: str
+    prob_bps: dict[str, int | None]
+
+
+@dataclass(frozen=True)
+class MarketView:
+    """A market at one moment of its replay.
+
+    Attributes
+    ----------
+    fixture_id, market_key, sides
+        What is shown.
+    lines, marks
+        ``LINES`` and ``MARKS``.
+    suspensions
+        (from_ts_ms, to_ts_ms), apart by at least a pixel.
+    span_ms, whole_ms
+        First and last time of the picture, and of the market.
+    now_ms
+        The time of the replay; null when nothing is hidden.
+    close
+        Null while it lies ahead, and where the market has none.
+    position, messages
+        Messages shown, and messages in all.
+    decided
+        ``MARKS`` of the decisions on the market so far, one row each; a WAIT names no market and is none of them.
+    """
+
+    fixture_id: int
+    market_key: str
+    sides: tuple[str, ...]
+    lines: pl.DataFrame
+    marks: pl.DataFrame
+    suspensions: pl.DataFrame
+    span_ms: tuple[int, int]
+    whole_ms: tuple[int, int]
+    now_ms: int | None
+    close: Close | None
+    position: int
+    messages: int
+    decided: pl.DataFrame
+
+
+@dataclass(frozen=True)
+class Market:
+    """One market of a fixture, prepared for replay; made by ``market``.
+
+    Attributes
+    ----------
+    fixture_id, market_key, sides
+        What it is.
+    rows
+        (message, side, ts_ms, prob_bps), in order of side and message.
+    messages
+        (tick_seq, ts_ms, suspended), one row per message.
+    marks
+        ``MARKS``, one row per decision, nothing hidden.
+    close
+        Null where the fixture has no window.
+    end_ms
+        Time of the fixture's last message, until which the last state is carried.
+    """
+
+    fixture_id: int
+    market_key: str
+    sides: tuple[str, ...]
+    rows: pl.DataFrame
+    messages: pl.DataFrame
+    marks: pl.DataFrame
+    close: Close | None
+    end_ms: int
+
+    @cached_property
+    def span_ms(self) -> tuple[int, int]:
+        """From its first message or decision to the fixture's last message or the close; at least a second."""
+        times = pl.concat([self.messages["ts_ms"], self.marks["ts_ms"], pl.Series([self.end_ms])])
+        low, high = times.min(), times.max()
+        return _whole(low), max(_whole(high), self.close.ts_ms if self.close else 0, _whole(low) + 1000)
+
+    def view(self, position: int | None = None, span_ms: tuple[int, int] | None = None, width: int = WIDTH) -> MarketView:
+        """Show the market as it stood after so many of its messages.
+
+        Parameters
+        ----------
+        position
+            Messages that have come; everything is shown with all of them, which is the default.
+        span_ms
+            Times between which the picture is drawn in full detail; the whole market by default.
+        width
+            Pixels of that span.
+        """
+        total = self.messages.height
+        shown = total if position is None else min(max(position, 0), total)
+        whole = shown == total
+        past = self.messages.head(shown)
+        now_ms = self.end_ms if whole else _whole(past["ts_ms"].max())
+        low, high = span_ms or self.span_ms
+        known = self.close if self.close and (whole or now_ms >= self.close.ts_ms) else None
+        marks = self.marks if whole else self.marks.filter(pl.col("tick_seq") <= (past["tick_seq"].max() if shown else -1))
+        if known is None:
+            marks = marks.with_columns(
+                clv_bps=pl.lit(None, pl.Int64), reason=pl.lit(None, pl.String), outcome=pl.lit(Outcome.OPEN.value)
+            )
+        return MarketView(
+            fixture_id=self.fixture_id,
+            market_key=self.market_key,
+            sides=self.sides,
+            lines=self._lines(shown, now_ms, (low, high), width),
+            marks=pooled(marks.filter(pl.col("ts_ms").is_between(low, high)), (low, high), width),
+            suspensions=suspensions(past, now_ms, (low, high), width),
+            span_ms=(low, high),
+            whole_ms=self.span_ms,
+            now_ms=None if whole else now_ms,
+            close=known,
+            position=shown,
+            messages=total,
+            decided=marks,
+        )
+
+    def _lines(self, shown: int, now_ms: int, span_ms: tuple[int, int], width: int) -> pl.DataFrame:
+        """Thin what lies in the span, with the message before it, after it, and the last state carried to now."""
+        times = self.messages["ts_ms"]
+        first = max(int(times.search_sorted(span_ms[0], side="left")) - 1, 0)
+        after = min(int(times.search_sorted(span_ms[1], side="right")) + 1, shown)
+        past = self.rows.filter(pl.col("message").is_between(first, after - 1))
+        carried = after == shown and shown > 0 and now_ms > times[shown - 1]
+        ends = past.filter(pl.col("message") == shown - 1, pl.lit(carried)).with_columns(ts_ms=pl.lit(now_ms, pl.Int64))
+        return _held(pl.concat([thinned(past, span_ms, width), ends]).sort("side", "ts_ms", maintain_order=True)).select(*LINES)
+
+
+def _held(points: pl.DataFrame) -> pl.DataFrame:
+    """Hold each price until the message that suspends it: a line would else end at the last message before."""
+    before = pl.col("prob_bps").shift(1).over("side")
+    held = points.with_columns(held=before).filter(pl.col("prob_bps").is_null(), pl.col("held").is_not_null())
+    ends = held.with_columns(prob_bps="held").drop("held")
+    return pl.concat([ends, points]).sort("side", "ts_ms", maintain_order=True)
+
+
+def market(tape: Tape, window: Window, market_key: str, decisions: pl.DataFrame) -> Market:
+    """Prepare one market.
+
+    Parameters
+    ----------
+    tape
+        The ticks of one fixture.
+    window
+        Where the market closes.
+    market_key
+        Any key; one that is not on the tape has decisions only.
+    decisions
+        ``SCORES`` of the fixture with the ``ts_ms`` and ``action`` of each decision.
+    """
+    fixture_id = tape.binding.fixture_ids[0]
+    series = tape.series.filter(pl.col("market_key") == market_key)
+    parts = [
+        tape.rows.slice(start, rows).select(
+            pl.int_range(pl.len()).alias("message"), pl.lit(side).alias("side"), "tick_seq", "ts_ms", "prob_bps", "suspended"
+        )
+        for side, start, rows in series.select("side", "start", "rows").iter_rows()
+    ]
+    rows = pl.concat(parts) if parts else _no_rows()
+    own = decisions.filter(pl.col("action") == Action.BACK, pl.col("market_key").eq_missing(market_key))
+    return Market(
+        fixture_id,
+        market_key,
+        tuple(series["side"]),
+        rows.select("message", "side", "ts_ms", pl.when(~pl.col("suspended")).then("prob_bps").alias("prob_bps")),
+        (parts[0] if parts else rows).select("tick_seq", "ts_ms", "suspended"),
+        own.with_columns(prob_bps=pl.col("entry_prob_bps").fill_null(0), outcome=_outcome(), n=pl.lit(1, pl.Int64)).select(
+            pl.col(name).cast(dtype) for name, dtype in MARKS.items()
+        ),
+        _close(tape, window, market_key, series["side"]),
+        _whole(tape.rows["ts_ms"].max()),
+    )
+
+
+def _whole(value: Any) -> int:
+    """Give what Polars typed as any value, and is an integer or, of an empty column, null."""
+    return 0 if value is None else int(value)
+
+
+def _no_rows() -> pl.DataFrame:
+    names = {"message": pl.Int64, "side": pl.String, "tick_seq": pl.Int32, "ts_ms": pl.Int64, "prob_bps": pl.Int32}
+    return pl.DataFrame(schema=names | {"suspended": pl.Boolean})
+
+
+def _outcome() -> pl.Expr:
+    scored = pl.col("reason") == Reason.SCORED
+    return (
+        pl.when(~pl.col("valid"))
+        .then(pl.lit(Outcome.INVALID.value))
+        .when(~scored)
+        .then(pl.lit(Outcome.PENDING.value))
+        .when(pl.col("clv_bps") > 0)
+        .then(pl.lit(Outcome.BEAT.value))
+        .when(pl.col("clv_bps") < 0)
+        .then(pl.lit(Outcome.BEHIND.value))
+        .otherwise(pl.lit(Outcome.UNMOVED.value))
+    )
+
+
+def _close(tape: Tape, window: Window, market_key: str, sides: pl.Series) -> Close | None:
+    """Find the close by the law."""
+    ends = fixture_closes(tape, window)
+    if ends.is_empty():
+        return None
+    asked = pl.DataFrame({"fixture_id": ends["fixture_id"], "market_key": [market_key]})
+    found = market_closes(tape, asked, ends).row(0, named=True)
+    probs: dict[str, int | None] = dict.fromkeys(sides)
+    if found["close_row"] is not None:
+        own = tape.series.filter(pl.col("market_key") == market_key)
+        at = tape.rows[(own["start"] + (found["close_row"] - found["market_start"])).to_list()]
+        if not at["suspended"][0]:
+            probs = dict(zip(own["side"], at["prob_bps"], strict=True))
+    return Close(found["close_ts_ms"], found["close_kind"], probs)

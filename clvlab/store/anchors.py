@@ -1,0 +1,53 @@
+"""Where runs are anchored: what is published of it, and the record of what was signed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection, select, update
+
+from clvlab.proof.anchor import Anchor
+from clvlab.store import standings
+from clvlab.store.database import first
+from clvlab.store.tables import anchors
+
+__all__ = ["anchor_of", "hold", "record", "set_anchor", "set_record"]
+
+
+def anchor_of(connection: Connection, run_id: str) -> Anchor | None:
+    """Give what is published of a run's anchor."""
+    columns = (anchors.c.status, anchors.c.signature, anchors.c.cluster, anchors.c.explorer_url)
+    found = first(connection, select(*columns).where(anchors.c.run_id == run_id))
+    return None if found is None else Anchor(**found)
+
+
+def hold(connection: Connection, run_id: str) -> str | None:
+    """Keep others from changing a run's anchor until the transaction ends; gives its status."""
+    return connection.execute(select(anchors.c.status).where(anchors.c.run_id == run_id).with_for_update()).scalar()
+
+
+def set_anchor(connection: Connection, run_id: str, anchor: Anchor, ts_ms: int) -> None:
+    """Record a run's anchor, and count it in the standings of the run's agents."""
+    before = hold(connection, run_id)
+    values = {
+        "status": anchor.status,
+        "signature": anchor.signature,
+        "cluster": anchor.cluster,
+        "explorer_url": anchor.explorer_url,
+        "updated_ts_ms": ts_ms,
+    }
+    if before is None:
+        connection.execute(anchors.insert().values(run_id=run_id, **values))
+        return  # the run's results are added with this status
+    connection.execute(update(anchors).where(anchors.c.run_id == run_id).values(**values))
+    standings.count_anchor(connection, run_id, before, anchor.status)
+
+
+def record(connection: Connection, run_id: str) -> Any:
+    """Give the record of what was signed for a run, or null."""
+    return connection.execute(select(anchors.c.record).where(anchors.c.run_id == run_id)).scalar()
+
+
+def set_record(connection: Connection, run_id: str, payload: dict[str, Any]) -> None:
+    """Store the record of what was signed for a run whose anchor is on record."""
+    connection.execute(update(anchors).where(anchors.c.run_id == run_id).values(record=payload))

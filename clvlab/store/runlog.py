@@ -1,0 +1,105 @@
+"""The run log as rows: entries, and the roots of complete subtrees. Its rules stand in ``clvlab.anchor.log``."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import Connection, func, select, text
+
+from clvlab.errors import LogError
+from clvlab.store.database import Database
+from clvlab.store.tables import log_entries, log_nodes
+
+__all__ = ["LogRows", "RunLog", "entries"]
+
+
+class RunLog:
+    """The run log of a database; without one, in memory.
+
+    Parameters
+    ----------
+    database
+        Where it is kept.
+    """
+
+    def __init__(self, database: Database | None = None) -> None:
+        self._database = database or Database()
+
+    @contextmanager
+    def write(self) -> Iterator[LogRows]:
+        """Begin a transaction that appends; it is durable when the context ends."""
+        with self._database.write() as connection:
+            yield LogRows(connection, writing=True)
+
+    @contextmanager
+    def read(self) -> Iterator[LogRows]:
+        """Begin a transaction that reads one state."""
+        with self._database.read() as connection:
+            yield LogRows(connection)
+
+
+class LogRows:
+    """The rows of the log within one transaction; one that writes keeps out every other writer until it ends."""
+
+    def __init__(self, connection: Connection, *, writing: bool = False) -> None:
+        self._connection = connection
+        if writing and connection.dialect.name == "postgresql":  # SQLite has one writer anyway
+            connection.execute(text("LOCK TABLE log_entries IN EXCLUSIVE MODE"))
+
+    def size(self) -> int:
+        """Count the entries."""
+        last = self._connection.execute(select(func.max(log_entries.c.idx))).scalar()
+        return 0 if last is None else int(last) + 1
+
+    def entry(self, index: int) -> bytes:
+        """Give an entry."""
+        found = self._connection.execute(select(log_entries.c.entry).where(log_entries.c.idx == index)).scalar()
+        if found is None:
+            raise LogError(f"the run log lacks entry {index}: it was cut or damaged")
+        return bytes(found)
+
+    def node(self, level: int, index: int) -> bytes:
+        """Give the root of a complete subtree."""
+        query = select(log_nodes.c.hash).where(log_nodes.c.level == level, log_nodes.c.idx == index)
+        found = self._connection.execute(query).scalar()
+        if found is None:
+            raise LogError(f"the run log lacks the root of subtree {index} at level {level}: it was cut or damaged")
+        return bytes(found)
+
+    def about(self, run_id: str) -> list[tuple[int, str]]:
+        """Give index and kind of the entries about a run, ascending."""
+        query = select(log_entries.c.idx, log_entries.c.kind).where(log_entries.c.run_id == run_id).order_by(log_entries.c.idx)
+        return [(int(index), str(kind)) for index, kind in self._connection.execute(query)]
+
+    def add(
+        self,
+        index: int,
+        kind: str,
+        run_id: str,
+        owner: str,
+        commit_index: int | None,
+        entry: bytes,
+        nodes: dict[tuple[int, int], bytes],
+    ) -> None:
+        """Store an entry and the roots that it completes."""
+        values = {"idx": index, "kind": kind, "run_id": run_id, "owner": owner, "commit_index": commit_index, "entry": entry}
+        self._connection.execute(log_entries.insert().values(**values))
+        made = [{"level": level, "idx": at, "hash": value} for (level, at), value in nodes.items()]
+        self._connection.execute(log_nodes.insert(), made)
+
+    def tally(self) -> dict[str, dict[str, int]]:
+        """Count entries by owner and kind."""
+        found: dict[str, dict[str, int]] = defaultdict(dict)
+        query = select(log_entries.c.owner, log_entries.c.kind, func.count()).group_by(log_entries.c.owner, log_entries.c.kind)
+        for owner, kind, count in self._connection.execute(query):
+            found[str(owner)][str(kind)] = int(count)
+        return dict(found)
+
+
+def entries(connection: Connection, since: int, limit: int) -> list[tuple[int, bytes]]:
+    """Give the entries from an index on, in order."""
+    query = select(log_entries.c.idx, log_entries.c.entry).where(log_entries.c.idx >= since)
+    found = connection.execute(query.order_by(log_entries.c.idx).limit(limit))
+    return [(int(index), bytes(entry)) for index, entry in found]

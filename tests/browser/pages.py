@@ -1,0 +1,60 @@
+"""What a person does in JupyterLab, and what must hold of any page."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from tests.browser.jupyter import WAIT_MS, Lab, Requests
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+__all__ = ["THEMES", "cut_off", "open_notebook", "run_all", "set_theme"]
+
+THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
+_IDLE = "() => window.jupyterapp?.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'"
+# Elements whose content is wider than they are: cut off, unless they scroll.
+_CUT_OFF = """root => [...root.querySelectorAll('*')].filter(element => {
+  const style = getComputedStyle(element);
+  return style.display !== 'inline' && !(element instanceof SVGElement) && element.clientWidth > 0
+    && element.scrollWidth > element.clientWidth + 1 && !['auto', 'scroll'].includes(style.overflowX);
+}).map(element => `${element.tagName}.${element.className} ${element.scrollWidth} > ${element.clientWidth}`)"""
+
+
+def open_notebook(browser: Browser, lab: Lab, name: str, requests: Requests, *, height: int = 2400) -> Page:
+    """Open a notebook in a window of its own, wait for its kernel, and note every request from the first on."""
+    page = browser.new_page(viewport={"width": 1280, "height": height})
+    page.set_default_timeout(WAIT_MS)
+    page.on("request", lambda request: requests.urls.append(request.url))
+    page.on("websocket", lambda socket: requests.urls.append(socket.url))
+    page.goto(lab.open(name))
+    page.wait_for_selector(".jp-Notebook .jp-CodeCell")
+    page.wait_for_function(_IDLE)
+    page.evaluate("window.jupyterapp.shell.collapseLeft()")
+    return page
+
+
+def run_all(page: Page) -> list[str]:
+    """Run every cell, wait until the last is done, and give the errors that cells show."""
+    page.evaluate(
+        "() => { window.ran = null; window.jupyterapp.commands.execute('notebook:run-all-cells').then("
+        "() => { window.ran = true; }, error => { window.ran = String(error); }); }"
+    )
+    page.wait_for_function("window.ran !== null")
+    found = page.evaluate(
+        "() => [...window.jupyterapp.shell.currentWidget.content.model.cells].filter(cell => cell.type === 'code')"
+        ".flatMap(cell => cell.outputs.toJSON()).filter(output => output.output_type === 'error').map(output => output.evalue)"
+    )
+    return [*found, *([] if page.evaluate("window.ran") is True else [page.evaluate("window.ran")])]
+
+
+def set_theme(page: Page, theme: str) -> None:
+    """Change the theme as the menu does, and wait for it."""
+    page.evaluate(f"window.jupyterapp.commands.execute('apputils:change-theme', {json.dumps({'theme': THEMES[theme]})})")
+    page.wait_for_function(f"document.body.dataset.jpThemeLight === '{json.dumps(theme == 'light')}'")
+
+
+def cut_off(page: Page, selector: str) -> list[str]:
+    """Name the elements under a selector that are wider inside than outside, and do not scroll."""
+    return [name for root in page.locator(selector).all() for name in root.evaluate(_CUT_OFF)]

@@ -1,0 +1,93 @@
+import pytest
+
+from tests.browser.pages import THEMES, cut_off, open_notebook, run_all, set_theme
+
+pytestmark = pytest.mark.browser
+
+VERDICTS = "table span.pass, table span.fail, table span.open"
+
+
+def output_of(page, selector):
+    """The whole output that holds an element."""
+    return page.locator(".jp-OutputArea", has=page.locator(selector)).first
+
+
+def shoot(page, selector, artefacts, name):
+    """Keep a picture of an output in both themes."""
+    for theme in THEMES:
+        set_theme(page, theme)
+        output_of(page, selector).screenshot(path=artefacts / f"{name}-{theme}.png", animations="disabled")
+
+
+@pytest.fixture
+def opened(browser, lab, requests):
+    pages = []
+
+    def run(name):
+        page = open_notebook(browser, lab, name, requests)
+        pages.append(page)
+        assert run_all(page) == []
+        return page
+
+    yield run
+    for page in pages:
+        page.evaluate("window.jupyterapp.shell.currentWidget.sessionContext.shutdown()")
+        page.close()
+
+
+def test_the_first_notebook_explores_a_market_and_verifies_its_run(opened, requests, artefacts):
+    page = opened("01_first_backtest.ipynb")
+    marks = page.locator(".clvlab-explorer .scatterlayer .points path")
+    dates = page.locator(".clvlab-explorer .xaxislayer-above text", has_text="Jan")
+    marks.first.wait_for(state="attached")
+    explorer = page.locator(".clvlab-explorer").first
+    explorer.scroll_into_view_if_needed()
+    page.wait_for_function(
+        "() => { const root = document.querySelector('.clvlab-explorer'); const plot = root.querySelector('.main-svg');"
+        " return plot && plot.clientWidth > 0.9 * root.clientWidth; }"
+    )
+    dates.nth(2).wait_for()
+
+    marks.nth(2).click(force=True)
+    page.locator(".clvlab-record h4", has_text="Decision").wait_for()
+    page.locator(".clvlab-verify").click()
+    page.locator(".clvlab-verdict table").first.wait_for()
+    assert page.locator(".clvlab-verdict").locator(VERDICTS).count() == 7
+    shoot(page, ".clvlab-explorer", artefacts, "explorer")
+
+    handle = page.locator(".clvlab-explorer .noUi-handle").first
+    handle.focus()
+    handle.press("PageDown")
+    page.locator(".clvlab-explorer .clvlab p", has_text=" of 172 messages").wait_for()
+    page.locator(".clvlab-record", has_text="CLV and verdict are hidden").wait_for()
+    page.locator(".clvlab-explorer .legendtext", has_text="not closed yet").wait_for()
+    dates.nth(2).wait_for()
+    shoot(page, ".clvlab-explorer", artefacts, "replay")
+
+    assert cut_off(page, ".clvlab") == []
+    assert requests.external == []
+
+
+def test_the_third_notebook_shows_a_proof_and_what_breaks_it(opened, requests, artefacts):
+    page = opened("03_verify_a_run.ipynb")
+
+    browse = page.locator(".clvlab-browser").first
+    browse.wait_for()
+    number = browse.locator("input[type=number]")
+    number.fill("177")
+    number.press("Enter")
+    browse.locator("td", has_text="as sealed").wait_for()
+    shoot(page, ".clvlab-browser", artefacts, "evidence")
+
+    playground = page.locator(".clvlab-playground").first
+    playground.get_by_role("button", name="Restore").click()
+    playground.locator("p", has_text="Seal intact, no check failed").wait_for()
+    playground.get_by_role("button", name="Flip a bit of it").click()
+    playground.locator("p", has_text="Seal broken").wait_for()
+    assert playground.locator("table span.fail").count() >= 2
+    shoot(page, ".clvlab-playground", artefacts, "playground")
+    shoot(page, "svg[aria-label^='Merkle path']", artefacts, "merkle")
+    shoot(page, "h4:has-text('Proof card')", artefacts, "card")
+
+    assert cut_off(page, ".clvlab") == []
+    assert requests.external == []

@@ -1,0 +1,174 @@
+import hashlib
+import re
+import sys
+from dataclasses import replace
+
+import pytest
+
+import clvlab as cl
+from clvlab.errors import EvidenceError
+from clvlab.lab.proofs.browser import EvidenceBrowser
+from clvlab.lab.proofs.lines import Lines
+from clvlab.lab.proofs.merkle import MerklePath
+from clvlab.lab.proofs.verdicts import MEANINGS
+from clvlab.lab.results import Run
+from clvlab.proof.checks import CHECKS
+from clvlab.proof.merkle import check_inclusion
+from tests.factories import make_run, make_sealed_run, make_tape, message
+
+
+@pytest.fixture(scope="module")
+def run():
+    return make_sealed_run()
+
+
+@pytest.fixture(scope="module")
+def shown():
+    return cl.backtest("starter", agent="cumulative-drift").run
+
+
+class TestLines:
+    @pytest.mark.parametrize(
+        ("text", "lines"),
+        [(b"", []), (b"\n", [b""]), (b"a\n\nbc\n", [b"a", b"", b"bc"]), (b"a\nb", [b"a", b"b"])],
+    )
+    def test_lines_are_those_between_line_feeds(self, text, lines):
+        own = Lines(text)
+
+        assert [own.get(number) for number in range(len(own))] == lines
+
+    @pytest.mark.parametrize("number", [-1, 2])
+    def test_a_line_that_is_not_there_is_refused(self, number):
+        with pytest.raises(IndexError, match=f"no line {number} in 2"):
+            Lines(b"a\nb\n").span(number)
+
+
+class TestProofCard:
+    def test_has_the_seven_checks_and_what_each_means(self, shown):
+        card = shown.proof_card()
+
+        assert tuple(card.card["checks"]) == CHECKS == tuple(MEANINGS)
+        assert all(meaning in html_text(card) for meaning in MEANINGS.values())
+
+    def test_is_the_card_that_is_published(self, shown):
+        assert shown.proof_card().card == shown.verify().proof_card
+
+    def test_evidence_that_cannot_be_read_has_a_card_that_says_so(self, run):
+        card = Run(replace(run, events=run.events[:-20])).proof_card()
+
+        assert "seal broken" in repr(card)
+        assert "can't be read" in html_text(card)
+
+    def test_is_a_frame_of_its_entries(self, shown):
+        frame = shown.proof_card().frame
+
+        assert frame.filter(part="checks").height == 7
+
+
+class TestEvidenceBrowser:
+    def test_the_running_hash_ends_in_the_evidence_hash(self, run):
+        browser = EvidenceBrowser(run)
+
+        frame = browser.frame
+
+        assert frame["running_sha256"][-1] == browser.running_hash(-1) == run.evidence_hash
+        assert frame["running_sha256"][0] == f"sha256:{hashlib.sha256(run.events.splitlines(keepends=True)[0]).hexdigest()}"
+        assert frame["bytes"].sum() == len(run.events)
+
+    def test_a_page_has_the_hashes_of_the_whole(self, run):
+        browser = EvidenceBrowser(run)
+
+        assert browser.page(3, 4).equals(browser.frame[3:7])
+        assert browser.page(10_000).is_empty()
+
+    def test_an_edited_byte_changes_every_hash_from_its_line_on(self, run):
+        before, after = EvidenceBrowser(run).frame, EvidenceBrowser(edited(run)).frame
+
+        same = (before["running_sha256"] == after["running_sha256"]).to_list()
+        assert same == [True] * 4 + [False] * (len(same) - 4)
+
+    def test_bytes_that_are_no_json_are_shown_all_the_same(self, run):
+        browser = EvidenceBrowser(replace(run, events=b'{"a"\n\xff<script>\nlast'))
+
+        assert browser.text(1) == "\\xff<script>"
+        assert browser.frame["kind"].to_list() == ["unreadable"] * 3
+        assert "<script>" not in browser.detail(1)
+
+    @pytest.mark.parametrize("seq", [-2, 999])
+    def test_a_line_that_is_not_there_is_refused_by_number(self, run, seq):
+        with pytest.raises(EvidenceError, match=f"has no line {seq}: it has 13"):
+            EvidenceBrowser(run).text(seq)
+
+    def test_the_widget_shows_the_line_that_is_asked_for(self, run):
+        box = EvidenceBrowser(run).widget
+        (number, _), rows, detail = box.children[0].children, *box.children[1:]
+
+        number.value = 12
+
+        assert "RUN_SEALED" in rows.value
+        assert "as sealed" in rows.value
+        assert "Line 12" in detail.value
+
+    def test_stands_without_widgets(self, run, monkeypatch):
+        monkeypatch.setitem(sys.modules, "ipywidgets", None)
+
+        assert set(EvidenceBrowser(run)._repr_mimebundle_()) == {"text/plain", "text/html"}
+
+
+class TestMerklePath:
+    @pytest.mark.parametrize("seq", range(13))
+    def test_every_line_leads_to_the_stated_root(self, run, seq):
+        path = MerklePath(run, seq)
+
+        assert path.holds
+        proof = [step.sibling for step in path.steps]
+        assert check_inclusion(path.leaf, seq, path.size, proof, bytes.fromhex(path.root.removeprefix("sha256:")))
+
+    def test_an_edited_line_leads_elsewhere_and_says_so(self, run):
+        path = MerklePath(edited(run), 4)
+
+        assert not path.holds
+        assert "does NOT arrive" in html_text(path)
+
+    def test_a_manifest_without_a_root_holds_nothing(self, run):
+        path = MerklePath(replace(run, manifest=b"{}"), 0)
+
+        assert (path.stated_root, path.holds) == (None, False)
+
+    def test_draws_a_box_for_every_node_and_sibling(self, run):
+        path = MerklePath(run, 4)
+
+        assert path.svg().count("<rect") == 2 * len(path.steps) + 1
+        assert path.frame.height == len(path.steps) + 1
+
+    @pytest.mark.parametrize("seq", [-1, 13])
+    def test_a_line_that_is_not_there_is_refused(self, run, seq):
+        with pytest.raises(EvidenceError, match=f"has no line {seq}"):
+            MerklePath(run, seq)
+
+    def test_a_single_line_is_its_own_root(self, run):
+        path = MerklePath(replace(run, events=b"only\n"), 0)
+
+        assert path.root == f"sha256:{path.leaf.hex()}"
+        assert "leaf = root" in path.svg()
+
+
+def test_what_stands_in_the_evidence_is_text():
+    nasty = "<script>alert(1)</script>"
+    tape = make_tape([message(0, 0, {nasty: 5000, "b": 5000}, market_key=nasty)], {1: 600})
+    run = Run(make_run(tape, {"market_key": nasty, "side": nasty, "reason": nasty}).run)
+
+    for result in (run.proof_card(), run.browse(), run.merkle_path(1), run.tamper()):
+        assert not re.search(r"<script|https?://", html_text(result))
+    assert "<script" not in run.browse().detail(1)
+
+
+def edited(run):
+    """The run with another stake on line 4."""
+    lines = run.events.split(b"\n")
+    lines[4] = lines[4].replace(b'"stake":100', b'"stake":900')
+    return replace(run, events=b"\n".join(lines))
+
+
+def html_text(result):
+    return result._repr_html_().replace("&#x27;", "'")

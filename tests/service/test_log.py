@@ -1,0 +1,105 @@
+"""The run log and proof bundles over HTTP, against the file that a sceptic runs."""
+
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+
+from clvlab.anchor.note import Signer, write_signer
+from clvlab.anchor.witness import request
+from clvlab.application.runlog import cosign
+from clvlab.errors import AnchorError, LogError
+from clvlab.proof import clv_verify
+from service.app import create_app
+from service.settings import Settings
+from tests.service.serving import BACKTEST, api, assert_problem, make_settings
+
+LOG_KEY, WITNESS_KEY = Signer("log.example", 1, bytes(range(32))), Signer("witness.example", 4, bytes(range(1, 33)))
+
+
+@pytest.fixture
+def proving(keys, tmp_path, local):
+    """A service with a log key and a chain of its own."""
+    write_signer(LOG_KEY, tmp_path / "log.key")
+    settings = {
+        "log_key_file": tmp_path / "log.key", "anchor_rpc_url": local.url, "anchor_cluster": "localnet",
+        "anchor_genesis_hash": local.settings.genesis_hash, "anchor_keypair": local.settings.keypair,
+    }  # fmt: skip
+    with api(keys, **settings) as found:
+        yield found
+
+
+def anchored(api, run_id):
+    for _ in range(600):
+        card = api.get(f"/runs/{run_id}")
+        if card["anchor"]["status"] != "pending":
+            return card
+        time.sleep(0.1)
+    raise AssertionError(f"the anchor is still pending: {card}")
+
+
+def test_competition_is_logged_anchored_and_its_bundle_passes_the_file_with_both_proofs(proving, local, tmp_path):
+    competition_id, started = proving.started()
+    card = anchored(proving, started["run_id"])
+    answer = proving.nobody.get(f"/runs/{started['run_id']}/bundle")
+    (tmp_path / "run.clv").write_bytes(answer.content)
+    trust = {"anchor_signers": {"localnet": [str(local.key.pubkey())]}, "logs": [proving.get("/log")["public_key"]]}
+    (tmp_path / "keys.json").write_text(json.dumps(trust))
+
+    command = [sys.executable, "-I", clv_verify.__file__, "run.clv", "--trust", "keys.json", "--require", "anchor,log"]
+    checked = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert (checked.returncode, card["checks"]["anchor"]) == (0, "pass"), checked.stdout + checked.stderr
+    verified = proving.post(f"/runs/{started['run_id']}/verify", by=proving.nobody)
+    assert (verified["verified"], set(verified["checks"].values())) == (True, {"pass"})
+    assert local.chain.memos() == [verified["manifest_hash"]]
+    assert answer.headers["content-disposition"] == f'attachment; filename="{started["run_id"]}.clv"'
+    log = proving.get(f"/competitions/{competition_id}/events")
+    assert [event["payload"]["anchor_status"] for event in log if event["kind"] == "PROOF_ANCHOR"] == ["pending", "anchored"]
+
+
+def test_witness_follows_the_log_over_http(proving, tmp_path):
+    write_signer(WITNESS_KEY, tmp_path / "witness.key")
+    seen, signed = 0, []
+    for window in ("a", "b"):
+        proving.post("/backtests", BACKTEST | {"window_id": window})
+        note = proving.nobody.get("/log/checkpoint").text
+        size = int(note.split("\n")[1])
+        proof = proving.get("/log/consistency", first=seen, second=size)["proof"]
+        asked = request(seen, [bytes.fromhex(value) for value in proof], note)
+        signed.append(cosign(asked, tmp_path / "witness.key", [str(LOG_KEY.verifier)], tmp_path / "seen.json", 1_800_000_000))
+        seen = size
+
+    assert (seen, [line.startswith("\u2014 witness.example ") for line in signed]) == (4, [True, True])
+    entries = proving.get("/log/entries", since=1, limit=2)["entries"]
+    assert [(entry["index"], json.loads(entry["entry"])["kind"]) for entry in entries] == [(1, "RESULT"), (2, "COMMIT")]
+
+
+def test_log_is_read_without_a_key_and_has_no_checkpoints(api):
+    state = api.get("/log")
+
+    assert (state["origin"], state["public_key"]) == (None, None)
+    assert_problem(api.nobody.get("/log/checkpoint"), 404)
+    for path in ("/log/consistency?first=2&second=1", "/log/entries?limit=0", "/log/entries?since=-1", "/log/entries?since=x"):
+        assert_problem(api.nobody.get(path), 422)
+    assert_problem(api.nobody.get("/runs/run_gone/bundle"), 404)
+
+
+@pytest.mark.parametrize("given", [
+    {"log_key_file": "nothing"}, {"anchor_commitment": "processed"},
+    {"anchor_rpc_url": "http://127.0.0.1:9", "anchor_cluster": "mine"},
+])  # fmt: skip
+def test_wrong_keys_and_settings_stop_the_service_before_it_starts(keys, given):
+    with pytest.raises((AnchorError, LogError)):
+        create_app(make_settings(keys, **given))
+
+
+def test_settings_come_from_the_environment(monkeypatch):
+    monkeypatch.setenv("CLVLAB_ANCHOR_SIGNERS", "one, two")
+    monkeypatch.setenv("CLVLAB_ANCHOR_PRIORITY_FEE", "7")
+
+    settings = Settings().anchor()
+
+    assert (settings.signers, settings.priority_fee, settings.cluster) == (frozenset({"one", "two"}), 7, "devnet")
