@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol, TypeVar
 
 from clvlab.anchor.settings import AnchorSettings
 from clvlab.errors import AnchorError, AnchorUnavailableError
 from clvlab.proof.anchor import Anchor, AnchorTrust, Seen, anchor_check
 from clvlab.proof.checks import Check
 
-__all__ = ["Anchorer", "NullAnchor"]
+__all__ = ["Anchorer", "NullAnchor", "blocking"]
+
+_T = TypeVar("_T")
 
 
 class Anchorer(Protocol):
@@ -44,6 +48,16 @@ class Anchorer(Protocol):
         ...
 
 
+def blocking(run: Callable[[Coroutine[Any, Any, _T]], _T], coroutine: Coroutine[Any, Any, _T]) -> _T:
+    """Run a coroutine to its end; on a thread of its own where a loop is running already, as in a notebook."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return run(coroutine)
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(run, coroutine).result()
+
+
 class NullAnchor:
     """Anchors nothing and says so; with an RPC URL it still reads what others anchored."""
 
@@ -70,7 +84,7 @@ class NullAnchor:
         if anchor.signature is None or not self._settings.rpc_url:
             return None
         try:
-            return asyncio.run(self._seen(anchor.signature))
+            return blocking(asyncio.run, self._seen(anchor.signature))
         except AnchorUnavailableError:
             return None
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from solana.rpc.async_api import AsyncClient
 
-from clvlab.anchor.anchorer import NullAnchor
+from clvlab.anchor.anchorer import NullAnchor, blocking
 from clvlab.anchor.chain import Chain, new_client
 from clvlab.anchor.records import AnchorRecord, AnchorRecords
 from clvlab.anchor.settings import AnchorSettings
@@ -55,7 +55,7 @@ class SolanaAnchor(NullAnchor):
 
     def __exit__(self, *_: object) -> None:
         if self._runner and self._client:
-            self._runner.run(self._client.close())
+            blocking(self._runner.run, self._client.close())
             self._runner.close()
         self._runner = self._client = None
 
@@ -85,7 +85,7 @@ class SolanaAnchor(NullAnchor):
         if not _MEMO.fullmatch(manifest_hash):
             raise AnchorError(f"only a manifest hash is anchored, sha256: and 64 hex digits, not {manifest_hash[:80]!r}")
         run = self._runner.run if self._runner else asyncio.run
-        return run(self._commit(run_id, manifest_hash)).anchor()
+        return blocking(run, self._commit(run_id, manifest_hash)).anchor()
 
     async def _commit(self, run_id: str, manifest_hash: str) -> AnchorRecord:
         async with Chain(self._settings, client=self._client) as chain:
