@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
@@ -48,14 +48,14 @@ class Anchorer(Protocol):
         ...
 
 
-def blocking(run: Callable[[Coroutine[Any, Any, _T]], _T], coroutine: Coroutine[Any, Any, _T]) -> _T:
-    """Run a coroutine to its end; on a thread of its own where a loop is running already, as in a notebook."""
+def blocking(run: Callable[..., _T], *arguments: Any) -> _T:
+    """Call what runs an event loop; on a thread of its own where a loop is running already, as in a notebook."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return run(coroutine)
+        return run(*arguments)
     with ThreadPoolExecutor(1) as pool:
-        return pool.submit(run, coroutine).result()
+        return pool.submit(run, *arguments).result()
 
 
 class NullAnchor:

@@ -56,7 +56,7 @@ class SolanaAnchor(NullAnchor):
     def __exit__(self, *_: object) -> None:
         if self._runner and self._client:
             blocking(self._runner.run, self._client.close())
-            self._runner.close()
+            blocking(self._runner.close)
         self._runner = self._client = None
 
     @property
