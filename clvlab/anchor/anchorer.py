@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from clvlab.anchor.settings import AnchorSettings
 from clvlab.errors import AnchorError, AnchorUnavailableError
@@ -48,14 +48,14 @@ class Anchorer(Protocol):
         ...
 
 
-def blocking(run: Callable[..., _T], *arguments: Any) -> _T:
+def blocking(run: Callable[[], _T]) -> _T:
     """Call what runs an event loop; on a thread of its own where a loop is running already, as in a notebook."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return run(*arguments)
+        return run()
     with ThreadPoolExecutor(1) as pool:
-        return pool.submit(run, *arguments).result()
+        return pool.submit(run).result()
 
 
 class NullAnchor:
@@ -81,10 +81,11 @@ class NullAnchor:
         return Anchor(cluster=self.cluster)
 
     def seen(self, anchor: Anchor) -> Seen | None:
-        if anchor.signature is None or not self._settings.rpc_url:
+        signature = anchor.signature
+        if signature is None or not self._settings.rpc_url:
             return None
         try:
-            return blocking(asyncio.run, self._seen(anchor.signature))
+            return blocking(lambda: asyncio.run(self._seen(signature)))
         except AnchorUnavailableError:
             return None
 
