@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from clvlab.anchor.configured import anchorer
 from clvlab.anchor.settings import AnchorSettings
 from clvlab.application.anchoring import Anchoring, StoredRecords
-from clvlab.application.backtests import Backtest, performed, resolved
+from clvlab.application.backtests import Backtest, performed
 from clvlab.application.execution import Execution
 from clvlab.application.logged import planned
 from clvlab.application.public_log import PublicLog
@@ -19,10 +18,11 @@ from clvlab.application.slots import Slots
 from clvlab.application.standings import Leaderboard
 from clvlab.application.stored_runs import StoredRuns
 from clvlab.engine.agent import Agent
-from clvlab.errors import ClvlabError, DecisionError
+from clvlab.errors import ClvlabError, DecisionError, UnknownFixtureError
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.packs.reader import Pack
+from clvlab.proof.canonical import canonical, sha256, without_floats
 from clvlab.store import runs, trials
 from clvlab.store.database import Database
 
@@ -98,6 +98,7 @@ class Laboratory:
         """
         if len({agent.identity.agent_id for agent in agents}) != len(agents) or not agents:
             raise DecisionError(f"a run needs agents with unique ids, not {[agent.identity.agent_id for agent in agents]}")
+        fixture_ids = _known(pack, fixture_ids)
         started = planned(pack, agents, window, policy, fixture_ids, audit=audit, kind=kind)
         run_id = str(started["run_id"])
         with self._database.write() as connection:
@@ -116,7 +117,8 @@ class Laboratory:
         with self._database.write() as connection:
             now = self._clock()
             seal(connection, Execution(done.result, done.receipts, done.verification), None, now)
-            trials.add(connection, pack.content_hash, [run_id], now)
+            tried = [trial_id(pack, agent, window, fixture_ids) for agent in agents]
+            trials.add(connection, pack.content_hash, tried, now)
         return done
 
     def receipts(self, run_id: str) -> bytes:
@@ -135,13 +137,24 @@ class Laboratory:
             trials.add(connection, content_hash, trial_ids, self._clock())
 
 
-def trial_id(
-    pack: Pack,
-    agent: str | Agent,
-    params: Mapping[str, Any],
-    fixture_ids: Sequence[int] | None,
-    window: Window,
-    policy: PolicyEnvelope,
-) -> str:
-    """Give the id that the run of a trial has once it is audited and sealed."""
-    return str(planned(pack, [resolved(agent, params, window)], window, policy, fixture_ids)["run_id"])
+def _known(pack: Pack, fixture_ids: Sequence[int] | None) -> list[int] | None:
+    """Give fixture ids as plain integers, before a run of them is on record."""
+    if fixture_ids is None:
+        return None
+    for fixture_id in fixture_ids:
+        if fixture_id not in pack.fixture_ids:
+            raise UnknownFixtureError(fixture_id, pack.pack_id, pack.fixture_ids)
+    return [int(fixture_id) for fixture_id in fixture_ids]
+
+
+def trial_id(pack: Pack, agent: Agent, window: Window, fixture_ids: Sequence[int] | None) -> str:
+    """Give the id of a trial: a hash of all that shapes its scores, so neither of the agent's name nor of the policy."""
+    identity = agent.identity
+    tried = {
+        "content_hash": pack.content_hash,
+        "fixture_ids": sorted(set(_known(pack, fixture_ids) or pack.fixture_ids)),
+        "window": window.payload(),
+        "strategy": [identity.strategy, identity.strategy_version, identity.source_sha256],
+        "config": without_floats(identity.config),
+    }
+    return sha256(canonical(tried))

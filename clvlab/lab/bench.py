@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import polars as pl
 
 from clvlab.engine.agent import Agent
+from clvlab.errors import AgentError
 from clvlab.lab.listing import Listing
 from clvlab.lab.outcome import Outcome
 from clvlab.lab.progress import Progress
@@ -95,11 +96,30 @@ class HereBench(Bench, Protocol):
 def entries(
     agents: Sequence[str | Agent] | Mapping[str, str | Agent | tuple[str | Agent, Mapping[str, Any]]],
 ) -> list[Entry]:
-    """Give the entries of a competition; a lone agent in place of a list is one."""
+    """Give the entries of a competition; a lone agent in place of a list is one.
+
+    Raises
+    ------
+    AgentError
+        Something that is neither an agent nor an agent with its parameters.
+    """
     if isinstance(agents, Mapping):
-        made = {name: own if isinstance(own, tuple) else (own, {}) for name, own in agents.items()}
-        return [Entry(agent, dict(params), name) for name, (agent, params) in made.items()]
-    return [Entry(agent, {}) for agent in ([agents] if isinstance(agents, str | Agent) else agents)]
+        return [_entry(own, name) for name, own in agents.items()]
+    if isinstance(agents, str | Agent):
+        return [_entry(agents)]
+    if not isinstance(agents, Iterable):
+        raise AgentError(f"a competition takes a list of agents, or a mapping from names to agents, not {agents!r:.80}")
+    return [_entry(agent) for agent in agents]
+
+
+def _entry(own: Any, name: str | None = None) -> Entry:
+    match own:
+        case (str() | Agent()) as agent:
+            return Entry(agent, {}, name)
+        case ((str() | Agent()) as agent, Mapping() as params):
+            return Entry(agent, dict(params), name)
+        case _:
+            raise AgentError(f"an entry is an agent, or an agent with a mapping of its parameters, not {own!r:.80}")
 
 
 def run_tables(runs: Callable[[], Listing], open_run: Callable[[str], Outcome]) -> dict[str, Callable[[], Table]]:

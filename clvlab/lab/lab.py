@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from clvlab.engine.agent import Agent
-from clvlab.errors import MissingExtraError, UnsupportedError
+from clvlab.errors import MissingExtraError, StatisticsError, UnsupportedError
 from clvlab.lab import session
 from clvlab.lab.bench import Asked, Bench, Entry, entries
 from clvlab.lab.comparison import Comparison
@@ -90,11 +90,11 @@ class Lab(Records):
         'mine'
         """
         files = [Path(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
-        name = pack_id or (files[0].name.partition(".")[0] if files else "")
+        name = pack_id if pack_id is not None or not files else files[0].name.partition(".")[0]
         bench = self._bench.here(
             "serves the packs of its operator: import in a Lab() here, or ask the operator to admit the pack"
         )
-        return bench.import_odds(source, files, name, options)
+        return bench.import_odds(source, files, name or "", options)
 
     def backtest(
         self,
@@ -245,6 +245,9 @@ class Lab(Records):
         ['baseline', 'cumulative-drift']
         """
         found = [self.open_run(one) if isinstance(one, str) else one for one in runs]
+        for one in found:
+            if not isinstance(one, Backtest | Outcome):
+                raise StatisticsError(f"backtests, competitions and ids of runs can be compared, not {one!r:.80}")
         return session.compare(found, level=level, resamples=resamples, seed=seed)
 
 
@@ -256,9 +259,9 @@ def _bench_at(where: str | Path | None, token: str | None) -> Bench:
     MissingExtraError
         The libraries of the store or of the client are not installed.
     UnsupportedError
-        A token for what is no service.
+        Neither a file nor the URL of a service, or a token for what is no service.
     """
-    if isinstance(where, str) and where.startswith(("http://", "https://")):
+    if isinstance(where, str) and where.lower().startswith(("http://", "https://")):
         try:
             from clvlab.lab.remote import RemoteBench
         except ModuleNotFoundError as error:
@@ -266,8 +269,10 @@ def _bench_at(where: str | Path | None, token: str | None) -> Bench:
         return RemoteBench(where, token)
     if token is not None:
         raise UnsupportedError(f"a token is for a service, and {str(where)!r} is none: its URL begins with http:// or https://")
+    if where == "" or (where is not None and not isinstance(where, str | Path)) or "://" in str(where):
+        raise UnsupportedError(f"a laboratory is a file, or a service at http:// or https://, not {where!r:.200}")
     try:
         from clvlab.lab.local import LocalBench
     except ModuleNotFoundError as error:
         raise MissingExtraError("notebook", error.name) from error
-    return LocalBench(None if where is None else Path(where))
+    return LocalBench(None if where in (None, ":memory:") else Path(where))

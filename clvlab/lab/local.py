@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
+from urllib.parse import quote
 
 import polars as pl
 
@@ -27,7 +28,7 @@ from clvlab.lab.results import Pack, Run, VerificationResult
 from clvlab.lab.sweeping import Trial, sweep_grid
 from clvlab.packs import reader
 from clvlab.packs.catalog import Catalog
-from clvlab.packs.manifest import TICKS_FILE
+from clvlab.packs.manifest import TICKS_FILE, pack_id_of
 from clvlab.packs.results import RESULTS
 from clvlab.proof.anchor import Anchor
 from clvlab.sql import PackFiles, Table
@@ -46,7 +47,7 @@ class LocalBench:
 
     def __init__(self, path: Path | None) -> None:
         self.where = "this laboratory" if path is None else path.name
-        self._laboratory = Laboratory(None if path is None else f"sqlite:///{path}")
+        self._laboratory = Laboratory(None if path is None else f"sqlite:///{quote(str(path))}")
         if path is None:
             folder = Path(tempfile.mkdtemp(prefix="clvlab-"))
             atexit.register(shutil.rmtree, folder, ignore_errors=True)  # a pack may outlive the laboratory
@@ -79,6 +80,8 @@ class LocalBench:
         """Import into the laboratory's folder; the same files again give the pack that is there."""
         if pack_id in self._bundled.entries():
             raise PackFormatError(f"{pack_id!r} is a pack that comes with clvlab: give yours another name")
+        if pack_id_of(Path(pack_id)) != pack_id:  # a path would lead out of the folder
+            raise PackFormatError(f"{pack_id!r} can't be a pack id: give a plain name, as pack_id='mine'")
         self._own.folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=self._own.folder) as scratch:
             made = Path(scratch) / pack_id
@@ -118,7 +121,8 @@ class LocalBench:
             return self.backtest(replace(asked, pack=Pack(pack)), Entry(agent, params))
 
         trials = sweep_grid(pack, agent, grid, seal=seal, fixture_ids=asked.fixtures, window=asked.window, progress=progress)
-        ids = [trial_id(pack, agent, one.params, asked.fixtures, asked.window, asked.policy) for one in trials]
+        agents = [backtests.resolved(agent, one.params, asked.window) for one in trials]
+        ids = [trial_id(pack, one, asked.window, asked.fixtures) for one in agents]
         earlier = self._laboratory.trials(pack.content_hash, apart_from=ids)
         self._laboratory.record_trials(pack.content_hash, ids)
         return trials, earlier

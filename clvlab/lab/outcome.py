@@ -134,11 +134,13 @@ class Outcome(Shown):
 
     def __repr__(self) -> str:
         first = self.frame.row(0, named=True)
-        mean = "no scored action" if first["mean_clv_bps"] is None else f"{first['mean_clv_bps']:+.2f} bps of probability"
-        more = ".compare(), " if len(self.contenders) > 1 else ""
-        return (
-            f"{self._title}: {first['agent_id']} first, mean CLV {mean}; next: .frame, {more}.tear_sheet(agent_id), .verify()"
+        mean = (
+            "no scored action" if first["mean_clv_bps"] is None else f"mean CLV {first['mean_clv_bps']:+.2f} bps of probability"
         )
+        if len(self.contenders) == 1:
+            return f"{self._title}: {mean}; next: .frame, .scores, .tear_sheet(), .verify()"
+        steps = ".frame, .compare(), .tear_sheet(agent_id), .verify()"
+        return f"{self._title}: {first['agent_id']} first, {mean}; next: {steps}"
 
     def _repr_html_(self) -> str:
         shown = _columns(self.frame)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
+from clvlab.errors import QueryError, UnknownRunError, UnsupportedError
 from clvlab.lab.bench import Bench
 from clvlab.lab.listing import Listing
 from clvlab.lab.outcome import Outcome
@@ -19,7 +20,13 @@ class Records:
     """The verbs of a laboratory that only read."""
 
     def __init__(self, bench: Bench) -> None:
-        self._bench = bench
+        self._open: Bench | None = bench
+
+    @property
+    def _bench(self) -> Bench:
+        if self._open is None:
+            raise UnsupportedError("this laboratory was closed: open it again with clvlab.Lab(...)")
+        return self._open
 
     def __enter__(self) -> Self:
         return self
@@ -37,9 +44,13 @@ class Records:
         ...     lab.runs().frame.height
         0
         """
-        self._bench.close()
+        if self._open is not None:
+            self._open.close()
+        self._open = None
 
     def __repr__(self) -> str:
+        if self._open is None:
+            return "<Lab: closed; next: clvlab.Lab(...)>"
         return f"<Lab: {self._bench.where}; next: .packs(), .backtest(pack, agent), .runs(), .leaderboard()>"
 
     def packs(self) -> Listing:
@@ -100,6 +111,8 @@ class Records:
         >>> lab.verify(lab.backtest("starter")).verified
         True
         """
+        if not isinstance(run, str | Backtest | Outcome):
+            raise UnknownRunError(f"a run is named by its id, or is one of this laboratory, not {run!r:.80}")
         return self._bench.verify(run if isinstance(run, str) else run.run.run_id)
 
     def leaderboard(self) -> Listing:
@@ -135,4 +148,6 @@ class Records:
         >>> lab.sql("select reason, count(*) as n from scores group by reason order by n desc").frame.rows()
         [('scored', 114), ('closing_suspended', 6)]
         """
+        if not isinstance(statement, str):
+            raise QueryError(f"a SQL statement is a text, not {statement!r:.80}")
         return Listing(f"Answer of {self._bench.where}", query(statement, self._bench.tables()), ".frame")

@@ -306,7 +306,7 @@ reports = Table(
     Index(None, "created_ts_ms", "backtest_id"),
 )
 
-# Every configuration that was tried over a pack, sealed or not: the id is that of the run that it is, or would be.
+# Every configuration that was tried over a pack, sealed or not.
 trials = Table(
     "trials",
     metadata,

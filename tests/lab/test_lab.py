@@ -16,6 +16,7 @@ from clvlab.errors import (
     StatisticsError,
     StoreUnreachableError,
     UnknownAgentError,
+    UnknownFixtureError,
     UnknownPackError,
     UnknownRunError,
     UnsupportedError,
@@ -235,6 +236,13 @@ class TestALabHere:
         assert here.runs().frame["run_id"].to_list().count(sealed.run.run_id) == 1
         assert here.sweep("season", "cumulative-drift", {"warmup_ticks": [20]}, fixtures=[FIXTURE], resamples=50).trials == 1
 
+    def test_every_agent_of_a_competition_is_a_trial_whatever_it_is_called_and_limited_by(self, here):
+        entries = {"one": ("cumulative-drift", {"warmup_ticks": 10}), "two": ("cumulative-drift", {"warmup_ticks": 30})}
+        here.compete("starter", entries)
+        here.backtest("starter", "cumulative-drift", params={"warmup_ticks": 30}, policy=cl.PolicyEnvelope(max_orders=1))
+
+        assert here.sweep("starter", "cumulative-drift", {"warmup_ticks": [30, 50]}, resamples=50).trials == 3
+
     def test_the_seal_of_a_trial_of_ones_own_is_that_trial(self, here):
         parametrised = cl.strategy(agent_id="seq")(lambda ticks, *, seq=0: ticks.filter(pl.col("tick_seq") == seq))
         first = here.sweep("starter", parametrised, {"seq": [0, 1]}, resamples=50)
@@ -253,6 +261,41 @@ class TestALabHere:
                 here.sql(statement)
 
         assert odds.read_text() == ODDS
+
+    @pytest.mark.parametrize(
+        ("ask", "error", "said"),
+        [
+            (lambda lab: lab.compete("starter", None), AgentError, "not None"),
+            (lambda lab: lab.compete("starter", {"a": ("baseline", {}, 1)}), AgentError, "'baseline', {}, 1"),
+            (lambda lab: lab.backtest("starter", fixtures=[FIXTURE, "x"]), UnknownFixtureError, "fixture x"),
+            (lambda lab: lab.backtest("starter", fixtures=[1.5]), UnknownFixtureError, "fixture 1.5"),
+            (lambda lab: lab.verify(5), UnknownRunError, "not 5"),
+            (lambda lab: lab.compare([5, 6]), StatisticsError, "not 5"),
+            (lambda lab: lab.compare([]), StatisticsError, "not 0"),
+            (lambda lab: lab.sql(None), QueryError, "not None"),
+            (lambda lab: lab.sweep("starter", "baseline", {"stake": [1]}, earlier_trials=True), StatisticsError, "True"),
+            (lambda lab: lab.import_odds("csv", "mine.csv", "../out"), PackFormatError, r"'\.\./out'"),
+        ],
+    )
+    def test_odd_arguments_are_refused_by_their_value(self, here, ask, error, said):
+        with pytest.raises(error, match=said):
+            ask(here)
+
+        assert here.runs().frame.is_empty()
+
+    @pytest.mark.parametrize("where", ["", "ftp://example", "postgresql://localhost/runs", 5])
+    def test_what_is_neither_file_nor_service_is_refused(self, where):
+        with pytest.raises(UnsupportedError, match="a file, or a service"):
+            cl.Lab(where)
+
+    def test_a_closed_laboratory_says_so(self):
+        lab = cl.Lab()
+        lab.close()
+        lab.close()
+
+        with pytest.raises(UnsupportedError, match="was closed"):
+            lab.runs()
+        assert "closed" in repr(lab)
 
     def test_a_token_is_for_a_service(self):
         with pytest.raises(UnsupportedError, match=r"'lab\.db' is none"):
@@ -311,6 +354,12 @@ class TestAFile:
             assert not lab.verify(run_id).verified
             assert lab.open_run(run_id).verify().checks["evidence_integrity"] == "fail"
             assert "fail" in lab.open_run(run_id)._repr_html_()
+
+    @pytest.mark.parametrize("name", ["a?b.db", "50%20.db", "my lab.sqlite", "#.db"])
+    def test_has_the_name_that_was_given(self, tmp_path, name):
+        cl.Lab(tmp_path / name).close()
+
+        assert [path.name for path in tmp_path.iterdir()] == [name]
 
     @pytest.mark.parametrize("content", [b"no database" * 1000, None])
     def test_that_is_no_database_is_refused(self, tmp_path, content):
