@@ -184,20 +184,21 @@ class MarketBook:
         if definition is None and not self.definition:
             raise ValueError(f"market {self.market_id} changes before it is defined")
         named = {} if definition is None else _checked_definition(definition)
-        deltas = change.get("rc", ())
+        deltas = [(_key(delta), delta) for delta in change.get("rc", ())]
         _check_deltas(deltas, self.runners.keys() | named.keys() if named else self.runners.keys())
         if definition is not None:
             self._define(definition, named, ts_ms)
-        changed = [self.runners[_key(delta)] for delta in deltas]
+        changed = [self.runners[key] for key, _ in deltas]
         if change.get("img"):
             changed = list(self.runners.values())
             for runner in changed:
                 runner.back, runner.lay, runner.last_traded = Ladder(is_back=True), Ladder(is_back=False), None
-        for delta in deltas:
-            self.runners[_key(delta)].change(delta)
+        for key, delta in deltas:
+            self.runners[key].change(delta)
+        prob, odds_milli, no_odds_milli = self.now.prices
         for runner in changed:
-            for column, price in zip(self.now.prices, runner.prices(), strict=True):
-                column[runner.number] = price
+            n = runner.number
+            prob[n], odds_milli[n], no_odds_milli[n] = runner.prices()
         self.states.put(ts_ms, self.now)
 
     def _define(self, definition: dict[str, Any], named: Mapping[str, Mapping[str, Any]], ts_ms: int) -> None:
@@ -250,16 +251,16 @@ def _checked_definition(definition: Mapping[str, Any]) -> dict[str, Mapping[str,
     return named
 
 
-def _check_deltas(deltas: Iterable[Mapping[str, Any]], known: Set[str]) -> None:
+def _check_deltas(deltas: Iterable[tuple[str, Mapping[str, Any]]], known: Set[str]) -> None:
     """Refuse changes of runners that the market does not have, and offers that are none."""
-    for delta in deltas:
-        if _key(delta) not in known:
-            raise KeyError(_key(delta))
+    for key, delta in deltas:
+        if key not in known:
+            raise KeyError(key)
         for name in _LEVELS.keys() & delta.keys():
             for *level, price, size in delta[name]:
                 if size and not (1.0 < price <= _MAX_PRICE and size > 0):
                     raise ValueError(f"an offer of {size} at {price} is none")
-                if len(level) != _LEVELS[name] or not all(isinstance(number, int) for number in level):
+                if len(level) != _LEVELS[name] or (level and type(level[0]) is not int):
                     raise ValueError(f"an offer {[*level, price, size]} of {name} is none")
         if delta.get("ltp") and not 1.0 < delta["ltp"] <= _MAX_PRICE:
             raise ValueError(f"a last traded price of {delta['ltp']} is none")
