@@ -1,0 +1,85 @@
+import polars as pl
+import pytest
+
+from clvlab.anchor.log import counts
+from clvlab.application.backtests import backtest, reopened, resolved
+from clvlab.application.laboratory import Laboratory, trial_id
+from clvlab.application.packs import open_pack
+from clvlab.errors import LookaheadError, PackTamperedError
+from clvlab.law.closing import Window
+from clvlab.law.policy import PolicyEnvelope
+from clvlab.store.runlog import RunLog
+
+FIXTURES = [90000000, 90000001]
+
+
+@pytest.fixture
+def laboratory():
+    made = Laboratory(clock=lambda: 1_000)
+    yield made
+    made.close()
+
+
+def perform(laboratory, strategy="baseline", **options):
+    return laboratory.perform(open_pack("starter"), [resolved(strategy)], Window(), PolicyEnvelope(), FIXTURES, **options)
+
+
+def log_of(laboratory):
+    with RunLog(laboratory._database).read() as rows:
+        return counts(rows)["laboratory"]
+
+
+def test_a_run_is_committed_to_and_concluded_in_the_log(laboratory):
+    done = perform(laboratory)
+
+    found = log_of(laboratory)
+    assert (found.committed, found.sealed, found.abandoned) == (1, 1, 0)
+    assert done.run.commit_index == 0
+
+
+def test_a_run_that_fails_is_abandoned_and_may_be_asked_for_again(laboratory, tmp_path):
+    (tmp_path / "peek.py").write_text(
+        "import clvlab as cl, polars as pl\n"
+        "@cl.strategy\n"
+        "def peek(ticks):\n"
+        "    return ticks.filter(pl.col('prob_bps').shift(-1).over('series') > pl.col('prob_bps'))\n"
+    )
+    for _ in range(2):
+        with pytest.raises(LookaheadError):
+            perform(laboratory, f"{tmp_path / 'peek.py'}:peek")
+
+    found = log_of(laboratory)
+    assert (found.sealed, found.abandoned) == (0, 2)
+    assert laboratory.trials(open_pack("starter").content_hash) == 0
+
+
+def test_a_stored_run_reopens_as_the_backtest_that_it_was(laboratory):
+    done = perform(laboratory, "cumulative-drift")
+
+    again = reopened(done.pack, laboratory.runs.sealed(done.run.run_id), laboratory.receipts(done.run.run_id))
+
+    assert again.report == done.report
+    assert again.scores.equals(done.scores)
+    assert again.result.receipts.equals(done.result.receipts)
+    assert again.result.closes.equals(done.result.closes.select(again.result.closes.columns))
+
+
+def test_a_run_reopens_over_its_own_pack_only():
+    done = backtest(open_pack("starter"), "baseline", fixture_ids=FIXTURES)
+
+    with pytest.raises(PackTamperedError, match=done.run.run_id):
+        reopened(open_pack("season"), done.run)
+
+
+def test_a_trial_is_what_shapes_scores():
+    pack, agent = open_pack("starter"), resolved("baseline")
+    one = trial_id(pack, agent, Window(), None)
+
+    assert trial_id(pack, resolved("baseline"), Window(), list(pack.fixture_ids)) == one
+    others = [
+        trial_id(pack, resolved("baseline", {"warmup_ticks": 1}), Window(), None),
+        trial_id(pack, agent, Window(min_clv_horizon_s=1), None),
+        trial_id(pack, agent, Window(), FIXTURES),
+        trial_id(open_pack("season"), agent, Window(), None),
+    ]
+    assert pl.Series([one, *others]).is_unique().all()

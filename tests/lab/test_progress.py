@@ -1,0 +1,68 @@
+import io
+import sys
+
+import pytest
+
+from clvlab.lab import progress
+from clvlab.lab.progress import shown_progress
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def walked(what="a sweep", **options):
+    with shown_progress(what, 3, **options) as tell:
+        for done in (1, 2, 3):
+            tell(done, 3)
+
+
+def test_the_caller_s_own_is_called():
+    told = []
+
+    walked(progress=lambda done, total: told.append((done, total)))
+
+    assert told == [(1, 3), (2, 3), (3, 3)]
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_where_nobody_looks_nothing_is_shown(asked, capfd):
+    walked(progress=asked)
+
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_terminal_shows_a_bar_and_clears_it(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", Terminal())
+
+    walked(progress=True)
+
+    assert "a sweep" in sys.stderr.getvalue()
+
+
+class Shell:
+    """What IPython's display module does with a handle, remembered."""
+
+    def __init__(self):
+        self.shown = []
+
+    def display(self, bar, display_id):
+        assert display_id
+        self.shown.append(bar)
+        return self
+
+    def update(self, bar):
+        self.shown.append(bar)
+
+
+def test_a_notebook_updates_one_line_and_keeps_the_last(monkeypatch):
+    shell = Shell()
+    monkeypatch.setattr(progress, "_notebook", lambda: shell)
+
+    walked("<b>sweep</b>", progress=True)
+
+    assert [repr(bar) for bar in shell.shown] == [f"<b>sweep</b>: {n} of 3 points" for n in range(4)]
+    assert "<progress" in shell.shown[0]._repr_html_()
+    assert "<progress" not in shell.shown[3]._repr_html_()
+    assert "<b>" not in shell.shown[0]._repr_html_()
