@@ -18,12 +18,14 @@ if TYPE_CHECKING:
     from clvlab.agents.ticking import Book, TickAgent
     from clvlab.client import Client
     from clvlab.lab import backtest, compare, import_odds, leaderboard, lookahead_audit, open_pack, open_run, sweep
+    from clvlab.lab.lab import Lab
     from clvlab.law.closing import Window
     from clvlab.law.policy import PolicyEnvelope
 
 __all__ = [
     "Book",
     "Client",
+    "Lab",
     "PolicyEnvelope",
     "TickAgent",
     "Window",
@@ -42,6 +44,7 @@ __all__ = [
 _HOMES = {
     "Book": "clvlab.agents.ticking",
     "Client": "clvlab.client",
+    "Lab": "clvlab.lab.lab",
     "PolicyEnvelope": "clvlab.law.policy",
     "TickAgent": "clvlab.agents.ticking",
     "Window": "clvlab.law.closing",

@@ -36,12 +36,14 @@ __all__ = [
     "PageError",
     "PolicyError",
     "PreflightError",
+    "QueryError",
     "ReplayError",
     "RosterFrozenError",
     "RosterFullError",
     "RunConflictError",
     "RunFailedError",
     "SchemaError",
+    "ServiceUnreachableError",
     "SettingsError",
     "SourceError",
     "StatisticsError",
@@ -58,6 +60,7 @@ __all__ = [
     "UnknownPackError",
     "UnknownRunError",
     "UnsignedLogError",
+    "UnsupportedError",
     "WindowError",
 ]
 
@@ -332,6 +335,18 @@ class MissingLibraryError(ClvlabError):
 
 class StatisticsError(ClvlabError):
     """Statistics that can't be made of what was given: too few backtests, different packs, an empty grid, a level of 2."""
+
+
+class QueryError(ClvlabError):
+    """A SQL statement that can't be answered."""
+
+
+class UnsupportedError(ClvlabError):
+    """Something that this laboratory can't do where it is; the message says where it can be done."""
+
+
+class ServiceUnreachableError(ClvlabError):
+    """A service that can't be reached, or did not answer in time."""
 
 
 class UnknownMarketError(ClvlabError):

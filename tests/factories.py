@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
 
 from clvlab.application.application import Application
 from clvlab.application.requests import AgentEntry, CompetitionConfig
-from clvlab.engine.agent import Causality, Identity, causal
+from clvlab.engine.agent import Causality, Identity, asked, causal
 from clvlab.engine.run import RunResult, run
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
@@ -32,6 +32,7 @@ __all__ = [
     "make_sealed_run",
     "make_tape",
     "message",
+    "seen_kickoffs",
 ]
 
 MARKET = "1X2_PARTICIPANT_RESULT||"
@@ -152,6 +153,27 @@ def make_mixed_run() -> RunResult:
 def make_sealed_run() -> SealedRun:
     """Bytes of the mixed run."""
     return make_mixed_run().run
+
+
+@dataclass
+class CuriousAgent:
+    """Keeps the kickoffs that it is shown."""
+
+    kickoffs: list[int | None] = field(default_factory=list)
+    identity: Identity = Identity("curious", "fixed", "1")  # noqa: RUF009
+
+    def decide(self, tape: Tape) -> pl.DataFrame:
+        if tape.announced is not None:
+            raise AssertionError("an agent is shown the kickoffs of the law beside those of its own")
+        self.kickoffs = tape.fixtures["kickoff_ts_ms"].to_list()
+        return pl.DataFrame(schema=DECISIONS)
+
+
+def seen_kickoffs(tape: Tape) -> list[int | None]:
+    """Kickoffs of a tape as an agent sees them."""
+    agent = CuriousAgent()
+    asked(agent, tape)
+    return agent.kickoffs
 
 
 ALICE, BOB = "did:example:alice", "did:example:bob"

@@ -29,6 +29,7 @@ def test_the_benchmark_command_reports_every_job_and_its_jobs_agree(tmp_path):
         "agent cumulative-drift",
         "agent sharp-momentum-v2",
         "store",
+        "bundle",
         "statistics",
         "explorer",
         "import",
@@ -46,7 +47,7 @@ def test_the_benchmark_command_reports_every_job_and_its_jobs_agree(tmp_path):
         "season pack",
         "import clvlab, without duckdb or fastapi",
     }
-    assert len(said["equalities"]) == 13
+    assert len(said["equalities"]) == 14
     assert all(said["equalities"].values())
     assert all(figure["value"]["min"] > 0 for figure in said["figures"])
 

@@ -3,11 +3,14 @@ import json
 import sqlite3
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from clvlab.application.application import Application
 from clvlab.application.requests import BacktestRunRequest
+from clvlab.proof import clv_states, clv_verify
+from tests.proof.bundles import make_bundle, trust
 
 
 def clvlab(folder, *args):
@@ -298,3 +301,29 @@ def test_leaderboard_is_rebuilt_from_the_sealed_runs(tmp_path):
     assert again.leaderboard.rows() == sound
     again.close()
     assert (code, "total_clv_bps was 999999" in printed) == (1, True)
+
+
+def test_proofs_in_a_bundle_are_judged_by_the_keys_of_the_caller(tmp_path):
+    (tmp_path / "run.clv").write_bytes(make_bundle())
+    (tmp_path / "keys.json").write_text(json.dumps(trust()))
+    (tmp_path / "strict.json").write_text(json.dumps(trust(witness_quorum=2)))
+
+    def judged(*arguments):
+        code, out, err = clvlab(tmp_path, "verify", "run.clv", *arguments)
+        return code, out + err
+
+    code, out = judged("--trust", "keys.json", "--require", "anchor,log", "--json")
+    proofs = json.loads(out)["proofs"]
+    assert (code, {name: proof["verdict"] for name, proof in proofs.items()}) == (0, {"anchor": "pass", "log": "pass"})
+    code, out = judged("--trust", "strict.json")
+    assert code == 1
+    assert "log in the bundle: fail: 1 witnesses signed" in out
+    assert judged("--require", "log")[0] == 1
+    assert judged("--require", "love")[0] == 2
+
+
+def test_verifier_prints_either_file(tmp_path):
+    for arguments, module in (((), clv_verify), (("--states",), clv_states)):
+        code, out, _ = clvlab(tmp_path, "verifier", *arguments)
+
+        assert (code, out) == (0, Path(module.__file__).read_text(encoding="utf-8"))

@@ -47,6 +47,23 @@ class Book:
         The message.
     market_key
         The market it is about, which is what the methods mean where no market is named.
+
+    Examples
+    --------
+    >>> import clvlab as cl
+    >>> class Careful(cl.TickAgent):
+    ...     markets = ("1X2",)
+    ...
+    ...     def on_tick(self, book):
+    ...         if book.suspended() or book.in_running or book.age_ms() > 0:
+    ...             return None
+    ...         side = max(book.sides(), key=lambda side: book.prob_bps(side) or 0)
+    ...         if book.odds_milli(side) is None:
+    ...             return book.wait("no quote")
+    ...         return book.back(side, stake=50, confidence=0.6) if book.prob_bps(side) >= 5000 else None
+    >>> bt = cl.backtest("starter", Careful())
+    >>> bt.scores["entry_prob_bps"].min() >= 5000
+    True
     """
 
     __slots__ = ("_columns", "_rows", "_sides", "fixture_id", "in_running", "market_key", "tick_seq", "ts_ms")
@@ -162,6 +179,8 @@ class TickAgent:
     ...             return book.back(min(book.sides(), key=lambda side: book.prob_bps(side) or 10_000))
     >>> cl.backtest("starter", Underdog()).run.verify().passed
     True
+    >>> Underdog().decide(cl.open_pack("starter").source.tape())["tick_seq"].unique().to_list()
+    [20]
     """
 
     agent_id: str | None = None
@@ -175,6 +194,7 @@ class TickAgent:
 
     @property
     def identity(self) -> Identity:
+        """Who the agent is, as it is sealed."""
         own = type(self)
         name = self.agent_id or own.__name__
         if not isinstance(self.params, Mapping) or "markets" in self.params:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol, TypeVar
 
 from clvlab.anchor.settings import AnchorSettings
 from clvlab.errors import AnchorError, AnchorUnavailableError
 from clvlab.proof.anchor import Anchor, AnchorTrust, Seen, anchor_check
 from clvlab.proof.checks import Check
 
-__all__ = ["Anchorer", "NullAnchor"]
+__all__ = ["Anchorer", "NullAnchor", "blocking"]
+
+_T = TypeVar("_T")
 
 
 class Anchorer(Protocol):
@@ -44,6 +48,16 @@ class Anchorer(Protocol):
         ...
 
 
+def blocking(run: Callable[[], _T]) -> _T:
+    """Call what runs an event loop; on a thread of its own where a loop is running already, as in a notebook."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return run()
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(run).result()
+
+
 class NullAnchor:
     """Anchors nothing and says so; with an RPC URL it still reads what others anchored."""
 
@@ -67,10 +81,11 @@ class NullAnchor:
         return Anchor(cluster=self.cluster)
 
     def seen(self, anchor: Anchor) -> Seen | None:
-        if anchor.signature is None or not self._settings.rpc_url:
+        signature = anchor.signature
+        if signature is None or not self._settings.rpc_url:
             return None
         try:
-            return asyncio.run(self._seen(anchor.signature))
+            return blocking(lambda: asyncio.run(self._seen(signature)))
         except AnchorUnavailableError:
             return None
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from solana.rpc.async_api import AsyncClient
 
-from clvlab.anchor.anchorer import NullAnchor
+from clvlab.anchor.anchorer import NullAnchor, blocking
 from clvlab.anchor.chain import Chain, new_client
 from clvlab.anchor.records import AnchorRecord, AnchorRecords
 from clvlab.anchor.settings import AnchorSettings
@@ -55,8 +55,9 @@ class SolanaAnchor(NullAnchor):
 
     def __exit__(self, *_: object) -> None:
         if self._runner and self._client:
-            self._runner.run(self._client.close())
-            self._runner.close()
+            runner, client = self._runner, self._client
+            blocking(lambda: runner.run(client.close()))
+            blocking(runner.close)
         self._runner = self._client = None
 
     @property
@@ -85,7 +86,7 @@ class SolanaAnchor(NullAnchor):
         if not _MEMO.fullmatch(manifest_hash):
             raise AnchorError(f"only a manifest hash is anchored, sha256: and 64 hex digits, not {manifest_hash[:80]!r}")
         run = self._runner.run if self._runner else asyncio.run
-        return run(self._commit(run_id, manifest_hash)).anchor()
+        return blocking(lambda: run(self._commit(run_id, manifest_hash)).anchor())
 
     async def _commit(self, run_id: str, manifest_hash: str) -> AnchorRecord:
         async with Chain(self._settings, client=self._client) as chain:

@@ -16,19 +16,25 @@ from clvlab.agents.registry import template
 from clvlab.engine.agent import Agent
 from clvlab.engine.lookahead import lookahead_audit
 from clvlab.engine.run import RunResult, run
-from clvlab.errors import AgentError, PolicyError
+from clvlab.errors import AgentError, PackTamperedError, PolicyError
 from clvlab.law.closing import Window
 from clvlab.law.clv import allowed
+from clvlab.law.clv import scores as scored
+from clvlab.law.metrics import outcomes
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.law.ranking import ranked
 from clvlab.law.schema import OUTCOMES, Reason
+from clvlab.law.tape import Tape
 from clvlab.packs.reader import Pack
 from clvlab.proof.card import metrics
 from clvlab.proof.events import receipt_lines
+from clvlab.proof.evidence import read_evidence
+from clvlab.proof.lines import read_receipts
+from clvlab.proof.positions import positions
 from clvlab.proof.seal import SealedRun, committed
 from clvlab.proof.verify import Verification, verify
 
-__all__ = ["Backtest", "backtest", "envelope", "leaderboard", "lookahead_audit", "resolved"]
+__all__ = ["Backtest", "backtest", "envelope", "leaderboard", "lookahead_audit", "performed", "reopened", "resolved"]
 
 
 @dataclass(frozen=True)
@@ -164,10 +170,51 @@ def backtest(
     """
     window = window or Window()
     asked = resolved(agent, params, window)
+    return performed(
+        pack, [asked], window, policy or PolicyEnvelope(), fixture_ids=fixture_ids, audit=audit, commit_index=commit_index
+    )
+
+
+def performed(
+    pack: Pack,
+    agents: Sequence[Agent],
+    window: Window,
+    policy: PolicyEnvelope,
+    *,
+    fixture_ids: Sequence[int] | None = None,
+    audit: bool = True,
+    kind: str = "backtest",
+    commit_index: int | None = None,
+) -> Backtest:
+    """Replay a pack through one agent or several, as ``backtest`` does."""
     tape = pack.tape(fixture_ids)
-    matched = tape.series.filter(allowed(window.market_allowlist)).select("fixture_id", "market_key").n_unique()
-    result = run(tape, [asked], window, policy=policy, audit=audit)
-    return Backtest(pack, window, replace(result, run=committed(result.run, commit_index)), matched)
+    result = run(tape, agents, window, policy=policy, audit=audit, kind=kind)
+    return Backtest(pack, window, replace(result, run=committed(result.run, commit_index)), _matched(tape, window))
+
+
+def _matched(tape: Tape, window: Window) -> int:
+    return tape.series.filter(allowed(window.market_allowlist)).select("fixture_id", "market_key").n_unique()
+
+
+def reopened(pack: Pack, sealed: SealedRun, receipts: bytes = b"") -> Backtest:
+    """Make a backtest of a stored run again, from its evidence; ``.verification`` says whether that is what was sealed.
+
+    Raises
+    ------
+    EvidenceError
+        The evidence can't be read.
+    PackTamperedError
+        The run was made over another pack than this one.
+    """
+    evidence = read_evidence(sealed.events)
+    bound = evidence.started["binding"]
+    if bound["content_hash"] != pack.content_hash:
+        raise PackTamperedError(f"the pack of {sealed.run_id}", str(bound["content_hash"]), pack.content_hash)
+    window = evidence.window
+    rows = scored(positions(evidence.decisions, evidence.closes), window)
+    board = outcomes(rows, tuple(agent["agent_id"] for agent in evidence.started["agents"]))
+    result = RunResult(sealed, evidence.decisions, evidence.closes, rows, board, read_receipts(receipts), evidence.errors)
+    return Backtest(pack, window, result, _matched(pack.tape(bound["fixture_ids"]), window))
 
 
 def resolved(agent: str | Agent, params: Mapping[str, Any] | None = None, window: Window | None = None) -> Agent:

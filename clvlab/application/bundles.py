@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from clvlab.anchor.anchorer import NullAnchor
+from clvlab.anchor.bundled import PROOFS, Trust, judged
 from clvlab.anchor.records import AnchorRecord
 from clvlab.application.anchors import AnchorSettings, record_of
-from clvlab.errors import BundleError
-from clvlab.proof import clv_verify
+from clvlab.errors import BundleError, EvidenceError
+from clvlab.proof import clv_states, clv_verify
 from clvlab.proof.anchor import Anchor, AnchorStatus
 from clvlab.proof.bundle import bundle, read_bundle, run_of
 from clvlab.proof.canonical import canonical, parsed
+from clvlab.proof.checks import Check
 from clvlab.proof.disclosure import disclosure
 from clvlab.proof.seal import SealedRun
 from clvlab.proof.verify import Verification, verify
 from clvlab.store.folder import read_receipts, read_run
 
-__all__ = ["anchor_part", "bundle_run", "bundle_verified", "disclosed", "stored", "verifier_source"]
+__all__ = ["anchor_part", "bundle_run", "bundle_verified", "disclosed", "proofs_judged", "stored", "verifier_source"]
 
 
 def bundle_run(path: Path, *, log: dict[str, Any] | None = None) -> bytes:
@@ -49,12 +52,38 @@ def bundle_verified(path: Path, settings: AnchorSettings | None = None) -> Verif
     """Recompute the proof of a bundled run, the chain asked about its anchor where settings say how."""
     contents = read_bundle(path.read_bytes())
     asker = NullAnchor(settings)
-    stated: dict[str, Any] = parsed(contents.get("anchor.json", b"null")) or {}
     anchor = Anchor(cluster=asker.cluster)
-    if stated:
-        anchor = Anchor(AnchorStatus.ANCHORED.value, str(stated.get("signature")), str(stated.get("cluster")))
+    if "anchor.json" in contents:
+        try:
+            stated = parsed(contents["anchor.json"])
+            anchor = Anchor(AnchorStatus.ANCHORED.value, str(stated["signature"]), str(stated["cluster"]))
+        except (EvidenceError, KeyError, TypeError) as error:
+            raise BundleError(f"anchor.json is no anchor: {error!r}") from error
     receipts = contents.get("receipts.jsonl", b"")
     return verify(run_of(contents), receipts, anchor=anchor, seen=asker.seen(anchor), trust=asker.trust)
+
+
+def proofs_judged(
+    path: Path, verification: Verification, trust: Path | None = None, required: Sequence[str] = ()
+) -> dict[str, Check]:
+    """Judge the anchor and the log proofs of a verified run by keys of the reader's own, without asking anybody.
+
+    Parameters
+    ----------
+    path
+        A bundle; a run folder holds no such proofs.
+    verification
+        Of the run in it.
+    trust
+        File of ``Trust``; without it nobody is trusted.
+    required
+        Names of proofs without which the run fails.
+    """
+    unknown = set(required) - set(PROOFS)
+    if unknown:
+        raise BundleError(f"no proof is called {min(unknown)!r}: there are {', '.join(PROOFS)}")
+    whom = Trust() if trust is None else Trust.read(trust.read_bytes())
+    return judged(read_bundle(path.read_bytes()) if path.is_file() else {}, verification, whom, required)
 
 
 def stored(path: Path) -> tuple[SealedRun, bytes]:
@@ -70,6 +99,6 @@ def disclosed(path: Path, seq: int) -> bytes:
     return canonical(disclosure(read_run(path), seq))
 
 
-def verifier_source() -> bytes:
-    """Give the stand-alone verifier: one file that needs plain Python."""
-    return Path(clv_verify.__file__).read_bytes()
+def verifier_source(*, states: bool = False) -> bytes:
+    """Give the stand-alone verifier, one file that needs plain Python; or the one beside it, which reads ticks."""
+    return Path(clv_states.__file__ if states else clv_verify.__file__).read_bytes()

@@ -8,7 +8,7 @@ from typing import Any
 
 from clvlab.anchor.log import LogStore, abandon, commit, conclude
 from clvlab.application.backtests import Backtest, backtest, resolved
-from clvlab.engine.agent import Agent, Causality, identified
+from clvlab.engine.agent import Agent, Causality, Identity, identified
 from clvlab.engine.run import run_started
 from clvlab.errors import ClvlabError, LogError
 from clvlab.law.closing import Window
@@ -17,7 +17,7 @@ from clvlab.law.tape import Binding
 from clvlab.packs.reader import Pack
 from clvlab.proof.manifest import inputs_hash
 
-__all__ = ["logged_backtest"]
+__all__ = ["logged_backtest", "planned"]
 
 
 def logged_backtest(
@@ -55,7 +55,7 @@ def logged_backtest(
     """
     window, policy = window or Window(), policy or PolicyEnvelope()
     asked = resolved(agent, params, window)
-    started = _planned(pack, asked, window, policy, fixture_ids, audit=audit)
+    started = planned(pack, [asked], window, policy, fixture_ids, audit=audit)
     run_id = started["run_id"]
     with log.write() as rows:
         index = commit(rows, run_id, owner, inputs_hash(started), clock())
@@ -72,13 +72,23 @@ def logged_backtest(
     return test
 
 
-def _planned(
-    pack: Pack, agent: Agent, window: Window, policy: PolicyEnvelope, fixture_ids: Sequence[int] | None, *, audit: bool
+def planned(
+    pack: Pack,
+    agents: Sequence[Agent],
+    window: Window,
+    policy: PolicyEnvelope,
+    fixture_ids: Sequence[int] | None,
+    *,
+    audit: bool = True,
+    kind: str = "backtest",
 ) -> dict[str, Any]:
-    """Give RUN_STARTED of a run that is sealed only if its agent passes the audit that is due."""
+    """Give RUN_STARTED of a run that is sealed only if its agents pass the audit that is due."""
     wanted = pack.fixture_ids if fixture_ids is None else tuple(sorted(set(fixture_ids)))
-    identity = identified(agent)
-    if audit and identity.causality == Causality.UNCHECKED:
-        identity = replace(identity, causality=Causality.PREFIX_AUDIT)
+    identities = [_audited(identified(agent)) if audit else identified(agent) for agent in agents]
     binding = Binding(pack.pack_id, wanted, pack.content_hash)
-    return run_started(binding, pack.manifest.closing_policy, [identity], window, policy)
+    return run_started(binding, pack.manifest.closing_policy, identities, window, policy, kind=kind)
+
+
+def _audited(identity: Identity) -> Identity:
+    is_due = identity.causality == Causality.UNCHECKED
+    return replace(identity, causality=Causality.PREFIX_AUDIT) if is_due else identity

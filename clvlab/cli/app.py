@@ -162,6 +162,8 @@ def verify(
     replay: Annotated[bool, typer.Option("--replay", help="Also run it again from the pack and compare all bytes.")] = False,
     pack: Annotated[str | None, typer.Option(help="Pack to replay; the catalog's of the same hash by default.")] = None,
     agent: Annotated[list[str] | None, typer.Option(help="An agent of the run as file.py:name; may be repeated.")] = None,
+    trust: Annotated[Path | None, typer.Option(help="File of keys that you trust, for the proofs in a bundle.")] = None,
+    require: Annotated[str, typer.Option(help="Proofs without which the run fails: anchor, log, or anchor,log.")] = "",
     as_json: JsonOption = False,
 ) -> None:
     """Recompute the proof of a run folder or bundle; exit 1 if the seal is broken or a check fails."""
@@ -169,15 +171,20 @@ def verify(
         asked = bundles.bundle_verified if run.is_file() else anchors.anchor_verified
         verdict = asked(run, proof.anchor_settings())
     further = proof.further(run, second_opinion=second_opinion, replay=replay, pack=pack, agents=agent or [])
+    required = [name for name in require.split(",") if name]
+    proofs = bundles.proofs_judged(run, verdict, trust, required) if trust or required else {}
     if as_json:
-        print_json(
-            _verification(verdict) | {name: {"agrees": agrees, "detail": why} for name, (agrees, why) in further.items()}
-        )
+        opinions = {name: {"agrees": agrees, "detail": why} for name, (agrees, why) in further.items()}
+        judged = {name: {"verdict": check.verdict.value, "detail": check.detail} for name, check in proofs.items()}
+        print_json(_verification(verdict) | opinions | ({"proofs": judged} if proofs else {}))
     else:
         show_checks(verdict)
+        for name, check in proofs.items():
+            out.print(f"{name} in the bundle: {check.verdict.value.replace('_', ' ')}: {plain(check.detail)}")
         for name, (agrees, why) in further.items():
             out.print(f"{name.replace('_', ' ')}: {'[green]agrees[/]' if agrees else '[red]DISAGREES[/]'}: {plain(why)}")
-    raise typer.Exit(0 if verdict.passed and all(agrees for agrees, _ in further.values()) else 1)
+    failed = [check for check in proofs.values() if check.verdict == "fail"]
+    raise typer.Exit(0 if verdict.passed and not failed and all(agrees for agrees, _ in further.values()) else 1)
 
 
 def _verification(verdict: Verification) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from clvlab.application import backtests
-from clvlab.packs.quality import Quality, Spread
+from clvlab.packs.quality import Quality
 from clvlab.packs.reader import Pack
 from clvlab.proof.verify import Verification
 
@@ -59,45 +59,17 @@ def show_pack(pack: Pack) -> None:
             "fixtures": len(pack.fixture_ids),
             "closing policy": pack.manifest.closing_policy.value,
             "source of the close": pack.manifest.closing_source,
-            "content hash": pack.content_hash,
-        },
+        }
+        | ({"kickoffs": pack.kickoffs} if pack.kickoffs else {})
+        | {"content hash": pack.content_hash},
     )
 
 
 def show_quality(quality: Quality) -> None:
     """Print what an import found: counts, refused rows with examples, and spreads."""
-    out.print(
-        f"Read {quality.messages:,} messages of {quality.files:,} files: {quality.ticks:,} ticks, "
-        f"{quality.suspended_ticks:,} of them suspended; refused {quality.refused_rows:,}"
-    )
-    for reason in quality.refused:
-        out.print(f"  {plain(reason.reason)}: {reason.count:,}, as {plain(reason.examples[0])}")
-    for note, count in quality.notes.items():
-        out.print(f"  {plain(note)}: {count:,}")
-    facts(
-        "Quality",
-        {
-            "fixtures": f"{quality.fixtures:,}, {quality.fixtures_without_ticks:,} without ticks, "
-            f"{quality.fixtures_without_kickoff:,} without kickoff",
-            "markets": f"{quality.markets:,}, {quality.markets_without_close:,} without a close, "
-            f"{quality.markets_suspended_at_close:,} suspended at it",
-            "suspended": f"{quality.suspended_share:.1%} of ticks; in running {quality.in_running_ticks:,} ticks",
-            "books per tick": _spread(quality.books_per_tick),
-            "overround, books": _spread(quality.book_overround_bps, " bps"),
-            "overround, prices": _spread(quality.price_overround_bps, " bps"),
-            "margin fallbacks": f"{quality.margin_fallbacks:,}",
-            "first tick": _spread(quality.first_tick_before_kickoff_s, " s", " before kickoff"),
-            "last tick": _spread(quality.last_tick_before_kickoff_s, " s", " before kickoff"),
-            "largest gap": _spread(quality.largest_gap_s, " s", " in a market"),
-            "age of the close": _spread(quality.closing_age_s, " s"),
-        },
-    )
-
-
-def _spread(spread: Spread | None, unit: str = "", what: str = "") -> str:
-    if spread is None:
-        return "none"
-    return f"median {spread.median:,}{unit}{what} (5-95 %: {spread.p05:,} to {spread.p95:,}; {spread.min:,} to {spread.max:,})"
+    for line in quality.remarks:
+        out.print(plain(line))
+    facts("Quality", quality.facts)
 
 
 def show_report(report: Mapping[str, Any]) -> None:

@@ -120,6 +120,8 @@ def disclose(
     sys.stdout.write(bundles.disclosed(run, seq).decode())
 
 
-def verifier() -> None:
+def verifier(
+    states: Annotated[bool, typer.Option("--states", help="Print clv_states.py, which derives the prices from ticks.")] = False,
+) -> None:
     """Print clv_verify.py, the verifier in one file of plain Python."""
-    sys.stdout.write(bundles.verifier_source().decode())
+    sys.stdout.write(bundles.verifier_source(states=states).decode())

@@ -19,7 +19,7 @@ _T = TypeVar("_T")
 
 
 class Client:
-    """Talks to one clvlab service; use it as a context manager, or close it.
+    r"""Talks to one clvlab service; use it as a context manager, or close it.
 
     Parameters
     ----------
@@ -36,6 +36,47 @@ class Client:
         By every method: the service refused, with its problem details.
     httpx2.HTTPError
         By every method: the service can't be reached, or did not answer in time.
+
+    Examples
+    --------
+    With the ``url`` of a service that runs as ``clvlab serve --dev``, and a ``token`` of ``clvlab dev-token``. What anyone may
+    ask:
+
+    >>> import clvlab as cl
+    >>> client = cl.Client(url, token)
+    >>> [pack["pack_id"] for pack in client.packs()["packs"]], client.pack("starter")["provenance"]
+    (['season', 'starter'], 'synthetic-clvlab')
+    >>> made = client.backtest("starter", 90000000)
+    >>> client.report(made["backtest_id"])["n_fixtures"], len(client.backtests(limit=1)["backtests"])
+    (1, 1)
+    >>> run_id = made["run_id"]
+    >>> client.run(run_id)["checks"]["manifest_bound"], client.verify(run_id)["verified"], len(client.runs(limit=1)["runs"])
+    ('pass', True, 1)
+    >>> client.decision(run_id, 1)["agent_id"], len(client.demo()["leaderboard"])
+    ('baseline', 2)
+    >>> client.evidence(run_id).count(b"\n") > client.scores(run_id).count(b"\n"), client.manifest(run_id)[:15]
+    (True, b'{"commit_index"')
+    >>> {"baseline"} < {row["agent_id"] for row in client.leaderboard()["rows"]}
+    True
+
+    What its owner may do with a competition, and with an instance:
+
+    >>> config = {"competition_type": "arena", "source_mode": "replay", "market_scope": "all", "pack_id": "starter"}
+    >>> ours = client.create_competition(config, roster_size=2)["competition_id"]
+    >>> client.open_competition(ours)["status"], client.register(ours, "b", "baseline")["proof_mode"]
+    ('open', 'reproducible')
+    >>> client.start(ours)["status"], client.complete_competition(ours)["status"]
+    ('finalized', 'completed')
+    >>> client.competition(ours)["leaderboard"][0]["agent_id"]
+    'b'
+    >>> ours in [one["competition_id"] for one in client.competitions("COMPLETED")]
+    True
+    >>> client.events(ours, -1)[0]["kind"], next(client.stream(ours))["kind"]
+    ('COMPETITION_STARTED', 'COMPETITION_STARTED')
+    >>> deployed = client.deploy(strategy="baseline", source_mode="replay", pack_id="starter")["instance_id"]
+    >>> client.instance(deployed)["template"], "events" in client.runtime_events(deployed, limit=1)
+    ('baseline', True)
+    >>> client.close()
     """
 
     def __init__(self, base_url: str, token: str | None = None, *, timeout_s: float = 120) -> None:

@@ -89,12 +89,15 @@ def identified(agent: Agent) -> Identity:
 def asked(agent: Agent, tape: Tape) -> pl.DataFrame:
     """Give ``DECISIONS`` of an agent as checked by the law; what it does to the frames of the tape does not reach them.
 
+    It sees kickoffs as they were announced: one that was known only afterwards would tell it when the window ends.
+
     Raises
     ------
     SchemaError, DecisionError
         It returned no frame, or decisions that can't be sealed.
     """
-    own = replace(tape, rows=tape.rows.clone(), series=tape.series.clone(), fixtures=tape.fixtures.clone())
+    fixtures = tape.fixtures if tape.announced is None else tape.announced
+    own = replace(tape, rows=tape.rows.clone(), series=tape.series.clone(), fixtures=fixtures.clone(), announced=None)
     decided: object = agent.decide(own)
     if not isinstance(decided, pl.DataFrame):
         raise DecisionError(f"agent {agent.identity.agent_id!r} must return a polars DataFrame, not {type(decided).__name__}")

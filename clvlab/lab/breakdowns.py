@@ -34,20 +34,20 @@ def scored_decisions(backtest: Backtest) -> pl.DataFrame:
     Returns
     -------
     pl.DataFrame
-        ``seq, fixture_id, tick_seq, market_key, side, entry_prob_bps, close_prob_bps, odds_milli, clv_bps``; ``edge_pct`` and
-        ``price_ratio_pct`` in percent, the ratio null where nothing was asked for the side; ``to_close_s`` from decision to
-        close and ``closing_age_s`` of the closing message, in seconds; ``confidence`` 0..1.
+        ``seq, fixture_id, tick_seq, market_key, side, entry_prob_bps, close_prob_bps, odds_milli, clv_bps, stake``;
+        ``edge_pct`` and ``price_ratio_pct`` in percent, the ratio null where nothing was asked for the side; ``to_close_s``
+        from decision to close and ``closing_age_s`` of the closing message, in seconds; ``confidence`` 0..1.
     """
     closes = backtest.result.closes.select("fixture_id", "close_ts_ms").unique()
     entry = pl.col("entry_prob_bps")
     return (
         backtest.scores.lazy()
         .filter(pl.col("reason") == Reason.SCORED)
-        .join(backtest.result.decisions.lazy().select("seq", "ts_ms"), on="seq", how="left", maintain_order="left")
+        .join(backtest.result.decisions.lazy().select("seq", "ts_ms", "stake"), on="seq", how="left", maintain_order="left")
         .join(closes.lazy(), on="fixture_id", how="left", maintain_order="left")
         .select(
             "seq", "fixture_id", "tick_seq", "market_key", "side", "entry_prob_bps", "close_prob_bps", "odds_milli", "clv_bps",
-            edge_pct=pl.col("edge_bps") / 100,
+            "stake", edge_pct=pl.col("edge_bps") / 100,
             price_ratio_pct=pl.when(entry > 0).then(100 * (pl.col("close_prob_bps") / entry - 1)),
             to_close_s=(pl.col("close_ts_ms") - pl.col("ts_ms")) / 1000,
             closing_age_s=pl.col("closing_age_ms") / 1000,

@@ -14,6 +14,7 @@ import polars as pl
 from clvlab.application import backtests
 from clvlab.errors import StatisticsError
 from clvlab.lab import html
+from clvlab.lab.contender import Contender
 from clvlab.lab.showing import Shown, check_settings
 from clvlab.lab.stats import Clusters, Estimate, estimates, paired_difference
 from clvlab.law.ranking import ranked
@@ -55,19 +56,19 @@ def unique_names(names: Sequence[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class Comparison(Shown):
-    """Several backtests over the same pack; made by ``clvlab.compare()``.
+    """Several agents over the same pack; made by ``clvlab.compare()``.
 
     Attributes
     ----------
     sources
-        The backtests; the others are compared with the first.
+        The agents; the others are compared with the first.
     level
         Of all intervals.
     resamples, seed
         Of the bootstrap over fixtures.
     """
 
-    sources: tuple[backtests.Backtest, ...]
+    sources: tuple[Contender, ...]
     level: float = 0.95
     resamples: int = 5_000
     seed: int = 0
@@ -76,8 +77,8 @@ class Comparison(Shown):
         check_settings(self.level, resamples=self.resamples)
         if len(self.sources) < 2:
             raise StatisticsError(f"a comparison needs at least two backtests, not {len(self.sources)}")
-        first = self.sources[0].pack
-        for other in (source.pack for source in self.sources[1:]):
+        first = self.sources[0]
+        for other in self.sources[1:]:
             if other.content_hash != first.content_hash:
                 raise StatisticsError(
                     f"backtests over different packs have no fixtures in common: {first.pack_id!r} is {first.content_hash}, "
@@ -86,7 +87,7 @@ class Comparison(Shown):
 
     @cached_property
     def names(self) -> list[str]:
-        return unique_names([str(source.result.outcomes["agent_id"][0]) for source in self.sources])
+        return unique_names([source.agent_id for source in self.sources])
 
     @cached_property
     def _sums(self) -> tuple[Clusters, pl.Series]:
@@ -168,7 +169,7 @@ class Comparison(Shown):
             "Positions in common": self.overlap,
         }
         return html.block(
-            f"Comparison on {self.sources[0].pack.pack_id}",
+            f"Comparison on {self.sources[0].pack_id}",
             *(html.section(title, html.table(frame.columns, frame.rows())) for title, frame in parts.items() if frame.height),
         )
 
@@ -178,10 +179,9 @@ def _said(row: dict[str, Any]) -> str:
     return f"{row['mean_clv_bps']:+.2f} bps of probability{interval}"
 
 
-def _settings(source: backtests.Backtest) -> dict[str, str | None]:
+def _settings(source: Contender) -> dict[str, str | None]:
     """Give everything that shapes a backtest, as text: agent, parameters, window, policy, fixtures."""
-    started = source.verification.started
-    agent = started["agents"][0]
+    started, agent = source.started, source.agent
     named = {name: agent[name] for name in ("strategy", "strategy_version", "source_sha256")}
     named |= {f"config.{name}": value for name, value in agent["config"].items()}
     named |= {f"window.{name}": value for name, value in started["window"].items()}
@@ -194,7 +194,7 @@ def _settings(source: backtests.Backtest) -> dict[str, str | None]:
 class Leaderboard(Shown):
     """Backtests ranked by mean CLV, and by nothing else; made by ``clvlab.leaderboard()``."""
 
-    sources: tuple[backtests.Backtest, ...]
+    sources: tuple[Contender, ...]
     level: float = 0.95
     resamples: int = 5_000
     seed: int = 0
@@ -216,9 +216,7 @@ class Leaderboard(Shown):
         rows = [(one.n_clusters, one.low, one.high, one.t) for one in found]
         schema = {"fixtures": pl.Int64, "low": pl.Float64, "high": pl.Float64, "t": pl.Float64}
         return ranked(
-            pl.concat([source.result.outcomes for source in self.sources]).hstack(
-                pl.DataFrame(rows, schema=schema, orient="row")
-            )
+            pl.concat([source.outcomes for source in self.sources]).hstack(pl.DataFrame(rows, schema=schema, orient="row"))
         )
 
     def __repr__(self) -> str:

@@ -67,6 +67,9 @@ def svg(draw: Callable[[Any], object], title: str, size: tuple[float, float] = (
     with matplotlib.rc_context(_STYLE | dict.fromkeys(_INKED, _INK)):
         figure = figures.Figure(figsize=size)
         draw(figure.add_subplot())
+        # Laid out once, and drawn once: with a layout at work, saving draws everything twice.
+        figure.get_layout_engine().execute(figure)
+        figure.set_layout_engine("none")
         text = StringIO()
         figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
     drawn = sub(r".*?(?=<svg)", "", text.getvalue(), count=1, flags=DOTALL)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from re import sub
 
-__all__ = ["badge", "block", "escape", "facts", "fenced", "figures", "page", "preformatted", "section", "table"]
+__all__ = ["badge", "block", "escape", "facts", "fenced", "figures", "page", "preformatted", "section", "table", "unbroken"]
 
 _STYLE = """
 .clvlab{font-family:system-ui,sans-serif;font-size:13px;line-height:1.45;max-width:60rem;color:inherit}
@@ -49,6 +49,11 @@ def page(title: str, content: str) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(title)}</title><style>body{{margin:1.5rem}}</style></head><body>{content}</body></html>\n"
     )
+
+
+def unbroken(text: str) -> str:
+    """Escape a text in which no unit parts from its number at the end of a line."""
+    return sub(r"(?<=\d) (?=%|bps)", "&nbsp;", escape(text))
 
 
 def section(title: str, *parts: str) -> str:

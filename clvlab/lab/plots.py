@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from clvlab.lab.drawing import BLUE, GREY, RED, axes_or_new
+from clvlab.lab.settling import Settlement
 from clvlab.lab.stats import Calibration, Estimate, Middle, Placebo
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ class Sheet(Protocol):
     @property
     def calibration(self) -> Calibration | None: ...
     @property
+    def settled(self) -> Settlement | None: ...
+    @property
     def top_five(self) -> tuple[float | None, float | None]: ...
 
 
@@ -55,7 +58,8 @@ class Plots:
         """Give name and method of each picture that there is something to draw for."""
         if self._sheet.scored.is_empty():
             return
-        for name in (*_ALWAYS, *(("calibration",) if self._sheet.calibration else ())):
+        settled = ("settled", "results") if self._sheet.settled else ()
+        for name in (*_ALWAYS, *(("calibration",) if self._sheet.calibration else ()), *settled):
             yield name.replace("_", " "), getattr(self, name)
 
     def clv(self, ax: Axes | None = None) -> Axes:
@@ -78,9 +82,8 @@ class Plots:
         ax, clv = axes_or_new(ax), self._sheet.clv
         walk = self._sheet.scored["clv_bps"].cum_sum().to_numpy()
         fall = walk - np.maximum(np.maximum.accumulate(walk), 0) if walk.size else walk
-        width = -(-walk.size // _MOST_POINTS) or 1
+        places, width = _places(walk.size)
         starts = np.arange(0, walk.size, width)
-        places = np.minimum(starts + width, walk.size)
         if walk.size:
             ax.plot(places, walk[places - 1], color=BLUE, linewidth=1.2, label="cumulative CLV")
             deepest = np.minimum.reduceat(fall, starts)
@@ -154,13 +157,28 @@ class Plots:
 
     def calibration(self, ax: Axes | None = None) -> Axes:
         """Stated confidence against the share that beat the close."""
-        ax, found = axes_or_new(ax), self._sheet.calibration
-        ax.plot([0, 1], [0, 1], color=GREY, linewidth=0.8)
-        if found:
-            rows = found.frame
-            _points(ax, rows["confidence"].to_numpy(), rows["share"], rows["low"], rows["high"])
-        title = "No decision has a confidence" if found is None else f"Brier {found.brier:.3f}, {found.n:,} decisions"
-        ax.set(xlabel="confidence", ylabel="share that beat the close", title=title)
+        return _calibrated(axes_or_new(ax), self._sheet.calibration, "confidence", "share that beat the close")
+
+    def results(self, ax: Axes | None = None) -> Axes:
+        """Closing probability against the share of sides that won: whether the close is a good yardstick."""
+        settled = self._sheet.settled
+        close = settled.close if settled else None
+        return _calibrated(axes_or_new(ax), close, "closing probability", "share that won")
+
+    def settled(self, ax: Axes | None = None) -> Axes:
+        """Settled profit of a flat stake in order of time, beside what the close expected of the same decisions."""
+        ax, found = axes_or_new(ax), self._sheet.settled
+        title = "No decision is settled at a price"
+        if found and found.roi.mean is not None:
+            priced = found.frame.drop_nulls("profit")
+            places, width = _places(priced.height)
+            for name, colour, label in (("profit", BLUE, "settled profit"), ("expected", GREY, "expected at the close")):
+                walk = priced[name].fill_null(0).cum_sum().to_numpy()
+                ax.plot(places, walk[places - 1], color=colour, linewidth=1.2, label=label)
+            ax.legend()
+            ax.set_xlabel(f"settled decisions, in order of time{_pooled(width)}")
+            title = f"Return {found.roi.mean:+.1f} %{_interval(found.roi.low, found.roi.high)}, no measure of skill alone"
+        ax.set(ylabel="profit, flat stakes", title=title)
         return ax
 
     def _means(self, table: str, title: str, ax: Axes | None) -> Axes:
@@ -173,6 +191,22 @@ class Plots:
         ax.set_yticks(places, [f"{name} ({n:,})" for name, n in zip(names, rows["n"], strict=True)])
         ax.set(xlabel=f"{_CLV}, {self._sheet.level:.0%} interval", title=title)
         return ax
+
+
+def _places(size: int) -> tuple[Any, int]:
+    """Give the last decision of each point of a long line, counted from 1, and how many decisions a point stands for."""
+    width = -(-size // _MOST_POINTS) or 1
+    return np.minimum(np.arange(0, size, width) + width, size), width
+
+
+def _calibrated(ax: Axes, found: Calibration | None, stated: str, share: str) -> Axes:
+    ax.plot([0, 1], [0, 1], color=GREY, linewidth=0.8)
+    if found:
+        rows = found.frame
+        _points(ax, rows["confidence"].to_numpy(), rows["share"], rows["low"], rows["high"])
+    title = f"No decision has a {stated}" if found is None else f"Brier {found.brier:.3f}, {found.n:,} decisions"
+    ax.set(xlabel=stated, ylabel=share, title=title)
+    return ax
 
 
 def _points(ax: Any, places: Any, mean: pl.Series, low: pl.Series, high: pl.Series, *, flat: bool = False) -> None:

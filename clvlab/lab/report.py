@@ -10,6 +10,7 @@ import polars as pl
 
 from clvlab.application import backtests
 from clvlab.lab import html
+from clvlab.lab.contender import Contender, of_backtest
 from clvlab.lab.explorer import Explorer
 from clvlab.lab.html import escape
 from clvlab.lab.plots import Plots
@@ -112,6 +113,11 @@ class Backtest(Shown):
     @property
     def run(self) -> Run:
         return Run(self.source.run, self.source.receipts)
+
+    @cached_property
+    def contenders(self) -> list[Contender]:
+        """The agent with its scores, as comparisons take it."""
+        return of_backtest(self.source)
 
     def tear_sheet(self, *, level: float = 0.95, resamples: int = 5_000, draws: int = 200, seed: int = 0) -> TearSheet:
         """Give the statistics of the backtest: means with intervals over fixtures, breakdowns, placebo, pictures.

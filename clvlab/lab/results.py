@@ -91,6 +91,7 @@ class Pack(Shown):
                     "content hash": self.content_hash,
                     "closing policy": self.source.manifest.closing_policy.value,
                 }
+                | ({"kickoffs": self.source.kickoffs} if self.source.kickoffs else {})
                 | ({} if self.quality is None else _shown_quality(self.quality))
             ),
             html.table(

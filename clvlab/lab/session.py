@@ -9,9 +9,11 @@ from typing import Any
 from clvlab.application import backtests, importing, packs, runs
 from clvlab.engine.agent import Agent
 from clvlab.lab.comparison import Comparison, Leaderboard
+from clvlab.lab.outcome import Outcome
+from clvlab.lab.progress import Progress
 from clvlab.lab.report import Backtest
 from clvlab.lab.results import AuditReport, Pack, Run
-from clvlab.lab.sweeping import Progress, Sweep, sweep_grid
+from clvlab.lab.sweeping import Sweep, grid_of, sweep_grid
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.law.tape import Tape
@@ -21,6 +23,11 @@ __all__ = ["backtest", "compare", "import_odds", "leaderboard", "lookahead_audit
 
 def open_pack(where: str | Path) -> Pack:
     """Open a pack by its id in the catalog, or by the path of its folder.
+
+    Parameters
+    ----------
+    where
+        ``"starter"``, or a path; a folder is verified whole.
 
     Raises
     ------
@@ -37,9 +44,21 @@ def open_pack(where: str | Path) -> Pack:
 def open_run(path: str | Path) -> Run:
     """Read a stored run, unverified; ``.verify()`` recomputes its proof.
 
+    Parameters
+    ----------
+    path
+        A run folder, as ``Run.save`` and ``clvlab backtest`` write it.
+
     Raises
     ------
     UnknownRunError
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = backtest("starter", "baseline").run.save(tempfile.mkdtemp())
+    >>> open_run(folder).verify().passed
+    True
     """
     return Run(runs.load(path), runs.receipts(path), runs.anchor(path))
 
@@ -66,6 +85,17 @@ def import_odds(
     Raises
     ------
     SourceError, OddsError, PackFormatError
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> with open(folder / "odds.csv", "w") as file:
+    ...     print("fixture,time,market,side,odds", file=file)
+    ...     print("match,2026-03-01T12:00Z,WINNER||,home,2.1", file=file)
+    ...     print("match,2026-03-01T12:00Z,WINNER||,away,1.8", file=file)
+    >>> import_odds("csv", folder / "odds.csv", folder / "mine").ticks()["prob_bps"].to_list()
+    [5403, 4597]
     """
     files = [paths] if isinstance(paths, str | Path) else paths
     chosen = importing.import_options(lenient=lenient, **options)
@@ -151,7 +181,7 @@ def backtest(
     )
 
 
-def compare(tests: Sequence[Backtest], *, level: float = 0.95, resamples: int = 5_000, seed: int = 0) -> Comparison:
+def compare(tests: Sequence[Backtest | Outcome], *, level: float = 0.95, resamples: int = 5_000, seed: int = 0) -> Comparison:
     """Set backtests over the same pack beside each other, the first one being what the others are compared with.
 
     Parameters
@@ -174,10 +204,12 @@ def compare(tests: Sequence[Backtest], *, level: float = 0.95, resamples: int = 
     >>> both.differences["fixtures"].to_list()
     [12]
     """
-    return Comparison(tuple(test.source for test in tests), level, resamples, seed)
+    return Comparison(tuple(one for test in tests for one in test.contenders), level, resamples, seed)
 
 
-def leaderboard(tests: Sequence[Backtest], *, level: float = 0.95, resamples: int = 5_000, seed: int = 0) -> Leaderboard:
+def leaderboard(
+    tests: Sequence[Backtest | Outcome], *, level: float = 0.95, resamples: int = 5_000, seed: int = 0
+) -> Leaderboard:
     """Rank backtests by mean CLV; intervals stand beside it and rank nothing.
 
     Parameters
@@ -194,7 +226,7 @@ def leaderboard(tests: Sequence[Backtest], *, level: float = 0.95, resamples: in
     >>> leaderboard([backtest("starter", "baseline"), backtest("starter", "cumulative-drift")]).frame["agent_id"][0]
     'cumulative-drift'
     """
-    return Leaderboard(tuple(test.source for test in tests), level, resamples, seed)
+    return Leaderboard(tuple(one for test in tests for one in test.contenders), level, resamples, seed)
 
 
 def sweep(
@@ -205,7 +237,7 @@ def sweep(
     fixtures: Sequence[int] | None = None,
     window: Window | None = None,
     policy: PolicyEnvelope | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool = True,
     earlier_trials: int = 0,
     level: float = 0.95,
     resamples: int = 5_000,
@@ -226,7 +258,8 @@ def sweep(
     fixtures, window, policy
         As for ``backtest``.
     progress
-        Called after each point with how many are done and how many there are.
+        Whether a bar is shown, in a notebook or a terminal; or what is called after each point with how many are done and how
+        many there are.
     earlier_trials
         Trials made before this sweep: they are on record, and deflate its best.
     level, resamples, seed
@@ -246,6 +279,10 @@ def sweep(
     (4, True)
     """
     opened = (pack if isinstance(pack, Pack) else open_pack(pack)).source
-    values = {name: list(own) if not isinstance(own, str) else own for name, own in grid.items()}
-    trials = sweep_grid(opened, agent, values, fixture_ids=fixtures, window=window, policy=policy, progress=progress)
-    return Sweep(trials, {name: tuple(own) for name, own in values.items()}, earlier_trials, level, resamples, seed)
+    values = grid_of(grid)
+
+    def seal(params: Mapping[str, Any]) -> Backtest:
+        return Backtest(backtests.backtest(opened, agent, params=params, fixture_ids=fixtures, window=window, policy=policy))
+
+    trials = sweep_grid(opened, agent, values, seal=seal, fixture_ids=fixtures, window=window, progress=progress)
+    return Sweep(trials, values, earlier_trials, level, resamples, seed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -11,19 +11,18 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from clvlab.application import backtests
-from clvlab.engine.agent import Agent
+from clvlab.engine.agent import Agent, asked
 from clvlab.engine.replay import located, replay
 from clvlab.errors import ClvlabError, StatisticsError
 from clvlab.lab import drawing, html
 from clvlab.lab.comparison import fixture_sums
 from clvlab.lab.heatmap import draw_heatmap
+from clvlab.lab.progress import Progress, shown_progress
 from clvlab.lab.report import Backtest
 from clvlab.lab.showing import Shown, check_settings
 from clvlab.lab.stats import Clusters, Deflated, deflated_t, estimates, family_wise_p_values, influence_shape
-from clvlab.law import actions
 from clvlab.law.closing import Window
 from clvlab.law.clv import scores
-from clvlab.law.policy import PolicyEnvelope
 from clvlab.law.schema import Schema
 from clvlab.law.tape import Tape
 from clvlab.packs.reader import Pack
@@ -32,9 +31,9 @@ from clvlab.proof.positions import positions
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Progress", "Sweep", "Trial", "sweep_grid"]
+__all__ = ["Seal", "Sweep", "Trial", "check_trials", "grid_of", "sweep_grid"]
 
-Progress = Callable[[int, int], None]
+Seal = Callable[[Mapping[str, Any]], Backtest]
 _SHOWN_ROWS = 40
 _FOUND: Schema = {
     "n": pl.Int64, "fixtures": pl.Int64, "mean_clv_bps": pl.Float64, "low": pl.Float64, "high": pl.Float64, "t": pl.Float64,
@@ -48,9 +47,7 @@ class _Setting:
 
     pack: Pack
     agent: str | Agent
-    fixture_ids: Sequence[int] | None
-    window: Window | None
-    policy: PolicyEnvelope | None
+    seal: Seal
 
 
 @dataclass(frozen=True)
@@ -74,15 +71,35 @@ class Trial:
 
     def seal(self) -> Backtest:
         """Run it again as a backtest, audited and sealed; its scores are those of the trial."""
-        own = self.setting
-        return Backtest(
-            backtests.backtest(
-                own.pack, own.agent, params=self.params, fixture_ids=own.fixture_ids, window=own.window, policy=own.policy
-            )
-        )
+        return self.setting.seal(self.params)
 
     def __repr__(self) -> str:
         return f"Trial {self.number} with {_said(self.params)}; next: .seal()"
+
+
+def grid_of(grid: Mapping[str, Sequence[Any]]) -> dict[str, tuple[Any, ...]]:
+    """Give the values of each parameter.
+
+    Raises
+    ------
+    StatisticsError
+        No parameter, or one without a list of values.
+    """
+    wrong = [name for name, own in grid.items() if isinstance(own, str) or not isinstance(own, Iterable) or not [*own]]
+    if not grid or wrong:
+        raise StatisticsError(f"a grid needs parameters, each with a list of values: {wrong[0] if wrong else 'it is empty'}")
+    return {name: tuple(own) for name, own in grid.items()}
+
+
+def check_trials(earlier_trials: int) -> None:
+    """Refuse a number of earlier trials that is none.
+
+    Raises
+    ------
+    StatisticsError
+    """
+    if type(earlier_trials) is not int or earlier_trials < 0:
+        raise StatisticsError(f"earlier_trials counts trials, it can't be {earlier_trials!r}")
 
 
 def sweep_grid(
@@ -90,32 +107,32 @@ def sweep_grid(
     agent: str | Agent,
     grid: Mapping[str, Sequence[Any]],
     *,
+    seal: Seal,
     fixture_ids: Sequence[int] | None = None,
     window: Window | None = None,
-    policy: PolicyEnvelope | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool = True,
 ) -> tuple[Trial, ...]:
-    """Score an agent at every point of a grid, the last parameter fastest; see ``clvlab.sweep``."""
-    empty = [name for name, values in grid.items() if isinstance(values, str) or not len(values)]
-    if not grid or empty:
-        raise StatisticsError(f"a grid needs parameters, each with a list of values: {empty[0] if empty else 'it is empty'}")
-    setting = _Setting(pack, agent, fixture_ids, window, policy)
+    """Score an agent at every point of a grid, the last parameter fastest; see ``clvlab.sweep``.
+
+    ``seal`` makes a backtest of the parameters of a point.
+    """
+    setting = _Setting(pack, agent, seal)
     tape = pack.tape(fixture_ids)
     points = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
     trials = []
-    for number, params in enumerate(points):
-        try:
-            trials.append(Trial(number, params, _scored(tape, agent, params, window or Window()), setting))
-        except ClvlabError as error:
-            error.add_note(f"at point {number} of the grid: {_said(params)}")
-            raise
-        if progress:
-            progress(number + 1, len(points))
+    with shown_progress(f"sweep of {_name(agent)}", len(points), progress=progress) as tell:
+        for number, params in enumerate(points):
+            try:
+                trials.append(Trial(number, params, _scored(tape, agent, params, window or Window()), setting))
+            except ClvlabError as error:
+                error.add_note(f"at point {number} of the grid: {_said(params)}")
+                raise
+            tell(number + 1, len(points))
     return tuple(trials)
 
 
 def _scored(tape: Tape, agent: str | Agent, params: Mapping[str, Any], window: Window) -> pl.DataFrame:
-    decided = actions.checked(backtests.resolved(agent, params, window).decide(tape))
+    decided = asked(backtests.resolved(agent, params, window), tape)
     replayed = replay(tape, located(tape, decided), window)
     return scores(positions(replayed.decisions, replayed.closes), window)
 
@@ -145,8 +162,7 @@ class Sweep(Shown):
 
     def __post_init__(self) -> None:
         check_settings(self.level, resamples=self.resamples)
-        if self.earlier_trials < 0:
-            raise StatisticsError(f"earlier_trials counts trials, it can't be {self.earlier_trials}")
+        check_trials(self.earlier_trials)
 
     @property
     def trials(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from math import sqrt
@@ -11,6 +12,7 @@ import polars as pl
 from clvlab.application import backtests
 from clvlab.lab import breakdowns, drawing, html
 from clvlab.lab.plots import Plots
+from clvlab.lab.settling import Settlement, settlement
 from clvlab.lab.showing import Shown, check_settings
 from clvlab.lab.stats import (
     BeatRate,
@@ -28,6 +30,10 @@ from clvlab.lab.stats import (
 __all__ = ["TearSheet"]
 
 BPS, PERCENT = "bps of probability", "%"
+_CAUTION = (
+    "CLV is not return on investment. Results are one draw of luck: over as many decisions their interval is far wider than "
+    "that of CLV, and the return also bears the margin of the price taken. Read the return beside what the close expected."
+)
 _INTERVALS = "Intervals hold {level:.0%}, by the bootstrap over fixtures; decisions of one fixture are not independent."
 
 
@@ -114,6 +120,12 @@ class TearSheet(Shown):
         return calibration(self.scored["confidence"], self.scored["clv_bps"], self.scored["fixture_id"], seed=self.seed)
 
     @cached_property
+    def settled(self) -> Settlement | None:
+        """What the decisions won, where the pack has results; null where it has none."""
+        results = self.source.pack.results
+        return settlement(self.scored, results, level=self.level, resamples=self.resamples, seed=self.seed)
+
+    @cached_property
     def tables(self) -> dict[str, pl.DataFrame]:
         """The breakdowns by name: by_time, by_market, by_side, by_probability, fixtures, reasons, refusals, quality."""
         return breakdowns.tables(self.source, self.scored, self.level, self.seed)
@@ -159,6 +171,8 @@ class TearSheet(Shown):
             ("share of the five best fixtures in the total", self.top_five[0], None, None, PERCENT),
             ("mean CLV without them", self.top_five[1], None, None, BPS),
         ]
+        if self.settled:
+            rows += _settled_rows(self.settled)
         schema = {"figure": pl.String, "value": pl.Float64, "low": pl.Float64, "high": pl.Float64, "unit": pl.String}
         return pl.DataFrame(rows, schema=schema, orient="row")
 
@@ -171,16 +185,23 @@ class TearSheet(Shown):
         t = "none" if clv.t is None else f"{clv.t:.2f}"
         share = "nothing moved" if beat.rate is None else f"{100 * beat.rate:.1f} % {_span(beat.low, beat.high, 100)}"
         return (
-            f"{clv.n:,} scored decisions in {clv.n_clusters:,} fixtures: mean CLV {clv.mean:+.2f} bps "
-            f"{_span(clv.low, clv.high)}, median {self.median.median:+.1f} bps; price ratio {ratio.mean or 0:+.2f} % "
-            f"{_span(ratio.low, ratio.high)}; cluster t {t}; beat the close {share}, {beat.tied:,} unmoved"
+            f"{clv.n:,} scored decisions in {clv.n_clusters:,} fixtures: mean CLV {clv.mean:+z.2f} bps "
+            f"{_span(clv.low, clv.high)}, median {self.median.median:+z.1f} bps; price ratio {ratio.mean or 0:+z.2f} % "
+            f"{_span(ratio.low, ratio.high)}; cluster t {t}; beat the close {share}, {beat.tied:,} unmoved{self._returned}"
         )
+
+    @property
+    def _returned(self) -> str:
+        roi = self.settled.roi if self.settled else None
+        if roi is None or roi.mean is None:
+            return ""
+        return f"; return on investment {roi.mean:+z.2f} % {_span(roi.low, roi.high)} of {roi.n:,} settled, which is not CLV"
 
     def __repr__(self) -> str:
         return f"Tear sheet of {self.agent_id}: {self.line}; next: .frame, .tables, .plot, .to_html(path)"
 
     def _repr_html_(self) -> str:
-        own = self.tables
+        pictures, own = self._pictures(), self.tables
         shown = [
             html.section(title, html.table(own[name].columns, own[name].rows()))
             for name, title in breakdowns.TITLES.items()
@@ -188,12 +209,31 @@ class TearSheet(Shown):
         ]
         return html.block(
             f"Tear sheet of {self.agent_id} on {self.source.pack.pack_id} ({self.source.pack.provenance})",
-            f"<p>{html.escape(self.line)}.</p>",
+            f"<p>{html.unbroken(self.line)}.</p>",
             f'<p class="quiet">{_INTERVALS.format(level=self.level)}</p>',
+            *([f"<p>{_CAUTION}</p>"] if self.settled else []),
             html.section("Figures", html.table(["figure", "value", "interval", "unit"], map(_row, self.frame.rows()))),
-            html.figures(drawing.svg(draw, title) for title, draw in self.plot.drawings()),
-            *([html.section("Calibration", _calibration(self.calibration))] if self.calibration else []),
+            html.figures(pictures),
+            *(html.section(title, _calibration(found)) for title, found in self._calibrations if found),
             *shown,
+        )
+
+    def _pictures(self) -> list[str]:
+        """Draw everything; the placebo is drawn last, and its entries are picked meanwhile, outside the interpreter's lock."""
+        asked = dict(self.plot.drawings())
+        with ThreadPoolExecutor(1) as pool:
+            picked = pool.submit(lambda: self._placebos)
+            drawn = {title: drawing.svg(draw, title) for title, draw in asked.items() if title != "placebo"}
+            picked.result()
+        return [drawn.get(title) or drawing.svg(draw, title) for title, draw in asked.items()]
+
+    @property
+    def _calibrations(self) -> tuple[tuple[str, Calibration | None], ...]:
+        settled = self.settled
+        return (
+            ("Calibration: confidence against beating the close", self.calibration),
+            ("Calibration: closing probability against results", settled.close if settled else None),
+            ("Calibration: entry probability against results", settled.entry if settled else None),
         )
 
     def _mean(self, column: str) -> Estimate:
@@ -204,9 +244,25 @@ class TearSheet(Shown):
 def _calibration(found: Calibration) -> str:
     parts = (
         f"Brier score {found.brier:.4f} = reliability {found.reliability:.4f} - resolution {found.resolution:.4f} + "
-        f"uncertainty {found.uncertainty:.4f}, over {found.n:,} decisions with a confidence"
+        f"uncertainty {found.uncertainty:.4f}, over {found.n:,} decisions"
     )
     return f"<p>{parts}.</p>" + html.table(found.frame.columns, found.frame.rows())
+
+
+def _settled_rows(found: Settlement) -> list[tuple[str, float | None, float | None, float | None, str]]:
+    roi, expected, staked = found.roi, found.expected, found.stake_roi
+    rows: list[tuple[str, float | None, float | None, float | None, str]] = [
+        ("settled decisions with a price", float(roi.n), None, None, "decisions"),
+        ("settled profit, flat stake", found.profit, None, None, "stakes"),
+        ("return on investment, flat stake", roi.mean, roi.low, roi.high, PERCENT),
+        ("return that the close expected of them", expected.mean, expected.low, expected.high, PERCENT),
+        ("settled profit, stakes asked for", found.stake_profit, None, None, "units of stake"),
+        ("return on investment, stakes asked for", staked.mean, staked.low, staked.high, PERCENT),
+    ]
+    for name, known in (("close", found.close), ("entry", found.entry)):
+        if known:
+            rows.append((f"Brier score of the {name} against results", known.brier, None, None, "squared probability"))
+    return rows
 
 
 def _band(found: Placebo | None) -> tuple[float | None, float | None, float | None]:
@@ -215,9 +271,9 @@ def _band(found: Placebo | None) -> tuple[float | None, float | None, float | No
 
 def _row(row: tuple[str, float | None, float | None, float | None, str]) -> tuple[str, str, str, str]:
     name, value, low, high, unit = row
-    digits = 4 if unit == "probability" else 2
-    interval = "" if low is None or high is None else f"[{low:,.{digits}f}, {high:,.{digits}f}]"
-    return name, "none" if value is None else f"{value:,.{digits}f}", interval, unit
+    digits = 4 if unit.endswith("probability") and unit != BPS else 2
+    interval = "" if low is None or high is None else f"[{low:z,.{digits}f}, {high:z,.{digits}f}]"
+    return name, "none" if value is None else f"{value:z,.{digits}f}", interval, unit
 
 
 def _percent(share: float | None) -> float | None:
@@ -225,4 +281,4 @@ def _percent(share: float | None) -> float | None:
 
 
 def _span(low: float | None, high: float | None, times: float = 1) -> str:
-    return "[too few fixtures for an interval]" if low is None or high is None else f"[{times * low:.2f}, {times * high:.2f}]"
+    return "[too few fixtures for an interval]" if low is None or high is None else f"[{times * low:z.2f}, {times * high:z.2f}]"

@@ -38,6 +38,12 @@ class Window:
     ------
     WindowError
         Any of these out of its range, or ``duration_s`` missing or superfluous.
+
+    Examples
+    --------
+    >>> hour = Window("first hour", end_rule="fixed_duration", duration_s=3600, market_allowlist=("1X2",))
+    >>> hour.payload()["duration_s"], hour.min_clv_horizon_s
+    (3600, 60)
     """
 
     window_id: str = "full"

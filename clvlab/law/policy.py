@@ -78,6 +78,15 @@ class PolicyEnvelope:
     ------
     PolicyError
         A value out of its range; the message names it.
+
+    Examples
+    --------
+    >>> policy = PolicyEnvelope(max_orders=20, cooldown_s=600, max_stake=500)
+    >>> sealed = policy.payload(("1X2",))
+    >>> sealed["market_allowlist"], sealed["max_stake"]
+    (['1X2'], 500)
+    >>> PolicyEnvelope.sealed(sealed).cooldown_s
+    600
     """
 
     market_allowlist: tuple[str, ...] | None = None

@@ -53,6 +53,8 @@ class Tape:
         ``FIXTURES``, sorted; ``kickoff_ts_ms`` is null where unknown.
     closing_policy
         How a market that is suspended at the close is treated.
+    announced
+        ``FIXTURES`` as agents see it, where the kickoffs in ``fixtures`` were known only afterwards; null elsewhere.
     """
 
     binding: Binding
@@ -60,6 +62,7 @@ class Tape:
     series: pl.DataFrame
     fixtures: pl.DataFrame
     closing_policy: ClosingPolicy = ClosingPolicy.LAST_STATE
+    announced: pl.DataFrame | None = None
 
     @classmethod
     def from_ticks(
@@ -135,6 +138,7 @@ class Tape:
             own.with_columns(pl.col("start", "market_start") - start),
             self.fixtures.filter(pl.col("fixture_id") == fixture_id),
             self.closing_policy,
+            None if self.announced is None else self.announced.filter(pl.col("fixture_id") == fixture_id),
         )
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from clvlab.errors import PackFormatError
 from clvlab.law.schema import SAFE_INTEGER, ClosingPolicy
@@ -23,6 +24,7 @@ __all__ = [
     "Capture",
     "Fixture",
     "Gap",
+    "KickoffKind",
     "PackManifest",
     "Raw",
     "SourceFile",
@@ -80,13 +82,24 @@ class Capture(_Model):
     gaps: tuple[Gap, ...] = ()
 
 
+class KickoffKind(StrEnum):
+    """What the kickoffs of a pack are: announced before the first tick, or known only afterwards."""
+
+    SCHEDULED = "scheduled"
+    ACTUAL = "actual"
+
+
 class Fixture(_Model):
-    """One replayable fixture; ``digest`` covers its series table and ticks."""
+    """One replayable fixture; ``digest`` covers its series table and ticks.
+
+    ``kickoff_ts_ms`` ends the window. ``scheduled_ts_ms`` is the start as first announced, in packs of actual kickoffs only.
+    """
 
     fixture_id: _Int
     names: tuple[str, ...] = ()
     source_id: str | None = None
     kickoff_ts_ms: _Int | None = None
+    scheduled_ts_ms: _Int | None = None
     rows: _Int = 0
     digest: _Hash | None = None
 
@@ -108,7 +121,8 @@ class SourceFile(_Model):
 class PackManifest(_Model):
     """What a pack says of itself; everything but ``pack_id`` and the SHA-256 of files enters ``content_hash``.
 
-    ``sources`` and ``margin_fallbacks`` are null, and then left out of descriptor and hash, unless an importer fills them.
+    ``sources``, ``margin_fallbacks``, ``kickoff`` and a fixture's ``scheduled_ts_ms`` are null, and then left out of descriptor
+    and hash, unless an importer fills them. Kickoffs are scheduled where nothing is said.
     """
 
     pack_id: _Name
@@ -125,6 +139,7 @@ class PackManifest(_Model):
     results: _Hash | None = None
     sources: tuple[SourceFile, ...] | None = None
     margin_fallbacks: _Int | None = None
+    kickoff: KickoffKind | None = None
     ticks_sha256: _Hash | None = None
     results_sha256: _Hash | None = None
     quality_sha256: _Hash | None = None
@@ -137,6 +152,12 @@ class PackManifest(_Model):
             raise ValueError("fixtures must be listed once each, in order of fixture_id")
         return fixtures
 
+    @model_validator(mode="after")
+    def _scheduled_beside_actual(self) -> PackManifest:
+        if self.kickoff is not KickoffKind.ACTUAL and any(fixture.scheduled_ts_ms is not None for fixture in self.fixtures):
+            raise ValueError("scheduled_ts_ms stands beside actual kickoffs only")
+        return self
+
     @property
     def content_hash(self) -> str:
         """``sha256:<hex>`` over the logical content."""
@@ -145,12 +166,17 @@ class PackManifest(_Model):
     @property
     def content(self) -> dict[str, Any]:
         """Everything that ``content_hash`` covers, as JSON values."""
-        own = self.model_dump(mode="json", exclude=set(_FILES))
-        return {key: value for key, value in own.items() if key not in _OPTIONAL or value is not None}
+        own = _said(self.model_dump(mode="json", exclude=set(_FILES)))
+        return own | {"fixtures": [_said(fixture) for fixture in own["fixtures"]]}
 
 
-_OPTIONAL = ("sources", "margin_fallbacks")
+_OPTIONAL = ("sources", "margin_fallbacks", "kickoff", "scheduled_ts_ms")
 _FILES = ("pack_id", "ticks_sha256", "results_sha256", "quality_sha256")
+
+
+def _said(own: dict[str, Any]) -> dict[str, Any]:
+    """Leave out what is optional and null."""
+    return {key: value for key, value in own.items() if key not in _OPTIONAL or value is not None}
 
 
 def descriptor(manifest: PackManifest, sizes: Mapping[str, int]) -> bytes:

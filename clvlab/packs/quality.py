@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Literal
 
 import polars as pl
@@ -117,6 +117,53 @@ class Quality(_Model):
     @property
     def refused_rows(self) -> int:
         return sum(reason.count for reason in self.refused)
+
+    @property
+    def remarks(self) -> list[str]:
+        """What was read, what was refused with an example of each reason, and what else is to know, a line each."""
+        return [
+            f"Read {self.messages:,} messages of {self.files:,} files: {self.ticks:,} ticks, "
+            f"{self.suspended_ticks:,} of them suspended; refused {self.refused_rows:,}",
+            *(f"  {refused.reason}: {refused.count:,}, as {refused.examples[0]}" for refused in self.refused),
+            *(f"  {note}: {count:,}" for note, count in self.notes.items()),
+        ]
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """The other figures in words, by name."""
+        before = " before kickoff"
+        return {
+            "fixtures": f"{self.fixtures:,}, {self.fixtures_without_ticks:,} without ticks, "
+            f"{self.fixtures_without_kickoff:,} without kickoff",
+            "markets": f"{self.markets:,}, {self.markets_without_close:,} not quoted before the close, "
+            f"{self.markets_suspended_at_close:,} suspended at it",
+            "suspended": f"{self.suspended_share:.1%} of ticks; in running {self.in_running_ticks:,} ticks",
+            "books per tick": _in_words(self.books_per_tick, "{:,}".format),
+            "overround, books": _in_words(self.book_overround_bps, "{:,} bps".format),
+            "overround, prices": _in_words(self.price_overround_bps, "{:,} bps".format),
+            "margin fallbacks": f"{self.margin_fallbacks:,}",
+            "first tick": _in_words(self.first_tick_before_kickoff_s, _duration, before),
+            "last tick": _in_words(self.last_tick_before_kickoff_s, _duration, before),
+            "largest gap": _in_words(self.largest_gap_s, _duration, " in a market"),
+            "age of the close": _in_words(self.closing_age_s, _duration),
+        }
+
+    def __repr__(self) -> str:
+        return "\n".join([*self.remarks, *(f"  {name:<20} {text}" for name, text in self.facts.items())])
+
+
+def _in_words(spread: Spread | None, word: Callable[[int], str], what: str = "") -> str:
+    if spread is None:
+        return "none"
+    least, low, median, high, most = (word(of) for of in (spread.min, spread.p05, spread.median, spread.p95, spread.max))
+    return f"median {median}{what} (5-95 %: {low} to {high}; {least} to {most})"
+
+
+def _duration(seconds: int) -> str:
+    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if abs(seconds) >= 2 * size:
+            return f"{seconds / size:,.1f} {unit}"
+    return f"{seconds} s"
 
 
 class QualityAccount:

@@ -17,7 +17,7 @@ from clvlab.packs import invariants
 from clvlab.packs.digest import fixture_digests
 from clvlab.packs.files import content_digest, file_sha256
 from clvlab.packs.genuine import is_genuine
-from clvlab.packs.manifest import TICKS_FILE, PackManifest, read_manifest
+from clvlab.packs.manifest import TICKS_FILE, KickoffKind, PackManifest, read_manifest
 from clvlab.packs.quality import QUALITY_FILE, Quality
 from clvlab.packs.results import RESULTS_FILE, read_results, results_digest
 
@@ -43,6 +43,12 @@ class Pack:
     @property
     def fixture_ids(self) -> tuple[int, ...]:
         return tuple(fixture.fixture_id for fixture in self.manifest.fixtures)
+
+    @property
+    def kickoffs(self) -> str:
+        """What is to know of the kickoffs, in words; nothing where they were announced beforehand."""
+        actual = self.manifest.kickoff is KickoffKind.ACTUAL
+        return "known only afterwards; agents see them as first announced" if actual else ""
 
     @cached_property
     def is_genuine(self) -> bool:
@@ -113,7 +119,15 @@ class Pack:
         rows, series = _read(self.folder / TICKS_FILE, None if wanted == self.fixture_ids else wanted)
         fixtures = self.fixtures.filter(pl.col("fixture_id").is_in(wanted)).select(*FIXTURES)
         binding = Binding(self.pack_id, wanted, self.content_hash)
-        return Tape(binding, rows, series, fixtures, self.manifest.closing_policy)
+        return Tape(binding, rows, series, fixtures, self.manifest.closing_policy, self._announced(wanted))
+
+    def _announced(self, wanted: Sequence[int]) -> pl.DataFrame | None:
+        """Give the kickoffs that agents may see, where they are not those that end the window."""
+        if self.manifest.kickoff is not KickoffKind.ACTUAL:
+            return None
+        asked = set(wanted)
+        known = [(f.fixture_id, f.scheduled_ts_ms) for f in self.manifest.fixtures if f.fixture_id in asked]
+        return pl.DataFrame(known, schema=FIXTURES, orient="row")
 
 
 def _read(path: Path, wanted: tuple[int, ...] | None) -> tuple[pl.DataFrame, pl.DataFrame]:

@@ -75,6 +75,7 @@ class PackWriter:
         self._declared = {fixture.fixture_id: fixture for fixture in fixtures}
         self._written: dict[int, Fixture] = {}
         self._pending: list[pa.Table] = []
+        self._pending_rows = 0
         self._parquet: pq.ParquetWriter | None = None
 
     def __enter__(self) -> PackWriter:
@@ -121,16 +122,17 @@ class PackWriter:
             )
         start = 0
         for size in sizes:
-            if self._pending and sum(part.num_rows for part in self._pending) + size > _ROWS_PER_GROUP:
+            if self._pending and self._pending_rows + size > _ROWS_PER_GROUP:
                 self._flush()
             self._pending.append(table.slice(start, size))
+            self._pending_rows += size
             start += size
 
     def _flush(self) -> None:
         if self._parquet is not None and self._pending:
             group = pa.concat_tables(self._pending).combine_chunks()
             self._parquet.write_table(group, row_group_size=group.num_rows)
-            self._pending = []
+            self._pending, self._pending_rows = [], 0
 
     def finish(
         self,

@@ -87,7 +87,11 @@ def read_bundle(text: bytes) -> dict[str, bytes]:
             raise BundleError(f"{name} is not what the header says: it has {sha256(contents[name])}, not {digest}")
     if rest:
         raise BundleError(f"{len(rest)} bytes follow the last part")
-    if contents["context.json"] != canonical(context(run_of(contents))):
+    try:
+        expected = canonical(context(run_of(contents)))
+    except (EvidenceError, KeyError, TypeError) as error:
+        raise BundleError(f"the first line of events.jsonl can't be read: {error!r}") from error
+    if contents["context.json"] != expected:
         raise BundleError("context.json does not say what the manifest and the evidence say")
     return contents
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from io import BytesIO
 from typing import Any
 
 import polars as pl
@@ -127,7 +126,7 @@ def _cuts(events: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
 def _table(text: bytes, schema: list[tuple[str, pa.DataType]]) -> pl.DataFrame:
     """Read one JSON object a line."""
     table = arrow_json.read_json(
-        BytesIO(text),
+        pa.BufferReader(text),
         read_options=arrow_json.ReadOptions(block_size=len(text), use_threads=False),  # the batches are read in parallel
         parse_options=arrow_json.ParseOptions(explicit_schema=pa.schema(schema), unexpected_field_behavior="error"),
     )

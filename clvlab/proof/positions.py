@@ -16,7 +16,7 @@ def positions(decisions: pl.DataFrame, closes: pl.DataFrame) -> pl.DataFrame:
     Parameters
     ----------
     decisions, closes
-        ``DECISION_EVENTS`` and ``CLOSE_EVENTS``: exactly what stands in evidence.
+        ``DECISION_EVENTS`` and ``CLOSE_EVENTS``: exactly what stands in evidence, in order of ``seq``.
 
     Returns
     -------
@@ -33,8 +33,8 @@ def positions(decisions: pl.DataFrame, closes: pl.DataFrame) -> pl.DataFrame:
     named = decisions.filter(pl.col("action") == Action.BACK, pl.col("market_key").is_not_null())
     if not closes.select(market).equals(named.select(market).unique().sort(market)):
         raise EvidenceError("there must be one MARKET_CLOSE for every market that a BACK names, sorted")
-    entries, quotes = _prices(decisions, ["seq"]), _prices(closes, market)
-    own = decisions.select("seq", "side").join(entries, on=["seq", "side"])
+    entries, quotes = _prices(decisions.rename({"side": "own_side"}), ["seq"], "own_side"), _prices(closes, market)
+    own = entries.filter(pl.col("side") == pl.col("own_side"))  # sides are unique: at most one row per decision
     asked = decisions.with_columns(
         market=pl.when(pl.col("action") == Action.BACK).then("market_key"),
         entry_present=pl.col("sides").is_not_null(),
@@ -42,7 +42,12 @@ def positions(decisions: pl.DataFrame, closes: pl.DataFrame) -> pl.DataFrame:
     )
     return conform(
         asked.lazy()
-        .join(own.lazy().select("seq", entry_prob_bps="prob_bps", odds_milli="odds_milli"), on="seq", how="left")
+        .join(
+            own.lazy().select("seq", entry_prob_bps="prob_bps", odds_milli="odds_milli"),
+            on="seq",
+            how="left",
+            maintain_order="left",
+        )
         .join(
             closes.lazy().select(
                 "fixture_id", "end_seq", "close_ts_ms", "close_kind",
@@ -53,13 +58,14 @@ def positions(decisions: pl.DataFrame, closes: pl.DataFrame) -> pl.DataFrame:
             ),
             on=["fixture_id", "market"],
             how="left",
+            maintain_order="left",
         )
         .join(
             quotes.lazy().select("fixture_id", "side", market="market_key", close_prob_bps="prob_bps"),
             on=["fixture_id", "market", "side"],
             how="left",
+            maintain_order="left",
         )
-        .sort("seq")
         .select(*POSITIONS)
         .collect(engine="in-memory"),
         POSITIONS,
@@ -82,9 +88,9 @@ def proposals(decisions: pl.DataFrame, placed: pl.DataFrame) -> pl.DataFrame:
     return conform(both.select(*PROPOSALS), PROPOSALS, "PROPOSALS")
 
 
-def _prices(events: pl.DataFrame, key: list[str]) -> pl.DataFrame:
-    """Give one row per key and side of every state: (key, side, prob_bps, odds_milli)."""
-    states = events.filter(pl.col("sides").list.len() > 0).select(*key, "state_suspended", "sides")
+def _prices(events: pl.DataFrame, key: list[str], *further: str) -> pl.DataFrame:
+    """Give one row per key and side of every state: (key, further columns, side, prob_bps, odds_milli)."""
+    states = events.filter(pl.col("sides").list.len() > 0).select(*key, *further, "state_suspended", "sides")
     prices = states.explode("sides").unnest("sides")
     impossible = (
         pl.col("side").is_null()

@@ -91,7 +91,7 @@ def verify(
     boundary = checks.llm_boundary(trust_folder)
     evidence_digest, score_digest = Digest(), Digest()
     with ThreadPoolExecutor(1) as pool:  # reading runs outside the interpreter's lock, hashing lines inside
-        reading = pool.submit(_rederived, run.events)
+        reading = pool.submit(_rederived, run)
         evidence_digest.add(run.events)
         score_digest.add(run.scores)
         try:
@@ -136,13 +136,26 @@ def verify(
     )
 
 
-def _rederived(events: bytes) -> tuple[Evidence, pl.DataFrame, pl.DataFrame, bytes]:
+def _rederived(run: SealedRun) -> tuple[Evidence, pl.DataFrame, pl.DataFrame, bytes]:
     """Read the evidence and score it again: ``POSITIONS``, ``SCORES`` and their lines."""
-    evidence = read_evidence(events)
+    evidence = read_evidence(run.events)
     placed = positions(evidence.decisions, evidence.closes)
     rederived = scores(placed, evidence.window)
+    return evidence, placed, rederived, _written(rederived, run.scores)
+
+
+def _written(rederived: pl.DataFrame, stored: bytes) -> bytes:
+    """Write ``SCORES`` as lines; as long as they are the stored ones they are compared only, not held a second time."""
+    end = 0
     with ThreadPoolExecutor(2) as pool:
-        return evidence, placed, rederived, b"".join(pool.map(score_lines, batches(rederived)))
+        for lines in pool.map(score_lines, batches(rederived)):
+            if not stored.startswith(lines, end):
+                break
+            end += len(lines)
+        else:
+            if end == len(stored):
+                return stored
+    return b"".join(map(score_lines, batches(rederived)))
 
 
 def _sealed_hash(run: SealedRun) -> str:

@@ -48,6 +48,7 @@ __all__ = [
     "runs",
     "runtime_events",
     "standings",
+    "trials",
 ]
 
 
@@ -303,4 +304,14 @@ reports = Table(
     Column("report", Json, nullable=False),
     ForeignKeyConstraint(["run_id"], ["runs.run_id"]),
     Index(None, "created_ts_ms", "backtest_id"),
+)
+
+# Every configuration that was tried over a pack, sealed or not.
+trials = Table(
+    "trials",
+    metadata,
+    Column("trial_id", Name, primary_key=True),
+    Column("content_hash", Name, nullable=False),
+    Column("created_ts_ms", BigInteger, nullable=False),
+    Index(None, "content_hash"),
 )

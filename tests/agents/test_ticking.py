@@ -8,7 +8,7 @@ from clvlab.engine.run import run
 from clvlab.errors import AgentError, DecisionError, LookaheadError
 from clvlab.law.closing import Window
 from clvlab.law.tape import Tape
-from clvlab.proof import clv_verify
+from clvlab.proof import clv_states
 from clvlab.proof.evidence import read_evidence
 from tests.engine.strategies import games
 from tests.factories import MARKET, make_tape, message
@@ -198,12 +198,12 @@ def test_tick_agent_passes_the_audit():
 @settings(max_examples=50, deadline=None)
 def test_book_holds_the_states_that_the_scalar_law_finds(game):
     tape = Tape.from_ticks(game.ticks, game.fixtures)
-    fixtures = clv_verify.fixtures_of([row | {"kickoff_ts_ms": None} for row in game.rows])
+    fixtures = clv_states.fixtures_of([row | {"kickoff_ts_ms": None} for row in game.rows])
 
     class Checker(TickAgent):
         def on_tick(self, book):
             for market, states in fixtures[book.fixture_id].markets.items():
-                state = clv_verify.state_at(states, book.tick_seq)
+                state = clv_states.state_at(states, book.tick_seq)
                 assert (market in book.markets) == (state is not None)
                 assert book.age_ms(market) == (state and book.ts_ms - state["ts_ms"])
                 for side in state["sides"] if state else []:

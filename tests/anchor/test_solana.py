@@ -1,5 +1,6 @@
 """Threats to an anchor, each against the unmodified client and the real memo program."""
 
+import asyncio
 import json
 from base64 import b64encode
 from dataclasses import replace
@@ -52,6 +53,16 @@ def test_anchor_is_written_read_back_and_passes(local):
     assert done.explorer_url.endswith(f"/tx/{done.signature}?cluster=custom&customUrl={local.url}")
     assert verdict(anchor, done) == "pass"
     assert local.chain.memos() == [HASH]
+
+
+def test_anchor_is_written_where_a_loop_runs_already_as_in_a_notebook(local):
+    async def cell():
+        with local.anchor() as anchor:
+            return anchor.commit("run_1", HASH)
+
+    done = asyncio.run(cell())
+
+    assert verdict(local.anchor(), done) == "pass"
 
 
 def test_connection_is_kept_from_one_memo_to_the_next_and_closed(local):

@@ -82,12 +82,13 @@ def _commands(folder: Path, sizes: dict[str, Any]) -> dict[str, list[str]]:
     commands |= {f"board {size}": ["board", small, str(count)] for size, count in _boards(sizes).items()}
     if _VERIFIER.is_file():
         commands["verify_alone"] = ["verify_alone", run_small, str(_VERIFIER)]
-    commands |= {"opinion": ["opinion", run_small], "anchored": ["anchored", small, str(_ANCHORS)]}
+    commands |= {job: [job, run_small] for job in ("opinion", "bundled", "unbundled")}
+    commands |= {"anchored": ["anchored", small, str(_ANCHORS)]}
     for strategy in _STRATEGIES:
         commands |= {f"{strategy} small": ["decide", small, strategy], f"{strategy} large": ["decide", large, strategy]}
         commands[f"{strategy} season"] = ["decide_season", small, strategy]
     few = str(sizes["decisions"]["run-small"])
-    commands |= {"tear_sheet": ["tear_sheet", small, few], "bootstrap": ["bootstrap", small, *(str(n) for n in _BOOTSTRAP)]}
+    commands |= {"tear_sheet": ["tear_sheet", large, few], "bootstrap": ["bootstrap", small, *(str(n) for n in _BOOTSTRAP)]}
     commands["explore"] = ["explore", small, str(min(MESSAGES, sizes["ticks"]["small"])), few]
     return commands
 
@@ -128,6 +129,8 @@ def _sealing(samples: Samples, sizes: dict[str, Any]) -> Iterator[Figure]:
     if "verify_alone" in samples:
         alone = rate(samples["verify_alone"], small)
         yield Figure("verify", "stand-alone", "decisions/s", alone, Budget(20e3, at="least"))
+    for job, name in (("bundled", "made"), ("unbundled", "read")):
+        yield Figure("bundle", f"{name}, {small} decisions", "s", _seconds(samples[job]))
     yield Figure("verify", "second opinion by SQL", "decisions/s", rate(samples["opinion"], small))
     each = spread([sample.seconds / _ANCHORS for sample in samples["anchored"]])
     yield Figure("anchor", "a memo on a local chain, read back", "s", each, Budget(0.05))
@@ -200,6 +203,7 @@ def _equalities(samples: Samples, sizes: dict[str, Any]) -> Iterator[Equality]:
         alone = samples["verify_alone"]
         yield Equality("run verifies with the stand-alone verifier", all(sample.facts["passed"] for sample in alone))
     yield Equality("SQL gives the sealed scores", all(sample.facts["passed"] for sample in samples["opinion"]))
+    yield Equality("a bundle gives back what was put in", all(sample.facts["passed"] for sample in samples["unbundled"]))
     yield Equality("every memo stands on the chain once", all(sample.facts["passed"] for sample in samples["anchored"]))
 
 

@@ -163,11 +163,18 @@ def _pack(source: str, path: str, chunk: str) -> Callable[[], dict[str, Any]]:
 
 
 def _books(path: str) -> Callable[[], dict[str, Any]]:
-    from clvlab.packs.importers.betfair_files import markets
+    from clvlab.packs.importers.betfair_files import market_files
     from clvlab.packs.importers.source import Account, Options
 
-    file = Path(path)
-    return lambda: {"messages": sum(len(book.ts_ms) for _, book in markets({file.name: file}, Options(), Account()))}
+    def job() -> dict[str, Any]:
+        account = Account()
+        for file in market_files({Path(path).name: Path(path)}, Options(), account):
+            for _ in file.read(250_000):
+                for book in file.books.values():
+                    book.take()
+        return {"messages": account.messages}
+
+    return job
 
 
 def _betfairlightweight(path: str) -> Callable[[], dict[str, Any]]:

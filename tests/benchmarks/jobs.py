@@ -31,6 +31,7 @@ from clvlab.law.schema import Reason
 from clvlab.packs.catalog import Catalog
 from clvlab.packs.digest import fixture_digests
 from clvlab.packs.reader import verify_pack
+from clvlab.proof.bundle import bundle, read_bundle
 from clvlab.proof.positions import positions, proposals
 from clvlab.proof.seal import seal
 from clvlab.proof.verify import verify
@@ -164,6 +165,19 @@ def opinion(folder: Path) -> Job:
     return lambda: {"passed": second_opinion(stored.events, stored.scores).agrees}
 
 
+def bundled(folder: Path) -> Job:
+    """Put a stored run into a bundle."""
+    stored = read_run(_stored(folder))
+    return lambda: {"bytes": len(bundle(stored))}
+
+
+def unbundled(folder: Path) -> Job:
+    """Take a bundle apart, the hash of every part checked."""
+    stored = read_run(_stored(folder))
+    content = bundle(stored)
+    return lambda: {"passed": read_bundle(content)["events.jsonl"] == stored.events}
+
+
 def gate(folder: Path) -> Job:
     """Judge the proposals of a stored run under a policy whose every limit is on."""
     decisions, closes = (pl.read_ipc(folder / f"{name}.arrow") for name in ("decisions", "closes"))
@@ -234,7 +248,7 @@ JOBS: dict[str, Callable[..., Job]] = {
     job.__name__: job
     for job in (
         script, sql, scored, sealed, digest, content_hash, verified_pack, seal_run, verify_run, verify_alone,
-        anchored, opinion, gate, ticking, decide, decide_season, decision, board,
+        anchored, opinion, bundled, unbundled, gate, ticking, decide, decide_season, decision, board,
         tear_sheet, bootstrap, explore,
     )
 }  # fmt: skip

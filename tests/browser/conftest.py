@@ -13,24 +13,30 @@ _ARTEFACTS = _ROOT / "test-artifacts"
 
 
 @pytest.fixture(scope="session")
-def browser():
-    """Headless Chromium that resolves no name but this machine's."""
+def browser_path():
+    """Where Chromium is."""
     path = chromium()
     if path is None:
         pytest.skip("no Chromium on this machine: apt-get install chromium")
     if find_spec("playwright") is None:
         pytest.skip("no playwright: pip install 'clvlab[browser]'")
+    return path
+
+
+@pytest.fixture(scope="module")
+def browser(browser_path):
+    """Headless Chromium that resolves no name but this machine's; while it runs, so does an event loop of its driver."""
     from playwright.sync_api import sync_playwright
 
     arguments = ["--no-sandbox", "--disable-dev-shm-usage", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]
     with sync_playwright() as driver:
-        launched = driver.chromium.launch(executable_path=path, args=arguments)
+        launched = driver.chromium.launch(executable_path=browser_path, args=arguments)
         yield launched
         launched.close()
 
 
 @pytest.fixture(scope="session")
-def lab(browser, tmp_path_factory):  # noqa: ARG001  without a browser nothing is served
+def lab(browser_path, tmp_path_factory):  # noqa: ARG001  without a browser nothing is served
     """A JupyterLab over copies of the notebooks."""
     if find_spec("jupyterlab") is None:
         pytest.skip("no JupyterLab: pip install 'clvlab[notebook]'")

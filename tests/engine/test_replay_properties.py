@@ -13,7 +13,7 @@ from clvlab.engine.run import run
 from clvlab.law.closing import fixture_closes
 from clvlab.law.clv import scores
 from clvlab.law.tape import Tape
-from clvlab.proof import clv_verify
+from clvlab.proof import clv_states, clv_verify
 from clvlab.proof.events import receipt_lines
 from clvlab.proof.evidence import read_evidence
 from clvlab.proof.positions import positions
@@ -37,7 +37,7 @@ def tape_of(game, *, order=None):
 
 
 def oracle_fixtures(game):
-    return clv_verify.fixtures_of([row | {"kickoff_ts_ms": game.kickoffs[row["fixture_id"]]} for row in game.rows])
+    return clv_states.fixtures_of([row | {"kickoff_ts_ms": game.kickoffs[row["fixture_id"]]} for row in game.rows])
 
 
 def payloads(result, kind):
@@ -48,7 +48,7 @@ def payloads(result, kind):
 @given(games(), windows())
 @quick
 def test_windows_end_where_the_scalar_law_says(game, window):
-    ends = {number: clv_verify.window_end(fixture, window.payload()) for number, fixture in oracle_fixtures(game).items()}
+    ends = {number: clv_states.window_end(fixture, window.payload()) for number, fixture in oracle_fixtures(game).items()}
 
     closes = fixture_closes(tape_of(game), window)
 
@@ -66,13 +66,13 @@ def test_run_seals_the_states_and_closes_of_the_scalar_law(setting):
     for payload in payloads(result, "DECISION"):
         action, at = payload["action"], payload["tick_seq"]
         markets = fixtures[payload["fixture_id"]].markets if action["type"] == "BACK" else {}
-        state = clv_verify.state_at(markets.get(action["market_key"], []), at)
+        state = clv_states.state_at(markets.get(action["market_key"], []), at)
         assert payload["market_state"] == (state and state | {"age_ms": payload["ts_ms"] - state["ts_ms"]})
     for payload in payloads(result, "MARKET_CLOSE"):
         fixture = fixtures[payload["fixture_id"]]
-        end_seq, close_ts_ms, _ = clv_verify.window_end(fixture, window.payload())
+        end_seq, close_ts_ms, _ = clv_states.window_end(fixture, window.payload())
         states = fixture.markets.get(payload["market_key"], [])
-        assert payload["closing"] == clv_verify.closing_state(states, end_seq, close_ts_ms, game.policy)
+        assert payload["closing"] == clv_states.closing_state(states, end_seq, close_ts_ms, game.policy)
 
 
 @given(settings_of_a_run())
@@ -96,10 +96,11 @@ def test_both_verifiers_pass_a_stored_run_and_read_back_what_was_sealed(setting,
     with tempfile.TemporaryDirectory() as folder:
         stored = write_run(result.run, Path(folder), receipt_lines(result.receipts))
         verification = verify(read_run(stored), read_receipts(stored))
-        alone = clv_verify.verify(stored, oracle_fixtures(game))
+        alone, states = clv_verify.verify(stored), clv_states.verify_states(stored, oracle_fixtures(game))
 
     assert (verification.passed, verification.outcomes.equals(result.outcomes)) == (True, True)
     assert (alone["verified"], set(alone["checks"].values())) == (True, {None})
+    assert states["checks"] == {"states_from_ticks": None}
     assert alone["manifest_hash"] == verification.manifest_hash == result.run.manifest_hash
     evidence = read_evidence(result.run.events)
     assert scores(positions(evidence.decisions, evidence.closes), evidence.window).equals(result.scores)

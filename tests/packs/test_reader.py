@@ -201,6 +201,20 @@ def test_a_descriptor_that_is_none_is_refused(pack, text):
         load_pack(pack)
 
 
+def test_a_schedule_stands_beside_actual_kickoffs_only(pack):
+    edit(pack, lambda content: content["clvlab"]["fixtures"][0].update(scheduled_ts_ms=1))
+
+    with pytest.raises(PackFormatError, match="beside actual kickoffs only"):
+        load_pack(pack)
+
+
+def test_a_kickoff_kind_belongs_to_the_content(pack):
+    edit(pack, lambda content: content["clvlab"].update(kickoff="actual"))
+
+    with pytest.raises(PackTamperedError, match="content_hash"):
+        load_pack(pack)
+
+
 def test_an_unknown_fixture_is_named(pack):
     with pytest.raises(UnknownFixtureError, match="fixture 5 is not in pack 'starter'; it has 12"):
         load_pack(pack).tape([5])

@@ -12,6 +12,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from solders.keypair import Keypair
 
+from clvlab.anchor.bundled import Trust, judged
 from clvlab.anchor.note import Signer, Verifier
 from clvlab.errors import BundleError
 from clvlab.proof import clv_verify
@@ -35,12 +36,33 @@ def packed(contents):
 
 @pytest.fixture
 def check(tmp_path):
+    """Judge a bundle by the stand-alone file, and require the package to say the same."""
+
     def checked(content, trusted=TRUST, required=REQUIRED):
         path = tmp_path / "run.clv"
         path.write_bytes(content)
-        return clv_verify.verify(path, trust=trusted, required=required)
+        alone = clv_verify.verify(path, trust=trusted, required=required)
+        assert said_by_package(content, trusted, required) in (None, said(alone)), alone
+        return alone
 
     return checked
+
+
+def said(result):
+    """What the stand-alone file says of each check."""
+    verdicts = {name: "fail" if fault else "pass" for name, fault in result["checks"].items() if name != "bundle"}
+    return verdicts | dict.fromkeys(result["without"], "not_applicable")
+
+
+def said_by_package(content, trusted, required):
+    """The same by the package; null of what it refuses whole."""
+    try:
+        contents = read_bundle(content)
+    except BundleError:
+        return None
+    found = verify(run_of(contents), contents.get("receipts.jsonl", b""))
+    checks = {name: found.checks[name] for name in clv_verify.CHECKS} | judged(contents, found, Trust(**trusted), required)
+    return {name: check.verdict.value for name, check in checks.items()}
 
 
 def failed(result):

@@ -40,7 +40,7 @@ def test_roots_and_proofs(rows):
 def test_file_agrees_on_inclusion(index):
     proof = [bytes.fromhex(value) for value in LOG["inclusion"][index]]
 
-    assert clv_verify.included(LOG["entries"][index].encode(), index, SIZE, proof).hex() == LOG["roots"][SIZE]
+    assert clv_verify.included(clv_verify.leaf(LOG["entries"][index].encode()), index, SIZE, proof).hex() == LOG["roots"][SIZE]
 
 
 @pytest.mark.parametrize("size", range(1, SIZE + 1))
@@ -48,10 +48,18 @@ def test_file_agrees_on_consistency(size):
     old, new = (bytes.fromhex(LOG["roots"][at]) for at in (size, SIZE))
     proof = [bytes.fromhex(value) for value in LOG["consistency"][size]]
 
-    clv_verify.check_extends(size, old, SIZE, new, proof)
-    for wrong in ([*proof, bytes(32)], proof[1:] or [bytes(32)]):
-        with pytest.raises(clv_verify.BrokenError):
-            clv_verify.check_extends(size, old, SIZE, new, wrong)
+    assert clv_verify.extended(size, SIZE, proof, old) == (old, new)
+    for wrong in ([*proof, bytes(32)], proof[1:] or [bytes(32)], [bytes(32), *proof[1:]]):
+        assert wrong == proof or joined(size, SIZE, wrong, old) != (old, new)
+    for other in (size - 1, size + 1, 0, -1):  # of the sizes; the larger one is bound by the checkpoint's signature
+        assert joined(other, SIZE, proof, old) != (old, new)
+
+
+def joined(first, size, proof, old):
+    try:
+        return clv_verify.extended(first, size, proof, old)
+    except clv_verify.BrokenError:
+        return None
 
 
 def test_checkpoint_is_signed_cosigned_and_asked_for(rows):
@@ -64,7 +72,10 @@ def test_checkpoint_is_signed_cosigned_and_asked_for(rows):
     assert Signer(witness.name, 4, bytes.fromhex(LOG["witness_seed"])).line(text, LOG["cosigned_s"]) == LOG["cosignature"]
     assert (checkpoint(text).size, checkpoint(text).root.hex()) == (SIZE, LOG["roots"][SIZE])
     assert request(3, consistency(rows, 3, SIZE), LOG["checkpoint"]) == LOG["request"]
-    assert clv_verify.signed_by(note, [LOG["log_key"], LOG["witness_key"]]) == (text, 2)
+    assert clv_verify.signed_by(note, [LOG["log_key"], LOG["witness_key"]]) == (
+        text,
+        sorted([LOG["log_key"], LOG["witness_key"]]),
+    )
 
 
 def test_bundle_is_made_and_read(tmp_path):

@@ -7,12 +7,15 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from clvlab.proof import clv_verify
+from clvlab.proof import clv_states, clv_verify
 from clvlab.proof.audit import violations
 from clvlab.store.folder import write_run
 from tests.factories import make_sealed_run, make_tape, message
 
-FILE = Path(clv_verify.__file__)
+FILES = [Path(module.__file__) for module in (clv_verify, clv_states)]
+
+
+HEAD = "fixture_id,tick_seq,ts_ms,in_running,market_key,side,prob_bps,odds_milli,suspended,kickoff_ts_ms\n"
 
 
 @pytest.fixture
@@ -38,26 +41,28 @@ def ticks(tmp_path):
     return path
 
 
-def called(*arguments, cwd):
-    """Run a copy of the file where nothing but the standard library can be imported."""
-    alone = Path(cwd) / "clv_verify.py"
-    shutil.copy(FILE, alone)
-    command = [sys.executable, "-I", "-S", str(alone), *map(str, arguments)]
+def called(*arguments, cwd, file="clv_verify.py"):
+    """Run copies of the files where nothing but the standard library can be imported."""
+    for path in FILES:
+        shutil.copy(path, cwd)
+    command = [sys.executable, "-I", "-S", str(Path(cwd) / file), *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd)
 
 
-def test_file_stands_alone(folder, ticks, tmp_path):
-    done = called(folder, "--ticks", ticks, cwd=tmp_path)
+def test_files_stand_alone(folder, ticks, tmp_path):
+    done = called(folder, cwd=tmp_path)
+    states = called(folder, ticks, cwd=tmp_path, file="clv_states.py")
 
-    assert (done.returncode, done.stderr) == (0, "")
-    assert [line.split()[:2] for line in done.stdout.splitlines()[:6]] == [
+    assert (done.returncode, done.stderr, states.returncode, states.stderr) == (0, "", 0, "")
+    assert [line.split()[:2] for line in done.stdout.splitlines()[:5]] == [
         ["pass", "evidence_integrity:"],
         ["pass", "metrics_recomputed:"],
         ["pass", "manifest_bound:"],
         ["pass", "policy_obeyed:"],
         ["pass", "receipt_separation:"],
-        ["pass", "states_from_ticks:"],
     ]
+    assert states.stdout.startswith("pass  states_from_ticks:")
+    assert states.stdout.splitlines()[1] in done.stdout.splitlines()
 
 
 def test_failed_check_is_named_and_sets_the_exit_status(folder, tmp_path):
@@ -85,9 +90,13 @@ def test_json_says_the_same(folder, tmp_path):
     }
 
 
-@pytest.mark.parametrize("arguments", [["nowhere"], [".", "--ticks", "nowhere.csv"], ["."], [], ["a", "b"]])
-def test_nothing_to_check_exits_with_2(arguments, tmp_path):
-    done = called(*arguments, cwd=tmp_path)
+@pytest.mark.parametrize(
+    ("file", "arguments"),
+    [("clv_verify.py", given) for given in (["nowhere"], ["."], [], ["a", "b"], [".", "--require", "love"])]
+    + [("clv_states.py", given) for given in (["nowhere", "clv_states.py"], [".", "nowhere.csv"], ["."], [])],
+)
+def test_nothing_to_check_exits_with_2(file, arguments, tmp_path):
+    done = called(*arguments, cwd=tmp_path, file=file)
 
     assert done.returncode == 2
     assert done.stderr
@@ -113,43 +122,53 @@ def test_nothing_to_check_exits_with_2(arguments, tmp_path):
 def test_evidence_that_other_ticks_do_not_give_fails(folder, ticks, change):
     pl.read_csv(ticks).with_columns(**change).write_csv(ticks)
 
-    result = clv_verify.verify(folder, clv_verify.read_ticks(ticks))
+    result = clv_states.verify_states(folder, clv_states.read_ticks(ticks))
 
-    failed = {name for name, fault in result["checks"].items() if fault}
-    assert failed == {"states_from_ticks"}
+    assert result["checks"]["states_from_ticks"]
+    assert not any(clv_verify.verify(folder)["checks"].values())
 
 
 def test_ticks_in_another_order_and_with_more_columns_are_the_same(folder, ticks):
     pl.read_csv(ticks).reverse().with_columns(note=pl.lit("x")).write_csv(ticks)
 
-    assert not any(clv_verify.verify(folder, clv_verify.read_ticks(ticks))["checks"].values())
+    assert clv_states.verify_states(folder, clv_states.read_ticks(ticks))["checks"] == {"states_from_ticks": None}
 
 
-@pytest.mark.parametrize("text", ["fixture_id\n1\n", "no,such\ncolumns,here\n", "fixture_id,tick_seq\n1.5,x\n"])
+def test_evidence_that_can_not_be_read_has_no_states(folder, ticks):
+    (folder / "events.jsonl").write_bytes(b"{}\n")
+
+    assert clv_states.main([str(folder), str(ticks), "--json"]) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["fixture_id\n1\n", "no,such\ncolumns,here\n", "fixture_id,tick_seq\n1.5,x\n", "\xff", HEAD + "1,,0,false,m,s,,,false,\n"],
+)
 def test_unreadable_ticks_are_refused(folder, tmp_path, text):
     path = tmp_path / "bad.csv"
-    path.write_text(text)
+    path.write_text(text, encoding="latin-1")
 
-    assert clv_verify.main([str(folder), "--ticks", str(path)]) == 2
+    assert clv_states.main([str(folder), str(path)]) == 2
 
 
 def test_evidence_does_not_follow_from_no_ticks(folder, tmp_path):
     path = tmp_path / "empty.csv"
     path.write_text("")
 
-    assert clv_verify.main([str(folder), "--ticks", str(path)]) == 1
+    assert clv_states.main([str(folder), str(path)]) == 1
 
 
 def test_two_messages_at_one_tick_are_refused(folder, ticks):
     frame = pl.read_csv(ticks)
     pl.concat([frame, frame.head(1).with_columns(market_key=pl.lit("zz|"))]).write_csv(ticks)
 
-    assert clv_verify.main([str(folder), "--ticks", str(ticks)]) == 2
+    assert clv_states.main([str(folder), str(ticks)]) == 2
 
 
-def test_file_imports_the_standard_library_only():
-    source = FILE.read_text()
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_file_imports_the_standard_library_only(path):
+    source = path.read_text()
 
-    assert violations(source, "proof/clv_verify.py") == []
+    assert violations(source, f"proof/{path.name}") == []
     assert "clvlab." not in source
     assert not any(f"import {name}" in source for name in ("polars", "orjson", "pyarrow"))

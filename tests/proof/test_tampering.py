@@ -1,4 +1,4 @@
-"""Every way to alter a stored run, through the folder on disk and both verifiers."""
+"""Every way to alter a stored run, through the folder on disk, both verifiers, and for what can be read the law in SQL."""
 
 import json
 import re
@@ -17,6 +17,7 @@ from clvlab.proof.canonical import canonical, sha256
 from clvlab.proof.events import receipt_lines
 from clvlab.proof.merkle import root_of_lines
 from clvlab.proof.verify import Verification, verify
+from clvlab.sql import second_opinion
 from clvlab.store.folder import read_receipts, read_run, write_run
 from tests.factories import make_mixed_run, make_run, make_sealed_run, make_tape, message
 
@@ -64,6 +65,8 @@ def judged(folder: Path) -> Judged:
     if readable:
         assert ours.recomputed_evidence_hash == alone["recomputed_evidence_hash"]
         assert ours.manifest_hash == alone["manifest_hash"]
+        run = read_run(folder)
+        assert second_opinion(run.events, run.scores).agrees == (checks["metrics_recomputed"] == "pass")
     return Judged(ours.verified, checks, ours.recomputed_evidence_hash, ours)
 
 

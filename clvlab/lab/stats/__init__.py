@@ -1,7 +1,7 @@
 """Statistics that don't flatter: fixtures, not decisions, are what is independent."""
 
 from clvlab.lab.stats.beating import BeatRate, Middle, beat_close_rate, cluster_median, wilson_interval
-from clvlab.lab.stats.calibration import Calibration, calibration
+from clvlab.lab.stats.calibration import Calibration, calibrated, calibration
 from clvlab.lab.stats.clusters import (
     MIN_CLUSTERS,
     Clusters,
@@ -30,6 +30,7 @@ __all__ = [
     "Middle",
     "Placebo",
     "beat_close_rate",
+    "calibrated",
     "calibration",
     "cluster_errors",
     "cluster_mean",

@@ -1,4 +1,4 @@
-"""Calibration: whether a stated confidence is the share of decisions that beat the close.
+"""Calibration: whether a stated probability is the share of cases in which it came true.
 
 References
 ----------
@@ -16,7 +16,7 @@ import polars as pl
 
 from clvlab.lab.stats.clusters import group_means
 
-__all__ = ["Calibration", "calibration"]
+__all__ = ["Calibration", "calibrated", "calibration"]
 
 
 @dataclass(frozen=True)
@@ -26,18 +26,18 @@ class Calibration:
     Attributes
     ----------
     n
-        Decisions with a confidence.
+        Decisions with a stated probability, the confidence, and a known outcome.
     brier
-        Mean of ``(confidence - [clv_bps > 0])^2``: 0 is best, 0.25 is what 0.5 on everything gets.
+        Mean of ``(confidence - outcome)^2``: 0 is best, 0.25 is what 0.5 on everything gets.
     reliability
-        How far the confidence of a bin is from the share that beat the close; 0 is best.
+        How far the confidence of a bin is from the share that came true; 0 is best.
     resolution
         How far the shares of the bins are from the overall share; more is better.
     uncertainty
-        ``share * (1 - share)`` of beating the close: what always stating the overall share would get.
+        ``share * (1 - share)``: what always stating the overall share would get.
     frame
-        One row per bin: ``bin`` (lower edge), ``n``, ``n_clusters``, ``confidence`` (mean), ``share`` that beat the close
-        with ``low`` and ``high`` of its cluster bootstrap.
+        One row per bin: ``bin`` (lower edge), ``n``, ``n_clusters``, ``confidence`` (mean), ``share`` that came true with
+        ``low`` and ``high`` of its cluster bootstrap.
     """
 
     n: int
@@ -72,12 +72,42 @@ def calibration(
     >>> round(found.brier, 3), round(found.reliability, 3), found.resolution, found.uncertainty
     (0.04, 0.04, 0.25, 0.25)
     """
-    frame = pl.DataFrame({"confidence": confidence, "clv_bps": clv_bps, "fixture_id": fixtures}).drop_nulls()
+    beat = pl.select(pl.when(clv_bps.is_not_null()).then((clv_bps > 0).cast(pl.Float64))).to_series()
+    return calibrated(confidence, beat, fixtures, bins=bins, seed=seed)
+
+
+def calibrated(
+    stated: pl.Series, happened: pl.Series, fixtures: pl.Series, *, bins: int = 10, seed: int = 0
+) -> Calibration | None:
+    """Compare stated probabilities with what happened; null where nothing is known of any.
+
+    Parameters
+    ----------
+    stated
+        0..1; nulls are left out.
+    happened
+        0 or 1; nulls are left out.
+    fixtures
+        The fixture of each.
+    bins
+        Equal parts of 0..1.
+    seed
+        Of the intervals.
+
+    Examples
+    --------
+    >>> found = calibrated(pl.Series([0.5, 0.5]), pl.Series([1, 0]), pl.Series([1, 2]))
+    >>> found.brier, found.frame["share"].to_list()
+    (0.25, [0.5])
+    """
+    place = (pl.col("confidence") * bins).floor().clip(0, bins - 1) / bins
+    frame = (
+        pl.DataFrame({"confidence": stated, "beat": happened.cast(pl.Float64), "fixture_id": fixtures})
+        .drop_nulls()
+        .with_columns(bin=place)
+    )
     if frame.is_empty():
         return None
-    beat = (pl.col("clv_bps") > 0).cast(pl.Float64)
-    place = (pl.col("confidence") * bins).floor().clip(0, bins - 1) / bins
-    frame = frame.with_columns(beat=beat, bin=place)
     table = frame.group_by("bin").agg(pl.col("confidence", "beat").mean(), n=pl.len()).sort("bin")
     share = float(frame["beat"].to_numpy().mean())
     brier = float(((frame["confidence"] - frame["beat"]) ** 2).to_numpy().mean())

@@ -13,7 +13,9 @@ Block-Resampling Procedure for Stationary Data".
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -126,7 +128,8 @@ def placebos(
     if scored.is_empty():
         return None
     cells = _cells(tape, scored, ends, horizon_s)
-    anywhere, delayed = (_drawn(cells, scored, draws, seed, delayed=later) for later in (False, True))
+    with ThreadPoolExecutor(2) as pool:  # arrays are gathered and added outside the interpreter's lock
+        anywhere, delayed = pool.map(lambda later: _drawn(cells, scored, draws, seed, delayed=later), (False, True))
     return anywhere, delayed
 
 
@@ -154,33 +157,39 @@ def _drawn(cells: _Cells, scored: pl.DataFrame, draws: int, seed: int, *, delaye
 
 def _cells(tape: Tape, scored: pl.DataFrame, ends: pl.DataFrame, horizon_s: int) -> _Cells:
     numbered = tape.series.with_row_index("series").select("series", "fixture_id", "market_key", "side")
-    asked = scored.join(numbered, on=["fixture_id", "market_key", "side"], how="left", maintain_order="left").join(
-        ends, on="fixture_id", how="left", maintain_order="left"
+    # in order of the tape, so that searches and draws walk through memory in order
+    asked = (
+        scored.join(numbered, on=["fixture_id", "market_key", "side"], how="left")
+        .join(ends, on="fixture_id", how="left")
+        .sort("series", "tick_seq", maintain_order=True)
     )
     of_decision, close, end_seq, tick_seq = (
         asked[name].cast(pl.Int64).to_numpy() for name in ("series", "close_ts_ms", "end_seq", "tick_seq")
     )
     # 1. what could have been entered: every priced message, series by series in order of time
     entries = tape.rows.select("series", "tick_seq", "ts_ms", "prob_bps").filter(pl.col("prob_bps").is_not_null())
-    of_entry, ts_ms = (entries[name].cast(pl.Int64).to_numpy() for name in ("series", "ts_ms"))
+    ticks, ts_ms = entries["tick_seq"].to_numpy(), entries["ts_ms"].to_numpy()
+    starts = np.searchsorted(entries["series"].to_numpy(), np.arange(numbered.height + 1, dtype=np.uint32))
+    begin, stop = starts[of_decision], starts[of_decision + 1]
     # 2. the entry that each decision took: the last one of its series at or before it; and the end of its window
-    key = (of_entry << 32) + entries["tick_seq"].to_numpy()
-    own = np.searchsorted(key, (of_decision << 32) + tick_seq, side="right") - 1
-    window_end = np.searchsorted(key, (of_decision << 32) + end_seq, side="left")
+    own = _first_from(ticks, begin, stop, tick_seq + 1) - 1
+    window_end = _first_from(ticks, begin, stop, end_seq)
     # 3. its cell: entries of that series in the same bin of time to close, up to window and horizon, which lie side by side
     edges_ms = np.array(EDGES_S, dtype=np.int64) * 1000
     number = np.searchsorted(edges_ms, close - ts_ms[own], side="right") - 1
-    origin = int(ts_ms.min())
-    span = int(ts_ms.max()) - origin + 1
-    clock = of_entry * (span + 1) + (ts_ms - origin)
-    latest = np.clip(close - np.maximum(edges_ms[number], horizon_s * 1000) - origin, 0, span)
-    earliest = np.clip(close - np.append(edges_ms[1:], span + edges_ms[-1])[number] + 1 - origin, 0, span)
-    earliest[number == len(edges_ms) - 1] = 0
-    base = of_decision * (span + 1)
-    first = np.searchsorted(clock, base + earliest, side="left")
-    last = np.minimum(np.searchsorted(clock, base + latest, side="right"), window_end)
-    fixture = (scored["fixture_id"].rank("dense") - 1).cast(pl.Int64).to_numpy()
-    # in order of the tape, so that the draws walk through memory in order
-    order = np.argsort(own)
-    prob_bps = entries["prob_bps"].cast(pl.Int16).to_numpy()
-    return _Cells(first[order], (last - first)[order], own[order], fixture[order], prob_bps)
+    earliest = close - np.append(edges_ms[1:], 0)[number] + 1
+    first = np.where(number == len(edges_ms) - 1, begin, _first_from(ts_ms, begin, stop, earliest))
+    latest = close - np.maximum(edges_ms[number], horizon_s * 1000)
+    last = np.minimum(_first_from(ts_ms, begin, stop, latest + 1), window_end)
+    fixture = (asked["fixture_id"].rank("dense") - 1).cast(pl.Int64).to_numpy()
+    return _Cells(first, last - first, own, fixture, entries["prob_bps"].cast(pl.Int16).to_numpy())
+
+
+def _first_from(values: npt.NDArray[Any], begin: Ints, stop: Ints, wanted: Ints) -> Ints:
+    """Find, for each range of values that do not fall, the place of the first that is at least what is wanted, or its end."""
+    low, high = begin.astype(np.int64), stop.astype(np.int64)
+    while (open_ := low < high).any():
+        middle = (low + high) // 2
+        below = open_ & (values[np.minimum(middle, len(values) - 1)] < wanted)
+        low, high = np.where(below, middle + 1, low), np.where(open_ & ~below, middle, high)
+    return low

@@ -7,7 +7,7 @@ number of winners than one has no such sum: there each runner is a market of its
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,14 +15,15 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from clvlab.errors import SourceError
 from clvlab.law.schema import TICKS, ClosingPolicy
 from clvlab.odds.consensus import PROB_UNIT, basis_points
-from clvlab.packs.importers.betfair_book import MarketBook
-from clvlab.packs.importers.betfair_files import find, markets
+from clvlab.packs.importers.betfair_book import Column, MarketBook, States
+from clvlab.packs.importers.betfair_files import MarketFile, find, market_files
 from clvlab.packs.importers.books import QuoteSpill, batches, numbered
 from clvlab.packs.importers.source import Account, Normalised, Options, fixture_ids_of
 from clvlab.packs.importers.times import of_iso
-from clvlab.packs.manifest import Fixture
+from clvlab.packs.manifest import Fixture, KickoffKind
 from clvlab.packs.results import RESULTS, Settled
 
 __all__ = ["NORMALISER", "find", "normalise"]
@@ -30,6 +31,7 @@ __all__ = ["NORMALISER", "find", "normalise"]
 NORMALISER = "betfair/1"
 _RACING = {"7", "4339"}  # an event is a meeting there, and a race one of its start times
 _SETTLED = {"WINNER": Settled.WON, "PLACED": Settled.WON, "LOSER": Settled.LOST, "REMOVED": Settled.VOID}
+_Column = tuple[str, str, Column, Column, npt.NDArray[np.bool_]]  # market, side, basis points, odds, suspended
 _LONG = {name: dtype for name, dtype in TICKS.items() if name not in ("fixture_id", "tick_seq")} | {"event": pl.String}
 
 
@@ -42,10 +44,12 @@ class _Market:
     event: str
     kind: str
     name: str | None
+    first_ms: int
     off_ms: int | None
     suspended_ms: int | None
-    planned_ms: int
+    planned_ms: int  # as first announced
     settled: tuple[tuple[str, str, str, str | None], ...]  # parameters, side, result, runner
+    grew: bool
 
 
 def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Normalised:
@@ -53,16 +57,16 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
     account = Account(options.lenient)
     spill = QuoteSpill(scratch)
     known: dict[str, _Market] = {}
-    for name, book in markets(files, options, account):
-        if book.market_id in known:
-            first = known[book.market_id].file
-            account.refuse(name, 1, f"market {book.market_id} was read from {first}", "a market is in two files")
-        elif book.definition.get("bettingType", "ODDS") != "ODDS":
-            account.refuse(name, 1, f"bettingType {book.definition['bettingType']!r} is not read", "a betting type is not read")
+    for file in market_files(files, options, account):
+        try:
+            for _ in file.read(options.chunk_rows):
+                _spill_states(file, known, spill, account)
+        except SourceError as error:
+            spill.drop()
+            account.refuse_file(file.name, error)
         else:
-            market = _market(name, book)
-            spill.add(_states(book, market, account))
-            known[book.market_id] = market
+            spill.keep()
+            _learn(file, known, account)
     ids = fixture_ids_of(market.event for market in known.values())
     kinds = Counter((market.event, market.kind) for market in known.values())
     keys = {
@@ -75,7 +79,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
         for parameters, side, result, detail in market.settled
     ]
     return Normalised(
-        parts=_parts(spill, ids, keys, options),
+        parts=_parts(spill, ids, keys, frozenset(market.market_id for market in known.values() if market.grew), options),
         fixtures=tuple(_fixtures(known, ids, account)),
         account=account,
         provenance="imported-betfair",
@@ -84,16 +88,48 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
         consensus="mid of best back and lay, or last traded; price is the best back",
         closing_source="venue",
         closing_policy=ClosingPolicy.LAST_OPEN,
+        kickoff=KickoffKind.ACTUAL,
         results=pl.DataFrame(results, schema=RESULTS, orient="row") if results else None,
     )
 
 
+def _spill_states(file: MarketFile, known: Mapping[str, _Market], spill: QuoteSpill, account: Account) -> None:
+    """Write the newest states of a file's markets away."""
+    for book in file.books.values():
+        states = book.take()
+        if states.ts_ms and _readable(book) and book.market_id not in known:
+            spill.add(_ticks(book, states, account), sure=False)
+
+
+def _readable(book: MarketBook) -> bool:
+    return book.first.get("bettingType") in (None, "ODDS")
+
+
+def _learn(file: MarketFile, known: dict[str, _Market], account: Account) -> None:
+    """Take the facts of the markets of a file that was read to its end."""
+    for book in file.books.values():
+        if book.market_id in known:
+            first = known[book.market_id].file
+            account.refuse(file.name, 1, f"market {book.market_id} was read from {first}", "a market is in two files")
+        elif not _readable(book):
+            kind = book.first["bettingType"]
+            account.refuse(file.name, 1, f"bettingType {kind!r} is not read", "a betting type is not read")
+        else:
+            known[book.market_id] = _market(file.name, book)
+            account.note("markets with a runner removed", int(book.removed))
+
+
+def _event(book: MarketBook) -> str:
+    event, racing = str(book.first["eventId"]), str(book.first["eventTypeId"]) in _RACING
+    return f"{event}@{book.first['marketTime']}" if racing else event
+
+
+def _by_runner(book: MarketBook) -> bool:
+    return int(book.first.get("numberOfWinners", 1)) != 1
+
+
 def _market(name: str, book: MarketBook) -> _Market:
     definition = book.definition
-    event = str(definition["eventId"])
-    if str(definition["eventTypeId"]) in _RACING:
-        event += f"@{book.first_time}"
-    by_runner = int(definition.get("numberOfWinners", 1)) != 1
     settled: list[tuple[str, str, str, str | None]] = []
     for key, runner in book.runners.items():
         result = _SETTLED.get(runner.status)
@@ -101,35 +137,35 @@ def _market(name: str, book: MarketBook) -> _Market:
             continue
         opposite = {Settled.WON: Settled.LOST, Settled.LOST: Settled.WON}.get(result, Settled.VOID)
         sides = (
-            [(f"selection={key}", "yes", result), (f"selection={key}", "no", opposite)] if by_runner else [("", key, result)]
+            [(f"selection={key}", "yes", result), (f"selection={key}", "no", opposite)]
+            if _by_runner(book)
+            else [("", key, result)]
         )
         settled += [(parameters, side, of.value, runner.name) for parameters, side, of in sides]
     return _Market(
         file=name,
         market_id=book.market_id,
-        event=event,
+        event=_event(book),
         kind=str(definition.get("marketType") or "UNKNOWN"),
         name=definition.get("eventName"),
+        first_ms=book.first_ms,
         off_ms=book.off_ms,
         suspended_ms=book.suspended_ms,
-        planned_ms=of_iso(definition["marketTime"]),
+        planned_ms=of_iso(book.first["marketTime"]),
         settled=tuple(settled),
+        grew=book.grew and not _by_runner(book),
     )
 
 
-def _states(book: MarketBook, market: _Market, account: Account) -> pl.DataFrame:
+def _ticks(book: MarketBook, states: States, account: Account) -> pl.DataFrame:
     """Give the ticks of one market, still without number; ``market_key`` holds its id and what comes after its key."""
     sides = sorted(book.runners, key=str.encode)
-    order = [list(book.runners).index(side) for side in sides]
-    prob, odds, no_odds, active = (
-        _matrix(rows, order) for rows in (book.prob, book.odds_milli, book.no_odds_milli, book.active)
-    )
-    open_ = np.array(book.open, dtype=np.bool_)
-    running = active > 0
-    if (~running & open_[:, None]).any():
-        account.note("markets with a runner removed", 1)
-    if int(book.definition.get("numberOfWinners", 1)) != 1:
-        return _by_runner(book, market, sides, prob, odds, no_odds, running & open_[:, None])
+    order = [book.runners[side].number for side in sides]
+    prob, odds, no_odds = (matrix[:, order] for matrix in states.matrices())
+    open_ = np.frombuffer(states.open, np.bool_)
+    running = np.frombuffer(states.active, np.bool_).reshape(len(open_), -1)[:, order]
+    if _by_runner(book):
+        return _long(book, states, _runner_markets(book, sides, prob, (no_odds, odds), running & open_[:, None]))
     priced = open_ & ((prob > 0) | ~running).all(axis=1) & (running.sum(axis=1) > 1)
     account.note("open books that lack a runner's price are suspended", int((open_ & ~priced).sum()))
     raw = np.where(running, prob, 0)
@@ -137,60 +173,45 @@ def _states(book: MarketBook, market: _Market, account: Account) -> pl.DataFrame
     bps = np.full(prob.shape, -1, dtype=np.int64)
     bps[priced] = np.where(running[priced], basis_points(raw[priced]), -1)
     odds = np.where(priced[:, None] & running, odds, -1)
-    return _long(book, market, [(f"{market.market_id}", side, bps[:, n], odds[:, n], ~priced) for n, side in enumerate(sides)])
+    return _long(book, states, [(f"{book.market_id}", side, bps[:, n], odds[:, n], ~priced) for n, side in enumerate(sides)])
 
 
-def _by_runner(
-    book: MarketBook,
-    market: _Market,
-    sides: list[str],
-    prob: npt.NDArray[np.int64],
-    odds: npt.NDArray[np.int64],
-    no_odds: npt.NDArray[np.int64],
-    running: npt.NDArray[np.bool_],
-) -> pl.DataFrame:
+def _runner_markets(
+    book: MarketBook, sides: list[str], prob: Column, odds: tuple[Column, Column], running: npt.NDArray[np.bool_]
+) -> list[_Column]:
     columns = []
     for n, side in enumerate(sides):
         priced = running[:, n] & (prob[:, n] > 0)
         both = np.stack([PROB_UNIT - prob[:, n], prob[:, n]], axis=1)
         bps = np.full(both.shape, -1, dtype=np.int64)
         bps[priced] = basis_points(both[priced])
-        key = f"{market.market_id}|selection={side}"
-        for k, (name, price) in enumerate((("no", no_odds[:, n]), ("yes", odds[:, n]))):
-            columns.append((key, name, bps[:, k], np.where(priced, price, -1), ~priced))
-    return _long(book, market, columns)
+        for k, name in enumerate(("no", "yes")):
+            key = f"{book.market_id}|selection={side}"
+            columns.append((key, name, bps[:, k], np.where(priced, odds[k][:, n], -1), ~priced))
+    return columns
 
 
-def _matrix(rows: Sequence[Sequence[int]], order: list[int]) -> npt.NDArray[np.int64]:
-    """Make a matrix of rows that grew when a runner was added; what a row lacks at its end is -1, and no runner."""
-    matrix = np.full((len(rows), len(order)), -1, dtype=np.int64)
-    for n, row in enumerate(rows):
-        matrix[n, : len(row)] = list(row)
-    return matrix[:, order]
-
-
-def _count_overround(totals: npt.NDArray[np.int64], account: Account) -> None:
+def _count_overround(totals: Column, account: Account) -> None:
     tens, times = np.unique(np.rint((totals / PROB_UNIT - 1.0) * 1000).astype(np.int64) * 10, return_counts=True)
     account.overround_bps.update(dict(zip(tens.tolist(), times.tolist(), strict=True)))
 
 
-_Column = tuple[str, str, npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.bool_]]
-
-
-def _long(book: MarketBook, market: _Market, columns: list[_Column]) -> pl.DataFrame:
-    """Put the sides under each other; prices of -1 are none. The last message of one time stands for that time's state."""
-    n = len(book.ts_ms)
+def _long(book: MarketBook, states: States, columns: list[_Column]) -> pl.DataFrame:
+    """Put the sides under each other; prices of -1 are none."""
+    shared = {
+        "ts_ms": pl.Series(np.frombuffer(states.ts_ms, np.int64)),
+        "in_running": pl.Series(np.frombuffer(states.in_play, np.bool_)),
+    }
     frames = [
-        pl.DataFrame(
-            {"ts_ms": book.ts_ms, "in_running": book.in_play, "prob_bps": bps, "odds_milli": odds, "suspended": suspended}
-        ).with_columns(market_key=pl.lit(key), side=pl.lit(side), at=pl.int_range(n))
+        pl.DataFrame(shared | {"prob_bps": bps, "odds_milli": odds, "suspended": suspended}).with_columns(
+            market_key=pl.lit(key), side=pl.lit(side)
+        )
         for key, side, bps, odds, suspended in columns
     ]
     price = pl.col("prob_bps", "odds_milli")
     return (
         pl.concat(frames)
-        .with_columns(pl.when(price >= 0).then(price).cast(pl.Int32), event=pl.lit(market.event))
-        .unique(["market_key", "side", "ts_ms"], keep="last", maintain_order=True)
+        .with_columns(pl.when(price >= 0).then(price).cast(pl.Int32), event=pl.lit(_event(book)))
         .select(*_LONG)
     )
 
@@ -210,19 +231,39 @@ def _fixtures(known: Mapping[str, _Market], ids: Mapping[str, int], account: Acc
             account.note("fixtures whose off is not in the files close at the planned time")
         kickoff = min(offs) if offs else max(ends, default=max(market.planned_ms for market in of[event]))
         name = next((market.name for market in of[event] if market.name), None)
-        yield Fixture(fixture_id=ids[event], names=(name,) if name else (), source_id=event, kickoff_ts_ms=kickoff)
-
-
-def _parts(spill: QuoteSpill, ids: Mapping[str, int], keys: Mapping[str, str], options: Options) -> Iterator[pl.DataFrame]:
-    for batch in batches(spill.rows_of, ids, options.chunk_rows):
-        rows = spill.scan().filter(pl.col("event").is_in(batch)).collect(engine="streaming")
-        found = rows["market_key"].unique().to_list()
-        named = [_with(keys[key.partition("|")[0]], key.partition("|")[2]) for key in found]
-        number = pl.col("event").replace_strict(dict(ids), return_dtype=pl.Int64)
-        yield numbered(
-            rows.with_columns(
-                fixture_id=number,
-                tick_seq=pl.lit(0, pl.Int32),
-                market_key=pl.col("market_key").replace_strict(found, named, return_dtype=pl.String),
-            ).select(*TICKS)
+        yield Fixture(
+            fixture_id=ids[event],
+            names=(name,) if name else (),
+            source_id=event,
+            kickoff_ts_ms=kickoff,
+            scheduled_ts_ms=min(of[event], key=lambda market: (market.first_ms, market.market_id)).planned_ms,
         )
+
+
+def _parts(
+    spill: QuoteSpill, ids: Mapping[str, int], keys: Mapping[str, str], grown: Set[str], options: Options
+) -> Iterator[pl.DataFrame]:
+    for batch in batches(spill.rows_of, ids, options.chunk_rows):
+        yield numbered(_named(_completed(spill.rows(batch), grown), ids, keys))
+
+
+def _named(rows: pl.DataFrame, ids: Mapping[str, int], keys: Mapping[str, str]) -> pl.DataFrame:
+    """Give ``TICKS``, still without number, with the fixtures and markets that the events and market ids stand for."""
+    found = rows["market_key"].unique().to_list()
+    named = [_with(keys[key.partition("|")[0]], key.partition("|")[2]) for key in found]
+    return rows.with_columns(
+        fixture_id=pl.col("event").replace_strict(dict(ids), return_dtype=pl.Int64),
+        tick_seq=pl.lit(0, pl.Int32),
+        market_key=pl.col("market_key").replace_strict(found, named, return_dtype=pl.String),
+    ).select(*TICKS)
+
+
+def _completed(rows: pl.DataFrame, grown: Set[str]) -> pl.DataFrame:
+    """Give messages that were written away before a runner came in a row for it, without a price."""
+    short = rows.filter(pl.col("market_key").is_in(list(grown)))
+    if short.is_empty():
+        return rows
+    message = ["market_key", "ts_ms", "in_running", "suspended", "event"]
+    whole = short.select(message).unique().join(short.select("market_key", "side").unique(), on="market_key")
+    lacking = whole.join(short, on=["market_key", "ts_ms", "side"], how="anti")
+    return pl.concat([rows, lacking.with_columns(prob_bps=None, odds_milli=None).cast(rows.schema).select(rows.columns)])

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from clvlab.odds.consensus import PROB_UNIT
 from clvlab.packs.importers.times import of_iso
 
-__all__ = ["Ladder", "MarketBook", "Runner"]
+__all__ = ["Ladder", "MarketBook", "Runner", "States"]
 
 _MAX_SPREAD = 0.1
 _MAX_PRICE = 1000.0
-_LADDERS = {"atb", "atl", "batb", "batl", "bdatb", "bdatl"}
+_LEVELS = {"atb": 0, "atl": 0, "batb": 1, "batl": 1, "bdatb": 1, "bdatl": 1}  # of each ladder, numbers before price and size
 
 
 @dataclass(slots=True)
@@ -57,14 +60,12 @@ class Ladder:
 class Runner:
     """A selection: whether it runs, its offers and its last traded price."""
 
+    number: int
     status: str = "ACTIVE"
     name: str | None = None
     back: Ladder = field(default_factory=lambda: Ladder(is_back=True))
     lay: Ladder = field(default_factory=lambda: Ladder(is_back=False))
     last_traded: float | None = None
-    prob: int = -1
-    odds_milli: int = -1
-    no_odds_milli: int = -1  # of the other outcome, at which one lays at the best lay price
 
     def change(self, delta: Mapping[str, Any]) -> None:
         """Take one ``rc`` entry: full ladders where there are some, else the best levels, else virtual best levels."""
@@ -78,37 +79,98 @@ class Runner:
                 ladder.change_levels(delta[virtual])
         if delta.get("ltp"):
             self.last_traded = float(delta["ltp"])
-        self._price()
 
-    def _price(self) -> None:
-        """Set the mid of best back and lay in probability; the last traded price where an offer lacks or they lie far apart."""
+    def prices(self) -> tuple[int, int, int]:
+        """Give the probability in ``PROB_UNIT``, and odds x 1000 at which one backs the runner, and its opposite; -1 is none.
+
+        The probability is the mid of best back and lay, or of the last traded price where an offer lacks or they lie far apart.
+        """
         back, lay = self.back.best, self.lay.best
-        self.odds_milli = -1 if back is None else round(back * 1000)
-        self.no_odds_milli = -1 if lay is None else round(lay / (lay - 1) * 1000)
         if back is not None and lay is not None and 1 / back - 1 / lay <= _MAX_SPREAD:
             prob = (1 / back + 1 / lay) / 2
         else:
             prob = -1.0 if self.last_traded is None else 1 / self.last_traded
-        self.prob = round(prob * PROB_UNIT) if 0.0 < prob < 1.0 else -1
+        return (
+            round(prob * PROB_UNIT) if 0.0 < prob < 1.0 else -1,
+            -1 if back is None else round(back * 1000),
+            -1 if lay is None else round(lay / (lay - 1) * 1000),
+        )
+
+
+Column = npt.NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class States:
+    """What a market was at each time; ``prices``, those of ``Runner.prices``, and ``active`` have a column per runner."""
+
+    ts_ms: array[int] = field(default_factory=lambda: array("q"))
+    open: bytearray = field(default_factory=bytearray)
+    in_play: bytearray = field(default_factory=bytearray)
+    prices: tuple[array[int], ...] = field(default_factory=lambda: (array("q"), array("q"), array("q")))
+    active: bytearray = field(default_factory=bytearray)
+
+    def put(self, ts_ms: int, now: States) -> None:
+        """Write down the only state of another; a later one of the same time takes its place."""
+        if self.ts_ms and self.ts_ms[-1] == ts_ms:
+            width = len(now.active)
+            del self.ts_ms[-1], self.open[-1], self.in_play[-1], self.active[-width:]
+            for column in self.prices:
+                del column[-width:]
+        self.ts_ms.append(ts_ms)
+        self.open += now.open
+        self.in_play += now.in_play
+        self.active += now.active
+        for column, values in zip(self.prices, now.prices, strict=True):
+            column.extend(values)
+
+    def widen(self, by: int) -> None:
+        """Add runners that did not run so far, where there are states."""
+        n = len(self.ts_ms)
+        self.prices = tuple(
+            array("q", np.pad(matrix, ((0, 0), (0, by)), constant_values=-1).tobytes()) for matrix in self.matrices()
+        )
+        active = np.frombuffer(bytes(self.active), np.uint8).reshape(n, -1)
+        self.active = bytearray(np.pad(active, ((0, 0), (0, by))).tobytes())
+
+    def matrices(self) -> tuple[Column, ...]:
+        """Give ``prices`` as (states, runners), where there are states."""
+        return tuple(np.frombuffer(bytes(column), np.int64).reshape(len(self.ts_ms), -1) for column in self.prices)
 
 
 @dataclass(slots=True)
 class MarketBook:
-    """A market, and every state it went through, column by column."""
+    """A market, and the states it went through since they were last taken.
+
+    Attributes
+    ----------
+    definition, first
+        The newest definition, and the first one.
+    first_ms
+        When the market was first seen.
+    off_ms, suspended_ms
+        The first definition in play, and the last suspension after which it did not open again.
+    removed, grew
+        Whether a runner was removed while the market was open, and whether one came in after states had been taken.
+    """
 
     market_id: str
     definition: dict[str, Any] = field(default_factory=dict)
-    first_time: str = ""
+    first: dict[str, Any] = field(default_factory=dict)
+    first_ms: int = 0
     runners: dict[str, Runner] = field(default_factory=dict)
-    ts_ms: list[int] = field(default_factory=list)
-    open: list[bool] = field(default_factory=list)
-    in_play: list[bool] = field(default_factory=list)
-    prob: list[array[int]] = field(default_factory=list)
-    odds_milli: list[array[int]] = field(default_factory=list)
-    no_odds_milli: list[array[int]] = field(default_factory=list)
-    active: list[bytes] = field(default_factory=list)
+    now: States = field(default_factory=States)
+    states: States = field(default_factory=States)
     off_ms: int | None = None
     suspended_ms: int | None = None
+    removed: bool = False
+    grew: bool = False
+    _taken: bool = False
+
+    def take(self) -> States:
+        """Give the states since the last time, and forget them."""
+        states, self.states, self._taken = self.states, States(), True
+        return states
 
     def apply(self, change: Mapping[str, Any], ts_ms: int) -> None:
         """Take one market change of a message and write down the state after it.
@@ -122,28 +184,30 @@ class MarketBook:
         if definition is None and not self.definition:
             raise ValueError(f"market {self.market_id} changes before it is defined")
         named = {} if definition is None else _checked_definition(definition)
-        _check_deltas(change.get("rc", ()), self.runners.keys() | named.keys())
+        deltas = [(_key(delta), delta) for delta in change.get("rc", ())]
+        _check_deltas(deltas, self.runners.keys() | named.keys() if named else self.runners.keys())
         if definition is not None:
             self._define(definition, named, ts_ms)
+        changed = [self.runners[key] for key, _ in deltas]
         if change.get("img"):
-            for runner in self.runners.values():
+            changed = list(self.runners.values())
+            for runner in changed:
                 runner.back, runner.lay, runner.last_traded = Ladder(is_back=True), Ladder(is_back=False), None
-                runner.prob = runner.odds_milli = runner.no_odds_milli = -1
-        for delta in change.get("rc", ()):
-            self.runners[_key(delta)].change(delta)
-        runners = self.runners.values()
-        self.ts_ms.append(ts_ms)
-        self.open.append(self.definition["status"] == "OPEN")
-        self.in_play.append(bool(self.definition["inPlay"]))
-        self.prob.append(array("q", [runner.prob for runner in runners]))
-        self.odds_milli.append(array("q", [runner.odds_milli for runner in runners]))
-        self.no_odds_milli.append(array("q", [runner.no_odds_milli for runner in runners]))
-        self.active.append(bytes(runner.status == "ACTIVE" for runner in runners))
+        for key, delta in deltas:
+            self.runners[key].change(delta)
+        prob, odds_milli, no_odds_milli = self.now.prices
+        for runner in changed:
+            n = runner.number
+            prob[n], odds_milli[n], no_odds_milli[n] = runner.prices()
+        self.states.put(ts_ms, self.now)
 
     def _define(self, definition: dict[str, Any], named: Mapping[str, Mapping[str, Any]], ts_ms: int) -> None:
         before = self.definition
+        if not before:
+            self.first, self.first_ms = definition, ts_ms
+        self._enter([key for key in named if key not in self.runners])
         for key, runner in named.items():
-            known = self.runners.setdefault(key, Runner())
+            known = self.runners[key]
             known.status, known.name = runner["status"], runner.get("name") or known.name
         was_open = before.get("status") == "OPEN" and not before.get("inPlay")
         if definition["inPlay"] and self.off_ms is None:
@@ -152,8 +216,21 @@ class MarketBook:
             self.suspended_ms = ts_ms
         elif definition["status"] == "OPEN":
             self.suspended_ms = None
-        self.first_time = self.first_time or definition["marketTime"]
         self.definition = definition
+        is_open = definition["status"] == "OPEN"
+        self.now.open, self.now.in_play = bytearray([is_open]), bytearray([bool(definition["inPlay"])])
+        self.now.active = bytearray(runner.status == "ACTIVE" for runner in self.runners.values())
+        self.removed = self.removed or (is_open and not all(self.now.active))
+
+    def _enter(self, keys: Sequence[str]) -> None:
+        """Take in runners that are new."""
+        for key in keys:
+            self.runners[key] = Runner(len(self.runners))
+            for column in self.now.prices:
+                column.append(-1)
+        if keys and self.states.ts_ms:
+            self.states.widen(len(keys))
+        self.grew = self.grew or (bool(keys) and self._taken)
 
 
 def _checked_definition(definition: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
@@ -174,16 +251,18 @@ def _checked_definition(definition: Mapping[str, Any]) -> dict[str, Mapping[str,
     return named
 
 
-def _check_deltas(deltas: Iterable[Mapping[str, Any]], known: Set[str]) -> None:
+def _check_deltas(deltas: Iterable[tuple[str, Mapping[str, Any]]], known: Set[str]) -> None:
     """Refuse changes of runners that the market does not have, and offers that are none."""
-    for delta in deltas:
-        if _key(delta) not in known:
-            raise KeyError(_key(delta))
-        for name in _LADDERS & delta.keys():
-            for *_, price, size in delta[name]:
+    for key, delta in deltas:
+        if key not in known:
+            raise KeyError(key)
+        for name in _LEVELS.keys() & delta.keys():
+            for *level, price, size in delta[name]:
                 if size and not (1.0 < price <= _MAX_PRICE and size > 0):
                     raise ValueError(f"an offer of {size} at {price} is none")
-        if not 0 <= (delta.get("ltp") or 0) <= _MAX_PRICE:
+                if len(level) != _LEVELS[name] or (level and type(level[0]) is not int):
+                    raise ValueError(f"an offer {[*level, price, size]} of {name} is none")
+        if delta.get("ltp") and not 1.0 < delta["ltp"] <= _MAX_PRICE:
             raise ValueError(f"a last traded price of {delta['ltp']} is none")
 
 

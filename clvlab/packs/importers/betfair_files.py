@@ -19,7 +19,7 @@ from clvlab.packs.importers.betfair_book import MarketBook
 from clvlab.packs.importers.source import Account, Options, files_below
 from clvlab.packs.importers.times import LAST_MS
 
-__all__ = ["find", "markets"]
+__all__ = ["MarketFile", "find", "market_files"]
 
 _ENDINGS = (".bz2", ".gz", ".tar")
 _PLAIN = re.compile(r"\d+\.\d+")
@@ -30,17 +30,17 @@ def find(paths: Sequence[Path]) -> dict[str, Path]:
     return files_below(paths, _ENDINGS, _PLAIN)
 
 
-def markets(files: Mapping[str, Path], options: Options, account: Account) -> Iterator[tuple[str, MarketBook]]:
-    """Give every market with the file it came from, when its file was read to the end."""
+def market_files(files: Mapping[str, Path], options: Options, account: Account) -> Iterator[MarketFile]:
+    """Give files one after the other, those in a tar too; each has to be read before the next one is asked for."""
     for n, (name, path) in enumerate(sorted(files.items()), 1):
         if path.suffix == ".tar":
             yield from _tarred(name, path, options, account)
         else:
-            yield from _of_lines(name, lines_of(path), account)
+            yield MarketFile(name, lines_of(path), account)
         options.progress(f"{n:,} of {len(files):,} files read")
 
 
-def _tarred(name: str, path: Path, options: Options, account: Account) -> Iterator[tuple[str, MarketBook]]:
+def _tarred(name: str, path: Path, options: Options, account: Account) -> Iterator[MarketFile]:
     try:
         with tarfile.open(path, "r|") as tar:
             for member in tar:
@@ -51,8 +51,7 @@ def _tarred(name: str, path: Path, options: Options, account: Account) -> Iterat
                 where = f"{name}:{member.name}"
                 inner = tar.extractfile(member)
                 if inner is not None:
-                    lines = lines_in(_unpacked(inner, member.name), where, member.size)
-                    yield from _of_lines(where, lines, account)
+                    yield MarketFile(where, lines_in(_unpacked(inner, member.name), where, member.size), account)
                 options.progress(f"{where} read")
     except (tarfile.TarError, OSError, EOFError) as error:
         account.refuse(name, 1, f"can't be read to its end: {error}", "a file can't be read to its end")
@@ -65,48 +64,66 @@ def _unpacked(inner: IO[bytes], name: str) -> IO[bytes]:
 
 
 @dataclass(slots=True)
-class _Reading:
-    """What was read of a file so far."""
+class MarketFile:
+    """A file of one market or more, as it is read.
 
+    Attributes
+    ----------
+    name
+        Of the file, and of the member of a tar.
+    books
+        The markets in it that were read so far.
+    """
+
+    name: str
+    lines: Iterator[tuple[int, bytes]]
+    account: Account
     books: dict[str, MarketBook] = field(default_factory=dict)
-    sport: str = ""
-    last_ms: int = 0
+    _sport: str = ""
+    _last_ms: int = 0
+    _held: int = 0
 
+    def read(self, max_held: int) -> Iterator[None]:
+        """Read on, and come back at the end and whenever the books hold so many prices, for their states to be taken.
 
-def _of_lines(name: str, lines: Iterator[tuple[int, bytes]], account: Account) -> Iterator[tuple[str, MarketBook]]:
-    """Read one file. One that can't be read to its end gives nothing: its markets would lack their close."""
-    reading = _Reading()
-    try:
-        for number, line in lines:
-            try:
-                _read(reading, orjson.loads(line), account)
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
-                said = f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else str(error)
-                account.refuse(name, number, said, "a message can't be read")
-    except SourceError as error:
-        account.refuse_file(name, error)
-        return
-    if not reading.books:
-        account.refuse(name, 1, "holds no market", "a file holds no market")
-    for book in reading.books.values():
-        yield name, book
+        Raises
+        ------
+        SourceError
+            The file can't be read to its end: what was taken of it lacks its close.
+        """
+        try:
+            for number, line in self.lines:
+                try:
+                    message = orjson.loads(line)
+                    if self._held >= max_held and message["pt"] != self._last_ms:  # states of one time are one
+                        self._held = 0
+                        yield
+                    self._apply(message)
+                except (ValueError, KeyError, TypeError, AttributeError) as error:
+                    said = f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else str(error)
+                    self.account.refuse(self.name, number, said, "a message can't be read")
+        except tarfile.TarError as error:
+            raise SourceError(f"{self.name}: can't be read to its end: {error}") from error
+        if not self.books:
+            self.account.refuse(self.name, 1, "holds no market", "a file holds no market")
+        yield
 
-
-def _read(reading: _Reading, message: Any, account: Account) -> None:
-    if message.get("op") != "mcm" or type(message.get("pt")) is not int:
-        raise ValueError(f"no market change message: {str(message)[:80]}")
-    ts_ms = message["pt"]
-    if not reading.last_ms <= ts_ms <= LAST_MS:
-        raise ValueError(f"pt {ts_ms} is before the message above, {reading.last_ms}, or no time")
-    for change in message.get("mc", ()):
-        account.messages += 1
-        if not isinstance(change["id"], str) or not _PLAIN.fullmatch(change["id"]):
-            raise ValueError(f"{change['id']!r} is no market id")
-        sport = change.get("marketDefinition", {}).get("eventTypeId", reading.sport)
-        reading.sport = reading.sport or sport
-        if sport != reading.sport:
-            raise ValueError(f"event type {sport!r} in a file of {reading.sport!r}: import one sport at a time")
-        book = reading.books.get(change["id"]) or MarketBook(change["id"])
-        book.apply(change, ts_ms)
-        reading.books[change["id"]] = book
-    reading.last_ms = ts_ms
+    def _apply(self, message: Any) -> None:
+        if message.get("op") != "mcm" or type(message.get("pt")) is not int:
+            raise ValueError(f"no market change message: {str(message)[:80]}")
+        ts_ms = message["pt"]
+        if not self._last_ms <= ts_ms <= LAST_MS:
+            raise ValueError(f"pt {ts_ms} is before the message above, {self._last_ms}, or no time")
+        for change in message.get("mc", ()):
+            self.account.messages += 1
+            if not isinstance(change["id"], str) or not _PLAIN.fullmatch(change["id"]):
+                raise ValueError(f"{change['id']!r} is no market id")
+            sport = change.get("marketDefinition", {}).get("eventTypeId", self._sport)
+            self._sport = self._sport or sport
+            if sport != self._sport:
+                raise ValueError(f"event type {sport!r} in a file of {self._sport!r}: import one sport at a time")
+            book = self.books.get(change["id"]) or MarketBook(change["id"])
+            book.apply(change, ts_ms)
+            self.books[change["id"]] = book
+            self._held += len(book.runners)
+        self._last_ms = ts_ms

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -33,28 +34,74 @@ QUOTES: Schema = {
     "line": pl.Int64,
 }
 _MAX_EVENT_ROWS = 50_000_000
+_ROWS_PER_FILE = 100_000  # so that many small sources do not become as many files
 _MESSAGE = ("fixture_id", "market_key", "ts_ms", "book")
 
 
-@dataclass(slots=True)
 class QuoteSpill:
-    """Keeps rows on disk as they come, and counts them by event."""
+    """Keeps rows on disk as they come, and counts them by event; rows have a column ``event``.
 
-    folder: Path
-    rows_of: dict[str, int] = field(default_factory=dict)
-    _files: int = 0
+    Rows are sure when they are added so, or once they are kept; what comes of a source that breaks off is dropped.
+    """
 
-    def add(self, rows: pl.DataFrame) -> None:
-        """Take some more rows; they have a column ``event``."""
-        if rows.height:
+    def __init__(self, folder: Path) -> None:
+        self.rows_of: dict[str, int] = {}
+        self._folder = folder
+        self._files = 0
+        self._sure, self._unsure = _Held(), _Held()
+
+    def add(self, rows: pl.DataFrame, *, sure: bool = True) -> None:
+        """Take some more rows."""
+        if not rows.height:
+            return
+        self._unsure.frames.append(rows)
+        self._unsure.height += rows.height
+        for event, count in rows["event"].value_counts().iter_rows():
+            self._unsure.rows_of[event] += count
+        if sure:
+            self.keep()
+        elif self._unsure.height >= _ROWS_PER_FILE:
+            self._write(self._sure)  # the rows that came before go before
+            self._write(self._unsure)
+
+    def keep(self) -> None:
+        """Make everything sure."""
+        for event, count in self._unsure.rows_of.items():
+            self.rows_of[event] = self.rows_of.get(event, 0) + count
+        self._sure.frames += self._unsure.frames
+        self._sure.height += self._unsure.height
+        self._unsure = _Held()
+        if self._sure.height >= _ROWS_PER_FILE:
+            self._write(self._sure)
+
+    def drop(self) -> None:
+        """Forget what is not sure."""
+        for file in self._unsure.files:
+            file.unlink()
+        self._unsure = _Held()
+
+    def _write(self, held: _Held) -> None:
+        if held.frames:
             self._files += 1
-            rows.write_parquet(self.folder / f"{self._files:06}.parquet", compression="lz4")
-            for event, count in rows["event"].value_counts().iter_rows():
-                self.rows_of[event] = self.rows_of.get(event, 0) + count
+            held.files.append(self._folder / f"{self._files:06}.parquet")
+            pl.concat(held.frames).write_parquet(held.files[-1], compression="lz4")
+            held.frames, held.height = [], 0
 
-    def scan(self) -> pl.LazyFrame:
-        """All rows, in the order in which they came; there must be some."""
-        return pl.scan_parquet(self.folder / "*.parquet")
+    def rows(self, events: Sequence[str]) -> pl.DataFrame:
+        """Give the sure rows of some events, of which there must be some, in any order."""
+        self._write(self._sure)
+        spilled = pl.scan_parquet(self._folder / "*.parquet")
+        return spilled.filter(pl.col("event").is_in(events)).collect(engine="streaming")
+
+
+@dataclass(slots=True)
+class _Held:
+    """Rows in memory, files that others were written to, and how many rows all of them have by event."""
+
+    frames: list[pl.DataFrame] = field(default_factory=list)
+    height: int = 0
+    files: list[Path] = field(default_factory=list)
+    rows_of: Counter[str] = field(default_factory=Counter)
 
 
 def batches(rows_of: Mapping[str, int], fixture_ids: Mapping[str, int], chunk_rows: int) -> Iterator[list[str]]:

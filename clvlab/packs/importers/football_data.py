@@ -79,18 +79,19 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
     for name, path in sorted(files.items()):
         rows: list[tuple[Any, ...]] = []
         try:
-            listed = list(matches(name, path, account))
+            for match in matches(name, path, account):
+                if match.source_id in fixtures:
+                    account.refuse(name, match.line, f"{match.source_id} is listed twice", "a match is listed twice")
+                    continue
+                fixtures[match.source_id] = (match.home, match.away, match.kickoff_ts_ms)
+                quotes = list(_quotes(match, preference, account))
+                settled += _settled(match, {quote[1] for quote in quotes})
+                rows += quotes
+                if len(rows) >= options.chunk_rows // 4:
+                    spill.add(pl.DataFrame(rows, schema=QUOTES, orient="row"))
+                    rows = []
         except SourceError as error:
             account.refuse_file(name, error)
-            continue
-        for match in listed:
-            if match.source_id in fixtures:
-                account.refuse(name, match.line, f"{match.source_id} is listed twice", "a match is listed twice")
-                continue
-            fixtures[match.source_id] = (match.home, match.away, match.kickoff_ts_ms)
-            found = list(_quotes(match, preference, account))
-            rows += found
-            settled += _settled(match, {row[1] for row in found})
         spill.add(pl.DataFrame(rows, schema=QUOTES, orient="row"))
         options.progress(f"{name}: {len(fixtures):,} matches so far")
     ids = fixture_ids_of(fixtures)
@@ -113,8 +114,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
 
 def _parts(spill: QuoteSpill, ids: Mapping[str, int], options: Options, account: Account) -> Iterator[pl.DataFrame]:
     for batch in batches(spill.rows_of, ids, options.chunk_rows):
-        quotes = spill.scan().filter(pl.col("event").is_in(batch)).collect(engine="streaming").sort("file", "line")
-        yield book_ticks(quotes, ids, options.margin, _ALWAYS_FRESH, account)
+        yield book_ticks(spill.rows(batch).sort("file", "line"), ids, options.margin, _ALWAYS_FRESH, account)
 
 
 def _quotes(match: Match, preference: Sequence[str], account: Account) -> Iterator[tuple[Any, ...]]:

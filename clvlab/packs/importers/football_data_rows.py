@@ -31,10 +31,14 @@ _COLUMNS = {
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """One match: who, when, the goals if it was played, and its cells by column."""
+    """One match: who, when, the goals if it was played, and its cells by column.
+
+    ``source_id`` is what the source has for an id: league, day in the UK and teams.
+    """
 
     file: str
     line: int
+    source_id: str
     league: str
     home: str
     away: str
@@ -42,12 +46,6 @@ class Match:
     kickoff_ts_ms: int | None
     goals: tuple[int, int] | None
     cells: Mapping[str, str]
-
-    @property
-    def source_id(self) -> str:
-        """League, day in the UK and teams: what the source has for an id."""
-        day = datetime.fromtimestamp(self.day_ts_ms / 1000, tz=_UK).date().isoformat()
-        return f"{self.league}|{day}|{self.home}|{self.away}"
 
 
 def matches(name: str, path: Path, account: Account) -> Iterator[Match]:
@@ -123,7 +121,8 @@ def _match(name: str, line: int, header: list[str], row: list[str]) -> Match:
     day = _day(cells["Date"])
     clock = cells.get("Time")
     kickoff = _ms(datetime.combine(day.date(), _clock(clock), tzinfo=_UK)) if clock else None
-    return Match(name, line, league, by["home"], by["away"], _ms(day), kickoff, _goals(by), cells)
+    source_id = f"{league}|{day.date().isoformat()}|{by['home']}|{by['away']}"
+    return Match(name, line, source_id, league, by["home"], by["away"], _ms(day), kickoff, _goals(by), cells)
 
 
 def _day(text: str) -> datetime:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import polars as pl
@@ -67,11 +68,11 @@ def import_source(source: str, paths: Sequence[Path], folder: Path, options: Opt
         result = normalise(files, options, Path(scratch))
         with PackWriter(folder, result.fixtures) as writer:
             quality = QualityAccount()
-            for ticks in result.parts:
-                tape = _tape(ticks, writer.kickoffs, result)
+            for tape in map(partial(_tape, writer.kickoffs, result), result.parts):  # nothing else holds the ticks
                 quality.add(tape)
                 writer.add(tape)
                 options.progress(f"{quality.counts['ticks']:,} ticks written")
+            _check_some(quality, result, files)
             _check_weights(options, result)
             report = _report(quality, result, len(files))
             sources = tuple(SourceFile(name=name, digest=file_sha256(path)) for name, path in sorted(files.items()))
@@ -84,6 +85,7 @@ def import_source(source: str, paths: Sequence[Path], folder: Path, options: Opt
                 consensus=result.consensus,
                 normaliser=result.normaliser,
                 capture=result.capture,
+                kickoff=result.kickoff,
                 fixtures=result.fixtures,
                 sources=None if result.keep_raw else sources,
                 margin_fallbacks=result.account.margin_fallbacks or None,
@@ -92,9 +94,16 @@ def import_source(source: str, paths: Sequence[Path], folder: Path, options: Opt
     return ImportReport(written, report, _unread(paths, files.values()))
 
 
-def _tape(ticks: pl.DataFrame, kickoffs: pl.DataFrame, result: Normalised) -> Tape:
+def _tape(kickoffs: pl.DataFrame, result: Normalised, ticks: pl.DataFrame) -> Tape:
     own = kickoffs.filter(pl.col("fixture_id").is_in(ticks["fixture_id"].unique().implode()))
     return Tape.from_ticks(ticks, own, closing_policy=result.closing_policy)
+
+
+def _check_some(quality: QualityAccount, result: Normalised, files: Mapping[str, Path]) -> None:
+    if not quality.counts["ticks"]:
+        refused = result.account.refused_rows()
+        why = f"; refused {refused[0].count:,}, as {refused[0].examples[0]}" if refused else ""
+        raise SourceError(f"no tick could be made of {', '.join(sorted(files)[:5])}{why}")
 
 
 def _check_weights(options: Options, result: Normalised) -> None:

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from clvlab.errors import SourceError
 from clvlab.odds.formats import OddsFormat
+from clvlab.packs.manifest import KickoffKind
 
 __all__ = ["Mapped", "Meaning", "mapped", "read_mapping", "with_flags"]
 
@@ -18,6 +19,7 @@ Meaning = Literal[
     "fixture", "time", "odds", "side", "market", "book", "kickoff", "home", "away", "in_running", "result", "updated"
 ]
 _MAX_BYTES = 1 << 20
+_LISTED = 15
 
 
 class Mapped(BaseModel):
@@ -32,6 +34,8 @@ class Mapped(BaseModel):
         Of a wide table: side -> column of its odds.
     market
         The market of every row, where no column names it.
+    kickoff_kind
+        ``scheduled``, or ``actual`` where the kickoffs were known only afterwards: agents then see none.
     odds_format, time_zone, delimiter
         How the table is written; an ``odds_format`` or ``time_zone`` given with the import goes first.
     """
@@ -41,6 +45,7 @@ class Mapped(BaseModel):
     columns: dict[Meaning, str]
     sides: dict[str, str] = Field(default_factory=dict)
     market: str = "market||"
+    kickoff_kind: KickoffKind = KickoffKind.SCHEDULED
     odds_format: OddsFormat = OddsFormat.DECIMAL
     time_zone: str | None = None
     delimiter: str = Field(default=",", min_length=1, max_length=1)
@@ -50,7 +55,7 @@ class Mapped(BaseModel):
         long = {"side", "odds"} & self.columns.keys()
         missing = {"fixture", "time"} - self.columns.keys()
         if missing:
-            raise ValueError(f"columns must say which is {' and '.join(sorted(missing))}")
+            raise ValueError(f"columns must say which is {' and '.join(sorted(missing))}, as in fixture=NAME")
         if bool(self.sides) == bool(long) or (long and len(long) < 2):
             raise ValueError("give either the columns side and odds of a long table, or the sides of a wide one")
         if self.sides and len(self.sides) < 2:
@@ -66,8 +71,10 @@ def mapped(mapping: Mapping[str, Any] | None, columns: list[str]) -> Mapped:
     SourceError
         A mapping that is none, or one that names a column that is not there.
     """
-    named = {name: name for name in get_args(Meaning) if name in columns}
     given = dict(mapping or {})
+    sides = given.get("sides")
+    taken = sides.values() if isinstance(sides, Mapping) else ()
+    named = {name: name for name in get_args(Meaning) if name in columns and name not in taken}
     if not given.get("sides") and isinstance(given.get("columns", {}), Mapping):
         given["columns"] = named | dict(given.get("columns", {}))
     elif isinstance(given.get("columns", {}), Mapping):
@@ -77,13 +84,19 @@ def mapped(mapping: Mapping[str, Any] | None, columns: list[str]) -> Mapped:
     except ValidationError as error:
         wrong = error.errors()[0]
         where = ".".join(str(part) for part in wrong["loc"])
+        said = wrong["msg"].removeprefix("Value error, ")
         raise SourceError(
-            f"no mapping of columns: {where + ': ' if where else ''}{wrong['msg']}; the columns are {columns}"
+            f"no mapping of columns: {where + ': ' if where else ''}{said}; the columns are {_listed(columns)}"
         ) from error
     missing = sorted({*found.columns.values(), *found.sides.values()} - set(columns))
     if missing:
-        raise SourceError(f"the mapping names {missing[0]!r}, which is none of the columns {columns}")
+        raise SourceError(f"the mapping names {missing[0]!r}, which is none of the columns {_listed(columns)}")
     return found
+
+
+def _listed(columns: list[str]) -> str:
+    more = f" and {len(columns) - _LISTED} more" if len(columns) > _LISTED else ""
+    return ", ".join(repr(column) for column in columns[:_LISTED]) + more
 
 
 def read_mapping(path: Path) -> dict[str, Any]:

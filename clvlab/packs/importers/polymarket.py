@@ -18,8 +18,9 @@ import polars as pl
 from clvlab.errors import SourceError
 from clvlab.law.schema import ODDS_MILLI, SAFE_INTEGER
 from clvlab.odds.rounding import half_up, largest_remainder
-from clvlab.packs.files import lines_of
+from clvlab.packs.files import lines_of, whole
 from clvlab.packs.importers.source import Account, Normalised, Options, ticks_frame
+from clvlab.packs.importers.times import LAST_MS
 from clvlab.packs.manifest import Fixture
 
 __all__ = ["NORMALISER", "find", "normalise"]
@@ -85,42 +86,53 @@ def _parts(
 
 def _fixtures(path: Path) -> tuple[Fixture, ...]:
     try:
-        listed = orjson.loads(path.read_bytes())
-        fixtures = [
-            Fixture(
-                fixture_id=entry["fixture_id"],
-                names=(entry["home_team"], entry["away_team"]),
-                source_id=entry["event_slug"],
-                kickoff_ts_ms=entry["kickoff_ts"] * 1000,
-            )
-            for entry in listed
-        ]
-    except (OSError, orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
-        raise SourceError(f"{path.name} is no list of fixtures: {error}") from error
-    if not fixtures or any(type(entry["kickoff_ts"]) is not int for entry in listed):
-        raise SourceError(f"{path.name} lists no fixture, or a kickoff_ts that is no whole number")
+        listed = orjson.loads(whole(path))
+    except orjson.JSONDecodeError as error:
+        raise SourceError(f"{path.name}:{error.lineno}: no JSON: {error.msg}") from error
+    if not isinstance(listed, list) or not listed:
+        raise SourceError(f"{path.name} has to be a list of fixtures")
+    fixtures = [_fixture(path.name, entry) for entry in listed]
     if len({fixture.fixture_id for fixture in fixtures}) != len(fixtures):
         raise SourceError(f"{path.name} lists a fixture twice")
     return tuple(sorted(fixtures, key=lambda fixture: fixture.fixture_id))
 
 
+def _fixture(file: str, entry: Any) -> Fixture:
+    kinds = {"fixture_id": int, "home_team": str, "away_team": str, "event_slug": str, "kickoff_ts": int}
+    wrong = [key for key, kind in kinds.items() if not isinstance(entry, dict) or type(entry.get(key)) is not kind]
+    if wrong:
+        said = entry.get(wrong[0]) if isinstance(entry, dict) else entry
+        raise SourceError(f"{file}: {wrong[0]} of a fixture has to be {kinds[wrong[0]].__name__}, not {said!r:.80}")
+    if abs(entry["fixture_id"]) > SAFE_INTEGER or not 0 <= entry["kickoff_ts"] <= LAST_MS // 1000:
+        raise SourceError(f"{file}: fixture_id {entry['fixture_id']} or kickoff_ts {entry['kickoff_ts']} is out of range")
+    return Fixture(
+        fixture_id=entry["fixture_id"],
+        names=(entry["home_team"], entry["away_team"]),
+        source_id=entry["event_slug"],
+        kickoff_ts_ms=entry["kickoff_ts"] * 1000,
+    )
+
+
 def _read(file: str, path: Path, fixture_id: int, name: str, account: Account) -> Iterator[_Quote]:
     before = -1
-    for number, line in lines_of(path):
-        try:
-            raw = orjson.loads(line)
-            quote = _Quote(raw["ts"], _SIDES[name], Decimal(str(raw["native_price"])))
-            if type(quote.ts_s) is not int or not max(before, 0) <= quote.ts_s <= SAFE_INTEGER // 1000:
-                raise ValueError(f"ts {quote.ts_s!r} is no time in seconds, or before the quote above, {before}")
-            if raw["fixture_id"] != fixture_id or raw["market_ref"] != f"1X2|{name}|full":
-                raise ValueError(f"a quote of {raw['fixture_id']} {raw['market_ref']} in the file of {fixture_id} {name}")
-            if not 0 <= quote.price <= 1 or 0 < quote.price < _MIN_PRICE:
-                raise ValueError(f"native_price {quote.price} is not 0 to 1")
-        except (ValueError, KeyError, TypeError, ArithmeticError) as error:
-            account.refuse(file, number, f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else str(error))
-            continue
-        before = quote.ts_s
-        yield quote
+    try:
+        for number, line in lines_of(path):
+            try:
+                raw = orjson.loads(line)
+                quote = _Quote(raw["ts"], _SIDES[name], Decimal(str(raw["native_price"])))
+                if type(quote.ts_s) is not int or not max(before, 0) <= quote.ts_s <= SAFE_INTEGER // 1000:
+                    raise ValueError(f"ts {quote.ts_s!r} is no time in seconds, or before the quote above, {before}")
+                if raw["fixture_id"] != fixture_id or raw["market_ref"] != f"1X2|{name}|full":
+                    raise ValueError(f"a quote of {raw['fixture_id']} {raw['market_ref']} in the file of {fixture_id} {name}")
+                if not 0 <= quote.price <= 1 or 0 < quote.price < _MIN_PRICE:
+                    raise ValueError(f"native_price {quote.price} is not 0 to 1")
+            except (ValueError, KeyError, TypeError, ArithmeticError) as error:
+                account.refuse(file, number, f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else str(error))
+                continue
+            before = quote.ts_s
+            yield quote
+    except SourceError as error:
+        account.refuse_file(file, error)
 
 
 def _rounds(quotes: Sequence[_Quote]) -> Iterator[dict[str, _Quote]]:

@@ -16,7 +16,7 @@ from clvlab.errors import SourceError
 from clvlab.law.schema import ODDS_MILLI, TICKS, ClosingPolicy
 from clvlab.odds.consensus import Consensus
 from clvlab.odds.margin import Margin
-from clvlab.packs.manifest import Capture, Fixture
+from clvlab.packs.manifest import Capture, Fixture, KickoffKind
 from clvlab.packs.quality import RefusedRows
 
 __all__ = [
@@ -166,6 +166,8 @@ class Normalised:
         Fixtures with names and kickoffs where the source has them.
     account
         Complete once the parts were taken.
+    kickoff
+        Whether kickoffs were announced beforehand, which is what null means, or known only afterwards.
     capture
         When and how the messages were captured; null where the source does not say.
     results
@@ -183,6 +185,7 @@ class Normalised:
     consensus: str
     closing_source: str
     closing_policy: ClosingPolicy = ClosingPolicy.LAST_STATE
+    kickoff: KickoffKind | None = None
     capture: Capture | None = None
     results: pl.DataFrame | None = None
     keep_raw: bool = False

@@ -13,7 +13,7 @@ from clvlab.packs.importers.books import QUOTES, QuoteSpill, batches, book_ticks
 from clvlab.packs.importers.source import Account, Normalised, Options, files_below, fixture_ids_of
 from clvlab.packs.importers.table_columns import TableRows, meant
 from clvlab.packs.importers.table_files import csv_chunks, parquet_chunks
-from clvlab.packs.manifest import Fixture
+from clvlab.packs.manifest import Fixture, KickoffKind
 from clvlab.packs.results import RESULTS
 
 __all__ = ["NORMALISER", "find_csv", "find_parquet", "normalise"]
@@ -42,23 +42,23 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
         read = parquet_chunks if name.endswith(".parquet") else csv_chunks
         for chunk in read(name, path, options, account):
             account.messages += chunk.rows.height
+            known.actual = known.actual or chunk.mapping.kickoff_kind is KickoffKind.ACTUAL
             rows = meant(chunk, options, account)
             known.learn(rows)
             spill.add(rows.quotes.select(*QUOTES))
             options.progress(f"{account.messages:,} rows read")
     ids = fixture_ids_of(known.names)
+    account.note("fixtures whose kickoff moved", known.moved)
     return Normalised(
         parts=_parts(spill, ids, options, rules, account),
-        fixtures=tuple(
-            Fixture(fixture_id=ids[event], names=names, source_id=event, kickoff_ts_ms=known.kickoffs.get(event, (0, None))[1])
-            for event, names in sorted(known.names.items(), key=lambda item: ids[item[0]])
-        ),
+        fixtures=known.fixtures(ids),
         account=account,
         provenance="imported-table",
         normaliser=NORMALISER,
         margin=options.margin.value,
         consensus=rules.label,
         closing_source="consensus",
+        kickoff=KickoffKind.ACTUAL if known.actual or known.moved else None,
         results=known.results(ids),
     )
 
@@ -67,8 +67,7 @@ def _parts(
     spill: QuoteSpill, ids: Mapping[str, int], options: Options, rules: Consensus, account: Account
 ) -> Iterator[pl.DataFrame]:
     for batch in batches(spill.rows_of, ids, options.chunk_rows):
-        quotes = spill.scan().filter(pl.col("event").is_in(batch)).collect(engine="streaming").sort("ts_ms", "file", "line")
-        yield book_ticks(quotes, ids, options.margin, rules, account)
+        yield book_ticks(spill.rows(batch).sort("ts_ms", "file", "line"), ids, options.margin, rules, account)
 
 
 class _Known:
@@ -76,23 +75,45 @@ class _Known:
 
     def __init__(self, account: Account) -> None:
         self.names: dict[str, tuple[str, ...]] = {}
-        self.kickoffs: dict[str, tuple[int, int]] = {}  # event -> (when it was said, kickoff)
+        self.announced: dict[str, tuple[int, int]] = {}  # event -> (when it was said, kickoff), as said first
+        self.kickoffs: dict[str, tuple[int, int]] = {}  # the same, as said last
+        self.actual = False
         self._settled: dict[tuple[str, str, str], str] = {}
         self._account = account
 
+    @property
+    def moved(self) -> int:
+        """How many kickoffs were said otherwise before."""
+        return sum(self.announced[event][1] != kickoff for event, (_, kickoff) in self.kickoffs.items())
+
+    def fixtures(self, ids: Mapping[str, int]) -> tuple[Fixture, ...]:
+        """Give the fixtures; where kickoffs moved, with the one that was announced first."""
+        announced = {event: kickoff for event, (_, kickoff) in self.announced.items()} if self.moved else {}
+        return tuple(
+            Fixture(
+                fixture_id=ids[event],
+                names=names,
+                source_id=event,
+                kickoff_ts_ms=self.kickoffs.get(event, (0, None))[1],
+                scheduled_ts_ms=None if self.actual else announced.get(event),
+            )
+            for event, names in sorted(self.names.items(), key=lambda item: ids[item[0]])
+        )
+
     def learn(self, rows: TableRows) -> None:
         """Take the facts of some more rows; of a kickoff the one said last counts."""
-        for event, home, away in rows.facts.group_by("event").agg(pl.last("home", "away")).iter_rows():
+        names = rows.facts.group_by("event").agg(pl.col("home", "away").drop_nulls().last())
+        for event, home, away in names.iter_rows():
             self.names[event] = tuple(name for name in (home, away) if name) or self.names.get(event, ())
-        said = rows.facts.filter(pl.col("kickoff_ms").is_not_null()).sort("ts_ms")
-        for event, ts_ms, kickoff in (
-            said.group_by("event", maintain_order=True).agg(pl.last("ts_ms", "kickoff_ms")).iter_rows()
-        ):
-            before = self.kickoffs.get(event, (-1, kickoff))
-            if before[1] != kickoff:
-                self._account.note("changes of a kickoff")
-            if ts_ms >= before[0]:
-                self.kickoffs[event] = (ts_ms, kickoff)
+        said = rows.facts.filter(pl.col("kickoff_ms").is_not_null()).sort("ts_ms", maintain_order=True)
+        ends = said.group_by("event", maintain_order=True).agg(
+            pl.first("ts_ms"), pl.first("kickoff_ms"), last_ms=pl.last("ts_ms"), last=pl.last("kickoff_ms")
+        )
+        for event, first_ms, first, last_ms, last in ends.iter_rows():
+            if event not in self.announced or first_ms < self.announced[event][0]:
+                self.announced[event] = (first_ms, first)
+            if last_ms >= self.kickoffs.get(event, (-1, None))[0]:
+                self.kickoffs[event] = (last_ms, last)
         for file, line, event, market, side, result in rows.results.iter_rows():
             known = self._settled.setdefault((event, market, side), result)
             if known != result:

@@ -14,7 +14,7 @@ from clvlab.odds.formats import OddsFormat, decimal_odds
 from clvlab.packs.importers.mapping import Mapped, Meaning
 from clvlab.packs.importers.source import NO_ODDS, Account, Options
 from clvlab.packs.importers.table_files import Chunk
-from clvlab.packs.importers.times import time_ms, zone_of
+from clvlab.packs.importers.times import LAST_MS, time_ms, zone_of
 from clvlab.packs.results import Settled
 
 __all__ = ["TableRows", "meant"]
@@ -42,8 +42,8 @@ def meant(chunk: Chunk, options: Options, account: Account) -> TableRows:
     mapping = chunk.mapping
     zone = zone_of(options.time_zone or mapping.time_zone)
     form = OddsFormat(options.odds_format) if options.odds_format else mapping.odds_format
-    rows = _heads(chunk, mapping, zone, account)
-    long = _sides(rows, mapping)
+    heads, sound_rows = _heads(chunk, mapping, zone, account)
+    long = _sides(heads.filter(sound_rows), chunk.rows.filter(sound_rows), mapping)
     odds = pl.Series("decimal_odds", decimal_odds(_written(long["price"], form), form))
     sound = odds.is_not_nan() & (odds * 1000).round().is_between(*ODDS_MILLI)
     priced = long["price"].is_not_null()
@@ -56,11 +56,12 @@ def meant(chunk: Chunk, options: Options, account: Account) -> TableRows:
     if kept["price"].null_count():
         account.note("sides without a price", kept["price"].null_count())
     quotes = kept.with_columns(file=pl.lit(chunk.file), seen_ms=pl.min_horizontal("seen_ms", "ts_ms"))
-    return TableRows(quotes, rows.select("event", "ts_ms", "kickoff_ms", "home", "away"), _results(quotes, chunk, account))
+    facts = heads.filter(sound_rows).select("event", "ts_ms", "kickoff_ms", "home", "away")
+    return TableRows(quotes, facts, _results(quotes, chunk, account))
 
 
-def _heads(chunk: Chunk, mapping: Mapped, zone: ZoneInfo | None, account: Account) -> pl.DataFrame:
-    """Add the columns that every quote of a row shares, and leave out rows where one of them can't be read."""
+def _heads(chunk: Chunk, mapping: Mapped, zone: ZoneInfo | None, account: Account) -> tuple[pl.DataFrame, pl.Series]:
+    """Give the columns that every quote of a row shares, and which rows can be read."""
     rows, columns = chunk.rows, mapping.columns
     nothing = pl.Series([None] * rows.height, dtype=pl.String)
 
@@ -90,20 +91,21 @@ def _heads(chunk: Chunk, mapping: Mapped, zone: ZoneInfo | None, account: Accoun
         .then(pl.format("in_running {} is neither true nor false", "flag"))
     )
     reasons = said.to_series()
-    for line, reason in pl.DataFrame({"line": rows["line"], "reason": reasons}).filter(reasons.is_not_null()).iter_rows():
+    for line, reason in pl.DataFrame({"line": chunk.line, "reason": reasons}).filter(reasons.is_not_null()).iter_rows():
         account.refuse(chunk.file, line, reason, "a time, fixture or flag can't be read")
-    market = text("market").fill_null(mapping.market)
-    return rows.with_columns(
-        event=event,
-        ts_ms=found["time"],
-        kickoff_ms=found["kickoff"],
-        seen_ms=found["updated"].fill_null(found["time"]),
-        in_running=playing.fill_null(value=False),
-        market_key=market,
-        book=text("book").fill_null(_BOOK),
-        home=text("home"),
-        away=text("away"),
-    ).filter(reasons.is_null())
+    heads = {
+        "event": event,
+        "ts_ms": found["time"],
+        "kickoff_ms": found["kickoff"],
+        "seen_ms": found["updated"].fill_null(found["time"]),
+        "in_running": playing.fill_null(value=False),
+        "market_key": text("market").fill_null(mapping.market),
+        "book": text("book").fill_null(_BOOK),
+        "home": text("home"),
+        "away": text("away"),
+        "line": chunk.line,
+    }
+    return pl.DataFrame(heads), reasons.is_null()
 
 
 def _times(column: pl.Series, zone: ZoneInfo | None) -> tuple[pl.Series, pl.Series]:
@@ -118,7 +120,11 @@ def _times(column: pl.Series, zone: ZoneInfo | None) -> tuple[pl.Series, pl.Seri
             if aware or zone is None
             else column.dt.replace_time_zone(zone.key, ambiguous="earliest", non_existent="null")
         )
-        return moments.dt.epoch("ms"), pl.Series([None] * len(column), dtype=pl.String)
+        stamps = moments.dt.epoch("ms")
+        wrong = column.is_not_null() & ~stamps.is_between(0, LAST_MS).fill_null(value=False)
+        said = pl.DataFrame({"us": column.dt.epoch("us").cast(pl.String), "wrong": wrong})
+        no_time = pl.format("{} microseconds are no time from 1970 to 9999, or one that the clocks of its zone left out", "us")
+        return stamps.set(wrong, None), said.select(pl.when("wrong").then(no_time)).to_series()
     values = column.unique().drop_nulls()
     read: list[int | None] = []
     reasons: list[str | None] = []
@@ -145,17 +151,15 @@ def _number(value: object) -> object:
         return value
 
 
-def _sides(rows: pl.DataFrame, mapping: Mapped) -> pl.DataFrame:
+def _sides(heads: pl.DataFrame, rows: pl.DataFrame, mapping: Mapped) -> pl.DataFrame:
     """Give one row per quote, with columns ``side`` and ``price``; a wide table's sides come under each other."""
-    shared = ["event", "ts_ms", "seen_ms", "in_running", "market_key", "book", "line"]
-    settled = mapping.columns.get("result")
-    result = pl.lit(None, pl.String) if settled is None else pl.col(settled).cast(pl.String)
+    shared = heads.drop("kickoff_ms", "home", "away")
+    result = rows[mapping.columns["result"]].cast(pl.String) if "result" in mapping.columns else pl.lit(None, pl.String)
     if not mapping.sides:
-        side, price = pl.col(mapping.columns["side"]).cast(pl.String), pl.col(mapping.columns["odds"])
-        return rows.select(*shared, side.alias("side"), price.alias("price"), result.alias("result"))
+        side, price = rows[mapping.columns["side"]].cast(pl.String), rows[mapping.columns["odds"]]
+        return shared.with_columns(side=side, price=price, result=result)
     parts = [
-        rows.select(*shared, pl.lit(side).alias("side"), pl.col(column).alias("price"), result.alias("result"))
-        for side, column in mapping.sides.items()
+        shared.with_columns(side=pl.lit(side), price=rows[column], result=result) for side, column in mapping.sides.items()
     ]
     return pl.concat(parts, how="vertical_relaxed").sort("line", maintain_order=True)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, cast
@@ -20,6 +20,9 @@ from clvlab.packs.importers.source import Account, Options
 __all__ = ["Chunk", "csv_chunks", "parquet_chunks"]
 
 
+_BUFFER_BYTES = 1 << 20
+
+
 @dataclass(frozen=True, slots=True)
 class Chunk:
     """Some rows of a table, as they are written, and what their columns mean; ``line`` counts them as the file does."""
@@ -27,6 +30,7 @@ class Chunk:
     file: str
     mapping: Mapped
     rows: pl.DataFrame
+    line: pl.Series
 
 
 def csv_chunks(name: str, path: Path, options: Options, account: Account) -> Iterator[Chunk]:
@@ -35,16 +39,20 @@ def csv_chunks(name: str, path: Path, options: Options, account: Account) -> Ite
     Raises
     ------
     SourceError
-        No header, no CSV, or no UTF-8.
+        No header, or a mapping that does not fit it; when strict, a row or file that can't be read.
     """
     delimiter = str((options.mapping or {}).get("delimiter", ","))
     reader = csv.reader(_text_lines(name, path, account), delimiter=delimiter, strict=True)
-    rows: list[list[str]] = []
     try:
         header = [cell.strip() for cell in next(reader, [])]
-        if not header or len(set(header)) != len(header):
-            raise SourceError(f"{name}:1: the header {header} is empty or names a column twice")
-        mapping = mapped(options.mapping, header)
+    except csv.Error as error:
+        raise SourceError(f"{name}:{reader.line_num}: no CSV: {error}") from error
+    if not header or len(set(header)) != len(header):
+        raise SourceError(f"{name}:1: the header {header} is empty or names a column twice")
+    mapping = mapped(options.mapping, header)
+    rows: list[list[str]] = []
+    numbers: list[int] = []
+    try:
         for row in reader:
             if not row:
                 continue
@@ -53,13 +61,16 @@ def csv_chunks(name: str, path: Path, options: Options, account: Account) -> Ite
                     name, reader.line_num, f"{len(row)} cells under a header of {len(header)}", "a row is too wide or narrow"
                 )
                 continue
-            rows.append([str(reader.line_num), *row])
+            rows.append(row)
+            numbers.append(reader.line_num)
             if len(rows) >= options.chunk_rows:
-                yield Chunk(name, mapping, _frame(header, rows))
-                rows = []
+                yield Chunk(name, mapping, _frame(header, rows), pl.Series(numbers, dtype=pl.Int64))
+                rows, numbers = [], []
     except csv.Error as error:
-        raise SourceError(f"{name}:{reader.line_num}: no CSV: {error}") from error
-    yield Chunk(name, mapping, _frame(header, rows))
+        account.refuse_file(name, SourceError(f"{name}:{reader.line_num}: no CSV from here on: {error}"))
+    except SourceError as error:
+        account.refuse_file(name, error)
+    yield Chunk(name, mapping, _frame(header, rows), pl.Series(numbers, dtype=pl.Int64))
 
 
 def _text_lines(name: str, path: Path, account: Account) -> Iterator[str]:
@@ -77,33 +88,68 @@ def _text_lines(name: str, path: Path, account: Account) -> Iterator[str]:
 
 def _frame(header: list[str], rows: list[list[str]]) -> pl.DataFrame:
     """Make a frame of texts, an empty cell being null."""
-    columns = zip(*rows, strict=True) if rows else [() for _ in range(len(header) + 1)]
-    names = ["\0line", *header]
-    frame = pl.DataFrame({n: list(c) for n, c in zip(names, columns, strict=True)}, schema=dict.fromkeys(names, pl.String))
-    text = pl.col(*header).str.strip_chars()
-    return frame.with_columns(pl.when(text != "").then(text)).with_columns(line=pl.col("\0line").cast(pl.Int64)).drop("\0line")
+    columns = zip(*rows, strict=True) if rows else [() for _ in header]
+    frame = pl.DataFrame({n: list(c) for n, c in zip(header, columns, strict=True)}, schema=dict.fromkeys(header, pl.String))
+    text = pl.all().str.strip_chars()
+    return frame.with_columns(pl.when(text != "").then(text))
 
 
-def parquet_chunks(name: str, path: Path, options: Options, _account: Account) -> Iterator[Chunk]:
+def parquet_chunks(name: str, path: Path, options: Options, account: Account) -> Iterator[Chunk]:
     """Read a Parquet file by batches of rows; a row's line is its number from 1.
 
     Raises
     ------
     SourceError
-        No Parquet, or a column of a nested type.
+        No Parquet, a mapping that does not fit it, or a column whose type can't have its meaning; when strict, a file that
+        can't be read to its end.
     """
-    try:
-        with path.open("rb") as opened:
-            file = pq.ParquetFile(cast("IO[bytes]", opened))
-            mapping = mapped(options.mapping, file.schema_arrow.names)
-            wanted = [*dict.fromkeys([*mapping.columns.values(), *mapping.sides.values()])]
-            nested = [column for column in wanted if pa.types.is_nested(file.schema_arrow.field(column).type)]
-            if nested:
-                raise SourceError(f"{name}: column {nested[0]!r} holds {file.schema_arrow.field(nested[0]).type}")
-            first = 1
-            for batch in file.iter_batches(batch_size=options.chunk_rows, columns=wanted):
-                rows = pl.DataFrame(pl.from_arrow(pa.Table.from_batches([batch])))
-                yield Chunk(name, mapping, rows.with_columns(line=pl.int_range(first, first + rows.height)))
+    with path.open("rb") as opened:
+        try:
+            file = pq.ParquetFile(cast("IO[bytes]", opened), buffer_size=_BUFFER_BYTES)  # else a row group is read at once
+        except (pa.ArrowException, OSError) as error:
+            raise SourceError(f"{name}: can't be read as Parquet: {str(error).splitlines()[0]}") from error
+        mapping = mapped(options.mapping, _distinct(name, file.schema_arrow.names))
+        schema = _readable(name, file.schema_arrow, mapping)
+        first = 1
+        try:
+            for batch in file.iter_batches(batch_size=options.chunk_rows, columns=schema.names):
+                table = pa.Table.from_batches([batch]).select(schema.names).cast(schema)
+                rows = pl.DataFrame(pl.from_arrow(table))
+                yield Chunk(name, mapping, rows, pl.int_range(first, first + rows.height, eager=True))
                 first += rows.height
-    except (pa.ArrowException, OSError) as error:
-        raise SourceError(f"{name}: can't be read as Parquet: {str(error).splitlines()[0]}") from error
+        except (pa.ArrowException, OSError) as error:
+            account.refuse_file(name, SourceError(f"{name}: can't be read from row {first} on: {str(error).splitlines()[0]}"))
+
+
+def _distinct(name: str, columns: list[str]) -> list[str]:
+    if len(set(columns)) != len(columns):
+        raise SourceError(f"{name}: a column is named twice in {columns}")
+    return columns
+
+
+def _readable(name: str, schema: pa.Schema, mapping: Mapped) -> pa.Schema:
+    """Check that the types of mapped columns can have their meaning, and give those to read them as."""
+    fields: dict[str, pa.Field] = {}
+    meant = [*mapping.columns.items(), *(("odds", column) for column in mapping.sides.values())]
+    for meaning, column in meant:
+        stored = schema.field(column).type
+        plain = stored.value_type if pa.types.is_dictionary(stored) else stored
+        kind, fits = _TYPES.get(meaning, _NAME)
+        if not any(fit(plain) for fit in (pa.types.is_null, *fits)):
+            raise SourceError(f"{name}: column {column!r} is {stored} and can't be the {meaning}, which has to be {kind}")
+        inexact = pa.types.is_decimal(plain) or pa.types.is_float16(plain)
+        fields[column] = pa.field(column, pa.float64() if inexact else plain)
+    return pa.schema(list(fields.values()))
+
+
+_TEXT = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+_NAME = ("text or whole numbers", (*_TEXT, pa.types.is_integer))
+_TIME = ("text, unix seconds or a timestamp", (*_TEXT, pa.types.is_integer, pa.types.is_floating, pa.types.is_timestamp))
+_TYPES: dict[str, tuple[str, tuple[Callable[[pa.DataType], bool], ...]]] = {
+    "time": _TIME,
+    "kickoff": _TIME,
+    "updated": _TIME,
+    "odds": ("text or numbers", (*_TEXT, pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)),
+    "in_running": ("text, booleans or 0 and 1", (*_TEXT, pa.types.is_integer, pa.types.is_boolean)),
+    "result": ("text, booleans or 0 and 1", (*_TEXT, pa.types.is_integer, pa.types.is_boolean)),
+}

@@ -26,7 +26,7 @@ from clvlab.packs.importers.books import QUOTES, QuoteSpill, batches, book_ticks
 from clvlab.packs.importers.source import NO_ODDS, Account, Normalised, Options, files_below, fixture_ids_of
 from clvlab.packs.importers.the_odds_api_markets import home_point, market_key_of, side_of
 from clvlab.packs.importers.times import time_ms
-from clvlab.packs.manifest import Fixture
+from clvlab.packs.manifest import Fixture, KickoffKind
 
 __all__ = ["NORMALISER", "find", "normalise"]
 
@@ -58,12 +58,16 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
             rows = []
         options.progress(f"{n + 1:,} of {len(files):,} snapshots read")
     ids = fixture_ids_of(known.events)
-    account.note("fixtures whose kickoff moved", sum(len(event.kickoffs) > 1 for event in known.events.values()))
+    account.note("fixtures whose kickoff moved", sum(len({*event.kickoffs.values()}) > 1 for event in known.events.values()))
     return Normalised(
         parts=_parts(spill, ids, known, options, rules, account),
         fixtures=tuple(
             Fixture(
-                fixture_id=ids[event_id], names=(event.home, event.away), source_id=event_id, kickoff_ts_ms=event.kickoff_ts_ms
+                fixture_id=ids[event_id],
+                names=(event.home, event.away),
+                source_id=event_id,
+                kickoff_ts_ms=event.kickoffs[max(event.kickoffs)],
+                scheduled_ts_ms=event.kickoffs[min(event.kickoffs)],
             )
             for event_id, event in sorted(known.events.items(), key=lambda item: ids[item[0]])
         ),
@@ -73,6 +77,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
         margin=options.margin.value,
         consensus=rules.label,
         closing_source="consensus",
+        kickoff=KickoffKind.ACTUAL,
     )
 
 
@@ -80,9 +85,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
 class _Event:
     home: str
     away: str
-    kickoff_ts_ms: int
-    said_ts_ms: int
-    kickoffs: set[int] = field(default_factory=set)
+    kickoffs: dict[int, int] = field(default_factory=dict)  # when it was said -> kickoff
 
 
 @dataclass(slots=True)
@@ -98,13 +101,12 @@ def _parts(
     spill: QuoteSpill, ids: Mapping[str, int], known: _Known, options: Options, rules: Consensus, account: Account
 ) -> Iterator[pl.DataFrame]:
     for batch in batches(spill.rows_of, ids, options.chunk_rows):
-        quotes = spill.scan().filter(pl.col("event").is_in(batch)).collect(engine="streaming").sort("ts_ms", "file", "line")
-        withdrawn = _withdrawals(quotes, known, batch)
-        yield book_ticks(pl.concat([quotes, withdrawn]), ids, options.margin, rules, account)
+        quotes = spill.rows(batch).sort("ts_ms", "file", "line")
+        yield book_ticks(_with_withdrawals(quotes, known, batch), ids, options.margin, rules, account)
 
 
-def _withdrawals(quotes: pl.DataFrame, known: _Known, batch: Sequence[str]) -> pl.DataFrame:
-    """Give a message without prices at the first snapshot in which a book no longer quotes what it did in the one before."""
+def _with_withdrawals(quotes: pl.DataFrame, known: _Known, batch: Sequence[str]) -> pl.DataFrame:
+    """Add a message without prices at the first snapshot in which a book no longer quotes what it did in the one before."""
     alone = {scope for scope, _, _ in known.covered}
     scopes = {event: event if event in alone else known.sport_of[event] for event in batch}
     rows = [
@@ -124,7 +126,7 @@ def _withdrawals(quotes: pl.DataFrame, known: _Known, batch: Sequence[str]) -> p
         .with_columns(pl.col("n") + 1)
     )
     gone = said.drop("ts_ms").join(times, on=["scope", "kind", "book", "n"])
-    return gone.with_columns(decimal_odds=pl.lit(None, pl.Float64), seen_ms="ts_ms").select(*QUOTES)
+    return pl.concat([quotes, gone.with_columns(decimal_odds=pl.lit(None, pl.Float64), seen_ms="ts_ms").select(*QUOTES)])
 
 
 _TIMES = {"scope": pl.String, "kind": pl.String, "book": pl.String, "n": pl.Int64, "ts_ms": pl.Int64}
@@ -214,13 +216,11 @@ def _far_apart(numbers: Sequence[float], american: Sequence[float]) -> bool:
 
 def _learn(known: _Known, event: Mapping[str, Any], ts_ms: int) -> None:
     kickoff = time_ms(event["commence_time"])
-    new = _Event(event["home_team"], event["away_team"], kickoff, ts_ms)
+    new = _Event(event["home_team"], event["away_team"])
     seen = known.events.setdefault(event["id"], new)
     if (seen.home, seen.away) != (new.home, new.away):
         raise ValueError(f"event {event['id']} is {seen.home} - {seen.away} elsewhere, not {new.home} - {new.away}")
-    seen.kickoffs.add(kickoff)
-    if ts_ms >= seen.said_ts_ms:
-        seen.said_ts_ms, seen.kickoff_ts_ms = ts_ms, kickoff
+    seen.kickoffs[ts_ms] = kickoff
     known.sport_of[event["id"]] = event["sport_key"]
 
 
@@ -252,7 +252,10 @@ def _quotes(
                     account.refuse(name, number, f"{where}: {outcome['price']!r} is {NO_ODDS}", "no odds")
                     continue
                 point = home_point(market["key"], side, outcome.get("point"))
-                sides[market_key_of(market["key"], point, outcome.get("description"))][side] = odds
+                priced = sides[market_key_of(market["key"], point, outcome.get("description"))]
+                if priced.setdefault(side, odds) != odds:
+                    said = f"{where}: {side} is priced {priced[side]} and {odds}"
+                    account.refuse(name, number, said, "a side is priced twice at one time")
             for key, priced in sides.items():
                 if len(priced) < 2:
                     account.refuse(name, number, f"{where} has one side, {next(iter(priced))!r}", "a market has one side")

@@ -20,8 +20,8 @@ from clvlab.odds.formats import OddsFormat, decimal_odds
 from clvlab.packs.files import whole
 from clvlab.packs.importers.books import QUOTES, batches, book_ticks
 from clvlab.packs.importers.source import NO_ODDS, Account, Normalised, Options, fixture_ids_of
-from clvlab.packs.importers.times import time_ms
-from clvlab.packs.manifest import Fixture
+from clvlab.packs.importers.times import LAST_MS, time_ms
+from clvlab.packs.manifest import Fixture, KickoffKind
 
 __all__ = ["NORMALISER", "find", "normalise"]
 
@@ -58,7 +58,9 @@ def normalise(files: Mapping[str, Path], options: Options, _scratch: Path) -> No
     (ticks_name,) = [name for name in files if name.endswith(_TICKS)]
     (fixtures_name,) = files.keys() - {ticks_name}
     rows = _scanned(files[ticks_name])
-    counted = rows.group_by("event").agg(pl.len(), pl.first("row"), moved=pl.col("commence_ms").n_unique() > 1)
+    said = pl.col("commence_ms")
+    first = said.filter(pl.col("ts_ms") == pl.col("ts_ms").min(), said.is_between(0, LAST_MS)).max()
+    counted = rows.group_by("event").agg(pl.len(), pl.first("row"), moved=said.n_unique() > 1, first=first)
     events = _collected(counted, files[ticks_name])
     account.messages = int(events["len"].sum())
     account.note("fixtures whose kickoff moved", int(events["moved"].sum()))
@@ -66,11 +68,18 @@ def normalise(files: Mapping[str, Path], options: Options, _scratch: Path) -> No
     for event, first in events.filter(~pl.col("event").is_in(list(teams))).select("event", "row").sort("row").iter_rows():
         account.refuse(ticks_name, first + 1, f"event {event} is not in {fixtures_name}", "an event without fixture")
     counts = {event: count for event, count in events.select("event", "len").iter_rows() if event in teams}
+    announced = dict(events.select("event", "first").iter_rows())
     ids = fixture_ids_of(teams)
     return Normalised(
         parts=_parts(ticks_name, files[ticks_name], rows, counts, teams, ids, options, rules, account),
         fixtures=tuple(
-            Fixture(fixture_id=ids[event], names=(home, away), source_id=event, kickoff_ts_ms=kickoff)
+            Fixture(
+                fixture_id=ids[event],
+                names=(home, away),
+                source_id=event,
+                kickoff_ts_ms=kickoff,
+                scheduled_ts_ms=announced.get(event),
+            )
             for event, (home, away, kickoff) in sorted(teams.items(), key=lambda item: ids[item[0]])
         ),
         account=account,
@@ -79,6 +88,7 @@ def normalise(files: Mapping[str, Path], options: Options, _scratch: Path) -> No
         margin=options.margin.value,
         consensus=rules.label,
         closing_source="consensus",
+        kickoff=KickoffKind.ACTUAL,
     )
 
 
@@ -93,11 +103,16 @@ def _scanned(path: Path) -> pl.LazyFrame:
     missing = [name for name in _COLUMNS if name not in schema]
     if missing or price is None:
         raise SourceError(f"{path.name}: lacks the columns {missing or ['price_decimal or price_american']}")
-    stamps = [
-        name for name in schema if name in _COLUMNS and name.endswith(("time", "update")) and not schema[name].is_temporal()
-    ]
-    if stamps:
-        raise SourceError(f"{path.name}: {stamps[0]} is {schema[stamps[0]]}, no time")
+    for name in (*_COLUMNS, price):
+        dtype = schema[name]
+        if name.endswith(("time", "update")):
+            kind, fits = "timestamps", isinstance(dtype, pl.Datetime)
+        elif name in ("point", price):
+            kind, fits = "numbers", dtype.is_numeric() or dtype == pl.Null
+        else:
+            kind, fits = "text", dtype in (pl.String, pl.Categorical, pl.Enum)
+        if not fits:
+            raise SourceError(f"{path.name}: column {name!r} is {dtype}; it has to hold {kind}")
     text = {
         new: pl.col(old).cast(pl.String)
         for new, old in zip(("event", "book", "market", "outcome"), ("event_id", "bookmaker", "market", "outcome"), strict=True)
@@ -162,9 +177,12 @@ def _checked(name: str, rows: pl.DataFrame, asked: str | None, account: Account)
     sound = odds.is_not_nan() & (odds * 1000).round().is_between(*ODDS_MILLI)
     for row, price, event, book in rows.filter(~sound).select("row", "price", "event", "book").iter_rows():
         account.refuse(name, row + 1, f"{book}: {price!r} for event {event} is {NO_ODDS}", "no odds")
-    lost = pl.any_horizontal(pl.col("book", "market", "outcome", "seen_ms", "ts_ms").is_null())
-    for (row,) in rows.filter(lost).select("row").iter_rows():
-        account.refuse(name, row + 1, "bookmaker, market, outcome and times must not be null", "a null")
+    in_time = pl.all_horizontal(pl.col("seen_ms", "ts_ms").is_between(0, LAST_MS).fill_null(value=False))
+    lost = pl.any_horizontal(pl.col("book", "market", "outcome").is_null()) | ~in_time | ~pl.col("point").is_finite()
+    lost = lost.fill_null(value=False)  # a point may be null
+    for row, *values in rows.filter(lost).select("row", "book", "market", "outcome", "point", "seen_ms", "ts_ms").iter_rows():
+        said = f"bookmaker, market, outcome, point and times in milliseconds are {values}"
+        account.refuse(name, row + 1, said, "a name or time is missing, or a number is none")
     away, home = pl.col("outcome") == pl.col("away"), pl.col("outcome") == pl.col("home")
     side = pl.when(home).then(pl.lit("part1")).when(away).then(pl.lit("part2")).otherwise(pl.col("outcome").str.to_lowercase())
     opposite = pl.col("market").str.contains("spread", literal=True) & away & ~home

@@ -43,7 +43,9 @@ def of_iso(text: str, zone: ZoneInfo | None = None) -> int:
     if moment.tzinfo is None:
         if zone is None:
             raise ValueError(f"{text!r} has no time zone; name the zone of such times")
-        moment = moment.replace(tzinfo=zone)
+        local, moment = moment, moment.replace(tzinfo=zone)
+        if moment.astimezone(UTC).astimezone(zone).replace(tzinfo=None) != local:
+            raise ValueError(f"{text!r} is a time that the clocks of {zone.key} left out")
     return round(moment.astimezone(UTC).timestamp() * 1000)
 
 

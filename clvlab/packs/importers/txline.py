@@ -111,9 +111,10 @@ def _parts(spill: QuoteSpill, in_order: Sequence[int], options: Options) -> Iter
     ids = {event: int(event) for event in spill.rows_of}
     rank = {number: place for place, number in enumerate(in_order)}
     for batch in batches(spill.rows_of, ids, options.chunk_rows):
-        rows = spill.scan().filter(pl.col("event").is_in(batch)).collect(engine="streaming")
-        ordered = rows.with_columns(pl.col("capture").replace_strict(rank, return_dtype=pl.Int64)).sort(
-            "fixture_id", "capture", "message"
+        ordered = (
+            spill.rows(batch)
+            .with_columns(pl.col("capture").replace_strict(rank, return_dtype=pl.Int64))
+            .sort("fixture_id", "capture", "message")
         )
         message = pl.struct("fixture_id", "capture", "message").rle_id()
         numbered = ordered.with_columns(message=message)
@@ -126,31 +127,36 @@ def _read(number: int, name: str, path: Path, spill: QuoteSpill, account: Accoun
     seen: set[str] = set()
     sides: dict[tuple[int, str], frozenset[str]] = {}
     rows: list[tuple[Any, ...]] = []
-    for line_number, line in lines_of(path):
-        try:
-            raw = orjson.loads(line)
-            message = _message(raw)
-            if raw["MessageId"] in seen:
-                raise ValueError(f"MessageId {raw['MessageId']} appears twice")
-            if capture.messages and message.ts_ms < capture.last_ts_ms:
-                raise ValueError(f"Ts {message.ts_ms} is before the message above, {capture.last_ts_ms}")
-            known = sides.setdefault((message.fixture_id, message.market_key), frozenset(message.sides))
-            if known != frozenset(message.sides):
-                raise ValueError(f"the sides of {message.market_key} change from {sorted(known)} to {sorted(message.sides)}")
-        except (ValueError, KeyError, TypeError, ArithmeticError) as error:
-            said = f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else str(error)
-            account.refuse(name, line_number, said)
-            continue
-        seen.add(raw["MessageId"])
-        rows += _rows(message, number, capture.messages)
-        capture.first_ts_ms = capture.first_ts_ms if capture.messages else message.ts_ms
-        first, _ = capture.spans.get(message.fixture_id, (message.ts_ms, 0))
-        capture.spans[message.fixture_id] = (first, message.ts_ms)
-        capture.last_ts_ms = message.ts_ms
-        capture.messages += 1
-        if len(rows) >= options.chunk_rows // 4:
-            spill.add(pl.DataFrame(rows, schema=_ROWS, orient="row"))
-            rows = []
+    try:
+        for line_number, line in lines_of(path):
+            try:
+                raw = orjson.loads(line)
+                message = _message(raw)
+                if raw["MessageId"] in seen:
+                    raise ValueError(f"MessageId {raw['MessageId']} appears twice")
+                if capture.messages and message.ts_ms < capture.last_ts_ms:
+                    raise ValueError(f"Ts {message.ts_ms} is before the message above, {capture.last_ts_ms}")
+                known = sides.setdefault((message.fixture_id, message.market_key), frozenset(message.sides))
+                if known != frozenset(message.sides):
+                    raise ValueError(
+                        f"the sides of {message.market_key} change from {sorted(known)} to {sorted(message.sides)}"
+                    )
+            except (ValueError, KeyError, TypeError, ArithmeticError) as error:
+                said = f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else str(error)
+                account.refuse(name, line_number, said)
+                continue
+            seen.add(raw["MessageId"])
+            rows += _rows(message, number, capture.messages)
+            capture.first_ts_ms = capture.first_ts_ms if capture.messages else message.ts_ms
+            first, _ = capture.spans.get(message.fixture_id, (message.ts_ms, 0))
+            capture.spans[message.fixture_id] = (first, message.ts_ms)
+            capture.last_ts_ms = message.ts_ms
+            capture.messages += 1
+            if len(rows) >= options.chunk_rows // 4:
+                spill.add(pl.DataFrame(rows, schema=_ROWS, orient="row"))
+                rows = []
+    except SourceError as error:
+        account.refuse_file(name, error)
     spill.add(pl.DataFrame(rows, schema=_ROWS, orient="row"))
     return capture
 

@@ -14,8 +14,10 @@ from clvlab.law.closing import Window, fixture_closes, market_closes
 from clvlab.packs.importers.importing import import_source
 from clvlab.packs.importers.source import Options
 from clvlab.packs.reader import verify_pack
+from tests.factories import seen_kickoffs
 
 T = 1_650_000_000_000
+PLANNED = 1_650_002_400_000
 
 
 def definition(status="OPEN", *, in_play=False, runners=((1, "ACTIVE"), (2, "ACTIVE")), **other):
@@ -151,6 +153,19 @@ def test_the_close_is_the_last_open_book_before_the_off(tmp_path):
     assert pack.results.select("side", "result").rows() == [("1", "won"), ("2", "lost")]
 
 
+def test_agents_see_the_planned_time_as_first_announced_and_the_law_the_actual_off(tmp_path):
+    moved = "2022-04-15T06:30:00.000Z"
+    path = stream(
+        tmp_path, OPENING, change(60, define=definition(marketTime=moved)), change(80, define=definition(in_play=True))
+    )
+    _, pack = imported(tmp_path, path)
+
+    assert pack.manifest.kickoff == "actual"
+    assert pack.tape().fixtures["kickoff_ts_ms"].to_list() == [T + 80_000]
+    for tape in (pack.tape(), pack.tape().fixture(pack.fixture_ids[0])):
+        assert seen_kickoffs(tape) == [PLANNED]
+
+
 def test_without_play_the_off_is_the_last_suspension(tmp_path):
     path = stream(
         tmp_path,
@@ -169,7 +184,7 @@ def test_without_play_the_off_is_the_last_suspension(tmp_path):
 def test_a_file_without_the_off_closes_at_the_planned_time_and_says_so(tmp_path):
     report, _ = imported(tmp_path, stream(tmp_path, OPENING))
 
-    assert report.manifest.fixtures[0].kickoff_ts_ms == 1_650_002_400_000
+    assert report.manifest.fixtures[0].kickoff_ts_ms == PLANNED
     assert report.quality.notes["fixtures whose off is not in the files close at the planned time"] == 1
 
 
@@ -205,6 +220,46 @@ def test_two_markets_of_one_type_are_told_apart(tmp_path):
     assert set(pack.tape().series["market_key"]) == {"MATCH_ODDS||market=1.1", "MATCH_ODDS||market=1.2"}
 
 
+def event_file(tmp_path, name="9.bz2"):
+    """Two markets in one file; a runner of the second comes in late, and several messages carry one time."""
+    three = ((1, "ACTIVE"), (2, "ACTIVE"), (3, "ACTIVE"))
+    return stream(
+        tmp_path,
+        OPENING,
+        change(0, rc=[offers(1, 1.92)]),
+        change(1, "1.2", definition(marketType="OTHER"), [offers(1, 1.9, 2.1), offers(2, 1.9, 2.1)]),
+        change(2, rc=[offers(2, 1.8)]),
+        change(2, "1.2", rc=[offers(1, 1.8)]),
+        change(3, "1.2", definition(marketType="OTHER", runners=three)),
+        change(4, "1.2", rc=[offers(3, 3.0, 3.2)]),
+        change(5, define=definition(in_play=True)),
+        name=name,
+    )
+
+
+@pytest.mark.parametrize("chunk_rows", [1, 5])
+def test_the_pack_is_the_same_however_often_states_are_written_away(tmp_path, chunk_rows):
+    path = event_file(tmp_path)
+
+    whole, _ = imported(tmp_path, path)
+    report = import_source("betfair", [path], tmp_path / "parts", Options(chunk_rows=chunk_rows))
+
+    assert report.manifest.content_hash == whole.manifest.content_hash
+    assert (report.quality.ticks, report.quality.books_per_tick) == (whole.quality.ticks, None)
+    assert states(verify_pack(tmp_path / "parts")).filter(market_key="OTHER||", side="3")["prob_bps"].null_count() == 3
+
+
+def test_of_an_event_file_that_breaks_off_nothing_stays_that_was_written_away(tmp_path):
+    good, cut = stream(tmp_path, OPENING, name="1.7.bz2"), event_file(tmp_path, name="9.gz")
+    good.write_bytes(bz2.compress(orjson.dumps(OPENING | {"mc": [OPENING["mc"][0] | {"id": "1.7"}]})))
+    cut.write_bytes(cut.read_bytes()[:-8])
+
+    report, pack = imported(tmp_path, cut, good, lenient=True, chunk_rows=1)
+
+    assert [row.reason for row in report.quality.refused] == ["a file can't be read to its end"]
+    assert pack.tape().rows.height == 2
+
+
 def tarred(tmp_path, **members):
     with tarfile.open(tmp_path / "day.tar", "w") as tar:
         for name, content in members.items():
@@ -231,6 +286,9 @@ BAD = {
     "KeyError: '77'": change(1, rc=[offers(77, 1.9)]),
     "an offer of 10 at 0.5": change(1, rc=[offers(1, 0.5)]),
     "an offer of 10 at -2": change(1, rc=[offers(1, -2)]),
+    "an offer .* of batb is none": change(1, rc=[{"id": 1, "batb": [[1.9, 10]]}]),
+    "an offer .* of atb is none": change(1, rc=[{"id": 1, "atb": [[0, 1.9, 10]]}]),
+    "a last traded price of 0.5": change(1, rc=[{"id": 1, "ltp": 0.5}]),
     "an offer of -1": change(1, rc=[{"id": 1, "atb": [[2.0, -1]]}]),
     "import one sport at a time": change(1, "1.9", definition(eventTypeId="7")),
     "unexpected|JSON|EOF|invalid": b'{"op": "mcm"\n',

@@ -1,11 +1,18 @@
 """Whatever a source holds, an import gives a pack or one of our errors, and leaves nothing half written."""
 
 import copy
+import math
 import random
 import tempfile
+from datetime import UTC, date, datetime, timedelta
+from datetime import time as clock_time
+from decimal import Decimal
 from pathlib import Path
 
+import numpy as np
 import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -88,6 +95,16 @@ def damaged(documents, dice):
     return found
 
 
+def becomes_a_pack_or_an_error(source, path, folder, options):
+    before = {entry.name for entry in folder.iterdir()}
+    try:
+        import_source(source, [path], folder / "p", options)
+    except ClvlabError:
+        assert {entry.name for entry in folder.iterdir()} == before
+    else:
+        verify_pack(folder / "p")
+
+
 @pytest.mark.parametrize("source", SOURCES)
 @settings(deadline=None, max_examples=60)
 @given(seed=st.integers(0, 2**32))
@@ -98,12 +115,7 @@ def test_a_damaged_document_becomes_a_pack_or_an_error_of_ours(source, seed):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / name
         path.write_bytes(text)
-        try:
-            import_source(source, [path], Path(folder) / "p", Options(lenient=dice.random() < 0.8, min_books=1))
-        except ClvlabError:
-            assert [entry.name for entry in Path(folder).iterdir()] == [name]
-        else:
-            verify_pack(Path(folder) / "p")
+        becomes_a_pack_or_an_error(source, path, Path(folder), Options(lenient=dice.random() < 0.8, min_books=1))
 
 
 @pytest.mark.parametrize("source", ["csv", "football-data"])
@@ -126,9 +138,102 @@ def test_a_damaged_table_becomes_a_pack_or_an_error_of_ours(source, seed):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "x.csv"
         path.write_bytes(bytes(content))
-        try:
-            import_source(source, [path], Path(folder) / "p", Options(lenient=dice.random() < 0.8))
-        except ClvlabError:
-            assert [entry.name for entry in Path(folder).iterdir()] == ["x.csv"]
-        else:
-            verify_pack(Path(folder) / "p")
+        becomes_a_pack_or_an_error(source, path, Path(folder), Options(lenient=dice.random() < 0.8))
+
+
+POLYMARKET = [
+    [{"fixture_id": 7, "event_slug": "a-b", "home_team": "A", "away_team": "B", "kickoff_ts": 1_700_001_000}],
+    *(
+        [
+            {"ts": 1_700_000_000 + at, "fixture_id": 7, "market_ref": f"1X2|{side}|full", "native_price": price}
+            for at, price in ((0, 0.33), (600, 0.35))
+        ]
+        for side in ("home", "draw", "away")
+    ),
+]
+
+
+@settings(deadline=None, max_examples=60)
+@given(seed=st.integers(0, 2**32))
+def test_a_damaged_price_history_becomes_a_pack_or_an_error_of_ours(seed):
+    dice = random.Random(seed)
+    fixtures, *sides = damaged(POLYMARKET, dice)
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "source"
+        (source / "7").mkdir(parents=True)
+        (source / "fixtures.json").write_bytes(orjson.dumps(fixtures))
+        for name, quotes in zip(("home", "draw", "away"), sides, strict=False):
+            lines = quotes if isinstance(quotes, list) else [quotes]
+            (source / "7" / f"{name}.jsonl").write_bytes(b"\n".join(orjson.dumps(line) for line in lines))
+        becomes_a_pack_or_an_error("polymarket", source, Path(folder), Options(lenient=dice.random() < 0.8))
+
+
+NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
+NAIVE = [datetime(2026, 1, 2, 12)] * 4  # noqa: DTZ001 - that is the point
+CLOCK = [NOON, NOON, NOON + timedelta(minutes=5), NOON + timedelta(minutes=5)]
+TABLES = {
+    "parquet": {
+        "fixture": ["m"] * 4, "time": CLOCK, "side": ["a", "b"] * 2, "market": ["x||"] * 4, "odds": [2.0, 1.9, 2.1, 1.8],
+        "book": ["k"] * 4, "kickoff": [NOON + timedelta(hours=3)] * 4, "in_running": [False] * 4, "home": ["Ash"] * 4,
+        "away": ["Elm"] * 4, "result": ["won", "lost"] * 2, "updated": CLOCK,
+    },
+    "the-odds-api": {
+        "event_id": ["e"] * 4, "commence_time": [NOON + timedelta(hours=3)] * 4, "bookmaker": ["a"] * 4,
+        "market": ["totals"] * 4, "outcome": ["Over", "Under"] * 2, "point": [2.5] * 4, "market_last_update": CLOCK,
+        "snapshot_commit_time": CLOCK, "price_decimal": [2.0, 1.9, 2.1, 1.8],
+    },
+}  # fmt: skip
+COLUMNS = [
+    pa.array([None] * 4, pa.null()),
+    pa.array(["x", "x", None, "y"]).dictionary_encode(),
+    pa.array(["2026-01-02T12:00:00Z", None, "", "2026-01-02 12:00"]),
+    pa.array(["0x10", "1_000", "1e400", "\u0663"]),
+    pa.array(["\x00", "\xe9" * 300, "a\nb", " "]),
+    pa.array([b"\xff\xfe"] * 4),
+    pa.array([math.nan, math.inf, -1.0, 0.0]),
+    pa.array([1.5] * 4, pa.float32()),
+    pa.array(np.array([1.5] * 4, np.float16)),
+    pa.array([1e308] * 4),
+    pa.array([1_767_355_200] * 4, pa.uint32()),
+    pa.array([2**63] * 4, pa.uint64()),
+    pa.array([-1] * 4, pa.int8()),
+    pa.array([Decimal("2.10")] * 4, pa.decimal128(10, 2)),
+    pa.array([Decimal("2.10")] * 4, pa.decimal256(50, 2)),
+    pa.array([True, False] * 2),
+    pa.array([[1]] * 4),
+    pa.array([{"a": 1}] * 4),
+    pa.array([date(2026, 1, 2)] * 4),
+    pa.array([clock_time(12)] * 4),
+    pa.array([timedelta(hours=1)] * 4),
+    pa.array(NAIVE, pa.timestamp("s")),
+    pa.array(NAIVE, pa.timestamp("us", tz="UTC")),
+    pa.array(NAIVE, pa.timestamp("ns", tz="Europe/London")),
+    pa.array(NAIVE, pa.timestamp("ms", tz="+02:00")),
+    pa.array([2**62, -1, 0, -(2**62)], pa.timestamp("us", tz="UTC")),
+]
+
+
+@pytest.mark.parametrize("source", TABLES)
+@settings(deadline=None, max_examples=60)
+@given(seed=st.integers(0, 2**32))
+def test_parquet_of_any_column_types_becomes_a_pack_or_an_error_of_ours(source, seed):
+    dice = random.Random(seed)
+    columns = {name: pa.array(values) for name, values in TABLES[source].items()}
+    for name in dice.sample(sorted(columns), dice.randint(1, 2)):
+        columns[name] = dice.choice(COLUMNS)
+    if dice.random() < 0.1:
+        del columns[dice.choice(sorted(columns))]
+    options = Options(
+        lenient=dice.random() < 0.8,
+        min_books=1,
+        chunk_rows=dice.choice([1, 3, 1000]),
+        time_zone=dice.choice([None, "Europe/London"]),
+        odds_format=dice.choice([None, None, "american", "fractional", "probability"]),
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "x_ticks.parquet"
+        pq.write_table(pa.table(columns), path, row_group_size=dice.choice([1, 3, 100]))
+        (Path(folder) / "x_fixtures.csv").write_text(
+            "event_id,commence_time,home_team,away_team\ne,2026-01-02T15:00:00Z,Ash,Elm\n"
+        )
+        becomes_a_pack_or_an_error(source, path, Path(folder), options)

@@ -1,4 +1,5 @@
 import gzip
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import polars as pl
@@ -9,6 +10,7 @@ from clvlab.errors import OddsError, SourceError
 from clvlab.packs.importers.importing import import_source
 from clvlab.packs.importers.mapping import read_mapping, with_flags
 from clvlab.packs.reader import verify_pack
+from tests.factories import seen_kickoffs
 
 LONG = "fixture,time,market,side,odds,book,kickoff,result"
 ROWS = (
@@ -252,3 +254,85 @@ def test_an_import_tells_how_far_it_is(tmp_path):
     imported(tmp_path, table(tmp_path, LONG, *ROWS), progress=told.append)
 
     assert told == ["4 rows read", "1 ticks written"]
+
+
+def moving(tmp_path, *kickoffs):
+    """A table whose kickoff is said anew every minute, as minutes after the start."""
+    said = [(minute, START // 1000 + kickoff * 60) for minute, kickoff in enumerate(kickoffs)]
+    lines = [f"m,{START // 1000 + minute * 60},{side},2.0,{at}" for minute, at in said for side in ("home", "away")]
+    return table(tmp_path, "fixture,time,side,odds,kickoff", *lines)
+
+
+@pytest.mark.parametrize("chunk_rows", [1, 250_000])
+def test_a_kickoff_that_moved_is_known_only_afterwards_and_agents_see_the_one_said_first(tmp_path, chunk_rows):
+    options = replace(import_options(), chunk_rows=chunk_rows)
+
+    report = import_source("csv", [moving(tmp_path, 30, 30, 45)], tmp_path / "p", options)
+
+    tape = verify_pack(tmp_path / "p").tape()
+    assert report.quality.notes["fixtures whose kickoff moved"] == 1
+    assert tape.fixtures["kickoff_ts_ms"].to_list() == [START + 45 * 60_000]
+    assert seen_kickoffs(tape) == [START + 30 * 60_000]
+
+
+def test_a_kickoff_that_stands_still_is_taken_as_announced(tmp_path):
+    _, pack = imported(tmp_path, moving(tmp_path, 30, 30))
+
+    assert (pack.manifest.kickoff, seen_kickoffs(pack.tape())) == (None, [START + 30 * 60_000])
+
+
+def test_kickoffs_that_are_called_actual_are_not_shown_to_agents(tmp_path):
+    _, pack = imported(tmp_path, moving(tmp_path, 30, 30), mapping={"kickoff_kind": "actual"})
+
+    assert pack.tape().fixtures["kickoff_ts_ms"].to_list() == [START + 30 * 60_000]
+    assert seen_kickoffs(pack.tape()) == [None]
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_odds_may_stand_in_columns_with_names_of_our_own(tmp_path, ending):
+    frame = pl.DataFrame(
+        {"event": [7, 7], "line": [START, START + 60_000], "home": [2.0, 2.1], "away": [1.9, 1.8], "market_key": ["a", "b"]}
+    )
+    path = tmp_path / f"odds.{ending}"
+    (frame.write_csv if ending == "csv" else frame.write_parquet)(path)
+    mapping = {"columns": {"fixture": "event", "time": "line"}, "sides": {"part1": "home", "part2": "away"}}
+
+    report, pack = imported(tmp_path, path, mapping=mapping)
+
+    assert (report.manifest.fixtures[0].names, report.manifest.fixtures[0].source_id) == ((), "7")
+    assert [(row[0], row[4]) for row in rows(pack)] == [(0, 2000), (0, 1900), (60_000, 2100), (60_000, 1800)]
+
+
+def test_a_column_whose_type_cant_have_its_meaning_is_named(tmp_path):
+    at = pl.Series([START, START], dtype=pl.Duration("ms"))
+    pl.DataFrame({"fixture": ["m", "m"], "time": at, "side": ["a", "b"], "odds": [2.0, 2.0]}).write_parquet(
+        tmp_path / "x.parquet"
+    )
+
+    with pytest.raises(SourceError, match=r"column 'time' is duration.* can't be the time"):
+        imported(tmp_path, tmp_path / "x.parquet")
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_time_that_the_clocks_left_out_is_refused(tmp_path, ending):
+    at = pl.Series(["2026-03-29 01:30:00"] * 2)
+    frame = pl.DataFrame({"fixture": ["m", "m"], "time": at, "side": ["a", "b"], "odds": [2.0, 2.0]})
+    path = tmp_path / f"odds.{ending}"
+    if ending == "csv":
+        frame.write_csv(path)
+    else:
+        frame.with_columns(pl.col("time").str.to_datetime()).write_parquet(path)
+
+    with pytest.raises(SourceError, match=r"odds\.\w+:\d: .*clocks"):
+        imported(tmp_path, path, time_zone="Europe/London")
+
+
+@pytest.mark.parametrize("microseconds", [-1, 2**60])
+def test_a_parquet_time_beyond_the_calendar_is_refused_by_row(tmp_path, microseconds):
+    times = pl.Series([START * 1000, microseconds], dtype=pl.Datetime("us", "UTC"))
+    pl.DataFrame({"fixture": ["m", "m"], "time": times, "side": ["a", "b"], "odds": [2.0, 2.0]}).write_parquet(
+        tmp_path / "x.parquet"
+    )
+
+    with pytest.raises(SourceError, match=r"x\.parquet:2: .*no time from 1970 to 9999"):
+        imported(tmp_path, tmp_path / "x.parquet")

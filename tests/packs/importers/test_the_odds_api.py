@@ -1,17 +1,22 @@
+import csv
 import gzip
+import random
 import statistics
 from datetime import UTC, datetime
+from fractions import Fraction
 
 import orjson
 import polars as pl
+import pyarrow.parquet as pq
 import pytest
 
 from clvlab.errors import SourceError
+from clvlab.law.closing import Window, fixture_closes, market_closes
 from clvlab.odds.margin import Margin
-from clvlab.odds.rounding import largest_remainder
 from clvlab.packs.importers.importing import import_source
 from clvlab.packs.importers.source import Options, fixture_id_of
 from clvlab.packs.reader import verify_pack
+from tests.factories import seen_kickoffs
 
 KICKOFF = "2026-07-04T17:00:00Z"
 
@@ -165,6 +170,7 @@ def test_the_kickoff_is_the_one_last_said_and_a_move_is_noted(tmp_path):
     report, _ = imported(tmp_path, folder)
 
     assert report.manifest.fixtures[0].kickoff_ts_ms == ms(later)
+    assert seen_kickoffs(verify_pack(tmp_path / "p").tape()) == [ms(KICKOFF)]
     assert report.quality.notes["fixtures whose kickoff moved"] == 1
 
 
@@ -182,6 +188,10 @@ BAD = {
     "-2.5 is no price": historical("2026-07-04T12:00:00Z", event(book("a", h2h(-2.5, 3.5, 4.0)))),
     "None is no price": historical("2026-07-04T12:00:00Z", event(book("a", h2h(None, 3.5, 4.0)))),
     "has one side, 'over'": historical("2026-07-04T12:00:00Z", event(book("a", market("totals", [("Over", 1.9, 2.5)])))),
+    "'over' is priced 1.9 and 2.0|over is priced 1.9 and 2.0": historical(
+        "2026-07-04T12:00:00Z",
+        event(book("a", market("totals", [("Over", 1.9, 2.5), ("Under", 1.9, 2.5), ("Over", 2.0, 2.5)]))),
+    ),
     "KeyError: 'commence_time'": historical(
         "2026-07-04T12:00:00Z", {"id": "e", "sport_key": "s", "home_team": "a", "away_team": "b"}
     ),
@@ -279,6 +289,21 @@ def test_an_outcome_that_did_not_change_keeps_its_price(tmp_path):
     assert ticks["odds_milli"].to_list() == [1900, 1900, 2100, 1900]
 
 
+def test_of_changes_agents_see_the_kickoff_as_it_was_first_said(tmp_path):
+    path = changes(
+        tmp_path,
+        (0, "a", "totals", "Over", 2.5, 1.9),
+        (0, "a", "totals", "Under", 2.5, 1.9),
+        fixtures="e1,soccer_x,2026-07-04T18:30:00Z,Ash,Elm",
+    )
+
+    imported(tmp_path, path)
+
+    tape = verify_pack(tmp_path / "p").tape()
+    assert tape.fixtures["kickoff_ts_ms"].to_list() == [ms("2026-07-04T18:30:00Z")]
+    assert seen_kickoffs(tape) == [ms(KICKOFF)]
+
+
 def test_a_book_between_two_lines_quotes_none_of_them(tmp_path):
     path = changes(
         tmp_path,
@@ -310,6 +335,13 @@ def test_a_price_that_is_none_is_refused_and_its_side_is_not_known_from_there(tm
     _, ticks = imported(tmp_path, path, lenient=True)
 
     assert ticks.group_by("ts_ms").agg(pl.first("suspended")).sort("ts_ms")["suspended"].to_list() == [False, True, False]
+
+
+def test_a_point_that_is_no_number_is_refused_or_counted(tmp_path):
+    path = changes(tmp_path, (0, "a", "totals", "Over", float("nan"), 1.9), (0, "a", "totals", "Under", 2.5, 1.9))
+
+    with pytest.raises(SourceError, match=r"x_ticks\.parquet:1: .*nan"):
+        imported(tmp_path, path)
 
 
 @pytest.mark.parametrize(
@@ -349,63 +381,89 @@ def power(odds):
 @pytest.mark.realdata
 @pytest.mark.parametrize("name", ["worldcup", "mlb"])
 def test_the_close_of_real_markets_is_that_of_a_plain_recomputation(realdata, tmp_path, name):
-    path = realdata / "the-odds-api" / f"{name}_ticks.parquet"
-    report = import_source("the-odds-api", [path], tmp_path / "p", Options(lenient=True))
-    pack = verify_pack(tmp_path / "p")
-    fixtures = {fixture.source_id: fixture for fixture in report.manifest.fixtures}
-    ticks = pack.tape().ticks().join(pack.fixtures.lazy().select("fixture_id", "kickoff_ts_ms"), on="fixture_id")
-    closes = (
-        ticks.filter(pl.col("ts_ms") < pl.col("kickoff_ts_ms"))
-        .sort("tick_seq")
-        .group_by("fixture_id", "market_key", "side")
-        .agg(pl.last("ts_ms", "prob_bps"))
-        .collect()
-    )
-    markets = closes.select("fixture_id", "market_key").unique().sort("fixture_id", "market_key").sample(50, seed=11)
-    source = pl.read_parquet(path).with_columns(pl.col("event_id", "bookmaker", "market", "outcome").cast(pl.String))
-    ids = {fixture.fixture_id: event_id for event_id, fixture in fixtures.items()}
-    priced = 0
-    for fixture_id, market_key in markets.iter_rows():
-        found = closes.filter(fixture_id=fixture_id, market_key=market_key)
-        expected = plain_close(source, fixtures[ids[fixture_id]], market_key, found["ts_ms"][0])
-        assert dict(found.select("side", "prob_bps").iter_rows()) == expected, (ids[fixture_id], market_key)
-        priced += None not in expected.values()
-    assert priced >= 10
+    folder, dice = realdata / "the-odds-api", random.Random(11)
+    with (folder / f"{name}_fixtures.csv").open(newline="") as file:
+        fixtures = {row["event_id"]: row for row in csv.DictReader(file)}
+    expected = {}
+    for event in dice.sample(sorted(fixtures), 30):
+        rows = pq.read_table(folder / f"{name}_ticks.parquet", filters=[("event_id", "=", event)]).to_pylist()
+        expected |= {(event, key): close for key, close in plain_closes(rows, fixtures[event])}
+    chosen = dice.sample(sorted(expected), 50)
+
+    import_source("the-odds-api", [folder / f"{name}_ticks.parquet"], tmp_path / "p", Options(lenient=True))
+
+    tape = verify_pack(tmp_path / "p").tape()
+    asked = pl.DataFrame([(fixture_id_of(event), key) for event, key in chosen], ["fixture_id", "market_key"], orient="row")
+    closes = market_closes(tape, asked, fixture_closes(tape, Window())).rows_by_key(["fixture_id", "market_key"], named=True)
+    series = tape.series.rows_by_key(["fixture_id", "market_key"], named=True)
+    for event, key in chosen:
+        (close,) = closes[fixture_id_of(event), key]
+        at = close["close_row"] - close["market_start"]
+        found = {side["side"]: tape.rows["prob_bps"][side["start"] + at] for side in series[fixture_id_of(event), key]}
+        assert (tape.rows["ts_ms"][close["close_row"]], found) == expected[event, key], (event, key)
+    assert sum(None not in expected[market][1].values() for market in chosen) >= 10
 
 
-def plain_close(source, fixture, market_key, ts_ms):
-    """The consensus of one market at a time: the newest row of each outcome of each book, by hand."""
-    kind, _, point = market_key.partition("||")
-    line = float(point.removeprefix("point=")) if point else None
-    home, away = fixture.names
-    latest, heard = {}, {}
-    rows = source.filter(pl.col("event_id") == fixture.source_id, pl.col("market") == kind)
-    sides = {side_name(outcome, home, away) for outcome in rows["outcome"]}
-    for row in rows.sort("snapshot_commit_time", maintain_order=True).iter_rows(named=True):
+def plain_closes(rows, fixture):
+    """The last consensus before the kickoff of every market of an event: (market key, (time, side -> basis points))."""
+    kickoff = round(datetime.fromisoformat(fixture["commence_time"]).timestamp() * 1000)
+    books = said_by_books(rows, {fixture["home_team"]: "part1", fixture["away_team"]: "part2"})
+    for kind, line in {(kind, line) for kind, history in books for _, line, _, _ in history if line != BETWEEN}:
+        sides, times = set(), set()
+        for _, history in (book for book in books if book[0] == kind):
+            before = BETWEEN
+            for at, now, _, prices in history:
+                sides |= prices.keys() if now == line else set()
+                times |= {at} if line in (now, before) and at < kickoff else set()
+                before = now
+        if times and len(sides) > 1:
+            key = f"{kind}||" + ("" if line is None else f"point={line:g}")
+            yield key, (max(times), consensus_at(max(times), line, sides, [of for name, of in books if name == kind]))
+
+
+BETWEEN = "two lines"
+
+
+def said_by_books(rows, names):
+    """What each book says of each type of market in turn: [(type, [(time, line, when confirmed, side -> odds)])]."""
+    changes = {}
+    for row in rows:
         at, seen = (
-            round(row[name].replace(tzinfo=UTC).timestamp() * 1000) for name in ("snapshot_commit_time", "market_last_update")
+            round(row[key].replace(tzinfo=UTC).timestamp() * 1000) for key in ("snapshot_commit_time", "market_last_update")
         )
-        if at > ts_ms:
-            continue
-        side = side_name(row["outcome"], home, away)
-        row_line = -row["point"] if kind == "spreads" and side == "part2" else row["point"]
-        latest[row["bookmaker"], side] = (row_line, row["price_decimal"])
-        known_at, known_seen = heard.get(row["bookmaker"], (0, 0))
-        heard[row["bookmaker"]] = (at, max(seen, known_seen) if at == known_at else seen)
-    fair = {side: [] for side in sides}
-    for name, (_, seen) in heard.items():
-        quotes = {side: latest.get((name, side)) for side in sides}
-        if None in quotes.values() or {quote[0] for quote in quotes.values()} != {line} or ts_ms - seen > 86_400_000:
-            continue
-        odds = [quotes[side][1] for side in sorted(sides)]
-        if all(round(price * 1000) >= 1001 for price in odds):
-            for side, prob in zip(sorted(sides), power(odds), strict=True):
-                fair[side].append(prob)
-    if len(fair[min(sides)]) < 3:
+        side = names.get(row["outcome"], row["outcome"].lower())
+        line = -row["point"] if row["point"] and "spread" in row["market"] and side == "part2" else row["point"]
+        price = row["price_decimal"]
+        sound = price is not None and 1001 <= round(price * 1000) <= 10**8
+        of_book = changes.setdefault((row["market"], row["bookmaker"]), {})
+        of_book.setdefault(at, []).append((side, line, price if sound else None, min(seen, at)))
+    books = []
+    for (kind, _), of_book in changes.items():
+        known, history = {}, []
+        for at in sorted(of_book):
+            known |= {side: (line, price) for side, line, price, _ in of_book[at]}
+            lines = {line for line, _ in known.values()}
+            seen = max(seen for *_, seen in of_book[at])
+            prices = {side: price for side, (_, price) in known.items()}
+            history.append((at, lines.pop() if len(lines) == 1 else BETWEEN, seen, prices))
+        books.append((kind, history))
+    return books
+
+
+def consensus_at(now, line, sides, histories):
+    fair = []
+    for history in histories:
+        _, at_line, seen, prices = max((said for said in history if said[0] <= now), default=(0, BETWEEN, 0, {}), key=first)
+        if at_line == line and now - seen <= 86_400_000 and prices.keys() == sides and None not in prices.values():
+            fair.append(dict(zip(prices, power(prices.values()), strict=True)))
+    if len(fair) < 3:
         return dict.fromkeys(sides)
-    medians = {side: round(statistics.median(probs) * 10**12) for side, probs in fair.items()}
-    return largest_remainder(medians)
+    medians = {side: Fraction(statistics.median(book[side] for book in fair)) for side in sides}
+    exact = {side: median * 10_000 / sum(medians.values()) for side, median in medians.items()}
+    whole = {side: int(share) for side, share in exact.items()}
+    by_remainder = sorted(sides, key=lambda side: (whole[side] - exact[side], side))
+    return {side: whole[side] + (side in by_remainder[: 10_000 - sum(whole.values())]) for side in sides}
 
 
-def side_name(outcome, home, away):
-    return {home: "part1", away: "part2"}.get(outcome, outcome.lower())
+def first(said):
+    return said[0]

@@ -1,0 +1,71 @@
+"""One agent of one sealed run: what comparisons and leaderboards are made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import orjson
+import polars as pl
+
+from clvlab.application import backtests
+
+__all__ = ["Contender", "agent_part", "contenders", "of_backtest"]
+
+
+@dataclass(frozen=True)
+class Contender:
+    """An agent with its scores.
+
+    Attributes
+    ----------
+    scores, outcomes
+        ``SCORES`` and ``OUTCOMES`` of this agent alone.
+    agent
+        How it stands in RUN_STARTED.
+    started
+        Payload of RUN_STARTED.
+    """
+
+    scores: pl.DataFrame = field(repr=False)
+    outcomes: pl.DataFrame = field(repr=False)
+    agent: dict[str, Any]
+    started: dict[str, Any] = field(repr=False)
+
+    @property
+    def agent_id(self) -> str:
+        return str(self.agent["agent_id"])
+
+    @property
+    def pack_id(self) -> str:
+        return str(self.started["binding"]["pack_id"])
+
+    @property
+    def content_hash(self) -> str:
+        return str(self.started["binding"]["content_hash"])
+
+
+def contenders(scores: pl.DataFrame, outcomes: pl.DataFrame, started: dict[str, Any]) -> list[Contender]:
+    """Give the agents of a run, in order of their ids."""
+    return [
+        Contender(_of(scores, agent["agent_id"]), _of(outcomes, agent["agent_id"]), agent, started)
+        for agent in started["agents"]
+    ]
+
+
+def of_backtest(test: backtests.Backtest) -> list[Contender]:
+    """Give the agents of a backtest that was made here."""
+    events = test.run.events
+    started: dict[str, Any] = orjson.loads(events[: events.index(b"\n")])["payload"]
+    return contenders(test.scores, test.result.outcomes, started)
+
+
+def agent_part(backtest: backtests.Backtest, agent_id: str) -> backtests.Backtest:
+    """Give what a backtest says of one of its agents; the run stays that of all of them."""
+    whole = backtest.result
+    decisions, scores, outcomes = (_of(frame, agent_id) for frame in (whole.decisions, whole.scores, whole.outcomes))
+    return replace(backtest, result=replace(whole, decisions=decisions, scores=scores, outcomes=outcomes))
+
+
+def _of(frame: pl.DataFrame, agent_id: str) -> pl.DataFrame:
+    return frame.filter(pl.col("agent_id") == agent_id)

@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+"""Derive every state in the evidence of a sealed run again from the ticks; needs clv_verify.py beside it, and plain Python.
+
+    python3 clv_states.py RUN ticks.csv [--json]
+
+RUN is a run folder or a bundle, which clv_verify.py checks: hashes, scores, verdicts. This file asks one thing more, whether
+the prices in it are those of the ticks. Columns of the CSV: fixture_id, tick_seq, ts_ms, in_running, market_key, side,
+prob_bps, odds_milli, suspended, kickoff_ts_ms; an empty field is null; other columns are ignored. Exit status 0 when every
+state and close follows from the ticks, 1 when one does not, 2 when there is no run, or there are no ticks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import sys
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING or __package__:
+    from . import clv_verify
+else:
+    sys.path.insert(0, str(Path(__file__).resolve().parent))  # python3 -I leaves it out
+    import clv_verify
+
+LAST_OPEN_MAX_AGE_MS = 300_000
+
+
+@dataclass
+class Fixture:
+    """The messages of a fixture: ``ticks`` as (tick_seq, ts_ms, in_running), and the states of each market; in order."""
+
+    kickoff_ts_ms: int | None = None
+    ticks: list[tuple[int, int, bool]] = field(default_factory=list)
+    markets: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+
+
+def fixtures_of(rows: Iterable[dict[str, Any]]) -> dict[int, Fixture]:
+    """Group tick rows, one per side of a message and in any order, into fixtures."""
+    fixtures: dict[int, Fixture] = {}
+    before: dict[int, tuple[Any, ...]] = {}
+    for row in sorted(rows, key=lambda row: (row["fixture_id"], row["tick_seq"], row["market_key"], row["side"])):
+        fixture = fixtures.setdefault(row["fixture_id"], Fixture(row["kickoff_ts_ms"]))
+        states = fixture.markets.setdefault(row["market_key"], [])
+        tick = (row["tick_seq"], row["ts_ms"], row["in_running"])
+        message = (tick, row["market_key"], row["suspended"], row["kickoff_ts_ms"])
+        if not fixture.ticks or fixture.ticks[-1][0] != row["tick_seq"]:
+            fixture.ticks.append(tick)
+            states.append({"sides": [], "suspended": row["suspended"], "tick_seq": row["tick_seq"], "ts_ms": row["ts_ms"]})
+        elif before[row["fixture_id"]] != message:
+            raise clv_verify.InputError(f"tick {row['tick_seq']} of fixture {row['fixture_id']} is more than one message")
+        before[row["fixture_id"]] = message
+        states[-1]["sides"].append({key: row[key] for key in ("odds_milli", "prob_bps", "side")})
+    return fixtures
+
+
+def window_end(fixture: Fixture, window: dict[str, Any]) -> tuple[int, int, str]:
+    """Find where the window of a fixture ends: the first tick outside, the time of the close, and its kind."""
+    past_last, last_ts = fixture.ticks[-1][0] + 1, fixture.ticks[-1][1]
+    if window["end_rule"] == "manual_stop":
+        return past_last, last_ts, "stop"
+    if window["end_rule"] == "fixed_duration":
+        limit = fixture.ticks[0][1] + 1000 * int(window["duration_s"])
+        return next((seq for seq, ts, _ in fixture.ticks if ts > limit), past_last), min(limit, last_ts), "duration"
+    for seq, ts, in_running in fixture.ticks:
+        if in_running:
+            return seq, ts, "in_running"
+    kickoff = fixture.kickoff_ts_ms
+    if kickoff is not None:
+        return next((seq for seq, ts, _ in fixture.ticks if ts >= kickoff), past_last), kickoff, "kickoff"
+    return past_last, last_ts, "tape_end"
+
+
+def state_at(states: Sequence[dict[str, Any]], tick_seq: int) -> dict[str, Any] | None:
+    """Give the last state of a market at or before a tick."""
+    count = bisect_right(states, tick_seq, key=lambda state: state["tick_seq"])
+    return states[count - 1] if count else None
+
+
+def closing_state(states: Sequence[dict[str, Any]], end_seq: int, close_ts_ms: int, policy: str) -> dict[str, Any] | None:
+    """Give the state in which a market closes; ``last_open`` looks behind a suspension for at most 300 s."""
+    state = state_at(states, end_seq - 1)
+    if policy == "last_open" and state and state["suspended"]:
+        opened = [other for other in states if other["tick_seq"] < end_seq and not other["suspended"]]
+        if opened and close_ts_ms - opened[-1]["ts_ms"] <= LAST_OPEN_MAX_AGE_MS:
+            return opened[-1]
+    return state
+
+
+def check_states(evidence: clv_verify.Evidence, fixtures: dict[int, Fixture]) -> None:
+    """Derive every state in the evidence again from the ticks; raise ``BrokenError`` at the first that differs."""
+    window = evidence.started["window"]
+    times = {number: {seq: ts for seq, ts, _ in fixture.ticks} for number, fixture in fixtures.items()}
+    for seq, decision in evidence.decisions:
+        fixture_id, tick_seq, ts_ms, action = (decision[name] for name in ("fixture_id", "tick_seq", "ts_ms", "action"))
+        time = times.get(fixture_id, {}).get(tick_seq)
+        clv_verify.require(time == ts_ms, f"seq {seq}: tick {tick_seq} of {fixture_id} is at {time}, not {ts_ms}")
+        states = fixtures[fixture_id].markets.get(action["market_key"], []) if action["type"] == "BACK" else []
+        state = state_at(states, tick_seq)
+        expected = {"age_ms": ts_ms - state["ts_ms"], **state} if state else None
+        clv_verify.require(decision["market_state"] == expected, f"seq {seq}: the ticks say {expected}")
+    ends = {number: window_end(fixture, window) for number, fixture in fixtures.items()}
+    for (fixture_id, market), close in evidence.closes.items():
+        end_seq, close_ts_ms, kind = ends[fixture_id]
+        states = fixtures[fixture_id].markets.get(market, [])
+        expected = {
+            "close_kind": kind, "close_ts_ms": close_ts_ms, "end_seq": end_seq, "fixture_id": fixture_id, "market_key": market,
+            "closing": closing_state(states, end_seq, close_ts_ms, window["closing_policy"]),
+        }  # fmt: skip
+        clv_verify.require(close == expected, f"{market} of {fixture_id}: the ticks say {expected}")
+
+
+def read_ticks(path: Path) -> dict[int, Fixture]:
+    """Read ticks from CSV."""
+    numbers, nullable = ("fixture_id", "tick_seq", "ts_ms"), ("prob_bps", "odds_milli", "kickoff_ts_ms")
+    flags, known = ("in_running", "suspended"), {"true": True, "false": False}
+    rows: list[dict[str, Any]] = []
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            for text in csv.DictReader(file):
+                row: dict[str, Any] = {"market_key": text["market_key"], "side": text["side"]}
+                row.update({name: int(text[name]) for name in numbers})
+                row.update({name: int(text[name]) if text[name] else None for name in nullable})
+                row.update({name: known[text[name].lower()] for name in flags})
+                rows.append(row)
+    except (OSError, ValueError, KeyError, AttributeError, TypeError, csv.Error) as error:
+        raise clv_verify.InputError(f"can't read ticks from {path}: {error!r}") from error
+    return fixtures_of(rows)
+
+
+def verify_states(path: Path, ticks: dict[int, Fixture]) -> dict[str, Any]:
+    """Check the states of a run folder or bundle: its evidence hash, and what is wrong, or null."""
+    found: dict[str, Any] = {"recomputed_evidence_hash": "unread"}
+    try:
+        events = clv_verify.read_parts(path)["events.jsonl"]
+        found["recomputed_evidence_hash"] = clv_verify.sha256(events)
+        check_states(clv_verify.read_evidence(events), ticks)
+    except clv_verify.BrokenError as error:
+        return found | {"checks": {"states_from_ticks": str(error)}}
+    return found | {"checks": {"states_from_ticks": None}}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Check the run named on the command line; give the exit status."""
+    parser = argparse.ArgumentParser(description="Derive the states of a sealed run from ticks.")
+    parser.add_argument("run", type=Path, help="a run folder or a bundle")
+    parser.add_argument("ticks", type=Path, help="the ticks of its pack, as CSV")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    asked = parser.parse_args(arguments)
+    try:
+        if not asked.run.exists():
+            raise clv_verify.InputError(f"nothing at {asked.run}")
+        found = verify_states(asked.run, read_ticks(asked.ticks))
+    except clv_verify.InputError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    wrong = found["checks"]["states_from_ticks"]
+    verdict = ("fail", wrong) if wrong else ("pass", "every state and close in the evidence follows from the ticks")
+    if asked.json:
+        sys.stdout.write(json.dumps(found | {"checks": {"states_from_ticks": verdict}}, indent=2) + "\n")
+    else:
+        sys.stdout.write(
+            f"{verdict[0]}  states_from_ticks: {clv_verify.shown(verdict[1])}\nevidence {found['recomputed_evidence_hash']}\n"
+        )
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

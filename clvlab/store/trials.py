@@ -1,0 +1,24 @@
+"""Trials as rows: what was tried over a pack, whether it was sealed or not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sqlalchemy import Connection, select
+
+from clvlab.store.database import insert
+from clvlab.store.tables import trials
+
+__all__ = ["add", "of_pack"]
+
+
+def add(connection: Connection, content_hash: str, trial_ids: Iterable[str], ts_ms: int) -> None:
+    """Put trials on record; one that is there already stays as it is."""
+    rows = [{"trial_id": trial_id, "content_hash": content_hash, "created_ts_ms": ts_ms} for trial_id in trial_ids]
+    if rows:
+        connection.execute(insert(connection, trials).on_conflict_do_nothing(), rows)
+
+
+def of_pack(connection: Connection, content_hash: str) -> set[str]:
+    """Give the ids of all trials over a pack."""
+    return set(connection.execute(select(trials.c.trial_id).where(trials.c.content_hash == content_hash)).scalars())

@@ -1,0 +1,71 @@
+"""What holds of an import whatever its source: it ends with a whole pack, or with none."""
+
+import gzip
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from clvlab.errors import SourceError
+from clvlab.packs.importers.importing import import_source
+from clvlab.packs.importers.source import Options
+from clvlab.packs.reader import verify_pack
+
+HEADER = "fixture,time,side,odds"
+ROWS = [f"m{n},{1_767_355_200 + n},{side},2.0" for n in range(500) for side in ("home", "away")]
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from clvlab.packs.importers.importing import import_source
+from clvlab.packs.importers.source import Options
+
+def die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+source, out, moment = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+told = lambda text: die() if text.endswith(moment) else None
+sys.addaudithook(lambda event, args: die() if event == moment and str(args[1]) == str(out) else None)
+import_source("csv", [source], out, Options(chunk_rows=100, progress=told))
+"""
+
+
+@pytest.fixture
+def table(tmp_path):
+    path = tmp_path / "odds.csv"
+    path.write_text("\n".join([HEADER, *ROWS]) + "\n")
+    return path
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="the system can't kill a process without a word")
+@pytest.mark.parametrize("moment", ["600 rows read", "300 ticks written", "500 ticks written", "os.rename"])
+def test_an_import_that_is_killed_leaves_no_pack_and_may_be_asked_for_again(table, tmp_path, moment):
+    out = tmp_path / "p"
+
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(table), str(out), moment], check=False)
+
+    assert killed.returncode == -signal.SIGKILL
+    assert not out.exists()
+    import_source("csv", [table], out)
+    assert len(verify_pack(out).fixture_ids) == 500
+
+
+def test_an_import_that_gives_no_tick_is_refused_with_a_reason(tmp_path):
+    (tmp_path / "odds.csv").write_text(f"{HEADER}\nm,soon,home,2.0\n")
+
+    with pytest.raises(SourceError, match=r"no tick could be made of odds\.csv; refused 1, as odds\.csv:2: 'soon' is no"):
+        import_source("csv", [tmp_path / "odds.csv"], tmp_path / "p", Options(lenient=True))
+    assert [path.name for path in tmp_path.iterdir()] == ["odds.csv"]
+
+
+def test_of_a_table_that_is_cut_off_the_rows_before_are_kept_when_lenient(tmp_path):
+    path = tmp_path / "odds.csv.gz"
+    path.write_bytes(gzip.compress("\n".join([HEADER, *ROWS, ""]).encode())[:-8])
+
+    with pytest.raises(SourceError, match=r"odds\.csv\.gz: can't be read to its end"):
+        import_source("csv", [path], tmp_path / "p")
+    report = import_source("csv", [path], tmp_path / "p", Options(lenient=True))
+
+    assert (report.quality.messages, report.quality.ticks) == (1000, 500)
+    assert [(row.reason, row.count) for row in report.quality.refused] == [("a file can't be read to its end", 1)]
