@@ -65,9 +65,9 @@ def svg(draw: Callable[[Any], object], title: str, size: tuple[float, float] = (
     matplotlib = optional("matplotlib", "a picture")
     figures = optional("matplotlib.figure", "a picture")
     with matplotlib.rc_context(_STYLE | dict.fromkeys(_INKED, _INK)):
-        figure = figures.Figure(figsize=size)
+        figure = figures.Figure(figsize=size, layout="tight")
         draw(figure.add_subplot())
-        # Laid out once, and drawn once: with a layout at work, saving draws everything twice.
+        # Laid out once, in one pass, and drawn once: with a layout at work, saving draws everything twice.
         figure.get_layout_engine().execute(figure)
         figure.set_layout_engine("none")
         text = StringIO()
