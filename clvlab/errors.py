@@ -57,6 +57,7 @@ __all__ = [
     "UnknownDecisionError",
     "UnknownFixtureError",
     "UnknownInstanceError",
+    "UnknownMarketError",
     "UnknownPackError",
     "UnknownRunError",
     "UnsignedLogError",

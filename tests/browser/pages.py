@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tests.browser.jupyter import WAIT_MS, Lab, Requests
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Locator, Page
 
-__all__ = ["THEMES", "cut_off", "open_notebook", "run_all", "set_theme"]
+__all__ = ["THEMES", "click_mark", "cut_off", "open_notebook", "run_all", "set_theme"]
 
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
 _IDLE = "() => window.jupyterapp?.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'"
@@ -47,6 +49,26 @@ def run_all(page: Page) -> list[str]:
         ".flatMap(cell => cell.outputs.toJSON()).filter(output => output.output_type === 'error').map(output => output.evalue)"
     )
     return [*found, *([] if page.evaluate("window.ran") is True else [page.evaluate("window.ran")])]
+
+
+def _timeout() -> type[Exception]:
+    """Playwright's own class, which is there only where playwright is."""
+    from playwright.sync_api import TimeoutError as NotInTime
+
+    return NotInTime
+
+
+def click_mark(page: Page, mark: Locator, shown: Locator) -> None:
+    """Click a mark of a plotly figure until what it opens is shown: while outputs above still grow, a click can miss."""
+    deadline = time.monotonic() + WAIT_MS / 1000
+    while not shown.is_visible():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"a click on {mark} opened nothing in {WAIT_MS / 1000:.0f} s")
+        mark.scroll_into_view_if_needed()
+        box = mark.bounding_box()
+        page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        with suppress(_timeout()):
+            shown.wait_for(timeout=3000)
 
 
 def set_theme(page: Page, theme: str) -> None:

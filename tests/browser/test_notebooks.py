@@ -1,6 +1,6 @@
 import pytest
 
-from tests.browser.pages import THEMES, cut_off, open_notebook, run_all, set_theme
+from tests.browser.pages import THEMES, click_mark, cut_off, open_notebook, run_all, set_theme
 
 pytestmark = pytest.mark.browser
 
@@ -48,8 +48,7 @@ def test_the_first_notebook_explores_a_market_and_verifies_its_run(opened, reque
     )
     dates.nth(2).wait_for()
 
-    marks.nth(2).click(force=True)
-    page.locator(".clvlab-record h4", has_text="Decision").wait_for()
+    click_mark(page, marks.nth(2), page.locator(".clvlab-record h4", has_text="Decision"))
     page.locator(".clvlab-verify").click()
     page.locator(".clvlab-verdict table").first.wait_for()
     assert page.locator(".clvlab-verdict").locator(VERDICTS).count() == 7

@@ -98,18 +98,30 @@ def _anchor(view: MarketView) -> dict[str, Any]:
 
 
 def _lines(view: MarketView) -> list[dict[str, Any]]:
+    """Draw the sides; the legend states the last price.
+
+    Only decisions answer to the pointer: a line runs through each of them, and would answer in its place.
+    """
     by_side = view.lines.partition_by("side", as_dict=True)
-    return [
-        {
-            "type": "scatter",
-            "mode": "lines",
-            "name": escape(side),
-            "line": {"color": side_colour(number), "width": 1.6, "shape": "hv"},
-            "hovertemplate": "%{y:.2f} %<br>%{x|%Y-%m-%d %H:%M:%S}",
-        }
-        | _points(by_side.get((side,), view.lines.clear()))
-        for number, side in enumerate(view.sides)
-    ]
+    drawn = []
+    for number, side in enumerate(view.sides):
+        line = by_side.get((side,), view.lines.clear())
+        drawn.append(
+            {
+                "type": "scatter",
+                "mode": "lines",
+                "name": f"{escape(side)} {_last(line)}",
+                "line": {"color": side_colour(number), "width": 1.6, "shape": "hv"},
+                "hoverinfo": "skip",
+            }
+            | _points(line)
+        )
+    return drawn
+
+
+def _last(line: pl.DataFrame) -> str:
+    prob_bps = line["prob_bps"][-1] if line.height else None
+    return "no price" if prob_bps is None else f"{prob_bps / 100:.2f} %"
 
 
 def _points(frame: pl.DataFrame) -> dict[str, Any]:

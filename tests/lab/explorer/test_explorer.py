@@ -167,13 +167,9 @@ class TestWidget:
         shell.slider.value = 10
 
         assert explorer.view.position == 10
-        assert {mark.outcome for mark in traces_with_points(shell)} <= {
-            "draw",
-            "over",
-            "under",
-            "suspended",
-            Outcome.OPEN.value,
-        }
+        drawn = {trace.name for trace in shell.figure.data if trace.name and trace.x is not None and len(trace.x)}
+        assert drawn & set(Outcome) <= {Outcome.OPEN.value}
+        assert "close (kickoff)" not in drawn
         assert "10 of" in shell.summary.value
 
     def test_a_line_of_code_moves_what_is_on_the_screen(self, shell, explorer):
@@ -228,7 +224,8 @@ class TestWidget:
         shell.market.value = other
 
         assert explorer.market.market_key == other
-        assert {trace.name for trace in shell.figure.data} >= set(explorer.view.sides)
+        drawn = [trace.name.split()[0] for trace in shell.figure.data if trace.name]
+        assert set(drawn) >= set(explorer.view.sides)
 
     def test_another_fixture_brings_its_markets(self, shell, explorer):
         shell.fixture.value = 90000000
@@ -252,18 +249,19 @@ class TestWidget:
         assert zoomed == (1767225600000, 1767355200500)
         assert explorer.span_ms is None
 
+    def test_the_legend_states_the_last_price_that_the_replay_has_come_to(self, shell, explorer):
+        shell.slider.value = 1
+
+        first = {side: prob_bps for side, _, prob_bps in explorer.view.lines.iter_rows()}
+        assert {f"{side} {prob_bps / 100:.2f} %" for side, prob_bps in first.items()} <= {t.name for t in shell.figure.data}
+
+    def test_only_decisions_answer_to_the_pointer(self, shell):
+        assert {trace.hoverinfo for trace in shell.figure.data if trace.mode == "lines"} == {"skip"}
+
     def test_names_are_text_to_plotly(self, explorer):
         view = replace(explorer.view, sides=('<a href="x">y</a>',))
 
         assert "<a" not in traces(view)[2]["name"]
-
-
-def traces_with_points(shell):
-    class Drawn:
-        def __init__(self, trace):
-            self.outcome = trace.name
-
-    return [Drawn(trace) for trace in shell.figure.data if trace.name and trace.x is not None and len(trace.x)]
 
 
 def replace_points(indices):
