@@ -70,7 +70,8 @@ def test_chain_that_can_not_be_asked_leaves_the_anchor_pending_however_often(loc
     assert worked(application, 12) == [True] * 12  # more often than a job that says nothing is tried
     assert application.runs.verify(run_id)["checks"]["anchor"] == "pending"
     fault.times = 0
-    assert worked(application) == [True]
+    while application.jobs.run_one():  # this caller gives up soon, so it may need some more attempts
+        pass
 
     assert application.runs.verify(run_id)["checks"]["anchor"] == "pass"
     assert len(local.chain.memos()) == 1

@@ -65,8 +65,8 @@ def click_mark(page: Page, mark: Locator, shown: Locator) -> None:
         if time.monotonic() > deadline:
             raise TimeoutError(f"a click on {mark} opened nothing in {WAIT_MS / 1000:.0f} s")
         mark.scroll_into_view_if_needed()
-        box = mark.bounding_box()
-        page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        if box := mark.bounding_box():  # none while the figure is drawn anew
+            page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
         with suppress(_timeout()):
             shown.wait_for(timeout=3000)
 
