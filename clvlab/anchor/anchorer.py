@@ -38,6 +38,10 @@ class Anchorer(Protocol):
         """Say what the chain holds under the anchor's signature; null when it can't be asked."""
         ...
 
+    def recorded(self, run_id: str) -> Seen | None:
+        """Give what the chain held when the run was anchored, as recorded then; null without such a record."""
+        ...
+
     @property
     def trust(self) -> AnchorTrust:
         """Keys and clusters that are trusted here."""
@@ -88,6 +92,9 @@ class NullAnchor:
             return blocking(lambda: asyncio.run(self._seen(signature)))
         except AnchorUnavailableError:
             return None
+
+    def recorded(self, run_id: str) -> Seen | None:  # noqa: ARG002
+        return None
 
     async def _seen(self, signature: str) -> Seen:
         try:

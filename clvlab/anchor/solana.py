@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import re
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from dataclasses import replace
+from urllib.parse import urlsplit
 
 from solana.rpc.async_api import AsyncClient
+from solders.errors import BincodeError
+from solders.transaction import VersionedTransaction
 
 from clvlab.anchor.anchorer import NullAnchor, blocking
 from clvlab.anchor.chain import Chain, new_client
 from clvlab.anchor.records import AnchorRecord, AnchorRecords
 from clvlab.anchor.settings import AnchorSettings
-from clvlab.anchor.transaction import keypair, signed_memo, transaction_bytes
+from clvlab.anchor.transaction import keypair, seen, signed_memo, transaction_bytes
 from clvlab.errors import AnchorConflictError, AnchorError
 from clvlab.proof.anchor import GENESIS, Anchor, AnchorStatus, AnchorTrust, Seen, anchor_check
 from clvlab.proof.checks import Check, Verdict
@@ -87,6 +90,15 @@ class SolanaAnchor(NullAnchor):
             raise AnchorError(f"only a manifest hash is anchored, sha256: and 64 hex digits, not {manifest_hash[:80]!r}")
         run = self._runner.run if self._runner else asyncio.run
         return blocking(lambda: run(self._commit(run_id, manifest_hash)).anchor())
+
+    def recorded(self, run_id: str) -> Seen | None:
+        record = self._records.get(run_id)
+        if record is None or record.transaction is None:
+            return None
+        try:
+            return seen(record.genesis_hash, VersionedTransaction.from_bytes(b64decode(record.transaction)), None)
+        except (ValueError, BincodeError) as error:
+            raise AnchorError(f"the record of the anchor of {run_id} holds no transaction: {error}") from error
 
     async def _commit(self, run_id: str, manifest_hash: str) -> AnchorRecord:
         async with Chain(self._settings, client=self._client) as chain:
@@ -188,4 +200,7 @@ def explorer_url(signature: str, cluster: str, rpc_url: str) -> str:
     page = f"https://explorer.solana.com/tx/{signature}"
     if cluster == "mainnet-beta":
         return page
-    return f"{page}?cluster={cluster}" if cluster in GENESIS else f"{page}?cluster=custom&customUrl={rpc_url}"
+    if cluster in GENESIS:
+        return f"{page}?cluster={cluster}"
+    local = urlsplit(rpc_url).hostname in ("127.0.0.1", "::1", "localhost")  # other addresses may carry a key
+    return f"{page}?cluster=custom" + (f"&customUrl={rpc_url}" if local else "")

@@ -18,6 +18,8 @@ from clvlab.store.jobs import Job, JobStatus
 
 __all__ = ["Anchoring", "StoredRecords"]
 
+_FINAL_MS = 3_600_000
+
 
 @dataclass(frozen=True)
 class StoredRecords:
@@ -91,20 +93,26 @@ class Anchoring:
         """Record that the anchor could not be made; the job keeps the cause."""
         self._note(connection, job.run_id, Anchor(AnchorStatus.FAILED.value, cluster=self.anchorer.cluster))
 
-    def on_record(self, anchor: Anchor, manifest_hash: str | None) -> Check:
-        """Judge an anchor without asking the chain, for a card that is read often."""
-        if anchor.status == AnchorStatus.ANCHORED and self.anchorer.enabled:
-            return Check(Verdict.PASS, f"read back from {anchor.cluster} when it was anchored; a verification asks again")
-        return anchor_check(anchor, manifest_hash or "")
+    def on_record(self, run_id: str, anchor: Anchor, manifest_hash: str | None) -> Check:
+        """Judge an anchor by the transaction that was read back when it was made, for a card that is read often."""
+        seen = self.anchorer.recorded(run_id) if anchor.status == AnchorStatus.ANCHORED else None
+        check = anchor_check(anchor, manifest_hash or "", seen, self.anchorer.trust)
+        if check.verdict != Verdict.PASS:
+            return check
+        return Check(Verdict.PASS, f"read back from {anchor.cluster} when it was anchored; a verification asks again")
 
     def judged(self, run_id: str, anchor: Anchor, manifest_hash: str) -> Check:
-        """Judge an anchor by what the chain says now; one that the chain has dropped is pending, and anchored again."""
+        """Judge an anchor by what the chain says now; one that the chain dropped soon after is anchored again.
+
+        Blocks are final within minutes: a node that no longer shows an older transaction has forgotten it.
+        """
         seen = self.anchorer.seen(anchor)
         check = anchor_check(anchor, manifest_hash, seen, self.anchorer.trust)
         dropped = seen is not None and seen.signature is None and check.verdict == Verdict.PENDING
         if dropped and anchor.status == AnchorStatus.ANCHORED and self.anchorer.enabled:
             with self.database.write() as connection:
-                if anchors.hold(connection, run_id) == AnchorStatus.ANCHORED:  # the first to notice
+                fresh = self.clock() - anchors.changed_ts_ms(connection, run_id) < _FINAL_MS
+                if anchors.hold(connection, run_id) == AnchorStatus.ANCHORED and fresh:  # the first to notice
                     self._note(connection, run_id, Anchor(AnchorStatus.PENDING.value, cluster=anchor.cluster))
                     jobs.add(connection, "anchor", run_id, {"origin_id": run_id}, self.clock())
         return check

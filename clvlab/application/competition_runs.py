@@ -93,7 +93,7 @@ class CompetitionRuns:
         competition_id = job.payload["origin_id"]
         with self.database.write() as connection:
             jobs.fence(connection, job)
-            commit_index = begin(connection, job.run_id)
+            commit_index = begin(connection, job.run_id, self.clock())
             row = rows.row(connection, competition_id)
             agents = rows.roster_of(connection, competition_id)
         if row is None:

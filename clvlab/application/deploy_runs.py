@@ -59,7 +59,7 @@ class DeployRuns:
                 raise UnknownInstanceError(f"instance {instance_id} is gone")
             config = DeployConfig.model_validate(row["record"]["config"])
             agent_id = str(config.agent_id)
-            commit_index = begin(connection, job.run_id)
+            commit_index = begin(connection, job.run_id, self.clock())
             begun = runtime_event("RUN_STARTED", agent_id, job.run_id, session, {})
             instances.append(connection, instance_id, self.clock(), [begun])
         binding = row["record"]["replay_binding"]

@@ -189,6 +189,13 @@ class Jobs:
                 job_rows.finish(connection, job, JobStatus.FAILED, cause)
         except LeaseLostError as error:
             logger.warning("%s", error)
+        except StoreError:
+            raise
+        except Exception:  # a job whose failure can't be noted must end all the same
+            logger.exception("the failure of job %d can't be noted", job.job_id)
+            with self.database.write() as connection:
+                job_rows.fence(connection, job)
+                job_rows.finish(connection, job, JobStatus.FAILED, cause)
 
     @contextmanager
     def _kept_alive(self, job: Job) -> Iterator[None]:

@@ -103,7 +103,7 @@ class Laboratory:
         run_id = str(started["run_id"])
         with self._database.write() as connection:
             enter(connection, started, _OWNER, self._clock())
-            index = begin(connection, run_id)
+            index = begin(connection, run_id, self._clock())
         try:
             done = performed(pack, agents, window, policy, fixture_ids=fixture_ids, audit=audit, kind=kind, commit_index=index)
             if done.run.run_id != run_id:  # an agent that failed was not audited, and the seal says so

@@ -112,7 +112,7 @@ class BacktestRuns:
         """Replay, seal and store the report."""
         with self.database.write() as connection:
             job_rows.fence(connection, job)
-            commit_index = begin(connection, job.run_id)
+            commit_index = begin(connection, job.run_id, self.clock())
         request = BacktestRunRequest.model_validate(job.payload["request"])
         pack = bound(self.catalog, request.pack_id, request.fixture_id).pack
         done = backtest(pack, _AGENT, fixture_ids=[request.fixture_id], window=request.window(), commit_index=commit_index)

@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from clvlab.anchor.log import abandon, commit, conclude
+from clvlab.anchor.log import abandon, commit, conclude, entry_of
 from clvlab.application.anchoring import Anchoring
 from clvlab.application.execution import Execution
 from clvlab.law.metrics import forecast_errors
@@ -24,8 +24,6 @@ from clvlab.store.runlog import LogRows
 from clvlab.store.runs import RunStatus
 
 __all__ = ["begin", "enter", "give_up", "results", "seal"]
-
-_MAX_CAUSE_BYTES = 200
 
 _SUMS = (
     "action_count",
@@ -57,22 +55,30 @@ def enter(connection: Connection, started: dict[str, Any], owner: str, now_ms: i
     return True
 
 
-def begin(connection: Connection, run_id: str) -> int | None:
-    """Note that a run is being performed; gives the log's entry that committed to it."""
+def begin(connection: Connection, run_id: str, now_ms: int) -> int | None:
+    """Note that a run is being performed; gives the log's entry that committed to it: a new one if that was abandoned."""
+    row = runs.row(connection, run_id, lock=True)
     runs.mark(connection, run_id, RunStatus.RUNNING)
-    row = runs.row(connection, run_id)
-    return None if row is None else row["commit_index"]
+    if row is None or row["commit_index"] is None:
+        return None
+    log = LogRows(connection, writing=True)
+    before = entry_of(log, row["commit_index"])
+    index = commit(log, run_id, before["owner"], before["inputs_hash"], now_ms)
+    runs.commit_to(connection, run_id, index)
+    return index
 
 
 def give_up(connection: Connection, run_id: str, cause: str, now_ms: int) -> None:
-    """Put the cause on a run's record, and abandon its commitment; asking for the run again commits to it anew."""
+    """Put the cause on a run's record, and abandon its commitment; asking for the run again commits to it anew.
+
+    The log, from which nothing can be taken back, says that the run failed, and not why.
+    """
     row = runs.row(connection, run_id, lock=True)
-    if row is None or row["status"] == RunStatus.SEALED:
+    if row is None or row["status"] in (RunStatus.SEALED, RunStatus.FAILED):  # by another worker on the same run
         return
     runs.mark(connection, run_id, RunStatus.FAILED, cause)
     if row["commit_index"] is not None:
-        short = cause.encode(errors="replace")[:_MAX_CAUSE_BYTES].decode(errors="ignore")
-        abandon(LogRows(connection, writing=True), run_id, short or "failed", now_ms)
+        abandon(LogRows(connection, writing=True), run_id, "failed", now_ms)
 
 
 def seal(connection: Connection, execution: Execution, anchoring: Anchoring | None, now_ms: int) -> Anchor:

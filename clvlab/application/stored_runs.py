@@ -56,7 +56,7 @@ class StoredRuns:
         row, anchor = self._found(run_id)
         checks = row["checks"] or _pending_checks(row["status"])
         if row["checks"]:
-            checks = checks | {"anchor": _shown(self.anchoring.on_record(anchor, row["manifest_hash"]))}
+            checks = checks | {"anchor": _shown(self.anchoring.on_record(run_id, anchor, row["manifest_hash"]))}
         return {
             "verifier_version": VERIFIER_VERSION,
             "run": _run(row),

@@ -120,6 +120,8 @@ def _asked(
         answers = [pool.submit(_answer, tape, identity, agent, audit=audit) for identity, agent in agents]
     for (identity, _), answer in zip(agents, answers, strict=True):
         error = answer.exception()  # an agent is foreign code: its failure is a fact of the run, not of the engine
+        if error is not None and not isinstance(error, Exception):
+            raise error  # somebody wants to stop
         if error is None:
             shown, decided = answer.result()
             identities.append(shown)

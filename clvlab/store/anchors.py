@@ -11,7 +11,7 @@ from clvlab.store import standings
 from clvlab.store.database import first
 from clvlab.store.tables import anchors
 
-__all__ = ["anchor_of", "hold", "record", "set_anchor", "set_record"]
+__all__ = ["anchor_of", "changed_ts_ms", "hold", "record", "set_anchor", "set_record"]
 
 
 def anchor_of(connection: Connection, run_id: str) -> Anchor | None:
@@ -24,6 +24,11 @@ def anchor_of(connection: Connection, run_id: str) -> Anchor | None:
 def hold(connection: Connection, run_id: str) -> str | None:
     """Keep others from changing a run's anchor until the transaction ends; gives its status."""
     return connection.execute(select(anchors.c.status).where(anchors.c.run_id == run_id).with_for_update()).scalar()
+
+
+def changed_ts_ms(connection: Connection, run_id: str) -> int:
+    """Tell when a run's anchor, which is on record, was recorded last."""
+    return int(connection.execute(select(anchors.c.updated_ts_ms).where(anchors.c.run_id == run_id)).scalar_one())
 
 
 def set_anchor(connection: Connection, run_id: str, anchor: Anchor, ts_ms: int) -> None:

@@ -5,11 +5,13 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select, update
 
 from clvlab.anchor.devchain import Fault
 from clvlab.application.application import Application
 from clvlab.application.requests import BacktestRunRequest
 from clvlab.errors import AnchorError
+from clvlab.store.tables import anchors
 from tests.factories import ALICE, make_competition
 
 
@@ -92,7 +94,8 @@ def test_lost_reply_and_another_attempt_make_one_memo(local):
     application.close()
 
 
-def test_transaction_that_the_chain_drops_is_pending_and_anchored_once_more(anchored, local):
+def test_transaction_that_the_chain_drops_is_pending_and_anchored_once_more(database_url, local):
+    anchored = Application(database_url, anchor=local.settings, clock=lambda: 1_800_000_000_000)
     competition_id, run_id = started(anchored)
     worked(anchored)
     signature = anchored.runs.card(run_id)["anchor"]["signature"]
@@ -106,6 +109,52 @@ def test_transaction_that_the_chain_drops_is_pending_and_anchored_once_more(anch
     assert worked(anchored, 2) == [True, False]  # whoever noticed, one job
     assert anchored.runs.verify(run_id)["checks"]["anchor"] == "pass"
     assert len(local.chain.memos()) == 1
+    anchored.close()
+
+
+def test_old_transaction_that_a_node_has_forgotten_is_pending_and_costs_no_second_memo(local):
+    now = [1_800_000_000_000]
+    application = Application(anchor=local.settings, clock=lambda: now[0])
+    _, run_id = started(application)
+    worked(application)
+    before = application.runs.card(run_id)["anchor"]
+    local.chain.forget(before["signature"])
+    now[0] += 3_600_000
+
+    assert application.runs.verify(run_id)["checks"]["anchor"] == "pending"
+    assert worked(application) == [False]
+    assert application.runs.card(run_id)["anchor"] == before
+    application.close()
+
+
+@pytest.mark.parametrize("forged", [
+    {"signature": "1" * 64}, {"cluster": "devnet"}, {"record": None},
+])  # fmt: skip
+def test_card_passes_no_anchor_whose_record_does_not_hold(local, forged):
+    application = Application(anchor=local.settings)
+    _, run_id = started(application)
+    worked(application)
+    assert application.runs.card(run_id)["checks"]["anchor"] == "pass"
+
+    with application._database.write() as connection:
+        connection.execute(update(anchors).where(anchors.c.run_id == run_id).values(**forged))
+
+    assert application.runs.card(run_id)["checks"]["anchor"] in ("pending", "fail")
+    application.close()
+
+
+def test_record_of_another_run_passes_no_card(local):
+    application = Application(anchor=local.settings)
+    (_, run_id), (_, other) = started(application), started(application, 90000001)
+    worked(application, 2)
+    with application._database.write() as connection:
+        stored = connection.execute(select(anchors).where(anchors.c.run_id == other)).mappings().one()
+        values = {name: stored[name] for name in ("signature", "explorer_url")}
+        record = stored["record"] | {"run_id": run_id}
+        connection.execute(update(anchors).where(anchors.c.run_id == run_id).values(**values, record=record))
+
+    assert application.runs.card(run_id)["checks"]["anchor"] == "fail"
+    application.close()
 
 
 def test_chain_that_refuses_the_memo_makes_a_failed_anchor(local):

@@ -8,6 +8,7 @@ import pytest
 from clvlab.anchor.note import Signer
 from clvlab.application.application import Application
 from clvlab.application.requests import BacktestRunRequest
+from clvlab.application.sealing import give_up
 from clvlab.errors import PackReplayError, PageError, UnsignedLogError
 from clvlab.packs.reader import Pack
 from clvlab.proof import clv_verify, merkle
@@ -58,7 +59,7 @@ def test_commitment_stands_before_the_tape_is_opened(application, monkeypatch):
 
 def test_failed_run_is_abandoned_with_its_cause_and_committed_to_anew(application, monkeypatch):
     def broken(*_):
-        raise PackReplayError("no " + "\u00e4" * 200)
+        raise PackReplayError("a cause that may name what is nobody's business")
 
     with monkeypatch.context() as context:
         context.setattr(Pack, "tape", broken)
@@ -67,10 +68,53 @@ def test_failed_run_is_abandoned_with_its_cause_and_committed_to_anew(applicatio
     application.backtests.run(REQUEST)
 
     assert kinds(application) == ["COMMIT", "ABANDONED", "COMMIT", "RESULT"]
-    assert entries(application)[1]["cause"] == "no " + "\u00e4" * 98
+    assert entries(application)[1]["cause"] == "failed"
     assert application.log.state()["owners"][0] | {"owner": ""} == {
         "owner": "", "committed": 2, "sealed": 1, "abandoned": 1, "open": 0,
     }  # fmt: skip
+
+
+def test_run_that_was_given_up_while_its_job_waited_is_committed_to_anew_by_the_job(application):
+    run_id = application.deploys.deploy(ALICE, BODY)["run_id"]
+    with application._database.write() as connection:
+        give_up(connection, run_id, "by another worker", 1)
+
+    assert application.jobs.run_one()
+
+    assert application.runs.card(run_id)["run"]["status"] == "sealed"
+    assert kinds(application) == ["COMMIT", "ABANDONED", "COMMIT", "RESULT"]
+
+
+def test_run_that_another_worker_gave_up_meanwhile_ends_as_failed_and_can_be_asked_for_again(application, monkeypatch):
+    opened = Pack.tape
+
+    def meanwhile(self, *given):
+        run_id = entries(application)[0]["run_id"]
+        with application._database.write() as connection:
+            give_up(connection, run_id, "by another worker", 1)
+        return opened(self, *given)
+
+    with monkeypatch.context() as context:
+        context.setattr(Pack, "tape", meanwhile)
+        with pytest.raises(PackReplayError):
+            application.backtests.run(REQUEST)
+
+    assert application.jobs.counts() == {"queued": 0, "leased": 0, "done": 0, "failed": 1}
+    application.backtests.run(REQUEST)
+    assert kinds(application) == ["COMMIT", "ABANDONED", "COMMIT", "RESULT"]
+
+
+def test_job_whose_failure_can_not_be_noted_ends_all_the_same(application, monkeypatch):
+    application.deploys.deploy(ALICE, BODY)
+
+    def broken(*_):
+        raise PackReplayError("broken")
+
+    monkeypatch.setattr(Pack, "tape", broken)
+    monkeypatch.setattr("clvlab.application.deploy_runs.give_up", broken)
+
+    assert [application.jobs.run_one() for _ in range(2)] == [True, False]
+    assert application.jobs.counts()["failed"] == 1
 
 
 def test_counts_never_rank(application):

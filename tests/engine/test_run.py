@@ -105,6 +105,16 @@ def test_failed_agent_does_not_change_the_scores_of_another():
     assert beside.outcomes["agent_id"].to_list() == ["a", "broken"]
 
 
+def test_interrupt_inside_an_agent_interrupts_the_run():
+    class Interrupted(FailingAgent):
+        @causal(Causality.TEMPLATE)
+        def decide(self, tape):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(TAPE, [make_agent(make_decisions({})), Interrupted()], Window())
+
+
 def test_decision_on_a_market_that_is_not_on_the_tape_is_not_scored():
     result = make_run(TAPE, {"market_key": "nowhere|"})
 
