@@ -108,7 +108,7 @@ def test_failed_agent_does_not_change_the_scores_of_another():
 def test_interrupt_inside_an_agent_interrupts_the_run():
     class Interrupted(FailingAgent):
         @causal(Causality.TEMPLATE)
-        def decide(self, tape):
+        def decide(self, tape):  # noqa: ARG002
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
