@@ -150,11 +150,13 @@ class TestEveryLab:
             lab.sql("select * from nowhere")
 
     def test_shows_every_table_as_html_that_escapes_text(self, lab):
-        lab.compete("starter", {"<b>bold</b>": "baseline"}, fixtures=[FIXTURE])
+        forged = '<span class="pass">pass</span>'
+        lab.compete("starter", {"<b>bold</b>": "baseline", forged: "baseline"}, fixtures=[FIXTURE])
 
         for listing in (lab.packs(), lab.runs(), lab.leaderboard(), lab.sql("select agent_id from scores")):
             page = listing._repr_html_()
             assert "<b>" not in page
+            assert forged not in page
             assert listing.title.split()[0] in page
 
 
