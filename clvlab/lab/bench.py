@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import polars as pl
 
 from clvlab.engine.agent import Agent
-from clvlab.errors import AgentError
+from clvlab.errors import AgentError, PackFormatError, PolicyError, UnknownPackError, WindowError
 from clvlab.lab.listing import Listing
 from clvlab.lab.outcome import Outcome
 from clvlab.lab.progress import Progress
@@ -25,7 +25,7 @@ from clvlab.proof.events import DECISION_EVENTS
 from clvlab.proof.evidence import read_evidence
 from clvlab.sql import Table
 
-__all__ = ["Asked", "Bench", "Entry", "entries", "pages", "run_tables"]
+__all__ = ["Asked", "Bench", "Entry", "asked", "entries", "entry", "pages", "run_tables"]
 
 _PAGE = 200  # the most that a service gives at once
 
@@ -56,6 +56,39 @@ class Entry:
     agent: str | Agent
     params: Mapping[str, Any]
     agent_id: str | None = None
+
+
+def asked(pack: Any, fixtures: Any = None, window: Any = None, policy: Any = None, *, audit: bool = True) -> Asked:
+    """Give what is asked, with defaults for what is not.
+
+    Raises
+    ------
+    UnknownPackError, PackFormatError, WindowError, PolicyError
+        A value of another type, or no fixture.
+    """
+    if not isinstance(pack, Pack | str | Path):
+        raise UnknownPackError(f"a pack is named by its id or folder, or is a pack, not {pack!r:.80}")
+    if fixtures is not None and (isinstance(fixtures, str) or not isinstance(fixtures, Iterable)):
+        raise PackFormatError(f"fixtures are a list of fixture ids, not {fixtures!r:.80}")
+    chosen = None if fixtures is None else tuple(fixtures)
+    if chosen == ():
+        raise PackFormatError("name at least one fixture, or none at all for every fixture")
+    if window is not None and not isinstance(window, Window):
+        raise WindowError(f"a window is a clvlab.Window, not {window!r:.80}")
+    if policy is not None and not isinstance(policy, PolicyEnvelope):
+        raise PolicyError(f"a policy is a clvlab.PolicyEnvelope, not {policy!r:.80}")
+    return Asked(pack, chosen, window or Window(), policy or PolicyEnvelope(), audit)
+
+
+def entry(agent: Any, params: Any = None) -> Entry:
+    """Give an agent with its parameters as an entry.
+
+    Raises
+    ------
+    AgentError
+        Something that is no agent, or no mapping of parameters.
+    """
+    return _named(agent if params is None else (agent, params))
 
 
 class Bench(Protocol):
@@ -104,15 +137,15 @@ def entries(
         Something that is neither an agent nor an agent with its parameters.
     """
     if isinstance(agents, Mapping):
-        return [_entry(own, name) for name, own in agents.items()]
+        return [_named(own, name) for name, own in agents.items()]
     if isinstance(agents, str | Agent):
-        return [_entry(agents)]
+        return [entry(agents)]
     if not isinstance(agents, Iterable):
         raise AgentError(f"a competition takes a list of agents, or a mapping from names to agents, not {agents!r:.80}")
-    return [_entry(agent) for agent in agents]
+    return [_named(agent) for agent in agents]
 
 
-def _entry(own: Any, name: str | None = None) -> Entry:
+def _named(own: Any, name: str | None = None) -> Entry:
     match own:
         case (str() | Agent()) as agent:
             return Entry(agent, {}, name)

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from clvlab.engine.agent import Agent
 from clvlab.errors import MissingExtraError, StatisticsError, UnsupportedError
 from clvlab.lab import session
-from clvlab.lab.bench import Asked, Bench, Entry, entries
+from clvlab.lab.bench import Bench, asked, entries, entry
 from clvlab.lab.comparison import Comparison
 from clvlab.lab.outcome import Outcome
 from clvlab.lab.progress import Progress
 from clvlab.lab.records import Records
 from clvlab.lab.report import Backtest
 from clvlab.lab.results import Pack
+from clvlab.lab.showing import check_settings
 from clvlab.lab.sweeping import Sweep, check_trials, grid_of
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
@@ -121,7 +122,7 @@ class Lab(Records):
         UnknownPackError, UnknownFixtureError, UnknownAgentError, AgentError, LookaheadError, WindowError, DecisionError
             As for ``clvlab.backtest``.
         UnsupportedError
-            At a service, for another agent or more than one fixture.
+            At a service, for another agent, more than one fixture, or ``audit=False``.
 
         Examples
         --------
@@ -131,8 +132,8 @@ class Lab(Records):
         >>> lab.verify(bt.run.run_id).passed
         True
         """
-        asked = Asked(pack, fixtures, window or Window(), policy or PolicyEnvelope(), audit)
-        return self._bench.backtest(asked, Entry(agent, dict(params or {})))
+        question = asked(pack, fixtures, window, policy, audit=audit)
+        return self._bench.backtest(question, entry(agent, params))
 
     def compete(
         self,
@@ -158,7 +159,7 @@ class Lab(Records):
         DecisionError
             No agent, or two of one name.
         UnsupportedError
-            At a service: an agent of one's own, more than one fixture, a window or policy.
+            At a service: an agent of one's own, more than one fixture, a window or policy, or ``audit=False``.
 
         Examples
         --------
@@ -168,8 +169,8 @@ class Lab(Records):
         >>> found.agent_ids, found.compare().differences["fixtures"].to_list()
         (['early', 'late'], [12])
         """
-        asked = Asked(pack, fixtures, window or Window(), policy or PolicyEnvelope(), audit)
-        return self._bench.compete(asked, entries(agents))
+        question = asked(pack, fixtures, window, policy, audit=audit)
+        return self._bench.compete(question, entries(agents))
 
     def sweep(
         self,
@@ -214,10 +215,11 @@ class Lab(Records):
         >>> lab.sweep("starter", "cumulative-drift", {"warmup_ticks": [20, 40, 80]}).trials
         4
         """
-        asked, values = Asked(pack, fixtures, window or Window(), policy or PolicyEnvelope()), grid_of(grid)
+        question, values = asked(pack, fixtures, window, policy), grid_of(grid)
+        check_settings(level, resamples=resamples)
         check_trials(earlier_trials)
         bench = self._bench.here("scores no grids: sweep in a Lab() here, and enter the best in .compete()")
-        trials, recorded = bench.sweep(asked, agent, values, progress=progress)
+        trials, recorded = bench.sweep(question, entry(agent).agent, values, progress=progress)
         return Sweep(trials, values, earlier_trials + recorded, level, resamples, seed)
 
     def compare(self, runs: Runs, *, level: float = 0.95, resamples: int = 5_000, seed: int = 0) -> Comparison:
@@ -244,6 +246,8 @@ class Lab(Records):
         >>> lab.compare([first, lab.backtest("starter", "cumulative-drift")]).names
         ['baseline', 'cumulative-drift']
         """
+        if isinstance(runs, str) or not isinstance(runs, Iterable):
+            raise StatisticsError(f"a list of backtests, competitions and ids of runs can be compared, not {runs!r:.80}")
         found = [self.open_run(one) if isinstance(one, str) else one for one in runs]
         for one in found:
             if not isinstance(one, Backtest | Outcome):

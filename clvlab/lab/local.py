@@ -18,7 +18,7 @@ from clvlab.agents.template import Template
 from clvlab.application import backtests, importing, packs
 from clvlab.application.laboratory import Laboratory, trial_id
 from clvlab.engine.agent import Agent
-from clvlab.errors import AgentError, PackFormatError
+from clvlab.errors import AgentError, PackFormatError, UnsupportedError
 from clvlab.lab.bench import Asked, Entry, pages, run_tables
 from clvlab.lab.listing import Listing, pack_row, packs_listed, runs_listed, standings_listed
 from clvlab.lab.outcome import Outcome, verification_of
@@ -47,7 +47,7 @@ class LocalBench:
 
     def __init__(self, path: Path | None) -> None:
         self.where = "this laboratory" if path is None else path.name
-        self._laboratory = Laboratory(None if path is None else f"sqlite:///{quote(str(path))}")
+        self._open: Laboratory | None = Laboratory(None if path is None else f"sqlite:///{quote(str(path))}")
         if path is None:
             folder = Path(tempfile.mkdtemp(prefix="clvlab-"))
             atexit.register(shutil.rmtree, folder, ignore_errors=True)  # a pack may outlive the laboratory
@@ -58,8 +58,15 @@ class LocalBench:
     def here(self, otherwise: str) -> Self:  # noqa: ARG002
         return self
 
+    @property
+    def _laboratory(self) -> Laboratory:
+        if self._open is None:  # a sweep may outlive the laboratory, and be asked to seal
+            raise UnsupportedError("this laboratory was closed: open it again with clvlab.Lab(...)")
+        return self._open
+
     def close(self) -> None:
         self._laboratory.close()
+        self._open = None
 
     def packs(self) -> Listing:
         return packs_listed(map(pack_row, self._packs()), self.where)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
-from clvlab.errors import QueryError, UnknownRunError, UnsupportedError
+from clvlab.errors import PageError, QueryError, UnknownRunError, UnsupportedError
 from clvlab.lab.bench import Bench
 from clvlab.lab.listing import Listing
 from clvlab.lab.outcome import Outcome
@@ -67,6 +67,11 @@ class Records:
     def runs(self, limit: int | None = 50) -> Listing:
         """List runs, newest first: at most ``limit`` of them, or all.
 
+        Raises
+        ------
+        PageError
+            A limit that is no number of runs.
+
         Examples
         --------
         >>> import clvlab as cl
@@ -75,6 +80,8 @@ class Records:
         >>> lab.runs().frame.select("kind", "status", "agents").rows()
         [('backtest', 'sealed', 'baseline')]
         """
+        if limit is not None and (type(limit) is not int or limit < 0):
+            raise PageError(f"a limit is a number of runs, or None for all, not {limit!r:.80}")
         return self._bench.runs(limit)
 
     def open_run(self, run_id: str) -> Outcome:
@@ -93,6 +100,8 @@ class Records:
         >>> lab.open_run(run_id).tear_sheet(resamples=100, draws=10).clv.n
         114
         """
+        if not isinstance(run_id, str):
+            raise UnknownRunError(f"a run is named by its id, not {run_id!r:.80}")
         return self._bench.open_run(run_id)
 
     def verify(self, run: str | Backtest | Outcome) -> VerificationResult:
@@ -138,7 +147,7 @@ class Records:
         Raises
         ------
         QueryError
-            A statement that can't be answered.
+            Anything but one SELECT, or one that can't be answered.
 
         Examples
         --------

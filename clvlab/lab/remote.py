@@ -8,9 +8,10 @@ from typing import Any, NoReturn
 
 import httpx2
 
-from clvlab.application import packs
+from clvlab.agents.registry import TEMPLATES
+from clvlab.application import backtests, packs
 from clvlab.client import ApiError, Client
-from clvlab.errors import ServiceUnreachableError, UnknownPackError, UnknownRunError, UnsupportedError
+from clvlab.errors import DecisionError, ServiceUnreachableError, UnknownPackError, UnknownRunError, UnsupportedError
 from clvlab.lab.bench import Asked, Entry, pages, run_tables
 from clvlab.lab.listing import Listing, packs_listed, runs_listed, standings_listed
 from clvlab.lab.outcome import Outcome, verification_of
@@ -60,12 +61,17 @@ class RemoteBench:
     def here(self, otherwise: str) -> NoReturn:
         raise UnsupportedError(f"{self.where} {otherwise}")
 
+    def _check_audited(self, asked: Asked) -> None:
+        if not asked.audit:
+            raise UnsupportedError(f"{self.where} audits as it sees fit: audit=False is for a Lab() here")
+
     def backtest(self, asked: Asked, entry: Entry) -> Outcome:
         if entry.agent != "baseline" or entry.params or entry.agent_id:
             raise UnsupportedError(
                 f"{self.where} backtests only 'baseline' with its defaults, not {_said(entry)}: "
                 "enter a template in .compete(), or backtest in a Lab() here"
             )
+        self._check_audited(asked)
         if asked.policy != PolicyEnvelope():
             raise UnsupportedError(f"{self.where} backtests under the default policy only: backtest in a Lab() here")
         pack_id, window = _named_pack(asked), asked.window
@@ -83,6 +89,7 @@ class RemoteBench:
         return self.open_run(made["run_id"])
 
     def compete(self, asked: Asked, entries: Sequence[Entry]) -> Outcome:
+        self._check_audited(asked)
         if asked.window != Window() or asked.policy != PolicyEnvelope():
             raise UnsupportedError(f"{self.where} runs competitions with its own window and policy: compete in a Lab() here")
         for entry in entries:
@@ -90,6 +97,11 @@ class RemoteBench:
                 raise UnsupportedError(
                     f"{self.where} runs its own templates, and {_said(entry)} is code of yours: compete in a Lab() here"
                 )
+            if entry.agent in TEMPLATES:
+                backtests.resolved(entry.agent, entry.params)  # a service passes over parameters that it doesn't know
+        names = [entry.agent_id or str(entry.agent) for entry in entries]
+        if not names or len(set(names)) != len(names):
+            raise DecisionError(f"a run needs agents with unique ids, not {names}")
         config: dict[str, Any] = {
             "competition_type": "arena",
             "source_mode": "replay",
@@ -100,8 +112,8 @@ class RemoteBench:
         with self._asking() as client:
             fixture_id = _only(asked.fixtures or client.pack(config["pack_id"])["fixtures"])
             made = client.create_competition(config, fixture_id=fixture_id)["competition_id"]
-            for entry in entries:
-                client.register(made, entry.agent_id or str(entry.agent), str(entry.agent), entry.params)
+            for name, entry in zip(names, entries, strict=True):
+                client.register(made, name, str(entry.agent), entry.params)
             run_id = client.start(made)["run_id"]
         return self.open_run(str(run_id))
 

@@ -13,7 +13,8 @@ from clvlab.lab.outcome import Outcome
 from clvlab.lab.progress import Progress
 from clvlab.lab.report import Backtest
 from clvlab.lab.results import AuditReport, Pack, Run
-from clvlab.lab.sweeping import Sweep, grid_of, sweep_grid
+from clvlab.lab.showing import check_settings
+from clvlab.lab.sweeping import Sweep, check_trials, grid_of, sweep_grid
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.law.tape import Tape
@@ -268,7 +269,7 @@ def sweep(
     Raises
     ------
     StatisticsError
-        A grid without a parameter or a value, or a negative number of earlier trials.
+        A grid without a parameter or a value, or with a value twice; or a negative number of earlier trials.
     UnknownPackError, UnknownFixtureError, UnknownAgentError, AgentError, DecisionError
         As for ``backtest``; a note names the point of the grid.
 
@@ -280,6 +281,8 @@ def sweep(
     """
     opened = (pack if isinstance(pack, Pack) else open_pack(pack)).source
     values = grid_of(grid)
+    check_settings(level, resamples=resamples)
+    check_trials(earlier_trials)
 
     def seal(params: Mapping[str, Any]) -> Backtest:
         return Backtest(backtests.backtest(opened, agent, params=params, fixture_ids=fixtures, window=window, policy=policy))

@@ -36,8 +36,8 @@ def check_settings(level: float, **counts: int) -> None:
     ------
     StatisticsError
     """
-    if not 0 < level < 1:
-        raise StatisticsError(f"the level of an interval lies between 0 and 1, as 0.95 does, not {level}")
+    if not isinstance(level, int | float) or not 0 < level < 1:
+        raise StatisticsError(f"the level of an interval lies between 0 and 1, as 0.95 does, not {level!r:.80}")
     for name, count in counts.items():
         if type(count) is not int or count < 1:
             raise StatisticsError(f"{name} must be a whole number of at least 1, not {count!r}")

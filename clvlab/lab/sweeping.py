@@ -83,12 +83,19 @@ def grid_of(grid: Mapping[str, Sequence[Any]]) -> dict[str, tuple[Any, ...]]:
     Raises
     ------
     StatisticsError
-        No parameter, or one without a list of values.
+        No parameter, or one without a list of values, or with a value twice.
     """
-    wrong = [name for name, own in grid.items() if isinstance(own, str) or not isinstance(own, Iterable) or not [*own]]
+    if not isinstance(grid, Mapping):
+        raise StatisticsError(f"a grid is a mapping from parameters to lists of values, not {grid!r:.80}")
+    values = {name: () if isinstance(own, str) or not isinstance(own, Iterable) else tuple(own) for name, own in grid.items()}
+    wrong = [name for name, own in values.items() if not own]
     if not grid or wrong:
         raise StatisticsError(f"a grid needs parameters, each with a list of values: {wrong[0] if wrong else 'it is empty'}")
-    return {name: tuple(own) for name, own in grid.items()}
+    for name, own in values.items():
+        for number, value in enumerate(own):
+            if value in own[:number]:
+                raise StatisticsError(f"the grid has {name}={value!r} twice: each value is one trial")
+    return values
 
 
 def check_trials(earlier_trials: int) -> None:

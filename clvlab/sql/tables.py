@@ -34,38 +34,45 @@ def query(statement: str, tables: Mapping[str, Callable[[], Table]]) -> pl.DataF
     Raises
     ------
     QueryError
-        A statement that can't be answered: the message is DuckDB's.
+        Anything but one SELECT, or one that can't be answered: then the message is DuckDB's.
     """
     named = {word.lower() for word in re.findall(r"\w+", statement)}
     with duckdb.connect() as connection:
-        allowed: list[str] = []
+        _check_reads(connection, statement)
         for name, make in tables.items():
             if name in named:
-                allowed += _add(connection, name, make())
-        connection.execute(f"SET allowed_paths = [{', '.join(map(_quoted, allowed))}]")
+                _add(connection, name, make())
         connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")
         try:
-            answer = connection.sql(statement)
-            if answer is None:
-                raise QueryError("there is nothing to answer: the SQL statement is empty")
-            return _plain(answer.pl())
+            return _plain(connection.sql(statement).pl())
+        except pl.exceptions.PolarsError as error:
+            raise QueryError(f"the answer has a column that no frame can hold, cast it to text: {error}") from error
         except duckdb.Error as error:
             raise QueryError(f"{error}; the tables are: {', '.join(tables)}") from error
 
 
-def _add(connection: duckdb.DuckDBPyConnection, name: str, table: Table) -> list[str]:
-    """Make a table known; gives the files that it lies in."""
+def _check_reads(connection: duckdb.DuckDBPyConnection, statement: str) -> None:
+    """Refuse all but one SELECT."""
+    try:
+        kinds = [one.type for one in connection.extract_statements(statement)]
+    except duckdb.Error as error:
+        raise QueryError(str(error)) from error
+    if kinds != [duckdb.StatementType.SELECT]:
+        found = ", ".join(kind.name for kind in kinds) or "nothing"
+        raise QueryError(f"SQL here is one SELECT, which may begin with WITH, and this is {found}: {statement!r:.80}")
+
+
+def _add(connection: duckdb.DuckDBPyConnection, name: str, table: Table) -> None:
+    """Make a table known; files are scanned by Polars, as DuckDB would have to be allowed to write what it may read."""
     if isinstance(table, pl.DataFrame):
         connection.register(name, table)
-        return []
-    files = {pack_id: str(path) for pack_id, path in table.items()}
-    parts = [
-        f"SELECT {_quoted(pack_id)} AS pack_id, * FROM read_parquet({_quoted(path)})"  # noqa: S608  quoted literals only
-        for pack_id, path in files.items()
-    ]
+        return
+    parts = []
+    for number, (pack_id, path) in enumerate(table.items()):
+        connection.register(f"{name}_{number}", pl.scan_parquet(path, glob=False))
+        parts.append(f"SELECT {_quoted(pack_id)} AS pack_id, * FROM {name}_{number}")  # noqa: S608  a quoted literal
     connection.execute(f"CREATE VIEW {name} AS {' UNION ALL BY NAME '.join(parts)}")
-    return list(files.values())
 
 
 def _plain(found: pl.DataFrame) -> pl.DataFrame:

@@ -11,6 +11,8 @@ from clvlab.errors import (
     AgentError,
     DecisionError,
     PackFormatError,
+    PageError,
+    PolicyError,
     QueryError,
     ServiceUnreachableError,
     StatisticsError,
@@ -20,6 +22,7 @@ from clvlab.errors import (
     UnknownPackError,
     UnknownRunError,
     UnsupportedError,
+    WindowError,
 )
 from tests.service.serving import BOB, api
 
@@ -150,11 +153,13 @@ class TestEveryLab:
             lab.sql("select * from nowhere")
 
     def test_shows_every_table_as_html_that_escapes_text(self, lab):
-        lab.compete("starter", {"<b>bold</b>": "baseline"}, fixtures=[FIXTURE])
+        forged = '<span class="pass">pass</span>'
+        lab.compete("starter", {"<b>bold</b>": "baseline", forged: "baseline"}, fixtures=[FIXTURE])
 
         for listing in (lab.packs(), lab.runs(), lab.leaderboard(), lab.sql("select agent_id from scores")):
             page = listing._repr_html_()
             assert "<b>" not in page
+            assert forged not in page
             assert listing.title.split()[0] in page
 
 
@@ -255,6 +260,23 @@ class TestALabHere:
         with pytest.raises(StatisticsError, match="a grid needs parameters"):
             here.sweep("starter", "baseline", grid)
 
+    @pytest.mark.parametrize("values", [[30, 30], [20, 30, 30.0]])
+    def test_a_grid_with_a_value_twice_is_refused(self, here, values):
+        with pytest.raises(StatisticsError, match=r"warmup_ticks=30.* twice"):
+            here.sweep("starter", "cumulative-drift", {"warmup_ticks": values})
+
+    def test_a_grid_may_come_from_a_generator(self, here):
+        grid = {"warmup_ticks": (ticks for ticks in (10, 20))}
+
+        assert here.sweep("starter", "cumulative-drift", grid, resamples=50).trials == 2
+
+    @pytest.mark.parametrize("settings", [{"level": 9}, {"level": "x"}, {"resamples": 0}])
+    def test_a_sweep_with_a_wrong_setting_leaves_no_trial(self, here, settings):
+        with pytest.raises(StatisticsError):
+            here.sweep("starter", "baseline", {"stake": [1, 2]}, **settings)
+
+        assert here.sweep("starter", "baseline", {"stake": [3]}, resamples=50).trials == 1
+
     def test_sql_reaches_neither_files_nor_settings(self, here, odds):
         for statement in (f"select * from read_csv('{odds}')", f"copy (select 1) to '{odds}'", "set threads = 1", ""):
             with pytest.raises(QueryError):
@@ -269,6 +291,18 @@ class TestALabHere:
             (lambda lab: lab.compete("starter", {"a": ("baseline", {}, 1)}), AgentError, "'baseline', {}, 1"),
             (lambda lab: lab.backtest("starter", fixtures=[FIXTURE, "x"]), UnknownFixtureError, "fixture x"),
             (lambda lab: lab.backtest("starter", fixtures=[1.5]), UnknownFixtureError, "fixture 1.5"),
+            (lambda lab: lab.backtest("starter", fixtures=FIXTURE), PackFormatError, "not 90000000"),
+            (lambda lab: lab.backtest("starter", fixtures=[]), PackFormatError, "at least one fixture"),
+            (lambda lab: lab.backtest("starter", params="x"), AgentError, "'x'"),
+            (lambda lab: lab.backtest("starter", None), AgentError, "not None"),
+            (lambda lab: lab.backtest("starter", window="x"), WindowError, "not 'x'"),
+            (lambda lab: lab.backtest("starter", policy={}), PolicyError, "not {}"),
+            (lambda lab: lab.backtest(None), UnknownPackError, "not None"),
+            (lambda lab: lab.sweep("starter", "baseline", 5), StatisticsError, "not 5"),
+            (lambda lab: lab.compare(None), StatisticsError, "not None"),
+            (lambda lab: lab.open_run(5), UnknownRunError, "not 5"),
+            (lambda lab: lab.runs("x"), PageError, "not 'x'"),
+            (lambda lab: lab.runs(-1), PageError, "not -1"),
             (lambda lab: lab.verify(5), UnknownRunError, "not 5"),
             (lambda lab: lab.compare([5, 6]), StatisticsError, "not 5"),
             (lambda lab: lab.compare([]), StatisticsError, "not 0"),
@@ -296,6 +330,13 @@ class TestALabHere:
         with pytest.raises(UnsupportedError, match="was closed"):
             lab.runs()
         assert "closed" in repr(lab)
+
+    def test_a_closed_laboratory_seals_no_trial_of_a_sweep_that_was_kept(self, tmp_path):
+        with cl.Lab(tmp_path / "lab.db") as lab:
+            best = lab.sweep("starter", "cumulative-drift", {"warmup_ticks": [10]}, resamples=50).best()
+
+        with pytest.raises(UnsupportedError, match="was closed"):
+            best.seal()
 
     def test_a_token_is_for_a_service(self):
         with pytest.raises(UnsupportedError, match=r"'lab\.db' is none"):
@@ -391,6 +432,22 @@ class TestAService:
         for said, ask in refused.items():
             with pytest.raises(UnsupportedError, match=said):
                 ask()
+
+    @pytest.mark.parametrize(
+        ("agents", "given", "error", "said"),
+        [
+            ({"a": ("cumulative-drift", {"warmup_tick": 5}), "b": "baseline"}, {}, AgentError, "warmup_tick"),
+            ([], {}, DecisionError, "unique ids"),
+            (["baseline", "baseline"], {}, DecisionError, "unique ids"),
+            (BOTH, {"fixtures": []}, PackFormatError, "at least one fixture"),
+            (BOTH, {"audit": False}, UnsupportedError, "audit=False"),
+        ],
+    )
+    def test_refuses_a_competition_before_it_is_made(self, remote, monkeypatch, agents, given, error, said):
+        monkeypatch.setattr(cl.client.Client, "create_competition", lambda *_, **__: pytest.fail("it was made"))
+
+        with pytest.raises(error, match=said):
+            remote.compete("starter", agents, **{"fixtures": [FIXTURE]} | given)
 
     def test_knows_packs_by_their_id_only(self, remote, tmp_path):
         with pytest.raises(UnknownPackError, match="by id, not by path"):

@@ -60,3 +60,52 @@ def test_no_file_is_read_or_written(tmp_path):
             query(statement, NUMBERS)
 
     assert [path.name for path in tmp_path.iterdir()] == ["other.parquet"]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "copy (select 1 as n) to '{path}' (format parquet, use_tmp_file false)",
+        "select n from ticks; copy (select 1 as n) to '{path}' (format parquet, use_tmp_file false)",
+        "explain analyze copy (select 1 as n from ticks) to '{path}' (format parquet, use_tmp_file false)",
+        "attach '{path}' as ticks",
+        "install ticks",
+        "set threads = 1",
+        "pragma database_list",
+        "create table ticks (n int)",
+        "select 1; select 2",
+    ],
+)
+def test_all_but_one_select_is_refused_before_a_table_is_made(tmp_path, statement):
+    path, made = tmp_path / "ticks.parquet", []
+    pl.DataFrame({"n": [7]}).write_parquet(path)
+    tables = {"ticks": lambda: made.append("ticks") or PackFiles({"pack": path})}
+
+    with pytest.raises(QueryError, match="one SELECT"):
+        query(statement.format(path=path), tables)
+
+    assert made == []
+    assert pl.read_parquet(path)["n"].to_list() == [7]
+
+
+def test_a_copy_inside_a_select_writes_nothing(tmp_path):
+    path = tmp_path / "ticks.parquet"
+    pl.DataFrame({"n": [7]}).write_parquet(path)
+
+    with pytest.raises(QueryError):
+        query(
+            f"with x as (copy (select 1 as n) to '{path}' (format parquet, use_tmp_file false)) select * from x, ticks",
+            {"ticks": lambda: PackFiles({"pack": path})},
+        )
+
+    assert pl.read_parquet(path)["n"].to_list() == [7]
+
+
+@pytest.mark.parametrize("statement", ["with a as (select * from numbers) from a", "values (1)", "describe numbers"])
+def test_whatever_only_selects_is_answered(statement):
+    assert not query(statement, NUMBERS).is_empty()
+
+
+def test_a_column_that_no_frame_can_hold_is_refused():
+    with pytest.raises(QueryError, match="cast it to text"):
+        query("select interval 1 day", NUMBERS)
