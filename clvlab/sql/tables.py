@@ -46,7 +46,7 @@ def query(statement: str, tables: Mapping[str, Callable[[], Table]]) -> pl.DataF
         connection.execute("SET lock_configuration = true")
         try:
             return _plain(connection.sql(statement).pl())
-        except pl.exceptions.PolarsError as error:
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
             raise QueryError(f"the answer has a column that no frame can hold, cast it to text: {error}") from error
         except duckdb.Error as error:
             raise QueryError(f"{error}; the tables are: {', '.join(tables)}") from error
