@@ -9,8 +9,7 @@ from typing import Protocol, TypeVar
 
 from clvlab.anchor.settings import AnchorSettings
 from clvlab.errors import AnchorError, AnchorUnavailableError
-from clvlab.proof.anchor import Anchor, AnchorTrust, Seen, anchor_check
-from clvlab.proof.checks import Check
+from clvlab.proof.anchor import Anchor, AnchorTrust, Seen
 
 __all__ = ["Anchorer", "NullAnchor", "blocking"]
 
@@ -45,10 +44,6 @@ class Anchorer(Protocol):
     @property
     def trust(self) -> AnchorTrust:
         """Keys and clusters that are trusted here."""
-        ...
-
-    def check(self, anchor: Anchor, manifest_hash: str) -> Check:
-        """Judge an anchor by what the chain says now."""
         ...
 
 
@@ -103,6 +98,3 @@ class NullAnchor:
             raise AnchorError(f"asking a chain needs the extra 'anchor': pip install 'clvlab[anchor]' ({error})") from error
         async with Chain(self._settings, min(self._settings.patience_s, self._settings.timeout_s)) as chain:
             return await chain.seen(signature)
-
-    def check(self, anchor: Anchor, manifest_hash: str) -> Check:
-        return anchor_check(anchor, manifest_hash, self.seen(anchor), self.trust)

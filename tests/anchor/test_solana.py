@@ -20,7 +20,7 @@ from clvlab.anchor.records import AnchorRecord, Attempt, FolderRecords, MemoryRe
 from clvlab.anchor.settings import AnchorSettings
 from clvlab.anchor.solana import SolanaAnchor
 from clvlab.errors import AnchorConflictError, AnchorError, AnchorUnavailableError
-from clvlab.proof.anchor import MEMO_PROGRAMS, Anchor
+from clvlab.proof.anchor import MEMO_PROGRAMS, Anchor, anchor_check
 
 HASH, OTHER = "sha256:" + "a" * 64, "sha256:" + "b" * 64
 SIGNS, NAMED = (True, True), (False, False)
@@ -40,8 +40,12 @@ def landed(local, memo, *, key=None, program=MEMO_PROGRAMS[1], skip_preflight=Fa
     return Anchor("anchored", signature, "localnet")
 
 
+def judged(anchor, claimed, manifest_hash=HASH):
+    return anchor_check(claimed, manifest_hash, anchor.seen(claimed), anchor.trust)
+
+
 def verdict(anchor, claimed, manifest_hash=HASH):
-    return anchor.check(claimed, manifest_hash).verdict.value
+    return judged(anchor, claimed, manifest_hash).verdict.value
 
 
 def test_anchor_is_written_read_back_and_passes(local):
@@ -196,7 +200,7 @@ def test_other_memo_fails(local):
 def test_transaction_that_failed_on_chain_fails(local):
     claimed = landed(local, b"\xff\xfe", skip_preflight=True)
 
-    check = local.anchor().check(claimed, HASH)
+    check = judged(local.anchor(), claimed)
 
     assert check.verdict == "fail"
     assert "failed on localnet" in check.detail
@@ -219,7 +223,7 @@ def test_unknown_program_fails(local):
     data = (2).to_bytes(4, "little") + (0).to_bytes(8, "little")  # a transfer of nothing to oneself
     claimed = landed(local, data, program=SYSTEM, extra=[AccountMeta(local.key.pubkey(), *SIGNS)])
 
-    check = local.anchor().check(claimed, HASH)
+    check = judged(local.anchor(), claimed)
 
     assert (check.verdict, "no known memo program" in check.detail) == ("fail", True)
 
@@ -229,7 +233,7 @@ def test_lying_node_can_not_change_what_was_signed(local):
     done = anchor.commit("run_1", HASH)
     local.chain.inject(Fault("lie", "getTransaction", times=2))
 
-    check = anchor.check(done, HASH)
+    check = judged(anchor, done)
 
     assert (check.verdict, "does not carry that signature" in check.detail) == ("fail", True)
     with pytest.raises(AnchorError, match="contradicts"):
