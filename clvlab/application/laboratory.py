@@ -141,8 +141,9 @@ def _known(pack: Pack, fixture_ids: Sequence[int] | None) -> list[int] | None:
     """Give fixture ids as plain integers, before a run of them is on record."""
     if fixture_ids is None:
         return None
+    known = set(pack.fixture_ids)
     for fixture_id in fixture_ids:
-        if fixture_id not in pack.fixture_ids:
+        if fixture_id not in known:
             raise UnknownFixtureError(fixture_id, pack.pack_id, pack.fixture_ids)
     return [int(fixture_id) for fixture_id in fixture_ids]
 

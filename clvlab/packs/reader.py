@@ -113,8 +113,9 @@ class Pack:
         wanted = self.fixture_ids if fixture_ids is None else tuple(sorted(set(fixture_ids)))
         if not wanted and self.fixture_ids:
             raise PackFormatError("name at least one fixture, or none at all for every fixture")
+        known = set(self.fixture_ids)
         for fixture_id in wanted:
-            if type(fixture_id) is not int or fixture_id not in self.fixture_ids:
+            if type(fixture_id) is not int or fixture_id not in known:
                 raise UnknownFixtureError(fixture_id, self.pack_id, self.fixture_ids)
         rows, series = _read(self.folder / TICKS_FILE, None if wanted == self.fixture_ids else wanted)
         fixtures = self.fixtures.filter(pl.col("fixture_id").is_in(wanted)).select(*FIXTURES)
