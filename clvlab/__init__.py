@@ -15,6 +15,7 @@ from clvlab import errors
 
 if TYPE_CHECKING:
     from clvlab.agents.columnar import strategy
+    from clvlab.agents.isolation.isolated import isolated
     from clvlab.agents.ticking import Book, TickAgent
     from clvlab.client import Client
     from clvlab.lab import backtest, compare, import_odds, leaderboard, lookahead_audit, open_pack, open_run, sweep
@@ -33,6 +34,7 @@ __all__ = [
     "compare",
     "errors",
     "import_odds",
+    "isolated",
     "leaderboard",
     "lookahead_audit",
     "open_pack",
@@ -51,6 +53,7 @@ _HOMES = {
     "backtest": "clvlab.lab",
     "compare": "clvlab.lab",
     "import_odds": "clvlab.lab",
+    "isolated": "clvlab.agents.isolation.isolated",
     "leaderboard": "clvlab.lab",
     "lookahead_audit": "clvlab.lab",
     "open_pack": "clvlab.lab",

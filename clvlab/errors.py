@@ -6,6 +6,7 @@ from typing import Any
 
 __all__ = [
     "AgentError",
+    "AgentFailedError",
     "AlreadyRegisteredError",
     "AnchorConflictError",
     "AnchorError",
@@ -84,6 +85,18 @@ class DecisionError(ClvlabError):
 
 class AgentError(ClvlabError):
     """An agent's configuration or transcript can't be used."""
+
+
+class AgentFailedError(AgentError):
+    """The code of an agent failed in its process; ``kind`` is one word, which stands in evidence, ``detail`` a sentence.
+
+    ``kind`` is the class of the agent's error, or ``ProcessEnded``, ``TimedOut`` or ``GarbledAnswer``.
+    """
+
+    def __init__(self, kind: str, detail: str) -> None:
+        super().__init__(f"the agent failed with {kind}: {detail}")
+        self.kind = kind
+        self.detail = detail
 
 
 class LookaheadError(AgentError):

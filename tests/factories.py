@@ -8,9 +8,11 @@ from typing import Any
 
 import polars as pl
 
+from clvlab.agents.isolation.isolated import isolated
+from clvlab.agents.isolation.sandbox import can_lock_in
 from clvlab.application.application import Application
 from clvlab.application.requests import AgentEntry, CompetitionConfig
-from clvlab.engine.agent import Causality, Identity, asked, causal
+from clvlab.engine.agent import Causality, Identity, decisions_of, register
 from clvlab.engine.run import RunResult, run
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
@@ -20,6 +22,7 @@ from clvlab.proof.seal import SealedRun
 
 __all__ = [
     "ALICE",
+    "AUDITED",
     "BOB",
     "MARKET",
     "FailingAgent",
@@ -28,6 +31,7 @@ __all__ = [
     "make_competition",
     "make_decisions",
     "make_mixed_run",
+    "make_own_run",
     "make_run",
     "make_sealed_run",
     "make_tape",
@@ -36,17 +40,20 @@ __all__ = [
 ]
 
 MARKET = "1X2_PARTICIPANT_RESULT||"
+AUDITED = (Causality.AUDITED_SANDBOX if can_lock_in() else Causality.AUDITED_PROCESS).value  # as this machine can
 Quote = tuple[int | None, int | None] | int | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FixedAgent:
-    """Returns the same decisions over every tape."""
+    """Returns the same decisions over every tape; passes for a template."""
 
     identity: Identity
     decisions: pl.DataFrame
 
-    @causal(Causality.TEMPLATE)
+    def __post_init__(self) -> None:
+        register(self)
+
     def decide(self, tape: Tape) -> pl.DataFrame:  # noqa: ARG002
         return self.decisions
 
@@ -114,13 +121,20 @@ def make_run(tape: Tape, *decisions: Mapping[str, Any], window: Window | None = 
     return run(tape, [make_agent(make_decisions(*decisions))], window or Window(), **options)
 
 
-@dataclass(frozen=True)
+def make_own_run(tape: Tape, *agents: Any, audit_seed: int | None = None, **options: Any) -> RunResult:
+    """Run of agents of one's own, in processes of their own."""
+    return run(tape, [isolated(agent) for agent in agents], Window(), audit_seed=audit_seed, **options)
+
+
+@dataclass(frozen=True, eq=False)
 class FailingAgent:
-    """Raises when asked."""
+    """Raises when asked; passes for a template."""
 
     identity: Identity = Identity("broken", "fixed", "1")  # noqa: RUF009
 
-    @causal(Causality.TEMPLATE)
+    def __post_init__(self) -> None:
+        register(self)
+
     def decide(self, tape: Tape) -> pl.DataFrame:
         raise RuntimeError(f"no decision over {len(tape.binding.fixture_ids)} fixtures")
 
@@ -172,7 +186,7 @@ class CuriousAgent:
 def seen_kickoffs(tape: Tape) -> list[int | None]:
     """Kickoffs of a tape as an agent sees them."""
     agent = CuriousAgent()
-    asked(agent, tape)
+    decisions_of(agent, tape)
     return agent.kickoffs
 
 

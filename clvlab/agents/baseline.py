@@ -5,7 +5,8 @@ from __future__ import annotations
 import polars as pl
 from pydantic import Field
 
-from clvlab.agents.template import Config, backs, in_markets
+from clvlab.agents.markets import in_markets
+from clvlab.agents.template import Config, backs
 from clvlab.law.schema import SAFE_INTEGER
 from clvlab.law.tape import Tape
 

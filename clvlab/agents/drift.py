@@ -5,7 +5,8 @@ from __future__ import annotations
 import polars as pl
 from pydantic import Field
 
-from clvlab.agents.template import MAX_SECONDS, Config, backs, cooled, in_markets
+from clvlab.agents.markets import in_markets
+from clvlab.agents.template import MAX_SECONDS, Config, backs, cooled
 from clvlab.law.schema import SAFE_INTEGER
 from clvlab.law.tape import Tape
 from clvlab.odds.logit import micro_logits_of

@@ -17,7 +17,8 @@ from pydantic import (
     model_validator,
 )
 
-from clvlab.agents.template import Config, in_markets, limited
+from clvlab.agents.markets import in_markets
+from clvlab.agents.template import Config, limited
 from clvlab.errors import AgentError
 from clvlab.law.actions import MAX_NAME_BYTES, MAX_REASON_BYTES
 from clvlab.law.schema import DECISIONS, SAFE_INTEGER, Action

@@ -7,7 +7,8 @@ import numpy.typing as npt
 import polars as pl
 from pydantic import Field
 
-from clvlab.agents.template import MAX_SECONDS, Config, Prefixes, backs, cooled, in_markets
+from clvlab.agents.markets import in_markets
+from clvlab.agents.template import MAX_SECONDS, Config, Prefixes, backs, cooled
 from clvlab.law.schema import SAFE_INTEGER
 from clvlab.law.tape import Tape
 from clvlab.odds.logit import micro_logits_of

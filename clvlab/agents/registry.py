@@ -12,10 +12,11 @@ from pydantic import ValidationError
 
 from clvlab.agents import baseline, drift, llm, momentum
 from clvlab.agents.template import Config, Template
+from clvlab.engine.agent import register
 from clvlab.errors import AgentError, UnknownAgentError
 from clvlab.law.tape import Tape
 
-__all__ = ["TEMPLATES", "template"]
+__all__ = ["TEMPLATES", "of_sealed_config", "template"]
 
 _DECIMAL = re.compile(r"-?[0-9]{1,20}(\.[0-9]{1,320})?")
 _Rule = Callable[[Tape, Any], pl.DataFrame]
@@ -61,7 +62,19 @@ def template(strategy: str, params: Mapping[str, Any] | None = None, *, agent_id
         raise AgentError(
             f"{strategy}: parameter {name} = {wrong['input']!r:.80}: {wrong['msg']} (parameters: {known})"
         ) from error
-    return Template(agent_id or strategy, strategy, config, rule)
+    return register(Template(agent_id or strategy, strategy, config, rule))
+
+
+def of_sealed_config(agent_id: str, strategy: str, config: Mapping[str, Any]) -> Template[Any]:
+    """Make the agent of a template that a sealed run names; keys that the template does not know had no effect.
+
+    Raises
+    ------
+    UnknownAgentError, AgentError
+        As ``template``.
+    """
+    fields = TEMPLATES[strategy][0].model_fields if strategy in TEMPLATES else config
+    return template(strategy, {name: value for name, value in config.items() if name in fields}, agent_id=agent_id)
 
 
 def _given(model: type[Config], name: str, value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 from collections.abc import Callable
 from textwrap import dedent
@@ -10,7 +11,7 @@ from typing import Any
 
 from clvlab.proof.canonical import sha256
 
-__all__ = ["source_sha256"]
+__all__ = ["digests_in", "source_sha256"]
 
 
 def source_sha256(code: Callable[..., Any] | type) -> str:
@@ -24,6 +25,20 @@ def source_sha256(code: Callable[..., Any] | type) -> str:
     except (OSError, TypeError):  # no file holds it
         functions = [code] if inspect.isfunction(code) else [value for _, value in sorted(vars(code).items())]
         return sha256("\n".join(_spelled(value.__code__) for value in functions if inspect.isfunction(value)).encode())
+
+
+def digests_in(source: bytes) -> set[str]:
+    """Hash the text of every function and class in a file, as ``source_sha256`` does, without running it."""
+    try:
+        tree, lines = ast.parse(source), source.decode().splitlines(keepends=True)
+    except (SyntaxError, ValueError):  # then it has none that could have been sealed
+        return set()
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)]) - 1
+            found.add(sha256(dedent("".join(lines[first : node.end_lineno])).encode()))
+    return found
 
 
 def _spelled(value: object) -> str:

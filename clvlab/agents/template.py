@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Generic, TypeVar
 
 import polars as pl
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from clvlab.engine.agent import Causality, Identity, causal
-from clvlab.errors import AgentError
+from clvlab.engine.agent import Identity
 from clvlab.law.actions import MAX_NAME_BYTES
-from clvlab.law.clv import allowed
 from clvlab.law.schema import DECISIONS, SAFE_INTEGER, Action
 from clvlab.law.tape import Tape
 
@@ -23,9 +21,7 @@ __all__ = [
     "Prefixes",
     "Template",
     "backs",
-    "checked_markets",
     "cooled",
-    "in_markets",
     "limited",
 ]
 
@@ -69,7 +65,7 @@ class Config(BaseModel):
 C = TypeVar("C", bound=Config)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Template(Generic[C]):
     """An agent made of a template and its configuration."""
 
@@ -83,22 +79,9 @@ class Template(Generic[C]):
         config = self.config.model_dump(mode="json")
         return Identity(self.agent_id, self.strategy, self.config.version, config)
 
-    @causal(Causality.TEMPLATE)
     def decide(self, tape: Tape) -> pl.DataFrame:
-        """Give ``DECISIONS`` of the rule, under the agent's id."""
+        """Return ``DECISIONS`` of the rule, under the agent's id."""
         return self.rule(tape, self.config).with_columns(agent_id=pl.lit(self.agent_id)).select(*DECISIONS)
-
-
-def checked_markets(markets: Sequence[str]) -> tuple[str, ...]:
-    """Give market-key prefixes as a tuple, or refuse what is none: a single text would be read letter by letter."""
-    if isinstance(markets, str) or not all(isinstance(prefix, str) for prefix in markets):
-        raise AgentError(f"markets must be a tuple of prefixes, such as ('1X2',), not {markets!r:.80}")
-    return tuple(markets)
-
-
-def in_markets(tape: Tape, *prefixes: tuple[str, ...]) -> pl.DataFrame:
-    """Give the series of the tape, with their number, whose market starts with one of each group of prefixes."""
-    return tape.series.with_row_index("series").filter(*(allowed(group) for group in prefixes))
 
 
 def cooled(market: pl.Series, ts_ms: pl.Series, cooldown_s: int) -> pl.Series:

@@ -9,14 +9,14 @@ from typing import Any
 
 import polars as pl
 
+from clvlab.agents.markets import checked_markets, in_markets
 from clvlab.agents.source import source_sha256
-from clvlab.agents.template import checked_markets, in_markets
-from clvlab.engine.agent import Causality, Identity, causal
+from clvlab.engine.agent import Identity
 from clvlab.errors import AgentError
 from clvlab.law.schema import DECISIONS, Action
 from clvlab.law.tape import Tape
 
-__all__ = ["Book", "Decision", "TickAgent"]
+__all__ = ["Book", "Decision", "TickAgent", "Walk"]
 
 _SLICE = 65_536  # messages that stand in memory as Python values
 _NULL = -1  # of a price, which is never negative
@@ -204,30 +204,41 @@ class TickAgent:
         config = dict(self.params) | {"markets": list(checked_markets(self.markets))}
         return Identity(name, own.__name__, self.version, config, source_sha256=source_sha256(own))
 
-    @causal(Causality.TICK_BY_TICK)
     def decide(self, tape: Tape) -> pl.DataFrame:
-        """Give ``DECISIONS`` of the agent, asked at every message.
+        """Return ``DECISIONS`` of the agent, asked at every message.
 
         Raises
         ------
         AgentError
             ``on_tick`` returned something that is no decision, or one made at another message.
         """
-        on_tick, name = deepcopy(self).on_tick, self.identity.agent_id
-        found: list[Decision] = []
-        for book in _walked(tape, self.markets):
-            answer = on_tick(book)
+        return Walk(self).decide(tape)
+
+
+class Walk:
+    """One run of a tick agent, which goes on where it stopped when the tape has grown."""
+
+    def __init__(self, agent: TickAgent) -> None:
+        self._on_tick, self._markets, self._name = deepcopy(agent).on_tick, agent.markets, agent.identity.agent_id
+        self._decided: list[Decision] = []
+        self._seen = 0
+
+    def decide(self, tape: Tape) -> pl.DataFrame:
+        """Return ``DECISIONS`` over a tape that begins with the one before it."""
+        for book in _walked(tape, self._markets, self._seen):
+            answer = self._on_tick(book)
+            self._seen += 1
             if answer is not None:
-                found += _checked(answer, book)
+                self._decided += _checked(answer, book)
         try:
-            decided = pl.DataFrame(found, schema=_COLUMNS, orient="row")
+            decided = pl.DataFrame(self._decided, schema=_COLUMNS, orient="row")
         except (OverflowError, pl.exceptions.PolarsError) as error:
-            raise AgentError(f"{name} decided with a number that does not fit: {error}") from error
-        return decided.with_columns(agent_id=pl.lit(name)).select(*DECISIONS)
+            raise AgentError(f"{self._name} decided with a number that does not fit: {error}") from error
+        return decided.with_columns(agent_id=pl.lit(self._name)).select(*DECISIONS)
 
 
-def _walked(tape: Tape, markets: tuple[str, ...]) -> Iterator[Book]:
-    """Give the book at each message, in order of time."""
+def _walked(tape: Tape, markets: tuple[str, ...], seen: int) -> Iterator[Book]:
+    """Return the book at each message after those that were seen, in order of time."""
     named = in_markets(tape, markets)
     first_sides = named.filter(pl.col("side_no") == 0).select("series", "fixture_id", "market_key")
     messages = (
@@ -243,8 +254,11 @@ def _walked(tape: Tape, markets: tuple[str, ...]) -> Iterator[Book]:
     for fixture_id, market_key, side, offset in offsets.iter_rows():
         sides.setdefault(fixture_id, {}).setdefault(market_key, {})[side] = offset
     states: dict[int, dict[str, int]] = {fixture_id: {} for fixture_id in sides}
+    before = messages.head(seen).group_by("fixture_id", "market_key", maintain_order=True).agg(pl.last("row"))
+    for fixture_id, market_key, row in before.iter_rows():
+        states[fixture_id][market_key] = row
     book = _MovingBook(tape)
-    for part in messages.iter_slices(_SLICE):
+    for part in messages.slice(seen).iter_slices(_SLICE):
         for ts_ms, fixture_id, tick_seq, in_running, market_key, row in zip(*(c.to_list() for c in part), strict=True):
             rows = states[fixture_id]
             rows[market_key] = row

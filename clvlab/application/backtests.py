@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -10,11 +11,12 @@ from typing import Any
 import orjson
 import polars as pl
 
-from clvlab.agents.columnar import Strategy
-from clvlab.agents.files import from_file
+from clvlab.agents.isolation.isolated import IsolatedAgent, isolated
 from clvlab.agents.registry import template
-from clvlab.engine.agent import Agent
-from clvlab.engine.lookahead import lookahead_audit
+from clvlab.agents.template import Template
+from clvlab.engine.agent import Agent, is_registered
+from clvlab.engine.lookahead import LookaheadReport
+from clvlab.engine.lookahead import lookahead_audit as audited
 from clvlab.engine.run import RunResult, run
 from clvlab.errors import AgentError, PackTamperedError, PolicyError
 from clvlab.law.closing import Window
@@ -34,7 +36,7 @@ from clvlab.proof.positions import positions
 from clvlab.proof.seal import SealedRun, committed
 from clvlab.proof.verify import Verification, verify
 
-__all__ = ["Backtest", "backtest", "envelope", "leaderboard", "lookahead_audit", "performed", "reopened", "resolved"]
+__all__ = ["Backtest", "backtest", "envelope", "leaderboard", "lookahead_audit", "performed", "renamed", "reopened", "resolved"]
 
 
 @dataclass(frozen=True)
@@ -160,7 +162,7 @@ def backtest(
     policy
         Limits under which actions are executed on paper.
     audit
-        Whether an agent whose causality is unchecked is audited for look-ahead before the run is sealed.
+        Whether an agent of one's own is audited for look-ahead before the run is sealed.
     commit_index
         Entry of a run log that committed to the run, which its manifest then names.
 
@@ -188,7 +190,7 @@ def performed(
 ) -> Backtest:
     """Replay a pack through one agent or several, as ``backtest`` does."""
     tape = pack.tape(fixture_ids)
-    result = run(tape, agents, window, policy=policy, audit=audit, kind=kind)
+    result = run(tape, agents, window, policy=policy, audit_seed=secrets.randbits(64) if audit else None, kind=kind)
     return Backtest(pack, window, replace(result, run=committed(result.run, commit_index)), _matched(tape, window))
 
 
@@ -228,15 +230,38 @@ def resolved(agent: str | Agent, params: Mapping[str, Any] | None = None, window
         A parameter that the agent does not have, or a value out of its range.
     """
     given = dict(params or {})
-    if isinstance(agent, str) and agent.rpartition(":")[0].endswith(".py"):
-        agent = from_file(*agent.rsplit(":", 1))
-    if isinstance(agent, str):
+    if isinstance(agent, str) and not agent.rpartition(":")[0].endswith(".py"):
         return template(agent, {"markets": (window or Window()).market_allowlist} | given)
+    if isinstance(agent, str) or not is_registered(agent):
+        return isolated(agent, params=given)
     if not given:
         return agent
-    if not isinstance(agent, Strategy):
+    if not isinstance(agent, IsolatedAgent):
         raise AgentError(f"{type(agent).__name__} takes no parameters here: make the agent with them")
     return agent.with_params(**given)
+
+
+def renamed(agent: Agent, agent_id: str) -> Agent:
+    """Return an agent under another name.
+
+    Raises
+    ------
+    AgentError
+        An agent whose name is its own: neither a template nor a strategy.
+    """
+    if isinstance(agent, Template):
+        return template(agent.strategy, dict(agent.config), agent_id=agent_id)
+    if isinstance(agent, IsolatedAgent):
+        return agent.with_params(agent_id)
+    raise AgentError(f"{type(agent).__name__} can't be entered as {agent_id!r}: make it with that agent_id")
+
+
+def lookahead_audit(
+    agent: str | Agent, tape: Tape, *, cuts: int = 24, seed: int | None = None, max_rows: int = 250_000
+) -> LookaheadReport:
+    """Audit an agent as the engine does before it seals; with a seed of one's own, at the same cuts again."""
+    chosen = secrets.randbits(64) if seed is None else seed
+    return audited(resolved(agent), tape, cuts=cuts, seed=chosen, max_rows=max_rows)
 
 
 def envelope(limits: Mapping[str, Any]) -> PolicyEnvelope:

@@ -11,7 +11,7 @@ import polars as pl
 from clvlab.agents.registry import TEMPLATES, template
 from clvlab.agents.sizing import Kelly
 from clvlab.agents.template import Template
-from clvlab.engine.agent import Causality, Identity, causal
+from clvlab.engine.agent import Identity, register
 from clvlab.errors import AgentError, EntryError, EvidenceError
 from clvlab.law.tape import Tape
 from clvlab.proof.canonical import without_floats
@@ -28,7 +28,7 @@ _PROOF_MODES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Entrant:
     """A template under the identity that was pinned for it."""
 
@@ -36,7 +36,6 @@ class Entrant:
     template: Template[Any]
     kelly: Kelly | None = None
 
-    @causal(Causality.TEMPLATE)
     def decide(self, tape: Tape) -> pl.DataFrame:
         """Give ``DECISIONS`` of the template, sized."""
         decisions = self.template.decide(tape)
@@ -80,7 +79,7 @@ def entrant(
         config_hash_of(identity)
     except (AgentError, EvidenceError, RecursionError) as error:
         raise EntryError(str(error)) from error
-    return Entrant(identity, made, kelly)
+    return register(Entrant(identity, made, kelly))
 
 
 def unused_keys(strategy: str, params: Mapping[str, Any]) -> list[str]:

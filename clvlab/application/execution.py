@@ -83,7 +83,7 @@ class Plan:
         """Payload of RUN_STARTED, with the run id."""
         binding = Binding(self.bound.pack.pack_id, (self.bound.fixture_id,), self.bound.pack.content_hash)
         closing = self.bound.pack.manifest.closing_policy
-        identities = [identified(agent) for agent in self.agents]
+        identities = [identified(agent, audit=False) for agent in self.agents]
         return run_started(binding, closing, identities, self.window, self.policy, kind=self.kind, origin_id=self.origin_id)
 
 

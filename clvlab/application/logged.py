@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from clvlab.anchor.log import LogStore, abandon, commit, conclude
 from clvlab.application.backtests import Backtest, backtest, resolved
-from clvlab.engine.agent import Agent, Causality, Identity, identified
+from clvlab.engine.agent import Agent, identified
 from clvlab.engine.run import run_started
 from clvlab.errors import ClvlabError, LogError
 from clvlab.law.closing import Window
@@ -84,11 +83,6 @@ def planned(
 ) -> dict[str, Any]:
     """Give RUN_STARTED of a run that is sealed only if its agents pass the audit that is due."""
     wanted = pack.fixture_ids if fixture_ids is None else tuple(sorted(set(fixture_ids)))
-    identities = [_audited(identified(agent)) if audit else identified(agent) for agent in agents]
+    identities = [identified(agent, audit=audit) for agent in agents]
     binding = Binding(pack.pack_id, wanted, pack.content_hash)
     return run_started(binding, pack.manifest.closing_policy, identities, window, policy, kind=kind)
-
-
-def _audited(identity: Identity) -> Identity:
-    is_due = identity.causality == Causality.UNCHECKED
-    return replace(identity, causality=Causality.PREFIX_AUDIT) if is_due else identity

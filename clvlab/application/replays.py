@@ -1,52 +1,79 @@
-"""Running a sealed run again, from the pack and the agents' own code, and comparing bytes."""
+"""A second look at a sealed run: its prices from the ticks, then its decisions from the agents' own code, as bytes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+import polars as pl
 
-from clvlab.agents.columnar import Strategy
-from clvlab.agents.files import from_file
-from clvlab.agents.registry import TEMPLATES
-from clvlab.agents.template import Template
+from clvlab.agents.isolation.isolated import IsolatedAgent
+from clvlab.agents.registry import of_sealed_config
 from clvlab.application.packs import bundled_catalog, open_pack
-from clvlab.engine.agent import Agent, Causality
+from clvlab.engine.agent import Agent, sealable
+from clvlab.engine.replay import located, replay
 from clvlab.engine.run import run
-from clvlab.errors import ReplayError
+from clvlab.errors import AgentError, DecisionError, ReplayError
+from clvlab.law.schema import DECISIONS, Causality
+from clvlab.law.tape import Tape
 from clvlab.packs.reader import Pack
-from clvlab.proof.canonical import without_floats
-from clvlab.proof.events import receipt_lines
-from clvlab.proof.evidence import read_evidence
+from clvlab.proof.events import CLOSE_EVENTS, PROPOSAL_EVENTS, receipt_lines
+from clvlab.proof.evidence import Evidence, read_evidence
 from clvlab.proof.seal import SealedRun, committed
 
-__all__ = ["Replayed", "replayed"]
+__all__ = ["Replayed", "prices_again", "replayed"]
+
+_TICK = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """Whether a second run gives the same bytes, and in a sentence what was compared."""
+    """Whether a second look finds the same, and in a sentence what was compared."""
 
     agrees: bool
     detail: str
 
 
+def prices_again(sealed: SealedRun, pack: str | Path | None = None) -> Replayed:
+    """Derive every state and close in the evidence again from the ticks of the pack; no agent is asked.
+
+    Parameters
+    ----------
+    sealed
+        As stored.
+    pack
+        Id or folder of the pack; the one of the catalog with the sealed content hash by default.
+
+    Raises
+    ------
+    ReplayError
+        The pack is not at hand, or is another one.
+    EvidenceError
+        The evidence can't be read.
+    """
+    evidence = read_evidence(sealed.events)
+    found = _pack(evidence.started["binding"], pack)
+    return _prices(evidence, found.tape(evidence.started["binding"]["fixture_ids"]), found)
+
+
 def replayed(
-    sealed: SealedRun, receipts: bytes = b"", *, pack: str | Path | None = None, agents: Sequence[str] = ()
+    sealed: SealedRun, receipts: bytes = b"", *, pack: str | Path | None = None, agents: Sequence[IsolatedAgent] = ()
 ) -> Replayed:
-    """Run a sealed run again.
+    """Run a sealed run again, after a look at its prices.
+
+    The agents' code runs apart, so that it can't reach what compares; the label ``causality`` is carried over, as an audit
+    is not repeated.
 
     Parameters
     ----------
     sealed, receipts
         As stored; receipts are compared only where there are any.
     pack
-        Id or folder of the pack; the one of the catalog with the sealed content hash by default.
+        As for ``prices_again``.
     agents
-        Agents that are no templates, as ``file.py:name``.
+        Agents that are no templates, from their files.
 
     Raises
     ------
@@ -58,17 +85,18 @@ def replayed(
     evidence = read_evidence(sealed.events)
     started, binding = evidence.started, evidence.started["binding"]
     found = _pack(binding, pack)
-    at_hand = [from_file(*agent.rsplit(":", 1)) for agent in agents]
-    asked = [_agent(named, at_hand) for named in started["agents"]]
-    audited = any(named["causality"] == Causality.PREFIX_AUDIT for named in started["agents"])
+    tape = found.tape(binding["fixture_ids"])
+    prices = _prices(evidence, tape, found)
+    if not prices.agrees:
+        return prices
     result = run(
-        found.tape(binding["fixture_ids"]),
-        asked,
+        tape,
+        [_agent(named, agents) for named in started["agents"]],
         evidence.window,
         policy=evidence.policy,
         kind=started["kind"],
         origin_id=started["origin_id"],
-        audit=audited,
+        labels={named["agent_id"]: Causality(named["causality"]) for named in started["agents"]},
     )
     again = committed(result.run, sealed.commit_index)
     pairs = {
@@ -82,6 +110,45 @@ def replayed(
         if stored != made:
             return Replayed(agrees=False, detail=f"run again, {name} differs from the stored one at {_first(stored, made)}")
     return Replayed(agrees=True, detail=f"run again from pack {found.pack_id!r}, all {len(pairs)} files have the same bytes")
+
+
+def _prices(evidence: Evidence, tape: Tape, pack: Pack) -> Replayed:
+    """Look up every state of the evidence on the tape; what the agents meant by it does not matter."""
+    sealed_policy = evidence.started["window"]["closing_policy"]
+    if sealed_policy != tape.closing_policy:
+        return Replayed(
+            agrees=False, detail=f"pack {pack.pack_id!r} closes by {tape.closing_policy}, the run by {sealed_policy}"
+        )
+    ticks = evidence.decisions["tick_seq"]
+    if ticks.len() and not ticks.is_between(0, _TICK).all():
+        return Replayed(agrees=False, detail="a decision is at a tick that no pack has")
+    named = evidence.decisions.with_columns(confidence=pl.lit(None, pl.Float64)).select(
+        pl.col(name).cast(dtype) for name, dtype in DECISIONS.items()
+    )
+    try:
+        again = replay(tape, located(tape, named), evidence.window, errors=len(evidence.errors))
+    except DecisionError as error:
+        return Replayed(agrees=False, detail=str(error))
+    claims = ("confidence_ppm", "confidence_raw")
+    looked_up = [name for name in PROPOSAL_EVENTS if name not in claims]
+    for stored, made in (
+        (evidence.decisions.select(looked_up), again.decisions.select(looked_up)),
+        (evidence.closes.select(*CLOSE_EVENTS), again.closes),
+    ):
+        if not stored.equals(made):
+            return Replayed(agrees=False, detail=f"the ticks of pack {pack.pack_id!r} do not give {_differing(stored, made)}")
+    counted = f"{evidence.decisions.height:,} decisions and {evidence.closes.height:,} closes"
+    return Replayed(agrees=True, detail=f"all prices of {counted} follow from the ticks of pack {pack.pack_id!r}")
+
+
+def _differing(stored: pl.DataFrame, made: pl.DataFrame) -> str:
+    """Name the first line of evidence for which the ticks give another state."""
+    if stored.height != made.height:
+        return f"{stored.height:,} lines, but {made.height:,}"
+    pairs = zip(stored.iter_rows(named=True), made.iter_rows(named=True), strict=True)
+    ours, theirs = next((ours, theirs) for ours, theirs in pairs if ours != theirs)
+    names = ", ".join(f"{name} {ours[name]!r:.120} but {theirs[name]!r:.120}" for name in ours if ours[name] != theirs[name])
+    return f"the line with seq {ours['seq']}: it says {names}"
 
 
 def _pack(binding: Mapping[str, Any], given: str | Path | None) -> Pack:
@@ -103,45 +170,39 @@ def _pack(binding: Mapping[str, Any], given: str | Path | None) -> Pack:
     return found
 
 
-def _agent(named: Mapping[str, Any], at_hand: Sequence[Agent]) -> Agent:
+def _agent(named: Mapping[str, Any], at_hand: Sequence[IsolatedAgent]) -> Agent:
     """Find the agent that RUN_STARTED names, and make sure that it is the same one."""
-    keys = ("strategy", "strategy_version", "source_sha256")
-    for agent in [*_template(named), *(_configured(agent, named) for agent in at_hand)]:
-        identity = agent.identity
-        same = all(getattr(identity, key) == named[key] for key in (*keys, "agent_id"))
-        if same and without_floats(identity.config) == named["config"]:
-            return agent
     what = f"agent {named['agent_id']!r} ({named['strategy']} {named['strategy_version']})"
+    found = _template(named) if named["causality"] == Causality.TEMPLATE else _of_file(named, at_hand)
+    for agent in found:
+        identity = agent.identity
+        same = all(getattr(identity, key) == named[key] for key in ("agent_id", "strategy", "strategy_version"))
+        if same and sealable(identity) == named["config"]:
+            return agent
     raise ReplayError(f"{what} is not at hand as it was sealed: give its source as file.py:name, or its version of clvlab")
 
 
 def _template(named: Mapping[str, Any]) -> list[Agent]:
-    if named["strategy"] not in TEMPLATES or named["source_sha256"] is not None:
-        return []
-    model, rule = TEMPLATES[named["strategy"]]
-    fields = {
-        name: float(value) if model.model_fields[name].annotation is float and isinstance(value, str) else value
-        for name, value in named["config"].items()
-        if name in model.model_fields
-    }
     try:
-        config = model.model_validate(fields)
-    except (ValidationError, ValueError) as error:
-        raise ReplayError(f"template {named['strategy']!r} does not take the sealed config: {error}") from error
-    return [Template(named["agent_id"], named["strategy"], config, rule)]
+        return [of_sealed_config(named["agent_id"], named["strategy"], named["config"])]
+    except AgentError as error:
+        raise ReplayError(f"clvlab makes no template {named['strategy']!r} of the sealed config: {error}") from error
 
 
-def _configured(agent: Agent, named: Mapping[str, Any]) -> Agent:
-    """Give a strategy the sealed values of its parameters; fractions were sealed as text."""
-    if not isinstance(agent, Strategy):
-        return agent
-    config = named["config"]
-    sealed = {name: config[name] for name in agent.params if name in config}
-    values = {
-        name: float(value) if isinstance(agent.params[name], float) and isinstance(value, str) else value
-        for name, value in sealed.items()
-    }
-    return agent.with_params(named["agent_id"], **values)
+def _of_file(named: Mapping[str, Any], at_hand: Sequence[IsolatedAgent]) -> list[Agent]:
+    """Choose the agents whose source has the sealed digest, with what the sealed one could read and reach."""
+    source, own = named["source_sha256"], [agent for agent in at_hand if agent.code.has(named["source_sha256"])]
+    sealed = (named.get("network", False), [(read["name"], read["sha256"]) for read in named.get("reads", [])])
+    wrong = next((agent.limits for agent in own if (agent.limits.network, list(agent.limits.digests())) != sealed), None)
+    if wrong:
+        raise ReplayError(
+            f"agent {named['agent_id']!r} was allowed to read {sealed[1]} and network {sealed[0]}, here it is "
+            f"{list(wrong.digests())} and {wrong.network}: give it the same"
+        )
+    return [
+        replace(agent, code=replace(agent.code, source_sha256=source)).as_sealed(named["agent_id"], named["config"])
+        for agent in own
+    ]
 
 
 def _first(stored: bytes, made: bytes) -> str:

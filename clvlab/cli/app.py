@@ -14,11 +14,12 @@ from typing import Annotated, Any
 import orjson
 import typer
 
+from clvlab.agents.isolation.isolated import isolated
 from clvlab.application import anchors, backtests, bundles, logged, packs, runlog, runs
 from clvlab.cli import proof
 from clvlab.cli.agents import agents_app
 from clvlab.cli.log import log_app, witness
-from clvlab.cli.options import JsonOption, PackArgument, RunArgument, RunsOption
+from clvlab.cli.options import JsonOption, NetworkOption, PackArgument, ReadsOption, RunArgument, RunsOption
 from clvlab.cli.packs import packs_app
 from clvlab.cli.printing import err, leaderboard, out, plain, plain_lines, print_json, show_checks, show_report, table
 from clvlab.cli.serving import dev_token, rebuild_leaderboard, serve
@@ -104,6 +105,8 @@ def backtest(
     horizon_s: Annotated[int, typer.Option(help="Decisions closer than this to the close stay pending.")] = 60,
     policy: Annotated[list[str] | None, typer.Option(help="A limit of the policy, likewise.")] = None,
     audit: Annotated[bool, typer.Option(help="Audit an agent of your own for look-ahead before sealing.")] = True,
+    reads: ReadsOption = None,
+    network: NetworkOption = False,
     window_id: Annotated[str, typer.Option(help="Label of the window.")] = "full",
     log: Annotated[str | None, typer.Option(help="File or URL of a run log to commit in before the tape is opened.")] = None,
     owner: Annotated[str, typer.Option(help="Who commits, with --log.")] = "local",
@@ -118,7 +121,7 @@ def backtest(
             perform = partial(logged.logged_backtest, log=opened, owner=owner, clock=_now_ms)
         test = perform(
             packs.open_pack(pack),
-            agent,
+            isolated(agent, reads=reads or [], network=network) if reads or network else agent,
             params=_params(param or []),
             fixture_ids=fixture,
             window=window,
@@ -160,8 +163,13 @@ def verify(
         bool, typer.Option("--second-opinion", help="Also score by one SQL statement in another engine.")
     ] = False,
     replay: Annotated[bool, typer.Option("--replay", help="Also run it again from the pack and compare all bytes.")] = False,
-    pack: Annotated[str | None, typer.Option(help="Pack to replay; the catalog's of the same hash by default.")] = None,
+    pack: Annotated[
+        str | None,
+        typer.Option(help="Derive all prices from this pack; --replay takes the catalog's by default."),
+    ] = None,
     agent: Annotated[list[str] | None, typer.Option(help="An agent of the run as file.py:name; may be repeated.")] = None,
+    reads: ReadsOption = None,
+    network: NetworkOption = False,
     trust: Annotated[Path | None, typer.Option(help="File of keys that you trust, for the proofs in a bundle.")] = None,
     require: Annotated[str, typer.Option(help="Proofs without which the run fails: anchor, log, or anchor,log.")] = "",
     as_json: JsonOption = False,
@@ -170,7 +178,8 @@ def verify(
     with err.status("verifying"):
         asked = bundles.bundle_verified if run.is_file() else anchors.anchor_verified
         verdict = asked(run, proof.anchor_settings())
-    further = proof.further(run, second_opinion=second_opinion, replay=replay, pack=pack, agents=agent or [])
+    agents = [isolated(one, reads=reads or [], network=network) for one in agent or []]
+    further = proof.further(run, second_opinion=second_opinion, replay=replay, pack=pack, agents=agents)
     required = [name for name in require.split(",") if name]
     proofs = bundles.proofs_judged(run, verdict, trust, required) if trust or required else {}
     if as_json:

@@ -7,9 +7,14 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["JsonOption", "PackArgument", "RunArgument", "RunsOption"]
+__all__ = ["JsonOption", "NetworkOption", "PackArgument", "ReadsOption", "RunArgument", "RunsOption"]
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 PackArgument = Annotated[str, typer.Argument(help="Pack id in the catalog, or path of a pack folder.", metavar="PACK")]
 RunArgument = Annotated[Path, typer.Argument(help="Folder of a sealed run.", metavar="RUN")]
 RunsOption = Annotated[Path, typer.Option("--runs", help="Where sealed runs are written.")]
+ReadsOption = Annotated[
+    list[Path] | None,
+    typer.Option(help="A file that an agent of your own may read, sealed by its hash; may be repeated."),
+]
+NetworkOption = Annotated[bool, typer.Option("--network", help="Let an agent of your own reach a network; sealed.")]

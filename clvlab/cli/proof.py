@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from clvlab.agents.isolation.isolated import IsolatedAgent
 from clvlab.application import anchors, bundles, replays, runlog, runs
 from clvlab.cli.options import JsonOption, RunArgument
 from clvlab.cli.printing import err, facts, out, plain, print_json
@@ -24,9 +25,9 @@ def anchor_settings() -> anchors.AnchorSettings:
 
 
 def further(
-    run: Path, *, second_opinion: bool, replay: bool, pack: str | None, agents: Sequence[str]
+    run: Path, *, second_opinion: bool, replay: bool, pack: str | None, agents: Sequence[IsolatedAgent]
 ) -> dict[str, tuple[bool, str]]:
-    """Ask for a second opinion, a replay, or both: whether each agrees, and what it compared."""
+    """Ask for a second opinion, the prices, or a replay: whether each agrees, and what it compared."""
     found: dict[str, tuple[bool, str]] = {}
     sealed, receipts = bundles.stored(run)
     try:
@@ -38,6 +39,9 @@ def further(
         if replay:
             again = replays.replayed(sealed, receipts, pack=pack, agents=agents)
             found["replay"] = (again.agrees, again.detail)
+        elif pack is not None:
+            prices = replays.prices_again(sealed, pack)
+            found["prices"] = (prices.agrees, prices.detail)
     except EvidenceError as error:  # the checks fail too, and are shown
         found["evidence"] = (False, f"it can't be read: {error}")
     return found

@@ -1,33 +1,38 @@
-"""What the engine asks of an agent."""
+"""What the engine asks of an agent, and whose code it asks where."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar, runtime_checkable
+from weakref import WeakValueDictionary
 
 import polars as pl
 
-from clvlab.errors import AgentError, DecisionError
+from clvlab.errors import AgentError, DecisionError, EvidenceError
 from clvlab.law.actions import MAX_NAME_BYTES, checked
-from clvlab.law.schema import Causality
+from clvlab.law.schema import DECISIONS, Causality, conform
 from clvlab.law.tape import Tape
+from clvlab.proof.canonical import canonical, without_floats
 
-__all__ = ["Agent", "Causality", "Identity", "asked", "causal", "identified"]
+__all__ = [
+    "Agent",
+    "Causality",
+    "Identity",
+    "Isolated",
+    "decisions_of",
+    "fresh",
+    "identified",
+    "is_registered",
+    "register",
+    "sealable",
+    "unchecked_decisions",
+]
 
-
-_Decide = TypeVar("_Decide", bound=Callable[..., Any])
-_CAUSAL: dict[Any, Causality] = {}
-
-
-def causal(how: Causality) -> Callable[[_Decide], _Decide]:
-    """Mark a ``decide`` as causal without an audit. The mark goes with the function: a subclass with another has none."""
-
-    def marked(decide: _Decide) -> _Decide:
-        _CAUSAL[decide] = how
-        return decide
-
-    return marked
+A = TypeVar("A", bound="Agent")
+# The objects that clvlab itself made, by identity: what an object says of itself counts for nothing.
+_REGISTERED: WeakValueDictionary[int, Agent] = WeakValueDictionary()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,10 @@ class Identity:
         How it was shown that no decision used a later tick: a ``Causality``, which the engine finds out and no agent declares.
     source_sha256
         Digest of a user agent's source; null for templates, which their version names.
+    reads
+        Name and SHA-256 of each file that the agent could read beside its tape.
+    network
+        Whether the agent could reach a network.
     """
 
     agent_id: str
@@ -51,6 +60,8 @@ class Identity:
     proof_mode: str = "reproducible"
     causality: str = Causality.UNCHECKED
     source_sha256: str | None = None
+    reads: tuple[tuple[str, str], ...] = ()
+    network: bool = False
 
     def __post_init__(self) -> None:
         texts = (
@@ -77,17 +88,97 @@ class Agent(Protocol):
     def identity(self) -> Identity: ...
 
     def decide(self, tape: Tape) -> pl.DataFrame:
-        """Give ``DECISIONS`` over the tape; a decision at a tick may use that tick and earlier ones only."""
+        """Return ``DECISIONS`` over the tape; a decision at a tick may use that tick and earlier ones only."""
         ...
 
 
-def identified(agent: Agent) -> Identity:
-    """Give an agent's identity with the causality that its ``decide`` has, whatever it declares."""
-    return replace(agent.identity, causality=_CAUSAL.get(type(agent).decide, Causality.UNCHECKED))
+class Isolated(ABC):
+    """An agent whose code runs in processes of its own, never in this one."""
+
+    @property
+    @abstractmethod
+    def identity(self) -> Identity: ...
+
+    @property
+    @abstractmethod
+    def audited(self) -> Causality:
+        """What an audit of these processes shows: how far they are locked in."""
+
+    @abstractmethod
+    def decide(self, tape: Tape) -> pl.DataFrame:
+        """Return ``DECISIONS`` over the tape, of a process that may have been asked before."""
+
+    @abstractmethod
+    def fresh(self, *, grows: bool = False) -> AbstractContextManager[Agent]:
+        """Start a process that has seen nothing; it ends with the context.
+
+        ``grows`` says that each tape it will be asked about begins with the one before; nothing that it prints is shown.
+        """
 
 
-def asked(agent: Agent, tape: Tape) -> pl.DataFrame:
-    """Give ``DECISIONS`` of an agent as checked by the law; what it does to the frames of the tape does not reach them.
+def register(agent: A) -> A:
+    """Note that clvlab made this object: of a template, whose code is clvlab's own, or of an isolated agent.
+
+    The engine calls no other object.
+    """
+    _REGISTERED[id(agent)] = agent
+    return agent
+
+
+def is_registered(agent: object) -> bool:
+    """Whether clvlab made this object."""
+    return _REGISTERED.get(id(agent)) is agent
+
+
+def identified(agent: Agent, *, audit: bool) -> Identity:
+    """Return an agent's identity with the causality that a run will seal, whatever it declares.
+
+    Parameters
+    ----------
+    agent
+        A template, or an isolated agent.
+    audit
+        Whether an isolated agent is audited for look-ahead before the run is sealed.
+
+    Raises
+    ------
+    AgentError
+        An object that clvlab did not make: its code would run in the process that scores.
+    """
+    if not is_registered(agent):
+        raise AgentError(
+            f"{type(agent).__name__} is code of your own, which never runs where runs are scored and sealed: "
+            "give it to clvlab.isolated(...)"
+        )
+    if not isinstance(agent, Isolated):
+        return replace(agent.identity, causality=Causality.TEMPLATE)
+    identity = agent.identity
+    return replace(identity, causality=agent.audited if audit else Causality.UNCHECKED)
+
+
+def fresh(agent: Agent, *, grows: bool = False) -> AbstractContextManager[Agent]:
+    """Return an agent that has seen nothing: a process of its own, or a template, which keeps nothing."""
+    return agent.fresh(grows=grows) if isinstance(agent, Isolated) else nullcontext(agent)
+
+
+def sealable(identity: Identity) -> dict[str, Any]:
+    """Return the config of an identity as it is sealed, fractions as decimal text.
+
+    Raises
+    ------
+    AgentError
+        It has no canonical form.
+    """
+    try:
+        config: dict[str, Any] = without_floats(identity.config)
+        canonical(config)
+    except EvidenceError as error:
+        raise AgentError(f"the config of agent {identity.agent_id!r} can't be sealed: {error}") from error
+    return config
+
+
+def decisions_of(agent: Agent, tape: Tape) -> pl.DataFrame:
+    """Return ``DECISIONS`` of an agent as checked by the law; what it does to the frames of the tape does not reach them.
 
     It sees kickoffs as they were announced: one that was known only afterwards would tell it when the window ends.
 
@@ -96,9 +187,14 @@ def asked(agent: Agent, tape: Tape) -> pl.DataFrame:
     SchemaError, DecisionError
         It returned no frame, or decisions that can't be sealed.
     """
+    return checked(unchecked_decisions(agent, tape))
+
+
+def unchecked_decisions(agent: Agent, tape: Tape) -> pl.DataFrame:
+    """Return what an agent decides, of the types of ``DECISIONS``; for comparisons with what was checked."""
     fixtures = tape.fixtures if tape.announced is None else tape.announced
     own = replace(tape, rows=tape.rows.clone(), series=tape.series.clone(), fixtures=fixtures.clone(), announced=None)
     decided: object = agent.decide(own)
     if not isinstance(decided, pl.DataFrame):
-        raise DecisionError(f"agent {agent.identity.agent_id!r} must return a polars DataFrame, not {type(decided).__name__}")
-    return checked(decided)
+        raise DecisionError(f"an agent must return a polars DataFrame, not {type(decided).__name__}")
+    return conform(decided, DECISIONS, "DECISIONS")

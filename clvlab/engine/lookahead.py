@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
 import polars as pl
 
-from clvlab.engine.agent import Agent, asked
-from clvlab.engine.replay import located
+from clvlab.engine.agent import Agent, decisions_of, fresh, unchecked_decisions
+from clvlab.engine.replay import located, replay
 from clvlab.errors import AgentError, ClvlabError
-from clvlab.law.schema import DECISIONS
+from clvlab.law.closing import Window
+from clvlab.law.clv import scores
+from clvlab.law.schema import DECISIONS, Reason
 from clvlab.law.tape import Tape
+from clvlab.proof.positions import positions
 
 __all__ = ["LookaheadReport", "lookahead_audit", "prefix"]
 
 _ORDER = ["ts_ms", "fixture_id", "tick_seq"]
+_KEY = ["fixture_id", "tick_seq", "market_key", "side", "action"]
+_FEWEST_CUTS = 6
 _PPM_DIGITS = 6  # a confidence is sealed in millionths
 Message = tuple[int, int, int]
 
@@ -28,23 +35,26 @@ class LookaheadReport:
     ----------
     agent_id
         Who was audited.
+    seed
+        What the cuts were chosen by; nobody knew it before the audit.
     cuts
-        Prefixes that were compared with the whole.
+        The last message (ts_ms, fixture_id, tick_seq) of every prefix that was compared with the whole.
     moved
         ``DECISIONS`` that differ, with ``change``: ``vanished`` (made only when later ticks are known) or ``appeared`` (made,
         and taken back when later ticks are known); and the last message of the first prefix that shows it: ``cut_ts_ms``,
         ``cut_fixture_id``, ``cut_tick_seq``. Empty when the agent passed.
     decisions
-        ``DECISIONS`` over all that was audited.
-    whole
-        Whether that was the whole tape, and not some of its fixtures.
+        ``DECISIONS`` over the whole tape; of an agent that failed, over what was audited.
+    fixtures
+        How many fixtures the prefixes were of.
     """
 
     agent_id: str
-    cuts: int
+    seed: int
+    cuts: tuple[Message, ...]
     moved: pl.DataFrame
     decisions: pl.DataFrame
-    whole: bool = True
+    fixtures: int
 
     @property
     def passed(self) -> bool:
@@ -53,7 +63,8 @@ class LookaheadReport:
     def __repr__(self) -> str:
         audited = f"Look-ahead audit of {self.agent_id!r}"
         if self.passed:
-            return f"{audited}: passed, decisions on {self.cuts} prefixes equal those on the whole tape"
+            on = f"{len(self.cuts)} prefixes of {self.fixtures} fixture(s)"
+            return f"{audited}: passed, decisions on {on} equal those on the whole tape"
         first = self.moved.row(0, named=True)
         what = " ".join(str(first[name]) for name in ("action", "market_key", "side") if first[name] is not None)
         story = "is not made when" if first["change"] == "vanished" else "is made, and later taken back, when"
@@ -64,72 +75,146 @@ class LookaheadReport:
         )
 
 
-def lookahead_audit(agent: Agent, tape: Tape, *, cuts: int = 24, seed: int = 0, max_rows: int = 1_000_000) -> LookaheadReport:
+def lookahead_audit(
+    agent: Agent, tape: Tape, *, seed: int, cuts: int = 24, window: Window | None = None, max_rows: int = 250_000
+) -> LookaheadReport:
     """Compare an agent's decisions on prefixes of a tape with the prefixes of its decisions.
 
-    A third of the prefixes end anywhere, and are asked before the whole; a third, as far as there are some, where the agent
-    decided at a message without prices, where a fill from behind shows; the others where it decided, where a peek at the next
-    message shows. The same seed cuts at the same messages. An agent that passes may still look ahead where no cut fell, or
-    know the tape from a call before the audit.
+    Steps: 1. a process is shown prefixes that end anywhere, the shortest first, and at last the whole: what it keeps from one
+    to the next knows no later tick; 2. another is shown the whole; 3. a third, which is asked when that one has ended, is shown
+    prefixes that end where the agent decided, the shortest first. No process in which a prefix is decided has held a later
+    tick, so there is nothing to find in its memory; and the agent's code can't reach the comparison. 4. Of a longer tape, this
+    is done with some of its fixtures, and what the agent then decides on all of them must be the same on these; where it is
+    not, as that of an agent which looks from one fixture to another, it is done again with the whole tape and fewer cuts.
+
+    A third of the prefixes end anywhere; a third, as far as there are some, where it decided at a message without prices, where
+    a fill from behind shows; the others where it made a decision that scores, the more likely the more it gained: abstentions
+    and worthless positions draw no cut. An agent that passes may still look ahead where no cut fell, or know the tape by heart.
 
     A prefix numbers its series anew: an agent that computes with the number, and does not only group by it, fails.
 
     Parameters
     ----------
     agent
-        Any agent; it is asked once for the whole and once for each prefix.
+        A template or an isolated agent.
     tape
         What it decides on.
+    seed
+        Chooses the messages at which the tape is cut. An agent that knows it can dodge: take one from ``secrets``.
     cuts
         Number of prefixes, at least 1.
-    seed
-        Chooses the messages at which the tape is cut.
+    window
+        What scores; the default window without one.
     max_rows
         A longer tape is audited on some of its fixtures, until this many rows are reached.
 
     Raises
     ------
     AgentError
-        The agent fails on a prefix, is not deterministic, or ``cuts`` is less than 1.
+        The agent answers differently when it is asked again, or ``cuts`` is less than 1.
+    AgentFailedError
+        It fails; a note says on which prefix.
     DecisionError
         Decisions that can't be sealed.
     """
     if cuts < 1:
         raise AgentError(f"an audit needs at least 1 cut, not {cuts}")
+    plan = _Plan(agent, window or Window(), cuts, seed)
     part = _some_fixtures(tape, max_rows, seed)
-    report = _audited(agent, part, cuts, seed)
-    if part is not tape and report.decisions.is_empty():
-        deciding = asked(agent, tape)["fixture_id"].unique()
-        report = _audited(agent, _some_fixtures(tape, max_rows, seed, frozenset(deciding)), cuts, seed)
-    return report if part is tape else replace(report, whole=False)
+    if part is tape:
+        return _audited(plan, tape)
+    with fresh(agent) as last:  # it starts while the others work
+        report = _audited(plan, part)
+        if not report.passed:
+            return report
+        whole = decisions_of(last, tape)
+    if report.decisions.is_empty() and whole.height:
+        part = _some_fixtures(tape, max_rows, seed, frozenset(whole["fixture_id"].unique()))
+        report = _audited(plan, part)
+    if not report.passed:
+        return report
+    audited = part.series["fixture_id"].unique()
+    if not _same(whole.filter(pl.col("fixture_id").is_in(audited.implode())), report.decisions):
+        return _audited(replace(plan, cuts=max(_FEWEST_CUTS, cuts * max_rows // tape.rows.height)), tape)
+    return replace(report, decisions=whole, fixtures=audited.len())
 
 
-def _audited(agent: Agent, tape: Tape, cuts: int, seed: int) -> LookaheadReport:
-    """Ask on prefixes anywhere, then on the whole, then on prefixes that end where it decided.
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What every part of an audit needs to know."""
 
-    The first come before the whole, shortest first: what an agent keeps from one call to the next then knows no later tick.
-    """
-    ordered = tape.messages.sort(_ORDER).select(_ORDER)
-    early = {cut: _asked_early(agent, prefix(tape, cut)) for cut in sorted(_chosen(ordered, -(-cuts // 3), seed))}
-    whole = asked(agent, tape)
-    timed = located(tape, whole).select(*DECISIONS, "ts_ms")
-    acted = timed.select(_ORDER).unique().sort(_ORDER)
-    unpriced = tape.rows.select("tick_seq", "prob_bps", fixture_id=_fixtures(tape)).filter(pl.col("prob_bps").is_null())
-    blind = acted.join(unpriced, on=["fixture_id", "tick_seq"], how="semi", maintain_order="left")
-    late = dict.fromkeys(_chosen(blind, cuts // 3, seed) + _chosen(acted, cuts, seed + 1))
-    chosen = [cut for cut in late if cut not in early][: cuts - len(early)]
-    answers = early | {cut: _asked_early(agent, prefix(tape, cut)) for cut in chosen}
+    agent: Agent
+    window: Window
+    cuts: int
+    seed: int
+
+
+def _audited(plan: _Plan, tape: Tape) -> LookaheadReport:
+    agent, cuts, seed = plan.agent, plan.cuts, plan.seed
+    with fresh(agent, grows=True) as first, fresh(agent, grows=True) as third:  # it starts while the first one works
+        with fresh(agent) as second:
+            anywhere = sorted(_chosen(tape.messages.select(_ORDER).sort(_ORDER), -(-cuts // 3), seed))
+            answers = _asked_on_prefixes(first, tape, anywhere)
+            grown = unchecked_decisions(first, tape)
+            whole = decisions_of(second, tape)
+        timed = located(tape, whole)
+        later = [cut for cut in _telling(tape, timed, plan) if cut not in answers][: cuts - len(answers)]
+        answers |= _asked_on_prefixes(third, tape, sorted(later))
+    timed = timed.select(*DECISIONS, "ts_ms")
     found = [_moved(timed.clear(), (0, 0, 0), "vanished"), *(_compared(timed, answers[cut], cut) for cut in sorted(answers))]
     moved = pl.concat(found).unique([*DECISIONS, "change"], keep="first", maintain_order=True)
-    if moved.height and not asked(agent, tape).equals(whole):
+    name = agent.identity.agent_id
+    if not _same(whole, grown):
         raise AgentError(
-            f"agent {agent.identity.agent_id!r} is not deterministic: asked twice over the same tape it answers twice"
+            f"agent {name!r} is not deterministic: asked again over the same tape it answers differently, as one does that "
+            "remembers another tape, reads a clock or throws dice"
         )
-    return LookaheadReport(agent.identity.agent_id, len(answers), moved, whole)
+    return LookaheadReport(name, seed, tuple(sorted(answers)), moved, whole, tape.series["fixture_id"].n_unique())
+
+
+def _same(one: pl.DataFrame, other: pl.DataFrame) -> bool:
+    """Tell whether two frames hold the same decisions, in any order."""
+    if one.height != other.height:
+        return False
+    return one.equals(other) or one.sort(_KEY, nulls_last=False).equals(other.sort(_KEY, nulls_last=False))
+
+
+def _asked_on_prefixes(agent: Agent, tape: Tape, cuts: Sequence[Message]) -> dict[Message, pl.DataFrame]:
+    """Ask on each prefix, the next one being cut while an answer is awaited; say so where the agent fails."""
+    answers = {}
+    with ThreadPoolExecutor(1) as cutter:
+        prefixes = [cutter.submit(prefix, tape, cut) for cut in cuts[:1]]
+        for number, cut in enumerate(cuts):
+            own = prefixes.pop().result()
+            prefixes = [cutter.submit(prefix, tape, coming) for coming in cuts[number + 1 : number + 2]]
+            try:
+                answers[cut] = unchecked_decisions(agent, own)
+            except ClvlabError as error:
+                error.add_note(f"on the prefix of the tape that ends at tick {cut[2]} of fixture {cut[1]}")
+                raise
+    return answers
+
+
+def _telling(tape: Tape, timed: pl.DataFrame, plan: _Plan) -> list[Message]:
+    """Choose messages at which the agent decided: at some that have no prices, then where it gained."""
+    window, cuts, seed = plan.window, plan.cuts, plan.seed
+    unpriced = tape.rows.select("tick_seq", "prob_bps", fixture_id=_fixtures(tape)).filter(pl.col("prob_bps").is_null())
+    acted = timed.select(_ORDER).unique().sort(_ORDER)
+    blind = acted.join(unpriced, on=["fixture_id", "tick_seq"], how="semi", maintain_order="left")
+    replayed = replay(tape, timed, window)
+    scored = scores(positions(replayed.decisions, replayed.closes), window).filter(pl.col("reason") == Reason.SCORED)
+    gained = (
+        scored.group_by("fixture_id", "tick_seq")
+        .agg(gain=pl.col("clv_bps").clip(0).sum() + 1)
+        .join(acted, on=["fixture_id", "tick_seq"])
+        .sort(_ORDER)
+    )
+    weighted = _weighted(gained.select(*_ORDER, "gain"), cuts, seed + 1)
+    return list(dict.fromkeys([*_chosen(blind, cuts // 3, seed), *weighted, *_chosen(acted, cuts, seed + 2)]))
 
 
 def prefix(tape: Tape, last: Message) -> Tape:
-    """Give the tape as it was after a message (ts_ms, fixture_id, tick_seq): everything later is gone.
+    """Return the tape as it was after a message (ts_ms, fixture_id, tick_seq): everything later is gone.
 
     Messages of one millisecond are in order of fixture and tick. A prefix has no content hash: it is no whole pack.
     """
@@ -148,20 +233,11 @@ def _until(last: Message) -> pl.Expr:
     return (pl.col("ts_ms") < ts_ms) | (same_ms & earlier_there)
 
 
-def _asked_early(agent: Agent, tape: Tape) -> pl.DataFrame:
-    """Ask on a prefix, and say so where the agent fails there."""
-    try:
-        return asked(agent, tape)
-    except ClvlabError:
-        raise
-    except Exception as error:  # an agent is foreign code
-        failure = f"{type(error).__name__}: {error}"
-        raise AgentError(f"agent {agent.identity.agent_id!r} fails on a prefix of the tape with {failure}") from error
-
-
 def _compared(timed: pl.DataFrame, then: pl.DataFrame, cut: Message) -> pl.DataFrame:
     """Find the decisions by a cut that later messages change."""
     by_then = timed.filter(_until(cut))
+    if _same(by_then.select(*DECISIONS), then):
+        return _moved(timed.clear(), cut, "vanished")
     key = [pl.col(name).round(_PPM_DIGITS) if name == "confidence" else pl.col(name) for name in DECISIONS]
     vanished = by_then.join(then, on=key, how="anti", nulls_equal=True, maintain_order="left")
     appeared = then.join(by_then, on=key, how="anti", nulls_equal=True, maintain_order="left")
@@ -195,6 +271,14 @@ def _chosen(messages: pl.DataFrame, count: int, seed: int) -> list[Message]:
     height = messages.height
     rows = dict.fromkeys(_hashed(seed, number) % height for number in range(4 * count)) if height else {}
     return [messages.row(row) for row in list(rows)[:count]]
+
+
+def _weighted(messages: pl.DataFrame, count: int, seed: int) -> list[Message]:
+    """Choose distinct messages, each draw with a chance in proportion to the last column."""
+    until = messages["gain"].cum_sum()
+    drawn = [_hashed(seed, number) % until[-1] for number in range(4 * count)] if messages.height else []
+    rows = until.search_sorted(pl.Series(drawn, dtype=pl.Int64), side="right").unique(maintain_order=True)
+    return [messages.row(row)[:3] for row in rows[:count]]
 
 
 def _hashed(seed: int, number: int) -> int:

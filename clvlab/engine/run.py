@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
 
-from clvlab.engine.agent import Agent, Causality, Identity, asked, identified
+from clvlab.engine.agent import Agent, Identity, Isolated, decisions_of, fresh, identified, sealable
 from clvlab.engine.lookahead import lookahead_audit
 from clvlab.engine.paper import fills
 from clvlab.engine.replay import located, replay
-from clvlab.errors import AgentError, ClvlabError, DecisionError, EvidenceError, LookaheadError
+from clvlab.errors import AgentFailedError, ClvlabError, DecisionError, LookaheadError
 from clvlab.law.closing import Window
 from clvlab.law.clv import scores
 from clvlab.law.gate import verdicts
 from clvlab.law.metrics import outcomes
 from clvlab.law.policy import PolicyEnvelope
-from clvlab.law.schema import LAW_VERSION, ClosingPolicy
+from clvlab.law.schema import LAW_VERSION, Causality, ClosingPolicy
 from clvlab.law.tape import Binding, Tape
-from clvlab.proof.canonical import canonical, without_floats
 from clvlab.proof.manifest import RUN_SCHEMA, config_hash, policy_hash, run_id
 from clvlab.proof.positions import positions, proposals
 from clvlab.proof.seal import SealedRun, seal
@@ -64,7 +63,8 @@ def run(
     window: Window,
     *,
     policy: PolicyEnvelope | None = None,
-    audit: bool = True,
+    audit_seed: int | None = None,
+    labels: Mapping[str, Causality] | None = None,
     kind: str = "backtest",
     origin_id: str | None = None,
 ) -> RunResult:
@@ -80,8 +80,11 @@ def run(
         End rule, horizon and market universe.
     policy
         The limits under which actions are executed on paper; scores do not depend on it. The defaults by default.
-    audit
-        Whether an agent whose causality is unchecked is audited for look-ahead before the run is sealed; the seal says so.
+    audit_seed
+        Chooses the cuts at which isolated agents are audited for look-ahead before the run is sealed; no audit without one. The
+        seal says which; the seed shapes no byte.
+    labels
+        Causality of each isolated agent by its id, where a sealed run is run again: its label says what was done then.
     kind, origin_id
         What asked for the run (``backtest``, ``competition``, ``deploy``) and its id, which enter the run id.
 
@@ -92,11 +95,13 @@ def run(
     LookaheadError
         The only agent, or the last one left, decides by what comes later.
     """
-    named = {identity.agent_id: (identity, agent) for agent in agents for identity in [identified(agent)]}
+    known = [(_labelled(identified(agent, audit=audit_seed is not None), agent, labels or {}), agent) for agent in agents]
+    named = {identity.agent_id: (identity, agent) for identity, agent in known}
     if not agents or len(named) != len(agents):
-        raise DecisionError(f"a run needs agents with unique ids, not {[agent.identity.agent_id for agent in agents]}")
+        raise DecisionError(f"a run needs agents with unique ids, not {[identity.agent_id for identity, _ in known]}")
     ids = sorted(named)  # by code point, which is the order of bytes
-    identities, frames, errors = _asked(tape, [named[agent_id] for agent_id in ids], audit=audit)
+    ask = _Question(tape, window, audit_seed)
+    identities, frames, errors = _asked(ask, [named[agent_id] for agent_id in ids])
     replayed = replay(tape, frames, window, errors=len(errors))
     policy = policy or PolicyEnvelope()
     placed = positions(replayed.decisions, replayed.closes)
@@ -109,56 +114,62 @@ def run(
     return RunResult(sealed, decisions, replayed.closes, scored, outcomes(scored, tuple(ids)), receipts, errors)
 
 
+def _labelled(identity: Identity, agent: Agent, labels: Mapping[str, Causality]) -> Identity:
+    carried = labels.get(identity.agent_id) if isinstance(agent, Isolated) else None
+    return identity if carried is None else replace(identity, causality=carried)
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """What every agent of a run is asked."""
+
+    tape: Tape
+    window: Window
+    audit_seed: int | None
+
+
 def _asked(
-    tape: Tape, agents: Sequence[tuple[Identity, Agent]], *, audit: bool
+    question: _Question, agents: Sequence[tuple[Identity, Agent]]
 ) -> tuple[list[Identity], pl.DataFrame, list[dict[str, Any]]]:
     """Ask all agents at once; one that fails stops, and the run goes on without it, unless it was the last one."""
     identities: list[Identity] = []
     frames: list[pl.DataFrame] = []
     errors: list[dict[str, Any]] = []
     with ThreadPoolExecutor(min(len(agents), _AGENTS_AT_ONCE)) as pool:
-        answers = [pool.submit(_answer, tape, identity, agent, audit=audit) for identity, agent in agents]
+        answers = [pool.submit(_answer, question, identity, agent) for identity, agent in agents]
     for (identity, _), answer in zip(agents, answers, strict=True):
         error = answer.exception()  # an agent is foreign code: its failure is a fact of the run, not of the engine
         if error is not None and not isinstance(error, Exception):
             raise error  # somebody wants to stop
         if error is None:
-            shown, decided = answer.result()
-            identities.append(shown)
-            frames.append(decided)
+            identities.append(identity)
+            frames.append(answer.result())
             continue
         if len(errors) == len(agents) - 1:
             if isinstance(error, ClvlabError):
                 raise error
             raise DecisionError(f"agent {identity.agent_id!r} failed with {type(error).__name__}: {error}") from error
-        failed = {"agent_id": identity.agent_id, "error": type(error).__name__, "fixture_id": None, "tick_seq": None}
-        errors.append(failed)
+        kind = error.kind if isinstance(error, AgentFailedError) else type(error).__name__
+        errors.append({"agent_id": identity.agent_id, "error": kind, "fixture_id": None, "tick_seq": None})
         identities.append(identity)
     return identities, pl.concat(frames), errors
 
 
-def _answer(tape: Tape, identity: Identity, agent: Agent, *, audit: bool) -> tuple[Identity, pl.DataFrame]:
-    """Ask one agent, after an audit for look-ahead if nobody vouches for it: its ``DECISIONS``, located on the tape."""
-    name, decided = identity.agent_id, None
-    _sealable(identity)
-    if audit and identity.causality == Causality.UNCHECKED:
-        report = lookahead_audit(agent, tape)
+def _answer(question: _Question, identity: Identity, agent: Agent) -> pl.DataFrame:
+    """Ask one agent, an isolated one after its audit and in a process that has seen nothing: its ``DECISIONS``, located."""
+    name, tape, decided = identity.agent_id, question.tape, None
+    sealable(identity)
+    if isinstance(agent, Isolated) and question.audit_seed is not None:
+        report = lookahead_audit(agent, tape, seed=question.audit_seed, window=question.window)
         if not report.passed:
             raise LookaheadError(f"{report!r}. Nothing was sealed")
-        identity = replace(identity, causality=Causality.PREFIX_AUDIT)
-        decided = report.decisions if report.whole else None
+        decided = report.decisions
     if decided is None:
-        decided = asked(agent, tape)
+        with fresh(agent) as other:
+            decided = decisions_of(other, tape)
     if decided.filter(pl.col("agent_id") != name).height:
         raise DecisionError(f"agent {name!r} returned decisions under another agent_id")
-    return identity, located(tape, decided)
-
-
-def _sealable(identity: Identity) -> None:
-    try:
-        canonical(without_floats(identity.config))
-    except EvidenceError as error:
-        raise AgentError(f"the config of agent {identity.agent_id!r} can't be sealed: {error}") from error
+    return located(tape, decided)
 
 
 def run_started(
@@ -171,7 +182,7 @@ def run_started(
     kind: str = "backtest",
     origin_id: str | None = None,
 ) -> dict[str, Any]:
-    """Give the payload of RUN_STARTED, ``run_id`` included: known before the tape is opened, and all that shapes the result."""
+    """Return the payload of RUN_STARTED, ``run_id`` included: all that shapes the result, known before the tape is opened."""
     envelope = policy.payload(window.market_allowlist)
     payload: dict[str, Any] = {
         "schema": RUN_SCHEMA,
@@ -194,7 +205,8 @@ def run_started(
 
 
 def _agent(identity: Identity) -> dict[str, Any]:
-    config = without_floats(identity.config)
+    config = sealable(identity)
+    own = {"reads": [{"name": name, "sha256": digest} for name, digest in identity.reads], "network": identity.network}
     return {
         "agent_id": identity.agent_id,
         "strategy": identity.strategy,
@@ -204,4 +216,5 @@ def _agent(identity: Identity) -> dict[str, Any]:
         "proof_mode": identity.proof_mode,
         "causality": identity.causality,
         "source_sha256": identity.source_sha256,
+        **{key: value for key, value in own.items() if value},  # absent when off
     }

@@ -13,12 +13,10 @@ from urllib.parse import quote
 
 import polars as pl
 
-from clvlab.agents.columnar import Strategy
-from clvlab.agents.template import Template
 from clvlab.application import backtests, importing, packs
 from clvlab.application.laboratory import Laboratory, trial_id
 from clvlab.engine.agent import Agent
-from clvlab.errors import AgentError, PackFormatError, UnsupportedError
+from clvlab.errors import PackFormatError, UnsupportedError
 from clvlab.lab.bench import Asked, Entry, pages, run_tables
 from clvlab.lab.listing import Listing, pack_row, packs_listed, runs_listed, standings_listed
 from clvlab.lab.outcome import Outcome, verification_of
@@ -166,10 +164,8 @@ class LocalBench:
 
 
 def _named(entry: Entry, asked: Asked) -> Agent:
-    """Find the agent of an entry, and give it the entry's name if it has one."""
+    """Find the agent of an entry, under the entry's name if it has one."""
     agent = backtests.resolved(entry.agent, entry.params, asked.window)
     if entry.agent_id is None or entry.agent_id == agent.identity.agent_id:
         return agent
-    if not isinstance(agent, Strategy | Template):
-        raise AgentError(f"{type(agent).__name__} can't be entered as {entry.agent_id!r}: make it with that agent_id")
-    return replace(agent, agent_id=entry.agent_id)
+    return backtests.renamed(agent, entry.agent_id)

@@ -247,8 +247,13 @@ class AuditReport(Shown):
 
     @property
     def cuts(self) -> int:
-        """Prefixes that were compared with the whole."""
-        return self.source.cuts
+        """Number of prefixes that were compared with the whole."""
+        return len(self.source.cuts)
+
+    @property
+    def seed(self) -> int:
+        """What the cuts were chosen by."""
+        return self.source.seed
 
     @property
     def moved(self) -> pl.DataFrame:
@@ -269,7 +274,11 @@ class AuditReport(Shown):
         return html.block(
             f"Look-ahead audit of {self.agent_id}: {'passed' if self.passed else 'FAILED'}",
             html.facts(
-                {"prefixes compared with the whole": self.cuts, "decisions that depend on later ticks": self.moved.height}
+                {
+                    "prefixes compared with the whole": self.cuts,
+                    "seed of the cuts": self.seed,
+                    "decisions that depend on later ticks": self.moved.height,
+                }
             ),
             html.section("They depend on what came after the cut", html.table(columns, shown.rows())) if shown.height else "",
             f'<p class="quiet">and {more} more, in .moved</p>' if more else "",

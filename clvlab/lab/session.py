@@ -105,7 +105,7 @@ def import_odds(
 
 
 def lookahead_audit(
-    agent: str | Agent, tape: Pack | Tape | str | Path, *, cuts: int = 24, seed: int = 0, max_rows: int = 1_000_000
+    agent: str | Agent, tape: Pack | Tape | str | Path, *, cuts: int = 24, seed: int | None = None, max_rows: int = 250_000
 ) -> AuditReport:
     """Compare an agent's decisions on prefixes of a tape with the prefixes of its decisions.
 
@@ -118,7 +118,7 @@ def lookahead_audit(
     cuts
         Number of prefixes. Most of them end where the agent decided, the others anywhere.
     seed
-        Chooses the messages at which the tape is cut.
+        Chooses the messages at which the tape is cut; by default one that nobody knew before. It stands in the report.
     max_rows
         A longer tape is audited on some of its fixtures.
 
@@ -131,10 +131,9 @@ def lookahead_audit(
     >>> lookahead_audit("baseline", "starter")
     Look-ahead audit of 'baseline': passed, decisions on 24 prefixes equal those on the whole tape
     """
-    asked = backtests.resolved(agent)
     if not isinstance(tape, Tape):
         tape = (tape if isinstance(tape, Pack) else open_pack(tape)).source.tape()
-    return AuditReport(backtests.lookahead_audit(asked, tape, cuts=cuts, seed=seed, max_rows=max_rows))
+    return AuditReport(backtests.lookahead_audit(agent, tape, cuts=cuts, seed=seed, max_rows=max_rows))
 
 
 def backtest(
@@ -165,7 +164,7 @@ def backtest(
     policy
         Limits under which actions are executed on paper; scores do not depend on it.
     audit
-        Whether a columnar agent of one's own is audited for look-ahead before the run is sealed.
+        Whether an agent of one's own is audited for look-ahead before the run is sealed.
 
     Raises
     ------

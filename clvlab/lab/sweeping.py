@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from clvlab.application import backtests
-from clvlab.engine.agent import Agent, asked
+from clvlab.engine.agent import Agent, decisions_of
 from clvlab.engine.replay import located, replay
 from clvlab.errors import ClvlabError, StatisticsError
 from clvlab.lab import drawing, html
@@ -139,7 +139,7 @@ def sweep_grid(
 
 
 def _scored(tape: Tape, agent: str | Agent, params: Mapping[str, Any], window: Window) -> pl.DataFrame:
-    decided = asked(backtests.resolved(agent, params, window), tape)
+    decided = decisions_of(backtests.resolved(agent, params, window), tape)
     replayed = replay(tape, located(tape, decided), window)
     return scores(positions(replayed.decisions, replayed.closes), window)
 

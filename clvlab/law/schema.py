@@ -58,12 +58,14 @@ class EndRule(StrEnum):
 
 
 class Causality(StrEnum):
-    """How it was shown that no decision used a later tick."""
+    """How it was shown that no decision used a later tick: what the engine did, never what an agent says of itself."""
 
-    TEMPLATE = "template"  # one of ours, held to it by tests
-    TICK_BY_TICK = "tick-by-tick"  # saw one message after the other
-    PREFIX_AUDIT = "prefix-audit"  # decided alike on prefixes of the tape
+    TEMPLATE = "template"  # an object that the registry made, held to it by tests
+    AUDITED_SANDBOX = "audited-sandbox"  # decided alike on prefixes, in processes that could read nothing else
+    AUDITED_PROCESS = "audited-process"  # decided alike on prefixes, in processes of its own that were not locked in
     UNCHECKED = "unchecked"
+    TICK_BY_TICK = "tick-by-tick"  # of older runs: said to have seen one message after the other
+    PREFIX_AUDIT = "prefix-audit"  # of older runs: decided alike on prefixes, in the process that scored
 
 
 class ClosingPolicy(StrEnum):

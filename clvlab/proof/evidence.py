@@ -32,6 +32,9 @@ _AGENT: _Types = {
     "agent_id": (str,), "causality": (str,), "config": (dict,), "config_hash": (str,), "proof_mode": (str,),
     "source_sha256": _OPTIONAL_TEXT, "strategy": (str,), "strategy_version": (str,),
 }  # fmt: skip
+# Of an agent of one's own, where it could read files or reach a network; absent when off.
+_ALLOWED: _Types = {"network": (bool,), "reads": (list,)}
+_READ: _Types = {"name": (str,), "sha256": (str,)}
 _BINDING: _Types = {"content_hash": _OPTIONAL_TEXT, "fixture_ids": (list,), "pack_id": _OPTIONAL_TEXT}
 _ERROR: _Types = {"agent_id": (str,), "error": (str,), "fixture_id": _OPTIONAL_INT, "tick_seq": _OPTIONAL_INT}
 # Columns that are never null; the others of a line may be.
@@ -205,7 +208,7 @@ def _check_started(evidence: Evidence) -> None:
     _check_types(started, _STARTED, "RUN_STARTED")
     _check_types(started["binding"], _BINDING, "the binding")
     for agent in started["agents"]:
-        _check_types(agent, _AGENT, "an agent")
+        _check_agent(agent)
     for error in evidence.errors:
         _check_types(error, _ERROR, "AGENT_ERROR")
     if (started["law_version"], started["schema"]) != (LAW_VERSION, RUN_SCHEMA):
@@ -235,6 +238,16 @@ def _check_started(evidence: Evidence) -> None:
             raise EvidenceError("the sealed policy is not as a policy is sealed")
     except (AttributeError, KeyError, TypeError, ValueError, PolicyError, WindowError) as error:
         raise EvidenceError(f"RUN_STARTED is malformed: {error!r}") from error
+
+
+def _check_agent(agent: Any) -> None:
+    here = {key: types for key, types in _ALLOWED.items() if isinstance(agent, dict) and key in agent}
+    _check_types(agent, _AGENT | here, "an agent")
+    for read in agent.get("reads", ()):
+        _check_types(read, _READ, "a file that an agent could read")
+    named = [(read["name"], read["sha256"]) for read in agent.get("reads", ())]
+    if named != sorted(named) or agent.get("reads") == [] or agent.get("network") is False:
+        raise EvidenceError("what an agent could read or reach must be named in order, and left out when it is nothing")
 
 
 def _check_types(value: Any, types: _Types, name: str) -> None:

@@ -6,12 +6,13 @@ import pytest
 
 import clvlab as cl
 from clvlab.agents.columnar import strategy
+from clvlab.agents.isolation.isolated import isolated
 from clvlab.engine.agent import Causality
 from clvlab.engine.run import run
 from clvlab.errors import AgentError, DecisionError, LookaheadError, SchemaError
 from clvlab.law.closing import Window
 from clvlab.proof.evidence import read_evidence
-from tests.factories import MARKET, make_agent, make_decisions, make_tape, message
+from tests.factories import AUDITED, MARKET, make_agent, make_decisions, make_own_run, make_tape, message
 
 TAPE = make_tape(
     [
@@ -32,14 +33,14 @@ def rising(ticks, *, rise_bps=100):
 
 
 def test_strategy_runs_where_a_template_runs():
-    result = run(TAPE, [rising], Window())
+    result = make_own_run(TAPE, rising)
 
     assert result.scores.select("tick_seq", "side", "clv_bps").rows() == [(1, "part1", 500), (3, "part1", 0)]
     assert result.decisions["stake"].to_list() == [100, 100]
 
 
 def test_seal_names_the_source_the_parameters_and_how_causality_was_shown():
-    agent = read_evidence(run(TAPE, [rising.with_params(rise_bps=600)], Window()).run.events).started["agents"][0]
+    agent = read_evidence(make_own_run(TAPE, rising.with_params(rise_bps=600), audit_seed=1).run.events).started["agents"][0]
 
     source = dedent(
         '''\
@@ -51,7 +52,7 @@ def test_seal_names_the_source_the_parameters_and_how_causality_was_shown():
     )
     assert agent["source_sha256"] == "sha256:" + hashlib.sha256(source.encode()).hexdigest()
     assert agent["config"] == {"markets": [""], "rise_bps": 600, "stake": 100}
-    assert (agent["agent_id"], agent["strategy"], agent["causality"]) == ("rising", "rising", "prefix-audit")
+    assert (agent["agent_id"], agent["strategy"], agent["causality"]) == ("rising", "rising", AUDITED)
 
 
 def test_two_agents_of_one_name_have_runs_of_their_own():
@@ -67,7 +68,7 @@ def test_two_agents_of_one_name_have_runs_of_their_own():
 
         return strategy(same)
 
-    one, other = (run(TAPE, [decided(side)], Window()).run for side in ("part1", "part2"))
+    one, other = (make_own_run(TAPE, decided(side)).run for side in ("part1", "part2"))
 
     assert one.run_id != other.run_id
 
@@ -116,7 +117,7 @@ def test_malformed_decisions_are_refused_with_an_example(returned, says):
         return returned
 
     with pytest.raises(SchemaError, match=says) as caught:
-        run(TAPE, [strategy(wrong)], Window())
+        make_own_run(TAPE, strategy(wrong))
 
     assert "wrong" in str(caught.value)
     if not isinstance(returned, pl.DataFrame) or len(returned.columns) == 1:
@@ -136,7 +137,7 @@ def claim(**claims):
 
 @pytest.mark.parametrize(("confidence", "raw"), [(float("nan"), "nan"), (1.5, "1.5"), (-0.1, "-0.1"), (float("inf"), "inf")])
 def test_confidence_that_is_no_probability_is_recorded_and_left_out_of_brier(confidence, raw):
-    result = run(TAPE, [claim(confidence=confidence)], Window())
+    result = make_own_run(TAPE, claim(confidence=confidence))
 
     assert result.decisions.select("confidence_ppm", "confidence_raw").row(0) == (None, raw)
     assert result.outcomes["brier"].to_list() == [None]
@@ -147,14 +148,14 @@ def test_confidence_that_is_no_probability_is_recorded_and_left_out_of_brier(con
 )
 def test_claim_beyond_its_limit_is_refused(claims, says):
     with pytest.raises(DecisionError, match=says) as caught:
-        run(TAPE, [claim(**claims)], Window())
+        make_own_run(TAPE, claim(**claims))
 
     assert len(str(caught.value)) < 1000
 
 
 @pytest.mark.parametrize("wrong", [{"market_key": "nowhere"}, {"side": "nobody"}])
 def test_market_or_side_that_does_not_exist_is_recorded_and_not_scored(wrong):
-    result = run(TAPE, [claim(**wrong)], Window())
+    result = make_own_run(TAPE, claim(**wrong))
 
     assert result.scores["valid"].to_list() == [False]
 
@@ -181,8 +182,8 @@ def test_agent_that_looks_ahead_is_not_sealed_unless_asked():
     peeking = strategy(agent_id="peeking")(lambda ticks: ticks.filter(pl.col("prob_bps").shift(-1).over("series") > 4500))
 
     with pytest.raises(LookaheadError, match=r"peeking.*depend on later ticks.*Nothing was sealed"):
-        run(TAPE, [peeking], Window())
-    unchecked = run(TAPE, [peeking], Window(), audit=False)
+        make_own_run(TAPE, peeking, audit_seed=1)
+    unchecked = make_own_run(TAPE, peeking)
 
     assert read_evidence(unchecked.run.events).started["agents"][0]["causality"] == Causality.UNCHECKED
 
@@ -190,7 +191,7 @@ def test_agent_that_looks_ahead_is_not_sealed_unless_asked():
 def test_agent_that_looks_ahead_does_not_stop_the_others():
     peeking = strategy(agent_id="peeking")(lambda ticks: ticks.filter(pl.col("prob_bps").shift(-1).over("series") > 4500))
 
-    result = run(TAPE, [peeking, make_agent(make_decisions({}))], Window())
+    result = run(TAPE, [isolated(peeking), make_agent(make_decisions({}))], Window(), audit_seed=1)
 
     evidence = read_evidence(result.run.events)
     assert [error["error"] for error in evidence.errors] == ["LookaheadError"]

@@ -1,17 +1,17 @@
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import clvlab as cl
-from clvlab.agents.ticking import TickAgent
-from clvlab.engine.lookahead import lookahead_audit
-from clvlab.engine.run import run
-from clvlab.errors import AgentError, DecisionError, LookaheadError
-from clvlab.law.closing import Window
+from clvlab.agents.isolation.isolated import isolated
+from clvlab.agents.ticking import TickAgent, Walk
+from clvlab.engine.lookahead import lookahead_audit, prefix
+from clvlab.errors import AgentError, AgentFailedError, LookaheadError
 from clvlab.law.tape import Tape
 from clvlab.proof import clv_states
 from clvlab.proof.evidence import read_evidence
 from tests.engine.strategies import games
-from tests.factories import MARKET, make_tape, message
+from tests.factories import AUDITED, MARKET, make_own_run, make_tape, message
 
 TAPE = make_tape(
     [
@@ -75,21 +75,21 @@ def test_what_is_not_quoted_yet_is_null():
 
 
 def test_agent_runs_where_a_template_runs():
-    result = run(TAPE, [Favourite()], Window())
+    result = make_own_run(TAPE, Favourite(), audit_seed=1)
 
     agent = read_evidence(result.run.events).started["agents"][0]
     assert result.scores.select("fixture_id", "side", "reason").rows() == [
         (1, "part2", "closing_suspended"),
         (2, "part1", "scored"),
     ]
-    assert (agent["causality"], agent["config"]) == ("tick-by-tick", {"least_bps": 5500, "markets": [""]})
+    assert (agent["causality"], agent["config"]) == (AUDITED, {"least_bps": 5500, "markets": [""]})
     assert agent["source_sha256"].startswith("sha256:")
 
 
 def test_every_run_starts_from_the_agent_as_it_was():
     agent = Favourite()
 
-    one, other = run(TAPE, [agent], Window()), run(TAPE, [agent], Window())
+    one, other = (make_own_run(TAPE, agent) for _ in range(2))
 
     assert one.run == other.run
     assert agent.done == set()
@@ -111,7 +111,7 @@ def test_wait_is_recorded():
         def on_tick(self, book):
             return book.wait("too early")
 
-    result = run(TAPE, [Cautious()], Window())
+    result = make_own_run(TAPE, Cautious())
 
     assert set(result.scores["reason"]) == {"wait_unscored"}
 
@@ -123,7 +123,7 @@ def test_answer_that_is_no_decision_is_refused_with_an_example(answer):
             return answer
 
     with pytest.raises(AgentError, match=r"(?s)tick 0 of fixture 1.*book\.back"):
-        run(TAPE, [Wrong()], Window())
+        Wrong().decide(TAPE)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_value_of_a_wrong_type_is_refused_and_named(claims):
             return book.back("part1", **claims)
 
     with pytest.raises(AgentError, match=f"{next(iter(claims))} of a decision at tick 0 of fixture 1 must be"):
-        run(TAPE, [Wrong()], Window())
+        Wrong().decide(TAPE)
 
 
 def test_number_that_does_not_fit_is_refused():
@@ -146,7 +146,7 @@ def test_number_that_does_not_fit_is_refused():
             return book.back("part1", claimed_edge_bps=2**70)
 
     with pytest.raises(AgentError, match="Bold decided with a number that does not fit"):
-        run(TAPE, [Bold()], Window())
+        Bold().decide(TAPE)
 
 
 def test_parameters_of_one_class_are_not_those_of_another():
@@ -163,7 +163,7 @@ def test_decision_made_at_an_earlier_message_is_refused():
             return self.kept if book.tick_seq else None
 
     with pytest.raises(AgentError, match="asked at tick 1 of fixture 1, and returned a decision made at tick 0 of fixture 1"):
-        run(TAPE, [Stash()], Window())
+        Stash().decide(TAPE)
 
 
 def test_subclass_with_a_decide_of_its_own_is_audited():
@@ -172,7 +172,7 @@ def test_subclass_with_a_decide_of_its_own_is_audited():
             return super().decide(tape).head(9 if tape.messages.height == 4 else 0)
 
     with pytest.raises(LookaheadError):
-        run(TAPE, [Peeking()], Window())
+        make_own_run(TAPE, Peeking(), audit_seed=1)
 
 
 @pytest.mark.parametrize("wrong", [{"markets": "1X2"}, {"params": [1]}, {"params": {"markets": 1}}], ids=str)
@@ -181,17 +181,44 @@ def test_attribute_of_a_wrong_type_is_refused(wrong):
     vars(agent).update(wrong)
 
     with pytest.raises(AgentError, match=next(iter(wrong))):
-        run(TAPE, [agent], Window())
+        _ = agent.identity
 
 
 def test_agent_without_on_tick_says_how_to_write_one():
-    with pytest.raises(DecisionError, match="needs an on_tick"):
-        run(TAPE, [TickAgent()], Window())
+    with pytest.raises(AgentFailedError, match="NotImplementedError: TickAgent needs an on_tick"):
+        make_own_run(TAPE, TickAgent())
 
 
 def test_tick_agent_passes_the_audit():
     assert cl.lookahead_audit(Favourite(), "starter").passed
-    assert lookahead_audit(Favourite(), TAPE).passed
+    assert lookahead_audit(isolated(Favourite()), TAPE, seed=1).passed
+
+
+@given(games(), st.randoms(use_true_random=False))
+@settings(max_examples=50, deadline=None)
+def test_walk_that_goes_on_when_the_tape_grows_decides_as_one_over_the_whole(game, dice):
+    tape = Tape.from_ticks(game.ticks, game.fixtures)
+    messages = tape.messages.select("ts_ms", "fixture_id", "tick_seq").rows()
+    cuts = sorted(dice.sample(messages, min(3, len(messages))))
+
+    class Diary(TickAgent):
+        def __init__(self):
+            self.before = []
+
+        def on_tick(self, book):
+            self.before.append((book.fixture_id, book.tick_seq))
+            states = [(market, book.age_ms(market), book.sides(market)) for market in book.markets]
+            return book.wait(f"{len(self.before)} {states}"[:500])
+
+    walk = Walk(Diary())
+    grown = [walk.decide(prefix(tape, cut)).height for cut in cuts]
+
+    assert walk.decide(tape).equals(Diary().decide(tape))
+    assert grown == [messages_until(tape, cut) for cut in cuts]
+
+
+def messages_until(tape, cut):
+    return sum(message <= cut for message in tape.messages.select("ts_ms", "fixture_id", "tick_seq").rows())
 
 
 @given(games())

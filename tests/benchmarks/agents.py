@@ -8,7 +8,7 @@ import polars as pl
 
 from clvlab.agents.template import backs
 from clvlab.agents.ticking import TickAgent
-from clvlab.engine.agent import Causality, Identity, causal
+from clvlab.engine.agent import Identity, register
 from clvlab.law.tape import Tape
 
 __all__ = ["LAG", "Average", "Every", "Momentum", "momentum"]
@@ -29,32 +29,36 @@ def momentum(tape: Tape, threshold: int) -> pl.DataFrame:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Momentum:
     """Backs every side that rose by more than a threshold over its last 20 ticks."""
 
     threshold: int
 
+    def __post_init__(self) -> None:
+        register(self)
+
     @property
     def identity(self) -> Identity:
         return Identity("momentum", "bench-momentum", "1", {"threshold": self.threshold})
 
-    @causal(Causality.TEMPLATE)
     def decide(self, tape: Tape) -> pl.DataFrame:
         return _decisions(tape, momentum(tape, self.threshold), self.identity.agent_id)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Every:
     """Backs about ``count`` sides, evenly spread over the priced rows before play."""
 
     count: int
 
+    def __post_init__(self) -> None:
+        register(self)
+
     @property
     def identity(self) -> Identity:
         return Identity("every", "bench-every", "1", {"count": self.count})
 
-    @causal(Causality.TEMPLATE)
     def decide(self, tape: Tape) -> pl.DataFrame:
         priced = tape.rows.filter(~pl.col("in_running"), pl.col("prob_bps").is_not_null())
         step = max(1, priced.height // self.count)

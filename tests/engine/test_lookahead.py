@@ -1,4 +1,5 @@
 import random
+import time
 
 import polars as pl
 import pytest
@@ -7,15 +8,15 @@ from hypothesis import strategies as st
 
 import clvlab as cl
 from clvlab.agents.columnar import strategy
+from clvlab.agents.isolation.isolated import isolated
 from clvlab.agents.registry import TEMPLATES, template
-from clvlab.engine.agent import Identity
 from clvlab.engine.lookahead import lookahead_audit, prefix
 from clvlab.engine.run import run
-from clvlab.errors import AgentError, LookaheadError
+from clvlab.errors import AgentError, AgentFailedError
 from clvlab.law.closing import Window
 from clvlab.law.tape import Tape
 from tests.engine.strategies import games
-from tests.factories import make_decisions, make_tape, message
+from tests.factories import make_tape, message
 
 PRICE, SERIES = pl.col("prob_bps"), "series"
 SOMETIMES = pl.col("tick_seq") % 17 == 0
@@ -33,9 +34,13 @@ def tape():
     return cl.open_pack("season").source.tape()
 
 
+def audit(rule, tape, *, seed=11, **options):
+    return lookahead_audit(isolated(strategy(agent_id="audited")(rule)), tape, seed=seed, **options)
+
+
 @pytest.mark.parametrize("name", CHEATS)
 def test_agent_that_cheats_is_caught_and_the_decision_named(tape, name):
-    report = lookahead_audit(strategy(agent_id="cheat")(CHEATS[name]), tape)
+    report = audit(CHEATS[name], tape)
 
     first = report.moved.row(0, named=True)
     assert not report.passed
@@ -45,48 +50,78 @@ def test_agent_that_cheats_is_caught_and_the_decision_named(tape, name):
 
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_templates_pass(tape, name):
-    assert lookahead_audit(template(name), tape).passed
+    assert lookahead_audit(template(name), tape, seed=1).passed
 
 
 def test_decision_that_is_taken_back_is_caught(tape):
     last_is_high = PRICE.last().over(SERIES) == PRICE.max().over(SERIES)
 
-    report = lookahead_audit(strategy(agent_id="hindsight")(lambda ticks: ticks.filter(last_is_high, SOMETIMES)), tape)
+    report = audit(lambda ticks: ticks.filter(last_is_high, SOMETIMES), tape)
 
     assert set(report.moved["change"]) == {"appeared", "vanished"}
 
 
 def test_same_seed_cuts_at_the_same_messages(tape):
-    cheat = strategy(agent_id="cheat")(CHEATS["negative shift"])
+    honest = template("cumulative-drift")
 
-    one, again, other = (lookahead_audit(cheat, tape, seed=seed).moved for seed in (1, 1, 2))
+    one, again, other = (lookahead_audit(honest, tape, seed=seed) for seed in (1, 1, 2))
 
-    assert one.equals(again)
-    assert not one.equals(other)
+    assert one.cuts == again.cuts
+    assert one.cuts != other.cuts
+    assert (len(one.cuts), one.seed, other.seed) == (24, 1, 2)
 
 
-def test_long_tape_is_audited_on_some_of_its_fixtures(tape):
-    sizes = []
+def test_seed_is_one_that_nobody_knew_before():
+    first, second = (cl.lookahead_audit("baseline", "starter") for _ in range(2))
 
-    def watched(ticks):
-        frame = ticks.collect()
-        sizes.append(frame.height)
-        return frame.head(1)
+    assert first.seed != second.seed
 
-    lookahead_audit(strategy(watched), tape, max_rows=20_000, cuts=2)
 
-    assert max(sizes) <= 20_000
+def test_long_tape_is_audited_on_some_of_its_fixtures_and_decided_whole(tape):
+    report = audit(lambda ticks: ticks.filter(pl.col("tick_seq") == 5), tape, max_rows=20_000, cuts=2)
+
+    assert report.passed
+    assert 1 <= report.fixtures < 20
+    assert report.decisions["fixture_id"].n_unique() == 300
+
+
+def test_agent_that_behaves_only_while_the_tape_is_short_is_caught(tape):
+    def wary(ticks):
+        shown = ticks.collect()
+        if shown["fixture_id"].n_unique() < 100:
+            return shown.filter(pl.col("tick_seq") == 5)
+        return shown.filter(PRICE.shift(-1).over(SERIES) - PRICE > 60)
+
+    report = audit(wary, tape, max_rows=50_000)
+
+    assert not report.passed
+
+
+def test_agent_that_looks_from_one_fixture_to_another_passes(tape):
+    def crossing(ticks):
+        before = pl.col("prob_bps").cum_max().shift(1)
+        return ticks.sort("ts_ms", "fixture_id", "tick_seq", "series").filter(pl.col("prob_bps") >= before)
+
+    report = audit(crossing, tape, max_rows=50_000)
+
+    assert report.passed
+    assert report.fixtures == 300
 
 
 def test_agent_that_fails_on_a_prefix_is_named(tape):
+    height = tape.rows.height
+
     def fragile(ticks):
         frame = ticks.collect()
-        if frame.height < tape.rows.height:
+        if frame.height < height:
             raise ValueError("too short")
         return frame.head(1)
 
-    with pytest.raises(AgentError, match="'fragile' fails on a prefix of the tape with ValueError: too short"):
-        lookahead_audit(strategy(fragile), tape)
+    with pytest.raises(AgentFailedError, match="ValueError: too short") as caught:
+        audit(fragile, tape)
+
+    assert caught.value.kind == "ValueError"
+    assert any(note.startswith("on the prefix of the tape that ends at tick") for note in caught.value.__notes__)
 
 
 def test_model_of_the_whole_tape_that_is_kept_from_call_to_call_does_not_help(tape):
@@ -98,57 +133,46 @@ def test_model_of_the_whole_tape_that_is_kept_from_call_to_call_does_not_help(ta
         closes = kept[0].lazy()
         return ticks.join(closes, on="series", maintain_order="left").filter(pl.col("close") - PRICE > 600)
 
-    alone = run(tape, [strategy(cached)], Window(), audit=False)
-    kept.clear()
-    with pytest.raises(LookaheadError):
-        run(tape, [strategy(cached)], Window())
+    agent = isolated(strategy(cached))
 
+    alone = run(tape, [agent], Window())
     assert alone.outcomes["mean_clv_bps"][0] > 100
+    with pytest.raises(AgentError, match="remembers another tape"):
+        run(tape, [agent], Window(), audit_seed=4)
 
 
 def test_agent_that_rolls_dice_is_called_so(tape):
-    dice = random.Random(5)
-
     def gambler(ticks):
-        return ticks.filter(pl.col("tick_seq") == dice.randrange(50))
+        return ticks.filter(pl.col("tick_seq") == random.randrange(50))
 
-    with pytest.raises(AgentError, match="'gambler' is not deterministic"):
-        lookahead_audit(strategy(gambler), tape)
+    with pytest.raises(AgentError, match=r"not deterministic.*throws dice"):
+        run(tape, [isolated(strategy(gambler))], Window(), audit_seed=1)
 
 
-def test_what_is_sealed_is_what_was_audited():
+def test_agent_that_reads_the_clock_is_called_so(tape):
+    def hasty(ticks):
+        return ticks.filter(pl.col("tick_seq") == time.time_ns() // 1_000_000 % 50)
+
+    with pytest.raises(AgentError, match=r"not deterministic.*reads a clock"):
+        run(tape, [isolated(strategy(hasty))], Window(), audit_seed=1)
+
+
+def test_seed_of_the_audit_shapes_no_byte():
     tape = make_tape([message(n, n, {"part1": 5000, "part2": 5000}) for n in range(9)], {1: 600})
-    calls = []
+    agent = isolated(strategy(agent_id="plain")(lambda ticks: ticks.filter(pl.col("side") == "part1")))
 
-    def fickle(ticks):
-        calls.append(1)
-        return ticks.filter(pl.col("side") == "part1") if len(calls) <= 100 else ticks.head(0)
+    first, second = (run(tape, [agent], Window(), audit_seed=seed) for seed in (1, 2))
 
-    sealed = run(tape, [strategy(fickle)], Window())
-
-    assert (sealed.scores.height, len(calls)) == (9, 10)
-
-
-def test_causality_is_found_and_not_declared():
-    tape = make_tape([message(n, n, {"part1": 5000 + n, "part2": 5000 - n}) for n in range(9)], {1: 600})
-
-    class Claimant:
-        identity = Identity("claimant", "mine", "1", causality="template")
-
-        def decide(self, tape):
-            return make_decisions({"agent_id": "claimant", "tick_seq": tape.rows["tick_seq"].max()})
-
-    with pytest.raises(LookaheadError):
-        run(tape, [Claimant()], Window())
+    assert first.run == second.run
 
 
 def test_audit_without_cuts_is_refused(tape):
     with pytest.raises(AgentError, match="at least 1 cut, not 0"):
-        lookahead_audit(template("baseline"), tape, cuts=0)
+        lookahead_audit(template("baseline"), tape, seed=1, cuts=0)
 
 
 def test_agent_that_does_nothing_passes(tape):
-    assert lookahead_audit(strategy(lambda ticks: ticks.head(0)), tape).passed
+    assert audit(lambda ticks: ticks.head(0), tape, max_rows=20_000).passed
 
 
 @given(games(), st.randoms(use_true_random=False))

@@ -1,7 +1,12 @@
+from dataclasses import replace
+
 import polars as pl
 import pytest
 
-from clvlab.engine.agent import Causality, Identity, causal
+from clvlab.agents.baseline import BaselineConfig
+from clvlab.agents.registry import template
+from clvlab.agents.template import Template
+from clvlab.engine.agent import Identity, register
 from clvlab.engine.run import run
 from clvlab.errors import AgentError, DecisionError
 from clvlab.law.closing import Window
@@ -37,7 +42,6 @@ class Rewriter:
 
     identity = make_agent(make_decisions({})).identity
 
-    @causal(Causality.TEMPLATE)
     def decide(self, tape):
         prices = pl.Series("prob_bps", [1000, 9000] * (tape.rows.height // 2), dtype=pl.Int32)
         tape.rows.replace_column(tape.rows.get_column_index("prob_bps"), prices)
@@ -47,7 +51,7 @@ class Rewriter:
 def test_what_an_agent_does_to_its_tape_does_not_reach_its_score():
     honest = make_run(TAPE, {})
 
-    rewritten = run(TAPE, [Rewriter()], Window())
+    rewritten = run(TAPE, [register(Rewriter())], Window())
 
     assert rewritten.run == honest.run
 
@@ -107,7 +111,6 @@ def test_failed_agent_does_not_change_the_scores_of_another():
 
 def test_interrupt_inside_an_agent_interrupts_the_run():
     class Interrupted(FailingAgent):
-        @causal(Causality.TEMPLATE)
         def decide(self, tape):  # noqa: ARG002
             raise KeyboardInterrupt
 
@@ -160,6 +163,25 @@ def test_refused_action_is_scored_and_not_filled():
 
     assert result.receipts.height == 0
     assert result.scores["clv_bps"].to_list() == [500]
+
+
+def test_object_that_clvlab_did_not_make_is_refused_and_not_called():
+    calls = []
+
+    class Own:
+        @property
+        def identity(self):
+            calls.append("identity")
+            return Identity("own", "mine", "1", causality="template")
+
+        def decide(self, _tape):
+            calls.append("decide")
+            return make_decisions({"agent_id": "own"})
+
+    for agent in (Own(), replace(template("baseline"), agent_id="own"), Template("own", "baseline", BaselineConfig(), None)):
+        with pytest.raises(AgentError, match="code of your own, which never runs where runs are scored"):
+            run(TAPE, [agent], Window())
+    assert calls == []
 
 
 def test_policy_is_part_of_what_names_a_run():

@@ -1,0 +1,57 @@
+"""What passes between this process and one that runs an agent: frames of a kind, a length and so many bytes."""
+
+from __future__ import annotations
+
+import struct
+from enum import Enum
+from typing import BinaryIO
+
+__all__ = ["FrameError", "FrameKind", "read_frame", "write_frame"]
+
+_HEAD = struct.Struct("<cQ")
+
+
+class FrameKind(Enum):
+    """What a frame holds; ``ASK`` goes to the agent's process, the others come back."""
+
+    ASK = b"A"  # a pickled request
+    READY = b"R"  # JSON: whether the process is locked in
+    OUT = b"O"  # text that was printed
+    ERR = b"E"  # text that was printed to stderr
+    IDENTITY = b"I"  # JSON
+    DECISIONS = b"D"  # an Arrow IPC stream
+    FAILURE = b"F"  # JSON: kind, message and traceback
+
+
+class FrameError(Exception):
+    """The bytes are no frame."""
+
+
+def write_frame(stream: BinaryIO, kind: FrameKind, data: bytes) -> None:
+    """Write a frame and flush it."""
+    stream.write(_HEAD.pack(kind.value, len(data)))
+    stream.write(data)
+    stream.flush()
+
+
+def read_frame(stream: BinaryIO, limit: int) -> tuple[FrameKind, bytes]:
+    """Read a frame.
+
+    Raises
+    ------
+    EOFError
+        The stream ends before the frame does.
+    FrameError
+        An unknown kind, or more than ``limit`` bytes.
+    """
+    kind, length = _HEAD.unpack(_exactly(stream, _HEAD.size))
+    if kind not in [known.value for known in FrameKind] or length > limit:
+        raise FrameError(f"a frame of kind {kind!r} and {length} bytes")
+    return FrameKind(kind), _exactly(stream, length)
+
+
+def _exactly(stream: BinaryIO, count: int) -> bytes:
+    data = stream.read(count)
+    if len(data) != count:
+        raise EOFError
+    return data

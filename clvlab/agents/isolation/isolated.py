@@ -1,0 +1,213 @@
+"""``isolated``: an agent of one's own as the engine asks it, by way of processes that run its code."""
+
+from __future__ import annotations
+
+import atexit
+from collections import Counter, OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import polars as pl
+
+from clvlab.agents.isolation.code import Code, code_in_file, code_of
+from clvlab.agents.isolation.limits import Limits
+from clvlab.agents.isolation.process import AgentProcess
+from clvlab.engine.agent import Agent, Causality, Identity, Isolated, register
+from clvlab.errors import AgentError
+from clvlab.law.tape import Tape
+
+__all__ = ["IsolatedAgent", "isolated"]
+
+_MAX_WARM = 4
+_Key = tuple[Code, Limits]
+
+
+@dataclass(frozen=True, eq=False)
+class IsolatedAgent(Isolated):
+    """An agent whose code runs in processes of its own; made by ``clvlab.isolated()``.
+
+    Attributes
+    ----------
+    code, limits
+        What the processes load, and what they may use.
+    params
+        Parameters of a strategy that differ from its defaults.
+    agent_id
+        Who decides, where it is not who the agent says.
+    sealed
+        The config of a sealed run that is run again; then ``params`` is empty.
+    """
+
+    code: Code
+    limits: Limits
+    params: Mapping[str, Any] = field(default_factory=dict)
+    agent_id: str | None = None
+    sealed: Mapping[str, Any] | None = None
+
+    @cached_property
+    def identity(self) -> Identity:
+        """Who the agent says it is, with what is known here: its source, and what it may read and reach."""
+        with _WARM.process(self.code, self.limits) as process:
+            stated = process.identity(**self.configured)
+        return self._completed(stated)
+
+    def _completed(self, stated: Identity) -> Identity:
+        reads, network = self.limits.digests(), self.limits.network
+        return replace(stated, source_sha256=self.code.source_sha256, reads=reads, network=network)
+
+    @cached_property
+    def audited(self) -> Causality:
+        with _WARM.process(self.code, self.limits) as process:
+            return Causality.AUDITED_SANDBOX if process.sandboxed else Causality.AUDITED_PROCESS
+
+    def decide(self, tape: Tape) -> pl.DataFrame:
+        """Return ``DECISIONS`` of a process that is kept, and may remember earlier tapes: nothing to seal."""
+        with _WARM.process(self.code, self.limits) as process:
+            return process.decisions(tape, **self.configured)
+
+    @contextmanager
+    def fresh(self, *, grows: bool = False) -> Iterator[Agent]:
+        process = AgentProcess(self.code, self.limits, silent=grows, grows=grows)
+        try:
+            yield _Fresh(process, self)
+        finally:
+            process.close()
+
+    def with_params(self, agent_id: str | None = None, **params: Any) -> IsolatedAgent:
+        """Return the same agent with other values of its parameters; its process says whether it has them."""
+        return register(replace(self, agent_id=agent_id or self.agent_id, params=dict(self.params) | params))
+
+    def as_sealed(self, agent_id: str, config: Mapping[str, Any]) -> IsolatedAgent:
+        """Return the same agent under the name and with the parameters of a sealed run."""
+        return register(replace(self, agent_id=agent_id, params={}, sealed=config))
+
+    @property
+    def configured(self) -> dict[str, Any]:
+        """What a process is told of it with every question."""
+        return {"params": dict(self.params), "agent_id": self.agent_id, "sealed": self.sealed}
+
+
+@dataclass(frozen=True)
+class _Fresh:
+    """An agent in a process that nothing else asks."""
+
+    process: AgentProcess
+    agent: IsolatedAgent
+
+    @cached_property
+    def identity(self) -> Identity:
+        return self.agent.identity
+
+    def decide(self, tape: Tape) -> pl.DataFrame:
+        """Return ``DECISIONS``.
+
+        Raises
+        ------
+        AgentError
+            The process is locked in otherwise than the one that was asked first, or a file that it may read has changed.
+        """
+        if self.process.sandboxed != (self.agent.audited == Causality.AUDITED_SANDBOX):
+            raise AgentError("two processes of one agent are locked in differently: ask again")
+        decided = self.process.decisions(tape, **self.agent.configured)
+        if self.agent.limits.digests() != self.identity.reads:
+            raise AgentError("a file that the agent may read changed while it was asked: ask again")
+        return decided
+
+
+class _WarmProcesses:
+    """A few processes that are kept: starting one takes longer than most answers."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[_Key, AgentProcess] = OrderedDict()
+        self._lent: Counter[_Key] = Counter()
+        self._lock = Lock()
+
+    @contextmanager
+    def process(self, code: Code, limits: Limits) -> Iterator[AgentProcess]:
+        """Lend a process of an agent, started if there is none that lives."""
+        key = code, limits
+        with self._lock:
+            process = self._kept.pop(key, None)
+            if process is not None and not process.alive:
+                process.close()
+                process = None
+            self._kept[key] = process = process or AgentProcess(*key)
+            self._lent[key] += 1
+            for idle in [other for other in self._kept if not self._lent[other]][: max(0, len(self._kept) - _MAX_WARM)]:
+                self._kept.pop(idle).close()
+        try:
+            yield process
+        finally:
+            with self._lock:
+                self._lent[key] -= 1
+
+    def close(self) -> None:
+        with self._lock:
+            while self._kept:
+                self._kept.popitem()[1].close()
+
+
+_WARM = _WarmProcesses()
+atexit.register(_WARM.close)
+
+
+def isolated(
+    agent: object,
+    *,
+    params: Mapping[str, Any] | None = None,
+    reads: Sequence[str | Path] = (),
+    network: bool = False,
+    memory_mb: int | None = None,
+    timeout_s: float | None = None,
+) -> IsolatedAgent:
+    """Return an agent of one's own with limits other than the default ones; elsewhere an agent is isolated by itself.
+
+    Its code runs in processes that can write nothing, connect nowhere and read nothing but Python's own files and the tape,
+    where the system can lock them in so (Linux with Landlock and seccomp); elsewhere in processes of their own. The label
+    ``causality`` in a run says which.
+
+    Parameters
+    ----------
+    agent
+        A function under ``@clvlab.strategy``, a ``clvlab.TickAgent``, any other object with ``identity`` and ``decide``; or
+        ``file.py:name`` of one of these.
+    params
+        Parameters of a strategy that differ from its defaults.
+    reads
+        Files that it may read beside its tape, a model for instance; their names and hashes are sealed.
+    network
+        Whether it may connect to anything, as one that asks a model must; sealed too.
+    memory_mb, timeout_s
+        Bounds of a process and of each of its answers; ``CLVLAB_AGENT_MEMORY_MB`` (8192) and ``CLVLAB_AGENT_TIMEOUT_S`` (600)
+        by default.
+
+    Raises
+    ------
+    UnknownAgentError
+        No such file.
+    AgentError
+        An object that can't be taken to another process, or a limit out of its range.
+
+    Examples
+    --------
+    >>> import clvlab as cl, polars as pl
+    >>> @cl.strategy
+    ... def favourites(ticks):
+    ...     return ticks.filter(pl.col("prob_bps") >= 6000).unique("series", keep="first", maintain_order=True)
+    >>> cl.backtest("starter", cl.isolated(favourites, timeout_s=30)).run.verify().passed
+    True
+    """
+    limits = Limits.of(memory_mb, timeout_s, reads, network=network)
+    if isinstance(agent, IsolatedAgent):
+        return register(replace(agent, limits=limits, params=dict(agent.params) | dict(params or {})))
+    if isinstance(agent, str):
+        path, colon, name = agent.rpartition(":")
+        if not colon or not path.endswith(".py"):
+            raise AgentError(f"an agent in a file is named as file.py:name, not {agent!r}")
+        return register(IsolatedAgent(code_in_file(path, name), limits, dict(params or {})))
+    return register(IsolatedAgent(code_of(agent), limits, dict(params or {})))

@@ -1,0 +1,86 @@
+"""What the process of an agent may use."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from clvlab.errors import AgentError
+from clvlab.proof.canonical import sha256
+
+__all__ = ["Limits"]
+
+_MAX_READ = 1 << 30
+_DEFAULTS = {"CLVLAB_AGENT_MEMORY_MB": 8192, "CLVLAB_AGENT_TIMEOUT_S": 600}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of a process.
+
+    Attributes
+    ----------
+    memory_mb
+        Megabytes that it may write to; mapped files do not count.
+    timeout_s
+        Seconds that it has for one answer.
+    reads
+        Files that it may read beside Python's own and its tape.
+    network
+        Whether it may connect to anything.
+
+    Raises
+    ------
+    AgentError
+        A bound that is not a positive number, or something to read that is not a file.
+    """
+
+    memory_mb: int
+    timeout_s: float
+    reads: tuple[Path, ...] = ()
+    network: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        memory_mb: int | None = None,
+        timeout_s: float | None = None,
+        reads: Sequence[str | Path] = (),
+        *,
+        network: bool = False,
+    ) -> Limits:
+        """Fill in what is not given from ``CLVLAB_AGENT_MEMORY_MB`` and ``CLVLAB_AGENT_TIMEOUT_S``, or the defaults."""
+        if isinstance(reads, str | Path):
+            raise AgentError(f"reads must be a list of files, not {reads!r}")
+        files = tuple(Path(path).resolve() for path in reads)
+        return cls(
+            _set("CLVLAB_AGENT_MEMORY_MB") if memory_mb is None else memory_mb,
+            _set("CLVLAB_AGENT_TIMEOUT_S") if timeout_s is None else timeout_s,
+            tuple(sorted(set(files))),
+            network,
+        )
+
+    def __post_init__(self) -> None:
+        for name, value, kinds in (("memory_mb", self.memory_mb, (int,)), ("timeout_s", self.timeout_s, (int, float))):
+            if type(value) not in kinds or not 0 < value <= 2**30:
+                raise AgentError(f"{name} must be a positive number, at most 2**30, not {value!r}")
+        if type(self.network) is not bool:
+            raise AgentError(f"network must be True or False, not {self.network!r}")
+        for path in self.reads:
+            if not path.is_file():
+                raise AgentError(f"an agent can be allowed to read files, and {str(path)!r} is not one")
+            if path.stat().st_size > _MAX_READ:
+                raise AgentError(f"{str(path)!r} has more than {_MAX_READ} bytes, which is the limit of a file to read")
+
+    def digests(self) -> tuple[tuple[str, str], ...]:
+        """Name and hash each file to read, as it is now; folders stay out, as a run's bytes depend on no machine."""
+        return tuple(sorted((path.name, sha256(path.read_bytes())) for path in self.reads))
+
+
+def _set(name: str) -> int:
+    text = os.environ.get(name, "")
+    if text and not (text.isascii() and text.isdigit()):
+        raise AgentError(f"{name} must be a whole number, not {text!r}")
+    return int(text) if text else _DEFAULTS[name]

@@ -1,0 +1,192 @@
+"""A process of an agent, as its parent sees it: what it says is a claim, and nothing of it is unpickled or run here."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock, Timer
+from typing import Any, BinaryIO, cast
+from weakref import ref
+
+import polars as pl
+
+from clvlab.agents.isolation.answers import decisions_in, failure_in, identity_in
+from clvlab.agents.isolation.code import Code
+from clvlab.agents.isolation.frames import FrameError, FrameKind, read_frame, write_frame
+from clvlab.agents.isolation.limits import Limits
+from clvlab.agents.isolation.sandbox import CLVLAB
+from clvlab.agents.isolation.tapes import write_tape
+from clvlab.engine.agent import Identity
+from clvlab.errors import AgentFailedError
+from clvlab.law.tape import Tape
+
+__all__ = ["AgentProcess"]
+
+_WORKER = "clvlab.agents.isolation.worker"
+_MAX_ANSWER = 1 << 30
+_MAX_PRINTED = 1 << 20
+# What an agent is told of the environment: its variables are input that no seal names.
+_KEPT = ("HOME", "LANG", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH", "SYSTEMROOT", "TMPDIR", "TZ", "VIRTUAL_ENV")
+_KEPT_PREFIXES = ("LC_", "POLARS_", "PYTHONDONTWRITE")
+
+
+class AgentProcess:
+    """A process that runs one agent's code; asked by one thread at a time.
+
+    Parameters
+    ----------
+    code
+        What it loads.
+    limits
+        What it may use.
+    silent
+        Whether what it prints is dropped.
+    grows
+        Whether each tape that it is asked about begins with the one before.
+
+    Attributes
+    ----------
+    sandboxed
+        Whether it is locked in: it said so before it loaded any code of the agent.
+    """
+
+    def __init__(self, code: Code, limits: Limits, *, silent: bool = False, grows: bool = False) -> None:
+        self._code, self._limits = code, limits
+        self._folder = tempfile.TemporaryDirectory(prefix="clvlab-agent-")
+        self._lock, self._loaded, self._late = Lock(), False, False
+        self.silent = silent
+        self._written: tuple[ref[Tape], Path] | None = None
+        settings = {
+            "grows": grows,
+            "folder": str(Path(self._folder.name).resolve()),
+            "memory_mb": limits.memory_mb,
+            "network": limits.network,
+            "reads": [str(path) for path in limits.reads],
+        }
+        # -P: a file of the agent's folder must not stand in for a library.
+        self._process = subprocess.Popen(  # noqa: S603  this interpreter and a module of ours
+            [sys.executable, "-P", "-m", _WORKER, json.dumps(settings)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=_environment(network=limits.network),
+        )
+        self._requests, self._answers = cast(BinaryIO, self._process.stdin), cast(BinaryIO, self._process.stdout)
+        self._sandboxed: bool | None = None
+
+    @property
+    def sandboxed(self) -> bool:
+        if self._sandboxed is None:
+            with self._lock, self._bounded():
+                self._sandboxed = json.loads(self._answer(FrameKind.READY))["sandbox"] is True
+        return self._sandboxed
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def identity(self, **configured: Any) -> Identity:
+        """Return who the agent says it is; causality and source are not its to say."""
+        return identity_in(self._asked(None, FrameKind.IDENTITY, configured))
+
+    def decisions(self, tape: Tape, **configured: Any) -> pl.DataFrame:
+        """Return what the agent decides over a tape, of the types of ``DECISIONS`` and not yet checked further."""
+        return decisions_in(self._asked(tape, FrameKind.DECISIONS, configured))
+
+    def close(self) -> None:
+        """End the process and remove what it was given."""
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._requests, self._answers):
+            try:
+                pipe.close()
+            except BrokenPipeError:  # what was not sent yet is not needed any more
+                continue
+        self._folder.cleanup()
+
+    def _asked(self, tape: Tape | None, kind: FrameKind, configured: Mapping[str, Any]) -> bytes:
+        """Send a request and wait for its answer; a process that gave none is not asked again."""
+        _ = self.sandboxed  # nothing is sent before the process is locked in
+        with self._lock, self._bounded():
+            request = {"tape": None if tape is None else str(self._handed(tape)), **configured}
+            if not self._loaded:
+                request |= {"code": self._code.content, "file": self._code.file}
+            self._loaded = True
+            try:
+                write_frame(self._requests, FrameKind.ASK, pickle.dumps(request))
+            except BrokenPipeError as error:
+                raise self._ended() from error
+            return self._answer(kind)
+
+    def _handed(self, tape: Tape) -> Path:
+        """Write a tape where the process can read it; the same tape stays where it is."""
+        if self._written is not None and self._written[0]() is tape:
+            return self._written[1]
+        folder = Path(tempfile.mkdtemp(dir=self._folder.name))
+        write_tape(tape, folder)
+        if self._written is not None:
+            for file in self._written[1].iterdir():
+                file.unlink()
+        self._written = ref(tape), folder
+        return folder
+
+    def _answer(self, kind: FrameKind) -> bytes:
+        printed = 0
+        while True:
+            try:
+                found, data = read_frame(self._answers, _MAX_ANSWER)
+            except EOFError as error:
+                raise self._ended() from error
+            except FrameError as error:
+                raise self._garbled(str(error)) from error
+            if found in (FrameKind.OUT, FrameKind.ERR):
+                printed += len(data)
+                if printed <= _MAX_PRINTED and not self.silent:
+                    (sys.stdout if found is FrameKind.OUT else sys.stderr).write(data.decode(errors="replace"))
+            elif found is FrameKind.FAILURE:
+                raise failure_in(data)
+            elif found is kind:
+                return data
+            else:
+                raise self._garbled(f"{found.name} where {kind.name} was due")
+
+    @contextmanager
+    def _bounded(self) -> Iterator[None]:
+        """End the process when its time is up: what waits for it then sees the end of its answers."""
+        timer = Timer(self._limits.timeout_s, self._overdue)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        except AgentFailedError as error:
+            if error.kind in ("ProcessEnded", "TimedOut", "GarbledAnswer"):
+                self._process.kill()
+            raise
+        finally:
+            timer.cancel()
+
+    def _overdue(self) -> None:
+        self._late = True
+        self._process.kill()
+
+    def _ended(self) -> AgentFailedError:
+        if self._late:
+            return AgentFailedError("TimedOut", f"it gave no answer in {self._limits.timeout_s:g} s and was ended")
+        return AgentFailedError("ProcessEnded", f"its process ended with status {self._process.wait()}")
+
+    def _garbled(self, detail: str) -> AgentFailedError:
+        return AgentFailedError("GarbledAnswer", f"its process answered with {detail}")
+
+
+def _environment(*, network: bool) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if network or name in _KEPT or name.startswith(_KEPT_PREFIXES)}
+    here = str(CLVLAB.parent)
+    path = os.pathsep.join([here, *filter(None, [kept.get("PYTHONPATH")])])
+    return kept | {"PYTHONPATH": path, "PYTHONHASHSEED": "0"}  # a set has one order, in every process

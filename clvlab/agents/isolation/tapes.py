@@ -1,0 +1,31 @@
+"""A tape as files that a process of an agent maps: Arrow IPC, and one of what the frames do not say."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import polars as pl
+
+from clvlab.law.tape import Tape
+
+__all__ = ["read_tape", "write_tape"]
+
+_ROWS, _SERIES, _FIXTURES, _REST = "rows.arrow", "series.arrow", "fixtures.arrow", "rest.pickle"
+
+
+def write_tape(tape: Tape, folder: Path) -> None:
+    """Write a tape as an agent may see it: with kickoffs as they were announced, which may not be those that end the window."""
+    fixtures = tape.fixtures if tape.announced is None else tape.announced
+    tape.rows.write_ipc(folder / _ROWS, compression="uncompressed", record_batch_size=max(1, tape.rows.height))
+    tape.series.write_ipc(folder / _SERIES, compression="uncompressed")
+    fixtures.write_ipc(folder / _FIXTURES, compression="uncompressed")
+    (folder / _REST).write_bytes(pickle.dumps((tape.binding, tape.closing_policy)))
+
+
+def read_tape(folder: str) -> Tape:
+    """Read the tape that ``write_tape`` wrote."""
+    at = Path(folder)
+    binding, closing_policy = pickle.loads((at / _REST).read_bytes())  # noqa: S301  written by the parent
+    rows, series, fixtures = (pl.read_ipc(at / name) for name in (_ROWS, _SERIES, _FIXTURES))
+    return Tape(binding, rows, series, fixtures, closing_policy)

@@ -1,0 +1,178 @@
+"""The process of an agent: started by its parent, locked in, then asked about tapes until its parent is gone.
+
+Nothing here is trusted by the parent but what is said before the agent's code is loaded.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from io import BytesIO, TextIOBase
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from clvlab.agents.isolation.frames import FrameKind, read_frame, write_frame
+from clvlab.agents.isolation.sandbox import limit_memory, lock_in
+
+if TYPE_CHECKING:
+    from clvlab.engine.agent import Agent
+    from clvlab.law.tape import Tape
+
+__all__ = ["main"]
+
+_MAX_REQUEST = 1 << 40  # the parent is trusted
+_MAX_TRACE = 20_000
+
+
+class _Printed(TextIOBase):
+    """Text that the parent prints."""
+
+    def __init__(self, answers: BinaryIO, kind: FrameKind) -> None:
+        self._answers, self._kind = answers, kind
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        write_frame(self._answers, self._kind, text.encode(errors="replace"))
+        return len(text)
+
+
+def main() -> None:
+    """Lock this process in as the first argument says, in JSON, and answer requests.
+
+    Steps: 1. keep the two pipes for oneself; 2. limit memory, lock in, and say how far that holds; 3. load libraries, then
+    the agent; 4. answer.
+    """
+    settings = json.loads(sys.argv[1])
+    requests, answers = _pipes()
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start() if os.name == "posix" else None
+    limit_memory(settings["memory_mb"])
+    locked = lock_in([settings["folder"], *settings["reads"]], network=settings["network"])
+    write_frame(answers, FrameKind.READY, json.dumps({"sandbox": locked}).encode())
+    sys.stdout, sys.stderr = _Printed(answers, FrameKind.OUT), _Printed(answers, FrameKind.ERR)
+    agent: Any = None
+    decide: Callable[[Any, Tape], object] = _grown() if settings["grows"] else lambda agent, tape: agent.decide(tape)
+    while True:
+        try:
+            request = pickle.loads(read_frame(requests, _MAX_REQUEST)[1])  # noqa: S301  by the parent
+        except EOFError:
+            return
+        try:
+            if "code" in request:
+                agent = _loaded(request)
+            own = _configured(agent, request)
+            answer = _identity(own) if request["tape"] is None else _decisions(own, decide, request["tape"])
+        except BaseException as error:  # noqa: BLE001  the boundary of a process: whatever the agent raises is its failure
+            failure = {"kind": type(error).__name__, "message": str(error), "trace": _trace(error)}
+            answer = FrameKind.FAILURE, json.dumps(failure).encode(errors="replace")
+        write_frame(answers, *answer)
+
+
+def _pipes() -> tuple[BinaryIO, BinaryIO]:
+    """Take the pipes away from where an agent would read or print by accident."""
+    requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 0)
+    os.dup2(nothing, 1)
+    return requests, answers
+
+
+def _end_with(parent: int) -> None:
+    """End with the parent, also in the middle of an answer."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(1)
+
+
+def _trace(error: BaseException) -> str:
+    """Write the traceback from the agent's own code on."""
+    return "".join(traceback.format_exception(error))[-_MAX_TRACE:]
+
+
+def _loaded(request: dict[str, Any]) -> Agent:
+    """Run or unpickle the agent's code."""
+    if request["file"] is None:
+        agent: Agent = pickle.loads(request["code"])  # noqa: S301  what this process is for
+        return agent
+    from clvlab.agents.files import agent_of
+
+    path, name = request["file"]
+    return agent_of(request["code"], path, name)
+
+
+def _configured(agent: Agent, request: dict[str, Any]) -> Agent:
+    """Give the agent the parameters and the name that are asked for."""
+    params, agent_id, sealed = request["params"], request["agent_id"], request["sealed"]
+    if not params and sealed is None and agent_id is None:
+        return agent
+    from clvlab.agents.columnar import Strategy
+    from clvlab.errors import AgentError
+
+    if isinstance(agent, Strategy):
+        return agent.with_params(agent_id, **(params if sealed is None else _unsealed(agent.params, sealed)))
+    if params:
+        raise AgentError(f"{type(agent).__name__} takes no parameters here: make the agent with them")
+    if agent_id not in (None, agent.identity.agent_id) and sealed is None:
+        raise AgentError(f"{type(agent).__name__} can't be entered as {agent_id!r}: make it with that agent_id")
+    return agent
+
+
+def _unsealed(params: Mapping[str, Any], sealed: Mapping[str, Any]) -> dict[str, Any]:
+    """Return parameters as they were before they were sealed, which writes fractions as text."""
+    return {
+        name: float(value) if isinstance(params[name], float) and isinstance(value, str) else value
+        for name, value in sealed.items()
+        if name in params
+    }
+
+
+def _identity(agent: Agent) -> tuple[FrameKind, bytes]:
+    from clvlab.engine.agent import sealable
+
+    identity = agent.identity
+    names = ("agent_id", "strategy", "strategy_version", "proof_mode")
+    sealable(identity)  # or it is refused here, by name
+    stated = {name: getattr(identity, name) for name in names} | {"config": identity.config}
+    return FrameKind.IDENTITY, json.dumps(stated).encode()
+
+
+def _grown() -> Callable[[Any, Tape], object]:
+    """Return how agents decide over a tape that grows: one that is asked tick by tick goes on, others begin anew."""
+    walks: dict[str, Any] = {}
+
+    def decide(agent: Any, tape: Tape) -> object:
+        from clvlab.agents.ticking import TickAgent, Walk
+
+        if not isinstance(agent, TickAgent) or type(agent).decide is not TickAgent.decide:
+            return agent.decide(tape)
+        if "walk" not in walks:
+            walks["walk"] = Walk(agent)
+        return walks["walk"].decide(tape)
+
+    return decide
+
+
+def _decisions(agent: Agent, decide: Callable[[Any, Tape], object], folder: str) -> tuple[FrameKind, bytes]:
+    import polars as pl
+
+    from clvlab.agents.isolation.tapes import read_tape
+    from clvlab.errors import DecisionError
+    from clvlab.law.schema import DECISIONS, conform
+
+    decided = decide(agent, read_tape(folder))
+    if not isinstance(decided, pl.DataFrame):
+        raise DecisionError(f"agent {agent.identity.agent_id!r} must return a polars DataFrame, not {type(decided).__name__}")
+    stream = BytesIO()
+    frame = conform(decided, DECISIONS, "DECISIONS").rechunk()
+    frame.write_ipc_stream(stream, compression="uncompressed", compat_level=pl.CompatLevel.oldest())
+    return FrameKind.DECISIONS, stream.getvalue()
+
+
+if __name__ == "__main__":
+    main()
