@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from clvlab.agents.isolation.isolated import isolated
+from clvlab.agents.isolation.isolated import IsolatedAgent, isolated
 from clvlab.agents.isolation.sandbox import can_lock_in
 from clvlab.application.application import Application
 from clvlab.application.requests import AgentEntry, CompetitionConfig
@@ -123,7 +123,8 @@ def make_run(tape: Tape, *decisions: Mapping[str, Any], window: Window | None = 
 
 def make_own_run(tape: Tape, *agents: Any, audit_seed: int | None = None, **options: Any) -> RunResult:
     """Run of agents of one's own, in processes of their own."""
-    return run(tape, [isolated(agent) for agent in agents], Window(), audit_seed=audit_seed, **options)
+    own = [agent if isinstance(agent, IsolatedAgent) else isolated(agent) for agent in agents]
+    return run(tape, own, Window(), audit_seed=audit_seed, **options)
 
 
 @dataclass(frozen=True, eq=False)

@@ -165,10 +165,12 @@ def _audited(plan: _Plan, tape: Tape) -> LookaheadReport:
     moved = pl.concat(found).unique([*DECISIONS, "change"], keep="first", maintain_order=True)
     name = agent.identity.agent_id
     if not _same(whole, grown):
-        raise AgentError(
-            f"agent {name!r} is not deterministic: asked again over the same tape it answers differently, as one does that "
-            "remembers another tape, reads a clock or throws dice"
-        )
+        with fresh(agent) as fourth:
+            again = decisions_of(fourth, tape)
+        if not _same(whole, again):
+            raise AgentError(f"agent {name!r} is not deterministic: asked again over the same tape it answers differently")
+        if moved.is_empty():
+            raise AgentError(f"agent {name!r} remembers: after shorter tapes it decides on this one differently than at once")
     return LookaheadReport(name, seed, tuple(sorted(answers)), moved, whole, tape.series["fixture_id"].n_unique())
 
 

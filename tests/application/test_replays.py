@@ -3,6 +3,7 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
+from clvlab.agents.isolation.isolated import isolated
 from clvlab.application.backtests import backtest, envelope
 from clvlab.application.packs import open_pack
 from clvlab.application.replays import replayed
@@ -49,12 +50,12 @@ def test_own_agent_is_replayed_from_its_source_and_only_from_that(pack, tmp_path
     path.write_text(OWN)
     test = backtest(pack, f"{path}:mine", params={"threshold": 0.25}, fixture_ids=[pack.fixture_ids[0]])
 
-    assert replayed(test.run, agents=[f"{path}:mine"]).agrees
+    assert replayed(test.run, agents=[isolated(f"{path}:mine")]).agrees
     with pytest.raises(ReplayError, match="is not at hand"):
         replayed(test.run)
     path.write_text(OWN.replace('keep="first"', 'keep="last"'))
     with pytest.raises(ReplayError, match="is not at hand"):
-        replayed(test.run, agents=[f"{path}:mine"])
+        replayed(test.run, agents=[isolated(f"{path}:mine")])
 
 
 def test_made_up_prices_that_verify_do_not_survive_a_replay(pack):
@@ -68,7 +69,7 @@ def test_made_up_prices_that_verify_do_not_survive_a_replay(pack):
     assert verify(forged).passed
     assert second_opinion(forged.events, forged.scores).agrees
     outcome = replayed(forged)
-    assert (outcome.agrees, "events.jsonl differs" in outcome.detail) == (False, True)
+    assert (outcome.agrees, "the ticks of pack 'starter' do not give the line" in outcome.detail) == (False, True)
 
 
 def test_altered_scores_or_receipts_do_not_survive_a_replay(pack):

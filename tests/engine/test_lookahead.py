@@ -12,7 +12,7 @@ from clvlab.agents.isolation.isolated import isolated
 from clvlab.agents.registry import TEMPLATES, template
 from clvlab.engine.lookahead import lookahead_audit, prefix
 from clvlab.engine.run import run
-from clvlab.errors import AgentError, AgentFailedError
+from clvlab.errors import AgentError, AgentFailedError, LookaheadError
 from clvlab.law.closing import Window
 from clvlab.law.tape import Tape
 from tests.engine.strategies import games
@@ -137,15 +137,27 @@ def test_model_of_the_whole_tape_that_is_kept_from_call_to_call_does_not_help(ta
 
     alone = run(tape, [agent], Window())
     assert alone.outcomes["mean_clv_bps"][0] > 100
-    with pytest.raises(AgentError, match="remembers another tape"):
+    with pytest.raises(LookaheadError):
         run(tape, [agent], Window(), audit_seed=4)
+
+
+def test_agent_that_decides_otherwise_after_shorter_tapes_is_called_so():
+    tape = make_tape([message(n, n, {"part1": 5000, "part2": 5000}) for n in range(9)], {1: 600})
+    calls = []
+
+    def counting(ticks):
+        calls.append(1)
+        return ticks.filter(pl.col("tick_seq") == 8) if len(calls) > 1 else ticks.filter(pl.col("tick_seq") > 100)
+
+    with pytest.raises(AgentError, match=r"remembers|depend on later ticks"):
+        run(tape, [isolated(strategy(counting))], Window(), audit_seed=1)
 
 
 def test_agent_that_rolls_dice_is_called_so(tape):
     def gambler(ticks):
         return ticks.filter(pl.col("tick_seq") == random.randrange(50))
 
-    with pytest.raises(AgentError, match=r"not deterministic.*throws dice"):
+    with pytest.raises(AgentError, match="not deterministic"):
         run(tape, [isolated(strategy(gambler))], Window(), audit_seed=1)
 
 
@@ -153,7 +165,7 @@ def test_agent_that_reads_the_clock_is_called_so(tape):
     def hasty(ticks):
         return ticks.filter(pl.col("tick_seq") == time.time_ns() // 1_000_000 % 50)
 
-    with pytest.raises(AgentError, match=r"not deterministic.*reads a clock"):
+    with pytest.raises(AgentError, match="not deterministic"):
         run(tape, [isolated(strategy(hasty))], Window(), audit_seed=1)
 
 

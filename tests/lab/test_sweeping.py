@@ -5,6 +5,7 @@ from matplotlib.figure import Figure
 
 import clvlab as cl
 from clvlab.errors import AgentError, StatisticsError
+from tests.factories import AUDITED
 
 mpl.use("Agg")
 
@@ -66,7 +67,7 @@ def test_an_agent_of_one_s_own_is_swept_and_sealed_with_an_audit():
     found = cl.sweep("starter", above, {"prob_bps": [6000, 7000]}, resamples=100)
 
     sealed = found.best().seal()
-    assert sealed.report["agent"]["causality"] == "prefix-audit"
+    assert sealed.report["agent"]["causality"] == AUDITED
     assert sealed.report["agent"]["config"]["prob_bps"] == found.best().params["prob_bps"]
 
 

@@ -1,0 +1,387 @@
+"""Agents of one's own run apart: what they do to their process reaches nothing here."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import clvlab as cl
+from clvlab.agents.isolation.isolated import isolated
+from clvlab.agents.isolation.limits import Limits
+from clvlab.agents.isolation.sandbox import can_lock_in
+from clvlab.engine.agent import Identity
+from clvlab.engine.run import run
+from clvlab.errors import AgentError, AgentFailedError, UnknownAgentError
+from clvlab.law.closing import Window
+from clvlab.proof.canonical import sha256
+from clvlab.proof.evidence import read_evidence
+from clvlab.proof.verify import verify
+from tests.factories import AUDITED, make_agent, make_decisions, make_own_run, make_tape, message
+
+TAPE = make_tape([message(n, n * 60, {"part1": 4000 + 100 * n, "part2": 6000 - 100 * n}) for n in range(6)], {1: 3600})
+sandboxed = pytest.mark.skipif(not can_lock_in(), reason="the kernel or libseccomp can't lock a process in")
+
+
+class Own(cl.TickAgent):
+    """Does something once, and backs the first message."""
+
+    def __init__(self, act=None):
+        self.act = act
+
+    def on_tick(self, book):
+        if book.tick_seq:
+            return None
+        said = str(self.act()) if self.act else None
+        return book.back("part1", reason=said)
+
+
+def reason_of(act, **limits):
+    """What an agent's process found out."""
+    return isolated(Own(act), **limits).decide(TAPE)["reason"].item()
+
+
+def started(result):
+    return read_evidence(result.run.events).started["agents"][0]
+
+
+def test_code_of_an_agent_runs_in_another_process():
+    assert int(reason_of(os.getpid)) != os.getpid()
+
+
+def test_code_of_a_file_runs_in_another_process_from_its_first_line(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "import os, sys, clvlab, polars as pl\n"
+        "import clvlab.engine.run\n"
+        "clvlab.engine.run.replay = clvlab.engine.run.seal = None\n"
+        "sys.modules['clvlab.proof.verify'] = None\n"
+        "PID = str(os.getpid())\n"
+        "@clvlab.strategy\n"
+        "def first(ticks):\n"
+        "    return ticks.filter(pl.col('tick_seq') == 0).with_columns(reason=pl.lit(PID))\n"
+    )
+
+    test = cl.backtest("starter", f"{file}:first", audit=False)  # its process differs each time, and so does its reason
+
+    assert test.run.verify().passed
+    assert str(os.getpid()) not in set(test.source.result.decisions["reason"])
+
+
+def test_label_says_how_far_the_process_was_locked_in_and_that_it_was_audited():
+    audited, unchecked = make_own_run(TAPE, Own(), audit_seed=1), make_own_run(TAPE, Own())
+
+    assert (started(audited)["causality"], started(unchecked)["causality"]) == (AUDITED, "unchecked")
+    assert {"reads", "network"}.isdisjoint(started(audited))
+
+
+@pytest.mark.parametrize("lacking", ["py_landlock", "pyseccomp"])
+def test_process_that_is_not_locked_in_is_labelled_so(lacking, tmp_path, monkeypatch):
+    (tmp_path / f"{lacking}.py").write_text("raise ImportError('not here')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr("clvlab.agents.isolation.process.CLVLAB", tmp_path / "clvlab")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(Path(cl.__file__).parents[1])]))
+
+    result = make_own_run(TAPE, Own(lambda: lacking), audit_seed=1)
+
+    assert started(result)["causality"] == "audited-process"
+
+
+@pytest.mark.parametrize(
+    ("act", "kind", "says"),
+    [
+        (lambda: os._exit(3), "ProcessEnded", "status 3"),
+        (lambda: [None for _ in iter(int, 1)], "TimedOut", "no answer in 2 s"),
+        (lambda: [_written(fd, b"garbage" * 9) for fd in range(3, 20)], "GarbledAnswer", "a frame of kind"),
+        (lambda: bytearray(2 << 30), "MemoryError", None),
+        (lambda: 1 // 0, "ZeroDivisionError", "division"),
+        (lambda: sys.exit("enough"), "SystemExit", "enough"),
+        (lambda: (_ for _ in ()).throw(KeyboardInterrupt), "KeyboardInterrupt", None),
+    ],
+    ids=["exits", "hangs", "garbage", "memory", "error", "sys.exit", "interrupt"],
+)
+def test_failure_of_a_process_is_the_agents_and_its_cause_stands_in_evidence(act, kind, says):
+    broken = isolated(Own(act), timeout_s=2, memory_mb=1024)
+
+    with pytest.raises(AgentFailedError, match=says) as caught:
+        run(TAPE, [broken], Window())
+    beside = run(TAPE, [broken, make_agent(make_decisions({}))], Window())
+
+    assert caught.value.kind == kind
+    assert [error["error"] for error in beside.errors] == [kind]
+    assert beside.scores["agent_id"].to_list() == ["a"]
+    assert verify(beside.run).passed
+
+
+def _written(fd, data):
+    with suppress(OSError):
+        os.write(fd, data)
+
+
+def test_traceback_of_the_agents_own_code_comes_with_its_error():
+    def looked_up():
+        return {}["missing"]
+
+    with pytest.raises(AgentFailedError) as caught:
+        reason_of(looked_up)
+
+    note = caught.value.__notes__[0]
+    assert note.startswith("In the agent's process:")
+    assert "in looked_up" in note
+    assert "KeyError: 'missing'" in note
+
+
+def test_process_that_ended_is_replaced_by_a_new_one():
+    agent = isolated(Own(lambda: os._exit(1)))
+
+    for _ in range(2):
+        with pytest.raises(AgentFailedError, match="ProcessEnded"):
+            agent.decide(TAPE)
+
+
+def test_a_process_is_kept_for_questions_and_never_for_what_is_sealed():
+    agent = isolated(Own(os.getpid))
+
+    kept = {agent.decide(TAPE)["reason"].item() for _ in range(3)}
+    sealed = {run(TAPE, [agent], Window()).decisions["reason"].item() for _ in range(2)}
+
+    assert len(kept) == 1
+    assert len(sealed) == 2
+    assert kept.isdisjoint(sealed)
+
+
+def test_what_an_agent_prints_is_shown_once(capsys):
+    def loud():
+        print("hello from the agent")
+        print("a warning", file=sys.stderr)
+
+    make_own_run(TAPE, Own(loud), audit_seed=1)
+
+    out, err = capsys.readouterr()
+    assert out.count("hello from the agent") == 1
+    assert err.count("a warning") == 1
+
+
+def test_script_without_a_guard_runs_once(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import clvlab as cl, polars as pl\n"
+        "print('begun')\n"
+        "@cl.strategy\n"
+        "def early(ticks):\n"
+        "    return ticks.filter(pl.col('tick_seq') == 1)\n"
+        "print(cl.backtest('starter', early).run.verify().passed)\n"
+    )
+    environment = os.environ | {"PYTHONPATH": str(Path(cl.__file__).parents[1])}
+
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True, env=environment)
+
+    assert done.stdout.split() == ["begun", "True"]
+
+
+def test_modules_of_ones_own_travel_with_the_agent(tmp_path, monkeypatch):
+    (tmp_path / "own_helpers.py").write_text(
+        "import polars as pl\nLEAST = 2\ndef late():\n    return pl.col('tick_seq') >= LEAST\n"
+    )
+    (tmp_path / "own_agents.py").write_text(
+        "import clvlab\nimport own_helpers\nfrom own_helpers import late\n"
+        "@clvlab.strategy\n"
+        "def patient(ticks):\n"
+        "    return ticks.filter(late(), own_helpers.late())\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    import own_agents
+
+    decided = isolated(own_agents.patient).decide(TAPE)
+
+    assert decided["tick_seq"].min() == 2
+
+
+def test_agent_that_holds_what_no_process_can_take_is_refused():
+    with pytest.raises(AgentError, match=r"Own can't be taken to a process of its own.*open files, locks or connections"):
+        isolated(Own(threading.Lock().acquire))
+
+
+def test_environment_of_an_agent_holds_nothing_of_ones_own(monkeypatch):
+    monkeypatch.setenv("MY_CLOSES", "secret")
+
+    assert reason_of(lambda: os.environ.get("MY_CLOSES")) == "None"
+    assert reason_of(lambda: os.environ.get("MY_CLOSES"), network=True) == "secret"
+
+
+def test_sets_have_one_order_in_every_process():
+    first, second = (isolated(Own(lambda: list({"a", "b", "c", "d", "e", "f"}))) for _ in range(2))
+
+    assert run(TAPE, [first], Window()).run == run(TAPE, [second], Window()).run
+
+
+@sandboxed
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda: Path("/etc/passwd").read_text(),
+        lambda: Path(__file__).read_text(),
+        lambda: list(cl.open_pack("season").source.folder.iterdir()),
+        lambda: (cl.open_pack("season").source.folder / "ticks.parquet").read_bytes(),
+        lambda: Path("/tmp/clvlab-left-behind").write_text("closes"),
+        lambda: Path("left-behind").write_text("closes"),
+        lambda: Path("/dev/shm/clvlab").mkdir(),
+        lambda: Path("/tmp/clvlab-link").symlink_to("/etc/passwd"),
+        lambda: os.truncate(__file__, 0),
+        lambda: Path(os.__file__).chmod(0o644),
+        lambda: os.utime(os.__file__, (1, 1)),
+        lambda: os.setxattr(os.__file__, "user.x", b"1"),
+        lambda: __import__("socket").socket(),
+        lambda: __import__("socket").create_connection(("127.0.0.1", 9)),
+        lambda: __import__("socket").socket(__import__("socket").AF_UNIX),
+        lambda: subprocess.run(["/bin/true"], check=True),
+        os.fork,
+        lambda: os.kill(os.getppid(), 0),
+        lambda: os.execv(sys.executable, [sys.executable]),
+        lambda: __import__("resource").setrlimit(9, (-1, -1)),
+        lambda: os.setpriority(os.PRIO_PROCESS, 0, 5),
+        lambda: list(Path("/proc/1").iterdir()),
+        lambda: list(Path("/").iterdir()),
+    ],
+)
+def test_locked_in_agent_can_neither_read_nor_write_nor_reach_anything(act):
+    with pytest.raises(AgentFailedError) as caught:
+        reason_of(act)
+
+    assert caught.value.kind in ("PermissionError", "UnknownPackError", "PackFormatError", "OSError", "ValueError")
+
+
+@sandboxed
+def test_locked_in_agent_may_use_libraries_and_threads():
+    def act():
+        from concurrent.futures import ThreadPoolExecutor
+
+        import numpy as np
+        import pyarrow as pa
+
+        with ThreadPoolExecutor(2) as pool:
+            return int(np.sum(list(pool.map(len, ["a", "bb"]))) + pa.array([1]).sum().as_py())
+
+    assert reason_of(act) == "4"
+
+
+@sandboxed
+def test_file_that_is_allowed_can_be_read_and_its_hash_is_sealed(tmp_path):
+    model = tmp_path / "model.json"
+    model.write_text('{"edge": 1}')
+
+    agent = isolated(Own(lambda: model.read_text()), reads=[model])
+    result = run(TAPE, [agent], Window(), audit_seed=1)
+
+    assert result.decisions["reason"].item() == '{"edge": 1}'
+    named = {"name": "model.json", "sha256": sha256(model.read_bytes())}
+    assert started(result)["reads"] == [named]
+    assert verify(result.run).passed
+    with pytest.raises(AgentFailedError, match="PermissionError"):
+        run(TAPE, [isolated(Own(lambda: model.read_text()))], Window())
+
+
+def test_file_that_changes_while_it_is_read_is_noticed(tmp_path):
+    model = tmp_path / "model.json"
+    model.write_text("1")
+    agent = isolated(Own(), reads=[model])
+    _ = agent.identity
+    model.write_text("2")
+
+    with pytest.raises(AgentError, match="a file that the agent may read changed"):
+        run(TAPE, [agent], Window())
+
+
+def test_network_is_sealed_where_it_is_allowed():
+    def bound():
+        import socket
+
+        with socket.socket() as own:
+            own.bind(("127.0.0.1", 0))
+        return "reached"
+
+    result = make_own_run(TAPE, isolated(Own(bound), network=True), audit_seed=1)
+
+    assert (result.decisions["reason"].item(), started(result)["network"]) == ("reached", True)
+    assert verify(result.run).passed
+
+
+@pytest.mark.parametrize(
+    ("limits", "says"),
+    [
+        ({"memory_mb": 0}, "memory_mb must be a positive number"),
+        ({"timeout_s": -1}, "timeout_s"),
+        ({"timeout_s": float("nan")}, "timeout_s"),
+        ({"network": 1}, "network must be True or False, not 1"),
+        ({"reads": "model.json"}, "reads must be a list of files"),
+        ({"reads": ["/"]}, "'/' is not one"),
+        ({"reads": ["none.json"]}, "is not one"),
+    ],
+    ids=str,
+)
+def test_limit_out_of_its_range_is_refused_by_its_value(limits, says):
+    with pytest.raises(AgentError, match=says):
+        isolated(Own(), **limits)
+
+
+def test_default_limits_are_settings(monkeypatch):
+    monkeypatch.setenv("CLVLAB_AGENT_TIMEOUT_S", "7")
+    monkeypatch.setenv("CLVLAB_AGENT_MEMORY_MB", "2048")
+
+    assert Limits.of() == Limits(2048, 7)
+    assert Limits.of(timeout_s=1.5).timeout_s == 1.5
+    monkeypatch.setenv("CLVLAB_AGENT_TIMEOUT_S", "soon")
+    with pytest.raises(AgentError, match="CLVLAB_AGENT_TIMEOUT_S must be a whole number, not 'soon'"):
+        Limits.of()
+
+
+@pytest.mark.parametrize("named", ["none.py:x", "mine.txt:x", "baseline", "a.py"])
+def test_agent_in_a_file_that_is_not_there_is_refused(named):
+    with pytest.raises((AgentError, UnknownAgentError), match=r"no Python file|named as file.py:name"):
+        isolated(named)
+
+
+def test_name_and_parameters_of_an_agent_are_told_to_its_process():
+    @cl.strategy
+    def least(ticks, *, seq=0):
+        return ticks.filter(pl.col("tick_seq") == seq)
+
+    agent = isolated(least).with_params("second", seq=2)
+
+    assert (agent.identity.agent_id, agent.identity.config["seq"]) == ("second", 2)
+    assert set(agent.decide(TAPE)["tick_seq"]) == {2}
+    with pytest.raises(AgentError, match="has no parameter 'rise'"):
+        _ = isolated(least, params={"rise": 1}).identity
+    with pytest.raises(AgentError, match="Own can't be entered as 'second'"):
+        _ = isolated(Own()).with_params("second").identity
+
+
+def test_identity_is_a_claim_but_for_what_is_known_here():
+    class Liar(Own):
+        @property
+        def identity(self):
+            return Identity("liar", "baseline", "1", causality="template", reads=(("x", "y"),), network=True)
+
+        def decide(self, tape):
+            return super().decide(tape).with_columns(agent_id=pl.lit("liar"))
+
+    agent = started(make_own_run(TAPE, Liar()))
+
+    assert (agent["strategy"], agent["causality"]) == ("baseline", "unchecked")
+    assert agent["source_sha256"].startswith("sha256:")
+    assert {"reads", "network"}.isdisjoint(agent)
+
+
+def test_worker_is_told_all_it_needs_and_nothing_more(tmp_path):
+    environment = {"PYTHONPATH": str(Path(cl.__file__).parents[1]), "PATH": os.environ["PATH"]}
+    settings = {"folder": str(tmp_path), "grows": False, "memory_mb": 4096, "network": False, "reads": []}
+    command = [sys.executable, "-P", "-m", "clvlab.agents.isolation.worker", json.dumps(settings)]
+
+    done = subprocess.run(command, input=b"", capture_output=True, check=True, env=environment)
+
+    assert json.loads(done.stdout[9:]) == {"sandbox": can_lock_in()}
