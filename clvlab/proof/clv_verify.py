@@ -167,16 +167,18 @@ AGENT = {
     "agent_id": TEXT, "causality": one_of("template", "tick-by-tick", "prefix-audit", "unchecked"), "config": r"\{\}",
     "config_hash": TEXT, "proof_mode": TEXT, "source_sha256": null_or(TEXT), "strategy": TEXT, "strategy_version": TEXT,
 }  # fmt: skip
+WINDOW = {
+    "closing_policy": one_of("last_state", "last_open"), "duration_s": null_or(between(1, MAX_WINDOW_S)),
+    "end_rule": one_of(*CLOSE_KINDS), "market_allowlist": [TEXT], "min_clv_horizon_s": between(0, MAX_WINDOW_S),
+    "window_id": TEXT,
+}  # fmt: skip
+LIMITED = WINDOW | {"max_close_age_s": between(1, MAX_WINDOW_S)}
 EVENTS: dict[str, Any] = {
     "RUN_STARTED": {
         "agents": [AGENT], "binding": {"content_hash": null_or(TEXT), "fixture_ids": [INT], "pack_id": null_or(TEXT)},
         "kind": TEXT, "law_version": one_of("clv-law/1"), "mode_label": one_of("Backtest"), "origin_id": null_or(TEXT),
         "policy": POLICY, "policy_hash": TEXT, "run_id": TEXT, "schema": one_of("clvlab-run/1"),
-        "source_mode": one_of("replay"),
-        "window": {
-            "closing_policy": one_of("last_state", "last_open"), "duration_s": null_or(between(1, MAX_WINDOW_S)),
-            "end_rule": one_of(*CLOSE_KINDS), "market_allowlist": [TEXT], "min_clv_horizon_s": between(0, MAX_WINDOW_S),
-            "window_id": TEXT}},
+        "source_mode": one_of("replay"), "window": f"{pattern(WINDOW)}|{pattern(LIMITED)}"},
     "DECISION": {
         "action": {
             "limit_odds_milli": null_or(between(0, 2**31 - 1)), "market_key": null_or(TEXT), "side": null_or(TEXT),
@@ -473,6 +475,7 @@ def score_rows(evidence: Evidence) -> list[dict[str, Any]]:
 def _score(seq: int, decision: dict[str, Any], close: dict[str, Any] | None, window: dict[str, Any]) -> dict[str, Any]:
     action, state, closing = decision["action"], decision["market_state"], close["closing"] if close else None
     market, side = action["market_key"], action["side"]
+    age_ms, limit_s = close["close_ts_ms"] - closing["ts_ms"] if close and closing else None, window.get("max_close_age_s")
     (entry_prob, odds), (close_prob, _) = _price(state, side), _price(closing, side)
     rules = {  # the first that holds names the reason
         "wait_unscored": action["type"] == "WAIT",
@@ -485,6 +488,7 @@ def _score(seq: int, decision: dict[str, Any], close: dict[str, Any] | None, win
         "entry_side_missing": entry_prob is None,
         "closing_market_absent": closing is None,
         "closing_suspended": closing and closing["suspended"],
+        "closing_stale": limit_s is not None and age_ms is not None and age_ms > 1000 * limit_s,
         "closing_side_missing": close_prob is None,
         "pending_horizon": close and close["close_ts_ms"] - decision["ts_ms"] < 1000 * window["min_clv_horizon_s"],
         "scored": True,
@@ -494,7 +498,7 @@ def _score(seq: int, decision: dict[str, Any], close: dict[str, Any] | None, win
     return {
         "agent_id": decision["agent_id"], "clv_bps": close_prob - entry_prob if scored else None,
         "close_kind": close["close_kind"] if close else None, "close_prob_bps": close_prob,
-        "closing_age_ms": close["close_ts_ms"] - closing["ts_ms"] if close and closing else None,
+        "closing_age_ms": age_ms,
         "confidence_ppm": decision["untrusted"]["confidence_ppm"],
         "edge_bps": edge_bps(entry_prob, odds, close_prob) if scored else None,
         "entry_prob_bps": entry_prob, "fixture_id": decision["fixture_id"], "market_key": market, "odds_milli": odds,
