@@ -428,7 +428,7 @@ LIMIT = b'"max_close_age_s":360,'
 def limited(tmp_path):
     """A run over a pack with a limit on the age of a close."""
     folder = write_run(make_limited_run().run, tmp_path / "limited")
-    edit(folder / "events.jsonl", swapped(LIMIT, LIMIT))
+    assert LIMIT in (folder / "events.jsonl").read_bytes()
     return folder
 
 
@@ -446,23 +446,15 @@ def test_limit_that_is_changed_after_the_seal_is_seen(limited, change):
     assert result.checks == FAILED | {"policy_obeyed": "pass", "receipt_separation": "pass"}
 
 
-@pytest.mark.parametrize(
-    ("new", "metrics"),
-    [
-        (b"", "fail"),
-        (b'"max_close_age_s":361,', "fail"),
-        (b'"max_close_age_s":359,', "fail"),
-        (b'"max_close_age_s":9007199254,', "fail"),
-    ],
-)
-def test_limit_changed_and_sealed_again_gives_other_scores_and_another_run_id(limited, new, metrics):
-    edit(limited / "events.jsonl", swapped(LIMIT, new))
+@pytest.mark.parametrize("limit", [b"", *(b'"max_close_age_s":%d,' % limit for limit in (1, 359, 361, 9007199254))])
+def test_limit_changed_and_sealed_again_gives_other_scores_and_another_run_id(limited, limit):
+    edit(limited / "events.jsonl", swapped(LIMIT, limit))
     reseal(limited)
 
     result = judged(limited)
 
     assert result.verified
-    assert result.checks == PASSED | {"metrics_recomputed": metrics, "manifest_bound": "fail"}
+    assert result.checks == PASSED | {"metrics_recomputed": "fail", "manifest_bound": "fail"}
 
 
 @pytest.mark.parametrize("limit", [1, 3600, 9007199254])
