@@ -50,7 +50,7 @@ def closing_age_ms() -> pl.Expr:
 
 def reason(window: Window, max_close_age_s: int | None) -> pl.Expr:
     """The first rule that a position fails, or ``scored``."""
-    # A close that nobody confirmed for hours flatters: the line moved, and was not quoted.
+    # A line that was last quoted long before play is no closing line: how the market moved since then, no score can tell.
     stale = pl.lit(value=False) if max_close_age_s is None else closing_age_ms() > 1000 * max_close_age_s
     rules: list[tuple[Reason, pl.Expr]] = [
         (Reason.WAIT_UNSCORED, pl.col("action") == Action.WAIT),
