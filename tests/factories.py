@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import polars as pl
@@ -30,6 +30,7 @@ __all__ = [
     "make_agent",
     "make_competition",
     "make_decisions",
+    "make_limited_run",
     "make_mixed_run",
     "make_own_run",
     "make_run",
@@ -90,6 +91,7 @@ def make_tape(
     messages: Iterable[list[dict[str, Any]]],
     kickoffs_s: Mapping[int, float | None] | None = None,
     closing_policy: ClosingPolicy = ClosingPolicy.LAST_STATE,
+    max_close_age_s: int | None = None,
 ) -> Tape:
     """Tape of some messages; fixtures without an entry in ``kickoffs_s`` have no kickoff."""
     ticks = pl.DataFrame([row for rows in messages for row in rows], schema=TICKS, orient="row")
@@ -97,7 +99,7 @@ def make_tape(
     fixtures = pl.DataFrame(
         [(number, None if at is None else round(at * 1000)) for number, at in kickoffs.items()], schema=FIXTURES, orient="row"
     )
-    return Tape.from_ticks(ticks, fixtures, closing_policy=closing_policy)
+    return replace(Tape.from_ticks(ticks, fixtures, closing_policy=closing_policy), max_close_age_s=max_close_age_s)
 
 
 def make_decisions(*decisions: Mapping[str, Any]) -> pl.DataFrame:
@@ -168,6 +170,32 @@ def make_mixed_run() -> RunResult:
 def make_sealed_run() -> SealedRun:
     """Bytes of the mixed run."""
     return make_mixed_run().run
+
+
+def make_limited_run() -> RunResult:
+    """Run over a pack that scores no close older than 360 s: one as old, one older by a millisecond, one old and suspended."""
+    quotes, later = {"over": (5000, 1950), "under": (5000, 1950)}, {"over": (5200, 1900), "under": None}
+    tape = make_tape(
+        [
+            message(0, 0, quotes, market_key="AT|"),
+            message(1, 0, quotes, market_key="OVER|"),
+            message(2, 0, quotes, market_key="SUSPENDED|"),
+            message(3, 10, {"over": None, "under": None}, market_key="SUSPENDED|"),
+            message(4, 299.999, later, market_key="OVER|"),
+            message(5, 300, later, market_key="AT|"),
+            message(6, 650, quotes, market_key="LATE|"),
+        ],
+        {1: 660},
+        max_close_age_s=360,
+    )
+    backs = [
+        {"tick_seq": 2, "market_key": market, "side": side}
+        for market in ("AT|", "OVER|", "SUSPENDED|")
+        for side in ("over", "under")
+    ]
+    waits = {"tick_seq": 5, "action": "WAIT", "market_key": None, "side": None, "stake": None}
+    late = [{"tick_seq": 6, "market_key": market, "side": "over"} for market in ("LATE|", "OVER|")]
+    return make_run(tape, *backs, waits, *late)
 
 
 @dataclass

@@ -38,6 +38,9 @@ from clvlab.proof.verify import Verification, verify
 
 __all__ = ["Backtest", "backtest", "envelope", "leaderboard", "lookahead_audit", "performed", "renamed", "reopened", "resolved"]
 
+_HOUR_MS = 3_600_000
+_OLD_CLOSE_MS = 6 * _HOUR_MS
+
 
 @dataclass(frozen=True)
 class Backtest:
@@ -83,6 +86,10 @@ class Backtest:
         """The seven checks, recomputed from the sealed bytes."""
         return verify(self.run, self.receipts)
 
+    @property
+    def _unmatched(self) -> list[str]:
+        return [] if self.markets_matched else ["the market allowlist matches no market: nothing is scored"]
+
     @cached_property
     def report(self) -> dict[str, Any]:
         """Everything that is published of the backtest, as JSON values.
@@ -92,7 +99,8 @@ class Backtest:
         Interface specification, "BacktestReport".
         """
         scores, started = self.scores, self.verification.started
-        ages = scores.filter(pl.col("reason") == Reason.SCORED)["closing_age_ms"]
+        scored_rows = scores.filter(pl.col("reason") == Reason.SCORED)
+        ages = scored_rows["closing_age_ms"]
         fixture_ids = list(started["binding"]["fixture_ids"])
         return {
             "backtest_id": self.run.run_id.replace("run_", "bt_", 1),
@@ -108,7 +116,7 @@ class Backtest:
             "window": started["window"],
             "market_universe": list(self.window.market_allowlist),
             "markets_matched": self.markets_matched,
-            "warnings": [] if self.markets_matched else ["the market allowlist matches no market: nothing is scored"],
+            "warnings": [*self._unmatched, *_old_closes(scored_rows)],
             "agent": started["agents"][0],
             "evidence_hash": self.run.evidence_hash,
             "manifest_hash": self.run.manifest_hash,
@@ -128,6 +136,18 @@ def _allowed(decisions: pl.DataFrame) -> dict[str, Any]:
     refusals = decisions.filter(pl.col("pre").is_not_null()).select(reason=pl.concat_list("pre", "post"))
     refused = refusals.filter(pl.col("reason").list.len() > 0)
     return {"allowed": refusals.height - refused.height, "refused": _counts(refused.explode("reason"), "reason")}
+
+
+def _old_closes(scored: pl.DataFrame) -> list[str]:
+    """Warn where more than a tenth of the scored decisions have an old close."""
+    age_ms = pl.col("closing_age_ms")
+    count, old, oldest_ms = scored.select(pl.len(), old=(age_ms > _OLD_CLOSE_MS).sum(), oldest=age_ms.max()).row(0)
+    if 10 * old <= count:
+        return []
+    return [
+        f"{old:,} of {count:,} scored decisions ({old / count:.1%}) have a close older than {_OLD_CLOSE_MS // _HOUR_MS} h, the "
+        f"oldest {oldest_ms / _HOUR_MS:,.1f} h; a pack that is imported with a max_close_age_s leaves them unscored"
+    ]
 
 
 def _counts(frame: pl.DataFrame, column: str) -> dict[str, int]:
@@ -213,7 +233,7 @@ def reopened(pack: Pack, sealed: SealedRun, receipts: bytes = b"") -> Backtest:
     if bound["content_hash"] != pack.content_hash:
         raise PackTamperedError(f"the pack of {sealed.run_id}", str(bound["content_hash"]), pack.content_hash)
     window = evidence.window
-    rows = scored(positions(evidence.decisions, evidence.closes), window)
+    rows = scored(positions(evidence.decisions, evidence.closes), window, evidence.max_close_age_s)
     board = outcomes(rows, tuple(agent["agent_id"] for agent in evidence.started["agents"]))
     result = RunResult(sealed, evidence.decisions, evidence.closes, rows, board, read_receipts(receipts), evidence.errors)
     return Backtest(pack, window, result, _matched(pack.tape(bound["fixture_ids"]), window))

@@ -82,9 +82,18 @@ class Plan:
     def started(self) -> dict[str, Any]:
         """Payload of RUN_STARTED, with the run id."""
         binding = Binding(self.bound.pack.pack_id, (self.bound.fixture_id,), self.bound.pack.content_hash)
-        closing = self.bound.pack.manifest.closing_policy
+        pack = self.bound.pack.manifest
         identities = [identified(agent, audit=False) for agent in self.agents]
-        return run_started(binding, closing, identities, self.window, self.policy, kind=self.kind, origin_id=self.origin_id)
+        return run_started(
+            binding,
+            pack.closing_policy,
+            identities,
+            self.window,
+            self.policy,
+            max_close_age_s=pack.max_close_age_s,
+            kind=self.kind,
+            origin_id=self.origin_id,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,7 @@ def import_options(
     time_zone: str | None = None,
     closing: Sequence[str] | None = None,
     mapping: Mapping[str, Any] | str | Path | None = None,
+    max_close_age_s: int | None = None,
     progress: Callable[[str], None] = silent,
 ) -> Options:
     """Give the options of an import; what is null is left to the source.
@@ -53,6 +54,8 @@ def import_options(
         An unknown margin method or odds format.
     SourceError
         A mapping file that can't be read.
+    WindowError
+        A ``max_close_age_s`` that is no positive number of seconds.
     """
     if margin not in list(Margin):
         raise OddsError(f"unknown margin method {margin!r}: use one of {', '.join(Margin)}")
@@ -69,5 +72,6 @@ def import_options(
         time_zone=time_zone,
         closing=None if closing is None else tuple(closing),
         mapping=columns,
+        max_close_age_s=max_close_age_s,
         progress=progress,
     )

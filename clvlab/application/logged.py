@@ -85,4 +85,5 @@ def planned(
     wanted = pack.fixture_ids if fixture_ids is None else tuple(sorted(set(fixture_ids)))
     identities = [identified(agent, audit=audit) for agent in agents]
     binding = Binding(pack.pack_id, wanted, pack.content_hash)
-    return run_started(binding, pack.manifest.closing_policy, identities, window, policy, kind=kind)
+    own = pack.manifest
+    return run_started(binding, own.closing_policy, identities, window, policy, max_close_age_s=own.max_close_age_s, kind=kind)

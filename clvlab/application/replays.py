@@ -114,11 +114,9 @@ def replayed(
 
 def _prices(evidence: Evidence, tape: Tape, pack: Pack) -> Replayed:
     """Look up every state of the evidence on the tape; what the agents meant by it does not matter."""
-    sealed_policy = evidence.started["window"]["closing_policy"]
-    if sealed_policy != tape.closing_policy:
-        return Replayed(
-            agrees=False, detail=f"pack {pack.pack_id!r} closes by {tape.closing_policy}, the run by {sealed_policy}"
-        )
+    sealed = (evidence.started["window"]["closing_policy"], evidence.max_close_age_s)
+    if sealed != (tape.closing_policy, tape.max_close_age_s):
+        return Replayed(agrees=False, detail=f"pack {pack.pack_id!r} closes by {pack.closing}, the run by {sealed}")
     ticks = evidence.decisions["tick_seq"]
     if ticks.len() and not ticks.is_between(0, _TICK).all():
         return Replayed(agrees=False, detail="a decision is at a tick that no pack has")

@@ -91,6 +91,10 @@ def packs_import(
     column: Annotated[list[str] | None, typer.Option(help="csv, parquet: MEANING=COLUMN; repeat for more.")] = None,
     side: Annotated[list[str] | None, typer.Option(help="csv, parquet: SIDE=COLUMN of a wide table.")] = None,
     market: Annotated[str | None, typer.Option(help="csv, parquet: the market of every row.")] = None,
+    max_close_age_s: Annotated[
+        int | None,
+        typer.Option("--max-close-age", metavar="SECONDS", help="A market whose closing message is older is not scored."),
+    ] = None,
 ) -> None:
     """Make a pack of a provider's own messages."""
     with err.status("importing") as status:
@@ -104,6 +108,7 @@ def packs_import(
             time_zone=time_zone,
             closing=closing,
             mapping=importing.with_flags(mapping, _pairs(column, "--column"), _pairs(side, "--side"), market),
+            max_close_age_s=max_close_age_s,
             progress=status.update,
         )
         report = importing.import_source(source, paths, out_folder, options)

@@ -57,7 +57,7 @@ def show_pack(pack: Pack) -> None:
             "provenance": pack.provenance,
             "genuine": _yes(pack.is_genuine),
             "fixtures": len(pack.fixture_ids),
-            "closing policy": pack.manifest.closing_policy.value,
+            "closing policy": pack.closing,
             "source of the close": pack.manifest.closing_source,
         }
         | ({"kickoffs": pack.kickoffs} if pack.kickoffs else {})

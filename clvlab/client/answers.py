@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 __all__ = [
     "AgentAction",
@@ -643,3 +643,4 @@ class WindowInfo(TypedDict):
     min_clv_horizon_s: int
     market_allowlist: list[str]
     closing_policy: str
+    max_close_age_s: NotRequired[int | None]

@@ -204,7 +204,9 @@ def _telling(tape: Tape, timed: pl.DataFrame, plan: _Plan) -> list[Message]:
     acted = timed.select(_ORDER).unique().sort(_ORDER)
     blind = acted.join(unpriced, on=["fixture_id", "tick_seq"], how="semi", maintain_order="left")
     replayed = replay(tape, timed, window)
-    scored = scores(positions(replayed.decisions, replayed.closes), window).filter(pl.col("reason") == Reason.SCORED)
+    scored = scores(positions(replayed.decisions, replayed.closes), window, tape.max_close_age_s).filter(
+        pl.col("reason") == Reason.SCORED
+    )
     gained = (
         scored.group_by("fixture_id", "tick_seq")
         .agg(gain=pl.col("clv_bps").clip(0).sum() + 1)

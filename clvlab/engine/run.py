@@ -14,7 +14,7 @@ from clvlab.engine.lookahead import lookahead_audit
 from clvlab.engine.paper import fills
 from clvlab.engine.replay import located, replay
 from clvlab.errors import AgentFailedError, ClvlabError, DecisionError, LookaheadError
-from clvlab.law.closing import Window
+from clvlab.law.closing import Window, sealed_window
 from clvlab.law.clv import scores
 from clvlab.law.gate import verdicts
 from clvlab.law.metrics import outcomes
@@ -107,8 +107,17 @@ def run(
     placed = positions(replayed.decisions, replayed.closes)
     proposed = proposals(replayed.decisions, placed)
     decisions = replayed.decisions.hstack(verdicts(proposed, policy, window.market_allowlist))
-    scored = scores(placed, window)
-    started = run_started(tape.binding, tape.closing_policy, identities, window, policy, kind=kind, origin_id=origin_id)
+    scored = scores(placed, window, tape.max_close_age_s)
+    started = run_started(
+        tape.binding,
+        tape.closing_policy,
+        identities,
+        window,
+        policy,
+        max_close_age_s=tape.max_close_age_s,
+        kind=kind,
+        origin_id=origin_id,
+    )
     sealed = seal(started, decisions, errors, replayed.closes, scored)
     receipts = fills(sealed.run_id, decisions, proposed, policy)
     return RunResult(sealed, decisions, replayed.closes, scored, outcomes(scored, tuple(ids)), receipts, errors)
@@ -179,6 +188,7 @@ def run_started(
     window: Window,
     policy: PolicyEnvelope,
     *,
+    max_close_age_s: int | None,
     kind: str = "backtest",
     origin_id: str | None = None,
 ) -> dict[str, Any]:
@@ -191,7 +201,7 @@ def run_started(
         "source_mode": "replay",
         "mode_label": "Backtest",
         "law_version": LAW_VERSION,
-        "window": window.payload() | {"closing_policy": closing_policy.value},
+        "window": sealed_window(window, closing_policy, max_close_age_s),
         "binding": {
             "pack_id": binding.pack_id,
             "fixture_ids": list(binding.fixture_ids),

@@ -89,7 +89,7 @@ class Pack(Shown):
                     "genuine capture": self.is_genuine,
                     "fixtures": len(self.fixture_ids),
                     "content hash": self.content_hash,
-                    "closing policy": self.source.manifest.closing_policy.value,
+                    "closing policy": self.source.closing,
                 }
                 | ({"kickoffs": self.source.kickoffs} if self.source.kickoffs else {})
                 | ({} if self.quality is None else _shown_quality(self.quality))

@@ -141,7 +141,7 @@ def sweep_grid(
 def _scored(tape: Tape, agent: str | Agent, params: Mapping[str, Any], window: Window) -> pl.DataFrame:
     decided = decisions_of(backtests.resolved(agent, params, window), tape)
     replayed = replay(tape, located(tape, decided), window)
-    return scores(positions(replayed.decisions, replayed.closes), window)
+    return scores(positions(replayed.decisions, replayed.closes), window, tape.max_close_age_s)
 
 
 @dataclass(frozen=True)

@@ -211,6 +211,7 @@ class TearSheet(Shown):
             f"Tear sheet of {self.agent_id} on {self.source.pack.pack_id} ({self.source.pack.provenance})",
             f"<p>{html.unbroken(self.line)}.</p>",
             f'<p class="quiet">{_INTERVALS.format(level=self.level)}</p>',
+            *(f"<p>{html.escape(warning)}</p>" for warning in self.source.report["warnings"]),
             *([f"<p>{_CAUTION}</p>"] if self.settled else []),
             html.section("Figures", html.table(["figure", "value", "interval", "unit"], map(_row, self.frame.rows()))),
             html.figures(pictures),

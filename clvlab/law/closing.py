@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import polars as pl
 
@@ -10,7 +11,7 @@ from clvlab.errors import WindowError
 from clvlab.law.schema import CLOSES, FIXTURE_CLOSES, SAFE_INTEGER, CloseKind, ClosingPolicy, EndRule, conform
 from clvlab.law.tape import Tape, last_row_at
 
-__all__ = ["LAST_OPEN_MAX_AGE_MS", "Window", "fixture_closes", "market_closes"]
+__all__ = ["LAST_OPEN_MAX_AGE_MS", "Window", "fixture_closes", "market_closes", "sealed_window"]
 
 LAST_OPEN_MAX_AGE_MS = 300_000
 _MAX_WINDOW_ID_BYTES = 200
@@ -78,7 +79,7 @@ class Window:
             raise WindowError(f"min_clv_horizon_s must not be negative: {self.min_clv_horizon_s}")
 
     def payload(self) -> dict[str, str | int | list[str] | None]:
-        """The window as it is sealed."""
+        """The window as it is sealed, but for how the pack closes its markets."""
         return {
             "window_id": self.window_id,
             "end_rule": str(self.end_rule),
@@ -86,6 +87,12 @@ class Window:
             "min_clv_horizon_s": self.min_clv_horizon_s,
             "market_allowlist": list(self.market_allowlist),
         }
+
+
+def sealed_window(window: Window, closing_policy: ClosingPolicy, max_close_age_s: int | None) -> dict[str, Any]:
+    """Give the window as it stands in evidence, with how the pack closes; a limit that is off has no key."""
+    limit = {} if max_close_age_s is None else {"max_close_age_s": max_close_age_s}
+    return window.payload() | {"closing_policy": closing_policy.value} | limit
 
 
 def fixture_closes(tape: Tape, window: Window) -> pl.DataFrame:

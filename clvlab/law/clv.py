@@ -13,7 +13,7 @@ import polars as pl
 from clvlab.law.closing import Window
 from clvlab.law.schema import POSITIONS, SCORES, Action, Reason, conform
 
-__all__ = ["allowed", "clv_bps", "edge_bps", "quoted_edge_bps", "reason", "scores"]
+__all__ = ["allowed", "closing_age_ms", "clv_bps", "edge_bps", "quoted_edge_bps", "reason", "scores"]
 
 
 def clv_bps() -> pl.Expr:
@@ -43,8 +43,15 @@ def allowed(market_allowlist: tuple[str, ...]) -> pl.Expr:
     return pl.any_horizontal(pl.lit(value=False), *starts)  # flat: a chain of a thousand | takes Polars minutes
 
 
-def reason(window: Window) -> pl.Expr:
+def closing_age_ms() -> pl.Expr:
+    """Time from the closing message of the market to the close."""
+    return pl.col("close_ts_ms") - pl.col("closing_ts_ms")
+
+
+def reason(window: Window, max_close_age_s: int | None) -> pl.Expr:
     """The first rule that a position fails, or ``scored``."""
+    # A line that was last quoted long before play is no closing line: how the market moved since then, no score can tell.
+    stale = pl.lit(value=False) if max_close_age_s is None else closing_age_ms() > 1000 * max_close_age_s
     rules: list[tuple[Reason, pl.Expr]] = [
         (Reason.WAIT_UNSCORED, pl.col("action") == Action.WAIT),
         (Reason.MARKET_KEY_MISSING, pl.col("market_key").is_null()),
@@ -56,6 +63,7 @@ def reason(window: Window) -> pl.Expr:
         (Reason.ENTRY_SIDE_MISSING, pl.col("entry_prob_bps").is_null()),
         (Reason.CLOSING_MARKET_ABSENT, ~pl.col("closing_present")),
         (Reason.CLOSING_SUSPENDED, pl.col("closing_suspended")),
+        (Reason.CLOSING_STALE, stale),
         (Reason.CLOSING_SIDE_MISSING, pl.col("close_prob_bps").is_null()),
         (Reason.PENDING_HORIZON, pl.col("close_ts_ms") - pl.col("ts_ms") < 1000 * window.min_clv_horizon_s),
     ]
@@ -65,7 +73,7 @@ def reason(window: Window) -> pl.Expr:
     return chain
 
 
-def scores(positions: pl.DataFrame, window: Window) -> pl.DataFrame:
+def scores(positions: pl.DataFrame, window: Window, max_close_age_s: int | None) -> pl.DataFrame:
     """Score every position.
 
     Parameters
@@ -74,6 +82,8 @@ def scores(positions: pl.DataFrame, window: Window) -> pl.DataFrame:
         ``POSITIONS``: one row per decision.
     window
         End rule, horizon and market universe.
+    max_close_age_s
+        The pack's limit on ``closing_age_ms``, in seconds; null without one.
 
     Returns
     -------
@@ -85,12 +95,12 @@ def scores(positions: pl.DataFrame, window: Window) -> pl.DataFrame:
     return conform(
         conform(positions, POSITIONS, "POSITIONS")
         .lazy()
-        .with_columns(reason=reason(window))
+        .with_columns(reason=reason(window, max_close_age_s))
         .with_columns(
             valid=valid,
             clv_bps=pl.when(scored).then(clv_bps()),
             edge_bps=pl.when(scored).then(edge_bps()),
-            closing_age_ms=pl.col("close_ts_ms") - pl.col("closing_ts_ms"),
+            closing_age_ms=closing_age_ms(),
         )
         .sort("seq")
         .select(*SCORES)

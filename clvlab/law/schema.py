@@ -18,6 +18,7 @@ __all__ = [
     "FIXTURES",
     "FIXTURE_CLOSES",
     "LAW_VERSION",
+    "MAX_CLOSE_AGE_S",
     "ODDS_MILLI",
     "OUTCOMES",
     "POSITIONS",
@@ -44,6 +45,7 @@ Schema = dict[str, pl.DataType | type[pl.DataType]]
 LAW_VERSION = "clv-law/1"
 ODDS_MILLI = (1001, 100_000_000)  # the decimal odds that a quote may have, x 1000
 SAFE_INTEGER = 2**53 - 1  # RFC 8785 3.2.2.3: integers beyond this lose digits in other languages
+MAX_CLOSE_AGE_S = SAFE_INTEGER // 1_000_000  # the largest limit that a pack may set, as of every span of a window
 
 
 class Action(StrEnum):
@@ -94,6 +96,7 @@ class Reason(StrEnum):
     ENTRY_SIDE_MISSING = "entry_side_missing"
     CLOSING_MARKET_ABSENT = "closing_market_absent"
     CLOSING_SUSPENDED = "closing_suspended"
+    CLOSING_STALE = "closing_stale"
     CLOSING_SIDE_MISSING = "closing_side_missing"
     PENDING_HORIZON = "pending_horizon"
     SCORED = "scored"

@@ -11,10 +11,10 @@ from functools import cached_property
 
 import polars as pl
 
-from clvlab.errors import SchemaError
-from clvlab.law.schema import FIXTURES, SERIES, TICKS, ClosingPolicy, Schema, conform
+from clvlab.errors import SchemaError, WindowError
+from clvlab.law.schema import FIXTURES, MAX_CLOSE_AGE_S, SERIES, TICKS, ClosingPolicy, Schema, conform
 
-__all__ = ["ROWS", "Binding", "Tape", "last_row_at", "series_table"]
+__all__ = ["ROWS", "Binding", "Tape", "check_close_age", "last_row_at", "series_table"]
 
 # The columns of a tape row; ``series`` is the row number in ``Tape.series``.
 ROWS: Schema = {
@@ -37,6 +37,18 @@ class Binding:
     content_hash: str | None
 
 
+def check_close_age(max_close_age_s: object) -> None:
+    """Refuse a limit on the age of a close that is neither null nor a positive number of seconds.
+
+    Raises
+    ------
+    WindowError
+    """
+    if max_close_age_s is None or (type(max_close_age_s) is int and 1 <= max_close_age_s <= MAX_CLOSE_AGE_S):
+        return
+    raise WindowError(f"max_close_age_s must be a whole number of seconds from 1 to {MAX_CLOSE_AGE_S}, not {max_close_age_s!r}")
+
+
 @dataclass(frozen=True)
 class Tape:
     """Ticks of one or many fixtures, bound to the pack they came from.
@@ -55,6 +67,8 @@ class Tape:
         How a market that is suspended at the close is treated.
     announced
         ``FIXTURES`` as agents see it, where the kickoffs in ``fixtures`` were known only afterwards; null elsewhere.
+    max_close_age_s
+        How old the closing message of a market may be for its close to count; null without a limit.
     """
 
     binding: Binding
@@ -63,6 +77,7 @@ class Tape:
     fixtures: pl.DataFrame
     closing_policy: ClosingPolicy = ClosingPolicy.LAST_STATE
     announced: pl.DataFrame | None = None
+    max_close_age_s: int | None = None
 
     @classmethod
     def from_ticks(
@@ -90,6 +105,7 @@ class Tape:
     def __post_init__(self) -> None:
         if (self.fixtures["kickoff_ts_ms"] < 0).any():
             raise SchemaError(f"a kickoff is before 1970: {self.fixtures['kickoff_ts_ms'].min()!r} ms")
+        check_close_age(self.max_close_age_s)
 
     @cached_property
     def key(self) -> pl.Series:
@@ -139,6 +155,7 @@ class Tape:
             self.fixtures.filter(pl.col("fixture_id") == fixture_id),
             self.closing_policy,
             None if self.announced is None else self.announced.filter(pl.col("fixture_id") == fixture_id),
+            self.max_close_age_s,
         )
 
 

@@ -12,7 +12,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from clvlab.errors import PackFormatError
-from clvlab.law.schema import SAFE_INTEGER, ClosingPolicy
+from clvlab.law.schema import MAX_CLOSE_AGE_S, SAFE_INTEGER, ClosingPolicy
 from clvlab.packs.digest import content_hash
 from clvlab.packs.quality import QUALITY_FILE
 from clvlab.packs.results import RESULTS, RESULTS_FILE
@@ -121,8 +121,8 @@ class SourceFile(_Model):
 class PackManifest(_Model):
     """What a pack says of itself; everything but ``pack_id`` and the SHA-256 of files enters ``content_hash``.
 
-    ``sources``, ``margin_fallbacks``, ``kickoff`` and a fixture's ``scheduled_ts_ms`` are null, and then left out of descriptor
-    and hash, unless an importer fills them. Kickoffs are scheduled where nothing is said.
+    ``sources``, ``margin_fallbacks``, ``kickoff``, ``max_close_age_s`` and a fixture's ``scheduled_ts_ms`` are null, and then
+    left out of descriptor and hash, unless an import fills them. Kickoffs are scheduled where nothing is said.
     """
 
     pack_id: _Name
@@ -140,6 +140,7 @@ class PackManifest(_Model):
     sources: tuple[SourceFile, ...] | None = None
     margin_fallbacks: _Int | None = None
     kickoff: KickoffKind | None = None
+    max_close_age_s: Annotated[int, Field(strict=True, ge=1, le=MAX_CLOSE_AGE_S)] | None = None
     ticks_sha256: _Hash | None = None
     results_sha256: _Hash | None = None
     quality_sha256: _Hash | None = None
@@ -170,7 +171,7 @@ class PackManifest(_Model):
         return own | {"fixtures": [_said(fixture) for fixture in own["fixtures"]]}
 
 
-_OPTIONAL = ("sources", "margin_fallbacks", "kickoff", "scheduled_ts_ms")
+_OPTIONAL = ("sources", "margin_fallbacks", "kickoff", "max_close_age_s", "scheduled_ts_ms")
 _FILES = ("pack_id", "ticks_sha256", "results_sha256", "quality_sha256")
 
 

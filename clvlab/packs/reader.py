@@ -45,6 +45,12 @@ class Pack:
         return tuple(fixture.fixture_id for fixture in self.manifest.fixtures)
 
     @property
+    def closing(self) -> str:
+        """How markets close, in words: the closing policy, and how old a closing message may be where there is a limit."""
+        policy, limit = self.manifest.closing_policy.value, self.manifest.max_close_age_s
+        return policy if limit is None else f"{policy}, at most {limit:,} s old"
+
+    @property
     def kickoffs(self) -> str:
         """What is to know of the kickoffs, in words; nothing where they were announced beforehand."""
         actual = self.manifest.kickoff is KickoffKind.ACTUAL
@@ -120,7 +126,8 @@ class Pack:
         rows, series = _read(self.folder / TICKS_FILE, None if wanted == self.fixture_ids else wanted)
         fixtures = self.fixtures.filter(pl.col("fixture_id").is_in(wanted)).select(*FIXTURES)
         binding = Binding(self.pack_id, wanted, self.content_hash)
-        return Tape(binding, rows, series, fixtures, self.manifest.closing_policy, self._announced(wanted))
+        own = self.manifest
+        return Tape(binding, rows, series, fixtures, own.closing_policy, self._announced(wanted), own.max_close_age_s)
 
     def _announced(self, wanted: Sequence[int]) -> pl.DataFrame | None:
         """Give the kickoffs that agents may see, where they are not those that end the window."""

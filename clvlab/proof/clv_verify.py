@@ -128,9 +128,10 @@ def between(low: int, high: int) -> str:
 
 
 def pattern(shape: Any) -> str:
-    """Write the regular expression of a shape."""
+    """Write the regular expression of a shape; a key with a question mark, never the first one, may be missing."""
     if isinstance(shape, dict):
-        return r"\{" + ",".join(f'"{key}":{pattern(shape[key])}' for key in sorted(shape)) + r"\}"
+        first, *others = [(key, f'"{key.removesuffix("?")}":{pattern(shape[key])}') for key in sorted(shape)]
+        return rf"\{{{first[1]}" + "".join(f"(?:,{item})?" if key[-1] == "?" else f",{item}" for key, item in others) + r"\}"
     if isinstance(shape, list):
         return rf"\[(?:{pattern(shape[0])}(?:,{pattern(shape[0])})*)?\]"
     return f"(?:{shape})"
@@ -163,20 +164,23 @@ POLICY = {
     "min_edge_bps": null_or(between(-10_000, SAFE_INTEGER)), "min_prob_bps": PROBABILITY, "require_quote": BOOL,
     "schema": one_of("clvlab-policy/1"), "venue_allowlist": [TEXT], "warmup_ticks": COUNT,
 }  # fmt: skip
+LABELS = ("template", "audited-sandbox", "audited-process", "unchecked", "tick-by-tick", "prefix-audit")
 AGENT = {
-    "agent_id": TEXT, "causality": one_of("template", "tick-by-tick", "prefix-audit", "unchecked"), "config": r"\{\}",
-    "config_hash": TEXT, "proof_mode": TEXT, "source_sha256": null_or(TEXT), "strategy": TEXT, "strategy_version": TEXT,
+    "agent_id": TEXT, "causality": one_of(*LABELS), "config": r"\{\}", "config_hash": TEXT, "network?": "true",
+    "proof_mode": TEXT, "reads?": [{"name": TEXT, "sha256": TEXT}], "source_sha256": null_or(TEXT), "strategy": TEXT,
+    "strategy_version": TEXT,
+}  # fmt: skip
+WINDOW = {
+    "closing_policy": one_of("last_state", "last_open"), "duration_s": null_or(between(1, MAX_WINDOW_S)),
+    "end_rule": one_of(*CLOSE_KINDS), "market_allowlist": [TEXT], "max_close_age_s?": between(1, MAX_WINDOW_S),
+    "min_clv_horizon_s": between(0, MAX_WINDOW_S), "window_id": TEXT,
 }  # fmt: skip
 EVENTS: dict[str, Any] = {
     "RUN_STARTED": {
         "agents": [AGENT], "binding": {"content_hash": null_or(TEXT), "fixture_ids": [INT], "pack_id": null_or(TEXT)},
         "kind": TEXT, "law_version": one_of("clv-law/1"), "mode_label": one_of("Backtest"), "origin_id": null_or(TEXT),
         "policy": POLICY, "policy_hash": TEXT, "run_id": TEXT, "schema": one_of("clvlab-run/1"),
-        "source_mode": one_of("replay"),
-        "window": {
-            "closing_policy": one_of("last_state", "last_open"), "duration_s": null_or(between(1, MAX_WINDOW_S)),
-            "end_rule": one_of(*CLOSE_KINDS), "market_allowlist": [TEXT], "min_clv_horizon_s": between(0, MAX_WINDOW_S),
-            "window_id": TEXT}},
+        "source_mode": one_of("replay"), "window": WINDOW},
     "DECISION": {
         "action": {
             "limit_odds_milli": null_or(between(0, 2**31 - 1)), "market_key": null_or(TEXT), "side": null_or(TEXT),
@@ -401,9 +405,16 @@ def _check_started(started: dict[str, Any]) -> None:
         "duration_s goes with fixed_duration": (window["duration_s"] is None) == (window["end_rule"] != "fixed_duration"),
         "window_id has 1 to 200 bytes": 1 <= len(window["window_id"].encode()) <= 200,
         "an allowlist has at most 1000 entries": max(map(len, allowlists)) <= 1000,
+        "files that an agent could read are named in order": all(map(_in_order, started["agents"])),
         "some probability is allowed": policy["min_prob_bps"] <= policy["max_prob_bps"],
     }
     require_all(rules, "RUN_STARTED")
+
+
+def _in_order(agent: dict[str, Any]) -> bool:
+    """Tell whether the files that an agent could read, if it says any, are sorted by name and hash, and some."""
+    named = [(read["name"], read["sha256"]) for read in agent.get("reads", [{"name": "", "sha256": ""}])]
+    return bool(named) and named == sorted(named)
 
 
 def _check_decisions(evidence: Evidence, agents: set[str]) -> None:
@@ -473,6 +484,7 @@ def score_rows(evidence: Evidence) -> list[dict[str, Any]]:
 def _score(seq: int, decision: dict[str, Any], close: dict[str, Any] | None, window: dict[str, Any]) -> dict[str, Any]:
     action, state, closing = decision["action"], decision["market_state"], close["closing"] if close else None
     market, side = action["market_key"], action["side"]
+    age_ms, limit_s = close["close_ts_ms"] - closing["ts_ms"] if close and closing else None, window.get("max_close_age_s")
     (entry_prob, odds), (close_prob, _) = _price(state, side), _price(closing, side)
     rules = {  # the first that holds names the reason
         "wait_unscored": action["type"] == "WAIT",
@@ -485,6 +497,7 @@ def _score(seq: int, decision: dict[str, Any], close: dict[str, Any] | None, win
         "entry_side_missing": entry_prob is None,
         "closing_market_absent": closing is None,
         "closing_suspended": closing and closing["suspended"],
+        "closing_stale": limit_s is not None and age_ms is not None and age_ms > 1000 * limit_s,
         "closing_side_missing": close_prob is None,
         "pending_horizon": close and close["close_ts_ms"] - decision["ts_ms"] < 1000 * window["min_clv_horizon_s"],
         "scored": True,
@@ -494,7 +507,7 @@ def _score(seq: int, decision: dict[str, Any], close: dict[str, Any] | None, win
     return {
         "agent_id": decision["agent_id"], "clv_bps": close_prob - entry_prob if scored else None,
         "close_kind": close["close_kind"] if close else None, "close_prob_bps": close_prob,
-        "closing_age_ms": close["close_ts_ms"] - closing["ts_ms"] if close and closing else None,
+        "closing_age_ms": age_ms,
         "confidence_ppm": decision["untrusted"]["confidence_ppm"],
         "edge_bps": edge_bps(entry_prob, odds, close_prob) if scored else None,
         "entry_prob_bps": entry_prob, "fixture_id": decision["fixture_id"], "market_key": market, "odds_milli": odds,

@@ -8,10 +8,11 @@ from typing import Any
 import polars as pl
 
 from clvlab.errors import EvidenceError, PolicyError, WindowError
-from clvlab.law.closing import Window
+from clvlab.law.closing import Window, sealed_window
 from clvlab.law.gate import PostQuote, PreQuote
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.law.schema import LAW_VERSION, SAFE_INTEGER, Action, Causality, CloseKind, ClosingPolicy, EndRule
+from clvlab.law.tape import check_close_age
 from clvlab.proof.canonical import canonical
 from clvlab.proof.events import Kind
 from clvlab.proof.lines import read_closes, read_decisions, read_single
@@ -82,6 +83,12 @@ class Evidence:
             min_clv_horizon_s=sealed["min_clv_horizon_s"],
             market_allowlist=tuple(sealed["market_allowlist"]),
         )
+
+    @property
+    def max_close_age_s(self) -> int | None:
+        """The pack's limit on the age of a close, as sealed; null without one."""
+        limit: int | None = self.started["window"].get("max_close_age_s")
+        return limit
 
     @property
     def policy(self) -> PolicyEnvelope:
@@ -232,7 +239,8 @@ def _check_started(evidence: Evidence) -> None:
         raise EvidenceError("a decision is by an agent that RUN_STARTED does not name")
     try:
         policy = ClosingPolicy(started["window"]["closing_policy"])
-        if canonical(started["window"]) != canonical(evidence.window.payload() | {"closing_policy": policy.value}):
+        check_close_age(evidence.max_close_age_s)
+        if canonical(started["window"]) != canonical(sealed_window(evidence.window, policy, evidence.max_close_age_s)):
             raise EvidenceError("the sealed window has other keys than a window")
         if canonical(started["policy"]) != canonical(evidence.policy.payload(())):
             raise EvidenceError("the sealed policy is not as a policy is sealed")

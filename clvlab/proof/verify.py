@@ -140,7 +140,7 @@ def _rederived(run: SealedRun) -> tuple[Evidence, pl.DataFrame, pl.DataFrame, by
     """Read the evidence and score it again: ``POSITIONS``, ``SCORES`` and their lines."""
     evidence = read_evidence(run.events)
     placed = positions(evidence.decisions, evidence.closes)
-    rederived = scores(placed, evidence.window)
+    rederived = scores(placed, evidence.window, evidence.max_close_age_s)
     return evidence, placed, rederived, _written(rederived, run.scores)
 
 

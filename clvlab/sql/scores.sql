@@ -4,7 +4,8 @@ WITH events AS (
     SELECT line ->> '$.kind' AS kind, (line ->> '$.seq')::BIGINT AS seq, line -> '$.payload' AS payload FROM lines
 ),
 rules AS (
-    SELECT unnest(from_json_strict(payload -> '$.window', '{"market_allowlist": ["VARCHAR"], "min_clv_horizon_s": "BIGINT"}'))
+    SELECT unnest(from_json_strict(payload -> '$.window', '{"market_allowlist": ["VARCHAR"], "min_clv_horizon_s": "BIGINT"}')),
+        (payload ->> '$.window.max_close_age_s')::BIGINT AS max_close_age_s  -- null without a limit
     FROM events WHERE kind = 'RUN_STARTED'
 ),
 decisions AS (
@@ -47,6 +48,7 @@ judged AS (
         WHEN entry.prob_bps IS NULL THEN 'entry_side_missing'
         WHEN closing IS NULL THEN 'closing_market_absent'
         WHEN closing.suspended THEN 'closing_suspended'
+        WHEN close_ts_ms - closing.ts_ms > 1000 * max_close_age_s THEN 'closing_stale'
         WHEN final.prob_bps IS NULL THEN 'closing_side_missing'
         WHEN close_ts_ms - ts_ms < 1000 * min_clv_horizon_s THEN 'pending_horizon'
         ELSE 'scored'

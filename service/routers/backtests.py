@@ -48,6 +48,7 @@ def backtests(application: ApplicationDep, cursor: CursorQuery = None, limit: Pa
     "/{backtest_id}",
     operation_id="getBacktest",
     response_model=BacktestReport,
+    response_model_exclude_unset=True,  # the window has a limit on the age of a close only where its pack has one
     responses=problems(s404="Unknown backtest"),
 )
 def report(backtest_id: str, application: ApplicationDep) -> dict[str, Any]:

@@ -29,6 +29,7 @@ class WindowInfo(Answer):
     min_clv_horizon_s: int
     market_allowlist: list[str]
     closing_policy: str
+    max_close_age_s: int | None = Field(None, description="How old a close may be; absent without a limit.")
 
 
 class ClosingAge(Answer):

@@ -1,17 +1,48 @@
 import polars as pl
 import pytest
 
+import clvlab as cl
 from clvlab.application import backtests
+from clvlab.application.logged import logged_backtest
 from clvlab.application.packs import open_pack
+from clvlab.application.replays import replayed
+from clvlab.cli.printing import show_pack, show_report
 from clvlab.errors import UnknownFixtureError
+from clvlab.lab import report as lab
 from clvlab.law.closing import Window
+from clvlab.law.schema import TICKS
 from clvlab.packs.importers.importing import import_source
+from clvlab.packs.manifest import Fixture, PackManifest
 from clvlab.packs.reader import verify_pack
+from clvlab.packs.writer import write_pack
+from clvlab.store.runlog import RunLog
+from tests.factories import message
+
+HOUR_MS = 3_600_000
 
 
 @pytest.fixture(scope="module")
 def pack():
     return open_pack("starter")
+
+
+@pytest.fixture
+def aged(tmp_path):
+    """Make a pack of a market for each age of its close, in milliseconds before the kickoff."""
+
+    def made(ages_ms, max_close_age_s=None, kickoff_s=1_000_000):
+        names = [f"M{number:03}|" for number in range(len(ages_ms))]
+        closes = sorted(((kickoff_s - age / 1000, name) for name, age in zip(names, ages_ms, strict=True)))
+        sides = {"over": (5000, 1950), "under": (5000, 1950)}
+        quotes = [*((0, name) for name in names), *closes]
+        rows = [row for seq, (ts_s, name) in enumerate(quotes) for row in message(seq, ts_s, sides, market_key=name)]
+        fixture = Fixture(fixture_id=1, kickoff_ts_ms=1000 * kickoff_s)
+        manifest = PackManifest(pack_id="p", provenance="unknown", fixtures=(fixture,), max_close_age_s=max_close_age_s)
+        folder = tmp_path / f"{len(list(tmp_path.iterdir()))}"
+        write_pack(pl.DataFrame(rows, schema=TICKS, orient="row"), manifest, folder)
+        return verify_pack(folder)
+
+    return made
 
 
 def test_the_report_carries_what_the_interface_names(pack):
@@ -62,6 +93,64 @@ def test_an_allowlist_that_matches_nothing_scores_nothing_and_says_so(pack):
     assert report["markets_matched"] == 0
     assert report["metrics"]["action_count"] == 0
     assert "matches no market" in report["warnings"][0]
+
+
+OLD, YOUNG = 6 * HOUR_MS + 1, 6 * HOUR_MS
+
+
+@pytest.mark.parametrize(
+    ("old", "young", "warns"),
+    [(0, 10, False), (1, 10, False), (1, 9, False), (1, 8, True), (2, 18, False), (3, 17, True), (1, 0, True)],
+)
+def test_more_than_a_tenth_of_old_closes_is_warned_of(aged, old, young, warns):
+    report = backtests.backtest(aged([OLD] * old + [YOUNG] * young)).report
+
+    assert report["metrics"]["action_count"] == old + young
+    assert len(report["warnings"]) == warns
+
+
+def test_warning_of_old_closes_states_their_share_and_the_oldest_wherever_a_report_is_shown(aged, capsys):
+    test = backtests.backtest(aged([117 * HOUR_MS, 7 * HOUR_MS, 1000, 1000, 1000]))
+    shown = "2 of 5 scored decisions (40.0%) have a close older than 6 h, the oldest 117.0 h"
+
+    show_report(test.report)
+
+    assert shown in test.report["warnings"][0]
+    assert shown in capsys.readouterr().out
+    bt = lab.Backtest(test)
+    assert shown in bt.report._repr_html_()
+    assert shown in bt.tear_sheet(resamples=20, draws=2)._repr_html_()
+
+
+def test_nothing_is_warned_of_where_no_close_is_scored(aged):
+    nothing = backtests.backtest(aged([OLD] * 9), window=Window(min_clv_horizon_s=2_000_000)).report
+    stale = backtests.backtest(aged([OLD] * 9, max_close_age_s=3600)).report
+
+    assert (nothing["reasons"], nothing["warnings"]) == ({"pending_horizon": 9}, [])
+    assert (stale["reasons"], stale["warnings"], stale["closing_age_ms"]["max"]) == ({"closing_stale": 9}, [], None)
+
+
+def test_limit_of_the_pack_holds_wherever_its_runs_are_made_or_scored_again(aged, capsys):
+    pack = aged([OLD, YOUNG, 1000], max_close_age_s=21_600)
+
+    test = backtests.backtest(pack)
+
+    assert test.scores["reason"].to_list() == ["closing_stale", "scored", "scored"]
+    assert test.report["window"]["max_close_age_s"] == 21_600
+    assert (test.verification.passed, replayed(test.run, test.receipts, pack=pack.folder).agrees) == (True, True)
+    assert backtests.reopened(pack, test.run).scores.equals(test.scores)
+    assert logged_backtest(pack, log=RunLog(), owner="me", clock=lambda: 5).run.evidence_hash == test.run.evidence_hash
+    assert cl.sweep(pack.folder, "baseline", {"warmup_ticks": [0]}).sources[0].scores.equals(test.scores)
+    show_pack(pack)
+    assert "last_state, at most 21,600 s old" in capsys.readouterr().out
+    assert "last_state, at most 21,600 s old" in cl.open_pack(pack.folder)._repr_html_()
+
+
+def test_limit_of_the_pack_is_part_of_the_run_id(aged):
+    runs = [backtests.backtest(aged([1000] * 2, limit)).run for limit in (None, 21_600, 21_601)]
+
+    assert len({run.run_id for run in runs}) == 3
+    assert b"max_close_age_s" not in runs[0].events
 
 
 def test_an_unknown_fixture_is_refused(pack):

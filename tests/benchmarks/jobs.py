@@ -64,7 +64,7 @@ def scored(folder: Path, threshold: str) -> Job:
         tape = Catalog(folder).open(PACK).tape()
         decisions = actions.checked(Momentum(int(threshold)).decide(tape))
         replayed = replay(tape, located(tape, decisions), _WINDOW)
-        return _per_market(scores(positions(replayed.decisions, replayed.closes), _WINDOW))
+        return _per_market(scores(positions(replayed.decisions, replayed.closes), _WINDOW, None))
 
     return job
 

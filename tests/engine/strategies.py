@@ -21,17 +21,24 @@ Draw = Callable[[st.SearchStrategy[Any]], Any]
 
 
 class Game:
-    """Ticks, fixtures and closing policy of one generated tape."""
+    """Ticks, fixtures, closing policy and limit on the age of a close of one generated tape."""
 
-    def __init__(self, ticks: list[dict[str, Any]], kickoffs: dict[int, int | None], policy: ClosingPolicy) -> None:
+    def __init__(
+        self,
+        ticks: list[dict[str, Any]],
+        kickoffs: dict[int, int | None],
+        policy: ClosingPolicy,
+        max_close_age_s: int | None,
+    ) -> None:
         self.rows = ticks
         self.ticks = pl.DataFrame(ticks, schema=TICKS)
         self.fixtures = pl.DataFrame(sorted(kickoffs.items()), schema=FIXTURES, orient="row")
         self.kickoffs = kickoffs
         self.policy = policy
+        self.max_close_age_s = max_close_age_s
 
     def __repr__(self) -> str:
-        return f"Game({self.policy}, {self.kickoffs}, {self.rows})"
+        return f"Game({self.policy}, {self.max_close_age_s}, {self.kickoffs}, {self.rows})"
 
 
 @st.composite
@@ -48,7 +55,8 @@ def games(draw: Draw) -> Game:
             rows += _message(draw, fixture_id, seq - 1, starts + ts_ms, market)
         offset = draw(st.one_of(st.none(), st.sampled_from([-1, 0, ts_ms // 2, ts_ms, ts_ms + 1, ts_ms + 400_000])))
         kickoffs[fixture_id] = None if offset is None else max(0, starts + offset)
-    return Game(draw(st.permutations(rows)), kickoffs, draw(st.sampled_from(ClosingPolicy)))
+    limit_s = draw(st.sampled_from([None, None, 1, 30, 60, 300, 9_007_199_254]))
+    return Game(draw(st.permutations(rows)), kickoffs, draw(st.sampled_from(ClosingPolicy)), limit_s)
 
 
 def _message(draw: Draw, fixture_id: int, seq: int, ts_ms: int, market: str) -> list[dict[str, Any]]:

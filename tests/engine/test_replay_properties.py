@@ -2,6 +2,7 @@
 
 import json
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clvlab.engine.run import run
+from clvlab.errors import WindowError
 from clvlab.law.closing import fixture_closes
 from clvlab.law.clv import scores
 from clvlab.law.tape import Tape
@@ -18,9 +20,10 @@ from clvlab.proof.events import receipt_lines
 from clvlab.proof.evidence import read_evidence
 from clvlab.proof.positions import positions
 from clvlab.proof.verify import verify
+from clvlab.sql.opinion import sql_scores
 from clvlab.store.folder import read_receipts, read_run, write_run
 from tests.engine.strategies import decisions, games, policies, windows
-from tests.factories import make_agent, make_run, make_tape, message
+from tests.factories import make_agent, make_limited_run, make_run, make_tape, message
 
 quick = settings(max_examples=50, deadline=None)
 
@@ -33,7 +36,8 @@ def settings_of_a_run(draw):
 
 def tape_of(game, *, order=None):
     ticks = game.ticks if order is None else game.ticks[order]
-    return Tape.from_ticks(ticks, game.fixtures, closing_policy=game.policy)
+    tape = Tape.from_ticks(ticks, game.fixtures, closing_policy=game.policy)
+    return replace(tape, max_close_age_s=game.max_close_age_s)
 
 
 def oracle_fixtures(game):
@@ -103,7 +107,8 @@ def test_both_verifiers_pass_a_stored_run_and_read_back_what_was_sealed(setting,
     assert states["checks"] == {"states_from_ticks": None}
     assert alone["manifest_hash"] == verification.manifest_hash == result.run.manifest_hash
     evidence = read_evidence(result.run.events)
-    assert scores(positions(evidence.decisions, evidence.closes), evidence.window).equals(result.scores)
+    placed = positions(evidence.decisions, evidence.closes)
+    assert scores(placed, evidence.window, evidence.max_close_age_s).equals(result.scores)
     assert evidence.decisions.equals(result.decisions)
 
 
@@ -131,6 +136,7 @@ def test_other_fixtures_on_the_tape_do_not_matter(setting):
     for fixture_id in game.kickoffs:
         own = pl.col("fixture_id") == fixture_id
         alone = Tape.from_ticks(game.ticks.filter(own), game.fixtures.filter(own), closing_policy=game.policy)
+        alone = replace(alone, max_close_age_s=game.max_close_age_s)
         cut = tape.fixture(fixture_id)
         result = run(cut, [make_agent(decided.filter(own))], window)
 
@@ -189,6 +195,31 @@ def test_tape_gives_its_ticks_back(setting):
     ticks = tape_of(game).ticks().collect()
 
     assert ticks.equals(game.ticks.sort("fixture_id", "tick_seq", "market_key", "side"))
+
+
+def test_close_older_than_the_limit_is_stale_in_every_law():
+    result = make_limited_run()
+
+    oracle = clv_verify.score_rows(clv_verify.read_evidence(result.run.events))
+    assert [(row["tick_seq"], row["market_key"], row["side"], row["reason"]) for row in oracle] == [
+        (2, "AT|", "over", "scored"),
+        (2, "AT|", "under", "closing_side_missing"),
+        (2, "OVER|", "over", "closing_stale"),
+        (2, "OVER|", "under", "closing_stale"),
+        (2, "SUSPENDED|", "over", "closing_suspended"),
+        (2, "SUSPENDED|", "under", "closing_suspended"),
+        (5, None, None, "wait_unscored"),
+        (6, "LATE|", "over", "pending_horizon"),
+        (6, "OVER|", "over", "closing_stale"),
+    ]
+    assert [json.loads(line) for line in result.run.scores.splitlines()] == oracle
+    assert sql_scores(result.run.events).equals(result.scores)
+
+
+@pytest.mark.parametrize("limit_s", [0, -1, True, 1.0, "60", 9_007_199_255])
+def test_tape_with_a_limit_that_no_evidence_can_hold_is_refused(limit_s):
+    with pytest.raises(WindowError, match=f"not {limit_s!r}"):
+        make_tape([message(0, 0, {"part1": 1, "part2": 2})], max_close_age_s=limit_s)
 
 
 @pytest.mark.parametrize("backward", [False, True])

@@ -13,6 +13,7 @@ from clvlab.law.closing import Window
 from clvlab.law.metrics import confidence
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.law.ranking import ranked
+from clvlab.law.schema import ClosingPolicy
 from tests.factories import FailingAgent, FixedAgent, make_agent, make_decisions, make_run, make_tape, message
 
 TAPE = make_tape([message(0, 0, {"part1": 5000, "part2": 5000}), message(1, 100, {"part1": 5500, "part2": 4500})])
@@ -23,6 +24,29 @@ def test_backing_before_the_price_rises_beats_the_close():
 
     assert result.scores.select("reason", "clv_bps").row(0) == ("scored", 500)
     assert result.outcomes.select("agent_id", "mean_clv_bps").row(0) == ("a", 500.0)
+
+
+@pytest.mark.parametrize(
+    ("open_s", "limit_s", "reason", "age_ms"),
+    [
+        (400, 200, "scored", 200_000),
+        (399.999, 200, "closing_stale", 200_001),
+        (300, 300, "scored", 300_000),
+        (299.999, 300, "closing_suspended", 10_000),
+    ],
+)
+def test_age_of_a_close_under_last_open_is_that_of_the_message_used(open_s, limit_s, reason, age_ms):
+    sides = {"part1": (5000, 2000), "part2": (5000, 2000)}
+    tape = make_tape(
+        [message(0, 0, sides), message(1, open_s, sides), message(2, 590, dict.fromkeys(sides))],
+        {1: 600},
+        ClosingPolicy.LAST_OPEN,
+        max_close_age_s=limit_s,
+    )
+
+    result = make_run(tape, {})
+
+    assert result.scores.select("reason", "closing_age_ms").row(0) == (reason, age_ms)
 
 
 @pytest.mark.parametrize("agents", [[], ["a", "a"]], ids=["none", "twice the same"])

@@ -188,6 +188,12 @@ class TestALabHere:
         assert here.import_odds("csv", odds, "other").content_hash != first.content_hash
         assert here.packs().frame["pack_id"].to_list() == ["mine", "other", "season", "starter"]
 
+    def test_a_limit_on_the_age_of_a_close_is_kept_in_the_pack(self, here, odds):
+        pack = here.import_odds("csv", odds, "bound", max_close_age_s=60)
+
+        assert "last_state, at most 60 s old" in pack._repr_html_()
+        assert here.backtest(pack, opening).report["window"]["max_close_age_s"] == 60
+
     def test_a_bundled_pack_keeps_its_name(self, here, odds):
         with pytest.raises(PackFormatError, match="'starter' is a pack that comes with clvlab"):
             here.import_odds("csv", odds, "starter")

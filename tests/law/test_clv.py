@@ -3,7 +3,7 @@ import pytest
 
 from clvlab.law.closing import Window
 from clvlab.law.clv import scores
-from clvlab.law.schema import POSITIONS, Reason
+from clvlab.law.schema import MAX_CLOSE_AGE_S, POSITIONS, SAFE_INTEGER, Reason
 
 SCORED = {
     "seq": 1, "agent_id": "a", "fixture_id": 1, "tick_seq": 0, "ts_ms": 0, "action": "BACK", "market_key": "m|",
@@ -25,6 +25,7 @@ FAILURES = {
     Reason.ENTRY_SIDE_MISSING: {"entry_prob_bps": None},
     Reason.CLOSING_MARKET_ABSENT: {"closing_present": False},
     Reason.CLOSING_SUSPENDED: {"closing_suspended": True},
+    Reason.CLOSING_STALE: {"closing_ts_ms": 539_999},
     Reason.CLOSING_SIDE_MISSING: {"close_prob_bps": None},
     Reason.PENDING_HORIZON: {"ts_ms": 600_000},
     Reason.SCORED: {},
@@ -32,10 +33,10 @@ FAILURES = {
 ORDER = list(FAILURES)
 
 
-def scored(*changes, window=None):
+def scored(*changes, window=None, max_close_age_s=60):
     window = window or Window(market_allowlist=("m|",))
     frame = pl.DataFrame([SCORED | change for change in changes], schema=POSITIONS)
-    return scores(frame, window).to_dicts()
+    return scores(frame, window, max_close_age_s).to_dicts()
 
 
 @pytest.mark.parametrize("reason", ORDER)
@@ -124,6 +125,37 @@ def test_age_of_the_close_stands_in_every_row_that_has_one():
 
     assert (aged["reason"], aged["closing_age_ms"]) == ("pending_horizon", 10_000)
     assert unclosed["closing_age_ms"] is None
+
+
+@pytest.mark.parametrize(
+    ("age_ms", "limit_s", "reason"),
+    [
+        (0, 1, "scored"),
+        (1000, 1, "scored"),
+        (1001, 1, "closing_stale"),
+        (600_000, 600, "scored"),
+        (600_000, 599, "closing_stale"),
+        (600_000, None, "scored"),
+        (600_000, MAX_CLOSE_AGE_S, "scored"),
+    ],
+)
+def test_exactly_the_limit_is_young_enough(age_ms, limit_s, reason):
+    (row,) = scored({"closing_ts_ms": 600_000 - age_ms}, max_close_age_s=limit_s)
+
+    assert (row["reason"], row["closing_age_ms"], row["close_prob_bps"]) == (reason, age_ms, 5500)
+
+
+def test_largest_limit_is_compared_without_overflow():
+    oldest = {"closing_ts_ms": 0, "close_ts_ms": SAFE_INTEGER}
+    as_old = {"closing_ts_ms": 0, "close_ts_ms": 1000 * MAX_CLOSE_AGE_S}
+
+    assert [row["reason"] for row in scored(oldest, as_old, max_close_age_s=MAX_CLOSE_AGE_S)] == ["closing_stale", "scored"]
+
+
+def test_close_that_is_not_there_has_no_age():
+    (row,) = scored({"closing_present": False, "closing_ts_ms": None, "close_prob_bps": None}, max_close_age_s=1)
+
+    assert row["reason"] == "closing_market_absent"
 
 
 def test_rows_come_in_order_of_seq():

@@ -61,6 +61,7 @@ def test_a_changed_tick_with_a_fitting_file_hash_is_seen_on_verifying(pack):
     [
         {"provenance": "genuine-txline"},
         {"closing_policy": "last_open"},
+        {"max_close_age_s": 21_600},
         {"closing_source": "best"},
         {"margin": "power"},
         {"recipe": {"seed": 2, "fixtures": 12, "messages": 300}},
@@ -170,6 +171,30 @@ def relabel(folder, change):
     edit(folder, change)
     manifest, _ = read_manifest(folder)
     edit(folder, lambda content: content["clvlab"].update(content_hash=manifest.content_hash))
+
+
+def limited(folder, limit):
+    relabel(folder, lambda content: content["clvlab"].update(max_close_age_s=limit))
+    return verify_pack(folder)
+
+
+def test_limit_on_the_age_of_a_close_is_part_of_the_content_and_reaches_the_tape(pack):
+    before = load_pack(pack)
+
+    after = limited(pack, 21_600)
+
+    assert (before.tape().max_close_age_s, before.closing) == (None, "last_state")
+    assert (after.tape().max_close_age_s, after.closing) == (21_600, "last_state, at most 21,600 s old")
+    assert after.tape([90000000]).fixture(90000000).max_close_age_s == 21_600
+    assert len({pack.content_hash for pack in (before, after, limited(pack, 21_601), limited(pack, 9_007_199_254))}) == 4
+
+
+@pytest.mark.parametrize("limit", [0, -1, True, 21_600.0, "21600", 9_007_199_255])
+def test_limit_that_is_no_positive_number_of_seconds_is_refused(pack, limit):
+    edit(pack, lambda content: content["clvlab"].update(max_close_age_s=limit))
+
+    with pytest.raises(PackFormatError, match=f"max_close_age_s: .* found {limit!r}"):
+        load_pack(pack)
 
 
 def test_other_row_counts_than_the_ticks_have_are_refused(pack):

@@ -39,6 +39,17 @@ def test_row_order_of_the_input_does_not_change_the_content_hash(tmp_path):
     assert one.content_hash == other.content_hash
 
 
+def test_a_limit_on_the_age_of_a_close_is_in_descriptor_and_hash_only_where_it_is_set(tmp_path):
+    free = write_pack(ticks(*SOUND), MANIFEST, tmp_path / "a")
+    bound = write_pack(ticks(*SOUND), MANIFEST.model_copy(update={"max_close_age_s": 60}), tmp_path / "b")
+
+    assert free.content_hash == "sha256:a52461793e6e0b979626cd0ad752ecf73bf80261884b077d412b2e28aee79781"
+    assert "max_close_age_s" not in (tmp_path / "a" / "datapackage.json").read_text()
+    assert bound.content == free.content | {"max_close_age_s": 60}
+    assert bound.content_hash != free.content_hash
+    assert verify_pack(tmp_path / "b").manifest == bound
+
+
 def test_one_fixture_reads_as_if_it_were_alone(tmp_path):
     two = MANIFEST.model_copy(update={"fixtures": (Fixture(fixture_id=1), Fixture(fixture_id=2))})
     other = [(2, *row[1:]) for row in SOUND]

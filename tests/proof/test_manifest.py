@@ -9,9 +9,9 @@ from clvlab.proof.verify import verify
 from tests.factories import make_agent, make_decisions, make_tape, message
 
 
-def sealed(*, window=None, agents=({},), binding=None, policy=ClosingPolicy.LAST_STATE, decisions=({},), **options):
+def sealed(*, window=None, agents=({},), binding=None, policy=ClosingPolicy.LAST_STATE, limit=None, decisions=({},), **options):
     plain = make_tape([message(0, 0, {"part1": 5000, "part2": 5000}), message(1, 100, {"part1": 5500, "part2": 4500})])
-    tape = Tape(binding or plain.binding, plain.rows, plain.series, plain.fixtures, policy)
+    tape = Tape(binding or plain.binding, plain.rows, plain.series, plain.fixtures, policy, max_close_age_s=limit)
     named = [{"agent_id": "a"} | agent for agent in agents]
     return run(tape, [make_agent(make_decisions(*decisions), **agent) for agent in named], window or Window(), **options).run
 
@@ -24,6 +24,8 @@ CHANGES = {
     "horizon": {"window": Window(min_clv_horizon_s=61)},
     "allowlist": {"window": Window(market_allowlist=("1X2",))},
     "closing_policy": {"policy": ClosingPolicy.LAST_OPEN},
+    "max_close_age_s": {"limit": 3600},
+    "other max_close_age_s": {"limit": 3601},
     "pack": {"binding": Binding("other", (1,), "sha256:aa")},
     "fixtures": {"binding": Binding("pack", (1, 2), "sha256:aa")},
     "content": {"binding": Binding("pack", (1,), "sha256:bb")},

@@ -19,7 +19,7 @@ from clvlab.proof.merkle import root_of_lines
 from clvlab.proof.verify import Verification, verify
 from clvlab.sql import second_opinion
 from clvlab.store.folder import read_receipts, read_run, write_run
-from tests.factories import make_mixed_run, make_run, make_sealed_run, make_tape, message
+from tests.factories import make_limited_run, make_mixed_run, make_run, make_sealed_run, make_tape, message
 
 SHARED = ("evidence_integrity", "metrics_recomputed", "manifest_bound", "policy_obeyed", "receipt_separation")
 TAPE = make_tape([message(0, 0, {"part1": (5000, 2100), "part2": (5000, 1900)})], {1: 600})
@@ -419,6 +419,84 @@ def test_receipts_change_neither_hash_nor_manifest_nor_rank(folder, change):
     assert (after.verified, after.recomputed) == (True, before.recomputed)
     assert after.verification.manifest_hash == before.verification.manifest_hash
     assert ranked(after.verification.outcomes).equals(ranked(before.verification.outcomes))
+
+
+LIMIT = b'"max_close_age_s":360,'
+
+
+@pytest.fixture
+def limited(tmp_path):
+    """A run over a pack with a limit on the age of a close."""
+    folder = write_run(make_limited_run().run, tmp_path / "limited")
+    assert LIMIT in (folder / "events.jsonl").read_bytes()
+    return folder
+
+
+def test_run_with_a_limit_on_the_age_of_a_close_passes(limited):
+    assert judged(limited).checks == PASSED
+
+
+@pytest.mark.parametrize("change", [swapped(LIMIT, b""), swapped(LIMIT, b'"max_close_age_s":361,')], ids=["removed", "raised"])
+def test_limit_that_is_changed_after_the_seal_is_seen(limited, change):
+    edit(limited / "events.jsonl", change)
+
+    result = judged(limited)
+
+    assert not result.verified
+    assert result.checks == FAILED | {"policy_obeyed": "pass", "receipt_separation": "pass"}
+
+
+@pytest.mark.parametrize("limit", [b"", *(b'"max_close_age_s":%d,' % limit for limit in (1, 359, 361, 9007199254))])
+def test_limit_changed_and_sealed_again_gives_other_scores_and_another_run_id(limited, limit):
+    edit(limited / "events.jsonl", swapped(LIMIT, limit))
+    reseal(limited)
+
+    result = judged(limited)
+
+    assert result.verified
+    assert result.checks == PASSED | {"metrics_recomputed": "fail", "manifest_bound": "fail"}
+
+
+@pytest.mark.parametrize("limit", [1, 3600, 9007199254])
+def test_limit_given_to_a_run_without_one_and_sealed_again_is_not_bound(folder, limit):
+    edit(folder / "events.jsonl", swapped(b'"min_clv_horizon_s":60', b'"max_close_age_s":%d,"min_clv_horizon_s":60' % limit))
+    reseal(folder)
+
+    result = judged(folder)
+
+    assert result.verified
+    assert result.checks == PASSED | {"metrics_recomputed": "fail" if limit == 1 else "pass", "manifest_bound": "fail"}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [b"null", b"0", b"-1", b"true", b"false", b"360.0", b"3.6e2", b'"360"', b"[360]", b"9007199255", b"9007199254740991"],
+)
+def test_limit_that_is_no_positive_number_of_seconds_fails_even_if_sealed_again(limited, value):
+    edit(limited / "events.jsonl", swapped(LIMIT, b'"max_close_age_s":%s,' % value))
+    reseal(limited)
+
+    result = judged(limited)
+
+    assert (result.verified, result.checks) == (False, FAILED)
+    assert result.recomputed.startswith("recompute_error:")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        swapped(b'{"closing_policy"', b'{"closing_age_s":1,"closing_policy"'),
+        swapped(LIMIT, b'"max_close_age_s":360,"max_close_age_s":360,'),
+        swapped(b'"end_rule":"pre_match",', LIMIT + b'"end_rule":"pre_match",'),
+        lambda text: text.replace(LIMIT, b"").replace(b'"law_version"', LIMIT + b'"law_version"'),
+    ],
+    ids=["another key", "twice", "twice and out of order", "outside the window"],
+)
+def test_limit_that_stands_elsewhere_fails_even_if_sealed_again(limited, change):
+    edit(limited / "events.jsonl", change)
+    reseal(limited)
+
+    assert judged(limited).checks == FAILED
 
 
 def test_market_of_no_name_passes_both_verifiers(tmp_path):

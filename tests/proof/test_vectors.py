@@ -11,10 +11,14 @@ from clvlab.proof.canonical import canonical, parsed, sha256
 from clvlab.proof.merkle import root_of_lines
 from clvlab.proof.seal import SealedRun
 from clvlab.proof.verify import verify
-from tests.factories import make_sealed_run
+from tests.factories import make_limited_run, make_sealed_run
 
 VECTORS = Path(__file__).parents[1] / "vectors"
-CANONICAL, MERKLE, RUN = (json.loads((VECTORS / f"{name}.json").read_text()) for name in ("canonical", "merkle", "run"))
+CANONICAL, MERKLE = (json.loads((VECTORS / f"{name}.json").read_text()) for name in ("canonical", "merkle"))
+RUNS = {
+    name: (json.loads((VECTORS / f"{name}.json").read_text()), make)
+    for name, make in (("run", make_sealed_run), ("run_with_close_limit", lambda: make_limited_run().run))
+}
 FILES = ("events.jsonl", "scores.jsonl", "manifest.json")
 HASHES = ("evidence_hash", "evidence_root", "score_root", "manifest_hash")
 
@@ -43,29 +47,35 @@ def test_merkle_root(size):
     assert root_of_lines(text) == clv_verify.merkle_root(clv_verify.lines_of(text)) == MERKLE["roots"][size]
 
 
-def test_engine_seals_the_run_of_the_vector():
-    run = make_sealed_run()
+@pytest.mark.parametrize(("vector", "make"), RUNS.values(), ids=RUNS)
+def test_engine_seals_the_run_of_the_vector(vector, make):
+    run = make()
 
-    assert [run.events.decode(), run.scores.decode(), run.manifest.decode()] == [RUN[name] for name in FILES]
-    assert (run.run_id, run.evidence_hash, run.manifest_hash) == (RUN["run_id"], RUN["evidence_hash"], RUN["manifest_hash"])
+    assert [run.events.decode(), run.scores.decode(), run.manifest.decode()] == [vector[name] for name in FILES]
+    assert (run.run_id, run.evidence_hash, run.manifest_hash) == tuple(
+        vector[name] for name in ("run_id", "evidence_hash", "manifest_hash")
+    )
 
 
-def test_package_verifies_the_run_of_the_vector():
-    result = verify(SealedRun(RUN["run_id"], *(RUN[name].encode() for name in FILES)))
+@pytest.mark.parametrize("vector", [vector for vector, _ in RUNS.values()], ids=RUNS)
+def test_package_verifies_the_run_of_the_vector(vector):
+    result = verify(SealedRun(vector["run_id"], *(vector[name].encode() for name in FILES)))
 
     assert result.passed
-    assert (result.recomputed_evidence_hash, result.manifest_hash) == (RUN["evidence_hash"], RUN["manifest_hash"])
+    assert (result.recomputed_evidence_hash, result.manifest_hash) == (vector["evidence_hash"], vector["manifest_hash"])
 
 
-def test_stand_alone_verifier_verifies_the_run_of_the_vector(tmp_path):
+@pytest.mark.parametrize("vector", [vector for vector, _ in RUNS.values()], ids=RUNS)
+def test_stand_alone_verifier_verifies_the_run_of_the_vector(vector, tmp_path):
     for name in FILES:
-        (tmp_path / name).write_bytes(RUN[name].encode())
+        (tmp_path / name).write_bytes(vector[name].encode())
 
     result = clv_verify.verify(tmp_path)
 
     assert result["verified"]
     assert not any(result["checks"].values())
-    assert (result["recomputed_evidence_hash"], result["manifest_hash"]) == (RUN["evidence_hash"], RUN["manifest_hash"])
-    assert {name: json.loads(RUN["manifest.json"]).get(name, sha256(RUN["manifest.json"].encode())) for name in HASHES} == {
-        name: RUN[name] for name in HASHES
+    assert (result["recomputed_evidence_hash"], result["manifest_hash"]) == (vector["evidence_hash"], vector["manifest_hash"])
+    manifest = vector["manifest.json"]
+    assert {name: json.loads(manifest).get(name, sha256(manifest.encode())) for name in HASHES} == {
+        name: vector[name] for name in HASHES
     }

@@ -2,11 +2,17 @@
 
 import hashlib
 import json
+import shutil
 import time
 
 import pytest
 
+from clvlab.application.packs import bundled_catalog
+from clvlab.packs.catalog import Catalog
+from clvlab.packs.manifest import descriptor, read_manifest
+from clvlab.proof import clv_verify
 from tests.service.serving import BACKTEST, BOUND, CONFIG, DEPLOY, FIXTURE, make_entry
+from tests.service.serving import api as serve_api
 
 CHECKS = {
     "evidence_integrity", "llm_boundary", "metrics_recomputed", "manifest_bound", "policy_obeyed", "receipt_separation",
@@ -227,6 +233,26 @@ def test_get_backtest_gives_the_report_with_what_was_asked(api):
     assert "real_executable_edge_bps" in report
     assert report["real_executable_edge_bps"] is None
     assert set(report["checks"]) == CHECKS
+
+
+def test_limit_of_a_pack_on_the_age_of_a_close_stands_in_the_window_and_in_no_other(api, keys, tmp_path):
+    free = api.get(f"/backtests/{api.post('/backtests', BACKTEST, by=api.nobody)['backtest_id']}")
+    folder = tmp_path / "packs" / "starter"
+    shutil.copytree(bundled_catalog().folder / "starter", folder)
+    manifest = read_manifest(folder)[0].model_copy(update={"max_close_age_s": 60})
+    sizes = {path.name: path.stat().st_size for path in folder.glob("*.parquet")}
+    (folder / "datapackage.json").write_bytes(descriptor(manifest, sizes))
+    Catalog(tmp_path / "packs").admit("starter")
+
+    with serve_api(keys, packs=tmp_path / "packs") as limited:
+        bound = limited.get(f"/backtests/{limited.post('/backtests', BACKTEST, by=limited.nobody)['backtest_id']}")
+        run_id = limited.started()[1]["run_id"]
+        (tmp_path / "run.clv").write_bytes(limited.nobody.get(f"/runs/{run_id}/bundle").content)
+
+    assert bound["window"] == free["window"] | {"max_close_age_s": 60}
+    assert "max_close_age_s" not in free["window"]
+    assert "closing_stale" in bound["reasons"]
+    assert not any(clv_verify.verify(tmp_path / "run.clv")["checks"].values())
 
 
 def test_get_backtests_lists_with_a_cursor(api):

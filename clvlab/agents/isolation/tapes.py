@@ -20,12 +20,12 @@ def write_tape(tape: Tape, folder: Path) -> None:
     tape.rows.write_ipc(folder / _ROWS, compression="uncompressed", record_batch_size=max(1, tape.rows.height))
     tape.series.write_ipc(folder / _SERIES, compression="uncompressed")
     fixtures.write_ipc(folder / _FIXTURES, compression="uncompressed")
-    (folder / _REST).write_bytes(pickle.dumps((tape.binding, tape.closing_policy)))
+    (folder / _REST).write_bytes(pickle.dumps((tape.binding, tape.closing_policy, tape.max_close_age_s)))
 
 
 def read_tape(folder: str) -> Tape:
     """Read the tape that ``write_tape`` wrote."""
     at = Path(folder)
-    binding, closing_policy = pickle.loads((at / _REST).read_bytes())  # noqa: S301  written by the parent
+    binding, closing_policy, max_close_age_s = pickle.loads((at / _REST).read_bytes())  # noqa: S301  written by the parent
     rows, series, fixtures = (pl.read_ipc(at / name) for name in (_ROWS, _SERIES, _FIXTURES))
-    return Tape(binding, rows, series, fixtures, closing_policy)
+    return Tape(binding, rows, series, fixtures, closing_policy, max_close_age_s=max_close_age_s)

@@ -21,6 +21,7 @@ _RULES = {
     Reason.ENTRY_SIDE_MISSING: "The market had no price for this side when the agent decided.",
     Reason.CLOSING_MARKET_ABSENT: "The market has no message inside the window.",
     Reason.CLOSING_SUSPENDED: "The market was suspended at the close.",
+    Reason.CLOSING_STALE: "The last message before the close is older than the pack's limit.",
     Reason.CLOSING_SIDE_MISSING: "The market had no price for this side at the close.",
     Reason.PENDING_HORIZON: "The decision is nearer to the close than the horizon: valid, and not scored.",
 }

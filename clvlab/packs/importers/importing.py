@@ -86,6 +86,7 @@ def import_source(source: str, paths: Sequence[Path], folder: Path, options: Opt
                 normaliser=result.normaliser,
                 capture=result.capture,
                 kickoff=result.kickoff,
+                max_close_age_s=options.max_close_age_s,
                 fixtures=result.fixtures,
                 sources=None if result.keep_raw else sources,
                 margin_fallbacks=result.account.margin_fallbacks or None,

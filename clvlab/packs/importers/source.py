@@ -14,6 +14,7 @@ import polars as pl
 
 from clvlab.errors import SourceError
 from clvlab.law.schema import ODDS_MILLI, TICKS, ClosingPolicy
+from clvlab.law.tape import check_close_age
 from clvlab.odds.consensus import Consensus
 from clvlab.odds.margin import Margin
 from clvlab.packs.manifest import Capture, Fixture, KickoffKind
@@ -60,6 +61,8 @@ class Options:
         football-data: preference of closing columns.
     mapping
         csv and parquet: what the columns mean.
+    max_close_age_s
+        How old a market's closing message may be to be scored by; no limit if null.
     chunk_rows
         Rows held in memory at a time.
     progress
@@ -75,8 +78,12 @@ class Options:
     time_zone: str | None = None
     closing: tuple[str, ...] | None = None
     mapping: Mapping[str, Any] | None = None
+    max_close_age_s: int | None = None
     chunk_rows: int = 250_000
     progress: Callable[[str], None] = silent
+
+    def __post_init__(self) -> None:
+        check_close_age(self.max_close_age_s)
 
     def rules(self, default: Consensus) -> Consensus:
         """Give a source's rules of consensus with what the caller asks otherwise."""

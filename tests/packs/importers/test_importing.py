@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from clvlab.errors import SourceError
+from clvlab.errors import SourceError, WindowError
 from clvlab.packs.importers.importing import import_source
 from clvlab.packs.importers.source import Options
 from clvlab.packs.reader import verify_pack
@@ -49,6 +49,22 @@ def test_an_import_that_is_killed_leaves_no_pack_and_may_be_asked_for_again(tabl
     assert not out.exists()
     import_source("csv", [table], out)
     assert len(verify_pack(out).fixture_ids) == 500
+
+
+def test_a_limit_on_the_age_of_a_close_is_kept_in_the_pack(table, tmp_path):
+    import_source("csv", [table], tmp_path / "free")
+    import_source("csv", [table], tmp_path / "bound", Options(max_close_age_s=3600))
+
+    free, bound = verify_pack(tmp_path / "free"), verify_pack(tmp_path / "bound")
+
+    assert (free.manifest.max_close_age_s, bound.manifest.max_close_age_s) == (None, 3600)
+    assert bound.manifest.content == free.manifest.content | {"max_close_age_s": 3600}
+
+
+@pytest.mark.parametrize("limit", [0, -1, True, 3600.0, "3600", 9_007_199_255])
+def test_a_limit_that_is_no_positive_number_of_seconds_is_refused(limit):
+    with pytest.raises(WindowError, match=f"max_close_age_s must be a whole number of seconds from 1 .*, not {limit!r}"):
+        Options(max_close_age_s=limit)
 
 
 def test_an_import_that_gives_no_tick_is_refused_with_a_reason(tmp_path):
