@@ -86,7 +86,7 @@ def test_verify_and_version_name_what_judged(folder, sealed):
     code, out, _ = clvlab(folder, "verify", folder / sealed["run_folder"], "--json")
     assert (code, json.loads(out)["judged_by"]) == (0, judge)
     code, out, _ = clvlab(folder, "verify", folder / sealed["run_folder"])
-    line = f"judged by clvlab {judge['clvlab']}, source digest {judge['source_digest']}, polars {judge['polars']}, "
+    line = f"judged by            clvlab {judge['clvlab']}, source digest {judge['source_digest']}, polars {judge['polars']}, "
     assert (code, line in out) == (0, True)
     code, out, _ = clvlab(folder, "version")
     assert (code, f"clvlab {judge['clvlab']}\n  source digest        {judge['source_digest']}\n" in out) == (0, True)

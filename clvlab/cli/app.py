@@ -180,8 +180,7 @@ def verify(
         judged = {name: {"verdict": check.verdict.value, "detail": check.detail} for name, check in proofs.items()}
         print_json(_verification(verdict) | {"judged_by": judge()} | opinions | ({"proofs": judged} if proofs else {}))
     else:
-        show_checks(verdict)
-        out.print(f"judged by {', '.join(f'{name} {value}' for name, value in judge().items())}".replace("_", " "))
+        show_checks(verdict, judge())
         for name, check in proofs.items():
             out.print(f"{name} in the bundle: {check.verdict.value.replace('_', ' ')}: {plain(check.detail)}")
         for name, (agrees, why) in further.items():
