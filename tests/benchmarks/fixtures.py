@@ -35,7 +35,7 @@ _MESSAGES = 6  # of a fixture, its two markets in turn; the last is in play
 _GROWTH = (16, 4, 1)
 _SHARES = (150, 10, 1)
 _STEPS = {"by_id": "opened by id", "by_path": "opened by path", "tape": "tape", "sealed": "baseline, sealed and verified"}
-_LINEAR = Budget(1.5, on="ratio")
+_LINEAR = Budget(2, on="ratio")  # the garbage collector doubles the cost of an object from some thousands on; a square gives 16
 
 Job = Callable[[], int]  # gives the number of fixtures that it came to
 Samples = dict[tuple[str, int], list[Sample]]
