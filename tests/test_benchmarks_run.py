@@ -90,3 +90,22 @@ def test_the_benchmark_of_imports_reports_every_job(tmp_path):
     assert {figure["job"] for figure in figures} == {"margin removal", "exchange stream", "changes to a pack"}
     assert {figure["name"] for figure in figures} >= {"power", "shin, the package", "penaltyblog power", "to a written pack"}
     assert all(figure["value"]["min"] > 0 for figure in figures)
+
+
+def test_the_benchmark_of_many_fixtures_reports_every_size(tmp_path):
+    report = tmp_path / "report.json"
+
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.benchmarks.fixtures", "--fixtures", "64", "--rounds", "1", "--json", str(report)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = json.loads(report.read_bytes())
+    assert {figure["job"] for figure in said["figures"]} == {"1 fixtures", "6 fixtures", "64 fixtures", "growth"}
+    growing = [figure for figure in said["figures"] if figure["ratio"]]
+    assert [figure["baseline"] for figure in growing] == ["4 x 4", "16 x 4"] * 4
+    assert all(figure["value"]["min"] > 0 for figure in said["figures"])
+    assert list(said["equalities"].values()) == [True]

@@ -10,6 +10,7 @@ import pytest
 from clvlab.application.application import Application
 from clvlab.application.requests import BacktestRunRequest
 from clvlab.proof import clv_states, clv_verify
+from clvlab.proof.closure import source_digest
 from tests.proof.bundles import make_bundle, trust
 
 
@@ -74,6 +75,21 @@ def test_verify_exits_0_on_a_sound_run_and_1_on_a_tampered_one(folder, sealed, t
     assert code == 1
     assert "not fully verified" in out
     assert clvlab(folder, "show", broken)[0] == 1
+
+
+def test_verify_and_version_name_what_judged(folder, sealed):
+    code, out, _ = clvlab(folder, "version", "--json")
+    judge = json.loads(out)
+    assert code == 0
+    assert judge["source_digest"] == source_digest()
+
+    code, out, _ = clvlab(folder, "verify", folder / sealed["run_folder"], "--json")
+    assert (code, json.loads(out)["judged_by"]) == (0, judge)
+    code, out, _ = clvlab(folder, "verify", folder / sealed["run_folder"])
+    line = f"judged by            clvlab {judge['clvlab']}, source digest {judge['source_digest']}, polars {judge['polars']}, "
+    assert (code, line in out) == (0, True)
+    code, out, _ = clvlab(folder, "version")
+    assert (code, f"clvlab {judge['clvlab']}\n  source digest        {judge['source_digest']}\n" in out) == (0, True)
 
 
 def test_second_opinion_and_replay_agree_on_a_sound_run_and_not_on_a_tampered_one(folder, sealed, tmp_path):

@@ -16,6 +16,7 @@ import typer
 
 from clvlab.agents.isolation.isolated import isolated
 from clvlab.application import anchors, backtests, bundles, logged, packs, runlog, runs
+from clvlab.application.versions import judge
 from clvlab.cli import proof
 from clvlab.cli.agents import agents_app
 from clvlab.cli.log import log_app, witness
@@ -23,6 +24,7 @@ from clvlab.cli.options import JsonOption, NetworkOption, PackArgument, ReadsOpt
 from clvlab.cli.packs import packs_app
 from clvlab.cli.printing import err, leaderboard, out, plain, plain_lines, print_json, show_checks, show_report, table
 from clvlab.cli.serving import dev_token, rebuild_leaderboard, serve
+from clvlab.cli.versions import version
 from clvlab.errors import ClvlabError
 from clvlab.law.closing import Window
 from clvlab.proof.verify import Verification
@@ -39,7 +41,7 @@ app = typer.Typer(
 app.add_typer(agents_app, name="agents")
 app.add_typer(packs_app, name="packs")
 app.add_typer(log_app, name="log")
-for command in (proof.anchor, proof.bundle, proof.devchain, proof.disclose, proof.verifier, witness):
+for command in (proof.anchor, proof.bundle, proof.devchain, proof.disclose, proof.verifier, version, witness):
     app.command()(command)
 app.command()(serve)
 app.command()(rebuild_leaderboard)
@@ -185,9 +187,9 @@ def verify(
     if as_json:
         opinions = {name: {"agrees": agrees, "detail": why} for name, (agrees, why) in further.items()}
         judged = {name: {"verdict": check.verdict.value, "detail": check.detail} for name, check in proofs.items()}
-        print_json(_verification(verdict) | opinions | ({"proofs": judged} if proofs else {}))
+        print_json(_verification(verdict) | {"judged_by": judge()} | opinions | ({"proofs": judged} if proofs else {}))
     else:
-        show_checks(verdict)
+        show_checks(verdict, judge())
         for name, check in proofs.items():
             out.print(f"{name} in the bundle: {check.verdict.value.replace('_', ' ')}: {plain(check.detail)}")
         for name, (agrees, why) in further.items():

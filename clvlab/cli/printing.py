@@ -105,12 +105,16 @@ def _counted(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {count:,}" for name, count in counts.items()) or "none"
 
 
-def show_checks(verdict: Verification) -> None:
+def show_checks(verdict: Verification, judge: Mapping[str, str] | None = None) -> None:
+    """Print every check, by what it was judged where that is given, and the verdict."""
     out.print(f"[bold]Run {plain(verdict.run_id)}[/]")
     colours = {"pass": "green", "fail": "red"}
     for name, check in verdict.checks.items():
         shown = check.verdict.value.replace("_", " ")
         out.print(f"  {name:<20} [{colours.get(check.verdict.value, 'dim')}]{shown:<15}[/] {plain(check.detail)}")
+    if judge:
+        named = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in judge.items())
+        out.print(f"  {'judged by':<20} {plain(named)}")
     if verdict.passed:
         out.print("[green]verified[/]: the seal is intact and no check failed\n")
     elif verdict.verified:

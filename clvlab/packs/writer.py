@@ -100,8 +100,9 @@ class PackWriter:
         strays = [number for number in found if number not in self._declared]
         if strays:
             raise PackFormatError(f"ticks of fixture {strays[0]}, which the manifest does not declare")
-        if len(found) and self._written and found[0] <= max(self._written):
-            raise PackFormatError(f"fixture {found[0]} comes after fixture {max(self._written)}")
+        last = next(reversed(self._written), None)  # they were written in order
+        if len(found) and last is not None and found[0] <= last:
+            raise PackFormatError(f"fixture {found[0]} comes after fixture {last}")
         invariants.check(tape)
         digests = fixture_digests(tape)
         sizes = dict(tape.series.group_by("fixture_id", maintain_order=True).agg(pl.col("rows").sum()).iter_rows())

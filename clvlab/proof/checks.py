@@ -80,11 +80,16 @@ def evidence_integrity(sealed: str, recomputed: str) -> Check:
 
 
 def llm_boundary(folder: Path | None) -> Check:
-    """Audit what the trust folders import."""
+    """Audit what the trust folders import, and what Python would run in their place.
+
+    A guard for maintainers against a slip. Against code that wants to hide it proves nothing: such code can change the
+    audit as well.
+    """
     found = audit(folder)
     return _judged(
         passed=not found,
-        good="law and proof import each other, polars, pyarrow, orjson and part of the standard library only",
+        good="a maintainer's guard, not a wall: law and proof import each other and listed names of polars, pyarrow, orjson "
+        "and the standard library only",
         bad="; ".join(found[:3]),
     )
 

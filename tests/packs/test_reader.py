@@ -6,9 +6,11 @@ import pytest
 
 from clvlab.application.packs import bundled_catalog, open_pack
 from clvlab.errors import PackFormatError, PackTamperedError, UnknownFixtureError, UnknownPackError
+from clvlab.law.schema import TICKS
 from clvlab.packs.files import file_sha256
-from clvlab.packs.manifest import read_manifest
-from clvlab.packs.reader import load_pack, verify_pack
+from clvlab.packs.manifest import Fixture, PackManifest, read_manifest
+from clvlab.packs.reader import Pack, load_pack, verify_pack
+from clvlab.packs.writer import write_pack
 
 
 @pytest.fixture
@@ -260,3 +262,19 @@ def test_row_group_size_does_not_change_what_is_read(pack):
 
     assert after.tape().rows.equals(before.rows)
     assert after.tape([90000003]).rows.equals(before.fixture(90000003).rows)
+
+
+@pytest.mark.parametrize("count", [1, 40])
+def test_fixture_ids_are_listed_as_often_for_one_fixture_as_for_many(tmp_path, monkeypatch, count):
+    fixtures = tuple(Fixture(fixture_id=number) for number in range(count))
+    manifest = PackManifest(pack_id="p", provenance="unknown", fixtures=fixtures)
+    write_pack(pl.DataFrame(schema=TICKS), manifest, tmp_path / "p")
+    opened, listed = load_pack(tmp_path / "p"), []
+    ids = opened.fixture_ids
+    monkeypatch.setattr(Pack, "fixture_ids", property(lambda _: listed.append(1) or ids))
+
+    opened.tape()
+    whole = len(listed)
+    opened.tape(ids)
+
+    assert max(whole, len(listed) - whole) <= 4

@@ -3,9 +3,10 @@ import pytest
 
 from clvlab.errors import PackFormatError
 from clvlab.law.schema import TICKS
+from clvlab.law.tape import Tape
 from clvlab.packs.manifest import Fixture, PackManifest
 from clvlab.packs.reader import load_pack, verify_pack
-from clvlab.packs.writer import write_pack
+from clvlab.packs.writer import PackWriter, write_pack
 
 
 def ticks(*rows):
@@ -130,3 +131,22 @@ def test_ticks_at_the_edge_of_a_rule_are_accepted(tmp_path, probs):
 def test_ticks_of_an_undeclared_fixture_are_refused(tmp_path):
     with pytest.raises(PackFormatError, match="fixture 9, which the manifest does not declare"):
         write_pack(ticks(*message(0, 1000, [4000, 6000], fixture=9)), MANIFEST, tmp_path / "p")
+
+
+def test_fixtures_are_added_in_order_without_a_look_at_all_before(tmp_path):
+    class Unread(dict):
+        def __iter__(self):
+            raise AssertionError("a look at every fixture for each that is added")
+
+    fixtures = tuple(Fixture(fixture_id=number) for number in range(1, 6))
+    alone = {number: ticks(*((number, *row[1:]) for row in SOUND)) for number in (1, 2, 4, 3)}
+
+    with PackWriter(tmp_path / "p", fixtures) as writer:
+        writer._written = Unread()
+        for number in (1, 2, 4):
+            writer.add(Tape.from_ticks(alone[number], writer.kickoffs))
+        with pytest.raises(PackFormatError, match="fixture 3 comes after fixture 4"):
+            writer.add(Tape.from_ticks(alone[3], writer.kickoffs))
+        writer.finish(MANIFEST)
+
+    assert verify_pack(tmp_path / "p").fixtures["rows"].to_list() == [6, 6, 0, 6, 0]

@@ -5,7 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from clvlab.proof.audit import audit, package_folder, violations
+from clvlab.proof.audit import audit, violations
+from clvlab.proof.closure import package_folder
 
 
 @pytest.fixture
@@ -78,6 +79,63 @@ def test_missing_package_fails_closed(package):
         "import lawyer",
         "from clvlab.lawless import x",
         "not python at all",
+        "x = '\\0'\n\0",
+        "x = " + "(" * 5_000,
+        "import json\njson" + ".x" * 2_500,
+        "x = " + "-" * 50_000 + "1",
+        # a module that an allowed one holds
+        "from json import codecs",
+        "from pathlib import os",
+        "from pathlib import os as Path",
+        "from argparse import _sys",
+        "from polars import io",
+        "from polars import *",
+        "from clvlab.law.tape import *",
+        "from pyarrow import flight",
+        "from concurrent.futures import thread",
+        "import json.decoder",
+        "import json\njson.codecs.open('x')",
+        "import pathlib\npathlib.os.system('x')",
+        "import pathlib as p\np.os.system('x')",
+        "import enum\nenum.sys",
+        "import polars as pl\npl.subprocess.run('x')",
+        "import polars as pl\npl.io.cloud",
+        "import pyarrow as pa\npa.flight",
+        "import concurrent.futures\nconcurrent.futures.thread.os",
+        "import concurrent.futures as futures\nfutures.process",
+        "import json\nheld = json\nheld.codecs",
+        "import json\n[json][0].codecs",
+        "import json\nmatch json:\n    case object(codecs=x):\n        pass",
+        "import json\ndef f(x=json):\n    return x.codecs",
+        "if x:\n    import json as x\nelse:\n    from . import seal as x\nx.codecs",
+        "from pathlib import Path\nPath.parser.os.system('x')",
+        "from pathlib import Path\nPath._flavour",
+        # a name of an allowed module that hands over others
+        "from sys import modules",
+        "from sys import modules as m",
+        "from sys import meta_path",
+        "import sys as s\ns.modules",
+        "import sys\nsys.__dict__['modules']",
+        "import sys\nsys._getframe()",
+        "from operator import attrgetter",
+        "from functools import partial",
+        "from typing import get_type_hints",
+        "from dataclasses import make_dataclass",
+        "from polars import read_database_uri",
+        "import polars as pl\npl.scan_parquet('https://example.com')",
+        # roads to the built-in functions
+        "from builtins import getattr as g",
+        "print.__self__",
+        "object.__getattribute__(f, 'x')",
+        "type(f).__getattribute__(f, 'x')",
+        "(x for x in ()).gi_frame.f_builtins",
+        "match f:\n    case object(__globals__=x):\n        pass",
+        "f.__code__",
+        "x.__reduce_ex__(4)",
+        "__spec__.loader",
+        "__path__.append('x')",
+        "breakpoint()",
+        "help()",
     ],
 )
 def test_reaching_out_is_found(package, source):
@@ -99,10 +157,48 @@ def test_reaching_out_is_found(package, source):
         "from .canonical import sha256",
         "import polars as pl\nimport orjson\nfrom pathlib import Path",
         "# import openai\nname = 'import openai'",
+        "from concurrent import futures\nfutures.ThreadPoolExecutor(1)",
+        "from collections import abc\nabc.Mapping",
+        "import concurrent.futures\nconcurrent.futures.ThreadPoolExecutor(1)",
+        "import pyarrow as pa\npa.json.read_json",
+        "import polars as pl\npl.exceptions.PolarsError",
+        "import polars as pl\npl.col('x').struct.field('y')",
+        "import polars as pl\npl.DataFrame().select(pl.struct('x'))",
+        "class A:\n    def f(self):\n        return self._x",
     ],
 )
 def test_own_modules_and_the_allowed_ones_are_fine(source):
     assert violations(source, "proof/seal.py") == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from clvlab.law.tape import pl",
+        "from clvlab.law.tape import pl as polars",
+        "from ..law import tape\ntape.pl.subprocess",
+        "import clvlab.law.tape\nclvlab.law.tape.pl.subprocess",
+        "import clvlab.law.tape as t\nt.pl",
+        "from clvlab.law import tape\nheld = tape",
+        "from clvlab.law.missing import x",
+        "from clvlab.law.__pycache__ import tape",
+        "import clvlab\nclvlab.engine",
+    ],
+)
+def test_module_is_not_taken_through_one_of_our_own(package, source):
+    (package / "law" / "tape.py").write_text("import polars as pl\nclass Tape: ...\n")
+    (package / "proof" / "seal.py").write_text("from clvlab.law import tape\ntape.Tape()\n")
+    assert audit(package) == ()
+
+    (package / "proof" / "seal.py").write_text(source + "\n")
+
+    assert {violation.split(":")[0] for violation in audit(package)} == {"proof/seal.py"}
+
+
+def test_source_is_read_in_the_encoding_that_it_names(package):
+    (package / "law" / "clv.py").write_bytes(b"# coding: utf-7\n# +AAo-import openai\n")
+
+    assert audit(package) == ("law/clv.py:3: openai",)
 
 
 @pytest.mark.parametrize("name", ["native.so", "notes.txt", "cached.pyc", "deep/native.so"])

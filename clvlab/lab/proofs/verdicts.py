@@ -12,7 +12,7 @@ __all__ = ["MEANINGS", "checks_table", "state", "verdicts_html"]
 
 MEANINGS = {
     "evidence_integrity": "The bytes of the evidence have the hash that was sealed.",
-    "llm_boundary": "No code that decides a score imports a language model.",
+    "llm_boundary": "No code that decides a score is seen to import a language model: a maintainer's guard, not a wall.",
     "metrics_recomputed": "Every score follows from the evidence, and none is missing or added.",
     "manifest_bound": "The manifest binds the run, its inputs, its evidence and its scores.",
     "policy_obeyed": "Every execution passed both phases of the policy gate.",
