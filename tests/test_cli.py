@@ -273,8 +273,8 @@ def test_the_list_of_packs_names_the_bundled_ones(tmp_path):
         (("packs", "import", "csv", ".", "--out", "p"), "no file that ends in .csv, .csv.gz"),
         (("packs", "import", "csv", ".", "--out", "p", "--margin", "magic"), "unknown margin method 'magic'"),
         (("packs", "import", "csv", ".", "--out", "p", "--odds-format", "roman"), "unknown odds format 'roman'"),
-        (("packs", "import", "csv", ".", "--out", "p", "--max-close-age", 0), "max_close_age_s must be a whole number"),
-        (("packs", "import", "csv", ".", "--out", "p", "--max-close-age", "6h"), "'6h' is not a valid"),
+        (("packs", "import", "csv", ".", "--out", "p", "--max-close-age-s", 0), "max_close_age_s must be a whole number"),
+        (("packs", "import", "csv", ".", "--out", "p", "--max-close-age-s", "6h"), "'6h' is not a valid"),
         (
             ("packs", "import", "csv", ".", "--out", "p", "--weight", "a=x"),
             "--weight takes BOOK=N with a whole number, not 'a=x'",

@@ -93,7 +93,7 @@ def packs_import(
     market: Annotated[str | None, typer.Option(help="csv, parquet: the market of every row.")] = None,
     max_close_age_s: Annotated[
         int | None,
-        typer.Option("--max-close-age", metavar="SECONDS", help="A market whose closing message is older is not scored."),
+        typer.Option("--max-close-age-s", metavar="SECONDS", help="A market whose closing message is older is not scored."),
     ] = None,
 ) -> None:
     """Make a pack of a provider's own messages."""
