@@ -92,6 +92,22 @@ def test_the_benchmark_of_imports_reports_every_job(tmp_path):
     assert all(figure["value"]["min"] > 0 for figure in figures)
 
 
+def test_the_benchmark_of_isolated_agents_reports_every_size_and_they_decide_as_here(tmp_path):
+    report = tmp_path / "report.json"
+
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.benchmarks.isolation", "--ticks", "32000", "--rounds", "1", "--json", str(report)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = json.loads(report.read_bytes())
+    assert len({figure["job"] for figure in said["figures"]}) == 1 + 2 * 5
+    assert list(said["equalities"].values()) == [True]
+
+
 def test_the_benchmark_of_many_fixtures_reports_every_size(tmp_path):
     report = tmp_path / "report.json"
 

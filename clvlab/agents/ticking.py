@@ -156,7 +156,7 @@ class TickAgent:
     """Base of agents that are asked at every message, and see no later one.
 
     Subclass it and write ``on_tick``. Messages of all fixtures come in order of time, then fixture, then tick. What the agent
-    keeps in its own attributes lasts for one run: every run starts from a copy. What the class holds is shared by all runs.
+    keeps in its own attributes lasts for one run: every run starts from a copy, in a process of its own.
 
     Attributes
     ----------

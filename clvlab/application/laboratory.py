@@ -18,7 +18,7 @@ from clvlab.application.slots import Slots
 from clvlab.application.standings import Leaderboard
 from clvlab.application.stored_runs import StoredRuns
 from clvlab.engine.agent import Agent
-from clvlab.errors import ClvlabError, DecisionError, UnknownFixtureError
+from clvlab.errors import ClvlabError, DecisionError, LogError, UnknownFixtureError
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.packs.reader import Pack
@@ -92,7 +92,7 @@ class Laboratory:
         Raises
         ------
         DecisionError
-            No agents, two of one id, or one of several that failed.
+            No agents, or two of one id.
         ClvlabError
             As ``backtests.backtest``.
         """
@@ -106,10 +106,8 @@ class Laboratory:
             index = begin(connection, run_id, self._clock())
         try:
             done = performed(pack, agents, window, policy, fixture_ids=fixture_ids, audit=audit, kind=kind, commit_index=index)
-            if done.run.run_id != run_id:  # an agent that failed was not audited, and the seal says so
-                raise DecisionError(
-                    "; ".join(f"agent {one['agent_id']!r} failed: {one['error']}" for one in done.result.errors)
-                )
+            if done.run.run_id != run_id:
+                raise LogError(f"run {run_id} was committed to, and {done.run.run_id} was performed")
         except ClvlabError as error:
             with self._database.write() as connection:
                 give_up(connection, run_id, type(error).__name__, self._clock())

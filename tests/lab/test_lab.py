@@ -9,6 +9,7 @@ import clvlab as cl
 from clvlab.application.application import Application
 from clvlab.errors import (
     AgentError,
+    AgentFailedError,
     DecisionError,
     PackFormatError,
     PageError,
@@ -35,6 +36,11 @@ ODDS = (
     "m1,2026-01-02T14:00Z,1X2||,part1,1.90,2026-01-02T15:00Z,won\n"
     "m1,2026-01-02T14:00Z,1X2||,part2,2.00,2026-01-02T15:00Z,lost\n"
 )
+
+
+@cl.strategy
+def broken(_ticks):
+    raise ValueError("no ticks")
 
 
 @cl.strategy(markets=("1X2",))
@@ -214,16 +220,19 @@ class TestALabHere:
         with pytest.raises(DecisionError, match="unique ids"):
             here.compete("starter", [])
 
-    def test_an_agent_that_fails_leaves_an_abandoned_commitment_and_no_run(self, here):
-        @cl.strategy
-        def broken(ticks):
-            raise ValueError(f"no {ticks}")
-
-        with pytest.raises(DecisionError, match="agent 'broken' failed: AgentError"):
-            here.compete("starter", [broken, "baseline"])
+    def test_an_agent_that_fails_alone_leaves_an_abandoned_commitment_and_no_run(self, here):
+        with pytest.raises(AgentFailedError, match="ValueError: no ticks"):
+            here.backtest("starter", broken)
 
         assert here.runs().frame["status"].to_list() == ["failed"]
         assert here.leaderboard().frame.is_empty()
+
+    def test_an_agent_that_fails_beside_others_is_on_the_record_of_their_run(self, here):
+        found = here.compete("starter", [broken, "baseline"])
+
+        assert here.runs().frame["status"].to_list() == ["sealed"]
+        assert found.run.verify().passed
+        assert b'"error":"ValueError"' in found.run.source.events
 
     def test_an_agent_that_can_t_be_renamed_says_so(self, here):
         class Silent(cl.TickAgent):

@@ -1,0 +1,136 @@
+"""``python -m tests.benchmarks.isolation [--ticks 10000000] [--rounds 3] [--json report.json]``: isolated agents.
+
+A job is one question: a process that starts, one that is kept, an audit, a sealed backtest. The tapes are the pack
+``starter``, the pack ``season``, and a feed of one, four and sixteen sixteenths of the ticks. Beside each answer stands the
+time of the same agent called in this process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import polars as pl
+
+import clvlab as cl
+from clvlab.agents.isolation.isolated import isolated
+from clvlab.application import backtests
+from clvlab.application.packs import bundled_catalog
+from clvlab.engine.lookahead import lookahead_audit
+from clvlab.law.tape import Tape
+from clvlab.packs.catalog import Catalog
+from clvlab.packs.reader import Pack
+from tests.benchmarks.agents import Average
+from tests.benchmarks.data import PACK, write_feed
+from tests.benchmarks.measure import Spread, spread
+from tests.benchmarks.report import Budget, Equality, Figure, machine, table
+
+_SEED = 7
+
+
+@cl.strategy(agent_id="rising")
+def rising(ticks, *, rise_bps=100):
+    """Back what rose over twenty messages."""
+    return ticks.filter(pl.col("prob_bps") - pl.col("prob_bps").shift(20).over("series") >= rise_bps)
+
+
+_AGENTS = {"columnar": rising, "tick by tick": Average()}
+
+
+def main() -> int:
+    """Ask every question, print the table; 1 if an isolated agent decides otherwise than here."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.isolation", description="Measure isolated agents.")
+    parser.add_argument("--ticks", type=int, default=10_000_000, help="of the largest tape")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", type=Path, metavar="report.json")
+    asked = parser.parse_args()
+    packs = {name: bundled_catalog().open(name) for name in ("starter", "season")}
+    with tempfile.TemporaryDirectory(prefix="clvlab-isolation-") as name:
+        for share in (16, 4, 1):
+            folder = Path(name) / str(share)
+            rows = write_feed(folder, max(2_000, asked.ticks // share), _SEED)
+            packs[f"{rows:,} ticks"] = Catalog(folder).open(PACK)
+        figures = [*_starts(asked.rounds)]
+        same: list[bool] = []
+        for name, pack in packs.items():
+            tape = pack.tape()
+            for kind, agent in _AGENTS.items():
+                same.append(isolated(agent).decide(tape).equals(agent.decide(tape)))
+                figures += _asked(name, pack, tape, kind, asked.rounds)
+    equality = Equality("an isolated agent decides as it does here", all(same))
+    sys.stdout.write(f"{table(figures)}\n\n{'equal' if equality.holds else 'DIFFERENT'}: {equality.name}\n")
+    if asked.json:
+        report = {
+            "machine": machine(),
+            "figures": [figure.payload() for figure in figures],
+            "equalities": {equality.name: all(same)},
+        }
+        asked.json.write_text(json.dumps(report, indent=2) + "\n")
+    return 0 if equality.holds else 1
+
+
+def _starts(rounds: int) -> Iterator[Figure]:
+    """Time a new process up to its first answer: who the agent is."""
+
+    def start() -> None:
+        number = time.perf_counter_ns()  # other parameters, and so another process
+        _ = isolated(rising, memory_mb=4096 + number % 4096, params={"rise_bps": number % 500}).identity
+
+    yield Figure("a process", "started, locked in, and asked who it is", "s", _timed(start, rounds), Budget(0.3))
+
+
+def _asked(name: str, pack: Pack, tape: Tape, kind: str, rounds: int) -> Iterator[Figure]:
+    agent = _AGENTS[kind]
+    own = isolated(agent)
+    budgets = {("columnar", "season", "kept"): 0.02, ("columnar", "season", "audit"): 1}
+    budgets |= {("columnar", name, "kept"): 0.15} if name.startswith(("9,9", "10,0")) else {}
+    here = _timed(lambda: agent.decide(tape), rounds)
+    yield Figure(f"{kind}, {name}", "called here, where none is isolated", "s", here)
+    kept = _timed(lambda: own.decide(tape), rounds)
+    added = spread([max(0.0, value - here.median) for value in (kept.min, kept.median, kept.max)])
+    limit = budgets.get((kind, name, "kept"))
+    yield Figure(f"{kind}, {name}", "asked in a process that is kept, beyond that", "s", added, limit and Budget(limit))
+    yield Figure(
+        f"{kind}, {name}", "ticks in a process that is kept", "ticks/s", _rate(kept, tape.rows.height), _speed(kind, name)
+    )
+    handed = _timed(lambda: own.decide(_other(tape)), rounds)
+    yield Figure(f"{kind}, {name}", "asked about a tape that is new to it", "s", handed)
+    limit = budgets.get((kind, name, "audit"))
+    audit = _timed(lambda: lookahead_audit(own, tape, seed=_SEED), rounds)
+    yield Figure(f"{kind}, {name}", "audited", "s", audit, limit and Budget(limit))
+    if name in ("starter", "season"):
+        sealed = _timed(lambda: backtests.backtest(pack, own), rounds)
+        yield Figure(f"{kind}, {name}", "backtested: audited and sealed", "s", sealed)
+
+
+def _speed(kind: str, name: str) -> Budget | None:
+    return Budget(1e6, at="least") if kind == "tick by tick" and name == "season" else None
+
+
+def _other(tape: Tape) -> Tape:
+    """Return the same tape as an object of its own, which is written anew."""
+    return Tape(tape.binding, tape.rows, tape.series, tape.fixtures, tape.closing_policy, tape.announced, tape.max_close_age_s)
+
+
+def _timed(job: Callable[[], object], rounds: int) -> Spread:
+    """Time a job some times, after once that does not count."""
+    job()
+    seconds = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        job()
+        seconds.append(time.perf_counter() - start)
+    return spread(seconds)
+
+
+def _rate(seconds: Spread, count: int) -> Spread:
+    return spread([count / value for value in (seconds.max, seconds.median, seconds.min)])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
