@@ -27,7 +27,7 @@ from clvlab.proof.seal import SealedRun, seal
 
 __all__ = ["RunResult", "run", "run_started"]
 
-_AGENTS_AT_ONCE = 8
+_AGENTS_AT_ONCE, _ISOLATED_AT_ONCE = 8, 2  # an audit has several processes
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,8 @@ def _asked(
     identities: list[Identity] = []
     frames: list[pl.DataFrame] = []
     errors: list[dict[str, Any]] = []
-    with ThreadPoolExecutor(min(len(agents), _AGENTS_AT_ONCE)) as pool:
+    at_once = _ISOLATED_AT_ONCE if any(isinstance(agent, Isolated) for _, agent in agents) else _AGENTS_AT_ONCE
+    with ThreadPoolExecutor(min(len(agents), at_once)) as pool:
         answers = [pool.submit(_answer, question, identity, agent) for identity, agent in agents]
     for (identity, _), answer in zip(agents, answers, strict=True):
         error = answer.exception()  # an agent is foreign code: its failure is a fact of the run, not of the engine

@@ -77,6 +77,12 @@ class IsolatedAgent(Isolated):
             yield _Fresh(process, self)
         finally:
             process.close()
+        if self.limits.digests() != self.identity.reads:
+            raise AgentError("a file that the agent may read changed while it was asked: ask again")
+
+    def __repr__(self) -> str:
+        where = "of this session" if self.code.file is None else ":".join(self.code.file)
+        return f"Isolated agent {where}; next: clvlab.backtest(pack, agent)"
 
     def with_params(self, agent_id: str | None = None, **params: Any) -> IsolatedAgent:
         """Return the same agent with other values of its parameters; its process says whether it has them."""
@@ -109,14 +115,11 @@ class _Fresh:
         Raises
         ------
         AgentError
-            The process is locked in otherwise than the one that was asked first, or a file that it may read has changed.
+            The process is locked in otherwise than the one that was asked first.
         """
         if self.process.sandboxed != (self.agent.audited == Causality.AUDITED_SANDBOX):
             raise AgentError("two processes of one agent are locked in differently: ask again")
-        decided = self.process.decisions(tape, **self.agent.configured)
-        if self.agent.limits.digests() != self.identity.reads:
-            raise AgentError("a file that the agent may read changed while it was asked: ask again")
-        return decided
+        return self.process.decisions(tape, **self.agent.configured)
 
 
 class _WarmProcesses:

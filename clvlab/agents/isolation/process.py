@@ -118,12 +118,13 @@ class AgentProcess:
             request = {"tape": None if tape is None else str(self._handed(tape)), **configured}
             if not self._loaded:
                 request |= {"code": self._code.content, "file": self._code.file}
-            self._loaded = True
             try:
                 write_frame(self._requests, FrameKind.ASK, pickle.dumps(request))
             except BrokenPipeError as error:
                 raise self._ended() from error
-            return self._answer(kind)
+            answer = self._answer(kind)
+            self._loaded = True
+            return answer
 
     def _handed(self, tape: Tape) -> Path:
         """Write a tape where the process can read it; the same tape stays where it is."""
