@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from clvlab.anchor.anchorer import NullAnchor
-from clvlab.anchor.bundled import PROOFS, Trust, judged
+from clvlab.anchor.bundled import PROOFS, Trust, committed, judged
 from clvlab.anchor.records import AnchorRecord
 from clvlab.application.anchors import AnchorSettings, record_of
 from clvlab.errors import BundleError, EvidenceError
@@ -15,7 +15,7 @@ from clvlab.proof import clv_states, clv_verify
 from clvlab.proof.anchor import Anchor, AnchorStatus
 from clvlab.proof.bundle import bundle, read_bundle, run_of
 from clvlab.proof.canonical import canonical, parsed
-from clvlab.proof.checks import Check
+from clvlab.proof.checks import Check, Verdict
 from clvlab.proof.disclosure import disclosure
 from clvlab.proof.seal import SealedRun
 from clvlab.proof.verify import Verification, verify
@@ -64,8 +64,13 @@ def bundle_verified(path: Path, settings: AnchorSettings | None = None) -> Verif
 
 
 def proofs_judged(
-    path: Path, verification: Verification, trust: Path | None = None, required: Sequence[str] = ()
-) -> dict[str, Check]:
+    path: Path,
+    verification: Verification,
+    trust: Path | None = None,
+    required: Sequence[str] = (),
+    *,
+    without_witness: bool = False,
+) -> tuple[dict[str, Check], dict[str, Any] | None]:
     """Judge the anchor and the log proofs of a verified run by keys of the reader's own, without asking anybody.
 
     Parameters
@@ -78,12 +83,22 @@ def proofs_judged(
         File of ``Trust``; without it nobody is trusted.
     required
         Names of proofs without which the run fails.
+    without_witness
+        Let a required log do without a trusted witness.
+
+    Returns
+    -------
+    tuple
+        The checks, and block ``log`` of the proof card where the log proofs hold.
     """
     unknown = set(required) - set(PROOFS)
     if unknown:
         raise BundleError(f"no proof is called {min(unknown)!r}: there are {', '.join(PROOFS)}")
     whom = Trust() if trust is None else Trust.read(trust.read_bytes())
-    return judged(read_bundle(path.read_bytes()) if path.is_file() else {}, verification, whom, required)
+    parts = read_bundle(path.read_bytes()) if path.is_file() else {}
+    checks = judged(parts, verification, whom, required, without_witness=without_witness)
+    holds = "log" in checks and checks["log"].verdict == Verdict.PASS
+    return checks, committed(parts, verification, whom)[0].facts() if holds else None
 
 
 def stored(path: Path) -> tuple[SealedRun, bytes]:

@@ -12,7 +12,7 @@ LOG, WITNESS = Signer("log.example", 1, bytes(range(32))), Signer("w.example", 4
 def grown(log, size):
     with log.write() as rows:
         for number in range(rows.size(), size):
-            commit(rows, f"run_{number}", "o", "sha256:1", number)
+            commit(rows, f"run_{number}", "o", "sha256:1", None, number)
     return log
 
 
@@ -61,7 +61,7 @@ def test_smaller_tree_is_refused(witness):
 def test_forked_tree_is_refused_and_forgotten(witness, size):
     log, fork = grown(RunLog(), 8), RunLog()
     with fork.write() as rows:
-        commit(rows, "run_of_the_fork", "o", "sha256:1", 0)
+        commit(rows, "run_of_the_fork", "o", "sha256:1", None, 0)
     witness.cosign(asked(log, 0), 100)
 
     with pytest.raises(LogError, match="forked"):
