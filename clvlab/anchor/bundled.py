@@ -26,7 +26,7 @@ from clvlab.proof.manifest import inputs_hash
 from clvlab.proof.merkle import check_consistency, check_inclusion, leaf_hash
 from clvlab.proof.verify import Verification
 
-__all__ = ["LOG_PART", "LOG_PART_WITHOUT_CLAIM", "PROOFS", "Trust", "committed", "judged"]
+__all__ = ["LOG_PART", "LOG_PART_WITHOUT_CLAIM", "PROOFS", "Trust", "committed", "judged", "log_part"]
 
 PROOFS = ("anchor", "log")
 LOG_PART, LOG_PART_WITHOUT_CLAIM = "clvlab-bundle-log/2", "clvlab-bundle-log/1"
@@ -171,9 +171,7 @@ def committed(parts: Mapping[str, bytes], verification: Verification, trust: Tru
     ClvlabError
         The log proofs do not hold.
     """
-    keys, log = Keys.read(trust.logs, trust.witnesses), parsed(parts["log.json"])
-    claims = isinstance(log, dict) and "claim" in log
-    log = _typed(log, _LOG | ({"claim": dict} if claims else {}), "the log proofs", schema=_SCHEMAS[claims])
+    keys, log = Keys.read(trust.logs, trust.witnesses), log_part(parts)
     newest, witnesses = trusted_checkpoint(log["checkpoint"], keys)
     if len(witnesses) < trust.witness_quorum:
         raise BundleError(f"{len(witnesses)} trusted witnesses signed the checkpoint, {trust.witness_quorum} must")
@@ -193,8 +191,25 @@ def committed(parts: Mapping[str, bytes], verification: Verification, trust: Tru
     if not named == result.commit_index == index < at:
         raise BundleError(f"manifest and result name entries {named} and {result.commit_index}, proved is {index}")
     _seen(log, newest, keys, trust.checkpoint)
-    stated = Claim(**_typed(log["claim"], _CLAIM, "the claim")) if claims else None
+    stated = Claim(**log["claim"]) if "claim" in log else None
     return Standing(commit.owner, commit.content_hash, index, newest.size, stated), newest, len(witnesses)
+
+
+def log_part(parts: Mapping[str, bytes]) -> dict[str, Any]:
+    """Read part ``log.json`` of a bundle, of which nothing is proved by that.
+
+    Raises
+    ------
+    EvidenceError
+    """
+    log = parsed(parts["log.json"])
+    claims = isinstance(log, dict) and "claim" in log
+    log = _typed(log, _LOG | ({"claim": dict} if claims else {}), "the log proofs", schema=_SCHEMAS[claims])
+    for name in ("commit", "outcome"):
+        _typed(log[name], _PROVED, f"the {name}")
+    if claims:
+        _typed(log["claim"], _CLAIM, "the claim")
+    return log
 
 
 def _seen(log: dict[str, Any], newest: Checkpoint, keys: Keys, seen: str | None) -> None:
@@ -211,11 +226,10 @@ def _seen(log: dict[str, Any], newest: Checkpoint, keys: Keys, seen: str | None)
         raise BundleError("no proof from the checkpoint that you have seen")
 
 
-def _proved(value: Any, newest: Checkpoint, name: str) -> int:
+def _proved(value: dict[str, Any], newest: Checkpoint, name: str) -> int:
     """Give the index of an entry, which must stand in the tree."""
-    proved = _typed(value, _PROVED, name)
-    index: int = proved["index"]
-    if not check_inclusion(leaf_hash(proved["entry"].encode()), index, newest.size, _hashes(proved["proof"]), newest.root):
+    index: int = value["index"]
+    if not check_inclusion(leaf_hash(value["entry"].encode()), index, newest.size, _hashes(value["proof"]), newest.root):
         raise BundleError(f"{name} does not stand in the log")
     return index
 

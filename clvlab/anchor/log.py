@@ -20,6 +20,7 @@ from clvlab.law.schema import SAFE_INTEGER
 from clvlab.proof.canonical import canonical, parsed
 
 __all__ = [
+    "MAX_NAME",
     "Claim",
     "EntryKind",
     "LogRows",
@@ -50,6 +51,10 @@ class LogRows(Nodes, Protocol):
 
     def entry(self, index: int) -> bytes:
         """Give an entry."""
+        ...
+
+    def page(self, since: int, limit: int) -> list[tuple[int, bytes]]:
+        """Give entries from an index on, in order, with their indices."""
         ...
 
     def about(self, run_id: str) -> list[tuple[int, str]]:

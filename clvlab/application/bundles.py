@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,16 @@ from clvlab.proof.seal import SealedRun
 from clvlab.proof.verify import Verification, verify
 from clvlab.store.folder import read_receipts, read_run
 
-__all__ = ["anchor_part", "bundle_run", "bundle_verified", "disclosed", "proofs_judged", "stored", "verifier_source"]
+__all__ = [
+    "anchor_part",
+    "bundle_run",
+    "bundle_verified",
+    "disclosed",
+    "proofs_judged",
+    "read_trust",
+    "stored",
+    "verifier_source",
+]
 
 
 def bundle_run(path: Path, *, log: dict[str, Any] | None = None) -> bytes:
@@ -94,11 +104,17 @@ def proofs_judged(
     unknown = set(required) - set(PROOFS)
     if unknown:
         raise BundleError(f"no proof is called {min(unknown)!r}: there are {', '.join(PROOFS)}")
-    whom = Trust() if trust is None else Trust.read(trust.read_bytes())
+    whom = read_trust(trust)
     parts = read_bundle(path.read_bytes()) if path.is_file() else {}
     checks = judged(parts, verification, whom, required, without_witness=without_witness)
     holds = "log" in checks and checks["log"].verdict == Verdict.PASS
     return checks, committed(parts, verification, whom)[0].facts() if holds else None
+
+
+def read_trust(path: Path | None, logs: Sequence[str] = ()) -> Trust:
+    """Read whom a caller trusts from a file, and add keys of logs; without either nobody."""
+    trust = Trust() if path is None else Trust.read(path.read_bytes())
+    return replace(trust, logs=(*trust.logs, *logs))
 
 
 def stored(path: Path) -> tuple[SealedRun, bytes]:
