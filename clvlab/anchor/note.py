@@ -26,6 +26,7 @@ __all__ = [
     "checkpoint",
     "cosigned_text",
     "decoded",
+    "kept",
     "opened",
     "read_signer",
     "signed",
@@ -190,6 +191,21 @@ def opened(note: str, *trusted: Verifier) -> tuple[str, tuple[Verifier, ...]]:
                     raise LogError(f"the signature by {name!r} does not hold")
                 found.append(key)
     return text, tuple(found)
+
+
+def kept(note: str, *signers: Verifier) -> str:
+    """Give a note with the first signature line of each of these keys, in the order of the keys, and no other."""
+    text, _, lines = note.rpartition("\n\n")
+    return signed(f"{text}\n", *(_line_of(lines, signer) for signer in signers))
+
+
+def _line_of(lines: str, signer: Verifier) -> str:
+    """Give the first line that names a key which is known to have signed."""
+    for line in lines.split("\n"):
+        name, _, encoded = line.removeprefix(_DASH).partition(" ")
+        if name == signer.name and decoded(encoded)[:4] == signer.key_id:
+            return f"{line}\n"
+    raise LogError(f"{signer.name!r} did not sign")
 
 
 def decoded(text: str) -> bytes:
