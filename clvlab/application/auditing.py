@@ -157,7 +157,10 @@ class _Said:
 
     def keeper(self, head: Head) -> None:
         self.sizes.append(head.size)
-        self.auditor.expect_root(head.size, head.root, "the state of the log")
+        if head.root is None:
+            self.auditor.fail(head.fault)
+        else:
+            self.auditor.expect_root(head.size, head.root, "the state of the log")
         self.auditor.expect_owners(head.size, head.owners, "the log's keeper")
         if head.note is None:
             return

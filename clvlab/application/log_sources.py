@@ -45,11 +45,15 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What the keeper of a log says of it: size, root and counts at one time, then a checkpoint if it is signed."""
+    """What the keeper of a log says of it: size, root and counts at one time, then a checkpoint if it is signed.
+
+    A damaged log has no ``root``, and ``fault`` says why.
+    """
 
     size: int
-    root: bytes
+    root: bytes | None
     owners: Mapping[str, RunCounts]
+    fault: str = ""
     origin: str | None = None
     note: str | None = None
 
@@ -87,8 +91,11 @@ class _Stored:
     rows: LogRows
 
     def head(self) -> Head:
-        size = self.rows.size()
-        return Head(size, tree_root(self.rows, size), counts(self.rows))
+        size, owners = self.rows.size(), counts(self.rows)
+        try:
+            return Head(size, tree_root(self.rows, size), owners)
+        except LogError as error:
+            return Head(size, None, owners, str(error))
 
     def page(self, since: int, limit: int) -> list[tuple[int, bytes]]:
         return self.rows.page(since, limit)
@@ -112,7 +119,7 @@ class _Service:
             raise LogError(f"{self._url}/log is not the state of a log: {error!r}") from error
         if type(size) is not int or not 0 <= size <= SAFE_INTEGER or not isinstance(origin, str | None):
             raise LogError(f"{self._url}/log is not the state of a log: size {size!a}, origin {origin!a}")
-        return Head(size, root, owners, origin, text)
+        return Head(size, root, owners, origin=origin, note=text)
 
     def page(self, since: int, limit: int) -> list[tuple[int, bytes]]:
         path = f"/log/entries?since={since}&limit={limit}"
