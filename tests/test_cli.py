@@ -364,7 +364,7 @@ def test_log_is_audited_from_the_command_line(tmp_path):
         connection.execute(f"INSERT INTO log_entries {again}")
     connection.close()
     code, out, _ = clvlab(tmp_path, "log", "audit", "runs.log")
-    assert (code, "ends commitment 0, which entry 1 ended already" in out, "NOT sound: 2 rules broken" in out) == (
+    assert (code, "ends commitment 0, which entry 1 ended already" in out, "NOT sound: 3 rules broken" in out) == (
         1,
         True,
         True,
