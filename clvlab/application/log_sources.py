@@ -158,6 +158,8 @@ def _answer(url: str, seconds: float) -> tuple[int, bytes]:
     """
     parts = urlsplit(url)
     host, secure = parts.hostname or "", parts.scheme == "https"
+    if not host:  # which a socket would take for this machine
+        raise ValueError("the URL names no host")
     connection = HTTPConnection(host, parts.port or (443 if secure else 80), timeout=seconds)
     started = time.monotonic()
     with socket.create_connection((connection.host, connection.port), seconds) as plain, plain.dup() as watched:
