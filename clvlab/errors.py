@@ -24,6 +24,7 @@ __all__ = [
     "LeaseLostError",
     "LogConflictError",
     "LogError",
+    "LogForkError",
     "LookaheadError",
     "MissingExtraError",
     "MissingLibraryError",
@@ -198,6 +199,14 @@ class LogError(ClvlabError):
 
 class LogConflictError(LogError):
     """An entry that the log does not take: a second commitment or outcome of a run, or one with other content."""
+
+
+class LogForkError(LogError):
+    """A log that signed what contradicts what it signed before; ``evidence`` is the file that holds both notes."""
+
+    def __init__(self, message: str, evidence: str) -> None:
+        super().__init__(message)
+        self.evidence = evidence
 
 
 class UnsignedLogError(LogError):

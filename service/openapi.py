@@ -24,7 +24,7 @@ TAGS = [
     {"name": "backtests", "description": "Replay a catalogued pack and store a report."},
     {"name": "packs", "description": "The catalog of hash-verified replay packs."},
     {"name": "runs", "description": "Proof cards, verification, single decisions, sealed bytes."},
-    {"name": "log", "description": "The append-only log in which every run is committed to before it is performed."},
+    {"name": "log", "description": "The append-only log: the commitment to every run stands there ahead of its result."},
     {"name": "demo", "description": "A whole competition in one call."},
     {"name": "operations", "description": "Health, readiness and metrics."},
 ]

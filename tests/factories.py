@@ -17,7 +17,7 @@ from clvlab.engine.run import RunResult, run
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.law.schema import DECISIONS, FIXTURES, TICKS, ClosingPolicy
-from clvlab.law.tape import Tape
+from clvlab.law.tape import Binding, Tape
 from clvlab.proof.seal import SealedRun
 
 __all__ = [
@@ -142,8 +142,11 @@ class FailingAgent:
         raise RuntimeError(f"no decision over {len(tape.binding.fixture_ids)} fixtures")
 
 
-def make_mixed_run() -> RunResult:
-    """Run with a winner, a loser, a WAIT, an invalid decision, two markets, two fixtures, a failed agent and a full gate."""
+def make_mixed_run(pack: str | None = None) -> RunResult:
+    """Run with a winner, a loser, a WAIT, an invalid decision, two markets, two fixtures, a failed agent and a full gate.
+
+    ``pack`` is the content hash of a pack that it is bound to.
+    """
     tape = make_tape(
         [
             message(0, 0, {"draw": (3000, 3300), "part1": (4000, 2500), "part2": (3000, 3300)}),
@@ -164,6 +167,8 @@ def make_mixed_run() -> RunResult:
         {"fixture_id": 2, "tick_seq": 1},
     )
     agents = [make_agent(decided, config={"threshold": 0.4, "ticks": 20}), FailingAgent()]
+    if pack:
+        tape = replace(tape, binding=Binding("a-pack", tape.binding.fixture_ids, pack))
     return run(tape, agents, Window(), policy=PolicyEnvelope(max_orders=2))
 
 

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from clvlab.anchor.log import commit, conclude
 from clvlab.application.application import Application
 from clvlab.application.requests import BacktestRunRequest
+from clvlab.application.runlog import open_log
 from clvlab.proof import clv_states, clv_verify
 from clvlab.proof.closure import source_digest
 from tests.proof.bundles import make_bundle, trust
@@ -331,13 +333,65 @@ def test_proofs_in_a_bundle_are_judged_by_the_keys_of_the_caller(tmp_path):
         return code, out + err
 
     code, out = judged("--trust", "keys.json", "--require", "anchor,log", "--json")
-    proofs = json.loads(out)["proofs"]
+    proofs, card = json.loads(out)["proofs"], json.loads(out)["proof_card"]
+    assert card["log"] == {
+        "owner": "did:x:me",
+        "content_hash": "sha256:" + "c" * 64,
+        "commit_index": 1,
+        "tree_size": 8,
+        "claim": {"earlier": 1, "later": 2, "abandoned": 1, "unknown_pack": 0},
+    }
     assert (code, {name: proof["verdict"] for name, proof in proofs.items()}) == (0, {"anchor": "pass", "log": "pass"})
     code, out = judged("--trust", "strict.json")
     assert code == 1
-    assert "log in the bundle: fail: 1 witnesses signed" in out
+    assert "log in the bundle: fail: 1 trusted witnesses signed" in out
     assert judged("--require", "log")[0] == 1
+    (tmp_path / "alone.json").write_text(json.dumps(trust(witnesses=[], witness_quorum=0)))
+    assert judged("--trust", "alone.json", "--require", "log")[0] == 1
+    code, out = judged("--trust", "alone.json", "--require", "log", "--without-witness")
+    assert code == 0
+    assert "proved: 'did:x:me' committed to this run as entry 1 of 8 in 'log.example'" in out
+    assert "the log claims, unproved: 1 earlier and 2 later commitments" in out
+    (tmp_path / "clv_verify.py").write_bytes(Path(clv_verify.__file__).read_bytes())
+    for arguments, status in ((("--require", "log"), 1), (("--require", "log", "--without-witness"), 0)):
+        command = [sys.executable, "-I", "clv_verify.py", "run.clv", "--trust", "alone.json", *arguments]
+        alone = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert alone.returncode == status
+    assert alone.stdout.split("log: ")[1].split("\n")[0] == out.split("log in the bundle: pass: ")[1].split("\n")[0]
     assert judged("--require", "love")[0] == 2
+
+
+def test_log_is_audited_from_the_command_line(tmp_path):
+    with open_log(tmp_path / "runs.log", create=True) as log, log.write() as rows:
+        commit(rows, "run_1", "did:x:me", "sha256:1", "sha256:2", 1)
+        conclude(rows, "run_1", "sha256:3", 2)
+    (tmp_path / "log.pub").write_text(clvlab(tmp_path, "log", "keygen", "log.example", "--out", "log.key")[1])
+    key = (tmp_path / "log.pub").read_text().strip()
+    (tmp_path / "checkpoint").write_text(clvlab(tmp_path, "log", "checkpoint", "runs.log", "--key", "log.key")[1])
+
+    code, out, _ = clvlab(tmp_path, "log", "audit", "runs.log", "--state", "seen.json")
+    assert (code, (tmp_path / "seen.json").exists()) == (0, True)
+    assert "did:x:me" in out
+    assert "2 entries" in out
+    assert "signature of the log: NOT judged" in out
+    code, out, _ = clvlab(tmp_path, "log", "audit", "runs.log", "--checkpoint", "checkpoint", "--key", key, "--json")
+    assert (code, json.loads(out)["signature_judged"], json.loads(out)["counts"][0]["sealed"]) == (0, True, 1)
+
+    with sqlite3.connect(tmp_path / "runs.log") as connection:
+        again = "SELECT 2, kind, run_id, owner, 99, entry, content_hash FROM log_entries WHERE idx = 1"
+        connection.execute(f"INSERT INTO log_entries {again}")
+    connection.close()
+    code, out, _ = clvlab(tmp_path, "log", "audit", "runs.log")
+    assert (code, "ends commitment 0, which entry 1 ended already" in out, "NOT sound: 3 rules broken" in out) == (
+        1,
+        True,
+        True,
+    )
+    assert "the run log lacks the root of subtree" in out
+    code, out, err = clvlab(tmp_path, "log", "audit", "nowhere")
+    assert (code, out, "no run log at 'nowhere'" in err) == (2, "", True)
+    code, out, err = clvlab(tmp_path, "log", "audit", "http://127.0.0.1:1")
+    assert (code, out, err.count("\n"), "gives no answer" in err) == (2, "", 1, True)
 
 
 def test_verifier_prints_either_file(tmp_path):

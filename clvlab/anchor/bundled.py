@@ -6,13 +6,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any
 
 import orjson
 
-from clvlab.anchor.note import Checkpoint, Verifier, checkpoint, decoded, opened
+from clvlab.anchor.entries import Commit, EntryKind, Outcome, read_entry
+from clvlab.anchor.log import Claim
+from clvlab.anchor.note import Checkpoint, decoded
+from clvlab.anchor.signers import Keys, trusted_checkpoint
+from clvlab.anchor.standing import Standing
 from clvlab.errors import BundleError, ClvlabError, EvidenceError
 from clvlab.proof.anchor import MEMO_PROGRAMS
 from clvlab.proof.bundle import run_of
@@ -22,20 +26,17 @@ from clvlab.proof.manifest import inputs_hash
 from clvlab.proof.merkle import check_consistency, check_inclusion, leaf_hash
 from clvlab.proof.verify import Verification
 
-__all__ = ["PROOFS", "Trust", "judged"]
+__all__ = ["LOG_PART", "LOG_PART_WITHOUT_CLAIM", "PROOFS", "Trust", "committed", "judged", "log_part"]
 
 PROOFS = ("anchor", "log")
+LOG_PART, LOG_PART_WITHOUT_CLAIM = "clvlab-bundle-log/2", "clvlab-bundle-log/1"
 
 _PROVED = {"entry": str, "index": int, "proof": list}
 _LOG = {"checkpoint": str, "commit": dict, "earlier": (dict, type(None)), "outcome": dict, "schema": str}
+_SCHEMAS = {True: LOG_PART, False: LOG_PART_WITHOUT_CLAIM}
+_CLAIM = {"abandoned": int, "earlier": int, "later": int, "unknown_pack": int}
 _ANCHOR = {"cluster": str, "schema": str, "signature": str, "transaction": str}
-_ENTRY = {"kind": str, "run_id": str, "schema": str, "ts_ms": int}
-_COMMIT, _RESULT = {**_ENTRY, "inputs_hash": str, "owner": str}, {**_ENTRY, "commit_index": int, "manifest_hash": str}
 _TRUST = {"anchor_signers": dict, "checkpoint": (str, type(None)), "logs": list, "witness_quorum": int, "witnesses": list}
-# Of the points of small order on edwards25519, the y: under such a key anybody can sign.
-_FIELD = 2**255 - 19
-_EIGHTH = int.from_bytes(bytes.fromhex("26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05"), "little")
-_SMALL_ORDER = {0, 1, _FIELD - 1, _EIGHTH, _FIELD - _EIGHTH}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,12 @@ class Trust:
 
 
 def judged(
-    parts: Mapping[str, bytes], verification: Verification, trust: Trust, required: Collection[str] = ()
+    parts: Mapping[str, bytes],
+    verification: Verification,
+    trust: Trust,
+    required: Collection[str] = (),
+    *,
+    without_witness: bool = False,
 ) -> dict[str, Check]:
     """Judge the proofs of a run: ``anchor`` and ``log``.
 
@@ -96,9 +102,13 @@ def judged(
         Whose keys count.
     required
         Proofs that must be there and count; others are ``not_applicable`` where they are not.
+    without_witness
+        Take a required log at its own word. Else a trusted witness must have signed: alone, an operator can keep two logs.
     """
     if not verification.started:
         return {}
+    if "log" in required and not without_witness:
+        trust = replace(trust, witness_quorum=max(1, trust.witness_quorum))
     keys: dict[str, Collection[Any]] = {"anchor": trust.anchor_signers, "log": trust.logs}
     checks: dict[str, Callable[[Mapping[str, bytes], Verification, Trust], str]] = {"anchor": _anchor, "log": _log}
     found = {}
@@ -149,64 +159,79 @@ def _transaction(data: bytes) -> Any:
 
 def _log(parts: Mapping[str, bytes], verification: Verification, trust: Trust) -> str:
     """Require a trusted log to hold the commitment that the manifest names, and after it this result."""
-    log = _typed(parsed(parts["log.json"]), _LOG, "the log proofs", schema="clvlab-bundle-log/1")
-    newest, witnesses = _checkpoint(log["checkpoint"], trust)
-    if witnesses < trust.witness_quorum:
-        raise BundleError(f"{witnesses} witnesses signed, you ask for {trust.witness_quorum}")
-    commit, outcome = (_proved(log[name], newest, f"the {name}") for name in ("commit", "outcome"))
-    committed = _typed(parsed(commit), _COMMIT, "the commitment", schema="clvlab-log/1", kind="COMMIT")
-    result = _typed(parsed(outcome), _RESULT, "the outcome", schema="clvlab-log/1", kind="RESULT")
-    index, named, run_id = log["commit"]["index"], run_of(parts).commit_index, verification.started["run_id"]
-    if not committed["run_id"] == result["run_id"] == run_id:
-        raise BundleError(f"the entries are about {committed['run_id']} and {result['run_id']}, not about {run_id}")
-    if committed["inputs_hash"] != inputs_hash(verification.started):
-        raise BundleError(f"entry {index} commits to other inputs, {committed['inputs_hash']}")
-    if result["manifest_hash"] != verification.manifest_hash:
-        raise BundleError(f"the log says that the result is {result['manifest_hash']}, not {verification.manifest_hash}")
-    if not named == result["commit_index"] == index < log["outcome"]["index"]:
-        raise BundleError(f"manifest and result name entries {named} and {result['commit_index']}, proved is {index}")
-    _seen(log, newest, trust)
-    return f"{newest.origin} took the commitment as entry {index} before the result, and its tree of {newest.size} holds both"
+    found, newest, witnesses = committed(parts, verification, trust)
+    return found.text(newest.origin, witnesses)
 
 
-def _seen(log: dict[str, Any], newest: Checkpoint, trust: Trust) -> None:
+def committed(parts: Mapping[str, bytes], verification: Verification, trust: Trust) -> tuple[Standing, Checkpoint, int]:
+    """Give where a run stands in a log that the reader trusts, under which checkpoint, and how many witnesses signed that.
+
+    Raises
+    ------
+    ClvlabError
+        The log proofs do not hold.
+    """
+    keys, log = Keys.read(trust.logs, trust.witnesses), log_part(parts)
+    newest, witnesses = trusted_checkpoint(log["checkpoint"], keys)
+    if len(witnesses) < trust.witness_quorum:
+        raise BundleError(f"{len(witnesses)} trusted witnesses signed the checkpoint, {trust.witness_quorum} must")
+    index, at = (_proved(log[name], newest, f"the {name}") for name in ("commit", "outcome"))
+    commit, result = (read_entry(log[name]["entry"].encode()) for name in ("commit", "outcome"))
+    started, named = verification.started, run_of(parts).commit_index
+    if not isinstance(commit, Commit) or not isinstance(result, Outcome) or result.kind != EntryKind.RESULT:
+        raise BundleError(f"entries {index} and {at} of the log are no commitment and its result")
+    if not commit.run_id == result.run_id == started["run_id"]:
+        raise BundleError(f"the entries are about {commit.run_id} and {result.run_id}, not about {started['run_id']}")
+    if commit.inputs_hash != inputs_hash(started):
+        raise BundleError(f"entry {index} commits to other inputs, {commit.inputs_hash}")
+    if commit.names_pack and commit.content_hash != started["binding"]["content_hash"]:
+        raise BundleError(f"entry {index} commits to a run over another pack, {commit.content_hash}")
+    if result.manifest_hash != verification.manifest_hash:
+        raise BundleError(f"the log says that the result is {result.manifest_hash}, not {verification.manifest_hash}")
+    if not named == result.commit_index == index < at:
+        raise BundleError(f"manifest and result name entries {named} and {result.commit_index}, proved is {index}")
+    _seen(log, newest, keys, trust.checkpoint)
+    stated = Claim(**log["claim"]) if "claim" in log else None
+    return Standing(commit.owner, commit.content_hash, index, newest.size, stated), newest, len(witnesses)
+
+
+def log_part(parts: Mapping[str, bytes]) -> dict[str, Any]:
+    """Read part ``log.json`` of a bundle, of which nothing is proved by that.
+
+    Raises
+    ------
+    EvidenceError
+    """
+    log = parsed(parts["log.json"])
+    claims = isinstance(log, dict) and "claim" in log
+    log = _typed(log, _LOG | ({"claim": dict} if claims else {}), "the log proofs", schema=_SCHEMAS[claims])
+    for name in ("commit", "outcome"):
+        _typed(log[name], _PROVED, f"the {name}")
+    if claims:
+        _typed(log["claim"], _CLAIM, "the claim")
+    return log
+
+
+def _seen(log: dict[str, Any], newest: Checkpoint, keys: Keys, seen: str | None) -> None:
     """Require the newest checkpoint to extend the earlier one, and one of them to be what the reader has seen."""
     shown = [newest.text]
     if log["earlier"] is not None:
         earlier = _typed(log["earlier"], {"checkpoint": str, "proof": list}, "the earlier checkpoint")
-        before, _ = _checkpoint(earlier["checkpoint"], trust)
+        before, _ = trusted_checkpoint(earlier["checkpoint"], keys)
         same = before.origin == newest.origin
         if not same or not check_consistency(before.size, newest.size, before.root, newest.root, _hashes(earlier["proof"])):
             raise BundleError("the log forked: it does not begin with its earlier entries, or they are another log's")
         shown.append(before.text)
-    if trust.checkpoint is not None and trust.checkpoint.partition("\n\n")[0].rstrip("\n") + "\n" not in shown:
+    if seen is not None and seen.partition("\n\n")[0].rstrip("\n") + "\n" not in shown:
         raise BundleError("no proof from the checkpoint that you have seen")
 
 
-def _checkpoint(note: str, trust: Trust) -> tuple[Checkpoint, int]:
-    """Read a checkpoint that the log it names signed, by a trusted key; give also how many trusted witnesses did."""
-    logs, witnesses = ([_verifier(text) for text in dict.fromkeys(keys)] for keys in (trust.logs, trust.witnesses))
-    text, signed = opened(note, *logs)
-    found = checkpoint(text)
-    if found.origin not in [verifier.name for verifier in signed]:
-        raise BundleError(f"the checkpoint of {found.origin!r} is not signed by that log, or you do not trust its key")
-    return found, len(opened(note, *witnesses)[1])
-
-
-def _verifier(text: str) -> Verifier:
-    verifier = Verifier.parse(text)
-    if int.from_bytes(verifier.public, "little") % 2**255 % _FIELD in _SMALL_ORDER:
-        raise BundleError(f"the key of {verifier.name!r} is of small order: anybody can sign with it")
-    return verifier
-
-
-def _proved(value: Any, newest: Checkpoint, name: str) -> bytes:
-    """Give an entry, which must stand in the tree."""
-    proved = _typed(value, _PROVED, name)
-    entry: bytes = proved["entry"].encode()
-    if not check_inclusion(leaf_hash(entry), proved["index"], newest.size, _hashes(proved["proof"]), newest.root):
+def _proved(value: dict[str, Any], newest: Checkpoint, name: str) -> int:
+    """Give the index of an entry, which must stand in the tree."""
+    index: int = value["index"]
+    if not check_inclusion(leaf_hash(value["entry"].encode()), index, newest.size, _hashes(value["proof"]), newest.root):
         raise BundleError(f"{name} does not stand in the log")
-    return entry
+    return index
 
 
 def _hashes(texts: list[Any]) -> list[bytes]:

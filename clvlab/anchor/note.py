@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from clvlab.errors import LogError
+from clvlab.law.schema import SAFE_INTEGER
 
 __all__ = [
     "Checkpoint",
@@ -25,6 +26,7 @@ __all__ = [
     "checkpoint",
     "cosigned_text",
     "decoded",
+    "kept",
     "opened",
     "read_signer",
     "signed",
@@ -65,23 +67,28 @@ class Verifier:
     def key_id(self) -> bytes:
         return _key_id(self.name, self.kind, self.public)
 
+    @property
+    def is_witness(self) -> bool:
+        """Whether the key cosigns, with the time."""
+        return self.kind == _COSIGNATURE
+
     def __str__(self) -> str:
         return f"{self.name}+{self.key_id.hex()}+{b64encode(bytes([self.kind]) + self.public).decode()}"
 
     @classmethod
     def parse(cls, text: str) -> Verifier:
-        """Read a public key.
+        """Read a public key, exactly as it is written: spaces around it are not.
 
         Raises
         ------
         LogError
         """
-        parts = text.strip().split("+", 2)
+        parts = text.split("+", 2)
         key = decoded(parts[-1])
         if len(parts) != 3 or len(key) != 33 or key[0] not in (_NOTE, _COSIGNATURE):
             raise LogError(f"no public key of a log or witness: {text[:120]!r}")
         verifier = cls(_checked_name(parts[0]), key[0], key[1:])
-        if str(verifier) != text.strip():
+        if str(verifier) != text:
             raise LogError(f"the key id of {parts[0]!r} is {parts[1]}, its key gives {verifier.key_id.hex()}")
         return verifier
 
@@ -186,6 +193,21 @@ def opened(note: str, *trusted: Verifier) -> tuple[str, tuple[Verifier, ...]]:
     return text, tuple(found)
 
 
+def kept(note: str, *signers: Verifier) -> str:
+    """Give a note with the first signature line of each of these keys, in the order of the keys, and no other."""
+    text, _, lines = note.rpartition("\n\n")
+    return signed(f"{text}\n", *(_line_of(lines, signer) for signer in signers))
+
+
+def _line_of(lines: str, signer: Verifier) -> str:
+    """Give the first line that names a key which is known to have signed."""
+    for line in lines.split("\n"):
+        name, _, encoded = line.removeprefix(_DASH).partition(" ")
+        if name == signer.name and decoded(encoded)[:4] == signer.key_id:
+            return f"{line}\n"
+    raise LogError(f"{signer.name!r} did not sign")
+
+
 def decoded(text: str) -> bytes:
     """Read base64, refused with a ``LogError``."""
     try:
@@ -221,6 +243,6 @@ def checkpoint(text: str) -> Checkpoint:
     if len(lines) != 4 or not lines[1].isascii() or not lines[1].isdigit():
         raise LogError(f"no checkpoint: {text[:120]!r}")
     found = Checkpoint(lines[0], int(lines[1][:16]), decoded(lines[2]))
-    if found.text != text or not found.origin or len(found.root) != 32:
+    if found.text != text or not found.origin or len(found.root) != 32 or found.size > SAFE_INTEGER:
         raise LogError(f"no checkpoint: {text[:120]!r}")
     return found

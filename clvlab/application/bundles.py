@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from clvlab.anchor.anchorer import NullAnchor
-from clvlab.anchor.bundled import PROOFS, Trust, judged
+from clvlab.anchor.bundled import PROOFS, Trust, committed, judged
 from clvlab.anchor.records import AnchorRecord
 from clvlab.application.anchors import AnchorSettings, record_of
 from clvlab.errors import BundleError, EvidenceError
@@ -15,13 +16,22 @@ from clvlab.proof import clv_states, clv_verify
 from clvlab.proof.anchor import Anchor, AnchorStatus
 from clvlab.proof.bundle import bundle, read_bundle, run_of
 from clvlab.proof.canonical import canonical, parsed
-from clvlab.proof.checks import Check
+from clvlab.proof.checks import Check, Verdict
 from clvlab.proof.disclosure import disclosure
 from clvlab.proof.seal import SealedRun
 from clvlab.proof.verify import Verification, verify
 from clvlab.store.folder import read_receipts, read_run
 
-__all__ = ["anchor_part", "bundle_run", "bundle_verified", "disclosed", "proofs_judged", "stored", "verifier_source"]
+__all__ = [
+    "anchor_part",
+    "bundle_run",
+    "bundle_verified",
+    "disclosed",
+    "proofs_judged",
+    "read_trust",
+    "stored",
+    "verifier_source",
+]
 
 
 def bundle_run(path: Path, *, log: dict[str, Any] | None = None) -> bytes:
@@ -64,8 +74,13 @@ def bundle_verified(path: Path, settings: AnchorSettings | None = None) -> Verif
 
 
 def proofs_judged(
-    path: Path, verification: Verification, trust: Path | None = None, required: Sequence[str] = ()
-) -> dict[str, Check]:
+    path: Path,
+    verification: Verification,
+    trust: Path | None = None,
+    required: Sequence[str] = (),
+    *,
+    without_witness: bool = False,
+) -> tuple[dict[str, Check], dict[str, Any] | None]:
     """Judge the anchor and the log proofs of a verified run by keys of the reader's own, without asking anybody.
 
     Parameters
@@ -78,12 +93,28 @@ def proofs_judged(
         File of ``Trust``; without it nobody is trusted.
     required
         Names of proofs without which the run fails.
+    without_witness
+        Let a required log do without a trusted witness.
+
+    Returns
+    -------
+    tuple
+        The checks, and block ``log`` of the proof card where the log proofs hold.
     """
     unknown = set(required) - set(PROOFS)
     if unknown:
         raise BundleError(f"no proof is called {min(unknown)!r}: there are {', '.join(PROOFS)}")
-    whom = Trust() if trust is None else Trust.read(trust.read_bytes())
-    return judged(read_bundle(path.read_bytes()) if path.is_file() else {}, verification, whom, required)
+    whom = read_trust(trust)
+    parts = read_bundle(path.read_bytes()) if path.is_file() else {}
+    checks = judged(parts, verification, whom, required, without_witness=without_witness)
+    holds = "log" in checks and checks["log"].verdict == Verdict.PASS
+    return checks, committed(parts, verification, whom)[0].facts() if holds else None
+
+
+def read_trust(path: Path | None, logs: Sequence[str] = ()) -> Trust:
+    """Read whom a caller trusts from a file, and add keys of logs; without either nobody."""
+    trust = Trust() if path is None else Trust.read(path.read_bytes())
+    return replace(trust, logs=(*trust.logs, *logs))
 
 
 def stored(path: Path) -> tuple[SealedRun, bytes]:

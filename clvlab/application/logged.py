@@ -57,7 +57,7 @@ def logged_backtest(
     started = planned(pack, [asked], window, policy, fixture_ids, audit=audit)
     run_id = started["run_id"]
     with log.write() as rows:
-        index = commit(rows, run_id, owner, inputs_hash(started), clock())
+        index = commit(rows, run_id, owner, inputs_hash(started), pack.content_hash, clock())
     try:
         test = backtest(pack, asked, fixture_ids=fixture_ids, window=window, policy=policy, audit=audit, commit_index=index)
         if test.run.run_id != run_id:

@@ -8,7 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from clvlab.anchor.log import LogRows, LogStore, consistency, counts, proven, tree_root
+from clvlab.anchor.bundled import LOG_PART, LOG_PART_WITHOUT_CLAIM
+from clvlab.anchor.log import LogRows, LogStore, claim, consistency, counts, proven, tree_root
 from clvlab.anchor.note import Checkpoint, Signer, Verifier, checkpoint, opened, read_signer, signed, write_signer
 from clvlab.anchor.witness import Witness, request
 from clvlab.errors import LogError, MissingExtraError
@@ -108,6 +109,11 @@ def log_proofs(log: LogStore, run_id: str, signer: Signer | str, since: str | No
     since
         An earlier checkpoint that readers may know, to prove the newer one from.
 
+    Returns
+    -------
+    dict
+        Part ``log.json`` of a bundle, with what the log claims of the owner's other runs if the commitment names its pack.
+
     Raises
     ------
     LogError
@@ -123,17 +129,15 @@ def log_proofs(log: LogStore, run_id: str, signer: Signer | str, since: str | No
             {"entry": entry.entry.decode(), "index": entry.index, "proof": [value.hex() for value in entry.proof]}
             for entry in found
         ]
+        claimed = claim(rows, found[0].index, size)
         earlier = None
         if since is not None:
             proof = consistency(rows, _own(rows, since).size, size)
             earlier = {"checkpoint": since, "proof": [value.hex() for value in proof]}
-    return {
-        "schema": "clvlab-bundle-log/1",
-        "checkpoint": note,
-        "commit": proofs[0],
-        "outcome": proofs[1],
-        "earlier": earlier,
-    }
+    part = {"checkpoint": note, "commit": proofs[0], "outcome": proofs[1], "earlier": earlier}
+    if claimed is None:
+        return part | {"schema": LOG_PART_WITHOUT_CLAIM}
+    return part | {"schema": LOG_PART, "claim": asdict(claimed)}
 
 
 def _own(rows: LogRows, note: str) -> Checkpoint:

@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from clvlab.anchor.log import abandon, commit, conclude, entry_of
+from clvlab.anchor.log import abandon, commit, commit_anew, conclude
 from clvlab.application.anchoring import Anchoring
 from clvlab.application.execution import Execution
 from clvlab.law.metrics import forecast_errors
@@ -51,7 +51,8 @@ def enter(connection: Connection, started: dict[str, Any], owner: str, now_ms: i
     if not runs.add(connection, row):
         return False
     log = LogRows(connection, writing=True)
-    runs.commit_to(connection, run_id, commit(log, run_id, owner, inputs_hash(started), now_ms))
+    content_hash = started["binding"]["content_hash"]
+    runs.commit_to(connection, run_id, commit(log, run_id, owner, inputs_hash(started), content_hash, now_ms))
     return True
 
 
@@ -61,9 +62,7 @@ def begin(connection: Connection, run_id: str, now_ms: int) -> int | None:
     runs.mark(connection, run_id, RunStatus.RUNNING)
     if row is None or row["commit_index"] is None:
         return None
-    log = LogRows(connection, writing=True)
-    before = entry_of(log, row["commit_index"])
-    index = commit(log, run_id, before["owner"], before["inputs_hash"], now_ms)
+    index = commit_anew(LogRows(connection, writing=True), run_id, now_ms)
     runs.commit_to(connection, run_id, index)
     return index
 

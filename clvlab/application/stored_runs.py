@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from clvlab.anchor.standing import standing
 from clvlab.application.anchoring import Anchoring, StoredRecords
 from clvlab.application.bundles import anchor_part
 from clvlab.application.pages import page_of
@@ -24,6 +25,7 @@ from clvlab.proof.seal import SealedRun
 from clvlab.proof.verify import Anchor, Verification, verify
 from clvlab.store import anchors, runs
 from clvlab.store.database import Database
+from clvlab.store.runlog import RunLog
 from clvlab.store.runs import Part, RunStatus
 from clvlab.store.tables import runs as run_table
 
@@ -47,7 +49,7 @@ class StoredRuns:
 
         Its checks are those recomputed when the run was sealed, and its anchor the newest on record; ``verify`` recomputes.
         Besides the interface's fields: ``run.kind``, ``run.status`` (queued, running, sealed, failed), ``run.cause``,
-        ``run.created_ts_ms``, ``run.sealed_ts_ms``, ``run.mode_label``, and ``check_details``.
+        ``run.created_ts_ms``, ``run.sealed_ts_ms``, ``run.mode_label``, ``check_details``, and ``log``.
 
         Raises
         ------
@@ -65,8 +67,16 @@ class StoredRuns:
             "checks": {name: checks[name]["verdict"] for name in CHECKS},
             "check_details": {name: checks[name]["detail"] for name in CHECKS},
             "anchor": asdict(anchor),
+            "log": self._standing(row["commit_index"]),
             "metrics": row["metrics"],
         }
+
+    def _standing(self, commit_index: int | None) -> dict[str, Any] | None:
+        """Say where a commitment stands in the log as it is now: the store's word, which bundles prove in part."""
+        if commit_index is None:
+            return None
+        with RunLog(self.database).read() as log:
+            return standing(log, commit_index).facts()
 
     def _found(self, run_id: str) -> tuple[_Row, Anchor]:
         with self.database.read() as connection:
@@ -100,7 +110,7 @@ class StoredRuns:
         check = self.anchoring.judged(run_id, anchor, fresh.manifest_hash)
         stored = _against_the_record(row, run, fresh)
         fresh = replace(stored, anchor=anchor, checks=stored.checks | {"anchor": check})
-        card = proof_card(fresh)
+        card = proof_card(fresh, self._standing(row["commit_index"]))
         return {
             "run_id": run_id,
             "verified": fresh.verified,

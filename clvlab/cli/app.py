@@ -27,6 +27,7 @@ from clvlab.cli.serving import dev_token, rebuild_leaderboard, serve
 from clvlab.cli.versions import version
 from clvlab.errors import ClvlabError
 from clvlab.law.closing import Window
+from clvlab.proof.checks import Check
 from clvlab.proof.verify import Verification
 
 __all__ = ["app", "main"]
@@ -174,6 +175,9 @@ def verify(
     network: NetworkOption = False,
     trust: Annotated[Path | None, typer.Option(help="File of keys that you trust, for the proofs in a bundle.")] = None,
     require: Annotated[str, typer.Option(help="Proofs without which the run fails: anchor, log, or anchor,log.")] = "",
+    without_witness: Annotated[
+        bool, typer.Option("--without-witness", help="Let a required log do without a trusted witness.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Recompute the proof of a run folder or bundle; exit 1 if the seal is broken or a check fails."""
@@ -183,11 +187,14 @@ def verify(
     agents = [isolated(one, reads=reads or [], network=network) for one in agent or []]
     further = proof.further(run, second_opinion=second_opinion, replay=replay, pack=pack, agents=agents)
     required = [name for name in require.split(",") if name]
-    proofs = bundles.proofs_judged(run, verdict, trust, required) if trust or required else {}
+    proofs: dict[str, Check] = {}
+    in_log = None
+    if trust or required:
+        proofs, in_log = bundles.proofs_judged(run, verdict, trust, required, without_witness=without_witness)
     if as_json:
         opinions = {name: {"agrees": agrees, "detail": why} for name, (agrees, why) in further.items()}
         judged = {name: {"verdict": check.verdict.value, "detail": check.detail} for name, check in proofs.items()}
-        print_json(_verification(verdict) | {"judged_by": judge()} | opinions | ({"proofs": judged} if proofs else {}))
+        print_json(_verification(verdict, in_log) | {"judged_by": judge()} | opinions | ({"proofs": judged} if proofs else {}))
     else:
         show_checks(verdict, judge())
         for name, check in proofs.items():
@@ -198,8 +205,8 @@ def verify(
     raise typer.Exit(0 if verdict.passed and not failed and all(agrees for agrees, _ in further.values()) else 1)
 
 
-def _verification(verdict: Verification) -> dict[str, Any]:
-    card = runs.proof_card(verdict)
+def _verification(verdict: Verification, in_log: dict[str, Any] | None) -> dict[str, Any]:
+    card = runs.proof_card(verdict, in_log)
     return {
         "run_id": verdict.run_id,
         "verified": verdict.verified,

@@ -10,9 +10,9 @@ from typing import Annotated
 import polars as pl
 import typer
 
-from clvlab.application import runlog
+from clvlab.application import auditing, bundles, runlog
 from clvlab.cli.options import JsonOption
-from clvlab.cli.printing import out, print_json, table
+from clvlab.cli.printing import out, plain, print_json, table
 
 __all__ = ["log_app", "witness"]
 
@@ -48,6 +48,53 @@ def show(log: LogArgument, as_json: JsonOption = False) -> None:
         print_json(rows)
     else:
         out.print(table(pl.DataFrame(rows), "Runs"))
+
+
+@log_app.command("audit")
+def audit(
+    log: Annotated[str, typer.Argument(help="SQLite file, URL of a database, or http(s) URL of a service.", metavar="LOG")],
+    key: Annotated[list[str] | None, typer.Option("--key", help="Public key of the log; may be repeated.")] = None,
+    trust: Annotated[Path | None, typer.Option(help="File of keys that you trust, as for 'clvlab verify'.")] = None,
+    checkpoint: Annotated[
+        list[Path] | None, typer.Option("--checkpoint", help="A checkpoint seen before; may be repeated.")
+    ] = None,
+    bundle: Annotated[
+        list[Path] | None, typer.Option("--bundle", help="A bundle whose entries and claim to check; may be repeated.")
+    ] = None,
+    state: Annotated[Path | None, typer.Option(help="File that remembers the log until the next audit.")] = None,
+    max_entries: Annotated[int, typer.Option(help="Most entries to read.", min=1)] = auditing.Limits().entries,
+    max_seconds: Annotated[int, typer.Option(help="Longest time to read a service for.", min=1)] = 3600,
+    as_json: JsonOption = False,
+) -> None:
+    """Read every entry, recompute the tree and the counts, and compare; exit 1 if a rule is broken, 2 without a log."""
+    done = auditing.audit(
+        log,
+        trust=bundles.read_trust(trust, key or []),
+        checkpoints={str(path): path.read_text(encoding="utf-8") for path in checkpoint or []},
+        bundles={str(path): path.read_bytes() for path in bundle or []},
+        state=state,
+        limits=auditing.Limits(entries=max_entries, total_s=max_seconds),
+    )
+    if as_json:
+        print_json(done.facts())
+    else:
+        _show(done)
+    raise typer.Exit(0 if done.sound else 1)
+
+
+def _show(done: auditing.LogAudit) -> None:
+    rows = done.facts()["counts"]
+    if rows:
+        out.print(table(pl.DataFrame(rows).rename({"content_hash": "pack"}).fill_null("unknown"), "Runs, counted from entries"))
+    out.print(f"log {plain(done.origin or 'without a name')}: {done.size:,} entries, root {done.root_hash}")
+    judged = "judged by your keys" if done.signature_judged else "NOT judged: name a key with --key or --trust"
+    out.print(f"signature of the log: {judged}; trusted witnesses: {plain(', '.join(done.witnesses)) or 'none'}")
+    out.print(f"compared with {done.checkpoints} earlier checkpoints and {done.bundles} bundles")
+    for broken in done.broken:
+        out.print(f"[red]broken[/]: {plain(broken.rule)}")
+    if done.broken_count > len(done.broken):
+        out.print(f"and {done.broken_count - len(done.broken):,} more")
+    out.print("[green]sound[/]: every rule holds" if done.sound else f"[red]NOT sound[/]: {done.broken_count:,} rules broken")
 
 
 @log_app.command("request")

@@ -32,8 +32,9 @@ __all__ = [
     "table",
 ]
 
-out = Console(highlight=False, soft_wrap=True)
-err = Console(stderr=True, highlight=False, soft_wrap=True)
+# No emoji: a name such as did:x:me must not be shown as another.
+out = Console(highlight=False, soft_wrap=True, emoji=False)
+err = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 
 
 def plain(text: str) -> str:

@@ -35,9 +35,11 @@ __all__ = [
     "LeaderboardResponse",
     "LeaderboardRow",
     "Lineage",
+    "LogClaim",
     "LogEntriesResponse",
     "LogEntry",
     "LogResponse",
+    "LogStanding",
     "MarketState",
     "Metrics",
     "OwnerCounts",
@@ -406,6 +408,15 @@ class Lineage(TypedDict):
     agents: list[AgentIdentity]
 
 
+class LogClaim(TypedDict):
+    """What the log says of the owner's other commitments over this pack: counts that only all entries can show."""
+
+    earlier: int
+    later: int
+    abandoned: int
+    unknown_pack: int
+
+
 class LogEntriesResponse(TypedDict):
     """In order."""
 
@@ -427,6 +438,16 @@ class LogResponse(TypedDict):
     size: int
     root_hash: str
     owners: list[OwnerCounts]
+
+
+class LogStanding(TypedDict):
+    """Where the log committed to a run. A bundle proves all but the claim; `clvlab log audit` checks that."""
+
+    owner: str
+    content_hash: str | None
+    commit_index: int
+    tree_size: int
+    claim: LogClaim | None
 
 
 class MarketState(TypedDict):
@@ -502,6 +523,7 @@ class ProofArtifactResponse(TypedDict):
     checks: Checks
     check_details: CheckDetails
     anchor: AnchorInfo
+    log: LogStanding | None
     metrics: Metrics | None
 
 

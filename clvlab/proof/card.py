@@ -38,8 +38,16 @@ def lineage(started: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def proof_card(verification: Verification) -> dict[str, Any]:
+def proof_card(verification: Verification, log: dict[str, Any] | None = None) -> dict[str, Any]:
     """Assemble the card of a verified run.
+
+    Parameters
+    ----------
+    verification
+        Of the run.
+    log
+        Where the run stands in a log: ``{owner, content_hash, commit_index, tree_size, claim}``, and what is claimed there of
+        the owner's other runs, ``{earlier, later, abandoned, unknown_pack}``; null of a run that no log is known of.
 
     References
     ----------
@@ -61,5 +69,6 @@ def proof_card(verification: Verification) -> dict[str, Any]:
         "checks": {name: check.verdict.value for name, check in verification.checks.items()},
         "check_details": {name: check.detail for name, check in verification.checks.items()},
         "anchor": asdict(verification.anchor),
+        "log": log,
         "metrics": None if verification.outcomes is None else metrics(verification.outcomes),
     }

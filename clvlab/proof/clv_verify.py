@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Check a sealed run with this one file, Python 3.10 or later and its standard library.
 
-    python3 clv_verify.py RUN [--trust keys.json] [--require anchor,log] [--json]
+    python3 clv_verify.py RUN [--trust keys.json] [--require anchor,log] [--without-witness] [--json]
 
 RUN is a run folder, a proof bundle (one file), or the disclosure of one decision. This file shares no code with the program
 that made them. One line per check; exit status 0 when all pass, 1 when one fails, 2 when there is nothing to check: evidence
 is canonical and has the sealed hash; scores, verdicts and manifest follow from it. A bundle may hold an anchor (a memo that a
-key signed for a public chain) and proofs from a log to which the run was committed before it was made. They count by the keys
-that you trust, and you say which must be there: its maker can leave them out.
+key signed for a public chain) and proofs from a log in which a commitment to the run stands ahead of its result. They count by
+the keys that you trust, and you say which must be there: its maker can leave them out. A required log needs a witness.
 
 What it can't show: that nobody tried other agents and kept silent, that the prices are what the market said (clv_states.py,
 beside this file, derives them from the ticks), and, as it asks nobody, that the chain still holds the memo. Whoever makes a
@@ -215,12 +215,18 @@ HEADER = {"parts": [{"name": one_of(*PARTS), "sha256": TEXT, "size": COUNT}], "s
 ANCHOR = {"cluster": TEXT, "schema": one_of("clvlab-bundle-anchor/1"), "signature": TEXT, "transaction": TEXT}
 PROOF = [r'"[0-9a-f]{64}"']
 PROVED = {"entry": TEXT, "index": COUNT, "proof": PROOF}
-LOG = {
-    "checkpoint": TEXT, "commit": PROVED, "earlier": null_or({"checkpoint": TEXT, "proof": PROOF}), "outcome": PROVED,
-    "schema": one_of("clvlab-bundle-log/1"),
-}  # fmt: skip
-ENTRY = {"run_id": TEXT, "schema": one_of("clvlab-log/1"), "ts_ms": COUNT}
-COMMIT = {**ENTRY, "kind": one_of("COMMIT"), "inputs_hash": TEXT, "owner": TEXT}
+LOG = {"checkpoint": TEXT, "commit": PROVED, "earlier": null_or({"checkpoint": TEXT, "proof": PROOF}), "outcome": PROVED}
+CLAIM = dict.fromkeys(("abandoned", "earlier", "later", "unknown_pack"), COUNT)
+LOGS = "|".join(
+    pattern(LOG | {"schema": one_of(f"clvlab-bundle-log/{version}"), **claim})
+    for version, claim in ((1, {}), (2, {"claim": CLAIM}))
+)
+ENTRY = {"run_id": TEXT, "schema": one_of("clvlab-log/1", "clvlab-log/2"), "ts_ms": COUNT}
+COMMIT = {"run_id": TEXT, "ts_ms": COUNT, "kind": one_of("COMMIT"), "inputs_hash": TEXT, "owner": TEXT}
+COMMITS = "|".join(
+    pattern(COMMIT | {"schema": one_of(f"clvlab-log/{version}"), **pack})
+    for version, pack in ((1, {}), (2, {"content_hash": null_or(TEXT)}))
+)
 RESULT = {**ENTRY, "kind": one_of("RESULT"), "commit_index": COUNT, "manifest_hash": TEXT}
 LINE = {"index": COUNT, "line": TEXT, "proof": PROOF, "size": COUNT}
 DISCLOSURE = {"decision": LINE, "manifest": TEXT, "schema": one_of("clvlab-disclosure/1"), "score": LINE}
@@ -303,6 +309,8 @@ def extended(first: int, size: int, proof: Sequence[bytes], old: bytes | None) -
 
 P, ORDER = 2**255 - 19, 2**252 + 27742317777372353535851937790883648493
 D = -121665 * pow(121666, -1, P) % P
+EIGHTH = int.from_bytes(bytes.fromhex("26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05"), "little")
+SMALL_ORDER = {0, 1, P - 1, EIGHTH, P - EIGHTH}  # the y of the points of small order: under such a key anybody can sign
 Point = tuple[int, int, int, int]
 
 
@@ -613,6 +621,7 @@ class Run:
     scores: list[bytes]
     manifest: dict[str, Any]
     trust: dict[str, Any]
+    standing: dict[str, Any] | None = None  # in the log, once that has passed
 
     @property
     def manifest_hash(self) -> str:
@@ -773,24 +782,43 @@ def check_anchor(run: Run) -> None:
     require(trusted, f"{', '.join(sorted(signers))} signed, whom you do not trust to anchor on {cluster!r}")
 
 
-def signed_by(note: str, keys: Sequence[str]) -> tuple[str, list[str]]:
-    """Open a C2SP signed note: its text, and which of these keys signed it (Ed25519, and cosignatures with a time)."""
+def trusted_keys(trust: dict[str, Any]) -> dict[str, tuple[str, bytes]]:
+    """Read keys ``<name>+<key id>+<base64 of type and key>`` of logs (type 1) and witnesses (type 4): name, type and key."""
+    found: dict[str, tuple[str, bytes]] = {}
+    names: dict[bytes, tuple[str, bytes]] = {}
+    for role, kind in (("logs", b"\1"), ("witnesses", b"\4")):
+        for text in trust[role]:
+            name, stated, encoded = (*text.split("+", 2), "", "")[:3]
+            public = decoded(encoded)
+            plain = name and all(char.isprintable() and not char.isspace() for char in name)
+            own = hashlib.sha256(name.encode() + b"\n" + public).hexdigest()[:8]
+            require(plain and (public[:1], len(public), stated) == (kind, 33, own), f"no key of {role}: {text!r}")
+            y = int.from_bytes(public[1:], "little") & (2**255 - 1)
+            require(y < P and y not in SMALL_ORDER, f"the key of {name} is no point of the curve, or of small order")
+            twice = f"the key of {name} stands under another name, or as a log and as a witness"
+            require(names.setdefault(public[1:], (name, kind)) == (name, kind), twice)
+            found[text] = (name, public)
+    return found
+
+
+def signed_by(note: str, keys: dict[str, tuple[str, bytes]]) -> tuple[str, list[tuple[str, bool]]]:
+    """Open a C2SP signed note: its text, and the names of these keys that signed it, each with whether it is a witness's.
+
+    A signature of any other key or type stays unread.
+    """
     text, blank, lines = note.rpartition("\n\n")
     parts = [line.split(" ") for line in lines.removesuffix("\n").split("\n")]
     well_formed = blank and lines.endswith("\n") and all(len(part) == 3 and part[0] == "\u2014" and part[1] for part in parts)
     require(well_formed, "no signed note")
     signatures, found = [(name, decoded(encoded)) for _, name, encoded in parts], []
     require(all(len(data) > 4 for _, data in signatures), "no signed note: a signature is cut")
-    for key in sorted(set(keys)):
-        name, stated, encoded = (*key.split("+", 2), "", "")[:3]
-        public = decoded(encoded)
+    for name, public in keys.values():
         own = hashlib.sha256(name.encode() + b"\n" + public).digest()[:4]
-        require(name and public[:1] in (b"\1", b"\4") and stated == own.hex(), f"no Ed25519 key of a log or witness: {key!r}")
         for signature in [data[4:] for other, data in signatures if (other, data[:4]) == (name, own)][:1]:
             stamp, signature = (signature[:8], signature[8:]) if public[0] == 4 else (b"", signature)
-            stamped = f"cosignature/v1\ntime {int.from_bytes(stamp, 'big')}\n" if stamp else ""
+            stamped = f"cosignature/v1\ntime {int.from_bytes(stamp, 'big')}\n" if public[0] == 4 else ""
             check_signature(public[1:], f"{stamped}{text}\n".encode(), signature, name)
-            found.append(key)
+            found.append((name, public[0] == 4))
     return text + "\n", found
 
 
@@ -804,30 +832,33 @@ def state_of(text: str) -> tuple[str, int, bytes]:
     return found[1], int(found[2]), root
 
 
-def _checkpoint(note: str, run: Run) -> tuple[str, int, bytes]:
-    """Read a checkpoint that the log it names signed, and whose key is trusted."""
-    text, keys = signed_by(note, run.trust["logs"])
+def _checkpoint(note: str, keys: dict[str, tuple[str, bytes]]) -> tuple[str, int, bytes, int]:
+    """Read a checkpoint that the log it names signed, and whose key is trusted; and how many trusted witnesses signed."""
+    text, signers = signed_by(note, keys)
     state = state_of(text)
-    own = any(key.startswith(f"{state[0]}+") for key in keys)
+    own = (state[0], False) in signers
     require(own, f"the checkpoint of {state[0]!r} is not signed by that log, or you do not trust its key")
-    return state
+    return *state, len({name for name, is_witness in signers if is_witness})
 
 
 def check_log(run: Run) -> None:
     """Require a trusted log to hold the commitment that the manifest names, and after it this result."""
-    log, known = shaped(run.parts["log.json"], LOG, "the log proofs"), run.trust["checkpoint"]
-    origin, size, root = _checkpoint(log["checkpoint"], run)
-    witnesses, quorum = signed_by(log["checkpoint"], run.trust["witnesses"])[1], run.trust["witness_quorum"]
-    require(len(witnesses) >= quorum, f"{len(witnesses)} witnesses signed, you ask for {quorum}")
+    keys, known = trusted_keys(run.trust), run.trust["checkpoint"]
+    log = shaped(run.parts["log.json"], LOGS, "the log proofs")
+    origin, size, root, witnesses = _checkpoint(log["checkpoint"], keys)
+    quorum = run.trust["witness_quorum"]
+    require(witnesses >= quorum, f"{witnesses} trusted witnesses signed the checkpoint, {quorum} must")
     for name in ("commit", "outcome"):
         found = included(leaf(log[name]["entry"].encode()), log[name]["index"], size, _hashes(log[name]["proof"]))
         require(found == root, f"the {name} does not stand in the log")
-    commit = shaped(log["commit"]["entry"].encode(), COMMIT, "the commitment in the log")
+    commit = shaped(log["commit"]["entry"].encode(), COMMITS, "the commitment in the log")
     outcome = shaped(log["outcome"]["entry"].encode(), RESULT, "the result in the log")
     index, run_id = log["commit"]["index"], run.manifest["run_id"]
+    pack = run.evidence.started["binding"]["content_hash"]
     rules = {
         "both are about this run": commit["run_id"] == outcome["run_id"] == run_id,
         "it commits to the inputs of this run": commit["inputs_hash"] == inputs_hash(run.evidence.started),
+        "it commits to a run over this pack": commit.get("content_hash", pack) == pack,
         "its result is this manifest": outcome["manifest_hash"] == run.manifest_hash,
         "the manifest and the result name the commitment": run.manifest["commit_index"] == outcome["commit_index"] == index,
         "the result follows its commitment": index < log["outcome"]["index"],
@@ -836,13 +867,33 @@ def check_log(run: Run) -> None:
     notes = [log["checkpoint"]]
     if log["earlier"]:
         notes.append(log["earlier"]["checkpoint"])
-        before, first, old = _checkpoint(notes[1], run)
+        before, first, old, _ = _checkpoint(notes[1], keys)
         require(before == origin, "the earlier checkpoint is another log's")
         joined = extended(first, size, _hashes(log["earlier"]["proof"]), old)
         require(joined == (old, root), "the log forked: it does not begin with its earlier entries")
     notes = [note.rpartition("\n\n")[0] for note in notes]
     seen = known is None or known.partition("\n\n")[0].rstrip("\n") in notes
     require(seen, "no proof from the checkpoint that you have seen")
+    run.standing = {
+        "owner": commit["owner"], "content_hash": commit.get("content_hash"), "commit_index": index, "tree_size": size,
+        "claim": log.get("claim"), "origin": origin, "witnesses": witnesses,
+    }  # fmt: skip
+
+
+def standing_text(at: dict[str, Any]) -> str:
+    """Say what a log proves of a run, and what it only claims; names stand quoted: their maker could write such sentences."""
+    proved = (
+        f"proved: {at['owner']!a} committed to this run as entry {at['commit_index']} of {at['tree_size']} in "
+        f"{at['origin']!a}, ahead of the entry of its result; trusted witnesses that signed: {at['witnesses']}"
+    )
+    if at["claim"] is None:
+        return f"{proved}; the log claims nothing of this owner's other runs"
+    claim = at["claim"]
+    other = f"; {claim['unknown_pack']} more name no pack" if claim["unknown_pack"] else ""
+    return (
+        f"{proved}; the log claims, unproved: {claim['earlier']} earlier and {claim['later']} later commitments over "
+        f"this pack by this owner, {claim['abandoned']} abandoned{other}; 'clvlab log audit' checks it"
+    )
 
 
 def _hashes(texts: Sequence[str]) -> list[bytes]:
@@ -863,7 +914,7 @@ CHECKS: dict[str, Check] = {
 BUNDLED: Check = (check_context, "every byte of the bundle is accounted for", "")
 PROOFS: dict[str, Check] = {
     "anchor": (check_anchor, "a key you trust signed the manifest hash as a memo, for the chain to take", "anchor_signers"),
-    "log": (check_log, "a log you trust took the commitment before this result, and its tree holds both", "logs"),
+    "log": (check_log, "a log you trust holds the commitment to this run, and after it this result", "logs"),
 }  # fmt: skip
 DISCLOSED = "this decision and its score stand under the roots that the manifest binds"
 HASHES = ("run_id", "evidence_hash", "recomputed_evidence_hash", "manifest_hash")
@@ -898,10 +949,15 @@ def read_parts(path: Path) -> dict[str, bytes]:
     return parts
 
 
-def verify(path: Path, trust: dict[str, Any] | None = None, required: Sequence[str] = ()) -> dict[str, Any]:
-    """Check a run folder or bundle: the hashes, for each check what is wrong, or null, and which proofs count for nothing."""
+def verify(
+    path: Path, trust: dict[str, Any] | None = None, required: Sequence[str] = (), *, without_witness: bool = False
+) -> dict[str, Any]:
+    """Check a run folder or bundle: the hashes, for each check what is wrong, or null, and which proofs count for nothing.
+
+    A log that is required needs a trusted witness, unless the caller says otherwise: alone, its operator can keep two.
+    """
     without: dict[str, str] = {}
-    result: dict[str, Any] = dict.fromkeys(HASHES, "unread") | {"verified": False, "without": without}
+    result: dict[str, Any] = dict.fromkeys(HASHES, "unread") | {"verified": False, "without": without, "log": None}
     try:
         parts = read_parts(path)
     except BrokenError as error:
@@ -915,7 +971,9 @@ def verify(path: Path, trust: dict[str, Any] | None = None, required: Sequence[s
         return result | {"checks": dict.fromkeys(CHECKS, f"the evidence can't be read: {error}")}
     scores = [_WRITE(row).encode() for row in score_rows(evidence)]
     manifest = rebuilt_manifest(events, evidence, scores, stated.get("commit_index"))
-    run = Run(parts, stated, evidence, scores, manifest, NO_TRUST | (trust or {}))
+    whom = NO_TRUST | (trust or {})
+    witnesses = max(whom["witness_quorum"], int("log" in required and not without_witness))
+    run = Run(parts, stated, evidence, scores, manifest, whom | {"witness_quorum": witnesses})
     asked = CHECKS | ({"bundle": BUNDLED} if "context.json" in parts else {})
     for name, (_, _, keys) in PROOFS.items():
         here = f"{name}.json" in parts
@@ -925,7 +983,7 @@ def verify(path: Path, trust: dict[str, Any] | None = None, required: Sequence[s
             without[name] = "the proof is here, but you trust no key for it" if here else "the proof is not here"
     checks = {name: fault(check, run) for name, (check, _, _) in asked.items()}
     checks |= {name: without.pop(name) for name in required if name in without}
-    result |= {"recomputed_evidence_hash": manifest["evidence_hash"], "manifest_hash": run.manifest_hash}
+    result |= {"recomputed_evidence_hash": manifest["evidence_hash"], "manifest_hash": run.manifest_hash, "log": run.standing}
     return result | {"verified": checks["evidence_integrity"] is None, "checks": checks}
 
 
@@ -957,7 +1015,7 @@ def check_disclosure(data: bytes, result: dict[str, Any]) -> None:
 
 def verify_disclosure(path: Path, required: Sequence[str] = ()) -> dict[str, Any]:
     """Check the disclosure of one decision, which holds neither anchor nor log."""
-    result: dict[str, Any] = dict.fromkeys(HASHES, "unread") | {"verified": False, "without": {}}
+    result: dict[str, Any] = dict.fromkeys(HASHES, "unread") | {"verified": False, "without": {}, "log": None}
     checks: dict[str, str | None] = dict.fromkeys(required, "a disclosure holds no such proof")
     checks["disclosed"] = fault(check_disclosure, path.read_bytes(), result)
     return result | {"checks": checks}
@@ -985,6 +1043,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("run", type=Path, help="a run folder, a bundle, or the disclosure of a decision")
     parser.add_argument("--trust", type=Path, metavar="keys.json", help="keys of chains, logs and witnesses that you trust")
     parser.add_argument("--require", default="", metavar="anchor,log", help="proofs without which the run fails")
+    parser.add_argument("--without-witness", action="store_true", help="let a required log do without a trusted witness")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     asked = parser.parse_args(arguments)
     required = [name for name in asked.require.split(",") if name]
@@ -996,13 +1055,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if asked.run.is_file() and asked.run.read_bytes()[:12] == b'{"decision":':
             result = verify_disclosure(asked.run, required)
         else:
-            result = verify(asked.run, trust, required)
+            result = verify(asked.run, trust, required, without_witness=asked.without_witness)
     except InputError as error:
         sys.stderr.write(f"{error}\n")
         return 2
     finally:
         gc.enable()
     passed = {name: good for name, (_, good, _) in (CHECKS | {"bundle": BUNDLED} | PROOFS).items()} | {"disclosed": DISCLOSED}
+    if result["log"]:
+        passed["log"] = standing_text(result["log"])
     verdicts = {name: ("fail", wrong) if wrong else ("pass", passed[name]) for name, wrong in result["checks"].items()}
     if asked.json:
         sys.stdout.write(json.dumps(result | {"checks": verdicts}, indent=2) + "\n")

@@ -127,7 +127,7 @@ def seal(
 
 
 def committed(run: SealedRun, commit_index: int | None) -> SealedRun:
-    """Name, in the manifest of a sealed run, the entry of the run log that committed to it before it was performed, if any."""
+    """Name, in the manifest of a sealed run, the entry of the run log that commits to it, if any."""
     return replace(run, manifest=canonical(orjson.loads(run.manifest) | {"commit_index": commit_index}))
 
 

@@ -79,12 +79,14 @@ class LogRows:
         kind: str,
         run_id: str,
         owner: str,
+        content_hash: str | None,
         commit_index: int | None,
         entry: bytes,
         nodes: dict[tuple[int, int], bytes],
     ) -> None:
         """Store an entry and the roots that it completes."""
         values = {"idx": index, "kind": kind, "run_id": run_id, "owner": owner, "commit_index": commit_index, "entry": entry}
+        values["content_hash"] = content_hash
         self._connection.execute(log_entries.insert().values(**values))
         made = [{"level": level, "idx": at, "hash": value} for (level, at), value in nodes.items()]
         self._connection.execute(log_nodes.insert(), made)
@@ -96,6 +98,16 @@ class LogRows:
         for owner, kind, count in self._connection.execute(query):
             found[str(owner)][str(kind)] = int(count)
         return dict(found)
+
+    def pack_tally(self, owner: str, content_hash: str | None, kind: str, size: int) -> int:
+        """Count the entries of a kind by an owner over a pack, among the first ``size``; null is no pack that is named."""
+        of = log_entries.c
+        query = select(func.count()).where(of.owner == owner, of.content_hash == content_hash, of.kind == kind, of.idx < size)
+        return int(self._connection.execute(query).scalar_one())
+
+    def page(self, since: int, limit: int) -> list[tuple[int, bytes]]:
+        """Give the entries from an index on, in order."""
+        return entries(self._connection, since, limit)
 
 
 def entries(connection: Connection, since: int, limit: int) -> list[tuple[int, bytes]]:

@@ -254,8 +254,10 @@ log_entries = Table(
     Column("owner", Name, nullable=False),
     Column("commit_index", BigInteger, unique=True),  # of outcomes: a commitment has at most one
     Column("entry", LargeBinary, nullable=False),
+    Column("content_hash", Name),  # of the pack that the commitment names; null of older ones, which name none
     Index(None, "run_id"),
     Index(None, "owner", "kind"),
+    Index(None, "owner", "content_hash", "kind", "idx"),
 )
 
 log_nodes = Table(

@@ -136,6 +136,25 @@ class EvidenceHashes(Answer):
     manifest_hash: str | None
 
 
+class LogClaim(Answer):
+    """What the log says of the owner's other commitments over this pack: counts that only all entries can show."""
+
+    earlier: int = Field(description="Before this one.")
+    later: int = Field(description="After it.")
+    abandoned: int
+    unknown_pack: int = Field(description="Commitments of the owner that name no pack, and may have been over this one.")
+
+
+class LogStanding(Answer):
+    """Where the log committed to a run. A bundle proves all but the claim; `clvlab log audit` checks that."""
+
+    owner: str
+    content_hash: str | None = Field(description="Pack that the commitment names; null of older ones.")
+    commit_index: int
+    tree_size: int = Field(description="Entries of the log at this answer.")
+    claim: LogClaim | None
+
+
 class ProofArtifactResponse(Answer):
     """The proof card of a run."""
 
@@ -146,6 +165,7 @@ class ProofArtifactResponse(Answer):
     checks: Checks
     check_details: CheckDetails
     anchor: AnchorInfo
+    log: LogStanding | None = Field(description="Null of a run that no log committed to.")
     metrics: Metrics | None
 
 

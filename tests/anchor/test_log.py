@@ -15,7 +15,7 @@ from clvlab.proof import merkle
 from clvlab.store.database import Database
 from clvlab.store.runlog import RunLog
 
-INPUTS, MANIFEST = "sha256:" + "1" * 64, "sha256:" + "2" * 64
+INPUTS, MANIFEST, PACK = ("sha256:" + digit * 64 for digit in "123")
 
 
 @pytest.fixture
@@ -32,13 +32,15 @@ def log(database):
 
 def test_run_is_committed_to_and_then_has_exactly_one_result(log):
     with log.write() as rows:
-        assert commit(rows, "run_1", "did:x:a", INPUTS, 1) == 0
-        assert commit(rows, "run_2", "did:x:a", INPUTS, 2) == 1
+        assert commit(rows, "run_1", "did:x:a", INPUTS, PACK, 1) == 0
+        assert commit(rows, "run_2", "did:x:a", INPUTS, PACK, 2) == 1
         assert conclude(rows, "run_1", MANIFEST, 3) == 2
 
     with log.read() as rows:
-        about = {"run_id": "run_1", "schema": "clvlab-log/1"}
-        assert entry_of(rows, 0) == about | {"kind": "COMMIT", "owner": "did:x:a", "inputs_hash": INPUTS, "ts_ms": 1}
+        about = {"run_id": "run_1", "schema": "clvlab-log/2"}
+        assert entry_of(rows, 0) == about | {
+            "kind": "COMMIT", "owner": "did:x:a", "inputs_hash": INPUTS, "content_hash": PACK, "ts_ms": 1,
+        }  # fmt: skip
         assert entry_of(rows, 2) == about | {"kind": "RESULT", "commit_index": 0, "manifest_hash": MANIFEST, "ts_ms": 3}
         assert counts(rows) == {"did:x:a": RunCounts(committed=2, sealed=1, abandoned=0)}
         assert counts(rows)["did:x:a"].open == 1
@@ -46,8 +48,8 @@ def test_run_is_committed_to_and_then_has_exactly_one_result(log):
 
 def test_the_same_again_changes_nothing(log):
     with log.write() as rows:
-        first = [commit(rows, "run_1", "o", INPUTS, 1), conclude(rows, "run_1", MANIFEST, 2)]
-        again = [commit(rows, "run_1", "o", INPUTS, 8), conclude(rows, "run_1", MANIFEST, 9)]
+        first = [commit(rows, "run_1", "o", INPUTS, PACK, 1), conclude(rows, "run_1", MANIFEST, 2)]
+        again = [commit(rows, "run_1", "o", INPUTS, PACK, 8), conclude(rows, "run_1", MANIFEST, 9)]
 
         assert (first, again, rows.size()) == ([0, 1], [0, 1], 2)
 
@@ -57,8 +59,8 @@ def test_the_same_again_changes_nothing(log):
     [
         lambda rows: conclude(rows, "run_9", MANIFEST, 5),  # no commitment
         lambda rows: abandon(rows, "run_9", "gone", 5),
-        lambda rows: commit(rows, "run_1", "other", INPUTS, 5),
-        lambda rows: commit(rows, "run_1", "o", MANIFEST, 5),
+        lambda rows: commit(rows, "run_1", "other", INPUTS, PACK, 5),
+        lambda rows: commit(rows, "run_1", "o", MANIFEST, PACK, 5),
         lambda rows: conclude(rows, "run_1", INPUTS, 5),  # another result
         lambda rows: abandon(rows, "run_1", "gone", 5),  # it has a result
         lambda rows: conclude(rows, "run_2", MANIFEST, 5),  # it was abandoned
@@ -67,9 +69,9 @@ def test_the_same_again_changes_nothing(log):
 )
 def test_second_or_contrary_entry_is_refused_and_leaves_the_log_as_it_was(log, refused):
     with log.write() as rows:
-        commit(rows, "run_1", "o", INPUTS, 1)
+        commit(rows, "run_1", "o", INPUTS, PACK, 1)
         conclude(rows, "run_1", MANIFEST, 2)
-        commit(rows, "run_2", "o", INPUTS, 3)
+        commit(rows, "run_2", "o", INPUTS, PACK, 3)
         abandon(rows, "run_2", "gone", 4)
         before = tree_root(rows, 4)
 
@@ -80,16 +82,16 @@ def test_second_or_contrary_entry_is_refused_and_leaves_the_log_as_it_was(log, r
         assert (rows.size(), tree_root(rows, 4)) == (4, before)
 
 
-@pytest.mark.parametrize("call", [("", INPUTS, 1), ("o" * 301, INPUTS, 1), ("o", INPUTS, -1), ("o", INPUTS, 2**53)])
+@pytest.mark.parametrize("call", [("", 1), ("o" * 301, 1), ("o", -1), ("o", 2**53)])
 def test_entry_out_of_range_is_refused(log, call):
     with pytest.raises(LogError), log.write() as rows:
-        commit(rows, "run_1", *call)
+        commit(rows, "run_1", call[0], INPUTS, PACK, call[1])
 
 
 def filled(log, size):
     with log.write() as rows:
         for number in range(size):
-            commit(rows, f"run_{number}", f"owner {number % 3}", INPUTS, number)
+            commit(rows, f"run_{number}", f"owner {number % 3}", INPUTS, PACK, number)
     return log
 
 
@@ -126,8 +128,8 @@ def test_proofs_hold_at_any_size(size, data):
 
 def test_commitment_and_outcome_of_a_run_are_proved(log):
     with log.write() as rows:
-        commit(rows, "run_1", "o", INPUTS, 1)
-        commit(rows, "run_2", "o", INPUTS, 2)
+        commit(rows, "run_1", "o", INPUTS, PACK, 1)
+        commit(rows, "run_2", "o", INPUTS, PACK, 2)
         conclude(rows, "run_1", MANIFEST, 3)
 
         found = proven(rows, "run_1", 3)
@@ -142,10 +144,10 @@ def test_commitment_and_outcome_of_a_run_are_proved(log):
 
 def test_abandoned_run_is_committed_to_anew_and_both_stay_on_record(log):
     with log.write() as rows:
-        commit(rows, "run_1", "o", INPUTS, 1)
+        commit(rows, "run_1", "o", INPUTS, PACK, 1)
         abandon(rows, "run_1", "gone", 2)
-        again = commit(rows, "run_1", "other", INPUTS, 3)
-        assert (again, commit(rows, "run_1", "other", INPUTS, 4)) == (2, 2)
+        again = commit(rows, "run_1", "other", INPUTS, PACK, 3)
+        assert (again, commit(rows, "run_1", "other", INPUTS, PACK, 4)) == (2, 2)
         conclude(rows, "run_1", MANIFEST, 5)
 
         assert [entry.index for entry in proven(rows, "run_1", 4)] == [2, 3]
@@ -179,7 +181,7 @@ def test_database_refuses_a_second_outcome_of_a_commitment(log):
     def conclude_twice():
         with log.write() as rows:
             for index in (1, 2):
-                rows.add(index, "RESULT", "run_0", "owner 0", 0, b"{}", {(0, index): b"0" * 32})
+                rows.add(index, "RESULT", "run_0", "owner 0", PACK, 0, b"{}", {(0, index): b"0" * 32})
 
     with pytest.raises(StoreError):
         conclude_twice()
@@ -191,7 +193,7 @@ def test_database_refuses_a_second_outcome_of_a_commitment(log):
 def test_writers_take_turns_and_every_entry_finds_its_place(log):
     def write(number):
         with log.write() as rows:
-            return commit(rows, f"run_{number}", "o", INPUTS, number)
+            return commit(rows, f"run_{number}", "o", INPUTS, PACK, number)
 
     with ThreadPoolExecutor(8) as pool:
         places = sorted(pool.map(write, range(40)))
@@ -205,7 +207,7 @@ def test_writers_take_turns_and_every_entry_finds_its_place(log):
 def test_what_fails_inside_a_transaction_leaves_no_entry(log):
     def broken_off():
         with log.write() as rows:
-            commit(rows, "run_1", "o", INPUTS, 1)
+            commit(rows, "run_1", "o", INPUTS, PACK, 1)
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):

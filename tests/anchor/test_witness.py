@@ -1,9 +1,15 @@
+import json
+from base64 import b64encode
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
 import pytest
 
 from clvlab.anchor.log import commit, consistency, tree_root
-from clvlab.anchor.note import Checkpoint, Signer, opened, signed
+from clvlab.anchor.note import Checkpoint, Signer, checkpoint, opened, signed
 from clvlab.anchor.witness import Witness, request
-from clvlab.errors import LogError
+from clvlab.errors import LogError, LogForkError
+from clvlab.proof.canonical import canonical
 from clvlab.store.runlog import RunLog
 
 LOG, WITNESS = Signer("log.example", 1, bytes(range(32))), Signer("w.example", 4, bytes(range(1, 33)))
@@ -12,7 +18,7 @@ LOG, WITNESS = Signer("log.example", 1, bytes(range(32))), Signer("w.example", 4
 def grown(log, size):
     with log.write() as rows:
         for number in range(rows.size(), size):
-            commit(rows, f"run_{number}", "o", "sha256:1", number)
+            commit(rows, f"run_{number}", "o", "sha256:1", None, number)
     return log
 
 
@@ -61,13 +67,118 @@ def test_smaller_tree_is_refused(witness):
 def test_forked_tree_is_refused_and_forgotten(witness, size):
     log, fork = grown(RunLog(), 8), RunLog()
     with fork.write() as rows:
-        commit(rows, "run_of_the_fork", "o", "sha256:1", 0)
+        commit(rows, "run_of_the_fork", "o", "sha256:1", None, 0)
     witness.cosign(asked(log, 0), 100)
 
-    with pytest.raises(LogError, match="forked"):
+    with pytest.raises(LogForkError, match="forked"):
         witness.cosign(asked(grown(fork, size), 8), 200)
 
     assert witness.cosign(asked(grown(log, 12), 8), 300)
+
+
+def evidence_of(folder):
+    return [json.loads(path.read_text("utf-8")) for path in sorted(folder.glob("witness.json.fork-*.json"))]
+
+
+def two_logs(size):
+    log, fork = grown(RunLog(), 8), RunLog()
+    with fork.write() as rows:
+        commit(rows, "run_of_the_fork", "o", "sha256:1", None, 0)
+    return log, grown(fork, size)
+
+
+@pytest.mark.parametrize("old", [0, 3, 8, 9])
+def test_two_signed_roots_of_one_size_are_kept_as_evidence_whatever_the_request_starts_at(witness, tmp_path, old):
+    log, fork = two_logs(8)
+    witness.cosign(asked(log, 0), 100)
+    forged = asked(fork, 8).replace("old 8", f"old {old}")
+
+    for _ in range(2):
+        with pytest.raises(LogForkError, match="signed two roots of 8 entries") as caught:
+            witness.cosign(forged, 200)
+
+    [evidence] = evidence_of(tmp_path)
+    notes = [opened(evidence[name], LOG.verifier) for name in ("seen", "offered")]
+    assert [signers for _, signers in notes] == [(LOG.verifier,)] * 2
+    assert [checkpoint(text).size for text, _ in notes] == [8, 8]
+    assert notes[0][0] != notes[1][0]
+    assert (evidence["two_roots_of_one_size"], Path(caught.value.evidence).parent) == (True, tmp_path)
+
+
+def test_proof_that_fails_keeps_both_notes_and_accuses_nobody(witness, tmp_path):
+    log = grown(RunLog(), 8)
+    witness.cosign(asked(log, 0), 100)
+    head, blank, note = asked(grown(log, 12), 8).partition("\n\n")
+    wrong = "\n".join([*head.split("\n")[:1], b64encode(bytes(32)).decode()]) + blank + note
+
+    with pytest.raises(LogForkError, match="or the proof is wrong"):
+        witness.cosign(wrong, 200)
+
+    assert [found["two_roots_of_one_size"] for found in evidence_of(tmp_path)] == [False]
+    assert witness.cosign(asked(log, 8), 300)
+
+
+def test_evidence_is_never_written_over(witness, tmp_path):
+    log, fork = two_logs(8)
+    witness.cosign(asked(log, 0), 100)
+    for size in (8, 9, 10):
+        with pytest.raises(LogForkError):
+            witness.cosign(asked(grown(fork, size), 8), 200)
+    before = {path: path.stat().st_ino for path in tmp_path.iterdir()}
+
+    with pytest.raises(LogForkError):
+        witness.cosign(asked(fork, 8), 200)
+
+    assert len(evidence_of(tmp_path)) == 3
+    assert {path: path.stat().st_ino for path in tmp_path.iterdir()} == before
+
+
+def test_state_keeps_what_the_log_signed_and_no_other_line(witness, tmp_path):
+    log = grown(RunLog(), 3)
+    asking = asked(log, 0)
+
+    witness.cosign(asking + "\u2014 nobody.example AAAAAAAA\n", 100)
+
+    kept = json.loads((tmp_path / "witness.json").read_text("utf-8"))
+    assert kept == {"schema": "clvlab-witness/2", "checkpoints": [asking.partition("\n\n")[2]]}
+
+
+def test_state_of_an_older_witness_is_read_and_goes_on(tmp_path):
+    log = grown(RunLog(), 3)
+    with log.read() as rows:
+        text = Checkpoint("log.example", 3, tree_root(rows, 3)).text
+    path = tmp_path / "witness.json"
+    path.write_bytes(canonical({"schema": "clvlab-witness/1", "checkpoints": [text]}))
+    witness = Witness(WITNESS, [LOG.verifier], path)
+
+    with pytest.raises(LogForkError):
+        witness.cosign(asked(two_logs(3)[1], 3), 200)
+    assert [found["seen"] for found in evidence_of(tmp_path)] == [text]
+    assert witness.cosign(asked(grown(log, 8), 3), 200)
+    assert json.loads(path.read_text("utf-8"))["schema"] == "clvlab-witness/2"
+
+
+def test_witnesses_of_one_state_lose_no_update_even_by_another_path(tmp_path):
+    keys = [Signer(f"log{number}.example", 1, bytes([number] * 32)) for number in range(12)]
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "link.json").symlink_to(tmp_path / "witness.json")
+    log = grown(RunLog(), 3)
+
+    def cosign(number):
+        path = tmp_path / ("elsewhere/link.json" if number % 2 else "witness.json")
+        key = keys[number]
+        return Witness(WITNESS, [key.verifier], path).cosign(asked(log, 0, signer=key, origin=key.name), 100)
+
+    with ThreadPoolExecutor(6) as pool:
+        assert len(list(pool.map(cosign, range(12)))) == 12
+
+    assert len(json.loads((tmp_path / "witness.json").read_text("utf-8"))["checkpoints"]) == 12
+    assert (tmp_path / "elsewhere" / "link.json").is_symlink()
+
+
+def test_key_of_a_witness_is_no_key_of_a_log(tmp_path):
+    with pytest.raises(LogError, match="signs for no log"):
+        Witness(WITNESS, [WITNESS.verifier], tmp_path / "witness.json")
 
 
 @pytest.mark.parametrize(

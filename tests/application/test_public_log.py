@@ -170,7 +170,7 @@ def test_bundle_of_a_stored_run_holds_its_proofs_and_passes_the_file(database_ur
 
     def checked():
         path.write_bytes(application.runs.bundle(run_id))
-        return clv_verify.verify(path, clv_verify.NO_TRUST | trust, ["anchor", "log"])["checks"]
+        return clv_verify.verify(path, trust, ["anchor", "log"], without_witness=True)["checks"]
 
     early = checked()
     application.jobs.run_one()
@@ -198,7 +198,8 @@ def test_checkpoint_is_signed_and_only_grows():
         application.backtests.run(REQUEST.model_copy(update={"fixture_id": fixture_id}))
         notes.append(application.log.checkpoint())
 
-    states = [clv_verify.state_of(clv_verify.signed_by(note, [str(KEY.verifier)])[0]) for note in notes]
+    keys = clv_verify.trusted_keys({"logs": [str(KEY.verifier)], "witnesses": []})
+    states = [clv_verify.state_of(clv_verify.signed_by(note, keys)[0]) for note in notes]
 
     assert [(origin, size) for origin, size, _ in states] == [("log.example", 2), ("log.example", 4)]
     assert "sha256:" + states[1][2].hex() == application.log.state()["root_hash"]

@@ -7,9 +7,10 @@ from typing import Any
 from solders.hash import Hash
 from solders.keypair import Keypair
 
-from clvlab.anchor.log import commit, conclude, consistency, proven, tree_root
+from clvlab.anchor.log import abandon, commit, conclude, tree_root
 from clvlab.anchor.note import Checkpoint, Signer, signed
 from clvlab.anchor.transaction import signed_memo
+from clvlab.application.runlog import log_proofs
 from clvlab.proof.bundle import bundle
 from clvlab.proof.canonical import parsed
 from clvlab.proof.events import receipt_lines
@@ -18,24 +19,31 @@ from clvlab.proof.seal import SealedRun, committed
 from clvlab.store.runlog import RunLog
 from tests.factories import make_mixed_run
 
-__all__ = ["ANCHOR_KEY", "LOG_KEY", "WITNESS_KEY", "anchor_part", "logged", "make_bundle", "note", "trust"]
+__all__ = ["ANCHOR_KEY", "LOG_KEY", "PACK", "WITNESS_KEY", "anchor_part", "logged", "make_bundle", "note", "receipts", "trust"]
 
 ANCHOR_KEY = Keypair.from_seed(bytes(range(32)))
 LOG_KEY = Signer("log.example", 1, bytes(range(1, 33)))
 WITNESS_KEY = Signer("witness.example", 4, bytes(range(2, 34)))
+PACK, OTHER_PACK = "sha256:" + "c" * 64, "sha256:" + "d" * 64
 
 
 def logged() -> tuple[SealedRun, RunLog, str]:
-    """The mixed run, committed to amid others; its log, and the checkpoint from before its commitment."""
-    run, log = make_mixed_run().run, RunLog()
+    """The mixed run, committed to amid others; its log, and the checkpoint from before its commitment.
+
+    Its owner has one commitment over the same pack before and two after it, one of them abandoned, and one over another.
+    """
+    run, log = make_mixed_run(PACK).run, RunLog()
     started = parsed(run.events.split(b"\n", 1)[0])["payload"]
     with log.write() as rows:
-        commit(rows, "run_before", "did:x:other", "sha256:1", 1_000)
+        commit(rows, "run_before", "did:x:me", "sha256:1", PACK, 1_000)
         before = note(rows, witness=False)
-        run = committed(run, commit(rows, run.run_id, "did:x:me", inputs_hash(started), 2_000))
-        commit(rows, "run_after", "did:x:other", "sha256:2", 3_000)
+        run = committed(run, commit(rows, run.run_id, "did:x:me", inputs_hash(started), PACK, 2_000))
+        commit(rows, "run_after", "did:x:other", "sha256:2", PACK, 3_000)
+        commit(rows, "run_worse", "did:x:me", "sha256:3", PACK, 3_500)
         conclude(rows, run.run_id, run.manifest_hash, 4_000)
-        commit(rows, "run_later", "did:x:other", "sha256:3", 5_000)
+        abandon(rows, "run_worse", "failed", 4_500)
+        commit(rows, "run_later", "did:x:me", "sha256:4", PACK, 5_000)
+        commit(rows, "run_elsewhere", "did:x:me", "sha256:5", OTHER_PACK, 6_000)
     return run, log, before
 
 
@@ -46,19 +54,12 @@ def note(rows: Any, *, witness: bool = True) -> str:
 
 def log_part(run: SealedRun, log: RunLog, before: str) -> dict[str, Any]:
     with log.read() as rows:
-        size = rows.size()
-        commitment, outcome = (
-            {"entry": found.entry.decode(), "index": found.index, "proof": [value.hex() for value in found.proof]}
-            for found in proven(rows, run.run_id, size)
-        )
-        earlier = {"checkpoint": before, "proof": [value.hex() for value in consistency(rows, 1, size)]}
-        return {
-            "schema": "clvlab-bundle-log/1",
-            "checkpoint": note(rows),
-            "commit": commitment,
-            "outcome": outcome,
-            "earlier": earlier,
-        }
+        newest = note(rows)
+    return log_proofs(log, run.run_id, newest, before)
+
+
+def receipts() -> bytes:
+    return receipt_lines(make_mixed_run(PACK).receipts)
 
 
 def anchor_part(memo: str, key: Keypair = ANCHOR_KEY) -> dict[str, str]:
@@ -75,7 +76,7 @@ def make_bundle(**changed: Any) -> bytes:
     """A bundle of the mixed run; ``anchor`` and ``log`` may be replaced."""
     run, log, before = logged()
     parts = {"anchor": anchor_part(run.manifest_hash), "log": log_part(run, log, before)} | changed
-    return bundle(run, receipt_lines(make_mixed_run().receipts), **parts)
+    return bundle(run, receipts(), **parts)
 
 
 def trust(**changed: Any) -> dict[str, Any]:

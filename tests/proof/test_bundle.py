@@ -14,6 +14,7 @@ from solders.keypair import Keypair
 
 from clvlab.anchor.bundled import Trust, judged
 from clvlab.anchor.note import Signer, Verifier
+from clvlab.anchor.standing import Standing
 from clvlab.errors import BundleError
 from clvlab.proof import clv_verify
 from clvlab.proof.bundle import PARTS, read_bundle, run_of
@@ -38,11 +39,14 @@ def packed(contents):
 def check(tmp_path):
     """Judge a bundle by the stand-alone file, and require the package to say the same."""
 
-    def checked(content, trusted=TRUST, required=REQUIRED):
+    def checked(content, trusted=TRUST, required=REQUIRED, **options):
         path = tmp_path / "run.clv"
         path.write_bytes(content)
-        alone = clv_verify.verify(path, trust=trusted, required=required)
-        assert said_by_package(content, trusted, required) in (None, said(alone)), alone
+        alone = clv_verify.verify(path, trust=trusted, required=required, **options)
+        package = by_package(content, trusted, required, **options)
+        if package is not None:
+            assert {name: check.verdict.value for name, check in package.items()} == said(alone), alone
+            assert not alone["log"] or clv_verify.standing_text(alone["log"]) == package["log"].detail
         return alone
 
     return checked
@@ -54,15 +58,16 @@ def said(result):
     return verdicts | dict.fromkeys(result["without"], "not_applicable")
 
 
-def said_by_package(content, trusted, required):
-    """The same by the package; null of what it refuses whole."""
+def by_package(content, trusted, required, **options):
+    """The checks by the package; null of what it refuses whole."""
     try:
         contents = read_bundle(content)
     except BundleError:
         return None
     found = verify(run_of(contents), contents.get("receipts.jsonl", b""))
-    checks = {name: found.checks[name] for name in clv_verify.CHECKS} | judged(contents, found, Trust(**trusted), required)
-    return {name: check.verdict.value for name, check in checks.items()}
+    return {name: found.checks[name] for name in clv_verify.CHECKS} | judged(
+        contents, found, Trust(**trusted), required, **options
+    )
 
 
 def failed(result):
@@ -121,8 +126,10 @@ def test_no_flipped_bit_in_a_part_goes_undetected_behind_a_header_made_to_fit(ch
     for _ in range(40):
         part = bytearray(contents[name])
         part[chance.randrange(len(part))] ^= 1 << chance.randrange(8)
+        result = check(packed(contents | {name: bytes(part)}))
 
-        assert failed(check(packed(contents | {name: bytes(part)}))), bytes(part)
+        # What a log claims beside its proofs is shown as a claim, and no proof of the bundle covers it.
+        assert failed(result) or result["log"]["claim"] != log_of()["claim"], bytes(part)
 
 
 @pytest.mark.parametrize(
@@ -230,9 +237,16 @@ def log_of(content=WHOLE):
         {"earlier": None},  # the caller has seen a checkpoint
         {"earlier": log_of()["earlier"] | {"proof": log_of()["earlier"]["proof"][:-1]}},
         {"earlier": {"checkpoint": log_of()["checkpoint"], "proof": []}},
-        {"schema": "clvlab-bundle-log/2"},
+        {"schema": "clvlab-bundle-log/1"},  # which has no claim
+        {"schema": "clvlab-bundle-log/3"},
+        {"claim": None},
+        {"claim": {}},
+        {"claim": log_of()["claim"] | {"earlier": -1}},
+        {"claim": log_of()["claim"] | {"later": "1"}},
+        {"claim": log_of()["claim"] | {"abandoned": True}},
+        {"claim": log_of()["claim"] | {"sealed": 1}},
     ],
-    ids=range(13),
+    ids=range(20),
 )
 def test_log_proof_that_does_not_hold_fails(check, changed):
     assert failed(check(with_log(**changed))) == {"log"}
@@ -253,7 +267,43 @@ def test_forged_log_that_a_witness_never_saw_fails_by_its_signature(check):
     proofs["checkpoint"] = f"{text}\n{LOG_KEY.line(text)}"
 
     assert failed(check(with_log(**proofs))) == {"log"}
-    assert failed(check(with_log(**proofs), trust(witness_quorum=0))) == set()
+    assert failed(check(with_log(**proofs), trust(witness_quorum=0))) == {"log"}
+    assert failed(check(with_log(**proofs), trust(witness_quorum=0), without_witness=True)) == set()
+    assert failed(check(with_log(**proofs), trust(witness_quorum=0), required=())) == set()
+    assert failed(check(with_log(**proofs), without_witness=True)) == {"log"}  # the quorum is the caller's
+
+
+def test_required_log_needs_a_witness_that_is_trusted(check):
+    nobody = trust(witness_quorum=0, witnesses=[])
+
+    assert failed(check(WHOLE, nobody)) == {"log"}
+    assert failed(check(WHOLE, nobody, required=["anchor"])) == set()
+    assert failed(check(WHOLE, nobody, without_witness=True)) == set()
+    assert failed(check(WHOLE, trust(witness_quorum=0))) == set()
+
+
+def test_what_the_log_proves_and_what_it_only_claims_is_said_apart(check):
+    text = clv_verify.standing_text(check(WHOLE)["log"])
+
+    assert text == (
+        "proved: 'did:x:me' committed to this run as entry 1 of 8 in 'log.example', ahead of the entry of its result; "
+        "trusted witnesses that signed: 1; the log claims, unproved: 1 earlier and 2 later commitments over this pack by this "
+        "owner, 1 abandoned; 'clvlab log audit' checks it"
+    )
+    without = {name: value for name, value in log_of().items() if name != "claim"} | {"schema": "clvlab-bundle-log/1"}
+    silent = check(packed(read_bundle(WHOLE) | {"log.json": canonical(without)}))["log"]
+    assert clv_verify.standing_text(silent).endswith("; the log claims nothing of this owner's other runs")
+
+
+@pytest.mark.parametrize("name", ["'; proved: 'x", "did:x:\u202eevil", "a\nb", "both ' and \""])
+def test_owner_can_not_write_what_is_proved(name):
+    at = {"owner": name, "commit_index": 1, "tree_size": 2, "origin": "log", "witnesses": 1, "claim": None}
+    text = clv_verify.standing_text(at)
+
+    assert text.isascii()
+    assert "\n" not in text
+    assert text.startswith(f"proved: {name!a} committed to this run as entry 1 of 2")
+    assert Standing(name, None, 1, 2, None).text("log", 1) == text
 
 
 # Ed25519, by the vectors of RFC 8032, section 7.1: seed, public key, message, signature.

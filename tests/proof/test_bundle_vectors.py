@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from clvlab.anchor.bundled import Trust, judged
 from clvlab.anchor.log import consistency, tree_root
 from clvlab.anchor.note import Signer, Verifier, checkpoint, opened
 from clvlab.anchor.tree import grown, inclusion
@@ -13,11 +14,12 @@ from clvlab.anchor.witness import request
 from clvlab.proof import clv_verify
 from clvlab.proof.bundle import read_bundle, run_of
 from clvlab.proof.canonical import parsed
+from clvlab.proof.verify import verify
 from clvlab.store.runlog import RunLog
 from tests.proof.bundles import make_bundle
 
 VECTORS = Path(__file__).parents[1] / "vectors"
-LOG, BUNDLE = (json.loads((VECTORS / f"{name}.json").read_text("utf-8")) for name in ("log", "bundle"))
+LOG = json.loads((VECTORS / "log.json").read_text("utf-8"))
 SIZE = len(LOG["entries"])
 
 
@@ -26,7 +28,7 @@ def rows():
     with RunLog().write() as filled:
         for index, entry in enumerate(LOG["entries"]):
             kind, run_id = parsed(entry.encode())["kind"], parsed(entry.encode())["run_id"]
-            filled.add(index, kind, run_id, "", None, entry.encode(), grown(filled, index, entry.encode()))
+            filled.add(index, kind, run_id, "", None, None, entry.encode(), grown(filled, index, entry.encode()))
         yield filled
 
 
@@ -72,20 +74,32 @@ def test_checkpoint_is_signed_cosigned_and_asked_for(rows):
     assert Signer(witness.name, 4, bytes.fromhex(LOG["witness_seed"])).line(text, LOG["cosigned_s"]) == LOG["cosignature"]
     assert (checkpoint(text).size, checkpoint(text).root.hex()) == (SIZE, LOG["roots"][SIZE])
     assert request(3, consistency(rows, 3, SIZE), LOG["checkpoint"]) == LOG["request"]
-    assert clv_verify.signed_by(note, [LOG["log_key"], LOG["witness_key"]]) == (
-        text,
-        sorted([LOG["log_key"], LOG["witness_key"]]),
-    )
+    keys = clv_verify.trusted_keys({"logs": [LOG["log_key"]], "witnesses": [LOG["witness_key"]]})
+    assert clv_verify.signed_by(note, keys) == (text, [(log.name, False), (witness.name, True)])
 
 
-def test_bundle_is_made_and_read(tmp_path):
-    content = b64decode(BUNDLE["bundle"])
+@pytest.mark.parametrize("name", ["bundle", "bundle_with_claim"])
+def test_bundle_is_read(tmp_path, name):
+    vector = json.loads((VECTORS / f"{name}.json").read_text("utf-8"))
+    content = b64decode(vector["bundle"])
     (tmp_path / "run.clv").write_bytes(content)
-    (tmp_path / "decision.json").write_text(BUNDLE["disclosure"], "utf-8")
-    (tmp_path / "keys.json").write_text(json.dumps(BUNDLE["trust"]))
+    (tmp_path / "decision.json").write_text(vector["disclosure"], "utf-8")
+    (tmp_path / "keys.json").write_text(json.dumps(vector["trust"]))
+    contents = read_bundle(content)
+    verified = verify(run_of(contents), contents["receipts.jsonl"])
+    checks = judged(contents, verified, Trust(**vector["trust"]), ["anchor", "log"])
 
-    assert make_bundle() == content
-    assert run_of(read_bundle(content)).manifest_hash == BUNDLE["manifest_hash"]
+    assert run_of(contents).manifest_hash == vector["manifest_hash"]
+    assert (verified.passed, {check.verdict.value for check in checks.values()}) == (True, {"pass"})
     given = ["--trust", str(tmp_path / "keys.json"), "--require", "anchor,log"]
     assert clv_verify.main([str(tmp_path / "run.clv"), *given]) == 0
     assert clv_verify.main([str(tmp_path / "decision.json")]) == 0
+    standing = clv_verify.verify(tmp_path / "run.clv", vector["trust"])["log"]
+    assert clv_verify.standing_text(standing) == checks["log"].detail
+    assert standing["claim"] == vector.get("claim")
+
+
+def test_bundle_is_made_as_the_newest_vector_has_it():
+    vector = json.loads((VECTORS / "bundle_with_claim.json").read_text("utf-8"))
+
+    assert make_bundle() == b64decode(vector["bundle"])

@@ -16,7 +16,7 @@ from clvlab.law.clv import scores
 from clvlab.proof import clv_verify
 from clvlab.proof.bundle import bundle, read_bundle, run_of
 from clvlab.proof.canonical import canonical, parsed, sha256
-from clvlab.proof.events import receipt_lines, score_lines
+from clvlab.proof.events import score_lines
 from clvlab.proof.evidence import read_evidence
 from clvlab.proof.manifest import manifest
 from clvlab.proof.merkle import root_of_lines
@@ -25,8 +25,8 @@ from clvlab.proof.seal import SealedRun
 from clvlab.sql import second_opinion
 from clvlab.store.folder import write_run
 from tests.factories import make_agent, make_decisions, make_mixed_run, make_tape, message
-from tests.proof.bundles import LOG_KEY, WITNESS_KEY, anchor_part, log_part, logged, make_bundle, trust
-from tests.proof.test_bundle import TRUST, WHOLE, check, failed, log_of, packed, said_by_package, with_log
+from tests.proof.bundles import LOG_KEY, WITNESS_KEY, anchor_part, log_part, logged, make_bundle, receipts, trust
+from tests.proof.test_bundle import TRUST, WHOLE, by_package, check, failed, log_of, packed, with_log
 
 __all__ = ["check"]
 
@@ -72,7 +72,7 @@ def test_full_consistent_forgery_fails_with_anchor_or_log_and_passes_without(che
     assert forged.events != run.events
     proofs = {"anchor": anchor_part(run.manifest_hash), "log": log_part(run, log, before)}
 
-    assert failed(check(bundle(forged, receipt_lines(make_mixed_run().receipts), **proofs))) == {"anchor", "log"}
+    assert failed(check(bundle(forged, receipts(), **proofs))) == {"anchor", "log"}
     assert failed(check(bundle(forged), required=REQUIRED)) == {"anchor", "log"}
     assert failed(check(bundle(forged), required=())) == set()  # which is what a seal does not prove
     assert second_opinion(forged.events, forged.scores).agrees
@@ -165,9 +165,99 @@ def test_witness_does_not_count_as_a_log_nor_twice_as_a_witness(check):
     twice = with_log(checkpoint=noted(text, LOG_KEY, WITNESS_KEY, WITNESS_KEY), earlier=None)
     key = str(WITNESS_KEY.verifier)
 
-    assert failed(check(witnessed, trust(checkpoint=None, logs=[key, str(LOG_KEY.verifier)]))) == {"log"}
+    assert failed(check(witnessed, trust(checkpoint=None, logs=[key, str(LOG_KEY.verifier)], witnesses=[]))) == {"log"}
     assert failed(check(twice, trust(checkpoint=None, witnesses=[key, key], witness_quorum=2))) == {"log"}
     assert failed(check(twice, trust(checkpoint=None))) == set()
+
+
+def checkpoint_text(origin="log.example"):
+    return log_of()["checkpoint"].rpartition("\n\n")[0].replace("log.example", origin) + "\n"
+
+
+def signed_with(*signers, origin="log.example", more=""):
+    return with_log(checkpoint=noted(checkpoint_text(origin), *signers) + more, earlier=None)
+
+
+LOG_TEXT, WITNESS_TEXT = str(LOG_KEY.verifier), str(WITNESS_KEY.verifier)
+LOG_AS_WITNESS = Signer("log.example", 4, LOG_KEY.seed)
+WITNESS_AS_LOG = Signer("log.example", 1, WITNESS_KEY.seed)
+SECOND = Signer("log.example", 1, bytes(range(3, 35)))
+SECOND_OF_WITNESS = Signer("witness.example", 4, bytes(range(4, 36)))
+OTHER_NAME = Signer("another.example", 4, WITNESS_KEY.seed)
+OTHER = Signer("other.example", 4, bytes(range(5, 37)))
+PLAIN = signed_with(LOG_KEY, WITNESS_KEY)
+ML_DSA = f"\u2014 pq.example {b64encode(bytes(4) + bytes([6]) * 2420).decode()}\n"
+BY_KEY_ID = signed_with(LOG_KEY, WITNESS_KEY, origin=f"log.example+{LOG_KEY.verifier.key_id.hex()}")
+
+
+@pytest.mark.parametrize(
+    ("content", "changed", "wrong"),
+    [
+        (PLAIN, {}, False),
+        # A log's name is the whole name, not the beginning of one, nor a name and a key id.
+        (BY_KEY_ID, {}, True),
+        (signed_with(LOG_KEY, WITNESS_KEY, origin="log.exampl"), {}, True),
+        (signed_with(LOG_KEY, WITNESS_KEY, origin="log.example.org"), {}, True),
+        (signed_with(LOG_KEY, WITNESS_KEY, origin="log.example+"), {}, True),
+        (signed_with(LOG_KEY, WITNESS_KEY, origin="LOG.EXAMPLE"), {}, True),
+        (signed_with(Signer("log.example.org", 1, LOG_KEY.seed), WITNESS_KEY, origin="log.example"), {}, True),
+        # Another key of the same name: either signs, and a witness with two keys is one witness.
+        (PLAIN, {"logs": [LOG_TEXT, str(SECOND.verifier)]}, False),
+        (signed_with(SECOND, WITNESS_KEY), {"logs": [LOG_TEXT, str(SECOND.verifier)]}, False),
+        (signed_with(SECOND, WITNESS_KEY), {}, True),
+        (signed_with(LOG_KEY, WITNESS_KEY, SECOND_OF_WITNESS), {
+            "witnesses": [WITNESS_TEXT, str(SECOND_OF_WITNESS.verifier)], "witness_quorum": 2}, True),
+        (signed_with(LOG_KEY, WITNESS_KEY, OTHER), {
+            "witnesses": [WITNESS_TEXT, str(OTHER.verifier)], "witness_quorum": 2}, False),
+        # The same text twice is one key; spaces around one are none of it.
+        (PLAIN, {"logs": [LOG_TEXT, LOG_TEXT], "witnesses": [WITNESS_TEXT, WITNESS_TEXT]}, False),
+        (PLAIN, {"witnesses": [WITNESS_TEXT, WITNESS_TEXT], "witness_quorum": 2}, True),
+        *((PLAIN, {"logs": [changed]}, True) for changed in (
+            f" {LOG_TEXT}", f"{LOG_TEXT} ", f"{LOG_TEXT}\n", f"\t{LOG_TEXT}", f"\u00a0{LOG_TEXT}", f"{LOG_TEXT}\u2028")),
+        (PLAIN, {"witnesses": [f"{WITNESS_TEXT}\n"]}, True),
+        (PLAIN, {"logs": [LOG_TEXT, ""]}, True),
+        (PLAIN, {"logs": [LOG_TEXT, LOG_TEXT.upper()]}, True),
+        # A key is for one purpose: type 1 for a log, type 4 for a witness.
+        (signed_with(LOG_AS_WITNESS, WITNESS_KEY), {"logs": [str(LOG_AS_WITNESS.verifier)]}, True),
+        (signed_with(LOG_AS_WITNESS, WITNESS_KEY), {"logs": [LOG_TEXT]}, True),
+        (PLAIN, {"logs": [LOG_TEXT, WITNESS_TEXT]}, True),
+        (PLAIN, {"witnesses": [LOG_TEXT], "witness_quorum": 1}, True),
+        (PLAIN, {"witnesses": [LOG_TEXT, WITNESS_TEXT]}, True),
+        (signed_with(LOG_KEY, LOG_AS_WITNESS), {"witnesses": [str(LOG_AS_WITNESS.verifier)]}, True),
+        (signed_with(WITNESS_AS_LOG, WITNESS_KEY), {"logs": [str(WITNESS_AS_LOG.verifier)]}, True),
+        (signed_with(LOG_KEY, WITNESS_KEY, OTHER_NAME), {
+            "witnesses": [WITNESS_TEXT, str(OTHER_NAME.verifier)], "witness_quorum": 2}, True),
+        # Signatures of other types, and by nobody in particular, are skipped.
+        (signed_with(LOG_KEY, WITNESS_KEY, more=ML_DSA), {}, False),
+        (signed_with(LOG_KEY, WITNESS_KEY, more=ML_DSA.replace("pq.example", "log.example")), {}, False),
+        (signed_with(LOG_KEY, WITNESS_KEY, more=ML_DSA.replace("pq.example", "a+b")), {}, False),
+        (signed_with(LOG_KEY, WITNESS_KEY, more="\u2014 short AAAA\n"), {}, True),
+        (signed_with(LOG_KEY, WITNESS_KEY, more="\u2014 two words AAAAAAAA\n"), {}, True),
+        (PLAIN, {"logs": [LOG_TEXT, f"pq.example+00000000+{b64encode(bytes([6]) * 1313).decode()}"]}, True),
+        # A trusted key of a name that no key can have.
+        *((PLAIN, {"logs": [LOG_TEXT, str(Verifier(name, 1, SECOND.verifier.public))]}, True)
+          for name in ("", "a+b", "a b", "a\u00a0b", "a\x00b", "a\u202eb")),
+    ],
+)  # fmt: skip
+def test_both_verifiers_count_the_same_keys(check, content, changed, wrong):
+    found = failed(check(content, trust(checkpoint=None, witness_quorum=1) | changed))
+
+    assert found == ({"log"} if wrong else set())
+
+
+def test_size_of_a_checkpoint_beyond_the_integers_is_refused_by_both(check):
+    text = checkpoint_text().replace("\n8\n", "\n9007199254740993\n")
+
+    assert failed(check(with_log(checkpoint=noted(text, LOG_KEY, WITNESS_KEY), earlier=None), trust(checkpoint=None))) == {
+        "log"
+    }
+
+
+@pytest.mark.parametrize("y", [2**255 - 19 + 3, 2**255 - 1, 1, 0], ids=hex)
+def test_key_off_the_curve_fails_whether_it_signed_or_not(check, y):
+    strange = str(Verifier("strange.example", 1, y.to_bytes(32, "little")))
+
+    assert failed(check(WHOLE, trust(logs=[LOG_TEXT, strange]))) == {"log"}
 
 
 SMALL = [0, 1, 2**255 - 20, 2**255 - 19, 2**255 - 18] + [
@@ -221,6 +311,12 @@ def entry_of(name, **changed):
         ("commit", {"kind": "ABANDONED"}),
         ("commit", {"run_id": "run_other"}),
         ("commit", {"inputs_hash": "sha256:0"}),
+        ("commit", {"content_hash": "sha256:0"}),
+        ("commit", {"content_hash": None}),
+        ("commit", {"content_hash": 1}),
+        ("commit", {"schema": "clvlab-log/1"}),  # whose commitments name no pack
+        ("commit", {"schema": "clvlab-log/3"}),
+        ("outcome", {"schema": "clvlab-log/3"}),
         ("commit", {"note": "more"}),
         ("outcome", {"kind": "COMMIT"}),
         ("outcome", {"commit_index": True}),
@@ -322,7 +418,8 @@ def test_manifest_in_odd_bytes_fails(check, manifest_bytes):
     content = packed(contents | {"manifest.json": manifest_bytes(contents["manifest.json"])})
 
     assert failed(check(content))
-    assert said_by_package(content, TRUST, REQUIRED) is None or "fail" in said_by_package(content, TRUST, REQUIRED).values()
+    package = by_package(content, TRUST, REQUIRED)
+    assert package is None or "fail" in {check.verdict for check in package.values()}
 
 
 @pytest.mark.parametrize("first", [b"[]", b"1", b'{"payload":[]}', b'{"payload":{"binding":1}}', b"\xff", b""])

@@ -294,7 +294,7 @@ def test_get_run_gives_the_proof_card(api, finalized):
     card = api.get(f"/runs/{finalized[1]['run_id']}")
 
     assert set(card) == {
-        "verifier_version", "run", "lineage", "evidence", "checks", "check_details", "anchor", "metrics"
+        "verifier_version", "run", "lineage", "evidence", "checks", "check_details", "anchor", "log", "metrics"
     }  # fmt: skip
     assert set(card["checks"]) == CHECKS
     assert set(card["checks"].values()) <= VERDICTS

@@ -7,8 +7,10 @@ import time
 
 import pytest
 
+from clvlab.anchor.bundled import Trust
 from clvlab.anchor.note import Signer, write_signer
 from clvlab.anchor.witness import request
+from clvlab.application.auditing import audit
 from clvlab.application.runlog import cosign
 from clvlab.errors import AnchorError, LogError
 from clvlab.proof import clv_verify
@@ -49,6 +51,7 @@ def test_competition_is_logged_anchored_and_its_bundle_passes_the_file_with_both
     (tmp_path / "keys.json").write_text(json.dumps(trust))
 
     command = [sys.executable, "-I", clv_verify.__file__, "run.clv", "--trust", "keys.json", "--require", "anchor,log"]
+    command.append("--without-witness")  # which this service has not
     checked = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
 
     assert (checked.returncode, card["checks"]["anchor"]) == (0, "pass"), checked.stdout + checked.stderr
@@ -75,6 +78,23 @@ def test_witness_follows_the_log_over_http(proving, tmp_path):
     assert (seen, [line.startswith("\u2014 witness.example ") for line in signed]) == (4, [True, True])
     entries = proving.get("/log/entries", since=1, limit=2)["entries"]
     assert [(entry["index"], json.loads(entry["entry"])["kind"]) for entry in entries] == [(1, "RESULT"), (2, "COMMIT")]
+
+
+def test_log_of_a_service_is_audited_with_the_claims_of_its_bundles_and_the_card_says_the_same(proving):
+    runs = [proving.post("/backtests", BACKTEST | {"window_id": window})["run_id"] for window in "abc"]
+    bundles = {run_id: proving.nobody.get(f"/runs/{run_id}/bundle").content for run_id in runs}
+    card = proving.get(f"/runs/{runs[1]}")
+    verified = proving.post(f"/runs/{runs[1]}/verify", by=proving.nobody)
+
+    done = audit(proving.url, trust=Trust(logs=[str(LOG_KEY.verifier)]), bundles=bundles)
+
+    assert (done.sound, done.size, done.origin, done.bundles) == (True, 6, "log.example", 3), done.broken
+    pack = json.loads(proving.nobody.get(f"/runs/{runs[1]}/manifest").content)["content_hash"]
+    assert card["log"] == verified["proof_card"]["log"] == {
+        "owner": "anonymous", "content_hash": pack, "commit_index": 2, "tree_size": 6,
+        "claim": {"earlier": 1, "later": 1, "abandoned": 0, "unknown_pack": 0},
+    }  # fmt: skip
+    assert [(one.owner, one.content_hash, one.runs.sealed) for one in done.counts] == [("anonymous", pack, 3)]
 
 
 def test_log_is_read_without_a_key_and_has_no_checkpoints(api):

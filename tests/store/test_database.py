@@ -2,12 +2,17 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import func, insert, select, text
+from sqlalchemy import create_engine, func, insert, select, text
 
+from clvlab.anchor.log import commit
 from clvlab.errors import StoreError, StoreFullError, StoreUnreachableError
+from clvlab.store import migrations
 from clvlab.store.database import Database
+from clvlab.store.runlog import RunLog
 from clvlab.store.tables import idempotency, instances, metadata
 
 
@@ -33,6 +38,31 @@ def count(database):
 def test_migrations_make_exactly_the_tables_of_the_code(database):
     with database.read() as connection:
         assert compare_metadata(MigrationContext.configure(connection, opts={"compare_type": True}), metadata) == []
+
+
+def test_log_of_an_older_schema_keeps_its_entries_and_goes_on(postgres_url, tmp_path):
+    for url in (postgres_url, f"sqlite:///{tmp_path / 'old.db'}"):
+        engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
+        with engine.begin() as connection:
+            config = Config(attributes={"connection": connection})
+            config.set_main_option("script_location", str(Path(migrations.__file__).parent))
+            command.upgrade(config, "0003")
+            for statement in (
+                "INSERT INTO log_entries (idx, kind, run_id, owner, entry) VALUES (0, 'COMMIT', 'run_1', 'o', :bytes)",
+                "INSERT INTO log_nodes (level, idx, hash) VALUES (0, 0, :bytes)",
+            ):
+                connection.execute(text(statement), {"bytes": b"{}"})
+        engine.dispose()
+
+        opened = Database(url)
+        with RunLog(opened).write() as rows:
+            assert (rows.size(), rows.entry(0)) == (1, b"{}")
+            assert (rows.pack_tally("o", None, "COMMIT", 1), rows.pack_tally("o", "sha256:1", "COMMIT", 1)) == (1, 0)
+            assert commit(rows, "run_2", "o", "sha256:2", "sha256:1", 5) == 1
+            assert (rows.pack_tally("o", None, "COMMIT", 2), rows.pack_tally("o", "sha256:1", "COMMIT", 2)) == (1, 1)
+        with pytest.raises(StoreError, match="append-only"), opened.write() as connection:
+            connection.execute(text("UPDATE log_entries SET content_hash = 'sha256:1' WHERE idx = 0"))
+        opened.close()
 
 
 def test_a_transaction_that_fails_leaves_nothing(database):

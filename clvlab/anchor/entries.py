@@ -1,0 +1,84 @@
+"""Entries of the run log as they are read back: canonical, and with exactly the keys of their kind.
+
+References
+----------
+``docs/reference/bundle-format.md``, "The run log".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from clvlab.errors import EvidenceError
+from clvlab.proof.canonical import parsed
+
+__all__ = ["ENTRY_SCHEMA", "Commit", "EntryKind", "Outcome", "read_entry"]
+
+ENTRY_SCHEMA = "clvlab-log/2"
+_OLDER = "clvlab-log/1"  # whose commitments name no pack
+
+
+class EntryKind(StrEnum):
+    COMMIT = "COMMIT"
+    RESULT = "RESULT"
+    ABANDONED = "ABANDONED"
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A commitment; ``names_pack`` tells the null of a run without a pack from an older entry, which says nothing of it."""
+
+    run_id: str
+    owner: str
+    inputs_hash: str
+    content_hash: str | None
+    names_pack: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a commitment: a manifest hash, or the cause for which it was abandoned."""
+
+    kind: EntryKind
+    run_id: str
+    commit_index: int
+    manifest_hash: str | None
+    cause: str | None
+
+
+_COMMON: dict[str, Any] = {"kind": str, "run_id": str, "schema": str, "ts_ms": int}
+_KEYS: dict[tuple[str, str], dict[str, Any]] = {
+    (EntryKind.COMMIT, _OLDER): {"inputs_hash": str, "owner": str},
+    (EntryKind.COMMIT, ENTRY_SCHEMA): {"content_hash": (str, type(None)), "inputs_hash": str, "owner": str},
+    **{(EntryKind.RESULT, schema): {"commit_index": int, "manifest_hash": str} for schema in (_OLDER, ENTRY_SCHEMA)},
+    **{(EntryKind.ABANDONED, schema): {"cause": str, "commit_index": int} for schema in (_OLDER, ENTRY_SCHEMA)},
+}
+
+
+def read_entry(data: bytes) -> Commit | Outcome:
+    """Read an entry.
+
+    Raises
+    ------
+    EvidenceError
+        Not canonical, of no known kind and schema, or with other keys or values than those have.
+    """
+    entry = parsed(data)
+    stated = {name: str(entry.get(name)) for name in ("kind", "schema")} if isinstance(entry, dict) else {}
+    keys = _KEYS.get((stated.get("kind", ""), stated.get("schema", "")))
+    if keys is None:
+        raise EvidenceError(f"no entry of a run log: {data[:80]!r}")
+    types = _COMMON | keys
+    if entry.keys() != types.keys() or not all(_is(entry[name], kind) for name, kind in types.items()):
+        raise EvidenceError(f"an entry of kind {entry['kind']} has other keys or values: {data[:80]!r}")
+    run_id, names_pack = entry["run_id"], "content_hash" in entry
+    if stated["kind"] == EntryKind.COMMIT:
+        return Commit(run_id, entry["owner"], entry["inputs_hash"], entry.get("content_hash"), names_pack)
+    kind, index = EntryKind(stated["kind"]), entry["commit_index"]
+    return Outcome(kind, run_id, index, entry.get("manifest_hash"), entry.get("cause"))
+
+
+def _is(value: Any, kind: Any) -> bool:
+    return value >= 0 if type(value) is int and kind is int else isinstance(value, kind) and not isinstance(value, bool)
