@@ -719,16 +719,21 @@ class Transaction:
         signatures = [self._take(64) for _ in range(self._length())]
         message = self._rest
         versioned = message[:1] == b"\x80"  # version 0; a legacy message begins with the count of its signers
-        signed = self._take(3 + versioned)[versioned]
+        signed, frozen_signers, frozen_others = self._take(3 + versioned)[versioned:]  # the latter two write to no account
         keys = [self._take(32) for _ in range(self._length())]
         self._take(32)  # the hash of a recent block
-        require(signatures and len(signatures) == signed <= len(keys), "a transaction has a signature for every signer")
+        whole = frozen_signers < signed == len(signatures) and signed + frozen_others <= len(keys)
+        require(whole, "a transaction has a signature for every signer that its header counts, and a key for each")
         for key, signature in zip(keys, signatures, strict=False):
             check_signature(key, message, signature, base58(key))
+            # No chain takes it otherwise: nodes refuse a commitment of small order.
+            require(_times(8, _point(signature[:32]))[0], f"the signature by {base58(key)} commits to nothing")
         self.signature, self.memos = base58(signatures[0]), []
         for _ in range(self._length()):
             program, accounts, memo = self._take(1)[0], self._take(self._length()), self._take(self._length())
-            if program < len(keys) and base58(keys[program]) in MEMO_PROGRAMS:
+            named = 0 < program < len(keys) and all(account < len(keys) for account in accounts)
+            require(named, "an instruction calls whoever pays, or names a key that is not there")
+            if base58(keys[program]) in MEMO_PROGRAMS:
                 self.memos.append((memo, [base58(keys[account]) for account in accounts if account < signed]))
         require(self._rest == b"\0" * versioned, "the transaction names tables or has bytes left over")
 
