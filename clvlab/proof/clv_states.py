@@ -27,8 +27,6 @@ else:
     sys.path.insert(0, str(Path(__file__).resolve().parent))  # python3 -I leaves it out
     import clv_verify
 
-LAST_OPEN_MAX_AGE_MS = 300_000
-
 
 @dataclass
 class Fixture:
@@ -86,7 +84,7 @@ def closing_state(states: Sequence[dict[str, Any]], end_seq: int, close_ts_ms: i
     state = state_at(states, end_seq - 1)
     if policy == "last_open" and state and state["suspended"]:
         opened = [other for other in states if other["tick_seq"] < end_seq and not other["suspended"]]
-        if opened and close_ts_ms - opened[-1]["ts_ms"] <= LAST_OPEN_MAX_AGE_MS:
+        if opened and close_ts_ms - opened[-1]["ts_ms"] <= clv_verify.LAST_OPEN_MAX_AGE_MS:
             return opened[-1]
     return state
 

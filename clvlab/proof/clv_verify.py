@@ -23,6 +23,7 @@ import hashlib
 import json
 import re
 import sys
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ MEMO_PROGRAMS = (
     "Memo4c2pN8afCj432Lb7RMVKi9PbQnnW7ewFFaV3oAH",
 )  # fmt: skip
 CLOSE_KINDS = {"pre_match": ("in_running", "kickoff", "tape_end"), "fixed_duration": ("duration",), "manual_stop": ("stop",)}
+LAST_OPEN_MAX_AGE_MS = 300_000
 SAFE_INTEGER = 2**53 - 1
 MAX_LEVELS = 254
 
@@ -371,10 +373,11 @@ def read_evidence(data: bytes) -> Evidence:
     require(len(closes) == counts["market_closes"], "a market closes twice")
     evidence = Evidence(payloads["RUN_STARTED"][0], payloads["DECISION"], closes)
     agents = {agent["agent_id"] for agent in evidence.started["agents"]}
-    require({error["agent_id"] for error in payloads["AGENT_ERROR"]} <= agents, "a failed agent is not named by RUN_STARTED")
     _check_started(evidence.started)
+    _check_errors([error["agent_id"] for error in payloads["AGENT_ERROR"]], evidence, agents)
     _check_decisions(evidence, agents)
     _check_closes(evidence)
+    _check_coherence(evidence)
     return evidence
 
 
@@ -404,6 +407,15 @@ def _check_started(started: dict[str, Any]) -> None:
         "some probability is allowed": policy["min_prob_bps"] <= policy["max_prob_bps"],
     }
     require_all(rules, "RUN_STARTED")
+
+
+def _check_errors(failed: list[str], evidence: Evidence, agents: set[str]) -> None:
+    rules: dict[str, object] = {
+        "failed agents are named by RUN_STARTED, and not all of them": set(failed) < agents,
+        "an agent fails once, in byte order": failed == sorted(set(failed)),
+        "an agent that failed decided nothing": not {line["agent_id"] for _, line in evidence.decisions} & set(failed),
+    }
+    require_all(rules, "AGENT_ERROR")
 
 
 def _check_decisions(evidence: Evidence, agents: set[str]) -> None:
@@ -450,11 +462,101 @@ def _check_closes(evidence: Evidence) -> None:
         state, end = close["closing"], (close["end_seq"], close["close_ts_ms"], close["close_kind"])
         rules = {
             "its kind is one of its end rule": end[2] in CLOSE_KINDS[evidence.started["window"]["end_rule"]],
+            "its window ends at a tick of 31 bits": 0 <= end[0] <= 2**31,
             "all markets of a fixture close together": ends.setdefault(key[0], end) == end,
             "its state lies inside the window": not state or (state["tick_seq"] < end[0] and state["ts_ms"] <= end[1]),
             "its sides are in order and priced as its suspension says": _ordered(state),
         }
         require_all(rules, f"the close of {key}")
+
+
+# What one line says of another. A fixture has one sequence of messages, each about one market and at one time, and a state is
+# the last message of its market: all lines together must be what one tape could have given.
+
+Tick = tuple[int, int]  # a fixture, and the number of a message in it
+
+
+def _check_coherence(evidence: Evidence) -> None:
+    messages = _messages(evidence)
+    _check_times(evidence, messages)
+    known: dict[tuple[int, str], tuple[list[int], list[int]]] = {}  # of each market all messages, and those that are open
+    for (fixture, number), (market, state) in sorted(messages.items(), key=lambda item: item[0]):
+        every, opened = known.setdefault((fixture, market), ([], []))
+        every.append(number)
+        if not state["suspended"]:
+            opened.append(number)
+    for seq, decision in evidence.decisions:
+        market, state = decision["action"]["market_key"], decision["market_state"]
+        if decision["action"]["type"] == "BACK" and market is not None:
+            every, _ = known.get((decision["fixture_id"], market), ([], []))
+            last = _last(every, decision["tick_seq"])
+            found = state["tick_seq"] if state else None
+            require(found == last, f"seq {seq}: its state is message {found}, by then its market had message {last}")
+    for (fixture, market), close in evidence.closes.items():
+        every, opened = known.get((fixture, market), ([], []))
+        last, last_open = _last(every, close["end_seq"] - 1), _last(opened, close["end_seq"] - 1)
+        if evidence.started["window"]["closing_policy"] == "last_open" and last != last_open is not None:
+            age_ms = close["close_ts_ms"] - messages[fixture, last_open][1]["ts_ms"]
+            last = last_open if messages[fixture, last or 0][1]["suspended"] and age_ms <= LAST_OPEN_MAX_AGE_MS else last
+        found = close["closing"]["tick_seq"] if close["closing"] else None
+        require(found == last, f"{market} of {fixture} closes with message {found}, inside the window it had message {last}")
+
+
+def _last(numbers: list[int], at: int) -> int | None:
+    """Give the last of some numbers that is not beyond ``at``."""
+    count = bisect_right(numbers, at)
+    return numbers[count - 1] if count else None
+
+
+def _messages(evidence: Evidence) -> dict[Tick, tuple[str, dict[str, Any]]]:
+    """Collect market and state of every message that a line shows."""
+    messages: dict[Tick, tuple[str, dict[str, Any]]] = {}
+    names: dict[tuple[int, str], list[str]] = {}
+    shown = [(line["fixture_id"], line["action"]["market_key"], line["market_state"]) for _, line in evidence.decisions]
+    for fixture, market, state in shown + [(*key, close["closing"]) for key, close in evidence.closes.items()]:
+        if state:
+            said, own = (
+                messages.setdefault((fixture, state["tick_seq"]), (market, state)),
+                [side["side"] for side in state["sides"]],
+            )
+            rules = {
+                "it is one message, about one market":
+                    said[0] == market and all(said[1][name] == state[name] for name in ("sides", "suspended", "ts_ms")),
+                "its market has two sides or more, and always these":
+                    own == names.setdefault((fixture, market), own) and len(own) > 1,
+                "it is suspended if it has no probability": any(side["prob_bps"] is not None for side in state["sides"])
+                    or state["suspended"],
+            }  # fmt: skip
+            require_all(rules, f"tick {state['tick_seq']} of fixture {fixture}")
+    return messages
+
+
+def _check_times(evidence: Evidence, messages: dict[Tick, tuple[str, dict[str, Any]]]) -> None:
+    """Require one time for each tick, times that never fall, and windows that end where those times say."""
+    ends = {
+        fixture: (close["close_kind"], close["end_seq"], close["close_ts_ms"])
+        for (fixture, _), close in evidence.closes.items()
+    }
+    told = [((line["fixture_id"], line["tick_seq"]), line["ts_ms"]) for _, line in evidence.decisions]
+    told += [(tick, state["ts_ms"]) for tick, (_, state) in messages.items()]
+    told += [((fixture, end), close) for fixture, (kind, end, close) in ends.items() if kind == "in_running"]
+    told += [((fixture, end - 1), close) for fixture, (kind, end, close) in ends.items() if kind in ("tape_end", "stop")]
+    times: dict[Tick, int] = {}
+    for tick, ts_ms in told:
+        require(times.setdefault(tick, ts_ms) == ts_ms, f"tick {tick[1]} of fixture {tick[0]} has two times")
+    duration_ms, before = 1000 * (evidence.started["window"]["duration_s"] or 0), (0, 0)
+    for (fixture, number), ts_ms in sorted(times.items()):
+        kind, end, close = ends.get(fixture, ("", 0, 0))
+        rules = {
+            "its number has 31 bits": 0 <= number < 2**31,
+            "its time is not before the one of an earlier tick": before <= (fixture, ts_ms) or before[0] != fixture,
+            "a window ends after the last tick": kind not in ("tape_end", "stop") or number < end,
+            "a window ends at the kickoff": kind != "kickoff" or (number < end) == (ts_ms < close),
+            "a window has its duration": kind != "duration" or (
+                (number < end) == (ts_ms <= close) and close - duration_ms <= ts_ms),
+        }  # fmt: skip
+        require_all(rules, f"tick {number} of fixture {fixture}")
+        before = fixture, ts_ms
 
 
 # The law, once more: scores from the two states of a decision.
