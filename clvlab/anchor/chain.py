@@ -88,9 +88,7 @@ class Chain:
         return await self._answered(self._client.get_genesis_hash, lambda answer: str(answer.value))
 
     async def block_height(self) -> int:
-        return await self._answered(
-            lambda: self._client.get_block_height(self._commitment), lambda answer: int(answer.value)
-        )
+        return await self._answered(lambda: self._client.get_block_height(self._commitment), lambda answer: int(answer.value))
 
     async def latest_blockhash(self) -> tuple[Hash, int]:
         """Give a block's hash to sign with, and the last height at which it is accepted."""

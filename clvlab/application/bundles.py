@@ -15,7 +15,7 @@ from clvlab.proof import clv_states, clv_verify
 from clvlab.proof.anchor import Anchor, AnchorStatus
 from clvlab.proof.bundle import bundle, read_bundle, run_of
 from clvlab.proof.canonical import canonical, parsed
-from clvlab.proof.checks import Check
+from clvlab.proof.checks import Check, Verdict
 from clvlab.proof.disclosure import disclosure
 from clvlab.proof.seal import SealedRun
 from clvlab.proof.verify import Verification, verify
@@ -95,8 +95,19 @@ def stored(path: Path) -> tuple[SealedRun, bytes]:
 
 
 def disclosed(path: Path, seq: int) -> bytes:
-    """Prove one decision of a stored run, and its score, without the others: canonical JSON."""
-    return canonical(disclosure(read_run(path), seq))
+    """Prove one decision of a stored run, and its score, without the others: canonical JSON.
+
+    Raises
+    ------
+    BundleError
+        The run does not verify: of what is disclosed nobody could tell.
+    """
+    run, receipts = stored(path)
+    verification = verify(run, receipts)
+    if not verification.passed:
+        wrong = next(check.detail for check in verification.checks.values() if check.verdict == Verdict.FAIL)
+        raise BundleError(f"run {run.run_id} does not verify, nothing of it is disclosed: {wrong}")
+    return canonical(disclosure(run, seq))
 
 
 def verifier_source(*, states: bool = False) -> bytes:

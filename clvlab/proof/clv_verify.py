@@ -221,7 +221,10 @@ ENTRY = {"run_id": TEXT, "schema": one_of("clvlab-log/1"), "ts_ms": COUNT}
 COMMIT = {**ENTRY, "kind": one_of("COMMIT"), "inputs_hash": TEXT, "owner": TEXT}
 RESULT = {**ENTRY, "kind": one_of("RESULT"), "commit_index": COUNT, "manifest_hash": TEXT}
 LINE = {"index": COUNT, "line": TEXT, "proof": PROOF, "size": COUNT}
-DISCLOSURE = {"decision": LINE, "manifest": TEXT, "schema": one_of("clvlab-disclosure/1"), "score": LINE}
+DISCLOSURE = {
+    "close": null_or(LINE), "decision": LINE, "manifest": TEXT, "schema": one_of("clvlab-disclosure/2"), "score": LINE,
+    "sealed": LINE, "started": LINE,
+}  # fmt: skip
 TRUST = {
     "anchor_signers": r"\{\}", "checkpoint": null_or(TEXT), "logs": [TEXT], "witness_quorum": COUNT, "witnesses": [TEXT],
 }  # fmt: skip
@@ -710,16 +713,21 @@ class Run:
 
 def rebuilt_manifest(events: bytes, evidence: Evidence, scores: Sequence[bytes], index: Any) -> dict[str, Any]:
     """Assemble the manifest that evidence and scores must have; whether its commit_index is true, the log says."""
-    started, agents, lines = evidence.started, evidence.started["agents"], lines_of(events)
-    roster = sorted([agent["agent_id"], agent["config_hash"]] for agent in agents)
-    return {
+    lines = lines_of(events)
+    return named_by(evidence.started) | {
         "schema": "clvlab-manifest/1", "law_version": "clv-law/1", "verifier_version": "clvlab-proof/1",
-        "run_id": started["run_id"], "content_hash": started["binding"]["content_hash"],
-        "config_hash": agents[0]["config_hash"] if len(agents) == 1 else sha256(canonical(roster)),
-        "policy_hash": started["policy_hash"],
         "commit_index": index if type(index) is int and 0 <= index <= SAFE_INTEGER else None,
         "evidence_hash": sha256(events), "event_count": len(lines),
         "evidence_root": merkle_root(lines), "score_root": merkle_root(scores),
+    }  # fmt: skip
+
+
+def named_by(started: dict[str, Any]) -> dict[str, Any]:
+    """Give what a manifest takes from RUN_STARTED."""
+    roster = sorted([agent["agent_id"], agent["config_hash"]] for agent in started["agents"])
+    return {
+        "run_id": started["run_id"], "content_hash": started["binding"]["content_hash"], "policy_hash": started["policy_hash"],
+        "config_hash": roster[0][1] if len(roster) == 1 else sha256(canonical(roster)),
     }  # fmt: skip
 
 
@@ -749,7 +757,11 @@ def check_manifest(run: Run) -> None:
     other = [key for key, value in run.manifest.items() if run.stated.get(key, ...) != value] or ["bytes"]
     same = canonical(run.manifest) == run.parts["manifest.json"]
     require(same, f"manifest.json has another {', '.join(other)} than the evidence gives")
-    started = run.evidence.started
+    check_ids(run.evidence.started)
+
+
+def check_ids(started: dict[str, Any]) -> None:
+    """Require every config_hash, the policy_hash and the run id to be of what they name."""
     for agent in started["agents"]:
         named = {"schema": "clvlab-agent-config/1", **{key: agent[key] for key in ("strategy", "strategy_version", "config")}}
         own = sha256(canonical(named))
@@ -959,7 +971,8 @@ PROOFS: dict[str, Check] = {
     "anchor": (check_anchor, "a key you trust signed the manifest hash as a memo, for the chain to take", "anchor_signers"),
     "log": (check_log, "a log you trust took the commitment before this result, and its tree holds both", "logs"),
 }  # fmt: skip
-DISCLOSED = "this decision and its score stand under the roots that the manifest binds"
+DISCLOSED = "the score follows from this decision and its close, and all stand under the roots that the manifest binds"
+EVENT_OF = {"started": "RUN_STARTED", "decision": "DECISION", "close": "MARKET_CLOSE", "sealed": "RUN_SEALED"}
 HASHES = ("run_id", "evidence_hash", "recomputed_evidence_hash", "manifest_hash")
 
 
@@ -1033,24 +1046,55 @@ def _stated(manifest: bytes) -> dict[str, Any]:
 
 
 def check_disclosure(data: bytes, result: dict[str, Any]) -> None:
-    """Require one decision and its score to stand under the roots in a manifest, whose hashes it notes."""
+    """Require lines under the roots in a manifest, whose hashes it notes, and the score of the decision to follow from them."""
+    old = _stated(data).get("schema") == "clvlab-disclosure/1"
+    require(
+        not old, "clvlab-disclosure/1 shows neither window nor close, so its score can't be judged: ask for clvlab-disclosure/2"
+    )
     disclosed = shaped(data, DISCLOSURE, "the disclosure")
     manifest = shaped(disclosed["manifest"].encode(), MANIFEST, "the manifest")
-    decision, score = (disclosed[name] for name in ("decision", "score"))
-    for proved, root in ((decision, "evidence_root"), (score, "score_root")):
-        found = included(leaf(proved["line"].encode()), proved["index"], proved["size"], _hashes(proved["proof"]))
-        require("sha256:" + found.hex() == manifest[root], f"line {proved['index']} does not stand under the {root}")
-    require(OF_KIND["DECISION"].fullmatch(decision["line"]), "the decision is not canonical, or has other keys than one")
-    seq, row = json.loads(decision["line"])["seq"], shaped(score["line"].encode(), SCORE, "the score")
-    same = seq == decision["index"] == row["seq"] == score["index"] + 1
-    require(same, "the two lines are not a decision and its score")
-    require(decision["size"] == manifest["event_count"], "the evidence has another number of lines")
+    lines = {name: disclosed[name] for name in EVENT_OF if disclosed[name]}
+    for name, line in (*lines.items(), ("score", disclosed["score"])):
+        root, leaves = ("score_root", line["size"]) if name == "score" else ("evidence_root", manifest["event_count"])
+        found = included(leaf(line["line"].encode()), line["index"], line["size"], _hashes(line["proof"]))
+        same = line["size"] == leaves and "sha256:" + found.hex() == manifest[root]
+        require(same, f"the line of the {name} does not stand under the {root}")
+    started, payloads = _read_started(lines["started"]["line"]), {}
+    for name, kind in list(EVENT_OF.items())[1:]:
+        if name in lines:
+            require(
+                OF_KIND[kind].fullmatch(lines[name]["line"]), f"the {name} is not canonical, or has other keys than a {kind}"
+            )
+            event = json.loads(lines[name]["line"])
+            require(event["seq"] == lines[name]["index"], f"the {name} has another seq than its place")
+            payloads[name] = event["payload"]
+    decision, close, sealed = payloads["decision"], payloads.get("close"), payloads["sealed"]
+    closes = {(close["fixture_id"], close["market_key"]): close} if close else {}
+    seq, last_decision, errors = lines["decision"]["index"], sealed["decisions"], sealed["agent_errors"]
+    evidence = Evidence(started, [(seq, decision)], closes)
+    _check_started(started)
+    _check_decisions(evidence, {agent["agent_id"] for agent in started["agents"]})
+    _check_closes(evidence)
+    _check_coherence(evidence)
+    check_ids(started)
+    rules = {
+        "the manifest is about this run": named_by(started).items() <= manifest.items(),
+        "RUN_STARTED is the first line, RUN_SEALED the last, and it counts all":
+            lines["started"]["index"] == 0 and lines["sealed"]["index"] + 1 == manifest["event_count"]
+            == 2 + last_decision + errors + sealed["market_closes"],
+        "decisions stand first, and closes last": seq <= last_decision
+            and (not close or lines["close"]["index"] > last_decision + errors),
+        "its score is the one that the law gives": disclosed["score"]["line"] == _WRITE(score_rows(evidence)[0]),
+        "there is a score for every decision, in their order":
+            (disclosed["score"]["index"] + 1, disclosed["score"]["size"]) == (seq, last_decision),
+    }  # fmt: skip
+    require_all(rules, f"the disclosure of seq {seq}")
     result |= {key: manifest[key] for key in HASHES[:2]} | {"recomputed_evidence_hash": "not at hand"}
     result["manifest_hash"] = sha256(disclosed["manifest"].encode())
 
 
 def verify_disclosure(path: Path, required: Sequence[str] = ()) -> dict[str, Any]:
-    """Check the disclosure of one decision, which holds neither anchor nor log."""
+    """Check the disclosure of one decision, which holds neither anchor nor log; the rest of its run is not judged."""
     result: dict[str, Any] = dict.fromkeys(HASHES, "unread") | {"verified": False, "without": {}}
     checks: dict[str, str | None] = dict.fromkeys(required, "a disclosure holds no such proof")
     checks["disclosed"] = fault(check_disclosure, path.read_bytes(), result)
@@ -1087,7 +1131,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not set(required) <= PROOFS.keys() or not asked.run.exists():
             raise InputError(f"nothing at {asked.run}, or --require is neither anchor nor log: {asked.require!r}")
         trust = read_trust(asked.trust) if asked.trust else None
-        if asked.run.is_file() and asked.run.read_bytes()[:12] == b'{"decision":':
+        if asked.run.is_file() and asked.run.read_bytes()[:12].startswith((b'{"close":', b'{"decision":')):
             result = verify_disclosure(asked.run, required)
         else:
             result = verify(asked.run, trust, required)
