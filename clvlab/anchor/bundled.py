@@ -15,7 +15,7 @@ import orjson
 from clvlab.anchor.note import Checkpoint, Verifier, checkpoint, decoded, opened
 from clvlab.errors import BundleError, ClvlabError, EvidenceError
 from clvlab.proof.anchor import MEMO_PROGRAMS
-from clvlab.proof.bundle import run_of
+from clvlab.proof.bundle import anchor_of, run_of
 from clvlab.proof.canonical import canonical, parsed
 from clvlab.proof.checks import Check, Verdict
 from clvlab.proof.manifest import inputs_hash
@@ -28,7 +28,6 @@ PROOFS = ("anchor", "log")
 
 _PROVED = {"entry": str, "index": int, "proof": list}
 _LOG = {"checkpoint": str, "commit": dict, "earlier": (dict, type(None)), "outcome": dict, "schema": str}
-_ANCHOR = {"cluster": str, "schema": str, "signature": str, "transaction": str}
 _ENTRY = {"kind": str, "run_id": str, "schema": str, "ts_ms": int}
 _COMMIT, _RESULT = {**_ENTRY, "inputs_hash": str, "owner": str}, {**_ENTRY, "commit_index": int, "manifest_hash": str}
 _TRUST = {"anchor_signers": dict, "checkpoint": (str, type(None)), "logs": list, "witness_quorum": int, "witnesses": list}
@@ -117,7 +116,7 @@ def judged(
 
 def _anchor(parts: Mapping[str, bytes], verification: Verification, trust: Trust) -> str:
     """Require a transaction whose memo is the manifest hash, signed by a trusted key; whether a chain took it is not asked."""
-    record = _typed(parsed(parts["anchor.json"]), _ANCHOR, "the anchor", schema="clvlab-bundle-anchor/1")
+    record = anchor_of(parts)
     data, manifest_hash = decoded(record["transaction"]), verification.manifest_hash
     sent = _transaction(data)
     if sent.signature != record["signature"] or not sent.signed:

@@ -10,11 +10,12 @@ from clvlab.anchor.anchorer import NullAnchor
 from clvlab.anchor.bundled import PROOFS, Trust, judged
 from clvlab.anchor.records import AnchorRecord
 from clvlab.application.anchors import AnchorSettings, record_of
-from clvlab.errors import BundleError, EvidenceError
+from clvlab.errors import BundleError
+from clvlab.files import MAX_KEYS_BYTES, file_bytes
 from clvlab.proof import clv_states, clv_verify
 from clvlab.proof.anchor import Anchor, AnchorStatus
-from clvlab.proof.bundle import bundle, read_bundle, run_of
-from clvlab.proof.canonical import canonical, parsed
+from clvlab.proof.bundle import anchor_of, bundle, read_bundle, run_of
+from clvlab.proof.canonical import canonical
 from clvlab.proof.checks import Check, Verdict
 from clvlab.proof.disclosure import disclosure
 from clvlab.proof.seal import SealedRun
@@ -50,15 +51,12 @@ def anchor_part(record: AnchorRecord | None) -> dict[str, Any] | None:
 
 def bundle_verified(path: Path, settings: AnchorSettings | None = None) -> Verification:
     """Recompute the proof of a bundled run, the chain asked about its anchor where settings say how."""
-    contents = read_bundle(path.read_bytes())
+    contents = read_bundle(file_bytes(path))
     asker = NullAnchor(settings)
     anchor = Anchor(cluster=asker.cluster)
     if "anchor.json" in contents:
-        try:
-            stated = parsed(contents["anchor.json"])
-            anchor = Anchor(AnchorStatus.ANCHORED.value, str(stated["signature"]), str(stated["cluster"]))
-        except (EvidenceError, KeyError, TypeError) as error:
-            raise BundleError(f"anchor.json is no anchor: {error!r}") from error
+        stated = anchor_of(contents)
+        anchor = Anchor(AnchorStatus.ANCHORED.value, stated["signature"], stated["cluster"])
     receipts = contents.get("receipts.jsonl", b"")
     return verify(run_of(contents), receipts, anchor=anchor, seen=asker.seen(anchor), trust=asker.trust)
 
@@ -82,14 +80,14 @@ def proofs_judged(
     unknown = set(required) - set(PROOFS)
     if unknown:
         raise BundleError(f"no proof is called {min(unknown)!r}: there are {', '.join(PROOFS)}")
-    whom = Trust() if trust is None else Trust.read(trust.read_bytes())
-    return judged(read_bundle(path.read_bytes()) if path.is_file() else {}, verification, whom, required)
+    whom = Trust() if trust is None else Trust.read(file_bytes(trust, MAX_KEYS_BYTES))
+    return judged(read_bundle(file_bytes(path)) if path.is_file() else {}, verification, whom, required)
 
 
 def stored(path: Path) -> tuple[SealedRun, bytes]:
     """Read a run and its receipts, unverified, from a run folder or a bundle."""
     if path.is_file():
-        contents = read_bundle(path.read_bytes())
+        contents = read_bundle(file_bytes(path))
         return run_of(contents), contents.get("receipts.jsonl", b"")
     return read_run(path), read_receipts(path)
 

@@ -57,6 +57,9 @@ def main() -> None:
     except OSError as error:
         err.print(f"[red]error:[/] {plain(str(error))}")
         sys.exit(_BAD_INPUT)
+    except MemoryError:
+        err.print("[red]error:[/] there is not enough memory for this")
+        sys.exit(_BAD_INPUT)
 
 
 @app.command()

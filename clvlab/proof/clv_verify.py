@@ -21,7 +21,9 @@ import base64
 import gc
 import hashlib
 import json
+import os
 import re
+import stat
 import sys
 from bisect import bisect_right
 from collections import Counter
@@ -39,6 +41,7 @@ CLOSE_KINDS = {"pre_match": ("in_running", "kickoff", "tape_end"), "fixed_durati
 LAST_OPEN_MAX_AGE_MS = 300_000
 SAFE_INTEGER = 2**53 - 1
 MAX_LEVELS = 254
+MAX_BYTES, MAX_KEYS_BYTES = 4 << 30, 1 << 20
 
 
 class BrokenError(Exception):
@@ -985,23 +988,43 @@ def fault(check: Callable[..., Any], *arguments: object) -> str | None:
     return None
 
 
+def read_file(path: Path, limit: int = MAX_BYTES, most: int | None = None) -> bytes:
+    """Read a regular file of bounded size, or the ``most`` first bytes of it: no pipe is waited for, and no device read."""
+    flags = os.O_NONBLOCK | os.O_NOCTTY if hasattr(os, "O_NONBLOCK") else 0
+    try:
+        with open(path, "rb", opener=lambda name, mode: os.open(name, mode | flags)) as file:
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode) or found.st_size > limit:
+                raise InputError(f"{path} is no regular file, or has more than {limit:,} bytes")
+            return file.read(found.st_size if most is None else most)
+    except OSError as error:
+        raise InputError(f"can't read {path}: {error.strerror}") from error
+
+
 def read_parts(path: Path) -> dict[str, bytes]:
     """Read a run folder, or take a bundle apart: the listed parts, in order, with these hashes, and nothing else."""
     if path.is_dir():
-        parts = {name: (path / name).read_bytes() for name in PARTS[1:5] if (path / name).is_file()}
+        parts = {name: read_file(path / name) for name in PARTS[1:5] if (path / name).exists()}
         if not {"manifest.json", "events.jsonl"} <= parts.keys():
             raise InputError(f"no sealed run at {path}: it must hold {', '.join(PARTS[1:4])}")
         return parts
-    head, _, rest = path.read_bytes().partition(b"\n")
-    listed = shaped(head, HEADER, "the header of the bundle")["parts"]
+    return taken_apart(read_file(path))
+
+
+def taken_apart(bundle: bytes) -> dict[str, bytes]:
+    """Take a bundle apart: the listed parts, in order, with these hashes, and nothing else."""
+    at = bundle.find(b"\n", 0, MAX_KEYS_BYTES) + 1
+    listed = shaped(bundle[: max(at - 1, 0)], HEADER, "the header of the bundle")["parts"]
     names, parts = [part["name"] for part in listed], {}
     ordered = names == [name for name in PARTS if name in names] and set(PARTS[:4]) <= set(names)
     require(ordered, f"a bundle has the parts {', '.join(PARTS)} in order, the first four always, not {names}")
     for part in listed:
-        data, rest = rest[: part["size"]], rest[part["size"] :]
+        data, at = bundle[at : at + part["size"]], at + part["size"]
         require((len(data), sha256(data)) == (part["size"], part["sha256"]), f"{part['name']} is not what the header says")
         parts[part["name"]] = data
-    require(not rest, f"{len(rest)} bytes follow the last part")
+    require(at == len(bundle), f"{len(bundle) - at} bytes follow the last part")
+    if "anchor.json" in parts:
+        shaped(parts["anchor.json"], ANCHOR, "the anchor")
     return parts
 
 
@@ -1097,17 +1120,17 @@ def verify_disclosure(path: Path, required: Sequence[str] = ()) -> dict[str, Any
     """Check the disclosure of one decision, which holds neither anchor nor log; the rest of its run is not judged."""
     result: dict[str, Any] = dict.fromkeys(HASHES, "unread") | {"verified": False, "without": {}}
     checks: dict[str, str | None] = dict.fromkeys(required, "a disclosure holds no such proof")
-    checks["disclosed"] = fault(check_disclosure, path.read_bytes(), result)
+    checks["disclosed"] = fault(check_disclosure, read_file(path), result)
     return result | {"checks": checks}
 
 
 def read_trust(path: Path) -> dict[str, Any]:
     """Read whom the caller trusts; what is left out is trusted with nothing."""
     try:
-        trust: dict[str, Any] = NO_TRUST | json.loads(path.read_text(encoding="utf-8"))
+        trust: dict[str, Any] = NO_TRUST | json.loads(read_file(path, MAX_KEYS_BYTES).decode("utf-8"))
         shaped(canonical(trust | {"anchor_signers": trust["anchor_signers"] and {}}), TRUST, "the file")
         shaped(canonical(list(trust["anchor_signers"].values())), [[TEXT]], "anchor_signers")
-    except (OSError, ValueError, TypeError, AttributeError, BrokenError) as error:
+    except (ValueError, TypeError, AttributeError, RecursionError, BrokenError) as error:
         raise InputError(f"can't read keys from {path}: {error}") from error
     return trust
 
@@ -1131,12 +1154,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not set(required) <= PROOFS.keys() or not asked.run.exists():
             raise InputError(f"nothing at {asked.run}, or --require is neither anchor nor log: {asked.require!r}")
         trust = read_trust(asked.trust) if asked.trust else None
-        if asked.run.is_file() and asked.run.read_bytes()[:12].startswith((b'{"close":', b'{"decision":')):
+        if not asked.run.is_dir() and read_file(asked.run, most=12).startswith((b'{"close":', b'{"decision":')):
             result = verify_disclosure(asked.run, required)
         else:
             result = verify(asked.run, trust, required)
-    except InputError as error:
-        sys.stderr.write(f"{error}\n")
+    except (InputError, OSError, MemoryError) as error:
+        sys.stderr.write(f"{shown(error) or 'there is not enough memory'}\n")
         return 2
     finally:
         gc.enable()

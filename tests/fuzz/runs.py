@@ -22,7 +22,7 @@ from clvlab.proof.merkle import root_of_lines
 from clvlab.proof.seal import SealedRun
 from tests.factories import FailingAgent, make_agent, make_decisions, make_tape, message
 
-__all__ = ["flipped", "forged", "honest", "resealed"]
+__all__ = ["ODD", "at_place", "flipped", "forged", "honest", "places", "resealed"]
 
 MARKETS = {"1X2||": ("draw", "part1", "part2"), "OU|line=2.5": ("over", "under"), 'é|"q"|': ("ja\n", "nein")}
 Events = list[dict[str, Any]]
@@ -115,15 +115,15 @@ def _closed(events: Events) -> Events:
     return [event["payload"] for event in events if event["kind"] == "MARKET_CLOSE"]
 
 
-def _places(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+def places(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     found = [at]
     if isinstance(value, dict | list):
         for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-            found += _places(item, (*at, key))
+            found += places(item, (*at, key))
     return found
 
 
-def _at(value: Any, place: tuple[Any, ...]) -> Any:
+def at_place(value: Any, place: tuple[Any, ...]) -> Any:
     for key in place:
         value = value[key]
     return value
@@ -131,8 +131,8 @@ def _at(value: Any, place: tuple[Any, ...]) -> Any:
 
 def _anything(rng: Random, events: Events) -> None:
     event = rng.choice(events)
-    place = rng.choice(_places(event)[1:])
-    inside, key = _at(event, place[:-1]), place[-1]
+    place = rng.choice(places(event)[1:])
+    inside, key = at_place(event, place[:-1]), place[-1]
     if rng.random() < 0.1 and isinstance(inside, dict):
         del inside[key]
     elif rng.random() < 0.1 and isinstance(inside, list):
@@ -147,8 +147,8 @@ def _from_elsewhere(rng: Random, events: Events) -> None:
     """Put what stands in one line into another of its kind."""
     event = rng.choice(events)
     others = [other for other in events if other["kind"] == event["kind"]]
-    place = rng.choice(_places(event["payload"])[1:])
-    _at(event["payload"], place[:-1])[place[-1]] = deepcopy(_at(rng.choice(others)["payload"], place))
+    place = rng.choice(places(event["payload"])[1:])
+    at_place(event["payload"], place[:-1])[place[-1]] = deepcopy(at_place(rng.choice(others)["payload"], place))
 
 
 def _drop(rng: Random, events: Events) -> None:
