@@ -571,17 +571,25 @@ def _check_times(evidence: Evidence, messages: dict[Tick, tuple[str, dict[str, A
 def score_rows(evidence: Evidence) -> list[dict[str, Any]]:
     """Score every decision by the MARKET_CLOSE of its market; a WAIT, and a decision without a market, has none."""
     window, rows = evidence.started["window"], []
+    finals = {  # looked up, as one close may have as many sides as there are decisions
+        key: {side["side"]: side["prob_bps"] for side in close["closing"]["sides"]}
+        for key, close in evidence.closes.items() if close["closing"]
+    }  # fmt: skip
     for seq, decision in evidence.decisions:
         action = decision["action"]
-        close = evidence.closes.get((decision["fixture_id"], action["market_key"])) if action["type"] == "BACK" else None
-        rows.append(_score(seq, decision, close, window))
+        key = decision["fixture_id"], action["market_key"]
+        close = evidence.closes.get(key) if action["type"] == "BACK" else None
+        close_prob = finals.get(key, {}).get(action["side"]) if close else None
+        rows.append(_score(seq, decision, close, close_prob, window))
     return rows
 
 
-def _score(seq: int, decision: dict[str, Any], close: dict[str, Any] | None, window: dict[str, Any]) -> dict[str, Any]:
+def _score(
+    seq: int, decision: dict[str, Any], close: dict[str, Any] | None, close_prob: Any, window: dict[str, Any]
+) -> dict[str, Any]:
     action, state, closing = decision["action"], decision["market_state"], close["closing"] if close else None
     market, side = action["market_key"], action["side"]
-    (entry_prob, odds), (close_prob, _) = _price(state, side), _price(closing, side)
+    entry_prob, odds = _price(state, side)
     rules = {  # the first that holds names the reason
         "wait_unscored": action["type"] == "WAIT",
         "market_key_missing": market is None,
