@@ -22,7 +22,7 @@ from clvlab.proof.manifest import inputs_hash
 from clvlab.proof.merkle import check_consistency, check_inclusion, leaf_hash
 from clvlab.proof.verify import Verification
 
-__all__ = ["PROOFS", "Trust", "judged"]
+__all__ = ["PROOFS", "Trust", "judged", "transaction_seen"]
 
 PROOFS = ("anchor", "log")
 
@@ -118,7 +118,7 @@ def _anchor(parts: Mapping[str, bytes], verification: Verification, trust: Trust
     """Require a transaction whose memo is the manifest hash, signed by a trusted key; whether a chain took it is not asked."""
     record = anchor_of(parts)
     data, manifest_hash = decoded(record["transaction"]), verification.manifest_hash
-    sent = _transaction(data)
+    sent = transaction_seen(data)
     if sent.signature != record["signature"] or not sent.signed:
         raise BundleError(f"the transaction does not carry the signature {record['signature']}, or it does not hold")
     memos = [memo for memo in sent.instructions if memo.program_id in MEMO_PROGRAMS and memo.data == manifest_hash.encode()]
@@ -129,7 +129,7 @@ def _anchor(parts: Mapping[str, bytes], verification: Verification, trust: Trust
     return f"a key that you trust signed {manifest_hash} as a memo, for {record['cluster']!r} to take"
 
 
-def _transaction(data: bytes) -> Any:
+def transaction_seen(data: bytes) -> Any:
     """Read a transaction as ``Seen``; one that names tables, or has bytes left over, is refused."""
     try:
         library, faults = import_module("solders.transaction"), import_module("solders.errors")

@@ -15,7 +15,7 @@ from clvlab.proof.merkle import inclusion_proof, leaf_hashes, root
 from clvlab.proof.seal import SealedRun
 from tests.fuzz.runs import ODD, at_place, places
 
-__all__ = ["disagreement_over", "disclosed", "forged_disclosure"]
+__all__ = ["disclosed", "disclosure_disagreement", "forged_disclosure"]
 
 
 def disclosed(rng: Random, run: SealedRun) -> bytes | None:
@@ -55,7 +55,9 @@ def _found(value: Any, place: tuple[Any, ...]) -> Any:
 def _bound(rng: Random, shown: dict[str, Any], events: list[bytes], scores: list[bytes]) -> bytes:
     """Prove the lines at the places of a disclosure, or one beside them, and state the roots in its manifest."""
     bound = json.loads(shown["manifest"])
-    trees = {name: leaf_hashes(b"\n".join(lines) + b"\n") for name, lines in (("evidence_root", events), ("score_root", scores))}
+    trees = {
+        name: leaf_hashes(b"\n".join(lines) + b"\n") for name, lines in (("evidence_root", events), ("score_root", scores))
+    }
     for name in ("started", "decision", "close", "sealed", "score"):
         if shown[name] is not None:
             lines, leaves = (scores, trees["score_root"]) if name == "score" else (events, trees["evidence_root"])
@@ -74,7 +76,7 @@ def _written(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode(errors="replace")
 
 
-def disagreement_over(text: bytes) -> str | None:
+def disclosure_disagreement(text: bytes) -> str | None:
     """Say how package and file differ over a disclosure, or null."""
     result: dict[str, Any] = {}
     alone = clv_verify.fault(clv_verify.check_disclosure, text, result)

@@ -11,9 +11,21 @@ from clvlab.proof.seal import SealedRun
 from clvlab.proof.verify import verify
 from clvlab.sql.opinion import sql_scores
 
-__all__ = ["SHARED", "disagreement"]
+__all__ = ["SHARED", "disagreement", "make_trust_folder", "passes"]
 
 SHARED = ("evidence_integrity", "metrics_recomputed", "manifest_bound", "policy_obeyed", "receipt_separation")
+
+
+def make_trust_folder(folder: Path) -> None:
+    """Make a trust folder with nothing in it to audit: what it finds in the package is the same for every run."""
+    for name in ("law", "proof"):
+        (folder / "none" / name).mkdir(parents=True)
+    (folder / "none" / "errors.py").touch()
+
+
+def passes(folder: Path) -> bool:
+    """Whether the file passes the run that lies in a folder."""
+    return not any(clv_verify.verify(folder)["checks"].values())
 
 
 def disagreement(sealed: SealedRun, receipts: bytes, folder: Path, *, by_sql: bool) -> str | None:
@@ -21,8 +33,10 @@ def disagreement(sealed: SealedRun, receipts: bytes, folder: Path, *, by_sql: bo
 
     Parameters
     ----------
+    sealed, receipts
+        The run, perhaps forged.
     folder
-        Where the run is written for the file; its subfolder ``none`` is the trust folder to audit, as there is nothing to.
+        Where it is written for the file, after ``make_trust_folder``.
     by_sql
         Whether the law in SQL is asked as well.
     """
