@@ -15,8 +15,8 @@ MAX_KEYS_BYTES = 1 << 20
 _WITHOUT_WAITING = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)  # a pipe would wait for who writes to it
 
 
-def file_bytes(path: Path, limit: int = MAX_BYTES) -> bytes:
-    """Read a file whole.
+def file_bytes(path: Path, limit: int = MAX_BYTES, most: int | None = None) -> bytes:
+    """Read a file whole, or the ``most`` first bytes of it.
 
     What was opened is what is looked at and read, so nobody can put a pipe or a device in its place in between.
 
@@ -34,7 +34,7 @@ def file_bytes(path: Path, limit: int = MAX_BYTES) -> bytes:
         if found.st_size > limit:
             raise FileError(f"{str(path)!r} has {found.st_size:,} bytes, the limit is {limit:,}")
         try:
-            return file.read(found.st_size)
+            return file.read(found.st_size if most is None else most)
         except MemoryError as error:
             raise FileError(f"not enough memory for the {found.st_size:,} bytes of {str(path)!r}") from error
 

@@ -10,19 +10,29 @@ from clvlab.anchor.anchorer import NullAnchor
 from clvlab.anchor.bundled import PROOFS, Trust, judged
 from clvlab.anchor.records import AnchorRecord
 from clvlab.application.anchors import AnchorSettings, record_of
-from clvlab.errors import BundleError
+from clvlab.errors import BundleError, EvidenceError
 from clvlab.files import MAX_KEYS_BYTES, file_bytes
 from clvlab.proof import clv_states, clv_verify
 from clvlab.proof.anchor import Anchor, AnchorStatus
 from clvlab.proof.bundle import anchor_of, bundle, read_bundle, run_of
 from clvlab.proof.canonical import canonical
 from clvlab.proof.checks import Check, Verdict
-from clvlab.proof.disclosure import disclosure
+from clvlab.proof.disclosure import check_disclosure, disclosure
 from clvlab.proof.seal import SealedRun
 from clvlab.proof.verify import Verification, verify
 from clvlab.store.folder import read_receipts, read_run
 
-__all__ = ["anchor_part", "bundle_run", "bundle_verified", "disclosed", "proofs_judged", "stored", "verifier_source"]
+__all__ = [
+    "anchor_part",
+    "bundle_run",
+    "bundle_verified",
+    "disclosed",
+    "disclosure_judged",
+    "is_disclosure",
+    "proofs_judged",
+    "stored",
+    "verifier_source",
+]
 
 
 def bundle_run(path: Path, *, log: dict[str, Any] | None = None) -> bytes:
@@ -77,11 +87,8 @@ def proofs_judged(
     required
         Names of proofs without which the run fails.
     """
-    unknown = set(required) - set(PROOFS)
-    if unknown:
-        raise BundleError(f"no proof is called {min(unknown)!r}: there are {', '.join(PROOFS)}")
     whom = Trust() if trust is None else Trust.read(file_bytes(trust, MAX_KEYS_BYTES))
-    return judged(read_bundle(file_bytes(path)) if path.is_file() else {}, verification, whom, required)
+    return judged(read_bundle(file_bytes(path)) if path.is_file() else {}, verification, whom, _known(required))
 
 
 def stored(path: Path) -> tuple[SealedRun, bytes]:
@@ -106,6 +113,28 @@ def disclosed(path: Path, seq: int) -> bytes:
         wrong = next(check.detail for check in verification.checks.values() if check.verdict == Verdict.FAIL)
         raise BundleError(f"run {run.run_id} does not verify, nothing of it is disclosed: {wrong}")
     return canonical(disclosure(run, seq))
+
+
+def is_disclosure(path: Path) -> bool:
+    """Whether a file begins as the disclosure of a decision does, and no bundle."""
+    return path.is_file() and file_bytes(path, most=12).startswith((b'{"close":', b'{"decision":'))
+
+
+def disclosure_judged(path: Path, required: Sequence[str] = ()) -> dict[str, Check]:
+    """Judge the disclosure of one decision: ``disclosed``, and proofs that are required, which it does not hold."""
+    found = {name: Check(Verdict.FAIL, "a disclosure holds no such proof") for name in _known(required)}
+    try:
+        good = f"the score follows from the decision and its close, under manifest {check_disclosure(file_bytes(path))}"
+    except EvidenceError as error:
+        return found | {"disclosed": Check(Verdict.FAIL, str(error))}
+    return found | {"disclosed": Check(Verdict.PASS, good)}
+
+
+def _known(required: Sequence[str]) -> Sequence[str]:
+    unknown = set(required) - set(PROOFS)
+    if unknown:
+        raise BundleError(f"no proof is called {min(unknown)!r}: there are {', '.join(PROOFS)}")
+    return required
 
 
 def verifier_source(*, states: bool = False) -> bytes:

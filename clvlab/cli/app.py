@@ -169,12 +169,14 @@ def verify(
     require: Annotated[str, typer.Option(help="Proofs without which the run fails: anchor, log, or anchor,log.")] = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Recompute the proof of a run folder or bundle; exit 1 if the seal is broken or a check fails."""
+    """Recompute the proof of a run folder, a bundle or a disclosure; exit 1 if the seal is broken or a check fails."""
+    required = [name for name in require.split(",") if name]
+    if bundles.is_disclosure(run):
+        raise typer.Exit(proof.show_disclosure(bundles.disclosure_judged(run, required), as_json=as_json))
     with err.status("verifying"):
         asked = bundles.bundle_verified if run.is_file() else anchors.anchor_verified
         verdict = asked(run, proof.anchor_settings())
     further = proof.further(run, second_opinion=second_opinion, replay=replay, pack=pack, agents=agent or [])
-    required = [name for name in require.split(",") if name]
     proofs = bundles.proofs_judged(run, verdict, trust, required) if trust or required else {}
     if as_json:
         opinions = {name: {"agrees": agrees, "detail": why} for name, (agrees, why) in further.items()}
