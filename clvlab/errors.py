@@ -20,6 +20,7 @@ __all__ = [
     "DecisionError",
     "EntryError",
     "EvidenceError",
+    "FileError",
     "IdempotencyConflictError",
     "LeaseLostError",
     "LogConflictError",
@@ -119,6 +120,10 @@ class AskError(AgentError):
         super().__init__(f"{kind}: {detail}")
         self.kind = kind
         self.detail = detail
+
+
+class FileError(ClvlabError):
+    """What lies at a path can't be read whole: it is no regular file, or too large."""
 
 
 class EvidenceError(ClvlabError):

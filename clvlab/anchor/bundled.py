@@ -19,14 +19,14 @@ from clvlab.anchor.signers import Keys, trusted_checkpoint
 from clvlab.anchor.standing import Standing
 from clvlab.errors import BundleError, ClvlabError, EvidenceError
 from clvlab.proof.anchor import MEMO_PROGRAMS
-from clvlab.proof.bundle import run_of
+from clvlab.proof.bundle import anchor_of, run_of
 from clvlab.proof.canonical import canonical, parsed
 from clvlab.proof.checks import Check, Verdict
 from clvlab.proof.manifest import inputs_hash
 from clvlab.proof.merkle import check_consistency, check_inclusion, leaf_hash
 from clvlab.proof.verify import Verification
 
-__all__ = ["LOG_PART", "LOG_PART_WITHOUT_CLAIM", "PROOFS", "Trust", "committed", "judged", "log_part"]
+__all__ = ["LOG_PART", "LOG_PART_WITHOUT_CLAIM", "PROOFS", "Trust", "committed", "judged", "log_part", "transaction_seen"]
 
 PROOFS = ("anchor", "log")
 LOG_PART, LOG_PART_WITHOUT_CLAIM = "clvlab-bundle-log/2", "clvlab-bundle-log/1"
@@ -35,7 +35,6 @@ _PROVED = {"entry": str, "index": int, "proof": list}
 _LOG = {"checkpoint": str, "commit": dict, "earlier": (dict, type(None)), "outcome": dict, "schema": str}
 _SCHEMAS = {True: LOG_PART, False: LOG_PART_WITHOUT_CLAIM}
 _CLAIM = {"abandoned": int, "earlier": int, "later": int, "unknown_pack": int}
-_ANCHOR = {"cluster": str, "schema": str, "signature": str, "transaction": str}
 _TRUST = {"anchor_signers": dict, "checkpoint": (str, type(None)), "logs": list, "witness_quorum": int, "witnesses": list}
 
 
@@ -127,9 +126,9 @@ def judged(
 
 def _anchor(parts: Mapping[str, bytes], verification: Verification, trust: Trust) -> str:
     """Require a transaction whose memo is the manifest hash, signed by a trusted key; whether a chain took it is not asked."""
-    record = _typed(parsed(parts["anchor.json"]), _ANCHOR, "the anchor", schema="clvlab-bundle-anchor/1")
+    record = anchor_of(parts)
     data, manifest_hash = decoded(record["transaction"]), verification.manifest_hash
-    sent = _transaction(data)
+    sent = transaction_seen(data)
     if sent.signature != record["signature"] or not sent.signed:
         raise BundleError(f"the transaction does not carry the signature {record['signature']}, or it does not hold")
     memos = [memo for memo in sent.instructions if memo.program_id in MEMO_PROGRAMS and memo.data == manifest_hash.encode()]
@@ -140,7 +139,7 @@ def _anchor(parts: Mapping[str, bytes], verification: Verification, trust: Trust
     return f"a key that you trust signed {manifest_hash} as a memo, for {record['cluster']!r} to take"
 
 
-def _transaction(data: bytes) -> Any:
+def transaction_seen(data: bytes) -> Any:
     """Read a transaction as ``Seen``; one that names tables, or has bytes left over, is refused."""
     try:
         library, faults = import_module("solders.transaction"), import_module("solders.errors")

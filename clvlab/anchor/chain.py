@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from base64 import b64decode
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -12,7 +14,7 @@ from solana.rpc.async_api import AsyncClient
 from solana.rpc.commitment import Commitment
 from solana.rpc.core import RPCException, RPCNoResultException
 from solana.rpc.models import TxOpts
-from solders.errors import SerdeJSONError
+from solders.errors import BincodeError, SerdeJSONError
 from solders.hash import Hash
 from solders.pubkey import Pubkey
 from solders.rpc.errors import InvalidParamsMessage, SendTransactionPreflightFailureMessage
@@ -71,10 +73,11 @@ class Chain:
             raise AnchorUnavailableError(f"{self._settings.cluster} at {self._settings.rpc_url}: {why}")
         await asyncio.sleep(self._settings.poll_s)
 
-    async def _answered(self, ask: Callable[[], Awaitable[T]]) -> T:
+    async def _answered(self, ask: Callable[[], Awaitable[Any]], read: Callable[[Any], T]) -> T:
+        """Ask until there is an answer that can be read: the library fails over some of them only when they are read."""
         while True:
             try:
-                return await ask()
+                return read(await ask())
             except BaseException as error:
                 if not _unanswered(error):
                     raise
@@ -82,22 +85,28 @@ class Chain:
             await self.pause(f"no answer: {_cause(cause)}")
 
     async def genesis_hash(self) -> str:
-        return str((await self._answered(self._client.get_genesis_hash)).value)
+        return await self._answered(self._client.get_genesis_hash, lambda answer: str(answer.value))
 
     async def block_height(self) -> int:
-        return int((await self._answered(lambda: self._client.get_block_height(self._commitment))).value)
+        return await self._answered(lambda: self._client.get_block_height(self._commitment), lambda answer: int(answer.value))
 
     async def latest_blockhash(self) -> tuple[Hash, int]:
         """Give a block's hash to sign with, and the last height at which it is accepted."""
-        latest = (await self._answered(lambda: self._client.get_latest_blockhash(self._commitment))).value
-        return latest.blockhash, latest.last_valid_block_height
+        return await self._answered(
+            lambda: self._client.get_latest_blockhash(self._commitment),
+            lambda answer: (answer.value.blockhash, answer.value.last_valid_block_height),
+        )
 
     async def landings(self, signatures: Sequence[str]) -> list[Landing | None]:
         """Say of each signature how far it is; null when the chain does not know it."""
         if not signatures:
             return []
         asked = [Signature.from_string(signature) for signature in signatures]
-        answer = await self._answered(lambda: self._client.get_signature_statuses(asked, search_transaction_history=True))
+        return await self._answered(
+            lambda: self._client.get_signature_statuses(asked, search_transaction_history=True), self._landings
+        )
+
+    def _landings(self, answer: Any) -> list[Landing | None]:
         return [None if status is None else self._landing(status) for status in answer.value]
 
     def _landing(self, status: Any) -> Landing:
@@ -131,19 +140,16 @@ class Chain:
     async def seen(self, signature: str) -> Seen:
         """Fetch a transaction as bytes and read it here."""
         genesis = await self.genesis_hash()
-        asked = Signature.from_string(signature)
-        answer = await self._answered(
+        try:
+            asked = Signature.from_string(signature)
+        except ValueError:  # no chain holds what is no signature
+            return Seen(genesis)
+        return await self._answered(
             lambda: self._client.get_transaction(
                 asked, encoding="base64", commitment=self._commitment, max_supported_transaction_version=0
-            )
+            ),
+            lambda answer: _read(genesis, json.loads(answer.to_json())["result"]),
         )
-        if answer.value is None:
-            return Seen(genesis)
-        fetched = answer.value.transaction
-        if not isinstance(fetched.transaction, VersionedTransaction):
-            raise AnchorError(f"{self._settings.rpc_url} did not give {signature} as bytes")
-        error = None if fetched.meta is None else fetched.meta.err
-        return seen(genesis, fetched.transaction, None if error is None else str(error))
 
     async def memos(self, signer: str, memo: str) -> list[str]:
         """List signatures of successful transactions of this signer that a node says carry this memo, newest first."""
@@ -153,13 +159,27 @@ class Chain:
             page = await self._answered(
                 lambda before=before: self._client.get_signatures_for_address(  # type: ignore[misc]
                     Pubkey.from_string(signer), before=before, limit=_PAGE, commitment=self._commitment
-                )
+                ),
+                lambda answer: [(entry.signature, entry.err is None and memo in (entry.memo or "")) for entry in answer.value],
             )
-            found += [str(entry.signature) for entry in page.value if entry.err is None and memo in (entry.memo or "")]
-            if len(page.value) < _PAGE:
+            found += [str(signature) for signature, holds in page if holds]
+            if len(page) < _PAGE:
                 break
-            before = page.value[-1].signature
+            before = page[-1][0]
         return found
+
+
+def _read(genesis: str, found: Any) -> Seen:
+    """Read an answer to getTransaction from its JSON: the library's fields panic over bytes that are no transaction."""
+    if found is None:
+        return Seen(genesis)
+    try:
+        encoded, _ = found["transaction"]
+        transaction = VersionedTransaction.from_bytes(b64decode(encoded, validate=True))
+        error = found["meta"] and found["meta"]["err"]
+    except (ValueError, KeyError, TypeError, BincodeError) as fault:
+        raise RPCNoResultException(f"the transaction is not given as bytes: {fault!r}") from fault
+    return seen(genesis, transaction, None if error is None else json.dumps(error))
 
 
 def _unanswered(error: BaseException) -> bool:

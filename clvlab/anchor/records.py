@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from clvlab.anchor.durable import locked, replace_file
 from clvlab.errors import AnchorConflictError, AnchorError, EvidenceError
+from clvlab.files import MAX_KEYS_BYTES, file_bytes_or_none
 from clvlab.proof.anchor import Anchor, AnchorStatus
 from clvlab.proof.canonical import canonical, parsed
 
@@ -115,10 +116,11 @@ class FolderRecords:
 
     def get(self, run_id: str) -> AnchorRecord | None:
         path = self._folder / ANCHOR_FILE
-        if not path.is_file():
+        content = file_bytes_or_none(path, MAX_KEYS_BYTES)
+        if content is None:
             return None
         try:
-            record = AnchorRecord.from_payload(parsed(path.read_bytes()))
+            record = AnchorRecord.from_payload(parsed(content))
         except EvidenceError as error:
             raise AnchorError(f"{path} is no anchor record: {error}") from error
         if record.run_id != run_id:

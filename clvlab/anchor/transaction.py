@@ -14,7 +14,7 @@ from solders.instruction import Instruction as SolanaInstruction
 from solders.keypair import Keypair
 from solders.message import MessageV0
 from solders.pubkey import Pubkey
-from solders.transaction import VersionedTransaction
+from solders.transaction import SanitizeError, VersionedTransaction
 
 from clvlab.anchor.records import Attempt
 from clvlab.errors import AnchorError
@@ -79,16 +79,28 @@ def seen(genesis_hash: str, transaction: VersionedTransaction, error: str | None
 
     return Seen(
         genesis_hash,
-        str(transaction.signatures[0]),
-        signed=all(transaction.verify_with_results()),
+        str(next(iter(transaction.signatures), "")),
+        signed=_signed(transaction),
         error=error,
         instructions=tuple(
             Instruction(
                 key(instruction.program_id_index),
-                tuple(key(number) for number in instruction.accounts if number < len(keys) and message.is_signer(number)),
+                tuple(key(number) for number in instruction.accounts if number < message.header.num_required_signatures),
                 bytes(instruction.data),
             )
             for instruction in message.instructions
         ),
         transaction=bytes(transaction),
     )
+
+
+def _signed(transaction: VersionedTransaction) -> bool:
+    """Tell whether a chain could take a transaction, and every signer that its header counts has signed it.
+
+    The library checks only the signatures that are there: a header could count signers who gave none.
+    """
+    try:
+        transaction.sanitize()
+    except SanitizeError:
+        return False
+    return all(transaction.verify_with_results())

@@ -12,12 +12,13 @@ from clvlab.anchor.bundled import PROOFS, Trust, committed, judged
 from clvlab.anchor.records import AnchorRecord
 from clvlab.application.anchors import AnchorSettings, record_of
 from clvlab.errors import BundleError, EvidenceError
+from clvlab.files import MAX_KEYS_BYTES, file_bytes
 from clvlab.proof import clv_states, clv_verify
 from clvlab.proof.anchor import Anchor, AnchorStatus
-from clvlab.proof.bundle import bundle, read_bundle, run_of
-from clvlab.proof.canonical import canonical, parsed
+from clvlab.proof.bundle import anchor_of, bundle, read_bundle, run_of
+from clvlab.proof.canonical import canonical
 from clvlab.proof.checks import Check, Verdict
-from clvlab.proof.disclosure import disclosure
+from clvlab.proof.disclosure import check_disclosure, disclosure
 from clvlab.proof.seal import SealedRun
 from clvlab.proof.verify import Verification, verify
 from clvlab.store.folder import read_receipts, read_run
@@ -27,6 +28,8 @@ __all__ = [
     "bundle_run",
     "bundle_verified",
     "disclosed",
+    "disclosure_judged",
+    "is_disclosure",
     "proofs_judged",
     "read_trust",
     "stored",
@@ -60,15 +63,12 @@ def anchor_part(record: AnchorRecord | None) -> dict[str, Any] | None:
 
 def bundle_verified(path: Path, settings: AnchorSettings | None = None) -> Verification:
     """Recompute the proof of a bundled run, the chain asked about its anchor where settings say how."""
-    contents = read_bundle(path.read_bytes())
+    contents = read_bundle(file_bytes(path))
     asker = NullAnchor(settings)
     anchor = Anchor(cluster=asker.cluster)
     if "anchor.json" in contents:
-        try:
-            stated = parsed(contents["anchor.json"])
-            anchor = Anchor(AnchorStatus.ANCHORED.value, str(stated["signature"]), str(stated["cluster"]))
-        except (EvidenceError, KeyError, TypeError) as error:
-            raise BundleError(f"anchor.json is no anchor: {error!r}") from error
+        stated = anchor_of(contents)
+        anchor = Anchor(AnchorStatus.ANCHORED.value, stated["signature"], stated["cluster"])
     receipts = contents.get("receipts.jsonl", b"")
     return verify(run_of(contents), receipts, anchor=anchor, seen=asker.seen(anchor), trust=asker.trust)
 
@@ -101,33 +101,63 @@ def proofs_judged(
     tuple
         The checks, and block ``log`` of the proof card where the log proofs hold.
     """
-    unknown = set(required) - set(PROOFS)
-    if unknown:
-        raise BundleError(f"no proof is called {min(unknown)!r}: there are {', '.join(PROOFS)}")
     whom = read_trust(trust)
-    parts = read_bundle(path.read_bytes()) if path.is_file() else {}
-    checks = judged(parts, verification, whom, required, without_witness=without_witness)
+    parts = read_bundle(file_bytes(path)) if path.is_file() else {}
+    checks = judged(parts, verification, whom, _known(required), without_witness=without_witness)
     holds = "log" in checks and checks["log"].verdict == Verdict.PASS
     return checks, committed(parts, verification, whom)[0].facts() if holds else None
 
 
 def read_trust(path: Path | None, logs: Sequence[str] = ()) -> Trust:
     """Read whom a caller trusts from a file, and add keys of logs; without either nobody."""
-    trust = Trust() if path is None else Trust.read(path.read_bytes())
+    trust = Trust() if path is None else Trust.read(file_bytes(path, MAX_KEYS_BYTES))
     return replace(trust, logs=(*trust.logs, *logs))
 
 
 def stored(path: Path) -> tuple[SealedRun, bytes]:
     """Read a run and its receipts, unverified, from a run folder or a bundle."""
     if path.is_file():
-        contents = read_bundle(path.read_bytes())
+        contents = read_bundle(file_bytes(path))
         return run_of(contents), contents.get("receipts.jsonl", b"")
     return read_run(path), read_receipts(path)
 
 
 def disclosed(path: Path, seq: int) -> bytes:
-    """Prove one decision of a stored run, and its score, without the others: canonical JSON."""
-    return canonical(disclosure(read_run(path), seq))
+    """Prove one decision of a stored run, and its score, without the others: canonical JSON.
+
+    Raises
+    ------
+    BundleError
+        The run does not verify: of what is disclosed nobody could tell.
+    """
+    run, receipts = stored(path)
+    verification = verify(run, receipts)
+    if not verification.passed:
+        wrong = next(check.detail for check in verification.checks.values() if check.verdict == Verdict.FAIL)
+        raise BundleError(f"run {run.run_id} does not verify, nothing of it is disclosed: {wrong}")
+    return canonical(disclosure(run, seq))
+
+
+def is_disclosure(path: Path) -> bool:
+    """Whether a file begins as the disclosure of a decision does, and no bundle."""
+    return path.is_file() and file_bytes(path, most=12).startswith((b'{"close":', b'{"decision":'))
+
+
+def disclosure_judged(path: Path, required: Sequence[str] = ()) -> dict[str, Check]:
+    """Judge the disclosure of one decision: ``disclosed``, and proofs that are required, which it does not hold."""
+    found = {name: Check(Verdict.FAIL, "a disclosure holds no such proof") for name in _known(required)}
+    try:
+        good = f"the score follows from the decision and its close, under manifest {check_disclosure(file_bytes(path))}"
+    except EvidenceError as error:
+        return found | {"disclosed": Check(Verdict.FAIL, str(error))}
+    return found | {"disclosed": Check(Verdict.PASS, good)}
+
+
+def _known(required: Sequence[str]) -> Sequence[str]:
+    unknown = set(required) - set(PROOFS)
+    if unknown:
+        raise BundleError(f"no proof is called {min(unknown)!r}: there are {', '.join(PROOFS)}")
+    return required
 
 
 def verifier_source(*, states: bool = False) -> bytes:

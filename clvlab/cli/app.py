@@ -61,6 +61,9 @@ def main() -> None:
     except OSError as error:
         err.print(f"[red]error:[/] {plain(str(error))}")
         sys.exit(_BAD_INPUT)
+    except MemoryError:
+        err.print("[red]error:[/] there is not enough memory for this")
+        sys.exit(_BAD_INPUT)
 
 
 @app.command()
@@ -180,13 +183,15 @@ def verify(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Recompute the proof of a run folder or bundle; exit 1 if the seal is broken or a check fails."""
+    """Recompute the proof of a run folder, a bundle or a disclosure; exit 1 if the seal is broken or a check fails."""
+    required = [name for name in require.split(",") if name]
+    if bundles.is_disclosure(run):
+        raise typer.Exit(proof.show_disclosure(bundles.disclosure_judged(run, required), as_json=as_json))
     with err.status("verifying"):
         asked = bundles.bundle_verified if run.is_file() else anchors.anchor_verified
         verdict = asked(run, proof.anchor_settings())
     agents = [isolated(one, reads=reads or [], network=network) for one in agent or []]
     further = proof.further(run, second_opinion=second_opinion, replay=replay, pack=pack, agents=agents)
-    required = [name for name in require.split(",") if name]
     proofs: dict[str, Check] = {}
     in_log = None
     if trust or required:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -15,8 +15,9 @@ from clvlab.application import anchors, bundles, replays, runlog, runs
 from clvlab.cli.options import JsonOption, RunArgument
 from clvlab.cli.printing import err, facts, out, plain, print_json
 from clvlab.errors import AnchorError, BundleError, EvidenceError
+from clvlab.proof.checks import Check, Verdict
 
-__all__ = ["anchor", "anchor_settings", "bundle", "devchain", "disclose", "further", "verifier"]
+__all__ = ["anchor", "anchor_settings", "bundle", "devchain", "disclose", "further", "show_disclosure", "verifier"]
 
 
 def anchor_settings() -> anchors.AnchorSettings:
@@ -122,6 +123,18 @@ def disclose(
 ) -> None:
     """Prove one decision and its score without showing the others: prints JSON, which clv_verify.py reads."""
     sys.stdout.write(bundles.disclosed(run, seq).decode())
+
+
+def show_disclosure(checks: Mapping[str, Check], *, as_json: bool) -> int:
+    """Print what holds of a disclosure; give the exit status."""
+    if as_json:
+        print_json(
+            {"checks": {name: {"verdict": check.verdict.value, "detail": check.detail} for name, check in checks.items()}}
+        )
+    else:
+        for name, check in checks.items():
+            out.print(f"{name}: {check.verdict.value}: {plain(check.detail)}")
+    return 1 if any(check.verdict == Verdict.FAIL for check in checks.values()) else 0
 
 
 def verifier(

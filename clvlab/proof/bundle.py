@@ -12,12 +12,14 @@ from clvlab.errors import BundleError, EvidenceError
 from clvlab.proof.canonical import canonical, parsed, sha256
 from clvlab.proof.seal import SealedRun
 
-__all__ = ["BUNDLE_SCHEMA", "PARTS", "bundle", "context", "read_bundle", "run_of"]
+__all__ = ["BUNDLE_SCHEMA", "PARTS", "anchor_of", "bundle", "context", "read_bundle", "run_of"]
 
 BUNDLE_SCHEMA = "clvlab-bundle/1"
 # In this order; the first four are always there.
 PARTS = ("context.json", "manifest.json", "events.jsonl", "scores.jsonl", "receipts.jsonl", "anchor.json", "log.json")
 _REQUIRED = PARTS[:4]
+_ANCHOR_SCHEMA = "clvlab-bundle-anchor/1"
+_MAX_HEADER = 1 << 20
 
 
 def bundle(run: SealedRun, receipts: bytes = b"", *, anchor: Any = None, log: Any = None) -> bytes:
@@ -64,7 +66,8 @@ def read_bundle(text: bytes) -> dict[str, bytes]:
     BundleError
         Anything that the format does not have: an unknown, missing, repeated or misplaced part, another hash, trailing bytes.
     """
-    head, _, rest = text.partition(b"\n")
+    at = text.find(b"\n", 0, _MAX_HEADER) + 1
+    head = text[: max(at - 1, 0)]
     try:
         header = parsed(head)
         if header.keys() != {"parts", "schema"} or header["schema"] != BUNDLE_SCHEMA:
@@ -82,18 +85,40 @@ def read_bundle(text: bytes) -> dict[str, bytes]:
         raise BundleError(f"a bundle has the parts {', '.join(PARTS)} in this order, the first four always, not {names}")
     contents: dict[str, bytes] = {}
     for name, digest, size in parts:
-        contents[name], rest = rest[:size], rest[size:]
+        contents[name], at = text[at : at + size], at + size
         if len(contents[name]) != size or sha256(contents[name]) != digest:
             raise BundleError(f"{name} is not what the header says: it has {sha256(contents[name])}, not {digest}")
-    if rest:
-        raise BundleError(f"{len(rest)} bytes follow the last part")
+    if at != len(text):
+        raise BundleError(f"{len(text) - at} bytes follow the last part")
     try:
         expected = canonical(context(run_of(contents)))
     except (EvidenceError, KeyError, TypeError) as error:
         raise BundleError(f"the first line of events.jsonl can't be read: {error!r}") from error
     if contents["context.json"] != expected:
         raise BundleError("context.json does not say what the manifest and the evidence say")
+    if "anchor.json" in contents:
+        anchor_of(contents)
     return contents
+
+
+def anchor_of(contents: Mapping[str, bytes]) -> dict[str, str]:
+    """Give what ``anchor.json`` of a bundle says: cluster, signature and transaction, all as texts.
+
+    Raises
+    ------
+    BundleError
+        It is not of its schema.
+    """
+    try:
+        anchor = parsed(contents["anchor.json"])
+    except EvidenceError as error:
+        raise BundleError(f"anchor.json can't be read: {error}") from error
+    keys = {"cluster", "schema", "signature", "transaction"}
+    if not isinstance(anchor, dict) or anchor.keys() != keys or not all(isinstance(text, str) for text in anchor.values()):
+        raise BundleError(f"anchor.json does not have the keys {', '.join(sorted(keys))}, each with a text")
+    if anchor["schema"] != _ANCHOR_SCHEMA:
+        raise BundleError(f"anchor.json has the schema {anchor['schema']!r:.80}, not {_ANCHOR_SCHEMA}")
+    return anchor
 
 
 def run_of(contents: Mapping[str, bytes]) -> SealedRun:

@@ -18,7 +18,7 @@ from clvlab.proof.audit import audit
 from clvlab.proof.canonical import sha256
 from clvlab.proof.evidence import Evidence
 from clvlab.proof.lines import read_receipts
-from clvlab.proof.manifest import config_hash, policy_hash, run_id
+from clvlab.proof.manifest import check_ids
 from clvlab.proof.positions import proposals
 from clvlab.proof.seal import SealedRun
 
@@ -108,16 +108,12 @@ def manifest_bound(run: SealedRun, rebuilt: bytes, started: dict[str, Any]) -> C
     """Compare the rebuilt manifest with the stored one, and re-derive every id and hash that RUN_STARTED names."""
     if rebuilt != run.manifest:
         return Check(Verdict.FAIL, f"the manifest {_difference(rebuilt, run.manifest)}")
-    for agent in started["agents"]:
-        own = config_hash(agent["strategy"], agent["strategy_version"], agent["config"])
-        if own != agent["config_hash"]:
-            return Check(Verdict.FAIL, f"config_hash of {agent['agent_id']} is {agent['config_hash']}, its config gives {own}")
-    policy = policy_hash(started["policy"])
-    if policy != started["policy_hash"]:
-        return Check(Verdict.FAIL, f"policy_hash is {started['policy_hash']}, the sealed policy gives {policy}")
-    derived = run_id(started)
-    if not derived == started["run_id"] == run.run_id:
-        return Check(Verdict.FAIL, f"run_id is {started['run_id']}, its inputs give {derived}")
+    try:
+        check_ids(started)
+    except EvidenceError as error:
+        return Check(Verdict.FAIL, str(error))
+    if started["run_id"] != run.run_id:
+        return Check(Verdict.FAIL, f"run_id is {started['run_id']}, the run goes by {run.run_id}")
     return Check(Verdict.PASS, f"{sha256(rebuilt)} binds the run id, the evidence root and the score root")
 
 

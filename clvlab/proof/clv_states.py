@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import io
 import json
 import sys
 from bisect import bisect_right
@@ -26,8 +27,6 @@ if TYPE_CHECKING or __package__:
 else:
     sys.path.insert(0, str(Path(__file__).resolve().parent))  # python3 -I leaves it out
     import clv_verify
-
-LAST_OPEN_MAX_AGE_MS = 300_000
 
 
 @dataclass
@@ -86,7 +85,7 @@ def closing_state(states: Sequence[dict[str, Any]], end_seq: int, close_ts_ms: i
     state = state_at(states, end_seq - 1)
     if policy == "last_open" and state and state["suspended"]:
         opened = [other for other in states if other["tick_seq"] < end_seq and not other["suspended"]]
-        if opened and close_ts_ms - opened[-1]["ts_ms"] <= LAST_OPEN_MAX_AGE_MS:
+        if opened and close_ts_ms - opened[-1]["ts_ms"] <= clv_verify.LAST_OPEN_MAX_AGE_MS:
             return opened[-1]
     return state
 
@@ -120,14 +119,13 @@ def read_ticks(path: Path) -> dict[int, Fixture]:
     flags, known = ("in_running", "suspended"), {"true": True, "false": False}
     rows: list[dict[str, Any]] = []
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            for text in csv.DictReader(file):
-                row: dict[str, Any] = {"market_key": text["market_key"], "side": text["side"]}
-                row.update({name: int(text[name]) for name in numbers})
-                row.update({name: int(text[name]) if text[name] else None for name in nullable})
-                row.update({name: known[text[name].lower()] for name in flags})
-                rows.append(row)
-    except (OSError, ValueError, KeyError, AttributeError, TypeError, csv.Error) as error:
+        for text in csv.DictReader(io.StringIO(clv_verify.read_file(path).decode("utf-8"), newline="")):
+            row: dict[str, Any] = {"market_key": text["market_key"], "side": text["side"]}
+            row.update({name: int(text[name]) for name in numbers})
+            row.update({name: int(text[name]) if text[name] else None for name in nullable})
+            row.update({name: known[text[name].lower()] for name in flags})
+            rows.append(row)
+    except (ValueError, KeyError, AttributeError, TypeError, csv.Error) as error:
         raise clv_verify.InputError(f"can't read ticks from {path}: {error!r}") from error
     return fixtures_of(rows)
 
@@ -155,8 +153,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not asked.run.exists():
             raise clv_verify.InputError(f"nothing at {asked.run}")
         found = verify_states(asked.run, read_ticks(asked.ticks))
-    except clv_verify.InputError as error:
-        sys.stderr.write(f"{error}\n")
+    except (clv_verify.InputError, OSError, MemoryError) as error:
+        sys.stderr.write(f"{clv_verify.shown(error) or 'there is not enough memory'}\n")
         return 2
     wrong = found["checks"]["states_from_ticks"]
     verdict = ("fail", wrong) if wrong else ("pass", "every state and close in the evidence follows from the ticks")

@@ -21,8 +21,11 @@ import base64
 import gc
 import hashlib
 import json
+import os
 import re
+import stat
 import sys
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -35,8 +38,10 @@ MEMO_PROGRAMS = (
     "Memo4c2pN8afCj432Lb7RMVKi9PbQnnW7ewFFaV3oAH",
 )  # fmt: skip
 CLOSE_KINDS = {"pre_match": ("in_running", "kickoff", "tape_end"), "fixed_duration": ("duration",), "manual_stop": ("stop",)}
+LAST_OPEN_MAX_AGE_MS = 300_000
 SAFE_INTEGER = 2**53 - 1
 MAX_LEVELS = 254
+MAX_BYTES, MAX_KEYS_BYTES = 4 << 30, 1 << 20
 
 
 class BrokenError(Exception):
@@ -229,7 +234,10 @@ COMMITS = "|".join(
 )
 RESULT = {**ENTRY, "kind": one_of("RESULT"), "commit_index": COUNT, "manifest_hash": TEXT}
 LINE = {"index": COUNT, "line": TEXT, "proof": PROOF, "size": COUNT}
-DISCLOSURE = {"decision": LINE, "manifest": TEXT, "schema": one_of("clvlab-disclosure/1"), "score": LINE}
+DISCLOSURE = {
+    "close": null_or(LINE), "decision": LINE, "manifest": TEXT, "schema": one_of("clvlab-disclosure/2"), "score": LINE,
+    "sealed": LINE, "started": LINE,
+}  # fmt: skip
 TRUST = {
     "anchor_signers": r"\{\}", "checkpoint": null_or(TEXT), "logs": [TEXT], "witness_quorum": COUNT, "witnesses": [TEXT],
 }  # fmt: skip
@@ -383,10 +391,11 @@ def read_evidence(data: bytes) -> Evidence:
     require(len(closes) == counts["market_closes"], "a market closes twice")
     evidence = Evidence(payloads["RUN_STARTED"][0], payloads["DECISION"], closes)
     agents = {agent["agent_id"] for agent in evidence.started["agents"]}
-    require({error["agent_id"] for error in payloads["AGENT_ERROR"]} <= agents, "a failed agent is not named by RUN_STARTED")
     _check_started(evidence.started)
+    _check_errors([error["agent_id"] for error in payloads["AGENT_ERROR"]], evidence, agents)
     _check_decisions(evidence, agents)
     _check_closes(evidence)
+    _check_coherence(evidence)
     return evidence
 
 
@@ -423,6 +432,15 @@ def _in_order(agent: dict[str, Any]) -> bool:
     """Tell whether the files that an agent could read, if it says any, are sorted by name and hash, and some."""
     named = [(read["name"], read["sha256"]) for read in agent.get("reads", [{"name": "", "sha256": ""}])]
     return bool(named) and named == sorted(named)
+
+
+def _check_errors(failed: list[str], evidence: Evidence, agents: set[str]) -> None:
+    rules: dict[str, object] = {
+        "failed agents are named by RUN_STARTED, and not all of them": set(failed) < agents,
+        "an agent fails once, in byte order": failed == sorted(set(failed)),
+        "an agent that failed decided nothing": not {line["agent_id"] for _, line in evidence.decisions} & set(failed),
+    }
+    require_all(rules, "AGENT_ERROR")
 
 
 def _check_decisions(evidence: Evidence, agents: set[str]) -> None:
@@ -469,11 +487,101 @@ def _check_closes(evidence: Evidence) -> None:
         state, end = close["closing"], (close["end_seq"], close["close_ts_ms"], close["close_kind"])
         rules = {
             "its kind is one of its end rule": end[2] in CLOSE_KINDS[evidence.started["window"]["end_rule"]],
+            "its window ends at a tick of 31 bits": 0 <= end[0] <= 2**31,
             "all markets of a fixture close together": ends.setdefault(key[0], end) == end,
             "its state lies inside the window": not state or (state["tick_seq"] < end[0] and state["ts_ms"] <= end[1]),
             "its sides are in order and priced as its suspension says": _ordered(state),
         }
         require_all(rules, f"the close of {key}")
+
+
+# What one line says of another. A fixture has one sequence of messages, each about one market and at one time, and a state is
+# the last message of its market: all lines together must be what one tape could have given.
+
+Tick = tuple[int, int]  # a fixture, and the number of a message in it
+
+
+def _check_coherence(evidence: Evidence) -> None:
+    messages = _messages(evidence)
+    _check_times(evidence, messages)
+    known: dict[tuple[int, str], tuple[list[int], list[int]]] = {}  # of each market all messages, and those that are open
+    for (fixture, number), (market, state) in sorted(messages.items(), key=lambda item: item[0]):
+        every, opened = known.setdefault((fixture, market), ([], []))
+        every.append(number)
+        if not state["suspended"]:
+            opened.append(number)
+    for seq, decision in evidence.decisions:
+        market, state = decision["action"]["market_key"], decision["market_state"]
+        if decision["action"]["type"] == "BACK" and market is not None:
+            every, _ = known.get((decision["fixture_id"], market), ([], []))
+            last = _last(every, decision["tick_seq"])
+            found = state["tick_seq"] if state else None
+            require(found == last, f"seq {seq}: its state is message {found}, by then its market had message {last}")
+    for (fixture, market), close in evidence.closes.items():
+        every, opened = known.get((fixture, market), ([], []))
+        last, last_open = _last(every, close["end_seq"] - 1), _last(opened, close["end_seq"] - 1)
+        if evidence.started["window"]["closing_policy"] == "last_open" and last != last_open is not None:
+            age_ms = close["close_ts_ms"] - messages[fixture, last_open][1]["ts_ms"]
+            last = last_open if messages[fixture, last or 0][1]["suspended"] and age_ms <= LAST_OPEN_MAX_AGE_MS else last
+        found = close["closing"]["tick_seq"] if close["closing"] else None
+        require(found == last, f"{market} of {fixture} closes with message {found}, inside the window it had message {last}")
+
+
+def _last(numbers: list[int], at: int) -> int | None:
+    """Give the last of some numbers that is not beyond ``at``."""
+    count = bisect_right(numbers, at)
+    return numbers[count - 1] if count else None
+
+
+def _messages(evidence: Evidence) -> dict[Tick, tuple[str, dict[str, Any]]]:
+    """Collect market and state of every message that a line shows."""
+    messages: dict[Tick, tuple[str, dict[str, Any]]] = {}
+    names: dict[tuple[int, str], list[str]] = {}
+    shown = [(line["fixture_id"], line["action"]["market_key"], line["market_state"]) for _, line in evidence.decisions]
+    for fixture, market, state in shown + [(*key, close["closing"]) for key, close in evidence.closes.items()]:
+        if state:
+            said, own = (
+                messages.setdefault((fixture, state["tick_seq"]), (market, state)),
+                [side["side"] for side in state["sides"]],
+            )
+            rules = {
+                "it is one message, about one market":
+                    said[0] == market and all(said[1][name] == state[name] for name in ("sides", "suspended", "ts_ms")),
+                "its market has two sides or more, and always these":
+                    own == names.setdefault((fixture, market), own) and len(own) > 1,
+                "it is suspended if it has no probability": any(side["prob_bps"] is not None for side in state["sides"])
+                    or state["suspended"],
+            }  # fmt: skip
+            require_all(rules, f"tick {state['tick_seq']} of fixture {fixture}")
+    return messages
+
+
+def _check_times(evidence: Evidence, messages: dict[Tick, tuple[str, dict[str, Any]]]) -> None:
+    """Require one time for each tick, times that never fall, and windows that end where those times say."""
+    ends = {
+        fixture: (close["close_kind"], close["end_seq"], close["close_ts_ms"])
+        for (fixture, _), close in evidence.closes.items()
+    }
+    told = [((line["fixture_id"], line["tick_seq"]), line["ts_ms"]) for _, line in evidence.decisions]
+    told += [(tick, state["ts_ms"]) for tick, (_, state) in messages.items()]
+    told += [((fixture, end), close) for fixture, (kind, end, close) in ends.items() if kind == "in_running"]
+    told += [((fixture, end - 1), close) for fixture, (kind, end, close) in ends.items() if kind in ("tape_end", "stop")]
+    times: dict[Tick, int] = {}
+    for tick, ts_ms in told:
+        require(times.setdefault(tick, ts_ms) == ts_ms, f"tick {tick[1]} of fixture {tick[0]} has two times")
+    duration_ms, before = 1000 * (evidence.started["window"]["duration_s"] or 0), (0, 0)
+    for (fixture, number), ts_ms in sorted(times.items()):
+        kind, end, close = ends.get(fixture, ("", 0, 0))
+        rules = {
+            "its number has 31 bits": 0 <= number < 2**31,
+            "its time is not before the one of an earlier tick": before <= (fixture, ts_ms) or before[0] != fixture,
+            "a window ends after the last tick": kind not in ("tape_end", "stop") or number < end,
+            "a window ends at the kickoff": kind != "kickoff" or (number < end) == (ts_ms < close),
+            "a window has its duration": kind != "duration" or (
+                (number < end) == (ts_ms <= close) and close - duration_ms <= ts_ms),
+        }  # fmt: skip
+        require_all(rules, f"tick {number} of fixture {fixture}")
+        before = fixture, ts_ms
 
 
 # The law, once more: scores from the two states of a decision.
@@ -482,18 +590,26 @@ def _check_closes(evidence: Evidence) -> None:
 def score_rows(evidence: Evidence) -> list[dict[str, Any]]:
     """Score every decision by the MARKET_CLOSE of its market; a WAIT, and a decision without a market, has none."""
     window, rows = evidence.started["window"], []
+    finals = {  # looked up, as one close may have as many sides as there are decisions
+        key: {side["side"]: side["prob_bps"] for side in close["closing"]["sides"]}
+        for key, close in evidence.closes.items() if close["closing"]
+    }  # fmt: skip
     for seq, decision in evidence.decisions:
         action = decision["action"]
-        close = evidence.closes.get((decision["fixture_id"], action["market_key"])) if action["type"] == "BACK" else None
-        rows.append(_score(seq, decision, close, window))
+        key = decision["fixture_id"], action["market_key"]
+        close = evidence.closes.get(key) if action["type"] == "BACK" else None
+        close_prob = finals.get(key, {}).get(action["side"]) if close else None
+        rows.append(_score(seq, decision, close, close_prob, window))
     return rows
 
 
-def _score(seq: int, decision: dict[str, Any], close: dict[str, Any] | None, window: dict[str, Any]) -> dict[str, Any]:
+def _score(
+    seq: int, decision: dict[str, Any], close: dict[str, Any] | None, close_prob: Any, window: dict[str, Any]
+) -> dict[str, Any]:
     action, state, closing = decision["action"], decision["market_state"], close["closing"] if close else None
     market, side = action["market_key"], action["side"]
     age_ms, limit_s = close["close_ts_ms"] - closing["ts_ms"] if close and closing else None, window.get("max_close_age_s")
-    (entry_prob, odds), (close_prob, _) = _price(state, side), _price(closing, side)
+    entry_prob, odds = _price(state, side)
     rules = {  # the first that holds names the reason
         "wait_unscored": action["type"] == "WAIT",
         "market_key_missing": market is None,
@@ -630,16 +746,21 @@ class Run:
 
 def rebuilt_manifest(events: bytes, evidence: Evidence, scores: Sequence[bytes], index: Any) -> dict[str, Any]:
     """Assemble the manifest that evidence and scores must have; whether its commit_index is true, the log says."""
-    started, agents, lines = evidence.started, evidence.started["agents"], lines_of(events)
-    roster = sorted([agent["agent_id"], agent["config_hash"]] for agent in agents)
-    return {
+    lines = lines_of(events)
+    return named_by(evidence.started) | {
         "schema": "clvlab-manifest/1", "law_version": "clv-law/1", "verifier_version": "clvlab-proof/1",
-        "run_id": started["run_id"], "content_hash": started["binding"]["content_hash"],
-        "config_hash": agents[0]["config_hash"] if len(agents) == 1 else sha256(canonical(roster)),
-        "policy_hash": started["policy_hash"],
         "commit_index": index if type(index) is int and 0 <= index <= SAFE_INTEGER else None,
         "evidence_hash": sha256(events), "event_count": len(lines),
         "evidence_root": merkle_root(lines), "score_root": merkle_root(scores),
+    }  # fmt: skip
+
+
+def named_by(started: dict[str, Any]) -> dict[str, Any]:
+    """Give what a manifest takes from RUN_STARTED."""
+    roster = sorted([agent["agent_id"], agent["config_hash"]] for agent in started["agents"])
+    return {
+        "run_id": started["run_id"], "content_hash": started["binding"]["content_hash"], "policy_hash": started["policy_hash"],
+        "config_hash": roster[0][1] if len(roster) == 1 else sha256(canonical(roster)),
     }  # fmt: skip
 
 
@@ -669,7 +790,11 @@ def check_manifest(run: Run) -> None:
     other = [key for key, value in run.manifest.items() if run.stated.get(key, ...) != value] or ["bytes"]
     same = canonical(run.manifest) == run.parts["manifest.json"]
     require(same, f"manifest.json has another {', '.join(other)} than the evidence gives")
-    started = run.evidence.started
+    check_ids(run.evidence.started)
+
+
+def check_ids(started: dict[str, Any]) -> None:
+    """Require every config_hash, the policy_hash and the run id to be of what they name."""
     for agent in started["agents"]:
         named = {"schema": "clvlab-agent-config/1", **{key: agent[key] for key in ("strategy", "strategy_version", "config")}}
         own = sha256(canonical(named))
@@ -741,16 +866,21 @@ class Transaction:
         signatures = [self._take(64) for _ in range(self._length())]
         message = self._rest
         versioned = message[:1] == b"\x80"  # version 0; a legacy message begins with the count of its signers
-        signed = self._take(3 + versioned)[versioned]
+        signed, frozen_signers, frozen_others = self._take(3 + versioned)[versioned:]  # the latter two write to no account
         keys = [self._take(32) for _ in range(self._length())]
         self._take(32)  # the hash of a recent block
-        require(signatures and len(signatures) == signed <= len(keys), "a transaction has a signature for every signer")
+        whole = frozen_signers < signed == len(signatures) and signed + frozen_others <= len(keys)
+        require(whole, "a transaction has a signature for every signer that its header counts, and a key for each")
         for key, signature in zip(keys, signatures, strict=False):
             check_signature(key, message, signature, base58(key))
+            # No chain takes it otherwise: nodes refuse a commitment of small order.
+            require(_times(8, _point(signature[:32]))[0], f"the signature by {base58(key)} commits to nothing")
         self.signature, self.memos = base58(signatures[0]), []
         for _ in range(self._length()):
             program, accounts, memo = self._take(1)[0], self._take(self._length()), self._take(self._length())
-            if program < len(keys) and base58(keys[program]) in MEMO_PROGRAMS:
+            named = 0 < program < len(keys) and all(account < len(keys) for account in accounts)
+            require(named, "an instruction calls whoever pays, or names a key that is not there")
+            if base58(keys[program]) in MEMO_PROGRAMS:
                 self.memos.append((memo, [base58(keys[account]) for account in accounts if account < signed]))
         require(self._rest == b"\0" * versioned, "the transaction names tables or has bytes left over")
 
@@ -916,7 +1046,8 @@ PROOFS: dict[str, Check] = {
     "anchor": (check_anchor, "a key you trust signed the manifest hash as a memo, for the chain to take", "anchor_signers"),
     "log": (check_log, "a log you trust holds the commitment to this run, and after it this result", "logs"),
 }  # fmt: skip
-DISCLOSED = "this decision and its score stand under the roots that the manifest binds"
+DISCLOSED = "the score follows from this decision and its close, and all stand under the roots that the manifest binds"
+EVENT_OF = {"started": "RUN_STARTED", "decision": "DECISION", "close": "MARKET_CLOSE", "sealed": "RUN_SEALED"}
 HASHES = ("run_id", "evidence_hash", "recomputed_evidence_hash", "manifest_hash")
 
 
@@ -929,23 +1060,43 @@ def fault(check: Callable[..., Any], *arguments: object) -> str | None:
     return None
 
 
+def read_file(path: Path, limit: int = MAX_BYTES, most: int | None = None) -> bytes:
+    """Read a regular file of bounded size, or the ``most`` first bytes of it: no pipe is waited for, and no device read."""
+    flags = os.O_NONBLOCK | os.O_NOCTTY if hasattr(os, "O_NONBLOCK") else 0
+    try:
+        with open(path, "rb", opener=lambda name, mode: os.open(name, mode | flags)) as file:
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode) or found.st_size > limit:
+                raise InputError(f"{path} is no regular file, or has more than {limit:,} bytes")
+            return file.read(found.st_size if most is None else most)
+    except OSError as error:
+        raise InputError(f"can't read {path}: {error.strerror}") from error
+
+
 def read_parts(path: Path) -> dict[str, bytes]:
     """Read a run folder, or take a bundle apart: the listed parts, in order, with these hashes, and nothing else."""
     if path.is_dir():
-        parts = {name: (path / name).read_bytes() for name in PARTS[1:5] if (path / name).is_file()}
+        parts = {name: read_file(path / name) for name in PARTS[1:5] if (path / name).exists()}
         if not {"manifest.json", "events.jsonl"} <= parts.keys():
             raise InputError(f"no sealed run at {path}: it must hold {', '.join(PARTS[1:4])}")
         return parts
-    head, _, rest = path.read_bytes().partition(b"\n")
-    listed = shaped(head, HEADER, "the header of the bundle")["parts"]
+    return taken_apart(read_file(path))
+
+
+def taken_apart(bundle: bytes) -> dict[str, bytes]:
+    """Take a bundle apart: the listed parts, in order, with these hashes, and nothing else."""
+    at = bundle.find(b"\n", 0, MAX_KEYS_BYTES) + 1
+    listed = shaped(bundle[: max(at - 1, 0)], HEADER, "the header of the bundle")["parts"]
     names, parts = [part["name"] for part in listed], {}
     ordered = names == [name for name in PARTS if name in names] and set(PARTS[:4]) <= set(names)
     require(ordered, f"a bundle has the parts {', '.join(PARTS)} in order, the first four always, not {names}")
     for part in listed:
-        data, rest = rest[: part["size"]], rest[part["size"] :]
+        data, at = bundle[at : at + part["size"]], at + part["size"]
         require((len(data), sha256(data)) == (part["size"], part["sha256"]), f"{part['name']} is not what the header says")
         parts[part["name"]] = data
-    require(not rest, f"{len(rest)} bytes follow the last part")
+    require(at == len(bundle), f"{len(bundle) - at} bytes follow the last part")
+    if "anchor.json" in parts:
+        shaped(parts["anchor.json"], ANCHOR, "the anchor")
     return parts
 
 
@@ -997,37 +1148,68 @@ def _stated(manifest: bytes) -> dict[str, Any]:
 
 
 def check_disclosure(data: bytes, result: dict[str, Any]) -> None:
-    """Require one decision and its score to stand under the roots in a manifest, whose hashes it notes."""
+    """Require lines under the roots in a manifest, whose hashes it notes, and the score of the decision to follow from them."""
+    old = _stated(data).get("schema") == "clvlab-disclosure/1"
+    require(
+        not old, "clvlab-disclosure/1 shows neither window nor close, so its score can't be judged: ask for clvlab-disclosure/2"
+    )
     disclosed = shaped(data, DISCLOSURE, "the disclosure")
     manifest = shaped(disclosed["manifest"].encode(), MANIFEST, "the manifest")
-    decision, score = (disclosed[name] for name in ("decision", "score"))
-    for proved, root in ((decision, "evidence_root"), (score, "score_root")):
-        found = included(leaf(proved["line"].encode()), proved["index"], proved["size"], _hashes(proved["proof"]))
-        require("sha256:" + found.hex() == manifest[root], f"line {proved['index']} does not stand under the {root}")
-    require(OF_KIND["DECISION"].fullmatch(decision["line"]), "the decision is not canonical, or has other keys than one")
-    seq, row = json.loads(decision["line"])["seq"], shaped(score["line"].encode(), SCORE, "the score")
-    same = seq == decision["index"] == row["seq"] == score["index"] + 1
-    require(same, "the two lines are not a decision and its score")
-    require(decision["size"] == manifest["event_count"], "the evidence has another number of lines")
+    lines = {name: disclosed[name] for name in EVENT_OF if disclosed[name]}
+    for name, line in (*lines.items(), ("score", disclosed["score"])):
+        root, leaves = ("score_root", line["size"]) if name == "score" else ("evidence_root", manifest["event_count"])
+        found = included(leaf(line["line"].encode()), line["index"], line["size"], _hashes(line["proof"]))
+        same = line["size"] == leaves and "sha256:" + found.hex() == manifest[root]
+        require(same, f"the line of the {name} does not stand under the {root}")
+    started, payloads = _read_started(lines["started"]["line"]), {}
+    for name, kind in list(EVENT_OF.items())[1:]:
+        if name in lines:
+            require(
+                OF_KIND[kind].fullmatch(lines[name]["line"]), f"the {name} is not canonical, or has other keys than a {kind}"
+            )
+            event = json.loads(lines[name]["line"])
+            require(event["seq"] == lines[name]["index"], f"the {name} has another seq than its place")
+            payloads[name] = event["payload"]
+    decision, close, sealed = payloads["decision"], payloads.get("close"), payloads["sealed"]
+    closes = {(close["fixture_id"], close["market_key"]): close} if close else {}
+    seq, last_decision, errors = lines["decision"]["index"], sealed["decisions"], sealed["agent_errors"]
+    evidence = Evidence(started, [(seq, decision)], closes)
+    _check_started(started)
+    _check_decisions(evidence, {agent["agent_id"] for agent in started["agents"]})
+    _check_closes(evidence)
+    _check_coherence(evidence)
+    check_ids(started)
+    rules = {
+        "the manifest is about this run": named_by(started).items() <= manifest.items(),
+        "RUN_STARTED is the first line, RUN_SEALED the last, and it counts all":
+            lines["started"]["index"] == 0 and lines["sealed"]["index"] + 1 == manifest["event_count"]
+            == 2 + last_decision + errors + sealed["market_closes"],
+        "decisions stand first, and closes last": seq <= last_decision
+            and (not close or lines["close"]["index"] > last_decision + errors),
+        "its score is the one that the law gives": disclosed["score"]["line"] == _WRITE(score_rows(evidence)[0]),
+        "there is a score for every decision, in their order":
+            (disclosed["score"]["index"] + 1, disclosed["score"]["size"]) == (seq, last_decision),
+    }  # fmt: skip
+    require_all(rules, f"the disclosure of seq {seq}")
     result |= {key: manifest[key] for key in HASHES[:2]} | {"recomputed_evidence_hash": "not at hand"}
     result["manifest_hash"] = sha256(disclosed["manifest"].encode())
 
 
 def verify_disclosure(path: Path, required: Sequence[str] = ()) -> dict[str, Any]:
-    """Check the disclosure of one decision, which holds neither anchor nor log."""
+    """Check the disclosure of one decision, which holds neither anchor nor log; the rest of its run is not judged."""
     result: dict[str, Any] = dict.fromkeys(HASHES, "unread") | {"verified": False, "without": {}, "log": None}
     checks: dict[str, str | None] = dict.fromkeys(required, "a disclosure holds no such proof")
-    checks["disclosed"] = fault(check_disclosure, path.read_bytes(), result)
+    checks["disclosed"] = fault(check_disclosure, read_file(path), result)
     return result | {"checks": checks}
 
 
 def read_trust(path: Path) -> dict[str, Any]:
     """Read whom the caller trusts; what is left out is trusted with nothing."""
     try:
-        trust: dict[str, Any] = NO_TRUST | json.loads(path.read_text(encoding="utf-8"))
+        trust: dict[str, Any] = NO_TRUST | json.loads(read_file(path, MAX_KEYS_BYTES).decode("utf-8"))
         shaped(canonical(trust | {"anchor_signers": trust["anchor_signers"] and {}}), TRUST, "the file")
         shaped(canonical(list(trust["anchor_signers"].values())), [[TEXT]], "anchor_signers")
-    except (OSError, ValueError, TypeError, AttributeError, BrokenError) as error:
+    except (ValueError, TypeError, AttributeError, RecursionError, BrokenError) as error:
         raise InputError(f"can't read keys from {path}: {error}") from error
     return trust
 
@@ -1052,12 +1234,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not set(required) <= PROOFS.keys() or not asked.run.exists():
             raise InputError(f"nothing at {asked.run}, or --require is neither anchor nor log: {asked.require!r}")
         trust = read_trust(asked.trust) if asked.trust else None
-        if asked.run.is_file() and asked.run.read_bytes()[:12] == b'{"decision":':
+        if not asked.run.is_dir() and read_file(asked.run, most=12).startswith((b'{"close":', b'{"decision":')):
             result = verify_disclosure(asked.run, required)
         else:
             result = verify(asked.run, trust, required, without_witness=asked.without_witness)
-    except InputError as error:
-        sys.stderr.write(f"{error}\n")
+    except (InputError, OSError, MemoryError) as error:
+        sys.stderr.write(f"{shown(error) or 'there is not enough memory'}\n")
         return 2
     finally:
         gc.enable()

@@ -1,46 +1,171 @@
-"""Selective disclosure: one decision and its score, proved against the roots in the manifest, without the other events."""
+"""Selective disclosure: one decision and its score, proved against the roots in the manifest, without the other decisions.
+
+Beside the two lines stand those from which the law scores: RUN_STARTED, the close of the market, and the counts of RUN_SEALED.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+import polars as pl
+
 from clvlab.errors import EvidenceError
-from clvlab.proof.canonical import parsed
-from clvlab.proof.events import Kind
-from clvlab.proof.merkle import inclusion_proof, leaf_hashes
+from clvlab.law.clv import scores
+from clvlab.proof.canonical import canonical, parsed, sha256
+from clvlab.proof.events import Kind, event_line, score_lines
+from clvlab.proof.evidence import Evidence, read_evidence
+from clvlab.proof.lines import read_single
+from clvlab.proof.manifest import check_ids, manifest
+from clvlab.proof.merkle import check_inclusion, inclusion_proof, leaf_hash, leaf_hashes
+from clvlab.proof.positions import positions
 from clvlab.proof.seal import SealedRun
 
-__all__ = ["DISCLOSURE_SCHEMA", "disclosure"]
+__all__ = ["DISCLOSURE_SCHEMA", "check_disclosure", "disclosure"]
 
-DISCLOSURE_SCHEMA = "clvlab-disclosure/1"
+DISCLOSURE_SCHEMA = "clvlab-disclosure/2"
+_WITHOUT_CLOSE = "clvlab-disclosure/1"
+_KINDS = {
+    "started": Kind.RUN_STARTED,
+    "decision": Kind.DECISION,
+    "close": Kind.MARKET_CLOSE,
+    "sealed": Kind.RUN_SEALED,
+}
+_LINE = {"index": int, "line": str, "proof": list, "size": int}
+_STATED = {"commit_index", "evidence_hash", "evidence_root", "event_count", "score_root"}
 
 
 def disclosure(run: SealedRun, seq: int) -> dict[str, Any]:
     """Prove the decision at event ``seq`` and its score row.
 
+    Parameters
+    ----------
+    run
+        A run that verifies: of another, what is disclosed may not hold.
+    seq
+        Number of a DECISION line.
+
     Returns
     -------
     dict
-        JSON value: the manifest as it is hashed, and for each of the two lines its text, number, tree size and RFC 9162
-        inclusion proof in hex. ``clv_verify.py`` checks it.
+        JSON value: the manifest as it is hashed, and for each line its text, number, tree size and RFC 9162 inclusion proof in
+        hex. ``check_disclosure`` and ``clv_verify.py`` check it.
 
     Raises
     ------
     EvidenceError
-        No decision at ``seq``.
+        No decision at ``seq``, or evidence that can't be read.
     """
-    lines = run.events.split(b"\n")[:-1]
-    if not 0 <= seq < len(lines) or parsed(lines[seq]).get("kind") != Kind.DECISION:
+    evidence = read_evidence(run.events)
+    own = evidence.decisions.filter(seq=seq)
+    if own.is_empty():
         raise EvidenceError(f"run {run.run_id} has no decision at seq {seq}")
+    market = ["fixture_id", "market_key"]
+    closes = evidence.closes.join(own.filter(action="BACK"), on=market, how="semi")
+    lines, leaves = run.events.split(b"\n")[:-1], leaf_hashes(run.events)
+    at = {"started": 0, "decision": seq, "close": next(iter(closes["seq"]), None), "sealed": evidence.count - 1}
     return {
         "schema": DISCLOSURE_SCHEMA,
         "manifest": run.manifest.decode(),
-        "decision": _proved(run.events, seq),
-        "score": _proved(run.scores, seq - 1),  # decisions are numbered from 1
+        "score": _proved(run.scores.split(b"\n")[:-1], leaf_hashes(run.scores), seq - 1),  # decisions are numbered from 1
+        **{name: None if index is None else _proved(lines, leaves, index) for name, index in at.items()},
     }
 
 
-def _proved(text: bytes, index: int) -> dict[str, Any]:
-    leaves = leaf_hashes(text)
+def _proved(lines: list[bytes], leaves: list[bytes], index: int) -> dict[str, Any]:
     proof = [value.hex() for value in inclusion_proof(leaves, index)]
-    return {"index": index, "line": text.split(b"\n", index + 1)[index].decode(), "proof": proof, "size": len(leaves)}
+    return {"index": index, "line": lines[index].decode(), "proof": proof, "size": len(leaves)}
+
+
+def check_disclosure(text: bytes) -> str:
+    """Require lines under the roots in a manifest, and the score of the decision to follow from them; give the manifest's hash.
+
+    The other decisions are not at hand: whether the whole run verifies, only the whole run shows.
+
+    Raises
+    ------
+    EvidenceError
+        What does not hold.
+    """
+    given = parsed(text)
+    if isinstance(given, dict) and given.get("schema") == _WITHOUT_CLOSE:
+        raise EvidenceError(
+            f"{_WITHOUT_CLOSE} shows neither window nor close, so its score can't be judged: ask for {DISCLOSURE_SCHEMA}"
+        )
+    keys = {"manifest", "schema", "score", *_KINDS}
+    if not isinstance(given, dict) or given.keys() != keys or given["schema"] != DISCLOSURE_SCHEMA:
+        raise EvidenceError(f"no {DISCLOSURE_SCHEMA}: it has the keys {', '.join(sorted(keys))}")
+    lines = {name: given[name] for name in _KINDS if name != "close" or given[name] is not None}
+    bound = _manifest(given["manifest"])
+    for name, line in lines.items():
+        _check_included(name, line, bound["evidence_root"])
+    _check_included("score", given["score"], bound["score_root"])
+    _check_places(lines, given["score"], bound["event_count"])
+    evidence = _alone(lines)
+    rebuilt = manifest(evidence.started, **{name: bound[name] for name in _STATED})
+    if canonical(rebuilt) != given["manifest"].encode():
+        raise EvidenceError("the manifest is not about this run")
+    check_ids(evidence.started)
+    seq = pl.lit(lines["decision"]["index"], pl.Int64)
+    row = scores(positions(evidence.decisions, evidence.closes), evidence.window, evidence.max_close_age_s).with_columns(
+        seq=seq
+    )
+    if score_lines(row) != given["score"]["line"].encode() + b"\n":
+        raise EvidenceError(f"the law scores the decision otherwise: {score_lines(row)[:-1].decode()}")
+    return sha256(given["manifest"].encode())
+
+
+def _manifest(text: Any) -> dict[str, Any]:
+    stated = parsed(text.encode()) if isinstance(text, str) else None
+    if not isinstance(stated, dict) or not stated.keys() >= _STATED:
+        raise EvidenceError("the manifest lacks what it must state")
+    index, texts = stated["commit_index"], [stated[name] for name in ("evidence_hash", "evidence_root", "score_root")]
+    counts = [stated["event_count"], *([] if index is None else [index])]
+    if any(type(count) is not int or count < 0 for count in counts) or not all(isinstance(value, str) for value in texts):
+        raise EvidenceError("the manifest states a count or a hash that is none")
+    return stated
+
+
+def _check_included(name: str, line: Any, root: str) -> None:
+    if not isinstance(line, dict) or line.keys() != _LINE.keys() or any(type(line[key]) is not _LINE[key] for key in _LINE):
+        raise EvidenceError(f"the line of the {name} does not have the keys {', '.join(_LINE)}")
+    proof = line["proof"]
+    if any(type(text) is not str or len(text) != 64 or set(text) - set("0123456789abcdef") for text in proof):
+        raise EvidenceError(f"the proof of the {name} is no list of hashes")
+    if not root.startswith("sha256:") or len(root) != 71 or set(root[7:]) - set("0123456789abcdef"):
+        raise EvidenceError(f"no root: {root!r:.90}")
+    hashes = [bytes.fromhex(text) for text in proof]
+    leaf = leaf_hash(line["line"].encode())
+    if not check_inclusion(leaf, line["index"], line["size"], hashes, bytes.fromhex(root[7:])):
+        raise EvidenceError(f"the line of the {name} does not stand under its root")
+
+
+def _check_places(lines: dict[str, dict[str, Any]], score: dict[str, Any], count: int) -> None:
+    """Require lines to stand where the counts of RUN_SEALED put them, under their numbers."""
+    events = {name: read_single(line["line"].encode() + b"\n", _KINDS[name]) for name, line in lines.items()}
+    at = {name: line["index"] for name, line in lines.items()}
+    sealed = events["sealed"]["payload"]
+    if sealed.keys() != {"agent_errors", "decisions", "market_closes"}:
+        raise EvidenceError("RUN_SEALED counts something else")
+    if any(
+        type(number) is not int or number < 0 for number in (*sealed.values(), *(event["seq"] for event in events.values()))
+    ):
+        raise EvidenceError("a number or count of a line is none")
+    decisions, before_closes = sealed["decisions"], sealed["decisions"] + sealed["agent_errors"]
+    right = (
+        all(event["seq"] == at[name] and lines[name]["size"] == count for name, event in events.items())
+        and at["started"] == 0 < at["decision"] <= decisions
+        and at.get("close", count) > before_closes
+        and at["sealed"] + 1 == count == before_closes + sealed["market_closes"] + 2
+        and (score["index"] + 1, score["size"]) == (at["decision"], decisions)
+    )
+    if not right:
+        raise EvidenceError("the lines do not stand where RUN_SEALED counts them")
+
+
+def _alone(lines: dict[str, dict[str, Any]]) -> Evidence:
+    """Read the disclosed lines as evidence of one decision, numbered and counted anew."""
+    payloads = {name: parsed(line["line"].encode())["payload"] for name, line in lines.items()}
+    payloads["sealed"] = {"agent_errors": 0, "decisions": 1, "market_closes": int("close" in lines)}
+    return read_evidence(
+        b"".join(event_line(_KINDS[name], payload, seq) for seq, (name, payload) in enumerate(payloads.items()))
+    )

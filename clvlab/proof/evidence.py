@@ -14,6 +14,7 @@ from clvlab.law.policy import PolicyEnvelope
 from clvlab.law.schema import LAW_VERSION, SAFE_INTEGER, Action, Causality, CloseKind, ClosingPolicy, EndRule
 from clvlab.law.tape import check_close_age
 from clvlab.proof.canonical import canonical
+from clvlab.proof.coherence import check_coherence
 from clvlab.proof.events import Kind
 from clvlab.proof.lines import read_closes, read_decisions, read_single
 from clvlab.proof.manifest import RUN_SCHEMA
@@ -129,6 +130,9 @@ def read_evidence(events: bytes) -> Evidence:
     _check_numbers(evidence, started, errors, sealed)
     _check_values(evidence)
     _check_order(evidence)
+    _check_errors(evidence)
+    window = evidence.started["window"]
+    check_coherence(decisions, closes, ClosingPolicy(window["closing_policy"]), window["duration_s"])
     return evidence
 
 
@@ -210,6 +214,20 @@ def _check_order(evidence: Evidence) -> None:
         raise EvidenceError("the markets of a fixture close at different ticks")
 
 
+def _check_errors(evidence: Evidence) -> None:
+    """Require agents to fail once and then to have decided nothing; a run in which all failed is not sealed."""
+    failed, named = (
+        [error["agent_id"] for error in evidence.errors],
+        {agent["agent_id"] for agent in evidence.started["agents"]},
+    )
+    if not named.issuperset(failed) or len(failed) == len(named):
+        raise EvidenceError("a failed agent is not named by RUN_STARTED, or all of them failed")
+    if failed != sorted(set(failed)):
+        raise EvidenceError("an agent fails twice, or failures are not in byte order")
+    if evidence.decisions["agent_id"].is_in(pl.Series(failed, dtype=pl.String).implode()).any():
+        raise EvidenceError("a decision is by an agent that failed")
+
+
 def _check_started(evidence: Evidence) -> None:
     started = evidence.started
     _check_types(started, _STARTED, "RUN_STARTED")
@@ -227,8 +245,6 @@ def _check_started(evidence: Evidence) -> None:
         raise EvidenceError(f"agents must be named once and in byte order, not {ids}")
     if any(agent["causality"] not in list(Causality) for agent in started["agents"]):
         raise EvidenceError(f"a causality is none of {', '.join(Causality)}")
-    if any(error["agent_id"] not in ids for error in evidence.errors):
-        raise EvidenceError("a failed agent is not named by RUN_STARTED")
     if (started["source_mode"], started["mode_label"]) not in _LABELS:
         raise EvidenceError(
             f"{started['source_mode']!r} is labelled {started['mode_label']!r}; a replay is a Backtest, never live"

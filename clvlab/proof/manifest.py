@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+from clvlab.errors import EvidenceError
 from clvlab.law.schema import LAW_VERSION
 from clvlab.proof.canonical import canonical, sha256
 
-__all__ = ["RUN_SCHEMA", "VERIFIER_VERSION", "config_hash", "inputs_hash", "manifest", "policy_hash", "roster_hash", "run_id"]
+__all__ = [
+    "RUN_SCHEMA",
+    "VERIFIER_VERSION",
+    "check_ids",
+    "config_hash",
+    "inputs_hash",
+    "manifest",
+    "policy_hash",
+    "roster_hash",
+    "run_id",
+]
 
 VERIFIER_VERSION = "clvlab-proof/1"
 RUN_SCHEMA = "clvlab-run/1"
@@ -43,6 +54,26 @@ def run_id(started: dict[str, Any]) -> str:
 def inputs_hash(started: dict[str, Any]) -> str:
     """Hash everything in RUN_STARTED that shapes the result; the run id is its beginning."""
     return sha256(canonical({key: started[key] for key in _RUN_KEY}))
+
+
+def check_ids(started: dict[str, Any]) -> None:
+    """Derive every hash and id that RUN_STARTED names again.
+
+    Raises
+    ------
+    EvidenceError
+        The first that is not of what it names.
+    """
+    for agent in started["agents"]:
+        own = config_hash(agent["strategy"], agent["strategy_version"], agent["config"])
+        if own != agent["config_hash"]:
+            raise EvidenceError(f"config_hash of {agent['agent_id']} is {agent['config_hash']}, its config gives {own}")
+    policy = policy_hash(started["policy"])
+    if policy != started["policy_hash"]:
+        raise EvidenceError(f"policy_hash is {started['policy_hash']}, the sealed policy gives {policy}")
+    derived = run_id(started)
+    if derived != started["run_id"]:
+        raise EvidenceError(f"run_id is {started['run_id']}, its inputs give {derived}")
 
 
 def manifest(

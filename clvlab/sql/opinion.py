@@ -49,8 +49,9 @@ def sql_scores(events: bytes) -> pl.DataFrame:
         connection.register("lines", pa.table({"line": _lines(events)}))
         try:
             found = connection.sql(_STATEMENT.read_text(encoding="utf-8")).pl()
-        except duckdb.Error as error:
-            raise EvidenceError(f"the evidence can't be read by SQL: {str(error).splitlines()[0][:200]}") from error
+        except (duckdb.Error, UnicodeDecodeError) as error:  # DuckDB cuts the line that it quotes amid a character
+            first, *_ = str(error).split("\n")
+            raise EvidenceError(f"the evidence can't be read by SQL: {first[:200]}") from error
     return conform(found, SCORES, "the rows of the statement")
 
 

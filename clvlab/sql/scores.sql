@@ -6,7 +6,7 @@ WITH events AS (
 rules AS (
     SELECT unnest(from_json_strict(payload -> '$.window', '{"market_allowlist": ["VARCHAR"], "min_clv_horizon_s": "BIGINT"}')),
         (payload ->> '$.window.max_close_age_s')::BIGINT AS max_close_age_s  -- null without a limit
-    FROM events WHERE kind = 'RUN_STARTED'
+    FROM events WHERE kind = 'RUN_STARTED' LIMIT 1
 ),
 decisions AS (
     SELECT seq, unnest(from_json_strict(payload, '{
@@ -25,16 +25,29 @@ closes AS (
     }'))
     FROM events WHERE kind = 'MARKET_CLOSE'
 ),
+-- What a close says of all sides, and of each: one list beside every decision would be as long as both together. Evidence has one
+-- close of a market; of lines that are none, as many as decisions must not be joined to each of them.
+ends AS (
+    SELECT DISTINCT ON (fixture_id, market_key)
+        fixture_id, market_key, end_seq, close_ts_ms, close_kind,
+        closing IS NOT NULL AS closes, closing.suspended AS close_suspended, closing.ts_ms AS closing_ts_ms
+    FROM closes
+),
+finals AS (
+    SELECT DISTINCT ON (fixture_id, market_key, side) *
+    FROM (SELECT fixture_id, market_key, unnest(closing.sides, recursive := true) FROM closes)
+),
 positions AS (
     SELECT
         d.seq, d.agent_id, d.fixture_id, d.tick_seq, d.ts_ms, d.untrusted.confidence_ppm,
         d."action"."type" AS act, d."action".market_key AS market, d."action".side AS side,
         d.market_state, list_filter(d.market_state.sides, lambda s: s.side = d."action".side)[1] AS entry,
-        c.closing, list_filter(c.closing.sides, lambda s: s.side = d."action".side)[1] AS final,
-        c.end_seq, c.close_ts_ms, c.close_kind
+        c.closes, c.close_suspended, c.closing_ts_ms, f.prob_bps AS final_prob_bps, c.end_seq, c.close_ts_ms, c.close_kind
     FROM decisions AS d
-    LEFT JOIN closes AS c
+    LEFT JOIN ends AS c
         ON d."action"."type" = 'BACK' AND c.fixture_id = d.fixture_id AND c.market_key = d."action".market_key
+    LEFT JOIN finals AS f
+        ON f.fixture_id = c.fixture_id AND f.market_key = c.market_key AND f.side = d."action".side
 ),
 judged AS (
     SELECT *, CASE
@@ -46,10 +59,10 @@ judged AS (
         WHEN market_state IS NULL THEN 'entry_market_absent'
         WHEN market_state.suspended THEN 'entry_suspended'
         WHEN entry.prob_bps IS NULL THEN 'entry_side_missing'
-        WHEN closing IS NULL THEN 'closing_market_absent'
-        WHEN closing.suspended THEN 'closing_suspended'
-        WHEN close_ts_ms - closing.ts_ms > 1000 * max_close_age_s THEN 'closing_stale'
-        WHEN final.prob_bps IS NULL THEN 'closing_side_missing'
+        WHEN NOT closes THEN 'closing_market_absent'
+        WHEN close_suspended THEN 'closing_suspended'
+        WHEN close_ts_ms - closing_ts_ms > 1000 * max_close_age_s THEN 'closing_stale'
+        WHEN final_prob_bps IS NULL THEN 'closing_side_missing'
         WHEN close_ts_ms - ts_ms < 1000 * min_clv_horizon_s THEN 'pending_horizon'
         ELSE 'scored'
     END AS reason
@@ -58,13 +71,13 @@ judged AS (
 SELECT
     seq, agent_id, fixture_id, tick_seq, market AS market_key, side,
     reason IN ('scored', 'wait_unscored', 'pending_horizon') AS valid, reason,
-    entry.prob_bps AS entry_prob_bps, entry.odds_milli AS odds_milli, final.prob_bps AS close_prob_bps,
-    CASE WHEN reason = 'scored' THEN final.prob_bps - entry.prob_bps END AS clv_bps,
+    entry.prob_bps AS entry_prob_bps, entry.odds_milli AS odds_milli, final_prob_bps AS close_prob_bps,
+    CASE WHEN reason = 'scored' THEN final_prob_bps - entry.prob_bps END AS clv_bps,
     CASE
         WHEN reason <> 'scored' THEN NULL
-        WHEN entry.odds_milli IS NOT NULL THEN (2 * final.prob_bps * entry.odds_milli + 1000) // 2000 - 10000
-        WHEN entry.prob_bps > 0 THEN (2 * final.prob_bps * 10000 + entry.prob_bps) // (2 * entry.prob_bps) - 10000
+        WHEN entry.odds_milli IS NOT NULL THEN (2 * final_prob_bps * entry.odds_milli + 1000) // 2000 - 10000
+        WHEN entry.prob_bps > 0 THEN (2 * final_prob_bps * 10000 + entry.prob_bps) // (2 * entry.prob_bps) - 10000
     END AS edge_bps,
-    close_kind, close_ts_ms - closing.ts_ms AS closing_age_ms, confidence_ppm
+    close_kind, close_ts_ms - closing_ts_ms AS closing_age_ms, confidence_ppm
 FROM judged
 ORDER BY seq

@@ -14,6 +14,7 @@ from pathlib import Path
 import orjson
 
 from clvlab.errors import RunConflictError, UnknownRunError
+from clvlab.files import file_bytes_or_none
 from clvlab.proof.seal import SealedRun
 
 __all__ = ["read_receipts", "read_run", "write_run"]
@@ -66,23 +67,19 @@ def read_run(path: Path) -> SealedRun:
     ------
     UnknownRunError
         No sealed run at this path.
+    FileError
+        One of its files is no regular file, or too large.
     """
-    events, scores, manifest, tail = (path / name for name in _FILES)
-    if not events.is_file() or not manifest.is_file():
+    events, scores, manifest, tail = (file_bytes_or_none(path / name) if path.is_dir() else None for name in _FILES)
+    if events is None or manifest is None:
         raise UnknownRunError(f"no sealed run at {str(path)!r}: a run folder holds {', '.join(_FILES)}")
-    return SealedRun(
-        _stated_run_id(manifest.read_bytes()) or path.resolve().name,
-        events.read_bytes(),
-        scores.read_bytes() if scores.is_file() else b"",
-        manifest.read_bytes(),
-        tail.read_bytes() if tail.is_file() else b"",
-    )
+    run_id = _stated_run_id(manifest) or path.resolve().name
+    return SealedRun(run_id, events, scores or b"", manifest, tail or b"")
 
 
 def read_receipts(path: Path) -> bytes:
     """Read the receipts of a stored run as they lie there; empty without any."""
-    stored = path / _RECEIPTS
-    return stored.read_bytes() if stored.is_file() else b""
+    return file_bytes_or_none(path / _RECEIPTS) or b""
 
 
 def _stated_run_id(manifest: bytes) -> str | None:

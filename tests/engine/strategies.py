@@ -60,10 +60,12 @@ def games(draw: Draw) -> Game:
 
 
 def _message(draw: Draw, fixture_id: int, seq: int, ts_ms: int, market: str) -> list[dict[str, Any]]:
-    suspended = draw(st.integers(0, 3)) == 0
+    silent = draw(st.integers(0, 3)) == 0
     playing = draw(st.integers(0, 7)) == 0
     prices = st.one_of(st.none(), st.integers(0, 10_000))
     quotes = st.one_of(st.none(), st.sampled_from([1001, 1500, 2000, 2_000_000, 100_000_000]))
+    probs = {side: None if silent else draw(prices) for side in MARKETS[market]}
+    suspended = set(probs.values()) == {None}
     return [
         {
             "fixture_id": fixture_id,
@@ -72,11 +74,11 @@ def _message(draw: Draw, fixture_id: int, seq: int, ts_ms: int, market: str) -> 
             "in_running": playing,
             "market_key": market,
             "side": side,
-            "prob_bps": None if suspended else draw(prices),
-            "odds_milli": None if suspended else draw(quotes),
+            "prob_bps": prob,
+            "odds_milli": None if silent else draw(quotes),
             "suspended": suspended,
         }
-        for side in MARKETS[market]
+        for side, prob in probs.items()
     ]
 
 

@@ -9,6 +9,7 @@ from solders.transaction import VersionedTransaction
 
 from clvlab.anchor.bundled import Trust
 from clvlab.anchor.note import Signer, Verifier, signed
+from clvlab.application.bundles import bundle_verified
 from clvlab.engine.run import run
 from clvlab.errors import BundleError
 from clvlab.law.closing import Window
@@ -139,12 +140,19 @@ def test_transaction_in_another_form_fails(check, change):
         anchor_part("x") | {"more": 1},
         anchor_part("x") | {"cluster": 1},
         anchor_part("x") | {"schema": "x"},
+        b"",
+        b'{"schema": 1}',
+        b"\xff",
     ],
 )
-def test_anchor_that_is_no_record_fails(check, part):
-    contents = read_bundle(WHOLE) | {"anchor.json": canonical(part)}
+def test_bundle_whose_anchor_is_no_record_is_refused_whoever_is_trusted(check, tmp_path, part):
+    content = packed(read_bundle(WHOLE) | {"anchor.json": part if isinstance(part, bytes) else canonical(part)})
+    (tmp_path / "run.clv").write_bytes(content)
 
-    assert failed(check(packed(contents))) == {"anchor"}
+    for trusted in (TRUST, clv_verify.NO_TRUST):
+        assert failed(check(content, trusted, ())) == {"bundle"}
+    with pytest.raises(BundleError, match=r"anchor\.json"):
+        bundle_verified(tmp_path / "run.clv")
 
 
 def noted(text, *signers):

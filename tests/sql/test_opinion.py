@@ -1,5 +1,7 @@
 """The law as SQL against the law as Polars expressions."""
 
+from contextlib import suppress
+
 import pytest
 from hypothesis import given, settings
 
@@ -67,3 +69,19 @@ def test_stored_scores_that_do_not_follow_are_disagreed_with(stored):
 def test_evidence_that_sql_can_not_read_is_refused(events):
     with pytest.raises(EvidenceError):
         second_opinion(events, RUN.scores)
+
+
+@pytest.mark.parametrize("place", ["window", "market_state", "closing", "payload", "action"])
+@pytest.mark.parametrize("character", ["é", "€", "😀"])
+@pytest.mark.parametrize("shift", range(4))
+def test_long_text_of_any_characters_where_an_object_stands_is_refused(place, character, shift):
+    """DuckDB quotes a part of the line, and may cut it amid a character."""
+    key = f'"{place}":{{'.encode()
+    for length in (20, 45, 100, 1000):
+        text = f'"{place}":"{"a" * shift}{character * length}","was":{{'.encode()
+        renamed = f'"{"a" * shift}{character * length}":{{'.encode()
+        for other in (text, renamed):
+            changed = RUN.events.replace(key, other, 1)
+            assert changed != RUN.events
+            with suppress(EvidenceError):
+                sql_scores(changed)

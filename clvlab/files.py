@@ -1,0 +1,47 @@
+"""Reading files that somebody else made: regular ones, of a bounded size, without waiting for anybody."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from clvlab.errors import FileError
+
+__all__ = ["MAX_BYTES", "MAX_KEYS_BYTES", "file_bytes", "file_bytes_or_none"]
+
+MAX_BYTES = 4 << 30  # of one file of a run, or of a bundle: some six million decisions
+MAX_KEYS_BYTES = 1 << 20
+_WITHOUT_WAITING = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)  # a pipe would wait for who writes to it
+
+
+def file_bytes(path: Path, limit: int = MAX_BYTES, most: int | None = None) -> bytes:
+    """Read a file whole, or the ``most`` first bytes of it.
+
+    What was opened is what is looked at and read, so nobody can put a pipe or a device in its place in between.
+
+    Raises
+    ------
+    FileError
+        No regular file, more bytes than the limit, or more than memory holds.
+    OSError
+        It can't be opened or read.
+    """
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | _WITHOUT_WAITING)) as file:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise FileError(f"{str(path)!r} is no regular file")
+        if found.st_size > limit:
+            raise FileError(f"{str(path)!r} has {found.st_size:,} bytes, the limit is {limit:,}")
+        try:
+            return file.read(found.st_size if most is None else most)
+        except MemoryError as error:
+            raise FileError(f"not enough memory for the {found.st_size:,} bytes of {str(path)!r}") from error
+
+
+def file_bytes_or_none(path: Path, limit: int = MAX_BYTES) -> bytes | None:
+    """Read a file as ``file_bytes`` does; null if there is none."""
+    try:
+        return file_bytes(path, limit)
+    except FileNotFoundError:
+        return None
