@@ -36,8 +36,8 @@ ALLOWED_NAMES: Mapping[str, frozenset[str]] = {
         "orjson": "JSONDecodeError JSONEncodeError OPT_APPEND_NEWLINE OPT_SORT_KEYS dumps loads",
         "pathlib": "Path PurePath PurePosixPath",
         "polars": """
-            Boolean Categorical CompatLevel DataFrame DataType Decimal Expr Float32 Float64 Int8 Int16 Int32 Int64 Int128 LazyFrame List
-            Null Schema Series String Struct UInt8 UInt16 UInt32 UInt64 all all_horizontal any any_horizontal
+            Boolean CompatLevel DataFrame DataType Decimal Expr Float32 Float64 Int8 Int16 Int32 Int64 Int128 LazyFrame List
+            Categorical Null Schema Series String Struct UInt8 UInt16 UInt32 UInt64 all all_horizontal any any_horizontal
             coalesce col collect_all concat concat_list concat_str count element exceptions exclude first fold format
             from_arrow int_range int_ranges last len lit max max_horizontal min min_horizontal nth ones repeat select
             struct sum sum_horizontal when zeros

@@ -14,7 +14,7 @@ from clvlab.proof.canonical import sha256
 from tests.fuzz.runs import ODD, at_place, places
 from tests.fuzz.transactions import KEYS, forged_transaction
 from tests.proof.bundles import make_bundle, trust
-from tests.proof.test_bundle import packed, said, said_by_package
+from tests.proof.test_bundle import by_package, packed, said
 
 __all__ = ["bundle_disagreement", "forged_bundle"]
 
@@ -56,7 +56,8 @@ def bundle_disagreement(content: bytes, folder: Path, required: tuple[str, ...])
     """Say how package and file differ over a bundle, or null; what one refuses whole, the other must fail."""
     (folder / "run.clv").write_bytes(content)
     alone = clv_verify.verify(folder / "run.clv", trust=TRUST, required=required)
-    ours, file = said_by_package(content, TRUST, required), said(alone)
-    if ours is None:
+    package, file = by_package(content, TRUST, required), said(alone)
+    if package is None:
         return None if any(alone["checks"].values()) else "the package refuses what the file passes"
+    ours = {name: check.verdict.value for name, check in package.items()}
     return None if ours == file else f"the package says {ours}, the file {alone['checks']}"
