@@ -65,6 +65,7 @@ class AgentProcess:
         self._folder = tempfile.TemporaryDirectory(prefix="clvlab-agent-")
         self._lock, self._loaded = Lock(), False
         self._talk: Thread | None = None
+        self._left = False
         self.silent = silent
         self._written: tuple[ref[Tape], Path] | None = None
         settings = {
@@ -111,13 +112,17 @@ class AgentProcess:
         self._process.wait()
         if self._talk is not None:
             self._talk.join(_PATIENCE_S)
-        waiting = self._talk is not None and self._talk.is_alive()  # then a process that it started holds the other ends
-        for pipe in () if waiting else (self._requests, self._answers):
+        self._left = True
+        if self._talk is None or not self._talk.is_alive():
+            self._close_pipes()
+        self._folder.cleanup()
+
+    def _close_pipes(self) -> None:
+        for pipe in (self._requests, self._answers):
             try:
                 pipe.close()
             except BrokenPipeError:  # what was not sent yet is not needed any more
                 continue
-        self._folder.cleanup()
 
     def _asked(self, tape: Tape | None, kind: FrameKind, configured: Mapping[str, Any]) -> bytes:
         """Send a request and wait for its answer; a process that gave none is not asked again."""
@@ -182,6 +187,8 @@ class AgentProcess:
                 done.set_result(talk())
             except BaseException as error:  # noqa: BLE001  it is raised where the answer is awaited
                 done.set_exception(error)
+            if self._left:  # a pipe that is waited for can't be closed
+                self._close_pipes()
 
         self._talk = Thread(target=run, daemon=True)
         self._talk.start()

@@ -46,8 +46,8 @@ def stream(**options):
         with_head(0, -1), with_head(0, 2**62), with_head(1, -2), with_head(2, 2**63 - 1), with_head(3, -1),
     ],
     ids=[
-        "nothing", "short", "stream", "compressed", "cut", "longer", "a row more", "negative rows", "many rows", "negative size",
-        "size that overflows", "no values",
+        "nothing", "short", "stream", "compressed", "cut", "longer", "a row more", "negative rows", "many rows",
+        "negative size", "size that overflows", "no values",
     ],
 )  # fmt: skip
 def test_bytes_that_are_no_decisions_are_refused(data):
