@@ -84,8 +84,9 @@ def lookahead_audit(
     to the next knows no later tick; 2. another is shown the whole; 3. a third, which is asked when that one has ended, is shown
     prefixes that end where the agent decided, the shortest first. No process in which a prefix is decided has held a later
     tick, so there is nothing to find in its memory; and the agent's code can't reach the comparison. 4. Of a longer tape, this
-    is done with some of its fixtures, and what the agent then decides on all of them must be the same on these; where it is
-    not, as that of an agent which looks from one fixture to another, it is done again with the whole tape and fewer cuts.
+    is done with some of its fixtures, the likelier the more the agent gains in them when a first process decides on all, and
+    what that decided must be the same on these; where it is not, as that of an agent which looks from one fixture to another,
+    it is done again with the whole tape and fewer cuts.
 
     A third of the prefixes end anywhere; a third, as far as there are some, where it decided at a message without prices, where
     a fill from behind shows; the others where it made a decision that scores, the more likely the more it gained: abstentions
@@ -120,17 +121,12 @@ def lookahead_audit(
     if cuts < 1:
         raise AgentError(f"an audit needs at least 1 cut, not {cuts}")
     plan = _Plan(agent, window or Window(), cuts, seed)
-    part = _some_fixtures(tape, max_rows, seed)
-    if part is tape:
+    if tape.rows.height <= max_rows:
         return _audited(plan, tape)
-    with fresh(agent) as last:  # it starts while the others work
-        report = _audited(plan, part)
-        if not report.passed:
-            return report
-        whole = decisions_of(last, tape)
-    if report.decisions.is_empty() and whole.height:
-        part = _some_fixtures(tape, max_rows, seed, frozenset(whole["fixture_id"].unique()))
-        report = _audited(plan, part)
+    with fresh(agent) as other:
+        whole = decisions_of(other, tape)
+    part = _some_fixtures(tape, max_rows, plan, located(tape, whole))
+    report = _audited(plan, part)
     if not report.passed:
         return report
     audited = part.series["fixture_id"].unique()
@@ -203,18 +199,21 @@ def _telling(tape: Tape, timed: pl.DataFrame, plan: _Plan) -> list[Message]:
     unpriced = tape.rows.select("tick_seq", "prob_bps", fixture_id=_fixtures(tape)).filter(pl.col("prob_bps").is_null())
     acted = timed.select(_ORDER).unique().sort(_ORDER)
     blind = acted.join(unpriced, on=["fixture_id", "tick_seq"], how="semi", maintain_order="left")
-    replayed = replay(tape, timed, window)
-    scored = scores(positions(replayed.decisions, replayed.closes), window, tape.max_close_age_s).filter(
-        pl.col("reason") == Reason.SCORED
-    )
-    gained = (
-        scored.group_by("fixture_id", "tick_seq")
-        .agg(gain=pl.col("clv_bps").clip(0).sum() + 1)
-        .join(acted, on=["fixture_id", "tick_seq"])
-        .sort(_ORDER)
-    )
+    gained = _gains(tape, timed, window).join(acted, on=["fixture_id", "tick_seq"]).sort(_ORDER)
     weighted = _weighted(gained.select(*_ORDER, "gain"), cuts, seed + 1)
-    return list(dict.fromkeys([*_chosen(blind, cuts // 3, seed), *weighted, *_chosen(acted, cuts, seed + 2)]))
+    at = [(ts_ms, fixture_id, tick_seq) for ts_ms, fixture_id, tick_seq in weighted]
+    return list(dict.fromkeys([*_chosen(blind, cuts // 3, seed), *at, *_chosen(acted, cuts, seed + 2)]))
+
+
+def _gains(tape: Tape, timed: pl.DataFrame, window: Window) -> pl.DataFrame:
+    """Sum what decisions that score gained by (fixture_id, tick_seq), losses and nothing as 1."""
+    replayed = replay(tape, timed, window)
+    scored = scores(positions(replayed.decisions, replayed.closes), window, tape.max_close_age_s)
+    return (
+        scored.filter(pl.col("reason") == Reason.SCORED)
+        .group_by("fixture_id", "tick_seq")
+        .agg(gain=pl.col("clv_bps").clip(0).sum() + 1)
+    )
 
 
 def prefix(tape: Tape, last: Message) -> Tape:
@@ -255,14 +254,15 @@ def _moved(decisions: pl.DataFrame, cut: Message, change: str) -> pl.DataFrame:
     ).sort("fixture_id", "tick_seq", maintain_order=True)
 
 
-def _some_fixtures(tape: Tape, max_rows: int, seed: int, deciding: frozenset[int] = frozenset()) -> Tape:
-    """Keep whole fixtures in seeded order, those with decisions first, until the rows are reached."""
-    if tape.rows.height <= max_rows:
-        return tape
+def _some_fixtures(tape: Tape, max_rows: int, plan: _Plan, timed: pl.DataFrame) -> Tape:
+    """Keep whole fixtures until the rows are reached: drawn by what was gained in them, then where the agent decided."""
     sizes = dict(tape.series.group_by("fixture_id").agg(pl.col("rows").sum()).iter_rows())
+    gained = _gains(tape, timed, plan.window).group_by("fixture_id").agg(pl.col("gain").sum()).sort("fixture_id")
+    drawn = {row[0]: place for place, row in enumerate(_weighted(gained, len(sizes), plan.seed + 3))}
+    deciding = frozenset(timed["fixture_id"])
     kept: list[int] = []
     total = 0
-    for fixture_id in sorted(sizes, key=lambda one: (one not in deciding, _hashed(seed, one))):
+    for fixture_id in sorted(sizes, key=lambda one: (drawn.get(one, len(sizes)), one not in deciding, _hashed(plan.seed, one))):
         total += sizes[fixture_id]
         if kept and total > max_rows:
             break
@@ -277,12 +277,12 @@ def _chosen(messages: pl.DataFrame, count: int, seed: int) -> list[Message]:
     return [messages.row(row) for row in list(rows)[:count]]
 
 
-def _weighted(messages: pl.DataFrame, count: int, seed: int) -> list[Message]:
-    """Choose distinct messages, each draw with a chance in proportion to the last column."""
-    until = messages["gain"].cum_sum()
-    drawn = [_hashed(seed, number) % until[-1] for number in range(4 * count)] if messages.height else []
+def _weighted(weighed: pl.DataFrame, count: int, seed: int) -> list[tuple[int, ...]]:
+    """Choose distinct rows, each draw with a chance in proportion to the last column, ``gain``; it stays out."""
+    until = weighed["gain"].cum_sum()
+    drawn = [_hashed(seed, number) % until[-1] for number in range(4 * count)] if weighed.height else []
     rows = until.search_sorted(pl.Series(drawn, dtype=pl.Int64), side="right").unique(maintain_order=True)
-    return [messages.row(row)[:3] for row in rows[:count]]
+    return [weighed.row(row)[:-1] for row in rows[:count]]
 
 
 def _hashed(seed: int, number: int) -> int:

@@ -97,10 +97,26 @@ def test_agent_that_behaves_only_while_the_tape_is_short_is_caught(tape):
     assert not report.passed
 
 
+@pytest.mark.parametrize("fixture", [0, 77, 299])
+def test_all_that_is_gained_in_one_fixture_draws_the_audit_there(tape, fixture):
+    """A WAIT in every other fixture hides nothing, nor does a decision that gains little."""
+    one = tape.fixtures["fixture_id"][fixture]
+
+    def lucky(ticks):
+        rest = ticks.filter(pl.col("fixture_id") != one).unique("fixture_id", keep="first", maintain_order=True)
+        nothing = pl.lit(None, pl.String)
+        waits = rest.with_columns(action=pl.lit("WAIT"), market_key=nothing, side=nothing, stake=pl.lit(None, pl.Int64))
+        rises = PRICE.filter(~pl.col("in_running")).last().over(SERIES) - PRICE > 400
+        risen = ticks.filter(pl.col("fixture_id") == one, rises).with_columns(action=pl.lit("BACK"), stake=pl.lit(1, pl.Int64))
+        return pl.concat([waits, risen])
+
+    assert not audit(lucky, tape, max_rows=50_000).passed
+
+
 def test_agent_that_looks_from_one_fixture_to_another_passes(tape):
     def crossing(ticks):
-        before = pl.col("prob_bps").cum_max().shift(1)
-        return ticks.sort("ts_ms", "fixture_id", "tick_seq", "series").filter(pl.col("prob_bps") >= before)
+        before = pl.col("prob_bps").shift(1)
+        return ticks.sort("ts_ms", "fixture_id", "tick_seq", "series").filter(pl.col("prob_bps") >= before + 8000)
 
     report = audit(crossing, tape, max_rows=50_000)
 

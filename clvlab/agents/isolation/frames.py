@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from enum import Enum
 from typing import BinaryIO
 
@@ -19,7 +20,7 @@ class FrameKind(Enum):
     OUT = b"O"  # text that was printed
     ERR = b"E"  # text that was printed to stderr
     IDENTITY = b"I"  # JSON
-    DECISIONS = b"D"  # an Arrow IPC stream
+    DECISIONS = b"D"  # the buffers of their columns
     FAILURE = b"F"  # JSON: kind, message and traceback
 
 
@@ -34,20 +35,21 @@ def write_frame(stream: BinaryIO, kind: FrameKind, data: bytes) -> None:
     stream.flush()
 
 
-def read_frame(stream: BinaryIO, limit: int) -> tuple[FrameKind, bytes]:
-    """Read a frame.
+def read_frame(stream: BinaryIO, limits: Mapping[FrameKind, int]) -> tuple[FrameKind, bytes]:
+    """Read a frame of one of some kinds, each with its greatest number of bytes.
 
     Raises
     ------
     EOFError
         The stream ends before the frame does.
     FrameError
-        An unknown kind, or more than ``limit`` bytes.
+        A kind that is not expected, or more bytes than it may have.
     """
     kind, length = _HEAD.unpack(_exactly(stream, _HEAD.size))
-    if kind not in [known.value for known in FrameKind] or length > limit:
+    known = next((known for known in limits if known.value == kind), None)
+    if known is None or length > limits[known]:
         raise FrameError(f"a frame of kind {kind!r} and {length} bytes")
-    return FrameKind(kind), _exactly(stream, length)
+    return known, _exactly(stream, length)
 
 
 def _exactly(stream: BinaryIO, count: int) -> bytes:

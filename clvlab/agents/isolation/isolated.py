@@ -49,6 +49,10 @@ class IsolatedAgent(Isolated):
     agent_id: str | None = None
     sealed: Mapping[str, Any] | None = None
 
+    def __init_subclass__(cls) -> None:
+        """Refuse a subclass, whose methods would run here, and would be called what clvlab made."""
+        raise AgentError(f"{cls.__name__} can't extend IsolatedAgent: give the agent to clvlab.isolated(...)")
+
     @cached_property
     def identity(self) -> Identity:
         """Who the agent says it is, with what is known here: its source, and what it may read and reach."""

@@ -8,16 +8,16 @@ import pickle
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from pathlib import Path
-from threading import Lock, Timer
+from threading import Lock, Thread
 from typing import Any, BinaryIO, cast
 from weakref import ref
 
 import polars as pl
 
-from clvlab.agents.isolation.answers import decisions_in, failure_in, identity_in
+from clvlab.agents.isolation.answers import decisions_in, failure_in, identity_in, printable
 from clvlab.agents.isolation.code import Code
 from clvlab.agents.isolation.frames import FrameError, FrameKind, read_frame, write_frame
 from clvlab.agents.isolation.limits import Limits
@@ -30,8 +30,11 @@ from clvlab.law.tape import Tape
 __all__ = ["AgentProcess"]
 
 _WORKER = "clvlab.agents.isolation.worker"
-_MAX_ANSWER = 1 << 30
+_MAX_JSON = 1 << 20  # which takes some twenty times as much memory
+_LIMITS = dict.fromkeys(FrameKind, _MAX_JSON)
+_LIMITS[FrameKind.DECISIONS] = 1 << 30
 _MAX_PRINTED = 1 << 20
+_PATIENCE_S = 1
 # What an agent is told of the environment: its variables are input that no seal names.
 _KEPT = ("HOME", "LANG", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH", "SYSTEMROOT", "TMPDIR", "TZ", "VIRTUAL_ENV")
 _KEPT_PREFIXES = ("LC_", "POLARS_", "PYTHONDONTWRITE")
@@ -60,7 +63,9 @@ class AgentProcess:
     def __init__(self, code: Code, limits: Limits, *, silent: bool = False, grows: bool = False) -> None:
         self._code, self._limits = code, limits
         self._folder = tempfile.TemporaryDirectory(prefix="clvlab-agent-")
-        self._lock, self._loaded, self._late = Lock(), False, False
+        self._lock, self._loaded = Lock(), False
+        self._talk: Thread | None = None
+        self._left = False
         self.silent = silent
         self._written: tuple[ref[Tape], Path] | None = None
         settings = {
@@ -84,8 +89,9 @@ class AgentProcess:
     @property
     def sandboxed(self) -> bool:
         if self._sandboxed is None:
-            with self._lock, self._bounded():
-                self._sandboxed = json.loads(self._answer(FrameKind.READY))["sandbox"] is True
+            with self._lock:
+                ready = self._in_time(lambda: self._answer(FrameKind.READY))
+                self._sandboxed = json.loads(ready)["sandbox"] is True
         return self._sandboxed
 
     @property
@@ -104,25 +110,36 @@ class AgentProcess:
         """End the process and remove what it was given."""
         self._process.kill()
         self._process.wait()
+        if self._talk is not None:
+            self._talk.join(_PATIENCE_S)
+        self._left = True
+        if self._talk is None or not self._talk.is_alive():
+            self._close_pipes()
+        self._folder.cleanup()
+
+    def _close_pipes(self) -> None:
         for pipe in (self._requests, self._answers):
             try:
                 pipe.close()
             except BrokenPipeError:  # what was not sent yet is not needed any more
                 continue
-        self._folder.cleanup()
 
     def _asked(self, tape: Tape | None, kind: FrameKind, configured: Mapping[str, Any]) -> bytes:
         """Send a request and wait for its answer; a process that gave none is not asked again."""
         _ = self.sandboxed  # nothing is sent before the process is locked in
-        with self._lock, self._bounded():
+        with self._lock:
             request = {"tape": None if tape is None else str(self._handed(tape)), **configured}
             if not self._loaded:
                 request |= {"code": self._code.content, "file": self._code.file}
-            try:
-                write_frame(self._requests, FrameKind.ASK, pickle.dumps(request))
-            except BrokenPipeError as error:
-                raise self._ended() from error
-            answer = self._answer(kind)
+
+            def asked() -> bytes:
+                try:
+                    write_frame(self._requests, FrameKind.ASK, pickle.dumps(request))
+                except BrokenPipeError as error:
+                    raise self._ended() from error
+                return self._answer(kind)
+
+            answer = self._in_time(asked)
             self._loaded = True
             return answer
 
@@ -142,7 +159,7 @@ class AgentProcess:
         printed = 0
         while True:
             try:
-                found, data = read_frame(self._answers, _MAX_ANSWER)
+                found, data = read_frame(self._answers, _LIMITS)
             except EOFError as error:
                 raise self._ended() from error
             except FrameError as error:
@@ -150,7 +167,7 @@ class AgentProcess:
             if found in (FrameKind.OUT, FrameKind.ERR):
                 printed += len(data)
                 if printed <= _MAX_PRINTED and not self.silent:
-                    (sys.stdout if found is FrameKind.OUT else sys.stderr).write(data.decode(errors="replace"))
+                    (sys.stdout if found is FrameKind.OUT else sys.stderr).write(printable(data.decode(errors="replace")))
             elif found is FrameKind.FAILURE:
                 raise failure_in(data)
             elif found is kind:
@@ -158,28 +175,36 @@ class AgentProcess:
             else:
                 raise self._garbled(f"{found.name} where {kind.name} was due")
 
-    @contextmanager
-    def _bounded(self) -> Iterator[None]:
-        """End the process when its time is up: what waits for it then sees the end of its answers."""
-        timer = Timer(self._limits.timeout_s, self._overdue)
-        timer.daemon = True
-        timer.start()
+    def _in_time(self, talk: Callable[[], bytes]) -> bytes:
+        """Talk with the process in a thread that is left alone when the time is up.
+
+        What the process has started may outlive it, where it is not locked in, and keep its pipes open.
+        """
+        done: Future[bytes] = Future()
+
+        def run() -> None:
+            try:
+                done.set_result(talk())
+            except BaseException as error:  # noqa: BLE001  it is raised where the answer is awaited
+                done.set_exception(error)
+            if self._left:  # a pipe that is waited for can't be closed
+                self._close_pipes()
+
+        self._talk = Thread(target=run, daemon=True)
+        self._talk.start()
         try:
-            yield
+            return done.result(self._limits.timeout_s)
+        except TimeoutError as error:
+            self._process.kill()
+            what = f"it gave no answer in {self._limits.timeout_s:g} s and was ended"
+            raise AgentFailedError("TimedOut", what) from error
         except AgentFailedError as error:
-            if error.kind in ("ProcessEnded", "TimedOut", "GarbledAnswer"):
+            if error.kind in ("ProcessEnded", "GarbledAnswer"):
                 self._process.kill()
             raise
-        finally:
-            timer.cancel()
-
-    def _overdue(self) -> None:
-        self._late = True
-        self._process.kill()
 
     def _ended(self) -> AgentFailedError:
-        if self._late:
-            return AgentFailedError("TimedOut", f"it gave no answer in {self._limits.timeout_s:g} s and was ended")
+        self._process.kill()  # it may have closed its pipes, and live
         return AgentFailedError("ProcessEnded", f"its process ended with status {self._process.wait()}")
 
     def _garbled(self, detail: str) -> AgentFailedError:

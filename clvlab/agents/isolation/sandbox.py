@@ -1,8 +1,8 @@
 """Locking a process in: it reads Python's own files and what it was allowed, writes nothing, connects nowhere, starts nothing.
 
 Landlock (the kernel's) rules over files; a seccomp filter forbids what Landlock lets through: sockets, metadata, other
-processes, and the memory that processes share by a key. Both bind the thread that applies them and those that it starts, so
-they come before any library that has threads.
+processes, and the memory that processes share by a key; root gives up its powers. All three bind the thread that applies them
+and those that it starts, so they come before any other thread.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ _DENIED: tuple[str | int, ...] = (
     # other processes, programs, and what a process may do to itself to get around its limits
     "execve", "execveat", "fork", "vfork", "ptrace", "process_vm_readv", "process_vm_writev", "pidfd_open", "pidfd_getfd",
     "pidfd_send_signal", "kill", "tkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "setrlimit", "setpriority", "ioprio_set",
-    "unshare", "setns", "kcmp",
+    "unshare", "setns", "kcmp", "sched_setaffinity", "sched_setattr", "sched_setparam", "sched_setscheduler", "migrate_pages",
+    "move_pages", "inotify_init", "inotify_init1", "fanotify_init",
     # metadata of files
     "chmod", "fchmod", "fchmodat", 452, "chown", "fchown", "lchown", "fchownat", "utime", "utimes", "utimensat", "futimesat",
     "setxattr", "lsetxattr", "fsetxattr", 463, "removexattr", "lremovexattr", "fremovexattr", 466, 469, "flock",
@@ -44,8 +45,21 @@ _DENIED: tuple[str | int, ...] = (
     "io_uring_setup", "io_uring_enter", "io_uring_register", "bpf", "perf_event_open", "userfaultfd", "open_by_handle_at",
     "mount", "umount2", "pivot_root", "chroot", "move_mount", "open_tree", "fsopen", "fsmount", "fsconfig", 442, "sethostname",
     "setdomainname", "settimeofday", "adjtimex", "clock_settime", "clock_adjtime", "reboot", "swapon", "swapoff", "syslog",
-    "init_module", "finit_module", "delete_module", "kexec_load", "acct", "quotactl",
+    "init_module", "finit_module", "delete_module", "kexec_load", "kexec_file_load", "acct", "quotactl", 443, "iopl", "ioperm",
+    "vhangup",
 )  # fmt: skip
+# A socketpair, which event loops need, could be bound to a name that other processes know, or sent from to one.
+_DENIED_OFFLINE = ("socket", "bind", "connect", "listen", "accept", "accept4")
+_NAMED_SENDERS = (2, 4)  # bits of the types of sockets that are no streams
+# Locks, leases, hints and owners of files: what one process sets another sees, or is sent a signal by.
+_DENIED_FCNTL = (5, 6, 7, 8, 10, 12, 13, 14, 15, 36, 37, 38, 1024, 1026, 1036, 1038)
+# Files have controls that need no right to write, such as flags that keep them from being removed; those of pipes and
+# terminals lie in one range, in which a few are not for agents: to type for the user, and to have signals sent.
+_HARMLESS_IOCTL = (0x5401, 0x5460)
+_DENIED_IOCTL = (0x5412, 0x541D, 0x5452)
+_UNSIGNED_INT = 0xFFFFFFFF  # the kernel drops the upper half of a command, a filter sees it
+_CAP_DAC_READ_SEARCH = 2
+_CAPABILITIES_V3 = 0x20080522
 
 
 def lock_in(readable: Sequence[str], *, network: bool) -> bool:
@@ -67,7 +81,24 @@ def lock_in(readable: Sequence[str], *, network: bool) -> bool:
         return False
     with _libraries_by_name():
         calls = _calls_locked(network=network)  # first: loading its library reads files
-        return _files_locked([*readable, *(_NETWORK if network else ())], network=network) and calls
+        files = _files_locked([*readable, *(_NETWORK if network else ())], network=network)
+        return files and calls and _powers_dropped() and _is_alone()
+
+
+def _powers_dropped() -> bool:
+    """Give up root's capabilities, but for the one that reads files of others, which Landlock bounds."""
+    libc = ctypes.CDLL("libc.so.6", use_errno=True)
+    head = (ctypes.c_uint32 * 2)(_CAPABILITIES_V3, 0)
+    sets = (ctypes.c_uint32 * 6)()  # effective, permitted and inheritable; the lower 32 bits, then the upper ones
+    if libc.capget(head, sets):
+        return False
+    kept = sets[1] & (1 << _CAP_DAC_READ_SEARCH)
+    return bool(libc.capset(head, (ctypes.c_uint32 * 6)(kept, kept)) == 0)
+
+
+def _is_alone() -> bool:
+    """Tell whether this thread is the only one: the others would not be locked in, and run whatever it gives them."""
+    return sum(1 for _ in Path("/proc/self/task").iterdir()) == 1
 
 
 @contextmanager
@@ -176,7 +207,7 @@ def _calls_locked(*, network: bool) -> bool:
     except (ImportError, RuntimeError, OSError):
         return False
     refused = pyseccomp.ERRNO(errno.EPERM)
-    denied = [*_DENIED, *(() if network else ("socket",))]
+    denied = [*_DENIED, *(() if network else _DENIED_OFFLINE)]
     try:
         calls = pyseccomp.SyscallFilter(pyseccomp.ALLOW)
         for call in denied:
@@ -187,6 +218,15 @@ def _calls_locked(*, network: bool) -> bool:
         calls.add_rule(pyseccomp.ERRNO(errno.ENOSYS), "clone3")
         calls.add_rule(refused, "tgkill", pyseccomp.Arg(0, pyseccomp.NE, os.getpid()))
         calls.add_rule(refused, "prlimit64", pyseccomp.Arg(2, pyseccomp.NE, 0))
+        for bit in () if network else _NAMED_SENDERS:
+            calls.add_rule(refused, "socketpair", pyseccomp.Arg(1, pyseccomp.MASKED_EQ, bit, bit))
+        for command in _DENIED_FCNTL:
+            calls.add_rule(refused, "fcntl", pyseccomp.Arg(1, pyseccomp.MASKED_EQ, _UNSIGNED_INT, command))
+        least, above = _HARMLESS_IOCTL
+        calls.add_rule(refused, "ioctl", pyseccomp.Arg(1, pyseccomp.LT, least))
+        calls.add_rule(refused, "ioctl", pyseccomp.Arg(1, pyseccomp.GE, above))
+        for command in _DENIED_IOCTL:
+            calls.add_rule(refused, "ioctl", pyseccomp.Arg(1, pyseccomp.EQ, command))
         calls.load()
     except OSError:
         return False

@@ -13,7 +13,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping
-from io import BytesIO, TextIOBase
+from io import TextIOBase
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from clvlab.agents.isolation.frames import FrameKind, read_frame, write_frame
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-_MAX_REQUEST = 1 << 40  # the parent is trusted
-_MAX_TRACE = 20_000
+_REQUESTS = {FrameKind.ASK: 1 << 40}  # the parent is trusted
+_MAX_MESSAGE, _MAX_TRACE, _MAX_PRINTED = 4_000, 20_000, 1 << 16
 
 
 class _Printed(TextIOBase):
@@ -39,7 +39,8 @@ class _Printed(TextIOBase):
         return True
 
     def write(self, text: str) -> int:
-        write_frame(self._answers, self._kind, text.encode(errors="replace"))
+        for start in range(0, len(text), _MAX_PRINTED):
+            write_frame(self._answers, self._kind, text[start : start + _MAX_PRINTED].encode(errors="replace"))
         return len(text)
 
 
@@ -51,16 +52,18 @@ def main() -> None:
     """
     settings = json.loads(sys.argv[1])
     requests, answers = _pipes()
-    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start() if os.name == "posix" else None
+    parent = os.getppid()
     limit_memory(settings["memory_mb"])
     locked = lock_in([settings["folder"], *settings["reads"]], network=settings["network"])
+    if os.name == "posix":  # a thread that is older than the locks would be free of them
+        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     write_frame(answers, FrameKind.READY, json.dumps({"sandbox": locked}).encode())
     sys.stdout, sys.stderr = _Printed(answers, FrameKind.OUT), _Printed(answers, FrameKind.ERR)
     agent: Any = None
     decide: Callable[[Any, Tape], object] = _grown() if settings["grows"] else lambda agent, tape: agent.decide(tape)
     while True:
         try:
-            request = pickle.loads(read_frame(requests, _MAX_REQUEST)[1])  # noqa: S301  by the parent
+            request = pickle.loads(read_frame(requests, _REQUESTS)[1])  # noqa: S301  by the parent
         except EOFError:
             return
         try:
@@ -69,7 +72,7 @@ def main() -> None:
             own = _configured(agent, request)
             answer = _identity(own) if request["tape"] is None else _decisions(own, decide, request["tape"])
         except BaseException as error:  # noqa: BLE001  the boundary of a process: whatever the agent raises is its failure
-            failure = {"kind": type(error).__name__, "message": str(error), "trace": _trace(error)}
+            failure = {"kind": type(error).__name__, "message": str(error)[:_MAX_MESSAGE], "trace": _trace(error)}
             answer = FrameKind.FAILURE, json.dumps(failure).encode(errors="replace")
         write_frame(answers, *answer)
 
@@ -161,6 +164,7 @@ def _grown() -> Callable[[Any, Tape], object]:
 def _decisions(agent: Agent, decide: Callable[[Any, Tape], object], folder: str) -> tuple[FrameKind, bytes]:
     import polars as pl
 
+    from clvlab.agents.isolation.columns import columns
     from clvlab.agents.isolation.tapes import read_tape
     from clvlab.errors import DecisionError
     from clvlab.law.schema import DECISIONS, conform
@@ -168,10 +172,7 @@ def _decisions(agent: Agent, decide: Callable[[Any, Tape], object], folder: str)
     decided = decide(agent, read_tape(folder))
     if not isinstance(decided, pl.DataFrame):
         raise DecisionError(f"agent {agent.identity.agent_id!r} must return a polars DataFrame, not {type(decided).__name__}")
-    stream = BytesIO()
-    frame = conform(decided, DECISIONS, "DECISIONS").rechunk()
-    frame.write_ipc_stream(stream, compression="uncompressed", compat_level=pl.CompatLevel.oldest())
-    return FrameKind.DECISIONS, stream.getvalue()
+    return FrameKind.DECISIONS, columns(conform(decided, DECISIONS, "DECISIONS"))
 
 
 if __name__ == "__main__":

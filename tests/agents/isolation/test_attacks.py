@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 import clvlab as cl
-from clvlab.agents.isolation.isolated import isolated
+from clvlab.agents.isolation.isolated import IsolatedAgent, isolated
 from clvlab.agents.isolation.sandbox import can_lock_in
 from clvlab.application import backtests
 from clvlab.application.packs import open_pack
@@ -18,6 +18,7 @@ from clvlab.engine import run as engine
 from clvlab.engine.run import run
 from clvlab.errors import AgentError, AgentFailedError, LookaheadError
 from clvlab.law.closing import Window
+from clvlab.law.schema import Causality
 from clvlab.law.tape import Tape
 from clvlab.proof.verify import verify
 
@@ -257,3 +258,11 @@ def test_template_that_is_made_by_hand_is_an_agent_of_ones_own():
     sealed = backtests.backtest(open_pack("starter"), mine).verification.started["agents"][0]
     assert sealed["causality"] != "template"
     assert sealed["source_sha256"] is not None
+
+
+def test_isolated_agent_with_methods_of_ones_own_is_refused():
+    """They would run where runs are scored, and could name any label."""
+    with pytest.raises(AgentError, match="can't extend IsolatedAgent"):
+
+        class Mine(IsolatedAgent):
+            audited = Causality.TEMPLATE

@@ -2,9 +2,12 @@
 
 import json
 import os
+import signal
+import struct
 import subprocess
 import sys
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -116,6 +119,53 @@ def test_failure_of_a_process_is_the_agents_and_its_cause_stands_in_evidence(act
     assert [error["error"] for error in beside.errors] == [kind]
     assert beside.scores["agent_id"].to_list() == ["a"]
     assert verify(beside.run).passed
+
+
+@pytest.mark.parametrize("closes", [False, True])
+def test_process_that_an_agent_started_keeps_nobody_waiting(closes, tmp_path, monkeypatch):
+    """It holds the pipes of the agent's process, which can start one where it is not locked in."""
+    (tmp_path / "py_landlock.py").write_text("raise ImportError('not here')")
+    (tmp_path / "pyseccomp.py").write_text("raise ImportError('not here')")
+    monkeypatch.setattr("clvlab.agents.isolation.process.CLVLAB", tmp_path / "clvlab")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(Path(cl.__file__).parents[1])]))
+    left = tmp_path / "left"
+
+    def forks():
+        if os.fork() == 0:
+            os.setsid()
+            left.write_text(str(os.getpid()))
+            threading.Event().wait(60)
+            os._exit(0)
+        if closes:
+            os._exit(0)
+        threading.Event().wait(60)
+
+    begun = time.monotonic()
+    try:
+        with pytest.raises(AgentFailedError, match="no answer in 4 s"):
+            run(TAPE, [isolated(Own(forks), timeout_s=4)], Window())
+        assert time.monotonic() - begun < 20
+    finally:
+        os.kill(int(left.read_text()), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("kind", [b"F", b"I", b"O", b"A"])
+def test_long_answer_of_a_kind_that_is_short_is_not_read(kind):
+    frame = kind + struct.pack("<Q", 1 << 29)
+
+    with pytest.raises(AgentFailedError, match="a frame of kind"):
+        reason_of(lambda: [_written(fd, frame) for fd in range(3, 20)])
+
+
+def test_long_print_is_cut_and_no_failure(capsys):
+    assert reason_of(lambda: print("x" * (5 << 20))) == "None"
+    assert 0 < capsys.readouterr().out.count("x") <= 1 << 20
+
+
+def test_print_steers_no_terminal(capsys):
+    reason_of(lambda: print("\x1b[1Averified\x07"))
+
+    assert capsys.readouterr().out == "\\x1b[1Averified\\x07\n"
 
 
 def _written(fd, data):

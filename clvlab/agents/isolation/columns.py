@@ -1,0 +1,60 @@
+"""Decisions as bytes: how many rows, how long each buffer of each column, and the buffers as Arrow lays them out.
+
+A stream of Arrow says how it is compressed and how often it repeats itself: a hundred kilobytes of it filled three gigabytes.
+These bytes take the memory that they have.
+"""
+
+from __future__ import annotations
+
+import struct
+from itertools import accumulate
+
+import polars as pl
+import pyarrow as pa
+
+from clvlab.law.schema import DECISIONS
+
+__all__ = ["columns", "frame_in"]
+
+_SCHEMA = pl.DataFrame(schema=DECISIONS).to_arrow(compat_level=pl.CompatLevel.oldest()).schema
+_BUFFERS = [3 if pa.types.is_large_string(field.type) else 2 for field in _SCHEMA]  # which are null, offsets, values
+_HEAD = struct.Struct(f"<q{sum(_BUFFERS)}q")
+_ABSENT = -1
+
+
+def columns(decisions: pl.DataFrame) -> bytes:
+    """Write ``DECISIONS``."""
+    table = decisions.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest()).combine_chunks()
+    arrays = [pa.concat_arrays([*column.chunks, pa.nulls(0, column.type)]) for column in table.columns]  # from row 0 on
+    parts = [part for array in arrays for part in array.buffers()]
+    sizes = [_ABSENT if part is None else part.size for part in parts]
+    return b"".join([_HEAD.pack(table.num_rows, *sizes), *(part for part in parts if part is not None)])
+
+
+def frame_in(data: bytes) -> pl.DataFrame:
+    """Read ``DECISIONS``, all offsets and texts validated.
+
+    Raises
+    ------
+    ValueError
+        The bytes are something else.
+    """
+    if len(data) < _HEAD.size:
+        raise ValueError(f"{len(data)} bytes are less than a head")
+    rows, *sizes = _HEAD.unpack_from(data)
+    taken = [max(0, size) for size in sizes]
+    ends = list(accumulate(taken, initial=_HEAD.size))
+    if rows < 0 or min(sizes) < _ABSENT or ends[-1] != len(data):
+        raise ValueError(f"the head tells of {rows} rows in {ends[-1]} bytes, and there are {len(data)}")
+    whole = pa.py_buffer(data)
+    parts = [None if size == _ABSENT else whole.slice(start, size) for start, size in zip(ends[:-1], sizes, strict=True)]
+    firsts = accumulate(_BUFFERS, initial=0)
+    arrays = []
+    for field, first, count in zip(_SCHEMA, firsts, _BUFFERS, strict=False):
+        nulls, *others = parts[first : first + count]
+        array = pa.Array.from_buffers(
+            field.type, rows, [nulls, *(whole.slice(0, 0) if part is None else part for part in others)]
+        )
+        array.validate(full=True)
+        arrays.append(array)
+    return pl.DataFrame(pa.Table.from_arrays(arrays, schema=_SCHEMA))

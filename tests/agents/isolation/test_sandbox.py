@@ -1,0 +1,112 @@
+"""What a process that is locked in may still ask the kernel for: nothing that another process could notice."""
+
+import ctypes
+import errno
+import fcntl
+import os
+import socket
+import struct
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from clvlab.agents.isolation.sandbox import can_lock_in
+from tests.agents.isolation.test_isolated import reason_of
+
+pytestmark = pytest.mark.skipif(not can_lock_in(), reason="the kernel or libseccomp can't lock a process in")
+REFUSED = "Operation not permitted"
+LOCK = struct.pack("hhqqi4x", fcntl.F_RDLCK, 0, 0, 1, 0)
+UPPER_HALF = 1 << 32
+
+
+def file_of_python():
+    return os.open(os.__file__, os.O_RDONLY)
+
+
+def called(*arguments):
+    """Call the kernel past the C library."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    return "done" if libc.syscall(*arguments) >= 0 else os.strerror(ctypes.get_errno())
+
+
+def test_thread_of_ours_is_locked_in_too(tmp_path):
+    """It calls functions by names that the agent may give another meaning."""
+    left = tmp_path / "left"
+
+    def given_to_it():
+        said, sleep = [], time.sleep
+
+        def ours(seconds):
+            if threading.current_thread() is not threading.main_thread() and not said:
+                try:
+                    left.write_text("out")
+                except OSError as error:
+                    said.append(error.strerror)
+            sleep(seconds)
+
+        time.sleep = ours
+        until = time.monotonic() + 10
+        while not said and not left.exists() and time.monotonic() < until:
+            sleep(0.05)
+        return said
+
+    assert reason_of(given_to_it) == "['Permission denied']"
+    assert not left.exists()
+
+
+def test_root_has_no_powers_left():
+    def powers():
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return [line.split()[1] for line in lines if line.startswith(("CapPrm", "CapEff"))]
+
+    assert all(int(power, 16) in (0, 1 << 2) for power in eval(reason_of(powers)))
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda: fcntl.fcntl(file_of_python(), fcntl.F_SETLK, LOCK),
+        lambda: fcntl.fcntl(file_of_python(), 37, LOCK),
+        lambda: fcntl.fcntl(file_of_python(), fcntl.F_GETLK, LOCK),
+        lambda: called(72, file_of_python(), UPPER_HALF | fcntl.F_SETLK, LOCK),
+        lambda: fcntl.fcntl(file_of_python(), fcntl.F_SETLEASE, fcntl.F_RDLCK),
+        lambda: fcntl.fcntl(file_of_python(), fcntl.F_SETOWN, os.getppid()),
+        lambda: fcntl.fcntl(file_of_python(), fcntl.F_SETSIG, 9),
+        lambda: fcntl.fcntl(file_of_python(), 1036, struct.pack("Q", 3)),
+        lambda: fcntl.ioctl(file_of_python(), 0x80086601, bytes(8)),
+        lambda: fcntl.ioctl(0, 0x5412, b"x"),
+        lambda: os.sched_setaffinity(os.getppid(), {0}),
+        lambda: os.sched_setscheduler(os.getppid(), os.SCHED_IDLE, os.sched_param(0)),
+        lambda: socket.socketpair(type=socket.SOCK_DGRAM),
+        lambda: socket.socketpair(type=socket.SOCK_SEQPACKET),
+        lambda: socket.socketpair()[0].bind("\0clvlab-test"),
+        lambda: called(294, 0),
+        lambda: called(300, 0, 0),
+        lambda: called(256, os.getppid(), 0, 0, 0),
+    ],
+    ids=[
+        "lock", "lock of a description", "look for a lock", "lock, upper half set", "lease", "owner", "signal", "hint", "flags",
+        "typing", "affinity", "scheduler", "datagrams", "packets", "name", "inotify", "fanotify", "migration",
+    ],
+)  # fmt: skip
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="numbers of calls")
+def test_call_that_another_process_could_notice_is_refused(act):
+    def refused():
+        try:
+            return act()
+        except OSError as error:
+            return error.strerror
+
+    assert reason_of(refused) == REFUSED
+    assert os.strerror(errno.EPERM) == REFUSED
+
+
+def test_event_loop_runs():
+    def looped():
+        import asyncio
+
+        return asyncio.run(asyncio.sleep(0, "looped"))
+
+    assert reason_of(looped) == "looped"
