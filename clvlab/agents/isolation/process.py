@@ -202,6 +202,9 @@ class AgentProcess:
             if error.kind in ("ProcessEnded", "GarbledAnswer"):
                 self._process.kill()
             raise
+        except KeyboardInterrupt:
+            self._process.kill()  # its answer to this question must not become that to the next
+            raise
 
     def _ended(self) -> AgentFailedError:
         self._process.kill()  # it may have closed its pipes, and live
