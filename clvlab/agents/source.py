@@ -27,15 +27,15 @@ def source_sha256(code: Callable[..., Any] | type) -> str:
         return sha256("\n".join(_spelled(value.__code__) for value in functions if inspect.isfunction(value)).encode())
 
 
-def digests_in(source: bytes) -> set[str]:
-    """Hash the text of every function and class in a file, as ``source_sha256`` does, without running it."""
+def digests_in(source: bytes, name: str) -> set[str]:
+    """Hash the text of each function and class of a name in a file, as ``source_sha256`` does, without running it."""
     try:
         tree, lines = ast.parse(source), source.decode().splitlines(keepends=True)
     except (SyntaxError, ValueError):  # then it has none that could have been sealed
         return set()
     found = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name:
             first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)]) - 1
             found.add(sha256(dedent("".join(lines[first : node.end_lineno])).encode()))
     return found

@@ -22,7 +22,7 @@ __all__ = ["LookaheadReport", "lookahead_audit", "prefix"]
 
 _ORDER = ["ts_ms", "fixture_id", "tick_seq"]
 _KEY = ["fixture_id", "tick_seq", "market_key", "side", "action"]
-_FEWEST_CUTS = 6
+_FEWEST_CUTS = 12
 _PPM_DIGITS = 6  # a confidence is sealed in millionths
 Message = tuple[int, int, int]
 

@@ -1,3 +1,4 @@
+import linecache
 from dataclasses import replace
 
 import polars as pl
@@ -89,3 +90,16 @@ def test_another_pack_or_none_is_refused(pack):
         replayed(make_sealed_run())
     with pytest.raises(EvidenceError):
         replayed(replace(test.run, events=b"x\n"))
+
+
+def test_run_of_a_function_replays_from_a_file_that_holds_it_under_its_name(pack, tmp_path):
+    path = tmp_path / "agents.py"
+    path.write_text(OWN + "\n\n@cl.strategy\ndef other(ticks):\n    return ticks.head(3)\n")
+    namespace = {}
+    exec(compile(OWN, str(path), "exec"), namespace)
+    linecache.checkcache(str(path))
+    test = backtest(pack, namespace["mine"], fixture_ids=[pack.fixture_ids[0]])
+
+    assert replayed(test.run, agents=[isolated(f"{path}:mine")]).agrees
+    with pytest.raises(ReplayError, match="is not at hand"):
+        replayed(test.run, agents=[isolated(f"{path}:other")])

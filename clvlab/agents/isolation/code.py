@@ -46,8 +46,10 @@ class Code:
     source_sha256: str | None
 
     def has(self, digest: str | None) -> bool:
-        """Whether a digest is that of this code, of a function or class in its file, or none at all."""
-        return digest in (None, self.source_sha256) or (self.file is not None and digest in digests_in(self.content))
+        """Whether a digest is that of this code, of the function or class in its file that is named, or none at all."""
+        if digest in (None, self.source_sha256):
+            return True
+        return self.file is not None and digest in digests_in(self.content, self.file[1])
 
 
 def code_in_file(path: str, name: str) -> Code:
