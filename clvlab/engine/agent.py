@@ -109,10 +109,10 @@ class Isolated(ABC):
         """Return ``DECISIONS`` over the tape, of a process that may have been asked before."""
 
     @abstractmethod
-    def fresh(self, *, grows: bool = False) -> AbstractContextManager[Agent]:
+    def fresh(self, *, silent: bool = False, grows: bool = False) -> AbstractContextManager[Agent]:
         """Start a process that has seen nothing; it ends with the context.
 
-        ``grows`` says that each tape it will be asked about begins with the one before; nothing that it prints is shown.
+        ``silent`` drops what it prints; ``grows`` says that each tape it will be asked about begins with the one before.
         """
 
 
@@ -156,9 +156,9 @@ def identified(agent: Agent, *, audit: bool) -> Identity:
     return replace(identity, causality=agent.audited if audit else Causality.UNCHECKED)
 
 
-def fresh(agent: Agent, *, grows: bool = False) -> AbstractContextManager[Agent]:
+def fresh(agent: Agent, *, silent: bool = False, grows: bool = False) -> AbstractContextManager[Agent]:
     """Return an agent that has seen nothing: a process of its own, or a template, which keeps nothing."""
-    return agent.fresh(grows=grows) if isinstance(agent, Isolated) else nullcontext(agent)
+    return agent.fresh(silent=silent, grows=grows) if isinstance(agent, Isolated) else nullcontext(agent)
 
 
 def sealable(identity: Identity) -> dict[str, Any]:

@@ -126,6 +126,7 @@ def lookahead_audit(
     with fresh(agent) as other:
         whole = decisions_of(other, tape)
     part = _some_fixtures(tape, max_rows, plan, located(tape, whole))
+    plan = replace(plan, silent=True)  # the whole was asked about, and what that printed was shown
     report = _audited(plan, part)
     if not report.passed:
         return report
@@ -143,12 +144,14 @@ class _Plan:
     window: Window
     cuts: int
     seed: int
+    silent: bool = False
 
 
 def _audited(plan: _Plan, tape: Tape) -> LookaheadReport:
     agent, cuts, seed = plan.agent, plan.cuts, plan.seed
-    with fresh(agent, grows=True) as first, fresh(agent, grows=True) as third:  # it starts while the first one works
-        with fresh(agent) as second:
+    growing = {"silent": True, "grows": True}
+    with fresh(agent, **growing) as first, fresh(agent, **growing) as third:  # it starts while the first one works
+        with fresh(agent, silent=plan.silent) as second:
             anywhere = sorted(_chosen(tape.messages.select(_ORDER).sort(_ORDER), -(-cuts // 3), seed))
             answers = _asked_on_prefixes(first, tape, anywhere)
             grown = unchecked_decisions(first, tape)
@@ -161,7 +164,7 @@ def _audited(plan: _Plan, tape: Tape) -> LookaheadReport:
     moved = pl.concat(found).unique([*DECISIONS, "change"], keep="first", maintain_order=True)
     name = agent.identity.agent_id
     if not _same(whole, grown):
-        with fresh(agent) as fourth:
+        with fresh(agent, silent=True) as fourth:
             again = decisions_of(fourth, tape)
         if not _same(whole, again):
             raise AgentError(f"agent {name!r} is not deterministic: asked again over the same tape it answers differently")

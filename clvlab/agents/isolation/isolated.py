@@ -75,8 +75,8 @@ class IsolatedAgent(Isolated):
             return process.decisions(tape, **self.configured)
 
     @contextmanager
-    def fresh(self, *, grows: bool = False) -> Iterator[Agent]:
-        process = AgentProcess(self.code, self.limits, silent=grows, grows=grows)
+    def fresh(self, *, silent: bool = False, grows: bool = False) -> Iterator[Agent]:
+        process = AgentProcess(self.code, self.limits, silent=silent, grows=grows)
         try:
             yield _Fresh(process, self)
         finally:

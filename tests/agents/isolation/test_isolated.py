@@ -19,6 +19,7 @@ from clvlab.agents.isolation.isolated import isolated
 from clvlab.agents.isolation.limits import Limits
 from clvlab.agents.isolation.sandbox import can_lock_in
 from clvlab.engine.agent import Identity
+from clvlab.engine.lookahead import lookahead_audit
 from clvlab.engine.run import run
 from clvlab.errors import AgentError, AgentFailedError, UnknownAgentError
 from clvlab.law.closing import Window
@@ -28,6 +29,8 @@ from clvlab.proof.verify import verify
 from tests.factories import AUDITED, make_agent, make_decisions, make_own_run, make_tape, message
 
 TAPE = make_tape([message(n, n * 60, {"part1": 4000 + 100 * n, "part2": 6000 - 100 * n}) for n in range(6)], {1: 3600})
+EVEN = {"part1": 5000, "part2": 5000}
+TWO = make_tape([message(n, n * 60, EVEN, fixture_id=number) for number in (1, 2) for n in range(6)], {1: 3600, 2: 3600})
 sandboxed = pytest.mark.skipif(not can_lock_in(), reason="the kernel or libseccomp can't lock a process in")
 
 
@@ -205,16 +208,18 @@ def test_a_process_is_kept_for_questions_and_never_for_what_is_sealed():
     assert kept.isdisjoint(sealed)
 
 
-def test_what_an_agent_prints_is_shown_once(capsys):
+def test_what_an_agent_prints_is_shown_once_however_long_the_tape(capsys):
     def loud():
         print("hello from the agent")
         print("a warning", file=sys.stderr)
 
     make_own_run(TAPE, Own(loud), audit_seed=1)
+    lookahead_audit(isolated(Own(lambda: print("of a part"))), TWO, seed=1, max_rows=12)
 
     out, err = capsys.readouterr()
     assert out.count("hello from the agent") == 1
     assert err.count("a warning") == 1
+    assert out.count("of a part") == 2  # once a fixture
 
 
 def test_script_without_a_guard_runs_once(tmp_path):
