@@ -502,27 +502,29 @@ Tick = tuple[int, int]  # a fixture, and the number of a message in it
 
 
 def _check_coherence(evidence: Evidence) -> None:
-    messages = _messages(evidence)
+    messages, policy = _messages(evidence), evidence.started["window"]["closing_policy"]
     _check_times(evidence, messages)
     known: dict[tuple[int, str], tuple[list[int], list[int]]] = {}  # of each market all messages, and those that are open
-    for (fixture, number), (market, state) in sorted(messages.items(), key=lambda item: item[0]):
+    for (fixture, number), (market, state) in messages.items():
         every, opened = known.setdefault((fixture, market), ([], []))
         every.append(number)
         if not state["suspended"]:
             opened.append(number)
+    for every, opened in known.values():
+        every.sort()
+        opened.sort()
     for seq, decision in evidence.decisions:
         market, state = decision["action"]["market_key"], decision["market_state"]
         if decision["action"]["type"] == "BACK" and market is not None:
-            every, _ = known.get((decision["fixture_id"], market), ([], []))
-            last = _last(every, decision["tick_seq"])
-            found = state["tick_seq"] if state else None
-            require(found == last, f"seq {seq}: its state is message {found}, by then its market had message {last}")
+            last = _last(known.get((decision["fixture_id"], market), ([], []))[0], decision["tick_seq"])
+            if last != (state["tick_seq"] if state else None):
+                raise BrokenError(f"seq {seq}: the last message of its market by then is {last}, and not its state")
     for (fixture, market), close in evidence.closes.items():
         every, opened = known.get((fixture, market), ([], []))
         last, last_open = _last(every, close["end_seq"] - 1), _last(opened, close["end_seq"] - 1)
-        if evidence.started["window"]["closing_policy"] == "last_open" and last != last_open is not None:
+        if policy == "last_open" and last_open is not None:  # then the last message is open itself, or a suspension
             age_ms = close["close_ts_ms"] - messages[fixture, last_open][1]["ts_ms"]
-            last = last_open if messages[fixture, last or 0][1]["suspended"] and age_ms <= LAST_OPEN_MAX_AGE_MS else last
+            last = last_open if age_ms <= LAST_OPEN_MAX_AGE_MS else last
         found = close["closing"]["tick_seq"] if close["closing"] else None
         require(found == last, f"{market} of {fixture} closes with message {found}, inside the window it had message {last}")
 
@@ -540,48 +542,48 @@ def _messages(evidence: Evidence) -> dict[Tick, tuple[str, dict[str, Any]]]:
     shown = [(line["fixture_id"], line["action"]["market_key"], line["market_state"]) for _, line in evidence.decisions]
     for fixture, market, state in shown + [(*key, close["closing"]) for key, close in evidence.closes.items()]:
         if state:
-            said, own = (
-                messages.setdefault((fixture, state["tick_seq"]), (market, state)),
-                [side["side"] for side in state["sides"]],
-            )
-            rules = {
-                "it is one message, about one market":
-                    said[0] == market and all(said[1][name] == state[name] for name in ("sides", "suspended", "ts_ms")),
-                "its market has two sides or more, and always these":
-                    own == names.setdefault((fixture, market), own) and len(own) > 1,
-                "it is suspended if it has no probability": any(side["prob_bps"] is not None for side in state["sides"])
-                    or state["suspended"],
-            }  # fmt: skip
-            require_all(rules, f"tick {state['tick_seq']} of fixture {fixture}")
+            own = [side["side"] for side in state["sides"]]
+            always = names.setdefault((fixture, market), own)
+            said = messages.setdefault((fixture, state["tick_seq"]), (market, state))
+            one = said[1] is state or all(said[1][name] == state[name] for name in ("sides", "suspended", "ts_ms"))
+            priced = state["suspended"] or any(side["prob_bps"] is not None for side in state["sides"])
+            if not (one and said[0] == market and own == always and len(own) > 1 and priced):
+                raise BrokenError(
+                    f"tick {state['tick_seq']} of fixture {fixture} must be one message about one market, which always has the "
+                    "same sides, two at least, and is suspended if it has no probability"
+                )
     return messages
 
 
 def _check_times(evidence: Evidence, messages: dict[Tick, tuple[str, dict[str, Any]]]) -> None:
     """Require one time for each tick, times that never fall, and windows that end where those times say."""
-    ends = {
-        fixture: (close["close_kind"], close["end_seq"], close["close_ts_ms"])
-        for (fixture, _), close in evidence.closes.items()
-    }
-    told = [((line["fixture_id"], line["tick_seq"]), line["ts_ms"]) for _, line in evidence.decisions]
-    told += [(tick, state["ts_ms"]) for tick, (_, state) in messages.items()]
-    told += [((fixture, end), close) for fixture, (kind, end, close) in ends.items() if kind == "in_running"]
+    ends = {key[0]: (line["close_kind"], line["end_seq"], line["close_ts_ms"]) for key, line in evidence.closes.items()}
+    times: dict[int, dict[int, int]] = {fixture: {} for fixture in evidence.started["binding"]["fixture_ids"]}
+    for (fixture, number), (_, state) in messages.items():
+        times[fixture][number] = state["ts_ms"]
+    told = [((fixture, end), close) for fixture, (kind, end, close) in ends.items() if kind == "in_running"]
     told += [((fixture, end - 1), close) for fixture, (kind, end, close) in ends.items() if kind in ("tape_end", "stop")]
-    times: dict[Tick, int] = {}
-    for tick, ts_ms in told:
-        require(times.setdefault(tick, ts_ms) == ts_ms, f"tick {tick[1]} of fixture {tick[0]} has two times")
-    duration_ms, before = 1000 * (evidence.started["window"]["duration_s"] or 0), (0, 0)
-    for (fixture, number), ts_ms in sorted(times.items()):
-        kind, end, close = ends.get(fixture, ("", 0, 0))
-        rules = {
-            "its number has 31 bits": 0 <= number < 2**31,
-            "its time is not before the one of an earlier tick": before <= (fixture, ts_ms) or before[0] != fixture,
-            "a window ends after the last tick": kind not in ("tape_end", "stop") or number < end,
-            "a window ends at the kickoff": kind != "kickoff" or (number < end) == (ts_ms < close),
-            "a window has its duration": kind != "duration" or (
-                (number < end) == (ts_ms <= close) and close - duration_ms <= ts_ms),
-        }  # fmt: skip
-        require_all(rules, f"tick {number} of fixture {fixture}")
-        before = fixture, ts_ms
+    told += [((line["fixture_id"], line["tick_seq"]), line["ts_ms"]) for _, line in evidence.decisions]
+    for (fixture, number), ts_ms in told:
+        if times[fixture].setdefault(number, ts_ms) != ts_ms:
+            raise BrokenError(f"tick {number} of fixture {fixture} has two times")
+    duration_ms = 1000 * (evidence.started["window"]["duration_s"] or 0)
+    for fixture, ticks in times.items():
+        (kind, end, close), before_ms = ends.get(fixture, ("", 0, 0)), 0
+        for number in sorted(ticks):
+            ts_ms, inside = ticks[number], number < end
+            fits = (
+                kind in ("", "in_running")
+                or (kind == "kickoff" and inside == (ts_ms < close))
+                or (kind == "duration" and inside == (ts_ms <= close) and close - duration_ms <= ts_ms)
+                or (kind in ("tape_end", "stop") and inside)
+            )
+            if not (fits and 0 <= number < 2**31 and before_ms <= ts_ms):
+                raise BrokenError(
+                    f"tick {number} of fixture {fixture} must have 31 bits, be no earlier than the one before, and be "
+                    f"inside or outside its window as the {kind} close says"
+                )
+            before_ms = ts_ms
 
 
 # The law, once more: scores from the two states of a decision.
