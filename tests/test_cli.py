@@ -13,14 +13,8 @@ from clvlab.application.requests import BacktestRunRequest
 from clvlab.application.runlog import open_log
 from clvlab.proof import clv_states, clv_verify
 from clvlab.proof.closure import source_digest
+from tests.commands import clvlab
 from tests.proof.bundles import make_bundle, trust
-
-
-def clvlab(folder, *args):
-    done = subprocess.run(
-        [sys.executable, "-m", "clvlab", *map(str, args)], cwd=folder, capture_output=True, text=True, check=False
-    )
-    return done.returncode, done.stdout, done.stderr
 
 
 @pytest.fixture(scope="module")

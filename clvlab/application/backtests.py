@@ -277,7 +277,7 @@ def renamed(agent: Agent, agent_id: str) -> Agent:
 
 
 def lookahead_audit(
-    agent: str | Agent, tape: Tape, *, cuts: int = 24, seed: int | None = None, max_rows: int = 250_000
+    agent: str | Agent, tape: Tape, *, cuts: int = 24, seed: int | None = None, max_rows: int = 100_000
 ) -> LookaheadReport:
     """Audit an agent as the engine does before it seals; with a seed of one's own, at the same cuts again."""
     chosen = secrets.randbits(64) if seed is None else seed

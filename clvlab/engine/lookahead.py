@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
@@ -45,8 +46,8 @@ class LookaheadReport:
         ``cut_fixture_id``, ``cut_tick_seq``. Empty when the agent passed.
     decisions
         ``DECISIONS`` over the whole tape; of an agent that failed, over what was audited.
-    fixtures
-        How many fixtures the prefixes were of.
+    fixture_ids
+        Which fixtures the prefixes were of.
     """
 
     agent_id: str
@@ -54,7 +55,7 @@ class LookaheadReport:
     cuts: tuple[Message, ...]
     moved: pl.DataFrame
     decisions: pl.DataFrame
-    fixtures: int
+    fixture_ids: tuple[int, ...]
 
     @property
     def passed(self) -> bool:
@@ -63,7 +64,7 @@ class LookaheadReport:
     def __repr__(self) -> str:
         audited = f"Look-ahead audit of {self.agent_id!r}"
         if self.passed:
-            on = f"{len(self.cuts)} prefixes of {self.fixtures} fixture(s)"
+            on = f"{len(self.cuts)} prefixes of {len(self.fixture_ids)} fixture(s)"
             return f"{audited}: passed, decisions on {on} equal those on the whole tape"
         first = self.moved.row(0, named=True)
         what = " ".join(str(first[name]) for name in ("action", "market_key", "side") if first[name] is not None)
@@ -76,7 +77,7 @@ class LookaheadReport:
 
 
 def lookahead_audit(
-    agent: Agent, tape: Tape, *, seed: int, cuts: int = 24, window: Window | None = None, max_rows: int = 250_000
+    agent: Agent, tape: Tape, *, seed: int, cuts: int = 24, window: Window | None = None, max_rows: int = 100_000
 ) -> LookaheadReport:
     """Compare an agent's decisions on prefixes of a tape with the prefixes of its decisions.
 
@@ -122,18 +123,18 @@ def lookahead_audit(
         raise AgentError(f"an audit needs at least 1 cut, not {cuts}")
     plan = _Plan(agent, window or Window(), cuts, seed)
     if tape.rows.height <= max_rows:
-        return _audited(plan, tape)
-    with fresh(agent) as other:
-        whole = decisions_of(other, tape)
-    part = _some_fixtures(tape, max_rows, plan, located(tape, whole))
-    plan = replace(plan, silent=True)  # the whole was asked about, and what that printed was shown
-    report = _audited(plan, part)
+        with _started(agent) as processes:
+            return _audited(plan, tape, processes)
+    with _started(agent, silent=True) as processes:  # what is printed of the whole is shown once
+        with fresh(agent) as other:
+            whole = decisions_of(other, tape)
+        report = _audited(plan, _some_fixtures(tape, max_rows, plan, located(tape, whole)), processes)
     if not report.passed:
         return report
-    audited = part.series["fixture_id"].unique()
-    if not _same(whole.filter(pl.col("fixture_id").is_in(audited.implode())), report.decisions):
-        return _audited(replace(plan, cuts=max(_FEWEST_CUTS, cuts * max_rows // tape.rows.height)), tape)
-    return replace(report, decisions=whole, fixtures=audited.len())
+    if not _same(whole.filter(pl.col("fixture_id").is_in(report.fixture_ids)), report.decisions):
+        with _started(agent, silent=True) as processes:
+            return _audited(replace(plan, cuts=max(_FEWEST_CUTS, cuts * max_rows // tape.rows.height)), tape, processes)
+    return replace(report, decisions=whole)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,21 +145,35 @@ class _Plan:
     window: Window
     cuts: int
     seed: int
-    silent: bool = False
 
 
-def _audited(plan: _Plan, tape: Tape) -> LookaheadReport:
-    agent, cuts, seed = plan.agent, plan.cuts, plan.seed
+@dataclass(frozen=True, slots=True)
+class _Processes:
+    """Three that have seen nothing: what they start with takes longer than most answers, so they start side by side."""
+
+    first: Agent
+    second: Agent
+    third: Agent
+    end_second: Callable[[], None]
+
+
+@contextmanager
+def _started(agent: Agent, *, silent: bool = False) -> Iterator[_Processes]:
     growing = {"silent": True, "grows": True}
-    with fresh(agent, **growing) as first, fresh(agent, **growing) as third:  # it starts while the first one works
-        with fresh(agent, silent=plan.silent) as second:
-            anywhere = sorted(_chosen(tape.messages.select(_ORDER).sort(_ORDER), -(-cuts // 3), seed))
-            answers = _asked_on_prefixes(first, tape, anywhere)
-            grown = unchecked_decisions(first, tape)
-            whole = decisions_of(second, tape)
-        timed = located(tape, whole)
-        later = [cut for cut in _telling(tape, timed, plan) if cut not in answers][: cuts - len(answers)]
-        answers |= _asked_on_prefixes(third, tape, sorted(later))
+    with fresh(agent, **growing) as first, fresh(agent, **growing) as third, ExitStack() as until:
+        yield _Processes(first, until.enter_context(fresh(agent, silent=silent)), third, until.close)
+
+
+def _audited(plan: _Plan, tape: Tape, processes: _Processes) -> LookaheadReport:
+    agent, cuts, seed = plan.agent, plan.cuts, plan.seed
+    anywhere = sorted(_chosen(tape.messages.select(_ORDER).sort(_ORDER), -(-cuts // 3), seed))
+    answers = _asked_on_prefixes(processes.first, tape, anywhere)
+    grown = unchecked_decisions(processes.first, tape)
+    whole = decisions_of(processes.second, tape)
+    processes.end_second()
+    timed = located(tape, whole)
+    later = [cut for cut in _telling(tape, timed, plan) if cut not in answers][: cuts - len(answers)]
+    answers |= _asked_on_prefixes(processes.third, tape, sorted(later))
     timed = timed.select(*DECISIONS, "ts_ms")
     found = [_moved(timed.clear(), (0, 0, 0), "vanished"), *(_compared(timed, answers[cut], cut) for cut in sorted(answers))]
     moved = pl.concat(found).unique([*DECISIONS, "change"], keep="first", maintain_order=True)
@@ -170,7 +185,8 @@ def _audited(plan: _Plan, tape: Tape) -> LookaheadReport:
             raise AgentError(f"agent {name!r} is not deterministic: asked again over the same tape it answers differently")
         if moved.is_empty():
             raise AgentError(f"agent {name!r} remembers: after shorter tapes it decides on this one differently than at once")
-    return LookaheadReport(name, seed, tuple(sorted(answers)), moved, whole, tape.series["fixture_id"].n_unique())
+    fixture_ids = tuple(tape.series["fixture_id"].unique().sort())
+    return LookaheadReport(name, seed, tuple(sorted(answers)), moved, whole, fixture_ids)
 
 
 def _same(one: pl.DataFrame, other: pl.DataFrame) -> bool:

@@ -105,7 +105,7 @@ def import_odds(
 
 
 def lookahead_audit(
-    agent: str | Agent, tape: Pack | Tape | str | Path, *, cuts: int = 24, seed: int | None = None, max_rows: int = 250_000
+    agent: str | Agent, tape: Pack | Tape | str | Path, *, cuts: int = 24, seed: int | None = None, max_rows: int = 100_000
 ) -> AuditReport:
     """Compare an agent's decisions on prefixes of a tape with the prefixes of its decisions.
 
@@ -129,7 +129,7 @@ def lookahead_audit(
     Examples
     --------
     >>> lookahead_audit("baseline", "starter")
-    Look-ahead audit of 'baseline': passed, decisions on 24 prefixes equal those on the whole tape
+    Look-ahead audit of 'baseline': passed, decisions on 24 prefixes of 12 fixture(s) equal those on the whole tape
     """
     if not isinstance(tape, Tape):
         tape = (tape if isinstance(tape, Pack) else open_pack(tape)).source.tape()

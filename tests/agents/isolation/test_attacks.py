@@ -23,13 +23,14 @@ from clvlab.law.tape import Tape
 from clvlab.proof.verify import verify
 
 sandboxed = pytest.mark.skipif(not can_lock_in(), reason="the kernel or libseccomp can't lock a process in")
-SEEDS = range(3)
+SEEDS = range(2)
 KEY = ["fixture_id", "tick_seq"]
 
 
 @pytest.fixture(scope="module")
 def season():
-    return open_pack("season").tape()
+    pack = open_pack("season")
+    return pack.tape(pack.fixture_ids[:60])  # still more rows than are audited
 
 
 def peeked(ticks):
@@ -251,7 +252,7 @@ def test_template_that_is_made_by_hand_is_an_agent_of_ones_own():
     from clvlab.agents.template import Template
 
     made = template("baseline")
-    mine = Template("baseline", "baseline", made.config, lambda tape, config: made.rule(tape, config).head(1))
+    mine = Template("baseline", "baseline", made.config, lambda tape, config: made.rule(tape, config))
 
     with pytest.raises(AgentError, match="Template is code of your own"):
         run(open_pack("starter").tape(), [mine], Window())
