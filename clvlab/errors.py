@@ -37,6 +37,7 @@ __all__ = [
     "PackReplayError",
     "PackTamperedError",
     "PageError",
+    "PlanChangedError",
     "PolicyError",
     "PreflightError",
     "QueryError",
@@ -66,6 +67,7 @@ __all__ = [
     "UnsignedLogError",
     "UnsupportedError",
     "WindowError",
+    "cause_of",
 ]
 
 
@@ -150,6 +152,13 @@ class UnknownFixtureError(PackError):
 
 class PackReplayError(PackError):
     """A pack that opened and could not be replayed."""
+
+
+class PlanChangedError(PackReplayError):
+    """A run that was committed to, and would now be another: its pack or an agent changed in between."""
+
+    def __init__(self, committed: str, planned: str) -> None:
+        super().__init__(f"run {committed} was committed to, and is now {planned}: its pack or an agent changed since")
 
 
 class PackFormatError(PackError):
@@ -385,3 +394,8 @@ class UnknownMarketError(ClvlabError):
         super().__init__(f"fixture {fixture_id} has no market {market_key!r}; it has {len(known)}: {shown}")
         self.market_key = market_key
         self.fixture_id = fixture_id
+
+
+def cause_of(error: Exception) -> str:
+    """Return why something failed, for its owner: of an error that is not clvlab's own, its class alone."""
+    return str(error) if isinstance(error, ClvlabError) else type(error).__name__

@@ -1,14 +1,17 @@
-"""Reading files that somebody else made: regular ones, of a bounded size, without waiting for anybody."""
+"""Files: those that somebody else made are read without surprise, our own are written whole or not at all."""
 
 from __future__ import annotations
 
 import os
 import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from clvlab.errors import FileError
 
-__all__ = ["MAX_BYTES", "MAX_KEYS_BYTES", "file_bytes", "file_bytes_or_none"]
+__all__ = ["MAX_BYTES", "MAX_KEYS_BYTES", "file_bytes", "file_bytes_or_none", "locked", "replace_file"]
 
 MAX_BYTES = 4 << 30  # of one file of a run, or of a bundle: some six million decisions
 MAX_KEYS_BYTES = 1 << 20
@@ -45,3 +48,34 @@ def file_bytes_or_none(path: Path, limit: int = MAX_BYTES) -> bytes | None:
         return file_bytes(path, limit)
     except FileNotFoundError:
         return None
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep every other process that asks the same out of a folder."""
+    try:
+        import fcntl  # of POSIX systems; what only reads runs without it
+    except ImportError as error:
+        raise FileError("anchors and witnesses need a POSIX system, for its file locks") from error
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file so that after a crash it has the old content or the new one."""
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(descriptor)
+    Path(name).chmod(0o644)
+    Path(name).replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)  # the new name is durable too
+    finally:
+        os.close(folder)

@@ -11,7 +11,7 @@ import polars as pl
 from clvlab.agents.isolation.isolated import IsolatedAgent, isolated
 from clvlab.agents.isolation.sandbox import can_lock_in
 from clvlab.application.application import Application
-from clvlab.application.requests import AgentEntry, CompetitionConfig
+from clvlab.application.competitions.requests import AgentEntry, CompetitionConfig
 from clvlab.engine.agent import Causality, Identity, decisions_of, register
 from clvlab.engine.run import RunResult, run
 from clvlab.law.closing import Window

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from clvlab.anchor.log import commit, conclude
 from clvlab.application.application import Application
-from clvlab.application.requests import BacktestRunRequest
-from clvlab.application.runlog import open_log
+from clvlab.application.competitions.requests import BacktestRunRequest
+from clvlab.application.log.operations import open_log
 from clvlab.proof import clv_states, clv_verify
 from clvlab.proof.closure import source_digest
+from clvlab.runlog.log import commit, conclude
 from tests.commands import clvlab
 from tests.proof.bundles import make_bundle, trust
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from clvlab.anchor.anchorer import Anchorer
 from clvlab.anchor.records import AnchorRecord
-from clvlab.application.competition_log import anchor_event
+from clvlab.application.events import anchor_event
 from clvlab.application.jobs import PostponedError
 from clvlab.errors import AnchorConflictError, AnchorUnavailableError, UnknownRunError
 from clvlab.proof.anchor import Anchor, AnchorStatus, anchor_check

@@ -8,24 +8,24 @@ from typing import Any
 from uuid import uuid4
 
 from clvlab.anchor.configured import anchorer
-from clvlab.anchor.note import Signer
 from clvlab.application.anchoring import Anchoring, StoredRecords
-from clvlab.application.anchors import AnchorSettings
-from clvlab.application.competition_runs import CompetitionRuns
-from clvlab.application.competitions import Competitions
-from clvlab.application.demo import Demo
-from clvlab.application.deploy_runs import DeployRuns
-from clvlab.application.deploys import Deploys
+from clvlab.application.competitions.competitions import Competitions
+from clvlab.application.competitions.demo import Demo
+from clvlab.application.competitions.job import CompetitionRuns
+from clvlab.application.deploys.deploys import Deploys
+from clvlab.application.deploys.job import DeployRuns
 from clvlab.application.hub import Hub
 from clvlab.application.jobs import Handler, Jobs
+from clvlab.application.leaderboard import Leaderboard
+from clvlab.application.log.public import PublicLog
 from clvlab.application.packs import bundled_catalog
-from clvlab.application.public_log import PublicLog
 from clvlab.application.replay_packs import ReplayPacks
 from clvlab.application.reports import BacktestReports, BacktestRuns
+from clvlab.application.runs.cards import StoredRuns
+from clvlab.application.runs.in_folder import AnchorSettings
 from clvlab.application.slots import Slots
-from clvlab.application.standings import Leaderboard
-from clvlab.application.stored_runs import StoredRuns
 from clvlab.packs.catalog import Catalog
+from clvlab.runlog.note import Signer
 from clvlab.store.database import Database
 
 __all__ = ["Application"]

@@ -4,154 +4,28 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from dataclasses import fields
 from typing import Any
 
-import orjson
 import polars as pl
 
 from clvlab.agents.isolation.isolated import IsolatedAgent, isolated
 from clvlab.agents.registry import template
 from clvlab.agents.template import Template
+from clvlab.application.runs.perform import PerformedRun, perform
+from clvlab.application.runs.plan import Plan
 from clvlab.engine.agent import Agent, is_registered
 from clvlab.engine.lookahead import LookaheadReport
 from clvlab.engine.lookahead import lookahead_audit as audited
-from clvlab.engine.run import RunResult, run
-from clvlab.errors import AgentError, PackTamperedError, PolicyError
+from clvlab.errors import AgentError, PolicyError
 from clvlab.law.closing import Window
-from clvlab.law.clv import allowed
-from clvlab.law.clv import scores as scored
-from clvlab.law.metrics import outcomes
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.law.ranking import ranked
-from clvlab.law.schema import OUTCOMES, Reason
+from clvlab.law.schema import OUTCOMES
 from clvlab.law.tape import Tape
 from clvlab.packs.reader import Pack
-from clvlab.proof.card import metrics
-from clvlab.proof.events import receipt_lines
-from clvlab.proof.evidence import read_evidence
-from clvlab.proof.lines import read_receipts
-from clvlab.proof.positions import positions
-from clvlab.proof.seal import SealedRun, committed
-from clvlab.proof.verify import Verification, verify
 
-__all__ = ["Backtest", "backtest", "envelope", "leaderboard", "lookahead_audit", "performed", "renamed", "reopened", "resolved"]
-
-_HOUR_MS = 3_600_000
-_OLD_CLOSE_MS = 6 * _HOUR_MS
-
-
-@dataclass(frozen=True)
-class Backtest:
-    """A sealed backtest.
-
-    Attributes
-    ----------
-    pack, window
-        What was replayed, and what of it is scored.
-    result
-        The sealed run and its frames.
-    markets_matched
-        Markets of the replayed fixtures that the window allows.
-    """
-
-    pack: Pack
-    window: Window
-    result: RunResult
-    markets_matched: int
-
-    @property
-    def run(self) -> SealedRun:
-        return self.result.run
-
-    @cached_property
-    def receipts(self) -> bytes:
-        """What the paper venue said, as lines: no evidence, never scored."""
-        return receipt_lines(self.result.receipts)
-
-    @cached_property
-    def fixture_ids(self) -> tuple[int, ...]:
-        """The fixtures that were replayed, ascending, as RUN_STARTED names them."""
-        started = orjson.loads(self.run.events.partition(b"\n")[0])["payload"]
-        return tuple(started["binding"]["fixture_ids"])
-
-    @property
-    def scores(self) -> pl.DataFrame:
-        """``SCORES``: one row per decision."""
-        return self.result.scores
-
-    @cached_property
-    def verification(self) -> Verification:
-        """The seven checks, recomputed from the sealed bytes."""
-        return verify(self.run, self.receipts)
-
-    @property
-    def _unmatched(self) -> list[str]:
-        return [] if self.markets_matched else ["the market allowlist matches no market: nothing is scored"]
-
-    @cached_property
-    def report(self) -> dict[str, Any]:
-        """Everything that is published of the backtest, as JSON values.
-
-        References
-        ----------
-        Interface specification, "BacktestReport".
-        """
-        scores, started = self.scores, self.verification.started
-        scored_rows = scores.filter(pl.col("reason") == Reason.SCORED)
-        ages = scored_rows["closing_age_ms"]
-        fixture_ids = list(started["binding"]["fixture_ids"])
-        return {
-            "backtest_id": self.run.run_id.replace("run_", "bt_", 1),
-            "run_id": self.run.run_id,
-            "mode_label": started["mode_label"],
-            "pack_id": self.pack.pack_id,
-            "provenance": self.pack.provenance,
-            "content_hash": self.pack.content_hash,
-            "fixture_id": fixture_ids[0] if len(fixture_ids) == 1 else None,
-            "fixture_ids": fixture_ids,
-            "n_fixtures": len(fixture_ids),
-            "window_id": self.window.window_id,
-            "window": started["window"],
-            "market_universe": list(self.window.market_allowlist),
-            "markets_matched": self.markets_matched,
-            "warnings": [*self._unmatched, *_old_closes(scored_rows)],
-            "agent": started["agents"][0],
-            "evidence_hash": self.run.evidence_hash,
-            "manifest_hash": self.run.manifest_hash,
-            "checks": {name: check.verdict.value for name, check in self.verification.checks.items()},
-            "metrics": metrics(self.result.outcomes),
-            "reasons": _counts(scores, "reason"),
-            "policy": {"policy_hash": started["policy_hash"], **_allowed(self.result.decisions)},
-            "close_kinds": _counts(scores.filter(pl.col("close_kind").is_not_null()), "close_kind"),
-            "closing_age_ms": {"median": ages.median(), "max": ages.max()},
-            "closing_source": self.pack.manifest.closing_source,
-            "real_executable_edge_bps": None,
-        }
-
-
-def _allowed(decisions: pl.DataFrame) -> dict[str, Any]:
-    """Count the actions that the gate allowed, and the reasons against the others."""
-    refusals = decisions.filter(pl.col("pre").is_not_null()).select(reason=pl.concat_list("pre", "post"))
-    refused = refusals.filter(pl.col("reason").list.len() > 0)
-    return {"allowed": refusals.height - refused.height, "refused": _counts(refused.explode("reason"), "reason")}
-
-
-def _old_closes(scored: pl.DataFrame) -> list[str]:
-    """Warn where more than a tenth of the scored decisions have an old close."""
-    age_ms = pl.col("closing_age_ms")
-    count, old, oldest_ms = scored.select(pl.len(), old=(age_ms > _OLD_CLOSE_MS).sum(), oldest=age_ms.max()).row(0)
-    if 10 * old <= count:
-        return []
-    return [
-        f"{old:,} of {count:,} scored decisions ({old / count:.1%}) have a close older than {_OLD_CLOSE_MS // _HOUR_MS} h, the "
-        f"oldest {oldest_ms / _HOUR_MS:,.1f} h; a pack that is imported with a max_close_age_s leaves them unscored"
-    ]
-
-
-def _counts(frame: pl.DataFrame, column: str) -> dict[str, int]:
-    return dict(frame.group_by(column).len().sort("len", column, descending=[True, False]).iter_rows())
+__all__ = ["backtest", "envelope", "leaderboard", "lookahead_audit", "planned", "renamed", "resolved"]
 
 
 def backtest(
@@ -163,9 +37,25 @@ def backtest(
     window: Window | None = None,
     policy: PolicyEnvelope | None = None,
     audit: bool = True,
-    commit_index: int | None = None,
-) -> Backtest:
-    """Replay a pack through an agent, score it and seal it.
+) -> PerformedRun:
+    """Replay a pack through an agent, score it and seal it; nothing is kept.
+
+    Parameters and errors are those of ``planned`` and ``perform``.
+    """
+    return perform(planned(pack, agent, params=params, fixture_ids=fixture_ids, window=window, policy=policy, audit=audit))
+
+
+def planned(
+    pack: Pack,
+    agent: str | Agent = "baseline",
+    *,
+    params: Mapping[str, Any] | None = None,
+    fixture_ids: Sequence[int] | None = None,
+    window: Window | None = None,
+    policy: PolicyEnvelope | None = None,
+    audit: bool = True,
+) -> Plan:
+    """Plan a backtest.
 
     Parameters
     ----------
@@ -183,60 +73,13 @@ def backtest(
         Limits under which actions are executed on paper.
     audit
         Whether an agent of one's own is audited for look-ahead before the run is sealed.
-    commit_index
-        Entry of a run log that committed to the run, which its manifest then names.
 
     Raises
     ------
-    UnknownAgentError, AgentError, LookaheadError, UnknownFixtureError, WindowError, DecisionError
+    UnknownAgentError, AgentError, UnknownFixtureError, WindowError, DecisionError
     """
     window = window or Window()
-    asked = resolved(agent, params, window)
-    return performed(
-        pack, [asked], window, policy or PolicyEnvelope(), fixture_ids=fixture_ids, audit=audit, commit_index=commit_index
-    )
-
-
-def performed(
-    pack: Pack,
-    agents: Sequence[Agent],
-    window: Window,
-    policy: PolicyEnvelope,
-    *,
-    fixture_ids: Sequence[int] | None = None,
-    audit: bool = True,
-    kind: str = "backtest",
-    commit_index: int | None = None,
-) -> Backtest:
-    """Replay a pack through one agent or several, as ``backtest`` does."""
-    tape = pack.tape(fixture_ids)
-    result = run(tape, agents, window, policy=policy, audit_seed=secrets.randbits(64) if audit else None, kind=kind)
-    return Backtest(pack, window, replace(result, run=committed(result.run, commit_index)), _matched(tape, window))
-
-
-def _matched(tape: Tape, window: Window) -> int:
-    return tape.series.filter(allowed(window.market_allowlist)).select("fixture_id", "market_key").n_unique()
-
-
-def reopened(pack: Pack, sealed: SealedRun, receipts: bytes = b"") -> Backtest:
-    """Make a backtest of a stored run again, from its evidence; ``.verification`` says whether that is what was sealed.
-
-    Raises
-    ------
-    EvidenceError
-        The evidence can't be read.
-    PackTamperedError
-        The run was made over another pack than this one.
-    """
-    evidence = read_evidence(sealed.events)
-    bound = evidence.started["binding"]
-    if bound["content_hash"] != pack.content_hash:
-        raise PackTamperedError(f"the pack of {sealed.run_id}", str(bound["content_hash"]), pack.content_hash)
-    window = evidence.window
-    rows = scored(positions(evidence.decisions, evidence.closes), window, evidence.max_close_age_s)
-    board = outcomes(rows, tuple(agent["agent_id"] for agent in evidence.started["agents"]))
-    result = RunResult(sealed, evidence.decisions, evidence.closes, rows, board, read_receipts(receipts), evidence.errors)
-    return Backtest(pack, window, result, _matched(pack.tape(bound["fixture_ids"]), window))
+    return Plan(pack, [resolved(agent, params, window)], window, policy or PolicyEnvelope(), fixture_ids, audit=audit)
 
 
 def resolved(agent: str | Agent, params: Mapping[str, Any] | None = None, window: Window | None = None) -> Agent:
@@ -299,7 +142,7 @@ def envelope(limits: Mapping[str, Any]) -> PolicyEnvelope:
     return PolicyEnvelope(**limits)
 
 
-def leaderboard(backtests: Sequence[Backtest]) -> pl.DataFrame:
+def leaderboard(backtests: Sequence[PerformedRun]) -> pl.DataFrame:
     """Rank agents over several backtests: ``OUTCOMES`` with a rank, by mean CLV."""
     frames = [pl.DataFrame(schema=OUTCOMES), *(backtest.result.outcomes for backtest in backtests)]
     return ranked(pl.concat(frames))

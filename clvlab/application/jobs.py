@@ -10,7 +10,7 @@ from threading import Event, Lock, Thread
 from typing import Any, Protocol
 
 from clvlab.application.hub import Hub
-from clvlab.errors import BusyError, ClvlabError, LeaseLostError, StoreError, UnknownRunError
+from clvlab.errors import BusyError, LeaseLostError, StoreError, UnknownRunError, cause_of
 from clvlab.store import jobs as job_rows
 from clvlab.store import runs
 from clvlab.store.database import Connection, Database
@@ -165,8 +165,7 @@ class Jobs:
             raise
         except Exception as error:  # the boundary of a job: whatever an agent or a pack did, the job ends with a cause
             logger.exception("job %d failed", job.job_id)
-            cause = str(error) if isinstance(error, ClvlabError) else type(error).__name__
-            self._fail(handler, job, cause)
+            self._fail(handler, job, cause_of(error))
         finally:
             self.hub.publish(_SUBJECT)
             self.hub.publish(job.payload["origin_id"])

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from clvlab.agents.registry import template
-from clvlab.application.backtests import backtest
-from clvlab.application.execution import Bound, Execution, Plan, bound
+from clvlab.application.competitions.requests import BacktestRunRequest
 from clvlab.application.jobs import Jobs
 from clvlab.application.pages import page_of
-from clvlab.application.requests import BacktestRunRequest
-from clvlab.application.sealing import begin, enter, give_up, seal
+from clvlab.application.runs.binding import Bound, bound
+from clvlab.application.runs.in_database import begin, enter, give_up, keep
+from clvlab.application.runs.perform import backtest_id, perform
+from clvlab.application.runs.plan import Plan
 from clvlab.application.slots import Slots
 from clvlab.errors import PackReplayError, UnknownBacktestError
 from clvlab.law.closing import Window
-from clvlab.law.policy import PolicyEnvelope
 from clvlab.packs.catalog import Catalog
 from clvlab.store import jobs as job_rows
 from clvlab.store import reports
@@ -55,23 +55,22 @@ class BacktestReports:
             The pool of public work is full.
         """
         own = bound(self.catalog, request.pack_id, request.fixture_id)
-        started = _plan(own, request.window()).started()
-        run_id = str(started["run_id"])
-        backtest_id = run_id.replace("run_", "bt_", 1)
+        plan = _plan(own, request.window())
+        own_id = backtest_id(plan.run_id)
         with self.database.read() as connection:
-            known = reports.report(connection, backtest_id) is not None
+            known = reports.report(connection, own_id) is not None
         if not known:
             with self.slots.taken():
-                self._performed(started, request)
-        return {"backtest_id": backtest_id, "mode_label": "Backtest", "run_id": run_id}
+                self._settle(plan, request)
+        return {"backtest_id": own_id, "mode_label": "Backtest", "run_id": plan.run_id}
 
-    def _performed(self, started: dict[str, Any], request: BacktestRunRequest) -> None:
-        run_id, now = str(started["run_id"]), self.clock()
+    def _settle(self, plan: Plan, request: BacktestRunRequest) -> None:
+        now = self.clock()
         with self.database.write() as connection:
-            if enter(connection, started, ANYBODY, now):
-                payload = {"origin_id": run_id, "request": request.model_dump(mode="json")}
-                job_rows.add(connection, "backtest", run_id, payload, now)
-        outcome = self.jobs.settle(run_id)
+            if enter(connection, plan, ANYBODY, now):
+                payload = {"origin_id": plan.run_id, "request": request.model_dump(mode="json")}
+                job_rows.add(connection, "backtest", plan.run_id, payload, now)
+        outcome = self.jobs.settle(plan.run_id)
         if outcome["status"] == RunStatus.FAILED:
             raise PackReplayError(f"the replay failed: {outcome['cause']}")
 
@@ -112,20 +111,16 @@ class BacktestRuns:
         """Replay, seal and store the report."""
         with self.database.write() as connection:
             job_rows.fence(connection, job)
-            commit_index = begin(connection, job.run_id, self.clock())
+            commitment = begin(connection, job.run_id, self.clock())
         request = BacktestRunRequest.model_validate(job.payload["request"])
-        pack = bound(self.catalog, request.pack_id, request.fixture_id).pack
-        done = backtest(pack, _AGENT, fixture_ids=[request.fixture_id], window=request.window(), commit_index=commit_index)
-        if done.run.run_id != job.run_id:
-            raise PackReplayError(f"pack {request.pack_id!r} changed since the backtest was asked for")
-        execution = Execution(done.result, done.receipts, done.verification)
-        report = done.report
+        own = bound(self.catalog, request.pack_id, request.fixture_id)
+        done = perform(_plan(own, request.window()), commitment)
         with self.database.write() as connection:
             job_rows.fence(connection, job)
             now = self.clock()
-            seal(connection, execution, None, now)  # anybody may ask for one, and the chain's fees are the operator's
+            keep(connection, done, None, now)  # anybody may ask for one, and the chain's fees are the operator's
             names = ("backtest_id", "run_id", "pack_id", "fixture_id")
-            reports.add(connection, {name: report[name] for name in names} | {"created_ts_ms": now, "report": report})
+            reports.add(connection, {name: done.report[name] for name in names} | {"created_ts_ms": now, "report": done.report})
             job_rows.finish(connection, job, JobStatus.DONE)
 
     def failed(self, connection: Connection, job: Job, cause: str) -> None:
@@ -134,5 +129,4 @@ class BacktestRuns:
 
 
 def _plan(own: Bound, window: Window) -> Plan:
-    agent = template(_AGENT, {"markets": window.market_allowlist})
-    return Plan(kind="backtest", origin_id=None, bound=own, agents=[agent], window=window, policy=PolicyEnvelope())
+    return Plan(own.pack, [template(_AGENT, {"markets": window.market_allowlist})], window, fixtures=[own.fixture_id])

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from clvlab.application import agents
+from clvlab.application import templates
 from clvlab.cli.options import JsonOption
 from clvlab.cli.printing import out, plain, plain_lines, print_json
 
@@ -18,7 +18,7 @@ agents_app = typer.Typer(help="Strategy templates.", no_args_is_help=True)
 @agents_app.command("list")
 def list_agents(as_json: JsonOption = False) -> None:
     """List the templates."""
-    cards = agents.cards()
+    cards = templates.cards()
     if as_json:
         print_json(cards)
         return
@@ -30,7 +30,7 @@ def list_agents(as_json: JsonOption = False) -> None:
 @agents_app.command("show")
 def show_agent(name: Annotated[str, typer.Argument(help="Name of a template.")], as_json: JsonOption = False) -> None:
     """Show a template's algorithm and parameters, with bounds and defaults."""
-    card = agents.card(name)
+    card = templates.card(name)
     if as_json:
         print_json(card)
         return

@@ -5,9 +5,8 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,7 +14,11 @@ import orjson
 import typer
 
 from clvlab.agents.isolation.isolated import isolated
-from clvlab.application import anchors, backtests, bundles, logged, packs, runlog, runs
+from clvlab.application import backtests, packs
+from clvlab.application.log import operations
+from clvlab.application.runs import bundles, in_folder
+from clvlab.application.runs.in_folder import FolderRecord
+from clvlab.application.runs.record import make
 from clvlab.application.versions import judge
 from clvlab.cli import proof
 from clvlab.cli.agents import agents_app
@@ -74,13 +77,13 @@ def demo(runs_folder: RunsOption = Path("runs")) -> None:
     tests = []
     for name in ("baseline", "cumulative-drift"):
         with err.status(f"backtesting {name}"):
-            tests.append(backtests.backtest(pack, name))
+            tests.append(make(backtests.planned(pack, name), FolderRecord(runs_folder, _now_ms)))
     out.print(leaderboard(tests))
     for test in tests:
         show_report(test.report)
     with err.status("verifying"):
-        folders = [runs.keep(test.run, runs_folder, test.receipts) for test in tests]
-        verdicts = [runs.verified(folder) for folder in folders]
+        folders = [runs_folder / test.run_id for test in tests]
+        verdicts = [in_folder.verified(folder) for folder in folders]
     for verdict in verdicts:
         show_checks(verdict)
     out.print("Try next:")
@@ -121,11 +124,8 @@ def backtest(
 ) -> None:
     """Replay a pack through an agent, score it against the close, and seal the run."""
     window = Window(window_id, end_rule, duration_s, horizon_s, tuple(market or ("",)))
-    with err.status("backtesting"), runlog.open_log(log, create=True) if log else nullcontext() as opened:
-        perform: Callable[..., backtests.Backtest] = backtests.backtest
-        if opened is not None:
-            perform = partial(logged.logged_backtest, log=opened, owner=owner, clock=_now_ms)
-        test = perform(
+    with err.status("backtesting"), operations.open_log(log, create=True) if log else nullcontext() as opened:
+        plan = backtests.planned(
             packs.open_pack(pack),
             isolated(agent, reads=reads or [], network=network) if reads or network else agent,
             params=_params(param or []),
@@ -134,7 +134,8 @@ def backtest(
             policy=backtests.envelope(_params(policy or [])),
             audit=audit,
         )
-        folder = runs.keep(test.run, runs_folder, test.receipts)
+        test = make(plan, FolderRecord(runs_folder, _now_ms, opened, owner))
+    folder = runs_folder / test.run_id
     if as_json:
         print_json(test.report | {"run_folder": str(folder)})
         return
@@ -188,7 +189,7 @@ def verify(
     if bundles.is_disclosure(run):
         raise typer.Exit(proof.show_disclosure(bundles.disclosure_judged(run, required), as_json=as_json))
     with err.status("verifying"):
-        asked = bundles.bundle_verified if run.is_file() else anchors.anchor_verified
+        asked = bundles.bundle_verified if run.is_file() else in_folder.anchor_verified
         verdict = asked(run, proof.anchor_settings())
     agents = [isolated(one, reads=reads or [], network=network) for one in agent or []]
     further = proof.further(run, second_opinion=second_opinion, replay=replay, pack=pack, agents=agents)
@@ -211,7 +212,7 @@ def verify(
 
 
 def _verification(verdict: Verification, in_log: dict[str, Any] | None) -> dict[str, Any]:
-    card = runs.proof_card(verdict, in_log)
+    card = in_folder.proof_card(verdict, in_log)
     return {
         "run_id": verdict.run_id,
         "verified": verdict.verified,
@@ -236,11 +237,11 @@ def show(
 ) -> None:
     """Show a run's proof card, its decisions, or one of them; exit 1 if its verification fails."""
     if seq is not None:
-        print_json(runs.decision(run, seq))
+        print_json(in_folder.decision(run, seq))
         return
-    verdict = runs.verified(run)
+    verdict = in_folder.verified(run)
     if as_json:
-        print_json(runs.proof_card(verdict))
+        print_json(in_folder.proof_card(verdict))
         raise typer.Exit(0 if verdict.passed else 1)
     show_checks(verdict)
     if verdict.outcomes is not None:

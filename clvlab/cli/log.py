@@ -10,7 +10,8 @@ from typing import Annotated
 import polars as pl
 import typer
 
-from clvlab.application import auditing, bundles, runlog
+from clvlab.application.log import auditing, operations
+from clvlab.application.runs import bundles
 from clvlab.cli.options import JsonOption
 from clvlab.cli.printing import out, plain, print_json, table
 
@@ -28,22 +29,22 @@ def keygen(
     of_witness: Annotated[bool, typer.Option("--witness", help="Make the key of a witness.")] = False,
 ) -> None:
     """Make a key; prints the public one."""
-    sys.stdout.write(runlog.new_key(name, out_file, witness=of_witness) + "\n")
+    sys.stdout.write(operations.new_key(name, out_file, witness=of_witness) + "\n")
 
 
 @log_app.command("checkpoint")
 def checkpoint(log: LogArgument, key: KeyOption) -> None:
     """Sign the log's present state; prints the note."""
-    signer = runlog.read_signer(key)
-    with runlog.open_log(log) as opened:
-        sys.stdout.write(runlog.signed_checkpoint(opened, signer))
+    signer = operations.read_signer(key)
+    with operations.open_log(log) as opened:
+        sys.stdout.write(operations.signed_checkpoint(opened, signer))
 
 
 @log_app.command("show")
 def show(log: LogArgument, as_json: JsonOption = False) -> None:
     """Count runs committed to, sealed, abandoned and open, by owner."""
-    with runlog.open_log(log) as opened:
-        rows = runlog.log_counts(opened)
+    with operations.open_log(log) as opened:
+        rows = operations.log_counts(opened)
     if as_json:
         print_json(rows)
     else:
@@ -104,8 +105,8 @@ def ask(
     old: Annotated[int, typer.Option(help="How many entries the witness saw last.", min=0)] = 0,
 ) -> None:
     """Write what a witness is to be asked: prints a request for 'clvlab witness'."""
-    with runlog.open_log(log) as opened:
-        sys.stdout.write(runlog.witness_request(opened, note.read_text(encoding="utf-8"), old))
+    with operations.open_log(log) as opened:
+        sys.stdout.write(operations.witness_request(opened, note.read_text(encoding="utf-8"), old))
 
 
 def witness(
@@ -114,4 +115,4 @@ def witness(
     log: Annotated[list[str], typer.Option("--log", help="Public key of a log that it watches; may be repeated.")],
 ) -> None:
     """Sign a checkpoint that extends the last one seen: reads a request, prints a signature line; refuses all else."""
-    sys.stdout.write(runlog.cosign(sys.stdin.read(), key, log, state, int(time.time())))
+    sys.stdout.write(operations.cosign(sys.stdin.read(), key, log, state, int(time.time())))

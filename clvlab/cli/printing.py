@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from clvlab.application import backtests
+from clvlab.application.runs.perform import PerformedRun
 from clvlab.packs.quality import Quality
 from clvlab.packs.reader import Pack
 from clvlab.proof.verify import Verification
@@ -124,7 +125,7 @@ def show_checks(verdict: Verification, judge: Mapping[str, str] | None = None) -
         out.print(f"[red]NOT verified[/]: recomputed {plain(verdict.recomputed_evidence_hash)}\n")
 
 
-def leaderboard(tests: Sequence[backtests.Backtest]) -> Table:
+def leaderboard(tests: Sequence[PerformedRun]) -> Table:
     board = backtests.leaderboard(tests)
     shown = board.select(
         "rank",

@@ -11,7 +11,8 @@ from typing import Annotated
 import typer
 
 from clvlab.agents.isolation.isolated import IsolatedAgent
-from clvlab.application import anchors, bundles, replays, runlog, runs
+from clvlab.application.log import operations
+from clvlab.application.runs import bundles, in_folder, replays
 from clvlab.cli.options import JsonOption, RunArgument
 from clvlab.cli.printing import err, facts, out, plain, print_json
 from clvlab.errors import AnchorError, BundleError, EvidenceError
@@ -20,9 +21,9 @@ from clvlab.proof.checks import Check, Verdict
 __all__ = ["anchor", "anchor_settings", "bundle", "devchain", "disclose", "further", "show_disclosure", "verifier"]
 
 
-def anchor_settings() -> anchors.AnchorSettings:
+def anchor_settings() -> in_folder.AnchorSettings:
     """Read the chain, key and trusted signers from ``CLVLAB_ANCHOR_*``."""
-    return anchors.AnchorSettings.from_environment(os.environ)
+    return in_folder.AnchorSettings.from_environment(os.environ)
 
 
 def further(
@@ -51,7 +52,7 @@ def further(
 def anchor(run: RunArgument, as_json: JsonOption = False) -> None:
     """Write the manifest hash of a sealed run as a memo on the chain that CLVLAB_ANCHOR_* names, exactly once."""
     with err.status("anchoring"):
-        done = anchors.anchor_run(run, anchor_settings())
+        done = in_folder.anchor_run(run, anchor_settings())
     shown = {"status": done.status, "signature": done.signature, "cluster": done.cluster, "explorer_url": done.explorer_url}
     if as_json:
         print_json(shown)
@@ -108,9 +109,9 @@ def bundle(
     earlier = since.read_text(encoding="utf-8") if since else None
     proofs = None
     if log is not None:
-        signer = checkpoint.read_text(encoding="utf-8") if checkpoint else runlog.read_signer(log_key or Path())
-        with runlog.open_log(log) as opened:
-            proofs = runlog.log_proofs(opened, runs.load(run).run_id, signer, earlier)
+        signer = checkpoint.read_text(encoding="utf-8") if checkpoint else operations.read_signer(log_key or Path())
+        with operations.open_log(log) as opened:
+            proofs = operations.log_proofs(opened, in_folder.load(run).run_id, signer, earlier)
     content = bundles.bundle_run(run, log=proofs)
     with out_file.open("xb") as file:
         file.write(content)

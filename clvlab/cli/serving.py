@@ -24,7 +24,7 @@ def serve(
 ) -> None:
     """Serve HTTP; settings are environment variables CLVLAB_*, and without any the store is in memory."""
     try:
-        from service.serving import serve as run
+        from clvlab_service.serving import serve as run
     except ModuleNotFoundError as error:
         raise MissingExtraError("service", error.name) from error
     run(host, port, keys if dev else None, lambda line: err.print(line, markup=False))
@@ -37,7 +37,7 @@ def dev_token(
 ) -> None:
     """Print a token that `clvlab serve --dev` accepts."""
     try:
-        from service.dev import dev_token as token
+        from clvlab_service.dev import dev_token as token
     except ModuleNotFoundError as error:
         raise MissingExtraError("service", error.name) from error
     typer.echo(token(keys, did, lifetime_s))

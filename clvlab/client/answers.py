@@ -1,4 +1,4 @@
-"""Answers of the service, as types. Written by ``python -m service.typed_answers``; don't edit."""
+"""Answers of the service, as types. Written by ``python -m clvlab_service.typed_answers``; don't edit."""
 
 from __future__ import annotations
 

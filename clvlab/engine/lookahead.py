@@ -15,9 +15,9 @@ from clvlab.engine.replay import located, replay
 from clvlab.errors import AgentError, ClvlabError
 from clvlab.law.closing import Window
 from clvlab.law.clv import scores
+from clvlab.law.positions import positions
 from clvlab.law.schema import DECISIONS, Reason
 from clvlab.law.tape import Tape
-from clvlab.proof.positions import positions
 
 __all__ = ["LookaheadReport", "lookahead_audit", "prefix"]
 

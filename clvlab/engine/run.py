@@ -19,10 +19,10 @@ from clvlab.law.clv import scores
 from clvlab.law.gate import verdicts
 from clvlab.law.metrics import outcomes
 from clvlab.law.policy import PolicyEnvelope
+from clvlab.law.positions import positions, proposals
 from clvlab.law.schema import LAW_VERSION, Causality, ClosingPolicy
 from clvlab.law.tape import Binding, Tape
 from clvlab.proof.manifest import RUN_SCHEMA, config_hash, policy_hash, run_id
-from clvlab.proof.positions import positions, proposals
 from clvlab.proof.seal import SealedRun, seal
 
 __all__ = ["RunResult", "run", "run_started"]
@@ -67,6 +67,7 @@ def run(
     labels: Mapping[str, Causality] | None = None,
     kind: str = "backtest",
     origin_id: str | None = None,
+    commit_index: int | None = None,
 ) -> RunResult:
     """Let every agent decide on the same tape, judge by the policy, score by the law, and seal.
 
@@ -87,6 +88,8 @@ def run(
         Causality of each isolated agent by its id, where a sealed run is run again: its label says what was done then.
     kind, origin_id
         What asked for the run (``backtest``, ``competition``, ``deploy``) and its id, which enter the run id.
+    commit_index
+        Entry of a run log that committed to the run, which its manifest names.
 
     Raises
     ------
@@ -118,7 +121,7 @@ def run(
         kind=kind,
         origin_id=origin_id,
     )
-    sealed = seal(started, decisions, errors, replayed.closes, scored)
+    sealed = seal(started, decisions, errors, replayed.closes, scored, commit_index)
     receipts = fills(sealed.run_id, decisions, proposed, policy)
     return RunResult(sealed, decisions, replayed.closes, scored, outcomes(scored, tuple(ids)), receipts, errors)
 

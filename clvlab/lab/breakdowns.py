@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from clvlab.application.backtests import Backtest
+from clvlab.application.runs.perform import PerformedRun
 from clvlab.lab.stats import group_means
 from clvlab.lab.stats.placebo import EDGES_S
 from clvlab.law.schema import Reason
@@ -28,7 +28,7 @@ _TIMES = (
 )  # fmt: skip
 
 
-def scored_decisions(backtest: Backtest) -> pl.DataFrame:
+def scored_decisions(backtest: PerformedRun) -> pl.DataFrame:
     """Give the scored decisions of a backtest, in order of time.
 
     Returns
@@ -57,7 +57,7 @@ def scored_decisions(backtest: Backtest) -> pl.DataFrame:
     )  # fmt: skip
 
 
-def tables(backtest: Backtest, scored: pl.DataFrame, level: float, seed: int) -> dict[str, pl.DataFrame]:
+def tables(backtest: PerformedRun, scored: pl.DataFrame, level: float, seed: int) -> dict[str, pl.DataFrame]:
     """Give every breakdown by name; see ``TITLES``, and ``fixtures``, the best first."""
 
     def means(groups: pl.Series) -> pl.DataFrame:
@@ -103,7 +103,7 @@ def _counts(counts: dict[str, int], name: str) -> pl.DataFrame:
     return pl.DataFrame(list(counts.items()), schema={name: pl.String, "decisions": pl.Int64}, orient="row")
 
 
-def _quality(backtest: Backtest, scored: pl.DataFrame) -> pl.DataFrame:
+def _quality(backtest: PerformedRun, scored: pl.DataFrame) -> pl.DataFrame:
     report = backtest.report
     age = scored["closing_age_s"]
     kinds = ", ".join(f"{kind} {count:,}" for kind, count in report["close_kinds"].items())

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import polars as pl
 
-from clvlab.application import backtests
+from clvlab.application.runs.perform import PerformedRun
 
 __all__ = ["Contender", "agent_part", "contenders", "of_backtest"]
 
@@ -53,14 +53,14 @@ def contenders(scores: pl.DataFrame, outcomes: pl.DataFrame, started: dict[str, 
     ]
 
 
-def of_backtest(test: backtests.Backtest) -> list[Contender]:
+def of_backtest(test: PerformedRun) -> list[Contender]:
     """Give the agents of a backtest that was made here."""
     events = test.run.events
     started: dict[str, Any] = orjson.loads(events[: events.index(b"\n")])["payload"]
     return contenders(test.scores, test.result.outcomes, started)
 
 
-def agent_part(backtest: backtests.Backtest, agent_id: str) -> backtests.Backtest:
+def agent_part(backtest: PerformedRun, agent_id: str) -> PerformedRun:
     """Give what a backtest says of one of its agents; the run stays that of all of them."""
     whole = backtest.result
     decisions, scores, outcomes = (_of(frame, agent_id) for frame in (whole.decisions, whole.scores, whole.outcomes))

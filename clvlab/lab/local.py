@@ -14,7 +14,9 @@ from urllib.parse import quote
 import polars as pl
 
 from clvlab.application import backtests, importing, packs
-from clvlab.application.laboratory import Laboratory, trial_id
+from clvlab.application.laboratory import Laboratory, trial_ids
+from clvlab.application.runs.perform import PerformedRun
+from clvlab.application.runs.plan import Plan
 from clvlab.engine.agent import Agent
 from clvlab.errors import PackFormatError, UnsupportedError
 from clvlab.lab.bench import Asked, Entry, pages, run_tables
@@ -112,9 +114,12 @@ class LocalBench:
         done = self._performed(asked, entries, kind="competition")
         return Outcome(Run(done.run, done.receipts), [done.pack])
 
-    def _performed(self, asked: Asked, entries: Sequence[Entry], kind: str = "backtest") -> backtests.Backtest:
-        pack, agents = self.pack(asked.pack).source, [_named(entry, asked) for entry in entries]
-        return self._laboratory.perform(pack, agents, asked.window, asked.policy, asked.fixtures, audit=asked.audit, kind=kind)
+    def _performed(self, asked: Asked, entries: Sequence[Entry], kind: str = "backtest") -> PerformedRun:
+        agents = [_named(entry, asked) for entry in entries]
+        plan = Plan(
+            self.pack(asked.pack).source, agents, asked.window, asked.policy, asked.fixtures, kind=kind, audit=asked.audit
+        )
+        return self._laboratory.perform(plan)
 
     def sweep(
         self, asked: Asked, agent: str | Agent, grid: Mapping[str, Sequence[Any]], *, progress: Progress | bool
@@ -127,7 +132,7 @@ class LocalBench:
 
         trials = sweep_grid(pack, agent, grid, seal=seal, fixture_ids=asked.fixtures, window=asked.window, progress=progress)
         agents = [backtests.resolved(agent, one.params, asked.window) for one in trials]
-        ids = [trial_id(pack, one, asked.window, asked.fixtures) for one in agents]
+        ids = [own for one in agents for own in trial_ids(Plan(pack, [one], asked.window, fixtures=asked.fixtures))]
         earlier = self._laboratory.trials(pack.content_hash, apart_from=ids)
         self._laboratory.record_trials(pack.content_hash, ids)
         return trials, earlier

@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from clvlab.application import backtests
+from clvlab.application.runs.perform import reopened
 from clvlab.errors import EvidenceError, UnknownAgentError, UnknownPackError
 from clvlab.lab import html
 from clvlab.lab.comparison import Comparison, Leaderboard
@@ -119,7 +119,7 @@ class Outcome(Shown):
         own = self.agent_ids
         if agent_id not in own and not (agent_id is None and len(own) == 1):
             raise UnknownAgentError(f"run {self.run_id} has no agent {agent_id!r}: name one of {', '.join(own)}")
-        whole = backtests.reopened(self.pack, self.run.source, self.run.receipts)
+        whole = reopened(self.pack, self.run.source, self.run.receipts)
         return TearSheet(agent_part(whole, agent_id or own[0]), level, resamples, draws, seed)
 
     def verify(self) -> VerificationResult:

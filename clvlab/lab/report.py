@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import polars as pl
 
-from clvlab.application import backtests
+from clvlab.application.runs.perform import PerformedRun
 from clvlab.lab import html
 from clvlab.lab.contender import Contender, of_backtest
 from clvlab.lab.explorer import Explorer
@@ -93,7 +93,7 @@ def _age(median_ms: float | None, max_ms: int | None) -> str:
 class Backtest(Shown):
     """A sealed backtest: report, scores, run."""
 
-    def __init__(self, backtest: backtests.Backtest) -> None:
+    def __init__(self, backtest: PerformedRun) -> None:
         self.source = backtest
 
     @property

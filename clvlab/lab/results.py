@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from clvlab.application import runs
+from clvlab.application.runs import in_folder
 from clvlab.engine.lookahead import LookaheadReport
 from clvlab.lab import html
 from clvlab.lab.proofs.browser import EvidenceBrowser
@@ -145,7 +145,7 @@ class VerificationResult(Shown):
 
     @property
     def proof_card(self) -> dict[str, Any]:
-        return runs.proof_card(self.source)
+        return in_folder.proof_card(self.source)
 
     def __repr__(self) -> str:
         failed = ", ".join(name for name, verdict in self.checks.items() if verdict == "fail")
@@ -178,11 +178,11 @@ class Run:
 
     def verify(self) -> VerificationResult:
         """Recompute the proof from the sealed bytes; no chain is asked about an anchor, which is then pending."""
-        return VerificationResult(runs.verify(self.source, self.receipts, anchor=self.anchor))
+        return VerificationResult(in_folder.verify(self.source, self.receipts, anchor=self.anchor))
 
     def decision(self, seq: int) -> dict[str, Any]:
         """Give one sealed decision with the law's reading of it."""
-        return runs.inspect_decision(self.source, seq)
+        return in_folder.inspect_decision(self.source, seq)
 
     def proof_card(self) -> ProofCard:
         """Verify the run and give its proof card: what ran, what is sealed, the seven checks."""
@@ -208,7 +208,7 @@ class Run:
 
     def save(self, folder: str | Path = "runs") -> Path:
         """Store the run under ``folder/<run_id>`` and give that path."""
-        return runs.keep(self.source, folder, self.receipts)
+        return in_folder.keep(self.source, folder, self.receipts)
 
     def __repr__(self) -> str:
         return f"Run {self.run_id} ({self._events:,} events); next: .verify(), .proof_card(), .browse(), .tamper(), .save()"

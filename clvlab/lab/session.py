@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from clvlab.application import backtests, importing, packs, runs
+from clvlab.application import backtests, importing, packs
+from clvlab.application.runs import in_folder
 from clvlab.engine.agent import Agent
 from clvlab.lab.comparison import Comparison, Leaderboard
 from clvlab.lab.outcome import Outcome
@@ -61,7 +62,7 @@ def open_run(path: str | Path) -> Run:
     >>> open_run(folder).verify().passed
     True
     """
-    return Run(runs.load(path), runs.receipts(path), runs.anchor(path))
+    return Run(in_folder.load(path), in_folder.receipts(path), in_folder.anchor(path))
 
 
 def import_odds(

@@ -23,10 +23,10 @@ from clvlab.lab.showing import Shown, check_settings
 from clvlab.lab.stats import Clusters, Deflated, deflated_t, estimates, family_wise_p_values, influence_shape
 from clvlab.law.closing import Window
 from clvlab.law.clv import scores
+from clvlab.law.positions import positions
 from clvlab.law.schema import Schema
 from clvlab.law.tape import Tape
 from clvlab.packs.reader import Pack
-from clvlab.proof.positions import positions
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,7 +9,7 @@ from math import sqrt
 
 import polars as pl
 
-from clvlab.application import backtests
+from clvlab.application.runs.perform import PerformedRun
 from clvlab.lab import breakdowns, drawing, html
 from clvlab.lab.plots import Plots
 from clvlab.lab.settling import Settlement, settlement
@@ -51,7 +51,7 @@ class TearSheet(Shown):
         Of the cluster bootstrap and of the placebo.
     """
 
-    source: backtests.Backtest
+    source: PerformedRun
     level: float = 0.95
     resamples: int = 5_000
     draws: int = 200

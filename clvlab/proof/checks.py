@@ -13,13 +13,13 @@ import polars as pl
 from clvlab.errors import EvidenceError
 from clvlab.law.gate import verdicts
 from clvlab.law.policy import ExecutionMode
+from clvlab.law.positions import proposals
 from clvlab.law.schema import VERDICTS, Action
 from clvlab.proof.audit import audit
 from clvlab.proof.canonical import sha256
 from clvlab.proof.evidence import Evidence
 from clvlab.proof.lines import read_receipts
 from clvlab.proof.manifest import check_ids
-from clvlab.proof.positions import proposals
 from clvlab.proof.seal import SealedRun
 
 __all__ = [

@@ -11,13 +11,13 @@ import polars as pl
 
 from clvlab.errors import EvidenceError
 from clvlab.law.clv import scores
+from clvlab.law.positions import positions
 from clvlab.proof.canonical import canonical, parsed, sha256
 from clvlab.proof.events import Kind, event_line, score_lines
 from clvlab.proof.evidence import Evidence, read_evidence
 from clvlab.proof.lines import read_single
 from clvlab.proof.manifest import check_ids, manifest
 from clvlab.proof.merkle import check_inclusion, inclusion_proof, leaf_hash, leaf_hashes
-from clvlab.proof.positions import positions
 from clvlab.proof.seal import SealedRun
 
 __all__ = ["DISCLOSURE_SCHEMA", "check_disclosure", "disclosure"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from io import BytesIO
 from typing import Any
 
@@ -18,7 +18,7 @@ from clvlab.proof.events import Kind, batches, close_lines, decision_lines, even
 from clvlab.proof.manifest import manifest
 from clvlab.proof.merkle import Digest
 
-__all__ = ["SealedRun", "Sealer", "ahead", "committed", "seal"]
+__all__ = ["SealedRun", "Sealer", "ahead", "seal"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +88,7 @@ def seal(
     errors: list[dict[str, Any]],
     closes: pl.DataFrame,
     scores: pl.DataFrame,
+    commit_index: int | None = None,
 ) -> SealedRun:
     """Seal a run.
 
@@ -103,6 +104,8 @@ def seal(
         ``CLOSE_EVENTS``, ``seq`` following.
     scores
         ``SCORES``.
+    commit_index
+        Entry of the run log that committed to the run; null without a log.
     """
     evidence, marks = Sealer(), Sealer()
     evidence.add(event_line(Kind.RUN_STARTED, started, 0))
@@ -122,13 +125,9 @@ def seal(
         evidence_root=evidence.root(),
         event_count=evidence.count,
         score_root=marks.root(),
+        commit_index=commit_index,
     )
     return SealedRun(started["run_id"], evidence.bytes(), marks.bytes(), canonical(bound))
-
-
-def committed(run: SealedRun, commit_index: int | None) -> SealedRun:
-    """Name, in the manifest of a sealed run, the entry of the run log that commits to it, if any."""
-    return replace(run, manifest=canonical(orjson.loads(run.manifest) | {"commit_index": commit_index}))
 
 
 def ahead(write: Callable[[pl.DataFrame], bytes], frame: pl.DataFrame) -> Iterator[bytes]:

@@ -12,6 +12,7 @@ import polars as pl
 from clvlab.errors import EvidenceError
 from clvlab.law.clv import scores
 from clvlab.law.metrics import outcomes
+from clvlab.law.positions import positions
 from clvlab.proof import checks
 from clvlab.proof.anchor import Anchor, AnchorTrust, Seen, anchor_check
 from clvlab.proof.canonical import canonical, sha256
@@ -20,7 +21,6 @@ from clvlab.proof.events import batches, score_lines
 from clvlab.proof.evidence import Evidence, read_evidence
 from clvlab.proof.manifest import manifest
 from clvlab.proof.merkle import Digest
-from clvlab.proof.positions import positions
 from clvlab.proof.seal import SealedRun
 
 __all__ = ["Anchor", "Verification", "verify"]

@@ -1,4 +1,4 @@
-"""The run log as rows: entries, and the roots of complete subtrees. Its rules stand in ``clvlab.anchor.log``."""
+"""The run log as rows: entries, and the roots of complete subtrees. Its rules stand in ``clvlab.runlog.log``."""
 
 from __future__ import annotations
 

@@ -9,17 +9,17 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from clvlab.anchor.bundled import Trust
-from clvlab.anchor.log import Claim, abandon, claim, commit, commit_anew, conclude
-from clvlab.anchor.note import Signer, opened, signed
-from clvlab.anchor.tree import grown as tree_grown
-from clvlab.application import auditing
-from clvlab.application.auditing import Limits, audit
-from clvlab.application.public_log import PublicLog
-from clvlab.application.runlog import log_proofs, open_log, signed_checkpoint
+from clvlab.application.log import auditing
+from clvlab.application.log.auditing import Limits, audit
+from clvlab.application.log.operations import log_proofs, open_log, signed_checkpoint
+from clvlab.application.log.public import PublicLog
 from clvlab.errors import BundleError, LogError
 from clvlab.proof.bundle import bundle, read_bundle
 from clvlab.proof.canonical import canonical, parsed
+from clvlab.runlog.bundled import Trust
+from clvlab.runlog.log import Claim, abandon, claim, commit, commit_anew, conclude
+from clvlab.runlog.note import Signer, opened, signed
+from clvlab.runlog.tree import grown as tree_grown
 from clvlab.store.database import Database
 from clvlab.store.runlog import RunLog
 from tests.proof.bundles import LOG_KEY, WITNESS_KEY, logged, make_bundle

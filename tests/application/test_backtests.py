@@ -3,9 +3,11 @@ import pytest
 
 import clvlab as cl
 from clvlab.application import backtests
-from clvlab.application.logged import logged_backtest
 from clvlab.application.packs import open_pack
-from clvlab.application.replays import replayed
+from clvlab.application.runs.in_folder import FolderRecord
+from clvlab.application.runs.perform import reopened
+from clvlab.application.runs.record import make
+from clvlab.application.runs.replays import replayed
 from clvlab.cli.printing import show_pack, show_report
 from clvlab.errors import UnknownFixtureError
 from clvlab.lab import report as lab
@@ -130,7 +132,7 @@ def test_nothing_is_warned_of_where_no_close_is_scored(aged):
     assert (stale["reasons"], stale["warnings"], stale["closing_age_ms"]["max"]) == ({"closing_stale": 9}, [], None)
 
 
-def test_limit_of_the_pack_holds_wherever_its_runs_are_made_or_scored_again(aged, capsys):
+def test_limit_of_the_pack_holds_wherever_its_runs_are_made_or_scored_again(aged, capsys, tmp_path):
     pack = aged([OLD, YOUNG, 1000], max_close_age_s=21_600)
 
     test = backtests.backtest(pack)
@@ -138,8 +140,9 @@ def test_limit_of_the_pack_holds_wherever_its_runs_are_made_or_scored_again(aged
     assert test.scores["reason"].to_list() == ["closing_stale", "scored", "scored"]
     assert test.report["window"]["max_close_age_s"] == 21_600
     assert (test.verification.passed, replayed(test.run, test.receipts, pack=pack.folder).agrees) == (True, True)
-    assert backtests.reopened(pack, test.run).scores.equals(test.scores)
-    assert logged_backtest(pack, log=RunLog(), owner="me", clock=lambda: 5).run.evidence_hash == test.run.evidence_hash
+    assert reopened(pack, test.run).scores.equals(test.scores)
+    logged = make(backtests.planned(pack), FolderRecord(tmp_path / "runs", lambda: 5, RunLog()))
+    assert logged.run.evidence_hash == test.run.evidence_hash
     assert cl.sweep(pack.folder, "baseline", {"warmup_ticks": [0]}).sources[0].scores.equals(test.scores)
     show_pack(pack)
     assert "last_state, at most 21,600 s old" in capsys.readouterr().out

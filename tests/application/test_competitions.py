@@ -5,9 +5,9 @@ import pytest
 
 from clvlab.agents.registry import TEMPLATES
 from clvlab.application.application import Application
-from clvlab.application.competition_status import CompetitionStatus
+from clvlab.application.competitions.requests import AgentEntry, CompetitionConfig
+from clvlab.application.competitions.status import CompetitionStatus
 from clvlab.application.packs import bundled_catalog
-from clvlab.application.requests import AgentEntry, CompetitionConfig
 from clvlab.errors import (
     AlreadyRegisteredError,
     BindingError,

@@ -5,8 +5,8 @@ import pytest
 from sqlalchemy import update
 
 from clvlab.application.application import Application
-from clvlab.application.deploy_config import DeployConfig
-from clvlab.application.requests import AgentEntry
+from clvlab.application.competitions.requests import AgentEntry
+from clvlab.application.deploys.config import DeployConfig
 from clvlab.errors import IdempotencyConflictError, PageError, PreflightError, UnknownInstanceError
 from clvlab.store.tables import instances
 from tests.factories import ALICE, BOB, make_competition

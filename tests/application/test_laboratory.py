@@ -1,13 +1,13 @@
 import polars as pl
 import pytest
 
-from clvlab.anchor.log import counts
-from clvlab.application.backtests import backtest, reopened, resolved
-from clvlab.application.laboratory import Laboratory, trial_id
+from clvlab.application.backtests import backtest, planned
+from clvlab.application.laboratory import Laboratory, trial_ids
 from clvlab.application.packs import open_pack
+from clvlab.application.runs.perform import reopened
 from clvlab.errors import LookaheadError, PackTamperedError
 from clvlab.law.closing import Window
-from clvlab.law.policy import PolicyEnvelope
+from clvlab.runlog.log import counts
 from clvlab.store.runlog import RunLog
 
 FIXTURES = [90000000, 90000001]
@@ -20,8 +20,8 @@ def laboratory():
     made.close()
 
 
-def perform(laboratory, strategy="baseline", **options):
-    return laboratory.perform(open_pack("starter"), [resolved(strategy)], Window(), PolicyEnvelope(), FIXTURES, **options)
+def perform(laboratory, strategy="baseline"):
+    return laboratory.perform(planned(open_pack("starter"), strategy, fixture_ids=FIXTURES))
 
 
 def log_of(laboratory):
@@ -72,14 +72,17 @@ def test_a_run_reopens_over_its_own_pack_only():
 
 
 def test_a_trial_is_what_shapes_scores():
-    pack, agent = open_pack("starter"), resolved("baseline")
-    one = trial_id(pack, agent, Window(), None)
+    def trial(pack="starter", **asked):
+        (found,) = trial_ids(planned(open_pack(pack), **asked))
+        return found
 
-    assert trial_id(pack, resolved("baseline"), Window(), list(pack.fixture_ids)) == one
+    one = trial()
+
+    assert trial(fixture_ids=list(open_pack("starter").fixture_ids)) == one
     others = [
-        trial_id(pack, resolved("baseline", {"warmup_ticks": 1}), Window(), None),
-        trial_id(pack, agent, Window(min_clv_horizon_s=1), None),
-        trial_id(pack, agent, Window(), FIXTURES),
-        trial_id(open_pack("season"), agent, Window(), None),
+        trial(params={"warmup_ticks": 1}),
+        trial(window=Window(min_clv_horizon_s=1)),
+        trial(fixture_ids=FIXTURES),
+        trial("season"),
     ]
     assert pl.Series([one, *others]).is_unique().all()

@@ -5,13 +5,13 @@ import polars as pl
 import pytest
 
 from clvlab.agents.isolation.isolated import isolated
-from clvlab.application.backtests import backtest, envelope
+from clvlab.application.backtests import backtest, envelope, planned
 from clvlab.application.packs import open_pack
-from clvlab.application.replays import replayed
+from clvlab.application.runs.perform import Commitment, perform
+from clvlab.application.runs.replays import replayed
 from clvlab.engine.run import run
 from clvlab.errors import EvidenceError, ReplayError
 from clvlab.law.closing import Window
-from clvlab.proof.seal import committed
 from clvlab.proof.verify import verify
 from clvlab.sql import second_opinion
 from tests.factories import make_sealed_run
@@ -34,10 +34,11 @@ def pack():
 
 @pytest.mark.parametrize("strategy", ["baseline", "cumulative-drift", "sharp-momentum-v2"])
 def test_run_of_a_template_gives_the_same_bytes_again(pack, strategy):
-    test = backtest(pack, strategy, params={"stake": 7}, fixture_ids=pack.fixture_ids[:2], policy=envelope({"max_orders": 3}))
+    plan = planned(pack, strategy, params={"stake": 7}, fixture_ids=pack.fixture_ids[:2], policy=envelope({"max_orders": 3}))
+    test, logged = perform(plan), perform(plan, Commitment(plan.run_id, 12))
 
     assert replayed(test.run, test.receipts).agrees
-    assert replayed(committed(test.run, 12), test.receipts, pack="starter").agrees
+    assert replayed(logged.run, test.receipts, pack="starter").agrees
 
 
 def test_fraction_in_a_config_is_restored_from_its_text(pack):

@@ -3,8 +3,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from clvlab.application import backtests
+from clvlab.application.competitions.requests import BacktestRunRequest
 from clvlab.application.packs import open_pack
-from clvlab.application.requests import BacktestRunRequest
+from clvlab.application.runs.perform import Commitment, perform
 from clvlab.errors import PageError, UnknownBacktestError, UnknownFixtureError, UnknownPackError, WindowError
 from clvlab.law.closing import Window
 
@@ -19,7 +20,8 @@ def test_a_backtest_is_stored_with_its_run_and_is_what_the_library_gives(applica
     answer = asked(application)
 
     report = application.backtests.report(answer["backtest_id"])
-    own = backtests.backtest(open_pack("starter"), fixture_ids=[90000001], window=Window("w1"), commit_index=0).report
+    plan = backtests.planned(open_pack("starter"), fixture_ids=[90000001], window=Window("w1"))
+    own = perform(plan, Commitment(plan.run_id, 0)).report
 
     assert answer == {"backtest_id": report["backtest_id"], "mode_label": "Backtest", "run_id": report["run_id"]}
     assert report == own

@@ -2,7 +2,7 @@ import polars as pl
 import pytest
 from sqlalchemy import update
 
-from clvlab.application.requests import BacktestRunRequest
+from clvlab.application.competitions.requests import BacktestRunRequest
 from clvlab.store.tables import standings
 from tests.factories import ALICE, make_competition
 

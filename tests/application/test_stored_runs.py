@@ -1,7 +1,7 @@
 import pytest
 from sqlalchemy import text, update
 
-from clvlab.application.requests import BacktestRunRequest
+from clvlab.application.competitions.requests import BacktestRunRequest
 from clvlab.errors import RunConflictError, UnknownDecisionError, UnknownRunError
 from clvlab.proof.inspector import inspect_decision
 from clvlab.proof.seal import SealedRun

@@ -27,12 +27,12 @@ from clvlab.law.closing import Window
 from clvlab.law.clv import scores
 from clvlab.law.gate import verdicts
 from clvlab.law.policy import PolicyEnvelope
+from clvlab.law.positions import positions, proposals
 from clvlab.law.schema import Reason
 from clvlab.packs.catalog import Catalog
 from clvlab.packs.digest import fixture_digests
 from clvlab.packs.reader import verify_pack
 from clvlab.proof.bundle import bundle, read_bundle
-from clvlab.proof.positions import positions, proposals
 from clvlab.proof.seal import seal
 from clvlab.proof.verify import verify
 from clvlab.store.folder import read_run

@@ -9,10 +9,10 @@ from typing import Any
 
 from clvlab.anchor.anchorer import NullAnchor
 from clvlab.application.anchoring import Anchoring
-from clvlab.application.public_log import PublicLog
+from clvlab.application.leaderboard import Leaderboard
+from clvlab.application.log.public import PublicLog
+from clvlab.application.runs.cards import StoredRuns
 from clvlab.application.slots import Slots
-from clvlab.application.standings import Leaderboard
-from clvlab.application.stored_runs import StoredRuns
 from clvlab.store import runs, standings
 from clvlab.store.database import Database
 from clvlab.store.folder import read_run

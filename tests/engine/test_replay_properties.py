@@ -14,11 +14,11 @@ from clvlab.engine.run import run
 from clvlab.errors import WindowError
 from clvlab.law.closing import fixture_closes
 from clvlab.law.clv import scores
+from clvlab.law.positions import positions
 from clvlab.law.tape import Tape
 from clvlab.proof import clv_states, clv_verify
 from clvlab.proof.events import receipt_lines
 from clvlab.proof.evidence import read_evidence
-from clvlab.proof.positions import positions
 from clvlab.proof.verify import verify
 from clvlab.sql.opinion import sql_scores
 from clvlab.store.folder import read_receipts, read_run, write_run

@@ -7,10 +7,10 @@ from random import Random
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 
-from clvlab.anchor.bundled import transaction_seen
 from clvlab.errors import BundleError
 from clvlab.proof import clv_verify
 from clvlab.proof.anchor import MEMO_PROGRAMS
+from clvlab.runlog.bundled import transaction_seen
 
 __all__ = ["KEYS", "MEMO", "forged_transaction", "transaction", "transaction_disagreement"]
 

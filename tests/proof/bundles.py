@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from solders.hash import Hash
 from solders.keypair import Keypair
 
-from clvlab.anchor.log import abandon, commit, conclude, tree_root
-from clvlab.anchor.note import Checkpoint, Signer, signed
 from clvlab.anchor.transaction import signed_memo
-from clvlab.application.runlog import log_proofs
+from clvlab.application.log.operations import log_proofs
 from clvlab.proof.bundle import bundle
-from clvlab.proof.canonical import parsed
+from clvlab.proof.canonical import canonical, parsed
 from clvlab.proof.events import receipt_lines
 from clvlab.proof.manifest import inputs_hash
-from clvlab.proof.seal import SealedRun, committed
+from clvlab.proof.seal import SealedRun
+from clvlab.runlog.log import abandon, commit, conclude, tree_root
+from clvlab.runlog.note import Checkpoint, Signer, signed
 from clvlab.store.runlog import RunLog
 from tests.factories import make_mixed_run
 
@@ -37,7 +38,8 @@ def logged() -> tuple[SealedRun, RunLog, str]:
     with log.write() as rows:
         commit(rows, "run_before", "did:x:me", "sha256:1", PACK, 1_000)
         before = note(rows, witness=False)
-        run = committed(run, commit(rows, run.run_id, "did:x:me", inputs_hash(started), PACK, 2_000))
+        index = commit(rows, run.run_id, "did:x:me", inputs_hash(started), PACK, 2_000)
+        run = replace(run, manifest=canonical(parsed(run.manifest) | {"commit_index": index}))
         commit(rows, "run_after", "did:x:other", "sha256:2", PACK, 3_000)
         commit(rows, "run_worse", "did:x:me", "sha256:3", PACK, 3_500)
         conclude(rows, run.run_id, run.manifest_hash, 4_000)

@@ -12,14 +12,14 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from solders.keypair import Keypair
 
-from clvlab.anchor.bundled import Trust, judged
-from clvlab.anchor.note import Signer, Verifier
-from clvlab.anchor.standing import Standing
 from clvlab.errors import BundleError
 from clvlab.proof import clv_verify
 from clvlab.proof.bundle import PARTS, read_bundle, run_of
 from clvlab.proof.canonical import canonical, sha256
 from clvlab.proof.verify import verify
+from clvlab.runlog.bundled import Trust, judged
+from clvlab.runlog.note import Signer, Verifier
+from clvlab.runlog.standing import Standing
 from tests.proof.bundles import LOG_KEY, anchor_part, log_part, logged, make_bundle, trust
 
 WHOLE, TRUST = make_bundle(), trust()

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from clvlab.anchor.bundled import Trust, judged
-from clvlab.anchor.log import consistency, tree_root
-from clvlab.anchor.note import Signer, Verifier, checkpoint, opened
-from clvlab.anchor.tree import grown, inclusion
-from clvlab.anchor.witness import request
 from clvlab.proof import clv_verify
 from clvlab.proof.bundle import read_bundle, run_of
 from clvlab.proof.canonical import parsed
 from clvlab.proof.verify import verify
+from clvlab.runlog.bundled import Trust, judged
+from clvlab.runlog.log import consistency, tree_root
+from clvlab.runlog.note import Signer, Verifier, checkpoint, opened
+from clvlab.runlog.tree import grown, inclusion
+from clvlab.runlog.witness import request
 from clvlab.store.runlog import RunLog
 from tests.proof.bundles import make_bundle
 

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from clvlab.application.bundles import disclosed, disclosure_judged
+from clvlab.application.runs.bundles import disclosed, disclosure_judged
 from clvlab.cli import app
 from clvlab.errors import BundleError, EvidenceError
 from clvlab.proof import clv_verify

@@ -7,13 +7,12 @@ import pytest
 from solders.keypair import Keypair
 from solders.transaction import VersionedTransaction
 
-from clvlab.anchor.bundled import Trust
-from clvlab.anchor.note import Signer, Verifier, signed
-from clvlab.application.bundles import bundle_verified
+from clvlab.application.runs.bundles import bundle_verified
 from clvlab.engine.run import run
 from clvlab.errors import BundleError
 from clvlab.law.closing import Window
 from clvlab.law.clv import scores
+from clvlab.law.positions import positions
 from clvlab.proof import clv_verify
 from clvlab.proof.bundle import bundle, read_bundle, run_of
 from clvlab.proof.canonical import canonical, parsed, sha256
@@ -21,8 +20,9 @@ from clvlab.proof.events import score_lines
 from clvlab.proof.evidence import read_evidence
 from clvlab.proof.manifest import manifest
 from clvlab.proof.merkle import root_of_lines
-from clvlab.proof.positions import positions
 from clvlab.proof.seal import SealedRun
+from clvlab.runlog.bundled import Trust
+from clvlab.runlog.note import Signer, Verifier, signed
 from clvlab.sql import second_opinion
 from clvlab.store.folder import write_run
 from tests.factories import make_agent, make_decisions, make_mixed_run, make_tape, message

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import httpx2
 import uvicorn
+from clvlab_service.app import create_app
+from clvlab_service.dev import AUDIENCE, ISSUER, dev_token, public_key_file
+from clvlab_service.settings import Settings
 
-from service.app import create_app
-from service.dev import AUDIENCE, ISSUER, dev_token, public_key_file
-from service.settings import Settings
 from tests.service.tokens import ALICE, BOB
 
 FIXTURE = 90000000

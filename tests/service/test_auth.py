@@ -8,16 +8,16 @@ from datetime import timedelta
 import httpx2
 import jwt
 import pytest
+from clvlab_service.app import create_app
+from clvlab_service.auth import Authenticator, InvalidTokenError, authenticator
+from clvlab_service.keys import FileKey, JwksKeys, NoKeys
+from clvlab_service.logs import logger
+from clvlab_service.settings import Settings
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.app import create_app
-from service.auth import Authenticator, InvalidTokenError, authenticator
-from service.keys import FileKey, JwksKeys, NoKeys
-from service.logs import logger
-from service.settings import Settings
 from tests.service.serving import running
 from tests.service.tokens import ALICE, AUDIENCE, ISSUER, Provider, make_jwk, make_key, make_token, serving
 

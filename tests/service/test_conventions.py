@@ -6,13 +6,13 @@ import re
 
 import pytest
 import zstandard
+from clvlab_service.app import create_app
+from clvlab_service.auth import Authenticator
+from clvlab_service.errors import STATUSES
+from clvlab_service.keys import FileKey
+from clvlab_service.settings import Settings
 from starlette.testclient import TestClient
 
-from service.app import create_app
-from service.auth import Authenticator
-from service.errors import STATUSES
-from service.keys import FileKey
-from service.settings import Settings
 from tests.service.tokens import AUDIENCE, ISSUER, make_key, make_token
 
 KEY = make_key("EdDSA")
@@ -224,7 +224,7 @@ def test_importing_the_application_does_no_work():
     import subprocess
     import sys
 
-    code = "import service.app, sys; print('uvicorn' in sys.modules, 'clvlab.cli' in sys.modules)"
+    code = "import clvlab_service.app, sys; print('uvicorn' in sys.modules, 'clvlab.cli' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert done.stdout.split() == ["False", "False"]

@@ -6,16 +6,16 @@ import sys
 import time
 
 import pytest
+from clvlab_service.app import create_app
+from clvlab_service.settings import Settings
 
-from clvlab.anchor.bundled import Trust
-from clvlab.anchor.note import Signer, write_signer
-from clvlab.anchor.witness import request
-from clvlab.application.auditing import audit
-from clvlab.application.runlog import cosign
+from clvlab.application.log.auditing import audit
+from clvlab.application.log.operations import cosign
 from clvlab.errors import AnchorError, LogError
 from clvlab.proof import clv_verify
-from service.app import create_app
-from service.settings import Settings
+from clvlab.runlog.bundled import Trust
+from clvlab.runlog.note import Signer, write_signer
+from clvlab.runlog.witness import request
 from tests.service.serving import BACKTEST, api, assert_problem, make_settings
 
 LOG_KEY, WITNESS_KEY = Signer("log.example", 1, bytes(range(32))), Signer("witness.example", 4, bytes(range(1, 33)))

@@ -231,7 +231,8 @@ def test_an_empty_catalog_keeps_it_from_starting(tmp_path):
 
 
 def test_uvicorn_serves_it_by_name():
-    code = "import uvicorn; config = uvicorn.Config('service.main:app'); config.load(); print(type(config.loaded_app).__name__)"
+    load = "config = uvicorn.Config('clvlab_service.main:app'); config.load(); print(type(config.loaded_app).__name__)"
+    code = f"import uvicorn; {load}"
 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 

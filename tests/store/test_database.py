@@ -8,8 +8,8 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import create_engine, func, insert, select, text
 
-from clvlab.anchor.log import commit
 from clvlab.errors import StoreError, StoreFullError, StoreUnreachableError
+from clvlab.runlog.log import commit
 from clvlab.store import migrations
 from clvlab.store.database import Database
 from clvlab.store.runlog import RunLog

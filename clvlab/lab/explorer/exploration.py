@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import polars as pl
 
-from clvlab.application.backtests import Backtest
+from clvlab.application.runs.perform import PerformedRun
 from clvlab.errors import EvidenceError, UnknownFixtureError, UnknownMarketError
 from clvlab.lab.explorer.view import Market, MarketView, market
 from clvlab.lab.proofs.lines import Lines
@@ -39,7 +39,7 @@ class Exploration:
         Called after every change of what is seen.
     """
 
-    def __init__(self, source: Backtest) -> None:
+    def __init__(self, source: PerformedRun) -> None:
         self.source = source
         self.followers: list[Callable[[], None]] = []
         first = self.fixtures.sort("decisions", descending=True, maintain_order=True)["fixture_id"][0]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from clvlab.application.runs import verify
+from clvlab.application.runs.in_folder import verify
 from clvlab.lab import html
 from clvlab.lab.explorer.exploration import Exploration
 from clvlab.lab.explorer.figure import chosen, clock, layout, traces

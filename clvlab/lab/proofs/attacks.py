@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from clvlab.application.runs import verify
+from clvlab.application.runs.in_folder import verify
 from clvlab.errors import EvidenceError
 from clvlab.proof.canonical import canonical, sha256
 from clvlab.proof.events import Kind, score_lines

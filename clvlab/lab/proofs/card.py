@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import polars as pl
 
-from clvlab.application import runs
+from clvlab.application.runs import in_folder
 from clvlab.lab import html
 from clvlab.lab.proofs.verdicts import checks_table, state
 from clvlab.lab.showing import Shown
@@ -24,7 +24,7 @@ class ProofCard(Shown):
 
     def __init__(self, verification: Verification) -> None:
         self.source = verification
-        self.card: dict[str, Any] = runs.proof_card(verification)
+        self.card: dict[str, Any] = in_folder.proof_card(verification)
 
     @property
     def frame(self) -> pl.DataFrame:

@@ -8,7 +8,7 @@ from typing import Self
 import orjson
 import polars as pl
 
-from clvlab.application.runs import verify
+from clvlab.application.runs.in_folder import verify
 from clvlab.errors import EvidenceError
 from clvlab.lab import html
 from clvlab.lab.proofs.attacks import ATTACKS, Copy, closed_again

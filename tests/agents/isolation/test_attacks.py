@@ -12,7 +12,7 @@ from clvlab.agents.isolation.isolated import IsolatedAgent, isolated
 from clvlab.agents.isolation.sandbox import can_lock_in
 from clvlab.application import backtests
 from clvlab.application.packs import open_pack
-from clvlab.application.replays import prices_again, replayed
+from clvlab.application.runs.replays import prices_again, replayed
 from clvlab.engine import lookahead
 from clvlab.engine import run as engine
 from clvlab.engine.run import run
@@ -117,7 +117,7 @@ import polars as pl
 import clvlab
 from clvlab.engine import agent, lookahead, replay, run
 from clvlab.law import closing, clv
-from clvlab.proof import positions
+from clvlab.law import positions
 
 def better(*arguments, **options):
     made = original(*arguments, **options)

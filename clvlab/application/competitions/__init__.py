@@ -1,0 +1,1 @@
+"""Competitions: rosters, the run of several agents, its events."""

@@ -1,0 +1,299 @@
+"""Competitions: bind, register, start, read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from clvlab.application.competitions.job import CompetitionRuns, replay_binding
+from clvlab.application.competitions.requests import AgentEntry, CompetitionConfig
+from clvlab.application.competitions.roster import entry_of, pinned_entry
+from clvlab.application.competitions.status import MUTABLE, CompetitionStatus, known, owned
+from clvlab.application.events import EventKind
+from clvlab.application.hub import Hub
+from clvlab.application.jobs import Jobs
+from clvlab.application.runs.binding import bound
+from clvlab.application.runs.cards import StoredRuns
+from clvlab.errors import (
+    AlreadyRegisteredError,
+    BindingError,
+    PackError,
+    RosterFrozenError,
+    RosterFullError,
+    RunFailedError,
+    TransitionError,
+)
+from clvlab.law.schema import SAFE_INTEGER
+from clvlab.packs.catalog import Catalog
+from clvlab.store import competitions as rows
+from clvlab.store.database import Database
+from clvlab.store.runs import RunStatus
+
+__all__ = ["CompetitionStatus", "Competitions"]
+
+_POLL_S = 0.5
+_SHOWN_RECEIPTS = 1000  # a state stays small; the run has them all
+
+
+@dataclass(frozen=True)
+class Competitions:
+    """Use cases of competitions; every answer is JSON values under the interface's field names."""
+
+    database: Database
+    catalog: Catalog
+    jobs: Jobs
+    hub: Hub
+    runs: StoredRuns
+    runner: CompetitionRuns
+    clock: Callable[[], int]
+    new_id: Callable[[], str]
+
+    def create(self, owner: str, config: CompetitionConfig, competition_id: str | None = None) -> dict[str, Any]:
+        """Create a draft; with a ``pack_id`` its replay binding is frozen now.
+
+        Parameters
+        ----------
+        owner
+            Principal of the verified token; the only source of ownership.
+        config
+            What is asked for.
+        competition_id
+            A new one by default; creating one that is there changes nothing.
+
+        Returns
+        -------
+        dict
+            CompetitionCreateResponse.
+
+        Raises
+        ------
+        BindingError
+            Unknown pack, a fixture that it does not declare, or a fixture without a pack.
+        """
+        competition_id = competition_id or "comp_" + self.new_id()
+        values = {
+            "competition_id": competition_id,
+            "owner": owner,
+            "status": CompetitionStatus.DRAFT,
+            "config": config.model_dump(mode="json"),
+            "roster_size": config.roster_size,
+            "created_ts_ms": self.clock(),
+            **self._frozen(config),
+        }
+        with self.database.write() as connection:
+            rows.add(connection, values)
+        return {"competition_id": competition_id, "status": CompetitionStatus.DRAFT.value}
+
+    def _frozen(self, config: CompetitionConfig) -> dict[str, Any]:
+        if config.pack_id is None:
+            if config.fixture_id is not None:
+                raise BindingError(f"fixture_id {config.fixture_id} needs the pack_id that it belongs to")
+            return {}
+        try:
+            return bound(self.catalog, config.pack_id, config.fixture_id).payload()
+        except PackError as error:
+            raise BindingError(f"the replay binding can't be resolved: {error}") from error
+
+    def all(self, status: CompetitionStatus | None = None) -> list[dict[str, Any]]:
+        """List CompetitionSummaryResponse, oldest first; of one status, or of every."""
+        with self.database.read() as connection:
+            found = rows.all_of(connection, status)
+        return [{name: row[name] for name in ("competition_id", "status", "config", "run_id")} for row in found]
+
+    def state(self, competition_id: str) -> dict[str, Any]:
+        """Give CompetitionStateResponse.
+
+        Raises
+        ------
+        UnknownCompetitionError
+        """
+        with self.database.read() as connection:
+            row = known(rows.row(connection, competition_id), competition_id)
+            since = -1 if row["started_seq"] is None else row["started_seq"]
+            scored = rows.newest(connection, competition_id, EventKind.SCORE_UPDATE, since)
+            anchored = rows.newest(connection, competition_id, EventKind.PROOF_ANCHOR, since)
+            agents = rows.roster_of(connection, competition_id)
+        run_id = row["run_id"]
+        return {
+            "competition_id": competition_id,
+            "status": row["status"],
+            "config": row["config"],
+            "roster": [entry_of(agent) for agent in agents],
+            "leaderboard": [_leaderboard_row(update["payload"]) for update in reversed(scored)],
+            "latest_seq": max(row["next_seq"] - 1, 0),
+            "anchor_status": anchored[0]["payload"]["anchor_status"] if anchored else "not_anchored",
+            "run_id": run_id,
+            "proof_card": self.runs.card(run_id) if run_id else None,
+            "execution": self.runs.receipts(run_id, _SHOWN_RECEIPTS) if run_id else None,
+            "replay_binding": replay_binding(row),
+            "cause": row["cause"],
+        }
+
+    def register(self, caller: str, competition_id: str, entry: AgentEntry) -> dict[str, Any]:
+        """Put an agent on the roster and pin its config.
+
+        Returns
+        -------
+        dict
+            AgentRegisterResponse.
+
+        Raises
+        ------
+        UnknownCompetitionError, NotOwnerError, RosterFrozenError, AlreadyRegisteredError, RosterFullError
+            In this order.
+        UnknownInstanceError
+            ``instance_id`` is absent or has no owner.
+        NotOwnerError
+            ``instance_id`` belongs to another principal.
+        EntryError
+            Unrecognized ``proof_mode``, unknown strategy, a bad value of a known parameter, or an instance of another strategy.
+        """
+        with self.database.write() as connection:
+            row = owned(rows.row(connection, competition_id, lock=True), competition_id, caller)
+            if row["status"] not in MUTABLE:
+                raise RosterFrozenError(f"competition {competition_id} is {row['status']}: its roster is frozen")
+            agents = rows.roster_of(connection, competition_id)
+            if entry.agent_id in {agent["agent_id"] for agent in agents}:
+                raise AlreadyRegisteredError(f"agent {entry.agent_id!r} is registered already")
+            if len(agents) >= row["roster_size"]:
+                raise RosterFullError(f"competition {competition_id} has all its {row['roster_size']} agents")
+            pinned = pinned_entry(connection, entry, caller)
+            values = {
+                "competition_id": competition_id,
+                "agent_id": entry.agent_id,
+                "position": len(agents),
+                "roster_size": row["roster_size"],
+                "strategy": entry.strategy,
+                "instance_id": entry.instance_id,
+                **pinned,
+            }
+            rows.add_agent(connection, values)
+        return {"agent_id": entry.agent_id, "config_hash": pinned["config_hash"], "proof_mode": pinned["proof_mode"]}
+
+    def open(self, caller: str, competition_id: str) -> dict[str, Any]:
+        """Go from ``draft`` to ``open``; gives ``{competition_id, status}``.
+
+        Raises
+        ------
+        UnknownCompetitionError, NotOwnerError, TransitionError
+        """
+        return self._step(caller, competition_id, CompetitionStatus.DRAFT, CompetitionStatus.OPEN)
+
+    def complete(self, caller: str, competition_id: str) -> dict[str, Any]:
+        """Go from ``finalized`` to ``completed``; gives ``{competition_id, status}``.
+
+        Raises
+        ------
+        UnknownCompetitionError, NotOwnerError, TransitionError
+        """
+        return self._step(caller, competition_id, CompetitionStatus.FINALIZED, CompetitionStatus.COMPLETED)
+
+    def _step(self, caller: str, competition_id: str, start: CompetitionStatus, end: CompetitionStatus) -> dict[str, Any]:
+        with self.database.write() as connection:
+            row = owned(rows.row(connection, competition_id, lock=True), competition_id, caller)
+            if row["status"] != start:
+                raise TransitionError(f"competition {competition_id} is {row['status']}, and only a {start} one becomes {end}")
+            rows.change(connection, competition_id, status=end)
+        return {"competition_id": competition_id, "status": end.value}
+
+    def start(self, caller: str, competition_id: str) -> dict[str, Any]:
+        """Run the competition and seal it; returns when it is finalized. Blocks: call it from a worker thread.
+
+        Returns
+        -------
+        dict
+            CompetitionStartResponse.
+
+        Raises
+        ------
+        UnknownCompetitionError, NotOwnerError
+        NotStartableError
+            ``reason`` is ``not_startable`` (running, finalized or completed), ``roster_empty``, ``no_live_feed``,
+            ``binding_missing`` (no pack, and not exactly one in the catalog) or ``binding_changed`` (pack gone or changed since
+            it was bound).
+        RunFailedError
+            The run failed; the claim is released and the cause recorded.
+        """
+        with self.database.write() as connection:
+            row = owned(rows.row(connection, competition_id, lock=True), competition_id, caller)
+            run_id = self.runner.claim(connection, row)
+        self.hub.publish(competition_id)
+        self._settled(run_id)
+        with self.database.read() as connection:
+            row = known(rows.row(connection, competition_id), competition_id)
+        return {
+            "competition_id": competition_id,
+            "status": row["status"],
+            "run_id": row["run_id"],
+            "replay_binding": replay_binding(row),
+        }
+
+    def settle(self, competition_id: str) -> None:
+        """Wait until a running competition is not running any more, whoever started it.
+
+        Raises
+        ------
+        UnknownCompetitionError
+        RunFailedError
+            Its run failed.
+        """
+        with self.database.read() as connection:
+            known(rows.row(connection, competition_id), competition_id)
+            started = rows.newest(connection, competition_id, EventKind.COMPETITION_STARTED)
+        if started:
+            self._settled(started[0]["run_id"])
+
+    def _settled(self, run_id: str) -> None:
+        outcome = self.jobs.settle(run_id)
+        if outcome["status"] == RunStatus.FAILED:
+            raise RunFailedError(run_id, outcome["cause"])
+
+    def events(self, competition_id: str, since_seq: int = 0, limit: int | None = None) -> list[dict[str, Any]]:
+        """Give the log after ``since_seq`` (exclusive; -1 is all of it), ascending by ``seq``.
+
+        Returns
+        -------
+        list of dict
+            ``seq, kind, competition_id, run_id, ts, evidence, payload``; ``ts`` in milliseconds.
+
+        Raises
+        ------
+        UnknownCompetitionError
+        """
+        with self.database.read() as connection:
+            known(rows.row(connection, competition_id), competition_id)
+            return rows.events(connection, competition_id, min(since_seq, SAFE_INTEGER), limit)
+
+    def wait_for_events(
+        self, competition_id: str, since_seq: int, timeout_s: float, limit: int | None = None
+    ) -> list[dict[str, Any]]:
+        """Like ``events``, and if there are none wait for some; empty after ``timeout_s``. Blocks.
+
+        Events that another process appends are seen within half a second.
+
+        Raises
+        ------
+        UnknownCompetitionError
+        """
+        left_s = timeout_s
+        while True:
+            seen = self.hub.version(competition_id)
+            found = self.events(competition_id, since_seq, limit)
+            if found or left_s <= 0:
+                return found
+            self.hub.wait(competition_id, seen, min(_POLL_S, left_s))
+            left_s -= _POLL_S
+
+    def subscribe(self, competition_id: str, notify: Callable[[], None]) -> Callable[[], None]:
+        """Have ``notify`` called, on any thread, after events were appended by this process; gives the unsubscription.
+
+        The callback carries nothing: read ``events`` after it, and every half second besides for those of other processes.
+        Then what was delivered is the log, without gap or repetition.
+        """
+        return self.hub.subscribe(competition_id, notify)
+
+
+def _leaderboard_row(payload: Mapping[str, Any]) -> dict[str, Any]:
+    names = ("rank", "agent_id", "total_clv_bps", "mean_clv_bps", "valid_count", "proof_mode")
+    return {name: payload[name] for name in names}

@@ -1,0 +1,77 @@
+"""The demo: a small competition over a bundled pack, from roster to proof card."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from clvlab.application.competitions.competitions import Competitions
+from clvlab.application.competitions.requests import AgentEntry, CompetitionConfig
+from clvlab.application.competitions.status import CompetitionStatus
+from clvlab.application.slots import Slots
+from clvlab.errors import AlreadyRegisteredError, NotStartableError, RosterFrozenError, UnknownPackError
+from clvlab.law.schema import LAW_VERSION
+from clvlab.packs.catalog import Catalog
+from clvlab.proof.canonical import canonical, sha256
+
+__all__ = ["Demo"]
+
+_OWNER = "did:clvlab:demo"
+_PACK = "starter"
+_STRATEGIES = ("baseline", "cumulative-drift")
+
+
+@dataclass(frozen=True)
+class Demo:
+    """Use case of the demo run."""
+
+    competitions: Competitions
+    catalog: Catalog
+    slots: Slots
+
+    def run(self) -> dict[str, Any]:
+        """Run it, or find it run; gives ``{run_id, competition_id, anchor_status, leaderboard, proof_card}``. Blocks.
+
+        There is one demo per pack and law: asking again adds nothing to the store.
+
+        Raises
+        ------
+        UnknownPackError
+            The catalog is empty.
+        RunFailedError
+        BusyError
+            The pool of public work is full.
+        """
+        packs = sorted(self.catalog.packs(), key=lambda pack: (pack.pack_id != _PACK, pack.pack_id))
+        if not packs:
+            raise UnknownPackError("the catalog has no verified pack for a demo")
+        pack = packs[0]
+        identity = {"content_hash": pack.content_hash, "law": LAW_VERSION, "pack_id": pack.pack_id, "roster": list(_STRATEGIES)}
+        competition_id = "comp_" + sha256(canonical(identity)).removeprefix("sha256:")[:32]
+        config = CompetitionConfig(
+            competition_type="arena",
+            source_mode="replay",
+            market_scope="demo",
+            roster_size=len(_STRATEGIES),
+            pack_id=pack.pack_id,
+        )
+        with self.slots.taken():
+            self.competitions.create(_OWNER, config, competition_id)
+            self._started(competition_id)
+        state = self.competitions.state(competition_id)
+        names = ("run_id", "competition_id", "anchor_status", "leaderboard", "proof_card")
+        return {name: state[name] for name in names}
+
+    def _started(self, competition_id: str) -> None:
+        try:
+            for strategy in _STRATEGIES:
+                entry = AgentEntry(agent_id=f"demo-{strategy}", strategy=strategy)
+                try:
+                    self.competitions.register(_OWNER, competition_id, entry)
+                except AlreadyRegisteredError:  # by whoever asked first
+                    continue
+            self.competitions.start(_OWNER, competition_id)
+        except (RosterFrozenError, NotStartableError):
+            if self.competitions.state(competition_id)["status"] in (CompetitionStatus.DRAFT, CompetitionStatus.OPEN):
+                raise
+            self.competitions.settle(competition_id)

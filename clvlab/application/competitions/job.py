@@ -1,0 +1,146 @@
+"""The run of a competition: claimed once, performed by a job, finalized in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from clvlab.application.anchoring import Anchoring
+from clvlab.application.competitions.events import finalized_events, run_events
+from clvlab.application.competitions.requests import CompetitionConfig
+from clvlab.application.competitions.roster import entry_of, rostered_agent, unused_of
+from clvlab.application.competitions.status import MUTABLE, CompetitionStatus
+from clvlab.application.events import EventKind, batched, event
+from clvlab.application.hub import Hub
+from clvlab.application.runs.binding import Bound, bound
+from clvlab.application.runs.in_database import begin, enter, give_up, keep
+from clvlab.application.runs.perform import perform
+from clvlab.application.runs.plan import Plan
+from clvlab.errors import BindingError, NotStartableError, PackError
+from clvlab.law.policy import PolicyEnvelope
+from clvlab.packs.catalog import Catalog
+from clvlab.store import competitions as rows
+from clvlab.store import jobs
+from clvlab.store.database import Connection, Database
+from clvlab.store.jobs import Job, JobStatus
+
+__all__ = ["CompetitionRuns", "replay_binding"]
+
+_Row = Mapping[str, Any]
+
+
+def replay_binding(row: _Row) -> dict[str, Any] | None:
+    """ReplayBinding of a competition's row; None until it is bound."""
+    return None if row["pack_id"] is None else {name: row[name] for name in ("pack_id", "fixture_id", "content_hash")}
+
+
+@dataclass(frozen=True)
+class CompetitionRuns:
+    """Claims the start of a competition, and performs the job that follows."""
+
+    database: Database
+    catalog: Catalog
+    hub: Hub
+    anchoring: Anchoring
+    clock: Callable[[], int]
+
+    def claim(self, connection: Connection, row: _Row) -> str:
+        """Claim the start of a competition whose row is held: status, run, job and first event; gives the run id.
+
+        Raises
+        ------
+        NotStartableError
+        """
+        competition_id, now = row["competition_id"], self.clock()
+        if row["status"] not in MUTABLE:
+            raise NotStartableError("not_startable", f"competition {competition_id} is {row['status']} and can't start")
+        agents = rows.roster_of(connection, competition_id)
+        if not agents:
+            raise NotStartableError("roster_empty", f"competition {competition_id} has no agents: register one first")
+        if row["config"]["source_mode"] == "live":
+            raise NotStartableError("no_live_feed", "no live feed is configured: only a replay can start")
+        own = self._binding(row)
+        plan = _plan(row, agents, own)
+        enter(connection, plan, row["owner"], now)
+        jobs.add(connection, "competition", plan.run_id, {"origin_id": competition_id}, now)
+        payload = {
+            "agents": [entry_of(agent) | {"unused_keys": unused_of(agent)} for agent in agents],
+            "replay_binding": own.payload(),
+            "window": plan.started["window"],
+            "policy_hash": plan.started["policy_hash"],
+        }
+        rows.append(connection, competition_id, now, [event(EventKind.COMPETITION_STARTED, plan.run_id, payload)])
+        status = {"status": CompetitionStatus.RUNNING, "claimed_from": row["status"], "started_seq": row["next_seq"]}
+        rows.change(connection, competition_id, **status, cause=None, **own.payload())
+        return plan.run_id
+
+    def _binding(self, row: _Row) -> Bound:
+        if row["pack_id"] is None:
+            entries = list(self.catalog.entries())
+            if len(entries) != 1:
+                detail = f"the competition names no pack, and the catalog has {len(entries)}: create one with a pack_id"
+                raise NotStartableError("binding_missing", detail)
+            try:
+                return bound(self.catalog, entries[0], None)
+            except PackError as error:
+                raise NotStartableError("binding_missing", f"the only pack of the catalog can't be bound: {error}") from error
+        try:
+            return _unchanged(bound(self.catalog, row["pack_id"], row["fixture_id"]), row)
+        except (BindingError, PackError) as error:
+            raise NotStartableError("binding_changed", f"the pack that was bound is not available: {error}") from error
+
+    def perform(self, job: Job) -> None:
+        """Run a claimed competition and finalize it; what an earlier attempt said already is not said twice."""
+        competition_id = job.payload["origin_id"]
+        with self.database.write() as connection:
+            jobs.fence(connection, job)
+            commitment = begin(connection, job.run_id, self.clock())
+            row = rows.row(connection, competition_id)
+            agents = rows.roster_of(connection, competition_id)
+        if row is None:
+            raise BindingError(f"competition {competition_id} is gone")
+        done = perform(_plan(row, agents, bound(self.catalog, row["pack_id"], row["fixture_id"])), commitment)
+        for batch in batched(run_events(done), skipped=row["next_seq"] - row["started_seq"] - 1):
+            with self.database.write() as connection:
+                jobs.fence(connection, job)
+                rows.append(connection, competition_id, self.clock(), batch, packed=True)
+            self.hub.publish(competition_id)
+        with self.database.write() as connection:
+            jobs.fence(connection, job)
+            now = self.clock()
+            anchor = keep(connection, done, self.anchoring, now)
+            rows.append(connection, competition_id, now, finalized_events(done, anchor))
+            rows.change(connection, competition_id, status=CompetitionStatus.FINALIZED, run_id=job.run_id)
+            jobs.finish(connection, job, JobStatus.DONE)
+        self.hub.publish(competition_id)
+
+    def failed(self, connection: Connection, job: Job, cause: str) -> None:
+        """Release the claim: the competition is what it was before, with the cause on record."""
+        competition_id = job.payload["origin_id"]
+        row = rows.row(connection, competition_id, lock=True)
+        if row is not None:
+            rows.append(
+                connection, competition_id, self.clock(), [event(EventKind.COMPETITION_FAILED, job.run_id, {"cause": cause})]
+            )
+            rows.change(connection, competition_id, status=row["claimed_from"], cause=cause)
+        give_up(connection, job.run_id, cause, self.clock())
+
+
+def _unchanged(own: Bound, row: _Row) -> Bound:
+    if own.pack.content_hash != row["content_hash"]:
+        raise BindingError(f"pack {row['pack_id']!r} was bound as {row['content_hash']} and is now {own.pack.content_hash}")
+    return own
+
+
+def _plan(row: _Row, agents: Sequence[_Row], own: Bound) -> Plan:
+    config = CompetitionConfig.model_validate(row["config"])
+    return Plan(
+        kind="competition",
+        origin_id=row["competition_id"],
+        pack=own.pack,
+        fixtures=[own.fixture_id],
+        agents=[rostered_agent(agent) for agent in agents],
+        window=config.window(),
+        policy=PolicyEnvelope(execution_mode=config.execution_mode),
+    )

@@ -1,0 +1,1 @@
+"""Deployed agents: configuration, preflight, instance, run."""

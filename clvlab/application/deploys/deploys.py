@@ -1,0 +1,182 @@
+"""Deploys: pin a configuration as an agent instance and launch its run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from clvlab.application.deploys.agent import deployed_agent, pinned
+from clvlab.application.deploys.config import DeployConfig
+from clvlab.application.deploys.job import plan_of, runtime_event
+from clvlab.application.deploys.preflight import Preflight, preflight
+from clvlab.application.hub import Hub
+from clvlab.application.runs.binding import Bound
+from clvlab.application.runs.entrants import config_hash_of
+from clvlab.application.runs.in_database import enter
+from clvlab.errors import IdempotencyConflictError, PageError, PreflightError, UnknownInstanceError
+from clvlab.law.schema import SAFE_INTEGER
+from clvlab.packs.catalog import Catalog
+from clvlab.store import instances, jobs, runs
+from clvlab.store.database import Connection, Database
+from clvlab.store.runs import RunStatus
+
+__all__ = ["MAX_RUNTIME_EVENTS", "Deploys"]
+
+MAX_RUNTIME_EVENTS = 1000
+_MAX_KEY_CHARS = 255
+_RESPONSE = ("instance_id", "config_hash", "policy_hash", "run_id", "owner", "replay_binding")
+
+
+class _KeyTakenError(Exception):
+    """Another request took the idempotency key while this one was preparing."""
+
+
+@dataclass(frozen=True)
+class Deploys:
+    """Use cases of deployed agents."""
+
+    database: Database
+    catalog: Catalog
+    hub: Hub
+    clock: Callable[[], int]
+    new_id: Callable[[], str]
+
+    def deploy(self, owner: str, body: Mapping[str, Any], idempotency_key: str | None = None) -> dict[str, Any]:
+        """Check a configuration by name, store it as an instance, and queue its run.
+
+        Parameters
+        ----------
+        owner
+            Principal of the verified token; the only source of ownership.
+        body
+            Fields of ``DeployConfig``, untyped: a value of the wrong type or out of bounds is a failing check named after its
+            field.
+        idempotency_key
+            The same key and configuration of the same owner give the same instance again, without a new run.
+
+        Returns
+        -------
+        dict
+            DeployResponse, before the run is sealed.
+
+        Raises
+        ------
+        IdempotencyConflictError
+            ``reason`` is ``fingerprint`` or ``prior_attempt``.
+        PreflightError
+            ``failures`` names every failing check; nothing is stored.
+        """
+        if idempotency_key is not None and not 1 <= len(idempotency_key) <= _MAX_KEY_CHARS:
+            message = f"must have 1 to {_MAX_KEY_CHARS} characters, not {len(idempotency_key)}"
+            raise PreflightError([{"name": "idempotency_key", "ok": False, "message": message}])
+        checked = preflight(body, self.catalog)
+        config, own = checked.config, checked.bound
+        fingerprint = None if config is None else config_hash_of(_agent(config).identity)
+        if idempotency_key is not None:
+            prior = self._prior(owner, idempotency_key, fingerprint)
+            if prior is not None:
+                return prior
+        if checked.failures or config is None or own is None or fingerprint is None:
+            raise PreflightError(checked.failures)
+        try:
+            record = self._store(owner, config, own, checked, fingerprint, idempotency_key)
+        except _KeyTakenError:
+            taken = self._prior(owner, str(idempotency_key), fingerprint)
+            if taken is None:
+                raise
+            return taken
+        self.hub.publish("jobs")
+        return {name: record[name] for name in _RESPONSE}
+
+    def _prior(self, owner: str, key: str, fingerprint: str | None) -> dict[str, Any] | None:
+        """Give what a key was used for, if it was."""
+        with self.database.read() as connection:
+            used = instances.key_row(connection, owner, key)
+            if used is None:
+                return None
+            if used["fingerprint"] != fingerprint:
+                raise IdempotencyConflictError(
+                    "fingerprint", f"idempotency key {key!r} was used with another configuration: take a new key"
+                )
+            instance = instances.row(connection, used["instance_id"])
+            run = None if instance is None else runs.row(connection, instance["run_id"])
+        if instance is None or run is None or run["status"] == RunStatus.FAILED:
+            cause = "it is gone" if run is None else run["cause"]
+            detail = f"the deploy under idempotency key {key!r} failed for good ({cause}): take a new key"
+            raise IdempotencyConflictError("prior_attempt", detail)
+        return {name: instance["record"][name] for name in _RESPONSE}
+
+    def _store(
+        self, owner: str, config: DeployConfig, own: Bound, checked: Preflight, fingerprint: str, key: str | None
+    ) -> dict[str, Any]:
+        """Store instance, run, job and key in one transaction."""
+        instance_id, now = "inst_" + self.new_id(), self.clock()
+        plan = plan_of(config, own, instance_id)
+        started, run_id = plan.started, plan.run_id
+        record = {
+            "instance_id": instance_id,
+            "owner": owner,
+            "template": config.strategy,
+            "config": pinned(config),
+            "config_hash": fingerprint,
+            "policy_hash": started["policy_hash"],
+            "allowlists": {"markets": started["policy"]["market_allowlist"], "venues": started["policy"]["venue_allowlist"]},
+            "run_mode": config.source_mode,
+            "preflight": checked.checks,
+            "replay_binding": own.payload(),
+            "run_id": run_id,
+            "created_ts_ms": now,
+        }
+        with self.database.write() as connection:
+            row = {name: record[name] for name in ("instance_id", "owner", "template", "run_id", "created_ts_ms")}
+            instances.add(connection, row | {"record": record})
+            if key is not None:
+                use = {"owner": owner, "key": key, "fingerprint": fingerprint, "instance_id": instance_id, "created_ts_ms": now}
+                if not instances.take_key(connection, use):
+                    raise _KeyTakenError
+            enter(connection, plan, owner, now)
+            jobs.add(connection, "deploy", run_id, {"origin_id": instance_id}, now)
+            queued = runtime_event("RUN_QUEUED", str(config.agent_id), run_id, "", {})
+            instances.append(connection, instance_id, now, [queued])
+        return record
+
+    def instance(self, caller: str, instance_id: str) -> dict[str, Any]:
+        """Give the AgentInstance record to its owner.
+
+        Raises
+        ------
+        UnknownInstanceError
+        """
+        with self.database.read() as connection:
+            return _owned(connection, instance_id, caller)
+
+    def runtime_events(self, caller: str, instance_id: str, since: int = 0, limit: int | None = None) -> dict[str, Any]:
+        """Give RuntimeEventsResponse: events with ``id > since``, ascending; the first ``limit`` of them.
+
+        Raises
+        ------
+        UnknownInstanceError
+            Absent, without an owner, or of another owner.
+        PageError
+            ``since`` is negative, or ``limit`` outside 1..1000.
+        """
+        if since < 0 or (limit is not None and not 1 <= limit <= MAX_RUNTIME_EVENTS):
+            raise PageError(f"since must not be negative, and limit be 1 to {MAX_RUNTIME_EVENTS}, not {since} and {limit}")
+        with self.database.read() as connection:
+            _owned(connection, instance_id, caller)
+            found = instances.events(connection, instance_id, min(since, SAFE_INTEGER), limit)
+        names = ("type", "agent_id", "run_id", "session_id", "ts", "payload", "id")
+        return {"events": [{name: row[name] for name in names} for row in found]}
+
+
+def _agent(config: DeployConfig) -> Any:
+    return deployed_agent(config, str(config.agent_id))
+
+
+def _owned(connection: Connection, instance_id: str, caller: str) -> dict[str, Any]:
+    row = instances.row(connection, instance_id)
+    if row is None or row["owner"] is None or row["owner"] != caller:
+        raise UnknownInstanceError(f"unknown instance {instance_id!r}")
+    record: dict[str, Any] = row["record"]
+    return record

@@ -1,0 +1,101 @@
+"""The run of a deployed agent: performed by a job, told on the operations channel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from clvlab.application.anchoring import Anchoring
+from clvlab.application.deploys.agent import deployed_agent, policy_of, window_of
+from clvlab.application.deploys.config import DeployConfig
+from clvlab.application.events import batched
+from clvlab.application.runs.binding import Bound, bound
+from clvlab.application.runs.in_database import begin, give_up, keep
+from clvlab.application.runs.perform import PerformedRun, perform
+from clvlab.application.runs.plan import Plan
+from clvlab.errors import UnknownInstanceError
+from clvlab.packs.catalog import Catalog
+from clvlab.store import instances, jobs
+from clvlab.store.database import Connection, Database
+from clvlab.store.jobs import Job, JobStatus
+
+__all__ = ["DeployRuns", "plan_of", "runtime_event"]
+
+_ACTION = ("fixture_id", "tick_seq", "ts_ms", "action", "market_key", "side", "stake", "limit_odds_milli")
+
+
+def plan_of(config: DeployConfig, own: Bound, instance_id: str) -> Plan:
+    """Give the run that a resolved configuration stands for."""
+    return Plan(
+        kind="deploy",
+        origin_id=instance_id,
+        pack=own.pack,
+        fixtures=[own.fixture_id],
+        agents=[deployed_agent(config, str(config.agent_id))],
+        window=window_of(config),
+        policy=policy_of(config),
+    )
+
+
+def runtime_event(kind: str, agent_id: str, run_id: str, session_id: str, payload: dict[str, Any]) -> dict[str, Any]:
+    """Make an event of the operations channel; it carries nothing of the evidence and is never scored."""
+    return {"type": kind, "agent_id": agent_id, "run_id": run_id, "session_id": session_id, "payload": payload}
+
+
+@dataclass(frozen=True)
+class DeployRuns:
+    """Performs the jobs of deployed agents."""
+
+    database: Database
+    catalog: Catalog
+    anchoring: Anchoring
+    clock: Callable[[], int]
+
+    def perform(self, job: Job) -> None:
+        """Run a deployed agent and seal the run."""
+        instance_id, session = job.payload["origin_id"], _session(job)
+        with self.database.write() as connection:
+            jobs.fence(connection, job)
+            row = instances.row(connection, instance_id)
+            if row is None:
+                raise UnknownInstanceError(f"instance {instance_id} is gone")
+            config = DeployConfig.model_validate(row["record"]["config"])
+            agent_id = str(config.agent_id)
+            commitment = begin(connection, job.run_id, self.clock())
+            begun = runtime_event("RUN_STARTED", agent_id, job.run_id, session, {})
+            instances.append(connection, instance_id, self.clock(), [begun])
+        binding = row["record"]["replay_binding"]
+        own = bound(self.catalog, binding["pack_id"], binding["fixture_id"])
+        done = perform(plan_of(config, own, instance_id), commitment)
+        for batch in batched(_actions(done, session)):
+            with self.database.write() as connection:
+                jobs.fence(connection, job)
+                instances.append(connection, instance_id, self.clock(), batch)
+        with self.database.write() as connection:
+            jobs.fence(connection, job)
+            now = self.clock()
+            keep(connection, done, self.anchoring, now)
+            ended = runtime_event("RUN_SEALED", agent_id, job.run_id, session, {})
+            instances.append(connection, instance_id, now, [ended])
+            jobs.finish(connection, job, JobStatus.DONE)
+
+    def failed(self, connection: Connection, job: Job, cause: str) -> None:
+        """Put the cause on the run's record."""
+        instance_id = job.payload["origin_id"]
+        row = instances.row(connection, instance_id)
+        agent_id = "" if row is None else str(row["record"]["config"]["agent_id"])
+        ended = runtime_event("RUN_FAILED", agent_id, job.run_id, _session(job), {"cause": cause})
+        now = self.clock()
+        instances.append(connection, instance_id, now, [ended])
+        give_up(connection, job.run_id, cause, now)
+
+
+def _session(job: Job) -> str:
+    return f"{job.run_id}/{job.attempt}"
+
+
+def _actions(done: PerformedRun, session: str) -> Iterator[dict[str, Any]]:
+    for row in done.result.decisions.select("agent_id", *_ACTION).iter_rows(named=True):
+        payload = {name: row[name] for name in _ACTION}
+        yield runtime_event("AGENT_ACTION", row["agent_id"], done.run_id, session, payload)

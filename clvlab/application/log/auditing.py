@@ -1,0 +1,257 @@
+"""The audit of a run log: every entry read again, and all that its keeper says of it compared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from clvlab.application.log.sources import PAGE, Head, Limits, LogSource, opened_source
+from clvlab.errors import BundleError, EvidenceError, LogError
+from clvlab.files import locked, replace_file
+from clvlab.proof.bundle import read_bundle
+from clvlab.proof.canonical import canonical, parsed
+from clvlab.runlog.audit import Auditor, Broken, PackCounts
+from clvlab.runlog.bundled import Trust, log_part
+from clvlab.runlog.entries import Commit, read_entry
+from clvlab.runlog.log import Claim
+from clvlab.runlog.note import Checkpoint, checkpoint, decoded, opened
+from clvlab.runlog.signers import Keys, trusted_checkpoint
+
+__all__ = ["Limits", "LogAudit", "audit"]
+
+_STATE = "clvlab-audit/1"
+
+
+@dataclass(frozen=True, slots=True)
+class LogAudit:
+    """What an audit found.
+
+    Attributes
+    ----------
+    place, origin
+        Where the log was read, and its name; null of one without a checkpoint.
+    size, root_hash
+        How many entries were read, and their root.
+    signature_judged
+        Whether the log's signature was judged by keys of the caller; one that does not hold is among ``broken``.
+    witnesses
+        Names of trusted witnesses that signed the newest checkpoint.
+    checkpoints, bundles
+        How many checkpoints seen before it extends, and bundles whose entries and claims it was compared with.
+    counts
+        Runs by owner and pack, counted from the entries.
+    broken, broken_count
+        The first rules that do not hold, and how many do not.
+    """
+
+    place: str
+    origin: str | None
+    size: int
+    root_hash: str
+    signature_judged: bool
+    witnesses: tuple[str, ...]
+    checkpoints: int
+    bundles: int
+    counts: tuple[PackCounts, ...]
+    broken: tuple[Broken, ...]
+    broken_count: int
+
+    @property
+    def sound(self) -> bool:
+        """Whether every rule holds."""
+        return not self.broken_count
+
+    def facts(self) -> dict[str, Any]:
+        """Give all of it as JSON."""
+        names = ("place", "origin", "size", "root_hash", "signature_judged", "witnesses", "checkpoints", "bundles")
+        counted = [
+            {"owner": one.owner, "content_hash": one.content_hash}
+            | {name: getattr(one.runs, name) for name in ("committed", "sealed", "abandoned", "open")}
+            for one in self.counts
+        ]
+        broken = [{"index": rule.index, "rule": rule.rule} for rule in self.broken]
+        return (
+            {"sound": self.sound}
+            | {name: getattr(self, name) for name in names}
+            | {
+                "counts": counted,
+                "broken": broken,
+                "broken_count": self.broken_count,
+            }
+        )
+
+
+def audit(
+    place: str,
+    *,
+    trust: Trust | None = None,
+    checkpoints: Mapping[str, str] | None = None,
+    bundles: Mapping[str, bytes] | None = None,
+    state: Path | None = None,
+    limits: Limits | None = None,
+) -> LogAudit:
+    """Read a log whole and judge it by its entries alone.
+
+    Steps: 1. gather what was said of the log: by its keeper, by checkpoints seen before, by bundles; 2. read every entry,
+    keeping the rules of ``clvlab.runlog.log``, and compare what was said as its size is reached; 3. remember the state.
+
+    Parameters
+    ----------
+    place
+        File of SQLite, URL of a database, or http(s) URL of a service.
+    trust
+        Keys by which signatures are judged, and a checkpoint seen; without it no signature is judged.
+    checkpoints, bundles
+        Checkpoints seen before, and bundles whose entries must stand in the log and whose claims must be true; by name.
+    state
+        File that remembers the log between audits: written after a sound one only.
+    limits
+        When to give up.
+
+    Raises
+    ------
+    LogError, BundleError
+        There is no log to audit, it can't be read whole, or what it is to be compared with can't be read.
+    """
+    trust, limits = trust or Trust(), limits or Limits()
+    keys = Keys.read(trust.logs, trust.witnesses)
+    before = state.read_bytes() if state is not None and state.exists() else None
+    with opened_source(place, limits) as source:
+        head = source.head()
+        said = _Said(Auditor(), keys, head.origin)
+        said.keeper(head)
+        for name, note in (checkpoints or {}).items():
+            said.signed(name, note)
+        if trust.checkpoint is not None:
+            said.seen("the checkpoint that you trust", checkpoint(trust.checkpoint.partition("\n\n")[0].rstrip("\n") + "\n"))
+        if before is not None:
+            said.seen("the state of the last audit", _remembered(before, str(state)))
+        for name, content in (bundles or {}).items():
+            said.bundle(name, content)
+        said.judge_quorum(trust)
+        _read(source, said.auditor, max(said.sizes), limits)
+    found = said.auditor
+    found.finish()
+    if not found.size and not found.broken_count:
+        raise LogError(f"nothing to audit: the log at {place!r} has no entries")
+    done = LogAudit(
+        place=place, origin=said.origin, size=found.size, root_hash="sha256:" + found.root().hex(),
+        signature_judged=bool(keys.logs), witnesses=said.witnesses, checkpoints=said.extended, bundles=len(bundles or {}),
+        counts=found.counts(), broken=tuple(found.broken), broken_count=found.broken_count,
+    )  # fmt: skip
+    if state is not None and done.sound:
+        _remember(state, before, Checkpoint(said.origin or "", found.size, found.root()), said.newest)
+    return done
+
+
+class _Said:
+    """What was said of a log: handed to the auditor, and kept as far as the result shows it."""
+
+    def __init__(self, auditor: Auditor, keys: Keys, origin: str | None) -> None:
+        self.auditor, self.origin, self.newest = auditor, origin, ""
+        self.witnesses: tuple[str, ...] = ()
+        self.sizes, self.extended = [0], 0
+        self._keys, self._largest = keys, -1
+
+    def keeper(self, head: Head) -> None:
+        self.sizes.append(head.size)
+        if head.root is None:
+            self.auditor.fail(head.fault)
+        else:
+            self.auditor.expect_root(head.size, head.root, "the state of the log")
+        self.auditor.expect_owners(head.size, head.owners, "the log's keeper")
+        if head.note is None:
+            return
+        current = self.signed("the log's checkpoint", head.note, current=True)
+        if current is not None:
+            self.sizes.append(current.size)
+            if current.size < head.size:
+                self.auditor.fail(f"the log's checkpoint has {current.size} entries, its state had {head.size} before")
+
+    def signed(self, whose: str, note: str, *, current: bool = False) -> Checkpoint | None:
+        """Take a checkpoint that is a note; its signature is judged if there are keys to judge it by."""
+        try:
+            if self._keys.logs:
+                found, witnesses = trusted_checkpoint(note, self._keys)
+            else:
+                found, witnesses = checkpoint(opened(note)[0]), ()
+        except LogError as error:
+            self.auditor.fail(f"{whose} does not count: {error}")
+            return None
+        if found.size > self._largest:
+            self._largest, self.witnesses, self.newest = found.size, witnesses, note
+        self.seen(whose, found, current=current)
+        return found
+
+    def seen(self, whose: str, found: Checkpoint, *, current: bool = False) -> None:
+        self.origin = self.origin or found.origin or None
+        if found.origin and found.origin != self.origin:
+            self.auditor.fail(f"{whose} is of the log {found.origin[:120]!a}, not of {(self.origin or '')[:120]!a}")
+        self.extended += not current
+        self.auditor.expect_root(found.size, found.root, whose)
+
+    def bundle(self, name: str, content: bytes) -> None:
+        """Require the entries of a bundle to stand in the log, and its claim to be what the entries give."""
+        parts = read_bundle(content)
+        if "log.json" not in parts:
+            raise BundleError(f"{name} holds no proofs of a log")
+        part = log_part(parts)
+        found = self.signed(f"the checkpoint in {name}", part["checkpoint"])
+        for which in ("commit", "outcome"):
+            self.auditor.expect_entry(part[which]["index"], part[which]["entry"].encode(), f"the {which} in {name}")
+        try:
+            commit = read_entry(part["commit"]["entry"].encode())
+        except EvidenceError as error:
+            raise BundleError(f"the commitment in {name} can't be read: {error}") from error
+        if not isinstance(commit, Commit):
+            raise BundleError(f"the commitment in {name} is none")
+        if found is not None and "claim" in part:
+            self.auditor.expect_claim(commit, part["commit"]["index"], found.size, Claim(**part["claim"]), name)
+
+    def judge_quorum(self, trust: Trust) -> None:
+        if self._keys.logs and not self.newest:
+            self.auditor.fail("no checkpoint of the log is signed by a key that you trust")
+        if len(self.witnesses) < trust.witness_quorum:
+            signed = f"{len(self.witnesses)} trusted witnesses signed the newest checkpoint"
+            self.auditor.fail(f"{signed}, {trust.witness_quorum} must")
+
+
+def _read(source: LogSource, auditor: Auditor, size: int, limits: Limits) -> None:
+    """Hand every entry to the auditor, up to a size; stop where the log does not give what it should."""
+    if size > limits.entries:
+        raise LogError(f"the log says that it has {size:,} entries, more than the {limits.entries:,} that are to be read")
+    while auditor.size < size:
+        since, limit = auditor.size, min(PAGE, size - auditor.size)
+        entries = source.page(since, limit)
+        for expected, (index, entry) in enumerate(entries[:limit], since):
+            if index != expected or type(index) is not int:
+                auditor.fail(f"where entry {expected} of {size} must stand, the log gives entry {str(index)[:20]!a}", expected)
+                return
+            auditor.add(entry)
+        if len(entries) != limit:
+            where = f"entry {since + len(entries)} of {size} is missing" if len(entries) < limit else "there are too many"
+            auditor.fail(f"of {limit} entries from {since} on the log gives {len(entries)}: {where}", auditor.size)
+            return
+
+
+def _remembered(content: bytes, name: str) -> Checkpoint:
+    try:
+        kept = parsed(content)
+        if kept["schema"] != _STATE or type(kept["size"]) is not int or not isinstance(kept["origin"], str):
+            raise KeyError("schema")
+        return Checkpoint(kept["origin"], kept["size"], decoded(kept["root"]))
+    except (EvidenceError, LogError, KeyError, TypeError) as error:
+        raise LogError(f"the state of an audit in {name!r} can't be read: {error!r}") from error
+
+
+def _remember(state: Path, before: bytes | None, now: Checkpoint, note: str) -> None:
+    """Write the state, unless another audit did meanwhile: it might have seen more."""
+    root = now.text.split("\n")[2]
+    content = canonical({"schema": _STATE, "origin": now.origin, "size": now.size, "root": root, "note": note or None})
+    place = state.resolve()
+    with locked(place.parent):
+        if (place.read_bytes() if place.exists() else None) != before:
+            raise LogError(f"another audit wrote {str(state)!r} meanwhile: audit again")
+        replace_file(place, content)

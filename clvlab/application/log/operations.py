@@ -1,0 +1,148 @@
+"""The run log in use: checkpoints, proofs and counts, and what a witness is asked and signs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from clvlab.errors import LogError, MissingExtraError
+from clvlab.runlog.bundled import LOG_PART, LOG_PART_WITHOUT_CLAIM
+from clvlab.runlog.log import LogRows, LogStore, claim, consistency, counts, proven, tree_root
+from clvlab.runlog.note import Checkpoint, Signer, Verifier, checkpoint, opened, read_signer, signed, write_signer
+from clvlab.runlog.witness import Witness, request
+
+__all__ = [
+    "cosign",
+    "counted",
+    "log_counts",
+    "log_proofs",
+    "new_key",
+    "open_log",
+    "read_signer",
+    "signed_checkpoint",
+    "witness_request",
+]
+
+
+@contextmanager
+def open_log(place: str | Path, *, create: bool = False) -> Iterator[LogStore]:
+    """Open the run log of a store, and close it at the end of the context.
+
+    Parameters
+    ----------
+    place
+        A file of SQLite, or the URL of a database as CLVLAB_DATABASE_URL has it.
+    create
+        Make a file that is missing; else it is an error.
+    """
+    text = str(place)
+    if "://" not in text:
+        if not create and not Path(text).is_file():
+            raise LogError(f"no run log at {text!r}")
+        text = f"sqlite:///{text}"
+    try:
+        from clvlab.store.database import Database
+        from clvlab.store.runlog import RunLog
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("service", error.name) from error
+    database = Database(text)
+    try:
+        yield RunLog(database)
+    finally:
+        database.close()
+
+
+def new_key(name: str, path: Path, *, witness: bool = False) -> str:
+    """Make a key of a log or witness, write it to a file, and give the public part."""
+    signer = Signer.new(name, witness=witness)
+    write_signer(signer, path)
+    return str(signer.verifier)
+
+
+def signed_checkpoint(log: LogStore, signer: Signer) -> str:
+    """Sign the state of a log as it is now; the key's name is the log's."""
+    with log.read() as rows:
+        return _signed(rows, signer)
+
+
+def _signed(rows: LogRows, signer: Signer) -> str:
+    size = rows.size()
+    text = Checkpoint(signer.name, size, tree_root(rows, size)).text
+    return signed(text, signer.line(text))
+
+
+def log_counts(log: LogStore) -> list[dict[str, Any]]:
+    """Count ``{owner, committed, sealed, abandoned, open}`` runs, in order of owner."""
+    with log.read() as rows:
+        return counted(rows)
+
+
+def counted(rows: LogRows) -> list[dict[str, Any]]:
+    """Count within a transaction, as ``log_counts`` does."""
+    return [{"owner": owner, **asdict(count), "open": count.open} for owner, count in counts(rows).items()]
+
+
+def witness_request(log: LogStore, note: str, old_size: int) -> str:
+    """Write the request that asks a witness, who saw ``old_size`` entries last, to sign a checkpoint."""
+    with log.read() as rows:
+        new = _own(rows, note)
+        return request(old_size, consistency(rows, old_size, new.size), note)
+
+
+def cosign(asked: str, key: Path, logs: Sequence[str], state: Path, ts_s: int) -> str:
+    """Answer a request as a witness: the signature line, or a ``LogError`` that says why not."""
+    return Witness(read_signer(key), [Verifier.parse(log) for log in logs], state).cosign(asked, ts_s)
+
+
+def log_proofs(log: LogStore, run_id: str, signer: Signer | str, since: str | None = None) -> dict[str, Any]:
+    """Prove a run's commitment and outcome under a checkpoint, and that this one extends an earlier one.
+
+    Parameters
+    ----------
+    log, run_id
+        A run that has ended.
+    signer
+        A signed checkpoint of the log, or the key to sign one with now.
+    since
+        An earlier checkpoint that readers may know, to prove the newer one from.
+
+    Returns
+    -------
+    dict
+        Part ``log.json`` of a bundle, with what the log claims of the owner's other runs if the commitment names its pack.
+
+    Raises
+    ------
+    LogError
+        The checkpoint is not this log's, or the run has no outcome under it.
+    """
+    with log.read() as rows:
+        note = signer if isinstance(signer, str) else _signed(rows, signer)
+        size = _own(rows, note).size
+        found = proven(rows, run_id, size)
+        if len(found) != 2:
+            raise LogError(f"run {run_id} has no outcome yet among the first {size} entries of the log")
+        proofs = [
+            {"entry": entry.entry.decode(), "index": entry.index, "proof": [value.hex() for value in entry.proof]}
+            for entry in found
+        ]
+        claimed = claim(rows, found[0].index, size)
+        earlier = None
+        if since is not None:
+            proof = consistency(rows, _own(rows, since).size, size)
+            earlier = {"checkpoint": since, "proof": [value.hex() for value in proof]}
+    part = {"checkpoint": note, "commit": proofs[0], "outcome": proofs[1], "earlier": earlier}
+    if claimed is None:
+        return part | {"schema": LOG_PART_WITHOUT_CLAIM}
+    return part | {"schema": LOG_PART, "claim": asdict(claimed)}
+
+
+def _own(rows: LogRows, note: str) -> Checkpoint:
+    """Read a checkpoint of this log; its signatures are for others to judge."""
+    found = checkpoint(opened(note)[0])
+    if found.size > rows.size() or tree_root(rows, found.size) != found.root:
+        raise LogError(f"the checkpoint of {found.origin!r} at {found.size} entries is not of this log")
+    return found

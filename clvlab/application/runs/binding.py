@@ -1,0 +1,53 @@
+"""A fixture of a catalogued pack, as competitions, deploys and backtests of the service name it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from clvlab.errors import UnknownFixtureError, UnknownPackError
+from clvlab.packs.catalog import Catalog
+from clvlab.packs.reader import Pack
+
+__all__ = ["Bound", "bound", "catalogued"]
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A fixture of a verified pack."""
+
+    pack: Pack
+    fixture_id: int
+
+    def payload(self) -> dict[str, Any]:
+        """ReplayBinding of the interface."""
+        return {"pack_id": self.pack.pack_id, "fixture_id": self.fixture_id, "content_hash": self.pack.content_hash}
+
+
+def catalogued(catalog: Catalog, pack_id: str) -> Pack:
+    """Open a pack of the catalog.
+
+    Raises
+    ------
+    UnknownPackError
+        Not listed, or not what its entry says; the message names the pack and nothing of the disk.
+    """
+    try:
+        return catalog.open(pack_id)
+    except UnknownPackError as error:
+        raise UnknownPackError(f"unknown or unverified pack {pack_id!r}") from error
+
+
+def bound(catalog: Catalog, pack_id: str, fixture_id: int | None) -> Bound:
+    """Resolve a pack and a fixture of it; without one, its lowest.
+
+    Raises
+    ------
+    UnknownPackError, UnknownFixtureError
+    """
+    pack = catalogued(catalog, pack_id)
+    if fixture_id is None and pack.fixture_ids:
+        return Bound(pack, min(pack.fixture_ids))
+    if fixture_id is None or fixture_id not in pack.fixture_ids:
+        raise UnknownFixtureError(fixture_id or 0, pack_id, pack.fixture_ids)
+    return Bound(pack, fixture_id)

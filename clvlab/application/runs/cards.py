@@ -1,0 +1,251 @@
+"""Runs of the store: proof card, verification, one decision, receipts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import orjson
+
+from clvlab.application.anchoring import Anchoring, StoredRecords
+from clvlab.application.log.public import PublicLog
+from clvlab.application.pages import page_of
+from clvlab.application.runs.bundles import anchor_part
+from clvlab.application.slots import Slots
+from clvlab.errors import EvidenceError, UnknownDecisionError, UnknownRunError
+from clvlab.law.schema import SAFE_INTEGER
+from clvlab.proof.bundle import bundle
+from clvlab.proof.card import proof_card
+from clvlab.proof.checks import CHECKS, Check, Verdict
+from clvlab.proof.inspector import decision_record
+from clvlab.proof.manifest import VERIFIER_VERSION
+from clvlab.proof.seal import SealedRun
+from clvlab.proof.verify import Anchor, Verification, verify
+from clvlab.runlog.standing import standing
+from clvlab.store import anchors, runs
+from clvlab.store.database import Database
+from clvlab.store.runlog import RunLog
+from clvlab.store.runs import Part, RunStatus
+from clvlab.store.tables import runs as run_table
+
+__all__ = ["StoredRuns"]
+
+_Row = Mapping[str, Any]
+_RUN = ("run_id", "kind", "status", "source_mode", "mode_label", "created_ts_ms", "sealed_ts_ms")
+
+
+@dataclass(frozen=True)
+class StoredRuns:
+    """Use cases of runs, whoever asked for them."""
+
+    database: Database
+    anchoring: Anchoring
+    log: PublicLog
+    slots: Slots
+
+    def card(self, run_id: str) -> dict[str, Any]:
+        """Give ProofArtifactResponse, from the moment that the run is queued.
+
+        Its checks are those recomputed when the run was sealed, and its anchor the newest on record; ``verify`` recomputes.
+        Besides the interface's fields: ``run.kind``, ``run.status`` (queued, running, sealed, failed), ``run.cause``,
+        ``run.created_ts_ms``, ``run.sealed_ts_ms``, ``run.mode_label``, ``check_details``, and ``log``.
+
+        Raises
+        ------
+        UnknownRunError
+        """
+        row, anchor = self._found(run_id)
+        checks = row["checks"] or _pending_checks(row["status"])
+        if row["checks"]:
+            checks = checks | {"anchor": _shown(self.anchoring.on_record(run_id, anchor, row["manifest_hash"]))}
+        return {
+            "verifier_version": VERIFIER_VERSION,
+            "run": _run(row),
+            "lineage": row["lineage"],
+            "evidence": {"evidence_hash": row["evidence_hash"], "manifest_hash": row["manifest_hash"]},
+            "checks": {name: checks[name]["verdict"] for name in CHECKS},
+            "check_details": {name: checks[name]["detail"] for name in CHECKS},
+            "anchor": asdict(anchor),
+            "log": self._standing(row["commit_index"]),
+            "metrics": row["metrics"],
+        }
+
+    def _standing(self, commit_index: int | None) -> dict[str, Any] | None:
+        """Say where a commitment stands in the log as it is now: the store's word, which bundles prove in part."""
+        if commit_index is None:
+            return None
+        with RunLog(self.database).read() as log:
+            return standing(log, commit_index).facts()
+
+    def _found(self, run_id: str) -> tuple[_Row, Anchor]:
+        with self.database.read() as connection:
+            row = runs.row(connection, run_id)
+            anchor = anchors.anchor_of(connection, run_id) or Anchor(cluster=self.anchoring.anchorer.cluster)
+        if row is None:
+            raise UnknownRunError(f"unknown run {run_id!r}")
+        return row, anchor
+
+    def verify(self, run_id: str) -> dict[str, Any]:
+        """Recompute everything from the stored bytes; gives VerifyResponse. Blocks.
+
+        A run that is not sealed has ``verified`` false and ``recompute_error:not_sealed``.
+
+        Raises
+        ------
+        UnknownRunError
+        BusyError
+            The pool of public work is full.
+        """
+        row, anchor = self._found(run_id)
+        if row["status"] != RunStatus.SEALED:
+            return self._unsealed(run_id, anchor)
+        with self.slots.taken():
+            with self.database.read() as connection:
+                run = runs.sealed_run(connection, run_id)
+                receipts = runs.receipt_lines(connection, run_id)
+            if run is None:
+                raise UnknownRunError(f"unknown run {run_id!r}")
+            fresh = verify(run, receipts)
+        check = self.anchoring.judged(run_id, anchor, fresh.manifest_hash)
+        stored = _against_the_record(row, run, fresh)
+        fresh = replace(stored, anchor=anchor, checks=stored.checks | {"anchor": check})
+        card = proof_card(fresh, self._standing(row["commit_index"]))
+        return {
+            "run_id": run_id,
+            "verified": fresh.verified,
+            "evidence_hash": fresh.evidence_hash,
+            "recomputed_evidence_hash": fresh.recomputed_evidence_hash,
+            "manifest_hash": fresh.manifest_hash,
+            "checks": card["checks"],
+            "metrics": card["metrics"],
+            "anchor": card["anchor"],
+            "proof_card": card | {"run": _run(row)},
+        }
+
+    def _unsealed(self, run_id: str, anchor: Anchor) -> dict[str, Any]:
+        card = self.card(run_id)
+        return {
+            "run_id": run_id,
+            "verified": False,
+            "evidence_hash": "",
+            "recomputed_evidence_hash": "recompute_error:not_sealed",
+            "manifest_hash": "",
+            "checks": card["checks"],
+            "metrics": None,
+            "anchor": asdict(anchor),
+            "proof_card": card,
+        }
+
+    def inspect(self, run_id: str, seq: int) -> dict[str, Any]:
+        """Give the InspectorRecord of one decision, in a time that does not grow with the run.
+
+        Raises
+        ------
+        UnknownRunError, UnknownDecisionError
+        """
+        self._found(run_id)
+        with self.database.read() as connection:
+            event = runs.line(connection, run_id, Part.EVENTS, seq) if 1 <= seq <= SAFE_INTEGER else None
+            score = runs.line(connection, run_id, Part.SCORES, seq - 1) if event else None
+        if event is None or score is None:
+            raise UnknownDecisionError(f"run {run_id} has no decision at seq {seq}")
+        try:
+            return decision_record(run_id, seq, event, score)
+        except EvidenceError as error:
+            raise UnknownDecisionError(str(error)) from error
+
+    def receipts(self, run_id: str, limit: int | None = None) -> dict[str, Any] | None:
+        """Give ``{non_scoring: true, receipts: [...], total}``, or None for a run without venue receipts.
+
+        Parameters
+        ----------
+        run_id
+            Any run.
+        limit
+            Only the first so many receipts; ``total`` counts them all.
+
+        Raises
+        ------
+        UnknownRunError
+        """
+        self._found(run_id)
+        with self.database.read() as connection:
+            total = runs.receipt_count(connection, run_id)
+            lines = runs.receipt_lines(connection, run_id, limit)
+        shown = [_receipt(line) for line in lines.splitlines()[:limit]]
+        return {"non_scoring": True, "receipts": shown, "total": total} if total else None
+
+    def sealed(self, run_id: str) -> SealedRun:
+        """Give the stored bytes (``events``, ``scores``, ``manifest``).
+
+        Raises
+        ------
+        UnknownRunError
+            Unknown, or not sealed.
+        """
+        with self.database.read() as connection:
+            run = runs.sealed_run(connection, run_id)
+        if run is None:
+            raise UnknownRunError(f"no sealed run {run_id!r}")
+        return run
+
+    def bundle(self, run_id: str) -> bytes:
+        """Give a sealed run as one proof bundle: with its anchor once the chain has it, and log proofs if the log has a key.
+
+        Raises
+        ------
+        UnknownRunError
+            Unknown, or not sealed.
+        """
+        run = self.sealed(run_id)
+        with self.database.read() as connection:
+            receipts = runs.receipt_lines(connection, run_id)
+        anchor = anchor_part(StoredRecords(self.database).get(run_id))
+        return bundle(run, receipts, anchor=anchor, log=self.log.proofs(run_id) if run.commit_index is not None else None)
+
+    def page(self, cursor: str | None = None, limit: int = 50) -> dict[str, Any]:
+        """Give ``{runs: [...], next_cursor}``, newest first.
+
+        A run is listed as ``{run_id, kind, status, source_mode, mode_label, created_ts_ms, sealed_ts_ms, evidence_hash}``.
+
+        Raises
+        ------
+        PageError
+        """
+        with self.database.read() as connection:
+            rows, next_cursor = page_of(connection, run_table, "run_id", cursor, limit)
+        return {"runs": [{name: row[name] for name in (*_RUN, "evidence_hash")} for row in rows], "next_cursor": next_cursor}
+
+
+def _against_the_record(row: _Row, run: SealedRun, fresh: Verification) -> Verification:
+    """Judge by the hashes that were recorded at the seal, beside the ones that the stored manifest states."""
+    sealed, bound = row["evidence_hash"] or "", row["manifest_hash"]
+    checks = dict(fresh.checks)
+    if sealed != fresh.evidence_hash:
+        detail = f"the manifest states {fresh.evidence_hash}, recorded at the seal was {sealed or 'nothing'}"
+        checks["evidence_integrity"] = Check(Verdict.FAIL, detail)
+    if bound != run.manifest_hash:
+        detail = f"the manifest has {run.manifest_hash}, recorded at the seal was {bound or 'nothing'}"
+        checks["manifest_bound"] = Check(Verdict.FAIL, detail)
+    return replace(fresh, evidence_hash=sealed, verified=fresh.recomputed_evidence_hash == sealed, checks=checks)
+
+
+def _receipt(line: bytes) -> dict[str, Any]:
+    try:
+        receipt = orjson.loads(line)
+    except orjson.JSONDecodeError:  # no evidence, so it may not hide the rest; policy_obeyed says that it can't be read
+        receipt = None
+    return receipt if isinstance(receipt, dict) else {"unreadable": line.decode("utf-8", "replace")}
+
+
+def _run(row: _Row) -> dict[str, Any]:
+    return {name: row[name] for name in (*_RUN, "cause")}
+
+
+def _shown(check: Any) -> dict[str, str]:
+    return {"verdict": check.verdict.value, "detail": check.detail}
+
+
+def _pending_checks(status: str) -> dict[str, dict[str, str]]:
+    return {name: {"verdict": "pending", "detail": f"the run is {status}, not sealed"} for name in CHECKS}

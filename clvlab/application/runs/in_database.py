@@ -1,0 +1,162 @@
+"""What the database keeps of a run: its row and its entry in the run log from the first moment, all else when it is sealed.
+
+Every run is committed to in the log before its tape is opened, and ends there in one result or abandonment, each in the
+transaction that says the same of the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from clvlab.application.anchoring import Anchoring
+from clvlab.application.runs.perform import Commitment, PerformedRun
+from clvlab.application.runs.plan import Plan
+from clvlab.application.runs.record import ABANDONED
+from clvlab.law.metrics import forecast_errors
+from clvlab.proof.card import lineage, proof_card
+from clvlab.proof.checks import Verdict
+from clvlab.proof.manifest import inputs_hash
+from clvlab.proof.verify import Anchor, Verification
+from clvlab.runlog.log import abandon, commit, commit_anew, conclude
+from clvlab.store import anchors, runs, standings
+from clvlab.store.database import Connection, Database
+from clvlab.store.runlog import LogRows
+from clvlab.store.runs import RunStatus
+
+__all__ = ["DatabaseRecord", "begin", "enter", "give_up", "keep", "results"]
+
+_SUMS = (
+    "action_count",
+    "valid_count",
+    "invalid_count",
+    "total_clv_bps",
+    "sim_pnl",
+    "forecasts",
+    "squared_error",
+    "max_drawdown",
+)
+
+
+@dataclass(frozen=True)
+class DatabaseRecord:
+    """Runs that are made at once, without a job: each step is a transaction.
+
+    Attributes
+    ----------
+    owner
+        Who commits.
+    clock
+        UTC milliseconds, which enter the log and no run.
+    also
+        Called in the transaction that keeps a run.
+    """
+
+    database: Database
+    owner: str
+    clock: Callable[[], int]
+    also: Callable[[Connection, PerformedRun], None] = lambda connection, done: None  # noqa: ARG005
+
+    def commit(self, plan: Plan) -> Commitment:
+        """Enter a run and begin it."""
+        with self.database.write() as connection:
+            enter(connection, plan, self.owner, self.clock())
+            return begin(connection, plan.run_id, self.clock())
+
+    def keep(self, done: PerformedRun) -> None:
+        """Store a run that no anchor is due for."""
+        with self.database.write() as connection:
+            keep(connection, done, None, self.clock())
+            self.also(connection, done)
+
+    def abandon(self, run_id: str, cause: str) -> None:
+        """Note a failure."""
+        with self.database.write() as connection:
+            give_up(connection, run_id, cause, self.clock())
+
+
+def enter(connection: Connection, plan: Plan, owner: str, now_ms: int) -> bool:
+    """Put a run on record and commit to it.
+
+    Returns
+    -------
+    bool
+        Whether it is to be performed now: it was not on record, or had failed.
+    """
+    started, run_id = plan.started, plan.run_id
+    names = ("run_id", "kind", "origin_id", "source_mode", "mode_label")
+    row = {name: started[name] for name in names} | {"lineage": lineage(started), "created_ts_ms": now_ms}
+    if not runs.add(connection, row):
+        return False
+    log = LogRows(connection, writing=True)
+    runs.commit_to(connection, run_id, commit(log, run_id, owner, inputs_hash(started), plan.pack.content_hash, now_ms))
+    return True
+
+
+def begin(connection: Connection, run_id: str, now_ms: int) -> Commitment:
+    """Note that a run is being performed, and return what committed to it: anew, if that was abandoned."""
+    row = runs.row(connection, run_id, lock=True)
+    runs.mark(connection, run_id, RunStatus.RUNNING)
+    if row is None or row["commit_index"] is None:
+        return Commitment(run_id)
+    index = commit_anew(LogRows(connection, writing=True), run_id, now_ms)
+    runs.commit_to(connection, run_id, index)
+    return Commitment(run_id, index)
+
+
+def give_up(connection: Connection, run_id: str, cause: str, now_ms: int) -> None:
+    """Put the cause on a run's record, and abandon its commitment; asking for the run again commits to it anew."""
+    row = runs.row(connection, run_id, lock=True)
+    if row is None or row["status"] in (RunStatus.SEALED, RunStatus.FAILED):  # by another worker on the same run
+        return
+    runs.mark(connection, run_id, RunStatus.FAILED, cause)
+    if row["commit_index"] is not None:
+        abandon(LogRows(connection, writing=True), run_id, ABANDONED, now_ms)
+
+
+def keep(connection: Connection, done: PerformedRun, anchoring: Anchoring | None, now_ms: int) -> Anchor:
+    """Store a run, log its result, begin its anchor and add it to the standings; the same again changes nothing.
+
+    Without ``anchoring`` the run is not anchored.
+
+    Raises
+    ------
+    RunConflictError
+        A run of the same id is sealed with other bytes.
+    """
+    run, card = done.run, proof_card(done.verification)
+    checks = {name: {"verdict": card["checks"][name], "detail": card["check_details"][name]} for name in card["checks"]}
+    new = runs.seal(connection, run, done.receipts, checks=checks, metrics=card["metrics"], ts_ms=now_ms)
+    if not new:
+        return anchors.anchor_of(connection, run.run_id) or Anchor()
+    if run.commit_index is not None:
+        conclude(LogRows(connection, writing=True), run.run_id, run.manifest_hash, now_ms)
+    anchor = anchoring.begin(connection, run.run_id, now_ms) if anchoring else Anchor()
+    standings.add(connection, results(done.verification), anchor.status)
+    return anchor
+
+
+def results(verification: Verification) -> list[dict[str, Any]]:
+    """Give what a verified run adds to the standings: a row per agent, re-derived from its sealed bytes."""
+    scores, outcomes, started = verification.scores, verification.outcomes, verification.started
+    if scores is None or outcomes is None:
+        return []
+    failing = any(check.verdict == Verdict.FAIL for check in verification.checks.values())
+    modes = {agent["agent_id"]: agent["proof_mode"] for agent in started["agents"]}
+    rows = outcomes.join(forecast_errors(scores), on="agent_id", how="left").with_columns(
+        pl.col("forecasts", "squared_error").fill_null(0), pl.col("max_drawdown").cast(pl.Int64)
+    )
+    return [
+        {
+            "run_id": verification.run_id,
+            "agent_id": row["agent_id"],
+            **{name: row[name] for name in _SUMS},
+            "proof_mode": modes[row["agent_id"]],
+            "source_mode": started["source_mode"],
+            "failing": failing,
+        }
+        for row in rows.iter_rows(named=True)
+    ]

@@ -1,0 +1,156 @@
+"""Runs in folders: keep, read, show, anchor, verify."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from clvlab.anchor.configured import anchorer
+from clvlab.anchor.records import AnchorRecord, FolderRecords
+from clvlab.anchor.settings import AnchorSettings
+from clvlab.application.runs.perform import Commitment, PerformedRun
+from clvlab.application.runs.plan import Plan
+from clvlab.application.runs.record import ABANDONED
+from clvlab.errors import AnchorError
+from clvlab.proof.anchor import Anchor
+from clvlab.proof.card import proof_card
+from clvlab.proof.inspector import inspect_decision
+from clvlab.proof.manifest import inputs_hash
+from clvlab.proof.seal import SealedRun
+from clvlab.proof.verify import Verification, verify
+from clvlab.runlog.log import LogStore, abandon, commit, conclude
+from clvlab.store.folder import read_receipts, read_run, write_run
+
+__all__ = [
+    "AnchorSettings",
+    "FolderRecord",
+    "anchor",
+    "anchor_run",
+    "anchor_verified",
+    "decision",
+    "inspect_decision",
+    "keep",
+    "load",
+    "proof_card",
+    "receipts",
+    "record_of",
+    "verified",
+    "verify",
+]
+
+
+@dataclass(frozen=True)
+class FolderRecord:
+    """Runs that are kept in folders, and committed to in a log if there is one.
+
+    Attributes
+    ----------
+    folder
+        Each run is a folder in it, named by its id.
+    log, owner
+        Where runs are committed to, and by whom.
+    clock
+        UTC milliseconds, which enter the log and no run.
+    """
+
+    folder: Path
+    clock: Callable[[], int]
+    log: LogStore | None = None
+    owner: str = "local"
+
+    def commit(self, plan: Plan) -> Commitment:
+        """Commit to a run.
+
+        Raises
+        ------
+        LogConflictError
+            The run is under way for another owner.
+        """
+        if self.log is None:
+            return Commitment(plan.run_id)
+        with self.log.write() as rows:
+            inputs = inputs_hash(plan.started)
+            return Commitment(plan.run_id, commit(rows, plan.run_id, self.owner, inputs, plan.pack.content_hash, self.clock()))
+
+    def keep(self, done: PerformedRun) -> None:
+        """Store a run, then conclude its commitment.
+
+        Raises
+        ------
+        RunConflictError
+            A run of the same id is stored with other bytes.
+        """
+        keep(done.run, self.folder, done.receipts)
+        if self.log is not None:
+            with self.log.write() as rows:
+                conclude(rows, done.run_id, done.run.manifest_hash, self.clock())
+
+    def abandon(self, run_id: str, cause: str) -> None:  # noqa: ARG002  nobody asks a folder why
+        """Abandon the commitment, if there is one."""
+        if self.log is not None:
+            with self.log.write() as rows:
+                abandon(rows, run_id, ABANDONED, self.clock())
+
+
+def keep(run: SealedRun, runs: str | Path = "runs", receipts: bytes = b"") -> Path:
+    """Store a sealed run under ``runs/<run_id>``, receipts beside it, and give its folder."""
+    return write_run(run, Path(runs), receipts)
+
+
+def load(path: str | Path) -> SealedRun:
+    """Read a stored run, unverified."""
+    return read_run(Path(path))
+
+
+def verified(path: str | Path) -> Verification:
+    """Recompute the proof of a stored run; no chain is asked about its anchor, which is pending if there is one."""
+    return anchor_verified(Path(path))
+
+
+def receipts(path: str | Path) -> bytes:
+    """Read what venues said of a stored run: lines that are no evidence."""
+    return read_receipts(Path(path))
+
+
+def anchor(path: str | Path) -> Anchor | None:
+    """Give what is on record of the anchor of a stored run, or null."""
+    record = record_of(Path(path), load(path).run_id)
+    return record.anchor() if record else None
+
+
+def decision(path: str | Path, seq: int) -> dict[str, Any]:
+    """Give one decision of a stored run, as an inspector record."""
+    return inspect_decision(load(path), seq)
+
+
+def anchor_run(path: Path, settings: AnchorSettings) -> Anchor:
+    """Anchor a stored run, once however often this is asked, and keep the record in its folder.
+
+    Raises
+    ------
+    AnchorError
+        The run does not verify, no key is set, or the chain refuses; ``AnchorUnavailableError`` when asking later is safe.
+    """
+    run = read_run(path)
+    if not verify(run, read_receipts(path)).passed:
+        raise AnchorError(f"run {run.run_id} does not verify: only what holds is anchored")
+    chosen = anchorer(settings, FolderRecords(path))
+    if not chosen.enabled:
+        raise AnchorError("anchoring needs CLVLAB_ANCHOR_KEYPAIR and CLVLAB_ANCHOR_RPC_URL ('clvlab devchain' shows how)")
+    return chosen.commit(run.run_id, run.manifest_hash)
+
+
+def record_of(path: Path, run_id: str) -> AnchorRecord | None:
+    """Give what is on record of the anchor of a stored run."""
+    return FolderRecords(path).get(run_id)
+
+
+def anchor_verified(path: Path, settings: AnchorSettings | None = None) -> Verification:
+    """Recompute the proof of a stored run, the chain asked about its anchor where settings say how."""
+    run, settings = read_run(path), settings or AnchorSettings()
+    chosen = anchorer(settings, FolderRecords(path))
+    record = record_of(path, run.run_id)
+    anchor = record.anchor() if record else Anchor(cluster=settings.cluster)
+    return verify(run, read_receipts(path), anchor=anchor, seen=chosen.seen(anchor), trust=chosen.trust)

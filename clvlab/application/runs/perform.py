@@ -1,0 +1,235 @@
+"""Performing a plan: from the pack's ticks to sealed bytes, and all that they say."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import orjson
+import polars as pl
+
+from clvlab.application.runs.plan import Plan
+from clvlab.engine.run import RunResult, run
+from clvlab.errors import PackError, PackReplayError, PackTamperedError, PlanChangedError
+from clvlab.law.closing import Window
+from clvlab.law.clv import allowed, scores
+from clvlab.law.metrics import outcomes
+from clvlab.law.positions import positions
+from clvlab.law.schema import Reason
+from clvlab.law.tape import Tape
+from clvlab.packs.reader import Pack
+from clvlab.proof.card import metrics
+from clvlab.proof.events import receipt_lines
+from clvlab.proof.evidence import read_evidence
+from clvlab.proof.lines import read_receipts
+from clvlab.proof.seal import SealedRun
+from clvlab.proof.verify import Verification, verify
+
+__all__ = ["Commitment", "PerformedRun", "backtest_id", "perform", "reopened"]
+
+_HOUR_MS = 3_600_000
+_OLD_CLOSE_MS = 6 * _HOUR_MS
+
+
+@dataclass(frozen=True, slots=True)
+class Commitment:
+    """What a run was committed to as: its id, and the entry of the run log, if there is a log."""
+
+    run_id: str
+    index: int | None = None
+
+
+@dataclass(frozen=True)
+class PerformedRun:
+    """A sealed run, and what it was sealed from.
+
+    Attributes
+    ----------
+    pack, window
+        What was replayed, and what of it is scored.
+    result
+        The bytes and their frames.
+    markets_matched
+        Markets of the replayed fixtures that the window allows.
+    """
+
+    pack: Pack
+    window: Window
+    result: RunResult = field(repr=False)
+    markets_matched: int
+
+    @property
+    def run(self) -> SealedRun:
+        return self.result.run
+
+    @property
+    def run_id(self) -> str:
+        return self.result.run.run_id
+
+    @property
+    def scores(self) -> pl.DataFrame:
+        """``SCORES``: one row per decision."""
+        return self.result.scores
+
+    @cached_property
+    def receipts(self) -> bytes:
+        """What the paper venue said, as lines: no evidence, never scored."""
+        return receipt_lines(self.result.receipts)
+
+    @cached_property
+    def verification(self) -> Verification:
+        """The seven checks, recomputed from the sealed bytes."""
+        return verify(self.run, self.receipts)
+
+    @cached_property
+    def started(self) -> dict[str, Any]:
+        """Payload of RUN_STARTED, as the sealed bytes have it."""
+        started: dict[str, Any] = orjson.loads(self.run.events.partition(b"\n")[0])["payload"]
+        return started
+
+    @property
+    def fixture_ids(self) -> tuple[int, ...]:
+        """The fixtures that were replayed, ascending."""
+        return tuple(self.started["binding"]["fixture_ids"])
+
+    @cached_property
+    def report(self) -> dict[str, Any]:
+        """Everything that is published of a backtest, as JSON values.
+
+        References
+        ----------
+        Interface specification, "BacktestReport".
+        """
+        rows, started = self.scores, self.started
+        scored_rows = rows.filter(pl.col("reason") == Reason.SCORED)
+        ages = scored_rows["closing_age_ms"]
+        fixture_ids = list(started["binding"]["fixture_ids"])
+        return {
+            "backtest_id": backtest_id(self.run_id),
+            "run_id": self.run_id,
+            "mode_label": started["mode_label"],
+            "pack_id": self.pack.pack_id,
+            "provenance": self.pack.provenance,
+            "content_hash": self.pack.content_hash,
+            "fixture_id": fixture_ids[0] if len(fixture_ids) == 1 else None,
+            "fixture_ids": fixture_ids,
+            "n_fixtures": len(fixture_ids),
+            "window_id": self.window.window_id,
+            "window": started["window"],
+            "market_universe": list(self.window.market_allowlist),
+            "markets_matched": self.markets_matched,
+            "warnings": [*_unmatched(self.markets_matched), *_old_closes(scored_rows)],
+            "agent": started["agents"][0],
+            "evidence_hash": self.run.evidence_hash,
+            "manifest_hash": self.run.manifest_hash,
+            "checks": {name: check.verdict.value for name, check in self.verification.checks.items()},
+            "metrics": metrics(self.result.outcomes),
+            "reasons": _counts(rows, "reason"),
+            "policy": {"policy_hash": started["policy_hash"], **_allowed(self.result.decisions)},
+            "close_kinds": _counts(rows.filter(pl.col("close_kind").is_not_null()), "close_kind"),
+            "closing_age_ms": {"median": ages.median(), "max": ages.max()},
+            "closing_source": self.pack.manifest.closing_source,
+            "real_executable_edge_bps": None,
+        }
+
+
+def backtest_id(run_id: str) -> str:
+    """Return the id of the report of a run."""
+    return run_id.replace("run_", "bt_", 1)
+
+
+def perform(plan: Plan, commitment: Commitment | None = None) -> PerformedRun:
+    """Replay, score and seal a plan.
+
+    Parameters
+    ----------
+    plan
+        What to run.
+    commitment
+        What was committed to, if anything was; the manifest names its entry.
+
+    Raises
+    ------
+    PlanChangedError
+        What was committed to is another run: its pack or an agent changed since.
+    PackReplayError
+        The ticks of the pack can't be replayed.
+    LookaheadError, AgentError, DecisionError
+        The only agent, or the last one left, failed, or decided by what came later.
+    """
+    _check(plan.run_id, commitment)
+    try:
+        tape = plan.pack.tape(plan.fixture_ids)
+    except PackError as error:
+        raise PackReplayError(f"pack {plan.pack.pack_id!r} can't be replayed: {error}") from error
+    result = run(
+        tape,
+        plan.agents,
+        plan.window,
+        policy=plan.policy,
+        audit_seed=secrets.randbits(64) if plan.audit else None,
+        kind=plan.kind,
+        origin_id=plan.origin_id,
+        commit_index=None if commitment is None else commitment.index,
+    )
+    _check(result.run.run_id, commitment)
+    return PerformedRun(plan.pack, plan.window, result, _matched(tape, plan.window))
+
+
+def _check(run_id: str, commitment: Commitment | None) -> None:
+    if commitment is not None and commitment.run_id != run_id:
+        raise PlanChangedError(commitment.run_id, run_id)
+
+
+def _matched(tape: Tape, window: Window) -> int:
+    return tape.series.filter(allowed(window.market_allowlist)).select("fixture_id", "market_key").n_unique()
+
+
+def reopened(pack: Pack, sealed: SealedRun, receipts: bytes = b"") -> PerformedRun:
+    """Read a stored run back from its evidence; ``.verification`` says whether that is what was sealed.
+
+    Raises
+    ------
+    EvidenceError
+        The evidence can't be read.
+    PackTamperedError
+        The run was made over another pack than this one.
+    """
+    evidence = read_evidence(sealed.events)
+    bound = evidence.started["binding"]
+    if bound["content_hash"] != pack.content_hash:
+        raise PackTamperedError(f"the pack of {sealed.run_id}", str(bound["content_hash"]), pack.content_hash)
+    window = evidence.window
+    rows = scores(positions(evidence.decisions, evidence.closes), window, evidence.max_close_age_s)
+    board = outcomes(rows, tuple(agent["agent_id"] for agent in evidence.started["agents"]))
+    result = RunResult(sealed, evidence.decisions, evidence.closes, rows, board, read_receipts(receipts), evidence.errors)
+    return PerformedRun(pack, window, result, _matched(pack.tape(bound["fixture_ids"]), window))
+
+
+def _unmatched(markets_matched: int) -> list[str]:
+    return [] if markets_matched else ["the market allowlist matches no market: nothing is scored"]
+
+
+def _allowed(decisions: pl.DataFrame) -> dict[str, Any]:
+    """Count the actions that the gate allowed, and the reasons against the others."""
+    refusals = decisions.filter(pl.col("pre").is_not_null()).select(reason=pl.concat_list("pre", "post"))
+    refused = refusals.filter(pl.col("reason").list.len() > 0)
+    return {"allowed": refusals.height - refused.height, "refused": _counts(refused.explode("reason"), "reason")}
+
+
+def _old_closes(scored: pl.DataFrame) -> list[str]:
+    """Warn where more than a tenth of the scored decisions have an old close."""
+    age_ms = pl.col("closing_age_ms")
+    count, old, oldest_ms = scored.select(pl.len(), old=(age_ms > _OLD_CLOSE_MS).sum(), oldest=age_ms.max()).row(0)
+    if 10 * old <= count:
+        return []
+    return [
+        f"{old:,} of {count:,} scored decisions ({old / count:.1%}) have a close older than {_OLD_CLOSE_MS // _HOUR_MS} h, the "
+        f"oldest {oldest_ms / _HOUR_MS:,.1f} h; a pack that is imported with a max_close_age_s leaves them unscored"
+    ]
+
+
+def _counts(frame: pl.DataFrame, column: str) -> dict[str, int]:
+    return dict(frame.group_by(column).len().sort("len", column, descending=[True, False]).iter_rows())

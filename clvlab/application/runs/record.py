@@ -1,0 +1,50 @@
+"""The life of a run: planned, committed to, performed, kept; or abandoned, on the record."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from clvlab.application.runs.perform import Commitment, PerformedRun, perform
+from clvlab.application.runs.plan import Plan
+from clvlab.errors import ClvlabError, cause_of
+
+__all__ = ["ABANDONED", "Record", "make"]
+
+ABANDONED = "failed"
+"""All that the log says of a failure, as nothing can be taken back from it."""
+
+
+class Record(Protocol):
+    """Where runs are committed to and kept: in a folder, with or without a log, or in the database."""
+
+    def commit(self, plan: Plan) -> Commitment:
+        """Commit to a run before its tape is opened; again if it was abandoned."""
+        ...
+
+    def keep(self, done: PerformedRun) -> None:
+        """Store a run and conclude its commitment; the same again changes nothing."""
+        ...
+
+    def abandon(self, run_id: str, cause: str) -> None:
+        """Note that a run failed; asking for it again commits to it anew."""
+        ...
+
+
+def make(plan: Plan, record: Record) -> PerformedRun:
+    """Make a run and keep it, on the record.
+
+    One that is interrupted stays open, and goes on when it is asked for again.
+
+    Raises
+    ------
+    ClvlabError
+        As ``perform``, and as the record says; the run is then abandoned.
+    """
+    commitment = record.commit(plan)
+    try:
+        done = perform(plan, commitment)
+        record.keep(done)
+    except ClvlabError as error:
+        record.abandon(plan.run_id, cause_of(error))
+        raise
+    return done

@@ -1,0 +1,212 @@
+"""A second look at a sealed run: its prices from the ticks, then its decisions from the agents' own code, as bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from clvlab.agents.isolation.isolated import IsolatedAgent
+from clvlab.agents.registry import of_sealed_config
+from clvlab.application.packs import bundled_catalog, open_pack
+from clvlab.engine.agent import Agent, sealable
+from clvlab.engine.replay import located, replay
+from clvlab.engine.run import run
+from clvlab.errors import AgentError, DecisionError, ReplayError
+from clvlab.law.schema import DECISIONS, Causality
+from clvlab.law.tape import Tape
+from clvlab.packs.reader import Pack
+from clvlab.proof.events import CLOSE_EVENTS, PROPOSAL_EVENTS, receipt_lines
+from clvlab.proof.evidence import Evidence, read_evidence
+from clvlab.proof.seal import SealedRun
+
+__all__ = ["Replayed", "prices_again", "replayed"]
+
+_TICK = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """Whether a second look finds the same, and in a sentence what was compared."""
+
+    agrees: bool
+    detail: str
+
+
+def prices_again(sealed: SealedRun, pack: str | Path | None = None) -> Replayed:
+    """Derive every state and close in the evidence again from the ticks of the pack; no agent is asked.
+
+    Parameters
+    ----------
+    sealed
+        As stored.
+    pack
+        Id or folder of the pack; the one of the catalog with the sealed content hash by default.
+
+    Raises
+    ------
+    ReplayError
+        The pack is not at hand, or is another one.
+    EvidenceError
+        The evidence can't be read.
+    """
+    evidence = read_evidence(sealed.events)
+    found = _pack(evidence.started["binding"], pack)
+    return _prices(evidence, found.tape(evidence.started["binding"]["fixture_ids"]), found)
+
+
+def replayed(
+    sealed: SealedRun, receipts: bytes = b"", *, pack: str | Path | None = None, agents: Sequence[IsolatedAgent] = ()
+) -> Replayed:
+    """Run a sealed run again, after a look at its prices.
+
+    The agents' code runs apart, so that it can't reach what compares; the label ``causality`` is carried over, as an audit
+    is not repeated.
+
+    Parameters
+    ----------
+    sealed, receipts
+        As stored; receipts are compared only where there are any.
+    pack
+        As for ``prices_again``.
+    agents
+        Agents that are no templates, from their files.
+
+    Raises
+    ------
+    ReplayError
+        The pack or an agent's code is not at hand, or is another one.
+    EvidenceError
+        The evidence can't be read.
+    """
+    evidence = read_evidence(sealed.events)
+    started, binding = evidence.started, evidence.started["binding"]
+    found = _pack(binding, pack)
+    tape = found.tape(binding["fixture_ids"])
+    prices = _prices(evidence, tape, found)
+    if not prices.agrees:
+        return prices
+    result = run(
+        tape,
+        [_agent(named, agents) for named in started["agents"]],
+        evidence.window,
+        policy=evidence.policy,
+        kind=started["kind"],
+        origin_id=started["origin_id"],
+        commit_index=sealed.commit_index,
+        labels={named["agent_id"]: Causality(named["causality"]) for named in started["agents"]},
+    )
+    again = result.run
+    pairs = {
+        "events.jsonl": (sealed.events, again.events),
+        "scores.jsonl": (sealed.scores, again.scores),
+        "manifest.json": (sealed.manifest, again.manifest),
+    }
+    if receipts:
+        pairs["receipts.jsonl"] = (receipts, receipt_lines(result.receipts))
+    for name, (stored, made) in pairs.items():
+        if stored != made:
+            return Replayed(agrees=False, detail=f"run again, {name} differs from the stored one at {_first(stored, made)}")
+    return Replayed(agrees=True, detail=f"run again from pack {found.pack_id!r}, all {len(pairs)} files have the same bytes")
+
+
+def _prices(evidence: Evidence, tape: Tape, pack: Pack) -> Replayed:
+    """Look up every state of the evidence on the tape; what the agents meant by it does not matter."""
+    sealed = (evidence.started["window"]["closing_policy"], evidence.max_close_age_s)
+    if sealed != (tape.closing_policy, tape.max_close_age_s):
+        return Replayed(agrees=False, detail=f"pack {pack.pack_id!r} closes by {pack.closing}, the run by {sealed}")
+    ticks = evidence.decisions["tick_seq"]
+    if ticks.len() and not ticks.is_between(0, _TICK).all():
+        return Replayed(agrees=False, detail="a decision is at a tick that no pack has")
+    named = evidence.decisions.with_columns(confidence=pl.lit(None, pl.Float64)).select(
+        pl.col(name).cast(dtype) for name, dtype in DECISIONS.items()
+    )
+    try:
+        again = replay(tape, located(tape, named), evidence.window, errors=len(evidence.errors))
+    except DecisionError as error:
+        return Replayed(agrees=False, detail=str(error))
+    claims = ("confidence_ppm", "confidence_raw")
+    looked_up = [name for name in PROPOSAL_EVENTS if name not in claims]
+    for stored, made in (
+        (evidence.decisions.select(looked_up), again.decisions.select(looked_up)),
+        (evidence.closes.select(*CLOSE_EVENTS), again.closes),
+    ):
+        if not stored.equals(made):
+            return Replayed(agrees=False, detail=f"the ticks of pack {pack.pack_id!r} do not give {_differing(stored, made)}")
+    counted = f"{evidence.decisions.height:,} decisions and {evidence.closes.height:,} closes"
+    return Replayed(agrees=True, detail=f"all prices of {counted} follow from the ticks of pack {pack.pack_id!r}")
+
+
+def _differing(stored: pl.DataFrame, made: pl.DataFrame) -> str:
+    """Name the first line of evidence for which the ticks give another state."""
+    if stored.height != made.height:
+        return f"{stored.height:,} lines, but {made.height:,}"
+    pairs = zip(stored.iter_rows(named=True), made.iter_rows(named=True), strict=True)
+    ours, theirs = next((ours, theirs) for ours, theirs in pairs if ours != theirs)
+    names = ", ".join(f"{name} {ours[name]!r:.120} but {theirs[name]!r:.120}" for name in ours if ours[name] != theirs[name])
+    return f"the line with seq {ours['seq']}: it says {names}"
+
+
+def _pack(binding: Mapping[str, Any], given: str | Path | None) -> Pack:
+    expected = binding["content_hash"]
+    if given is None:
+        known = {pack.content_hash: pack for pack in bundled_catalog().packs()}
+        if expected not in known:
+            raise ReplayError(
+                f"no pack of the catalog has content hash {expected}: name the folder of pack {binding['pack_id']!r}"
+            )
+        found = known[expected]
+    else:
+        found = open_pack(given)
+    if (found.pack_id, found.content_hash) != (binding["pack_id"], expected):
+        raise ReplayError(
+            f"the run was over pack {binding['pack_id']!r} of {expected}, {str(given or found.pack_id)!r} is "
+            f"{found.pack_id!r} of {found.content_hash}"
+        )
+    return found
+
+
+def _agent(named: Mapping[str, Any], at_hand: Sequence[IsolatedAgent]) -> Agent:
+    """Find the agent that RUN_STARTED names, and make sure that it is the same one."""
+    what = f"agent {named['agent_id']!r} ({named['strategy']} {named['strategy_version']})"
+    found = _template(named) if named["causality"] == Causality.TEMPLATE else _of_file(named, at_hand)
+    for agent in found:
+        identity = agent.identity
+        same = all(getattr(identity, key) == named[key] for key in ("agent_id", "strategy", "strategy_version"))
+        if same and sealable(identity) == named["config"]:
+            return agent
+    raise ReplayError(f"{what} is not at hand as it was sealed: give its source as file.py:name, or its version of clvlab")
+
+
+def _template(named: Mapping[str, Any]) -> list[Agent]:
+    try:
+        return [of_sealed_config(named["agent_id"], named["strategy"], named["config"])]
+    except AgentError as error:
+        raise ReplayError(f"clvlab makes no template {named['strategy']!r} of the sealed config: {error}") from error
+
+
+def _of_file(named: Mapping[str, Any], at_hand: Sequence[IsolatedAgent]) -> list[Agent]:
+    """Choose the agents whose source has the sealed digest, with what the sealed one could read and reach."""
+    source, own = named["source_sha256"], [agent for agent in at_hand if agent.code.has(named["source_sha256"])]
+    sealed = (named.get("network", False), [(read["name"], read["sha256"]) for read in named.get("reads", [])])
+    wrong = next((agent.limits for agent in own if (agent.limits.network, list(agent.limits.digests())) != sealed), None)
+    if wrong:
+        raise ReplayError(
+            f"agent {named['agent_id']!r} was allowed to read {sealed[1]} and network {sealed[0]}, here it is "
+            f"{list(wrong.digests())} and {wrong.network}: give it the same"
+        )
+    return [
+        replace(agent, code=replace(agent.code, source_sha256=source)).as_sealed(named["agent_id"], named["config"])
+        for agent in own
+    ]
+
+
+def _first(stored: bytes, made: bytes) -> str:
+    ours, theirs = stored.split(b"\n"), made.split(b"\n")
+    line = next(
+        (number for number, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs))
+    )
+    return f"line {line + 1}"

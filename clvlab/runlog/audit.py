@@ -1,0 +1,217 @@
+"""The audit of a run log: its entries one after the other, by the rules that ``clvlab.runlog.log`` keeps when it writes."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from clvlab.errors import EvidenceError
+from clvlab.proof.merkle import Frontier, leaf_hash
+from clvlab.runlog.entries import Commit, EntryKind, Outcome, read_entry
+from clvlab.runlog.log import MAX_NAME, Claim, RunCounts
+
+__all__ = ["Auditor", "Broken", "PackCounts"]
+
+_MAX_ENTRY = 16_384  # a writer's names are short; more is no entry of a run
+_NAMED = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A rule that does not hold, and the first entry at which that shows; null of what no one entry shows."""
+
+    index: int | None
+    rule: str
+
+
+@dataclass(frozen=True, slots=True)
+class PackCounts:
+    """Runs of an owner over a pack; ``content_hash`` is null of commitments that name no pack."""
+
+    owner: str
+    content_hash: str | None
+    runs: RunCounts
+
+
+@dataclass(slots=True)
+class _Commitment:
+    run_id: str
+    pack: tuple[str, str | None]
+    ended: int | None = None
+    abandoned: bool = False
+
+
+@dataclass(slots=True)
+class _Tally:
+    committed: int = 0
+    sealed: int = 0
+    abandoned: int = 0
+
+    def counts(self) -> RunCounts:
+        return RunCounts(self.committed, self.sealed, self.abandoned)
+
+
+@dataclass
+class Auditor:
+    """Reads a log from its first entry on, in memory that grows with the number of runs, and in time that does with entries.
+
+    Attributes
+    ----------
+    broken, broken_count
+        The first rules that do not hold, and how many do not.
+    """
+
+    broken: list[Broken] = field(default_factory=list)
+    broken_count: int = 0
+    _tree: Frontier = field(default_factory=Frontier)
+    _commitments: dict[int, _Commitment] = field(default_factory=dict)
+    _newest: dict[str, int] = field(default_factory=dict)
+    _tallies: dict[tuple[str, str | None], _Tally] = field(default_factory=lambda: defaultdict(_Tally))
+    _due: dict[int, list[tuple[str, Callable[[], None]]]] = field(default_factory=lambda: defaultdict(list))
+    _expected: dict[int, list[tuple[str, bytes]]] = field(default_factory=lambda: defaultdict(list))
+
+    @property
+    def size(self) -> int:
+        return self._tree.size
+
+    def root(self) -> bytes:
+        """Give the root of the entries so far."""
+        return self._tree.root()
+
+    def fail(self, rule: str, index: int | None = None) -> None:
+        """Note that a rule does not hold."""
+        self.broken_count += 1
+        if len(self.broken) < _NAMED:
+            self.broken.append(Broken(index, rule))
+
+    def expect_root(self, size: int, root: bytes, whose: str) -> None:
+        """Require the tree of the first ``size`` entries to have this root; to be said before that many are read."""
+
+        def check() -> None:
+            if self.root() != root:
+                self.fail(f"{whose} at {size} entries has the root {root.hex()}, the entries give {self.root().hex()}")
+
+        self._due[size].append((whose, check))
+
+    def expect_owners(self, size: int, counts: Mapping[str, RunCounts], whose: str) -> None:
+        """Require the counts by owner over the first ``size`` entries to be these."""
+
+        def check() -> None:
+            found = self._by_owner()
+            for owner in sorted(counts.keys() | found.keys()):
+                stated, counted = counts.get(owner, RunCounts(0, 0, 0)), found.get(owner, RunCounts(0, 0, 0))
+                if stated != counted:
+                    self.fail(
+                        f"{whose} counts {_said(stated)} runs of {owner[:120]!a}, the first {size} entries {_said(counted)}"
+                    )
+
+        self._due[size].append((whose, check))
+
+    def expect_claim(self, commit: Commit, index: int, size: int, claimed: Claim, whose: str) -> None:
+        """Require what a log claimed beside the commitment at ``index``, among its first ``size`` entries."""
+        earlier = 0
+
+        def before() -> None:
+            nonlocal earlier
+            earlier = self._tallies[commit.owner, commit.content_hash].committed
+
+        def check() -> None:
+            tally, unnamed = self._tallies[commit.owner, commit.content_hash], self._tallies[commit.owner, None]
+            found = Claim(earlier, tally.committed - earlier - 1, tally.abandoned, unnamed.committed)
+            if commit.content_hash is None:
+                self.fail(f"{whose} claims counts over a pack that its commitment does not name", index)
+            elif found != claimed:
+                self.fail(f"{whose} claims {_claimed(claimed)}, the first {size} entries give {_claimed(found)}", index)
+
+        self._due[index].append((whose, before))
+        self._due[size].append((whose, check))
+
+    def expect_entry(self, index: int, entry: bytes, whose: str) -> None:
+        """Require an entry to have these bytes."""
+        self._expected[index].append((whose, entry))
+
+    def add(self, data: bytes) -> None:
+        """Read the next entry."""
+        self._reached()
+        index = self.size
+        for whose, expected in self._expected.pop(index, ()):
+            if expected != data:
+                self.fail(f"{whose} has another entry {index} than the log", index)
+        self._tree.extend([leaf_hash(data)])
+        try:
+            if len(data) > _MAX_ENTRY:
+                raise EvidenceError(f"it has {len(data)} bytes")
+            entry = read_entry(data)
+        except EvidenceError as error:
+            self.fail(f"entry {index} is not well-formed: {error}", index)
+            return
+        name = entry.owner if isinstance(entry, Commit) else entry.cause
+        if name is not None and not 1 <= len(name.encode()) <= MAX_NAME:
+            self.fail(f"entry {index} has a name of {len(name.encode())} bytes, not 1 to {MAX_NAME}", index)
+        if isinstance(entry, Commit):
+            self._commit(index, entry)
+        else:
+            self._end(index, entry)
+
+    def finish(self) -> None:
+        """Check what is due at the end; what would have to be further on does not stand in this log."""
+        self._reached()
+        for size, due in sorted(self._due.items()):
+            for whose in dict.fromkeys(whose for whose, _ in due):
+                self.fail(f"{whose} speaks of {size} entries, the log has {self.size}: it shrank, or is another one")
+        for index, expected in sorted(self._expected.items()):
+            for whose, _ in expected:
+                self.fail(f"{whose} has an entry {index}, the log has {self.size} entries")
+
+    def counts(self) -> tuple[PackCounts, ...]:
+        """Count runs by owner and pack, in this order."""
+        rows = sorted(self._tallies.items(), key=lambda row: (row[0][0], row[0][1] or ""))
+        return tuple(PackCounts(*pack, tally.counts()) for pack, tally in rows if tally.committed)
+
+    def _reached(self) -> None:
+        for _, check in self._due.pop(self.size, ()):
+            check()
+
+    def _commit(self, index: int, entry: Commit) -> None:
+        last = self._newest.get(entry.run_id)
+        before = None if last is None else self._commitments[last]
+        if before is not None and not before.abandoned:
+            state = "is open" if before.ended is None else f"has the result {before.ended}"
+            self.fail(f"entry {index} commits again to run {entry.run_id[:80]!a}, whose commitment {last} {state}", index)
+        pack = (entry.owner, entry.content_hash)
+        self._commitments[index] = _Commitment(entry.run_id, pack)
+        self._newest[entry.run_id] = index
+        self._tallies[pack].committed += 1
+
+    def _end(self, index: int, entry: Outcome) -> None:
+        of, known = entry.commit_index, self._commitments.get(entry.commit_index)
+        what = f"entry {index} ({entry.kind}) of run {entry.run_id[:80]!a}"
+        if known is None:
+            self.fail(f"{what} names entry {of}, which is no commitment before it", index)
+        elif known.run_id != entry.run_id:
+            self.fail(f"{what} names entry {of}, which commits to run {known.run_id[:80]!a}", index)
+        elif known.ended is not None:
+            self.fail(f"{what} ends commitment {of}, which entry {known.ended} ended already", index)
+        else:
+            known.ended, known.abandoned = index, entry.kind == EntryKind.ABANDONED
+            tally = self._tallies[known.pack]
+            tally.sealed, tally.abandoned = tally.sealed + (not known.abandoned), tally.abandoned + known.abandoned
+
+    def _by_owner(self) -> dict[str, RunCounts]:
+        totals: dict[str, _Tally] = defaultdict(_Tally)
+        for (owner, _), tally in self._tallies.items():
+            total = totals[owner]
+            total.committed += tally.committed
+            total.sealed += tally.sealed
+            total.abandoned += tally.abandoned
+        return {owner: total.counts() for owner, total in totals.items()}
+
+
+def _said(runs: RunCounts) -> str:
+    return f"{runs.committed} committed, {runs.sealed} sealed and {runs.abandoned} abandoned"
+
+
+def _claimed(claim: Claim) -> str:
+    named = f"{claim.earlier} earlier, {claim.later} later and {claim.abandoned} abandoned"
+    return f"{named} over this pack, and {claim.unknown_pack} that name none"

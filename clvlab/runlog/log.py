@@ -1,0 +1,282 @@
+"""The run log: a run's commitment stands before its outcome, and ends in exactly one result or abandonment.
+
+Whoever keeps a log writes the commitment before the tape is opened. A reader can't see that: entries show their order, and
+nothing of when anything was computed.
+
+The rules work on ``LogRows``, which a store implements inside one of its transactions, so that a run and its entry are
+written together or not at all.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from clvlab.errors import LogConflictError, LogError
+from clvlab.law.schema import SAFE_INTEGER
+from clvlab.proof.canonical import canonical, parsed
+from clvlab.runlog.entries import ENTRY_SCHEMA, EntryKind
+from clvlab.runlog.tree import Nodes, consistency, grown, inclusion, tree_root
+
+__all__ = [
+    "MAX_NAME",
+    "Claim",
+    "EntryKind",
+    "LogRows",
+    "LogStore",
+    "Proven",
+    "RunCounts",
+    "abandon",
+    "claim",
+    "commit",
+    "commit_anew",
+    "conclude",
+    "consistency",
+    "counts",
+    "entry_of",
+    "proven",
+    "tree_root",
+]
+
+MAX_NAME = 300
+
+
+class LogRows(Nodes, Protocol):
+    """The rows of a log within one transaction, which excludes every other writer."""
+
+    def size(self) -> int:
+        """Count the entries."""
+        ...
+
+    def entry(self, index: int) -> bytes:
+        """Give an entry."""
+        ...
+
+    def page(self, since: int, limit: int) -> list[tuple[int, bytes]]:
+        """Give entries from an index on, in order, with their indices."""
+        ...
+
+    def about(self, run_id: str) -> list[tuple[int, str]]:
+        """Give index and kind of the entries about a run, ascending."""
+        ...
+
+    def add(
+        self,
+        index: int,
+        kind: str,
+        run_id: str,
+        owner: str,
+        content_hash: str | None,
+        commit_index: int | None,
+        entry: bytes,
+        nodes: dict[tuple[int, int], bytes],
+    ) -> None:
+        """Store an entry and the roots that it completes; a ``commit_index``, which outcomes have, is unique.
+
+        Owner and pack of an outcome are those of its commitment.
+        """
+        ...
+
+    def tally(self) -> dict[str, dict[str, int]]:
+        """Count entries by owner and kind."""
+        ...
+
+    def pack_tally(self, owner: str, content_hash: str | None, kind: str, size: int) -> int:
+        """Count the entries of a kind by an owner over a pack, among the first ``size``; null is no pack that is named."""
+        ...
+
+
+class LogStore(Protocol):
+    """Where a log is kept."""
+
+    def write(self) -> AbstractContextManager[LogRows]:
+        """Begin a transaction that appends; it is durable when the context ends."""
+        ...
+
+    def read(self) -> AbstractContextManager[LogRows]:
+        """Begin a transaction that reads one state."""
+        ...
+
+
+def commit(rows: LogRows, run_id: str, owner: str, inputs_hash: str, content_hash: str | None, ts_ms: int) -> int:
+    """Commit to a run over a pack, to be called before its tape is opened; gives the index that its manifest names.
+
+    The same commitment again gives the same index: a run that was interrupted goes on under it. A run that was abandoned is
+    committed to anew: the log shows both. ``content_hash`` is the pack's, as the run's binding has it.
+
+    Raises
+    ------
+    LogConflictError
+        The run is committed to by another owner or from other inputs.
+    """
+    content = {"inputs_hash": inputs_hash, "owner": _named(owner, "owner")}
+    known, ended = _newest(rows, run_id)
+    if known is None or (ended and ended[1] == EntryKind.ABANDONED):
+        return _append(rows, EntryKind.COMMIT, run_id, owner, content | {"content_hash": content_hash, "ts_ms": ts_ms})
+    stored = entry_of(rows, known)
+    if any(stored[name] != value for name, value in content.items()):
+        raise LogConflictError(
+            f"run {run_id} is committed to as entry {known} by {stored['owner']!r} from {stored['inputs_hash']}"
+        )
+    return known
+
+
+def commit_anew(rows: LogRows, run_id: str, ts_ms: int) -> int:
+    """Commit to an abandoned run as its last commitment did, an older entry's silence about the pack included.
+
+    Gives the index; of a commitment that is open, or has a result, the one that it has.
+    """
+    known, ended = _newest(rows, run_id)
+    if known is None:
+        raise LogConflictError(f"run {run_id} has no commitment to repeat")
+    if ended is None or ended[1] != EntryKind.ABANDONED:
+        return known
+    before = entry_of(rows, known)
+    return _append(rows, EntryKind.COMMIT, run_id, before["owner"], before | {"ts_ms": ts_ms})
+
+
+def conclude(rows: LogRows, run_id: str, manifest_hash: str, ts_ms: int) -> int:
+    """Note the manifest hash that a committed run was sealed with; gives the entry's index.
+
+    Raises
+    ------
+    LogConflictError
+        The run was never committed to, was abandoned, or has another result.
+    """
+    return _end(rows, EntryKind.RESULT, run_id, {"manifest_hash": manifest_hash}, ts_ms)
+
+
+def abandon(rows: LogRows, run_id: str, cause: str, ts_ms: int) -> int:
+    """Note that a committed run came to nothing, and why; gives the entry's index.
+
+    Raises
+    ------
+    LogConflictError
+        The run was never committed to, has a result, or was abandoned for another cause.
+    """
+    return _end(rows, EntryKind.ABANDONED, run_id, {"cause": _named(cause, "cause")}, ts_ms)
+
+
+def _newest(rows: LogRows, run_id: str, size: int | None = None) -> tuple[int | None, tuple[int, str] | None]:
+    """Give the newest commitment to a run, among the first ``size`` entries, and its outcome if it has one."""
+    about = [(index, kind) for index, kind in rows.about(run_id) if size is None or index < size]
+    committed = max((index for index, kind in about if kind == EntryKind.COMMIT), default=None)
+    return committed, about[-1] if about and about[-1][1] != EntryKind.COMMIT else None
+
+
+def _end(rows: LogRows, kind: EntryKind, run_id: str, content: dict[str, Any], ts_ms: int) -> int:
+    committed, ended = _newest(rows, run_id)
+    if committed is None:
+        raise LogConflictError(f"run {run_id} has no commitment; {kind} must follow one")
+    if ended is not None:
+        stored = entry_of(rows, ended[0])
+        if ended[1] == kind and all(stored[name] == value for name, value in content.items()):
+            return ended[0]
+        raise LogConflictError(f"run {run_id} has ended already: entry {ended[0]} says {ended[1]}")
+    known = entry_of(rows, committed)
+    content = content | {"commit_index": committed, "ts_ms": ts_ms}
+    return _append(rows, kind, run_id, known["owner"], content, known.get("content_hash"))
+
+
+def _append(
+    rows: LogRows, kind: EntryKind, run_id: str, owner: str, content: dict[str, Any], content_hash: str | None = None
+) -> int:
+    if not 0 <= content["ts_ms"] <= SAFE_INTEGER:
+        raise LogError(f"a time of {content['ts_ms']} ms is out of range")
+    entry = canonical({"kind": kind.value, "run_id": run_id, "schema": ENTRY_SCHEMA, **content})
+    index, pack = rows.size(), content.get("content_hash", content_hash)
+    rows.add(index, kind.value, run_id, owner, pack, content.get("commit_index"), entry, grown(rows, index, entry))
+    return index
+
+
+def _named(text: str, what: str) -> str:
+    if not 1 <= len(text.encode()) <= MAX_NAME:
+        raise LogError(f"the {what} of a run must have 1 to {MAX_NAME} bytes, not {len(text.encode())}")
+    return text
+
+
+def entry_of(rows: LogRows, index: int) -> dict[str, Any]:
+    """Read an entry."""
+    entry: dict[str, Any] = parsed(rows.entry(index))
+    return entry
+
+
+@dataclass(frozen=True, slots=True)
+class Proven:
+    """An entry and the proof that it stands in the tree of a size."""
+
+    index: int
+    entry: bytes
+    proof: tuple[bytes, ...]
+
+
+def proven(rows: LogRows, run_id: str, size: int) -> list[Proven]:
+    """Prove the newest commitment to a run, and its outcome if it has one, in the tree of the first ``size`` entries.
+
+    Raises
+    ------
+    LogError
+        The log does not know the run, or not within that size.
+    """
+    committed, ended = _newest(rows, run_id, size)
+    if committed is None:
+        raise LogError(f"no entry about run {run_id} among the first {size} of the log")
+    known = [committed, ended[0]] if ended else [committed]
+    return [Proven(index, rows.entry(index), tuple(inclusion(rows, index, size))) for index in known]
+
+
+@dataclass(frozen=True, slots=True)
+class RunCounts:
+    """How many runs were committed to, sealed and abandoned; those missing are under way, or were dropped."""
+
+    committed: int
+    sealed: int
+    abandoned: int
+
+    @property
+    def open(self) -> int:
+        """Runs without an outcome."""
+        return self.committed - self.sealed - self.abandoned
+
+
+def counts(rows: LogRows) -> dict[str, RunCounts]:
+    """Count runs by owner, in order of owner; never a rank input."""
+    return {
+        owner: RunCounts(*(kinds.get(kind.value, 0) for kind in EntryKind)) for owner, kinds in sorted(rows.tally().items())
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a log says of an owner's other commitments over the pack of one; nothing proves it but all entries.
+
+    Attributes
+    ----------
+    earlier, later
+        Commitments over the same pack before and after this one.
+    abandoned
+        Commitments over the same pack that were abandoned.
+    unknown_pack
+        Commitments of the owner that name no pack: they may have been over this one.
+    """
+
+    earlier: int
+    later: int
+    abandoned: int
+    unknown_pack: int
+
+
+def claim(rows: LogRows, index: int, size: int) -> Claim | None:
+    """Count what the log claims beside the commitment at ``index`` in the first ``size`` entries; null if it names no pack."""
+    entry = entry_of(rows, index)
+    owner, pack = entry["owner"], entry.get("content_hash")
+    if pack is None:
+        return None
+    earlier = rows.pack_tally(owner, pack, EntryKind.COMMIT, index)
+    return Claim(
+        earlier=earlier,
+        later=rows.pack_tally(owner, pack, EntryKind.COMMIT, size) - earlier - 1,
+        abandoned=rows.pack_tally(owner, pack, EntryKind.ABANDONED, size),
+        unknown_pack=rows.pack_tally(owner, None, EntryKind.COMMIT, size),
+    )

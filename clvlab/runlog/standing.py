@@ -1,0 +1,58 @@
+"""Where a run stands in a log: what the log's tree proves of it, and what the log only claims beside it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from clvlab.runlog.log import Claim, LogRows, claim, entry_of
+
+__all__ = ["Standing", "standing"]
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The commitment to a run.
+
+    Attributes
+    ----------
+    owner, content_hash, commit_index
+        What the commitment says, and which entry it is; ``content_hash`` is null where it names no pack.
+    tree_size
+        How many entries the log had.
+    claim
+        What the log says of the owner's other commitments over this pack; null where it says nothing.
+    """
+
+    owner: str
+    content_hash: str | None
+    commit_index: int
+    tree_size: int
+    claim: Claim | None
+
+    def facts(self) -> dict[str, Any]:
+        """Give all of it as JSON."""
+        return asdict(self)
+
+    def text(self, origin: str, witnesses: int) -> str:
+        """Say what is proved under a checkpoint of ``origin`` that so many trusted witnesses signed, and what is claimed.
+
+        Names stand quoted and in ASCII: their maker could write sentences like these.
+        """
+        proved = (
+            f"proved: {self.owner!a} committed to this run as entry {self.commit_index} of {self.tree_size} in "
+            f"{origin!a}, ahead of the entry of its result; trusted witnesses that signed: {witnesses}"
+        )
+        if self.claim is None:
+            return f"{proved}; the log claims nothing of this owner's other runs"
+        other = f"; {self.claim.unknown_pack} more name no pack" if self.claim.unknown_pack else ""
+        return (
+            f"{proved}; the log claims, unproved: {self.claim.earlier} earlier and {self.claim.later} later commitments over "
+            f"this pack by this owner, {self.claim.abandoned} abandoned{other}; 'clvlab log audit' checks it"
+        )
+
+
+def standing(rows: LogRows, index: int) -> Standing:
+    """Say where a commitment stands in a log as it is now."""
+    entry, size = entry_of(rows, index), rows.size()
+    return Standing(entry["owner"], entry.get("content_hash"), index, size, claim(rows, index, size))

@@ -1,0 +1,85 @@
+"""``/agents``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, Header, Query
+from pydantic import AfterValidator
+
+from clvlab.application.deploys.config import DeployConfig
+from clvlab_service.deps import ApplicationDep, AuthenticatedRoute, CurrentPrincipal
+from clvlab_service.openapi import body_schema, problems
+from clvlab_service.schemas.agents import AgentInstance, DeployResponse, RuntimeEventsResponse
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/agents", tags=["agents"], route_class=AuthenticatedRoute)
+
+_EXAMPLE = {"strategy": "cumulative-drift", "source_mode": "replay", "pack_id": "starter", "fixture_id": 90000000}
+_SAFE = 2**53 - 1
+_MAX_DEPTH = 50
+_UNKNOWN = "Unknown instance, or the caller is not its owner"
+
+
+def _shallow(value: Any, depth: int = 0) -> Any:
+    """Refuse what is nested deeper than any configuration, and than hashing goes."""
+    if depth > _MAX_DEPTH:
+        raise ValueError(f"nested deeper than {_MAX_DEPTH} levels")
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _shallow(inner, depth + 1)
+    return value
+
+
+@router.post(
+    "/deploy",
+    operation_id="deployAgent",
+    response_model=DeployResponse,
+    responses=problems(
+        401,
+        413,
+        s400="The body can't be read",
+        s409="Idempotency key reused with another configuration, or its attempt failed for good",
+        s422="Preflight failure: `checks` names every failing check; nothing was stored",
+    ),
+    openapi_extra=body_schema(DeployConfig, _EXAMPLE),
+)
+def deploy(
+    principal: CurrentPrincipal,
+    body: Annotated[dict[str, Any], AfterValidator(_shallow), Body()],
+    application: ApplicationDep,
+    idempotency_key: Annotated[
+        str | None,
+        Header(alias="Idempotency-Key", min_length=1, max_length=255, description="The same key gives the same instance."),
+    ] = None,
+) -> dict[str, Any]:
+    """Check a configuration by name, pin it as an instance of the caller, and launch its run."""
+    return application.deploys.deploy(principal, body, idempotency_key)
+
+
+@router.get(
+    "/instances/{instance_id}",
+    operation_id="getInstance",
+    response_model=AgentInstance,
+    responses=problems(401, s404=_UNKNOWN),
+)
+def instance(instance_id: str, principal: CurrentPrincipal, application: ApplicationDep) -> dict[str, Any]:
+    """Read an instance; its owner only."""
+    return application.deploys.instance(principal, instance_id)
+
+
+@router.get(
+    "/instances/{instance_id}/runtime-events",
+    operation_id="listRuntimeEvents",
+    response_model=RuntimeEventsResponse,
+    responses=problems(401, 422, s404=_UNKNOWN),
+)
+def runtime_events(
+    instance_id: str,
+    principal: CurrentPrincipal,
+    application: ApplicationDep,
+    since: Annotated[int, Query(ge=0, le=_SAFE, description="Exclusive cursor.")] = 0,
+    limit: Annotated[int | None, Query(ge=1, le=1000, description="The first so many events after `since`.")] = None,
+) -> dict[str, Any]:
+    """Read what an instance did, on the operations channel; its owner only."""
+    return application.deploys.runtime_events(principal, instance_id, since, limit)

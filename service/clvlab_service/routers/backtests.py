@@ -1,0 +1,56 @@
+"""``/backtests``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body
+
+from clvlab.application.competitions.requests import BacktestRunRequest
+from clvlab_service.caching import RevalidatedRoute
+from clvlab_service.deps import ApplicationDep, CursorQuery, PageSizeQuery, PublicPool
+from clvlab_service.openapi import problems
+from clvlab_service.schemas.backtests import BacktestListResponse, BacktestReport, BacktestRunResponse
+
+__all__ = ["reports", "router"]
+
+router = APIRouter(prefix="/backtests", tags=["backtests"])
+reports = APIRouter(prefix="/backtests", tags=["backtests"], route_class=RevalidatedRoute)
+
+_EXAMPLE = {"pack_id": "starter", "fixture_id": 90000000, "window_id": "full", "market_allowlist": [""]}
+
+
+@router.post(
+    "",
+    operation_id="runBacktest",
+    response_model=BacktestRunResponse,
+    responses=problems(
+        413,
+        s400="Invalid window, unreadable body, or the replay failed",
+        s404="`pack_id` is not in the verified catalog",
+        s422="`fixture_id` is not catalogued for the pack, a field of the wrong type, or an unknown field",
+    ),
+)
+async def run_backtest(
+    body: Annotated[BacktestRunRequest, Body(examples=[_EXAMPLE])], application: ApplicationDep, pool: PublicPool
+) -> dict[str, Any]:
+    """Replay a catalogued pack through the offline agent `baseline`, seal the run, store the report."""
+    return await pool.run(application.backtests.run, body)
+
+
+@router.get("", operation_id="listBacktests", response_model=BacktestListResponse, responses=problems(422))
+def backtests(application: ApplicationDep, cursor: CursorQuery = None, limit: PageSizeQuery = 50) -> dict[str, Any]:
+    """List stored backtests, newest first."""
+    return application.backtests.page(cursor, limit)
+
+
+@reports.get(
+    "/{backtest_id}",
+    operation_id="getBacktest",
+    response_model=BacktestReport,
+    response_model_exclude_unset=True,  # the window has a limit on the age of a close only where its pack has one
+    responses=problems(s404="Unknown backtest"),
+)
+def report(backtest_id: str, application: ApplicationDep) -> dict[str, Any]:
+    """Read a report."""
+    return application.backtests.report(backtest_id)

@@ -1,0 +1,161 @@
+"""``/competitions``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, Query, Response
+from fastapi.responses import StreamingResponse
+from pydantic import TypeAdapter
+
+from clvlab.application.competitions.competitions import CompetitionStatus
+from clvlab.application.competitions.requests import AgentEntry, CompetitionConfig
+from clvlab_service.deps import ApplicationDep, AuthenticatedRoute, CurrentPrincipal, OwnerPool
+from clvlab_service.openapi import problems
+from clvlab_service.schemas.competitions import (
+    AgentRegisterResponse,
+    CompetitionCreateResponse,
+    CompetitionEvent,
+    CompetitionStartResponse,
+    CompetitionStateResponse,
+    CompetitionStatusResponse,
+    CompetitionSummaryResponse,
+    StatusFilter,
+)
+
+__all__ = ["owned", "router"]
+
+router = APIRouter(prefix="/competitions", tags=["competitions"])
+owned = APIRouter(prefix="/competitions", tags=["competitions"], route_class=AuthenticatedRoute)
+
+_SAFE = 2**53 - 1
+_UNKNOWN = "Unknown competition"
+_EVENTS_AT_ONCE = 2_000
+_EVENTS = TypeAdapter(list[CompetitionEvent])
+_CONFIG = {
+    "competition_type": "arena",
+    "source_mode": "replay",
+    "market_scope": "1X2_PARTICIPANT_RESULT",
+    "roster_size": 2,
+    "pack_id": "starter",
+    "fixture_id": 90000000,
+}
+_ENTRY = {"agent_id": "drift", "strategy": "cumulative-drift", "config": {}, "proof_mode": "reproducible"}
+
+
+@owned.post(
+    "",
+    operation_id="createCompetition",
+    response_model=CompetitionCreateResponse,
+    responses=problems(401, 413, 422, s400="The replay binding can't be resolved, or the body can't be read"),
+)
+def create(
+    principal: CurrentPrincipal, body: Annotated[CompetitionConfig, Body(examples=[_CONFIG])], application: ApplicationDep
+) -> dict[str, Any]:
+    """Create a draft that the caller owns; a `pack_id` freezes the replay binding now."""
+    return application.competitions.create(principal, body)
+
+
+@router.get("", operation_id="listCompetitions", response_model=list[CompetitionSummaryResponse], responses=problems(422))
+def competitions(
+    application: ApplicationDep, status: Annotated[StatusFilter | None, Query(description="Only those of this status.")] = None
+) -> list[dict[str, Any]]:
+    """List competitions, oldest first."""
+    return application.competitions.all(None if status is None else CompetitionStatus(status.value.lower()))
+
+
+@router.get(
+    "/{competition_id}",
+    operation_id="getCompetition",
+    response_model=CompetitionStateResponse,
+    responses=problems(s404=_UNKNOWN),
+)
+def state(competition_id: str, application: ApplicationDep) -> dict[str, Any]:
+    """Read a competition whole."""
+    return application.competitions.state(competition_id)
+
+
+@owned.post(
+    "/{competition_id}/agents",
+    operation_id="registerAgent",
+    response_model=AgentRegisterResponse,
+    responses=problems(
+        401,
+        413,
+        422,
+        s400="Unrecognized `proof_mode`, unknown strategy, bad parameter, or an unreadable body",
+        s403="The caller is not the owner, or `instance_id` belongs to another principal",
+        s404="Unknown competition, or `instance_id` absent or unowned",
+        s409="Roster frozen, agent already registered, or roster cap exceeded",
+    ),
+)
+def register(
+    competition_id: str,
+    principal: CurrentPrincipal,
+    body: Annotated[AgentEntry, Body(examples=[_ENTRY])],
+    application: ApplicationDep,
+) -> dict[str, Any]:
+    """Put an agent on the roster and pin its configuration."""
+    return application.competitions.register(principal, competition_id, body)
+
+
+@owned.post(
+    "/{competition_id}/open",
+    operation_id="openCompetition",
+    response_model=CompetitionStatusResponse,
+    responses=problems(401, 403, s404=_UNKNOWN, s409="Not a draft"),
+)
+def open_entries(competition_id: str, principal: CurrentPrincipal, application: ApplicationDep) -> dict[str, Any]:
+    """Go from draft to open; agents may still register."""
+    return application.competitions.open(principal, competition_id)
+
+
+@owned.post(
+    "/{competition_id}/start",
+    operation_id="startCompetition",
+    response_model=CompetitionStartResponse,
+    responses=problems(401, 403, 500, s404=_UNKNOWN, s409="Not startable: `reason` says why"),
+)
+async def start(
+    competition_id: str, principal: CurrentPrincipal, application: ApplicationDep, pool: OwnerPool
+) -> dict[str, Any]:
+    """Run all agents over the sealed tape, score and seal; answers when the competition is finalized."""
+    return await pool.run(application.competitions.start, principal, competition_id)
+
+
+@owned.post(
+    "/{competition_id}/complete",
+    operation_id="completeCompetition",
+    response_model=CompetitionStatusResponse,
+    responses=problems(401, 403, s404=_UNKNOWN, s409="Not finalized"),
+)
+def complete(competition_id: str, principal: CurrentPrincipal, application: ApplicationDep) -> dict[str, Any]:
+    """Go from finalized to completed: the record is closed."""
+    return application.competitions.complete(principal, competition_id)
+
+
+@router.get(
+    "/{competition_id}/events",
+    operation_id="listCompetitionEvents",
+    response_model=list[CompetitionEvent],
+    responses=problems(422, s404=_UNKNOWN),
+)
+def events(
+    competition_id: str,
+    application: ApplicationDep,
+    since_seq: Annotated[int, Query(ge=-_SAFE, le=_SAFE, description="Exclusive; -1 gives the whole log.")] = 0,
+) -> Response:
+    """Read the event log after `since_seq`, ascending."""
+    first = application.competitions.events(competition_id, since_seq, _EVENTS_AT_ONCE)
+
+    def written() -> Iterator[bytes]:
+        """Write the array in parts: the log of a large competition has hundreds of thousands of entries."""
+        found, before = first, b"["
+        while found:
+            yield before + _EVENTS.dump_json(_EVENTS.validate_python(found))[1:-1]
+            before = b","
+            found = application.competitions.events(competition_id, found[-1]["seq"], _EVENTS_AT_ONCE)
+        yield b"]" if first else b"[]"
+
+    return StreamingResponse(written(), media_type="application/json")

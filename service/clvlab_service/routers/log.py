@@ -1,0 +1,54 @@
+"""``/log``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+
+from clvlab.application.log.public import MAX_ENTRIES
+from clvlab_service.deps import ApplicationDep
+from clvlab_service.openapi import problems
+from clvlab_service.schemas.log import ConsistencyResponse, LogEntriesResponse, LogResponse
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/log", tags=["log"])
+
+_NOTE: dict[int | str, dict[str, Any]] = {
+    200: {"description": "A C2SP checkpoint", "content": {"text/plain": {"schema": {"type": "string"}}}}
+}
+_SIZE = Annotated[int, Query(ge=0, le=2**53 - 1, description="Number of entries.")]
+
+
+@router.get("", operation_id="getLog", response_model=LogResponse, responses=problems())
+def state(application: ApplicationDep) -> dict[str, Any]:
+    """Read size and root of the log, and how many runs each owner committed to, sealed and abandoned."""
+    return application.log.state()
+
+
+@router.get(
+    "/checkpoint",
+    operation_id="getCheckpoint",
+    response_class=Response,
+    responses=_NOTE | problems(s404="The log has no key"),
+)
+def checkpoint(application: ApplicationDep) -> Response:
+    """Sign the present state: what a witness keeps, and proofs of a bundle are under."""
+    return Response(application.log.checkpoint(), media_type="text/plain; charset=utf-8")
+
+
+@router.get("/entries", operation_id="listLogEntries", response_model=LogEntriesResponse, responses=problems(422))
+def entries(
+    application: ApplicationDep,
+    since: _SIZE = 0,
+    limit: Annotated[int, Query(ge=1, le=MAX_ENTRIES, description="Entries of a page.")] = 100,
+) -> dict[str, Any]:
+    """Read entries from an index on, to rebuild the tree and count for yourself."""
+    return application.log.entries(since, limit)
+
+
+@router.get("/consistency", operation_id="getConsistency", response_model=ConsistencyResponse, responses=problems(422))
+def consistency(first: _SIZE, second: _SIZE, application: ApplicationDep) -> dict[str, Any]:
+    """Prove that the log of `second` entries extends the one of `first`."""
+    return application.log.consistency(first, second)

@@ -1,0 +1,85 @@
+"""``/runs``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Response
+
+from clvlab_service.caching import ImmutableRoute, RevalidatedRoute
+from clvlab_service.deps import ApplicationDep, CursorQuery, PageSizeQuery, PublicPool
+from clvlab_service.openapi import problems
+from clvlab_service.schemas.runs import InspectorRecord, ProofArtifactResponse, RunListResponse, VerifyResponse
+
+__all__ = ["cards", "router", "sealed"]
+
+router = APIRouter(prefix="/runs", tags=["runs"])
+cards = APIRouter(prefix="/runs", tags=["runs"], route_class=RevalidatedRoute)
+sealed = APIRouter(prefix="/runs", tags=["runs"], route_class=ImmutableRoute)
+
+_SAFE = 2**53 - 1
+_LINES = "application/x-ndjson"
+
+
+def _file(media_type: str, kind: str = "string") -> dict[int | str, dict[str, Any]]:
+    content = {media_type: {"schema": {"type": kind}}}
+    return {200: {"description": "The bytes as sealed", "content": content}} | problems(s404="Unknown run, or not sealed yet")
+
+
+@router.get("", operation_id="listRuns", response_model=RunListResponse, responses=problems(422))
+def runs(application: ApplicationDep, cursor: CursorQuery = None, limit: PageSizeQuery = 50) -> dict[str, Any]:
+    """List runs of every kind, newest first."""
+    return application.runs.page(cursor, limit)
+
+
+@cards.get("/{run_id}", operation_id="getRun", response_model=ProofArtifactResponse, responses=problems(s404="Unknown run"))
+def card(run_id: str, application: ApplicationDep) -> dict[str, Any]:
+    """Read a proof card; from the first moment of a run, with pending checks until it is sealed."""
+    return application.runs.card(run_id)
+
+
+@cards.post("/{run_id}/verify", operation_id="verifyRun", response_model=VerifyResponse, responses=problems(s404="Unknown run"))
+async def verify(run_id: str, application: ApplicationDep, pool: PublicPool) -> dict[str, Any]:
+    """Recompute the proof from the stored bytes: hashes, scores, manifest, seven checks. Changes nothing."""
+    return await pool.run(application.runs.verify, run_id)
+
+
+@sealed.get(
+    "/{run_id}/actions/{seq}",
+    operation_id="inspectDecision",
+    response_model=InspectorRecord,
+    responses=problems(422, s404="Unknown run, or no decision at `seq`"),
+)
+def decision(run_id: str, seq: Annotated[int, Path(ge=-_SAFE, le=_SAFE)], application: ApplicationDep) -> dict[str, Any]:
+    """Inspect one sealed decision: what was known, what was proposed, what the law says, what was only claimed."""
+    return application.runs.inspect(run_id, seq)
+
+
+@sealed.get("/{run_id}/evidence", operation_id="getEvidence", response_class=Response, responses=_file(_LINES))
+def evidence(run_id: str, application: ApplicationDep) -> Response:
+    """Download `events.jsonl`; its SHA-256 is the evidence hash."""
+    return _download(application.runs.sealed(run_id).events, "events.jsonl", _LINES)
+
+
+@sealed.get("/{run_id}/scores", operation_id="getScores", response_class=Response, responses=_file(_LINES))
+def scores(run_id: str, application: ApplicationDep) -> Response:
+    """Download `scores.jsonl`, a row per decision."""
+    return _download(application.runs.sealed(run_id).scores, "scores.jsonl", _LINES)
+
+
+@sealed.get(
+    "/{run_id}/manifest", operation_id="getManifest", response_class=Response, responses=_file("application/json", "object")
+)
+def manifest(run_id: str, application: ApplicationDep) -> Response:
+    """Download `manifest.json`; its SHA-256 is the manifest hash."""
+    return _download(application.runs.sealed(run_id).manifest, "manifest.json", "application/json")
+
+
+@cards.get("/{run_id}/bundle", operation_id="getBundle", response_class=Response, responses=_file("application/octet-stream"))
+async def bundle(run_id: str, application: ApplicationDep, pool: PublicPool) -> Response:
+    """Download the proof bundle: all of the above, with the anchor and log proofs there are, for `clv_verify.py`."""
+    return _download(await pool.run(application.runs.bundle, run_id), f"{run_id}.clv", "application/octet-stream")
+
+
+def _download(content: bytes, name: str, media_type: str) -> Response:
+    return Response(content, headers={"Content-Disposition": f'attachment; filename="{name}"'}, media_type=media_type)

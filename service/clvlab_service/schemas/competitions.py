@@ -1,0 +1,149 @@
+"""Bodies of competitions."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, Literal
+
+from pydantic import Field
+
+from clvlab_service.schemas.common import Answer, Hash, ProofMode, ReplayBinding
+from clvlab_service.schemas.runs import ProofArtifactResponse
+
+__all__ = [
+    "AgentRegisterResponse",
+    "CompetitionCreateResponse",
+    "CompetitionEvent",
+    "CompetitionLeaderboardRow",
+    "CompetitionStartResponse",
+    "CompetitionStateResponse",
+    "CompetitionStatusResponse",
+    "CompetitionSummaryResponse",
+    "StatusFilter",
+]
+
+
+class StatusFilter(StrEnum):
+    """Statuses by which competitions can be listed."""
+
+    DRAFT = "DRAFT"
+    RUNNING = "RUNNING"
+    COMPLETED = "COMPLETED"
+    FINALIZED = "FINALIZED"
+
+
+class LifecycleStatus(StrEnum):
+    """Status of a competition."""
+
+    DRAFT = "draft"
+    OPEN = "open"
+    RUNNING = "running"
+    FINALIZED = "finalized"
+    COMPLETED = "completed"
+
+
+class CompetitionCreateResponse(Answer):
+    """A new competition."""
+
+    competition_id: str
+    status: Literal["draft"]
+
+
+class AgentRegisterResponse(Answer):
+    """An agent on the roster."""
+
+    agent_id: str
+    config_hash: Hash | None = Field(description="Of the config snapshot; pinned.")
+    proof_mode: ProofMode
+
+
+class CompetitionStatusResponse(Answer):
+    """A competition after an act of its owner."""
+
+    competition_id: str
+    status: LifecycleStatus
+
+
+class CompetitionStartResponse(CompetitionStatusResponse):
+    """A competition that was run."""
+
+    run_id: str | None
+    replay_binding: ReplayBinding | None
+
+
+class CompetitionConfigSnapshot(Answer):
+    """The configuration as created."""
+
+    competition_type: str
+    source_mode: str
+    market_scope: str
+    roster_size: int
+    execution_mode: str
+    pack_id: str | None
+    fixture_id: int | None
+    scoring_window: str | None
+    division: str | None
+
+
+class RosterEntry(Answer):
+    """A registered agent."""
+
+    agent_id: str
+    strategy: str
+    config: dict[str, Any]
+    config_hash: Hash | None
+    proof_mode: ProofMode
+    instance_id: str | None
+
+
+class CompetitionLeaderboardRow(Answer):
+    """Derived from SCORE_UPDATE events alone."""
+
+    rank: int = Field(ge=1)
+    agent_id: str
+    total_clv_bps: int
+    mean_clv_bps: float | None
+    valid_count: int
+    proof_mode: ProofMode | None
+
+
+class Execution(Answer):
+    """Receipts of venues; never evidence, never scored."""
+
+    non_scoring: Literal[True]
+    receipts: list[dict[str, Any]] = Field(description="The first thousand.")
+    total: int = Field(description="How many there are.")
+
+
+class CompetitionSummaryResponse(Answer):
+    """A competition in a list."""
+
+    competition_id: str
+    status: LifecycleStatus
+    config: CompetitionConfigSnapshot
+    run_id: str | None
+
+
+class CompetitionStateResponse(CompetitionSummaryResponse):
+    """A competition whole."""
+
+    cause: str | None = Field(description="Why the last start failed.")
+    roster: list[RosterEntry]
+    leaderboard: list[CompetitionLeaderboardRow]
+    latest_seq: int = Field(description="0 when there are no events.")
+    anchor_status: str = Field(examples=["not_anchored"])
+    proof_card: ProofArtifactResponse | None
+    execution: Execution | None
+    replay_binding: ReplayBinding | None
+
+
+class CompetitionEvent(Answer):
+    """An entry of the canonical log; the stream sends the same objects."""
+
+    seq: int
+    kind: str = Field(examples=["SCORE_UPDATE"])
+    competition_id: str
+    run_id: str | None
+    ts: int = Field(description="Milliseconds since 1970, UTC, of its appending.")
+    evidence: bool = Field(description="Whether the payload is part of the sealed evidence.")
+    payload: dict[str, Any]

@@ -1,0 +1,19 @@
+"""Bodies of the demo."""
+
+from __future__ import annotations
+
+from clvlab_service.schemas.common import Answer
+from clvlab_service.schemas.competitions import CompetitionLeaderboardRow
+from clvlab_service.schemas.runs import ProofArtifactResponse
+
+__all__ = ["DemoResponse"]
+
+
+class DemoResponse(Answer):
+    """A competition of the demo, run, sealed and scored."""
+
+    run_id: str
+    competition_id: str
+    anchor_status: str
+    leaderboard: list[CompetitionLeaderboardRow]
+    proof_card: ProofArtifactResponse

@@ -1,0 +1,50 @@
+"""Bodies of the run log."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from clvlab_service.schemas.common import Answer, Hash
+
+__all__ = ["ConsistencyResponse", "LogEntriesResponse", "LogResponse"]
+
+
+class OwnerCounts(Answer):
+    """Runs of one owner; `open` ones are under way, or were dropped. Nothing is ranked by these."""
+
+    owner: str = Field(description="DID that asked for the runs; `anonymous` without a token.")
+    committed: int
+    sealed: int
+    abandoned: int
+    open: int
+
+
+class LogResponse(Answer):
+    """State of the log."""
+
+    origin: str | None = Field(description="Name of the log; null when it has no key.")
+    public_key: str | None
+    size: int
+    root_hash: Hash = Field(description="Root of the Merkle tree over the entries (RFC 9162).")
+    owners: list[OwnerCounts]
+
+
+class LogEntry(Answer):
+    """An entry; the hash of its text is a leaf of the tree."""
+
+    index: int
+    entry: str = Field(description="Canonical JSON of kind COMMIT, RESULT or ABANDONED.")
+
+
+class LogEntriesResponse(Answer):
+    """In order."""
+
+    entries: list[LogEntry]
+
+
+class ConsistencyResponse(Answer):
+    """Proof that the log only grew (RFC 9162, section 2.1.4)."""
+
+    first: int
+    second: int
+    proof: list[str] = Field(description="Hashes in hex.")

@@ -1,0 +1,282 @@
+"""Bodies of runs: proof card, verification, one decision."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, Literal
+
+from pydantic import Field
+
+from clvlab_service.schemas.common import Answer, Hash
+from clvlab_service.schemas.leaderboard import Confidence
+
+__all__ = ["InspectorRecord", "ProofArtifactResponse", "RunListResponse", "VerifyResponse"]
+
+
+class Verdict(StrEnum):
+    """Outcome of a check."""
+
+    PASS = "pass"  # noqa: S105  # no password
+    FAIL = "fail"
+    PENDING = "pending"
+    NOT_APPLICABLE = "not_applicable"
+
+
+class RunStatus(StrEnum):
+    """Where a run is between launch and seal."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    SEALED = "sealed"
+    FAILED = "failed"
+
+
+class Checks(Answer):
+    """The seven proof checks."""
+
+    evidence_integrity: Verdict
+    llm_boundary: Verdict
+    metrics_recomputed: Verdict
+    manifest_bound: Verdict
+    policy_obeyed: Verdict
+    receipt_separation: Verdict
+    anchor: Verdict
+
+
+class CheckDetails(Answer):
+    """A sentence for each check: what was found."""
+
+    evidence_integrity: str
+    llm_boundary: str
+    metrics_recomputed: str
+    manifest_bound: str
+    policy_obeyed: str
+    receipt_separation: str
+    anchor: str
+
+
+class AnchorInfo(Answer):
+    """Where the manifest hash was committed."""
+
+    status: str = Field(examples=["not_anchored"])
+    signature: str | None
+    cluster: str = Field(examples=["devnet"])
+    explorer_url: str | None
+
+
+class AgentMetrics(Answer):
+    """Outcome of one agent in a run."""
+
+    agent_id: str
+    action_count: int
+    valid_count: int
+    invalid_count: int
+    abstention_count: int
+    pending_count: int
+    valid_pct: float
+    total_clv_bps: int
+    mean_clv_bps: float | None
+    sim_pnl: int
+    brier: float | None
+    max_drawdown: float
+
+
+class Metrics(Answer):
+    """CLV of a run, pooled and per agent; never a check."""
+
+    avg_clv_bps: float | None
+    action_count: int
+    valid_count: int
+    total_clv_bps: int
+    sim_pnl: int
+    clv_confidence: Confidence
+    low_sample: bool
+    agents: list[AgentMetrics]
+
+
+class RunInfo(Answer):
+    """Metadata of a run; its timestamps stand beside the seal, not in it."""
+
+    run_id: str
+    kind: str | None = Field(description="What asked for it: `competition`, `deploy` or `backtest`.")
+    status: RunStatus
+    cause: str | None = Field(description="Why it failed.")
+    source_mode: str | None
+    mode_label: str | None = Field(description="`Backtest` for every replay.", examples=["Backtest"])
+    created_ts_ms: int | None
+    sealed_ts_ms: int | None
+
+
+class AgentIdentity(Answer):
+    """An agent as sealed."""
+
+    agent_id: str
+    strategy: str
+    strategy_version: str
+    config: dict[str, Any]
+    config_hash: Hash
+    proof_mode: str
+    causality: str
+    source_sha256: str | None
+
+
+class Lineage(Answer):
+    """Who ran; the first two are null for several agents."""
+
+    template: str | None
+    config_hash: str | None
+    policy_hash: str | None
+    agents: list[AgentIdentity]
+
+
+class EvidenceHashes(Answer):
+    """Hashes of the seal; null until it exists."""
+
+    evidence_hash: str | None
+    manifest_hash: str | None
+
+
+class LogClaim(Answer):
+    """What the log says of the owner's other commitments over this pack: counts that only all entries can show."""
+
+    earlier: int = Field(description="Before this one.")
+    later: int = Field(description="After it.")
+    abandoned: int
+    unknown_pack: int = Field(description="Commitments of the owner that name no pack, and may have been over this one.")
+
+
+class LogStanding(Answer):
+    """Where the log committed to a run. A bundle proves all but the claim; `clvlab log audit` checks that."""
+
+    owner: str
+    content_hash: str | None = Field(description="Pack that the commitment names; null of older ones.")
+    commit_index: int
+    tree_size: int = Field(description="Entries of the log at this answer.")
+    claim: LogClaim | None
+
+
+class ProofArtifactResponse(Answer):
+    """The proof card of a run."""
+
+    verifier_version: str = Field(examples=["clvlab-proof/1"])
+    run: RunInfo
+    lineage: Lineage
+    evidence: EvidenceHashes
+    checks: Checks
+    check_details: CheckDetails
+    anchor: AnchorInfo
+    log: LogStanding | None = Field(description="Null of a run that no log committed to.")
+    metrics: Metrics | None
+
+
+class VerifyResponse(Answer):
+    """A fresh verification."""
+
+    run_id: str
+    verified: bool = Field(description="The recomputed evidence hash equals the sealed one; see `checks` for the rest.")
+    evidence_hash: str
+    recomputed_evidence_hash: str = Field(description="`recompute_error:<reason>` if it can't be recomputed.")
+    manifest_hash: str
+    checks: Checks
+    metrics: Metrics | None
+    anchor: AnchorInfo
+    proof_card: ProofArtifactResponse
+
+
+class SideQuote(Answer):
+    """One side of a market."""
+
+    side: str
+    prob_bps: int | None
+    odds_milli: int | None
+
+
+class MarketState(Answer):
+    """The whole market as it was carried to the decision."""
+
+    tick_seq: int
+    ts_ms: int
+    age_ms: int
+    suspended: bool
+    sides: list[SideQuote]
+
+
+class AgentAction(Answer):
+    """What the agent proposed."""
+
+    type: str = Field(examples=["BACK"])
+    market_key: str | None
+    side: str | None
+    stake: int | None
+    limit_odds_milli: int | None
+
+
+class Recompute(Answer):
+    """What the law says of the decision."""
+
+    recomputed_edge_bps: int | None
+    clv_bps: int | None
+    valid: bool
+    reason: str = Field(examples=["scored"])
+    entry_prob_bps: int | None
+    close_prob_bps: int | None
+    close_kind: str | None
+    closing_age_ms: int | None
+
+
+class PhaseVerdict(Answer):
+    """One phase of the policy."""
+
+    allowed: bool
+    reasons: list[str]
+
+
+class PolicyVerdict(Answer):
+    """Both phases of the policy: before the quote, and at it."""
+
+    pre: PhaseVerdict
+    post: PhaseVerdict
+
+
+class UntrustedMetadata(Answer):
+    """What the agent claims of itself: recorded, never scored."""
+
+    reason: str | None
+    confidence: float | str | None
+    claimed_edge_bps: int | None
+
+
+class InspectorRecord(Answer):
+    """One sealed decision."""
+
+    run_id: str
+    agent_id: str
+    fixture_id: int
+    tick_seq: int
+    ts_ms: int
+    market_state: MarketState | None
+    agent_action: AgentAction
+    policy: PolicyVerdict | None = Field(description="Null for a WAIT. It decides execution, never the score.")
+    recompute: Recompute
+    clv_bps: int | Literal["pending", "invalid"]
+    untrusted_llm_metadata: UntrustedMetadata
+
+
+class RunSummary(Answer):
+    """A run in a list."""
+
+    run_id: str
+    kind: str
+    status: RunStatus
+    source_mode: str | None
+    mode_label: str | None
+    created_ts_ms: int | None
+    sealed_ts_ms: int | None
+    evidence_hash: str | None
+
+
+class RunListResponse(Answer):
+    """Newest first."""
+
+    runs: list[RunSummary]
+    next_cursor: str | None = Field(description="Ask with `cursor` for what follows; null at the end.")

@@ -1,0 +1,115 @@
+"""What an operator sets, as ``CLVLAB_*`` environment variables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Self
+from urllib.parse import urlsplit
+
+from pydantic import Field, SecretStr, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from clvlab.application.runs.in_folder import AnchorSettings
+
+__all__ = ["LOOPBACK", "Settings"]
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+_ANSWER_S = 5.0  # a verification waits for the chain, in a pool that others wait for
+
+
+class Settings(BaseSettings):
+    """Settings of the service; each is read from the variable of its name in capitals after ``CLVLAB_``.
+
+    Raises
+    ------
+    pydantic.ValidationError
+        A value of the wrong type or out of bounds, or settings that exclude each other.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="CLVLAB_", frozen=True, extra="ignore")
+
+    database_url: SecretStr | None = Field(default=None, description="SQLAlchemy URL of the store; in memory without one")
+    packs: Path | None = Field(default=None, description="folder of the pack catalog; the bundled packs without one")
+    job_workers: int = Field(default=2, ge=1, le=64, description="background jobs run at once by this process")
+
+    log_key_file: Path | None = Field(
+        default=None, description="key of the run log, made by `clvlab log keygen`; without one it is shown unsigned"
+    )
+    anchor_rpc_url: str | None = Field(default=None, description="JSON-RPC node of a Solana chain")
+    anchor_cluster: str = Field(default="devnet", description="`devnet`, `testnet`, `mainnet-beta`, or a name of your own")
+    anchor_genesis_hash: str | None = Field(default=None, description="of a chain of your own")
+    anchor_keypair: Path | None = Field(default=None, description="file of the key that signs; without one nothing is anchored")
+    anchor_signers: Annotated[frozenset[str], NoDecode] = Field(
+        default=frozenset(), description="further public keys that are trusted to anchor, separated by commas"
+    )
+    anchor_commitment: str = Field(default="confirmed", description="`confirmed` or `finalized`: when an anchor counts")
+    anchor_priority_fee: int = Field(default=1000, ge=0, description="micro-lamports per compute unit")
+    anchor_patience_s: float = Field(
+        default=15, gt=0, description="how long one attempt waits for the chain; there are as many as it takes"
+    )
+
+    jwks_url: str | None = Field(default=None, description="where the identity provider publishes its keys")
+    jwt_public_key_file: Path | None = Field(default=None, description="PEM file of one public key, instead of a JWKS URL")
+    jwt_issuer: str | None = Field(default=None, description="`iss` that a token must carry")
+    jwt_audience: str | None = Field(default=None, description="`aud` that a token must carry")
+    jwt_max_lifetime_s: int = Field(default=86_400, ge=1, description="longest `exp` - `iat` of a token")
+    jwks_refresh_s: float = Field(default=300, gt=0, description="seconds between two fetches of the keys")
+    jwks_cooldown_s: float = Field(default=10, ge=0, description="least seconds between fetches that unknown key ids ask for")
+    jwks_max_stale_s: float = Field(default=3_600, gt=0, description="how long keys serve while they can't be fetched")
+
+    max_body_bytes: int = Field(default=262_144, ge=1, description="largest request body")
+    public_workers: int = Field(default=2, ge=1, le=64, description="public computations (backtests, verify, demo) run at once")
+    public_queue: int = Field(default=8, ge=0, le=10_000, description="public computations that may wait; the next gets 503")
+    owner_workers: int = Field(default=2, ge=1, le=64, description="competitions started at once by owners")
+    owner_queue: int = Field(default=32, ge=0, le=10_000, description="starts that may wait; the next one gets 503")
+    stream_poll_s: float = Field(default=0.25, gt=0, description="seconds between two looks at the log by a stream")
+    stream_send_timeout_s: float = Field(default=10, gt=0, description="how long a stream waits for a slow client")
+    max_streams: int = Field(default=200, ge=0, description="streams open at once in this process")
+    shutdown_s: int = Field(default=20, ge=1, description="how long open requests may finish on shutdown")
+    cors_origins: Annotated[tuple[str, ...], NoDecode] = Field(default=(), description="allowed origins, separated by commas")
+    log_level: str = Field(
+        default="info", pattern="^(debug|info|warning|error)$", description="`debug`, `info`, `warning` or `error`"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _split_lists(cls, values: dict[str, object]) -> dict[str, object]:
+        for name in ("cors_origins", "anchor_signers"):
+            text = values.get(name)
+            if isinstance(text, str):
+                values[name] = tuple(part.strip() for part in text.split(",") if part.strip())
+        return values
+
+    def anchor(self) -> AnchorSettings:
+        """Give the chain, and the key, that sealed runs are anchored with.
+
+        Raises
+        ------
+        AnchorError
+            Settings that exclude each other.
+        """
+        return AnchorSettings(
+            rpc_url=self.anchor_rpc_url,
+            cluster=self.anchor_cluster,
+            keypair=self.anchor_keypair,
+            signers=self.anchor_signers,
+            genesis_hash=self.anchor_genesis_hash,
+            commitment=self.anchor_commitment,
+            priority_fee=self.anchor_priority_fee,
+            patience_s=self.anchor_patience_s,
+            timeout_s=min(_ANSWER_S, self.anchor_patience_s),
+        )
+
+    @model_validator(mode="after")
+    def _coherent_keys(self) -> Self:
+        if self.jwks_url and self.jwt_public_key_file:
+            raise ValueError("set CLVLAB_JWKS_URL or CLVLAB_JWT_PUBLIC_KEY_FILE, not both")
+        if (self.jwks_url or self.jwt_public_key_file) and not (self.jwt_issuer and self.jwt_audience):
+            raise ValueError("keys need CLVLAB_JWT_ISSUER and CLVLAB_JWT_AUDIENCE as well")
+        if self.jwks_url:
+            url = urlsplit(self.jwks_url)
+            if url.scheme != "https" and not (url.scheme == "http" and url.hostname in LOOPBACK):
+                raise ValueError(f"CLVLAB_JWKS_URL {self.jwks_url!r} must be https, or http on this machine")
+        return self

@@ -1,0 +1,109 @@
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from clvlab.application.backtests import backtest, planned
+from clvlab.application.packs import open_pack
+from clvlab.application.runs.in_folder import FolderRecord, load
+from clvlab.application.runs.perform import Commitment, perform
+from clvlab.application.runs.record import make
+from clvlab.errors import DecisionError, LogConflictError, PlanChangedError, RunConflictError
+from clvlab.proof.verify import verify
+from clvlab.runlog.log import counts, entry_of
+from clvlab.store.runlog import RunLog
+from tests.factories import FailingAgent
+
+
+@pytest.fixture(scope="module")
+def pack():
+    return open_pack("starter")
+
+
+def entries(log):
+    with log.read() as rows:
+        return [entry_of(rows, index) for index in range(rows.size())]
+
+
+def logged(pack, log, agent="baseline", owner="did:x:me", folder=None):
+    plan = planned(pack, agent, fixture_ids=[pack.fixture_ids[0]])
+    with tempfile.TemporaryDirectory() as other:
+        done = make(plan, FolderRecord(folder or Path(other), lambda: 5, log, owner))
+        assert load((folder or Path(other)) / done.run_id) == done.run
+    return done
+
+
+def test_run_is_committed_to_before_its_tape_is_opened(pack, monkeypatch):
+    log, seen = RunLog(), []
+    opened = type(pack).tape
+    monkeypatch.setattr(type(pack), "tape", lambda self, *given: seen.append(len(entries(log))) or opened(self, *given))
+
+    test = logged(pack, log)
+
+    assert seen == [1]
+    assert [entry["kind"] for entry in entries(log)] == ["COMMIT", "RESULT"]
+    assert entries(log)[1]["manifest_hash"] == test.run.manifest_hash
+    assert (test.run.commit_index, verify(test.run, test.receipts).passed) == (0, True)
+
+
+def test_only_the_manifest_knows_of_the_log(pack):
+    plain = backtest(pack, fixture_ids=[pack.fixture_ids[0]])
+    test = logged(pack, RunLog())
+
+    assert (test.run.run_id, test.run.events, test.run.scores) == (plain.run.run_id, plain.run.events, plain.run.scores)
+    assert test.run.manifest == plain.run.manifest.replace(b'"commit_index":null', b'"commit_index":0')
+
+
+def test_asking_again_gives_the_same_bytes_and_no_new_entry(pack):
+    log = RunLog()
+
+    assert logged(pack, log).run == logged(pack, log).run
+    assert len(entries(log)) == 2
+
+
+def test_failed_run_is_abandoned_and_committed_to_anew_when_asked_for_again(pack):
+    log = RunLog()
+    for _ in range(2):
+        with pytest.raises(DecisionError):
+            logged(pack, log, FailingAgent())
+
+    assert [entry["kind"] for entry in entries(log)] == ["COMMIT", "ABANDONED"] * 2
+    assert entries(log)[1]["cause"] == "failed"
+    with log.read() as rows:
+        assert counts(rows)["did:x:me"].abandoned == 2
+
+
+def test_interrupted_run_stays_open_and_goes_on_under_its_commitment(pack, monkeypatch):
+    log, opened = RunLog(), type(pack).tape
+    monkeypatch.setattr(type(pack), "tape", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        logged(pack, log)
+    monkeypatch.setattr(type(pack), "tape", opened)
+
+    assert [entry["kind"] for entry in entries(log)] == ["COMMIT"]
+    assert logged(pack, log).run.commit_index == 0
+
+
+def test_run_whose_folder_holds_other_bytes_is_abandoned_on_the_record(pack, tmp_path):
+    log = RunLog()
+    logged(pack, None, folder=tmp_path)
+
+    with pytest.raises(RunConflictError):
+        logged(pack, log, folder=tmp_path)
+
+    assert [entry["kind"] for entry in entries(log)] == ["COMMIT", "ABANDONED"]
+
+
+def test_run_that_would_be_another_than_was_committed_to_is_refused(pack):
+    plan = planned(pack, fixture_ids=[pack.fixture_ids[0]])
+
+    with pytest.raises(PlanChangedError, match="run_0 was committed to"):
+        perform(plan, Commitment("run_0"))
+
+
+def test_run_of_another_owner_is_refused(pack):
+    log = RunLog()
+    logged(pack, log)
+
+    with pytest.raises(LogConflictError, match="did:x:me"):
+        logged(pack, log, owner="did:x:other")

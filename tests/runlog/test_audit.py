@@ -1,0 +1,183 @@
+"""What an auditor says of entries that no writer by the rules would have written."""
+
+import pytest
+
+from clvlab.proof import merkle
+from clvlab.proof.canonical import canonical
+from clvlab.runlog.audit import Auditor
+from clvlab.runlog.entries import read_entry
+from clvlab.runlog.log import Claim, RunCounts, abandon, commit, conclude
+from clvlab.store.runlog import RunLog
+
+PACK, OTHER = "sha256:" + "c" * 64, "sha256:" + "d" * 64
+
+
+def committed(run_id, owner="o", **changed):
+    entry = {"kind": "COMMIT", "schema": "clvlab-log/2", "inputs_hash": "sha256:1", "content_hash": PACK, "ts_ms": 1}
+    return entry | {"run_id": run_id, "owner": owner} | changed
+
+
+def older(run_id, owner="o"):
+    return {name: value for name, value in committed(run_id, owner).items() if name != "content_hash"} | {
+        "schema": "clvlab-log/1"
+    }
+
+
+def sealed(run_id, index, **changed):
+    entry = {"kind": "RESULT", "schema": "clvlab-log/2", "manifest_hash": "sha256:2", "ts_ms": 1}
+    return entry | {"run_id": run_id, "commit_index": index} | changed
+
+
+def abandoned(run_id, index, **changed):
+    entry = {"kind": "ABANDONED", "schema": "clvlab-log/2", "cause": "failed", "ts_ms": 1}
+    return entry | {"run_id": run_id, "commit_index": index} | changed
+
+
+def audited(*entries):
+    auditor = Auditor()
+    for entry in entries:
+        auditor.add(entry if isinstance(entry, bytes) else canonical(entry))
+    auditor.finish()
+    return auditor
+
+
+def test_log_that_was_written_by_the_rules_is_sound():
+    with RunLog().write() as rows:
+        for number in range(40):
+            run_id = f"run_{number % 25}"
+            commit(rows, run_id, f"owner {number % 3}", f"sha256:{number % 25}", PACK, number) if number < 25 else None
+            if number < 25 and number % 4 == 0:
+                abandon(rows, run_id, "failed", number)
+                commit(rows, run_id, "another", "sha256:9", OTHER, number)
+            elif number < 25 and number % 4 == 1:
+                conclude(rows, run_id, "sha256:2", number)
+        found = audited(*(entry for _, entry in rows.page(0, 1000)))
+
+        assert (found.broken, found.size) == ([], rows.size())
+        leaves = [merkle.leaf_hash(entry) for _, entry in rows.page(0, 1000)]
+    assert found.root() == merkle.root(leaves)
+    assert sum(one.runs.committed for one in found.counts()) == 25 + 7
+    assert {(one.owner, one.content_hash) for one in found.counts()} == {
+        ("owner 0", PACK), ("owner 1", PACK), ("owner 2", PACK), ("another", OTHER),
+    }  # fmt: skip
+
+
+def test_older_entries_are_counted_over_no_pack_that_is_named():
+    found = audited(older("run_1"), committed("run_2"), sealed("run_1", 0, schema="clvlab-log/1"), abandoned("run_2", 1))
+
+    assert not found.broken
+    counted = [(one.owner, one.content_hash, one.runs) for one in found.counts()]
+    assert counted == [("o", None, RunCounts(1, 1, 0)), ("o", PACK, RunCounts(1, 0, 1))]
+
+
+@pytest.mark.parametrize(
+    ("entries", "index", "rule"),
+    [
+        ([committed("a"), sealed("a", 0), sealed("a", 0)], 2, "ends commitment 0, which entry 1 ended already"),
+        ([committed("a"), sealed("a", 0), sealed("a", 0, manifest_hash="sha256:3")], 2, "which entry 1 ended already"),
+        ([committed("a"), sealed("a", 0), abandoned("a", 0)], 2, "which entry 1 ended already"),
+        ([committed("a"), abandoned("a", 0), sealed("a", 0)], 2, "which entry 1 ended already"),
+        ([committed("a"), abandoned("a", 0), committed("a"), sealed("a", 0)], 3, "which entry 1 ended already"),
+        ([committed("a"), committed("a")], 1, "commits again to run 'a', whose commitment 0 is open"),
+        ([committed("a"), sealed("a", 0), committed("a")], 2, "whose commitment 0 has the result 1"),
+        ([committed("a"), committed("a", "other")], 1, "whose commitment 0 is open"),
+        ([sealed("a", 1), committed("a")], 0, "names entry 1, which is no commitment before it"),
+        ([sealed("a", 0)], 0, "names entry 0, which is no commitment before it"),
+        ([committed("a"), sealed("a", 0), abandoned("a", 1)], 2, "names entry 1, which is no commitment before it"),
+        ([committed("a"), committed("b"), sealed("a", 1)], 2, "names entry 1, which commits to run 'b'"),
+        ([committed("a", schema="clvlab-log/3")], 0, "not well-formed"),
+        ([committed("a", kind="RETRACTED")], 0, "not well-formed"),
+        ([committed("a", note="more")], 0, "not well-formed"),
+        ([committed("a", content_hash=1)], 0, "not well-formed"),
+        ([committed("a", ts_ms=-1)], 0, "not well-formed"),
+        ([committed("a", ts_ms=True)], 0, "not well-formed"),
+        ([committed("a") | {"schema": "clvlab-log/1"}], 0, "not well-formed"),
+        ([older("a") | {"schema": "clvlab-log/2"}], 0, "not well-formed"),
+        ([committed("a"), sealed("a", -1)], 1, "not well-formed"),
+        ([committed("a", "")], 0, "a name of 0 bytes"),
+        ([committed("a", "x" * 301)], 0, "a name of 301 bytes"),
+        ([committed("a"), abandoned("a", 0, cause="")], 1, "a name of 0 bytes"),
+        ([committed("a" * 20_000)], 0, "not well-formed: it has"),
+        ([canonical(committed("a")) + b"\n"], 0, "not well-formed"),
+        ([canonical(committed("a")).replace(b'"ts_ms":1', b'"ts_ms": 1')], 0, "not well-formed"),
+        ([b""], 0, "not well-formed"),
+        ([b"[]"], 0, "not well-formed"),
+        ([b"null"], 0, "not well-formed"),
+        ([b'{"kind":["COMMIT"],"schema":{}}'], 0, "not well-formed"),
+        ([b"\xff"], 0, "not well-formed"),
+    ],
+)
+def test_broken_rule_names_its_entry(entries, index, rule):
+    found = audited(*entries)
+
+    assert (found.broken_count, found.broken[0].index) == (1, index)
+    assert rule in found.broken[0].rule
+
+
+def test_three_results_of_one_commitment_are_all_named_and_counted_once():
+    found = audited(committed("a"), sealed("a", 0), sealed("a", 0), sealed("a", 0))
+
+    assert [broken.index for broken in found.broken] == [2, 3]
+    assert [one.runs for one in found.counts()] == [RunCounts(1, 1, 0)]
+
+
+def test_broken_rules_without_end_are_counted_and_the_first_are_kept():
+    found = audited(*[b"{}"] * 5000)
+
+    assert (found.broken_count, len(found.broken), found.broken[-1].index) == (5000, 20, 19)
+
+
+ENTRIES = [canonical(entry) for entry in (
+    committed("a"), committed("b", content_hash=OTHER), committed("c"), abandoned("c", 2), older("d"), committed("e"),
+    committed("f", "other"), sealed("a", 0), committed("g"),
+)]  # fmt: skip
+
+
+def claimed(index, size, **changed):
+    auditor = Auditor()
+    right = {"earlier": 1, "later": 1, "abandoned": 1, "unknown_pack": 1} | changed
+    auditor.expect_claim(read_entry(ENTRIES[index]), index, size, Claim(**right), "run.clv")
+    for entry in ENTRIES:
+        auditor.add(entry)
+    auditor.finish()
+    return [broken.rule for broken in auditor.broken]
+
+
+def test_claim_is_counted_again_at_the_size_at_which_it_was_made():
+    assert claimed(2, 6) == []
+    assert claimed(2, 9, later=2) == []
+    assert claimed(0, 9, earlier=0, later=3) == []
+    assert claimed(2, 3, later=0, abandoned=0, unknown_pack=0) == []
+
+
+@pytest.mark.parametrize("changed", [{"earlier": 0}, {"later": 0}, {"later": 2}, {"abandoned": 0}, {"unknown_pack": 0}])
+def test_claim_that_hides_or_invents_a_run_is_named(changed):
+    [rule] = claimed(2, 6, **changed)
+
+    assert rule.startswith("run.clv claims")
+    assert "entries give 1 earlier, 1 later and 1 abandoned over this pack, and 1 that name none" in rule
+
+
+def test_claim_of_a_later_size_or_of_another_entry_does_not_hold():
+    assert "speaks of 12 entries, the log has 9" in claimed(2, 12)[0]
+    assert claimed(4, 6)[0] == "run.clv claims counts over a pack that its commitment does not name"
+
+
+def test_root_and_entries_seen_elsewhere_must_be_those_of_the_log():
+    root = merkle.root([merkle.leaf_hash(entry) for entry in ENTRIES[:4]])
+    auditor = Auditor()
+    auditor.expect_root(0, merkle.root([]), "nothing")
+    auditor.expect_root(4, root, "sound")
+    auditor.expect_root(4, bytes(32), "forked")
+    auditor.expect_root(10, root, "longer")
+    auditor.expect_entry(1, ENTRIES[1], "sound")
+    auditor.expect_entry(1, ENTRIES[0], "other")
+    auditor.expect_entry(20, ENTRIES[0], "beyond")
+    auditor.expect_owners(9, {"o": RunCounts(6, 1, 1), "other": RunCounts(1, 0, 0)}, "the keeper")
+    auditor.expect_owners(9, {"o": RunCounts(6, 2, 0), "ghost": RunCounts(1, 0, 0)}, "a liar")
+    for entry in ENTRIES:
+        auditor.add(entry)
+    auditor.finish()
+
+    words = [broken.rule.split()[0] + " " + broken.rule.split()[1] for broken in auditor.broken]
+    assert words == ["other has", "forked at", "a liar", "a liar", "a liar", "longer speaks", "beyond has"]
