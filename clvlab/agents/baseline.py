@@ -14,18 +14,10 @@ __all__ = ["BaselineConfig", "decide"]
 
 
 class BaselineConfig(Config):
-    """Parameters of ``baseline``.
+    """Parameters of ``baseline``."""
 
-    Attributes
-    ----------
-    warmup_ticks
-        Messages of a fixture to let pass first.
-    min_prob_bps
-        The likeliest side must be at least this likely.
-    """
-
-    warmup_ticks: int = Field(default=0, ge=0, le=SAFE_INTEGER)
-    min_prob_bps: int = Field(default=5000, ge=1, le=10_000)
+    warmup_ticks: int = Field(default=0, ge=0, le=SAFE_INTEGER, description="Messages of a fixture to let pass first.")
+    min_prob_bps: int = Field(default=5000, ge=1, le=10_000, description="The likeliest side must be at least this likely.")
 
 
 def decide(tape: Tape, config: BaselineConfig) -> pl.DataFrame:

@@ -15,31 +15,32 @@ __all__ = ["DriftConfig", "decide"]
 
 
 class DriftConfig(Config):
-    """Parameters of ``cumulative-drift``.
+    """Parameters of ``cumulative-drift``."""
 
-    Attributes
-    ----------
-    min_drift_micro_logits
-        Rise in log-odds since first sight, in millionths, from which a side is backed.
-    persistence_alpha
-        Weight of the newest movement in the average of signs.
-    min_persistence
-        The average of signs (+1 up, -1 down, 0 still) must reach this.
-    warmup_ticks, warmup_s
-        Priced messages of the market, and seconds since the first, to let pass.
-    cooldown_s
-        Seconds after a position in which the market is left alone.
-    max_prob_bps
-        A side likelier than this is left alone.
-    """
-
-    min_drift_micro_logits: int = Field(default=100_000, ge=1, le=20_000_000)
-    persistence_alpha: float = Field(default=0.25, gt=0, le=1, allow_inf_nan=False)
-    min_persistence: float = Field(default=0.3, ge=-1, le=1, allow_inf_nan=False)
-    warmup_ticks: int = Field(default=6, ge=0, le=SAFE_INTEGER)
-    warmup_s: int = Field(default=0, ge=0, le=MAX_SECONDS)
-    cooldown_s: int = Field(default=43_200, ge=0, le=MAX_SECONDS)
-    max_prob_bps: int = Field(default=9500, ge=1, le=10_000)
+    min_drift_micro_logits: int = Field(
+        default=100_000,
+        ge=1,
+        le=20_000_000,
+        description="Rise in log-odds since first sight, in millionths, from which a side is backed.",
+    )
+    persistence_alpha: float = Field(
+        default=0.25, gt=0, le=1, allow_inf_nan=False, description="Weight of the newest movement in the average of signs."
+    )
+    min_persistence: float = Field(
+        default=0.3,
+        ge=-1,
+        le=1,
+        allow_inf_nan=False,
+        description="The average of signs (+1 up, -1 down, 0 still) must reach this.",
+    )
+    warmup_ticks: int = Field(default=6, ge=0, le=SAFE_INTEGER, description="Priced messages of the market to let pass first.")
+    warmup_s: int = Field(
+        default=0, ge=0, le=MAX_SECONDS, description="Seconds since the first price of the market to let pass."
+    )
+    cooldown_s: int = Field(
+        default=43_200, ge=0, le=MAX_SECONDS, description="Seconds after a position in which the market is left alone."
+    )
+    max_prob_bps: int = Field(default=9500, ge=1, le=10_000, description="A side likelier than this is left alone.")
 
 
 def decide(tape: Tape, config: DriftConfig) -> pl.DataFrame:

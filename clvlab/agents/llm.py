@@ -98,19 +98,16 @@ def entries_sha256(entries: Sequence[Entry]) -> str:
 
 
 class LlmConfig(Config):
-    """Parameters of ``llm``.
+    """Parameters of ``llm``."""
 
-    Attributes
-    ----------
-    transcript
-        Recorded proposals; each has fixture_id, tick_seq, action, market_key, side, stake, limit_odds_milli, reason,
-        confidence and claimed_edge_bps.
-    transcript_sha256
-        Digest that the transcript must have, or null.
-    """
-
-    transcript: Annotated[tuple[Entry, ...], Field(strict=False, max_length=MAX_ENTRIES)] = ()
-    transcript_sha256: str | None = None
+    transcript: Annotated[tuple[Entry, ...], Field(strict=False, max_length=MAX_ENTRIES)] = Field(
+        default=(),
+        description=(
+            "Recorded proposals; each has fixture_id, tick_seq, action, market_key, side, stake, limit_odds_milli, reason, "
+            "confidence and claimed_edge_bps."
+        ),
+    )
+    transcript_sha256: str | None = Field(default=None, description="Digest that the transcript must have, or null.")
 
     @field_validator("transcript")
     @classmethod

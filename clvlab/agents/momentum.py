@@ -21,51 +21,66 @@ _BEYOND = np.int64(2**62)  # sorts behind every movement
 
 
 class MomentumConfig(Config):
-    """Parameters of ``sharp-momentum-v2``.
+    """Parameters of ``sharp-momentum-v2``."""
 
-    Attributes
-    ----------
-    families
-        Market-key prefixes of the kinds of market that are looked at, besides ``markets``: match result and totals.
-    level_alpha
-        Weight of the newest level in the moving average that a movement is measured from; at 1 a movement is the change
-        since the message before.
-    lookback_movements
-        Movements before the current one whose median and median absolute deviation judge it.
-    min_movements
-        Movements that a side must have made before the current one.
-    min_z_milli
-        Robust z of the current movement, in thousandths, from which it is sharp.
-    min_scale_micro_logits
-        The scale of the robust z is never smaller than this: a side that stood still has a deviation of zero.
-    change_allowance_micro_logits
-        Part of every movement that the change test forgives.
-    change_threshold_micro_logits
-        Rise of the change test's sum over its minimum from which the level has shifted.
-    persistence_movements, min_persistence
-        Of so many last movements, the current one included, this share must be upward.
-    warmup_ticks, warmup_s
-        Messages of the fixture, and seconds since the side's first price, to let pass.
-    cooldown_s
-        Seconds after a position in which the market is left alone.
-    max_prob_bps
-        A side likelier than this is left alone.
-    """
-
-    families: Prefixes = ("1X2_PARTICIPANT_RESULT", "OVERUNDER_PARTICIPANT_GOALS")
-    level_alpha: float = Field(default=0.5, gt=0, le=1, allow_inf_nan=False)
-    lookback_movements: int = Field(default=30, ge=2, le=500)
-    min_movements: int = Field(default=6, ge=2, le=SAFE_INTEGER)
-    min_z_milli: int = Field(default=2_000, ge=0, le=1_000_000)
-    min_scale_micro_logits: int = Field(default=1_000, ge=1, le=20_000_000)
-    change_allowance_micro_logits: int = Field(default=2_000, ge=0, le=20_000_000)
-    change_threshold_micro_logits: int = Field(default=20_000, ge=1, le=SAFE_INTEGER)
-    persistence_movements: int = Field(default=5, ge=1, le=500)
-    min_persistence: float = Field(default=0.6, ge=0, le=1, allow_inf_nan=False)
-    warmup_ticks: int = Field(default=10, ge=0, le=SAFE_INTEGER)
-    warmup_s: int = Field(default=0, ge=0, le=MAX_SECONDS)
-    cooldown_s: int = Field(default=21_600, ge=0, le=MAX_SECONDS)
-    max_prob_bps: int = Field(default=9500, ge=1, le=10_000)
+    families: Prefixes = Field(
+        default=("1X2_PARTICIPANT_RESULT", "OVERUNDER_PARTICIPANT_GOALS"),
+        description=(
+            "Market-key prefixes of the kinds of market that are looked at, besides ``markets``: match result and totals."
+        ),
+    )
+    level_alpha: float = Field(
+        default=0.5,
+        gt=0,
+        le=1,
+        allow_inf_nan=False,
+        description=(
+            "Weight of the newest level in the moving average that a movement is measured from; at 1 a movement is the change "
+            "since the message before."
+        ),
+    )
+    lookback_movements: int = Field(
+        default=30,
+        ge=2,
+        le=500,
+        description="Movements before the current one whose median and median absolute deviation judge it.",
+    )
+    min_movements: int = Field(
+        default=6, ge=2, le=SAFE_INTEGER, description="Movements that a side must have made before the current one."
+    )
+    min_z_milli: int = Field(
+        default=2_000,
+        ge=0,
+        le=1_000_000,
+        description="Robust z of the current movement, in thousandths, from which it is sharp.",
+    )
+    min_scale_micro_logits: int = Field(
+        default=1_000,
+        ge=1,
+        le=20_000_000,
+        description="The scale of the robust z is never smaller than this: a side that stood still has a deviation of zero.",
+    )
+    change_allowance_micro_logits: int = Field(
+        default=2_000, ge=0, le=20_000_000, description="Part of every movement that the change test forgives."
+    )
+    change_threshold_micro_logits: int = Field(
+        default=20_000,
+        ge=1,
+        le=SAFE_INTEGER,
+        description="Rise of the change test's sum over its minimum from which the level has shifted.",
+    )
+    persistence_movements: int = Field(
+        default=5, ge=1, le=500, description="How many last movements, the current one included, are looked at for persistence."
+    )
+    min_persistence: float = Field(
+        default=0.6, ge=0, le=1, allow_inf_nan=False, description="Share of these last movements that must be upward."
+    )
+    warmup_ticks: int = Field(default=10, ge=0, le=SAFE_INTEGER, description="Messages of the fixture to let pass first.")
+    warmup_s: int = Field(default=0, ge=0, le=MAX_SECONDS, description="Seconds since the side's first price to let pass.")
+    cooldown_s: int = Field(
+        default=21_600, ge=0, le=MAX_SECONDS, description="Seconds after a position in which the market is left alone."
+    )
+    max_prob_bps: int = Field(default=9500, ge=1, le=10_000, description="A side likelier than this is left alone.")
 
 
 def decide(tape: Tape, config: MomentumConfig) -> pl.DataFrame:

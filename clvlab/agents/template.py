@@ -45,21 +45,15 @@ Prefixes = Annotated[tuple[Annotated[str, limited(MAX_NAME_BYTES)], ...], Field(
 
 
 class Config(BaseModel):
-    """Parameters that every template takes.
-
-    Attributes
-    ----------
-    markets
-        Market-key prefixes in which the agent proposes; ``""`` is every market.
-    stake
-        Integer units on each position.
-    """
+    """Parameters that every template takes."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
     version: ClassVar[str] = "1"
 
-    markets: Prefixes = ("",)
-    stake: int = Field(default=100, ge=1, le=SAFE_INTEGER)
+    markets: Prefixes = Field(
+        default=("",), description='Market-key prefixes in which the agent proposes; ``""`` is every market.'
+    )
+    stake: int = Field(default=100, ge=1, le=SAFE_INTEGER, description="Integer units on each position.")
 
 
 C = TypeVar("C", bound=Config)

@@ -23,7 +23,6 @@ from clvlab.application.replay_packs import ReplayPacks
 from clvlab.application.reports import BacktestReports, BacktestRuns
 from clvlab.application.runs.cards import StoredRuns
 from clvlab.application.runs.in_folder import AnchorSettings
-from clvlab.application.slots import Slots
 from clvlab.packs.catalog import Catalog
 from clvlab.runlog.note import Signer
 from clvlab.store.database import Database
@@ -56,8 +55,6 @@ class Application:
         Threads that perform jobs, once ``start`` was called.
     lease_ms
         How long a worker that fell silent keeps its job.
-    public_slots
-        How many callers may do public work (backtests, verification, the demo) at once; sixteen times as many may wait.
     clock
         UTC milliseconds.
     new_id
@@ -82,13 +79,12 @@ class Application:
         log_key: Signer | None = None,
         workers: int = 2,
         lease_ms: int = 30_000,
-        public_slots: int = 4,
         clock: Callable[[], int] = _now_ms,
         new_id: Callable[[], str] = _new_id,
     ) -> None:
         self._database = database = Database(database_url)
         catalog = catalog or bundled_catalog()
-        hub, slots = Hub(), Slots(public_slots, 16 * public_slots)
+        hub = Hub()
         anchoring = Anchoring(database, anchorer(anchor or AnchorSettings(), StoredRecords(database)), clock)
         runner = CompetitionRuns(database, catalog, hub, anchoring, clock)
         handlers: dict[str, Handler] = {
@@ -100,13 +96,13 @@ class Application:
             handlers["anchor"] = anchoring
         self.log = PublicLog(database, log_key)
         self.jobs = Jobs(database, hub, clock, workers, lease_ms, handlers)
-        self.runs = StoredRuns(database, anchoring, self.log, slots)
+        self.runs = StoredRuns(database, anchoring, self.log)
         self.competitions = Competitions(database, catalog, self.jobs, hub, self.runs, runner, clock, new_id)
         self.deploys = Deploys(database, catalog, hub, clock, new_id)
-        self.backtests = BacktestReports(database, catalog, self.jobs, slots, clock)
+        self.backtests = BacktestReports(database, catalog, self.jobs, clock)
         self.leaderboard = Leaderboard(database)
         self.packs = ReplayPacks(catalog)
-        self.demo = Demo(self.competitions, catalog, slots)
+        self.demo = Demo(self.competitions, catalog)
 
     def start(self) -> None:
         """Start the workers: queued jobs are performed, and those whose worker died are picked up again."""

@@ -17,7 +17,6 @@ from clvlab.application.runs.in_database import DatabaseRecord
 from clvlab.application.runs.perform import PerformedRun
 from clvlab.application.runs.plan import Plan
 from clvlab.application.runs.record import make
-from clvlab.application.slots import Slots
 from clvlab.engine.agent import Identity
 from clvlab.proof.canonical import canonical, sha256, without_floats
 from clvlab.store import runs, trials
@@ -57,7 +56,7 @@ class Laboratory:
         self._database = database = Database(database_url)
         self._clock = clock
         anchoring = Anchoring(database, anchorer(AnchorSettings(), StoredRecords(database)), clock)
-        self.runs = StoredRuns(database, anchoring, PublicLog(database, None), Slots(running=1, waiting=64))
+        self.runs = StoredRuns(database, anchoring, PublicLog(database, None))
         self.leaderboard = Leaderboard(database)
 
     def close(self) -> None:

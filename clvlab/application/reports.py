@@ -14,7 +14,6 @@ from clvlab.application.runs.binding import Bound, bound
 from clvlab.application.runs.in_database import begin, enter, give_up, keep
 from clvlab.application.runs.perform import backtest_id, perform
 from clvlab.application.runs.plan import Plan
-from clvlab.application.slots import Slots
 from clvlab.errors import PackReplayError, UnknownBacktestError
 from clvlab.law.closing import Window
 from clvlab.packs.catalog import Catalog
@@ -39,7 +38,6 @@ class BacktestReports:
     database: Database
     catalog: Catalog
     jobs: Jobs
-    slots: Slots
     clock: Callable[[], int]
 
     def run(self, request: BacktestRunRequest) -> dict[str, Any]:
@@ -51,8 +49,6 @@ class BacktestReports:
             In this order.
         PackReplayError
             The replay itself failed.
-        BusyError
-            The pool of public work is full.
         """
         own = bound(self.catalog, request.pack_id, request.fixture_id)
         plan = _plan(own, request.window())
@@ -60,8 +56,7 @@ class BacktestReports:
         with self.database.read() as connection:
             known = reports.report(connection, own_id) is not None
         if not known:
-            with self.slots.taken():
-                self._settle(plan, request)
+            self._settle(plan, request)
         return {"backtest_id": own_id, "mode_label": "Backtest", "run_id": plan.run_id}
 
     def _settle(self, plan: Plan, request: BacktestRunRequest) -> None:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import inspect
-import re
 from typing import Any
-
-from pydantic import BaseModel
 
 from clvlab.agents.registry import TEMPLATES, template
 from clvlab.application.runs.entrants import config_hash_of
@@ -15,7 +12,6 @@ from clvlab.proof.canonical import without_floats
 __all__ = ["card", "cards"]
 
 _LIMITS = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "maxItems": "at most"}
-_ENTRY = re.compile(r"^(\w+(?:, \w+)*)\n((?:    .*\n?|\n)+)", re.MULTILINE)
 
 
 def cards() -> list[dict[str, Any]]:
@@ -34,7 +30,6 @@ def card(name: str) -> dict[str, Any]:
     identity = template(name).identity
     model, rule = TEMPLATES[name]
     algorithm = inspect.getdoc(rule) or ""
-    meanings = _meanings(model)
     fields = model.model_json_schema()["properties"]
     config = without_floats(identity.config)
     return {
@@ -43,7 +38,7 @@ def card(name: str) -> dict[str, Any]:
         "summary": algorithm.splitlines()[0],
         "algorithm": algorithm,
         "parameters": [
-            {"name": field, "default": config[field], "bounds": _bounds(schema), "meaning": meanings[field]}
+            {"name": field, "default": config[field], "bounds": _bounds(schema), "meaning": schema["description"]}
             for field, schema in fields.items()
         ],
         "config_hash": config_hash_of(identity),
@@ -54,13 +49,3 @@ def _bounds(schema: dict[str, Any]) -> str:
     limits = [f"{words} {schema[key]}" for key, words in _LIMITS.items() if key in schema]
     entries = " entries" if "maxItems" in schema else ""
     return " and ".join(limits) + entries
-
-
-def _meanings(model: type[BaseModel]) -> dict[str, str]:
-    """Read the ``Attributes`` sections of a model and its bases."""
-    found: dict[str, str] = {}
-    for owner in reversed(model.__mro__):
-        text = inspect.cleandoc(owner.__doc__ or "") if issubclass(owner, BaseModel) else ""
-        for names, meaning in _ENTRY.findall(text.partition("Attributes\n----------\n")[2] + "\n"):
-            found |= dict.fromkeys(names.split(", "), " ".join(meaning.split()))
-    return found

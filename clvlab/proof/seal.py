@@ -35,15 +35,12 @@ class SealedRun:
         ``scores.jsonl``, one line per decision.
     manifest
         Canonical JSON; its SHA-256 is the manifest hash.
-    tail
-        ``tail.jsonl``: what was noted after the seal, outside the evidence.
     """
 
     run_id: str
     events: bytes = field(repr=False)
     scores: bytes = field(repr=False)
     manifest: bytes = field(repr=False)
-    tail: bytes = field(default=b"", repr=False)
 
     @property
     def evidence_hash(self) -> str:

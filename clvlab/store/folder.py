@@ -1,4 +1,4 @@
-"""A sealed run as a folder: ``events.jsonl``, ``scores.jsonl``, ``manifest.json`` and ``tail.jsonl``.
+"""A sealed run as a folder: ``events.jsonl``, ``scores.jsonl`` and ``manifest.json``.
 
 Receipts of venues lie beside them in ``receipts.jsonl`` and are no part of the seal.
 
@@ -19,7 +19,7 @@ from clvlab.proof.seal import SealedRun
 
 __all__ = ["read_receipts", "read_run", "write_run"]
 
-_FILES = ("events.jsonl", "scores.jsonl", "manifest.json", "tail.jsonl")
+_FILES = ("events.jsonl", "scores.jsonl", "manifest.json")
 _RECEIPTS = "receipts.jsonl"
 
 
@@ -37,7 +37,7 @@ def write_run(run: SealedRun, runs: Path, receipts: bytes = b"") -> Path:
     runs.mkdir(parents=True, exist_ok=True)
     unfinished = Path(tempfile.mkdtemp(prefix=".unfinished-", dir=runs))
     try:
-        for name, content in zip(_FILES, (run.events, run.scores, run.manifest, run.tail), strict=True):
+        for name, content in zip(_FILES, (run.events, run.scores, run.manifest), strict=True):
             (unfinished / name).write_bytes(content)
         if receipts:
             (unfinished / _RECEIPTS).write_bytes(receipts)
@@ -59,7 +59,7 @@ def _same(run: SealedRun, target: Path) -> Path:
 
 
 def read_run(path: Path) -> SealedRun:
-    """Read a stored run as it lies there, unverified; a missing ``scores.jsonl`` or ``tail.jsonl`` reads as empty.
+    """Read a stored run as it lies there, unverified; a missing ``scores.jsonl`` reads as empty.
 
     The run id is the one that the manifest states, so a folder may be copied under any name.
 
@@ -70,11 +70,11 @@ def read_run(path: Path) -> SealedRun:
     FileError
         One of its files is no regular file, or too large.
     """
-    events, scores, manifest, tail = (file_bytes_or_none(path / name) if path.is_dir() else None for name in _FILES)
+    events, scores, manifest = (file_bytes_or_none(path / name) if path.is_dir() else None for name in _FILES)
     if events is None or manifest is None:
         raise UnknownRunError(f"no sealed run at {str(path)!r}: a run folder holds {', '.join(_FILES)}")
     run_id = _stated_run_id(manifest) or path.resolve().name
-    return SealedRun(run_id, events, scores or b"", manifest, tail or b"")
+    return SealedRun(run_id, events, scores or b"", manifest)
 
 
 def read_receipts(path: Path) -> bytes:

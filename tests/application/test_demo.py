@@ -3,8 +3,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from clvlab.application.application import Application
-from clvlab.application.slots import Slots
-from clvlab.errors import BusyError, UnknownPackError
+from clvlab.errors import UnknownPackError
 from clvlab.packs.catalog import Catalog
 
 
@@ -31,14 +30,3 @@ def test_without_a_pack_there_is_no_demo(tmp_path):
     with pytest.raises(UnknownPackError):
         application.demo.run()
     application.close()
-
-
-def test_callers_beyond_those_who_may_wait_are_turned_away():
-    slots = Slots(running=1, waiting=0, retry_after_s=3)
-
-    with slots.taken(), pytest.raises(BusyError) as refused, slots.taken():
-        pass
-    with slots.taken():
-        pass
-
-    assert refused.value.retry_after_s == 3

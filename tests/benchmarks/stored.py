@@ -12,7 +12,6 @@ from clvlab.application.anchoring import Anchoring
 from clvlab.application.leaderboard import Leaderboard
 from clvlab.application.log.public import PublicLog
 from clvlab.application.runs.cards import StoredRuns
-from clvlab.application.slots import Slots
 from clvlab.store import runs, standings
 from clvlab.store.database import Database
 from clvlab.store.folder import read_run
@@ -33,7 +32,7 @@ def decision(folder: Path) -> Callable[[], dict[str, Any]]:
         runs.add(connection, _ROW | {"run_id": run.run_id, "created_ts_ms": 0})
         runs.seal(connection, run, b"", checks={}, metrics={}, ts_ms=0)
     seq = run.scores.count(b"\n") // 2
-    stored = StoredRuns(database, Anchoring(database, NullAnchor(), int), PublicLog(database), Slots(1, 1))
+    stored = StoredRuns(database, Anchoring(database, NullAnchor(), int), PublicLog(database))
     return lambda: {"seq": seq, "agent_id": stored.inspect(run.run_id, seq)["agent_id"]}
 
 

@@ -518,10 +518,10 @@ def test_receipt_of_a_dry_run_is_forged(tmp_path):
     assert judged(write_run(result.run, tmp_path, receipt_lines(forged))).checks == PASSED | {"policy_obeyed": "fail"}
 
 
-def test_tail_changes_nothing(folder):
+def test_file_of_another_name_changes_nothing(folder):
     before = judged(folder)
 
-    edit(folder / "tail.jsonl", lambda text: text + b'{"kind":"PROOF_ANCHOR"}\n')
+    (folder / "tail.jsonl").write_bytes(b'{"kind":"PROOF_ANCHOR"}\n')
     after = judged(folder)
 
     assert after.verified

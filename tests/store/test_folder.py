@@ -7,7 +7,7 @@ from clvlab.errors import RunConflictError, UnknownRunError
 from clvlab.store.folder import read_run, write_run
 from tests.factories import make_sealed_run
 
-FILES = ["events.jsonl", "manifest.json", "scores.jsonl", "tail.jsonl"]
+FILES = ["events.jsonl", "manifest.json", "scores.jsonl"]
 
 
 @pytest.fixture(scope="module")
@@ -40,15 +40,6 @@ def test_same_bytes_again_change_nothing(sealed, tmp_path):
     assert {path.name: path.stat().st_mtime_ns for path in folder.iterdir()} == before
 
 
-def test_tail_written_after_the_seal_is_kept(sealed, tmp_path):
-    folder = write_run(sealed, tmp_path)
-    (folder / "tail.jsonl").write_bytes(b"{}\n")
-
-    write_run(sealed, tmp_path)
-
-    assert read_run(folder).tail == b"{}\n"
-
-
 @pytest.mark.parametrize("part", ["events", "scores", "manifest"])
 def test_other_bytes_under_the_same_id_are_refused_and_nothing_is_written(sealed, tmp_path, part):
     folder = write_run(sealed, tmp_path)
@@ -62,7 +53,7 @@ def test_other_bytes_under_the_same_id_are_refused_and_nothing_is_written(sealed
 
 
 def test_writing_that_breaks_off_leaves_nothing(sealed, tmp_path):
-    unwritable = replace(sealed, tail="no bytes")
+    unwritable = replace(sealed, manifest="no bytes")
 
     with pytest.raises(TypeError):
         write_run(unwritable, tmp_path)
@@ -80,12 +71,11 @@ def test_folder_without_evidence_or_manifest_is_no_run(sealed, tmp_path, missing
         read_run(folder)
 
 
-@pytest.mark.parametrize(("missing", "part"), [("scores.jsonl", "scores"), ("tail.jsonl", "tail")])
-def test_missing_scores_or_tail_read_as_empty(sealed, tmp_path, missing, part):
+def test_missing_scores_read_as_empty(sealed, tmp_path):
     folder = write_run(sealed, tmp_path)
-    (folder / missing).unlink()
+    (folder / "scores.jsonl").unlink()
 
-    assert read_run(folder) == replace(sealed, **{part: b""})
+    assert read_run(folder) == replace(sealed, scores=b"")
 
 
 def test_relative_path_has_the_name_of_its_folder(sealed, tmp_path, monkeypatch):

@@ -12,7 +12,6 @@ from clvlab.application.anchoring import Anchoring, StoredRecords
 from clvlab.application.log.public import PublicLog
 from clvlab.application.pages import page_of
 from clvlab.application.runs.bundles import anchor_part
-from clvlab.application.slots import Slots
 from clvlab.errors import EvidenceError, UnknownDecisionError, UnknownRunError
 from clvlab.law.schema import SAFE_INTEGER
 from clvlab.proof.bundle import bundle
@@ -42,7 +41,6 @@ class StoredRuns:
     database: Database
     anchoring: Anchoring
     log: PublicLog
-    slots: Slots
 
     def card(self, run_id: str) -> dict[str, Any]:
         """Give ProofArtifactResponse, from the moment that the run is queued.
@@ -94,19 +92,16 @@ class StoredRuns:
         Raises
         ------
         UnknownRunError
-        BusyError
-            The pool of public work is full.
         """
         row, anchor = self._found(run_id)
         if row["status"] != RunStatus.SEALED:
             return self._unsealed(run_id, anchor)
-        with self.slots.taken():
-            with self.database.read() as connection:
-                run = runs.sealed_run(connection, run_id)
-                receipts = runs.receipt_lines(connection, run_id)
-            if run is None:
-                raise UnknownRunError(f"unknown run {run_id!r}")
-            fresh = verify(run, receipts)
+        with self.database.read() as connection:
+            run = runs.sealed_run(connection, run_id)
+            receipts = runs.receipt_lines(connection, run_id)
+        if run is None:
+            raise UnknownRunError(f"unknown run {run_id!r}")
+        fresh = verify(run, receipts)
         check = self.anchoring.judged(run_id, anchor, fresh.manifest_hash)
         stored = _against_the_record(row, run, fresh)
         fresh = replace(stored, anchor=anchor, checks=stored.checks | {"anchor": check})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0001"
+revision = "0003"
 down_revision = None
 branch_labels = None
 depends_on = None
@@ -55,6 +55,7 @@ def upgrade() -> None:
         sa.Column("lease_until_ts_ms", sa.BigInteger(), nullable=True),
         sa.Column("cause", sa.Text(), nullable=True),
         sa.Column("created_ts_ms", sa.BigInteger(), nullable=False),
+        sa.Column("postponed", sa.Integer(), server_default="0", nullable=False),
         sa.PrimaryKeyConstraint("job_id", name=op.f("pk_jobs")),
     )
     op.create_index(op.f("ix_jobs_run_id"), "jobs", ["run_id"], unique=False)
@@ -76,6 +77,7 @@ def upgrade() -> None:
         sa.Column("manifest", sa.LargeBinary(), nullable=True),
         sa.Column("checks", sa.Text(), nullable=True),
         sa.Column("metrics", sa.Text(), nullable=True),
+        sa.Column("commit_index", sa.BigInteger(), nullable=True),
         sa.PrimaryKeyConstraint("run_id", name=op.f("pk_runs")),
     )
     op.create_index(op.f("ix_runs_created_ts_ms_run_id"), "runs", ["created_ts_ms", "run_id"], unique=False)
@@ -124,6 +126,7 @@ def upgrade() -> None:
         sa.Column("signature", sa.Text(), nullable=True),
         sa.Column("explorer_url", sa.Text(), nullable=True),
         sa.Column("updated_ts_ms", sa.BigInteger(), nullable=False),
+        sa.Column("record", sa.Text(), nullable=True),
         sa.ForeignKeyConstraint(["run_id"], ["runs.run_id"], name=op.f("fk_anchors_run_id")),
         sa.PrimaryKeyConstraint("run_id", name=op.f("pk_anchors")),
     )
@@ -215,3 +218,49 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["instance_id"], ["instances.instance_id"], name=op.f("fk_runtime_events_instance_id")),
         sa.PrimaryKeyConstraint("instance_id", "id", name=op.f("pk_runtime_events")),
     )
+    op.create_table(
+        "log_entries",
+        sa.Column("idx", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("kind", sa.Text(), nullable=False),
+        sa.Column("run_id", sa.Text(), nullable=False),
+        sa.Column("owner", sa.Text(), nullable=False),
+        sa.Column("commit_index", sa.BigInteger(), nullable=True),
+        sa.Column("entry", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("idx", name=op.f("pk_log_entries")),
+        sa.UniqueConstraint("commit_index", name=op.f("uq_log_entries_commit_index")),
+    )
+    op.create_index(op.f("ix_log_entries_run_id"), "log_entries", ["run_id"], unique=False)
+    op.create_index(op.f("ix_log_entries_owner_kind"), "log_entries", ["owner", "kind"], unique=False)
+    op.create_table(
+        "log_nodes",
+        sa.Column("level", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("idx", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("hash", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("level", "idx", name=op.f("pk_log_nodes")),
+    )
+    for statement in _append_only(op.get_bind().dialect.name):
+        op.execute(statement)
+    op.create_table(
+        "trials",
+        sa.Column("trial_id", sa.Text(), nullable=False),
+        sa.Column("content_hash", sa.Text(), nullable=False),
+        sa.Column("created_ts_ms", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("trial_id", name=op.f("pk_trials")),
+    )
+    op.create_index(op.f("ix_trials_content_hash"), "trials", ["content_hash"])
+
+
+def _append_only(dialect: str) -> list[str]:
+    """Make the database itself refuse to change or drop an entry."""
+    if dialect == "postgresql":
+        return [
+            "CREATE FUNCTION log_is_append_only() RETURNS trigger LANGUAGE plpgsql AS "
+            "$$ BEGIN RAISE EXCEPTION 'the run log is append-only'; END $$",
+            "CREATE TRIGGER log_entries_stay BEFORE UPDATE OR DELETE ON log_entries "
+            "FOR EACH ROW EXECUTE FUNCTION log_is_append_only()",
+        ]
+    return [
+        f"CREATE TRIGGER log_entries_no_{act.lower()} BEFORE {act} ON log_entries "
+        "BEGIN SELECT RAISE(ABORT, 'the run log is append-only'); END"
+        for act in ("UPDATE", "DELETE")
+    ]
