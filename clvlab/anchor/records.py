@@ -11,7 +11,7 @@ from clvlab.files import MAX_KEYS_BYTES, file_bytes_or_none, locked, replace_fil
 from clvlab.proof.anchor import Anchor, AnchorStatus
 from clvlab.proof.canonical import canonical, parsed
 
-__all__ = ["ANCHOR_FILE", "AnchorRecord", "AnchorRecords", "Attempt", "FolderRecords", "MemoryRecords"]
+__all__ = ["ANCHOR_FILE", "AnchorRecord", "AnchorRecords", "Attempt", "FolderRecords"]
 
 ANCHOR_FILE = "anchor.json"
 _SCHEMA = "clvlab-anchor/1"
@@ -85,20 +85,6 @@ class AnchorRecords(Protocol):
     def put(self, record: AnchorRecord, *, replaces: AnchorRecord | None) -> None:
         """Store a record durably, if what is stored is ``replaces``; else raise ``AnchorConflictError``."""
         ...
-
-
-class MemoryRecords:
-    """Records of one process."""
-
-    def __init__(self) -> None:
-        self._records: dict[str, AnchorRecord] = {}
-
-    def get(self, run_id: str) -> AnchorRecord | None:
-        return self._records.get(run_id)
-
-    def put(self, record: AnchorRecord, *, replaces: AnchorRecord | None) -> None:
-        _expect(self.get(record.run_id), replaces, record.run_id)
-        self._records[record.run_id] = record
 
 
 class FolderRecords:

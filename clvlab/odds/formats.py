@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from clvlab.errors import OddsError
 
-__all__ = ["OddsFormat", "american_odds", "decimal_odds", "fractional_odds", "implied_prob"]
+__all__ = ["OddsFormat", "american_odds", "decimal_odds", "fractional_odds"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -48,12 +48,6 @@ def decimal_odds(values: npt.ArrayLike, written: OddsFormat | str) -> Floats:
         else:
             sound, odds = number > 1.0, number
     found: Floats = np.where(sound & np.isfinite(number) & (odds > 1.0), odds, np.nan)
-    return found
-
-
-def implied_prob(odds: npt.ArrayLike) -> Floats:
-    """Give the implied probability of decimal odds, margin included."""
-    found: Floats = 1.0 / np.asarray(odds, dtype=np.float64)
     return found
 
 

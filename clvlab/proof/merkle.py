@@ -12,7 +12,6 @@ __all__ = [
     "Frontier",
     "check_consistency",
     "check_inclusion",
-    "consistency_proof",
     "inclusion_proof",
     "leaf_hash",
     "leaf_hashes",
@@ -170,22 +169,6 @@ def check_inclusion(leaf: bytes, index: int, size: int, proof: Iterable[bytes], 
             value = node_hash(value, sibling)
         position, last = position >> 1, last >> 1
     return last == 0 and value == expected_root
-
-
-def consistency_proof(leaves: Sequence[bytes], first: int) -> list[bytes]:
-    """Prove that the tree over ``leaves`` extends the one over its first ``first`` leaves (RFC 9162 2.1.4.1)."""
-    if not 0 < first <= len(leaves):
-        raise EvidenceError(f"no tree of {first} leaves inside one of {len(leaves)}")
-    return _subproof(leaves, first, whole=True)
-
-
-def _subproof(leaves: Sequence[bytes], first: int, *, whole: bool) -> list[bytes]:
-    if first == len(leaves):
-        return [] if whole else [root(leaves)]
-    k = _split(len(leaves))
-    if first <= k:
-        return [*_subproof(leaves[:k], first, whole=whole), root(leaves[k:])]
-    return [*_subproof(leaves[k:], first - k, whole=False), root(leaves[:k])]
 
 
 def check_consistency(first: int, second: int, first_root: bytes, second_root: bytes, proof: Sequence[bytes]) -> bool:

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clvlab.errors import OddsError
-from clvlab.odds.formats import american_odds, decimal_odds, fractional_odds, implied_prob
+from clvlab.odds.formats import american_odds, decimal_odds, fractional_odds
 
 
 @pytest.mark.parametrize(
@@ -29,10 +29,6 @@ def test_fractional_odds_are_the_nearest_fraction():
     assert [fractional_odds(odds) for odds in (3.5, 1.91, 2.0)] == ["5/2", "91/100", "1/1"]
     with pytest.raises(OddsError):
         fractional_odds(1.0)
-
-
-def test_implied_probability_is_the_inverse():
-    assert implied_prob([4.0]).tolist() == [0.25]
 
 
 def test_an_unknown_format_is_refused():

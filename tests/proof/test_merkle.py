@@ -10,13 +10,13 @@ from clvlab.proof.merkle import (
     Frontier,
     check_consistency,
     check_inclusion,
-    consistency_proof,
     inclusion_proof,
     leaf_hash,
     leaf_hashes,
     root,
     root_of_lines,
 )
+from tests.merkle import consistency_proof
 
 SIZES = range(1, 21)
 LINES = [b"line %d" % n for n in range(40)]

@@ -32,7 +32,6 @@ from clvlab.store.runs import RunStatus
 
 __all__ = ["CompetitionStatus", "Competitions"]
 
-_POLL_S = 0.5
 _SHOWN_RECEIPTS = 1000  # a state stays small; the run has them all
 
 
@@ -264,26 +263,6 @@ class Competitions:
         with self.database.read() as connection:
             known(rows.row(connection, competition_id), competition_id)
             return rows.events(connection, competition_id, min(since_seq, SAFE_INTEGER), limit)
-
-    def wait_for_events(
-        self, competition_id: str, since_seq: int, timeout_s: float, limit: int | None = None
-    ) -> list[dict[str, Any]]:
-        """Like ``events``, and if there are none wait for some; empty after ``timeout_s``. Blocks.
-
-        Events that another process appends are seen within half a second.
-
-        Raises
-        ------
-        UnknownCompetitionError
-        """
-        left_s = timeout_s
-        while True:
-            seen = self.hub.version(competition_id)
-            found = self.events(competition_id, since_seq, limit)
-            if found or left_s <= 0:
-                return found
-            self.hub.wait(competition_id, seen, min(_POLL_S, left_s))
-            left_s -= _POLL_S
 
     def subscribe(self, competition_id: str, notify: Callable[[], None]) -> Callable[[], None]:
         """Have ``notify`` called, on any thread, after events were appended by this process; gives the unsubscription.

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = ["Answer", "Hash", "Problem", "ProofMode", "ReplayBinding", "SourceMode"]
+__all__ = ["Answer", "Hash", "Problem", "ProofMode", "ReplayBinding"]
 
 Hash = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$", examples=["sha256:" + "6e8d" * 16])]
 
@@ -23,13 +23,6 @@ class ProofMode(StrEnum):
 
     REPRODUCIBLE = "reproducible"
     VERIFIED = "verified"
-
-
-class SourceMode(StrEnum):
-    """Where ticks come from."""
-
-    REPLAY = "replay"
-    LIVE = "live"
 
 
 class ReplayBinding(Answer):
