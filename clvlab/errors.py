@@ -67,7 +67,6 @@ __all__ = [
     "UnsignedLogError",
     "UnsupportedError",
     "WindowError",
-    "cause_of",
 ]
 
 
@@ -179,7 +178,7 @@ class SourceError(ClvlabError):
 
 
 class OddsError(ClvlabError):
-    """Odds, or a way to read or combine them, that are none."""
+    """A value that is not valid odds, or an unknown way to read or combine odds."""
 
 
 class UnknownRunError(ClvlabError):
@@ -394,8 +393,3 @@ class UnknownMarketError(ClvlabError):
         super().__init__(f"fixture {fixture_id} has no market {market_key!r}; it has {len(known)}: {shown}")
         self.market_key = market_key
         self.fixture_id = fixture_id
-
-
-def cause_of(error: Exception) -> str:
-    """Return why something failed, for its owner: of an error that is not clvlab's own, its class alone."""
-    return str(error) if isinstance(error, ClvlabError) else type(error).__name__

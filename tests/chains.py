@@ -8,9 +8,23 @@ from solders.keypair import Keypair
 
 from clvlab.anchor.devchain import GENESIS_HASH, DevChain
 from clvlab.anchor.devserver import serving
-from clvlab.anchor.records import AnchorRecords, MemoryRecords
+from clvlab.anchor.records import AnchorRecords, _expect
 from clvlab.anchor.settings import AnchorSettings
 from clvlab.anchor.solana import SolanaAnchor
+
+
+class MemoryRecords:
+    """Records of one process."""
+
+    def __init__(self):
+        self._records = {}
+
+    def get(self, run_id):
+        return self._records.get(run_id)
+
+    def put(self, record, *, replaces):
+        _expect(self.get(record.run_id), replaces, record.run_id)
+        self._records[record.run_id] = record
 
 
 @dataclass

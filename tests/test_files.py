@@ -16,6 +16,8 @@ from clvlab.store.folder import write_run
 from tests.factories import make_sealed_run
 from tests.proof.bundles import make_bundle
 
+pytestmark = pytest.mark.long
+
 COMMANDS = {
     "file": [sys.executable, "-I", clv_verify.__file__],
     "states": [sys.executable, "-I", clv_states.__file__],

@@ -68,7 +68,7 @@ class Strategy:
         return Identity(self.agent_id, _name(self.rule), self.version, config, source_sha256=source_sha256(self.rule))
 
     def with_params(self, agent_id: str | None = None, **params: Any) -> Strategy:
-        """Give the same strategy with other values of its parameters.
+        """Return the same strategy with other values of its parameters.
 
         Raises
         ------
@@ -82,7 +82,7 @@ class Strategy:
         return replace(self, agent_id=agent_id or self.agent_id, params=dict(self.params) | params)
 
     def decide(self, tape: Tape) -> pl.DataFrame:
-        """Give ``DECISIONS`` of the rule, completed by defaults.
+        """Return ``DECISIONS`` of the rule, completed by defaults.
 
         Raises
         ------
@@ -200,6 +200,6 @@ def _defaults(rule: Rule) -> dict[str, Any]:
 
 
 def _ticks(tape: Tape, markets: tuple[str, ...]) -> pl.LazyFrame:
-    """Give ``TICKS`` and ``series`` of some markets, in order of (series, tick_seq)."""
+    """Return ``TICKS`` and ``series`` of some markets, in order of (series, tick_seq)."""
     series = in_markets(tape, markets).lazy().select("series", "fixture_id", "market_key", "side")
     return tape.rows.lazy().join(series, on="series", maintain_order="left").select(*TICKS, "series")

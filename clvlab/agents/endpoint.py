@@ -61,7 +61,7 @@ class ChatEndpoint:
             raise AgentError(f"timeout_s must be above 0 and at most 3600, not {self.timeout_s!r}")
 
     def __call__(self, prompt: str) -> str:
-        """Give the model's answer.
+        """Return the model's answer.
 
         Raises
         ------

@@ -134,7 +134,7 @@ class LlmConfig(Config):
 
 
 def decide(tape: Tape, config: LlmConfig) -> pl.DataFrame:
-    """Give the recorded proposals, and abstain from every fixture about which the transcript is silent.
+    """Return the recorded proposals, and abstain from every fixture about which the transcript is silent.
 
     A transcript is made beforehand, by ``clvlab.agents.recording`` or by hand, and stands whole in the sealed configuration,
     so that a run can be repeated without the model. An abstention is one WAIT at the fixture's first tick: it stands in the

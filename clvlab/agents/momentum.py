@@ -135,7 +135,7 @@ def decide(tape: Tape, config: MomentumConfig) -> pl.DataFrame:
 
 
 def _walked(tape: Tape, series: pl.Series, config: MomentumConfig) -> pl.DataFrame:
-    """Give each side's movements, and the change test at each of them; ``change`` and ``all_ups`` use no later row."""
+    """Return each side's movements, and the change test at each of them; ``change`` and ``all_ups`` use no later row."""
     rows = tape.rows.filter(
         pl.col("prob_bps").is_not_null(),
         ~pl.col("in_running"),

@@ -44,7 +44,7 @@ BACK needs a market_key and a side from below, exactly as written; WAIT has null
 
 
 def checkpoints(tape: Tape, every: int = 50) -> list[tuple[int, int]]:
-    """Give (fixture_id, tick_seq) of every so many messages of each fixture before play, in order.
+    """Return (fixture_id, tick_seq) of every so many messages of each fixture before play, in order.
 
     Raises
     ------
@@ -173,7 +173,7 @@ def _entry(proposal: Mapping[str, Any]) -> Entry:
 
 
 def _known(tape: Tape, fixture_id: int, tick_seq: int) -> dict[str, Any]:
-    """Give the last state of every market at a tick, and each side's last probabilities."""
+    """Return the last state of every market at a tick, and each side's last probabilities."""
     fixture = tape.fixture(fixture_id)
     seen = fixture.rows.filter(pl.col("tick_seq") <= tick_seq).join(fixture.series.with_row_index("series"), on="series")
     if seen.is_empty():

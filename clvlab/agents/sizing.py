@@ -32,7 +32,7 @@ class Kelly:
     bankroll: int
 
     def sized(self, tape: Tape, decisions: pl.DataFrame) -> pl.DataFrame:
-        """Give ``DECISIONS`` with the stake of every BACK replaced, rounded down; 0 without a quote or an edge at it."""
+        """Return ``DECISIONS`` with the stake of every BACK replaced, rounded down; 0 without a quote or an edge at it."""
         key = ["fixture_id", "market_key", "side"]
         series = tape.series.with_row_index("series").select(*key, "series", "start")
         asked = decisions.join(series, on=key, how="left", maintain_order="left")

@@ -269,7 +269,7 @@ def _walked(tape: Tape, markets: tuple[str, ...], seen: int) -> Iterator[Book]:
 
 
 def _checked(answer: Any, book: Book) -> list[Decision]:
-    """Give what ``on_tick`` returned as decisions at the book's message, or refuse it."""
+    """Return what ``on_tick`` returned as decisions at the book's message, or refuse it."""
     alone = isinstance(answer, tuple) and len(answer) == len(_COLUMNS) and not isinstance(answer[0], tuple)
     several = [answer] if alone or not isinstance(answer, Iterable) or isinstance(answer, str | dict) else list(answer)
     at = (book.fixture_id, book.tick_seq)

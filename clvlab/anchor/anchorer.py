@@ -38,7 +38,7 @@ class Anchorer(Protocol):
         ...
 
     def recorded(self, run_id: str) -> Seen | None:
-        """Give what the chain held when the run was anchored, as recorded then; null without such a record."""
+        """Return what the chain held when the run was anchored, as recorded then; null without such a record."""
         ...
 
     @property

@@ -91,7 +91,7 @@ class Chain:
         return await self._answered(lambda: self._client.get_block_height(self._commitment), lambda answer: int(answer.value))
 
     async def latest_blockhash(self) -> tuple[Hash, int]:
-        """Give a block's hash to sign with, and the last height at which it is accepted."""
+        """Return a block's hash to sign with, and the last height at which it is accepted."""
         return await self._answered(
             lambda: self._client.get_latest_blockhash(self._commitment),
             lambda answer: (answer.value.blockhash, answer.value.last_valid_block_height),

@@ -11,7 +11,7 @@ __all__ = ["anchorer"]
 
 
 def anchorer(settings: AnchorSettings, records: AnchorRecords) -> Anchorer:
-    """Give what anchors under these settings: without a key, what anchors nothing."""
+    """Return what anchors under these settings: without a key, what anchors nothing."""
     if settings.keypair is None:
         return NullAnchor(settings)
     try:

@@ -43,15 +43,15 @@ class AnchorRecord:
     attempts: tuple[Attempt, ...] = ()
 
     def anchor(self) -> Anchor:
-        """Give what is published of it."""
+        """Return what is published of it."""
         return Anchor(self.status, self.signature, self.cluster, self.explorer_url)
 
     def with_attempt(self, attempt: Attempt) -> AnchorRecord:
-        """Give the record with one more signed transaction."""
+        """Return the record with one more signed transaction."""
         return replace(self, attempts=(*self.attempts, attempt))
 
     def payload(self) -> dict[str, Any]:
-        """Give the record as a JSON value."""
+        """Return the record as a JSON value."""
         return {"schema": _SCHEMA, **asdict(self)}
 
     @classmethod
@@ -79,7 +79,7 @@ class AnchorRecords(Protocol):
     """Where records are kept. ``put`` compares and swaps, so that two processes never both sign."""
 
     def get(self, run_id: str) -> AnchorRecord | None:
-        """Give the record of a run, or null."""
+        """Return the record of a run, or null."""
         ...
 
     def put(self, record: AnchorRecord, *, replaces: AnchorRecord | None) -> None:

@@ -80,6 +80,6 @@ class AnchorSettings:
             raise AnchorError(f"a setting CLVLAB_ANCHOR_* is no number: {error}") from error
 
     def trust(self, *own: str) -> AnchorTrust:
-        """Give the keys and clusters that are trusted here, an own key among them."""
+        """Return the keys and clusters that are trusted here, an own key among them."""
         genesis = GENESIS | ({self.cluster: self.genesis_hash} if self.genesis_hash else {})
         return AnchorTrust(self.signers | set(own), genesis)

@@ -196,7 +196,7 @@ class SolanaAnchor(NullAnchor):
 
 
 def explorer_url(signature: str, cluster: str, rpc_url: str) -> str:
-    """Give the page of a transaction in the public explorer, which can look at a local chain too."""
+    """Return the page of a transaction in the public explorer, which can look at a local chain too."""
     page = f"https://explorer.solana.com/tx/{signature}"
     if cluster == "mainnet-beta":
         return page

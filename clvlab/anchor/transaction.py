@@ -65,7 +65,7 @@ def signed_memo(key: Keypair, memo: bytes, blockhash: Hash, last_valid_block_hei
 
 
 def transaction_bytes(attempt: Attempt) -> bytes:
-    """Give the bytes that were signed."""
+    """Return the bytes that were signed."""
     return b64decode(attempt.transaction)
 
 

@@ -28,7 +28,7 @@ class StoredRecords:
     database: Database
 
     def get(self, run_id: str) -> AnchorRecord | None:
-        """Give the record of a run, or null."""
+        """Return the record of a run, or null."""
         with self.database.read() as connection:
             return _record(connection, run_id)
 

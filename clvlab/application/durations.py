@@ -13,7 +13,7 @@ _UNITS_S = (7 * 86_400, 86_400, 3_600, 60, 1)
 
 
 def duration_s_of(text: str) -> int:
-    """Give a duration in seconds.
+    """Return a duration in seconds.
 
     Parameters
     ----------

@@ -46,7 +46,7 @@ def import_options(
     max_close_age_s: int | None = None,
     progress: Callable[[str], None] = silent,
 ) -> Options:
-    """Give the options of an import; what is null is left to the source.
+    """Return the options of an import; what is null is left to the source.
 
     Raises
     ------

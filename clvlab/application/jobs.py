@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from threading import Event, Lock, Thread
 from typing import Any, Protocol
 
+from clvlab.application.causes import cause_of
 from clvlab.application.hub import Hub
-from clvlab.errors import BusyError, LeaseLostError, StoreError, UnknownRunError, cause_of
+from clvlab.errors import BusyError, LeaseLostError, StoreError, UnknownRunError
 from clvlab.store import jobs as job_rows
 from clvlab.store import runs
 from clvlab.store.database import Connection, Database
@@ -141,7 +142,7 @@ class Jobs:
         raise BusyError(int(_PATIENCE_S))
 
     def counts(self) -> dict[str, int]:
-        """Give the number of jobs per status: ``queued``, ``leased``, ``done``, ``failed``."""
+        """Return the number of jobs per status: ``queued``, ``leased``, ``done``, ``failed``."""
         with self.database.read() as connection:
             return job_rows.counts(connection)
 

@@ -78,7 +78,7 @@ class Laboratory:
         return make(plan, DatabaseRecord(self._database, _OWNER, self._clock, also=tried))
 
     def receipts(self, run_id: str) -> bytes:
-        """Give what venues said of a run, as lines."""
+        """Return what venues said of a run, as lines."""
         with self._database.read() as connection:
             return runs.receipt_lines(connection, run_id)
 

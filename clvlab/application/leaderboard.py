@@ -26,7 +26,7 @@ class Leaderboard:
     database: Database
 
     def rows(self) -> dict[str, Any]:
-        """Give ``{rows: [LeaderboardRow]}``, in a time that does not grow with runs or decisions."""
+        """Return ``{rows: [LeaderboardRow]}``, in a time that does not grow with runs or decisions."""
         with self.database.read() as connection:
             found = [_row(standing) for standing in standings.all_rows(connection)]
         # Agent ids by code point, which is the order of their bytes; a database may sort otherwise.

@@ -16,7 +16,7 @@ MAX_PAGE = 200
 def page_of(
     connection: Connection, table: Any, key: str, cursor: str | None, limit: int
 ) -> tuple[list[dict[str, Any]], str | None]:
-    """Give a page of a table's rows, and the cursor of the next page or None.
+    """Return a page of a table's rows, and the cursor of the next page or None.
 
     Raises
     ------

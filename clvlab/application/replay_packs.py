@@ -20,11 +20,11 @@ class ReplayPacks:
     _genuine: dict[str, bool] = field(default_factory=dict)  # by content hash, which covers the raw capture
 
     def all(self) -> dict[str, Any]:
-        """Give ``{packs: [ReplayPackInfo]}``: verified, allowlisted packs only."""
+        """Return ``{packs: [ReplayPackInfo]}``: verified, allowlisted packs only."""
         return {"packs": [self._info(pack) for pack in self.catalog.packs()]}
 
     def info(self, pack_id: str) -> dict[str, Any]:
-        """Give ReplayPackInfo.
+        """Return ReplayPackInfo.
 
         Raises
         ------

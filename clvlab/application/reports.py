@@ -70,7 +70,7 @@ class BacktestReports:
             raise PackReplayError(f"the replay failed: {outcome['cause']}")
 
     def report(self, backtest_id: str) -> dict[str, Any]:
-        """Give BacktestReport.
+        """Return BacktestReport.
 
         Raises
         ------
@@ -83,7 +83,7 @@ class BacktestReports:
         return found
 
     def page(self, cursor: str | None = None, limit: int = 50) -> dict[str, Any]:
-        """Give ``{backtests: [{backtest_id, run_id, pack_id, fixture_id, created_ts_ms}], next_cursor}``, newest first.
+        """Return ``{backtests: [{backtest_id, run_id, pack_id, fixture_id, created_ts_ms}], next_cursor}``, newest first.
 
         Raises
         ------

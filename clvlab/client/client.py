@@ -146,7 +146,7 @@ class Client:
         return self._get(list[answers.CompetitionEvent], "competitions", competition_id, "events", since_seq=since_seq)
 
     def stream(self, competition_id: str, since_seq: int = -1) -> Iterator[answers.CompetitionEvent]:
-        """Give the entries of the log as they are appended, until nothing can follow.
+        """Return the entries of the log as they are appended, until nothing can follow.
 
         Raises
         ------

@@ -59,7 +59,7 @@ class Entry:
 
 
 def asked(pack: Any, fixtures: Any = None, window: Any = None, policy: Any = None, *, audit: bool = True) -> Asked:
-    """Give what is asked, with defaults for what is not.
+    """Return what is asked, with defaults for what is not.
 
     Raises
     ------
@@ -81,7 +81,7 @@ def asked(pack: Any, fixtures: Any = None, window: Any = None, policy: Any = Non
 
 
 def entry(agent: Any, params: Any = None) -> Entry:
-    """Give an agent with its parameters as an entry.
+    """Return an agent with its parameters as an entry.
 
     Raises
     ------
@@ -107,7 +107,7 @@ class Bench(Protocol):
     def close(self) -> None: ...
 
     def here(self, otherwise: str) -> HereBench:
-        """Give itself if it is on this machine.
+        """Return itself if it is on this machine.
 
         Raises
         ------
@@ -129,7 +129,7 @@ class HereBench(Bench, Protocol):
 def entries(
     agents: Sequence[str | Agent] | Mapping[str, str | Agent | tuple[str | Agent, Mapping[str, Any]]],
 ) -> list[Entry]:
-    """Give the entries of a competition; a lone agent in place of a list is one.
+    """Return the entries of a competition; a lone agent in place of a list is one.
 
     Raises
     ------
@@ -156,7 +156,7 @@ def _named(own: Any, name: str | None = None) -> Entry:
 
 
 def run_tables(runs: Callable[[], Listing], open_run: Callable[[str], Outcome]) -> dict[str, Callable[[], Table]]:
-    """Give makers of the tables ``runs``, ``agents``, ``scores`` and ``decisions`` over all runs that are sealed."""
+    """Return makers of the tables ``runs``, ``agents``, ``scores`` and ``decisions`` over all runs that are sealed."""
 
     def joined(schema: Mapping[str, Any], of: Callable[[Outcome], pl.DataFrame]) -> Callable[[], Table]:
         def make() -> pl.DataFrame:

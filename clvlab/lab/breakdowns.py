@@ -29,7 +29,7 @@ _TIMES = (
 
 
 def scored_decisions(backtest: PerformedRun) -> pl.DataFrame:
-    """Give the scored decisions of a backtest, in order of time.
+    """Return the scored decisions of a backtest, in order of time.
 
     Returns
     -------
@@ -58,7 +58,7 @@ def scored_decisions(backtest: PerformedRun) -> pl.DataFrame:
 
 
 def tables(backtest: PerformedRun, scored: pl.DataFrame, level: float, seed: int) -> dict[str, pl.DataFrame]:
-    """Give every breakdown by name; see ``TITLES``, and ``fixtures``, the best first."""
+    """Return every breakdown by name; see ``TITLES``, and ``fixtures``, the best first."""
 
     def means(groups: pl.Series) -> pl.DataFrame:
         return group_means(scored["clv_bps"], scored["fixture_id"], groups, level=level, seed=seed)

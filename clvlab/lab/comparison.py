@@ -34,7 +34,7 @@ _KEY = ("fixture_id", "tick_seq", "market_key", "side")
 
 
 def fixture_sums(scores: Sequence[pl.DataFrame]) -> tuple[Clusters, pl.Series]:
-    """Give the CLV of several ``SCORES`` per fixture, a column each, in bps; and the fixtures."""
+    """Return the CLV of several ``SCORES`` per fixture, a column each, in bps; and the fixtures."""
     clv, scored = pl.col("clv_bps"), pl.col("reason") == Reason.SCORED
     each = [
         frame.filter(scored).group_by("fixture_id").agg(sums=clv.sum(), counts=pl.len(), squares=(clv * clv).sum())
@@ -180,7 +180,7 @@ def _said(row: dict[str, Any]) -> str:
 
 
 def _settings(source: Contender) -> dict[str, str | None]:
-    """Give everything that shapes a backtest, as text: agent, parameters, window, policy, fixtures."""
+    """Return everything that shapes a backtest, as text: agent, parameters, window, policy, fixtures."""
     started, agent = source.started, source.agent
     named = {name: agent[name] for name in ("strategy", "strategy_version", "source_sha256")}
     named |= {f"config.{name}": value for name, value in agent["config"].items()}

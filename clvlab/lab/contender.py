@@ -46,7 +46,7 @@ class Contender:
 
 
 def contenders(scores: pl.DataFrame, outcomes: pl.DataFrame, started: dict[str, Any]) -> list[Contender]:
-    """Give the agents of a run, in order of their ids."""
+    """Return the agents of a run, in order of their ids."""
     return [
         Contender(_of(scores, agent["agent_id"]), _of(outcomes, agent["agent_id"]), agent, started)
         for agent in started["agents"]
@@ -54,14 +54,14 @@ def contenders(scores: pl.DataFrame, outcomes: pl.DataFrame, started: dict[str, 
 
 
 def of_backtest(test: PerformedRun) -> list[Contender]:
-    """Give the agents of a backtest that was made here."""
+    """Return the agents of a backtest that was made here."""
     events = test.run.events
     started: dict[str, Any] = orjson.loads(events[: events.index(b"\n")])["payload"]
     return contenders(test.scores, test.result.outcomes, started)
 
 
 def agent_part(backtest: PerformedRun, agent_id: str) -> PerformedRun:
-    """Give what a backtest says of one of its agents; the run stays that of all of them."""
+    """Return what a backtest says of one of its agents; the run stays that of all of them."""
     whole = backtest.result
     decisions, scores, outcomes = (_of(frame, agent_id) for frame in (whole.decisions, whole.scores, whole.outcomes))
     return replace(backtest, result=replace(whole, decisions=decisions, scores=scores, outcomes=outcomes))

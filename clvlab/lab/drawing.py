@@ -36,7 +36,7 @@ _INKED = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "yti
 
 
 def axes_or_new(ax: Axes | None) -> Any:
-    """Give the axes, or those of a new pyplot figure, which a notebook shows by itself.
+    """Return the axes, or those of a new pyplot figure, which a notebook shows by itself.
 
     Raises
     ------

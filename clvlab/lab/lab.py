@@ -256,7 +256,7 @@ class Lab(Records):
 
 
 def _bench_at(where: str | Path | None, token: str | None) -> Bench:
-    """Give the bench at a URL, in a file, or in memory.
+    """Return the bench at a URL, in a file, or in memory.
 
     Raises
     ------
@@ -272,7 +272,9 @@ def _bench_at(where: str | Path | None, token: str | None) -> Bench:
             raise MissingExtraError("client", error.name) from error
         return RemoteBench(where, token)
     if token is not None:
-        raise UnsupportedError(f"a token is for a service, and {str(where)!r} is none: its URL begins with http:// or https://")
+        raise UnsupportedError(
+            f"a token is for a service, and {str(where)!r} is not a service: its URL begins with http:// or https://"
+        )
     if where == "" or (where is not None and not isinstance(where, str | Path)) or "://" in str(where):
         raise UnsupportedError(f"a laboratory is a file, or a service at http:// or https://, not {where!r:.200}")
     try:

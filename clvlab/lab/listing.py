@@ -71,7 +71,7 @@ def packs_listed(rows: Iterable[tuple[Any, ...]], where: str) -> Listing:
 
 
 def pack_row(pack: Pack) -> tuple[Any, ...]:
-    """Give the row of a pack at hand."""
+    """Return the row of a pack at hand."""
     rows = sum(fixture.rows for fixture in pack.manifest.fixtures)
     return pack.pack_id, pack.provenance, len(pack.fixture_ids), rows, pack.content_hash
 

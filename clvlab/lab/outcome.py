@@ -98,7 +98,7 @@ class Outcome(Shown):
     def tear_sheet(
         self, agent_id: str | None = None, *, level: float = 0.95, resamples: int = 5_000, draws: int = 200, seed: int = 0
     ) -> TearSheet:
-        """Give the statistics of one agent; see ``Backtest.tear_sheet``.
+        """Return the statistics of one agent; see ``Backtest.tear_sheet``.
 
         Parameters
         ----------

@@ -55,7 +55,7 @@ class Plots:
         self._sheet = sheet
 
     def drawings(self) -> Iterator[tuple[str, Callable[[Any], object]]]:
-        """Give name and method of each picture that there is something to draw for."""
+        """Return name and method of each picture that there is something to draw for."""
         if self._sheet.scored.is_empty():
             return
         settled = ("settled", "results") if self._sheet.settled else ()
@@ -194,7 +194,7 @@ class Plots:
 
 
 def _places(size: int) -> tuple[Any, int]:
-    """Give the last decision of each point of a long line, counted from 1, and how many decisions a point stands for."""
+    """Return the last decision of each point of a long line, counted from 1, and how many decisions a point stands for."""
     width = -(-size // _MOST_POINTS) or 1
     return np.minimum(np.arange(0, size, width) + width, size), width
 

@@ -16,7 +16,7 @@ Progress = Callable[[int, int], None]
 
 @contextmanager
 def shown_progress(what: str, total: int, *, progress: Progress | bool) -> Iterator[Progress]:
-    """Give what is to be called with how many are done and how many there are; a bar, or the caller's own."""
+    """Return the callback that is told how many points are done and how many there are: a bar, or the caller's own."""
     if callable(progress):
         yield progress
     elif not progress:
@@ -35,7 +35,7 @@ def _silent(done: int, total: int) -> None:
 
 
 def _notebook() -> Any:
-    """Give IPython's display module if this runs in a kernel, which has loaded it; else null."""
+    """Return IPython's display module if this runs in a kernel, which has loaded it; else null."""
     kernel = sys.modules.get("ipykernel.kernelapp")
     return sys.modules.get("IPython.display") if kernel is not None and kernel.IPKernelApp.initialized() else None
 

@@ -28,7 +28,7 @@ class Scores(pl.DataFrame):
     to_parquet, to_csv, to_html = Shown.to_parquet, Shown.to_csv, Shown.to_html
 
     def to_pandas(self, *arguments: Any, **options: Any) -> Any:
-        """Give a pandas ``DataFrame``; arguments are those of polars.
+        """Return a pandas ``DataFrame``; arguments are those of polars.
 
         Raises
         ------
@@ -120,7 +120,7 @@ class Backtest(Shown):
         return of_backtest(self.source)
 
     def tear_sheet(self, *, level: float = 0.95, resamples: int = 5_000, draws: int = 200, seed: int = 0) -> TearSheet:
-        """Give the statistics of the backtest: means with intervals over fixtures, breakdowns, placebo, pictures.
+        """Return the statistics of the backtest: means with intervals over fixtures, breakdowns, placebo, pictures.
 
         Parameters
         ----------

@@ -68,7 +68,7 @@ class Pack(Shown):
         return self.source.results
 
     def ticks(self, fixture_ids: list[int] | None = None) -> pl.DataFrame:
-        """Give the ticks, one row per (fixture_id, tick_seq, market_key, side)."""
+        """Return the ticks, one row per (fixture_id, tick_seq, market_key, side)."""
         return self.source.tape(fixture_ids).ticks().collect(engine="in-memory")
 
     def __repr__(self) -> str:
@@ -181,7 +181,7 @@ class Run:
         return VerificationResult(in_folder.verify(self.source, self.receipts, anchor=self.anchor))
 
     def decision(self, seq: int) -> dict[str, Any]:
-        """Give one sealed decision with the law's reading of it."""
+        """Return one sealed decision with the law's reading of it."""
         return in_folder.inspect_decision(self.source, seq)
 
     def proof_card(self) -> ProofCard:
@@ -193,7 +193,7 @@ class Run:
         return EvidenceBrowser(self.source)
 
     def merkle_path(self, seq: int) -> MerklePath:
-        """Give the proof that line ``seq`` stands in the evidence, drawn up to the root that the manifest states.
+        """Return the proof that line ``seq`` stands in the evidence, drawn up to the root that the manifest states.
 
         Raises
         ------
@@ -203,7 +203,7 @@ class Run:
         return MerklePath(self.source, seq)
 
     def tamper(self) -> Playground:
-        """Give a copy to tamper with, and see which checks turn red; a widget in JupyterLab."""
+        """Return a copy to tamper with, and see which checks turn red; a widget in JupyterLab."""
         return Playground(self.source, self.receipts, self.anchor)
 
     def save(self, folder: str | Path = "runs") -> Path:

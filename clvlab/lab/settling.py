@@ -53,7 +53,7 @@ class Settlement:
 
 
 def returns_of(result: pl.Expr, odds: pl.Expr) -> pl.Expr:
-    """Give the profit per unit of stake of a result at decimal odds: a half result settles half the stake and returns half.
+    """Return the profit per unit of stake of a result at decimal odds: a half result settles half the stake and returns half.
 
     Examples
     --------

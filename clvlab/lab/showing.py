@@ -55,7 +55,7 @@ class Shown(ABC):
     def _repr_html_(self) -> str: ...
 
     def to_pandas(self) -> Any:
-        """Give ``.frame`` as a pandas ``DataFrame``.
+        """Return ``.frame`` as a pandas ``DataFrame``.
 
         Raises
         ------

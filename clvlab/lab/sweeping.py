@@ -78,7 +78,7 @@ class Trial:
 
 
 def grid_of(grid: Mapping[str, Sequence[Any]]) -> dict[str, tuple[Any, ...]]:
-    """Give the values of each parameter.
+    """Return the values of each parameter.
 
     Raises
     ------
@@ -99,7 +99,7 @@ def grid_of(grid: Mapping[str, Sequence[Any]]) -> dict[str, tuple[Any, ...]]:
 
 
 def check_trials(earlier_trials: int) -> None:
-    """Refuse a number of earlier trials that is none.
+    """Refuse a count of earlier trials that is not a valid count.
 
     Raises
     ------
@@ -206,7 +206,7 @@ class Sweep(Shown):
         return deflated_t(max(ts), fixtures, ts, earlier=self.earlier_trials, skewness=skewness, kurtosis=kurtosis)
 
     def best(self, by: str = "mean_clv_bps") -> Trial:
-        """Give the point with the highest mean CLV (or ``by="t"``) among those with an interval; the first one of equals.
+        """Return the point with the highest mean CLV (or ``by="t"``) among those with an interval; the first one of equals.
 
         Raises
         ------

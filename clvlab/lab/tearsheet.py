@@ -101,7 +101,7 @@ class TearSheet(Shown):
 
     @property
     def delayed(self) -> Placebo | None:
-        """The same entries, later by chance: see ``delayed`` of ``stats.placebo``."""
+        """The same positions, each entered at a random later message; see ``delayed`` of ``stats.placebo``."""
         return self._placebos[1] if self._placebos else None
 
     @cached_property

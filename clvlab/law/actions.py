@@ -15,7 +15,7 @@ _KEY = ["agent_id", "fixture_id", "tick_seq", "market_key", "side"]
 
 
 def checked(decisions: pl.DataFrame) -> pl.DataFrame:
-    """Give the decisions as ``DECISIONS``, or refuse them.
+    """Return the decisions as ``DECISIONS``, or refuse them.
 
     Raises
     ------

@@ -90,7 +90,7 @@ class Window:
 
 
 def sealed_window(window: Window, closing_policy: ClosingPolicy, max_close_age_s: int | None) -> dict[str, Any]:
-    """Give the window as it stands in evidence, with how the pack closes; a limit that is off has no key."""
+    """Return the window as it stands in evidence, with how the pack closes; a limit that is off has no key."""
     limit = {} if max_close_age_s is None else {"max_close_age_s": max_close_age_s}
     return window.payload() | {"closing_policy": closing_policy.value} | limit
 
@@ -120,7 +120,7 @@ def fixture_closes(tape: Tape, window: Window) -> pl.DataFrame:
 
 
 def _spans(tape: Tape) -> pl.DataFrame:
-    """Give every fixture's first time, and as default close its last time and one past its last tick; sorted."""
+    """Return every fixture's first time, and as default close its last time and one past its last tick; sorted."""
     last = tape.series["start"] + tape.series["rows"] - 1
     return (
         tape.series.select("fixture_id")
@@ -167,7 +167,7 @@ def _first_ticks(tape: Tape, limits: pl.DataFrame) -> pl.DataFrame:
 
 
 def _first_of_fixture(tape: Tape, rows: pl.LazyFrame) -> pl.DataFrame:
-    """Give the first tick of each fixture among some rows: (fixture_id, first_seq, first_ts_ms)."""
+    """Return the first tick of each fixture among some rows: (fixture_id, first_seq, first_ts_ms)."""
     per_series = rows.group_by("series").agg(first_seq=pl.col("tick_seq").min().cast(pl.Int64), first_ts_ms=pl.min("ts_ms"))
     names = tape.series.lazy().with_row_index("series").select("series", "fixture_id")
     return (

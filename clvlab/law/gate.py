@@ -103,7 +103,7 @@ def _post_quote(envelope: PolicyEnvelope) -> dict[str, pl.Expr]:
 
 
 def _counters(envelope: PolicyEnvelope) -> tuple[int | None, ...]:
-    """Give the limits that depend on what was allowed before; null where off."""
+    """Return the limits that depend on what was allowed before; null where off."""
     exposures = (envelope.max_exposure_per_market, envelope.max_exposure_per_fixture)
     return (envelope.cooldown_s or None, envelope.max_orders, *exposures)
 

@@ -132,7 +132,7 @@ class PolicyEnvelope:
             raise PolicyError(f"min_prob_bps {self.min_prob_bps} is above max_prob_bps {self.max_prob_bps}")
 
     def payload(self, market_allowlist: tuple[str, ...]) -> dict[str, Any]:
-        """Give the envelope as it is sealed; ``market_allowlist`` stands in where it has none of its own."""
+        """Return the envelope as it is sealed; ``market_allowlist`` stands in where it has none of its own."""
         resolved = market_allowlist if self.market_allowlist is None else self.market_allowlist
         return asdict(self) | {
             "schema": _SCHEMA,

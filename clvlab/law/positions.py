@@ -89,7 +89,7 @@ def proposals(decisions: pl.DataFrame, placed: pl.DataFrame) -> pl.DataFrame:
 
 
 def _prices(events: pl.DataFrame, key: list[str], *further: str) -> pl.DataFrame:
-    """Give one row per key and side of every state: (key, further columns, side, prob_bps, odds_milli)."""
+    """Return one row per key and side of every state: (key, further columns, side, prob_bps, odds_milli)."""
     states = events.filter(pl.col("sides").list.len() > 0).select(*key, *further, "state_suspended", "sides")
     prices = states.explode("sides").unnest("sides")
     impossible = (

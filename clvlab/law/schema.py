@@ -259,7 +259,7 @@ OUTCOMES: Schema = {
 
 
 def conform(frame: pl.DataFrame, schema: Schema, name: str) -> pl.DataFrame:
-    """Give the frame in the schema's column order, after a check of names and dtypes.
+    """Return the frame in the schema's column order, after a check of names and dtypes.
 
     Parameters
     ----------

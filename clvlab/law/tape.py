@@ -126,12 +126,12 @@ class Tape:
         )
 
     def ticks(self) -> pl.LazyFrame:
-        """Give the ticks in the long form ``TICKS``, sorted by (fixture_id, tick_seq, market_key, side)."""
+        """Return the ticks in the long form ``TICKS``, sorted by (fixture_id, tick_seq, market_key, side)."""
         names = self.series.lazy().with_row_index("series").select("series", "fixture_id", "market_key", "side")
         return self.rows.lazy().join(names, on="series").select(*TICKS).sort("fixture_id", "tick_seq", "market_key", "side")
 
     def keep(self, rows: pl.Series) -> Tape:
-        """Give the tape of some of its rows, which must be whole messages; it has no content hash, being no whole pack."""
+        """Return the tape of some of its rows, which must be whole messages; it has no content hash, being no whole pack."""
         kept = self.rows.filter(rows)
         starts = kept.with_row_index("start").unique("series", keep="first", maintain_order=True)
         names = self.series[starts["series"]].select("fixture_id", "market_key", "side")
@@ -143,7 +143,7 @@ class Tape:
         )
 
     def fixture(self, fixture_id: int) -> Tape:
-        """Give the tape of one of its fixtures; the same rows as if it had been loaded alone."""
+        """Return the tape of one of its fixtures; the same rows as if it had been loaded alone."""
         own = self.series.filter(pl.col("fixture_id") == fixture_id)
         start = own["start"][0] if own.height else 0
         rows = self.rows.slice(start, int(own["rows"].sum()))

@@ -135,7 +135,7 @@ def consensus_ticks(messages: BookMessages, weights: Ints, rules: Consensus) -> 
 
 
 def _last_messages(messages: BookMessages, tick: Ints, market: Ints, n_books: int) -> Ints:
-    """Give for every tick and book the number of the book's last message about the market at or before it, else -1."""
+    """Return for every tick and book the number of the book's last message about the market at or before it, else -1."""
     last = np.full((len(market), n_books), -1, dtype=np.int64)
     last[tick, messages.book] = np.arange(len(tick))
     np.maximum.accumulate(last, axis=0, out=last)

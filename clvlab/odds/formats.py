@@ -23,7 +23,7 @@ class OddsFormat(StrEnum):
 
 
 def decimal_odds(values: npt.ArrayLike, written: OddsFormat | str) -> Floats:
-    """Give decimal odds of odds written in any format; NaN where a value is none in that format.
+    """Return decimal odds of odds written in any format; NaN where a value is not valid in that format.
 
     American odds are at least +100 or at most -100; fractional odds are texts like ``5/2``, or ``evens``; a probability lies
     between 0 and 1. Decimal odds of 1 or less are no odds.
@@ -52,7 +52,7 @@ def decimal_odds(values: npt.ArrayLike, written: OddsFormat | str) -> Floats:
 
 
 def american_odds(odds: npt.ArrayLike) -> Floats:
-    """Give American odds of decimal odds: +100 and above from evens on, -100 and below for favourites.
+    """Return American odds of decimal odds: +100 and above from evens on, -100 and below for favourites.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def american_odds(odds: npt.ArrayLike) -> Floats:
 
 
 def fractional_odds(odds: float, largest_denominator: int = 100) -> str:
-    """Give the nearest fraction of decimal odds.
+    """Return the nearest fraction of decimal odds.
 
     Examples
     --------

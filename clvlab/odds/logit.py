@@ -14,7 +14,7 @@ MICRO = 1_000_000
 
 @lru_cache(maxsize=1)
 def micro_logits() -> pl.Series:
-    """Give ln(p / (1 - p)) x 10^6, rounded, for p = 0..10000 basis points; 0 and 10000 stand as 1 and 9999."""
+    """Return ln(p / (1 - p)) x 10^6, rounded, for p = 0..10000 basis points; 0 and 10000 stand as 1 and 9999."""
     text = files("clvlab.odds").joinpath("micro_logits.txt").read_text(encoding="ascii")
     return pl.Series("micro_logit", [int(line) for line in text.split()], dtype=pl.Int32)
 

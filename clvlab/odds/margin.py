@@ -54,7 +54,7 @@ class FairPrices:
 
 
 def overround(decimal_odds: npt.ArrayLike) -> Floats:
-    """Give the sum of inverse odds less one, a row a market; NaN marks an outcome that the market does not have.
+    """Return the sum of inverse odds less one, a row a market; NaN marks an outcome that the market does not have.
 
     Examples
     --------

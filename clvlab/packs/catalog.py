@@ -59,11 +59,12 @@ class Catalog:
 
     def _admitted(self, pack_id: str, entry: dict[str, str]) -> Pack:
         folder = self.folder / pack_id  # safe: the key stands in the operator's own allowlist
-        for name in (DESCRIPTOR, TICKS_FILE):
-            path = folder / name
-            if not path.is_file() or file_sha256(path) != entry.get(name):
-                raise PackFormatError(f"{name} is not the file that was admitted")
-        pack = load_pack(folder)
+        descriptor = folder / DESCRIPTOR
+        if not descriptor.is_file() or file_sha256(descriptor) != entry.get(DESCRIPTOR):
+            raise PackFormatError(f"{DESCRIPTOR} is not the file that was admitted")
+        pack = load_pack(folder)  # its ticks file has the hash that the descriptor names
+        if pack.manifest.ticks_sha256 != entry.get(TICKS_FILE):
+            raise PackFormatError(f"{TICKS_FILE} is not the file that was admitted")
         if pack.content_hash != entry.get("content_hash"):
             raise PackFormatError("its content_hash is not the one that was admitted")
         return pack

@@ -49,7 +49,7 @@ def content_digest(path: Path) -> str:
 
 
 def lines_of(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Give numbered non-blank lines of a source, from 1.
+    """Return numbered non-blank lines of a source, from 1.
 
     Raises
     ------
@@ -61,7 +61,7 @@ def lines_of(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def lines_in(file: IO[bytes], name: str, packed_bytes: int) -> Iterator[tuple[int, bytes]]:
-    """Give numbered non-blank lines of an open source, as ``lines_of``; ``packed_bytes`` is its size on disk."""
+    """Return numbered non-blank lines of an open source, as ``lines_of``; ``packed_bytes`` is its size on disk."""
     size = 0
     try:
         for number, line in enumerate(iter(partial(file.readline, MAX_LINE_BYTES + 1), b""), 1):
@@ -76,7 +76,7 @@ def lines_in(file: IO[bytes], name: str, packed_bytes: int) -> Iterator[tuple[in
 
 
 def whole(path: Path) -> bytes:
-    """Give the decompressed content of a source that has to be read at once.
+    """Return the decompressed content of a source that has to be read at once.
 
     Raises
     ------

@@ -48,7 +48,7 @@ _Int = Annotated[int, Field(strict=True, ge=-SAFE_INTEGER, le=SAFE_INTEGER)]
 
 
 def pack_id_of(folder: Path) -> str:
-    """Give the pack id that a new pack in this folder gets: the folder's name.
+    """Return the pack id that a new pack in this folder gets: the folder's name.
 
     Raises
     ------

@@ -35,7 +35,7 @@ class Spread(_Model):
 
     @classmethod
     def of(cls, counts: Mapping[int, int]) -> Spread | None:
-        """Give the spread of values that occur so many times each; none of no value."""
+        """Return the spread of values that occur so many times each; none of no value."""
         total = sum(counts.values())
         if not total:
             return None
@@ -223,7 +223,7 @@ class QualityAccount:
         book_overround_bps: Mapping[int, int] | None = None,
         margin_fallbacks: int = 0,
     ) -> Quality:
-        """Give the report; ``fixtures`` are the kickoffs of all fixtures that the pack declares."""
+        """Return the report; ``fixtures`` are the kickoffs of all fixtures that the pack declares."""
         kickoffs = list(fixtures)
         return Quality(
             files=files,

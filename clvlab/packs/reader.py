@@ -130,7 +130,7 @@ class Pack:
         return Tape(binding, rows, series, fixtures, own.closing_policy, self._announced(wanted), own.max_close_age_s)
 
     def _announced(self, wanted: Sequence[int]) -> pl.DataFrame | None:
-        """Give the kickoffs that agents may see, where they are not those that end the window."""
+        """Return the kickoffs that agents may see, where they are not those that end the window."""
         if self.manifest.kickoff is not KickoffKind.ACTUAL:
             return None
         asked = set(wanted)

@@ -38,12 +38,12 @@ RESULTS: Schema = {
 
 
 def sorted_results(results: pl.DataFrame) -> pl.DataFrame:
-    """Give ``RESULTS`` in order of its key, after a check of its values.
+    """Return ``RESULTS`` in order of its key, after a check of its values.
 
     Raises
     ------
     PackFormatError
-        A result that is none of ``Settled``, a null in the key, or a side that is settled twice.
+        A result that is not one of ``Settled``, a null in the key, or a side that is settled twice.
     """
     frame = conform(results, RESULTS, "RESULTS").sort(_KEY)
     wrong = frame.filter(~pl.col("result").is_in(list(Settled)) | pl.any_horizontal(pl.col(*_KEY, "result").is_null()))

@@ -132,7 +132,7 @@ def build(recipe: Recipe, folder: Path) -> PackManifest:
 
 
 def synthetic_ticks(recipe: Recipe) -> tuple[pl.DataFrame, tuple[Fixture, ...]]:
-    """Give ``TICKS`` and the fixtures of a recipe."""
+    """Return ``TICKS`` and the fixtures of a recipe."""
     frames: list[pl.DataFrame] = []
     fixtures: list[Fixture] = []
     for number in range(recipe.fixtures):

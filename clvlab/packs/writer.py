@@ -188,7 +188,7 @@ class PackWriter:
 
 
 def _table(tape: Tape) -> pa.Table:
-    """Give the rows in series order as they are stored."""
+    """Return the rows in series order as they are stored."""
     names = tape.series.with_row_index("series")
     within = pl.col("series") - pl.col("series").min().over("fixture_id")
     return (

@@ -102,7 +102,7 @@ def read_bundle(text: bytes) -> dict[str, bytes]:
 
 
 def anchor_of(contents: Mapping[str, bytes]) -> dict[str, str]:
-    """Give what ``anchor.json`` of a bundle says: cluster, signature and transaction, all as texts.
+    """Return what ``anchor.json`` of a bundle says: cluster, signature and transaction, all as texts.
 
     Raises
     ------
@@ -122,7 +122,7 @@ def anchor_of(contents: Mapping[str, bytes]) -> dict[str, str]:
 
 
 def run_of(contents: Mapping[str, bytes]) -> SealedRun:
-    """Give the sealed run of a bundle's parts, unverified."""
+    """Return the sealed run of a bundle's parts, unverified."""
     try:
         run_id = str(parsed(contents["manifest.json"])["run_id"])
     except (EvidenceError, KeyError, TypeError) as error:

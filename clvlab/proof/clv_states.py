@@ -75,13 +75,13 @@ def window_end(fixture: Fixture, window: dict[str, Any]) -> tuple[int, int, str]
 
 
 def state_at(states: Sequence[dict[str, Any]], tick_seq: int) -> dict[str, Any] | None:
-    """Give the last state of a market at or before a tick."""
+    """Return the last state of a market at or before a tick."""
     count = bisect_right(states, tick_seq, key=lambda state: state["tick_seq"])
     return states[count - 1] if count else None
 
 
 def closing_state(states: Sequence[dict[str, Any]], end_seq: int, close_ts_ms: int, policy: str) -> dict[str, Any] | None:
-    """Give the state in which a market closes; ``last_open`` looks behind a suspension for at most 300 s."""
+    """Return the state in which a market closes; ``last_open`` looks behind a suspension for at most 300 s."""
     state = state_at(states, end_seq - 1)
     if policy == "last_open" and state and state["suspended"]:
         opened = [other for other in states if other["tick_seq"] < end_seq and not other["suspended"]]

@@ -287,7 +287,7 @@ def merkle_root(lines: Sequence[bytes]) -> str:
 
 
 def included(value: bytes, index: int, size: int, proof: Sequence[bytes]) -> bytes:
-    """Give the root of the tree of ``size`` leaves in which this proof puts a leaf (section 2.1.3.1, backwards)."""
+    """Return the root of the tree of ``size`` leaves in which this proof puts a leaf (section 2.1.3.1, backwards)."""
     require(0 <= index < size and bool(proof) == (size > 1), f"no proof of leaf {index} among {size}")
     if size == 1:
         return value
@@ -299,7 +299,7 @@ def included(value: bytes, index: int, size: int, proof: Sequence[bytes]) -> byt
 
 
 def extended(first: int, size: int, proof: Sequence[bytes], old: bytes | None) -> tuple[bytes, bytes]:
-    """Give the roots of the trees of ``first`` and of ``size`` leaves which this proof joins (section 2.1.4.1, backwards)."""
+    """Return the roots of the trees of ``first`` and of ``size`` leaves which this proof joins (section 2.1.4.1, backwards)."""
     *rest, other = proof or [b""]
     if first == size:  # this subtree is the whole first tree, whose root is known, or stands in the proof
         require(len(proof) == (old is None), "the proof has another length")
@@ -530,7 +530,7 @@ def _check_coherence(evidence: Evidence) -> None:
 
 
 def _last(numbers: list[int], at: int) -> int | None:
-    """Give the last of some numbers that is not beyond ``at``."""
+    """Return the last of some numbers that is not beyond ``at``."""
     count = bisect_right(numbers, at)
     return numbers[count - 1] if count else None
 
@@ -758,7 +758,7 @@ def rebuilt_manifest(events: bytes, evidence: Evidence, scores: Sequence[bytes],
 
 
 def named_by(started: dict[str, Any]) -> dict[str, Any]:
-    """Give what a manifest takes from RUN_STARTED."""
+    """Return what a manifest takes from RUN_STARTED."""
     roster = sorted([agent["agent_id"], agent["config_hash"]] for agent in started["agents"])
     return {
         "run_id": started["run_id"], "content_hash": started["binding"]["content_hash"], "policy_hash": started["policy_hash"],
@@ -1141,7 +1141,7 @@ def verify(
 
 
 def _stated(manifest: bytes) -> dict[str, Any]:
-    """Give what a stored manifest states; nothing if it can't be read."""
+    """Return what a stored manifest states; nothing if it can't be read."""
     try:
         value = json.loads(manifest.decode())
     except (ValueError, RecursionError):

@@ -96,7 +96,7 @@ def _check_times(decisions: pl.DataFrame, closes: pl.DataFrame, duration_s: int 
 
 
 def _messages(states: pl.DataFrame) -> pl.DataFrame:
-    """Give the states that are there, each of which must be one message, with the sides that its market always has."""
+    """Return the states that are there, each of which must be one message, with the sides that its market always has."""
     if (states["sides"].list.len() < 2).any():
         raise EvidenceError("a market has at least two sides")
     priced = states["sides"].list.eval(pl.element().struct.field("prob_bps").is_not_null()).list.any()
@@ -143,7 +143,7 @@ def _check_latest(messages: pl.DataFrame, acted: pl.DataFrame, closes: pl.DataFr
 
 
 def _last(messages: pl.DataFrame, asked: pl.DataFrame) -> pl.DataFrame:
-    """Give the last message of each asked market up to its tick, row by row; nulls where there is none."""
+    """Return the last message of each asked market up to its tick, row by row; nulls where there is none."""
     market, tick = pl.col("market").cast(pl.Int64), pl.col("state_tick_seq")
     ordered = messages.with_columns(key=market * 2**32 + tick).sort("key")
     row = ordered["key"].search_sorted(asked.select(market * 2**32 + pl.col("tick_seq")).to_series(), side="right")

@@ -121,7 +121,7 @@ def _manifest(text: Any) -> dict[str, Any]:
     index, texts = stated["commit_index"], [stated[name] for name in ("evidence_hash", "evidence_root", "score_root")]
     counts = [stated["event_count"], *([] if index is None else [index])]
     if any(type(count) is not int or count < 0 for count in counts) or not all(isinstance(value, str) for value in texts):
-        raise EvidenceError("the manifest states a count or a hash that is none")
+        raise EvidenceError("the manifest states a count or a hash that is not valid")
     return stated
 
 
@@ -149,7 +149,7 @@ def _check_places(lines: dict[str, dict[str, Any]], score: dict[str, Any], count
     if any(
         type(number) is not int or number < 0 for number in (*sealed.values(), *(event["seq"] for event in events.values()))
     ):
-        raise EvidenceError("a number or count of a line is none")
+        raise EvidenceError("a number or count of a line is not valid")
     decisions, before_closes = sealed["decisions"], sealed["decisions"] + sealed["agent_errors"]
     right = (
         all(event["seq"] == at[name] and lines[name]["size"] == count for name, event in events.items())

@@ -137,13 +137,13 @@ def read_evidence(events: bytes) -> Evidence:
 
 
 def _end_of(kind: Kind, events: bytes, start: int) -> int:
-    """Give the end of the block of one kind that starts at ``start``: after its last line."""
+    """Return the end of the block of one kind that starts at ``start``: after its last line."""
     last = events.rfind(b'\n{"kind":"%s"' % kind.encode(), start - 1)
     return start if last < 0 else events.index(b"\n", last + 1) + 1
 
 
 def _start_of(kind: Kind, events: bytes, start: int) -> int:
-    """Give the first line of a kind at or after ``start``, or of the last line if there is none."""
+    """Return the first line of a kind at or after ``start``, or of the last line if there is none."""
     found = events.find(b'\n{"kind":"%s"' % kind.encode(), start - 1)
     return found + 1 if found >= 0 else max(events.rfind(b"\n", start - 1, len(events) - 1) + 1, start)
 

@@ -14,7 +14,7 @@ __all__ = ["decision_record", "inspect_decision"]
 
 
 def inspect_decision(run: SealedRun, seq: int) -> dict[str, Any]:
-    """Give the record of the decision at event ``seq``.
+    """Return the record of the decision at event ``seq``.
 
     ``clv_bps`` is the sealed integer of a scored decision, ``"pending"`` of a WAIT or pending one, ``"invalid"`` of a
     decision that the law refuses.
@@ -34,7 +34,7 @@ def inspect_decision(run: SealedRun, seq: int) -> dict[str, Any]:
 
 
 def decision_record(run_id: str, seq: int, event_line: bytes, score_line: bytes) -> dict[str, Any]:
-    """Give the record of a decision from its two lines: event ``seq`` and score row ``seq - 1``, without line feeds.
+    """Return the record of a decision from its two lines: event ``seq`` and score row ``seq - 1``, without line feeds.
 
     Raises
     ------

@@ -40,7 +40,7 @@ def policy_hash(policy: dict[str, Any]) -> str:
 
 
 def roster_hash(agents: list[dict[str, Any]]) -> str:
-    """Give the one agent's ``config_hash``, or the hash of the sorted [agent_id, config_hash] pairs of several."""
+    """Return the one agent's ``config_hash``, or the hash of the sorted [agent_id, config_hash] pairs of several."""
     if len(agents) == 1:
         return str(agents[0]["config_hash"])
     return sha256(canonical(sorted([agent["agent_id"], agent["config_hash"]] for agent in agents)))

@@ -137,7 +137,7 @@ def root_of_lines(text: bytes) -> str:
 
 
 def _split(size: int) -> int:
-    """Give the largest power of two below ``size`` (RFC 9162 2.1.1)."""
+    """Return the largest power of two below ``size`` (RFC 9162 2.1.1)."""
     return 1 << ((size - 1).bit_length() - 1)
 
 

@@ -76,7 +76,7 @@ class Auditor:
         return self._tree.size
 
     def root(self) -> bytes:
-        """Give the root of the entries so far."""
+        """Return the root of the entries so far."""
         return self._tree.root()
 
     def fail(self, rule: str, index: int | None = None) -> None:

@@ -163,7 +163,7 @@ def _log(parts: Mapping[str, bytes], verification: Verification, trust: Trust) -
 
 
 def committed(parts: Mapping[str, bytes], verification: Verification, trust: Trust) -> tuple[Standing, Checkpoint, int]:
-    """Give where a run stands in a log that the reader trusts, under which checkpoint, and how many witnesses signed that.
+    """Return where a run stands in a log that the reader trusts, under which checkpoint, and how many witnesses signed that.
 
     Raises
     ------
@@ -226,7 +226,7 @@ def _seen(log: dict[str, Any], newest: Checkpoint, keys: Keys, seen: str | None)
 
 
 def _proved(value: dict[str, Any], newest: Checkpoint, name: str) -> int:
-    """Give the index of an entry, which must stand in the tree."""
+    """Return the index of an entry, which must stand in the tree."""
     index: int = value["index"]
     if not check_inclusion(leaf_hash(value["entry"].encode()), index, newest.size, _hashes(value["proof"]), newest.root):
         raise BundleError(f"{name} does not stand in the log")

@@ -50,15 +50,15 @@ class LogRows(Nodes, Protocol):
         ...
 
     def entry(self, index: int) -> bytes:
-        """Give an entry."""
+        """Return an entry."""
         ...
 
     def page(self, since: int, limit: int) -> list[tuple[int, bytes]]:
-        """Give entries from an index on, in order, with their indices."""
+        """Return entries from an index on, in order, with their indices."""
         ...
 
     def about(self, run_id: str) -> list[tuple[int, str]]:
-        """Give index and kind of the entries about a run, ascending."""
+        """Return index and kind of the entries about a run, ascending."""
         ...
 
     def add(
@@ -159,7 +159,7 @@ def abandon(rows: LogRows, run_id: str, cause: str, ts_ms: int) -> int:
 
 
 def _newest(rows: LogRows, run_id: str, size: int | None = None) -> tuple[int | None, tuple[int, str] | None]:
-    """Give the newest commitment to a run, among the first ``size`` entries, and its outcome if it has one."""
+    """Return the newest commitment to a run, among the first ``size`` entries, and its outcome if it has one."""
     about = [(index, kind) for index, kind in rows.about(run_id) if size is None or index < size]
     committed = max((index for index, kind in about if kind == EntryKind.COMMIT), default=None)
     return committed, about[-1] if about and about[-1][1] != EntryKind.COMMIT else None

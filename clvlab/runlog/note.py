@@ -158,7 +158,7 @@ def read_signer(path: Path) -> Signer:
 
 
 def cosigned_text(text: str, ts_s: int) -> bytes:
-    """Give what a witness signs: that it saw this checkpoint at this time."""
+    """Return what a witness signs: that it saw this checkpoint at this time."""
     return f"cosignature/v1\ntime {ts_s}\n{text}".encode()
 
 
@@ -168,7 +168,7 @@ def signed(text: str, *lines: str) -> str:
 
 
 def opened(note: str, *trusted: Verifier) -> tuple[str, tuple[Verifier, ...]]:
-    """Give a note's text, and which trusted keys signed it.
+    """Return a note's text, and which trusted keys signed it.
 
     Raises
     ------
@@ -194,13 +194,13 @@ def opened(note: str, *trusted: Verifier) -> tuple[str, tuple[Verifier, ...]]:
 
 
 def kept(note: str, *signers: Verifier) -> str:
-    """Give a note with the first signature line of each of these keys, in the order of the keys, and no other."""
+    """Return a note with the first signature line of each of these keys, in the order of the keys, and no other."""
     text, _, lines = note.rpartition("\n\n")
     return signed(f"{text}\n", *(_line_of(lines, signer) for signer in signers))
 
 
 def _line_of(lines: str, signer: Verifier) -> str:
-    """Give the first line that names a key which is known to have signed."""
+    """Return the first line that names a key which is known to have signed."""
     for line in lines.split("\n"):
         name, _, encoded = line.removeprefix(_DASH).partition(" ")
         if name == signer.name and decoded(encoded)[:4] == signer.key_id:

@@ -31,7 +31,7 @@ class Standing:
     claim: Claim | None
 
     def facts(self) -> dict[str, Any]:
-        """Give all of it as JSON."""
+        """Return all of it as JSON."""
         return asdict(self)
 
     def text(self, origin: str, witnesses: int) -> str:

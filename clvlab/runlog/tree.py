@@ -14,12 +14,12 @@ class Nodes(Protocol):
     """Roots of complete subtrees: ``node(level, index)`` spans the leaves ``index * 2**level`` up to the next."""
 
     def node(self, level: int, index: int) -> bytes:
-        """Give a stored root."""
+        """Return a stored root."""
         ...
 
 
 def grown(nodes: Nodes, size: int, leaf: bytes) -> dict[tuple[int, int], bytes]:
-    """Give the roots that a leaf completes, as {(level, index): hash}, when it is appended to a tree of this size."""
+    """Return the roots that a leaf completes, as {(level, index): hash}, when it is appended to a tree of this size."""
     level, index, value = 0, size, leaf_hash(leaf)
     made = {(level, index): value}
     while index & 1:

@@ -134,7 +134,7 @@ class Witness:
 
 
 def _text(note: str) -> str:
-    """Give the text of a note, or of a checkpoint that was kept without signatures."""
+    """Return the text of a note, or of a checkpoint that was kept without signatures."""
     return opened(note)[0] if "\n\n" in note else note
 
 

@@ -76,7 +76,7 @@ def _add(connection: duckdb.DuckDBPyConnection, name: str, table: Table) -> None
 
 
 def _plain(found: pl.DataFrame) -> pl.DataFrame:
-    """Give sums of integers, which DuckDB makes of 128 bits, as 64-bit integers where they fit."""
+    """Return sums of integers, which DuckDB makes of 128 bits, as 64-bit integers where they fit."""
     wide = [name for name, dtype in found.schema.items() if isinstance(dtype, pl.Decimal) and dtype.scale == 0]
     narrow = found.select(pl.col(wide).cast(pl.Int64, strict=False))
     return found.with_columns(narrow[name] for name in wide if narrow[name].null_count() == found[name].null_count())

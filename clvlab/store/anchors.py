@@ -15,7 +15,7 @@ __all__ = ["anchor_of", "changed_ts_ms", "hold", "record", "set_anchor", "set_re
 
 
 def anchor_of(connection: Connection, run_id: str) -> Anchor | None:
-    """Give what is published of a run's anchor."""
+    """Return what is published of a run's anchor."""
     columns = (anchors.c.status, anchors.c.signature, anchors.c.cluster, anchors.c.explorer_url)
     found = first(connection, select(*columns).where(anchors.c.run_id == run_id))
     return None if found is None else Anchor(**found)
@@ -49,7 +49,7 @@ def set_anchor(connection: Connection, run_id: str, anchor: Anchor, ts_ms: int) 
 
 
 def record(connection: Connection, run_id: str) -> Any:
-    """Give the record of what was signed for a run, or null."""
+    """Return the record of what was signed for a run, or null."""
     return connection.execute(select(anchors.c.record).where(anchors.c.run_id == run_id)).scalar()
 
 

@@ -23,7 +23,7 @@ def add(connection: Connection, values: Mapping[str, Any]) -> bool:
 
 
 def row(connection: Connection, competition_id: str, *, lock: bool = False) -> dict[str, Any] | None:
-    """Give the row of a competition; ``lock`` holds it for the rest of the transaction."""
+    """Return the row of a competition; ``lock`` holds it for the rest of the transaction."""
     query = select(competitions).where(competitions.c.competition_id == competition_id)
     return first(connection, query.with_for_update() if lock else query)
 
@@ -80,7 +80,7 @@ def append(
 
 
 def events(connection: Connection, competition_id: str, since_seq: int, limit: int | None) -> list[dict[str, Any]]:
-    """Give the events after ``since_seq``, in order."""
+    """Return the events after ``since_seq``, in order."""
     log, found = competition_events.c, list[dict[str, Any]]()
     query = select(competition_events).where(log.competition_id == competition_id).order_by(log.first_seq).limit(_PACKS_AT_ONCE)
     while limit is None or len(found) < limit:
@@ -94,7 +94,7 @@ def events(connection: Connection, competition_id: str, since_seq: int, limit: i
 
 
 def newest(connection: Connection, competition_id: str, kind: str, since_seq: int = -1) -> list[dict[str, Any]]:
-    """Give the events of a kind after ``since_seq``, newest first."""
+    """Return the events of a kind after ``since_seq``, newest first."""
     log = competition_events.c
     query = select(competition_events).where(log.competition_id == competition_id, log.kind == kind, log.first_seq > since_seq)
     return [event for pack in rows(connection, query.order_by(log.first_seq.desc())) for event in _unpacked(pack)]

@@ -93,13 +93,13 @@ def insert(connection: Connection, table: Any) -> sqlite.Insert | postgresql.Ins
 
 
 def first(connection: Connection, query: Select[Any]) -> dict[str, Any] | None:
-    """Give the first row of a query, by column."""
+    """Return the first row of a query, by column."""
     found = connection.execute(query).mappings().first()
     return None if found is None else {str(name): value for name, value in found.items()}
 
 
 def rows(connection: Connection, query: Select[Any]) -> list[dict[str, Any]]:
-    """Give the rows of a query, by column."""
+    """Return the rows of a query, by column."""
     return [{str(name): value for name, value in row.items()} for row in connection.execute(query).mappings()]
 
 

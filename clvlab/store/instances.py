@@ -19,13 +19,13 @@ def add(connection: Connection, values: Mapping[str, Any]) -> None:
 
 
 def row(connection: Connection, instance_id: str, *, lock: bool = False) -> dict[str, Any] | None:
-    """Give the row of an instance; ``lock`` holds it for the rest of the transaction."""
+    """Return the row of an instance; ``lock`` holds it for the rest of the transaction."""
     query = select(instances).where(instances.c.instance_id == instance_id)
     return first(connection, query.with_for_update() if lock else query)
 
 
 def key_row(connection: Connection, owner: str, key: str) -> dict[str, Any] | None:
-    """Give what an owner used an idempotency key for."""
+    """Return what an owner used an idempotency key for."""
     query = select(idempotency).where(idempotency.c.owner == owner, idempotency.c.key == key)
     return first(connection, query)
 
@@ -48,7 +48,7 @@ def append(connection: Connection, instance_id: str, ts_ms: int, rows: Sequence[
 
 
 def events(connection: Connection, instance_id: str, since: int, limit: int | None) -> list[dict[str, Any]]:
-    """Give the runtime events with ``id > since``, in order."""
+    """Return the runtime events with ``id > since``, in order."""
     query = (
         select(runtime_events)
         .where(runtime_events.c.instance_id == instance_id, runtime_events.c.id > since)

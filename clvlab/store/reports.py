@@ -19,7 +19,7 @@ def add(connection: Connection, values: Mapping[str, Any]) -> None:
 
 
 def report(connection: Connection, backtest_id: str) -> dict[str, Any] | None:
-    """Give a stored report."""
+    """Return a stored report."""
     found: dict[str, Any] | None = connection.execute(
         select(reports.c.report).where(reports.c.backtest_id == backtest_id)
     ).scalar()

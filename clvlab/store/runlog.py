@@ -54,14 +54,14 @@ class LogRows:
         return 0 if last is None else int(last) + 1
 
     def entry(self, index: int) -> bytes:
-        """Give an entry."""
+        """Return an entry."""
         found = self._connection.execute(select(log_entries.c.entry).where(log_entries.c.idx == index)).scalar()
         if found is None:
             raise LogError(f"the run log lacks entry {index}: it was cut or damaged")
         return bytes(found)
 
     def node(self, level: int, index: int) -> bytes:
-        """Give the root of a complete subtree."""
+        """Return the root of a complete subtree."""
         query = select(log_nodes.c.hash).where(log_nodes.c.level == level, log_nodes.c.idx == index)
         found = self._connection.execute(query).scalar()
         if found is None:
@@ -69,7 +69,7 @@ class LogRows:
         return bytes(found)
 
     def about(self, run_id: str) -> list[tuple[int, str]]:
-        """Give index and kind of the entries about a run, ascending."""
+        """Return index and kind of the entries about a run, ascending."""
         query = select(log_entries.c.idx, log_entries.c.kind).where(log_entries.c.run_id == run_id).order_by(log_entries.c.idx)
         return [(int(index), str(kind)) for index, kind in self._connection.execute(query)]
 
@@ -106,12 +106,12 @@ class LogRows:
         return int(self._connection.execute(query).scalar_one())
 
     def page(self, since: int, limit: int) -> list[tuple[int, bytes]]:
-        """Give the entries from an index on, in order."""
+        """Return the entries from an index on, in order."""
         return entries(self._connection, since, limit)
 
 
 def entries(connection: Connection, since: int, limit: int) -> list[tuple[int, bytes]]:
-    """Give the entries from an index on, in order."""
+    """Return the entries from an index on, in order."""
     query = select(log_entries.c.idx, log_entries.c.entry).where(log_entries.c.idx >= since)
     found = connection.execute(query.order_by(log_entries.c.idx).limit(limit))
     return [(int(index), bytes(entry)) for index, entry in found]

@@ -67,7 +67,7 @@ def add(connection: Connection, values: dict[str, Any]) -> bool:
 
 
 def row(connection: Connection, run_id: str, *, lock: bool = False) -> dict[str, Any] | None:
-    """Give the row of a run, without its bytes."""
+    """Return the row of a run, without its bytes."""
     query = select(*(column for column in runs.c if column.name != "manifest")).where(runs.c.run_id == run_id)
     return first(connection, query.with_for_update() if lock else query)
 
@@ -185,7 +185,7 @@ def line(connection: Connection, run_id: str, part: Part, number: int) -> bytes 
 
 
 def page(connection: Connection, table: Table, key: str, after: tuple[int, str] | None, limit: int) -> list[dict[str, Any]]:
-    """Give rows of a table newest first, those before the (created_ts_ms, key) of ``after``."""
+    """Return rows of a table newest first, those before the (created_ts_ms, key) of ``after``."""
     order = (table.c.created_ts_ms, table.c[key])
     wide = {"manifest", "checks", "metrics", "lineage", "report"}
     query = select(*(column for column in table.c if column.name not in wide))

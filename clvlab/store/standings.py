@@ -40,7 +40,7 @@ def _standing(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def all_rows(connection: Connection) -> list[dict[str, Any]]:
-    """Give the standing of every agent, in no order."""
+    """Return the standing of every agent, in no order."""
     return rows(connection, select(standings))
 
 
@@ -55,13 +55,13 @@ def count_anchor(connection: Connection, run_id: str, before: str, after: str) -
 
 
 def results_of(connection: Connection, run_id: str) -> list[dict[str, Any]]:
-    """Give what a run added, per agent."""
+    """Return what a run added, per agent."""
     query = select(agent_results).where(agent_results.c.run_id == run_id).order_by(agent_results.c.agent_id)
     return rows(connection, query)
 
 
 def sealed_run_ids(connection: Connection) -> list[str]:
-    """Give the ids of all sealed runs."""
+    """Return the ids of all sealed runs."""
     query = select(runs.c.run_id).where(runs.c.status == "sealed").order_by(runs.c.run_id)
     return list(connection.execute(query).scalars())
 

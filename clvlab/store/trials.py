@@ -20,5 +20,5 @@ def add(connection: Connection, content_hash: str, trial_ids: Iterable[str], ts_
 
 
 def of_pack(connection: Connection, content_hash: str) -> set[str]:
-    """Give the ids of all trials over a pack."""
+    """Return the ids of all trials over a pack."""
     return set(connection.execute(select(trials.c.trial_id).where(trials.c.content_hash == content_hash)).scalars())

@@ -91,7 +91,7 @@ def create_app(settings: Settings) -> FastAPI:
 
 
 def _opening(settings: Settings) -> Callable[[], Application]:
-    """Give what opens the store; keys are read now, so that a wrong one is known before the start."""
+    """Return what opens the store; keys are read now, so that a wrong one is known before the start."""
     return partial(
         Application,
         settings.database_url.get_secret_value() if settings.database_url else None,

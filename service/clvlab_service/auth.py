@@ -43,7 +43,7 @@ class Authenticator:
     max_lifetime_s: int
 
     async def principal(self, authorization: str | None) -> str:
-        """Give the DID of the caller.
+        """Return the DID of the caller.
 
         Parameters
         ----------

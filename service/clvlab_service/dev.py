@@ -17,7 +17,7 @@ _PRIVATE, _PUBLIC = "dev-key.pem", "dev-key.pub.pem"
 
 
 def public_key_file(folder: Path) -> Path:
-    """Give the file of the public key; the pair is made if the folder has none, readable by its owner only.
+    """Return the file of the public key; the pair is made if the folder has none, readable by its owner only.
 
     Raises
     ------

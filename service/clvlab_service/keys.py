@@ -35,7 +35,7 @@ class Keys(Protocol):
     """Where keys come from."""
 
     async def key(self, key_id: str | None) -> PyJWK | None:
-        """Give the key of this id, or null."""
+        """Return the key of this id, or null."""
 
     async def start(self) -> None:
         """Begin to keep keys fresh."""
@@ -127,7 +127,7 @@ class JwksKeys:
                     await task
 
     async def key(self, key_id: str | None) -> PyJWK | None:
-        """Give the key of this id; an unknown id waits for one shared fetch, unless one was a moment ago."""
+        """Return the key of this id; an unknown id waits for one shared fetch, unless one was a moment ago."""
         if self._fresh() and key_id in self._keys:
             return self._keys[key_id]
         if self._fetching or self._clock() - self._asked_at >= self._cooldown_s:

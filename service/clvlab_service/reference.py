@@ -30,7 +30,7 @@ def main() -> None:
 
 
 def spliced(text: str) -> str:
-    """Give a page with its marked parts written anew."""
+    """Return a page with its marked parts written anew."""
     makers = {
         "http": lambda: http_reference(create_app(Settings()).openapi()),
         "settings": settings_reference,
@@ -40,7 +40,7 @@ def spliced(text: str) -> str:
 
 
 def settings_reference() -> str:
-    """Give a table of all settings."""
+    """Return a table of all settings."""
     rows = ["| variable | default | |", "|---|---|---|"]
     for name, field in Settings.model_fields.items():
         default = "" if field.default in (None, ()) else f"`{field.default}`"
@@ -49,7 +49,7 @@ def settings_reference() -> str:
 
 
 def problems_reference() -> str:
-    """Give a table of the problems of error classes, by status."""
+    """Return a table of the problems of error classes, by status."""
     rows = ["| status | type | |", "|---|---|---|"]
     for kind, status in sorted(STATUSES.items(), key=lambda entry: (entry[1], problem_type(entry[0]))):
         about = re.sub(r"\s+", " ", (kind.__doc__ or "").split("\n\n")[0]).replace("``", "`")
@@ -59,7 +59,7 @@ def problems_reference() -> str:
 
 
 def http_reference(document: dict[str, Any]) -> str:
-    """Give every operation and schema of an OpenAPI document."""
+    """Return every operation and schema of an OpenAPI document."""
     operations = [(m, path, operation) for path, methods in document["paths"].items() for m, operation in methods.items()]
     lines: list[str] = []
     for tag in document["tags"]:

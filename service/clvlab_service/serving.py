@@ -35,7 +35,7 @@ def serve(host: str, port: int, dev_folder: Path | None, say: Callable[[str], No
     SettingsError
         Settings that can't be used.
     OSError
-        The port is taken, or the host is none of this machine's.
+        The port is taken, or the host is not an address of this machine.
     SystemExit
         The start failed, which the log explains.
     """

@@ -83,7 +83,7 @@ class Settings(BaseSettings):
         return values
 
     def anchor(self) -> AnchorSettings:
-        """Give the chain, and the key, that sealed runs are anchored with.
+        """Return the chain, and the key, that sealed runs are anchored with.
 
         Raises
         ------

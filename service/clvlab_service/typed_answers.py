@@ -25,7 +25,7 @@ _REF = "#/components/schemas/"
 
 
 def typed_answers(document: dict[str, Any]) -> str:
-    """Give a module with one ``TypedDict`` per object that an endpoint answers with."""
+    """Return a module with one ``TypedDict`` per object that an endpoint answers with."""
     schemas = document["components"]["schemas"]
     wanted: dict[str, dict[str, Any]] = {}
 

@@ -9,6 +9,8 @@ from clvlab.agents.registry import TEMPLATES, template
 from clvlab.law import actions
 from tests.agents.strategies import EAGER, cut, tapes, transcript_of
 
+pytestmark = pytest.mark.long
+
 ORDER = ["fixture_id", "tick_seq", "market_key", "side"]
 
 

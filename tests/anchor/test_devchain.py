@@ -10,6 +10,8 @@ from clvlab.anchor.devchain import DevChain, NodeError
 from clvlab.store.folder import write_run
 from tests.factories import make_sealed_run
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.parametrize(
     ("method", "params"),

@@ -16,29 +16,16 @@ from solders.transaction import VersionedTransaction
 from clvlab.anchor.anchorer import NullAnchor
 from clvlab.anchor.configured import anchorer
 from clvlab.anchor.devchain import GENESIS_HASH, Fault
-from clvlab.anchor.records import AnchorRecord, Attempt, FolderRecords, _expect
+from clvlab.anchor.records import AnchorRecord, Attempt, FolderRecords
 from clvlab.anchor.settings import AnchorSettings
 from clvlab.anchor.solana import SolanaAnchor
 from clvlab.errors import AnchorConflictError, AnchorError, AnchorUnavailableError
 from clvlab.proof.anchor import MEMO_PROGRAMS, Anchor, anchor_check
+from tests.chains import MemoryRecords
 
 HASH, OTHER = "sha256:" + "a" * 64, "sha256:" + "b" * 64
 SIGNS, NAMED = (True, True), (False, False)
 SYSTEM = "11111111111111111111111111111111"
-
-
-class MemoryRecords:
-    """Records of one process."""
-
-    def __init__(self):
-        self._records = {}
-
-    def get(self, run_id):
-        return self._records.get(run_id)
-
-    def put(self, record, *, replaces):
-        _expect(self.get(record.run_id), replaces, record.run_id)
-        self._records[record.run_id] = record
 
 
 def landed(local, memo, *, key=None, program=MEMO_PROGRAMS[1], skip_preflight=False, extra=()):

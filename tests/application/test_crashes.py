@@ -13,6 +13,8 @@ from clvlab.application.runs.perform import perform
 from clvlab.errors import LeaseLostError
 from tests.factories import ALICE, make_competition
 
+pytestmark = pytest.mark.long
+
 BODY = {"strategy": "cumulative-drift", "pack_id": "season"}
 
 

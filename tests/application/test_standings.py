@@ -6,6 +6,8 @@ from clvlab.application.competitions.requests import BacktestRunRequest
 from clvlab.store.tables import standings
 from tests.factories import ALICE, make_competition
 
+pytestmark = pytest.mark.long
+
 
 def run_some(application):
     """Three competitions and two backtests; gives the ids of their runs."""

@@ -23,13 +23,15 @@ import pytest
 from clvlab.cli import printing
 from tests.commands import clvlab
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 GUIDES = sorted([*ROOT.glob("docs/tutorials/*.md"), *ROOT.glob("docs/how-to/*.md")])
 PAGES = [*GUIDES, *sorted([*ROOT.glob("docs/reference/*.md"), *ROOT.glob("docs/explanation/*.md")])]
 FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SERVED = "127.0.0.1:8000"  # in pages; here each page has a port of its own
 WIDTH = 120
-PLAIN = re.compile(r"clvlab (?!serve|devchain|demo)[^|&;<>()$`*\n#~]+")  # nothing that only a shell understands
+PLAIN = re.compile(r"clvlab (?!serve|devchain|demo)[^|&;<>()$`?\n#~]+")  # nothing that only a shell understands
 PROGRAMS = {"clvlab": f"{shlex.quote(sys.executable)} -m clvlab", "python3": shlex.quote(sys.executable)}
 
 
@@ -66,6 +68,13 @@ def ours(command, port, programs=PROGRAMS):
     return re.sub(r"(?<![\w./-])(clvlab|python3)(?= )", lambda word: programs.get(word[1], word[1]), command)
 
 
+def expanded(command, folder):
+    """The arguments of a command, names with a star as a shell gives them."""
+    for word in shlex.split(command)[1:]:
+        found = sorted(str(path.relative_to(folder)) for path in folder.glob(word)) if "*" in word else []
+        yield from found or [word]
+
+
 def free_port():
     with socket.create_server(("127.0.0.1", 0)) as sock:
         return sock.getsockname()[1]
@@ -90,7 +99,7 @@ def run(step, page, folder, namespace, port):
         return where, printed.getvalue()
     if PLAIN.fullmatch(step.code.strip()):
         with patch.object(printing.out, "_width", WIDTH):
-            code, out, err = clvlab(folder, *shlex.split(ours(step.code, port, {}))[1:])
+            code, out, err = clvlab(folder, *expanded(ours(step.code, port, {}), folder))
         assert code == 0, f"{where}\nexit status {code}\n{out}{err}"
         return where, out
     environment = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": str(WIDTH), "NO_COLOR": "1", "CLVLAB_PORT": str(port)}

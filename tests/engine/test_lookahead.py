@@ -18,6 +18,8 @@ from clvlab.law.tape import Tape
 from tests.engine.strategies import games
 from tests.factories import make_tape, message
 
+pytestmark = pytest.mark.long
+
 PRICE, SERIES = pl.col("prob_bps"), "series"
 SOMETIMES = pl.col("tick_seq") % 17 == 0
 CHEATS = {

@@ -25,6 +25,8 @@ from clvlab.store.folder import read_receipts, read_run, write_run
 from tests.engine.strategies import decisions, games, policies, windows
 from tests.factories import make_agent, make_limited_run, make_run, make_tape, message
 
+pytestmark = pytest.mark.long
+
 quick = settings(max_examples=50, deadline=None)
 
 

@@ -2,6 +2,8 @@ import pytest
 
 from tests.fuzz.fuzzing import cases
 
+pytestmark = pytest.mark.long
+
 COUNTS = {"runs": 120, "disclosures": 120, "transactions": 600, "bundles": 120}
 
 

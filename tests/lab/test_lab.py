@@ -354,7 +354,7 @@ class TestALabHere:
             best.seal()
 
     def test_a_token_is_for_a_service(self):
-        with pytest.raises(UnsupportedError, match=r"'lab\.db' is none"):
+        with pytest.raises(UnsupportedError, match=r"'lab\.db' is not a service"):
             cl.Lab("lab.db", token="secret")
 
 

@@ -15,6 +15,8 @@ from clvlab.packs.reader import load_pack, verify_pack
 from clvlab.packs.results import results_digest, sorted_results
 from tests.factories import MARKET, make_tape, message
 
+pytestmark = pytest.mark.long
+
 DAMAGED = """fixture,time,market,side,odds,book,kickoff
 m1,2026-01-02T12:00:00Z,a,home,2.0,x,2026-01-02T15:00:00Z
 m1,2026-01-02T12:00:00Z,a,away,1.8,x,2026-01-02T15:00:00Z

@@ -18,6 +18,8 @@ from clvlab.proof.verify import verify
 from clvlab.store.folder import write_run
 from tests.factories import FailingAgent, make_agent
 
+pytestmark = pytest.mark.long
+
 WINDOWS = [Window(), Window(end_rule="fixed_duration", duration_s=7200), Window(end_rule="manual_stop")]
 AGENTS = ("baseline", "cumulative-drift", "sharp-momentum-v2")
 

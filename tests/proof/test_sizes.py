@@ -13,6 +13,8 @@ from clvlab.proof.verify import verify
 from clvlab.sql import second_opinion
 from tests.factories import make_sealed_run
 
+pytestmark = pytest.mark.long
+
 BASE = [json.loads(line) for line in make_sealed_run().events.splitlines()]
 STARTED, FIRST, CLOSE, SEALED = BASE[0], BASE[1], BASE[-3], BASE[-1]
 ERROR = next(line for line in BASE if line["kind"] == "AGENT_ERROR")

@@ -10,6 +10,8 @@ from tests.fuzz.transactions import KEYS, MEMO, transaction, transaction_disagre
 from tests.proof.bundles import make_bundle, trust
 from tests.proof.test_bundle import WHOLE, check, failed
 
+pytestmark = pytest.mark.long
+
 __all__ = ["check"]
 
 ATTACKER, TRUSTED = KEYS[:2]

@@ -1,6 +1,10 @@
 import doctest
 
+import pytest
+
 from clvlab.client import client
+
+pytestmark = pytest.mark.long
 
 
 def test_examples_of_the_client_hold_at_a_service(api):

@@ -10,6 +10,8 @@ import pytest
 
 from tests.service.serving import BACKTEST, BOUND, FIXTURE, api, make_entry
 
+pytestmark = pytest.mark.long
+
 CHECKS = (
     "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance,"
     "response_headers_conformance,ensure_resource_availability,use_after_free"

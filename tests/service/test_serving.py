@@ -18,6 +18,8 @@ import clvlab
 from clvlab.client import ApiError
 from tests.service.serving import BACKTEST, BOUND, CONFIG
 
+pytestmark = pytest.mark.long
+
 CLVLAB = [sys.executable, "-m", "clvlab"]
 
 

@@ -13,6 +13,8 @@ from tests.engine.strategies import policies
 from tests.engine.test_replay_properties import settings_of_a_run, tape_of
 from tests.factories import make_agent, make_run, make_sealed_run, make_tape, message
 
+pytestmark = pytest.mark.long
+
 RUN = make_sealed_run()
 
 

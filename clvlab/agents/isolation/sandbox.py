@@ -86,7 +86,7 @@ def lock_in(readable: Sequence[str], *, network: bool) -> bool:
 
 
 def _powers_dropped() -> bool:
-    """Give up root's capabilities, but for the one that reads files of others, which Landlock bounds."""
+    """Return up root's capabilities, but for the one that reads files of others, which Landlock bounds."""
     libc = ctypes.CDLL("libc.so.6", use_errno=True)
     head = (ctypes.c_uint32 * 2)(_CAPABILITIES_V3, 0)
     sets = (ctypes.c_uint32 * 6)()  # effective, permitted and inheritable; the lower 32 bits, then the upper ones

@@ -110,7 +110,7 @@ def _loaded(request: dict[str, Any]) -> Agent:
 
 
 def _configured(agent: Agent, request: dict[str, Any]) -> Agent:
-    """Give the agent the parameters and the name that are asked for."""
+    """Return the agent the parameters and the name that are asked for."""
     params, agent_id, sealed = request["params"], request["agent_id"], request["sealed"]
     if not params and sealed is None and agent_id is None:
         return agent

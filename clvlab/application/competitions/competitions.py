@@ -101,7 +101,7 @@ class Competitions:
         return [{name: row[name] for name in ("competition_id", "status", "config", "run_id")} for row in found]
 
     def state(self, competition_id: str) -> dict[str, Any]:
-        """Give CompetitionStateResponse.
+        """Return CompetitionStateResponse.
 
         Raises
         ------
@@ -249,7 +249,7 @@ class Competitions:
             raise RunFailedError(run_id, outcome["cause"])
 
     def events(self, competition_id: str, since_seq: int = 0, limit: int | None = None) -> list[dict[str, Any]]:
-        """Give the log after ``since_seq`` (exclusive; -1 is all of it), ascending by ``seq``.
+        """Return the log after ``since_seq`` (exclusive; -1 is all of it), ascending by ``seq``.
 
         Returns
         -------

@@ -25,7 +25,7 @@ MUTABLE = (CompetitionStatus.DRAFT, CompetitionStatus.OPEN)
 
 
 def known(row: Mapping[str, Any] | None, competition_id: str) -> Mapping[str, Any]:
-    """Give the row of a competition that is there.
+    """Return the row of a competition that is there.
 
     Raises
     ------
@@ -37,7 +37,7 @@ def known(row: Mapping[str, Any] | None, competition_id: str) -> Mapping[str, An
 
 
 def owned(row: Mapping[str, Any] | None, competition_id: str, caller: str) -> Mapping[str, Any]:
-    """Give the row of a competition that is there and belongs to the caller.
+    """Return the row of a competition that is there and belongs to the caller.
 
     Raises
     ------

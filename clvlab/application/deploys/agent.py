@@ -48,12 +48,12 @@ def deployed_agent(config: DeployConfig, agent_id: str, proof_mode: str = "repro
 
 
 def pinned(config: DeployConfig) -> dict[str, Any]:
-    """Give a configuration as JSON values: what is stored, hashed and sealed."""
+    """Return a configuration as JSON values: what is stored, hashed and sealed."""
     return config.model_dump(mode="json")
 
 
 def policy_of(config: DeployConfig) -> PolicyEnvelope:
-    """Give the limits under which a deployed agent acts.
+    """Return the limits under which a deployed agent acts.
 
     Raises
     ------
@@ -74,7 +74,7 @@ def policy_of(config: DeployConfig) -> PolicyEnvelope:
 
 
 def window_of(config: DeployConfig) -> Window:
-    """Give the scoring window of a deployed agent.
+    """Return the scoring window of a deployed agent.
 
     Raises
     ------

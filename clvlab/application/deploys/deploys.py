@@ -90,7 +90,7 @@ class Deploys:
         return {name: record[name] for name in _RESPONSE}
 
     def _prior(self, owner: str, key: str, fingerprint: str | None) -> dict[str, Any] | None:
-        """Give what a key was used for, if it was."""
+        """Return what a key was used for, if it was."""
         with self.database.read() as connection:
             used = instances.key_row(connection, owner, key)
             if used is None:
@@ -142,7 +142,7 @@ class Deploys:
         return record
 
     def instance(self, caller: str, instance_id: str) -> dict[str, Any]:
-        """Give the AgentInstance record to its owner.
+        """Return the AgentInstance record to its owner.
 
         Raises
         ------
@@ -152,7 +152,7 @@ class Deploys:
             return _owned(connection, instance_id, caller)
 
     def runtime_events(self, caller: str, instance_id: str, since: int = 0, limit: int | None = None) -> dict[str, Any]:
-        """Give RuntimeEventsResponse: events with ``id > since``, ascending; the first ``limit`` of them.
+        """Return RuntimeEventsResponse: events with ``id > since``, ascending; the first ``limit`` of them.
 
         Raises
         ------

@@ -26,7 +26,7 @@ _ACTION = ("fixture_id", "tick_seq", "ts_ms", "action", "market_key", "side", "s
 
 
 def plan_of(config: DeployConfig, own: Bound, instance_id: str) -> Plan:
-    """Give the run that a resolved configuration stands for."""
+    """Return the run that a resolved configuration stands for."""
     return Plan(
         kind="deploy",
         origin_id=instance_id,

@@ -64,7 +64,7 @@ class LogAudit:
         return not self.broken_count
 
     def facts(self) -> dict[str, Any]:
-        """Give all of it as JSON."""
+        """Return all of it as JSON."""
         names = ("place", "origin", "size", "root_hash", "signature_judged", "witnesses", "checkpoints", "bundles")
         counted = [
             {"owner": one.owner, "content_hash": one.content_hash}
@@ -206,7 +206,7 @@ class _Said:
         except EvidenceError as error:
             raise BundleError(f"the commitment in {name} can't be read: {error}") from error
         if not isinstance(commit, Commit):
-            raise BundleError(f"the commitment in {name} is none")
+            raise BundleError(f"the commitment in {name} is not valid")
         if found is not None and "claim" in part:
             self.auditor.expect_claim(commit, part["commit"]["index"], found.size, Claim(**part["claim"]), name)
 

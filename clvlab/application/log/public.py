@@ -32,7 +32,7 @@ class PublicLog:
     signer: Signer | None = None
 
     def state(self) -> dict[str, Any]:
-        """Give ``{origin, public_key, size, root_hash, owners: [{owner, committed, sealed, abandoned, open}]}``."""
+        """Return ``{origin, public_key, size, root_hash, owners: [{owner, committed, sealed, abandoned, open}]}``."""
         with RunLog(self.database).read() as rows:
             size = rows.size()
             root, owners = tree_root(rows, size), counted(rows)
@@ -56,7 +56,7 @@ class PublicLog:
         return signed_checkpoint(RunLog(self.database), self.signer)
 
     def entries(self, since: int = 0, limit: int = 100) -> dict[str, Any]:
-        """Give ``{entries: [{index, entry}]}`` from an index on; an entry is the text that is hashed.
+        """Return ``{entries: [{index, entry}]}`` from an index on; an entry is the text that is hashed.
 
         Raises
         ------
@@ -69,7 +69,7 @@ class PublicLog:
         return {"entries": [{"index": index, "entry": entry.decode()} for index, entry in found]}
 
     def consistency(self, first: int, second: int) -> dict[str, Any]:
-        """Give ``{first, second, proof}``: hashes which prove that the log at ``second`` entries extends it at ``first``.
+        """Return ``{first, second, proof}``: hashes which prove that the log at ``second`` entries extends it at ``first``.
 
         Raises
         ------

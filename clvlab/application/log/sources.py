@@ -62,11 +62,11 @@ class LogSource(Protocol):
     """A log to be read from its first entry on."""
 
     def head(self) -> Head:
-        """Give what its keeper says of it."""
+        """Return what its keeper says of it."""
         ...
 
     def page(self, since: int, limit: int) -> list[tuple[int, bytes]]:
-        """Give entries with their indices, as they come."""
+        """Return entries with their indices, as they come."""
         ...
 
 
@@ -152,7 +152,7 @@ class _Service:
 
 
 def _answer(url: str, seconds: float) -> tuple[int, bytes]:
-    """Give status and body, of which no more is read than tells that it is too long.
+    """Return status and body, of which no more is read than tells that it is too long.
 
     Time-outs of sockets count from the last byte, so one that sends a byte now and then would last for ever: a timer ends it.
     """

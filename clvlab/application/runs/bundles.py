@@ -55,7 +55,7 @@ def bundle_run(path: Path, *, log: dict[str, Any] | None = None) -> bytes:
 
 
 def anchor_part(record: AnchorRecord | None) -> dict[str, Any] | None:
-    """Give what a bundle says of an anchor that is on the chain; null of any other."""
+    """Return what a bundle says of an anchor that is on the chain; null of any other."""
     if record is None or record.status != AnchorStatus.ANCHORED:
         return None
     signed = {"signature": str(record.signature), "transaction": str(record.transaction)}
@@ -162,5 +162,5 @@ def _known(required: Sequence[str]) -> Sequence[str]:
 
 
 def verifier_source(*, states: bool = False) -> bytes:
-    """Give the stand-alone verifier, one file that needs plain Python; or the one beside it, which reads ticks."""
+    """Return the stand-alone verifier, one file that needs plain Python; or the one beside it, which reads ticks."""
     return Path(clv_states.__file__ if states else clv_verify.__file__).read_bytes()

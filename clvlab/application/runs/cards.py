@@ -43,7 +43,7 @@ class StoredRuns:
     log: PublicLog
 
     def card(self, run_id: str) -> dict[str, Any]:
-        """Give ProofArtifactResponse, from the moment that the run is queued.
+        """Return ProofArtifactResponse, from the moment that the run is queued.
 
         Its checks are those recomputed when the run was sealed, and its anchor the newest on record; ``verify`` recomputes.
         Besides the interface's fields: ``run.kind``, ``run.status`` (queued, running, sealed, failed), ``run.cause``,
@@ -133,7 +133,7 @@ class StoredRuns:
         }
 
     def inspect(self, run_id: str, seq: int) -> dict[str, Any]:
-        """Give the InspectorRecord of one decision, in a time that does not grow with the run.
+        """Return the InspectorRecord of one decision, in a time that does not grow with the run.
 
         Raises
         ------
@@ -151,7 +151,7 @@ class StoredRuns:
             raise UnknownDecisionError(str(error)) from error
 
     def receipts(self, run_id: str, limit: int | None = None) -> dict[str, Any] | None:
-        """Give ``{non_scoring: true, receipts: [...], total}``, or None for a run without venue receipts.
+        """Return ``{non_scoring: true, receipts: [...], total}``, or None for a run without venue receipts.
 
         Parameters
         ----------
@@ -172,7 +172,7 @@ class StoredRuns:
         return {"non_scoring": True, "receipts": shown, "total": total} if total else None
 
     def sealed(self, run_id: str) -> SealedRun:
-        """Give the stored bytes (``events``, ``scores``, ``manifest``).
+        """Return the stored bytes (``events``, ``scores``, ``manifest``).
 
         Raises
         ------
@@ -186,7 +186,7 @@ class StoredRuns:
         return run
 
     def bundle(self, run_id: str) -> bytes:
-        """Give a sealed run as one proof bundle: with its anchor once the chain has it, and log proofs if the log has a key.
+        """Return a sealed run as one proof bundle: with its anchor once the chain has it, and log proofs if the log has a key.
 
         Raises
         ------
@@ -200,7 +200,7 @@ class StoredRuns:
         return bundle(run, receipts, anchor=anchor, log=self.log.proofs(run_id) if run.commit_index is not None else None)
 
     def page(self, cursor: str | None = None, limit: int = 50) -> dict[str, Any]:
-        """Give ``{runs: [...], next_cursor}``, newest first.
+        """Return ``{runs: [...], next_cursor}``, newest first.
 
         A run is listed as ``{run_id, kind, status, source_mode, mode_label, created_ts_ms, sealed_ts_ms, evidence_hash}``.
 

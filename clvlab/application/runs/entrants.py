@@ -37,7 +37,7 @@ class Entrant:
     kelly: Kelly | None = None
 
     def decide(self, tape: Tape) -> pl.DataFrame:
-        """Give ``DECISIONS`` of the template, sized."""
+        """Return ``DECISIONS`` of the template, sized."""
         decisions = self.template.decide(tape)
         return decisions if self.kelly is None else self.kelly.sized(tape, decisions)
 
@@ -89,7 +89,7 @@ def unused_keys(strategy: str, params: Mapping[str, Any]) -> list[str]:
 
 
 def config_hash_of(identity: Identity) -> str:
-    """Give the hash under which an agent's configuration is sealed."""
+    """Return the hash under which an agent's configuration is sealed."""
     return config_hash(identity.strategy, identity.strategy_version, without_floats(identity.config))
 
 

@@ -140,7 +140,7 @@ def keep(connection: Connection, done: PerformedRun, anchoring: Anchoring | None
 
 
 def results(verification: Verification) -> list[dict[str, Any]]:
-    """Give what a verified run adds to the standings: a row per agent, re-derived from its sealed bytes."""
+    """Return what a verified run adds to the standings: a row per agent, re-derived from its sealed bytes."""
     scores, outcomes, started = verification.scores, verification.outcomes, verification.started
     if scores is None or outcomes is None:
         return []

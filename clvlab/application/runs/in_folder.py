@@ -115,13 +115,13 @@ def receipts(path: str | Path) -> bytes:
 
 
 def anchor(path: str | Path) -> Anchor | None:
-    """Give what is on record of the anchor of a stored run, or null."""
+    """Return what is on record of the anchor of a stored run, or null."""
     record = record_of(Path(path), load(path).run_id)
     return record.anchor() if record else None
 
 
 def decision(path: str | Path, seq: int) -> dict[str, Any]:
-    """Give one decision of a stored run, as an inspector record."""
+    """Return one decision of a stored run, as an inspector record."""
     return inspect_decision(load(path), seq)
 
 
@@ -143,7 +143,7 @@ def anchor_run(path: Path, settings: AnchorSettings) -> Anchor:
 
 
 def record_of(path: Path, run_id: str) -> AnchorRecord | None:
-    """Give what is on record of the anchor of a stored run."""
+    """Return what is on record of the anchor of a stored run."""
     return FolderRecords(path).get(run_id)
 
 

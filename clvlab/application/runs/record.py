@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from clvlab.application.causes import cause_of
 from clvlab.application.runs.perform import Commitment, PerformedRun, perform
 from clvlab.application.runs.plan import Plan
-from clvlab.errors import ClvlabError, cause_of
+from clvlab.errors import ClvlabError
 
 __all__ = ["ABANDONED", "Record", "make"]
 

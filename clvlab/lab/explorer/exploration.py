@@ -138,7 +138,7 @@ class Exploration:
         return f"bt.explore({self.fixture_id}, {self.market.market_key!r}{more})"
 
     def record(self, seq: int) -> dict[str, Any]:
-        """Give the inspector record of the decision at event ``seq``, whole: nothing of it is hidden by the replay.
+        """Return the inspector record of the decision at event ``seq``, whole: nothing of it is hidden by the replay.
 
         Raises
         ------

@@ -41,7 +41,7 @@ def clock(ts_ms: int) -> str:
 
 
 def traces(view: MarketView, seq: int | None = None) -> list[dict[str, Any]]:
-    """Give the traces of a view: times without a price, one line a side, decisions by outcome, the close, the chosen decision.
+    """Return the traces of a view: times without a price, a line a side, decisions by outcome, the close, the chosen decision.
 
     Their number depends on the sides alone, so that a move of the replay changes coordinates only. Text is escaped, since
     plotly reads tags.
@@ -57,7 +57,7 @@ def traces(view: MarketView, seq: int | None = None) -> list[dict[str, Any]]:
 
 
 def chosen(view: MarketView, seq: int | None) -> dict[str, Any]:
-    """Give the ring around a decision, of no point where none is chosen or the replay has not come to it."""
+    """Return the ring around a decision, of no point where none is chosen or the replay has not come to it."""
     return {
         "type": "scatter",
         "mode": "markers",

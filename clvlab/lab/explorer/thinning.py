@@ -50,7 +50,7 @@ def pooled(marks: pl.DataFrame, span_ms: tuple[int, int], width: int) -> pl.Data
 
 
 def suspensions(past: pl.DataFrame, now_ms: int, span_ms: tuple[int, int], width: int) -> pl.DataFrame:
-    """Give the times without a price, those together that no pixel parts."""
+    """Return the times without a price, those together that no pixel parts."""
     low, high = span_ms
     until = pl.col("ts_ms").shift(-1, fill_value=now_ms)
     gap = pl.col("from_ts_ms") - pl.col("to_ts_ms").shift(1)

@@ -234,7 +234,7 @@ def market(tape: Tape, window: Window, market_key: str, decisions: pl.DataFrame)
 
 
 def _whole(value: Any) -> int:
-    """Give what Polars typed as any value, and is an integer or, of an empty column, null."""
+    """Return what Polars typed as any value, and is an integer or, of an empty column, null."""
     return 0 if value is None else int(value)
 
 

@@ -29,7 +29,7 @@ class Copy:
     receipts: bytes = b""
 
     def read(self, file: str) -> bytes:
-        """Give the bytes of one of ``FILES``.
+        """Return the bytes of one of ``FILES``.
 
         Raises
         ------
@@ -43,7 +43,7 @@ class Copy:
         return held[file]
 
     def write(self, file: str, content: bytes) -> Copy:
-        """Give a copy with another content of one of ``FILES``; refuses as ``read`` does."""
+        """Return a copy with another content of one of ``FILES``; refuses as ``read`` does."""
         match file:
             case "events.jsonl":
                 return replace(self, run=replace(self.run, events=content))
@@ -56,7 +56,7 @@ class Copy:
         raise _unknown(file)
 
     def first_difference(self, other: Copy) -> tuple[str, int] | None:
-        """Give file and line, numbered from 0, of the first byte that is not as in another copy; null if all are."""
+        """Return file and line, numbered from 0, of the first byte that is not as in another copy; null if all are."""
         for file in FILES:
             ours, theirs = self.read(file), other.read(file)
             if ours != theirs:

@@ -44,7 +44,7 @@ class EvidenceBrowser(Interactive):
         return self.page(0, len(self.lines))
 
     def page(self, first: int, count: int = _PAGE) -> pl.DataFrame:
-        """Give some rows of ``.frame``, from line ``first`` on; what comes before them is hashed in one go."""
+        """Return some rows of ``.frame``, from line ``first`` on; what comes before them is hashed in one go."""
         numbers = range(max(first, 0), min(max(first, 0) + count, len(self.lines)))
         running = hashlib.sha256(self.source.events[: self.lines.span(numbers[0])[0]] if numbers else b"")
         rows = []
@@ -67,7 +67,7 @@ class EvidenceBrowser(Interactive):
         return str(self.page(self._number(seq), 1)["running_sha256"][0])
 
     def text(self, seq: int) -> str:
-        """Give a line, indented for reading; bytes that are no JSON are given as they are.
+        """Return a line, indented for reading; bytes that are no JSON are given as they are.
 
         Raises
         ------

@@ -43,5 +43,5 @@ class Lines:
         return int(self._ends[number - 1]) + 1 if number else 0, int(self._ends[number])
 
     def get(self, number: int) -> bytes:
-        """Give a line without its line feed; raises as ``span`` does."""
+        """Return a line without its line feed; raises as ``span`` does."""
         return self.text[slice(*self.span(number))]

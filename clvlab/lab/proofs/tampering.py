@@ -85,7 +85,7 @@ class Tampering:
         return self._take(self.copy.write(file, before.replace(old.encode(), new.encode(), 1)), f"{file}: {old} -> {new}")
 
     def line(self, file: str, number: int) -> str:
-        """Give a line of the copy, numbered from 0, without its line feed; bytes that are no UTF-8 as escapes.
+        """Return a line of the copy, numbered from 0, without its line feed; bytes that are no UTF-8 as escapes.
 
         Raises
         ------

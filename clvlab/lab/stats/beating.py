@@ -56,7 +56,7 @@ class Middle:
 
 
 def wilson_interval(rate: float, n: float, level: float = 0.95) -> tuple[float, float]:
-    """Give Wilson's score interval of a share.
+    """Return Wilson's score interval of a share.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def wilson_interval(rate: float, n: float, level: float = 0.95) -> tuple[float, 
 
 
 def beat_close_rate(clv_bps: pl.Series, fixtures: pl.Series, level: float = 0.95) -> BeatRate:
-    """Give the share of decisions that beat the close among those whose market moved; ties stand apart.
+    """Return the share of decisions that beat the close among those whose market moved; ties stand apart.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ def beat_close_rate(clv_bps: pl.Series, fixtures: pl.Series, level: float = 0.95
 
 
 def cluster_median(values: pl.Series, clusters: pl.Series, level: float = 0.95) -> Middle:
-    """Give the median and Woodruff's interval: the clustered error of the share below it, read back as quantiles.
+    """Return the median and Woodruff's interval: the clustered error of the share below it, read back as quantiles.
 
     Parameters
     ----------

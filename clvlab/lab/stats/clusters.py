@@ -129,7 +129,7 @@ def _places(names: pl.Series) -> npt.NDArray[np.int64]:
 
 
 def cluster_errors(clusters: Clusters) -> tuple[Floats, Floats]:
-    """Give the mean of each column and its cluster-robust standard error (CR1), nan where there is none.
+    """Return the mean of each column and its cluster-robust standard error (CR1), nan where there is none.
 
     With ``S`` the sum and ``n`` the count of a cluster, ``N`` the sum of ``n``, ``G`` the clusters that have values and ``m``
     the mean, the error is the root of ``G / (G - 1) * sum((S - m n)^2) / N^2``.

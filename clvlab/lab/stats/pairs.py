@@ -85,7 +85,7 @@ def paired_difference(
 
 
 def _differences(weights: Floats, sums: Floats, counts: Floats) -> tuple[Floats, Floats]:
-    """Give the weighted difference of the two ratios and its error, one per row of weights."""
+    """Return the weighted difference of the two ratios and its error, one per row of weights."""
     total, n = weights @ sums, weights @ counts
     size = len(sums)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -124,7 +124,7 @@ def placebo(
 def placebos(
     tape: Tape, scored: pl.DataFrame, ends: pl.DataFrame, *, horizon_s: int = 60, draws: int = 200, seed: int = 0
 ) -> tuple[Placebo, Placebo] | None:
-    """Give the placebo anywhere in the cell and the delayed one; see ``placebo``."""
+    """Return the placebo anywhere in the cell and the delayed one; see ``placebo``."""
     if scored.is_empty():
         return None
     cells = _cells(tape, scored, ends, horizon_s)

@@ -54,7 +54,7 @@ class Deflated:
 
 
 def expected_max_t(trials: int, spread: float = 1.0) -> float:
-    """Give the highest t to be expected by chance over some trials.
+    """Return the highest t to be expected by chance over some trials.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def deflated_t(
 
 
 def influence_shape(clusters: Clusters, column: int = 0) -> tuple[float, float]:
-    """Give skewness and kurtosis of what each cluster adds to the mean; 0 and 3 where it never varies."""
+    """Return skewness and kurtosis of what each cluster adds to the mean; 0 and 3 where it never varies."""
     means, _ = cluster_errors(clusters)
     used = clusters.counts[:, column] > 0
     added = clusters.sums[used, column] - means[column] * clusters.counts[used, column]
@@ -118,7 +118,7 @@ def influence_shape(clusters: Clusters, column: int = 0) -> tuple[float, float]:
 
 
 def family_wise_p_values(clusters: Clusters, *, resamples: int = RESAMPLES, seed: int = 0) -> npt.NDArray[np.float64]:
-    """Give one-sided p-values that hold for all columns at once: the chance that any of them is wrongly called good.
+    """Return one-sided p-values that hold for all columns at once: the chance that any of them is wrongly called good.
 
     The same clusters are drawn for all columns, so that agents that resemble each other cost less than strangers.
 

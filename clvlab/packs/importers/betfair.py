@@ -158,7 +158,7 @@ def _market(name: str, book: MarketBook) -> _Market:
 
 
 def _ticks(book: MarketBook, states: States, account: Account) -> pl.DataFrame:
-    """Give the ticks of one market, still without number; ``market_key`` holds its id and what comes after its key."""
+    """Return the ticks of one market, still without number; ``market_key`` holds its id and what comes after its key."""
     sides = sorted(book.runners, key=str.encode)
     order = [book.runners[side].number for side in sides]
     prob, odds, no_odds = (matrix[:, order] for matrix in states.matrices())
@@ -197,7 +197,7 @@ def _count_overround(totals: Column, account: Account) -> None:
 
 
 def _long(book: MarketBook, states: States, columns: list[_Column]) -> pl.DataFrame:
-    """Put the sides under each other; prices of -1 are none."""
+    """Put the sides under each other; prices of -1 stand for no price."""
     shared = {
         "ts_ms": pl.Series(np.frombuffer(states.ts_ms, np.int64)),
         "in_running": pl.Series(np.frombuffer(states.in_play, np.bool_)),
@@ -248,7 +248,7 @@ def _parts(
 
 
 def _named(rows: pl.DataFrame, ids: Mapping[str, int], keys: Mapping[str, str]) -> pl.DataFrame:
-    """Give ``TICKS``, still without number, with the fixtures and markets that the events and market ids stand for."""
+    """Return ``TICKS``, still without number, with the fixtures and markets that the events and market ids stand for."""
     found = rows["market_key"].unique().to_list()
     named = [_with(keys[key.partition("|")[0]], key.partition("|")[2]) for key in found]
     return rows.with_columns(
@@ -259,7 +259,7 @@ def _named(rows: pl.DataFrame, ids: Mapping[str, int], keys: Mapping[str, str]) 
 
 
 def _completed(rows: pl.DataFrame, grown: Set[str]) -> pl.DataFrame:
-    """Give messages that were written away before a runner came in a row for it, without a price."""
+    """Return messages that were written away before a runner came in a row for it, without a price."""
     short = rows.filter(pl.col("market_key").is_in(list(grown)))
     if short.is_empty():
         return rows

@@ -81,7 +81,7 @@ class Runner:
             self.last_traded = float(delta["ltp"])
 
     def prices(self) -> tuple[int, int, int]:
-        """Give the probability in ``PROB_UNIT``, and odds x 1000 at which one backs the runner, and its opposite; -1 is none.
+        """Return the probability in ``PROB_UNIT``, and odds x 1000 at which one backs the runner, and its opposite; -1 is none.
 
         The probability is the mid of best back and lay, or of the last traded price where an offer lacks or they lie far apart.
         """
@@ -134,7 +134,7 @@ class States:
         self.active = bytearray(np.pad(active, ((0, 0), (0, by))).tobytes())
 
     def matrices(self) -> tuple[Column, ...]:
-        """Give ``prices`` as (states, runners), where there are states."""
+        """Return ``prices`` as (states, runners), where there are states."""
         return tuple(np.frombuffer(bytes(column), np.int64).reshape(len(self.ts_ms), -1) for column in self.prices)
 
 
@@ -168,7 +168,7 @@ class MarketBook:
     _taken: bool = False
 
     def take(self) -> States:
-        """Give the states since the last time, and forget them."""
+        """Return the states since the last time, and forget them."""
         states, self.states, self._taken = self.states, States(), True
         return states
 
@@ -178,7 +178,7 @@ class MarketBook:
         Raises
         ------
         ValueError, KeyError, TypeError, AttributeError
-            A change that is none of this market's; nothing of it was taken then.
+            A change that does not belong to this market; nothing of it was taken then.
         """
         definition = change.get("marketDefinition")
         if definition is None and not self.definition:
@@ -234,13 +234,13 @@ class MarketBook:
 
 
 def _checked_definition(definition: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Give the runners of a definition by key, after a check of what is read of it."""
+    """Return the runners of a definition by key, after a check of what is read of it."""
     for key in ("status", "inPlay", "marketTime", "eventId", "runners", "eventTypeId"):
         if key not in definition:
             raise KeyError(key)
     of_iso(definition["marketTime"])
     if int(definition.get("numberOfWinners", 1)) < 0:
-        raise ValueError(f"numberOfWinners {definition['numberOfWinners']!r} is none")
+        raise ValueError(f"numberOfWinners {definition['numberOfWinners']!r} is not a valid count")
     for key in ("status", "eventName", "marketType", "bettingType"):
         if not isinstance(definition.get(key), str | None):
             raise ValueError(f"{key} {definition[key]!r} is no text")
@@ -252,18 +252,18 @@ def _checked_definition(definition: Mapping[str, Any]) -> dict[str, Mapping[str,
 
 
 def _check_deltas(deltas: Iterable[tuple[str, Mapping[str, Any]]], known: Set[str]) -> None:
-    """Refuse changes of runners that the market does not have, and offers that are none."""
+    """Refuse changes of runners that the market does not have, and offers that are not valid."""
     for key, delta in deltas:
         if key not in known:
             raise KeyError(key)
         for name in _LEVELS.keys() & delta.keys():
             for *level, price, size in delta[name]:
                 if size and not (1.0 < price <= _MAX_PRICE and size > 0):
-                    raise ValueError(f"an offer of {size} at {price} is none")
+                    raise ValueError(f"an offer of {size} at {price} is not a valid offer")
                 if len(level) != _LEVELS[name] or (level and type(level[0]) is not int):
-                    raise ValueError(f"an offer {[*level, price, size]} of {name} is none")
+                    raise ValueError(f"{[*level, price, size]} is not a valid offer of {name}")
         if delta.get("ltp") and not 1.0 < delta["ltp"] <= _MAX_PRICE:
-            raise ValueError(f"a last traded price of {delta['ltp']} is none")
+            raise ValueError(f"a last traded price of {delta['ltp']} is not a valid price")
 
 
 def _key(entry: Mapping[str, Any]) -> str:

@@ -26,12 +26,12 @@ _PLAIN = re.compile(r"\d+\.\d+")
 
 
 def find(paths: Sequence[Path]) -> dict[str, Path]:
-    """Give files as named, and of a folder ``*.bz2``, ``*.gz``, ``*.tar`` and files named like a market."""
+    """Return files as named, and of a folder ``*.bz2``, ``*.gz``, ``*.tar`` and files named like a market."""
     return files_below(paths, _ENDINGS, _PLAIN)
 
 
 def market_files(files: Mapping[str, Path], options: Options, account: Account) -> Iterator[MarketFile]:
-    """Give files one after the other, those in a tar too; each has to be read before the next one is asked for."""
+    """Return files one after the other, those in a tar too; each has to be read before the next one is asked for."""
     for n, (name, path) in enumerate(sorted(files.items()), 1):
         if path.suffix == ".tar":
             yield from _tarred(name, path, options, account)

@@ -88,7 +88,7 @@ class QuoteSpill:
             held.frames, held.height = [], 0
 
     def rows(self, events: Sequence[str]) -> pl.DataFrame:
-        """Give the sure rows of some events, of which there must be some, in any order."""
+        """Return the rows of events that the consensus can be taken of; at least one event, in any order."""
         self._write(self._sure)
         spilled = pl.scan_parquet(self._folder / "*.parquet")
         return spilled.filter(pl.col("event").is_in(events)).collect(engine="streaming")
@@ -105,7 +105,7 @@ class _Held:
 
 
 def batches(rows_of: Mapping[str, int], fixture_ids: Mapping[str, int], chunk_rows: int) -> Iterator[list[str]]:
-    """Give the events in ascending order of fixture_id, as many at a time as have at most ``chunk_rows`` rows, or one.
+    """Return the events in ascending order of fixture_id, as many at a time as have at most ``chunk_rows`` rows, or one.
 
     Raises
     ------
@@ -190,7 +190,7 @@ def _settled_once(quotes: pl.DataFrame, account: Account) -> pl.DataFrame:
 def _market_ticks(
     rows: pl.DataFrame, sides: pl.DataFrame, n_sides: int, margin: Margin, rules: Consensus, account: Account
 ) -> pl.DataFrame:
-    """Give ticks, still without their number, of the markets with so many sides; rows are sorted by message and side."""
+    """Return ticks, still without their number, of the markets with so many sides; rows are sorted by message and side."""
     message = rows.select(pl.struct("market", "ts_ms", "book").rle_id()).to_series().to_numpy().astype(np.int64)
     heads = rows.filter(pl.struct("market", "ts_ms", "book").is_first_distinct())
     odds = np.full((heads.height, n_sides), np.nan)

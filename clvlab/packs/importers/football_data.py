@@ -62,7 +62,7 @@ _MARKETS = (
 
 
 def find(paths: Sequence[Path]) -> dict[str, Path]:
-    """Give ``*.csv`` and ``*.csv.gz``."""
+    """Return ``*.csv`` and ``*.csv.gz``."""
     return files_below(paths, (".csv", ".csv.gz"))
 
 
@@ -118,7 +118,7 @@ def _parts(spill: QuoteSpill, ids: Mapping[str, int], options: Options, account:
 
 
 def _quotes(match: Match, preference: Sequence[str], account: Account) -> Iterator[tuple[Any, ...]]:
-    """Give the quotes of one match: before it, and at its close."""
+    """Return the quotes of one match: before it, and at its close."""
     day = match.kickoff_ts_ms if match.kickoff_ts_ms is not None else match.day_ts_ms + _CLOSING_MS
     for market in _MARKETS:
         chosen = _chosen(match, market, preference, account)
@@ -142,7 +142,7 @@ def _quotes(match: Match, preference: Sequence[str], account: Account) -> Iterat
 def _chosen(
     match: Match, market: _Market, preference: Sequence[str], account: Account
 ) -> tuple[str, dict[str, float], dict[str, float]] | None:
-    """Give the first source with closing odds, its pre-match odds if it has them, and its closing odds; else pre-match odds."""
+    """Return the first source with closing odds: pre-match odds if it has them, and closing odds; else pre-match odds."""
     before = {source: _prices(match, market, source, "", account) for source in preference}
     for source in preference:
         close = _prices(match, market, source, "C", account)
@@ -157,7 +157,7 @@ def _chosen(
 
 
 def _prices(match: Match, market: _Market, source: str, mark: str, account: Account) -> dict[str, float]:
-    """Give the odds of every side, or none where one is missing."""
+    """Return the odds of every side, or none where one is missing."""
     for prefix in _PREFIXES[source][market.prefixes]:
         cells = {side: (prefix + mark + end, match.cells.get(prefix + mark + end, "")) for side, end in market.sides}
         odds: dict[str, float] = {}
@@ -177,7 +177,7 @@ def _prices(match: Match, market: _Market, source: str, mark: str, account: Acco
 
 
 def _key(match: Match, market: _Market, columns: Sequence[str]) -> str | None:
-    """Give the market key; none where the line of a handicap is missing."""
+    """Return the market key; none where the line of a handicap is missing."""
     if market.kind == _1X2:
         return f"{_1X2}||"
     if market.kind == _TOTALS:

@@ -69,7 +69,7 @@ def mapped(mapping: Mapping[str, Any] | None, columns: list[str]) -> Mapped:
     Raises
     ------
     SourceError
-        A mapping that is none, or one that names a column that is not there.
+        A value that is not a mapping, or a mapping that names a column that is not there.
     """
     given = dict(mapping or {})
     sides = given.get("sides")
@@ -121,7 +121,7 @@ def read_mapping(path: Path) -> dict[str, Any]:
 def with_flags(
     path: Path | None, columns: Mapping[str, str], sides: Mapping[str, str], market: str | None
 ) -> dict[str, Any] | None:
-    """Give the mapping of a file with what flags say besides; null where nothing is said."""
+    """Return the mapping of a file with what flags say besides; null where nothing is said."""
     found = {} if path is None else read_mapping(path)
     for key, named in (("columns", columns), ("sides", sides)):
         if named:

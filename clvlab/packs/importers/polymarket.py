@@ -41,7 +41,7 @@ class _Quote:
 
 
 def find(paths: Sequence[Path]) -> dict[str, Path]:
-    """Give ``fixtures.json`` and the quote files of one folder, by flat names: ``<fixture>-home.jsonl.gz``."""
+    """Return ``fixtures.json`` and the quote files of one folder, by flat names: ``<fixture>-home.jsonl.gz``."""
     if len(paths) != 1 or not (paths[0] / _FIXTURES).is_file():
         raise SourceError(f"give one folder with a {_FIXTURES}, not {', '.join(str(path) for path in paths)}")
     fixtures = {str(fixture.fixture_id) for fixture in _fixtures(paths[0] / _FIXTURES)}

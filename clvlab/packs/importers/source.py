@@ -86,7 +86,7 @@ class Options:
         check_close_age(self.max_close_age_s)
 
     def rules(self, default: Consensus) -> Consensus:
-        """Give a source's rules of consensus with what the caller asks otherwise."""
+        """Return a source's rules of consensus with what the caller asks otherwise."""
         return Consensus(
             min_books=default.min_books if self.min_books is None else self.min_books,
             max_age_s=default.max_age_s if self.max_age_s is None else self.max_age_s,
@@ -154,7 +154,7 @@ class Account:
             self.notes[what] += count
 
     def refused_rows(self) -> tuple[RefusedRows, ...]:
-        """Give the refused rows by reason, most frequent first."""
+        """Return the refused rows by reason, most frequent first."""
         return tuple(
             RefusedRows(reason=kind, count=count, examples=tuple(str(row) for row in self.examples[kind]))
             for kind, count in self.refused.most_common()
@@ -209,7 +209,7 @@ def ticks_frame(rows: Iterable[tuple[Any, ...]]) -> pl.DataFrame:
 
 
 def fixture_id_of(source_id: str) -> int:
-    """Give the first 52 bits of the SHA-256 of a source's own id."""
+    """Return the first 52 bits of the SHA-256 of a source's own id."""
     return int.from_bytes(hashlib.sha256(source_id.encode()).digest()[:7]) >> 4
 
 
@@ -230,7 +230,7 @@ def fixture_ids_of(source_ids: Iterable[str]) -> dict[str, int]:
 
 
 def files_below(paths: Sequence[Path], endings: Sequence[str], named_so: re.Pattern[str] | None = None) -> dict[str, Path]:
-    """Give the files to read by name: files as given, and of a folder all that end or are named so, by their path below it.
+    """Return the files to read by name: files as given, and of a folder all that end or are named so, by their path below it.
 
     Raises
     ------

@@ -23,12 +23,12 @@ _RULES = Consensus(min_books=1, max_age_s=86_400)
 
 
 def find_csv(paths: Sequence[Path]) -> dict[str, Path]:
-    """Give ``*.csv`` and ``*.csv.gz``."""
+    """Return ``*.csv`` and ``*.csv.gz``."""
     return files_below(paths, (".csv", ".csv.gz"))
 
 
 def find_parquet(paths: Sequence[Path]) -> dict[str, Path]:
-    """Give ``*.parquet``."""
+    """Return ``*.parquet``."""
     return files_below(paths, (".parquet",))
 
 
@@ -87,7 +87,7 @@ class _Known:
         return sum(self.announced[event][1] != kickoff for event, (_, kickoff) in self.kickoffs.items())
 
     def fixtures(self, ids: Mapping[str, int]) -> tuple[Fixture, ...]:
-        """Give the fixtures; where kickoffs moved, with the one that was announced first."""
+        """Return the fixtures; where kickoffs moved, with the one that was announced first."""
         announced = {event: kickoff for event, (_, kickoff) in self.announced.items()} if self.moved else {}
         return tuple(
             Fixture(
@@ -121,7 +121,7 @@ class _Known:
                 self._account.refuse(file, line, text, "a result changes")
 
     def results(self, ids: Mapping[str, int]) -> pl.DataFrame | None:
-        """Give ``RESULTS``, null where there are none."""
+        """Return ``RESULTS``, null where there are none."""
         settled: list[tuple[Any, ...]] = [
             (ids[event], market, side, result, None) for (event, market, side), result in self._settled.items()
         ]

@@ -38,7 +38,7 @@ class TableRows:
 
 
 def meant(chunk: Chunk, options: Options, account: Account) -> TableRows:
-    """Give what the rows of a chunk mean; a row with a bad time, odds or flag is refused as a whole."""
+    """Return what the rows of a chunk mean; a row with a bad time, odds or flag is refused as a whole."""
     mapping = chunk.mapping
     zone = zone_of(options.time_zone or mapping.time_zone)
     form = OddsFormat(options.odds_format) if options.odds_format else mapping.odds_format
@@ -61,7 +61,7 @@ def meant(chunk: Chunk, options: Options, account: Account) -> TableRows:
 
 
 def _heads(chunk: Chunk, mapping: Mapped, zone: ZoneInfo | None, account: Account) -> tuple[pl.DataFrame, pl.Series]:
-    """Give the columns that every quote of a row shares, and which rows can be read."""
+    """Return the columns that every quote of a row shares, and which rows can be read."""
     rows, columns = chunk.rows, mapping.columns
     nothing = pl.Series([None] * rows.height, dtype=pl.String)
 
@@ -109,7 +109,7 @@ def _heads(chunk: Chunk, mapping: Mapped, zone: ZoneInfo | None, account: Accoun
 
 
 def _times(column: pl.Series, zone: ZoneInfo | None) -> tuple[pl.Series, pl.Series]:
-    """Give UTC milliseconds, and why a value is none; each distinct value is read once."""
+    """Return UTC milliseconds, and why a value is not a valid time; each distinct value is read once."""
     if isinstance(column.dtype, pl.Datetime):
         aware = column.dtype.time_zone is not None
         if not aware and zone is None:
@@ -142,7 +142,7 @@ def _times(column: pl.Series, zone: ZoneInfo | None) -> tuple[pl.Series, pl.Seri
 
 
 def _number(value: object) -> object:
-    """Give a text of digits as the number it is."""
+    """Return a text of digits as the number it is."""
     if not isinstance(value, str):
         return value
     try:
@@ -152,7 +152,7 @@ def _number(value: object) -> object:
 
 
 def _sides(heads: pl.DataFrame, rows: pl.DataFrame, mapping: Mapped) -> pl.DataFrame:
-    """Give one row per quote, with columns ``side`` and ``price``; a wide table's sides come under each other."""
+    """Return one row per quote, with columns ``side`` and ``price``; a wide table's sides come under each other."""
     shared = heads.drop("kickoff_ms", "home", "away")
     result = rows[mapping.columns["result"]].cast(pl.String) if "result" in mapping.columns else pl.lit(None, pl.String)
     if not mapping.sides:
@@ -165,7 +165,7 @@ def _sides(heads: pl.DataFrame, rows: pl.DataFrame, mapping: Mapped) -> pl.DataF
 
 
 def _written(prices: pl.Series, form: OddsFormat) -> np.ndarray[Any, Any]:
-    """Give prices as the format wants them: texts, or numbers with NaN for what is none."""
+    """Return prices as the format wants them: texts, or numbers with NaN for what is not a valid price."""
     if form is OddsFormat.FRACTIONAL:
         return np.array(prices.cast(pl.String).fill_null("").to_list(), dtype=object)
     numbers = (
@@ -175,7 +175,7 @@ def _written(prices: pl.Series, form: OddsFormat) -> np.ndarray[Any, Any]:
 
 
 def _results(quotes: pl.DataFrame, chunk: Chunk, account: Account) -> pl.DataFrame:
-    """Give how sides were settled: in a long table the side's own result, in a wide one the name of the side that won."""
+    """Return how sides were settled: in a long table the side's own result, in a wide one the name of the side that won."""
     named = quotes.filter(pl.col("result").is_not_null())
     text = pl.col("result").str.to_lowercase()
     if chunk.mapping.sides:
@@ -186,6 +186,6 @@ def _results(quotes: pl.DataFrame, chunk: Chunk, account: Account) -> pl.DataFra
         settled = text.replace_strict({name: of.value for name, of in _RESULTS.items()}, default=None, return_dtype=pl.String)
     found = named.with_columns(settled=settled)
     for line, result in found.filter(pl.col("settled").is_null()).select("line", "result").unique().sort("line").iter_rows():
-        account.refuse(chunk.file, line, f"result {result!r} is none", "a result can't be read")
+        account.refuse(chunk.file, line, f"result {result!r} is not a valid result", "a result can't be read")
     key = ["event", "market_key", "side", "settled"]
     return found.drop_nulls("settled").unique(key, keep="first", maintain_order=True).select("file", "line", *key)

@@ -74,7 +74,7 @@ def csv_chunks(name: str, path: Path, options: Options, account: Account) -> Ite
 
 
 def _text_lines(name: str, path: Path, account: Account) -> Iterator[str]:
-    """Give every line, an empty one for what is blank or refused, so that the reader counts as the file does."""
+    """Return every line, an empty one for what is blank or refused, so that the reader counts as the file does."""
     given = 0
     for number, line in lines_of(path):
         yield from ["\n"] * (number - given - 1)

@@ -36,7 +36,7 @@ _IN_NAME = re.compile(r"(\d{4}-\d\d-\d\d)[T_](\d\d)[:-]?(\d\d)[:-]?(\d\d)(Z|[+-]
 
 
 def find(paths: Sequence[Path]) -> dict[str, Path]:
-    """Give snapshots, ``*.json`` and ``*.json.gz``; or one ``*_ticks.parquet`` of changes with the fixtures beside it."""
+    """Return snapshots, ``*.json`` and ``*.json.gz``; or one ``*_ticks.parquet`` of changes with the fixtures beside it."""
     if any(path.suffix == ".parquet" for path in paths):
         return changes.find(paths)
     return files_below(paths, (".json", ".json.gz"))
@@ -139,7 +139,7 @@ def _times(known: _Known, scope: str, kind: str, book: str) -> set[int]:
 
 
 def _snapshot(name: str, path: Path, known: _Known, options: Options, account: Account) -> list[tuple[Any, ...]]:
-    """Give the quotes of one file."""
+    """Return the quotes of one file."""
     try:
         answer = orjson.loads(whole(path))
     except SourceError as error:
@@ -175,7 +175,7 @@ def _snapshot(name: str, path: Path, known: _Known, options: Options, account: A
 
 
 def _opened(name: str, answer: Any, account: Account) -> tuple[int, list[Any]]:
-    """Give the time at which a snapshot could be seen, and its events."""
+    """Return the time at which a snapshot could be seen, and its events."""
     if isinstance(answer, dict) and "data" in answer:
         data = answer["data"]
         return time_ms(answer["timestamp"]), data if isinstance(data, list) else [data]

@@ -42,7 +42,7 @@ _STREAM = ("event", "book", "market")
 
 
 def find(paths: Sequence[Path]) -> dict[str, Path]:
-    """Give ``NAME_ticks.parquet`` and the ``NAME_fixtures.csv`` beside it."""
+    """Return ``NAME_ticks.parquet`` and the ``NAME_fixtures.csv`` beside it."""
     if len(paths) != 1 or not paths[0].name.endswith(_TICKS):
         raise SourceError(f"give one file *{_TICKS}, not {', '.join(str(path) for path in paths)}")
     fixtures = paths[0].with_name(paths[0].name.removesuffix(_TICKS) + "_fixtures.csv")
@@ -171,7 +171,7 @@ def _parts(
 
 
 def _checked(name: str, rows: pl.DataFrame, asked: str | None, account: Account) -> pl.DataFrame:
-    """Refuse rows that can't be read, and take the price away from those whose odds are none: from there on it is not known."""
+    """Refuse rows that can't be read, and take the price from those whose odds are not valid: from there on it is not known."""
     form = asked or (OddsFormat.DECIMAL if rows["is_decimal"].all() else OddsFormat.AMERICAN)
     odds = pl.Series("odds", decimal_odds(rows["price"].to_numpy(), form))
     sound = odds.is_not_nan() & (odds * 1000).round().is_between(*ODDS_MILLI)
@@ -182,7 +182,7 @@ def _checked(name: str, rows: pl.DataFrame, asked: str | None, account: Account)
     lost = lost.fill_null(value=False)  # a point may be null
     for row, *values in rows.filter(lost).select("row", "book", "market", "outcome", "point", "seen_ms", "ts_ms").iter_rows():
         said = f"bookmaker, market, outcome, point and times in milliseconds are {values}"
-        account.refuse(name, row + 1, said, "a name or time is missing, or a number is none")
+        account.refuse(name, row + 1, said, "a name or time is missing, or a number is not valid")
     away, home = pl.col("outcome") == pl.col("away"), pl.col("outcome") == pl.col("home")
     side = pl.when(home).then(pl.lit("part1")).when(away).then(pl.lit("part2")).otherwise(pl.col("outcome").str.to_lowercase())
     opposite = pl.col("market").str.contains("spread", literal=True) & away & ~home
@@ -199,7 +199,7 @@ def _checked(name: str, rows: pl.DataFrame, asked: str | None, account: Account)
 
 
 def _messages(rows: pl.DataFrame, name: str) -> pl.DataFrame:
-    """Give ``QUOTES``: a book's whole market at each time at which one of its outcomes changed, and what it withdrew then."""
+    """Return ``QUOTES``: a book's whole market at each time at which one of its outcomes changed, and what it withdrew then."""
     # Streams, messages and slots (a side of a stream) get numbers, because windows over whole numbers are the fast ones.
     streams = rows.select(_STREAM).unique(maintain_order=True).with_row_index("stream")
     numbered = rows.join(streams, on=_STREAM, maintain_order="left").with_columns(at=pl.int_range(pl.len()))

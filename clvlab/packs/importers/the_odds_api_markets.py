@@ -20,7 +20,7 @@ def is_spread(market: str) -> bool:
 
 
 def home_point(market: str, side: str, point: float | None) -> float | None:
-    """Give the point that all sides of a market share: of a spread the home team's.
+    """Return the point that all sides of a market share: of a spread the home team's.
 
     Raises
     ------
@@ -35,7 +35,7 @@ def home_point(market: str, side: str, point: float | None) -> float | None:
 
 
 def market_key_of(market: str, point: float | None, description: str | None = None) -> str:
-    """Give ``TYPE||PARAMETERS``: the point belongs to the market, as in ``totals||point=2.5``.
+    """Return ``TYPE||PARAMETERS``: the point belongs to the market, as in ``totals||point=2.5``.
 
     Examples
     --------

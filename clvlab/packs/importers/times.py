@@ -1,4 +1,4 @@
-"""Times as sources write them, to UTC milliseconds; a time without a zone is none, unless the caller names the zone."""
+"""Times as sources write them, to UTC milliseconds; a time without a zone is refused, unless the caller names the zone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MS_FROM = 100_000_000_000  # seconds this large lie in the year 5138, milliseco
 
 
 def time_ms(value: object, zone: ZoneInfo | None = None) -> int:
-    """Give UTC milliseconds of an ISO 8601 text or of unix seconds or milliseconds.
+    """Return UTC milliseconds of an ISO 8601 text or of unix seconds or milliseconds.
 
     Raises
     ------
@@ -27,7 +27,7 @@ def time_ms(value: object, zone: ZoneInfo | None = None) -> int:
 
 
 def of_unix(value: float) -> int:
-    """Give milliseconds of unix seconds or, from 10^11 on, milliseconds."""
+    """Return milliseconds of unix seconds or, from 10^11 on, milliseconds."""
     found = value if value >= _MS_FROM else value * 1000
     if not 0 <= found <= LAST_MS:
         raise ValueError(f"{value!r} is no unix time")
@@ -35,7 +35,7 @@ def of_unix(value: float) -> int:
 
 
 def of_iso(text: str, zone: ZoneInfo | None = None) -> int:
-    """Give milliseconds of an ISO 8601 text."""
+    """Return milliseconds of an ISO 8601 text."""
     try:
         moment = datetime.fromisoformat(text.strip())
     except ValueError as error:
@@ -50,7 +50,7 @@ def of_iso(text: str, zone: ZoneInfo | None = None) -> int:
 
 
 def zone_of(name: str | None) -> ZoneInfo | None:
-    """Give an IANA time zone.
+    """Return an IANA time zone.
 
     Raises
     ------

@@ -41,7 +41,7 @@ class _Message:
 
 
 def find(paths: Sequence[Path]) -> dict[str, Path]:
-    """Give the files to read by name: files as given, and of a folder its ``odds_*.jsonl`` and ``odds_*.jsonl.gz``."""
+    """Return the files to read by name: files as given, and of a folder its ``odds_*.jsonl`` and ``odds_*.jsonl.gz``."""
     files = [file for path in paths for file in ([path] if path.is_file() else _in_folder(path))]
     named = {file.name: file for file in files}
     if not files:
@@ -107,7 +107,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
 
 
 def _parts(spill: QuoteSpill, in_order: Sequence[int], options: Options) -> Iterator[pl.DataFrame]:
-    """Give the ticks of some fixtures at a time, numbered in order of their captures."""
+    """Return the ticks of some fixtures at a time, numbered in order of their captures."""
     ids = {event: int(event) for event in spill.rows_of}
     rank = {number: place for place, number in enumerate(in_order)}
     for batch in batches(spill.rows_of, ids, options.chunk_rows):

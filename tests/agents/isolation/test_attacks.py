@@ -22,6 +22,8 @@ from clvlab.law.schema import Causality
 from clvlab.law.tape import Tape
 from clvlab.proof.verify import verify
 
+pytestmark = pytest.mark.long
+
 sandboxed = pytest.mark.skipif(not can_lock_in(), reason="the kernel or libseccomp can't lock a process in")
 SEEDS = range(2)
 KEY = ["fixture_id", "tick_seq"]

@@ -28,6 +28,8 @@ from clvlab.proof.evidence import read_evidence
 from clvlab.proof.verify import verify
 from tests.factories import AUDITED, make_agent, make_decisions, make_own_run, make_tape, message
 
+pytestmark = pytest.mark.long
+
 TAPE = make_tape([message(n, n * 60, {"part1": 4000 + 100 * n, "part2": 6000 - 100 * n}) for n in range(6)], {1: 3600})
 EVEN = {"part1": 5000, "part2": 5000}
 TWO = make_tape([message(n, n * 60, EVEN, fixture_id=number) for number in (1, 2) for n in range(6)], {1: 3600, 2: 3600})

@@ -1,0 +1,43 @@
+# The workshop's recipes: each is the command that CI runs. `just` comes with the extra "dev".
+
+set shell := ["bash", "-euo", "pipefail", "-c"]
+
+# List the recipes.
+default:
+    @just --list --unsorted
+
+# Style, types, import contracts.
+lint:
+    ruff check .
+    ruff format --check .
+    mypy
+    lint-imports
+
+# Every test that answers soon.
+test:
+    pytest -n 2 --dist loadfile -m "not long and not browser"
+
+# The long duels.
+duels:
+    pytest -n 2 --dist loadfile -m "long and not browser"
+
+# Notebooks and faces in Chromium.
+browser:
+    pytest -m browser tests/browser
+
+# Notebooks cell by cell.
+notebooks:
+    pytest -n 2 --dist loadfile --nbval notebooks
+
+# Branch coverage of what decides and binds scores.
+coverage:
+    pytest -n 2 --dist loadfile -m "not browser" --cov --cov-branch --cov-report=term-missing:skip-covered tests/law tests/proof tests/runlog tests/engine tests/anchor tests/application
+
+# Wheel and source archive, looked at and tried.
+package:
+    python -m tests.package
+
+# Every speed figure.
+bench:
+    python -m tests.benchmarks
+    for part in imports fixtures isolation http; do python -m tests.benchmarks.$part; done
