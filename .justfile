@@ -19,7 +19,7 @@ test:
 
 # The long duels.
 duels:
-    pytest -n 2 --dist loadfile -m "long and not browser"
+    pytest -n 2 --dist worksteal -m "long and not browser" tests
 
 # Notebooks and faces in Chromium.
 browser:

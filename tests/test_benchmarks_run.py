@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 
 def test_the_benchmark_command_reports_every_job_and_its_jobs_agree(tmp_path):
     report = tmp_path / "report.json"
-    sizes = ["--ticks", "20000", "--decisions", "500", "--rounds", "1"]
+    sizes = ["--ticks", "20000", "--decisions", "500", "--rounds", "1", "--here"]
 
     done = subprocess.run(
         [sys.executable, "-m", "tests.benchmarks", *sizes, "--json", str(report)], cwd=ROOT, capture_output=True, text=True

@@ -29,7 +29,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="clvlab-benchmarks-") as name:
         folder = Path(name)
         sizes = prepared(folder, asked.ticks, asked.decisions, asked.seed)
-        samples = measured(_commands(folder, sizes), asked.rounds)
+        samples = measured(_commands(folder, sizes), asked.rounds, here=asked.here)
     figures = [*_job(samples), *_hashing(samples, sizes), *_sealing(samples, sizes), *_agents(samples, sizes)]
     figures += [*_store(samples, sizes), *_statistics(samples), *_imports(asked.rounds)]
     equalities = list(_equalities(samples, sizes))
@@ -56,6 +56,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--decisions", type=_count, default=1_000_000, help="of the large run (budgets are for 1e6)")
     parser.add_argument("--rounds", type=_count, default=5, help="how often each job runs")
     parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument(
+        "--here", action="store_true", help="all jobs in this process: a look whether they work, no measurement"
+    )
     parser.add_argument("--json", type=Path, metavar="report.json")
     return parser.parse_args()
 

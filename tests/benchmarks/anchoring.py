@@ -12,12 +12,12 @@ from solders.keypair import Keypair
 
 from clvlab.anchor.devchain import GENESIS_HASH, DevChain
 from clvlab.anchor.devserver import server
-from clvlab.anchor.records import MemoryRecords
 from clvlab.anchor.settings import AnchorSettings
 from clvlab.anchor.solana import SolanaAnchor
 from clvlab.proof.canonical import sha256
 
 __all__ = ["memos"]
+from tests.chains import MemoryRecords
 
 
 def memos(folder: Path, count: int) -> Callable[[], dict[str, Any]]:

@@ -52,13 +52,19 @@ def prepared(folder: Path, ticks: int, decisions: int, seed: int) -> dict[str, A
     return fresh(["-m", "tests.benchmarks.data", str(folder), *(str(number) for number in (ticks, decisions, seed))])
 
 
-def measured(jobs: Mapping[str, Sequence[str]], rounds: int) -> dict[str, list[Sample]]:
-    """Run every job (name -> job, folder, arguments) once a round, and again, each time in a fresh process."""
+def measured(jobs: Mapping[str, Sequence[str]], rounds: int, *, here: bool = False) -> dict[str, list[Sample]]:
+    """Run every job (name -> job, folder, arguments) once a round, and again, each time in a fresh process, or all here."""
     samples: dict[str, list[Sample]] = {name: [] for name in jobs}
     for _ in range(rounds):
         for name, command in jobs.items():
-            samples[name].append(Sample(**fresh(["-m", "tests.benchmarks.worker", *command])))
+            samples[name].append(_here(command) if here else Sample(**fresh(["-m", "tests.benchmarks.worker", *command])))
     return samples
+
+
+def _here(command: Sequence[str]) -> Sample:
+    from tests.benchmarks.worker import worked  # with all that jobs need, which fresh processes import for themselves
+
+    return Sample(**worked(*command))
 
 
 def imported(statement: str, rounds: int) -> tuple[Spread, list[str]]:

@@ -7,18 +7,20 @@ import resource
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from tests.benchmarks.jobs import JOBS
 
 
-def main(name: str, folder: str, *arguments: str) -> None:
+def worked(name: str, folder: str, *arguments: str) -> dict[str, Any]:
+    """Do a job, and say how long it took and what it found."""
     job = JOBS[name](Path(folder), *arguments)
     start = time.perf_counter()
     facts = job()
     seconds = time.perf_counter() - start
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    sys.stdout.write(json.dumps({"seconds": seconds, "peak_mb": peak_mb, "facts": facts}))
+    return {"seconds": seconds, "peak_mb": peak_mb, "facts": facts}
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    sys.stdout.write(json.dumps(worked(*sys.argv[1:])))
