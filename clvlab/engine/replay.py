@@ -44,6 +44,7 @@ def replay(tape: Tape, decisions: pl.DataFrame, window: Window, *, errors: int =
     errors
         Number of lines about failed agents, which stand between decisions and closes.
     """
+    # By time, then by names: who was asked first must shape no byte of the evidence (evidence-format.md).
     order = ["ts_ms", "fixture_id", "tick_seq", "agent_id", "market_key", "side", "action"]
     named = decisions.sort(order, nulls_last=False).with_columns(seq=pl.int_range(1, pl.len() + 1))
 
@@ -51,6 +52,7 @@ def replay(tape: Tape, decisions: pl.DataFrame, window: Window, *, errors: int =
     acted_on = pl.select(pl.when(back).then(named["market_row"])).to_series()
     events = named.with_columns(*_untrusted(named), *_states(tape, acted_on, named["n_sides"]))
 
+    # Markets that somebody backed: an agent can't make evidence grow by waiting.
     markets = named.filter(back & named["market_key"].is_not_null()).select(_MARKET).unique()
     closes = market_closes(tape, markets, fixture_closes(tape, window))
     states = _states(tape, closes["close_row"], closes["n_sides"])
@@ -85,6 +87,7 @@ def located(tape: Tape, decisions: pl.DataFrame) -> pl.DataFrame:
     first_sides = tape.series.with_row_index("series").filter(pl.col("side_no") == 0)
     markets = first_sides.select(*_MARKET, "market_start", "n_sides", "series")
     found = decisions.join(markets, on=_MARKET, how="left", maintain_order="left")
+    # The market's own last message up to the tick: at a tick of another market it may be old, and is never a later one.
     row = last_row_at(tape.key, found["market_start"], found["series"], found["tick_seq"])
     found = found.with_columns(
         market_row=row, message_seq=tape.rows["tick_seq"].gather(row), ts_ms=tape.rows["ts_ms"].gather(row)
@@ -136,6 +139,7 @@ def _states(tape: Tape, row: pl.Series, n_sides: pl.Series) -> pl.DataFrame:
 
 def _untrusted(decisions: pl.DataFrame) -> list[pl.Expr | pl.Series]:
     """Turn the claimed confidence to integers: parts per million, half up, or the raw value where it is no probability."""
+    # A claim is sealed as it was made, however absurd, and never scored: tidied up, it could not be held against anybody.
     claimed = pl.col("confidence")
     sane = claimed.is_between(0.0, 1.0)
     raw = decisions.filter(claimed.is_not_null() & ~(sane & claimed.is_not_nan()))["confidence"].unique()

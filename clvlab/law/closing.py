@@ -13,6 +13,7 @@ from clvlab.law.tape import Tape, last_row_at
 
 __all__ = ["LAST_OPEN_MAX_AGE_MS", "Window", "fixture_closes", "market_closes", "sealed_window"]
 
+# A price that nobody could take for longer than this is no closing price, whatever it was before (law.md, "Close").
 LAST_OPEN_MAX_AGE_MS = 300_000
 _MAX_WINDOW_ID_BYTES = 200
 _MAX_PREFIXES = 1000
@@ -107,6 +108,7 @@ def fixture_closes(tape: Tape, window: Window) -> pl.DataFrame:
     if window.end_rule == EndRule.MANUAL_STOP:
         closes = spans.with_columns(close_kind=pl.lit(CloseKind.STOP))
     elif window.duration_s is not None:
+        # A tick at the limit itself is inside: it was there to be acted on when the time ran out (law.md, "Window").
         limit = pl.col("first_ts_ms") + window.duration_s * 1000
         ended = _first_ticks(tape, spans.select("fixture_id", limit_ts_ms=limit + 1))
         closes = spans.join(ended, on="fixture_id", how="left", maintain_order="left").with_columns(
@@ -142,6 +144,8 @@ def _pre_match(tape: Tape, spans: pl.DataFrame) -> pl.DataFrame:
     closes = spans.join(played, on="fixture_id", how="left", maintain_order="left").join(
         tape.fixtures, on="fixture_id", how="left", maintain_order="left"
     )
+    # The first message in play ends the window, whatever a schedule says: matches start early, and a price in play knows goals.
+    # That a later message is not in play changes nothing: a flag that flickers would open the window again (law.md, "Window").
     # Only fixtures that never went in-running need the search for their kickoff.
     kickoffs = closes.filter(pl.col("play_seq").is_null(), pl.col("kickoff_ts_ms").is_not_null())
     started = _first_ticks(tape, kickoffs.select("fixture_id", limit_ts_ms="kickoff_ts_ms"))
@@ -207,6 +211,8 @@ def market_closes(tape: Tape, markets: pl.DataFrame, ends: pl.DataFrame) -> pl.D
         .sort("fixture_id", "market_key")
     )
     last_seq = asked["end_seq"] - 1
+    # A market's own last message, a suspension too: to go back to an open one by default would score against a price that
+    # was withdrawn, often because something had happened (choices.md, "a market suspended at the close").
     row = last_row_at(tape.key, asked["market_start"], asked["series"], last_seq)
     if tape.closing_policy == ClosingPolicy.LAST_OPEN:
         row = _last_open(tape, asked, last_seq, row)

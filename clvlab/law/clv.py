@@ -23,6 +23,7 @@ def clv_bps() -> pl.Expr:
 
 def quoted_edge_bps(prob_bps: str) -> pl.Expr:
     """Expected value of a bet at ``odds_milli``, valued at a probability, in basis points, half up; null without a quote."""
+    # Integers all the way: floating point rounds differently from machine to machine, and a hash forgives nothing.
     return (2 * pl.col(prob_bps) * pl.col("odds_milli") + 1000) // 2000 - 10_000
 
 
@@ -52,19 +53,25 @@ def reason(window: Window, max_close_age_s: int | None) -> pl.Expr:
     """The first rule that a position fails, or ``scored``."""
     # A line that was last quoted long before play is no closing line: how the market moved since then, no score can tell.
     stale = pl.lit(value=False) if max_close_age_s is None else closing_age_ms() > 1000 * max_close_age_s
+    # What the agent left out, then when it acted, then what could be known at its tick, then the close: a fault of its own is
+    # never excused by one of the market (law.md, "Reasons").
     rules: list[tuple[Reason, pl.Expr]] = [
+        # Silence is neither skill nor failure: abstentions would dilute a mean that they entered.
         (Reason.WAIT_UNSCORED, pl.col("action") == Action.WAIT),
         (Reason.MARKET_KEY_MISSING, pl.col("market_key").is_null()),
         (Reason.SIDE_MISSING, pl.col("side").is_null()),
         (Reason.MARKET_NOT_ALLOWED, ~allowed(window.market_allowlist)),
+        # Who acts in play knows what the close did not.
         (Reason.OUTSIDE_WINDOW, pl.col("tick_seq") >= pl.col("end_seq")),
         (Reason.ENTRY_MARKET_ABSENT, ~pl.col("entry_present")),
+        # Nobody could have bet at a price that was withdrawn.
         (Reason.ENTRY_SUSPENDED, pl.col("entry_suspended")),
         (Reason.ENTRY_SIDE_MISSING, pl.col("entry_prob_bps").is_null()),
         (Reason.CLOSING_MARKET_ABSENT, ~pl.col("closing_present")),
         (Reason.CLOSING_SUSPENDED, pl.col("closing_suspended")),
         (Reason.CLOSING_STALE, stale),
         (Reason.CLOSING_SIDE_MISSING, pl.col("close_prob_bps").is_null()),
+        # An entry just before the close is the close: a CLV near 0 by construction, and a way to pad a count.
         (Reason.PENDING_HORIZON, pl.col("close_ts_ms") - pl.col("ts_ms") < 1000 * window.min_clv_horizon_s),
     ]
     chain = pl.lit(Reason.SCORED.value)

@@ -73,6 +73,8 @@ def verdicts(proposals: pl.DataFrame, envelope: PolicyEnvelope, market_allowlist
 
 
 def _pre_quote(envelope: PolicyEnvelope, market_allowlist: tuple[str, ...]) -> dict[str, pl.Expr]:
+    # Nulls never pass as numbers: an action without a stake or a price is refused by the rule that names what it lacks, so that
+    # nothing gets through by leaving a field out (policy.md).
     stake, prob = pl.col("stake"), pl.col("entry_prob_bps")
     prefixes = market_allowlist if envelope.market_allowlist is None else envelope.market_allowlist
     return {
@@ -87,6 +89,7 @@ def _pre_quote(envelope: PolicyEnvelope, market_allowlist: tuple[str, ...]) -> d
 
 
 def _post_quote(envelope: PolicyEnvelope) -> dict[str, pl.Expr]:
+    # The edge is against the price at entry, never against the close: the gate knows only what the agent could know.
     quote, limit = pl.col("odds_milli"), pl.col("limit_odds_milli")
     # A limit of 0 divides to null: no limit.
     slippage_bps = pl.max_horizontal(limit - quote, 0) * 10_000 // limit
@@ -130,7 +133,7 @@ def _counted(proposals: pl.DataFrame, passed: pl.Series, envelope: PolicyEnvelop
             bits |= orders
         if on_market.get(market, 0) + stake > per_market or on_fixture.get(match, 0) + stake > per_fixture:
             bits |= exposure
-        if sound and not bits:
+        if sound and not bits:  # an action that is refused uses up nothing: else refusals would starve what follows
             ready_ms[market] = ts_ms + cooldown_ms
             count[agent] = count.get(agent, 0) + 1
             on_market[market] = on_market.get(market, 0) + stake

@@ -164,7 +164,7 @@ def _check_numbers(evidence: Evidence, started: dict[str, Any], errors: list[dic
 
 def _check_values(evidence: Evidence) -> None:
     decisions, closes = evidence.decisions, evidence.closes
-    for frame in (decisions, closes):
+    for frame in (decisions, closes):  # beyond 2**53 - 1 a reader with doubles would see another number than was hashed
         if any(frame[column].null_count() for column in frame.columns if column in _GIVEN):
             raise EvidenceError("null where a value must stand")
         if frame.select(pl.any_horizontal((~pl.col(pl.Int64).is_between(-SAFE_INTEGER, SAFE_INTEGER)).any())).item():
@@ -173,8 +173,10 @@ def _check_values(evidence: Evidence) -> None:
     bad_values = {
         "an action is neither BACK nor WAIT": ~decisions["action"].is_in([action.value for action in Action]),
         f"a close_kind is none of {kinds}, which its end_rule gives": ~closes["close_kind"].is_in(kinds),
+        # Look-ahead written into the evidence: the price after the tick in place of the one at it.
         "a market state is later than its decision": (decisions["state_tick_seq"] > decisions["tick_seq"])
         | (decisions["state_ts_ms"] > decisions["ts_ms"]),
+        # A close from play would score a decision by what nobody knew before.
         "a closing state is outside its window": (closes["state_tick_seq"] >= closes["end_seq"])
         | (closes["state_ts_ms"] > closes["close_ts_ms"]),
         "a time is negative": (decisions["state_ts_ms"] < 0) | (decisions["ts_ms"] < 0),
@@ -183,6 +185,7 @@ def _check_values(evidence: Evidence) -> None:
         & ((decisions["action"] != Action.BACK) | decisions["market_key"].is_null()),
         "a stake is negative": decisions["stake"] < 0,
         "a limit is negative, or beyond 2**31 - 1": ~decisions["limit_odds_milli"].is_between(0, 2**31 - 1),
+        # A verdict left out would hide that an action was refused.
         "a BACK has no verdict of the policy, or a WAIT has one": decisions["pre"].is_null()
         != (decisions["action"] == Action.WAIT),
         "a confidence is no probability": ~decisions["confidence_ppm"].is_between(0, 1_000_000),
@@ -201,6 +204,7 @@ def _check_values(evidence: Evidence) -> None:
 
 def _check_order(evidence: Evidence) -> None:
     order = ["ts_ms", "fixture_id", "tick_seq", "agent_id", "market_key", "side", "action"]
+    # One order of the same decisions, or one run would have many hashes, and the best of them could be sought.
     key = evidence.decisions.select(order)
     if not key.equals(key.sort(order, nulls_last=False)):
         raise EvidenceError(f"decisions are not in the order of {', '.join(order)}")
@@ -209,6 +213,7 @@ def _check_order(evidence: Evidence) -> None:
     waits = key.filter(pl.col("action") == Action.WAIT).select("agent_id", "fixture_id", "tick_seq")
     if waits.is_duplicated().any():
         raise EvidenceError("an agent waits twice at a tick")
+    # Else each market could be closed at the moment that flatters it.
     ends = evidence.closes.select("fixture_id", "end_seq", "close_ts_ms", "close_kind").unique()
     if ends["fixture_id"].n_unique() != ends.height:
         raise EvidenceError("the markets of a fixture close at different ticks")
@@ -216,6 +221,7 @@ def _check_order(evidence: Evidence) -> None:
 
 def _check_errors(evidence: Evidence) -> None:
     """Require agents to fail once and then to have decided nothing; a run in which all failed is not sealed."""
+    # An agent that could fail with its decisions kept would fail when it loses (choices.md, "an agent that raises an error").
     failed, named = (
         [error["agent_id"] for error in evidence.errors],
         {agent["agent_id"] for agent in evidence.started["agents"]},
