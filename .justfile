@@ -21,6 +21,10 @@ test:
 duels:
     pytest -n 2 --dist worksteal -m "long and not browser" tests
 
+# Both, as CI runs them.
+all:
+    pytest -n 2 --dist worksteal -m "not browser"
+
 # Notebooks and faces in Chromium.
 browser:
     pytest -m browser tests/browser
