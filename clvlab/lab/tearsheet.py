@@ -108,7 +108,7 @@ class TearSheet(Shown):
     def _placebos(self) -> tuple[Placebo, Placebo] | None:
         if self.scored.is_empty():
             return None
-        whole = self.source.report["n_fixtures"] == len(self.source.pack.fixture_ids)
+        whole = len(self.source.fixture_ids) == len(self.source.pack.fixture_ids)
         tape = self.source.pack.tape(None if whole else self.scored["fixture_id"].unique().to_list())
         ends = self.source.result.closes.select("fixture_id", "end_seq", "close_ts_ms").unique()
         horizon_s = self.source.window.min_clv_horizon_s

@@ -10,6 +10,7 @@ the interpreter, or a library that is allowed.
 from __future__ import annotations
 
 import ast
+import gc
 from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -43,7 +44,7 @@ _FORBIDDEN_ATTRIBUTES = frozenset(
      "modules", "os", "path_hooks", "subprocess", "sys"}
 )  # fmt: skip
 
-_PARSING = Lock()  # two threads in ast.parse at once can break each other's count of recursion (CPython 3.11)
+_PARSING = Lock()
 
 Names = Mapping[str, Collection[str]]
 
@@ -63,8 +64,7 @@ def audit(folder: Path | None = None) -> tuple[str, ...]:
         return missing
     closure = read_closure(root)
     bytecode = cached(root, closure.sources)
-    with _PARSING:
-        found = _audited(tuple(closure.sources.items()), bytecode)
+    found = _audited(tuple(closure.sources.items()), bytecode)
     return (*closure.strays, *found, *(foreign_modules(root, closure.sources) if folder is None else ()))
 
 
@@ -94,9 +94,24 @@ def violations(source: str | bytes, name: str) -> list[str]:
 def _nodes(source: str | bytes) -> list[ast.AST] | str:
     """Parse a source in the encoding that it names, or say why it can't be."""
     try:
-        return list(ast.walk(ast.parse(source)))
+        return list(ast.walk(_parsed(source)))
     except (MemoryError, RecursionError, SyntaxError, ValueError) as error:
         return str(error)
+
+
+def _parsed(source: str | bytes) -> ast.AST:
+    """Parse without a pause: CPython 3.11 keeps one count of the depth for all threads, so none may parse in between.
+
+    Only a collection of cycles lets another thread run here. Two of us at once would each turn collecting on for the other.
+    """
+    with _PARSING:
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            return ast.parse(source)
+        finally:
+            if collects:
+                gc.enable()
 
 
 def _violations(nodes: list[ast.AST] | str, name: str, own: Names | None) -> Iterator[str]:

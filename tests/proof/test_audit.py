@@ -1,3 +1,4 @@
+import ast
 import gc
 import shutil
 import time
@@ -223,6 +224,22 @@ def test_new_folder_below_a_trust_folder_is_audited(package):
     (package / "law" / "deep" / "a.py").write_text("import openai\n")
 
     assert audit(package) == ("law/deep/a.py:1: openai",)
+
+
+def test_another_parser_does_not_disturb_an_audit(package):
+    shutil.copy(package_folder() / "proof" / "audit.py", package / "proof" / "twin.py")
+
+    def parse(phase, info):  # noqa: ARG001
+        ast.parse("1")
+
+    gc.callbacks.append(parse)  # as a thread that runs while cycles are collected, whatever it imports or shows
+    try:
+        found = audit(package)
+    finally:
+        gc.callbacks.remove(parse)
+
+    assert not [one for one in found if "not Python" in one]
+    assert gc.isenabled()
 
 
 def test_audits_at_once_do_not_disturb_each_other(tmp_path):
