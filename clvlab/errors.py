@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 __all__ = [
@@ -332,7 +333,7 @@ class PreflightError(ClvlabError):
         ``{name, ok, message}`` of every failing check, in order.
     """
 
-    def __init__(self, failures: list[dict[str, Any]]) -> None:
+    def __init__(self, failures: Sequence[Mapping[str, Any]]) -> None:
         super().__init__("; ".join(f"{failure['name']}: {failure['message']}" for failure in failures))
         self.failures = failures
 

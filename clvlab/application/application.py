@@ -8,6 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 from clvlab.anchor.configured import anchorer
+from clvlab.anchor.settings import AnchorSettings
 from clvlab.application.anchoring import Anchoring, StoredRecords
 from clvlab.application.competitions.competitions import Competitions
 from clvlab.application.competitions.demo import Demo
@@ -21,8 +22,7 @@ from clvlab.application.log.public import PublicLog
 from clvlab.application.packs import bundled_catalog
 from clvlab.application.replay_packs import ReplayPacks
 from clvlab.application.reports import BacktestReports, BacktestRuns
-from clvlab.application.runs.cards import StoredRuns
-from clvlab.application.runs.in_folder import AnchorSettings
+from clvlab.application.runs.stored import StoredRuns
 from clvlab.packs.catalog import Catalog
 from clvlab.runlog.note import Signer
 from clvlab.store.database import Database

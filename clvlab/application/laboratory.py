@@ -12,11 +12,11 @@ from clvlab.anchor.settings import AnchorSettings
 from clvlab.application.anchoring import Anchoring, StoredRecords
 from clvlab.application.leaderboard import Leaderboard
 from clvlab.application.log.public import PublicLog
-from clvlab.application.runs.cards import StoredRuns
 from clvlab.application.runs.in_database import DatabaseRecord
 from clvlab.application.runs.perform import PerformedRun
 from clvlab.application.runs.plan import Plan
 from clvlab.application.runs.record import make
+from clvlab.application.runs.stored import StoredRuns
 from clvlab.engine.agent import Identity
 from clvlab.proof.canonical import canonical, sha256, without_floats
 from clvlab.store import runs, trials

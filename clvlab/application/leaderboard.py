@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
+from clvlab.answers.leaderboard import AnchorSummary, EligibilityBadge, LeaderboardResponse, LeaderboardRow
 from clvlab.application.runs.in_database import results
 from clvlab.law.metrics import LOW_SAMPLE_BELOW, confidence
 from clvlab.proof.verify import verify
@@ -15,6 +16,7 @@ from clvlab.store.tables import RUN_COUNTS, SUMS
 
 __all__ = ["Leaderboard"]
 
+_T = TypeVar("_T")
 _PPM = 1_000_000
 _COMPARED = (*SUMS, *RUN_COUNTS, "max_drawdown")
 
@@ -25,13 +27,13 @@ class Leaderboard:
 
     database: Database
 
-    def rows(self) -> dict[str, Any]:
-        """Return ``{rows: [LeaderboardRow]}``, in a time that does not grow with runs or decisions."""
+    def rows(self) -> LeaderboardResponse:
+        """Rank all agents, best first, in a time that does not grow with runs or decisions."""
         with self.database.read() as connection:
-            found = [_row(standing) for standing in standings.all_rows(connection)]
+            rows = [_row(standing) for standing in standings.all_rows(connection)]
         # Agent ids by code point, which is the order of their bytes; a database may sort otherwise.
-        found.sort(key=lambda row: (row["avg_clv_bps"] is None, -(row["avg_clv_bps"] or 0.0), row["agent_id"]))
-        return {"rows": [{"rank": rank, **row} for rank, row in enumerate(found, start=1)]}
+        rows.sort(key=lambda row: (row["avg_clv_bps"] is None, -(row["avg_clv_bps"] or 0.0), row["agent_id"]))
+        return {"rows": [{**row, "rank": rank} for rank, row in enumerate(rows, start=1)]}
 
     def rebuild(self) -> list[str]:
         """Recompute all of it from the sealed bytes and store that; gives a sentence for every difference found.
@@ -59,10 +61,11 @@ class Leaderboard:
         return [] if run is None else results(verify(run, receipts))
 
 
-def _row(standing: Mapping[str, Any]) -> dict[str, Any]:
+def _row(standing: Mapping[str, Any]) -> LeaderboardRow:
     total, judged = standing["runs"], standing["valid_count"] + standing["invalid_count"]
     actions, forecasts = standing["action_count"], standing["forecasts"]
     return {
+        "rank": 0,  # known when all rows are
         "agent_id": standing["agent_id"],
         "runs": total,
         "avg_clv_bps": standing["total_clv_bps"] / actions if actions else None,
@@ -77,24 +80,24 @@ def _row(standing: Mapping[str, Any]) -> dict[str, Any]:
         "anchor_status": _anchor_status(standing),
         "source_mode": _summary(standing["live_runs"], total, "all-live", "all-replay", "mixed") if total else "unknown",
         "valid_count": standing["valid_count"],
-        "clv_confidence": confidence(standing["valid_count"]).value,
+        "clv_confidence": confidence(standing["valid_count"]),
         "low_sample": standing["valid_count"] < LOW_SAMPLE_BELOW,
     }
 
 
-def _summary(count: int, total: int, every: str, none: str, some: str) -> str:
+def _summary(count: int, total: int, every: _T, none: _T, some: _T) -> _T:
     if count == 0:
         return none
     return every if count == total else some
 
 
-def _badge(standing: Mapping[str, Any]) -> str:
+def _badge(standing: Mapping[str, Any]) -> EligibilityBadge:
     if standing["failing_runs"] or not standing["anchored_runs"]:
         return "unproven"
     return "fully-proven" if standing["anchored_runs"] == standing["runs"] else "partially-proven"
 
 
-def _anchor_status(standing: Mapping[str, Any]) -> str:
+def _anchor_status(standing: Mapping[str, Any]) -> AnchorSummary:
     if standing["anchored_runs"] == standing["runs"]:
         return "all-anchored"
     return "some-pending" if standing["anchored_runs"] or standing["pending_runs"] else "none-anchored"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
+from clvlab.answers.packs import ReplayPackInfo, ReplayPackListResponse
 from clvlab.application.runs.binding import catalogued
 from clvlab.packs.catalog import Catalog
 from clvlab.packs.reader import Pack
@@ -19,12 +19,12 @@ class ReplayPacks:
     catalog: Catalog
     _genuine: dict[str, bool] = field(default_factory=dict)  # by content hash, which covers the raw capture
 
-    def all(self) -> dict[str, Any]:
-        """Return ``{packs: [ReplayPackInfo]}``: verified, allowlisted packs only."""
+    def all(self) -> ReplayPackListResponse:
+        """List verified, allowlisted packs."""
         return {"packs": [self._info(pack) for pack in self.catalog.packs()]}
 
-    def info(self, pack_id: str) -> dict[str, Any]:
-        """Return ReplayPackInfo.
+    def info(self, pack_id: str) -> ReplayPackInfo:
+        """Describe one pack.
 
         Raises
         ------
@@ -32,7 +32,7 @@ class ReplayPacks:
         """
         return self._info(catalogued(self.catalog, pack_id))
 
-    def _info(self, pack: Pack) -> dict[str, Any]:
+    def _info(self, pack: Pack) -> ReplayPackInfo:
         if pack.content_hash not in self._genuine:  # normalising a capture again takes as long as importing it
             self._genuine[pack.content_hash] = pack.is_genuine
         return {

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import cast
 
 from clvlab.agents.registry import template
+from clvlab.answers.backtests import BacktestListResponse, BacktestReport, BacktestRunResponse, BacktestSummary
+from clvlab.answers.common import pick
 from clvlab.application.competitions.requests import BacktestRunRequest
 from clvlab.application.jobs import Jobs
 from clvlab.application.pages import page_of
@@ -40,8 +42,8 @@ class BacktestReports:
     jobs: Jobs
     clock: Callable[[], int]
 
-    def run(self, request: BacktestRunRequest) -> dict[str, Any]:
-        """Replay, seal and store; gives BacktestRunResponse. Blocks.
+    def run(self, request: BacktestRunRequest) -> BacktestRunResponse:
+        """Replay, seal and store. Blocks.
 
         Raises
         ------
@@ -69,8 +71,8 @@ class BacktestReports:
         if outcome["status"] == RunStatus.FAILED:
             raise PackReplayError(f"the replay failed: {outcome['cause']}")
 
-    def report(self, backtest_id: str) -> dict[str, Any]:
-        """Return BacktestReport.
+    def report(self, backtest_id: str) -> BacktestReport:
+        """Return the stored report.
 
         Raises
         ------
@@ -80,10 +82,10 @@ class BacktestReports:
             found = reports.report(connection, backtest_id)
         if found is None:
             raise UnknownBacktestError(f"unknown backtest {backtest_id!r}")
-        return found
+        return cast("BacktestReport", found)
 
-    def page(self, cursor: str | None = None, limit: int = 50) -> dict[str, Any]:
-        """Return ``{backtests: [{backtest_id, run_id, pack_id, fixture_id, created_ts_ms}], next_cursor}``, newest first.
+    def page(self, cursor: str | None = None, limit: int = 50) -> BacktestListResponse:
+        """List backtests, newest first.
 
         Raises
         ------
@@ -91,7 +93,7 @@ class BacktestReports:
         """
         with self.database.read() as connection:
             rows, next_cursor = page_of(connection, report_table, "backtest_id", cursor, limit)
-        return {"backtests": rows, "next_cursor": next_cursor}
+        return {"backtests": cast("list[BacktestSummary]", rows), "next_cursor": next_cursor}
 
 
 @dataclass(frozen=True)
@@ -114,8 +116,8 @@ class BacktestRuns:
             job_rows.fence(connection, job)
             now = self.clock()
             keep(connection, done, None, now)  # anybody may ask for one, and the chain's fees are the operator's
-            names = ("backtest_id", "run_id", "pack_id", "fixture_id")
-            reports.add(connection, {name: done.report[name] for name in names} | {"created_ts_ms": now, "report": done.report})
+            summary = pick(BacktestSummary, {**done.report, "created_ts_ms": now})
+            reports.add(connection, {**summary, "report": done.report})
             job_rows.finish(connection, job, JobStatus.DONE)
 
     def failed(self, connection: Connection, job: Job, cause: str) -> None:

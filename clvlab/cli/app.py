@@ -17,6 +17,7 @@ from clvlab.agents.isolation.isolated import isolated
 from clvlab.application import backtests, packs
 from clvlab.application.log import operations
 from clvlab.application.runs import bundles, in_folder
+from clvlab.application.runs.card import proof_card, verification_answer
 from clvlab.application.runs.in_folder import FolderRecord
 from clvlab.application.runs.record import make
 from clvlab.application.versions import judge
@@ -31,7 +32,6 @@ from clvlab.cli.versions import version
 from clvlab.errors import ClvlabError
 from clvlab.law.closing import Window
 from clvlab.proof.checks import Check
-from clvlab.proof.verify import Verification
 
 __all__ = ["app", "main"]
 
@@ -200,7 +200,8 @@ def verify(
     if as_json:
         opinions = {name: {"agrees": agrees, "detail": why} for name, (agrees, why) in further.items()}
         judged = {name: {"verdict": check.verdict.value, "detail": check.detail} for name, check in proofs.items()}
-        print_json(_verification(verdict, in_log) | {"judged_by": judge()} | opinions | ({"proofs": judged} if proofs else {}))
+        answer = verification_answer(verdict, proof_card(verdict, in_log))
+        print_json({**answer, "judged_by": judge(), **opinions, **({"proofs": judged} if proofs else {})})
     else:
         show_checks(verdict, judge())
         for name, check in proofs.items():
@@ -209,21 +210,6 @@ def verify(
             out.print(f"{name.replace('_', ' ')}: {'[green]agrees[/]' if agrees else '[red]DISAGREES[/]'}: {plain(why)}")
     failed = [check for check in proofs.values() if check.verdict == "fail"]
     raise typer.Exit(0 if verdict.passed and not failed and all(agrees for agrees, _ in further.values()) else 1)
-
-
-def _verification(verdict: Verification, in_log: dict[str, Any] | None) -> dict[str, Any]:
-    card = in_folder.proof_card(verdict, in_log)
-    return {
-        "run_id": verdict.run_id,
-        "verified": verdict.verified,
-        "evidence_hash": verdict.evidence_hash,
-        "recomputed_evidence_hash": verdict.recomputed_evidence_hash,
-        "manifest_hash": verdict.manifest_hash,
-        "checks": card["checks"],
-        "metrics": card["metrics"],
-        "anchor": card["anchor"],
-        "proof_card": card,
-    }
 
 
 @app.command()
@@ -241,7 +227,7 @@ def show(
         return
     verdict = in_folder.verified(run)
     if as_json:
-        print_json(in_folder.proof_card(verdict))
+        print_json(proof_card(verdict))
         raise typer.Exit(0 if verdict.passed else 1)
     show_checks(verdict)
     if verdict.outcomes is not None:

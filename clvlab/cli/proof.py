@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from clvlab.agents.isolation.isolated import IsolatedAgent
+from clvlab.anchor.settings import AnchorSettings
 from clvlab.application.log import operations
 from clvlab.application.runs import bundles, in_folder, replays
 from clvlab.cli.options import JsonOption, RunArgument
@@ -21,9 +22,9 @@ from clvlab.proof.checks import Check, Verdict
 __all__ = ["anchor", "anchor_settings", "bundle", "devchain", "disclose", "further", "show_disclosure", "verifier"]
 
 
-def anchor_settings() -> in_folder.AnchorSettings:
+def anchor_settings() -> AnchorSettings:
     """Read the chain, key and trusted signers from ``CLVLAB_ANCHOR_*``."""
-    return in_folder.AnchorSettings.from_environment(os.environ)
+    return AnchorSettings.from_environment(os.environ)
 
 
 def further(

@@ -10,7 +10,21 @@ from urllib.parse import quote
 import httpx2
 import orjson
 
-from clvlab.client import answers
+from clvlab.answers.agents import AgentInstance, DeployResponse, RuntimeEventsResponse
+from clvlab.answers.backtests import BacktestListResponse, BacktestReport, BacktestRunResponse
+from clvlab.answers.competitions import (
+    AgentRegisterResponse,
+    CompetitionCreateResponse,
+    CompetitionEvent,
+    CompetitionStartResponse,
+    CompetitionStateResponse,
+    CompetitionStatusResponse,
+    CompetitionSummaryResponse,
+)
+from clvlab.answers.demo import DemoResponse
+from clvlab.answers.leaderboard import LeaderboardResponse
+from clvlab.answers.packs import ReplayPackInfo, ReplayPackListResponse
+from clvlab.answers.runs import InspectorRecord, ProofArtifactResponse, RunListResponse, VerifyResponse
 from clvlab.client.problems import ApiError, raise_for_problem
 
 __all__ = ["Client"]
@@ -97,21 +111,21 @@ class Client:
         """Close the connections."""
         self._http.close()
 
-    def leaderboard(self) -> answers.LeaderboardResponse:
+    def leaderboard(self) -> LeaderboardResponse:
         """Rank agents over all sealed runs."""
-        return self._get(answers.LeaderboardResponse, "leaderboard")
+        return self._get(LeaderboardResponse, "leaderboard")
 
-    def create_competition(self, config: Mapping[str, Any] | None = None, **fields: Any) -> answers.CompetitionCreateResponse:
+    def create_competition(self, config: Mapping[str, Any] | None = None, **fields: Any) -> CompetitionCreateResponse:
         """Create a competition; fields of CompetitionConfig, as a mapping or by name. Needs a token."""
-        return self._post(answers.CompetitionCreateResponse, "competitions", body=dict(config or {}) | fields)
+        return self._post(CompetitionCreateResponse, "competitions", body=dict(config or {}) | fields)
 
-    def competitions(self, status: str | None = None) -> list[answers.CompetitionSummaryResponse]:
+    def competitions(self, status: str | None = None) -> list[CompetitionSummaryResponse]:
         """List competitions; of ``DRAFT``, ``RUNNING``, ``FINALIZED`` or ``COMPLETED`` status only, if one is given."""
-        return self._get(list[answers.CompetitionSummaryResponse], "competitions", status=status)
+        return self._get(list[CompetitionSummaryResponse], "competitions", status=status)
 
-    def competition(self, competition_id: str) -> answers.CompetitionStateResponse:
+    def competition(self, competition_id: str) -> CompetitionStateResponse:
         """Read a competition whole."""
-        return self._get(answers.CompetitionStateResponse, "competitions", competition_id)
+        return self._get(CompetitionStateResponse, "competitions", competition_id)
 
     def register(
         self,
@@ -122,30 +136,30 @@ class Client:
         *,
         proof_mode: str = "reproducible",
         instance_id: str | None = None,
-    ) -> answers.AgentRegisterResponse:
+    ) -> AgentRegisterResponse:
         """Put an agent on the roster of a competition of the caller."""
         entry = {"agent_id": agent_id, "strategy": strategy, "config": dict(config or {}), "proof_mode": proof_mode}
         return self._post(
-            answers.AgentRegisterResponse, "competitions", competition_id, "agents", body=entry | {"instance_id": instance_id}
+            AgentRegisterResponse, "competitions", competition_id, "agents", body=entry | {"instance_id": instance_id}
         )
 
-    def open_competition(self, competition_id: str) -> answers.CompetitionStatusResponse:
+    def open_competition(self, competition_id: str) -> CompetitionStatusResponse:
         """Go from draft to open."""
-        return self._post(answers.CompetitionStatusResponse, "competitions", competition_id, "open")
+        return self._post(CompetitionStatusResponse, "competitions", competition_id, "open")
 
-    def start(self, competition_id: str) -> answers.CompetitionStartResponse:
+    def start(self, competition_id: str) -> CompetitionStartResponse:
         """Run a competition of the caller; returns when it is finalized."""
-        return self._post(answers.CompetitionStartResponse, "competitions", competition_id, "start")
+        return self._post(CompetitionStartResponse, "competitions", competition_id, "start")
 
-    def complete_competition(self, competition_id: str) -> answers.CompetitionStatusResponse:
+    def complete_competition(self, competition_id: str) -> CompetitionStatusResponse:
         """Go from finalized to completed."""
-        return self._post(answers.CompetitionStatusResponse, "competitions", competition_id, "complete")
+        return self._post(CompetitionStatusResponse, "competitions", competition_id, "complete")
 
-    def events(self, competition_id: str, since_seq: int = 0) -> list[answers.CompetitionEvent]:
+    def events(self, competition_id: str, since_seq: int = 0) -> list[CompetitionEvent]:
         """Read the log after ``since_seq``; -1 gives all of it."""
-        return self._get(list[answers.CompetitionEvent], "competitions", competition_id, "events", since_seq=since_seq)
+        return self._get(list[CompetitionEvent], "competitions", competition_id, "events", since_seq=since_seq)
 
-    def stream(self, competition_id: str, since_seq: int = -1) -> Iterator[answers.CompetitionEvent]:
+    def stream(self, competition_id: str, since_seq: int = -1) -> Iterator[CompetitionEvent]:
         """Return the entries of the log as they are appended, until nothing can follow.
 
         Raises
@@ -164,20 +178,18 @@ class Client:
 
     def deploy(
         self, config: Mapping[str, Any] | None = None, *, idempotency_key: str | None = None, **fields: Any
-    ) -> answers.DeployResponse:
+    ) -> DeployResponse:
         """Deploy an agent; fields of DeployConfig, as a mapping or by name. Needs a token."""
         headers = {} if idempotency_key is None else {"Idempotency-Key": idempotency_key}
-        return self._post(answers.DeployResponse, "agents", "deploy", body=dict(config or {}) | fields, headers=headers)
+        return self._post(DeployResponse, "agents", "deploy", body=dict(config or {}) | fields, headers=headers)
 
-    def instance(self, instance_id: str) -> answers.AgentInstance:
+    def instance(self, instance_id: str) -> AgentInstance:
         """Read an instance of the caller."""
-        return self._get(answers.AgentInstance, "agents", "instances", instance_id)
+        return self._get(AgentInstance, "agents", "instances", instance_id)
 
-    def runtime_events(self, instance_id: str, since: int = 0, limit: int | None = None) -> answers.RuntimeEventsResponse:
+    def runtime_events(self, instance_id: str, since: int = 0, limit: int | None = None) -> RuntimeEventsResponse:
         """Read what an instance of the caller did, after the cursor ``since``."""
-        return self._get(
-            answers.RuntimeEventsResponse, "agents", "instances", instance_id, "runtime-events", since=since, limit=limit
-        )
+        return self._get(RuntimeEventsResponse, "agents", "instances", instance_id, "runtime-events", since=since, limit=limit)
 
     def backtest(
         self,
@@ -187,43 +199,43 @@ class Client:
         window_id: str = "full",
         market_allowlist: list[str] | None = None,
         **fields: Any,
-    ) -> answers.BacktestRunResponse:
+    ) -> BacktestRunResponse:
         """Backtest the agent ``baseline`` over a fixture; further fields of BacktestRunRequest by name."""
         markets = [""] if market_allowlist is None else market_allowlist
         body = {"pack_id": pack_id, "fixture_id": fixture_id, "window_id": window_id, "market_allowlist": markets}
-        return self._post(answers.BacktestRunResponse, "backtests", body=body | fields)
+        return self._post(BacktestRunResponse, "backtests", body=body | fields)
 
-    def backtests(self, cursor: str | None = None, limit: int = 50) -> answers.BacktestListResponse:
+    def backtests(self, cursor: str | None = None, limit: int = 50) -> BacktestListResponse:
         """List stored backtests, newest first."""
-        return self._get(answers.BacktestListResponse, "backtests", cursor=cursor, limit=limit)
+        return self._get(BacktestListResponse, "backtests", cursor=cursor, limit=limit)
 
-    def report(self, backtest_id: str) -> answers.BacktestReport:
+    def report(self, backtest_id: str) -> BacktestReport:
         """Read the report of a backtest."""
-        return self._get(answers.BacktestReport, "backtests", backtest_id)
+        return self._get(BacktestReport, "backtests", backtest_id)
 
-    def packs(self) -> answers.ReplayPackListResponse:
+    def packs(self) -> ReplayPackListResponse:
         """List the packs of the catalog."""
-        return self._get(answers.ReplayPackListResponse, "replay-packs")
+        return self._get(ReplayPackListResponse, "replay-packs")
 
-    def pack(self, pack_id: str) -> answers.ReplayPackInfo:
+    def pack(self, pack_id: str) -> ReplayPackInfo:
         """Read one pack."""
-        return self._get(answers.ReplayPackInfo, "replay-packs", pack_id)
+        return self._get(ReplayPackInfo, "replay-packs", pack_id)
 
-    def runs(self, cursor: str | None = None, limit: int = 50) -> answers.RunListResponse:
+    def runs(self, cursor: str | None = None, limit: int = 50) -> RunListResponse:
         """List runs, newest first."""
-        return self._get(answers.RunListResponse, "runs", cursor=cursor, limit=limit)
+        return self._get(RunListResponse, "runs", cursor=cursor, limit=limit)
 
-    def run(self, run_id: str) -> answers.ProofArtifactResponse:
+    def run(self, run_id: str) -> ProofArtifactResponse:
         """Read the proof card of a run."""
-        return self._get(answers.ProofArtifactResponse, "runs", run_id)
+        return self._get(ProofArtifactResponse, "runs", run_id)
 
-    def verify(self, run_id: str) -> answers.VerifyResponse:
+    def verify(self, run_id: str) -> VerifyResponse:
         """Have the proof of a run recomputed."""
-        return self._post(answers.VerifyResponse, "runs", run_id, "verify")
+        return self._post(VerifyResponse, "runs", run_id, "verify")
 
-    def decision(self, run_id: str, seq: int) -> answers.InspectorRecord:
+    def decision(self, run_id: str, seq: int) -> InspectorRecord:
         """Inspect one decision."""
-        return self._get(answers.InspectorRecord, "runs", run_id, "actions", str(seq))
+        return self._get(InspectorRecord, "runs", run_id, "actions", str(seq))
 
     def evidence(self, run_id: str) -> bytes:
         """Download ``events.jsonl``, whose SHA-256 is the evidence hash."""
@@ -237,9 +249,9 @@ class Client:
         """Download ``manifest.json``, whose SHA-256 is the manifest hash."""
         return self._file(run_id, "manifest")
 
-    def demo(self) -> answers.DemoResponse:
+    def demo(self) -> DemoResponse:
         """Run the demo competition."""
-        return self._post(answers.DemoResponse, "demo", "run")
+        return self._post(DemoResponse, "demo", "run")
 
     def _get(self, kind: type[_T], *path: str, **query: Any) -> _T:
         asked = {name: value for name, value in query.items() if value is not None}

@@ -24,6 +24,7 @@ from clvlab.law.schema import LAW_VERSION, Causality, ClosingPolicy
 from clvlab.law.tape import Binding, Tape
 from clvlab.proof.manifest import RUN_SCHEMA, config_hash, policy_hash, run_id
 from clvlab.proof.seal import SealedRun, seal
+from clvlab.proof.started import AgentStarted, RunStarted
 
 __all__ = ["RunResult", "run", "run_started"]
 
@@ -195,10 +196,11 @@ def run_started(
     max_close_age_s: int | None,
     kind: str = "backtest",
     origin_id: str | None = None,
-) -> dict[str, Any]:
+) -> RunStarted:
     """Return the payload of RUN_STARTED, ``run_id`` included: all that shapes the result, known before the tape is opened."""
     envelope = policy.payload(window.market_allowlist)
-    payload: dict[str, Any] = {
+    payload: RunStarted = {
+        "run_id": "",  # made of all else
         "schema": RUN_SCHEMA,
         "kind": kind,
         "origin_id": origin_id,
@@ -215,13 +217,12 @@ def run_started(
         "policy": envelope,
         "policy_hash": policy_hash(envelope),
     }
-    return payload | {"run_id": run_id(payload)}
+    return {**payload, "run_id": run_id(payload)}
 
 
-def _agent(identity: Identity) -> dict[str, Any]:
+def _agent(identity: Identity) -> AgentStarted:
     config = sealable(identity)
-    own = {"reads": [{"name": name, "sha256": digest} for name, digest in identity.reads], "network": identity.network}
-    return {
+    agent: AgentStarted = {
         "agent_id": identity.agent_id,
         "strategy": identity.strategy,
         "strategy_version": identity.strategy_version,
@@ -230,5 +231,9 @@ def _agent(identity: Identity) -> dict[str, Any]:
         "proof_mode": identity.proof_mode,
         "causality": identity.causality,
         "source_sha256": identity.source_sha256,
-        **{key: value for key, value in own.items() if value},  # absent when off
     }
+    if identity.reads:
+        agent["reads"] = [{"name": name, "sha256": digest} for name, digest in identity.reads]
+    if identity.network:
+        agent["network"] = True
+    return agent

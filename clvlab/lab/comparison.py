@@ -182,7 +182,7 @@ def _said(row: dict[str, Any]) -> str:
 def _settings(source: Contender) -> dict[str, str | None]:
     """Return everything that shapes a backtest, as text: agent, parameters, window, policy, fixtures."""
     started, agent = source.started, source.agent
-    named = {name: agent[name] for name in ("strategy", "strategy_version", "source_sha256")}
+    named: dict[str, object] = {name: agent[name] for name in ("strategy", "strategy_version", "source_sha256")}
     named |= {f"config.{name}": value for name, value in agent["config"].items()}
     named |= {f"window.{name}": value for name, value in started["window"].items()}
     named |= {f"policy.{name}": value for name, value in started["policy"].items()}

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-import orjson
 import polars as pl
 
 from clvlab.application.runs.perform import PerformedRun
+from clvlab.proof.started import AgentStarted, RunStarted
 
 __all__ = ["Contender", "agent_part", "contenders", "of_backtest"]
 
@@ -29,12 +28,12 @@ class Contender:
 
     scores: pl.DataFrame = field(repr=False)
     outcomes: pl.DataFrame = field(repr=False)
-    agent: dict[str, Any]
-    started: dict[str, Any] = field(repr=False)
+    agent: AgentStarted
+    started: RunStarted = field(repr=False)
 
     @property
     def agent_id(self) -> str:
-        return str(self.agent["agent_id"])
+        return self.agent["agent_id"]
 
     @property
     def pack_id(self) -> str:
@@ -45,7 +44,7 @@ class Contender:
         return str(self.started["binding"]["content_hash"])
 
 
-def contenders(scores: pl.DataFrame, outcomes: pl.DataFrame, started: dict[str, Any]) -> list[Contender]:
+def contenders(scores: pl.DataFrame, outcomes: pl.DataFrame, started: RunStarted) -> list[Contender]:
     """Return the agents of a run, in order of their ids."""
     return [
         Contender(_of(scores, agent["agent_id"]), _of(outcomes, agent["agent_id"]), agent, started)
@@ -55,9 +54,7 @@ def contenders(scores: pl.DataFrame, outcomes: pl.DataFrame, started: dict[str, 
 
 def of_backtest(test: PerformedRun) -> list[Contender]:
     """Return the agents of a backtest that was made here."""
-    events = test.run.events
-    started: dict[str, Any] = orjson.loads(events[: events.index(b"\n")])["payload"]
-    return contenders(test.scores, test.result.outcomes, started)
+    return contenders(test.scores, test.result.outcomes, test.started)
 
 
 def agent_part(backtest: PerformedRun, agent_id: str) -> PerformedRun:

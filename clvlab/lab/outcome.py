@@ -63,7 +63,7 @@ class Outcome(Shown):
             The bytes can't be read.
         """
         found = self._verified.source
-        if found.scores is None or found.outcomes is None:
+        if found.scores is None or found.outcomes is None or found.started is None:
             raise EvidenceError(f"run {self.run.run_id} can't be read: {found.recomputed_evidence_hash}")
         return contenders(found.scores, found.outcomes, found.started)
 

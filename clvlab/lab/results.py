@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
+from clvlab.answers.runs import InspectorRecord, ProofArtifactResponse
 from clvlab.application.runs import in_folder
+from clvlab.application.runs.card import proof_card
+from clvlab.application.runs.inspector import inspect_decision
 from clvlab.engine.lookahead import LookaheadReport
 from clvlab.lab import html
 from clvlab.lab.proofs.browser import EvidenceBrowser
@@ -20,7 +22,7 @@ from clvlab.packs import reader
 from clvlab.packs.quality import Quality
 from clvlab.proof.anchor import Anchor
 from clvlab.proof.seal import SealedRun
-from clvlab.proof.verify import Verification
+from clvlab.proof.verify import Verification, verify
 
 __all__ = ["AuditReport", "Pack", "Run", "VerificationResult"]
 _SHOWN_ROWS = 20
@@ -144,8 +146,8 @@ class VerificationResult(Shown):
         return pl.DataFrame(rows, schema=dict.fromkeys(("check", "verdict", "detail"), pl.String), orient="row")
 
     @property
-    def proof_card(self) -> dict[str, Any]:
-        return in_folder.proof_card(self.source)
+    def proof_card(self) -> ProofArtifactResponse:
+        return proof_card(self.source)
 
     def __repr__(self) -> str:
         failed = ", ".join(name for name, verdict in self.checks.items() if verdict == "fail")
@@ -178,11 +180,11 @@ class Run:
 
     def verify(self) -> VerificationResult:
         """Recompute the proof from the sealed bytes; no chain is asked about an anchor, which is then pending."""
-        return VerificationResult(in_folder.verify(self.source, self.receipts, anchor=self.anchor))
+        return VerificationResult(verify(self.source, self.receipts, anchor=self.anchor))
 
-    def decision(self, seq: int) -> dict[str, Any]:
+    def decision(self, seq: int) -> InspectorRecord:
         """Return one sealed decision with the law's reading of it."""
-        return in_folder.inspect_decision(self.source, seq)
+        return inspect_decision(self.source, seq)
 
     def proof_card(self) -> ProofCard:
         """Verify the run and give its proof card: what ran, what is sealed, the seven checks."""

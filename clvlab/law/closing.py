@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import NotRequired, TypedDict, cast
 
 import polars as pl
 
@@ -11,12 +11,24 @@ from clvlab.errors import WindowError
 from clvlab.law.schema import CLOSES, FIXTURE_CLOSES, SAFE_INTEGER, CloseKind, ClosingPolicy, EndRule, conform
 from clvlab.law.tape import Tape, last_row_at
 
-__all__ = ["LAST_OPEN_MAX_AGE_MS", "Window", "fixture_closes", "market_closes", "sealed_window"]
+__all__ = ["LAST_OPEN_MAX_AGE_MS", "SealedWindow", "Window", "fixture_closes", "market_closes", "sealed_window"]
 
 # A price that nobody could take for longer than this is no closing price, whatever it was before (law.md, "Close").
 LAST_OPEN_MAX_AGE_MS = 300_000
 _MAX_WINDOW_ID_BYTES = 200
 _MAX_PREFIXES = 1000
+
+
+class SealedWindow(TypedDict):
+    """What of a tape is scored, and how its pack closes; times in seconds."""
+
+    window_id: str
+    end_rule: str
+    duration_s: int | None
+    min_clv_horizon_s: int
+    market_allowlist: list[str]
+    closing_policy: str
+    max_close_age_s: NotRequired[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +92,7 @@ class Window:
             raise WindowError(f"min_clv_horizon_s must not be negative: {self.min_clv_horizon_s}")
 
     def payload(self) -> dict[str, str | int | list[str] | None]:
-        """The window as it is sealed, but for how the pack closes its markets."""
+        """Return the window as it is sealed, but for how the pack closes its markets."""
         return {
             "window_id": self.window_id,
             "end_rule": str(self.end_rule),
@@ -90,10 +102,12 @@ class Window:
         }
 
 
-def sealed_window(window: Window, closing_policy: ClosingPolicy, max_close_age_s: int | None) -> dict[str, Any]:
+def sealed_window(window: Window, closing_policy: ClosingPolicy, max_close_age_s: int | None) -> SealedWindow:
     """Return the window as it stands in evidence, with how the pack closes; a limit that is off has no key."""
-    limit = {} if max_close_age_s is None else {"max_close_age_s": max_close_age_s}
-    return window.payload() | {"closing_policy": closing_policy.value} | limit
+    sealed = cast("SealedWindow", window.payload() | {"closing_policy": closing_policy.value})
+    if max_close_age_s is not None:
+        sealed["max_close_age_s"] = max_close_age_s
+    return sealed
 
 
 def fixture_closes(tape: Tape, window: Window) -> pl.DataFrame:

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
+from typing import Literal
 
 import polars as pl
 
 from clvlab.law.schema import OUTCOMES, Reason, conform
 
-__all__ = ["LOW_SAMPLE_BELOW", "Confidence", "confidence", "forecast_errors", "outcomes"]
+__all__ = ["LOW_SAMPLE_BELOW", "confidence", "forecast_errors", "outcomes"]
 
 LOW_SAMPLE_BELOW = 30
 _HIGH_FROM = 200
 _PPM = 1_000_000
 
 
-class Confidence(StrEnum):
-    LOW = "low"
-    MEDIUM = "medium"
-    HIGH = "high"
-
-
-def confidence(valid_count: int) -> Confidence:
+def confidence(valid_count: int) -> Literal["low", "medium", "high"]:
     """Grade a sample by its law-valid decisions: low below 30, medium below 200, high from there."""
     if valid_count < LOW_SAMPLE_BELOW:
-        return Confidence.LOW
-    return Confidence.MEDIUM if valid_count < _HIGH_FROM else Confidence.HIGH
+        return "low"
+    return "medium" if valid_count < _HIGH_FROM else "high"
 
 
 def outcomes(scores: pl.DataFrame, agent_ids: tuple[str, ...] = ()) -> pl.DataFrame:

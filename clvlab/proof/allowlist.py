@@ -52,6 +52,8 @@ ALLOWED_NAMES: Mapping[str, frozenset[str]] = {
         "stat": "S_ISDIR S_ISLNK S_ISREG",
         "sys": "argv exit stderr stdin stdout",
         "threading": "Lock RLock",
-        "typing": "Any ClassVar Final Literal NamedTuple Protocol Self TYPE_CHECKING TypeAlias TypeVar cast",
+        "typing": """
+            Any ClassVar Final Literal NamedTuple NotRequired Protocol Self TYPE_CHECKING TypeAlias TypeVar TypedDict cast
+            """,
     }.items()
 }

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
 
 import orjson
 import polars as pl
@@ -21,6 +20,7 @@ from clvlab.proof.evidence import Evidence
 from clvlab.proof.lines import read_receipts
 from clvlab.proof.manifest import check_ids
 from clvlab.proof.seal import SealedRun
+from clvlab.proof.started import RunStarted
 
 __all__ = [
     "CHECKS",
@@ -104,7 +104,7 @@ def metrics_recomputed(stored: bytes, rederived: bytes) -> Check:
     return Check(Verdict.FAIL, f"{len(ours)} rows re-derived, {len(theirs)} stored; the first difference is row {first + 1}")
 
 
-def manifest_bound(run: SealedRun, rebuilt: bytes, started: dict[str, Any]) -> Check:
+def manifest_bound(run: SealedRun, rebuilt: bytes, started: RunStarted) -> Check:
     """Compare the rebuilt manifest with the stored one, and re-derive every id and hash that RUN_STARTED names."""
     if rebuilt != run.manifest:
         return Check(Verdict.FAIL, f"the manifest {_difference(rebuilt, run.manifest)}")

@@ -8,7 +8,7 @@ as RFC 8785 3.2.2.2 says. The same functions write a run and, on reading, show t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -111,7 +111,7 @@ CLOSE_EVENTS: Schema = {
 }
 
 
-def event_line(kind: Kind, payload: dict[str, Any], seq: int) -> bytes:
+def event_line(kind: Kind, payload: Mapping[str, Any], seq: int) -> bytes:
     """Write one event as a line, line feed included."""
     return canonical({"kind": kind.value, "payload": payload, "seq": seq}) + b"\n"
 

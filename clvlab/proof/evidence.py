@@ -18,6 +18,7 @@ from clvlab.proof.coherence import check_coherence
 from clvlab.proof.events import Kind
 from clvlab.proof.lines import read_closes, read_decisions, read_single
 from clvlab.proof.manifest import RUN_SCHEMA
+from clvlab.proof.started import RunStarted
 
 __all__ = ["Evidence", "read_evidence"]
 
@@ -63,7 +64,7 @@ class Evidence:
         Payloads of AGENT_ERROR.
     """
 
-    started: dict[str, Any]
+    started: RunStarted
     decisions: pl.DataFrame
     closes: pl.DataFrame
     errors: list[dict[str, Any]]

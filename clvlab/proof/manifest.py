@@ -7,6 +7,7 @@ from typing import Any
 from clvlab.errors import EvidenceError
 from clvlab.law.schema import LAW_VERSION
 from clvlab.proof.canonical import canonical, sha256
+from clvlab.proof.started import AgentStarted, RunStarted
 
 __all__ = [
     "RUN_SCHEMA",
@@ -39,24 +40,24 @@ def policy_hash(policy: dict[str, Any]) -> str:
     return sha256(canonical(policy))
 
 
-def roster_hash(agents: list[dict[str, Any]]) -> str:
+def roster_hash(agents: list[AgentStarted]) -> str:
     """Return the one agent's ``config_hash``, or the hash of the sorted [agent_id, config_hash] pairs of several."""
     if len(agents) == 1:
         return str(agents[0]["config_hash"])
     return sha256(canonical(sorted([agent["agent_id"], agent["config_hash"]] for agent in agents)))
 
 
-def run_id(started: dict[str, Any]) -> str:
+def run_id(started: RunStarted) -> str:
     """Derive the run id from everything in RUN_STARTED that shapes the result."""
     return "run_" + inputs_hash(started).removeprefix("sha256:")[:32]
 
 
-def inputs_hash(started: dict[str, Any]) -> str:
+def inputs_hash(started: RunStarted) -> str:
     """Hash everything in RUN_STARTED that shapes the result; the run id is its beginning."""
-    return sha256(canonical({key: started[key] for key in _RUN_KEY}))
+    return sha256(canonical({key: value for key, value in started.items() if key in _RUN_KEY}))
 
 
-def check_ids(started: dict[str, Any]) -> None:
+def check_ids(started: RunStarted) -> None:
     """Derive every hash and id that RUN_STARTED names again.
 
     Raises
@@ -77,7 +78,7 @@ def check_ids(started: dict[str, Any]) -> None:
 
 
 def manifest(
-    started: dict[str, Any],
+    started: RunStarted,
     *,
     evidence_hash: str,
     evidence_root: str,

@@ -17,6 +17,7 @@ from clvlab.proof.canonical import canonical, sha256
 from clvlab.proof.events import Kind, batches, close_lines, decision_lines, event_line, score_lines
 from clvlab.proof.manifest import manifest
 from clvlab.proof.merkle import Digest
+from clvlab.proof.started import RunStarted
 
 __all__ = ["SealedRun", "Sealer", "ahead", "seal"]
 
@@ -80,7 +81,7 @@ class Sealer(Digest):
 
 
 def seal(
-    started: dict[str, Any],
+    started: RunStarted,
     decisions: pl.DataFrame,
     errors: list[dict[str, Any]],
     closes: pl.DataFrame,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
@@ -22,6 +21,7 @@ from clvlab.proof.evidence import Evidence, read_evidence
 from clvlab.proof.manifest import manifest
 from clvlab.proof.merkle import Digest
 from clvlab.proof.seal import SealedRun
+from clvlab.proof.started import RunStarted
 
 __all__ = ["Anchor", "Verification", "verify"]
 
@@ -41,7 +41,7 @@ class Verification:
     checks
         Verdict and explanation under each of the seven names.
     started
-        Payload of RUN_STARTED; empty when the evidence can't be read.
+        Payload of RUN_STARTED; null when the evidence can't be read.
     scores, outcomes
         ``SCORES`` and ``OUTCOMES`` re-derived from the evidence; null when it can't be read.
     """
@@ -52,7 +52,7 @@ class Verification:
     recomputed_evidence_hash: str
     manifest_hash: str
     checks: dict[str, Check]
-    started: dict[str, Any] = field(default_factory=dict)
+    started: RunStarted | None = None
     scores: pl.DataFrame | None = None
     outcomes: pl.DataFrame | None = None
     anchor: Anchor = field(default_factory=Anchor)

@@ -104,7 +104,7 @@ def judged(
     without_witness
         Take a required log at its own word. Else a trusted witness must have signed: alone, an operator can keep two logs.
     """
-    if not verification.started:
+    if verification.started is None:
         return {}
     if "log" in required and not without_witness:
         trust = replace(trust, witness_quorum=max(1, trust.witness_quorum))
@@ -177,6 +177,8 @@ def committed(parts: Mapping[str, bytes], verification: Verification, trust: Tru
     index, at = (_proved(log[name], newest, f"the {name}") for name in ("commit", "outcome"))
     commit, result = (read_entry(log[name]["entry"].encode()) for name in ("commit", "outcome"))
     started, named = verification.started, run_of(parts).commit_index
+    if started is None:
+        raise BundleError("the evidence can't be read, so no entry can be about it")
     if not isinstance(commit, Commit) or not isinstance(result, Outcome) or result.kind != EntryKind.RESULT:
         raise BundleError(f"entries {index} and {at} of the log are no commitment and its result")
     if not commit.run_id == result.run_id == started["run_id"]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import cast
 
+from clvlab.answers.runs import LogStanding
 from clvlab.runlog.log import Claim, LogRows, claim, entry_of
 
 __all__ = ["Standing", "standing"]
@@ -30,9 +31,9 @@ class Standing:
     tree_size: int
     claim: Claim | None
 
-    def facts(self) -> dict[str, Any]:
-        """Return all of it as JSON."""
-        return asdict(self)
+    def facts(self) -> LogStanding:
+        """Return all of it as it is published."""
+        return cast("LogStanding", asdict(self))
 
     def text(self, origin: str, witnesses: int) -> str:
         """Say what is proved under a checkpoint of ``origin`` that so many trusted witnesses signed, and what is claimed.

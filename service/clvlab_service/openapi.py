@@ -7,11 +7,9 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field
 
-from clvlab_service.schemas.common import Problem
-
-__all__ = ["API_DESCRIPTION", "TAGS", "body_schema", "install_openapi", "problems"]
+__all__ = ["API_DESCRIPTION", "TAGS", "Problem", "body_schema", "install_openapi", "problems"]
 
 API_DESCRIPTION = (
     "Evaluates trading agents on closing-line value (CLV) and makes every result independently verifiable. "
@@ -45,6 +43,22 @@ _HEADERS = {
 }
 _BODY = "x-body"
 _PROBLEM = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+
+
+class Problem(BaseModel):
+    """An error (RFC 9457, `application/problem+json`)."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str = Field(description="`urn:clvlab:problem:<name>`; `about:blank` for errors of plain HTTP.")
+    title: str
+    status: int
+    detail: str
+    instance: str = Field(description="Path of the request.")
+    request_id: str | None = Field(description="Also in the header `X-Request-ID` and in the service's log.")
+    errors: list[dict[str, Any]] | None = Field(None, description="422 of a request: `loc`, `msg`, `type`, `input`.")
+    checks: list[dict[str, Any]] | None = Field(None, description="422 of a deploy: every failing check.")
+    reason: str | None = Field(default=None, description="Stable key that tells apart conflicts of one kind.")
 
 
 def problems(*statuses: int, **meanings: str) -> dict[int | str, dict[str, Any]]:

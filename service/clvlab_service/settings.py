@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from clvlab.application.runs.in_folder import AnchorSettings
+from clvlab.anchor.settings import AnchorSettings
 
 __all__ = ["LOOPBACK", "Settings"]
 

@@ -10,18 +10,18 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterable
-from typing import Annotated, Any
+from typing import Annotated
 
 import orjson
 from fastapi import APIRouter, Path, WebSocket
 from fastapi.concurrency import run_in_threadpool
 from starlette.websockets import WebSocketDisconnect
 
+from clvlab.answers.competitions import CompetitionEvent
 from clvlab.application.application import Application
 from clvlab.errors import ClvlabError, UnknownCompetitionError
 from clvlab_service.errors import known_problem, validation_problem
 from clvlab_service.middleware import Metrics
-from clvlab_service.schemas.competitions import CompetitionEvent
 from clvlab_service.settings import Settings
 
 __all__ = ["router"]
@@ -130,8 +130,8 @@ def _complete(application: Application, competition_id: str) -> bool:
     return state["status"] in _FINAL and state["anchor_status"] != "pending"
 
 
-def _messages(events: Iterable[dict[str, Any]]) -> list[str]:
-    return [orjson.dumps(CompetitionEvent.model_validate(event).model_dump()).decode() for event in events]
+def _messages(events: Iterable[CompetitionEvent]) -> list[str]:
+    return [orjson.dumps(event).decode() for event in events]
 
 
 async def _send(websocket: WebSocket, text: str, timeout_s: float) -> None:

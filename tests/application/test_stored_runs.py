@@ -2,8 +2,8 @@ import pytest
 from sqlalchemy import text, update
 
 from clvlab.application.competitions.requests import BacktestRunRequest
+from clvlab.application.runs.inspector import inspect_decision
 from clvlab.errors import RunConflictError, UnknownDecisionError, UnknownRunError
-from clvlab.proof.inspector import inspect_decision
 from clvlab.proof.seal import SealedRun
 from clvlab.proof.verify import Anchor
 from clvlab.store import anchors, runs

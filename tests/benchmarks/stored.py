@@ -11,7 +11,7 @@ from clvlab.anchor.anchorer import NullAnchor
 from clvlab.application.anchoring import Anchoring
 from clvlab.application.leaderboard import Leaderboard
 from clvlab.application.log.public import PublicLog
-from clvlab.application.runs.cards import StoredRuns
+from clvlab.application.runs.stored import StoredRuns
 from clvlab.store import runs, standings
 from clvlab.store.database import Database
 from clvlab.store.folder import read_run

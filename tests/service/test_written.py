@@ -3,12 +3,7 @@
 from pathlib import Path
 
 import pytest
-from clvlab_service.app import create_app
 from clvlab_service.reference import spliced
-from clvlab_service.settings import Settings
-from clvlab_service.typed_answers import typed_answers
-
-import clvlab
 
 ROOT = Path(__file__).parents[2]
 
@@ -17,10 +12,6 @@ ROOT = Path(__file__).parents[2]
 def test_the_reference_is_current(page):
     text = (ROOT / "docs" / "reference" / page).read_text(encoding="utf-8")
 
-    assert spliced(text) == text, "run python -m clvlab_service.reference"
+    stale = text.replace("<!-- end -->", "an older line\n<!-- end -->")
 
-
-def test_the_types_of_the_client_are_current():
-    written = Path(clvlab.__path__[0], "client", "answers.py").read_text(encoding="utf-8")
-
-    assert typed_answers(create_app(Settings()).openapi()) == written, "run python -m clvlab_service.typed_answers"
+    assert stale != text == spliced(stale), "run python -m clvlab_service.reference"

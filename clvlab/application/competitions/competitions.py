@@ -4,17 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
+from clvlab.answers.common import pick
+from clvlab.answers.competitions import (
+    AgentRegisterResponse,
+    CompetitionCreateResponse,
+    CompetitionEvent,
+    CompetitionLeaderboardRow,
+    CompetitionStartResponse,
+    CompetitionStateResponse,
+    CompetitionStatusResponse,
+    CompetitionSummaryResponse,
+    RosterEntry,
+)
 from clvlab.application.competitions.job import CompetitionRuns, replay_binding
 from clvlab.application.competitions.requests import AgentEntry, CompetitionConfig
-from clvlab.application.competitions.roster import entry_of, pinned_entry
+from clvlab.application.competitions.roster import pinned_entry
 from clvlab.application.competitions.status import MUTABLE, CompetitionStatus, known, owned
 from clvlab.application.events import EventKind
 from clvlab.application.hub import Hub
 from clvlab.application.jobs import Jobs
 from clvlab.application.runs.binding import bound
-from clvlab.application.runs.cards import StoredRuns
+from clvlab.application.runs.stored import StoredRuns
 from clvlab.errors import (
     AlreadyRegisteredError,
     BindingError,
@@ -48,7 +60,7 @@ class Competitions:
     clock: Callable[[], int]
     new_id: Callable[[], str]
 
-    def create(self, owner: str, config: CompetitionConfig, competition_id: str | None = None) -> dict[str, Any]:
+    def create(self, owner: str, config: CompetitionConfig, competition_id: str | None = None) -> CompetitionCreateResponse:
         """Create a draft; with a ``pack_id`` its replay binding is frozen now.
 
         Parameters
@@ -59,11 +71,6 @@ class Competitions:
             What is asked for.
         competition_id
             A new one by default; creating one that is there changes nothing.
-
-        Returns
-        -------
-        dict
-            CompetitionCreateResponse.
 
         Raises
         ------
@@ -82,9 +89,9 @@ class Competitions:
         }
         with self.database.write() as connection:
             rows.add(connection, values)
-        return {"competition_id": competition_id, "status": CompetitionStatus.DRAFT.value}
+        return {"competition_id": competition_id, "status": "draft"}
 
-    def _frozen(self, config: CompetitionConfig) -> dict[str, Any]:
+    def _frozen(self, config: CompetitionConfig) -> Mapping[str, Any]:
         if config.pack_id is None:
             if config.fixture_id is not None:
                 raise BindingError(f"fixture_id {config.fixture_id} needs the pack_id that it belongs to")
@@ -94,14 +101,14 @@ class Competitions:
         except PackError as error:
             raise BindingError(f"the replay binding can't be resolved: {error}") from error
 
-    def all(self, status: CompetitionStatus | None = None) -> list[dict[str, Any]]:
-        """List CompetitionSummaryResponse, oldest first; of one status, or of every."""
+    def all(self, status: CompetitionStatus | None = None) -> list[CompetitionSummaryResponse]:
+        """List competitions, oldest first; of one status, or of every."""
         with self.database.read() as connection:
             found = rows.all_of(connection, status)
-        return [{name: row[name] for name in ("competition_id", "status", "config", "run_id")} for row in found]
+        return [pick(CompetitionSummaryResponse, row) for row in found]
 
-    def state(self, competition_id: str) -> dict[str, Any]:
-        """Return CompetitionStateResponse.
+    def state(self, competition_id: str) -> CompetitionStateResponse:
+        """Return a competition whole.
 
         Raises
         ------
@@ -118,8 +125,8 @@ class Competitions:
             "competition_id": competition_id,
             "status": row["status"],
             "config": row["config"],
-            "roster": [entry_of(agent) for agent in agents],
-            "leaderboard": [_leaderboard_row(update["payload"]) for update in reversed(scored)],
+            "roster": [pick(RosterEntry, agent) for agent in agents],
+            "leaderboard": [pick(CompetitionLeaderboardRow, update["payload"]) for update in reversed(scored)],
             "latest_seq": max(row["next_seq"] - 1, 0),
             "anchor_status": anchored[0]["payload"]["anchor_status"] if anchored else "not_anchored",
             "run_id": run_id,
@@ -129,13 +136,8 @@ class Competitions:
             "cause": row["cause"],
         }
 
-    def register(self, caller: str, competition_id: str, entry: AgentEntry) -> dict[str, Any]:
+    def register(self, caller: str, competition_id: str, entry: AgentEntry) -> AgentRegisterResponse:
         """Put an agent on the roster and pin its config.
-
-        Returns
-        -------
-        dict
-            AgentRegisterResponse.
 
         Raises
         ------
@@ -170,8 +172,8 @@ class Competitions:
             rows.add_agent(connection, values)
         return {"agent_id": entry.agent_id, "config_hash": pinned["config_hash"], "proof_mode": pinned["proof_mode"]}
 
-    def open(self, caller: str, competition_id: str) -> dict[str, Any]:
-        """Go from ``draft`` to ``open``; gives ``{competition_id, status}``.
+    def open(self, caller: str, competition_id: str) -> CompetitionStatusResponse:
+        """Go from ``draft`` to ``open``.
 
         Raises
         ------
@@ -179,8 +181,8 @@ class Competitions:
         """
         return self._step(caller, competition_id, CompetitionStatus.DRAFT, CompetitionStatus.OPEN)
 
-    def complete(self, caller: str, competition_id: str) -> dict[str, Any]:
-        """Go from ``finalized`` to ``completed``; gives ``{competition_id, status}``.
+    def complete(self, caller: str, competition_id: str) -> CompetitionStatusResponse:
+        """Go from ``finalized`` to ``completed``.
 
         Raises
         ------
@@ -188,21 +190,18 @@ class Competitions:
         """
         return self._step(caller, competition_id, CompetitionStatus.FINALIZED, CompetitionStatus.COMPLETED)
 
-    def _step(self, caller: str, competition_id: str, start: CompetitionStatus, end: CompetitionStatus) -> dict[str, Any]:
+    def _step(
+        self, caller: str, competition_id: str, start: CompetitionStatus, end: CompetitionStatus
+    ) -> CompetitionStatusResponse:
         with self.database.write() as connection:
             row = owned(rows.row(connection, competition_id, lock=True), competition_id, caller)
             if row["status"] != start:
                 raise TransitionError(f"competition {competition_id} is {row['status']}, and only a {start} one becomes {end}")
             rows.change(connection, competition_id, status=end)
-        return {"competition_id": competition_id, "status": end.value}
+        return pick(CompetitionStatusResponse, {"competition_id": competition_id, "status": end.value})
 
-    def start(self, caller: str, competition_id: str) -> dict[str, Any]:
+    def start(self, caller: str, competition_id: str) -> CompetitionStartResponse:
         """Run the competition and seal it; returns when it is finalized. Blocks: call it from a worker thread.
-
-        Returns
-        -------
-        dict
-            CompetitionStartResponse.
 
         Raises
         ------
@@ -248,13 +247,8 @@ class Competitions:
         if outcome["status"] == RunStatus.FAILED:
             raise RunFailedError(run_id, outcome["cause"])
 
-    def events(self, competition_id: str, since_seq: int = 0, limit: int | None = None) -> list[dict[str, Any]]:
+    def events(self, competition_id: str, since_seq: int = 0, limit: int | None = None) -> list[CompetitionEvent]:
         """Return the log after ``since_seq`` (exclusive; -1 is all of it), ascending by ``seq``.
-
-        Returns
-        -------
-        list of dict
-            ``seq, kind, competition_id, run_id, ts, evidence, payload``; ``ts`` in milliseconds.
 
         Raises
         ------
@@ -262,7 +256,8 @@ class Competitions:
         """
         with self.database.read() as connection:
             known(rows.row(connection, competition_id), competition_id)
-            return rows.events(connection, competition_id, min(since_seq, SAFE_INTEGER), limit)
+            found = rows.events(connection, competition_id, min(since_seq, SAFE_INTEGER), limit)
+        return cast("list[CompetitionEvent]", found)
 
     def subscribe(self, competition_id: str, notify: Callable[[], None]) -> Callable[[], None]:
         """Have ``notify`` called, on any thread, after events were appended by this process; gives the unsubscription.
@@ -271,8 +266,3 @@ class Competitions:
         Then what was delivered is the log, without gap or repetition.
         """
         return self.hub.subscribe(competition_id, notify)
-
-
-def _leaderboard_row(payload: Mapping[str, Any]) -> dict[str, Any]:
-    names = ("rank", "agent_id", "total_clv_bps", "mean_clv_bps", "valid_count", "proof_mode")
-    return {name: payload[name] for name in names}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
+from clvlab.answers.common import pick
+from clvlab.answers.demo import DemoResponse
 from clvlab.application.competitions.competitions import Competitions
 from clvlab.application.competitions.requests import AgentEntry, CompetitionConfig
 from clvlab.application.competitions.status import CompetitionStatus
@@ -27,8 +28,8 @@ class Demo:
     competitions: Competitions
     catalog: Catalog
 
-    def run(self) -> dict[str, Any]:
-        """Run it, or find it run; gives ``{run_id, competition_id, anchor_status, leaderboard, proof_card}``. Blocks.
+    def run(self) -> DemoResponse:
+        """Run it, or find it run. Blocks.
 
         There is one demo per pack and law: asking again adds nothing to the store.
 
@@ -53,9 +54,7 @@ class Demo:
         )
         self.competitions.create(_OWNER, config, competition_id)
         self._started(competition_id)
-        state = self.competitions.state(competition_id)
-        names = ("run_id", "competition_id", "anchor_status", "leaderboard", "proof_card")
-        return {name: state[name] for name in names}
+        return pick(DemoResponse, self.competitions.state(competition_id))
 
     def _started(self, competition_id: str) -> None:
         try:

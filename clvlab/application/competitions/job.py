@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from clvlab.answers.common import ReplayBinding, pick
+from clvlab.answers.competitions import RosterEntry
 from clvlab.application.anchoring import Anchoring
 from clvlab.application.competitions.events import finalized_events, run_events
 from clvlab.application.competitions.requests import CompetitionConfig
-from clvlab.application.competitions.roster import entry_of, rostered_agent, unused_of
+from clvlab.application.competitions.roster import rostered_agent, unused_of
 from clvlab.application.competitions.status import MUTABLE, CompetitionStatus
 from clvlab.application.events import EventKind, batched, event
 from clvlab.application.hub import Hub
@@ -30,9 +32,9 @@ __all__ = ["CompetitionRuns", "replay_binding"]
 _Row = Mapping[str, Any]
 
 
-def replay_binding(row: _Row) -> dict[str, Any] | None:
+def replay_binding(row: _Row) -> ReplayBinding | None:
     """ReplayBinding of a competition's row; None until it is bound."""
-    return None if row["pack_id"] is None else {name: row[name] for name in ("pack_id", "fixture_id", "content_hash")}
+    return None if row["pack_id"] is None else pick(ReplayBinding, row)
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class CompetitionRuns:
         enter(connection, plan, row["owner"], now)
         jobs.add(connection, "competition", plan.run_id, {"origin_id": competition_id}, now)
         payload = {
-            "agents": [entry_of(agent) | {"unused_keys": unused_of(agent)} for agent in agents],
+            "agents": [{**pick(RosterEntry, agent), "unused_keys": unused_of(agent)} for agent in agents],
             "replay_binding": own.payload(),
             "window": plan.started["window"],
             "policy_hash": plan.started["policy_hash"],

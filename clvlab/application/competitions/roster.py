@@ -13,9 +13,7 @@ from clvlab.errors import EntryError, NotOwnerError, UnknownInstanceError
 from clvlab.store import instances
 from clvlab.store.database import Connection
 
-__all__ = ["entry_of", "pinned_entry", "rostered_agent", "unused_of"]
-
-_FIELDS = ("agent_id", "strategy", "config", "config_hash", "proof_mode", "instance_id")
+__all__ = ["pinned_entry", "rostered_agent", "unused_of"]
 
 
 def pinned_entry(connection: Connection, entry: AgentEntry, caller: str) -> dict[str, Any]:
@@ -57,11 +55,6 @@ def rostered_agent(agent: Mapping[str, Any]) -> Entrant:
     if agent["instance_id"] is not None:
         return deployed_agent(DeployConfig.model_validate(agent["config"]), agent["agent_id"], agent["proof_mode"])
     return entrant(agent["agent_id"], agent["strategy"], agent["config"], proof_mode=agent["proof_mode"])
-
-
-def entry_of(agent: Mapping[str, Any]) -> dict[str, Any]:
-    """Publish a roster row."""
-    return {name: agent[name] for name in _FIELDS}
 
 
 def unused_of(agent: Mapping[str, Any]) -> list[str]:

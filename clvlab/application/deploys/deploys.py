@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from clvlab.answers.agents import AgentInstance, DeployResponse, RuntimeEvent, RuntimeEventsResponse
+from clvlab.answers.common import pick
 from clvlab.application.deploys.agent import deployed_agent, pinned
 from clvlab.application.deploys.config import DeployConfig
 from clvlab.application.deploys.job import plan_of, runtime_event
@@ -25,7 +27,6 @@ __all__ = ["MAX_RUNTIME_EVENTS", "Deploys"]
 
 MAX_RUNTIME_EVENTS = 1000
 _MAX_KEY_CHARS = 255
-_RESPONSE = ("instance_id", "config_hash", "policy_hash", "run_id", "owner", "replay_binding")
 
 
 class _KeyTakenError(Exception):
@@ -42,8 +43,8 @@ class Deploys:
     clock: Callable[[], int]
     new_id: Callable[[], str]
 
-    def deploy(self, owner: str, body: Mapping[str, Any], idempotency_key: str | None = None) -> dict[str, Any]:
-        """Check a configuration by name, store it as an instance, and queue its run.
+    def deploy(self, owner: str, body: Mapping[str, Any], idempotency_key: str | None = None) -> DeployResponse:
+        """Check a configuration by name, store it as an instance, and queue its run; returns before that is sealed.
 
         Parameters
         ----------
@@ -54,11 +55,6 @@ class Deploys:
             field.
         idempotency_key
             The same key and configuration of the same owner give the same instance again, without a new run.
-
-        Returns
-        -------
-        dict
-            DeployResponse, before the run is sealed.
 
         Raises
         ------
@@ -87,9 +83,9 @@ class Deploys:
                 raise
             return taken
         self.hub.publish("jobs")
-        return {name: record[name] for name in _RESPONSE}
+        return pick(DeployResponse, record)
 
-    def _prior(self, owner: str, key: str, fingerprint: str | None) -> dict[str, Any] | None:
+    def _prior(self, owner: str, key: str, fingerprint: str | None) -> DeployResponse | None:
         """Return what a key was used for, if it was."""
         with self.database.read() as connection:
             used = instances.key_row(connection, owner, key)
@@ -105,16 +101,16 @@ class Deploys:
             cause = "it is gone" if run is None else run["cause"]
             detail = f"the deploy under idempotency key {key!r} failed for good ({cause}): take a new key"
             raise IdempotencyConflictError("prior_attempt", detail)
-        return {name: instance["record"][name] for name in _RESPONSE}
+        return pick(DeployResponse, instance["record"])
 
     def _store(
         self, owner: str, config: DeployConfig, own: Bound, checked: Preflight, fingerprint: str, key: str | None
-    ) -> dict[str, Any]:
+    ) -> AgentInstance:
         """Store instance, run, job and key in one transaction."""
         instance_id, now = "inst_" + self.new_id(), self.clock()
         plan = plan_of(config, own, instance_id)
         started, run_id = plan.started, plan.run_id
-        record = {
+        record: AgentInstance = {
             "instance_id": instance_id,
             "owner": owner,
             "template": config.strategy,
@@ -141,8 +137,8 @@ class Deploys:
             instances.append(connection, instance_id, now, [queued])
         return record
 
-    def instance(self, caller: str, instance_id: str) -> dict[str, Any]:
-        """Return the AgentInstance record to its owner.
+    def instance(self, caller: str, instance_id: str) -> AgentInstance:
+        """Return the record of an instance to its owner.
 
         Raises
         ------
@@ -151,8 +147,8 @@ class Deploys:
         with self.database.read() as connection:
             return _owned(connection, instance_id, caller)
 
-    def runtime_events(self, caller: str, instance_id: str, since: int = 0, limit: int | None = None) -> dict[str, Any]:
-        """Return RuntimeEventsResponse: events with ``id > since``, ascending; the first ``limit`` of them.
+    def runtime_events(self, caller: str, instance_id: str, since: int = 0, limit: int | None = None) -> RuntimeEventsResponse:
+        """Return events with ``id > since``, ascending; the first ``limit`` of them.
 
         Raises
         ------
@@ -166,17 +162,16 @@ class Deploys:
         with self.database.read() as connection:
             _owned(connection, instance_id, caller)
             found = instances.events(connection, instance_id, min(since, SAFE_INTEGER), limit)
-        names = ("type", "agent_id", "run_id", "session_id", "ts", "payload", "id")
-        return {"events": [{name: row[name] for name in names} for row in found]}
+        return {"events": [pick(RuntimeEvent, row) for row in found]}
 
 
 def _agent(config: DeployConfig) -> Any:
     return deployed_agent(config, str(config.agent_id))
 
 
-def _owned(connection: Connection, instance_id: str, caller: str) -> dict[str, Any]:
+def _owned(connection: Connection, instance_id: str, caller: str) -> AgentInstance:
     row = instances.row(connection, instance_id)
     if row is None or row["owner"] is None or row["owner"] != caller:
         raise UnknownInstanceError(f"unknown instance {instance_id!r}")
-    record: dict[str, Any] = row["record"]
+    record: AgentInstance = row["record"]
     return record

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from clvlab.agents.registry import TEMPLATES
+from clvlab.answers.agents import PreflightCheck
 from clvlab.application.deploys.agent import deployed_agent, policy_of, resolved, window_of
 from clvlab.application.deploys.config import DeployConfig
 from clvlab.application.runs.binding import Bound, bound
@@ -34,12 +35,12 @@ class Preflight:
         Its fixture; None when there is none.
     """
 
-    checks: list[dict[str, Any]]
+    checks: list[PreflightCheck]
     config: DeployConfig | None = None
     bound: Bound | None = None
 
     @property
-    def failures(self) -> list[dict[str, Any]]:
+    def failures(self) -> list[PreflightCheck]:
         return [check for check in self.checks if not check["ok"]]
 
 
@@ -65,7 +66,7 @@ def preflight(body: Mapping[str, Any], catalog: Catalog) -> Preflight:
     together = {"live_feed": live, "policy": policy, "window": window, "replay_binding": binding}
     wrong |= {name: message for name, message in together.items() if message}
     names = [*DeployConfig.model_fields, "live_feed", "policy", "window", "replay_binding"]
-    checks = [{"name": name, "ok": name not in wrong, "message": wrong.get(name, "ok")} for name in names]
+    checks: list[PreflightCheck] = [{"name": name, "ok": name not in wrong, "message": wrong.get(name, "ok")} for name in names]
     sound = not any(name in wrong for name in DeployConfig.model_fields)
     return Preflight(checks, full if sound else None, own)
 

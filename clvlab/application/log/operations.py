@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from clvlab.answers.log import OwnerCounts
 from clvlab.errors import LogError, MissingExtraError
 from clvlab.runlog.bundled import LOG_PART, LOG_PART_WITHOUT_CLAIM
 from clvlab.runlog.log import LogRows, LogStore, claim, consistency, counts, proven, tree_root
@@ -74,15 +75,24 @@ def _signed(rows: LogRows, signer: Signer) -> str:
     return signed(text, signer.line(text))
 
 
-def log_counts(log: LogStore) -> list[dict[str, Any]]:
-    """Count ``{owner, committed, sealed, abandoned, open}`` runs, in order of owner."""
+def log_counts(log: LogStore) -> list[OwnerCounts]:
+    """Count the runs of each owner, in order of owner."""
     with log.read() as rows:
         return counted(rows)
 
 
-def counted(rows: LogRows) -> list[dict[str, Any]]:
+def counted(rows: LogRows) -> list[OwnerCounts]:
     """Count within a transaction, as ``log_counts`` does."""
-    return [{"owner": owner, **asdict(count), "open": count.open} for owner, count in counts(rows).items()]
+    return [
+        {
+            "owner": owner,
+            "committed": count.committed,
+            "sealed": count.sealed,
+            "abandoned": count.abandoned,
+            "open": count.open,
+        }
+        for owner, count in counts(rows).items()
+    ]
 
 
 def witness_request(log: LogStore, note: str, old_size: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from clvlab.answers.log import ConsistencyResponse, LogEntriesResponse, LogResponse
 from clvlab.application.log.operations import counted, log_proofs, signed_checkpoint
 from clvlab.errors import PageError, UnsignedLogError
 from clvlab.law.schema import SAFE_INTEGER
@@ -31,8 +32,8 @@ class PublicLog:
     database: Database
     signer: Signer | None = None
 
-    def state(self) -> dict[str, Any]:
-        """Return ``{origin, public_key, size, root_hash, owners: [{owner, committed, sealed, abandoned, open}]}``."""
+    def state(self) -> LogResponse:
+        """Return size and root of the log, and what each owner committed to."""
         with RunLog(self.database).read() as rows:
             size = rows.size()
             root, owners = tree_root(rows, size), counted(rows)
@@ -55,8 +56,8 @@ class PublicLog:
             raise UnsignedLogError("this log has no key to sign checkpoints with")
         return signed_checkpoint(RunLog(self.database), self.signer)
 
-    def entries(self, since: int = 0, limit: int = 100) -> dict[str, Any]:
-        """Return ``{entries: [{index, entry}]}`` from an index on; an entry is the text that is hashed.
+    def entries(self, since: int = 0, limit: int = 100) -> LogEntriesResponse:
+        """Return entries from an index on; an entry is the text that is hashed.
 
         Raises
         ------
@@ -68,8 +69,8 @@ class PublicLog:
             found = entries(connection, since, limit)
         return {"entries": [{"index": index, "entry": entry.decode()} for index, entry in found]}
 
-    def consistency(self, first: int, second: int) -> dict[str, Any]:
-        """Return ``{first, second, proof}``: hashes which prove that the log at ``second`` entries extends it at ``first``.
+    def consistency(self, first: int, second: int) -> ConsistencyResponse:
+        """Return hashes which prove that the log at ``second`` entries extends it at ``first``.
 
         Raises
         ------

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
+from clvlab.answers.common import ReplayBinding
 from clvlab.errors import UnknownFixtureError, UnknownPackError
 from clvlab.packs.catalog import Catalog
 from clvlab.packs.reader import Pack
@@ -19,8 +19,8 @@ class Bound:
     pack: Pack
     fixture_id: int
 
-    def payload(self) -> dict[str, Any]:
-        """ReplayBinding of the interface."""
+    def payload(self) -> ReplayBinding:
+        """Return what is frozen of it."""
         return {"pack_id": self.pack.pack_id, "fixture_id": self.fixture_id, "content_hash": self.pack.content_hash}
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from clvlab.anchor.anchorer import NullAnchor
 from clvlab.anchor.records import AnchorRecord
 from clvlab.anchor.settings import AnchorSettings
+from clvlab.answers.runs import LogStanding
 from clvlab.application.runs.in_folder import record_of
 from clvlab.errors import BundleError, EvidenceError
 from clvlab.files import MAX_KEYS_BYTES, file_bytes
@@ -81,7 +82,7 @@ def proofs_judged(
     required: Sequence[str] = (),
     *,
     without_witness: bool = False,
-) -> tuple[dict[str, Check], dict[str, Any] | None]:
+) -> tuple[dict[str, Check], LogStanding | None]:
     """Judge the anchor and the log proofs of a verified run by keys of the reader's own, without asking anybody.
 
     Parameters

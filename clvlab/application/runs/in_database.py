@@ -13,11 +13,11 @@ from typing import Any
 import polars as pl
 
 from clvlab.application.anchoring import Anchoring
+from clvlab.application.runs.card import lineage, metrics
 from clvlab.application.runs.perform import Commitment, PerformedRun
 from clvlab.application.runs.plan import Plan
 from clvlab.application.runs.record import ABANDONED
 from clvlab.law.metrics import forecast_errors
-from clvlab.proof.card import lineage, proof_card
 from clvlab.proof.checks import Verdict
 from clvlab.proof.manifest import inputs_hash
 from clvlab.proof.verify import Anchor, Verification
@@ -87,8 +87,15 @@ def enter(connection: Connection, plan: Plan, owner: str, now_ms: int) -> bool:
         Whether it is to be performed now: it was not on record, or had failed.
     """
     started, run_id = plan.started, plan.run_id
-    names = ("run_id", "kind", "origin_id", "source_mode", "mode_label")
-    row = {name: started[name] for name in names} | {"lineage": lineage(started), "created_ts_ms": now_ms}
+    row = {
+        "run_id": run_id,
+        "kind": started["kind"],
+        "origin_id": started["origin_id"],
+        "source_mode": started["source_mode"],
+        "mode_label": started["mode_label"],
+        "lineage": lineage(started),
+        "created_ts_ms": now_ms,
+    }
     if not runs.add(connection, row):
         return False
     log = LogRows(connection, writing=True)
@@ -127,22 +134,23 @@ def keep(connection: Connection, done: PerformedRun, anchoring: Anchoring | None
     RunConflictError
         A run of the same id is sealed with other bytes.
     """
-    run, card = done.run, proof_card(done.verification)
-    checks = {name: {"verdict": card["checks"][name], "detail": card["check_details"][name]} for name in card["checks"]}
-    new = runs.seal(connection, run, done.receipts, checks=checks, metrics=card["metrics"], ts_ms=now_ms)
+    run, verification = done.run, done.verification
+    checks = {name: {"verdict": check.verdict.value, "detail": check.detail} for name, check in verification.checks.items()}
+    pooled = None if verification.outcomes is None else metrics(verification.outcomes)
+    new = runs.seal(connection, run, done.receipts, checks=checks, metrics=pooled, ts_ms=now_ms)
     if not new:
         return anchors.anchor_of(connection, run.run_id) or Anchor()
     if run.commit_index is not None:
         conclude(LogRows(connection, writing=True), run.run_id, run.manifest_hash, now_ms)
     anchor = anchoring.begin(connection, run.run_id, now_ms) if anchoring else Anchor()
-    standings.add(connection, results(done.verification), anchor.status)
+    standings.add(connection, results(verification), anchor.status)
     return anchor
 
 
 def results(verification: Verification) -> list[dict[str, Any]]:
     """Return what a verified run adds to the standings: a row per agent, re-derived from its sealed bytes."""
     scores, outcomes, started = verification.scores, verification.outcomes, verification.started
-    if scores is None or outcomes is None:
+    if scores is None or outcomes is None or started is None:
         return []
     failing = any(check.verdict == Verdict.FAIL for check in verification.checks.values())
     modes = {agent["agent_id"]: agent["proof_mode"] for agent in started["agents"]}

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from clvlab.anchor.configured import anchorer
 from clvlab.anchor.records import AnchorRecord, FolderRecords
 from clvlab.anchor.settings import AnchorSettings
+from clvlab.answers.runs import InspectorRecord
+from clvlab.application.runs.inspector import inspect_decision
 from clvlab.application.runs.perform import Commitment, PerformedRun
 from clvlab.application.runs.plan import Plan
 from clvlab.application.runs.record import ABANDONED
 from clvlab.errors import AnchorError
 from clvlab.proof.anchor import Anchor
-from clvlab.proof.card import proof_card
-from clvlab.proof.inspector import inspect_decision
 from clvlab.proof.manifest import inputs_hash
 from clvlab.proof.seal import SealedRun
 from clvlab.proof.verify import Verification, verify
@@ -24,20 +23,16 @@ from clvlab.runlog.log import LogStore, abandon, commit, conclude
 from clvlab.store.folder import read_receipts, read_run, write_run
 
 __all__ = [
-    "AnchorSettings",
     "FolderRecord",
     "anchor",
     "anchor_run",
     "anchor_verified",
     "decision",
-    "inspect_decision",
     "keep",
     "load",
-    "proof_card",
     "receipts",
     "record_of",
     "verified",
-    "verify",
 ]
 
 
@@ -120,7 +115,7 @@ def anchor(path: str | Path) -> Anchor | None:
     return record.anchor() if record else None
 
 
-def decision(path: str | Path, seq: int) -> dict[str, Any]:
+def decision(path: str | Path, seq: int) -> InspectorRecord:
     """Return one decision of a stored run, as an inspector record."""
     return inspect_decision(load(path), seq)
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import cast
 
 import orjson
 import polars as pl
 
+from clvlab.answers.backtests import BacktestReport, PolicySummary
+from clvlab.application.runs.card import metrics, verdicts
 from clvlab.application.runs.plan import Plan
 from clvlab.engine.run import RunResult, run
 from clvlab.errors import PackError, PackReplayError, PackTamperedError, PlanChangedError
@@ -20,11 +22,11 @@ from clvlab.law.positions import positions
 from clvlab.law.schema import Reason
 from clvlab.law.tape import Tape
 from clvlab.packs.reader import Pack
-from clvlab.proof.card import metrics
 from clvlab.proof.events import receipt_lines
 from clvlab.proof.evidence import read_evidence
 from clvlab.proof.lines import read_receipts
 from clvlab.proof.seal import SealedRun
+from clvlab.proof.started import RunStarted
 from clvlab.proof.verify import Verification, verify
 
 __all__ = ["Commitment", "PerformedRun", "backtest_id", "perform", "reopened"]
@@ -84,9 +86,9 @@ class PerformedRun:
         return verify(self.run, self.receipts)
 
     @cached_property
-    def started(self) -> dict[str, Any]:
+    def started(self) -> RunStarted:
         """Payload of RUN_STARTED, as the sealed bytes have it."""
-        started: dict[str, Any] = orjson.loads(self.run.events.partition(b"\n")[0])["payload"]
+        started: RunStarted = orjson.loads(self.run.events.partition(b"\n")[0])["payload"]
         return started
 
     @property
@@ -95,7 +97,7 @@ class PerformedRun:
         return tuple(self.started["binding"]["fixture_ids"])
 
     @cached_property
-    def report(self) -> dict[str, Any]:
+    def report(self) -> BacktestReport:
         """Everything that is published of a backtest, as JSON values.
 
         References
@@ -109,7 +111,7 @@ class PerformedRun:
         return {
             "backtest_id": backtest_id(self.run_id),
             "run_id": self.run_id,
-            "mode_label": started["mode_label"],
+            "mode_label": "Backtest",
             "pack_id": self.pack.pack_id,
             "provenance": self.pack.provenance,
             "content_hash": self.pack.content_hash,
@@ -124,12 +126,12 @@ class PerformedRun:
             "agent": started["agents"][0],
             "evidence_hash": self.run.evidence_hash,
             "manifest_hash": self.run.manifest_hash,
-            "checks": {name: check.verdict.value for name, check in self.verification.checks.items()},
+            "checks": verdicts(self.verification.checks),
             "metrics": metrics(self.result.outcomes),
             "reasons": _counts(rows, "reason"),
-            "policy": {"policy_hash": started["policy_hash"], **_allowed(self.result.decisions)},
+            "policy": _policy(started["policy_hash"], self.result.decisions),
             "close_kinds": _counts(rows.filter(pl.col("close_kind").is_not_null()), "close_kind"),
-            "closing_age_ms": {"median": ages.median(), "max": ages.max()},
+            "closing_age_ms": {"median": cast("float | None", ages.median()), "max": cast("int | None", ages.max())},
             "closing_source": self.pack.manifest.closing_source,
             "real_executable_edge_bps": None,
         }
@@ -212,11 +214,15 @@ def _unmatched(markets_matched: int) -> list[str]:
     return [] if markets_matched else ["the market allowlist matches no market: nothing is scored"]
 
 
-def _allowed(decisions: pl.DataFrame) -> dict[str, Any]:
+def _policy(policy_hash: str, decisions: pl.DataFrame) -> PolicySummary:
     """Count the actions that the gate allowed, and the reasons against the others."""
     refusals = decisions.filter(pl.col("pre").is_not_null()).select(reason=pl.concat_list("pre", "post"))
     refused = refusals.filter(pl.col("reason").list.len() > 0)
-    return {"allowed": refusals.height - refused.height, "refused": _counts(refused.explode("reason"), "reason")}
+    return {
+        "policy_hash": policy_hash,
+        "allowed": refusals.height - refused.height,
+        "refused": _counts(refused.explode("reason"), "reason"),
+    }
 
 
 def _old_closes(scored: pl.DataFrame) -> list[str]:

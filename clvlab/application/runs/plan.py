@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 from clvlab.engine.agent import Agent, identified
 from clvlab.engine.run import run_started
@@ -14,6 +13,7 @@ from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.law.tape import Binding
 from clvlab.packs.reader import Pack
+from clvlab.proof.started import RunStarted
 
 __all__ = ["Plan"]
 
@@ -64,7 +64,7 @@ class Plan:
         return self.pack.fixture_ids if self.fixtures is None else tuple(sorted({int(one) for one in self.fixtures}))
 
     @cached_property
-    def started(self) -> dict[str, Any]:
+    def started(self) -> RunStarted:
         """Payload of RUN_STARTED, with the run id; sealed only if the agents pass the audit that is due."""
         return run_started(
             Binding(self.pack.pack_id, self.fixture_ids, self.pack.content_hash),
@@ -80,4 +80,4 @@ class Plan:
     @property
     def run_id(self) -> str:
         """``run_`` and 32 hex digits: the hash of everything that shapes the run."""
-        return str(self.started["run_id"])
+        return self.started["run_id"]

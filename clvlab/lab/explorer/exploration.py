@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, Self
+from typing import Self
 
 import polars as pl
 
+from clvlab.answers.runs import InspectorRecord
+from clvlab.application.runs.inspector import decision_record
 from clvlab.application.runs.perform import PerformedRun
 from clvlab.errors import EvidenceError, UnknownFixtureError, UnknownMarketError
 from clvlab.lab.explorer.view import Market, MarketView, market
 from clvlab.lab.proofs.lines import Lines
 from clvlab.law.schema import Action
 from clvlab.law.tape import Tape
-from clvlab.proof.inspector import decision_record
 
 __all__ = ["Exploration"]
 
@@ -137,7 +138,7 @@ class Exploration:
         more = "".join(f", {name}={value!r}" for name, value in chosen.items() if value is not None)
         return f"bt.explore({self.fixture_id}, {self.market.market_key!r}{more})"
 
-    def record(self, seq: int) -> dict[str, Any]:
+    def record(self, seq: int) -> InspectorRecord:
         """Return the inspector record of the decision at event ``seq``, whole: nothing of it is hidden by the replay.
 
         Raises

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from clvlab.answers.runs import AgentAction, InspectorRecord, MarketState, PolicyVerdict, UntrustedMetadata
 from clvlab.lab import html
 from clvlab.lab.explorer.figure import clock
 from clvlab.law.schema import Action, Reason
@@ -27,7 +26,7 @@ _RULES = {
 }
 
 
-def reasoning(record: dict[str, Any]) -> str:
+def reasoning(record: InspectorRecord) -> str:
     """Say how the law comes to its result: the first rule that failed, or the sums behind CLV and edge."""
     law = record["recompute"]
     if law["reason"] != Reason.SCORED:
@@ -42,12 +41,12 @@ def reasoning(record: dict[str, Any]) -> str:
     return f"{said} Edge = close {close:,} bps at {at}: {edge:+,} bps of the stake, which ranks nothing."
 
 
-def _quote(record: dict[str, Any]) -> int | None:
-    sides = (record["market_state"] or {}).get("sides", [])
+def _quote(record: InspectorRecord) -> int | None:
+    sides = record["market_state"]["sides"] if record["market_state"] else []
     return next((own["odds_milli"] for own in sides if own["side"] == record["agent_action"]["side"]), None)
 
 
-def record_html(seq: int, record: dict[str, Any], *, known: bool = True) -> str:
+def record_html(seq: int, record: InspectorRecord, *, known: bool = True) -> str:
     """Show an inspector record.
 
     Parameters
@@ -74,7 +73,7 @@ def record_html(seq: int, record: dict[str, Any], *, known: bool = True) -> str:
     )
 
 
-def _action(action: dict[str, Any]) -> str:
+def _action(action: AgentAction) -> str:
     if action["type"] == Action.WAIT:
         return "WAIT"
     return f"BACK {action['side'] or 'no side'} in {action['market_key'] or 'no market'}"
@@ -84,7 +83,7 @@ def _odds(odds_milli: int | None) -> str | None:
     return None if odds_milli is None else f"{odds_milli / 1000:.3f}"
 
 
-def _law(record: dict[str, Any], *, known: bool) -> list[str]:
+def _law(record: InspectorRecord, *, known: bool) -> list[str]:
     law = record["recompute"]
     if not known:
         return ['<p class="quiet">The replay has not come to the close: CLV and verdict are hidden.</p>']
@@ -109,7 +108,7 @@ def _percent(prob_bps: int | None) -> str | None:
     return None if prob_bps is None else f"{prob_bps / 100:.2f} %"
 
 
-def _state(state: dict[str, Any] | None, chosen: str | None) -> str:
+def _state(state: MarketState | None, chosen: str | None) -> str:
     if state is None:
         return '<p class="quiet">No market state.</p>'
     note = "suspended" if state["suspended"] else f"message at tick {state['tick_seq']:,}, {state['age_ms'] / 1000:,.0f} s old"
@@ -124,17 +123,17 @@ def _state(state: dict[str, Any] | None, chosen: str | None) -> str:
     return f'<p class="quiet">{html.escape(note)}</p>' + html.table(["side", "probability", "decimal odds"], rows)
 
 
-def _policy(policy: dict[str, Any] | None) -> str:
+def _policy(policy: PolicyVerdict | None) -> str:
     if policy is None:
         return '<p class="quiet">A WAIT asks for nothing.</p>'
     rows = [
-        (name, "allowed" if policy[phase]["allowed"] else "refused", ", ".join(policy[phase]["reasons"]))
-        for phase, name in (("pre", "before the quote"), ("post", "after the quote"))
+        (name, "allowed" if phase["allowed"] else "refused", ", ".join(phase["reasons"]))
+        for phase, name in ((policy["pre"], "before the quote"), (policy["post"], "after the quote"))
     ]
     return html.table(["phase", "verdict", "reasons"], rows)
 
 
-def _claims(claims: dict[str, Any]) -> str:
+def _claims(claims: UntrustedMetadata) -> str:
     edge = claims["claimed_edge_bps"]
     shown = {"reason": claims["reason"], "confidence": claims["confidence"]}
     return html.facts(shown | {"claimed edge": None if edge is None else f"{edge:+,} bps"})

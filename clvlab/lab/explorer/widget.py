@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from clvlab.application.runs.in_folder import verify
 from clvlab.lab import html
 from clvlab.lab.explorer.exploration import Exploration
 from clvlab.lab.explorer.figure import chosen, clock, layout, traces
@@ -16,6 +15,7 @@ from clvlab.lab.explorer.record import record_html
 from clvlab.lab.explorer.view import Market
 from clvlab.lab.proofs.verdicts import verdicts_html
 from clvlab.lab.showing import optional
+from clvlab.proof.verify import verify
 
 __all__ = ["ExplorerWidget"]
 

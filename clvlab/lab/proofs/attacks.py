@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import orjson
 
-from clvlab.application.runs.in_folder import verify
 from clvlab.errors import EvidenceError
 from clvlab.proof.canonical import canonical, sha256
 from clvlab.proof.events import Kind, score_lines
 from clvlab.proof.merkle import root_of_lines
 from clvlab.proof.seal import SealedRun
+from clvlab.proof.verify import verify
 
 __all__ = ["ATTACKS", "FILES", "Copy", "closed_again"]
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
 
 import orjson
 import polars as pl
 
-from clvlab.application.runs import in_folder
+from clvlab.answers.runs import Lineage, Metrics
+from clvlab.application.runs.card import proof_card
 from clvlab.lab import html
 from clvlab.lab.proofs.verdicts import checks_table, state
 from clvlab.lab.showing import Shown
@@ -24,7 +25,7 @@ class ProofCard(Shown):
 
     def __init__(self, verification: Verification) -> None:
         self.source = verification
-        self.card: dict[str, Any] = in_folder.proof_card(verification)
+        self.card = proof_card(verification)
 
     @property
     def frame(self) -> pl.DataFrame:
@@ -54,11 +55,11 @@ class ProofCard(Shown):
         )
 
 
-def _words(entries: dict[str, Any]) -> dict[str, Any]:
+def _words(entries: Mapping[str, object]) -> dict[str, object]:
     return {name.replace("_", " "): value for name, value in entries.items()}
 
 
-def _agents(lineage: dict[str, Any]) -> str:
+def _agents(lineage: Lineage) -> str:
     rows = [
         (agent["agent_id"], f"{agent['strategy']} {agent['strategy_version']}", agent["causality"], agent["proof_mode"])
         for agent in lineage["agents"]
@@ -66,7 +67,7 @@ def _agents(lineage: dict[str, Any]) -> str:
     return html.table(["agent", "strategy", "look-ahead", "proof mode"], rows)
 
 
-def _metrics(metrics: dict[str, Any] | None) -> str:
+def _metrics(metrics: Metrics | None) -> str:
     if metrics is None:
         return '<p class="quiet">The evidence can\'t be read.</p>'
     mean = metrics["avg_clv_bps"]

@@ -8,7 +8,6 @@ from typing import Self
 import orjson
 import polars as pl
 
-from clvlab.application.runs.in_folder import verify
 from clvlab.errors import EvidenceError
 from clvlab.lab import html
 from clvlab.lab.proofs.attacks import ATTACKS, Copy, closed_again
@@ -17,7 +16,7 @@ from clvlab.lab.proofs.verdicts import MEANINGS, state
 from clvlab.proof.anchor import Anchor
 from clvlab.proof.checks import CHECKS, Verdict
 from clvlab.proof.seal import SealedRun
-from clvlab.proof.verify import Verification
+from clvlab.proof.verify import Verification, verify
 
 __all__ = ["Tampering"]
 

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Header, Query
 from pydantic import AfterValidator
 
+from clvlab.answers.agents import AgentInstance, DeployResponse, RuntimeEventsResponse
 from clvlab.application.deploys.config import DeployConfig
 from clvlab_service.deps import ApplicationDep, AuthenticatedRoute, CurrentPrincipal
 from clvlab_service.openapi import body_schema, problems
-from clvlab_service.schemas.agents import AgentInstance, DeployResponse, RuntimeEventsResponse
 
 __all__ = ["router"]
 
@@ -34,7 +34,6 @@ def _shallow(value: Any, depth: int = 0) -> Any:
 @router.post(
     "/deploy",
     operation_id="deployAgent",
-    response_model=DeployResponse,
     responses=problems(
         401,
         413,
@@ -52,7 +51,7 @@ def deploy(
         str | None,
         Header(alias="Idempotency-Key", min_length=1, max_length=255, description="The same key gives the same instance."),
     ] = None,
-) -> dict[str, Any]:
+) -> DeployResponse:
     """Check a configuration by name, pin it as an instance of the caller, and launch its run."""
     return application.deploys.deploy(principal, body, idempotency_key)
 
@@ -60,10 +59,9 @@ def deploy(
 @router.get(
     "/instances/{instance_id}",
     operation_id="getInstance",
-    response_model=AgentInstance,
     responses=problems(401, s404=_UNKNOWN),
 )
-def instance(instance_id: str, principal: CurrentPrincipal, application: ApplicationDep) -> dict[str, Any]:
+def instance(instance_id: str, principal: CurrentPrincipal, application: ApplicationDep) -> AgentInstance:
     """Read an instance; its owner only."""
     return application.deploys.instance(principal, instance_id)
 
@@ -71,7 +69,6 @@ def instance(instance_id: str, principal: CurrentPrincipal, application: Applica
 @router.get(
     "/instances/{instance_id}/runtime-events",
     operation_id="listRuntimeEvents",
-    response_model=RuntimeEventsResponse,
     responses=problems(401, 422, s404=_UNKNOWN),
 )
 def runtime_events(
@@ -80,6 +77,6 @@ def runtime_events(
     application: ApplicationDep,
     since: Annotated[int, Query(ge=0, le=_SAFE, description="Exclusive cursor.")] = 0,
     limit: Annotated[int | None, Query(ge=1, le=1000, description="The first so many events after `since`.")] = None,
-) -> dict[str, Any]:
+) -> RuntimeEventsResponse:
     """Read what an instance did, on the operations channel; its owner only."""
     return application.deploys.runtime_events(principal, instance_id, since, limit)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Body
 
+from clvlab.answers.backtests import BacktestListResponse, BacktestReport, BacktestRunResponse
 from clvlab.application.competitions.requests import BacktestRunRequest
 from clvlab_service.caching import RevalidatedRoute
 from clvlab_service.deps import ApplicationDep, CursorQuery, PageSizeQuery, PublicPool
 from clvlab_service.openapi import problems
-from clvlab_service.schemas.backtests import BacktestListResponse, BacktestReport, BacktestRunResponse
 
 __all__ = ["reports", "router"]
 
@@ -23,7 +23,6 @@ _EXAMPLE = {"pack_id": "starter", "fixture_id": 90000000, "window_id": "full", "
 @router.post(
     "",
     operation_id="runBacktest",
-    response_model=BacktestRunResponse,
     responses=problems(
         413,
         s400="Invalid window, unreadable body, or the replay failed",
@@ -33,13 +32,13 @@ _EXAMPLE = {"pack_id": "starter", "fixture_id": 90000000, "window_id": "full", "
 )
 async def run_backtest(
     body: Annotated[BacktestRunRequest, Body(examples=[_EXAMPLE])], application: ApplicationDep, pool: PublicPool
-) -> dict[str, Any]:
+) -> BacktestRunResponse:
     """Replay a catalogued pack through the offline agent `baseline`, seal the run, store the report."""
     return await pool.run(application.backtests.run, body)
 
 
-@router.get("", operation_id="listBacktests", response_model=BacktestListResponse, responses=problems(422))
-def backtests(application: ApplicationDep, cursor: CursorQuery = None, limit: PageSizeQuery = 50) -> dict[str, Any]:
+@router.get("", operation_id="listBacktests", responses=problems(422))
+def backtests(application: ApplicationDep, cursor: CursorQuery = None, limit: PageSizeQuery = 50) -> BacktestListResponse:
     """List stored backtests, newest first."""
     return application.backtests.page(cursor, limit)
 
@@ -47,10 +46,8 @@ def backtests(application: ApplicationDep, cursor: CursorQuery = None, limit: Pa
 @reports.get(
     "/{backtest_id}",
     operation_id="getBacktest",
-    response_model=BacktestReport,
-    response_model_exclude_unset=True,  # the window has a limit on the age of a close only where its pack has one
     responses=problems(s404="Unknown backtest"),
 )
-def report(backtest_id: str, application: ApplicationDep) -> dict[str, Any]:
+def report(backtest_id: str, application: ApplicationDep) -> BacktestReport:
     """Read a report."""
     return application.backtests.report(backtest_id)

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any
+from enum import StrEnum
+from typing import Annotated
 
 from fastapi import APIRouter, Body, Query, Response
 from fastapi.responses import StreamingResponse
 from pydantic import TypeAdapter
 
-from clvlab.application.competitions.competitions import CompetitionStatus
-from clvlab.application.competitions.requests import AgentEntry, CompetitionConfig
-from clvlab_service.deps import ApplicationDep, AuthenticatedRoute, CurrentPrincipal, OwnerPool
-from clvlab_service.openapi import problems
-from clvlab_service.schemas.competitions import (
+from clvlab.answers.competitions import (
     AgentRegisterResponse,
     CompetitionCreateResponse,
     CompetitionEvent,
@@ -21,8 +18,11 @@ from clvlab_service.schemas.competitions import (
     CompetitionStateResponse,
     CompetitionStatusResponse,
     CompetitionSummaryResponse,
-    StatusFilter,
 )
+from clvlab.application.competitions.competitions import CompetitionStatus
+from clvlab.application.competitions.requests import AgentEntry, CompetitionConfig
+from clvlab_service.deps import ApplicationDep, AuthenticatedRoute, CurrentPrincipal, OwnerPool
+from clvlab_service.openapi import problems
 
 __all__ = ["owned", "router"]
 
@@ -44,23 +44,31 @@ _CONFIG = {
 _ENTRY = {"agent_id": "drift", "strategy": "cumulative-drift", "config": {}, "proof_mode": "reproducible"}
 
 
+class StatusFilter(StrEnum):
+    """Statuses by which competitions can be listed."""
+
+    DRAFT = "DRAFT"
+    RUNNING = "RUNNING"
+    COMPLETED = "COMPLETED"
+    FINALIZED = "FINALIZED"
+
+
 @owned.post(
     "",
     operation_id="createCompetition",
-    response_model=CompetitionCreateResponse,
     responses=problems(401, 413, 422, s400="The replay binding can't be resolved, or the body can't be read"),
 )
 def create(
     principal: CurrentPrincipal, body: Annotated[CompetitionConfig, Body(examples=[_CONFIG])], application: ApplicationDep
-) -> dict[str, Any]:
+) -> CompetitionCreateResponse:
     """Create a draft that the caller owns; a `pack_id` freezes the replay binding now."""
     return application.competitions.create(principal, body)
 
 
-@router.get("", operation_id="listCompetitions", response_model=list[CompetitionSummaryResponse], responses=problems(422))
+@router.get("", operation_id="listCompetitions", responses=problems(422))
 def competitions(
     application: ApplicationDep, status: Annotated[StatusFilter | None, Query(description="Only those of this status.")] = None
-) -> list[dict[str, Any]]:
+) -> list[CompetitionSummaryResponse]:
     """List competitions, oldest first."""
     return application.competitions.all(None if status is None else CompetitionStatus(status.value.lower()))
 
@@ -68,10 +76,9 @@ def competitions(
 @router.get(
     "/{competition_id}",
     operation_id="getCompetition",
-    response_model=CompetitionStateResponse,
     responses=problems(s404=_UNKNOWN),
 )
-def state(competition_id: str, application: ApplicationDep) -> dict[str, Any]:
+def state(competition_id: str, application: ApplicationDep) -> CompetitionStateResponse:
     """Read a competition whole."""
     return application.competitions.state(competition_id)
 
@@ -79,7 +86,6 @@ def state(competition_id: str, application: ApplicationDep) -> dict[str, Any]:
 @owned.post(
     "/{competition_id}/agents",
     operation_id="registerAgent",
-    response_model=AgentRegisterResponse,
     responses=problems(
         401,
         413,
@@ -95,7 +101,7 @@ def register(
     principal: CurrentPrincipal,
     body: Annotated[AgentEntry, Body(examples=[_ENTRY])],
     application: ApplicationDep,
-) -> dict[str, Any]:
+) -> AgentRegisterResponse:
     """Put an agent on the roster and pin its configuration."""
     return application.competitions.register(principal, competition_id, body)
 
@@ -103,10 +109,9 @@ def register(
 @owned.post(
     "/{competition_id}/open",
     operation_id="openCompetition",
-    response_model=CompetitionStatusResponse,
     responses=problems(401, 403, s404=_UNKNOWN, s409="Not a draft"),
 )
-def open_entries(competition_id: str, principal: CurrentPrincipal, application: ApplicationDep) -> dict[str, Any]:
+def open_entries(competition_id: str, principal: CurrentPrincipal, application: ApplicationDep) -> CompetitionStatusResponse:
     """Go from draft to open; agents may still register."""
     return application.competitions.open(principal, competition_id)
 
@@ -114,12 +119,11 @@ def open_entries(competition_id: str, principal: CurrentPrincipal, application: 
 @owned.post(
     "/{competition_id}/start",
     operation_id="startCompetition",
-    response_model=CompetitionStartResponse,
     responses=problems(401, 403, 500, s404=_UNKNOWN, s409="Not startable: `reason` says why"),
 )
 async def start(
     competition_id: str, principal: CurrentPrincipal, application: ApplicationDep, pool: OwnerPool
-) -> dict[str, Any]:
+) -> CompetitionStartResponse:
     """Run all agents over the sealed tape, score and seal; answers when the competition is finalized."""
     return await pool.run(application.competitions.start, principal, competition_id)
 
@@ -127,10 +131,9 @@ async def start(
 @owned.post(
     "/{competition_id}/complete",
     operation_id="completeCompetition",
-    response_model=CompetitionStatusResponse,
     responses=problems(401, 403, s404=_UNKNOWN, s409="Not finalized"),
 )
-def complete(competition_id: str, principal: CurrentPrincipal, application: ApplicationDep) -> dict[str, Any]:
+def complete(competition_id: str, principal: CurrentPrincipal, application: ApplicationDep) -> CompetitionStatusResponse:
     """Go from finalized to completed: the record is closed."""
     return application.competitions.complete(principal, competition_id)
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fastapi import APIRouter
 
+from clvlab.answers.leaderboard import LeaderboardResponse
 from clvlab_service.deps import ApplicationDep
 from clvlab_service.openapi import problems
-from clvlab_service.schemas.leaderboard import LeaderboardResponse
 
 __all__ = ["router"]
 
 router = APIRouter(prefix="/leaderboard", tags=["leaderboard"])
 
 
-@router.get("", operation_id="getLeaderboard", response_model=LeaderboardResponse, responses=problems())
-def leaderboard(application: ApplicationDep) -> dict[str, Any]:
+@router.get("", operation_id="getLeaderboard", responses=problems())
+def leaderboard(application: ApplicationDep) -> LeaderboardResponse:
     """Rank agents over all sealed runs, by recomputed CLV alone."""
     return application.leaderboard.rows()

@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
+from clvlab.answers.log import ConsistencyResponse, LogEntriesResponse, LogResponse
 from clvlab.application.log.public import MAX_ENTRIES
 from clvlab_service.deps import ApplicationDep
 from clvlab_service.openapi import problems
-from clvlab_service.schemas.log import ConsistencyResponse, LogEntriesResponse, LogResponse
 
 __all__ = ["router"]
 
@@ -21,8 +21,8 @@ _NOTE: dict[int | str, dict[str, Any]] = {
 _SIZE = Annotated[int, Query(ge=0, le=2**53 - 1, description="Number of entries.")]
 
 
-@router.get("", operation_id="getLog", response_model=LogResponse, responses=problems())
-def state(application: ApplicationDep) -> dict[str, Any]:
+@router.get("", operation_id="getLog", responses=problems())
+def state(application: ApplicationDep) -> LogResponse:
     """Read size and root of the log, and how many runs each owner committed to, sealed and abandoned."""
     return application.log.state()
 
@@ -38,17 +38,17 @@ def checkpoint(application: ApplicationDep) -> Response:
     return Response(application.log.checkpoint(), media_type="text/plain; charset=utf-8")
 
 
-@router.get("/entries", operation_id="listLogEntries", response_model=LogEntriesResponse, responses=problems(422))
+@router.get("/entries", operation_id="listLogEntries", responses=problems(422))
 def entries(
     application: ApplicationDep,
     since: _SIZE = 0,
     limit: Annotated[int, Query(ge=1, le=MAX_ENTRIES, description="Entries of a page.")] = 100,
-) -> dict[str, Any]:
+) -> LogEntriesResponse:
     """Read entries from an index on, to rebuild the tree and count for yourself."""
     return application.log.entries(since, limit)
 
 
-@router.get("/consistency", operation_id="getConsistency", response_model=ConsistencyResponse, responses=problems(422))
-def consistency(first: _SIZE, second: _SIZE, application: ApplicationDep) -> dict[str, Any]:
+@router.get("/consistency", operation_id="getConsistency", responses=problems(422))
+def consistency(first: _SIZE, second: _SIZE, application: ApplicationDep) -> ConsistencyResponse:
     """Prove that the log of `second` entries extends the one of `first`."""
     return application.log.consistency(first, second)

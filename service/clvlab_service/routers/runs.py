@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Response
 
+from clvlab.answers.runs import InspectorRecord, ProofArtifactResponse, RunListResponse, VerifyResponse
 from clvlab_service.caching import ImmutableRoute, RevalidatedRoute
 from clvlab_service.deps import ApplicationDep, CursorQuery, PageSizeQuery, PublicPool
 from clvlab_service.openapi import problems
-from clvlab_service.schemas.runs import InspectorRecord, ProofArtifactResponse, RunListResponse, VerifyResponse
 
 __all__ = ["cards", "router", "sealed"]
 
@@ -26,20 +26,20 @@ def _file(media_type: str, kind: str = "string") -> dict[int | str, dict[str, An
     return {200: {"description": "The bytes as sealed", "content": content}} | problems(s404="Unknown run, or not sealed yet")
 
 
-@router.get("", operation_id="listRuns", response_model=RunListResponse, responses=problems(422))
-def runs(application: ApplicationDep, cursor: CursorQuery = None, limit: PageSizeQuery = 50) -> dict[str, Any]:
+@router.get("", operation_id="listRuns", responses=problems(422))
+def runs(application: ApplicationDep, cursor: CursorQuery = None, limit: PageSizeQuery = 50) -> RunListResponse:
     """List runs of every kind, newest first."""
     return application.runs.page(cursor, limit)
 
 
-@cards.get("/{run_id}", operation_id="getRun", response_model=ProofArtifactResponse, responses=problems(s404="Unknown run"))
-def card(run_id: str, application: ApplicationDep) -> dict[str, Any]:
+@cards.get("/{run_id}", operation_id="getRun", responses=problems(s404="Unknown run"))
+def card(run_id: str, application: ApplicationDep) -> ProofArtifactResponse:
     """Read a proof card; from the first moment of a run, with pending checks until it is sealed."""
     return application.runs.card(run_id)
 
 
-@cards.post("/{run_id}/verify", operation_id="verifyRun", response_model=VerifyResponse, responses=problems(s404="Unknown run"))
-async def verify(run_id: str, application: ApplicationDep, pool: PublicPool) -> dict[str, Any]:
+@cards.post("/{run_id}/verify", operation_id="verifyRun", responses=problems(s404="Unknown run"))
+async def verify(run_id: str, application: ApplicationDep, pool: PublicPool) -> VerifyResponse:
     """Recompute the proof from the stored bytes: hashes, scores, manifest, seven checks. Changes nothing."""
     return await pool.run(application.runs.verify, run_id)
 
@@ -47,10 +47,9 @@ async def verify(run_id: str, application: ApplicationDep, pool: PublicPool) -> 
 @sealed.get(
     "/{run_id}/actions/{seq}",
     operation_id="inspectDecision",
-    response_model=InspectorRecord,
     responses=problems(422, s404="Unknown run, or no decision at `seq`"),
 )
-def decision(run_id: str, seq: Annotated[int, Path(ge=-_SAFE, le=_SAFE)], application: ApplicationDep) -> dict[str, Any]:
+def decision(run_id: str, seq: Annotated[int, Path(ge=-_SAFE, le=_SAFE)], application: ApplicationDep) -> InspectorRecord:
     """Inspect one sealed decision: what was known, what was proposed, what the law says, what was only claimed."""
     return application.runs.inspect(run_id, seq)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pydantic import Field
 
-from clvlab_service.schemas.common import Answer, Hash
+from clvlab.answers.common import Answer, Hash
 
 __all__ = ["ConsistencyResponse", "LogEntriesResponse", "LogResponse"]
 
@@ -12,7 +14,7 @@ __all__ = ["ConsistencyResponse", "LogEntriesResponse", "LogResponse"]
 class OwnerCounts(Answer):
     """Runs of one owner; `open` ones are under way, or were dropped. Nothing is ranked by these."""
 
-    owner: str = Field(description="DID that asked for the runs; `anonymous` without a token.")
+    owner: Annotated[str, Field(description="DID that asked for the runs; `anonymous` without a token.")]
     committed: int
     sealed: int
     abandoned: int
@@ -22,10 +24,10 @@ class OwnerCounts(Answer):
 class LogResponse(Answer):
     """State of the log."""
 
-    origin: str | None = Field(description="Name of the log; null when it has no key.")
+    origin: Annotated[str | None, Field(description="Name of the log; null when it has no key.")]
     public_key: str | None
     size: int
-    root_hash: Hash = Field(description="Root of the Merkle tree over the entries (RFC 9162).")
+    root_hash: Annotated[Hash, Field(description="Root of the Merkle tree over the entries (RFC 9162).")]
     owners: list[OwnerCounts]
 
 
@@ -33,7 +35,7 @@ class LogEntry(Answer):
     """An entry; the hash of its text is a leaf of the tree."""
 
     index: int
-    entry: str = Field(description="Canonical JSON of kind COMMIT, RESULT or ABANDONED.")
+    entry: Annotated[str, Field(description="Canonical JSON of kind COMMIT, RESULT or ABANDONED.")]
 
 
 class LogEntriesResponse(Answer):
@@ -47,4 +49,4 @@ class ConsistencyResponse(Answer):
 
     first: int
     second: int
-    proof: list[str] = Field(description="Hashes in hex.")
+    proof: Annotated[list[str], Field(description="Hashes in hex.")]

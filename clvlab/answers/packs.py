@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pydantic import Field
 
-from clvlab_service.schemas.common import Answer, Hash
+from clvlab.answers.common import Answer, Hash
 
 __all__ = ["ReplayPackInfo", "ReplayPackListResponse"]
 
@@ -12,11 +14,11 @@ __all__ = ["ReplayPackInfo", "ReplayPackListResponse"]
 class ReplayPackInfo(Answer):
     """A hash-verified, allowlisted pack."""
 
-    pack_id: str = Field(examples=["starter"])
+    pack_id: Annotated[str, Field(examples=["starter"])]
     content_hash: Hash
-    provenance: str = Field(description="`genuine-<provider>` only if earned.", examples=["synthetic-clvlab"])
+    provenance: Annotated[str, Field(description="`genuine-<provider>` only if earned.", examples=["synthetic-clvlab"])]
     is_genuine: bool
-    fixtures: list[int] = Field(examples=[[90000000, 90000001]])
+    fixtures: Annotated[list[int], Field(examples=[[90000000, 90000001]])]
 
 
 class ReplayPackListResponse(Answer):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from clvlab_service.schemas.common import Answer
-from clvlab_service.schemas.competitions import CompetitionLeaderboardRow
-from clvlab_service.schemas.runs import ProofArtifactResponse
+from clvlab.answers.common import Answer
+from clvlab.answers.competitions import CompetitionLeaderboardRow
+from clvlab.answers.runs import ProofArtifactResponse
 
 __all__ = ["DemoResponse"]
 

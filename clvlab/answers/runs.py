@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import Field
+from typing_extensions import TypeAliasType
 
-from clvlab_service.schemas.common import Answer, Hash
-from clvlab_service.schemas.leaderboard import Confidence
+from clvlab.answers.common import Answer, Hash
+from clvlab.answers.leaderboard import Confidence
 
 __all__ = ["InspectorRecord", "ProofArtifactResponse", "RunListResponse", "VerifyResponse"]
 
+Verdict = TypeAliasType(
+    "Verdict", Annotated[Literal["pass", "fail", "pending", "not_applicable"], Field(description="Outcome of a check.")]
+)
 
-class Verdict(StrEnum):
-    """Outcome of a check."""
-
-    PASS = "pass"  # noqa: S105  # no password
-    FAIL = "fail"
-    PENDING = "pending"
-    NOT_APPLICABLE = "not_applicable"
-
-
-class RunStatus(StrEnum):
-    """Where a run is between launch and seal."""
-
-    QUEUED = "queued"
-    RUNNING = "running"
-    SEALED = "sealed"
-    FAILED = "failed"
+RunStatus = TypeAliasType(
+    "RunStatus",
+    Annotated[Literal["queued", "running", "sealed", "failed"], Field(description="Where a run is between launch and seal.")],
+)
 
 
 class Checks(Answer):
@@ -58,9 +49,9 @@ class CheckDetails(Answer):
 class AnchorInfo(Answer):
     """Where the manifest hash was committed."""
 
-    status: str = Field(examples=["not_anchored"])
+    status: Annotated[str, Field(examples=["not_anchored"])]
     signature: str | None
-    cluster: str = Field(examples=["devnet"])
+    cluster: Annotated[str, Field(examples=["devnet"])]
     explorer_url: str | None
 
 
@@ -98,13 +89,20 @@ class RunInfo(Answer):
     """Metadata of a run; its timestamps stand beside the seal, not in it."""
 
     run_id: str
-    kind: str | None = Field(description="What asked for it: `competition`, `deploy` or `backtest`.")
+    kind: Annotated[str | None, Field(description="What asked for it: `competition`, `deploy` or `backtest`.")]
     status: RunStatus
-    cause: str | None = Field(description="Why it failed.")
+    cause: Annotated[str | None, Field(description="Why it failed.")]
     source_mode: str | None
-    mode_label: str | None = Field(description="`Backtest` for every replay.", examples=["Backtest"])
+    mode_label: Annotated[str | None, Field(description="`Backtest` for every replay.", examples=["Backtest"])]
     created_ts_ms: int | None
     sealed_ts_ms: int | None
+
+
+class ReadFile(Answer):
+    """A file that an agent of one's own could read."""
+
+    name: str
+    sha256: str
 
 
 class AgentIdentity(Answer):
@@ -118,6 +116,8 @@ class AgentIdentity(Answer):
     proof_mode: str
     causality: str
     source_sha256: str | None
+    reads: NotRequired[Annotated[list[ReadFile], Field(description="Files that it could read; absent without.")]]
+    network: NotRequired[Annotated[bool, Field(description="Absent without a network.")]]
 
 
 class Lineage(Answer):
@@ -139,33 +139,35 @@ class EvidenceHashes(Answer):
 class LogClaim(Answer):
     """What the log says of the owner's other commitments over this pack: counts that only all entries can show."""
 
-    earlier: int = Field(description="Before this one.")
-    later: int = Field(description="After it.")
+    earlier: Annotated[int, Field(description="Before this one.")]
+    later: Annotated[int, Field(description="After it.")]
     abandoned: int
-    unknown_pack: int = Field(description="Commitments of the owner that name no pack, and may have been over this one.")
+    unknown_pack: Annotated[
+        int, Field(description="Commitments of the owner that name no pack, and may have been over this one.")
+    ]
 
 
 class LogStanding(Answer):
     """Where the log committed to a run. A bundle proves all but the claim; `clvlab log audit` checks that."""
 
     owner: str
-    content_hash: str | None = Field(description="Pack that the commitment names; null of older ones.")
+    content_hash: Annotated[str | None, Field(description="Pack that the commitment names; null of older ones.")]
     commit_index: int
-    tree_size: int = Field(description="Entries of the log at this answer.")
+    tree_size: Annotated[int, Field(description="Entries of the log at this answer.")]
     claim: LogClaim | None
 
 
 class ProofArtifactResponse(Answer):
     """The proof card of a run."""
 
-    verifier_version: str = Field(examples=["clvlab-proof/1"])
+    verifier_version: Annotated[str, Field(examples=["clvlab-proof/1"])]
     run: RunInfo
     lineage: Lineage
     evidence: EvidenceHashes
     checks: Checks
     check_details: CheckDetails
     anchor: AnchorInfo
-    log: LogStanding | None = Field(description="Null of a run that no log committed to.")
+    log: Annotated[LogStanding | None, Field(description="Null of a run that no log committed to.")]
     metrics: Metrics | None
 
 
@@ -173,9 +175,11 @@ class VerifyResponse(Answer):
     """A fresh verification."""
 
     run_id: str
-    verified: bool = Field(description="The recomputed evidence hash equals the sealed one; see `checks` for the rest.")
+    verified: Annotated[
+        bool, Field(description="The recomputed evidence hash equals the sealed one; see `checks` for the rest.")
+    ]
     evidence_hash: str
-    recomputed_evidence_hash: str = Field(description="`recompute_error:<reason>` if it can't be recomputed.")
+    recomputed_evidence_hash: Annotated[str, Field(description="`recompute_error:<reason>` if it can't be recomputed.")]
     manifest_hash: str
     checks: Checks
     metrics: Metrics | None
@@ -204,7 +208,7 @@ class MarketState(Answer):
 class AgentAction(Answer):
     """What the agent proposed."""
 
-    type: str = Field(examples=["BACK"])
+    type: Annotated[str, Field(examples=["BACK"])]
     market_key: str | None
     side: str | None
     stake: int | None
@@ -217,7 +221,7 @@ class Recompute(Answer):
     recomputed_edge_bps: int | None
     clv_bps: int | None
     valid: bool
-    reason: str = Field(examples=["scored"])
+    reason: Annotated[str, Field(examples=["scored"])]
     entry_prob_bps: int | None
     close_prob_bps: int | None
     close_kind: str | None
@@ -256,7 +260,7 @@ class InspectorRecord(Answer):
     ts_ms: int
     market_state: MarketState | None
     agent_action: AgentAction
-    policy: PolicyVerdict | None = Field(description="Null for a WAIT. It decides execution, never the score.")
+    policy: Annotated[PolicyVerdict | None, Field(description="Null for a WAIT. It decides execution, never the score.")]
     recompute: Recompute
     clv_bps: int | Literal["pending", "invalid"]
     untrusted_llm_metadata: UntrustedMetadata
@@ -279,4 +283,4 @@ class RunListResponse(Answer):
     """Newest first."""
 
     runs: list[RunSummary]
-    next_cursor: str | None = Field(description="Ask with `cursor` for what follows; null at the end.")
+    next_cursor: Annotated[str | None, Field(description="Ask with `cursor` for what follows; null at the end.")]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
+from typing_extensions import TypeAliasType
 
-from clvlab_service.schemas.common import Answer, Hash, ProofMode, ReplayBinding
-from clvlab_service.schemas.runs import ProofArtifactResponse
+from clvlab.answers.common import Answer, Hash, ProofMode, ReplayBinding
+from clvlab.answers.runs import ProofArtifactResponse
 
 __all__ = [
     "AgentRegisterResponse",
@@ -19,27 +19,12 @@ __all__ = [
     "CompetitionStateResponse",
     "CompetitionStatusResponse",
     "CompetitionSummaryResponse",
-    "StatusFilter",
 ]
 
-
-class StatusFilter(StrEnum):
-    """Statuses by which competitions can be listed."""
-
-    DRAFT = "DRAFT"
-    RUNNING = "RUNNING"
-    COMPLETED = "COMPLETED"
-    FINALIZED = "FINALIZED"
-
-
-class LifecycleStatus(StrEnum):
-    """Status of a competition."""
-
-    DRAFT = "draft"
-    OPEN = "open"
-    RUNNING = "running"
-    FINALIZED = "finalized"
-    COMPLETED = "completed"
+LifecycleStatus = TypeAliasType(
+    "LifecycleStatus",
+    Annotated[Literal["draft", "open", "running", "finalized", "completed"], Field(description="Status of a competition.")],
+)
 
 
 class CompetitionCreateResponse(Answer):
@@ -53,7 +38,7 @@ class AgentRegisterResponse(Answer):
     """An agent on the roster."""
 
     agent_id: str
-    config_hash: Hash | None = Field(description="Of the config snapshot; pinned.")
+    config_hash: Annotated[Hash | None, Field(description="Of the config snapshot; pinned.")]
     proof_mode: ProofMode
 
 
@@ -99,7 +84,7 @@ class RosterEntry(Answer):
 class CompetitionLeaderboardRow(Answer):
     """Derived from SCORE_UPDATE events alone."""
 
-    rank: int = Field(ge=1)
+    rank: Annotated[int, Field(ge=1)]
     agent_id: str
     total_clv_bps: int
     mean_clv_bps: float | None
@@ -111,8 +96,8 @@ class Execution(Answer):
     """Receipts of venues; never evidence, never scored."""
 
     non_scoring: Literal[True]
-    receipts: list[dict[str, Any]] = Field(description="The first thousand.")
-    total: int = Field(description="How many there are.")
+    receipts: Annotated[list[dict[str, Any]], Field(description="The first thousand.")]
+    total: Annotated[int, Field(description="How many there are.")]
 
 
 class CompetitionSummaryResponse(Answer):
@@ -127,11 +112,11 @@ class CompetitionSummaryResponse(Answer):
 class CompetitionStateResponse(CompetitionSummaryResponse):
     """A competition whole."""
 
-    cause: str | None = Field(description="Why the last start failed.")
+    cause: Annotated[str | None, Field(description="Why the last start failed.")]
     roster: list[RosterEntry]
     leaderboard: list[CompetitionLeaderboardRow]
-    latest_seq: int = Field(description="0 when there are no events.")
-    anchor_status: str = Field(examples=["not_anchored"])
+    latest_seq: Annotated[int, Field(description="0 when there are no events.")]
+    anchor_status: Annotated[str, Field(examples=["not_anchored"])]
     proof_card: ProofArtifactResponse | None
     execution: Execution | None
     replay_binding: ReplayBinding | None
@@ -141,9 +126,9 @@ class CompetitionEvent(Answer):
     """An entry of the canonical log; the stream sends the same objects."""
 
     seq: int
-    kind: str = Field(examples=["SCORE_UPDATE"])
+    kind: Annotated[str, Field(examples=["SCORE_UPDATE"])]
     competition_id: str
     run_id: str | None
-    ts: int = Field(description="Milliseconds since 1970, UTC, of its appending.")
-    evidence: bool = Field(description="Whether the payload is part of the sealed evidence.")
+    ts: Annotated[int, Field(description="Milliseconds since 1970, UTC, of its appending.")]
+    evidence: Annotated[bool, Field(description="Whether the payload is part of the sealed evidence.")]
     payload: dict[str, Any]

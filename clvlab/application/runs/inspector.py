@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
+from clvlab.answers.runs import InspectorRecord
 from clvlab.errors import EvidenceError
 from clvlab.law.schema import Reason
 from clvlab.proof.canonical import parsed
@@ -13,7 +14,7 @@ from clvlab.proof.seal import SealedRun
 __all__ = ["decision_record", "inspect_decision"]
 
 
-def inspect_decision(run: SealedRun, seq: int) -> dict[str, Any]:
+def inspect_decision(run: SealedRun, seq: int) -> InspectorRecord:
     """Return the record of the decision at event ``seq``.
 
     ``clv_bps`` is the sealed integer of a scored decision, ``"pending"`` of a WAIT or pending one, ``"invalid"`` of a
@@ -33,7 +34,7 @@ def inspect_decision(run: SealedRun, seq: int) -> dict[str, Any]:
     return decision_record(run.run_id, seq, _line(run.events, seq), _line(run.scores, seq - 1))
 
 
-def decision_record(run_id: str, seq: int, event_line: bytes, score_line: bytes) -> dict[str, Any]:
+def decision_record(run_id: str, seq: int, event_line: bytes, score_line: bytes) -> InspectorRecord:
     """Return the record of a decision from its two lines: event ``seq`` and score row ``seq - 1``, without line feeds.
 
     Raises
@@ -84,7 +85,7 @@ def _line(text: bytes, number: int) -> bytes:
     return lines[number] if len(lines) > number + 1 else b"null"
 
 
-def _shown(score: dict[str, Any]) -> int | str:
+def _shown(score: dict[str, Any]) -> int | Literal["pending", "invalid"]:
     if score["reason"] == Reason.SCORED:
         return int(score["clv_bps"])
     return "pending" if score["valid"] else "invalid"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal, NotRequired
 
 from pydantic import Field
 
-from clvlab_service.schemas.common import Answer, Hash
-from clvlab_service.schemas.runs import AgentIdentity, Checks, Metrics
+from clvlab.answers.common import Answer, Hash
+from clvlab.answers.runs import AgentIdentity, Checks, Metrics
 
 __all__ = ["BacktestListResponse", "BacktestReport", "BacktestRunResponse"]
 
@@ -29,7 +29,7 @@ class WindowInfo(Answer):
     min_clv_horizon_s: int
     market_allowlist: list[str]
     closing_policy: str
-    max_close_age_s: int | None = Field(None, description="How old a close may be; absent without a limit.")
+    max_close_age_s: NotRequired[Annotated[int, Field(description="How old a close may be; absent without a limit.")]]
 
 
 class ClosingAge(Answer):
@@ -44,7 +44,7 @@ class PolicySummary(Answer):
 
     policy_hash: Hash
     allowed: int
-    refused: dict[str, int] = Field(description="Actions by reason; one may have several.")
+    refused: Annotated[dict[str, int], Field(description="Actions by reason; one may have several.")]
 
 
 class BacktestReport(Answer):
@@ -69,12 +69,12 @@ class BacktestReport(Answer):
     manifest_hash: Hash
     checks: Checks
     metrics: Metrics
-    reasons: dict[str, int] = Field(description="Decisions by the law's reason.")
+    reasons: Annotated[dict[str, int], Field(description="Decisions by the law's reason.")]
     policy: PolicySummary
     close_kinds: dict[str, int]
     closing_age_ms: ClosingAge
     closing_source: str | None
-    real_executable_edge_bps: None = Field(description="Null on every replay.")
+    real_executable_edge_bps: Annotated[None, Field(description="Null on every replay.")]
 
 
 class BacktestSummary(Answer):
@@ -91,4 +91,4 @@ class BacktestListResponse(Answer):
     """Newest first."""
 
     backtests: list[BacktestSummary]
-    next_cursor: str | None = Field(description="Ask with `cursor` for what follows; null at the end.")
+    next_cursor: Annotated[str | None, Field(description="Ask with `cursor` for what follows; null at the end.")]

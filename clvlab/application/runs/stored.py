@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import orjson
 
+from clvlab.answers.common import pick
+from clvlab.answers.competitions import Execution
+from clvlab.answers.runs import (
+    CheckDetails,
+    Checks,
+    InspectorRecord,
+    LogStanding,
+    ProofArtifactResponse,
+    RunInfo,
+    RunListResponse,
+    RunSummary,
+    VerifyResponse,
+)
 from clvlab.application.anchoring import Anchoring, StoredRecords
 from clvlab.application.log.public import PublicLog
 from clvlab.application.pages import page_of
 from clvlab.application.runs.bundles import anchor_part
+from clvlab.application.runs.card import anchor_info, proof_card, verification_answer
+from clvlab.application.runs.inspector import decision_record
 from clvlab.errors import EvidenceError, UnknownDecisionError, UnknownRunError
 from clvlab.law.schema import SAFE_INTEGER
 from clvlab.proof.bundle import bundle
-from clvlab.proof.card import proof_card
 from clvlab.proof.checks import CHECKS, Check, Verdict
-from clvlab.proof.inspector import decision_record
 from clvlab.proof.manifest import VERIFIER_VERSION
 from clvlab.proof.seal import SealedRun
 from clvlab.proof.verify import Anchor, Verification, verify
@@ -31,7 +44,6 @@ from clvlab.store.tables import runs as run_table
 __all__ = ["StoredRuns"]
 
 _Row = Mapping[str, Any]
-_RUN = ("run_id", "kind", "status", "source_mode", "mode_label", "created_ts_ms", "sealed_ts_ms")
 
 
 @dataclass(frozen=True)
@@ -42,12 +54,10 @@ class StoredRuns:
     anchoring: Anchoring
     log: PublicLog
 
-    def card(self, run_id: str) -> dict[str, Any]:
-        """Return ProofArtifactResponse, from the moment that the run is queued.
+    def card(self, run_id: str) -> ProofArtifactResponse:
+        """Return the proof card, from the moment that the run is queued.
 
         Its checks are those recomputed when the run was sealed, and its anchor the newest on record; ``verify`` recomputes.
-        Besides the interface's fields: ``run.kind``, ``run.status`` (queued, running, sealed, failed), ``run.cause``,
-        ``run.created_ts_ms``, ``run.sealed_ts_ms``, ``run.mode_label``, ``check_details``, and ``log``.
 
         Raises
         ------
@@ -59,17 +69,17 @@ class StoredRuns:
             checks = checks | {"anchor": _shown(self.anchoring.on_record(run_id, anchor, row["manifest_hash"]))}
         return {
             "verifier_version": VERIFIER_VERSION,
-            "run": _run(row),
+            "run": pick(RunInfo, row),
             "lineage": row["lineage"],
             "evidence": {"evidence_hash": row["evidence_hash"], "manifest_hash": row["manifest_hash"]},
-            "checks": {name: checks[name]["verdict"] for name in CHECKS},
-            "check_details": {name: checks[name]["detail"] for name in CHECKS},
-            "anchor": asdict(anchor),
+            "checks": cast("Checks", {name: checks[name]["verdict"] for name in CHECKS}),
+            "check_details": cast("CheckDetails", {name: checks[name]["detail"] for name in CHECKS}),
+            "anchor": anchor_info(anchor),
             "log": self._standing(row["commit_index"]),
             "metrics": row["metrics"],
         }
 
-    def _standing(self, commit_index: int | None) -> dict[str, Any] | None:
+    def _standing(self, commit_index: int | None) -> LogStanding | None:
         """Say where a commitment stands in the log as it is now: the store's word, which bundles prove in part."""
         if commit_index is None:
             return None
@@ -84,8 +94,8 @@ class StoredRuns:
             raise UnknownRunError(f"unknown run {run_id!r}")
         return row, anchor
 
-    def verify(self, run_id: str) -> dict[str, Any]:
-        """Recompute everything from the stored bytes; gives VerifyResponse. Blocks.
+    def verify(self, run_id: str) -> VerifyResponse:
+        """Recompute everything from the stored bytes. Blocks.
 
         A run that is not sealed has ``verified`` false and ``recompute_error:not_sealed``.
 
@@ -95,7 +105,7 @@ class StoredRuns:
         """
         row, anchor = self._found(run_id)
         if row["status"] != RunStatus.SEALED:
-            return self._unsealed(run_id, anchor)
+            return self._unsealed(run_id)
         with self.database.read() as connection:
             run = runs.sealed_run(connection, run_id)
             receipts = runs.receipt_lines(connection, run_id)
@@ -106,19 +116,9 @@ class StoredRuns:
         stored = _against_the_record(row, run, fresh)
         fresh = replace(stored, anchor=anchor, checks=stored.checks | {"anchor": check})
         card = proof_card(fresh, self._standing(row["commit_index"]))
-        return {
-            "run_id": run_id,
-            "verified": fresh.verified,
-            "evidence_hash": fresh.evidence_hash,
-            "recomputed_evidence_hash": fresh.recomputed_evidence_hash,
-            "manifest_hash": fresh.manifest_hash,
-            "checks": card["checks"],
-            "metrics": card["metrics"],
-            "anchor": card["anchor"],
-            "proof_card": card | {"run": _run(row)},
-        }
+        return verification_answer(fresh, {**card, "run": pick(RunInfo, row)})
 
-    def _unsealed(self, run_id: str, anchor: Anchor) -> dict[str, Any]:
+    def _unsealed(self, run_id: str) -> VerifyResponse:
         card = self.card(run_id)
         return {
             "run_id": run_id,
@@ -128,12 +128,12 @@ class StoredRuns:
             "manifest_hash": "",
             "checks": card["checks"],
             "metrics": None,
-            "anchor": asdict(anchor),
+            "anchor": card["anchor"],
             "proof_card": card,
         }
 
-    def inspect(self, run_id: str, seq: int) -> dict[str, Any]:
-        """Return the InspectorRecord of one decision, in a time that does not grow with the run.
+    def inspect(self, run_id: str, seq: int) -> InspectorRecord:
+        """Return the record of one decision, in a time that does not grow with the run.
 
         Raises
         ------
@@ -150,8 +150,8 @@ class StoredRuns:
         except EvidenceError as error:
             raise UnknownDecisionError(str(error)) from error
 
-    def receipts(self, run_id: str, limit: int | None = None) -> dict[str, Any] | None:
-        """Return ``{non_scoring: true, receipts: [...], total}``, or None for a run without venue receipts.
+    def receipts(self, run_id: str, limit: int | None = None) -> Execution | None:
+        """Return what the venue said, or None for a run without venue receipts.
 
         Parameters
         ----------
@@ -199,10 +199,8 @@ class StoredRuns:
         anchor = anchor_part(StoredRecords(self.database).get(run_id))
         return bundle(run, receipts, anchor=anchor, log=self.log.proofs(run_id) if run.commit_index is not None else None)
 
-    def page(self, cursor: str | None = None, limit: int = 50) -> dict[str, Any]:
-        """Return ``{runs: [...], next_cursor}``, newest first.
-
-        A run is listed as ``{run_id, kind, status, source_mode, mode_label, created_ts_ms, sealed_ts_ms, evidence_hash}``.
+    def page(self, cursor: str | None = None, limit: int = 50) -> RunListResponse:
+        """List runs of every kind, newest first.
 
         Raises
         ------
@@ -210,7 +208,7 @@ class StoredRuns:
         """
         with self.database.read() as connection:
             rows, next_cursor = page_of(connection, run_table, "run_id", cursor, limit)
-        return {"runs": [{name: row[name] for name in (*_RUN, "evidence_hash")} for row in rows], "next_cursor": next_cursor}
+        return {"runs": [pick(RunSummary, row) for row in rows], "next_cursor": next_cursor}
 
 
 def _against_the_record(row: _Row, run: SealedRun, fresh: Verification) -> Verification:
@@ -232,10 +230,6 @@ def _receipt(line: bytes) -> dict[str, Any]:
     except orjson.JSONDecodeError:  # no evidence, so it may not hide the rest; policy_obeyed says that it can't be read
         receipt = None
     return receipt if isinstance(receipt, dict) else {"unreadable": line.decode("utf-8", "replace")}
-
-
-def _run(row: _Row) -> dict[str, Any]:
-    return {name: row[name] for name in (*_RUN, "cause")}
 
 
 def _shown(check: Any) -> dict[str, str]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
-from clvlab_service.schemas.common import Answer, Hash, ReplayBinding
+from clvlab.answers.common import Answer, Hash, ReplayBinding
 
 __all__ = ["AgentInstance", "DeployResponse", "RuntimeEventsResponse"]
 
@@ -18,20 +18,20 @@ class DeployResponse(Answer):
     config_hash: Hash
     policy_hash: Hash
     run_id: str
-    owner: str = Field(examples=["did:key:z6Mk"])
+    owner: Annotated[str, Field(examples=["did:key:z6Mk"])]
     replay_binding: ReplayBinding | None
 
 
 class RuntimeEvent(Answer):
     """An event of the operations channel; never scored."""
 
-    type: str = Field(examples=["AGENT_ACTION"])
+    type: Annotated[str, Field(examples=["AGENT_ACTION"])]
     agent_id: str
     run_id: str
     session_id: str
-    ts: int = Field(description="Milliseconds since 1970, UTC.")
+    ts: Annotated[int, Field(description="Milliseconds since 1970, UTC.")]
     payload: dict[str, Any]
-    id: int = Field(ge=1, description="Durable cursor.")
+    id: Annotated[int, Field(ge=1, description="Durable cursor.")]
 
 
 class RuntimeEventsResponse(Answer):

@@ -1,0 +1,42 @@
+"""What several resources share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeVar, cast
+
+from pydantic import ConfigDict, Field, with_config
+from typing_extensions import TypeAliasType, TypedDict
+
+__all__ = ["Answer", "Hash", "ProofMode", "ReplayBinding", "pick"]
+
+_T = TypeVar("_T")
+
+Hash = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$", examples=["sha256:" + "6e8d" * 16])]
+
+
+@with_config(ConfigDict(extra="forbid"))
+class Answer(TypedDict):
+    """Base of every answer: named fields of named types, and no others."""
+
+
+ProofMode = TypeAliasType(
+    "ProofMode",
+    Annotated[
+        Literal["reproducible", "verified"],
+        Field(description="How far a result can be checked: anyone can re-run it, or it carries claims beyond that."),
+    ],
+)
+
+
+class ReplayBinding(Answer):
+    """Frozen replay identity."""
+
+    pack_id: str
+    fixture_id: int
+    content_hash: Annotated[Hash, Field(description="Of the verified catalog entry, never of the client.")]
+
+
+def pick(kind: type[_T], row: Mapping[str, Any]) -> _T:
+    """Return the fields of an answer out of a row that has them all."""
+    return cast("_T", {name: row[name] for name in kind.__annotations__})

@@ -1,0 +1,71 @@
+"""Bodies of the global leaderboard."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+from typing_extensions import TypeAliasType
+
+from clvlab.answers.common import Answer
+
+__all__ = ["Confidence", "LeaderboardResponse", "LeaderboardRow"]
+
+Confidence = TypeAliasType(
+    "Confidence",
+    Annotated[Literal["low", "medium", "high"], Field(description="Tier of the sample: below 30, below 200, and from there.")],
+)
+
+EligibilityBadge = TypeAliasType(
+    "EligibilityBadge",
+    Annotated[
+        Literal["fully-proven", "partially-proven", "unproven"], Field(description="How much of an agent's record is proven.")
+    ],
+)
+
+AnchorSummary = TypeAliasType(
+    "AnchorSummary",
+    Annotated[
+        Literal["all-anchored", "some-pending", "none-anchored"], Field(description="How many of an agent's runs are anchored.")
+    ],
+)
+
+SourceSummary = TypeAliasType(
+    "SourceSummary",
+    Annotated[Literal["all-replay", "all-live", "mixed", "unknown"], Field(description="What an agent's runs were fed with.")],
+)
+
+ProofModeSummary = TypeAliasType(
+    "ProofModeSummary",
+    Annotated[
+        Literal["reproducible", "verified", "mixed"], Field(description="The proof mode of all runs of an agent, or `mixed`.")
+    ],
+)
+
+
+class LeaderboardRow(Answer):
+    """An agent over all its runs; ranked by `avg_clv_bps` alone."""
+
+    rank: Annotated[int, Field(ge=1)]
+    agent_id: str
+    runs: int
+    avg_clv_bps: Annotated[float | None, Field(description="Pooled mean; null without a scored action.")]
+    total_clv_bps: int
+    sim_pnl: Annotated[int, Field(description="Units of a flat stake of 10 000, at the price taken, valued at the close.")]
+    brier: float | None
+    max_drawdown: Annotated[float, Field(le=0)]
+    action_count: int
+    valid_pct: Annotated[float, Field(ge=0, le=100)]
+    proof_mode: ProofModeSummary
+    eligibility_badge: EligibilityBadge
+    anchor_status: AnchorSummary
+    source_mode: SourceSummary
+    valid_count: int
+    clv_confidence: Confidence
+    low_sample: bool
+
+
+class LeaderboardResponse(Answer):
+    """Best first."""
+
+    rows: list[LeaderboardRow]
