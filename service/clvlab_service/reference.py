@@ -67,7 +67,8 @@ def http_reference(document: dict[str, Any]) -> str:
         for method, path, operation in operations:
             if tag["name"] in operation["tags"]:
                 lines += _operation(method, path, operation)
-    lines += ["## Bodies", "", "A field without a default is required in a request and always there in an answer, but for optional ones.", ""]
+    about = "A field is required in a request and always there in an answer unless it has a default or is optional."
+    lines += ["## Bodies", "", about, ""]
     for name, schema in sorted(document["components"]["schemas"].items()):
         lines += _schema(name, schema)
     return "\n".join(lines)
@@ -110,15 +111,14 @@ def _schema(name: str, schema: dict[str, Any]) -> Iterator[str]:
     yield "| field | type | |"
     yield "|---|---|---|"
     for field, of in schema.get("properties", {}).items():
-        about = "; ".join(part for part in (of.get("description", ""), _default(of, required=field in schema["required"])) if part)
-        yield f"| `{field}` | {_kind(of)} | {about} |"
+        about = [of.get("description", ""), "" if field in schema["required"] else _default(of)]
+        yield f"| `{field}` | {_kind(of)} | {'; '.join(filter(None, about))} |"
     yield ""
 
 
-def _default(of: dict[str, Any], *, required: bool) -> str:
-    if required:
-        return ""
-    return f"default `{_plain(of.get('default'))}`" if "default" in of or {"type": "null"} in of.get("anyOf", ()) else "optional"
+def _default(of: dict[str, Any]) -> str:
+    nullable = {"type": "null"} in of.get("anyOf", ())
+    return f"default `{_plain(of.get('default'))}`" if nullable or "default" in of else "optional"
 
 
 def _plain(value: Any) -> str:
