@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from clvlab.agents.ticking import Book, TickAgent
     from clvlab.client import Client
     from clvlab.lab import backtest, compare, import_odds, leaderboard, lookahead_audit, open_pack, open_run, sweep
-    from clvlab.lab.lab import Lab
+    from clvlab.lab.laboratory.lab import Lab
     from clvlab.law.closing import Window
     from clvlab.law.policy import PolicyEnvelope
 
@@ -46,7 +46,7 @@ __all__ = [
 _HOMES = {
     "Book": "clvlab.agents.ticking",
     "Client": "clvlab.client",
-    "Lab": "clvlab.lab.lab",
+    "Lab": "clvlab.lab.laboratory.lab",
     "PolicyEnvelope": "clvlab.law.policy",
     "TickAgent": "clvlab.agents.ticking",
     "Window": "clvlab.law.closing",

@@ -10,7 +10,7 @@ from clvlab.application.runs.record import make
 from clvlab.application.runs.replays import replayed
 from clvlab.cli.printing import show_pack, show_report
 from clvlab.errors import UnknownFixtureError
-from clvlab.lab import report as lab
+from clvlab.lab.results import report as lab
 from clvlab.law.closing import Window
 from clvlab.law.schema import TICKS
 from clvlab.packs.importers.importing import import_source

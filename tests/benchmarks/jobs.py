@@ -20,8 +20,8 @@ from clvlab.application import backtests
 from clvlab.application.packs import bundled_catalog
 from clvlab.engine.replay import located, replay
 from clvlab.engine.run import run
-from clvlab.lab.stats import cluster_mean
-from clvlab.lab.tearsheet import TearSheet
+from clvlab.lab.results.tearsheet import TearSheet
+from clvlab.lab.statistics import cluster_mean
 from clvlab.law import actions
 from clvlab.law.closing import Window
 from clvlab.law.clv import scores

@@ -4,7 +4,7 @@ import pytest
 from matplotlib.figure import Figure
 
 import clvlab as cl
-from clvlab.lab import drawing
+from clvlab.lab.drawing import axes as drawing
 
 mpl.use("Agg")
 

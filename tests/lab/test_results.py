@@ -3,7 +3,7 @@ import re
 import pytest
 
 import clvlab as cl
-from clvlab.lab import html
+from clvlab.lab.drawing import html
 
 
 @pytest.fixture(scope="module")

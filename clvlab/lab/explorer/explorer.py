@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from clvlab.lab.drawing.interactive import Interactive
 from clvlab.lab.explorer import still
 from clvlab.lab.explorer.exploration import Exploration
 from clvlab.lab.explorer.widget import ExplorerWidget
-from clvlab.lab.interactive import Interactive
 
 __all__ = ["Explorer"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from clvlab.lab.drawing import BLUE, GREY, RED
+from clvlab.lab.drawing.axes import BLUE, GREY, RED
 from clvlab.lab.explorer.view import MarketView, Outcome
 
 __all__ = ["CLOCK", "GREEN", "LATEST_MS", "SIDE_COLOURS", "SYMBOLS", "chosen", "clock", "layout", "side_colour", "traces"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from clvlab.lab.showing import optional
+from clvlab.lab.drawing.showing import optional
 
 __all__ = ["fitter"]
 

@@ -8,10 +8,11 @@ import numpy as np
 import polars as pl
 
 from clvlab.errors import MissingLibraryError
-from clvlab.lab import drawing, html
+from clvlab.lab.drawing import axes as drawing
+from clvlab.lab.drawing import html
+from clvlab.lab.drawing.interactive import NOTE
 from clvlab.lab.explorer.figure import CLOCK, LATEST_MS, SYMBOLS, clock, side_colour
 from clvlab.lab.explorer.view import MarketView, Outcome
-from clvlab.lab.interactive import NOTE
 
 __all__ = ["draw", "page_part"]
 

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from clvlab.lab import html
+from clvlab.lab.drawing import html
+from clvlab.lab.drawing.showing import optional
 from clvlab.lab.explorer.exploration import Exploration
 from clvlab.lab.explorer.figure import chosen, clock, layout, traces
 from clvlab.lab.explorer.fitting import fitter
 from clvlab.lab.explorer.record import record_html
 from clvlab.lab.explorer.view import Market
 from clvlab.lab.proofs.verdicts import verdicts_html
-from clvlab.lab.showing import optional
 from clvlab.proof.verify import verify
 
 __all__ = ["ExplorerWidget"]

@@ -11,10 +11,10 @@ import orjson
 import polars as pl
 
 from clvlab.errors import EvidenceError
-from clvlab.lab import html
-from clvlab.lab.interactive import NOTE, Interactive
+from clvlab.lab.drawing import html
+from clvlab.lab.drawing.interactive import NOTE, Interactive
+from clvlab.lab.drawing.showing import optional
 from clvlab.lab.proofs.lines import Lines
-from clvlab.lab.showing import optional
 from clvlab.proof.seal import SealedRun
 
 __all__ = ["EvidenceBrowser"]

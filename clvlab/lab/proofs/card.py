@@ -9,9 +9,9 @@ import polars as pl
 
 from clvlab.answers.runs import Lineage, Metrics
 from clvlab.application.runs.card import proof_card
-from clvlab.lab import html
+from clvlab.lab.drawing import html
+from clvlab.lab.drawing.showing import Shown
 from clvlab.lab.proofs.verdicts import checks_table, state
-from clvlab.lab.showing import Shown
 from clvlab.proof.verify import Verification
 
 __all__ = ["ProofCard"]

@@ -9,9 +9,9 @@ import orjson
 import polars as pl
 
 from clvlab.errors import EvidenceError
-from clvlab.lab import html
+from clvlab.lab.drawing import html
+from clvlab.lab.drawing.showing import Shown
 from clvlab.lab.proofs.lines import Lines
-from clvlab.lab.showing import Shown
 from clvlab.proof.merkle import inclusion_proof, leaf_hash, leaf_hashes, node_hash
 from clvlab.proof.seal import SealedRun
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from clvlab.lab import html
-from clvlab.lab.interactive import NOTE, Interactive
+from clvlab.lab.drawing import html
+from clvlab.lab.drawing.interactive import NOTE, Interactive
 from clvlab.lab.proofs.playground_widget import PlaygroundWidget
 from clvlab.lab.proofs.tampering import Tampering
 from clvlab.lab.proofs.verdicts import state

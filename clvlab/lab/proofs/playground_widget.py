@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from clvlab.errors import ClvlabError
-from clvlab.lab import html
+from clvlab.lab.drawing import html
+from clvlab.lab.drawing.showing import optional
 from clvlab.lab.proofs.attacks import FILES
 from clvlab.lab.proofs.lines import Lines
 from clvlab.lab.proofs.tampering import Tampering
-from clvlab.lab.showing import optional
 
 __all__ = ["PlaygroundWidget"]
 

@@ -11,7 +11,7 @@ from clvlab.lab.proofs.browser import EvidenceBrowser
 from clvlab.lab.proofs.lines import Lines
 from clvlab.lab.proofs.merkle import MerklePath
 from clvlab.lab.proofs.verdicts import MEANINGS
-from clvlab.lab.results import Run
+from clvlab.lab.results.run import Run
 from clvlab.proof.checks import CHECKS
 from clvlab.proof.merkle import check_inclusion
 from tests.factories import make_run, make_sealed_run, make_tape, message

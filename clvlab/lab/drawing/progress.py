@@ -1,0 +1,78 @@
+"""A progress bar where somebody looks: in a notebook and in a terminal, nowhere else."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from clvlab.lab.drawing import html
+
+__all__ = ["Progress", "shown_progress"]
+
+Progress = Callable[[int, int], None]
+
+
+@contextmanager
+def shown_progress(what: str, total: int, *, progress: Progress | bool) -> Iterator[Progress]:
+    """Return the callback that is told how many points are done and how many there are: a bar, or the caller's own."""
+    if callable(progress):
+        yield progress
+    elif not progress:
+        yield _silent
+    elif (shell := _notebook()) is not None:
+        yield _notebook_bar(shell, what, total)
+    elif sys.stderr.isatty():
+        with _terminal_bar(what, total) as tell:
+            yield tell
+    else:
+        yield _silent
+
+
+def _silent(done: int, total: int) -> None:
+    """Say nothing."""
+
+
+def _notebook() -> Any:
+    """Return IPython's display module if this runs in a kernel, which has loaded it; else null."""
+    kernel = sys.modules.get("ipykernel.kernelapp")
+    return sys.modules.get("IPython.display") if kernel is not None and kernel.IPKernelApp.initialized() else None
+
+
+def _notebook_bar(shell: Any, what: str, total: int) -> Progress:
+    handle = shell.display(_bar(what, 0, total), display_id=True)
+
+    def tell(done: int, of: int) -> None:
+        handle.update(_bar(what, done, of))
+
+    return tell
+
+
+class _Shown:
+    """HTML with a text beside it, for viewers of either."""
+
+    def __init__(self, text: str, content: str) -> None:
+        self._text, self._content = text, content
+
+    def __repr__(self) -> str:
+        return self._text
+
+    def _repr_html_(self) -> str:
+        return self._content
+
+
+def _bar(what: str, done: int, total: int) -> _Shown:
+    text = f"{what}: {done:,} of {total:,} points"
+    drawn = "" if done == total else f' <progress value="{done}" max="{total}"></progress>'
+    return _Shown(text, f'<div style="font:13px system-ui,sans-serif">{html.escape(text)}{drawn}</div>')
+
+
+@contextmanager
+def _terminal_bar(what: str, total: int) -> Iterator[Progress]:
+    from rich.console import Console  # only here: most sessions never draw a bar
+    from rich.progress import Progress as Bar
+
+    with Bar(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda done, of: bar.update(task, completed=done, total=of)

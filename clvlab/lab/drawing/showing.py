@@ -1,0 +1,82 @@
+"""What results have in common: data under ``.frame``, and files of it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from clvlab.errors import MissingLibraryError, StatisticsError
+from clvlab.lab.drawing import html
+
+__all__ = ["Shown", "check_settings", "optional"]
+
+
+def optional(library: str, what: str) -> Any:
+    """Import a library that clvlab does without until somebody asks for it.
+
+    Raises
+    ------
+    MissingLibraryError
+        It is not installed.
+    """
+    try:
+        return import_module(library)
+    except ImportError as error:
+        raise MissingLibraryError(library.partition(".")[0], what) from error
+
+
+def check_settings(level: float, **counts: int) -> None:
+    """Refuse a level outside 0..1 and counts below 1.
+
+    Raises
+    ------
+    StatisticsError
+    """
+    if not isinstance(level, int | float) or not 0 < level < 1:
+        raise StatisticsError(f"the level of an interval lies between 0 and 1, as 0.95 does, not {level!r:.80}")
+    for name, count in counts.items():
+        if type(count) is not int or count < 1:
+            raise StatisticsError(f"{name} must be a whole number of at least 1, not {count!r}")
+
+
+class Shown(ABC):
+    """A result that shows itself and can be taken elsewhere."""
+
+    @property
+    @abstractmethod
+    def frame(self) -> pl.DataFrame:
+        """The data."""
+
+    @abstractmethod
+    def _repr_html_(self) -> str: ...
+
+    def to_pandas(self) -> Any:
+        """Return ``.frame`` as a pandas ``DataFrame``.
+
+        Raises
+        ------
+        MissingLibraryError
+            pandas is not installed.
+        """
+        optional("pandas", "to_pandas()")
+        return self.frame.to_pandas()
+
+    def to_parquet(self, path: str | Path) -> Path:
+        """Write ``.frame`` as Parquet and give the path."""
+        self.frame.write_parquet(path)
+        return Path(path)
+
+    def to_csv(self, path: str | Path) -> Path:
+        """Write ``.frame`` as CSV and give the path; lists become text, parted by blanks."""
+        lists = [name for name, dtype in self.frame.schema.items() if dtype == pl.List]
+        self.frame.with_columns(pl.col(lists).cast(pl.List(pl.String)).list.join(" ")).write_csv(path)
+        return Path(path)
+
+    def to_html(self, path: str | Path) -> Path:
+        """Write one page that opens without a network, a kernel or clvlab, and give the path."""
+        Path(path).write_text(html.page(repr(self).partition("; next:")[0], self._repr_html_()), encoding="utf-8")
+        return Path(path)

@@ -1,0 +1,101 @@
+"""Tables that show themselves: packs, runs, standings, answers to SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import polars as pl
+
+from clvlab.lab.drawing import html
+from clvlab.lab.drawing.showing import Shown
+from clvlab.law.schema import Schema
+from clvlab.packs.reader import Pack
+
+__all__ = ["Listing", "packs_listed", "runs_listed", "standings_listed"]
+
+_SHOWN_ROWS = 30
+_PACKS: Schema = {
+    "pack_id": pl.String, "provenance": pl.String, "fixtures": pl.Int64, "rows": pl.Int64, "content_hash": pl.String,
+}  # fmt: skip
+_RUNS: Schema = {
+    "run_id": pl.String, "kind": pl.String, "status": pl.String, "agents": pl.String, "action_count": pl.Int64,
+    "mean_clv_bps": pl.Float64, "created": pl.Datetime("ms", "UTC"), "evidence_hash": pl.String,
+}  # fmt: skip
+_STANDINGS: Schema = {
+    "rank": pl.Int64, "agent_id": pl.String, "runs": pl.Int64, "avg_clv_bps": pl.Float64, "total_clv_bps": pl.Int64,
+    "sim_pnl": pl.Int64, "brier": pl.Float64, "max_drawdown": pl.Float64, "action_count": pl.Int64, "valid_pct": pl.Float64,
+    "proof_mode": pl.String, "eligibility_badge": pl.String, "anchor_status": pl.String, "source_mode": pl.String,
+    "valid_count": pl.Int64, "clv_confidence": pl.String, "low_sample": pl.Boolean,
+}  # fmt: skip
+
+
+class Listing(Shown):
+    """A titled table.
+
+    Attributes
+    ----------
+    title
+        What it is a table of.
+    frame
+        The rows.
+    next_step
+        What to do with them.
+    """
+
+    def __init__(self, title: str, frame: pl.DataFrame, next_step: str) -> None:
+        self.title = title
+        self.next_step = next_step
+        self._frame = frame
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        return self._frame
+
+    def __repr__(self) -> str:
+        return f"{self.title}: {self.frame.height:,} {'row' if self.frame.height == 1 else 'rows'}; next: {self.next_step}"
+
+    def _repr_html_(self) -> str:
+        shown = self.frame.head(_SHOWN_ROWS)
+        more = self.frame.height - shown.height
+        return html.block(
+            self.title,
+            f'<div class="wide">{html.table(shown.columns, shown.rows())}</div>' if shown.height else "<p>No rows.</p>",
+            f'<p class="quiet">and {more:,} more, in .frame</p>' if more else "",
+        )
+
+
+def packs_listed(rows: Iterable[tuple[Any, ...]], where: str) -> Listing:
+    """List packs: id, provenance, number of fixtures, number of rows (null if not known here), content hash."""
+    return Listing(f"Packs of {where}", _frame(rows, _PACKS), "lab.backtest(pack_id, agent)")
+
+
+def pack_row(pack: Pack) -> tuple[Any, ...]:
+    """Return the row of a pack at hand."""
+    rows = sum(fixture.rows for fixture in pack.manifest.fixtures)
+    return pack.pack_id, pack.provenance, len(pack.fixture_ids), rows, pack.content_hash
+
+
+def runs_listed(runs: Iterable[Mapping[str, Any]], card: Callable[[str], Mapping[str, Any]], where: str) -> Listing:
+    """List runs, each with what its proof card says of its agents."""
+    rows = []
+    for run in runs:
+        found = card(run["run_id"])
+        metrics = found["metrics"] or {}
+        agents = ", ".join(agent["agent_id"] for agent in found["lineage"]["agents"])
+        row = {"agents": agents, "mean_clv_bps": metrics.get("avg_clv_bps"), "created": run["created_ts_ms"]}
+        rows.append(dict(run) | row | {"action_count": metrics.get("action_count")})
+    made = [tuple(row[name] for name in _RUNS) for row in rows]
+    raw = _frame(made, _RUNS | {"created": pl.Int64})
+    return Listing(f"Runs of {where}", raw.with_columns(pl.col("created").cast(_RUNS["created"])), "lab.open_run(run_id)")
+
+
+def standings_listed(rows: Iterable[Mapping[str, Any]], where: str) -> Listing:
+    """List the global leaderboard: agents by pooled mean CLV in bps of probability; nothing else ranks."""
+    made = [tuple(row[name] for name in _STANDINGS) for row in rows]
+    title = f"Leaderboard of {where}: agents by mean CLV (bps of probability) over all their runs"
+    return Listing(title, _frame(made, _STANDINGS), "lab.runs(), lab.verify(run_id)")
+
+
+def _frame(rows: Iterable[tuple[Any, ...]], schema: Schema) -> pl.DataFrame:
+    return pl.DataFrame(list(rows), schema=schema, orient="row")

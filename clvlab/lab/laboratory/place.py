@@ -1,0 +1,191 @@
+"""What a laboratory works on, here or at a service: the protocol of both, and the tables that SQL sees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from io import BytesIO
+from pathlib import Path
+from typing import Any, Protocol
+
+import polars as pl
+
+from clvlab.engine.agent import Agent
+from clvlab.errors import AgentError, PackFormatError, PolicyError, UnknownPackError, WindowError
+from clvlab.lab.drawing.progress import Progress
+from clvlab.lab.laboratory.listing import Listing
+from clvlab.lab.results.outcome import Outcome
+from clvlab.lab.results.report import Backtest
+from clvlab.lab.results.run import Pack, VerificationResult
+from clvlab.lab.results.sweeping import Trial
+from clvlab.law.closing import Window
+from clvlab.law.policy import PolicyEnvelope
+from clvlab.law.schema import OUTCOMES, SCORES
+from clvlab.proof.events import DECISION_EVENTS
+from clvlab.proof.evidence import read_evidence
+from clvlab.sql import Table
+
+__all__ = ["Asked", "Bench", "Entry", "asked", "entries", "entry", "pages", "run_tables"]
+
+_PAGE = 200  # the most that a service gives at once
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Over what agents are asked to decide.
+
+    Attributes
+    ----------
+    pack
+        A pack, its id, or the path of its folder.
+    fixtures
+        Fixture ids; null is all.
+    """
+
+    pack: Pack | str | Path
+    fixtures: Sequence[int] | None = None
+    window: Window = field(default_factory=Window)
+    policy: PolicyEnvelope = field(default_factory=PolicyEnvelope)
+    audit: bool = True
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An agent as it enters a competition."""
+
+    agent: str | Agent
+    params: Mapping[str, Any]
+    agent_id: str | None = None
+
+
+def asked(pack: Any, fixtures: Any = None, window: Any = None, policy: Any = None, *, audit: bool = True) -> Asked:
+    """Return what is asked, with defaults for what is not.
+
+    Raises
+    ------
+    UnknownPackError, PackFormatError, WindowError, PolicyError
+        A value of another type, or no fixture.
+    """
+    if not isinstance(pack, Pack | str | Path):
+        raise UnknownPackError(f"a pack is named by its id or folder, or is a pack, not {pack!r:.80}")
+    if fixtures is not None and (isinstance(fixtures, str) or not isinstance(fixtures, Iterable)):
+        raise PackFormatError(f"fixtures are a list of fixture ids, not {fixtures!r:.80}")
+    chosen = None if fixtures is None else tuple(fixtures)
+    if chosen == ():
+        raise PackFormatError("name at least one fixture, or none at all for every fixture")
+    if window is not None and not isinstance(window, Window):
+        raise WindowError(f"a window is a clvlab.Window, not {window!r:.80}")
+    if policy is not None and not isinstance(policy, PolicyEnvelope):
+        raise PolicyError(f"a policy is a clvlab.PolicyEnvelope, not {policy!r:.80}")
+    return Asked(pack, chosen, window or Window(), policy or PolicyEnvelope(), audit)
+
+
+def entry(agent: Any, params: Any = None) -> Entry:
+    """Return an agent with its parameters as an entry.
+
+    Raises
+    ------
+    AgentError
+        Something that is no agent, or no mapping of parameters.
+    """
+    return _named(agent if params is None else (agent, params))
+
+
+class Bench(Protocol):
+    """Where packs and runs are kept and made."""
+
+    where: str
+
+    def packs(self) -> Listing: ...
+    def backtest(self, asked: Asked, entry: Entry) -> Backtest | Outcome: ...
+    def compete(self, asked: Asked, entries: Sequence[Entry]) -> Outcome: ...
+    def runs(self, limit: int | None = None) -> Listing: ...
+    def open_run(self, run_id: str) -> Outcome: ...
+    def verify(self, run_id: str) -> VerificationResult: ...
+    def leaderboard(self) -> Listing: ...
+    def tables(self) -> Mapping[str, Callable[[], Table]]: ...
+    def close(self) -> None: ...
+
+    def here(self, otherwise: str) -> HereBench:
+        """Return itself if it is on this machine.
+
+        Raises
+        ------
+        UnsupportedError
+            It is not; ``otherwise`` says why that matters, and what to do.
+        """
+        ...
+
+
+class HereBench(Bench, Protocol):
+    """A bench on this machine."""
+
+    def import_odds(self, source: str, paths: Sequence[Path], pack_id: str, options: Mapping[str, Any]) -> Pack: ...
+    def sweep(
+        self, asked: Asked, agent: str | Agent, grid: Mapping[str, Sequence[Any]], *, progress: Progress | bool
+    ) -> tuple[tuple[Trial, ...], int]: ...
+
+
+def entries(
+    agents: Sequence[str | Agent] | Mapping[str, str | Agent | tuple[str | Agent, Mapping[str, Any]]],
+) -> list[Entry]:
+    """Return the entries of a competition; a lone agent in place of a list is one.
+
+    Raises
+    ------
+    AgentError
+        Something that is neither an agent nor an agent with its parameters.
+    """
+    if isinstance(agents, Mapping):
+        return [_named(own, name) for name, own in agents.items()]
+    if isinstance(agents, str | Agent):
+        return [entry(agents)]
+    if not isinstance(agents, Iterable):
+        raise AgentError(f"a competition takes a list of agents, or a mapping from names to agents, not {agents!r:.80}")
+    return [_named(agent) for agent in agents]
+
+
+def _named(own: Any, name: str | None = None) -> Entry:
+    match own:
+        case (str() | Agent()) as agent:
+            return Entry(agent, {}, name)
+        case ((str() | Agent()) as agent, Mapping() as params):
+            return Entry(agent, dict(params), name)
+        case _:
+            raise AgentError(f"an entry is an agent, or an agent with a mapping of its parameters, not {own!r:.80}")
+
+
+def run_tables(runs: Callable[[], Listing], open_run: Callable[[str], Outcome]) -> dict[str, Callable[[], Table]]:
+    """Return makers of the tables ``runs``, ``agents``, ``scores`` and ``decisions`` over all runs that are sealed."""
+
+    def joined(schema: Mapping[str, Any], of: Callable[[Outcome], pl.DataFrame]) -> Callable[[], Table]:
+        def make() -> pl.DataFrame:
+            sealed = runs().frame.filter(pl.col("status") == "sealed")["run_id"]
+            named = [of(open_run(run_id)).insert_column(0, pl.lit(run_id).alias("run_id")) for run_id in sealed]
+            return pl.concat([pl.DataFrame(schema={"run_id": pl.String, **schema}), *named])
+
+        return make
+
+    return {
+        "runs": lambda: runs().frame,
+        "agents": joined(OUTCOMES, lambda one: pl.concat([own.outcomes for own in one.contenders])),
+        "scores": joined(SCORES, lambda one: _score_rows(one.run.source.scores)),
+        "decisions": joined(DECISION_EVENTS, lambda one: read_evidence(one.run.source.events).decisions),
+    }
+
+
+def _score_rows(lines: bytes) -> pl.DataFrame:
+    return pl.read_ndjson(BytesIO(lines), schema=SCORES) if lines else pl.DataFrame(schema=SCORES)
+
+
+def pages(page: Callable[..., Mapping[str, Any]], limit: int | None) -> list[dict[str, Any]]:
+    """Read a list of runs page by page, newest first."""
+    found: list[dict[str, Any]] = []
+    cursor: str | None = None
+    while limit is None or len(found) < limit:
+        some = page(cursor, _PAGE)
+        found += some["runs"]
+        cursor = some["next_cursor"]
+        if cursor is None:
+            break
+    return found[:limit]

@@ -1,0 +1,170 @@
+"""A laboratory at a service: what is made and kept there, and read back as sealed bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import httpx2
+
+from clvlab.agents.registry import TEMPLATES
+from clvlab.application import backtests, packs
+from clvlab.client import ApiError, Client
+from clvlab.errors import DecisionError, ServiceUnreachableError, UnknownPackError, UnknownRunError, UnsupportedError
+from clvlab.lab.laboratory.listing import Listing, packs_listed, runs_listed, standings_listed
+from clvlab.lab.laboratory.place import Asked, Entry, pages, run_tables
+from clvlab.lab.results.outcome import Outcome, verification_of
+from clvlab.lab.results.run import Pack, Run, VerificationResult
+from clvlab.law.closing import Window
+from clvlab.law.policy import PolicyEnvelope
+from clvlab.proof.anchor import Anchor
+from clvlab.proof.seal import SealedRun
+from clvlab.sql import Table
+
+__all__ = ["RemoteBench"]
+
+_MIN_ROSTER = 2
+
+
+class RemoteBench:
+    """Asks a service; what it can't do is refused with what to do instead.
+
+    Parameters
+    ----------
+    url
+        Where the service is.
+    token
+        Bearer token, which ``compete`` needs.
+    """
+
+    def __init__(self, url: str, token: str | None) -> None:
+        self.where = url
+        self._client = Client(url, token)
+
+    def close(self) -> None:
+        self._client.close()
+
+    @contextmanager
+    def _asking(self) -> Iterator[Client]:
+        try:
+            yield self._client
+        except httpx2.HTTPError as error:
+            raise ServiceUnreachableError(f"the service at {self.where} can't be reached: {error}") from error
+
+    def packs(self) -> Listing:
+        with self._asking() as client:
+            found = client.packs()["packs"]
+        rows = ((own["pack_id"], own["provenance"], len(own["fixtures"]), None, own["content_hash"]) for own in found)
+        return packs_listed(rows, self.where)
+
+    def here(self, otherwise: str) -> NoReturn:
+        raise UnsupportedError(f"{self.where} {otherwise}")
+
+    def _check_audited(self, asked: Asked) -> None:
+        if not asked.audit:
+            raise UnsupportedError(f"{self.where} audits as it sees fit: audit=False is for a Lab() here")
+
+    def backtest(self, asked: Asked, entry: Entry) -> Outcome:
+        if entry.agent != "baseline" or entry.params or entry.agent_id:
+            raise UnsupportedError(
+                f"{self.where} backtests only 'baseline' with its defaults, not {_said(entry)}: "
+                "enter a template in .compete(), or backtest in a Lab() here"
+            )
+        self._check_audited(asked)
+        if asked.policy != PolicyEnvelope():
+            raise UnsupportedError(f"{self.where} backtests under the default policy only: backtest in a Lab() here")
+        pack_id, window = _named_pack(asked), asked.window
+        with self._asking() as client:
+            fixture_id = _only(asked.fixtures or client.pack(pack_id)["fixtures"])
+            made = client.backtest(
+                pack_id,
+                fixture_id,
+                window_id=window.window_id,
+                market_allowlist=list(window.market_allowlist),
+                end_rule=window.end_rule,
+                duration_s=window.duration_s,
+                min_clv_horizon_s=window.min_clv_horizon_s,
+            )
+        return self.open_run(made["run_id"])
+
+    def compete(self, asked: Asked, entries: Sequence[Entry]) -> Outcome:
+        self._check_audited(asked)
+        if asked.window != Window() or asked.policy != PolicyEnvelope():
+            raise UnsupportedError(f"{self.where} runs competitions with its own window and policy: compete in a Lab() here")
+        for entry in entries:
+            if not isinstance(entry.agent, str) or entry.agent.rpartition(":")[0].endswith(".py"):
+                raise UnsupportedError(
+                    f"{self.where} runs its own templates, and {_said(entry)} is code of yours: compete in a Lab() here"
+                )
+            if entry.agent in TEMPLATES:
+                backtests.resolved(entry.agent, entry.params)  # a service passes over parameters that it doesn't know
+        names = [entry.agent_id or str(entry.agent) for entry in entries]
+        if not names or len(set(names)) != len(names):
+            raise DecisionError(f"a run needs agents with unique ids, not {names}")
+        config: dict[str, Any] = {
+            "competition_type": "arena",
+            "source_mode": "replay",
+            "market_scope": "all",
+            "roster_size": max(_MIN_ROSTER, len(entries)),
+            "pack_id": _named_pack(asked),
+        }
+        with self._asking() as client:
+            fixture_id = _only(asked.fixtures or client.pack(config["pack_id"])["fixtures"])
+            made = client.create_competition(config, fixture_id=fixture_id)["competition_id"]
+            for name, entry in zip(names, entries, strict=True):
+                client.register(made, name, str(entry.agent), entry.params)
+            run_id = client.start(made)["run_id"]
+        return self.open_run(str(run_id))
+
+    def runs(self, limit: int | None = None) -> Listing:
+        with self._asking() as client:
+            return runs_listed(pages(client.runs, limit), client.run, self.where)
+
+    def open_run(self, run_id: str) -> Outcome:
+        try:
+            with self._asking() as client:
+                anchor = client.run(run_id)["anchor"]
+                sealed = SealedRun(run_id, client.evidence(run_id), client.scores(run_id), client.manifest(run_id))
+        except ApiError as error:
+            raise _unknown(error, run_id) from error
+        return Outcome(Run(sealed, anchor=Anchor(**anchor)), packs.bundled_catalog().packs())
+
+    def verify(self, run_id: str) -> VerificationResult:
+        try:
+            with self._asking() as client:
+                return verification_of(client.verify(run_id))
+        except ApiError as error:
+            raise _unknown(error, run_id) from error
+
+    def leaderboard(self) -> Listing:
+        with self._asking() as client:
+            return standings_listed(client.leaderboard()["rows"], self.where)
+
+    def tables(self) -> dict[str, Callable[[], Table]]:
+        return {"packs": lambda: self.packs().frame} | run_tables(self.runs, self.open_run)
+
+
+def _unknown(error: ApiError, run_id: str) -> Exception:
+    return UnknownRunError(f"no sealed run {run_id!r}: {error}") if error.status == 404 else error
+
+
+def _named_pack(asked: Asked) -> str:
+    if isinstance(asked.pack, str):
+        return asked.pack
+    if isinstance(asked.pack, Pack):
+        return asked.pack.pack_id
+    raise UnknownPackError(f"a service knows packs by id, not by path: {str(asked.pack)!r}")
+
+
+def _only(fixtures: Sequence[int]) -> int:
+    if len(fixtures) != 1:
+        raise UnsupportedError(
+            f"a service replays one fixture at a time, not {len(fixtures)}: name it, as fixtures=[{min(fixtures, default=0)}]"
+        )
+    return fixtures[0]
+
+
+def _said(entry: Entry) -> str:
+    name = repr(entry.agent if isinstance(entry.agent, str) else entry.agent.identity.agent_id)
+    return f"{name} with {dict(entry.params)}" if entry.params else name

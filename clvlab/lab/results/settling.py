@@ -1,0 +1,129 @@
+"""Settled profit: what the bets of a backtest won, where a pack has the results of its markets.
+
+Results are kept beside the ticks: no agent sees them, the law does not score them, and nothing here ranks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from clvlab.lab.statistics import Calibration, Clusters, Estimate, calibrated, clustered, estimates
+from clvlab.packs.results import Settled
+
+__all__ = ["Settlement", "returns_of", "settlement"]
+
+
+@dataclass(frozen=True)
+class Settlement:
+    """The scored decisions whose side was settled, at the prices that were taken.
+
+    Attributes
+    ----------
+    frame
+        One row per decision, in order of time: ``seq, fixture_id, result, stake``; ``profit`` per unit of stake, and
+        ``expected`` of it at the closing probability, both null without a quote.
+    roi
+        Return on investment of a flat stake, in percent: the mean profit.
+    expected
+        What the close expects of the same decisions, in percent: their mean edge.
+    stake_roi
+        Return on investment of the stakes that the agent asked for, in percent; its ``n`` counts units of stake.
+    close, entry
+        Calibration of closing and of entry probabilities against wins and losses; voids and half results are left out.
+    """
+
+    frame: pl.DataFrame = field(repr=False)
+    roi: Estimate
+    expected: Estimate
+    stake_roi: Estimate
+    close: Calibration | None
+    entry: Calibration | None
+
+    @property
+    def profit(self) -> float:
+        """Settled profit of a flat stake, in stakes."""
+        return float(self.frame["profit"].sum())
+
+    @property
+    def stake_profit(self) -> float:
+        """Settled profit of the stakes that the agent asked for, in their units."""
+        return float((self.frame["profit"] * self.frame["stake"]).sum())
+
+
+def returns_of(result: pl.Expr, odds: pl.Expr) -> pl.Expr:
+    """Return the profit per unit of stake of a result at decimal odds: a half result settles half the stake and returns half.
+
+    Examples
+    --------
+    >>> frame = pl.DataFrame({"result": ["won", "half_won", "void", "half_lost", "lost"], "odds": [3.0] * 5})
+    >>> frame.select(returns_of(pl.col("result"), pl.col("odds")))["profit"].to_list()
+    [2.0, 1.0, 0.0, -0.5, -1.0]
+    """
+    gain = odds - 1
+    return (
+        pl.when(result == Settled.WON).then(gain)
+        .when(result == Settled.HALF_WON).then(gain / 2)
+        .when(result == Settled.VOID).then(pl.lit(0.0))
+        .when(result == Settled.HALF_LOST).then(pl.lit(-0.5))
+        .when(result == Settled.LOST).then(pl.lit(-1.0))
+        .alias("profit")
+    )  # fmt: skip
+
+
+def settlement(
+    scored: pl.DataFrame, results: pl.DataFrame | None, *, level: float = 0.95, resamples: int = 5_000, seed: int = 0
+) -> Settlement | None:
+    """Settle scored decisions; null where no result is known of any.
+
+    Parameters
+    ----------
+    scored
+        As ``breakdowns.scored_decisions`` gives them.
+    results
+        ``RESULTS`` of the pack.
+    level, resamples, seed
+        Of the intervals, over fixtures.
+    """
+    if results is None:
+        return None
+    known = scored.join(
+        results.select("fixture_id", "market_key", "side", "result"),
+        on=["fixture_id", "market_key", "side"],
+        maintain_order="left",
+    )
+    if known.is_empty():
+        return None
+    odds = pl.col("odds_milli") / 1000
+    frame = known.select(
+        "seq", "fixture_id", "result", "stake",
+        profit=pl.when(odds.is_not_null()).then(returns_of(pl.col("result"), odds)),
+        expected=pl.when(odds.is_not_null()).then(pl.col("edge_pct") / 100),
+    )  # fmt: skip
+    fixtures = frame["fixture_id"]
+
+    def estimate(sums: Clusters) -> Estimate:
+        return estimates(sums, level=level, resamples=resamples, seed=seed)[0]
+
+    won = known.select(pl.when(pl.col("result").is_in([Settled.WON, Settled.LOST])).then(pl.col("result") == Settled.WON))
+    close, entry = (
+        calibrated(known[f"{name}_prob_bps"] / 10_000, won.to_series(), fixtures, seed=seed) for name in ("close", "entry")
+    )
+    return Settlement(
+        frame=frame,
+        roi=estimate(clustered(100 * frame["profit"], fixtures)[0]),
+        expected=estimate(clustered(100 * frame["expected"], fixtures)[0]),
+        stake_roi=estimate(_by_stake(frame)),
+        close=close,
+        entry=entry,
+    )
+
+
+def _by_stake(frame: pl.DataFrame) -> Clusters:
+    """Sum profit in percent and stakes per fixture: their ratio is the return on all that was staked."""
+    quoted = frame.filter(pl.col("profit").is_not_null(), pl.col("stake") > 0)
+    staked = clustered(quoted["stake"], quoted["fixture_id"])[0].sums
+    profit = clustered(100 * quoted["profit"] * quoted["stake"], quoted["fixture_id"])[0].sums
+    squares = clustered(10_000 * quoted["profit"] ** 2 * quoted["stake"], quoted["fixture_id"])[0].sums
+    return Clusters(profit, staked, squares)

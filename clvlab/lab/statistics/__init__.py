@@ -1,0 +1,50 @@
+"""Statistics that don't flatter: fixtures, not decisions, are what is independent."""
+
+from clvlab.lab.statistics.beating import BeatRate, Middle, beat_close_rate, cluster_median, wilson_interval
+from clvlab.lab.statistics.calibration import Calibration, calibrated, calibration
+from clvlab.lab.statistics.clusters import (
+    MIN_CLUSTERS,
+    Clusters,
+    Draws,
+    Estimate,
+    cluster_errors,
+    cluster_mean,
+    clustered,
+    estimates,
+    group_means,
+    resampled,
+)
+from clvlab.lab.statistics.pairs import Difference, paired_difference
+from clvlab.lab.statistics.placebo import Placebo, placebo, placebos
+from clvlab.lab.statistics.trials import Deflated, deflated_t, expected_max_t, family_wise_p_values, influence_shape
+
+__all__ = [
+    "MIN_CLUSTERS",
+    "BeatRate",
+    "Calibration",
+    "Clusters",
+    "Deflated",
+    "Difference",
+    "Draws",
+    "Estimate",
+    "Middle",
+    "Placebo",
+    "beat_close_rate",
+    "calibrated",
+    "calibration",
+    "cluster_errors",
+    "cluster_mean",
+    "cluster_median",
+    "clustered",
+    "deflated_t",
+    "estimates",
+    "expected_max_t",
+    "family_wise_p_values",
+    "group_means",
+    "influence_shape",
+    "paired_difference",
+    "placebo",
+    "placebos",
+    "resampled",
+    "wilson_interval",
+]

@@ -1,0 +1,120 @@
+"""Calibration: whether a stated probability is the share of cases in which it came true.
+
+References
+----------
+Brier (1950), "Verification of Forecasts Expressed in Terms of Probability", Monthly Weather Review 78. Murphy (1973), "A New
+Vector Partition of the Probability Score", Journal of Applied Meteorology 12. Stephenson, Coelho and Jolliffe (2008), "Two
+Extra Components in the Brier Score Decomposition", Weather and Forecasting 23: what binning leaves over belongs to the
+resolution.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from clvlab.lab.statistics.clusters import group_means
+
+__all__ = ["Calibration", "calibrated", "calibration"]
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The Brier score and its parts; ``brier = reliability - resolution + uncertainty``, all 0..1.
+
+    Attributes
+    ----------
+    n
+        Decisions with a stated probability, the confidence, and a known outcome.
+    brier
+        Mean of ``(confidence - outcome)^2``: 0 is best, 0.25 is what 0.5 on everything gets.
+    reliability
+        How far the confidence of a bin is from the share that came true; 0 is best.
+    resolution
+        How far the shares of the bins are from the overall share; more is better.
+    uncertainty
+        ``share * (1 - share)``: what always stating the overall share would get.
+    frame
+        One row per bin: ``bin`` (lower edge), ``n``, ``n_clusters``, ``confidence`` (mean), ``share`` that came true with
+        ``low`` and ``high`` of its cluster bootstrap.
+    """
+
+    n: int
+    brier: float
+    reliability: float
+    resolution: float
+    uncertainty: float
+    frame: pl.DataFrame
+
+
+def calibration(
+    confidence: pl.Series, clv_bps: pl.Series, fixtures: pl.Series, *, bins: int = 10, seed: int = 0
+) -> Calibration | None:
+    """Compare confidences with how often the close was beaten; null where no scored decision has one.
+
+    Parameters
+    ----------
+    confidence
+        0..1; nulls are left out.
+    clv_bps
+        CLV in bps of probability; nulls are left out, and 0 is no beaten close, as in the law's Brier score.
+    fixtures
+        The fixture of each decision.
+    bins
+        Equal parts of 0..1.
+    seed
+        Of the intervals.
+
+    Examples
+    --------
+    >>> found = calibration(pl.Series([0.2, 0.2, 0.8, 0.8]), pl.Series([-1, -1, 5, 5]), pl.Series([1, 2, 3, 4]))
+    >>> round(found.brier, 3), round(found.reliability, 3), found.resolution, found.uncertainty
+    (0.04, 0.04, 0.25, 0.25)
+    """
+    beat = pl.select(pl.when(clv_bps.is_not_null()).then((clv_bps > 0).cast(pl.Float64))).to_series()
+    return calibrated(confidence, beat, fixtures, bins=bins, seed=seed)
+
+
+def calibrated(
+    stated: pl.Series, happened: pl.Series, fixtures: pl.Series, *, bins: int = 10, seed: int = 0
+) -> Calibration | None:
+    """Compare stated probabilities with what happened; null where nothing is known of any.
+
+    Parameters
+    ----------
+    stated
+        0..1; nulls are left out.
+    happened
+        0 or 1; nulls are left out.
+    fixtures
+        The fixture of each.
+    bins
+        Equal parts of 0..1.
+    seed
+        Of the intervals.
+
+    Examples
+    --------
+    >>> found = calibrated(pl.Series([0.5, 0.5]), pl.Series([1, 0]), pl.Series([1, 2]))
+    >>> found.brier, found.frame["share"].to_list()
+    (0.25, [0.5])
+    """
+    place = (pl.col("confidence") * bins).floor().clip(0, bins - 1) / bins
+    frame = (
+        pl.DataFrame({"confidence": stated, "beat": happened.cast(pl.Float64), "fixture_id": fixtures})
+        .drop_nulls()
+        .with_columns(bin=place)
+    )
+    if frame.is_empty():
+        return None
+    table = frame.group_by("bin").agg(pl.col("confidence", "beat").mean(), n=pl.len()).sort("bin")
+    share = float(frame["beat"].to_numpy().mean())
+    brier = float(((frame["confidence"] - frame["beat"]) ** 2).to_numpy().mean())
+    reliability = float((table["n"] * (table["confidence"] - table["beat"]) ** 2).sum()) / frame.height
+    uncertainty = share * (1 - share)
+    known = group_means(frame["beat"], frame["fixture_id"], frame["bin"], seed=seed)
+    shown = known.select(
+        "n", "n_clusters", table["confidence"], pl.col("mean").alias("share"), pl.col("low", "high").clip(0, 1)
+    ).insert_column(0, known["group"].rename("bin"))
+    return Calibration(frame.height, brier, reliability, reliability + uncertainty - brier, uncertainty, shown)
