@@ -11,7 +11,9 @@ import polars as pl
 from clvlab.agents.isolation.isolated import IsolatedAgent, isolated
 from clvlab.agents.isolation.sandbox import can_lock_in
 from clvlab.application.application import Application
+from clvlab.application.backtests import planned
 from clvlab.application.competitions.requests import AgentEntry, CompetitionConfig
+from clvlab.application.runs.perform import perform
 from clvlab.engine.agent import Causality, Identity, decisions_of, register
 from clvlab.engine.run import RunResult, run
 from clvlab.law.closing import Window
@@ -240,3 +242,8 @@ def make_competition(application: Application, *strategies: str, owner: str = AL
     for strategy in strategies:
         application.competitions.register(owner, created["competition_id"], AgentEntry(agent_id=strategy, strategy=strategy))
     return created["competition_id"]
+
+
+def performed(pack, agent="baseline", **asked):
+    """Perform a backtest, and keep nothing."""
+    return perform(planned(pack, agent, **asked))

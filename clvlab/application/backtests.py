@@ -12,7 +12,7 @@ import polars as pl
 from clvlab.agents.isolation.isolated import IsolatedAgent, isolated
 from clvlab.agents.registry import template
 from clvlab.agents.template import Template
-from clvlab.application.runs.perform import PerformedRun, perform
+from clvlab.application.runs.perform import PerformedRun
 from clvlab.application.runs.plan import Plan
 from clvlab.engine.agent import Agent, is_registered
 from clvlab.engine.lookahead import LookaheadReport
@@ -25,24 +25,7 @@ from clvlab.law.schema import OUTCOMES
 from clvlab.law.tape import Tape
 from clvlab.packs.reader import Pack
 
-__all__ = ["backtest", "envelope", "leaderboard", "lookahead_audit", "planned", "renamed", "resolved"]
-
-
-def backtest(
-    pack: Pack,
-    agent: str | Agent = "baseline",
-    *,
-    params: Mapping[str, Any] | None = None,
-    fixture_ids: Sequence[int] | None = None,
-    window: Window | None = None,
-    policy: PolicyEnvelope | None = None,
-    audit: bool = True,
-) -> PerformedRun:
-    """Replay a pack through an agent, score it and seal it; nothing is kept.
-
-    Parameters and errors are those of ``planned`` and ``perform``.
-    """
-    return perform(planned(pack, agent, params=params, fixture_ids=fixture_ids, window=window, policy=policy, audit=audit))
+__all__ = ["envelope", "leaderboard", "lookahead_audit", "planned", "renamed", "resolved"]
 
 
 def planned(

@@ -3,7 +3,6 @@ import pytest
 
 from clvlab.agents.llm import MAX_ENTRIES, MAX_TEXT_BYTES, Entry, entries_sha256
 from clvlab.agents.registry import template
-from clvlab.application.backtests import backtest
 from clvlab.application.packs import open_pack
 from clvlab.engine.run import run
 from clvlab.errors import AgentError
@@ -11,7 +10,7 @@ from clvlab.law.closing import Window
 from clvlab.law.schema import SAFE_INTEGER
 from clvlab.law.tape import Binding, Tape
 from clvlab.proof.verify import verify
-from tests.factories import MARKET, make_agent, make_decisions, make_tape, message
+from tests.factories import MARKET, make_agent, make_decisions, make_tape, message, performed
 
 QUOTES = {"draw": 3000, "part1": 4000, "part2": 3000}
 MESSAGES = [
@@ -234,7 +233,7 @@ def test_a_bad_transcript_stops_its_agent_and_not_the_run(tape):
 
 
 def test_a_backtest_of_an_abstaining_agent_seals_one_wait_a_fixture():
-    test = backtest(open_pack("starter"), "llm")
+    test = performed(open_pack("starter"), "llm")
 
     assert test.report["reasons"] == {"wait_unscored": 12}
     assert test.report["metrics"]["action_count"] == 0

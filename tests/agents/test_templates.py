@@ -3,7 +3,6 @@ import pytest
 
 from clvlab.agents.llm import MAX_ENTRIES, entries_sha256
 from clvlab.agents.registry import TEMPLATES, template
-from clvlab.application.backtests import backtest
 from clvlab.application.packs import open_pack
 from clvlab.errors import AgentError, UnknownAgentError
 from clvlab.law.schema import DECISIONS, SAFE_INTEGER, TICKS
@@ -11,6 +10,7 @@ from clvlab.law.tape import Tape
 from clvlab.packs.importers.importing import import_source
 from clvlab.packs.reader import verify_pack
 from clvlab.proof.canonical import without_floats
+from tests.factories import performed
 
 
 def tape(*rows):
@@ -215,7 +215,7 @@ def test_every_template_decides_and_seals_over_real_odds(realdata, tmp_path, sou
     import_source(source, [realdata / source], tmp_path / source)
     pack = verify_pack(tmp_path / source)
 
-    test = backtest(pack, strategy)
+    test = performed(pack, strategy)
 
     assert test.verification.passed
     assert test.scores.height > 0

@@ -10,7 +10,7 @@ from clvlab.application.runs.record import make
 from clvlab.application.runs.replays import replayed
 from clvlab.cli.printing import show_pack, show_report
 from clvlab.errors import UnknownFixtureError
-from clvlab.lab.results import report as lab
+from clvlab.lab.results.result import Result
 from clvlab.law.closing import Window
 from clvlab.law.schema import TICKS
 from clvlab.packs.importers.importing import import_source
@@ -18,7 +18,7 @@ from clvlab.packs.manifest import Fixture, PackManifest
 from clvlab.packs.reader import verify_pack
 from clvlab.packs.writer import write_pack
 from clvlab.store.runlog import RunLog
-from tests.factories import message
+from tests.factories import message, performed
 
 HOUR_MS = 3_600_000
 
@@ -50,7 +50,7 @@ def aged(tmp_path):
 def test_the_report_carries_what_the_interface_names(pack):
     window = Window("w1", market_allowlist=("1X2",))
 
-    report = backtests.backtest(pack, "baseline", fixture_ids=[90000002], window=window).report
+    report = performed(pack, "baseline", fixture_ids=[90000002], window=window).report
 
     assert report["mode_label"] == "Backtest"
     assert report["content_hash"] == pack.content_hash
@@ -67,7 +67,7 @@ def test_the_report_carries_what_the_interface_names(pack):
 
 
 def test_the_report_counts_what_stands_in_the_scores(pack):
-    test = backtests.backtest(pack, "cumulative-drift")
+    test = performed(pack, "cumulative-drift")
 
     assert sum(test.report["reasons"].values()) == test.scores.height
     assert test.report["metrics"]["total_clv_bps"] == test.scores["clv_bps"].sum()
@@ -76,13 +76,13 @@ def test_the_report_counts_what_stands_in_the_scores(pack):
 
 def test_asking_twice_gives_the_same_bytes_and_asking_differently_another_id(pack):
     asked = [
-        backtests.backtest(pack, "baseline"),
-        backtests.backtest(pack, "baseline"),
-        backtests.backtest(pack, "baseline", params={"stake": 7}),
-        backtests.backtest(pack, "baseline", window=Window("other")),
-        backtests.backtest(pack, "baseline", window=Window(min_clv_horizon_s=61)),
-        backtests.backtest(pack, "baseline", fixture_ids=[90000001]),
-        backtests.backtest(pack, "cumulative-drift"),
+        performed(pack, "baseline"),
+        performed(pack, "baseline"),
+        performed(pack, "baseline", params={"stake": 7}),
+        performed(pack, "baseline", window=Window("other")),
+        performed(pack, "baseline", window=Window(min_clv_horizon_s=61)),
+        performed(pack, "baseline", fixture_ids=[90000001]),
+        performed(pack, "cumulative-drift"),
     ]
 
     assert asked[0].run == asked[1].run
@@ -90,7 +90,7 @@ def test_asking_twice_gives_the_same_bytes_and_asking_differently_another_id(pac
 
 
 def test_an_allowlist_that_matches_nothing_scores_nothing_and_says_so(pack):
-    report = backtests.backtest(pack, "baseline", window=Window(market_allowlist=("nothing",))).report
+    report = performed(pack, "baseline", window=Window(market_allowlist=("nothing",))).report
 
     assert report["markets_matched"] == 0
     assert report["metrics"]["action_count"] == 0
@@ -105,28 +105,28 @@ OLD, YOUNG = 6 * HOUR_MS + 1, 6 * HOUR_MS
     [(0, 10, False), (1, 10, False), (1, 9, False), (1, 8, True), (2, 18, False), (3, 17, True), (1, 0, True)],
 )
 def test_more_than_a_tenth_of_old_closes_is_warned_of(aged, old, young, warns):
-    report = backtests.backtest(aged([OLD] * old + [YOUNG] * young)).report
+    report = performed(aged([OLD] * old + [YOUNG] * young)).report
 
     assert report["metrics"]["action_count"] == old + young
     assert len(report["warnings"]) == warns
 
 
 def test_warning_of_old_closes_states_their_share_and_the_oldest_wherever_a_report_is_shown(aged, capsys):
-    test = backtests.backtest(aged([117 * HOUR_MS, 7 * HOUR_MS, 1000, 1000, 1000]))
+    test = performed(aged([117 * HOUR_MS, 7 * HOUR_MS, 1000, 1000, 1000]))
     shown = "2 of 5 scored decisions (40.0%) have a close older than 6 h, the oldest 117.0 h"
 
     show_report(test.report)
 
     assert shown in test.report["warnings"][0]
     assert shown in capsys.readouterr().out
-    bt = lab.Backtest(test)
+    bt = Result.of(test)
     assert shown in bt.report._repr_html_()
     assert shown in bt.tear_sheet(resamples=20, draws=2)._repr_html_()
 
 
 def test_nothing_is_warned_of_where_no_close_is_scored(aged):
-    nothing = backtests.backtest(aged([OLD] * 9), window=Window(min_clv_horizon_s=2_000_000)).report
-    stale = backtests.backtest(aged([OLD] * 9, max_close_age_s=3600)).report
+    nothing = performed(aged([OLD] * 9), window=Window(min_clv_horizon_s=2_000_000)).report
+    stale = performed(aged([OLD] * 9, max_close_age_s=3600)).report
 
     assert (nothing["reasons"], nothing["warnings"]) == ({"pending_horizon": 9}, [])
     assert (stale["reasons"], stale["warnings"], stale["closing_age_ms"]["max"]) == ({"closing_stale": 9}, [], None)
@@ -135,7 +135,7 @@ def test_nothing_is_warned_of_where_no_close_is_scored(aged):
 def test_limit_of_the_pack_holds_wherever_its_runs_are_made_or_scored_again(aged, capsys, tmp_path):
     pack = aged([OLD, YOUNG, 1000], max_close_age_s=21_600)
 
-    test = backtests.backtest(pack)
+    test = performed(pack)
 
     assert test.scores["reason"].to_list() == ["closing_stale", "scored", "scored"]
     assert test.report["window"]["max_close_age_s"] == 21_600
@@ -150,7 +150,7 @@ def test_limit_of_the_pack_holds_wherever_its_runs_are_made_or_scored_again(aged
 
 
 def test_limit_of_the_pack_is_part_of_the_run_id(aged):
-    runs = [backtests.backtest(aged([1000] * 2, limit)).run for limit in (None, 21_600, 21_601)]
+    runs = [performed(aged([1000] * 2, limit)).run for limit in (None, 21_600, 21_601)]
 
     assert len({run.run_id for run in runs}) == 3
     assert b"max_close_age_s" not in runs[0].events
@@ -158,19 +158,19 @@ def test_limit_of_the_pack_is_part_of_the_run_id(aged):
 
 def test_an_unknown_fixture_is_refused(pack):
     with pytest.raises(UnknownFixtureError, match="fixture 1 is not in pack 'starter'"):
-        backtests.backtest(pack, "baseline", fixture_ids=[1])
+        performed(pack, "baseline", fixture_ids=[1])
 
 
 def test_fixtures_score_alike_alone_and_together(pack):
-    together = backtests.backtest(pack, "cumulative-drift").scores
+    together = performed(pack, "cumulative-drift").scores
 
     for fixture_id in pack.fixture_ids:
-        alone = backtests.backtest(pack, "cumulative-drift", fixture_ids=[fixture_id]).scores
+        alone = performed(pack, "cumulative-drift", fixture_ids=[fixture_id]).scores
         assert alone.drop("seq").equals(together.filter(pl.col("fixture_id") == fixture_id).drop("seq"))
 
 
 def test_the_leaderboard_ranks_by_mean_clv(pack):
-    board = backtests.leaderboard([backtests.backtest(pack, name) for name in ("baseline", "cumulative-drift")])
+    board = backtests.leaderboard([performed(pack, name) for name in ("baseline", "cumulative-drift")])
 
     assert board["agent_id"].to_list() == ["cumulative-drift", "baseline"]
     assert board["mean_clv_bps"].is_sorted(descending=True)
@@ -182,7 +182,7 @@ def test_real_packs_close_where_their_data_say(realdata, tmp_path, source, kinds
     import_source(source, [realdata / source], tmp_path / source)
     pack = verify_pack(tmp_path / source)
 
-    tests = [backtests.backtest(pack, name) for name in ("baseline", "cumulative-drift")]
+    tests = [performed(pack, name) for name in ("baseline", "cumulative-drift")]
 
     assert all(set(test.report["close_kinds"]) == kinds for test in tests)
     assert all(test.verification.passed for test in tests)
@@ -194,7 +194,7 @@ def test_the_polymarket_close_is_the_last_quote_before_the_true_kickoff(realdata
     import_source("polymarket", [realdata / "polymarket"], tmp_path / "p")
     pack = verify_pack(tmp_path / "p")
 
-    scores = backtests.backtest(pack, "cumulative-drift").scores.filter(pl.col("clv_bps").is_not_null())
+    scores = performed(pack, "cumulative-drift").scores.filter(pl.col("clv_bps").is_not_null())
 
     kickoffs = pack.fixtures.select("fixture_id", "kickoff_ts_ms")
     last = (

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from clvlab.application.backtests import backtest, planned
+from clvlab.application.backtests import planned
 from clvlab.application.packs import open_pack
 from clvlab.application.runs.in_folder import FolderRecord, load
 from clvlab.application.runs.perform import Commitment, perform
@@ -12,7 +12,7 @@ from clvlab.errors import DecisionError, LogConflictError, PlanChangedError, Run
 from clvlab.proof.verify import verify
 from clvlab.runlog.log import counts, entry_of
 from clvlab.store.runlog import RunLog
-from tests.factories import FailingAgent
+from tests.factories import FailingAgent, performed
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def test_run_is_committed_to_before_its_tape_is_opened(pack, monkeypatch):
 
 
 def test_only_the_manifest_knows_of_the_log(pack):
-    plain = backtest(pack, fixture_ids=[pack.fixture_ids[0]])
+    plain = performed(pack, fixture_ids=[pack.fixture_ids[0]])
     test = logged(pack, RunLog())
 
     assert (test.run.run_id, test.run.events, test.run.scores) == (plain.run.run_id, plain.run.events, plain.run.scores)

@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from clvlab.agents.isolation.isolated import isolated
-from clvlab.application.backtests import backtest, envelope, planned
+from clvlab.application.backtests import envelope, planned
 from clvlab.application.packs import open_pack
 from clvlab.application.runs.perform import Commitment, perform
 from clvlab.application.runs.replays import replayed
@@ -14,7 +14,7 @@ from clvlab.errors import EvidenceError, ReplayError
 from clvlab.law.closing import Window
 from clvlab.proof.verify import verify
 from clvlab.sql import second_opinion
-from tests.factories import make_sealed_run
+from tests.factories import make_sealed_run, performed
 
 OWN = """
 import polars as pl
@@ -42,7 +42,7 @@ def test_run_of_a_template_gives_the_same_bytes_again(pack, strategy):
 
 
 def test_fraction_in_a_config_is_restored_from_its_text(pack):
-    test = backtest(pack, "cumulative-drift", params={"persistence_alpha": 0.4}, fixture_ids=[pack.fixture_ids[0]])
+    test = performed(pack, "cumulative-drift", params={"persistence_alpha": 0.4}, fixture_ids=[pack.fixture_ids[0]])
 
     assert replayed(test.run).agrees
 
@@ -50,7 +50,7 @@ def test_fraction_in_a_config_is_restored_from_its_text(pack):
 def test_own_agent_is_replayed_from_its_source_and_only_from_that(pack, tmp_path):
     path = tmp_path / "agents.py"
     path.write_text(OWN)
-    test = backtest(pack, f"{path}:mine", params={"threshold": 0.25}, fixture_ids=[pack.fixture_ids[0]])
+    test = performed(pack, f"{path}:mine", params={"threshold": 0.25}, fixture_ids=[pack.fixture_ids[0]])
 
     assert replayed(test.run, agents=[isolated(f"{path}:mine")]).agrees
     with pytest.raises(ReplayError, match="is not at hand"):
@@ -75,7 +75,7 @@ def test_made_up_prices_that_verify_do_not_survive_a_replay(pack):
 
 
 def test_altered_scores_or_receipts_do_not_survive_a_replay(pack):
-    test = backtest(pack, fixture_ids=[pack.fixture_ids[0]])
+    test = performed(pack, fixture_ids=[pack.fixture_ids[0]])
     rows = test.run.scores.splitlines(keepends=True)
 
     assert "scores.jsonl differs" in replayed(replace(test.run, scores=b"".join(rows[1:]))).detail
@@ -83,7 +83,7 @@ def test_altered_scores_or_receipts_do_not_survive_a_replay(pack):
 
 
 def test_another_pack_or_none_is_refused(pack):
-    test = backtest(pack, fixture_ids=[pack.fixture_ids[0]])
+    test = performed(pack, fixture_ids=[pack.fixture_ids[0]])
 
     with pytest.raises(ReplayError, match="is 'season' of"):
         replayed(test.run, pack="season")
@@ -99,7 +99,7 @@ def test_run_of_a_function_replays_from_a_file_that_holds_it_under_its_name(pack
     namespace = {}
     exec(compile(OWN, str(path), "exec"), namespace)
     linecache.checkcache(str(path))
-    test = backtest(pack, namespace["mine"], fixture_ids=[pack.fixture_ids[0]])
+    test = performed(pack, namespace["mine"], fixture_ids=[pack.fixture_ids[0]])
 
     assert replayed(test.run, agents=[isolated(f"{path}:mine")]).agrees
     with pytest.raises(ReplayError, match="is not at hand"):

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from clvlab.application import backtests
 from clvlab.lab.explorer.exploration import Exploration
 from clvlab.lab.explorer.widget import ExplorerWidget
 from clvlab.law.schema import TICKS
@@ -18,6 +17,7 @@ from clvlab.packs.manifest import Fixture, PackManifest
 from clvlab.packs.reader import load_pack
 from clvlab.packs.writer import write_pack
 from tests.benchmarks.agents import Every
+from tests.factories import performed
 
 __all__ = ["MESSAGES", "MOVES", "explore"]
 
@@ -29,7 +29,7 @@ _START_MS = 1_767_225_600_000
 def explore(_: Path, messages: str, decisions: str) -> Callable[[], dict[str, Any]]:
     """Move the replay through a market of three sides: view, figure, summary and record, and what is sent to the browser."""
     with tempfile.TemporaryDirectory(prefix="clvlab-explore-") as name:
-        backtest = backtests.backtest(load_pack(_written(Path(name) / "one", int(messages))), Every(int(decisions)))
+        backtest = performed(load_pack(_written(Path(name) / "one", int(messages))), Every(int(decisions)))
         explorer = Exploration(backtest)
     shell = ExplorerWidget(explorer)
     shell.following.click()

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from clvlab.application import backtests, packs
+from clvlab.application import packs
 from clvlab.law.schema import TICKS
 from clvlab.packs.catalog import Catalog
 from clvlab.packs.manifest import Fixture, PackManifest
@@ -28,6 +28,7 @@ from clvlab.proof.verify import verify
 from tests.benchmarks.data import PACK
 from tests.benchmarks.measure import Sample, fresh, spread
 from tests.benchmarks.report import Budget, Equality, Figure, growth, machine, table
+from tests.factories import performed
 
 _FIRST_FIXTURE = 17_000_000
 _START_MS = 1_767_225_600_000
@@ -139,7 +140,7 @@ def _sealed(folder: Path) -> Job:
     pack = Catalog(folder).open(PACK)
 
     def job() -> int:
-        test = backtests.backtest(pack, "baseline")
+        test = performed(pack, "baseline")
         found = verify(test.run, test.receipts)
         return test.scores["fixture_id"].n_unique() if found.passed else 0
 

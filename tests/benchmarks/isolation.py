@@ -19,7 +19,6 @@ import polars as pl
 
 import clvlab as cl
 from clvlab.agents.isolation.isolated import isolated
-from clvlab.application import backtests
 from clvlab.application.packs import bundled_catalog
 from clvlab.engine.lookahead import lookahead_audit
 from clvlab.law.tape import Tape
@@ -29,6 +28,7 @@ from tests.benchmarks.agents import Average
 from tests.benchmarks.data import PACK, write_feed
 from tests.benchmarks.measure import Spread, spread
 from tests.benchmarks.report import Budget, Equality, Figure, machine, table
+from tests.factories import performed
 
 _SEED = 7
 _MOST_TICKS = 1_000_000
@@ -107,7 +107,7 @@ def _asked(name: str, pack: Pack, tape: Tape, kind: str, rounds: int) -> Iterato
     audit = _timed(lambda: lookahead_audit(own, tape, seed=_SEED), rounds, warm=False)
     yield Figure(f"{kind}, {name}", "audited", "s", audit, limit and Budget(limit))
     if name in ("starter", "season"):
-        sealed = _timed(lambda: backtests.backtest(pack, own), rounds, warm=False)
+        sealed = _timed(lambda: performed(pack, own), rounds, warm=False)
         yield Figure(f"{kind}, {name}", "backtested: audited and sealed", "s", sealed)
 
 

@@ -16,7 +16,6 @@ import numpy as np
 import polars as pl
 
 from clvlab.agents.registry import template
-from clvlab.application import backtests
 from clvlab.application.packs import bundled_catalog
 from clvlab.engine.replay import located, replay
 from clvlab.engine.run import run
@@ -41,6 +40,7 @@ from tests.benchmarks.agents import Average, Every, Momentum
 from tests.benchmarks.data import FEED, PACK
 from tests.benchmarks.exploring import explore
 from tests.benchmarks.stored import board, decision
+from tests.factories import performed
 
 __all__ = ["JOBS", "Facts", "Job"]
 
@@ -221,7 +221,7 @@ def _decided(tape: Any, strategy: str) -> Job:
 
 def tear_sheet(folder: Path, decisions: str) -> Job:
     """Make every table and picture of a backtest of so many decisions, as a page; loading matplotlib is in the time."""
-    backtest = backtests.backtest(Catalog(folder).open(PACK), Every(int(decisions)))
+    backtest = performed(Catalog(folder).open(PACK), Every(int(decisions)))
     backtest.report  # noqa: B018  a report is verified, which has figures of its own
 
     def job() -> Facts:

@@ -1,157 +1,155 @@
-"""A laboratory on this machine: in memory, or a SQLite file with a folder of packs beside it."""
+"""Packs and runs on this machine: kept in memory, in a SQLite file with a folder of packs beside it, or not at all."""
 
 from __future__ import annotations
 
-import atexit
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from clvlab.application import backtests, importing, packs
-from clvlab.application.laboratory import Laboratory, trial_ids
-from clvlab.application.runs.perform import PerformedRun
+from clvlab.application.runs.perform import PerformedRun, perform
 from clvlab.application.runs.plan import Plan
 from clvlab.engine.agent import Agent
 from clvlab.errors import PackFormatError, UnsupportedError
 from clvlab.lab.drawing.progress import Progress
 from clvlab.lab.laboratory.listing import Listing, pack_row, packs_listed, runs_listed, standings_listed
-from clvlab.lab.laboratory.place import Asked, Entry, pages, run_tables
-from clvlab.lab.results.outcome import Outcome, verification_of
-from clvlab.lab.results.report import Backtest
-from clvlab.lab.results.run import Pack, Run, VerificationResult
+from clvlab.lab.laboratory.place import Entry, Question, pages, run_tables
+from clvlab.lab.results.pack import Pack
+from clvlab.lab.results.result import Result
+from clvlab.lab.results.run import Run, VerificationResult, verification_of
 from clvlab.lab.results.sweeping import Trial, sweep_grid
 from clvlab.packs import reader
 from clvlab.packs.catalog import Catalog
 from clvlab.packs.manifest import TICKS_FILE, pack_id_of
 from clvlab.packs.results import RESULTS
 from clvlab.proof.anchor import Anchor
-from clvlab.sql import PackFiles, Table
 
-__all__ = ["LocalBench"]
+if TYPE_CHECKING:
+    from clvlab.application.kept import KeptRuns  # needs the libraries of the store
+    from clvlab.sql import Table  # loads a database
+
+__all__ = ["LocalPlace"]
 
 
-class LocalBench:
-    """Runs are kept in a database, imported packs in a folder with an allowlist of its own, beside the bundled ones.
+class LocalPlace:
+    """Bundled packs, imported ones, and the runs that are kept, if any are.
 
     Parameters
     ----------
-    path
-        SQLite file; packs are in the folder of its name that ends in ``.packs``. None is in memory, and gone at the end.
+    where
+        What the place is called.
+    kept
+        Where runs are kept; None keeps nothing.
+    imported
+        Imported packs; None takes no imports.
     """
 
-    def __init__(self, path: Path | None) -> None:
-        self.where = "this laboratory" if path is None else path.name
-        self._open: Laboratory | None = Laboratory(None if path is None else f"sqlite:///{quote(str(path))}")
-        if path is None:
-            folder = Path(tempfile.mkdtemp(prefix="clvlab-"))
-            atexit.register(shutil.rmtree, folder, ignore_errors=True)  # a pack may outlive the laboratory
-        else:
-            folder = path.with_name(f"{path.stem}.packs")
-        self._own, self._bundled = Catalog(folder), packs.bundled_catalog()
-
-    def here(self, otherwise: str) -> Self:  # noqa: ARG002
-        return self
+    def __init__(self, where: str = "this machine", kept: KeptRuns | None = None, imported: Catalog | None = None) -> None:
+        self.where = where
+        self._runs = kept
+        self._catalogs = [*([imported] if imported else []), packs.bundled_catalog()]
+        self._closed = False
 
     @property
-    def _laboratory(self) -> Laboratory:
-        if self._open is None:  # a sweep may outlive the laboratory, and be asked to seal
-            raise UnsupportedError("this laboratory was closed: open it again with clvlab.Lab(...)")
-        return self._open
+    def _kept(self) -> KeptRuns:
+        if self._runs is None:
+            raise UnsupportedError("no run is kept outside a laboratory: open one with clvlab.Lab(...)")
+        return self._runs
 
     def close(self) -> None:
-        self._laboratory.close()
-        self._open = None
+        self._kept.close()
+        self._closed = True
 
     def packs(self) -> Listing:
         return packs_listed(map(pack_row, self._packs()), self.where)
 
     def _packs(self) -> Iterator[reader.Pack]:
-        yield from self._own.packs()
-        yield from self._bundled.packs()
+        for catalog in self._catalogs:
+            yield from catalog.packs()
 
     def pack(self, where: Pack | str | Path) -> Pack:
-        """Open a pack: one of this laboratory, of the bundled ones, or a folder."""
+        """Open a pack: one of this place, of the bundled ones, or a folder."""
         if isinstance(where, Pack):
             return where
-        if isinstance(where, str) and where in self._own.entries():
-            return Pack(self._own.open(where))
+        imported = self._catalogs[0]
+        if isinstance(where, str) and where in imported.entries():
+            return Pack(imported.open(where))
         return Pack(packs.open_pack(where))
 
     def import_odds(self, source: str, paths: Sequence[Path], pack_id: str, options: Mapping[str, Any]) -> Pack:
         """Import into the laboratory's folder; the same files again give the pack that is there."""
-        if pack_id in self._bundled.entries():
+        imported, bundled = self._catalogs
+        if pack_id in bundled.entries():
             raise PackFormatError(f"{pack_id!r} is a pack that comes with clvlab: give yours another name")
         if pack_id_of(Path(pack_id)) != pack_id:  # a path would lead out of the folder
             raise PackFormatError(f"{pack_id!r} can't be a pack id: give a plain name, as pack_id='mine'")
-        self._own.folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=self._own.folder) as scratch:
+        imported.folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=imported.folder) as scratch:
             made = Path(scratch) / pack_id
             importing.import_source(source, paths, made, importing.import_options(**options))
-            with self._laboratory.alone():  # another process may import a pack of this name, or admit one, right now
-                self._placed(made, pack_id)
+            with self._kept.alone():  # another process may import a pack of this name, or admit one, right now
+                _admit(imported, made, pack_id)
         return self.pack(pack_id)
 
-    def _placed(self, made: Path, pack_id: str) -> None:
-        target = self._own.folder / pack_id
-        if target.exists():
-            there, new = (reader.load_pack(folder).content_hash for folder in (target, made))
-            if there != new:
-                raise PackFormatError(f"pack {pack_id!r} is here as {there}, and this import gives {new}: name it otherwise")
-        else:
-            made.rename(target)
-        self._own.admit(pack_id)
+    def backtest(self, question: Question, entry: Entry) -> Result:
+        return Result.of(self._perform(question, [entry], "backtest"))
 
-    def backtest(self, asked: Asked, entry: Entry) -> Backtest:
-        return Backtest(self._performed(asked, [entry]))
+    def compete(self, question: Question, entries: Sequence[Entry]) -> Result:
+        return Result.of(self._perform(question, entries, "competition"))
 
-    def compete(self, asked: Asked, entries: Sequence[Entry]) -> Outcome:
-        done = self._performed(asked, entries, kind="competition")
-        return Outcome(Run(done.run, done.receipts), [done.pack])
+    def _perform(self, question: Question, entries: Sequence[Entry], kind: str) -> PerformedRun:
+        if self._closed:  # a sweep may outlive its laboratory, and be asked to seal
+            raise UnsupportedError("this laboratory was closed: open it again with clvlab.Lab(...)")
+        plan = self._plan(question, [_named(entry, question) for entry in entries], kind)
+        return perform(plan) if self._runs is None else self._runs.perform(plan)
 
-    def _performed(self, asked: Asked, entries: Sequence[Entry], kind: str = "backtest") -> PerformedRun:
-        agents = [_named(entry, asked) for entry in entries]
-        plan = Plan(
-            self.pack(asked.pack).source, agents, asked.window, asked.policy, asked.fixtures, kind=kind, audit=asked.audit
-        )
-        return self._laboratory.perform(plan)
+    def _plan(self, question: Question, agents: Sequence[Agent], kind: str = "backtest") -> Plan:
+        pack = self.pack(question.pack).source
+        return Plan(pack, agents, question.window, question.policy, question.fixtures, kind=kind, audit=question.audit)
 
     def sweep(
-        self, asked: Asked, agent: str | Agent, grid: Mapping[str, Sequence[Any]], *, progress: Progress | bool
+        self, question: Question, entry: Entry, grid: Mapping[str, Sequence[Any]], *, progress: Progress | bool
     ) -> tuple[tuple[Trial, ...], int]:
-        """Score a grid; gives its trials, and how many others are on record over the pack. They are recorded themselves."""
-        pack = self.pack(asked.pack).source
+        pack = self.pack(question.pack)
+        question = replace(question, pack=pack)
 
-        def seal(params: Mapping[str, Any]) -> Backtest:
-            return self.backtest(replace(asked, pack=Pack(pack)), Entry(agent, params))
+        def seal(params: Mapping[str, Any]) -> Result:
+            return self.backtest(question, Entry(entry.agent, params))
 
-        trials = sweep_grid(pack, agent, grid, seal=seal, fixture_ids=asked.fixtures, window=asked.window, progress=progress)
-        agents = [backtests.resolved(agent, one.params, asked.window) for one in trials]
-        ids = [own for one in agents for own in trial_ids(Plan(pack, [one], asked.window, fixtures=asked.fixtures))]
-        earlier = self._laboratory.trials(pack.content_hash, apart_from=ids)
-        self._laboratory.record_trials(pack.content_hash, ids)
-        return trials, earlier
+        trials = sweep_grid(
+            pack.source,
+            entry.agent,
+            grid,
+            seal=seal,
+            fixture_ids=question.fixtures,
+            window=question.window,
+            progress=progress,
+        )
+        if self._runs is None:
+            return trials, 0
+        agents = [backtests.resolved(entry.agent, one.params, question.window) for one in trials]
+        return trials, self._runs.record_trials([self._plan(question, [agent]) for agent in agents])
 
     def runs(self, limit: int | None = None) -> Listing:
-        return runs_listed(pages(self._laboratory.runs.page, limit), self._laboratory.runs.card, self.where)
+        return runs_listed(pages(self._kept.runs.page, limit), self._kept.runs.card, self.where)
 
-    def open_run(self, run_id: str) -> Outcome:
-        sealed, card = self._laboratory.runs.sealed(run_id), self._laboratory.runs.card(run_id)
-        run_here = Run(sealed, self._laboratory.receipts(run_id), Anchor(**card["anchor"]))
-        return Outcome(run_here, self._packs())
+    def open_run(self, run_id: str) -> Result:
+        sealed, card = self._kept.runs.sealed(run_id), self._kept.runs.card(run_id)
+        return Result(Run(sealed, self._kept.receipts(run_id), Anchor(**card["anchor"])), self._packs())
 
     def verify(self, run_id: str) -> VerificationResult:
-        return verification_of(self._laboratory.runs.verify(run_id))
+        return verification_of(self._kept.runs.verify(run_id))
 
     def leaderboard(self) -> Listing:
-        return standings_listed(self._laboratory.leaderboard.rows()["rows"], self.where)
+        return standings_listed(self._kept.leaderboard.rows()["rows"], self.where)
 
     def tables(self) -> dict[str, Callable[[], Table]]:
+        from clvlab.sql import PackFiles
+
         return (
             {"packs": lambda: self.packs().frame}
             | run_tables(self.runs, self.open_run)
@@ -168,9 +166,27 @@ class LocalBench:
         return pl.concat(named or [pl.DataFrame(schema={"pack_id": pl.String, **RESULTS})])
 
 
-def _named(entry: Entry, asked: Asked) -> Agent:
+def _admit(catalog: Catalog, made: Path, pack_id: str) -> None:
+    """Move an imported pack into its catalog, unless it is there already.
+
+    Raises
+    ------
+    PackFormatError
+        Another pack of this name is there.
+    """
+    target = catalog.folder / pack_id
+    if target.exists():
+        there, new = (reader.load_pack(folder).content_hash for folder in (target, made))
+        if there != new:
+            raise PackFormatError(f"pack {pack_id!r} is here as {there}, and this import gives {new}: name it otherwise")
+    else:
+        made.rename(target)
+    catalog.admit(pack_id)
+
+
+def _named(entry: Entry, question: Question) -> Agent:
     """Find the agent of an entry, under the entry's name if it has one."""
-    agent = backtests.resolved(entry.agent, entry.params, asked.window)
+    agent = backtests.resolved(entry.agent, entry.params, question.window)
     if entry.agent_id is None or entry.agent_id == agent.identity.agent_id:
         return agent
     return backtests.renamed(agent, entry.agent_id)

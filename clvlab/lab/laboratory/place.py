@@ -1,4 +1,4 @@
-"""What a laboratory works on, here or at a service: the protocol of both, and the tables that SQL sees."""
+"""What both places of a laboratory have in common: what they are asked, and the tables that SQL sees."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import polars as pl
 
@@ -14,24 +14,26 @@ from clvlab.engine.agent import Agent
 from clvlab.errors import AgentError, PackFormatError, PolicyError, UnknownPackError, WindowError
 from clvlab.lab.drawing.progress import Progress
 from clvlab.lab.laboratory.listing import Listing
-from clvlab.lab.results.outcome import Outcome
-from clvlab.lab.results.report import Backtest
-from clvlab.lab.results.run import Pack, VerificationResult
+from clvlab.lab.results.pack import Pack
+from clvlab.lab.results.result import Result
+from clvlab.lab.results.run import VerificationResult
 from clvlab.lab.results.sweeping import Trial
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.law.schema import OUTCOMES, SCORES
 from clvlab.proof.events import DECISION_EVENTS
 from clvlab.proof.evidence import read_evidence
-from clvlab.sql import Table
 
-__all__ = ["Asked", "Bench", "Entry", "asked", "entries", "entry", "pages", "run_tables"]
+if TYPE_CHECKING:
+    from clvlab.sql import Table  # loads a database
+
+__all__ = ["Entry", "Place", "Question", "entries", "entry", "pages", "question", "run_tables"]
 
 _PAGE = 200  # the most that a service gives at once
 
 
 @dataclass(frozen=True)
-class Asked:
+class Question:
     """Over what agents are asked to decide.
 
     Attributes
@@ -58,8 +60,8 @@ class Entry:
     agent_id: str | None = None
 
 
-def asked(pack: Any, fixtures: Any = None, window: Any = None, policy: Any = None, *, audit: bool = True) -> Asked:
-    """Return what is asked, with defaults for what is not.
+def question(pack: Any, fixtures: Any = None, window: Any = None, policy: Any = None, *, audit: bool = True) -> Question:
+    """Return a question, with defaults for what was left out.
 
     Raises
     ------
@@ -77,7 +79,7 @@ def asked(pack: Any, fixtures: Any = None, window: Any = None, policy: Any = Non
         raise WindowError(f"a window is a clvlab.Window, not {window!r:.80}")
     if policy is not None and not isinstance(policy, PolicyEnvelope):
         raise PolicyError(f"a policy is a clvlab.PolicyEnvelope, not {policy!r:.80}")
-    return Asked(pack, chosen, window or Window(), policy or PolicyEnvelope(), audit)
+    return Question(pack, chosen, window or Window(), policy or PolicyEnvelope(), audit)
 
 
 def entry(agent: Any, params: Any = None) -> Entry:
@@ -91,39 +93,28 @@ def entry(agent: Any, params: Any = None) -> Entry:
     return _named(agent if params is None else (agent, params))
 
 
-class Bench(Protocol):
-    """Where packs and runs are kept and made."""
+class Place(Protocol):
+    """Where packs and runs are made and kept: this machine, or a service."""
 
     where: str
 
     def packs(self) -> Listing: ...
-    def backtest(self, asked: Asked, entry: Entry) -> Backtest | Outcome: ...
-    def compete(self, asked: Asked, entries: Sequence[Entry]) -> Outcome: ...
+    def import_odds(self, source: str, paths: Sequence[Path], pack_id: str, options: Mapping[str, Any]) -> Pack: ...
+    def backtest(self, question: Question, entry: Entry) -> Result: ...
+    def compete(self, question: Question, entries: Sequence[Entry]) -> Result: ...
+
+    def sweep(
+        self, question: Question, entry: Entry, grid: Mapping[str, Sequence[Any]], *, progress: Progress | bool
+    ) -> tuple[tuple[Trial, ...], int]:
+        """Score a grid; returns its trials, and how many others are on record over the pack."""
+        ...
+
     def runs(self, limit: int | None = None) -> Listing: ...
-    def open_run(self, run_id: str) -> Outcome: ...
+    def open_run(self, run_id: str) -> Result: ...
     def verify(self, run_id: str) -> VerificationResult: ...
     def leaderboard(self) -> Listing: ...
     def tables(self) -> Mapping[str, Callable[[], Table]]: ...
     def close(self) -> None: ...
-
-    def here(self, otherwise: str) -> HereBench:
-        """Return itself if it is on this machine.
-
-        Raises
-        ------
-        UnsupportedError
-            It is not; ``otherwise`` says why that matters, and what to do.
-        """
-        ...
-
-
-class HereBench(Bench, Protocol):
-    """A bench on this machine."""
-
-    def import_odds(self, source: str, paths: Sequence[Path], pack_id: str, options: Mapping[str, Any]) -> Pack: ...
-    def sweep(
-        self, asked: Asked, agent: str | Agent, grid: Mapping[str, Sequence[Any]], *, progress: Progress | bool
-    ) -> tuple[tuple[Trial, ...], int]: ...
 
 
 def entries(
@@ -155,10 +146,10 @@ def _named(own: Any, name: str | None = None) -> Entry:
             raise AgentError(f"an entry is an agent, or an agent with a mapping of its parameters, not {own!r:.80}")
 
 
-def run_tables(runs: Callable[[], Listing], open_run: Callable[[str], Outcome]) -> dict[str, Callable[[], Table]]:
+def run_tables(runs: Callable[[], Listing], open_run: Callable[[str], Result]) -> dict[str, Callable[[], Table]]:
     """Return makers of the tables ``runs``, ``agents``, ``scores`` and ``decisions`` over all runs that are sealed."""
 
-    def joined(schema: Mapping[str, Any], of: Callable[[Outcome], pl.DataFrame]) -> Callable[[], Table]:
+    def joined(schema: Mapping[str, Any], of: Callable[[Result], pl.DataFrame]) -> Callable[[], Table]:
         def make() -> pl.DataFrame:
             sealed = runs().frame.filter(pl.col("status") == "sealed")["run_id"]
             named = [of(open_run(run_id)).insert_column(0, pl.lit(run_id).alias("run_id")) for run_id in sealed]

@@ -7,11 +7,9 @@ from typing import Self
 
 from clvlab.errors import PageError, QueryError, UnknownRunError, UnsupportedError
 from clvlab.lab.laboratory.listing import Listing
-from clvlab.lab.laboratory.place import Bench
-from clvlab.lab.results.outcome import Outcome
-from clvlab.lab.results.report import Backtest
+from clvlab.lab.laboratory.place import Place
+from clvlab.lab.results.result import Result
 from clvlab.lab.results.run import VerificationResult
-from clvlab.sql import query
 
 __all__ = ["Records"]
 
@@ -19,11 +17,11 @@ __all__ = ["Records"]
 class Records:
     """The verbs of a laboratory that only read."""
 
-    def __init__(self, bench: Bench) -> None:
-        self._open: Bench | None = bench
+    def __init__(self, place: Place) -> None:
+        self._open: Place | None = place
 
     @property
-    def _bench(self) -> Bench:
+    def _place(self) -> Place:
         if self._open is None:
             raise UnsupportedError("this laboratory was closed: open it again with clvlab.Lab(...)")
         return self._open
@@ -51,7 +49,7 @@ class Records:
     def __repr__(self) -> str:
         if self._open is None:
             return "<Lab: closed; next: clvlab.Lab(...)>"
-        return f"<Lab: {self._bench.where}; next: .packs(), .backtest(pack, agent), .runs(), .leaderboard()>"
+        return f"<Lab: {self._place.where}; next: .packs(), .backtest(pack, agent), .runs(), .leaderboard()>"
 
     def packs(self) -> Listing:
         """List the packs that can be named here: imported ones and those that come with clvlab, or those of the service.
@@ -62,7 +60,7 @@ class Records:
         >>> cl.Lab().packs().frame.select("pack_id", "fixtures").rows()
         [('season', 300), ('starter', 12)]
         """
-        return self._bench.packs()
+        return self._place.packs()
 
     def runs(self, limit: int | None = 50) -> Listing:
         """List runs, newest first: at most ``limit`` of them, or all.
@@ -82,9 +80,9 @@ class Records:
         """
         if limit is not None and (type(limit) is not int or limit < 0):
             raise PageError(f"a limit is a number of runs, or None for all, not {limit!r:.80}")
-        return self._bench.runs(limit)
+        return self._place.runs(limit)
 
-    def open_run(self, run_id: str) -> Outcome:
+    def open_run(self, run_id: str) -> Result:
         """Read a sealed run: its bytes, and all that they say.
 
         Raises
@@ -102,9 +100,9 @@ class Records:
         """
         if not isinstance(run_id, str):
             raise UnknownRunError(f"a run is named by its id, not {run_id!r:.80}")
-        return self._bench.open_run(run_id)
+        return self._place.open_run(run_id)
 
-    def verify(self, run: str | Backtest | Outcome) -> VerificationResult:
+    def verify(self, run: str | Result) -> VerificationResult:
         """Have the proof of a kept run recomputed from the stored bytes, here or by the service.
 
         A service also asks the chain about an anchor; to trust nobody, ``open_run(run_id).verify()`` recomputes here.
@@ -120,9 +118,9 @@ class Records:
         >>> lab.verify(lab.backtest("starter")).verified
         True
         """
-        if not isinstance(run, str | Backtest | Outcome):
+        if not isinstance(run, str | Result):
             raise UnknownRunError(f"a run is named by its id, or is one of this laboratory, not {run!r:.80}")
-        return self._bench.verify(run if isinstance(run, str) else run.run.run_id)
+        return self._place.verify(run if isinstance(run, str) else run.run.run_id)
 
     def leaderboard(self) -> Listing:
         """Rank agents by mean CLV, in bps of probability, pooled over all their runs here.
@@ -135,7 +133,7 @@ class Records:
         >>> lab.leaderboard().frame.select("rank", "agent_id").rows()
         [(1, 'cumulative-drift'), (2, 'baseline')]
         """
-        return self._bench.leaderboard()
+        return self._place.leaderboard()
 
     def sql(self, statement: str) -> Listing:
         """Answer a SQL statement, in DuckDB's dialect, over what is here.
@@ -159,4 +157,6 @@ class Records:
         """
         if not isinstance(statement, str):
             raise QueryError(f"a SQL statement is a text, not {statement!r:.80}")
-        return Listing(f"Answer of {self._bench.where}", query(statement, self._bench.tables()), ".frame")
+        from clvlab.sql import query  # loads a database
+
+        return Listing(f"Answer of {self._place.where}", query(statement, self._place.tables()), ".frame")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import httpx2
 
@@ -13,21 +13,24 @@ from clvlab.application import backtests, packs
 from clvlab.client import ApiError, Client
 from clvlab.errors import DecisionError, ServiceUnreachableError, UnknownPackError, UnknownRunError, UnsupportedError
 from clvlab.lab.laboratory.listing import Listing, packs_listed, runs_listed, standings_listed
-from clvlab.lab.laboratory.place import Asked, Entry, pages, run_tables
-from clvlab.lab.results.outcome import Outcome, verification_of
-from clvlab.lab.results.run import Pack, Run, VerificationResult
+from clvlab.lab.laboratory.place import Entry, Question, pages, run_tables
+from clvlab.lab.results.pack import Pack
+from clvlab.lab.results.result import Result
+from clvlab.lab.results.run import Run, VerificationResult, verification_of
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.proof.anchor import Anchor
 from clvlab.proof.seal import SealedRun
-from clvlab.sql import Table
 
-__all__ = ["RemoteBench"]
+if TYPE_CHECKING:
+    from clvlab.sql import Table  # loads a database
+
+__all__ = ["RemotePlace"]
 
 _MIN_ROSTER = 2
 
 
-class RemoteBench:
+class RemotePlace:
     """Asks a service; what it can't do is refused with what to do instead.
 
     Parameters
@@ -58,25 +61,30 @@ class RemoteBench:
         rows = ((own["pack_id"], own["provenance"], len(own["fixtures"]), None, own["content_hash"]) for own in found)
         return packs_listed(rows, self.where)
 
-    def here(self, otherwise: str) -> NoReturn:
-        raise UnsupportedError(f"{self.where} {otherwise}")
+    def import_odds(self, *_: Any) -> NoReturn:
+        raise UnsupportedError(
+            f"{self.where} serves the packs of its operator: import in a Lab() here, or ask the operator to admit the pack"
+        )
 
-    def _check_audited(self, asked: Asked) -> None:
-        if not asked.audit:
+    def sweep(self, *_: Any, **__: Any) -> NoReturn:
+        raise UnsupportedError(f"{self.where} scores no grids: sweep in a Lab() here, and enter the best in .compete()")
+
+    def _check_audited(self, question: Question) -> None:
+        if not question.audit:
             raise UnsupportedError(f"{self.where} audits as it sees fit: audit=False is for a Lab() here")
 
-    def backtest(self, asked: Asked, entry: Entry) -> Outcome:
+    def backtest(self, question: Question, entry: Entry) -> Result:
         if entry.agent != "baseline" or entry.params or entry.agent_id:
             raise UnsupportedError(
                 f"{self.where} backtests only 'baseline' with its defaults, not {_said(entry)}: "
                 "enter a template in .compete(), or backtest in a Lab() here"
             )
-        self._check_audited(asked)
-        if asked.policy != PolicyEnvelope():
+        self._check_audited(question)
+        if question.policy != PolicyEnvelope():
             raise UnsupportedError(f"{self.where} backtests under the default policy only: backtest in a Lab() here")
-        pack_id, window = _named_pack(asked), asked.window
+        pack_id, window = _named_pack(question), question.window
         with self._asking() as client:
-            fixture_id = _only(asked.fixtures or client.pack(pack_id)["fixtures"])
+            fixture_id = _only(question.fixtures or client.pack(pack_id)["fixtures"])
             made = client.backtest(
                 pack_id,
                 fixture_id,
@@ -88,9 +96,9 @@ class RemoteBench:
             )
         return self.open_run(made["run_id"])
 
-    def compete(self, asked: Asked, entries: Sequence[Entry]) -> Outcome:
-        self._check_audited(asked)
-        if asked.window != Window() or asked.policy != PolicyEnvelope():
+    def compete(self, question: Question, entries: Sequence[Entry]) -> Result:
+        self._check_audited(question)
+        if question.window != Window() or question.policy != PolicyEnvelope():
             raise UnsupportedError(f"{self.where} runs competitions with its own window and policy: compete in a Lab() here")
         for entry in entries:
             if not isinstance(entry.agent, str) or entry.agent.rpartition(":")[0].endswith(".py"):
@@ -107,10 +115,10 @@ class RemoteBench:
             "source_mode": "replay",
             "market_scope": "all",
             "roster_size": max(_MIN_ROSTER, len(entries)),
-            "pack_id": _named_pack(asked),
+            "pack_id": _named_pack(question),
         }
         with self._asking() as client:
-            fixture_id = _only(asked.fixtures or client.pack(config["pack_id"])["fixtures"])
+            fixture_id = _only(question.fixtures or client.pack(config["pack_id"])["fixtures"])
             made = client.create_competition(config, fixture_id=fixture_id)["competition_id"]
             for name, entry in zip(names, entries, strict=True):
                 client.register(made, name, str(entry.agent), entry.params)
@@ -121,14 +129,14 @@ class RemoteBench:
         with self._asking() as client:
             return runs_listed(pages(client.runs, limit), client.run, self.where)
 
-    def open_run(self, run_id: str) -> Outcome:
+    def open_run(self, run_id: str) -> Result:
         try:
             with self._asking() as client:
                 anchor = client.run(run_id)["anchor"]
                 sealed = SealedRun(run_id, client.evidence(run_id), client.scores(run_id), client.manifest(run_id))
         except ApiError as error:
             raise _unknown(error, run_id) from error
-        return Outcome(Run(sealed, anchor=Anchor(**anchor)), packs.bundled_catalog().packs())
+        return Result(Run(sealed, anchor=Anchor(**anchor)), packs.bundled_catalog().packs())
 
     def verify(self, run_id: str) -> VerificationResult:
         try:
@@ -149,12 +157,12 @@ def _unknown(error: ApiError, run_id: str) -> Exception:
     return UnknownRunError(f"no sealed run {run_id!r}: {error}") if error.status == 404 else error
 
 
-def _named_pack(asked: Asked) -> str:
-    if isinstance(asked.pack, str):
-        return asked.pack
-    if isinstance(asked.pack, Pack):
-        return asked.pack.pack_id
-    raise UnknownPackError(f"a service knows packs by id, not by path: {str(asked.pack)!r}")
+def _named_pack(question: Question) -> str:
+    if isinstance(question.pack, str):
+        return question.pack
+    if isinstance(question.pack, Pack):
+        return question.pack.pack_id
+    raise UnknownPackError(f"a service knows packs by id, not by path: {str(question.pack)!r}")
 
 
 def _only(fixtures: Sequence[int]) -> int:

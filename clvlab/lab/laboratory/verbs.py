@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from clvlab.application import backtests, importing, packs
 from clvlab.application.runs import in_folder
 from clvlab.engine.agent import Agent
-from clvlab.lab.drawing.progress import Progress
-from clvlab.lab.drawing.showing import check_settings
-from clvlab.lab.results.comparison import Comparison, Leaderboard
-from clvlab.lab.results.outcome import Outcome
-from clvlab.lab.results.report import Backtest
-from clvlab.lab.results.run import AuditReport, Pack, Run
-from clvlab.lab.results.sweeping import Sweep, check_trials, grid_of, sweep_grid
-from clvlab.law.closing import Window
-from clvlab.law.policy import PolicyEnvelope
+from clvlab.lab.laboratory.local import LocalPlace
+from clvlab.lab.laboratory.making import Verbs
+from clvlab.lab.results.audit import AuditReport
+from clvlab.lab.results.comparison import Leaderboard
+from clvlab.lab.results.pack import Pack
+from clvlab.lab.results.result import Result
+from clvlab.lab.results.run import Run
 from clvlab.law.tape import Tape
 
 __all__ = ["backtest", "compare", "import_odds", "leaderboard", "lookahead_audit", "open_pack", "open_run", "sweep"]
@@ -137,80 +135,7 @@ def lookahead_audit(
     return AuditReport(backtests.lookahead_audit(agent, tape, cuts=cuts, seed=seed, max_rows=max_rows))
 
 
-def backtest(
-    pack: Pack | str | Path,
-    agent: str | Agent = "baseline",
-    *,
-    params: Mapping[str, Any] | None = None,
-    fixtures: Sequence[int] | None = None,
-    window: Window | None = None,
-    policy: PolicyEnvelope | None = None,
-    audit: bool = True,
-) -> Backtest:
-    """Replay a pack through an agent, score it by the law, and seal it.
-
-    Parameters
-    ----------
-    pack
-        A pack, its id, or the path of its folder.
-    agent
-        Name of a template (``clvlab agents list``); a function under ``@clvlab.strategy``; a ``clvlab.TickAgent``; or
-        ``file.py:name`` of one of these.
-    params
-        Parameters of a template or strategy that differ from its defaults.
-    fixtures
-        Fixture ids; all by default.
-    window
-        End rule, horizon and markets; ``pre_match``, 60 s, all markets by default.
-    policy
-        Limits under which actions are executed on paper; scores do not depend on it.
-    audit
-        Whether an agent of one's own is audited for look-ahead before the run is sealed.
-
-    Raises
-    ------
-    UnknownPackError, UnknownFixtureError, UnknownAgentError, AgentError, LookaheadError, WindowError, DecisionError
-
-    Examples
-    --------
-    >>> backtest("starter", "baseline", fixtures=[90000000]).report["n_fixtures"]
-    1
-    """
-    opened = pack if isinstance(pack, Pack) else open_pack(pack)
-    return Backtest(
-        backtests.backtest(opened.source, agent, params=params, fixture_ids=fixtures, window=window, policy=policy, audit=audit)
-    )
-
-
-def compare(tests: Sequence[Backtest | Outcome], *, level: float = 0.95, resamples: int = 5_000, seed: int = 0) -> Comparison:
-    """Set backtests over the same pack beside each other, the first one being what the others are compared with.
-
-    Parameters
-    ----------
-    tests
-        At least two.
-    level
-        Of the intervals.
-    resamples, seed
-        Of the bootstrap over fixtures.
-
-    Raises
-    ------
-    StatisticsError
-        Fewer than two, or over different packs.
-
-    Examples
-    --------
-    >>> both = compare([backtest("starter", "baseline"), backtest("starter", "cumulative-drift")])
-    >>> both.differences["fixtures"].to_list()
-    [12]
-    """
-    return Comparison(tuple(one for test in tests for one in test.contenders), level, resamples, seed)
-
-
-def leaderboard(
-    tests: Sequence[Backtest | Outcome], *, level: float = 0.95, resamples: int = 5_000, seed: int = 0
-) -> Leaderboard:
+def leaderboard(tests: Sequence[Result], *, level: float = 0.95, resamples: int = 5_000, seed: int = 0) -> Leaderboard:
     """Rank backtests by mean CLV; intervals stand beside it and rank nothing.
 
     Parameters
@@ -230,62 +155,5 @@ def leaderboard(
     return Leaderboard(tuple(one for test in tests for one in test.contenders), level, resamples, seed)
 
 
-def sweep(
-    pack: Pack | str | Path,
-    agent: str | Agent,
-    grid: Mapping[str, Sequence[Any]],
-    *,
-    fixtures: Sequence[int] | None = None,
-    window: Window | None = None,
-    policy: PolicyEnvelope | None = None,
-    progress: Progress | bool = True,
-    earlier_trials: int = 0,
-    level: float = 0.95,
-    resamples: int = 5_000,
-    seed: int = 0,
-) -> Sweep:
-    """Score an agent at every point of a grid of parameters, and say what is left of the best when all trials count.
-
-    Nothing is sealed until ``.best().seal()``.
-
-    Parameters
-    ----------
-    pack
-        A pack, its id, or the path of its folder.
-    agent
-        As for ``backtest``.
-    grid
-        Values of each parameter.
-    fixtures, window, policy
-        As for ``backtest``.
-    progress
-        Whether a bar is shown, in a notebook or a terminal; or what is called after each point with how many are done and how
-        many there are.
-    earlier_trials
-        Trials made before this sweep: they are on record, and deflate its best.
-    level, resamples, seed
-        Of the intervals and of the bootstrap over fixtures.
-
-    Raises
-    ------
-    StatisticsError
-        A grid without a parameter or a value, or with a value twice; or a negative number of earlier trials.
-    UnknownPackError, UnknownFixtureError, UnknownAgentError, AgentError, DecisionError
-        As for ``backtest``; a note names the point of the grid.
-
-    Examples
-    --------
-    >>> found = sweep("starter", "cumulative-drift", {"warmup_ticks": [10, 20], "cooldown_s": [0, 600]})
-    >>> found.trials, found.best().seal().run.verify().passed
-    (4, True)
-    """
-    opened = (pack if isinstance(pack, Pack) else open_pack(pack)).source
-    values = grid_of(grid)
-    check_settings(level, resamples=resamples)
-    check_trials(earlier_trials)
-
-    def seal(params: Mapping[str, Any]) -> Backtest:
-        return Backtest(backtests.backtest(opened, agent, params=params, fixture_ids=fixtures, window=window, policy=policy))
-
-    trials = sweep_grid(opened, agent, values, seal=seal, fixture_ids=fixtures, window=window, progress=progress)
-    return Sweep(trials, values, earlier_trials, level, resamples, seed)
+_HERE = Verbs(LocalPlace())
+backtest, compare, sweep = _HERE.backtest, _HERE.compare, _HERE.sweep

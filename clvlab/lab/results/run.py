@@ -1,16 +1,17 @@
-"""Results that show themselves: one line in a console, a small table in a notebook, data under ``.frame``."""
+"""A sealed run in a notebook, and its verification."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
-from clvlab.answers.runs import InspectorRecord, ProofArtifactResponse
+from clvlab.answers.runs import InspectorRecord, ProofArtifactResponse, VerifyResponse
 from clvlab.application.runs import in_folder
 from clvlab.application.runs.card import proof_card
 from clvlab.application.runs.inspector import inspect_decision
-from clvlab.engine.lookahead import LookaheadReport
 from clvlab.lab.drawing import html
 from clvlab.lab.drawing.showing import Shown
 from clvlab.lab.proofs.browser import EvidenceBrowser
@@ -18,105 +19,12 @@ from clvlab.lab.proofs.card import ProofCard
 from clvlab.lab.proofs.merkle import MerklePath
 from clvlab.lab.proofs.playground import Playground
 from clvlab.lab.proofs.verdicts import state, verdicts_html
-from clvlab.packs import reader
-from clvlab.packs.quality import Quality
 from clvlab.proof.anchor import Anchor
+from clvlab.proof.checks import Check, Verdict
 from clvlab.proof.seal import SealedRun
 from clvlab.proof.verify import Verification, verify
 
-__all__ = ["AuditReport", "Pack", "Run", "VerificationResult"]
-_SHOWN_ROWS = 20
-
-
-class Pack(Shown):
-    """A hash-verified pack."""
-
-    def __init__(self, pack: reader.Pack) -> None:
-        self.source = pack
-
-    @property
-    def pack_id(self) -> str:
-        return self.source.pack_id
-
-    @property
-    def content_hash(self) -> str:
-        return self.source.content_hash
-
-    @property
-    def provenance(self) -> str:
-        return self.source.provenance
-
-    @property
-    def is_genuine(self) -> bool:
-        return self.source.is_genuine
-
-    @property
-    def fixture_ids(self) -> tuple[int, ...]:
-        return self.source.fixture_ids
-
-    @property
-    def frame(self) -> pl.DataFrame:
-        """One row per fixture."""
-        return self.source.fixtures
-
-    @property
-    def quality(self) -> Quality | None:
-        """What the import that made the pack found; null for a pack that was not imported."""
-        return self.source.quality
-
-    @property
-    def results(self) -> pl.DataFrame | None:
-        """One row per side of a settled market, where the source had results; agents never see them."""
-        return self.source.results
-
-    def ticks(self, fixture_ids: list[int] | None = None) -> pl.DataFrame:
-        """Return the ticks, one row per (fixture_id, tick_seq, market_key, side)."""
-        return self.source.tape(fixture_ids).ticks().collect(engine="in-memory")
-
-    def __repr__(self) -> str:
-        rows = sum(fixture.rows for fixture in self.source.manifest.fixtures)
-        return (
-            f"Pack {self.pack_id!r} ({self.provenance}): {len(self.fixture_ids)} fixtures, {rows:,} rows; "
-            "next: clvlab.backtest(pack)"
-        )
-
-    def _repr_html_(self) -> str:
-        shown = self.frame.head(8)
-        more = len(self.fixture_ids) - shown.height
-        return html.block(
-            f"Pack {self.pack_id}",
-            html.facts(
-                {
-                    "provenance": self.provenance,
-                    "genuine capture": self.is_genuine,
-                    "fixtures": len(self.fixture_ids),
-                    "content hash": self.content_hash,
-                    "closing policy": self.source.closing,
-                }
-                | ({"kickoffs": self.source.kickoffs} if self.source.kickoffs else {})
-                | ({} if self.quality is None else _shown_quality(self.quality))
-            ),
-            html.table(
-                ["fixture", "names", "kickoff (UTC)", "rows"],
-                shown.select(
-                    pl.col("fixture_id").cast(pl.String),
-                    "names",
-                    pl.from_epoch("kickoff_ts_ms", time_unit="ms").dt.strftime("%Y-%m-%d %H:%M"),
-                    "rows",
-                ).rows(),
-            ),
-            f'<p class="quiet">and {more} more, in .frame</p>' if more else "",
-        )
-
-
-def _shown_quality(quality: Quality) -> dict[str, object]:
-    age, overround = quality.closing_age_s, quality.book_overround_bps
-    return {
-        "ticks": f"{quality.ticks:,}, {quality.suspended_share:.1%} suspended",
-        "refused rows": f"{quality.refused_rows:,} of {quality.messages:,}",
-        "overround of books": "none" if overround is None else f"median {overround.median:,} bps",
-        "age of the close": "none" if age is None else f"median {age.median:,} s, at most {age.max:,} s",
-    }
+__all__ = ["Run", "VerificationResult", "verification_of"]
 
 
 class VerificationResult(Shown):
@@ -232,56 +140,19 @@ class Run:
         )
 
 
-class AuditReport(Shown):
-    """What a look-ahead audit found."""
-
-    def __init__(self, report: LookaheadReport) -> None:
-        self.source = report
-
-    @property
-    def agent_id(self) -> str:
-        return self.source.agent_id
-
-    @property
-    def passed(self) -> bool:
-        """Whether no decision depended on later ticks."""
-        return self.source.passed
-
-    @property
-    def cuts(self) -> int:
-        """Number of prefixes that were compared with the whole."""
-        return len(self.source.cuts)
-
-    @property
-    def seed(self) -> int:
-        """What the cuts were chosen by."""
-        return self.source.seed
-
-    @property
-    def moved(self) -> pl.DataFrame:
-        """One row per decision that depends on later ticks; see ``clvlab.engine.lookahead.LookaheadReport``."""
-        return self.source.moved
-
-    @property
-    def frame(self) -> pl.DataFrame:
-        return self.moved
-
-    def __repr__(self) -> str:
-        return repr(self.source)
-
-    def _repr_html_(self) -> str:
-        columns = ["change", "fixture_id", "tick_seq", "action", "market_key", "side", "cut_fixture_id", "cut_tick_seq"]
-        shown = self.moved.select(columns).head(_SHOWN_ROWS)
-        more = self.moved.height - shown.height
-        return html.block(
-            f"Look-ahead audit of {self.agent_id}: {'passed' if self.passed else 'FAILED'}",
-            html.facts(
-                {
-                    "prefixes compared with the whole": self.cuts,
-                    "seed of the cuts": self.seed,
-                    "decisions that depend on later ticks": self.moved.height,
-                }
-            ),
-            html.section("They depend on what came after the cut", html.table(columns, shown.rows())) if shown.height else "",
-            f'<p class="quiet">and {more} more, in .moved</p>' if more else "",
+def verification_of(answer: VerifyResponse) -> VerificationResult:
+    """Show what the store or service recomputed, with the anchor that it knows of."""
+    verdicts: Mapping[str, Any] = answer["checks"]
+    details: Mapping[str, Any] = answer["proof_card"]["check_details"]
+    checks = {name: Check(Verdict(verdict), details[name]) for name, verdict in verdicts.items()}
+    return VerificationResult(
+        Verification(
+            run_id=answer["run_id"],
+            verified=answer["verified"],
+            evidence_hash=answer["evidence_hash"],
+            recomputed_evidence_hash=answer["recomputed_evidence_hash"],
+            manifest_hash=answer["manifest_hash"],
+            checks=checks,
+            anchor=Anchor(**answer["anchor"]),
         )
+    )

@@ -20,7 +20,7 @@ from clvlab.lab.drawing.heatmap import draw_heatmap
 from clvlab.lab.drawing.progress import Progress, shown_progress
 from clvlab.lab.drawing.showing import Shown, check_settings
 from clvlab.lab.results.comparison import fixture_sums
-from clvlab.lab.results.report import Backtest
+from clvlab.lab.results.result import Result
 from clvlab.lab.statistics import Clusters, Deflated, deflated_t, estimates, family_wise_p_values, influence_shape
 from clvlab.law.closing import Window
 from clvlab.law.clv import scores
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Seal", "Sweep", "Trial", "check_trials", "grid_of", "sweep_grid"]
 
-Seal = Callable[[Mapping[str, Any]], Backtest]
+Seal = Callable[[Mapping[str, Any]], Result]
 _SHOWN_ROWS = 40
 _FOUND: Schema = {
     "n": pl.Int64, "fixtures": pl.Int64, "mean_clv_bps": pl.Float64, "low": pl.Float64, "high": pl.Float64, "t": pl.Float64,
@@ -70,7 +70,7 @@ class Trial:
     scores: pl.DataFrame
     setting: _Setting
 
-    def seal(self) -> Backtest:
+    def seal(self) -> Result:
         """Run it again as a backtest, audited and sealed; its scores are those of the trial."""
         return self.setting.seal(self.params)
 

@@ -10,7 +10,6 @@ import pytest
 import clvlab as cl
 from clvlab.agents.isolation.isolated import IsolatedAgent, isolated
 from clvlab.agents.isolation.sandbox import can_lock_in
-from clvlab.application import backtests
 from clvlab.application.packs import open_pack
 from clvlab.application.runs.replays import prices_again, replayed
 from clvlab.engine import lookahead
@@ -21,6 +20,7 @@ from clvlab.law.closing import Window
 from clvlab.law.schema import Causality
 from clvlab.law.tape import Tape
 from clvlab.proof.verify import verify
+from tests.factories import performed
 
 pytestmark = pytest.mark.long
 
@@ -153,13 +153,13 @@ def test_agent_that_replaces_the_audit_is_audited_all_the_same(patching):
     before = (lookahead._compared, engine.lookahead_audit)
 
     with pytest.raises(LookaheadError):
-        backtests.backtest(open_pack("season"), f"{patching}:peek")
+        performed(open_pack("season"), f"{patching}:peek")
 
     assert (lookahead._compared, engine.lookahead_audit) == before
 
 
 def test_agent_that_replaces_the_engine_is_sealed_with_the_closes_of_the_ticks(patching):
-    test = backtests.backtest(open_pack("starter"), f"{patching}:plain")
+    test = performed(open_pack("starter"), f"{patching}:plain")
 
     assert prices_again(test.run, "starter").agrees
     assert replayed(test.run, agents=[isolated(f"{patching}:plain")]).agrees
@@ -178,7 +178,7 @@ def test_closes_made_up_by_a_patched_engine_do_not_survive_the_ticks(patching, m
 
     with monkeypatch.context() as patched:
         patched.setattr(engine, "replay", better)
-        forged = backtests.backtest(open_pack("starter"), f"{patching}:plain")
+        forged = performed(open_pack("starter"), f"{patching}:plain")
 
     assert verify(forged.run, forged.receipts).passed
     for outcome in (
@@ -213,7 +213,7 @@ def test_agent_that_reads_the_file_of_the_pack_is_refused():
         return ticks.filter(pl.col("tick_seq") == whole["tick_seq"].max())
 
     with pytest.raises(AgentFailedError, match="Permission denied"):
-        backtests.backtest(open_pack("season"), reader)
+        performed(open_pack("season"), reader)
 
 
 @sandboxed
@@ -230,7 +230,7 @@ def test_agent_that_leaves_closes_for_a_later_call_is_refused(tmp_path):
         return longest.filter(rises).join(shown, on=["series", *KEY], how="semi")
 
     with pytest.raises(AgentFailedError, match=r"Permission denied|Operation not permitted"):
-        backtests.backtest(open_pack("starter"), leaver)
+        performed(open_pack("starter"), leaver)
     assert not Path(left).exists()
 
 
@@ -258,7 +258,7 @@ def test_template_that_is_made_by_hand_is_an_agent_of_ones_own():
 
     with pytest.raises(AgentError, match="Template is code of your own"):
         run(open_pack("starter").tape(), [mine], Window())
-    sealed = backtests.backtest(open_pack("starter"), mine).verification.started["agents"][0]
+    sealed = performed(open_pack("starter"), mine).verification.started["agents"][0]
     assert sealed["causality"] != "template"
     assert sealed["source_sha256"] is not None
 

@@ -8,13 +8,12 @@ import orjson
 import polars as pl
 import pytest
 
-from clvlab.application.backtests import backtest
 from clvlab.errors import SourceError
 from clvlab.law.closing import Window, fixture_closes, market_closes
 from clvlab.packs.importers.importing import import_source
 from clvlab.packs.importers.source import Options
 from clvlab.packs.reader import verify_pack
-from tests.factories import seen_kickoffs
+from tests.factories import performed, seen_kickoffs
 
 T = 1_650_000_000_000
 PLANNED = 1_650_002_400_000
@@ -417,4 +416,4 @@ def test_every_real_stream_becomes_a_pack_that_is_sealed_and_verified(realdata, 
 
     assert (report.quality.files, report.quality.fixtures, report.quality.refused_rows) == (4, 3, 0)
     assert pack.results.filter(result="won").height == 1 + 1 + 1 + 6
-    assert backtest(pack).verification.passed
+    assert performed(pack).verification.passed

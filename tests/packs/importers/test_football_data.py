@@ -5,13 +5,13 @@ from zoneinfo import ZoneInfo
 import polars as pl
 import pytest
 
-from clvlab.application.backtests import backtest
 from clvlab.errors import SourceError
 from clvlab.odds.margin import Margin
 from clvlab.packs.importers.football_data_settling import handicap, result_1x2, totals
 from clvlab.packs.importers.importing import import_source
 from clvlab.packs.importers.source import Options
 from clvlab.packs.reader import verify_pack
+from tests.factories import performed
 
 HEADER = (
     "Div,Date,Time,HomeTeam,AwayTeam,FTHG,FTAG,FTR,PSH,PSD,PSA,AvgH,AvgD,AvgA,AHh,PAHH,PAHA,"
@@ -95,7 +95,7 @@ def test_a_backtest_does_not_change_with_the_results(tmp_path):
     scores = []
     for n, goals in enumerate(({}, {"FTHG": "0", "FTAG": "3", "FTR": "A"})):
         import_source("football-data", [season(tmp_path, goals)], tmp_path / f"p{n}")
-        scores.append(backtest(verify_pack(tmp_path / f"p{n}")).scores)
+        scores.append(performed(verify_pack(tmp_path / f"p{n}")).scores)
 
     assert scores[0].equals(scores[1])
 
@@ -219,5 +219,5 @@ def test_the_real_seasons_are_read_whole_with_their_results(realdata, tmp_path):
     assert (report.quality.fixtures, report.quality.refused_rows) == (2192, 0)
     assert report.quality.notes["closing 1X2_PARTICIPANT_RESULT of pinnacle"] == 1968
     assert pack.results.filter(pl.col("market_key") == "1X2_PARTICIPANT_RESULT||", result="won").height == 2192
-    run = backtest(pack)
+    run = performed(pack)
     assert run.verification.passed

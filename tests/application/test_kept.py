@@ -1,21 +1,23 @@
 import polars as pl
 import pytest
 
-from clvlab.application.backtests import backtest, planned
-from clvlab.application.laboratory import Laboratory, trial_ids
+from clvlab.application.backtests import planned
+from clvlab.application.kept import KeptRuns, trial_ids
 from clvlab.application.packs import open_pack
 from clvlab.application.runs.perform import reopened
 from clvlab.errors import LookaheadError, PackTamperedError
 from clvlab.law.closing import Window
 from clvlab.runlog.log import counts
+from clvlab.store import trials
 from clvlab.store.runlog import RunLog
+from tests.factories import performed
 
 FIXTURES = [90000000, 90000001]
 
 
 @pytest.fixture
 def laboratory():
-    made = Laboratory(clock=lambda: 1_000)
+    made = KeptRuns(clock=lambda: 1_000)
     yield made
     made.close()
 
@@ -50,7 +52,8 @@ def test_a_run_that_fails_is_abandoned_and_may_be_asked_for_again(laboratory, tm
 
     found = log_of(laboratory)
     assert (found.sealed, found.abandoned) == (0, 2)
-    assert laboratory.trials(open_pack("starter").content_hash) == 0
+    with laboratory._database.read() as connection:
+        assert trials.of_pack(connection, open_pack("starter").content_hash) == set()
 
 
 def test_a_stored_run_reopens_as_the_backtest_that_it_was(laboratory):
@@ -65,7 +68,7 @@ def test_a_stored_run_reopens_as_the_backtest_that_it_was(laboratory):
 
 
 def test_a_run_reopens_over_its_own_pack_only():
-    done = backtest(open_pack("starter"), "baseline", fixture_ids=FIXTURES)
+    done = performed(open_pack("starter"), "baseline", fixture_ids=FIXTURES)
 
     with pytest.raises(PackTamperedError, match=done.run.run_id):
         reopened(open_pack("season"), done.run)

@@ -1,9 +1,9 @@
-"""The runs of a notebook: kept in a database and logged as a service does, with every trial that was made."""
+"""Runs that are kept on this machine: in a database and logged as a service does, with every trial that was made."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,7 +22,7 @@ from clvlab.proof.canonical import canonical, sha256, without_floats
 from clvlab.store import runs, trials
 from clvlab.store.database import Connection, Database
 
-__all__ = ["Laboratory", "trial_ids"]
+__all__ = ["KeptRuns", "trial_ids"]
 
 _OWNER = "laboratory"
 
@@ -31,8 +31,8 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class Laboratory:
-    """Runs that are made and kept here: a service over the same database shows and verifies them too.
+class KeptRuns:
+    """Runs that are made here and kept: a service over the same database shows and verifies them too.
 
     Parameters
     ----------
@@ -82,15 +82,13 @@ class Laboratory:
         with self._database.read() as connection:
             return runs.receipt_lines(connection, run_id)
 
-    def trials(self, content_hash: str, apart_from: Iterable[str] = ()) -> int:
-        """Count the trials on record over a pack, without some that are named."""
-        with self._database.read() as connection:
-            return len(trials.of_pack(connection, content_hash) - set(apart_from))
-
-    def record_trials(self, content_hash: str, trial_ids: Iterable[str]) -> None:
-        """Put trials over a pack on record, which no run need follow."""
+    def record_trials(self, plans: Sequence[Plan]) -> int:
+        """Put what was tried over a pack on record, which no run need follow; returns how many others were there."""
+        content_hash, ids = plans[0].pack.content_hash, [own for plan in plans for own in trial_ids(plan)]
         with self._database.write() as connection:
-            trials.add(connection, content_hash, trial_ids, self._clock())
+            others = trials.of_pack(connection, content_hash) - set(ids)
+            trials.add(connection, content_hash, ids, self._clock())
+        return len(others)
 
 
 def trial_ids(plan: Plan) -> list[str]:

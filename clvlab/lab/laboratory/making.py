@@ -1,0 +1,215 @@
+"""The verbs that make runs, and that set them beside each other: the same whether runs are kept or not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from clvlab.engine.agent import Agent
+from clvlab.errors import StatisticsError
+from clvlab.lab.drawing.progress import Progress
+from clvlab.lab.drawing.showing import check_settings
+from clvlab.lab.laboratory.place import entries, entry, question
+from clvlab.lab.laboratory.records import Records
+from clvlab.lab.results.comparison import Comparison
+from clvlab.lab.results.pack import Pack
+from clvlab.lab.results.result import Result
+from clvlab.lab.results.sweeping import Sweep, check_trials, grid_of
+from clvlab.law.closing import Window
+from clvlab.law.policy import PolicyEnvelope
+
+__all__ = ["Verbs"]
+
+
+class Verbs(Records):
+    """What can be done with packs and agents: in a laboratory, which keeps the runs; by the package's verbs, which do not."""
+
+    def backtest(
+        self,
+        pack: Pack | str | Path,
+        agent: str | Agent = "baseline",
+        *,
+        params: Mapping[str, Any] | None = None,
+        fixtures: Sequence[int] | None = None,
+        window: Window | None = None,
+        policy: PolicyEnvelope | None = None,
+        audit: bool = True,
+    ) -> Result:
+        """Replay a pack through an agent, score it by the law, and seal it.
+
+        A laboratory keeps the run; the same backtest again changes nothing. A service backtests ``baseline`` on one fixture.
+
+        Parameters
+        ----------
+        pack
+            A pack, its id, or the path of its folder.
+        agent
+            Name of a template (``clvlab agents list``); a function under ``@clvlab.strategy``; a ``clvlab.TickAgent``; or
+            ``file.py:name`` of one of these.
+        params
+            Parameters of a template or strategy that differ from its defaults.
+        fixtures
+            Fixture ids; all by default.
+        window
+            End rule, horizon and markets; ``pre_match``, 60 s, all markets by default.
+        policy
+            Limits under which actions are executed on paper; scores do not depend on it.
+        audit
+            Whether an agent of one's own is audited for look-ahead before the run is sealed.
+
+        Raises
+        ------
+        UnknownPackError, UnknownFixtureError, UnknownAgentError, AgentError, LookaheadError, WindowError, DecisionError
+        UnsupportedError
+            At a service, for another agent, more than one fixture, or ``audit=False``.
+
+        Examples
+        --------
+        >>> import clvlab as cl
+        >>> cl.backtest("starter", "baseline", fixtures=[90000000]).report["n_fixtures"]
+        1
+        >>> lab = cl.Lab()
+        >>> bt = lab.backtest("starter", "cumulative-drift")
+        >>> lab.verify(bt.run_id).passed
+        True
+        """
+        return self._place.backtest(question(pack, fixtures, window, policy, audit=audit), entry(agent, params))
+
+    def compete(
+        self,
+        pack: Pack | str | Path,
+        agents: Sequence[str | Agent] | Mapping[str, str | Agent | tuple[str | Agent, Mapping[str, Any]]],
+        *,
+        fixtures: Sequence[int] | None = None,
+        window: Window | None = None,
+        policy: PolicyEnvelope | None = None,
+        audit: bool = True,
+    ) -> Result:
+        """Let several agents decide on the same tape, in one sealed run.
+
+        Parameters
+        ----------
+        agents
+            A list of agents, as for ``backtest``; or a mapping from names to agents, or to agents with their parameters.
+        pack, fixtures, window, policy, audit
+            As for ``backtest``.
+
+        Raises
+        ------
+        DecisionError
+            No agent, or two of one name.
+        UnsupportedError
+            At a service: an agent of one's own, more than one fixture, a window or policy, or ``audit=False``.
+
+        Examples
+        --------
+        >>> import clvlab as cl
+        >>> both = {"early": ("cumulative-drift", {"warmup_ticks": 10}), "late": ("cumulative-drift", {"warmup_ticks": 80})}
+        >>> found = cl.Lab().compete("starter", both)
+        >>> found.agent_ids, found.compare().differences["fixtures"].to_list()
+        (['early', 'late'], [12])
+        """
+        return self._place.compete(question(pack, fixtures, window, policy, audit=audit), entries(agents))
+
+    def sweep(
+        self,
+        pack: Pack | str | Path,
+        agent: str | Agent,
+        grid: Mapping[str, Sequence[Any]],
+        *,
+        fixtures: Sequence[int] | None = None,
+        window: Window | None = None,
+        policy: PolicyEnvelope | None = None,
+        progress: Progress | bool = True,
+        earlier_trials: int = 0,
+        level: float = 0.95,
+        resamples: int = 5_000,
+        seed: int = 0,
+    ) -> Sweep:
+        """Score an agent at every point of a grid of parameters, and say what is left of the best when all trials count.
+
+        Nothing is sealed until ``.best().seal()``. A laboratory has on record all points of all its sweeps and all its runs
+        over the same pack, each once: they deflate the best of this sweep as well.
+
+        Parameters
+        ----------
+        pack, fixtures, window, policy
+            As for ``backtest``.
+        agent
+            As for ``backtest``.
+        grid
+            Values of each parameter.
+        progress
+            Whether a bar is shown, in a notebook or a terminal; or what is called after each point with how many are done and
+            how many there are.
+        earlier_trials
+            Trials that were made elsewhere before this sweep: they deflate its best.
+        level, resamples, seed
+            Of the intervals and of the bootstrap over fixtures.
+
+        Raises
+        ------
+        StatisticsError
+            A grid without a parameter or a value, or with a value twice; or a negative number of earlier trials.
+        UnknownPackError, UnknownFixtureError, UnknownAgentError, AgentError, DecisionError
+            As for ``backtest``; a note names the point of the grid.
+        UnsupportedError
+            At a service.
+
+        Examples
+        --------
+        >>> import clvlab as cl
+        >>> found = cl.sweep("starter", "cumulative-drift", {"warmup_ticks": [10, 20], "cooldown_s": [0, 600]})
+        >>> found.trials, found.best().seal().run.verify().passed
+        (4, True)
+        >>> lab = cl.Lab()
+        >>> lab.sweep("starter", "cumulative-drift", {"warmup_ticks": [10, 20]}).trials
+        2
+        >>> lab.sweep("starter", "cumulative-drift", {"warmup_ticks": [20, 40, 80]}).trials
+        4
+        """
+        asked, values = question(pack, fixtures, window, policy), grid_of(grid)
+        check_settings(level, resamples=resamples)
+        check_trials(earlier_trials)
+        trials, recorded = self._place.sweep(asked, entry(agent), values, progress=progress)
+        return Sweep(trials, values, earlier_trials + recorded, level, resamples, seed)
+
+    def compare(
+        self, runs: Sequence[Result | str], *, level: float = 0.95, resamples: int = 5_000, seed: int = 0
+    ) -> Comparison:
+        """Compare agents over the same pack with the first one: settings, paired difference, positions in common.
+
+        Parameters
+        ----------
+        runs
+            Backtests and competitions, of which every agent takes part: at least two agents. In a laboratory also ids of runs.
+        level
+            Of the intervals.
+        resamples, seed
+            Of the bootstrap over fixtures.
+
+        Raises
+        ------
+        StatisticsError
+            Fewer than two agents, or different packs.
+        UnknownRunError
+
+        Examples
+        --------
+        >>> import clvlab as cl
+        >>> both = cl.compare([cl.backtest("starter", "baseline"), cl.backtest("starter", "cumulative-drift")])
+        >>> both.differences["fixtures"].to_list()
+        [12]
+        >>> lab = cl.Lab()
+        >>> first = lab.backtest("starter", "baseline").run_id
+        >>> lab.compare([first, lab.backtest("starter", "cumulative-drift")]).names
+        ['baseline', 'cumulative-drift']
+        """
+        if isinstance(runs, str) or not isinstance(runs, Iterable):
+            raise StatisticsError(f"a list of backtests, competitions and ids of runs can be compared, not {runs!r:.80}")
+        found = [self.open_run(one) if isinstance(one, str) else one for one in runs]
+        for one in found:
+            if not isinstance(one, Result):
+                raise StatisticsError(f"backtests, competitions and ids of runs can be compared, not {one!r:.80}")
+        return Comparison(tuple(agent for one in found for agent in one.contenders), level, resamples, seed)

@@ -1,0 +1,68 @@
+"""A look-ahead audit in a notebook."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from clvlab.engine.lookahead import LookaheadReport
+from clvlab.lab.drawing import html
+from clvlab.lab.drawing.showing import Shown
+
+__all__ = ["AuditReport"]
+
+_SHOWN_ROWS = 20
+
+
+class AuditReport(Shown):
+    """What a look-ahead audit found."""
+
+    def __init__(self, report: LookaheadReport) -> None:
+        self.source = report
+
+    @property
+    def agent_id(self) -> str:
+        return self.source.agent_id
+
+    @property
+    def passed(self) -> bool:
+        """Whether no decision depended on later ticks."""
+        return self.source.passed
+
+    @property
+    def cuts(self) -> int:
+        """Number of prefixes that were compared with the whole."""
+        return len(self.source.cuts)
+
+    @property
+    def seed(self) -> int:
+        """What the cuts were chosen by."""
+        return self.source.seed
+
+    @property
+    def moved(self) -> pl.DataFrame:
+        """One row per decision that depends on later ticks; see ``clvlab.engine.lookahead.LookaheadReport``."""
+        return self.source.moved
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        return self.moved
+
+    def __repr__(self) -> str:
+        return repr(self.source)
+
+    def _repr_html_(self) -> str:
+        columns = ["change", "fixture_id", "tick_seq", "action", "market_key", "side", "cut_fixture_id", "cut_tick_seq"]
+        shown = self.moved.select(columns).head(_SHOWN_ROWS)
+        more = self.moved.height - shown.height
+        return html.block(
+            f"Look-ahead audit of {self.agent_id}: {'passed' if self.passed else 'FAILED'}",
+            html.facts(
+                {
+                    "prefixes compared with the whole": self.cuts,
+                    "seed of the cuts": self.seed,
+                    "decisions that depend on later ticks": self.moved.height,
+                }
+            ),
+            html.section("They depend on what came after the cut", html.table(columns, shown.rows())) if shown.height else "",
+            f'<p class="quiet">and {more} more, in .moved</p>' if more else "",
+        )

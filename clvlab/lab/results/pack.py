@@ -1,0 +1,103 @@
+"""A pack in a notebook."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from clvlab.lab.drawing import html
+from clvlab.lab.drawing.showing import Shown
+from clvlab.packs import reader
+from clvlab.packs.quality import Quality
+
+__all__ = ["Pack"]
+
+
+class Pack(Shown):
+    """A hash-verified pack."""
+
+    def __init__(self, pack: reader.Pack) -> None:
+        self.source = pack
+
+    @property
+    def pack_id(self) -> str:
+        return self.source.pack_id
+
+    @property
+    def content_hash(self) -> str:
+        return self.source.content_hash
+
+    @property
+    def provenance(self) -> str:
+        return self.source.provenance
+
+    @property
+    def is_genuine(self) -> bool:
+        return self.source.is_genuine
+
+    @property
+    def fixture_ids(self) -> tuple[int, ...]:
+        return self.source.fixture_ids
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        """One row per fixture."""
+        return self.source.fixtures
+
+    @property
+    def quality(self) -> Quality | None:
+        """What the import that made the pack found; null for a pack that was not imported."""
+        return self.source.quality
+
+    @property
+    def results(self) -> pl.DataFrame | None:
+        """One row per side of a settled market, where the source had results; agents never see them."""
+        return self.source.results
+
+    def ticks(self, fixture_ids: list[int] | None = None) -> pl.DataFrame:
+        """Return the ticks, one row per (fixture_id, tick_seq, market_key, side)."""
+        return self.source.tape(fixture_ids).ticks().collect(engine="in-memory")
+
+    def __repr__(self) -> str:
+        rows = sum(fixture.rows for fixture in self.source.manifest.fixtures)
+        return (
+            f"Pack {self.pack_id!r} ({self.provenance}): {len(self.fixture_ids)} fixtures, {rows:,} rows; "
+            "next: clvlab.backtest(pack)"
+        )
+
+    def _repr_html_(self) -> str:
+        shown = self.frame.head(8)
+        more = len(self.fixture_ids) - shown.height
+        return html.block(
+            f"Pack {self.pack_id}",
+            html.facts(
+                {
+                    "provenance": self.provenance,
+                    "genuine capture": self.is_genuine,
+                    "fixtures": len(self.fixture_ids),
+                    "content hash": self.content_hash,
+                    "closing policy": self.source.closing,
+                }
+                | ({"kickoffs": self.source.kickoffs} if self.source.kickoffs else {})
+                | ({} if self.quality is None else _shown_quality(self.quality))
+            ),
+            html.table(
+                ["fixture", "names", "kickoff (UTC)", "rows"],
+                shown.select(
+                    pl.col("fixture_id").cast(pl.String),
+                    "names",
+                    pl.from_epoch("kickoff_ts_ms", time_unit="ms").dt.strftime("%Y-%m-%d %H:%M"),
+                    "rows",
+                ).rows(),
+            ),
+            f'<p class="quiet">and {more} more, in .frame</p>' if more else "",
+        )
+
+
+def _shown_quality(quality: Quality) -> dict[str, object]:
+    age, overround = quality.closing_age_s, quality.book_overround_bps
+    return {
+        "ticks": f"{quality.ticks:,}, {quality.suspended_share:.1%} suspended",
+        "refused rows": f"{quality.refused_rows:,} of {quality.messages:,}",
+        "overround of books": "none" if overround is None else f"median {overround.median:,} bps",
+        "age of the close": "none" if age is None else f"median {age.median:,} s, at most {age.max:,} s",
+    }

@@ -1,0 +1,273 @@
+"""What a sealed run says of its agents: one of them or several, made here, read from a store, or from a service."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+
+import polars as pl
+
+from clvlab.application.runs.perform import PerformedRun, reopened
+from clvlab.errors import EvidenceError, UnknownAgentError, UnknownPackError
+from clvlab.lab.drawing import html
+from clvlab.lab.drawing.showing import Shown
+from clvlab.lab.explorer import Explorer
+from clvlab.lab.results.comparison import Comparison, Leaderboard
+from clvlab.lab.results.contender import Contender, agent_part, contenders
+from clvlab.lab.results.plots import Plots
+from clvlab.lab.results.report import Report, Scores, bps
+from clvlab.lab.results.run import Run, VerificationResult
+from clvlab.lab.results.tearsheet import TearSheet
+from clvlab.law.ranking import ranked
+from clvlab.packs import reader
+
+__all__ = ["Result"]
+
+_SHOWN = ("rank", "agent_id", "mean_clv_bps", "low", "high", "t", "action_count", "fixtures", "sim_pnl")
+
+
+class Result(Shown):
+    """A sealed run of one agent, which is a backtest, or of several, which is a competition.
+
+    Everything can be read from the sealed bytes: then their proof is recomputed on the way, and ``verify()`` shows it.
+
+    Parameters
+    ----------
+    run
+        The sealed run.
+    packs
+        Where the pack of the run may be found, which report, tear sheet and explorer read.
+    performed
+        The run as it was performed, if it was performed here.
+    """
+
+    def __init__(self, run: Run, packs: Iterable[reader.Pack] = (), performed: PerformedRun | None = None) -> None:
+        self.run = run
+        self._packs = packs
+        self._performed = performed
+
+    @classmethod
+    def of(cls, performed: PerformedRun) -> Result:
+        """Return the result of a run that was performed here."""
+        return cls(Run(performed.run, performed.receipts), [performed.pack], performed)
+
+    @cached_property
+    def source(self) -> PerformedRun:
+        """The run over its pack.
+
+        Raises
+        ------
+        UnknownPackError
+            The pack is not at hand.
+        """
+        return self._performed or reopened(self.pack, self.run.source, self.run.receipts)
+
+    @cached_property
+    def pack(self) -> reader.Pack:
+        """The pack that was replayed, if it is at hand; found by its content hash.
+
+        Raises
+        ------
+        UnknownPackError
+        """
+        first = self.contenders[0]
+        found = next((pack for pack in self._packs if pack.content_hash == first.content_hash), None)
+        if found is None:
+            raise UnknownPackError(f"pack {first.pack_id!r} of {self.run_id} is not here: no pack has {first.content_hash}")
+        return found
+
+    @cached_property
+    def contenders(self) -> list[Contender]:
+        """The agents with their scores, as comparisons take them.
+
+        Raises
+        ------
+        EvidenceError
+            The bytes can't be read.
+        """
+        if self._performed is not None:
+            return contenders(self._performed.scores, self._performed.result.outcomes, self._performed.started)
+        found = self.verify().source
+        if found.scores is None or found.outcomes is None or found.started is None:
+            raise EvidenceError(f"run {self.run_id} can't be read: {found.recomputed_evidence_hash}")
+        return contenders(found.scores, found.outcomes, found.started)
+
+    @property
+    def run_id(self) -> str:
+        return self.run.run_id
+
+    @property
+    def agent_ids(self) -> list[str]:
+        """The agents, in order of their ids."""
+        return [one.agent_id for one in self.contenders]
+
+    @property
+    def scores(self) -> Scores:
+        """``SCORES``: one row per decision of all agents, abstentions and invalid ones included."""
+        return Scores(pl.concat([one.scores for one in self.contenders]).sort("seq"))
+
+    @cached_property
+    def leaderboard(self) -> Leaderboard:
+        """The agents by mean CLV; intervals over fixtures stand beside it."""
+        return Leaderboard(tuple(self.contenders))
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        """The leaderboard: one row per agent."""
+        return self.leaderboard.frame
+
+    @property
+    def report(self) -> Report:
+        """The report of a backtest.
+
+        Raises
+        ------
+        UnknownAgentError
+            The run has several agents.
+        UnknownPackError
+            The pack is not at hand.
+        """
+        self._agent(None)
+        return Report(self.source.report)
+
+    def compare(self, *, level: float = 0.95, resamples: int = 5_000, seed: int = 0) -> Comparison:
+        """Compare the agents with the first of them, paired by fixture; see ``clvlab.compare``."""
+        return Comparison(tuple(self.contenders), level, resamples, seed)
+
+    def tear_sheet(
+        self, agent_id: str | None = None, *, level: float = 0.95, resamples: int = 5_000, draws: int = 200, seed: int = 0
+    ) -> TearSheet:
+        """Return the statistics of one agent: means with intervals over fixtures, breakdowns, placebo, pictures.
+
+        Parameters
+        ----------
+        agent_id
+            May be left out if there is only one.
+        level
+            Of the intervals, above 0 and below 1.
+        resamples
+            Of the bootstrap over fixtures.
+        draws
+            Of the placebo.
+        seed
+            Of both; the same seed gives the same sheet.
+
+        Raises
+        ------
+        UnknownAgentError
+            The run has no such agent, or several and none was named.
+        UnknownPackError
+            The pack of the run, whose ticks a tear sheet reads, is not at hand.
+        StatisticsError
+            A level outside 0..1, or fewer than one resample or draw.
+
+        Examples
+        --------
+        >>> from clvlab.lab import backtest
+        >>> backtest("starter", "cumulative-drift").tear_sheet().clv.n_clusters
+        12
+        """
+        return TearSheet(self._part(agent_id), level, resamples, draws, seed)
+
+    def explore(
+        self,
+        fixture_id: int | None = None,
+        market_key: str | None = None,
+        *,
+        agent_id: str | None = None,
+        position: int | None = None,
+        span_ms: tuple[int, int] | None = None,
+    ) -> Explorer:
+        """Look at one market at a time: its line, the decisions on it, and what was known when; a widget in JupyterLab.
+
+        Parameters
+        ----------
+        fixture_id, market_key
+            What is seen first; by default where most was decided.
+        agent_id
+            Whose decisions; may be left out if there is only one agent.
+        position
+            How many messages of the market the replay has come to; everything by default.
+        span_ms
+            First and last time of the picture, UTC milliseconds; the whole market by default.
+
+        Raises
+        ------
+        UnknownAgentError, UnknownPackError
+            As for ``tear_sheet``.
+        UnknownFixtureError
+            A fixture that was not replayed.
+        UnknownMarketError
+            A market that the fixture does not have.
+
+        Examples
+        --------
+        >>> from clvlab.lab import backtest
+        >>> backtest("starter", "cumulative-drift").explore(90000005).view.sides
+        ('over', 'under')
+        """
+        explorer = Explorer(self._part(agent_id))
+        if fixture_id is None and market_key is None:
+            return explorer.seek(position, span_ms)
+        shown = explorer.fixture_id if fixture_id is None else fixture_id
+        return explorer.show(shown, market_key, position=position, span_ms=span_ms)
+
+    @cached_property
+    def plot(self) -> Plots:
+        """The pictures of the tear sheet: ``bt.plot.clv()``, also on axes of one's own."""
+        return self.tear_sheet().plot
+
+    def verify(self) -> VerificationResult:
+        """Recompute the proof from the sealed bytes."""
+        return self._verified
+
+    @cached_property
+    def _verified(self) -> VerificationResult:
+        return self.run.verify()
+
+    def _agent(self, agent_id: str | None) -> str:
+        """Return the agent that is meant.
+
+        Raises
+        ------
+        UnknownAgentError
+        """
+        own = self.agent_ids
+        if agent_id not in own and not (agent_id is None and len(own) == 1):
+            raise UnknownAgentError(f"run {self.run_id} has no agent {agent_id!r}: name one of {', '.join(own)}")
+        return agent_id or own[0]
+
+    def _part(self, agent_id: str | None) -> PerformedRun:
+        meant = self._agent(agent_id)
+        return self.source if len(self.contenders) == 1 else agent_part(self.source, meant)
+
+    @property
+    def _title(self) -> str:
+        own = self.contenders
+        named = f"Backtest of {own[0].agent_id}" if len(own) == 1 else f"Competition of {len(own)} agents"
+        return f"{named} on {own[0].pack_id!r}"
+
+    def __repr__(self) -> str:
+        first = ranked(pl.concat([one.outcomes for one in self.contenders])).row(0, named=True)
+        mean, count = bps(first["mean_clv_bps"]), f"{first['action_count']:,}"
+        if len(self.contenders) == 1:
+            steps = ".tear_sheet(), .report, .scores, .run.verify()"
+            return f"{self._title}: mean CLV {mean} over {count} scored actions; next: {steps}"
+        steps = ".frame, .compare(), .tear_sheet(agent_id), .verify()"
+        return f"{self._title}: {first['agent_id']} first, mean CLV {mean} over {count} scored actions; next: {steps}"
+
+    def _repr_html_(self) -> str:
+        if self._performed is not None and len(self.contenders) == 1:
+            clv = self.tear_sheet().clv
+            known = clv.low is not None and clv.high is not None
+            return self.report.shown(
+                f" [{clv.low:+.2f}, {clv.high:+.2f}], 95 % over {clv.n_clusters:,} fixtures" if known else ""
+            )
+        shown = self.frame.select(_SHOWN)
+        return html.block(
+            self._title,
+            f'<div class="wide">{html.table(shown.columns, shown.rows())}</div>',
+            '<p class="quiet">mean_clv_bps, low and high in bps of probability; intervals hold 95 %, over fixtures.</p>',
+            html.facts({"run": self.run_id, "evidence hash": self.run.evidence_hash}),
+            html.table(["check", "verdict"], [(name, html.badge(verdict)) for name, verdict in self.verify().checks.items()]),
+        )
