@@ -2,7 +2,7 @@
 
 import json
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from solders.keypair import Keypair
 
@@ -38,10 +38,10 @@ class Local:
 
     def impatient(self) -> AnchorSettings:
         """The settings of a caller who gives up soon."""
-        return replace(self.settings, patience_s=0.05, timeout_s=0.5)
+        return self.settings.model_copy(update={"patience_s": 0.05, "timeout_s": 0.5})
 
     def anchor(self, records: AnchorRecords | None = None, **changed) -> SolanaAnchor:
-        return SolanaAnchor(replace(self.settings, **changed), MemoryRecords() if records is None else records)
+        return SolanaAnchor(self.settings.model_copy(update=changed), MemoryRecords() if records is None else records)
 
 
 @contextmanager
@@ -53,5 +53,13 @@ def local_chain(folder):
     chain = DevChain()
     chain.airdrop(str(key.pubkey()))
     with serving(chain) as url:
-        settings = AnchorSettings(url, "localnet", path, genesis_hash=GENESIS_HASH, poll_s=0.002, timeout_s=1.0, patience_s=5.0)
+        settings = AnchorSettings(
+            rpc_url=url,
+            cluster="localnet",
+            keypair=path,
+            genesis_hash=GENESIS_HASH,
+            poll_s=0.002,
+            timeout_s=1.0,
+            patience_s=5.0,
+        )
         yield Local(chain, url, key, settings)

@@ -2,84 +2,98 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict, SettingsError
 
 from clvlab.errors import AnchorError
 from clvlab.proof.anchor import GENESIS, AnchorTrust
 
-__all__ = ["AnchorSettings"]
-
-_COMMITMENTS = ("confirmed", "finalized")
+__all__ = ["ENVIRONMENT", "AnchorSettings", "anchor_from_environment", "words"]
 
 
-@dataclass(frozen=True, slots=True)
-class AnchorSettings:
+ENVIRONMENT = SettingsConfigDict(
+    env_prefix="CLVLAB_", env_nested_delimiter="_", env_nested_max_split=1, env_ignore_empty=True, extra="ignore"
+)
+"""How variables are read: ``CLVLAB_ANCHOR_CLUSTER`` is setting ``cluster`` of ``anchor``; an empty one is none."""
+
+
+def words(value: Any) -> Any:
+    """Split a list that is written as text, at commas or spaces."""
+    return value.replace(",", " ").split() if isinstance(value, str) else value
+
+
+class AnchorSettings(BaseModel):
     """How to reach a chain.
 
-    Attributes
-    ----------
-    rpc_url
-        Address of a JSON-RPC node; without one no chain is asked.
-    cluster
-        Name of the chain; of a name other than the public ones, ``genesis_hash`` must be given.
-    keypair
-        File of the key that signs, as the Solana tools write it: a JSON array of 64 numbers. Without one nothing is anchored.
-    signers
-        Public keys that are trusted to anchor, beside the own one.
-    commitment
-        ``confirmed`` or ``finalized``: how sure the chain must be before an anchor counts.
-    priority_fee
-        Micro-lamports per compute unit, on top of the base fee.
-    patience_s, timeout_s, poll_s
-        How long to try to get one anchor on chain, to wait for one answer, and to pause between questions.
+    Raises
+    ------
+    pydantic.ValidationError
+        A value of the wrong type or out of bounds, or settings that exclude each other.
     """
 
-    rpc_url: str | None = None
-    cluster: str = "devnet"
-    keypair: Path | None = None
-    signers: frozenset[str] = frozenset()
-    genesis_hash: str | None = None
-    commitment: str = "confirmed"
-    priority_fee: int = 1000
-    patience_s: float = 120.0
-    timeout_s: float = 10.0
-    poll_s: float = 0.5
+    model_config = ConfigDict(frozen=True)
 
-    def __post_init__(self) -> None:
-        if self.commitment not in _COMMITMENTS:
-            raise AnchorError(f"commitment {self.commitment!r}: use one of {', '.join(_COMMITMENTS)}")
+    rpc_url: str | None = Field(default=None, description="JSON-RPC node of a Solana chain; without one no chain is asked")
+    cluster: str = Field(default="devnet", description="`devnet`, `testnet`, `mainnet-beta`, or a name of your own")
+    genesis_hash: str | None = Field(default=None, description="of a chain of your own")
+    keypair: Path | None = Field(
+        default=None, description="file of the key that signs, as the Solana tools write it; without one nothing is anchored"
+    )
+    signers: Annotated[frozenset[str], NoDecode, BeforeValidator(words)] = Field(
+        default=frozenset(), description="further public keys that are trusted to anchor, separated by commas"
+    )
+    commitment: Literal["confirmed", "finalized"] = Field(
+        default="confirmed", description="`confirmed` or `finalized`: how sure the chain must be before an anchor counts"
+    )
+    priority_fee: int = Field(
+        default=1000, ge=0, lt=2**64, description="micro-lamports per compute unit, on top of the base fee"
+    )
+    patience_s: float = Field(
+        default=15.0, gt=0, description="how long one attempt waits for the chain; the service makes as many as it takes"
+    )
+    timeout_s: float = Field(default=5.0, gt=0, description="how long one answer of the node is awaited")
+    poll_s: float = Field(default=0.5, gt=0, description="seconds between two questions")
+
+    @model_validator(mode="after")
+    def _known_chain(self) -> Self:
         if self.cluster in GENESIS and self.genesis_hash not in (None, GENESIS[self.cluster]):
-            raise AnchorError(f"{self.cluster} has genesis hash {GENESIS[self.cluster]}, not {self.genesis_hash}")
+            raise ValueError(f"{self.cluster} has genesis hash {GENESIS[self.cluster]}, not {self.genesis_hash}")
         if self.rpc_url and self.cluster not in GENESIS and not self.genesis_hash:
-            raise AnchorError(f"cluster {self.cluster!r} is none of {', '.join(GENESIS)}: give its genesis hash")
-        if not 0 <= self.priority_fee < 2**64:
-            raise AnchorError(f"a priority fee of {self.priority_fee} micro-lamports is out of range")
-
-    @classmethod
-    def from_environment(cls, environment: Mapping[str, str]) -> AnchorSettings:
-        """Read ``CLVLAB_ANCHOR_*``: RPC_URL, CLUSTER, GENESIS_HASH, KEYPAIR, SIGNERS, COMMITMENT, PRIORITY_FEE, PATIENCE_S."""
-        given = {
-            name: environment[f"CLVLAB_ANCHOR_{name}"]
-            for name in ("RPC_URL", "CLUSTER", "GENESIS_HASH", "KEYPAIR", "SIGNERS", "COMMITMENT", "PRIORITY_FEE", "PATIENCE_S")
-            if environment.get(f"CLVLAB_ANCHOR_{name}")
-        }
-        try:
-            return cls(
-                rpc_url=given.get("RPC_URL"),
-                cluster=given.get("CLUSTER", "devnet"),
-                genesis_hash=given.get("GENESIS_HASH"),
-                keypair=Path(given["KEYPAIR"]) if "KEYPAIR" in given else None,
-                signers=frozenset(given.get("SIGNERS", "").replace(",", " ").split()),
-                commitment=given.get("COMMITMENT", "confirmed"),
-                priority_fee=int(given.get("PRIORITY_FEE", "1000")),
-                patience_s=float(given.get("PATIENCE_S", "120")),
-            )
-        except ValueError as error:
-            raise AnchorError(f"a setting CLVLAB_ANCHOR_* is no number: {error}") from error
+            raise ValueError(f"cluster {self.cluster!r} is none of {', '.join(GENESIS)}: give its genesis hash")
+        return self
 
     def trust(self, *own: str) -> AnchorTrust:
         """Return the keys and clusters that are trusted here, an own key among them."""
         genesis = GENESIS | ({self.cluster: self.genesis_hash} if self.genesis_hash else {})
         return AnchorTrust(self.signers | set(own), genesis)
+
+
+class _Environment(BaseSettings):
+    model_config = ENVIRONMENT
+
+    anchor: AnchorSettings = AnchorSettings()
+
+
+def anchor_from_environment() -> AnchorSettings:
+    """Read the variables ``CLVLAB_ANCHOR_*``, each named after its setting.
+
+    Raises
+    ------
+    AnchorError
+        A value that can't be used, or settings that exclude each other.
+    """
+    try:
+        return _Environment().anchor
+    except ValidationError as error:
+        raise AnchorError("; ".join(_said(one["loc"], one["msg"], one["input"]) for one in error.errors())) from error
+    except SettingsError as error:
+        raise AnchorError(f"CLVLAB_ANCHOR can't be read: {error}") from error
+
+
+def _said(loc: tuple[int | str, ...], message: str, value: Any) -> str:
+    if len(loc) == 1:
+        return f"CLVLAB_ANCHOR_*: {message.removeprefix('Value error, ')}"
+    return f"CLVLAB_{'_'.join(map(str, loc)).upper()}: {message}, not {value!r:.80}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Annotated
 import typer
 
 from clvlab.agents.isolation.isolated import IsolatedAgent
-from clvlab.anchor.settings import AnchorSettings
+from clvlab.anchor.settings import AnchorSettings, anchor_from_environment
 from clvlab.application.log import operations
 from clvlab.application.runs import bundles, in_folder, replays
 from clvlab.cli.options import JsonOption, RunArgument
@@ -24,7 +23,7 @@ __all__ = ["anchor", "anchor_settings", "bundle", "devchain", "disclose", "furth
 
 def anchor_settings() -> AnchorSettings:
     """Read the chain, key and trusted signers from ``CLVLAB_ANCHOR_*``."""
-    return AnchorSettings.from_environment(os.environ)
+    return anchor_from_environment()
 
 
 def further(

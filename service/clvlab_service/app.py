@@ -96,7 +96,7 @@ def _opening(settings: Settings) -> Callable[[], Application]:
         Application,
         settings.database_url.get_secret_value() if settings.database_url else None,
         catalog=catalog_at(settings.packs) if settings.packs else None,
-        anchor=settings.anchor(),
+        anchor=settings.anchor,
         log_key=read_signer(settings.log_key_file) if settings.log_key_file else None,
         workers=settings.job_workers,
     )

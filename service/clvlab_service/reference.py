@@ -9,6 +9,9 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
 from clvlab_service.app import create_app
 from clvlab_service.errors import STATUSES, problem_type
 from clvlab_service.settings import Settings
@@ -42,10 +45,19 @@ def spliced(text: str) -> str:
 def settings_reference() -> str:
     """Return a table of all settings."""
     rows = ["| variable | default | |", "|---|---|---|"]
-    for name, field in Settings.model_fields.items():
-        default = "" if field.default in (None, ()) else f"`{field.default}`"
+    for name, field in _settings(Settings):
+        default = "" if field.default in (None, (), frozenset()) else f"`{field.default}`"
         rows.append(f"| `CLVLAB_{name.upper()}` | {default} | {field.description} |")
     return "\n".join(rows) + "\n"
+
+
+def _settings(model: type[BaseModel]) -> Iterator[tuple[str, FieldInfo]]:
+    """Yield every setting with the name of its variable, those of a group after the group's name."""
+    for name, field in model.model_fields.items():
+        if isinstance(field.default, BaseModel):
+            yield from ((f"{name}_{inner}", of) for inner, of in _settings(type(field.default)))
+        else:
+            yield name, field
 
 
 def problems_reference() -> str:

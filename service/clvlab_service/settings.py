@@ -6,17 +6,14 @@ from pathlib import Path
 from typing import Annotated, Self
 from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import BeforeValidator, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from clvlab.anchor.settings import AnchorSettings
+from clvlab.anchor.settings import ENVIRONMENT, AnchorSettings, words
 
 __all__ = ["LOOPBACK", "Settings"]
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
-
-
-_ANSWER_S = 5.0  # a verification waits for the chain, in a pool that others wait for
 
 
 class Settings(BaseSettings):
@@ -28,7 +25,7 @@ class Settings(BaseSettings):
         A value of the wrong type or out of bounds, or settings that exclude each other.
     """
 
-    model_config = SettingsConfigDict(env_prefix="CLVLAB_", frozen=True, extra="ignore")
+    model_config = SettingsConfigDict(**ENVIRONMENT, frozen=True)
 
     database_url: SecretStr | None = Field(default=None, description="SQLAlchemy URL of the store; in memory without one")
     packs: Path | None = Field(default=None, description="folder of the pack catalog; the bundled packs without one")
@@ -37,17 +34,8 @@ class Settings(BaseSettings):
     log_key_file: Path | None = Field(
         default=None, description="key of the run log, made by `clvlab log keygen`; without one it is shown unsigned"
     )
-    anchor_rpc_url: str | None = Field(default=None, description="JSON-RPC node of a Solana chain")
-    anchor_cluster: str = Field(default="devnet", description="`devnet`, `testnet`, `mainnet-beta`, or a name of your own")
-    anchor_genesis_hash: str | None = Field(default=None, description="of a chain of your own")
-    anchor_keypair: Path | None = Field(default=None, description="file of the key that signs; without one nothing is anchored")
-    anchor_signers: Annotated[frozenset[str], NoDecode] = Field(
-        default=frozenset(), description="further public keys that are trusted to anchor, separated by commas"
-    )
-    anchor_commitment: str = Field(default="confirmed", description="`confirmed` or `finalized`: when an anchor counts")
-    anchor_priority_fee: int = Field(default=1000, ge=0, description="micro-lamports per compute unit")
-    anchor_patience_s: float = Field(
-        default=15, gt=0, description="how long one attempt waits for the chain; there are as many as it takes"
+    anchor: AnchorSettings = Field(
+        default=AnchorSettings(), description="the chain, and the key, that sealed runs are anchored with"
     )
 
     jwks_url: str | None = Field(default=None, description="where the identity provider publishes its keys")
@@ -68,39 +56,12 @@ class Settings(BaseSettings):
     stream_send_timeout_s: float = Field(default=10, gt=0, description="how long a stream waits for a slow client")
     max_streams: int = Field(default=200, ge=0, description="streams open at once in this process")
     shutdown_s: int = Field(default=20, ge=1, description="how long open requests may finish on shutdown")
-    cors_origins: Annotated[tuple[str, ...], NoDecode] = Field(default=(), description="allowed origins, separated by commas")
+    cors_origins: Annotated[tuple[str, ...], NoDecode, BeforeValidator(words)] = Field(
+        default=(), description="allowed origins, separated by commas"
+    )
     log_level: str = Field(
         default="info", pattern="^(debug|info|warning|error)$", description="`debug`, `info`, `warning` or `error`"
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _split_lists(cls, values: dict[str, object]) -> dict[str, object]:
-        for name in ("cors_origins", "anchor_signers"):
-            text = values.get(name)
-            if isinstance(text, str):
-                values[name] = tuple(part.strip() for part in text.split(",") if part.strip())
-        return values
-
-    def anchor(self) -> AnchorSettings:
-        """Return the chain, and the key, that sealed runs are anchored with.
-
-        Raises
-        ------
-        AnchorError
-            Settings that exclude each other.
-        """
-        return AnchorSettings(
-            rpc_url=self.anchor_rpc_url,
-            cluster=self.anchor_cluster,
-            keypair=self.anchor_keypair,
-            signers=self.anchor_signers,
-            genesis_hash=self.anchor_genesis_hash,
-            commitment=self.anchor_commitment,
-            priority_fee=self.anchor_priority_fee,
-            patience_s=self.anchor_patience_s,
-            timeout_s=min(_ANSWER_S, self.anchor_patience_s),
-        )
 
     @model_validator(mode="after")
     def _coherent_keys(self) -> Self:

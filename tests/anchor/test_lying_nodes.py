@@ -40,7 +40,7 @@ def asked(local):
     with serving(liar) as url:
         signers = frozenset({str(local.key.pubkey()), str(TRUSTED.pubkey())})
         changed = {"rpc_url": url, "keypair": None, "signers": signers, "patience_s": 0.02, "timeout_s": 1.0}
-        reader = NullAnchor(replace(local.settings, **changed))
+        reader = NullAnchor(local.settings.model_copy(update=changed))
 
         def verdict(change, anchor=done):
             liar.change = change

@@ -17,7 +17,7 @@ from clvlab.anchor.anchorer import NullAnchor
 from clvlab.anchor.configured import anchorer
 from clvlab.anchor.devchain import GENESIS_HASH, Fault
 from clvlab.anchor.records import AnchorRecord, Attempt, FolderRecords
-from clvlab.anchor.settings import AnchorSettings
+from clvlab.anchor.settings import AnchorSettings, anchor_from_environment
 from clvlab.anchor.solana import SolanaAnchor
 from clvlab.errors import AnchorConflictError, AnchorError, AnchorUnavailableError
 from clvlab.proof.anchor import MEMO_PROGRAMS, Anchor, anchor_check
@@ -312,7 +312,7 @@ def test_finalized_waits_for_more_blocks(local):
 
 
 def test_without_a_key_nothing_is_anchored_and_it_says_so(local):
-    settings = replace(local.settings, keypair=None)
+    settings = local.settings.model_copy(update={"keypair": None})
     reader = anchorer(settings, MemoryRecords())
 
     assert isinstance(reader, NullAnchor)
@@ -324,26 +324,44 @@ def test_without_a_key_nothing_is_anchored_and_it_says_so(local):
 
 def test_whoever_trusts_the_key_checks_without_having_it(local):
     done = local.anchor().commit("run_1", HASH)
-    settings = replace(local.settings, keypair=None)
+    settings = local.settings.model_copy(update={"keypair": None})
 
     assert verdict(NullAnchor(settings), done) == "pending"  # nobody is trusted
-    assert verdict(NullAnchor(replace(settings, signers=frozenset({str(local.key.pubkey())}))), done) == "pass"
-    assert verdict(NullAnchor(replace(settings, signers=frozenset({str(Keypair().pubkey())}))), done) == "fail"
+    assert verdict(NullAnchor(settings.model_copy(update={"signers": frozenset({str(local.key.pubkey())})})), done) == "pass"
+    assert verdict(NullAnchor(settings.model_copy(update={"signers": frozenset({str(Keypair().pubkey())})})), done) == "fail"
 
 
 @pytest.mark.parametrize(
     ("environment", "message"),
     [
-        ({"COMMITMENT": "processed"}, "commitment 'processed'"),
+        ({"COMMITMENT": "processed"}, "CLVLAB_ANCHOR_COMMITMENT: .*'processed'"),
         ({"CLUSTER": "mine", "RPC_URL": "http://127.0.0.1:1"}, "give its genesis hash"),
         ({"CLUSTER": "devnet", "GENESIS_HASH": "x"}, "devnet has genesis hash"),
-        ({"PRIORITY_FEE": "some"}, "no number"),
-        ({"PRIORITY_FEE": "-1"}, "out of range"),
+        ({"PRIORITY_FEE": "some"}, "CLVLAB_ANCHOR_PRIORITY_FEE: .* valid integer.*'some'"),
+        ({"PRIORITY_FEE": "-1"}, "CLVLAB_ANCHOR_PRIORITY_FEE: .*'-1'"),
+        ({"PATIENCE_S": "0"}, "CLVLAB_ANCHOR_PATIENCE_S: .* greater than 0"),
     ],
 )
-def test_settings_that_can_not_work_are_refused_by_name(environment, message):
+def test_settings_that_can_not_work_are_refused_by_name(environment, message, monkeypatch):
+    for name, value in environment.items():
+        monkeypatch.setenv(f"CLVLAB_ANCHOR_{name}", value)
+
     with pytest.raises(AnchorError, match=message):
-        AnchorSettings.from_environment({f"CLVLAB_ANCHOR_{name}": value for name, value in environment.items()})
+        anchor_from_environment()
+
+
+def test_whole_group_that_can_not_be_read_is_refused(monkeypatch):
+    monkeypatch.setenv("CLVLAB_ANCHOR", "devnet")
+
+    with pytest.raises(AnchorError, match="CLVLAB_ANCHOR can't be read"):
+        anchor_from_environment()
+
+
+def test_settings_are_read_by_name_and_an_empty_one_is_none(monkeypatch):
+    for name, value in {"SIGNERS": "one, two three", "KEYPAIR": "", "PATIENCE_S": "3"}.items():
+        monkeypatch.setenv(f"CLVLAB_ANCHOR_{name}", value)
+
+    assert anchor_from_environment() == AnchorSettings(signers=frozenset({"one", "two", "three"}), patience_s=3)
 
 
 @pytest.mark.parametrize("content", ["", "[1,2]", '{"a":1}', "not json", "[300]"])

@@ -30,7 +30,7 @@ def memos(folder: Path, count: int) -> Callable[[], dict[str, Any]]:
     listening = server(chain)
     Thread(target=listening.serve_forever, daemon=True).start()
     url = f"http://127.0.0.1:{listening.server_port}"
-    settings = AnchorSettings(url, "localnet", path, genesis_hash=GENESIS_HASH, poll_s=0.001)
+    settings = AnchorSettings(rpc_url=url, cluster="localnet", keypair=path, genesis_hash=GENESIS_HASH, poll_s=0.001)
     anchor = SolanaAnchor(settings, MemoryRecords()).__enter__()
     anchor.commit("run_first", sha256(b"first"))
 

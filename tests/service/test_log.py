@@ -8,10 +8,11 @@ import time
 import pytest
 from clvlab_service.app import create_app
 from clvlab_service.settings import Settings
+from pydantic import ValidationError
 
 from clvlab.application.log.auditing import audit
 from clvlab.application.log.operations import cosign
-from clvlab.errors import AnchorError, LogError
+from clvlab.errors import LogError
 from clvlab.proof import clv_verify
 from clvlab.runlog.bundled import Trust
 from clvlab.runlog.note import Signer, write_signer
@@ -26,8 +27,11 @@ def proving(keys, tmp_path, local):
     """A service with a log key and a chain of its own."""
     write_signer(LOG_KEY, tmp_path / "log.key")
     settings = {
-        "log_key_file": tmp_path / "log.key", "anchor_rpc_url": local.url, "anchor_cluster": "localnet",
-        "anchor_genesis_hash": local.settings.genesis_hash, "anchor_keypair": local.settings.keypair,
+        "log_key_file": tmp_path / "log.key",
+        "anchor": {
+            "rpc_url": local.url, "cluster": "localnet", "genesis_hash": local.settings.genesis_hash,
+            "keypair": local.settings.keypair,
+        },
     }  # fmt: skip
     with api(keys, **settings) as found:
         yield found
@@ -108,11 +112,11 @@ def test_log_is_read_without_a_key_and_has_no_checkpoints(api):
 
 
 @pytest.mark.parametrize("given", [
-    {"log_key_file": "nothing"}, {"anchor_commitment": "processed"},
-    {"anchor_rpc_url": "http://127.0.0.1:9", "anchor_cluster": "mine"},
+    {"log_key_file": "nothing"}, {"anchor": {"commitment": "processed"}},
+    {"anchor": {"rpc_url": "http://127.0.0.1:9", "cluster": "mine"}},
 ])  # fmt: skip
 def test_wrong_keys_and_settings_stop_the_service_before_it_starts(keys, given):
-    with pytest.raises((AnchorError, LogError)):
+    with pytest.raises((LogError, ValidationError), match=r"nothing|confirmed|genesis hash"):
         create_app(make_settings(keys, **given))
 
 
@@ -120,6 +124,6 @@ def test_settings_come_from_the_environment(monkeypatch):
     monkeypatch.setenv("CLVLAB_ANCHOR_SIGNERS", "one, two")
     monkeypatch.setenv("CLVLAB_ANCHOR_PRIORITY_FEE", "7")
 
-    settings = Settings().anchor()
+    settings = Settings().anchor
 
     assert (settings.signers, settings.priority_fee, settings.cluster) == (frozenset({"one", "two"}), 7, "devnet")
