@@ -33,9 +33,9 @@ browser:
 notebooks:
     pytest -n 2 --dist loadfile --nbval notebooks
 
-# Branch coverage of what decides and binds scores.
+# Branch coverage of what decides and binds scores: law, proof and runlog; it fails under 98 %.
 coverage:
-    pytest -n 2 --dist loadfile -m "not browser" --cov --cov-branch --cov-report=term-missing:skip-covered tests/law tests/proof tests/runlog tests/engine tests/anchor tests/application
+    pytest -n 2 --dist loadfile -m "not browser" --cov tests/law tests/proof tests/runlog tests/engine tests/application tests/sql tests/test_cli.py
 
 # Wheel and source archive, looked at and tried.
 package:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from clvlab.errors import FileError
 
-__all__ = ["MAX_BYTES", "MAX_KEYS_BYTES", "file_bytes", "file_bytes_or_none", "locked", "replace_file"]
+__all__ = ["MAX_BYTES", "MAX_KEYS_BYTES", "file_bytes", "file_bytes_or_none", "lock", "replace_file"]
 
 MAX_BYTES = 4 << 30  # of one file of a run, or of a bundle: some six million decisions
 MAX_KEYS_BYTES = 1 << 20
@@ -51,7 +51,7 @@ def file_bytes_or_none(path: Path, limit: int = MAX_BYTES) -> bytes | None:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def lock(folder: Path) -> Iterator[None]:
     """Keep every other process that asks the same out of a folder."""
     try:
         import fcntl  # of POSIX systems; what only reads runs without it

@@ -11,7 +11,7 @@ import polars as pl
 from clvlab.agents.isolation.isolated import IsolatedAgent, isolated
 from clvlab.agents.isolation.sandbox import can_lock_in
 from clvlab.application.application import Application
-from clvlab.application.backtests import planned
+from clvlab.application.backtests import plan_backtest
 from clvlab.application.competitions.requests import AgentEntry, CompetitionConfig
 from clvlab.application.runs.perform import perform
 from clvlab.engine.agent import Causality, Identity, decisions_of, register
@@ -246,4 +246,4 @@ def make_competition(application: Application, *strategies: str, owner: str = AL
 
 def performed(pack, agent="baseline", **asked):
     """Perform a backtest, and keep nothing."""
-    return perform(planned(pack, agent, **asked))
+    return perform(plan_backtest(pack, agent, **asked))

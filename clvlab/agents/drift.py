@@ -6,7 +6,7 @@ import polars as pl
 from pydantic import Field
 
 from clvlab.agents.markets import in_markets
-from clvlab.agents.template import MAX_SECONDS, Config, backs, cooled
+from clvlab.agents.template import MAX_SECONDS, Config, backs, cool_down
 from clvlab.law.schema import SAFE_INTEGER
 from clvlab.law.tape import Tape
 from clvlab.odds.logit import micro_logits_of
@@ -88,7 +88,7 @@ def decide(tape: Tape, config: DriftConfig) -> pl.DataFrame:
         .unique(["market_start", "tick_seq"], keep="first", maintain_order=True)
         .collect(engine="in-memory")
     )
-    picks = walked.filter(cooled(walked["market_start"], walked["ts_ms"], config.cooldown_s)).with_columns(
+    picks = walked.filter(cool_down(walked["market_start"], walked["ts_ms"], config.cooldown_s)).with_columns(
         reason=pl.format("drift of {} micro-logits over {} messages", "drift", "seen"),
         claimed_edge_bps=pl.col("prob_bps").cast(pl.Int64) - pl.col("first_prob_bps"),
         confidence=(1 + pl.col("persistence")) / 2,

@@ -18,7 +18,7 @@ from pydantic import (
 )
 
 from clvlab.agents.markets import in_markets
-from clvlab.agents.template import Config, limited
+from clvlab.agents.template import Config, limit
 from clvlab.errors import AgentError
 from clvlab.law.actions import MAX_NAME_BYTES, MAX_REASON_BYTES
 from clvlab.law.schema import DECISIONS, SAFE_INTEGER, Action
@@ -48,7 +48,7 @@ def _number_text(value: object) -> str | None:
     return decimal_text(number) if abs(number) < float("inf") else str(number)
 
 
-_Name = Annotated[str | None, limited(MAX_NAME_BYTES)]
+_Name = Annotated[str | None, limit(MAX_NAME_BYTES)]
 
 
 class Entry(BaseModel):
@@ -78,7 +78,7 @@ class Entry(BaseModel):
     side: _Name = None
     stake: int | None = Field(default=None, ge=1, le=SAFE_INTEGER)
     limit_odds_milli: int | None = Field(default=None, ge=0, le=_MAX_INT32)
-    reason: Annotated[str | None, limited(MAX_REASON_BYTES)] = None
+    reason: Annotated[str | None, limit(MAX_REASON_BYTES)] = None
     confidence: Annotated[str | None, BeforeValidator(_number_text)] = None
     claimed_edge_bps: int | None = Field(default=None, ge=-SAFE_INTEGER, le=SAFE_INTEGER)
 

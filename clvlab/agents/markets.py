@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from clvlab.errors import AgentError
-from clvlab.law.clv import allowed
+from clvlab.law.clv import is_allowed
 from clvlab.law.tape import Tape
 
 __all__ = ["checked_markets", "in_markets"]
@@ -22,4 +22,4 @@ def checked_markets(markets: Sequence[str]) -> tuple[str, ...]:
 
 def in_markets(tape: Tape, *prefixes: tuple[str, ...]) -> pl.DataFrame:
     """Return the series of the tape, with their number, whose market starts with one of each group of prefixes."""
-    return tape.series.with_row_index("series").filter(*(allowed(group) for group in prefixes))
+    return tape.series.with_row_index("series").filter(*(is_allowed(group) for group in prefixes))

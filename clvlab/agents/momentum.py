@@ -8,7 +8,7 @@ import polars as pl
 from pydantic import Field
 
 from clvlab.agents.markets import in_markets
-from clvlab.agents.template import MAX_SECONDS, Config, Prefixes, backs, cooled
+from clvlab.agents.template import MAX_SECONDS, Config, Prefixes, backs, cool_down
 from clvlab.law.schema import SAFE_INTEGER
 from clvlab.law.tape import Tape
 from clvlab.odds.logit import micro_logits_of
@@ -124,7 +124,7 @@ def decide(tape: Tape, config: MomentumConfig) -> pl.DataFrame:
         .sort("market_start", "tick_seq", "z_milli", "change", "side", descending=[False, False, True, True, False])
         .unique(["market_start", "tick_seq"], keep="first", maintain_order=True)
     )
-    picks = chosen.filter(cooled(chosen["market_start"], chosen["ts_ms"], config.cooldown_s)).with_columns(
+    picks = chosen.filter(cool_down(chosen["market_start"], chosen["ts_ms"], config.cooldown_s)).with_columns(
         reason=pl.format(
             "movement of {} micro-logits, robust z {} thousandths, {} of {} upward", "movement", "z_milli", "ups", "last"
         ),

@@ -21,15 +21,15 @@ __all__ = [
     "Prefixes",
     "Template",
     "backs",
-    "cooled",
-    "limited",
+    "cool_down",
+    "limit",
 ]
 
 MAX_PREFIXES = 10_000
 MAX_SECONDS = SAFE_INTEGER // 1000
 
 
-def limited(bytes_: int) -> AfterValidator:
+def limit(bytes_: int) -> AfterValidator:
     """Refuse a text of more bytes, or one that has none because of a lone surrogate."""
 
     def checked(text: str | None) -> str | None:
@@ -41,7 +41,7 @@ def limited(bytes_: int) -> AfterValidator:
     return AfterValidator(checked)
 
 
-Prefixes = Annotated[tuple[Annotated[str, limited(MAX_NAME_BYTES)], ...], Field(strict=False, max_length=MAX_PREFIXES)]
+Prefixes = Annotated[tuple[Annotated[str, limit(MAX_NAME_BYTES)], ...], Field(strict=False, max_length=MAX_PREFIXES)]
 
 
 class Config(BaseModel):
@@ -78,7 +78,7 @@ class Template(Generic[C]):
         return self.rule(tape, self.config).with_columns(agent_id=pl.lit(self.agent_id)).select(*DECISIONS)
 
 
-def cooled(market: pl.Series, ts_ms: pl.Series, cooldown_s: int) -> pl.Series:
+def cool_down(market: pl.Series, ts_ms: pl.Series, cooldown_s: int) -> pl.Series:
     """Keep a candidate unless its market has a kept one less than the cooldown before; candidates are in order of both.
 
     One pass over the candidates.

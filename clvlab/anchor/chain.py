@@ -23,7 +23,7 @@ from solders.transaction import VersionedTransaction
 from solders.transaction_status import TransactionConfirmationStatus as Level
 
 from clvlab.anchor.settings import AnchorSettings
-from clvlab.anchor.transaction import seen
+from clvlab.anchor.transaction import read_seen
 from clvlab.errors import AnchorError, AnchorUnavailableError
 from clvlab.proof.anchor import Seen
 
@@ -179,7 +179,7 @@ def _read(genesis: str, found: Any) -> Seen:
         error = found["meta"] and found["meta"]["err"]
     except (ValueError, KeyError, TypeError, BincodeError) as fault:
         raise RPCNoResultException(f"the transaction is not given as bytes: {fault!r}") from fault
-    return seen(genesis, transaction, None if error is None else json.dumps(error))
+    return read_seen(genesis, transaction, None if error is None else json.dumps(error))
 
 
 def _unanswered(error: BaseException) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from clvlab.errors import AnchorConflictError, AnchorError, EvidenceError
-from clvlab.files import MAX_KEYS_BYTES, file_bytes_or_none, locked, replace_file
+from clvlab.files import MAX_KEYS_BYTES, file_bytes_or_none, lock, replace_file
 from clvlab.proof.anchor import Anchor, AnchorStatus
 from clvlab.proof.canonical import canonical, parsed
 
@@ -113,7 +113,7 @@ class FolderRecords:
         return record
 
     def put(self, record: AnchorRecord, *, replaces: AnchorRecord | None) -> None:
-        with locked(self._folder):
+        with lock(self._folder):
             _expect(self.get(record.run_id), replaces, record.run_id)
             replace_file(self._folder / ANCHOR_FILE, canonical(record.payload()))
 

@@ -16,7 +16,7 @@ from clvlab.anchor.anchorer import NullAnchor, blocking
 from clvlab.anchor.chain import Chain, new_client
 from clvlab.anchor.records import AnchorRecord, AnchorRecords
 from clvlab.anchor.settings import AnchorSettings
-from clvlab.anchor.transaction import keypair, seen, signed_memo, transaction_bytes
+from clvlab.anchor.transaction import keypair, read_seen, signed_memo, transaction_bytes
 from clvlab.errors import AnchorConflictError, AnchorError
 from clvlab.proof.anchor import GENESIS, Anchor, AnchorStatus, AnchorTrust, Seen, anchor_check
 from clvlab.proof.checks import Check, Verdict
@@ -96,7 +96,7 @@ class SolanaAnchor(NullAnchor):
         if record is None or record.transaction is None:
             return None
         try:
-            return seen(record.genesis_hash, VersionedTransaction.from_bytes(b64decode(record.transaction)), None)
+            return read_seen(record.genesis_hash, VersionedTransaction.from_bytes(b64decode(record.transaction)), None)
         except (ValueError, BincodeError) as error:
             raise AnchorError(f"the record of the anchor of {run_id} holds no transaction: {error}") from error
 

@@ -20,7 +20,7 @@ from clvlab.anchor.records import Attempt
 from clvlab.errors import AnchorError
 from clvlab.proof.anchor import MEMO_PROGRAMS, Instruction, Seen
 
-__all__ = ["MEMO_PROGRAM", "keypair", "new_keypair", "seen", "signed_memo", "transaction_bytes"]
+__all__ = ["MEMO_PROGRAM", "keypair", "new_keypair", "read_seen", "signed_memo", "transaction_bytes"]
 
 MEMO_PROGRAM = MEMO_PROGRAMS[1]  # the one that every cluster, old or new, has
 _COMPUTE_UNITS = 50_000  # a memo of 71 bytes with one signer takes about 20,000
@@ -69,7 +69,7 @@ def transaction_bytes(attempt: Attempt) -> bytes:
     return b64decode(attempt.transaction)
 
 
-def seen(genesis_hash: str, transaction: VersionedTransaction, error: str | None) -> Seen:
+def read_seen(genesis_hash: str, transaction: VersionedTransaction, error: str | None) -> Seen:
     """Read a transaction from its own bytes: logs, and what a node says that it parsed, are not looked at."""
     message = transaction.message
     keys = message.account_keys

@@ -20,15 +20,15 @@ from clvlab.engine.lookahead import lookahead_audit as audited
 from clvlab.errors import AgentError, PolicyError
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
-from clvlab.law.ranking import ranked
+from clvlab.law.ranking import rank
 from clvlab.law.schema import OUTCOMES
 from clvlab.law.tape import Tape
 from clvlab.packs.reader import Pack
 
-__all__ = ["envelope", "leaderboard", "lookahead_audit", "planned", "renamed", "resolved"]
+__all__ = ["envelope", "leaderboard", "lookahead_audit", "plan_backtest", "rename", "resolve"]
 
 
-def planned(
+def plan_backtest(
     pack: Pack,
     agent: str | Agent = "baseline",
     *,
@@ -62,10 +62,10 @@ def planned(
     UnknownAgentError, AgentError, UnknownFixtureError, WindowError, DecisionError
     """
     window = window or Window()
-    return Plan(pack, [resolved(agent, params, window)], window, policy or PolicyEnvelope(), fixture_ids, audit=audit)
+    return Plan(pack, [resolve(agent, params, window)], window, policy or PolicyEnvelope(), fixture_ids, audit=audit)
 
 
-def resolved(agent: str | Agent, params: Mapping[str, Any] | None = None, window: Window | None = None) -> Agent:
+def resolve(agent: str | Agent, params: Mapping[str, Any] | None = None, window: Window | None = None) -> Agent:
     """Find an agent: by the name of its template, as ``file.py:name``, or as itself; with other parameters if any are given.
 
     Raises
@@ -87,7 +87,7 @@ def resolved(agent: str | Agent, params: Mapping[str, Any] | None = None, window
     return agent.with_params(**given)
 
 
-def renamed(agent: Agent, agent_id: str) -> Agent:
+def rename(agent: Agent, agent_id: str) -> Agent:
     """Return an agent under another name.
 
     Raises
@@ -107,7 +107,7 @@ def lookahead_audit(
 ) -> LookaheadReport:
     """Audit an agent as the engine does before it seals; with a seed of one's own, at the same cuts again."""
     chosen = secrets.randbits(64) if seed is None else seed
-    return audited(resolved(agent), tape, cuts=cuts, seed=chosen, max_rows=max_rows)
+    return audited(resolve(agent), tape, cuts=cuts, seed=chosen, max_rows=max_rows)
 
 
 def envelope(limits: Mapping[str, Any]) -> PolicyEnvelope:
@@ -128,4 +128,4 @@ def envelope(limits: Mapping[str, Any]) -> PolicyEnvelope:
 def leaderboard(backtests: Sequence[PerformedRun]) -> pl.DataFrame:
     """Rank agents over several backtests: ``OUTCOMES`` with a rank, by mean CLV."""
     frames = [pl.DataFrame(schema=OUTCOMES), *(backtest.result.outcomes for backtest in backtests)]
-    return ranked(pl.concat(frames))
+    return rank(pl.concat(frames))

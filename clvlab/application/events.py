@@ -9,7 +9,7 @@ from typing import Any
 
 from clvlab.proof.anchor import Anchor
 
-__all__ = ["EventKind", "anchor_event", "batched", "event"]
+__all__ = ["EventKind", "anchor_event", "event", "in_batches"]
 
 _BATCH = 2000
 
@@ -43,7 +43,7 @@ def anchor_event(run_id: str, anchor: Anchor, manifest_hash: str) -> dict[str, A
     return event(EventKind.PROOF_ANCHOR, run_id, payload)
 
 
-def batched(events: Iterable[dict[str, Any]], skipped: int = 0) -> Iterator[list[dict[str, Any]]]:
+def in_batches(events: Iterable[dict[str, Any]], skipped: int = 0) -> Iterator[list[dict[str, Any]]]:
     """Cut events into batches of one transaction each, after those that are stored already."""
     rest = islice(events, skipped, None)
     while batch := list(islice(rest, _BATCH)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from clvlab.answers.packs import ReplayPackInfo, ReplayPackListResponse
-from clvlab.application.runs.binding import catalogued
+from clvlab.application.runs.binding import open_catalogued
 from clvlab.packs.catalog import Catalog
 from clvlab.packs.reader import Pack
 
@@ -30,7 +30,7 @@ class ReplayPacks:
         ------
         UnknownPackError
         """
-        return self._info(catalogued(self.catalog, pack_id))
+        return self._info(open_catalogued(self.catalog, pack_id))
 
     def _info(self, pack: Pack) -> ReplayPackInfo:
         if pack.content_hash not in self._genuine:  # normalising a capture again takes as long as importing it

@@ -12,7 +12,7 @@ from clvlab.answers.common import pick
 from clvlab.application.competitions.requests import BacktestRunRequest
 from clvlab.application.jobs import Jobs
 from clvlab.application.pages import page_of
-from clvlab.application.runs.binding import Bound, bound
+from clvlab.application.runs.binding import Bound, bind
 from clvlab.application.runs.in_database import begin, enter, give_up, keep
 from clvlab.application.runs.perform import backtest_id, perform
 from clvlab.application.runs.plan import Plan
@@ -52,7 +52,7 @@ class BacktestReports:
         PackReplayError
             The replay itself failed.
         """
-        own = bound(self.catalog, request.pack_id, request.fixture_id)
+        own = bind(self.catalog, request.pack_id, request.fixture_id)
         plan = _plan(own, request.window())
         own_id = backtest_id(plan.run_id)
         with self.database.read() as connection:
@@ -110,7 +110,7 @@ class BacktestRuns:
             job_rows.fence(connection, job)
             commitment = begin(connection, job.run_id, self.clock())
         request = BacktestRunRequest.model_validate(job.payload["request"])
-        own = bound(self.catalog, request.pack_id, request.fixture_id)
+        own = bind(self.catalog, request.pack_id, request.fixture_id)
         done = perform(_plan(own, request.window()), commitment)
         with self.database.write() as connection:
             job_rows.fence(connection, job)

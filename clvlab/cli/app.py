@@ -77,13 +77,13 @@ def demo(runs_folder: RunsOption = Path("runs")) -> None:
     tests = []
     for name in ("baseline", "cumulative-drift"):
         with err.status(f"backtesting {name}"):
-            tests.append(make(backtests.planned(pack, name), FolderRecord(runs_folder, _now_ms)))
+            tests.append(make(backtests.plan_backtest(pack, name), FolderRecord(runs_folder, _now_ms)))
     out.print(leaderboard(tests))
     for test in tests:
         show_report(test.report)
     with err.status("verifying"):
         folders = [runs_folder / test.run_id for test in tests]
-        verdicts = [in_folder.verified(folder) for folder in folders]
+        verdicts = [in_folder.verify_folder(folder) for folder in folders]
     for verdict in verdicts:
         show_checks(verdict)
     out.print("Try next:")
@@ -125,7 +125,7 @@ def backtest(
     """Replay a pack through an agent, score it against the close, and seal the run."""
     window = Window(window_id, end_rule, duration_s, horizon_s, tuple(market or ("",)))
     with err.status("backtesting"), operations.open_log(log, create=True) if log else nullcontext() as opened:
-        plan = backtests.planned(
+        plan = backtests.plan_backtest(
             packs.open_pack(pack),
             isolated(agent, reads=reads or [], network=network) if reads or network else agent,
             params=_params(param or []),
@@ -187,16 +187,16 @@ def verify(
     """Recompute the proof of a run folder, a bundle or a disclosure; exit 1 if the seal is broken or a check fails."""
     required = [name for name in require.split(",") if name]
     if bundles.is_disclosure(run):
-        raise typer.Exit(proof.show_disclosure(bundles.disclosure_judged(run, required), as_json=as_json))
+        raise typer.Exit(proof.show_disclosure(bundles.judge_disclosure(run, required), as_json=as_json))
     with err.status("verifying"):
-        asked = bundles.bundle_verified if run.is_file() else in_folder.anchor_verified
+        asked = bundles.verify_bundle if run.is_file() else in_folder.verify_with_chain
         verdict = asked(run, proof.anchor_settings())
     agents = [isolated(one, reads=reads or [], network=network) for one in agent or []]
     further = proof.further(run, second_opinion=second_opinion, replay=replay, pack=pack, agents=agents)
     proofs: dict[str, Check] = {}
     in_log = None
     if trust or required:
-        proofs, in_log = bundles.proofs_judged(run, verdict, trust, required, without_witness=without_witness)
+        proofs, in_log = bundles.judge_proofs(run, verdict, trust, required, without_witness=without_witness)
     if as_json:
         opinions = {name: {"agrees": agrees, "detail": why} for name, (agrees, why) in further.items()}
         judged = {name: {"verdict": check.verdict.value, "detail": check.detail} for name, check in proofs.items()}
@@ -225,7 +225,7 @@ def show(
     if seq is not None:
         print_json(in_folder.decision(run, seq))
         return
-    verdict = in_folder.verified(run)
+    verdict = in_folder.verify_folder(run)
     if as_json:
         print_json(proof_card(verdict))
         raise typer.Exit(0 if verdict.passed else 1)

@@ -31,7 +31,7 @@ def further(
 ) -> dict[str, tuple[bool, str]]:
     """Ask for a second opinion, the prices, or a replay: whether each agrees, and what it compared."""
     found: dict[str, tuple[bool, str]] = {}
-    sealed, receipts = bundles.stored(run)
+    sealed, receipts = bundles.read_stored(run)
     try:
         if second_opinion:
             from clvlab.sql import second_opinion as by_sql  # loads a database
@@ -39,7 +39,7 @@ def further(
             opinion = by_sql(sealed.events, sealed.scores)
             found["second_opinion"] = (opinion.agrees, opinion.detail)
         if replay:
-            again = replays.replayed(sealed, receipts, pack=pack, agents=agents)
+            again = replays.replay_run(sealed, receipts, pack=pack, agents=agents)
             found["replay"] = (again.agrees, again.detail)
         elif pack is not None:
             prices = replays.prices_again(sealed, pack)
@@ -123,7 +123,7 @@ def disclose(
     run: RunArgument, seq: Annotated[int, typer.Argument(help="Sequence number of a decision.", metavar="SEQ")]
 ) -> None:
     """Prove one decision and its score without showing the others: prints JSON, which clv_verify.py reads."""
-    sys.stdout.write(bundles.disclosed(run, seq).decode())
+    sys.stdout.write(bundles.disclose(run, seq).decode())
 
 
 def show_disclosure(checks: Mapping[str, Check], *, as_json: bool) -> int:

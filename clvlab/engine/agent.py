@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 import polars as pl
 
 from clvlab.errors import AgentError, DecisionError, EvidenceError
-from clvlab.law.actions import MAX_NAME_BYTES, checked
+from clvlab.law.actions import MAX_NAME_BYTES, check_decisions
 from clvlab.law.schema import DECISIONS, Causality, conform
 from clvlab.law.tape import Tape
 from clvlab.proof.canonical import canonical, without_floats
@@ -23,7 +23,7 @@ __all__ = [
     "Isolated",
     "decisions_of",
     "fresh",
-    "identified",
+    "identify",
     "is_registered",
     "register",
     "sealable",
@@ -130,7 +130,7 @@ def is_registered(agent: object) -> bool:
     return _REGISTERED.get(id(agent)) is agent
 
 
-def identified(agent: Agent, *, audit: bool) -> Identity:
+def identify(agent: Agent, *, audit: bool) -> Identity:
     """Return an agent's identity with the causality that a run will seal, whatever it declares.
 
     Parameters
@@ -187,7 +187,7 @@ def decisions_of(agent: Agent, tape: Tape) -> pl.DataFrame:
     SchemaError, DecisionError
         It returned no frame, or decisions that can't be sealed.
     """
-    return checked(unchecked_decisions(agent, tape))
+    return check_decisions(unchecked_decisions(agent, tape))
 
 
 def unchecked_decisions(agent: Agent, tape: Tape) -> pl.DataFrame:

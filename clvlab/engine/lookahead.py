@@ -11,7 +11,7 @@ from hashlib import sha256
 import polars as pl
 
 from clvlab.engine.agent import Agent, decisions_of, fresh, unchecked_decisions
-from clvlab.engine.replay import located, replay
+from clvlab.engine.replay import locate, replay
 from clvlab.errors import AgentError, ClvlabError
 from clvlab.law.closing import Window
 from clvlab.law.clv import scores
@@ -128,7 +128,7 @@ def lookahead_audit(
     with _started(agent, silent=True) as processes:  # what is printed of the whole is shown once
         with fresh(agent) as other:
             whole = decisions_of(other, tape)
-        report = _audited(plan, _some_fixtures(tape, max_rows, plan, located(tape, whole)), processes)
+        report = _audited(plan, _some_fixtures(tape, max_rows, plan, locate(tape, whole)), processes)
     if not report.passed:
         return report
     if not _same(whole.filter(pl.col("fixture_id").is_in(report.fixture_ids)), report.decisions):
@@ -171,7 +171,7 @@ def _audited(plan: _Plan, tape: Tape, processes: _Processes) -> LookaheadReport:
     grown = unchecked_decisions(processes.first, tape)
     whole = decisions_of(processes.second, tape)
     processes.end_second()
-    timed = located(tape, whole)
+    timed = locate(tape, whole)
     later = [cut for cut in _telling(tape, timed, plan) if cut not in answers][: cuts - len(answers)]
     answers |= _asked_on_prefixes(processes.third, tape, sorted(later))
     timed = timed.select(*DECISIONS, "ts_ms")

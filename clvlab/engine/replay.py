@@ -14,7 +14,7 @@ from clvlab.law.tape import Tape, last_row_at
 from clvlab.proof.canonical import decimal_text
 from clvlab.proof.events import CLOSE_EVENTS, PROPOSAL_EVENTS, SIDES
 
-__all__ = ["Replay", "located", "replay"]
+__all__ = ["Replay", "locate", "replay"]
 
 _MARKET = ["fixture_id", "market_key"]
 _PPM = 1_000_000
@@ -38,7 +38,7 @@ def replay(tape: Tape, decisions: pl.DataFrame, window: Window, *, errors: int =
     tape
         The ticks.
     decisions
-        ``DECISIONS`` of all agents, ``located`` on this tape.
+        ``DECISIONS`` of all agents, as ``locate`` found them on this tape.
     window
         Where fixtures close.
     errors
@@ -64,7 +64,7 @@ def _cast(frame: pl.DataFrame, schema: Schema) -> pl.DataFrame:
     return frame.select(pl.col(column).cast(dtype) for column, dtype in schema.items())
 
 
-def located(tape: Tape, decisions: pl.DataFrame) -> pl.DataFrame:
+def locate(tape: Tape, decisions: pl.DataFrame) -> pl.DataFrame:
     """Find the market and tick of each decision.
 
     Parameters

@@ -9,10 +9,10 @@ from typing import Any
 
 import polars as pl
 
-from clvlab.engine.agent import Agent, Identity, Isolated, decisions_of, fresh, identified, sealable
+from clvlab.engine.agent import Agent, Identity, Isolated, decisions_of, fresh, identify, sealable
 from clvlab.engine.lookahead import lookahead_audit
 from clvlab.engine.paper import fills
-from clvlab.engine.replay import located, replay
+from clvlab.engine.replay import locate, replay
 from clvlab.errors import AgentFailedError, ClvlabError, DecisionError, LookaheadError
 from clvlab.law.closing import Window, sealed_window
 from clvlab.law.clv import scores
@@ -99,7 +99,7 @@ def run(
     LookaheadError
         The only agent, or the last one left, decides by what comes later.
     """
-    known = [(_labelled(identified(agent, audit=audit_seed is not None), agent, labels or {}), agent) for agent in agents]
+    known = [(_labelled(identify(agent, audit=audit_seed is not None), agent, labels or {}), agent) for agent in agents]
     named = {identity.agent_id: (identity, agent) for identity, agent in known}
     if not agents or len(named) != len(agents):
         raise DecisionError(f"a run needs agents with unique ids, not {[identity.agent_id for identity, _ in known]}")
@@ -183,7 +183,7 @@ def _answer(question: _Question, identity: Identity, agent: Agent) -> pl.DataFra
             decided = decisions_of(other, tape)
     if decided.filter(pl.col("agent_id") != name).height:
         raise DecisionError(f"agent {name!r} returned decisions under another agent_id")
-    return located(tape, decided)
+    return locate(tape, decided)
 
 
 def run_started(

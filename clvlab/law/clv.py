@@ -13,7 +13,7 @@ import polars as pl
 from clvlab.law.closing import Window
 from clvlab.law.schema import POSITIONS, SCORES, Action, Reason, conform
 
-__all__ = ["allowed", "closing_age_ms", "clv_bps", "edge_bps", "quoted_edge_bps", "reason", "scores"]
+__all__ = ["closing_age_ms", "clv_bps", "edge_bps", "is_allowed", "quoted_edge_bps", "reason", "scores"]
 
 
 def clv_bps() -> pl.Expr:
@@ -38,7 +38,7 @@ def edge_bps() -> pl.Expr:
     return pl.when(pl.col("odds_milli").is_not_null()).then(quoted_edge_bps("close_prob_bps")).when(entry > 0).then(fair)
 
 
-def allowed(market_allowlist: tuple[str, ...]) -> pl.Expr:
+def is_allowed(market_allowlist: tuple[str, ...]) -> pl.Expr:
     """Tell whether ``market_key`` starts with one of the prefixes; the prefix ``""`` allows every market."""
     starts = (pl.col("market_key").str.starts_with(prefix) for prefix in market_allowlist)
     return pl.any_horizontal(pl.lit(value=False), *starts)  # flat: a chain of a thousand | takes Polars minutes
@@ -60,7 +60,7 @@ def reason(window: Window, max_close_age_s: int | None) -> pl.Expr:
         (Reason.WAIT_UNSCORED, pl.col("action") == Action.WAIT),
         (Reason.MARKET_KEY_MISSING, pl.col("market_key").is_null()),
         (Reason.SIDE_MISSING, pl.col("side").is_null()),
-        (Reason.MARKET_NOT_ALLOWED, ~allowed(window.market_allowlist)),
+        (Reason.MARKET_NOT_ALLOWED, ~is_allowed(window.market_allowlist)),
         # Who acts in play knows what the close did not.
         (Reason.OUTSIDE_WINDOW, pl.col("tick_seq") >= pl.col("end_seq")),
         (Reason.ENTRY_MARKET_ABSENT, ~pl.col("entry_present")),

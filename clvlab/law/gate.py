@@ -10,7 +10,7 @@ from enum import StrEnum
 
 import polars as pl
 
-from clvlab.law.clv import allowed, quoted_edge_bps
+from clvlab.law.clv import is_allowed, quoted_edge_bps
 from clvlab.law.policy import PAPER_VENUE, PolicyEnvelope
 from clvlab.law.schema import PROPOSALS, REASONS, VERDICTS, Action, conform
 
@@ -79,7 +79,7 @@ def _pre_quote(envelope: PolicyEnvelope, market_allowlist: tuple[str, ...]) -> d
     prefixes = market_allowlist if envelope.market_allowlist is None else envelope.market_allowlist
     return {
         PreQuote.KILL_SWITCH_ON: pl.lit(envelope.kill_switch),
-        PreQuote.MARKET_NOT_ALLOWED: ~allowed(prefixes).fill_null(value=False),
+        PreQuote.MARKET_NOT_ALLOWED: ~is_allowed(prefixes).fill_null(value=False),
         PreQuote.VENUE_NOT_ALLOWED: pl.lit(PAPER_VENUE not in envelope.venue_allowlist),
         PreQuote.WARMUP: pl.col("tick_seq") < envelope.warmup_ticks,
         PreQuote.STAKE_MISSING: stake.fill_null(0) == 0,

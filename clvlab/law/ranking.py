@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import polars as pl
 
-__all__ = ["ranked"]
+__all__ = ["rank"]
 
 
-def ranked(outcomes: pl.DataFrame) -> pl.DataFrame:
+def rank(outcomes: pl.DataFrame) -> pl.DataFrame:
     """Order ``OUTCOMES`` by mean CLV, agents without a scored action last, ties by ``agent_id``; adds a 1-based ``rank``.
 
     References

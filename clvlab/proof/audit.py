@@ -17,7 +17,7 @@ from pathlib import Path
 from threading import Lock
 
 from clvlab.proof.allowlist import ALLOWED_NAMES
-from clvlab.proof.bytecode import Cached, cached, foreign_bytecode
+from clvlab.proof.bytecode import Cached, foreign_bytecode, read_cache
 from clvlab.proof.closure import TRUST, foreign_modules, package_folder, read_closure
 
 __all__ = ["audit", "violations"]
@@ -63,7 +63,7 @@ def audit(folder: Path | None = None) -> tuple[str, ...]:
     if missing:
         return missing
     closure = read_closure(root)
-    bytecode = cached(root, closure.sources)
+    bytecode = read_cache(root, closure.sources)
     found = _audited(tuple(closure.sources.items()), bytecode)
     return (*closure.strays, *found, *(foreign_modules(root, closure.sources) if folder is None else ()))
 

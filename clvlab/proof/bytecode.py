@@ -13,7 +13,7 @@ from importlib.util import cache_from_source
 from pathlib import Path
 from types import CodeType
 
-__all__ = ["Cached", "cached", "foreign_bytecode"]
+__all__ = ["Cached", "foreign_bytecode", "read_cache"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Cached:
     mtime: int
 
 
-def cached(root: Path, sources: Mapping[str, bytes]) -> tuple[Cached, ...]:
+def read_cache(root: Path, sources: Mapping[str, bytes]) -> tuple[Cached, ...]:
     """Read what this Python has in its cache for the sources of a package folder."""
     found = []
     for name in sources:

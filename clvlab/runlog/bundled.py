@@ -22,11 +22,11 @@ from clvlab.proof.merkle import check_consistency, check_inclusion, leaf_hash
 from clvlab.proof.verify import Verification
 from clvlab.runlog.entries import Commit, EntryKind, Outcome, read_entry
 from clvlab.runlog.log import Claim
-from clvlab.runlog.note import Checkpoint, decoded
+from clvlab.runlog.note import Checkpoint, decode
 from clvlab.runlog.signers import Keys, trusted_checkpoint
 from clvlab.runlog.standing import Standing
 
-__all__ = ["LOG_PART", "LOG_PART_WITHOUT_CLAIM", "PROOFS", "Trust", "committed", "judged", "log_part", "transaction_seen"]
+__all__ = ["LOG_PART", "LOG_PART_WITHOUT_CLAIM", "PROOFS", "Trust", "judge", "log_part", "read_transaction", "standing_in"]
 
 PROOFS = ("anchor", "log")
 LOG_PART, LOG_PART_WITHOUT_CLAIM = "clvlab-bundle-log/2", "clvlab-bundle-log/1"
@@ -81,7 +81,7 @@ class Trust:
         return cls(**stated)
 
 
-def judged(
+def judge(
     parts: Mapping[str, bytes],
     verification: Verification,
     trust: Trust,
@@ -127,8 +127,8 @@ def judged(
 def _anchor(parts: Mapping[str, bytes], verification: Verification, trust: Trust) -> str:
     """Require a transaction whose memo is the manifest hash, signed by a trusted key; whether a chain took it is not asked."""
     record = anchor_of(parts)
-    data, manifest_hash = decoded(record["transaction"]), verification.manifest_hash
-    sent = transaction_seen(data)
+    data, manifest_hash = decode(record["transaction"]), verification.manifest_hash
+    sent = read_transaction(data)
     if sent.signature != record["signature"] or not sent.signed:
         raise BundleError(f"the transaction does not carry the signature {record['signature']}, or it does not hold")
     memos = [memo for memo in sent.instructions if memo.program_id in MEMO_PROGRAMS and memo.data == manifest_hash.encode()]
@@ -139,7 +139,7 @@ def _anchor(parts: Mapping[str, bytes], verification: Verification, trust: Trust
     return f"a key that you trust signed {manifest_hash} as a memo, for {record['cluster']!r} to take"
 
 
-def transaction_seen(data: bytes) -> Any:
+def read_transaction(data: bytes) -> Any:
     """Read a transaction as ``Seen``; one that names tables, or has bytes left over, is refused."""
     try:
         library, faults = import_module("solders.transaction"), import_module("solders.errors")
@@ -151,18 +151,18 @@ def transaction_seen(data: bytes) -> Any:
         tables = getattr(transaction.message, "address_table_lookups", ())
         if bytes(transaction) != data or tables or not transaction.signatures:
             raise ValueError("it has no signature, names tables, or has bytes left over")
-        return reader.seen("", transaction, None)
+        return reader.read_seen("", transaction, None)
     except (ValueError, faults.BincodeError, faults.SignerError) as error:
         raise BundleError(f"no transaction: {error}") from error
 
 
 def _log(parts: Mapping[str, bytes], verification: Verification, trust: Trust) -> str:
     """Require a trusted log to hold the commitment that the manifest names, and after it this result."""
-    found, newest, witnesses = committed(parts, verification, trust)
+    found, newest, witnesses = standing_in(parts, verification, trust)
     return found.text(newest.origin, witnesses)
 
 
-def committed(parts: Mapping[str, bytes], verification: Verification, trust: Trust) -> tuple[Standing, Checkpoint, int]:
+def standing_in(parts: Mapping[str, bytes], verification: Verification, trust: Trust) -> tuple[Standing, Checkpoint, int]:
     """Return where a run stands in a log that the reader trusts, under which checkpoint, and how many witnesses signed that.
 
     Raises

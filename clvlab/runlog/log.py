@@ -17,7 +17,7 @@ from clvlab.errors import LogConflictError, LogError
 from clvlab.law.schema import SAFE_INTEGER
 from clvlab.proof.canonical import canonical, parsed
 from clvlab.runlog.entries import ENTRY_SCHEMA, EntryKind
-from clvlab.runlog.tree import Nodes, consistency, grown, inclusion, tree_root
+from clvlab.runlog.tree import Nodes, completed_roots, consistency, inclusion, tree_root
 
 __all__ = [
     "MAX_NAME",
@@ -186,7 +186,7 @@ def _append(
         raise LogError(f"a time of {content['ts_ms']} ms is out of range")
     entry = canonical({"kind": kind.value, "run_id": run_id, "schema": ENTRY_SCHEMA, **content})
     index, pack = rows.size(), content.get("content_hash", content_hash)
-    rows.add(index, kind.value, run_id, owner, pack, content.get("commit_index"), entry, grown(rows, index, entry))
+    rows.add(index, kind.value, run_id, owner, pack, content.get("commit_index"), entry, completed_roots(rows, index, entry))
     return index
 
 

@@ -25,11 +25,11 @@ __all__ = [
     "Verifier",
     "checkpoint",
     "cosigned_text",
-    "decoded",
-    "kept",
-    "opened",
+    "decode",
+    "keep_signatures",
+    "open_note",
     "read_signer",
-    "signed",
+    "write_note",
     "write_signer",
 ]
 
@@ -84,7 +84,7 @@ class Verifier:
         LogError
         """
         parts = text.split("+", 2)
-        key = decoded(parts[-1])
+        key = decode(parts[-1])
         if len(parts) != 3 or len(key) != 33 or key[0] not in (_NOTE, _COSIGNATURE):
             raise LogError(f"no public key of a log or witness: {text[:120]!r}")
         verifier = cls(_checked_name(parts[0]), key[0], key[1:])
@@ -148,7 +148,7 @@ def read_signer(path: Path) -> Signer:
     if not path.is_file():
         raise LogError(f"no key file at {str(path)!r}")
     parts = path.read_text(encoding="utf-8", errors="replace").strip().split("+", 4)
-    key = decoded(parts[-1])
+    key = decode(parts[-1])
     if parts[:2] != ["PRIVATE", "KEY"] or len(parts) != 5 or len(key) != 33 or key[0] not in (_NOTE, _COSIGNATURE):
         raise LogError(f"{str(path)!r} holds no private key of a log or witness")
     signer = Signer(_checked_name(parts[2]), key[0], key[1:])
@@ -162,12 +162,12 @@ def cosigned_text(text: str, ts_s: int) -> bytes:
     return f"cosignature/v1\ntime {ts_s}\n{text}".encode()
 
 
-def signed(text: str, *lines: str) -> str:
+def write_note(text: str, *lines: str) -> str:
     """Put a note together: its text, an empty line, its signature lines."""
     return f"{text}\n{''.join(lines)}"
 
 
-def opened(note: str, *trusted: Verifier) -> tuple[str, tuple[Verifier, ...]]:
+def open_note(note: str, *trusted: Verifier) -> tuple[str, tuple[Verifier, ...]]:
     """Return a note's text, and which trusted keys signed it.
 
     Raises
@@ -182,7 +182,7 @@ def opened(note: str, *trusted: Verifier) -> tuple[str, tuple[Verifier, ...]]:
     found: list[Verifier] = []
     for line in lines[:-1].split("\n"):
         name, _, encoded = line.removeprefix(_DASH).partition(" ")
-        signature = decoded(encoded)
+        signature = decode(encoded)
         if not line.startswith(_DASH) or not name or len(signature) < 5:
             raise LogError(f"no signature line: {line[:120]!r}")
         for key in trusted:
@@ -193,22 +193,22 @@ def opened(note: str, *trusted: Verifier) -> tuple[str, tuple[Verifier, ...]]:
     return text, tuple(found)
 
 
-def kept(note: str, *signers: Verifier) -> str:
+def keep_signatures(note: str, *signers: Verifier) -> str:
     """Return a note with the first signature line of each of these keys, in the order of the keys, and no other."""
     text, _, lines = note.rpartition("\n\n")
-    return signed(f"{text}\n", *(_line_of(lines, signer) for signer in signers))
+    return write_note(f"{text}\n", *(_line_of(lines, signer) for signer in signers))
 
 
 def _line_of(lines: str, signer: Verifier) -> str:
     """Return the first line that names a key which is known to have signed."""
     for line in lines.split("\n"):
         name, _, encoded = line.removeprefix(_DASH).partition(" ")
-        if name == signer.name and decoded(encoded)[:4] == signer.key_id:
+        if name == signer.name and decode(encoded)[:4] == signer.key_id:
             return f"{line}\n"
     raise LogError(f"{signer.name!r} did not sign")
 
 
-def decoded(text: str) -> bytes:
+def decode(text: str) -> bytes:
     """Read base64, refused with a ``LogError``."""
     try:
         data = b64decode(text, validate=True)
@@ -242,7 +242,7 @@ def checkpoint(text: str) -> Checkpoint:
     lines = text.split("\n")
     if len(lines) != 4 or not lines[1].isascii() or not lines[1].isdigit():
         raise LogError(f"no checkpoint: {text[:120]!r}")
-    found = Checkpoint(lines[0], int(lines[1][:16]), decoded(lines[2]))
+    found = Checkpoint(lines[0], int(lines[1][:16]), decode(lines[2]))
     if found.text != text or not found.origin or len(found.root) != 32 or found.size > SAFE_INTEGER:
         raise LogError(f"no checkpoint: {text[:120]!r}")
     return found

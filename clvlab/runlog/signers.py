@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from clvlab.errors import LogError
-from clvlab.runlog.note import Checkpoint, Verifier, checkpoint, opened
+from clvlab.runlog.note import Checkpoint, Verifier, checkpoint, open_note
 
 __all__ = ["Keys", "trusted_checkpoint"]
 
@@ -62,7 +62,7 @@ def trusted_checkpoint(note: str, keys: Keys) -> tuple[Checkpoint, tuple[str, ..
     ------
     LogError
     """
-    text, signed = opened(note, *keys.logs, *keys.witnesses)
+    text, signed = open_note(note, *keys.logs, *keys.witnesses)
     found = checkpoint(text)
     if found.origin not in {key.name for key in signed if not key.is_witness}:
         raise LogError(f"the checkpoint of {found.origin!r} is not signed by that log, or you do not trust its key")

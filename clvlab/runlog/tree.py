@@ -7,7 +7,7 @@ from typing import Protocol
 from clvlab.errors import LogError
 from clvlab.proof.merkle import leaf_hash, node_hash, root
 
-__all__ = ["Nodes", "consistency", "grown", "inclusion", "tree_root"]
+__all__ = ["Nodes", "completed_roots", "consistency", "inclusion", "tree_root"]
 
 
 class Nodes(Protocol):
@@ -18,7 +18,7 @@ class Nodes(Protocol):
         ...
 
 
-def grown(nodes: Nodes, size: int, leaf: bytes) -> dict[tuple[int, int], bytes]:
+def completed_roots(nodes: Nodes, size: int, leaf: bytes) -> dict[tuple[int, int], bytes]:
     """Return the roots that a leaf completes, as {(level, index): hash}, when it is appended to a tree of this size."""
     level, index, value = 0, size, leaf_hash(leaf)
     made = {(level, index): value}

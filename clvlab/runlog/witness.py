@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clvlab.errors import EvidenceError, LogError, LogForkError
-from clvlab.files import locked, replace_file
+from clvlab.files import lock, replace_file
 from clvlab.proof.canonical import canonical, parsed
 from clvlab.proof.merkle import check_consistency
-from clvlab.runlog.note import Checkpoint, Signer, Verifier, checkpoint, decoded, kept, opened
+from clvlab.runlog.note import Checkpoint, Signer, Verifier, checkpoint, decode, keep_signatures, open_note
 
 __all__ = ["Witness", "request"]
 
@@ -77,11 +77,11 @@ class Witness:
         origin = note.split("\n", 1)[0]
         if origin not in self._logs:
             raise LogError(f"the log {origin[:120]!r} is not watched here")
-        text, signers = opened(note, *self._logs[origin])
-        new = _Seen(checkpoint(text), kept(note, *signers))
+        text, signers = open_note(note, *self._logs[origin])
+        new = _Seen(checkpoint(text), keep_signatures(note, *signers))
         if not signers:
             raise LogError(f"the checkpoint is not signed by the key of {origin!r}")
-        with locked(self._state.parent):
+        with lock(self._state.parent):
             seen = self._seen()
             self._extends(seen.get(origin), new, old, proof)
             self._store(seen | {origin: new})  # before the signature leaves: a crash may lose a signature, never a state
@@ -135,7 +135,7 @@ class Witness:
 
 def _text(note: str) -> str:
     """Return the text of a note, or of a checkpoint that was kept without signatures."""
-    return opened(note)[0] if "\n\n" in note else note
+    return open_note(note)[0] if "\n\n" in note else note
 
 
 def _read_request(asked: str) -> tuple[int, list[bytes], str]:
@@ -144,7 +144,7 @@ def _read_request(asked: str) -> tuple[int, list[bytes], str]:
     number = first.removeprefix("old ")
     if not blank or not first.startswith("old ") or not number.isascii() or not number.isdigit() or len(number) > 16:
         raise LogError("no request: it must begin with 'old <size>' and hashes, and go on with an empty line and a checkpoint")
-    proof = [decoded(value) for value in hashes]
+    proof = [decode(value) for value in hashes]
     if len(proof) > _MAX_PROOF or any(len(value) != 32 for value in proof):
         raise LogError("a proof has at most 63 hashes of 32 bytes")
     return int(number), proof, note

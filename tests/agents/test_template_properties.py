@@ -35,7 +35,7 @@ def test_decisions_on_a_prefix_are_the_prefix_of_the_decisions(strategy, tape, s
 @given(tapes())
 @settings(max_examples=30, deadline=None)
 def test_decisions_can_be_sealed_and_claims_are_bounded(strategy, tape):
-    decided = actions.checked(agent(strategy, tape).decide(tape))
+    decided = actions.check_decisions(agent(strategy, tape).decide(tape))
 
     assert decided["claimed_edge_bps"].drop_nulls().is_between(-10_000, 10_000).all()
     assert decided["confidence"].drop_nulls().is_between(0, 1).all()

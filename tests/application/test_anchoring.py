@@ -1,6 +1,5 @@
 """Anchors of the runs of a store, against the real memo program and an unmodified client."""
 
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -217,9 +216,9 @@ def test_backtests_of_anybody_spend_no_fees(anchored, local):
 @pytest.mark.parametrize("keypair", ["nothing", "tests"])
 def test_key_that_can_not_be_read_stops_the_application(local, keypair):
     with pytest.raises(AnchorError, match=keypair):
-        Application(anchor=replace(local.settings, keypair=Path(keypair)))
+        Application(anchor=local.settings.model_copy(update={"keypair": Path(keypair)}))
 
 
 def test_key_without_a_chain_stops_the_application(local):
     with pytest.raises(AnchorError, match="CLVLAB_ANCHOR_RPC_URL"):
-        Application(anchor=replace(local.settings, rpc_url=None))
+        Application(anchor=local.settings.model_copy(update={"rpc_url": None}))

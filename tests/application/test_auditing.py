@@ -18,8 +18,8 @@ from clvlab.proof.bundle import bundle, read_bundle
 from clvlab.proof.canonical import canonical, parsed
 from clvlab.runlog.bundled import Trust
 from clvlab.runlog.log import Claim, abandon, claim, commit, commit_anew, conclude
-from clvlab.runlog.note import Signer, opened, signed
-from clvlab.runlog.tree import grown as tree_grown
+from clvlab.runlog.note import Signer, open_note, write_note
+from clvlab.runlog.tree import completed_roots as tree_grown
 from clvlab.store.database import Database
 from clvlab.store.runlog import RunLog
 from tests.proof.bundles import LOG_KEY, WITNESS_KEY, logged, make_bundle
@@ -90,8 +90,8 @@ def test_signature_is_judged_by_a_key_and_else_said_not_to_be(place):
 
 def test_witnesses_are_counted_on_the_newest_checkpoint(place):
     note = checkpoint_of(place)
-    text = opened(note)[0]
-    witnessed = signed(text, LOG_KEY.line(text), WITNESS_KEY.line(text, 5))
+    text = open_note(note)[0]
+    witnessed = write_note(text, LOG_KEY.line(text), WITNESS_KEY.line(text, 5))
     strict = Trust(logs=TRUST.logs, witnesses=[str(WITNESS_KEY.verifier)], witness_quorum=1)
 
     assert audit(place, checkpoints={"cp": witnessed}, trust=strict).witnesses == ("witness.example",)
@@ -365,7 +365,7 @@ def resealed(size=None, key=LOG_KEY):
     def change(status, body):
         name, old, root = body.decode().split("\n")[:3]
         text = f"{name}\n{size or old}\n{root}\n"
-        return status, signed(text, key.line(text)).encode()
+        return status, write_note(text, key.line(text)).encode()
 
     return change
 

@@ -5,9 +5,9 @@ import clvlab as cl
 from clvlab.application import backtests
 from clvlab.application.packs import open_pack
 from clvlab.application.runs.in_folder import FolderRecord
-from clvlab.application.runs.perform import reopened
+from clvlab.application.runs.perform import reopen
 from clvlab.application.runs.record import make
-from clvlab.application.runs.replays import replayed
+from clvlab.application.runs.replays import replay_run
 from clvlab.cli.printing import show_pack, show_report
 from clvlab.errors import UnknownFixtureError
 from clvlab.lab.results.result import Result
@@ -139,9 +139,9 @@ def test_limit_of_the_pack_holds_wherever_its_runs_are_made_or_scored_again(aged
 
     assert test.scores["reason"].to_list() == ["closing_stale", "scored", "scored"]
     assert test.report["window"]["max_close_age_s"] == 21_600
-    assert (test.verification.passed, replayed(test.run, test.receipts, pack=pack.folder).agrees) == (True, True)
-    assert reopened(pack, test.run).scores.equals(test.scores)
-    logged = make(backtests.planned(pack), FolderRecord(tmp_path / "runs", lambda: 5, RunLog()))
+    assert (test.verification.passed, replay_run(test.run, test.receipts, pack=pack.folder).agrees) == (True, True)
+    assert reopen(pack, test.run).scores.equals(test.scores)
+    logged = make(backtests.plan_backtest(pack), FolderRecord(tmp_path / "runs", lambda: 5, RunLog()))
     assert logged.run.evidence_hash == test.run.evidence_hash
     assert cl.sweep(pack.folder, "baseline", {"warmup_ticks": [0]}).sources[0].scores.equals(test.scores)
     show_pack(pack)

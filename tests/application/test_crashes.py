@@ -8,7 +8,7 @@ from clvlab.application.application import Application
 from clvlab.application.deploys.config import DeployConfig
 from clvlab.application.deploys.job import plan_of
 from clvlab.application.packs import bundled_catalog
-from clvlab.application.runs.binding import bound
+from clvlab.application.runs.binding import bind
 from clvlab.application.runs.perform import perform
 from clvlab.errors import LeaseLostError
 from tests.factories import ALICE, make_competition
@@ -25,7 +25,7 @@ def durable_url(request, tmp_path):
 
 def evidence_hash(record):
     """Evidence hash of a deployed run, computed anew from its record."""
-    own = bound(bundled_catalog(), "season", record["replay_binding"]["fixture_id"])
+    own = bind(bundled_catalog(), "season", record["replay_binding"]["fixture_id"])
     plan = plan_of(DeployConfig.model_validate(record["config"]), own, record["instance_id"])
     return perform(plan).run.evidence_hash
 

@@ -1,10 +1,10 @@
 import polars as pl
 import pytest
 
-from clvlab.application.backtests import planned
+from clvlab.application.backtests import plan_backtest
 from clvlab.application.kept import KeptRuns, trial_ids
 from clvlab.application.packs import open_pack
-from clvlab.application.runs.perform import reopened
+from clvlab.application.runs.perform import reopen
 from clvlab.errors import LookaheadError, PackTamperedError
 from clvlab.law.closing import Window
 from clvlab.runlog.log import counts
@@ -23,7 +23,7 @@ def laboratory():
 
 
 def perform(laboratory, strategy="baseline"):
-    return laboratory.perform(planned(open_pack("starter"), strategy, fixture_ids=FIXTURES))
+    return laboratory.perform(plan_backtest(open_pack("starter"), strategy, fixture_ids=FIXTURES))
 
 
 def log_of(laboratory):
@@ -59,7 +59,7 @@ def test_a_run_that_fails_is_abandoned_and_may_be_asked_for_again(laboratory, tm
 def test_a_stored_run_reopens_as_the_backtest_that_it_was(laboratory):
     done = perform(laboratory, "cumulative-drift")
 
-    again = reopened(done.pack, laboratory.runs.sealed(done.run.run_id), laboratory.receipts(done.run.run_id))
+    again = reopen(done.pack, laboratory.runs.sealed(done.run.run_id), laboratory.receipts(done.run.run_id))
 
     assert again.report == done.report
     assert again.scores.equals(done.scores)
@@ -71,12 +71,12 @@ def test_a_run_reopens_over_its_own_pack_only():
     done = performed(open_pack("starter"), "baseline", fixture_ids=FIXTURES)
 
     with pytest.raises(PackTamperedError, match=done.run.run_id):
-        reopened(open_pack("season"), done.run)
+        reopen(open_pack("season"), done.run)
 
 
 def test_a_trial_is_what_shapes_scores():
     def trial(pack="starter", **asked):
-        (found,) = trial_ids(planned(open_pack(pack), **asked))
+        (found,) = trial_ids(plan_backtest(open_pack(pack), **asked))
         return found
 
     one = trial()

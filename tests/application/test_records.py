@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from clvlab.application.backtests import planned
+from clvlab.application.backtests import plan_backtest
 from clvlab.application.packs import open_pack
 from clvlab.application.runs.in_folder import FolderRecord, load
 from clvlab.application.runs.perform import Commitment, perform
@@ -26,7 +26,7 @@ def entries(log):
 
 
 def logged(pack, log, agent="baseline", owner="did:x:me", folder=None):
-    plan = planned(pack, agent, fixture_ids=[pack.fixture_ids[0]])
+    plan = plan_backtest(pack, agent, fixture_ids=[pack.fixture_ids[0]])
     with tempfile.TemporaryDirectory() as other:
         done = make(plan, FolderRecord(folder or Path(other), lambda: 5, log, owner))
         assert load((folder or Path(other)) / done.run_id) == done.run
@@ -95,7 +95,7 @@ def test_run_whose_folder_holds_other_bytes_is_abandoned_on_the_record(pack, tmp
 
 
 def test_run_that_would_be_another_than_was_committed_to_is_refused(pack):
-    plan = planned(pack, fixture_ids=[pack.fixture_ids[0]])
+    plan = plan_backtest(pack, fixture_ids=[pack.fixture_ids[0]])
 
     with pytest.raises(PlanChangedError, match="run_0 was committed to"):
         perform(plan, Commitment("run_0"))

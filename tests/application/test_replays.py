@@ -5,10 +5,10 @@ import polars as pl
 import pytest
 
 from clvlab.agents.isolation.isolated import isolated
-from clvlab.application.backtests import envelope, planned
+from clvlab.application.backtests import envelope, plan_backtest
 from clvlab.application.packs import open_pack
 from clvlab.application.runs.perform import Commitment, perform
-from clvlab.application.runs.replays import replayed
+from clvlab.application.runs.replays import replay_run
 from clvlab.engine.run import run
 from clvlab.errors import EvidenceError, ReplayError
 from clvlab.law.closing import Window
@@ -34,17 +34,19 @@ def pack():
 
 @pytest.mark.parametrize("strategy", ["baseline", "cumulative-drift", "sharp-momentum-v2"])
 def test_run_of_a_template_gives_the_same_bytes_again(pack, strategy):
-    plan = planned(pack, strategy, params={"stake": 7}, fixture_ids=pack.fixture_ids[:2], policy=envelope({"max_orders": 3}))
+    plan = plan_backtest(
+        pack, strategy, params={"stake": 7}, fixture_ids=pack.fixture_ids[:2], policy=envelope({"max_orders": 3})
+    )
     test, logged = perform(plan), perform(plan, Commitment(plan.run_id, 12))
 
-    assert replayed(test.run, test.receipts).agrees
-    assert replayed(logged.run, test.receipts, pack="starter").agrees
+    assert replay_run(test.run, test.receipts).agrees
+    assert replay_run(logged.run, test.receipts, pack="starter").agrees
 
 
 def test_fraction_in_a_config_is_restored_from_its_text(pack):
     test = performed(pack, "cumulative-drift", params={"persistence_alpha": 0.4}, fixture_ids=[pack.fixture_ids[0]])
 
-    assert replayed(test.run).agrees
+    assert replay_run(test.run).agrees
 
 
 def test_own_agent_is_replayed_from_its_source_and_only_from_that(pack, tmp_path):
@@ -52,12 +54,12 @@ def test_own_agent_is_replayed_from_its_source_and_only_from_that(pack, tmp_path
     path.write_text(OWN)
     test = performed(pack, f"{path}:mine", params={"threshold": 0.25}, fixture_ids=[pack.fixture_ids[0]])
 
-    assert replayed(test.run, agents=[isolated(f"{path}:mine")]).agrees
+    assert replay_run(test.run, agents=[isolated(f"{path}:mine")]).agrees
     with pytest.raises(ReplayError, match="is not at hand"):
-        replayed(test.run)
+        replay_run(test.run)
     path.write_text(OWN.replace('keep="first"', 'keep="last"'))
     with pytest.raises(ReplayError, match="is not at hand"):
-        replayed(test.run, agents=[isolated(f"{path}:mine")])
+        replay_run(test.run, agents=[isolated(f"{path}:mine")])
 
 
 def test_made_up_prices_that_verify_do_not_survive_a_replay(pack):
@@ -70,7 +72,7 @@ def test_made_up_prices_that_verify_do_not_survive_a_replay(pack):
 
     assert verify(forged).passed
     assert second_opinion(forged.events, forged.scores).agrees
-    outcome = replayed(forged)
+    outcome = replay_run(forged)
     assert (outcome.agrees, "the ticks of pack 'starter' do not give the line" in outcome.detail) == (False, True)
 
 
@@ -78,19 +80,19 @@ def test_altered_scores_or_receipts_do_not_survive_a_replay(pack):
     test = performed(pack, fixture_ids=[pack.fixture_ids[0]])
     rows = test.run.scores.splitlines(keepends=True)
 
-    assert "scores.jsonl differs" in replayed(replace(test.run, scores=b"".join(rows[1:]))).detail
-    assert "receipts.jsonl differs" in replayed(test.run, test.receipts + test.receipts).detail
+    assert "scores.jsonl differs" in replay_run(replace(test.run, scores=b"".join(rows[1:]))).detail
+    assert "receipts.jsonl differs" in replay_run(test.run, test.receipts + test.receipts).detail
 
 
 def test_another_pack_or_none_is_refused(pack):
     test = performed(pack, fixture_ids=[pack.fixture_ids[0]])
 
     with pytest.raises(ReplayError, match="is 'season' of"):
-        replayed(test.run, pack="season")
+        replay_run(test.run, pack="season")
     with pytest.raises(ReplayError, match="no pack of the catalog"):
-        replayed(make_sealed_run())
+        replay_run(make_sealed_run())
     with pytest.raises(EvidenceError):
-        replayed(replace(test.run, events=b"x\n"))
+        replay_run(replace(test.run, events=b"x\n"))
 
 
 def test_run_of_a_function_replays_from_a_file_that_holds_it_under_its_name(pack, tmp_path):
@@ -101,6 +103,6 @@ def test_run_of_a_function_replays_from_a_file_that_holds_it_under_its_name(pack
     linecache.checkcache(str(path))
     test = performed(pack, namespace["mine"], fixture_ids=[pack.fixture_ids[0]])
 
-    assert replayed(test.run, agents=[isolated(f"{path}:mine")]).agrees
+    assert replay_run(test.run, agents=[isolated(f"{path}:mine")]).agrees
     with pytest.raises(ReplayError, match="is not at hand"):
-        replayed(test.run, agents=[isolated(f"{path}:other")])
+        replay_run(test.run, agents=[isolated(f"{path}:other")])

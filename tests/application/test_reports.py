@@ -20,7 +20,7 @@ def test_a_backtest_is_stored_with_its_run_and_is_what_the_library_gives(applica
     answer = asked(application)
 
     report = application.backtests.report(answer["backtest_id"])
-    plan = backtests.planned(open_pack("starter"), fixture_ids=[90000001], window=Window("w1"))
+    plan = backtests.plan_backtest(open_pack("starter"), fixture_ids=[90000001], window=Window("w1"))
     own = perform(plan, Commitment(plan.run_id, 0)).report
 
     assert answer == {"backtest_id": report["backtest_id"], "mode_label": "Backtest", "run_id": report["run_id"]}

@@ -17,7 +17,7 @@ import polars as pl
 
 from clvlab.agents.registry import template
 from clvlab.application.packs import bundled_catalog
-from clvlab.engine.replay import located, replay
+from clvlab.engine.replay import locate, replay
 from clvlab.engine.run import run
 from clvlab.lab.results.tearsheet import TearSheet
 from clvlab.lab.statistics import cluster_mean
@@ -62,8 +62,8 @@ def scored(folder: Path, threshold: str) -> Job:
 
     def job() -> Facts:
         tape = Catalog(folder).open(PACK).tape()
-        decisions = actions.checked(Momentum(int(threshold)).decide(tape))
-        replayed = replay(tape, located(tape, decisions), _WINDOW)
+        decisions = actions.check_decisions(Momentum(int(threshold)).decide(tape))
+        replayed = replay(tape, locate(tape, decisions), _WINDOW)
         return _per_market(scores(positions(replayed.decisions, replayed.closes), _WINDOW, None))
 
     return job

@@ -12,7 +12,7 @@ from clvlab.errors import AgentError, DecisionError
 from clvlab.law.closing import Window
 from clvlab.law.metrics import confidence
 from clvlab.law.policy import PolicyEnvelope
-from clvlab.law.ranking import ranked
+from clvlab.law.ranking import rank
 from clvlab.law.schema import ClosingPolicy
 from tests.factories import FailingAgent, FixedAgent, make_agent, make_decisions, make_run, make_tape, message
 
@@ -163,7 +163,7 @@ def test_flood_of_abstentions_changes_neither_sample_nor_tier_nor_rank():
     counted = pl.exclude("abstention_count")
     assert loud.outcomes["abstention_count"].to_list() == [300, 0]
     assert loud.outcomes.select(counted).equals(quiet.outcomes.select(counted))
-    assert ranked(loud.outcomes).select(counted).equals(ranked(quiet.outcomes).select(counted))
+    assert rank(loud.outcomes).select(counted).equals(rank(quiet.outcomes).select(counted))
     assert confidence(loud.outcomes["valid_count"][0]) == confidence(quiet.outcomes["valid_count"][0]) == "low"
 
 

@@ -10,7 +10,7 @@ from solders.pubkey import Pubkey
 from clvlab.errors import BundleError
 from clvlab.proof import clv_verify
 from clvlab.proof.anchor import MEMO_PROGRAMS
-from clvlab.runlog.bundled import transaction_seen
+from clvlab.runlog.bundled import read_transaction
 
 __all__ = ["KEYS", "MEMO", "forged_transaction", "transaction", "transaction_disagreement"]
 
@@ -63,7 +63,7 @@ def transaction_disagreement(data: bytes) -> str | None:
 
 def _by_package(data: bytes) -> object:
     try:
-        found = transaction_seen(data)
+        found = read_transaction(data)
     except BundleError:
         return None
     memos = [(memo.data, list(memo.signers)) for memo in found.instructions if memo.program_id in MEMO_PROGRAMS]

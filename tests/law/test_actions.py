@@ -2,7 +2,7 @@ import polars as pl
 import pytest
 
 from clvlab.errors import DecisionError, SchemaError
-from clvlab.law.actions import checked
+from clvlab.law.actions import check_decisions
 from clvlab.law.schema import DECISIONS
 from tests.factories import make_decisions
 
@@ -10,7 +10,7 @@ from tests.factories import make_decisions
 @pytest.mark.parametrize("column", ["agent_id", "fixture_id", "tick_seq", "action"])
 def test_null_where_a_value_must_stand_is_refused(column):
     with pytest.raises(DecisionError, match="must not be null"):
-        checked(make_decisions({column: None}))
+        check_decisions(make_decisions({column: None}))
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_null_where_a_value_must_stand_is_refused(column):
 )
 def test_value_out_of_bounds_is_refused_by_name(fields, text):
     with pytest.raises(DecisionError, match=text):
-        checked(make_decisions({}, {"tick_seq": 1} | fields))
+        check_decisions(make_decisions({}, {"tick_seq": 1} | fields))
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_value_out_of_bounds_is_refused_by_name(fields, text):
 def test_value_on_its_bound_and_an_absurd_confidence_are_kept(fields):
     decisions = make_decisions(fields)
 
-    assert checked(decisions).equals(decisions)
+    assert check_decisions(decisions).equals(decisions)
 
 
 @pytest.mark.parametrize(
@@ -61,12 +61,12 @@ def test_second_decision_of_the_same_key_is_refused(second):
     first = {"action": second.get("action", "BACK")}
 
     with pytest.raises(DecisionError, match="more than one decision"):
-        checked(make_decisions(first, second))
+        check_decisions(make_decisions(first, second))
 
 
 def test_second_decision_without_a_market_is_refused():
     with pytest.raises(DecisionError, match="more than one decision"):
-        checked(make_decisions({"market_key": None, "side": None}, {"market_key": None, "side": None}))
+        check_decisions(make_decisions({"market_key": None, "side": None}, {"market_key": None, "side": None}))
 
 
 def test_other_agents_ticks_markets_and_sides_may_decide_alongside():
@@ -74,11 +74,11 @@ def test_other_agents_ticks_markets_and_sides_may_decide_alongside():
         {}, {"agent_id": "b"}, {"tick_seq": 1}, {"market_key": "m|"}, {"side": "part2"}, {"side": None}, {"action": "WAIT"}
     )
 
-    assert checked(decisions).height == 7
+    assert check_decisions(decisions).height == 7
 
 
 def test_no_decisions_are_fine():
-    assert checked(make_decisions()).schema == pl.Schema(DECISIONS)
+    assert check_decisions(make_decisions()).schema == pl.Schema(DECISIONS)
 
 
 @pytest.mark.parametrize(
@@ -93,10 +93,10 @@ def test_no_decisions_are_fine():
 )
 def test_frame_of_another_shape_is_refused(frame):
     with pytest.raises(SchemaError):
-        checked(frame)
+        check_decisions(frame)
 
 
 def test_other_widths_of_integer_take_the_schema():
     frame = make_decisions({}).with_columns(pl.col("tick_seq").cast(pl.UInt8), pl.lit(None).alias("confidence"))
 
-    assert checked(frame).schema == pl.Schema(DECISIONS)
+    assert check_decisions(frame).schema == pl.Schema(DECISIONS)

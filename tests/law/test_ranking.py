@@ -1,6 +1,6 @@
 import polars as pl
 
-from clvlab.law.ranking import ranked
+from clvlab.law.ranking import rank
 
 
 def test_mean_ranks_first_ties_go_by_agent_and_null_stands_last():
@@ -12,7 +12,7 @@ def test_mean_ranks_first_ties_go_by_agent_and_null_stands_last():
         }
     )
 
-    table = ranked(outcomes)
+    table = rank(outcomes)
 
     assert table.select("rank", "agent_id").rows() == [(1, "b"), (2, "a"), (3, "z"), (4, "loser"), (5, "nobody")]
 
@@ -22,4 +22,4 @@ def test_agents_without_a_sample_are_ordered_by_name():
         {"agent_id": ["c", "a", "b"], "mean_clv_bps": [None, None, None]}, schema_overrides={"mean_clv_bps": pl.Float64}
     )
 
-    assert ranked(outcomes)["agent_id"].to_list() == ["a", "b", "c"]
+    assert rank(outcomes)["agent_id"].to_list() == ["a", "b", "c"]

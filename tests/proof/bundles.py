@@ -16,7 +16,7 @@ from clvlab.proof.events import receipt_lines
 from clvlab.proof.manifest import inputs_hash
 from clvlab.proof.seal import SealedRun
 from clvlab.runlog.log import abandon, commit, conclude, tree_root
-from clvlab.runlog.note import Checkpoint, Signer, signed
+from clvlab.runlog.note import Checkpoint, Signer, write_note
 from clvlab.store.runlog import RunLog
 from tests.factories import make_mixed_run
 
@@ -51,7 +51,7 @@ def logged() -> tuple[SealedRun, RunLog, str]:
 
 def note(rows: Any, *, witness: bool = True) -> str:
     text = Checkpoint("log.example", rows.size(), tree_root(rows, rows.size())).text
-    return signed(text, LOG_KEY.line(text), *([WITNESS_KEY.line(text, 1_700_000_000)] if witness else []))
+    return write_note(text, LOG_KEY.line(text), *([WITNESS_KEY.line(text, 1_700_000_000)] if witness else []))
 
 
 def log_part(run: SealedRun, log: RunLog, before: str) -> dict[str, Any]:

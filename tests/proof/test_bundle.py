@@ -17,7 +17,7 @@ from clvlab.proof import clv_verify
 from clvlab.proof.bundle import PARTS, read_bundle, run_of
 from clvlab.proof.canonical import canonical, sha256
 from clvlab.proof.verify import verify
-from clvlab.runlog.bundled import Trust, judged
+from clvlab.runlog.bundled import Trust, judge
 from clvlab.runlog.note import Signer, Verifier
 from clvlab.runlog.standing import Standing
 from tests.proof.bundles import LOG_KEY, anchor_part, log_part, logged, make_bundle, trust
@@ -63,7 +63,7 @@ def by_package(content, trusted, required, **options):
     except BundleError:
         return None
     found = verify(run_of(contents), contents.get("receipts.jsonl", b""))
-    return {name: found.checks[name] for name in clv_verify.CHECKS} | judged(
+    return {name: found.checks[name] for name in clv_verify.CHECKS} | judge(
         contents, found, Trust(**trusted), required, **options
     )
 

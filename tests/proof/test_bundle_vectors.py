@@ -10,10 +10,10 @@ from clvlab.proof import clv_verify
 from clvlab.proof.bundle import read_bundle, run_of
 from clvlab.proof.canonical import parsed
 from clvlab.proof.verify import verify
-from clvlab.runlog.bundled import Trust, judged
+from clvlab.runlog.bundled import Trust, judge
 from clvlab.runlog.log import consistency, tree_root
-from clvlab.runlog.note import Signer, Verifier, checkpoint, opened
-from clvlab.runlog.tree import grown, inclusion
+from clvlab.runlog.note import Signer, Verifier, checkpoint, open_note
+from clvlab.runlog.tree import completed_roots, inclusion
 from clvlab.runlog.witness import request
 from clvlab.store.runlog import RunLog
 from tests.proof.bundles import make_bundle
@@ -28,7 +28,7 @@ def rows():
     with RunLog().write() as filled:
         for index, entry in enumerate(LOG["entries"]):
             kind, run_id = parsed(entry.encode())["kind"], parsed(entry.encode())["run_id"]
-            filled.add(index, kind, run_id, "", None, None, entry.encode(), grown(filled, index, entry.encode()))
+            filled.add(index, kind, run_id, "", None, None, entry.encode(), completed_roots(filled, index, entry.encode()))
         yield filled
 
 
@@ -67,7 +67,7 @@ def joined(first, size, proof, old):
 def test_checkpoint_is_signed_cosigned_and_asked_for(rows):
     log, witness = Signer("log.example", 1, bytes.fromhex(LOG["log_seed"])), Verifier.parse(LOG["witness_key"])
     note = LOG["checkpoint"] + LOG["cosignature"]
-    text, signers = opened(note, Verifier.parse(LOG["log_key"]), witness)
+    text, signers = open_note(note, Verifier.parse(LOG["log_key"]), witness)
 
     assert LOG["checkpoint"] == f"{text}\n{log.line(text)}"
     assert signers == (log.verifier, witness)
@@ -87,7 +87,7 @@ def test_bundle_is_read(tmp_path, name):
     (tmp_path / "keys.json").write_text(json.dumps(vector["trust"]))
     contents = read_bundle(content)
     verified = verify(run_of(contents), contents["receipts.jsonl"])
-    checks = judged(contents, verified, Trust(**vector["trust"]), ["anchor", "log"])
+    checks = judge(contents, verified, Trust(**vector["trust"]), ["anchor", "log"])
 
     assert run_of(contents).manifest_hash == vector["manifest_hash"]
     assert (verified.passed, {check.verdict.value for check in checks.values()}) == (True, {"pass"})

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from clvlab.application.runs.bundles import disclosed, disclosure_judged
+from clvlab.application.runs.bundles import disclose, judge_disclosure
 from clvlab.cli import app
 from clvlab.errors import BundleError, EvidenceError
 from clvlab.proof import clv_verify
@@ -192,7 +192,7 @@ def test_first_version_can_not_be_judged_and_says_why(tmp_path, capsys):
 
     assert clv_verify.main([str(tmp_path / "decision.json")]) == 1
     assert "ask for clvlab-disclosure/2" in capsys.readouterr().out
-    assert "ask for clvlab-disclosure/2" in disclosure_judged(tmp_path / "decision.json")["disclosed"].detail
+    assert "ask for clvlab-disclosure/2" in judge_disclosure(tmp_path / "decision.json")["disclosed"].detail
 
 
 @pytest.mark.parametrize(
@@ -202,12 +202,12 @@ def test_first_version_can_not_be_judged_and_says_why(tmp_path, capsys):
 def test_run_that_does_not_verify_is_not_disclosed(tmp_path, name, old, new):
     result = make_mixed_run()
     folder = write_run(result.run, tmp_path)
-    assert judged(disclosed(folder, 1)) == result.run.manifest_hash
+    assert judged(disclose(folder, 1)) == result.run.manifest_hash
     path = folder / f"{name}.jsonl"
     path.write_bytes(path.read_bytes().replace(old, new, 1))
 
     with pytest.raises(BundleError, match="does not verify, nothing of it is disclosed"):
-        disclosed(folder, 1)
+        disclose(folder, 1)
 
 
 def test_command_line_judges_a_disclosure_too(tmp_path, capsys):

@@ -11,7 +11,7 @@ import pytest
 from clvlab.errors import WindowError
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
-from clvlab.law.ranking import ranked
+from clvlab.law.ranking import rank
 from clvlab.proof import clv_verify
 from clvlab.proof.canonical import canonical, sha256
 from clvlab.proof.events import receipt_lines
@@ -418,7 +418,7 @@ def test_receipts_change_neither_hash_nor_manifest_nor_rank(folder, change):
     assert after.checks == PASSED | {"policy_obeyed": "fail" if forged else "pass"}
     assert (after.verified, after.recomputed) == (True, before.recomputed)
     assert after.verification.manifest_hash == before.verification.manifest_hash
-    assert ranked(after.verification.outcomes).equals(ranked(before.verification.outcomes))
+    assert rank(after.verification.outcomes).equals(rank(before.verification.outcomes))
 
 
 LIMIT = b'"max_close_age_s":360,'

@@ -7,7 +7,7 @@ import pytest
 from solders.keypair import Keypair
 from solders.transaction import VersionedTransaction
 
-from clvlab.application.runs.bundles import bundle_verified
+from clvlab.application.runs.bundles import verify_bundle
 from clvlab.engine.run import run
 from clvlab.errors import BundleError
 from clvlab.law.closing import Window
@@ -22,7 +22,7 @@ from clvlab.proof.manifest import manifest
 from clvlab.proof.merkle import root_of_lines
 from clvlab.proof.seal import SealedRun
 from clvlab.runlog.bundled import Trust
-from clvlab.runlog.note import Signer, Verifier, signed
+from clvlab.runlog.note import Signer, Verifier, write_note
 from clvlab.sql import second_opinion
 from clvlab.store.folder import write_run
 from tests.factories import make_agent, make_decisions, make_mixed_run, make_tape, message
@@ -152,11 +152,11 @@ def test_bundle_whose_anchor_is_no_record_is_refused_whoever_is_trusted(check, t
     for trusted in (TRUST, clv_verify.NO_TRUST):
         assert failed(check(content, trusted, ())) == {"bundle"}
     with pytest.raises(BundleError, match=r"anchor\.json"):
-        bundle_verified(tmp_path / "run.clv")
+        verify_bundle(tmp_path / "run.clv")
 
 
 def noted(text, *signers):
-    return signed(text, *(signer.line(text, 1) for signer in signers))
+    return write_note(text, *(signer.line(text, 1) for signer in signers))
 
 
 def test_checkpoint_under_the_name_of_another_log_fails(check):

@@ -118,7 +118,7 @@ def test_proofs_hold_at_any_size(size, data):
             return nodes[level, index]
 
     for number in range(size):
-        nodes |= tree.grown(Grown(), number, b"%d" % number)
+        nodes |= tree.completed_roots(Grown(), number, b"%d" % number)
     index, first = data.draw(st.integers(0, size - 1)), data.draw(st.integers(1, size))
     root, older = tree_root(Grown(), size), tree_root(Grown(), first)
 

@@ -1,11 +1,11 @@
 import pytest
 
 from clvlab.errors import LogError
-from clvlab.runlog.note import Checkpoint, Signer, Verifier, checkpoint, opened, read_signer, signed, write_signer
+from clvlab.runlog.note import Checkpoint, Signer, Verifier, checkpoint, open_note, read_signer, write_note, write_signer
 
 TEXT = Checkpoint("log.example", 3, bytes(32)).text
 LOG, WITNESS = Signer("log.example", 1, bytes(range(32))), Signer("w.example", 4, bytes(range(1, 33)))
-NOTE = signed(TEXT, LOG.line(TEXT), WITNESS.line(TEXT, 1_700_000_000))
+NOTE = write_note(TEXT, LOG.line(TEXT), WITNESS.line(TEXT, 1_700_000_000))
 
 # The example that the documentation of Go's package golang.org/x/mod/sumdb/note gives.
 GO_PRIVATE = "PRIVATE+KEY+PeterNeumann+c74f20a3+AYEKFALVFGyNhPJEMzD1QIDr+Y7hfZx09iUvxdXHKDFz"
@@ -20,17 +20,17 @@ def test_keys_and_notes_are_those_of_gos_note_package(tmp_path):
     (tmp_path / "key").write_text(GO_PRIVATE)
     signer = read_signer(tmp_path / "key")
 
-    text, signers = opened(GO_NOTE, Verifier.parse(GO_PUBLIC))
+    text, signers = open_note(GO_NOTE, Verifier.parse(GO_PUBLIC))
 
     assert str(signer.verifier) == GO_PUBLIC
     assert signers == (signer.verifier,)
-    assert signed(text, signer.line(text)) == GO_NOTE
+    assert write_note(text, signer.line(text)) == GO_NOTE
 
 
 def test_note_opens_with_the_keys_that_are_trusted():
-    assert opened(NOTE) == (TEXT, ())
-    assert opened(NOTE, LOG.verifier) == (TEXT, (LOG.verifier,))
-    assert opened(NOTE, WITNESS.verifier, LOG.verifier) == (TEXT, (LOG.verifier, WITNESS.verifier))
+    assert open_note(NOTE) == (TEXT, ())
+    assert open_note(NOTE, LOG.verifier) == (TEXT, (LOG.verifier,))
+    assert open_note(NOTE, WITNESS.verifier, LOG.verifier) == (TEXT, (LOG.verifier, WITNESS.verifier))
 
 
 @pytest.mark.parametrize(
@@ -48,20 +48,20 @@ def test_note_opens_with_the_keys_that_are_trusted():
 )
 def test_note_that_was_changed_is_refused(note):
     with pytest.raises(LogError):
-        opened(note, LOG.verifier, WITNESS.verifier)
+        open_note(note, LOG.verifier, WITNESS.verifier)
 
 
 def test_witness_signs_the_time_too():
     later = WITNESS.line(TEXT, 1_700_000_001)
 
     assert later != WITNESS.line(TEXT, 1_700_000_000)
-    assert opened(signed(TEXT, later), WITNESS.verifier)[1] == (WITNESS.verifier,)
+    assert open_note(write_note(TEXT, later), WITNESS.verifier)[1] == (WITNESS.verifier,)
 
 
 def test_key_of_the_same_name_is_another_key():
     other = Signer("log.example", 1, bytes(32))
 
-    assert opened(NOTE, other.verifier)[1] == ()
+    assert open_note(NOTE, other.verifier)[1] == ()
 
 
 def test_key_is_kept_where_only_its_owner_reads_it_and_never_overwritten(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 from clvlab.errors import LogError, LogForkError
 from clvlab.proof.canonical import canonical
 from clvlab.runlog.log import commit, consistency, tree_root
-from clvlab.runlog.note import Checkpoint, Signer, checkpoint, opened, signed
+from clvlab.runlog.note import Checkpoint, Signer, checkpoint, open_note, write_note
 from clvlab.runlog.witness import Witness, request
 from clvlab.store.runlog import RunLog
 
@@ -26,7 +26,7 @@ def asked(log, old, *, size=None, signer=LOG, origin="log.example"):
     with log.read() as rows:
         size = rows.size() if size is None else size
         text = Checkpoint(origin, size, tree_root(rows, size)).text
-        return request(old, consistency(rows, min(old, size), size), signed(text, signer.line(text)))
+        return request(old, consistency(rows, min(old, size), size), write_note(text, signer.line(text)))
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_growing_log_is_cosigned_and_the_state_outlives_the_process(witness, tmp
 
     with log.read() as rows:
         text = Checkpoint("log.example", 8, tree_root(rows, 8)).text
-    assert opened(signed(text, second), WITNESS.verifier)[1] == (WITNESS.verifier,)
+    assert open_note(write_note(text, second), WITNESS.verifier)[1] == (WITNESS.verifier,)
     assert first != second
 
 
@@ -98,7 +98,7 @@ def test_two_signed_roots_of_one_size_are_kept_as_evidence_whatever_the_request_
             witness.cosign(forged, 200)
 
     [evidence] = evidence_of(tmp_path)
-    notes = [opened(evidence[name], LOG.verifier) for name in ("seen", "offered")]
+    notes = [open_note(evidence[name], LOG.verifier) for name in ("seen", "offered")]
     assert [signers for _, signers in notes] == [(LOG.verifier,)] * 2
     assert [checkpoint(text).size for text, _ in notes] == [8, 8]
     assert notes[0][0] != notes[1][0]

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from clvlab_service.reference import spliced
+from clvlab_service.reference import splice
 
 ROOT = Path(__file__).parents[2]
 
@@ -14,4 +14,4 @@ def test_the_reference_is_current(page):
 
     stale = text.replace("<!-- end -->", "an older line\n<!-- end -->")
 
-    assert stale != text == spliced(stale), "run python -m clvlab_service.reference"
+    assert stale != text == splice(stale), "run python -m clvlab_service.reference"

@@ -21,11 +21,11 @@ from clvlab.answers.competitions import (
 from clvlab.application.competitions.job import CompetitionRuns, replay_binding
 from clvlab.application.competitions.requests import AgentEntry, CompetitionConfig
 from clvlab.application.competitions.roster import pinned_entry
-from clvlab.application.competitions.status import MUTABLE, CompetitionStatus, known, owned
+from clvlab.application.competitions.status import MUTABLE, CompetitionStatus, require, require_owned
 from clvlab.application.events import EventKind
 from clvlab.application.hub import Hub
 from clvlab.application.jobs import Jobs
-from clvlab.application.runs.binding import bound
+from clvlab.application.runs.binding import bind
 from clvlab.application.runs.stored import StoredRuns
 from clvlab.errors import (
     AlreadyRegisteredError,
@@ -97,7 +97,7 @@ class Competitions:
                 raise BindingError(f"fixture_id {config.fixture_id} needs the pack_id that it belongs to")
             return {}
         try:
-            return bound(self.catalog, config.pack_id, config.fixture_id).payload()
+            return bind(self.catalog, config.pack_id, config.fixture_id).payload()
         except PackError as error:
             raise BindingError(f"the replay binding can't be resolved: {error}") from error
 
@@ -115,7 +115,7 @@ class Competitions:
         UnknownCompetitionError
         """
         with self.database.read() as connection:
-            row = known(rows.row(connection, competition_id), competition_id)
+            row = require(rows.row(connection, competition_id), competition_id)
             since = -1 if row["started_seq"] is None else row["started_seq"]
             scored = rows.newest(connection, competition_id, EventKind.SCORE_UPDATE, since)
             anchored = rows.newest(connection, competition_id, EventKind.PROOF_ANCHOR, since)
@@ -151,7 +151,7 @@ class Competitions:
             Unrecognized ``proof_mode``, unknown strategy, a bad value of a known parameter, or an instance of another strategy.
         """
         with self.database.write() as connection:
-            row = owned(rows.row(connection, competition_id, lock=True), competition_id, caller)
+            row = require_owned(rows.row(connection, competition_id, lock=True), competition_id, caller)
             if row["status"] not in MUTABLE:
                 raise RosterFrozenError(f"competition {competition_id} is {row['status']}: its roster is frozen")
             agents = rows.roster_of(connection, competition_id)
@@ -194,7 +194,7 @@ class Competitions:
         self, caller: str, competition_id: str, start: CompetitionStatus, end: CompetitionStatus
     ) -> CompetitionStatusResponse:
         with self.database.write() as connection:
-            row = owned(rows.row(connection, competition_id, lock=True), competition_id, caller)
+            row = require_owned(rows.row(connection, competition_id, lock=True), competition_id, caller)
             if row["status"] != start:
                 raise TransitionError(f"competition {competition_id} is {row['status']}, and only a {start} one becomes {end}")
             rows.change(connection, competition_id, status=end)
@@ -214,12 +214,12 @@ class Competitions:
             The run failed; the claim is released and the cause recorded.
         """
         with self.database.write() as connection:
-            row = owned(rows.row(connection, competition_id, lock=True), competition_id, caller)
+            row = require_owned(rows.row(connection, competition_id, lock=True), competition_id, caller)
             run_id = self.runner.claim(connection, row)
         self.hub.publish(competition_id)
         self._settled(run_id)
         with self.database.read() as connection:
-            row = known(rows.row(connection, competition_id), competition_id)
+            row = require(rows.row(connection, competition_id), competition_id)
         return {
             "competition_id": competition_id,
             "status": row["status"],
@@ -237,7 +237,7 @@ class Competitions:
             Its run failed.
         """
         with self.database.read() as connection:
-            known(rows.row(connection, competition_id), competition_id)
+            require(rows.row(connection, competition_id), competition_id)
             started = rows.newest(connection, competition_id, EventKind.COMPETITION_STARTED)
         if started:
             self._settled(started[0]["run_id"])
@@ -255,7 +255,7 @@ class Competitions:
         UnknownCompetitionError
         """
         with self.database.read() as connection:
-            known(rows.row(connection, competition_id), competition_id)
+            require(rows.row(connection, competition_id), competition_id)
             found = rows.events(connection, competition_id, min(since_seq, SAFE_INTEGER), limit)
         return cast("list[CompetitionEvent]", found)
 

@@ -9,7 +9,7 @@ import polars as pl
 
 from clvlab.application.events import EventKind, anchor_event, event
 from clvlab.application.runs.perform import PerformedRun
-from clvlab.law.ranking import ranked
+from clvlab.law.ranking import rank
 from clvlab.law.schema import Action
 from clvlab.proof.verify import Anchor
 
@@ -70,7 +70,7 @@ def finalized_events(done: PerformedRun, anchor: Anchor) -> list[dict[str, Any]]
     run_id, started = done.run_id, done.started
     modes = {agent["agent_id"]: agent["proof_mode"] for agent in started["agents"]}
     columns = ("rank", "agent_id", "total_clv_bps", "mean_clv_bps", "valid_count", "action_count", "sim_pnl")
-    table: pl.DataFrame = ranked(done.result.outcomes).select(columns)
+    table: pl.DataFrame = rank(done.result.outcomes).select(columns)
     rows = [row | {"proof_mode": modes[row["agent_id"]]} for row in table.iter_rows(named=True)]
     hashes = {"evidence_hash": done.result.run.evidence_hash, "manifest_hash": done.result.run.manifest_hash}
     return [

@@ -13,9 +13,9 @@ from clvlab.application.competitions.events import finalized_events, run_events
 from clvlab.application.competitions.requests import CompetitionConfig
 from clvlab.application.competitions.roster import rostered_agent, unused_of
 from clvlab.application.competitions.status import MUTABLE, CompetitionStatus
-from clvlab.application.events import EventKind, batched, event
+from clvlab.application.events import EventKind, event, in_batches
 from clvlab.application.hub import Hub
-from clvlab.application.runs.binding import Bound, bound
+from clvlab.application.runs.binding import Bound, bind
 from clvlab.application.runs.in_database import begin, enter, give_up, keep
 from clvlab.application.runs.perform import perform
 from clvlab.application.runs.plan import Plan
@@ -84,11 +84,11 @@ class CompetitionRuns:
                 detail = f"the competition names no pack, and the catalog has {len(entries)}: create one with a pack_id"
                 raise NotStartableError("binding_missing", detail)
             try:
-                return bound(self.catalog, entries[0], None)
+                return bind(self.catalog, entries[0], None)
             except PackError as error:
                 raise NotStartableError("binding_missing", f"the only pack of the catalog can't be bound: {error}") from error
         try:
-            return _unchanged(bound(self.catalog, row["pack_id"], row["fixture_id"]), row)
+            return _unchanged(bind(self.catalog, row["pack_id"], row["fixture_id"]), row)
         except (BindingError, PackError) as error:
             raise NotStartableError("binding_changed", f"the pack that was bound is not available: {error}") from error
 
@@ -102,8 +102,8 @@ class CompetitionRuns:
             agents = rows.roster_of(connection, competition_id)
         if row is None:
             raise BindingError(f"competition {competition_id} is gone")
-        done = perform(_plan(row, agents, bound(self.catalog, row["pack_id"], row["fixture_id"])), commitment)
-        for batch in batched(run_events(done), skipped=row["next_seq"] - row["started_seq"] - 1):
+        done = perform(_plan(row, agents, bind(self.catalog, row["pack_id"], row["fixture_id"])), commitment)
+        for batch in in_batches(run_events(done), skipped=row["next_seq"] - row["started_seq"] - 1):
             with self.database.write() as connection:
                 jobs.fence(connection, job)
                 rows.append(connection, competition_id, self.clock(), batch, packed=True)

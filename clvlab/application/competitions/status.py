@@ -8,7 +8,7 @@ from typing import Any
 
 from clvlab.errors import NotOwnerError, UnknownCompetitionError
 
-__all__ = ["MUTABLE", "CompetitionStatus", "known", "owned"]
+__all__ = ["MUTABLE", "CompetitionStatus", "require", "require_owned"]
 
 
 class CompetitionStatus(StrEnum):
@@ -24,7 +24,7 @@ class CompetitionStatus(StrEnum):
 MUTABLE = (CompetitionStatus.DRAFT, CompetitionStatus.OPEN)
 
 
-def known(row: Mapping[str, Any] | None, competition_id: str) -> Mapping[str, Any]:
+def require(row: Mapping[str, Any] | None, competition_id: str) -> Mapping[str, Any]:
     """Return the row of a competition that is there.
 
     Raises
@@ -36,14 +36,14 @@ def known(row: Mapping[str, Any] | None, competition_id: str) -> Mapping[str, An
     return row
 
 
-def owned(row: Mapping[str, Any] | None, competition_id: str, caller: str) -> Mapping[str, Any]:
+def require_owned(row: Mapping[str, Any] | None, competition_id: str, caller: str) -> Mapping[str, Any]:
     """Return the row of a competition that is there and belongs to the caller.
 
     Raises
     ------
     UnknownCompetitionError, NotOwnerError
     """
-    found = known(row, competition_id)
+    found = require(row, competition_id)
     if found["owner"] != caller:
         raise NotOwnerError(f"competition {competition_id} belongs to another principal")
     return found

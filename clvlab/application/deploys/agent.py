@@ -11,12 +11,12 @@ from clvlab.application.runs.entrants import Entrant, entrant, unused_keys
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
 
-__all__ = ["deployed_agent", "policy_of", "resolved", "window_of"]
+__all__ = ["deployed_agent", "policy_of", "resolve", "window_of"]
 
 _BANKROLL_STAKES = 100
 
 
-def resolved(config: DeployConfig) -> DeployConfig:
+def resolve(config: DeployConfig) -> DeployConfig:
     """Fill in the defaults of the agent id and of the template's parameters; what is hashed and stored.
 
     Raises
@@ -41,13 +41,13 @@ def deployed_agent(config: DeployConfig, agent_id: str, proof_mode: str = "repro
         agent_id,
         config.strategy,
         config.params,
-        pinned=pinned(config),
+        pinned=pin(config),
         proof_mode=proof_mode,
         kelly=kelly if config.sizing == "fractional_kelly" else None,
     )
 
 
-def pinned(config: DeployConfig) -> dict[str, Any]:
+def pin(config: DeployConfig) -> dict[str, Any]:
     """Return a configuration as JSON values: what is stored, hashed and sealed."""
     return config.model_dump(mode="json")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from clvlab.answers.agents import AgentInstance, DeployResponse, RuntimeEvent, RuntimeEventsResponse
 from clvlab.answers.common import pick
-from clvlab.application.deploys.agent import deployed_agent, pinned
+from clvlab.application.deploys.agent import deployed_agent, pin
 from clvlab.application.deploys.config import DeployConfig
 from clvlab.application.deploys.job import plan_of, runtime_event
 from clvlab.application.deploys.preflight import Preflight, preflight
@@ -114,7 +114,7 @@ class Deploys:
             "instance_id": instance_id,
             "owner": owner,
             "template": config.strategy,
-            "config": pinned(config),
+            "config": pin(config),
             "config_hash": fingerprint,
             "policy_hash": started["policy_hash"],
             "allowlists": {"markets": started["policy"]["market_allowlist"], "venues": started["policy"]["venue_allowlist"]},

@@ -9,8 +9,8 @@ from typing import Any
 from clvlab.application.anchoring import Anchoring
 from clvlab.application.deploys.agent import deployed_agent, policy_of, window_of
 from clvlab.application.deploys.config import DeployConfig
-from clvlab.application.events import batched
-from clvlab.application.runs.binding import Bound, bound
+from clvlab.application.events import in_batches
+from clvlab.application.runs.binding import Bound, bind
 from clvlab.application.runs.in_database import begin, give_up, keep
 from clvlab.application.runs.perform import PerformedRun, perform
 from clvlab.application.runs.plan import Plan
@@ -66,9 +66,9 @@ class DeployRuns:
             begun = runtime_event("RUN_STARTED", agent_id, job.run_id, session, {})
             instances.append(connection, instance_id, self.clock(), [begun])
         binding = row["record"]["replay_binding"]
-        own = bound(self.catalog, binding["pack_id"], binding["fixture_id"])
+        own = bind(self.catalog, binding["pack_id"], binding["fixture_id"])
         done = perform(plan_of(config, own, instance_id), commitment)
-        for batch in batched(_actions(done, session)):
+        for batch in in_batches(_actions(done, session)):
             with self.database.write() as connection:
                 jobs.fence(connection, job)
                 instances.append(connection, instance_id, self.clock(), batch)

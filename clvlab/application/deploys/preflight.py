@@ -10,9 +10,9 @@ from pydantic import ValidationError
 
 from clvlab.agents.registry import TEMPLATES
 from clvlab.answers.agents import PreflightCheck
-from clvlab.application.deploys.agent import deployed_agent, policy_of, resolved, window_of
+from clvlab.application.deploys.agent import deployed_agent, policy_of, resolve, window_of
 from clvlab.application.deploys.config import DeployConfig
-from clvlab.application.runs.binding import Bound, bound
+from clvlab.application.runs.binding import Bound, bind
 from clvlab.errors import ClvlabError, UnknownPackError
 from clvlab.packs.catalog import Catalog
 
@@ -55,7 +55,7 @@ def preflight(body: Mapping[str, Any], catalog: Catalog) -> Preflight:
         wrong["strategy"] = f"unknown strategy {config.strategy!r}: use one of {', '.join(TEMPLATES)}"
     if "strategy" in wrong:
         config = config.model_copy(update={"strategy": _STAND_IN, "params": {}})
-    full, wrong_params = _tried(lambda: resolved(config))
+    full, wrong_params = _tried(lambda: resolve(config))
     if wrong_params is None and full is not None:
         _, wrong_params = _tried(lambda: deployed_agent(full, str(full.agent_id)))
     wrong |= {"params": wrong_params} if wrong_params else {}
@@ -90,8 +90,8 @@ def _binding(config: DeployConfig, catalog: Catalog) -> Bound | None:
     if config.source_mode == "live" and config.pack_id is None:
         return None
     if config.pack_id is not None:
-        return bound(catalog, config.pack_id, config.fixture_id)
+        return bind(catalog, config.pack_id, config.fixture_id)
     entries = list(catalog.entries())
     if len(entries) != 1:
         raise UnknownPackError(f"pack_id is needed: the catalog has {len(entries)} packs")
-    return bound(catalog, entries[0], config.fixture_id)
+    return bind(catalog, entries[0], config.fixture_id)

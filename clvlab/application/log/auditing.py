@@ -9,14 +9,14 @@ from typing import Any
 
 from clvlab.application.log.sources import PAGE, Head, Limits, LogSource, opened_source
 from clvlab.errors import BundleError, EvidenceError, LogError
-from clvlab.files import locked, replace_file
+from clvlab.files import lock, replace_file
 from clvlab.proof.bundle import read_bundle
 from clvlab.proof.canonical import canonical, parsed
 from clvlab.runlog.audit import Auditor, Broken, PackCounts
 from clvlab.runlog.bundled import Trust, log_part
 from clvlab.runlog.entries import Commit, read_entry
 from clvlab.runlog.log import Claim
-from clvlab.runlog.note import Checkpoint, checkpoint, decoded, opened
+from clvlab.runlog.note import Checkpoint, checkpoint, decode, open_note
 from clvlab.runlog.signers import Keys, trusted_checkpoint
 
 __all__ = ["Limits", "LogAudit", "audit"]
@@ -176,7 +176,7 @@ class _Said:
             if self._keys.logs:
                 found, witnesses = trusted_checkpoint(note, self._keys)
             else:
-                found, witnesses = checkpoint(opened(note)[0]), ()
+                found, witnesses = checkpoint(open_note(note)[0]), ()
         except LogError as error:
             self.auditor.fail(f"{whose} does not count: {error}")
             return None
@@ -241,7 +241,7 @@ def _remembered(content: bytes, name: str) -> Checkpoint:
         kept = parsed(content)
         if kept["schema"] != _STATE or type(kept["size"]) is not int or not isinstance(kept["origin"], str):
             raise KeyError("schema")
-        return Checkpoint(kept["origin"], kept["size"], decoded(kept["root"]))
+        return Checkpoint(kept["origin"], kept["size"], decode(kept["root"]))
     except (EvidenceError, LogError, KeyError, TypeError) as error:
         raise LogError(f"the state of an audit in {name!r} can't be read: {error!r}") from error
 
@@ -251,7 +251,7 @@ def _remember(state: Path, before: bytes | None, now: Checkpoint, note: str) -> 
     root = now.text.split("\n")[2]
     content = canonical({"schema": _STATE, "origin": now.origin, "size": now.size, "root": root, "note": note or None})
     place = state.resolve()
-    with locked(place.parent):
+    with lock(place.parent):
         if (place.read_bytes() if place.exists() else None) != before:
             raise LogError(f"another audit wrote {str(state)!r} meanwhile: audit again")
         replace_file(place, content)

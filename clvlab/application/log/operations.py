@@ -12,12 +12,12 @@ from clvlab.answers.log import OwnerCounts
 from clvlab.errors import LogError, MissingExtraError
 from clvlab.runlog.bundled import LOG_PART, LOG_PART_WITHOUT_CLAIM
 from clvlab.runlog.log import LogRows, LogStore, claim, consistency, counts, proven, tree_root
-from clvlab.runlog.note import Checkpoint, Signer, Verifier, checkpoint, opened, read_signer, signed, write_signer
+from clvlab.runlog.note import Checkpoint, Signer, Verifier, checkpoint, open_note, read_signer, write_note, write_signer
 from clvlab.runlog.witness import Witness, request
 
 __all__ = [
     "cosign",
-    "counted",
+    "count_runs",
     "log_counts",
     "log_proofs",
     "new_key",
@@ -72,16 +72,16 @@ def signed_checkpoint(log: LogStore, signer: Signer) -> str:
 def _signed(rows: LogRows, signer: Signer) -> str:
     size = rows.size()
     text = Checkpoint(signer.name, size, tree_root(rows, size)).text
-    return signed(text, signer.line(text))
+    return write_note(text, signer.line(text))
 
 
 def log_counts(log: LogStore) -> list[OwnerCounts]:
     """Count the runs of each owner, in order of owner."""
     with log.read() as rows:
-        return counted(rows)
+        return count_runs(rows)
 
 
-def counted(rows: LogRows) -> list[OwnerCounts]:
+def count_runs(rows: LogRows) -> list[OwnerCounts]:
     """Count within a transaction, as ``log_counts`` does."""
     return [
         {
@@ -152,7 +152,7 @@ def log_proofs(log: LogStore, run_id: str, signer: Signer | str, since: str | No
 
 def _own(rows: LogRows, note: str) -> Checkpoint:
     """Read a checkpoint of this log; its signatures are for others to judge."""
-    found = checkpoint(opened(note)[0])
+    found = checkpoint(open_note(note)[0])
     if found.size > rows.size() or tree_root(rows, found.size) != found.root:
         raise LogError(f"the checkpoint of {found.origin!r} at {found.size} entries is not of this log")
     return found

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from clvlab.answers.log import ConsistencyResponse, LogEntriesResponse, LogResponse
-from clvlab.application.log.operations import counted, log_proofs, signed_checkpoint
+from clvlab.application.log.operations import count_runs, log_proofs, signed_checkpoint
 from clvlab.errors import PageError, UnsignedLogError
 from clvlab.law.schema import SAFE_INTEGER
 from clvlab.runlog.log import consistency, tree_root
@@ -36,7 +36,7 @@ class PublicLog:
         """Return size and root of the log, and what each owner committed to."""
         with RunLog(self.database).read() as rows:
             size = rows.size()
-            root, owners = tree_root(rows, size), counted(rows)
+            root, owners = tree_root(rows, size), count_runs(rows)
         return {
             "origin": self.signer.name if self.signer else None,
             "public_key": str(self.signer.verifier) if self.signer else None,

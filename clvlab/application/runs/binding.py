@@ -9,7 +9,7 @@ from clvlab.errors import UnknownFixtureError, UnknownPackError
 from clvlab.packs.catalog import Catalog
 from clvlab.packs.reader import Pack
 
-__all__ = ["Bound", "bound", "catalogued"]
+__all__ = ["Bound", "bind", "open_catalogued"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Bound:
         return {"pack_id": self.pack.pack_id, "fixture_id": self.fixture_id, "content_hash": self.pack.content_hash}
 
 
-def catalogued(catalog: Catalog, pack_id: str) -> Pack:
+def open_catalogued(catalog: Catalog, pack_id: str) -> Pack:
     """Open a pack of the catalog.
 
     Raises
@@ -38,14 +38,14 @@ def catalogued(catalog: Catalog, pack_id: str) -> Pack:
         raise UnknownPackError(f"unknown or unverified pack {pack_id!r}") from error
 
 
-def bound(catalog: Catalog, pack_id: str, fixture_id: int | None) -> Bound:
+def bind(catalog: Catalog, pack_id: str, fixture_id: int | None) -> Bound:
     """Resolve a pack and a fixture of it; without one, its lowest.
 
     Raises
     ------
     UnknownPackError, UnknownFixtureError
     """
-    pack = catalogued(catalog, pack_id)
+    pack = open_catalogued(catalog, pack_id)
     if fixture_id is None and pack.fixture_ids:
         return Bound(pack, min(pack.fixture_ids))
     if fixture_id is None or fixture_id not in pack.fixture_ids:

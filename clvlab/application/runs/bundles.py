@@ -22,20 +22,20 @@ from clvlab.proof.checks import Check, Verdict
 from clvlab.proof.disclosure import check_disclosure, disclosure
 from clvlab.proof.seal import SealedRun
 from clvlab.proof.verify import Verification, verify
-from clvlab.runlog.bundled import PROOFS, Trust, committed, judged
+from clvlab.runlog.bundled import PROOFS, Trust, judge, standing_in
 from clvlab.store.folder import read_receipts, read_run
 
 __all__ = [
     "anchor_part",
     "bundle_run",
-    "bundle_verified",
-    "disclosed",
-    "disclosure_judged",
+    "disclose",
     "is_disclosure",
-    "proofs_judged",
+    "judge_disclosure",
+    "judge_proofs",
+    "read_stored",
     "read_trust",
-    "stored",
     "verifier_source",
+    "verify_bundle",
 ]
 
 
@@ -63,7 +63,7 @@ def anchor_part(record: AnchorRecord | None) -> dict[str, Any] | None:
     return {"schema": "clvlab-bundle-anchor/1", "cluster": record.cluster} | signed
 
 
-def bundle_verified(path: Path, settings: AnchorSettings | None = None) -> Verification:
+def verify_bundle(path: Path, settings: AnchorSettings | None = None) -> Verification:
     """Recompute the proof of a bundled run, the chain asked about its anchor where settings say how."""
     contents = read_bundle(file_bytes(path))
     asker = NullAnchor(settings)
@@ -75,7 +75,7 @@ def bundle_verified(path: Path, settings: AnchorSettings | None = None) -> Verif
     return verify(run_of(contents), receipts, anchor=anchor, seen=asker.seen(anchor), trust=asker.trust)
 
 
-def proofs_judged(
+def judge_proofs(
     path: Path,
     verification: Verification,
     trust: Path | None = None,
@@ -105,9 +105,9 @@ def proofs_judged(
     """
     whom = read_trust(trust)
     parts = read_bundle(file_bytes(path)) if path.is_file() else {}
-    checks = judged(parts, verification, whom, _known(required), without_witness=without_witness)
+    checks = judge(parts, verification, whom, _known(required), without_witness=without_witness)
     holds = "log" in checks and checks["log"].verdict == Verdict.PASS
-    return checks, committed(parts, verification, whom)[0].facts() if holds else None
+    return checks, standing_in(parts, verification, whom)[0].facts() if holds else None
 
 
 def read_trust(path: Path | None, logs: Sequence[str] = ()) -> Trust:
@@ -116,7 +116,7 @@ def read_trust(path: Path | None, logs: Sequence[str] = ()) -> Trust:
     return replace(trust, logs=(*trust.logs, *logs))
 
 
-def stored(path: Path) -> tuple[SealedRun, bytes]:
+def read_stored(path: Path) -> tuple[SealedRun, bytes]:
     """Read a run and its receipts, unverified, from a run folder or a bundle."""
     if path.is_file():
         contents = read_bundle(file_bytes(path))
@@ -124,7 +124,7 @@ def stored(path: Path) -> tuple[SealedRun, bytes]:
     return read_run(path), read_receipts(path)
 
 
-def disclosed(path: Path, seq: int) -> bytes:
+def disclose(path: Path, seq: int) -> bytes:
     """Prove one decision of a stored run, and its score, without the others: canonical JSON.
 
     Raises
@@ -132,7 +132,7 @@ def disclosed(path: Path, seq: int) -> bytes:
     BundleError
         The run does not verify: of what is disclosed nobody could tell.
     """
-    run, receipts = stored(path)
+    run, receipts = read_stored(path)
     verification = verify(run, receipts)
     if not verification.passed:
         wrong = next(check.detail for check in verification.checks.values() if check.verdict == Verdict.FAIL)
@@ -145,7 +145,7 @@ def is_disclosure(path: Path) -> bool:
     return path.is_file() and file_bytes(path, most=12).startswith((b'{"close":', b'{"decision":'))
 
 
-def disclosure_judged(path: Path, required: Sequence[str] = ()) -> dict[str, Check]:
+def judge_disclosure(path: Path, required: Sequence[str] = ()) -> dict[str, Check]:
     """Judge the disclosure of one decision: ``disclosed``, and proofs that are required, which it does not hold."""
     found = {name: Check(Verdict.FAIL, "a disclosure holds no such proof") for name in _known(required)}
     try:

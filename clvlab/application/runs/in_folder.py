@@ -26,13 +26,13 @@ __all__ = [
     "FolderRecord",
     "anchor",
     "anchor_run",
-    "anchor_verified",
     "decision",
     "keep",
     "load",
     "receipts",
     "record_of",
-    "verified",
+    "verify_folder",
+    "verify_with_chain",
 ]
 
 
@@ -99,9 +99,9 @@ def load(path: str | Path) -> SealedRun:
     return read_run(Path(path))
 
 
-def verified(path: str | Path) -> Verification:
+def verify_folder(path: str | Path) -> Verification:
     """Recompute the proof of a stored run; no chain is asked about its anchor, which is pending if there is one."""
-    return anchor_verified(Path(path))
+    return verify_with_chain(Path(path))
 
 
 def receipts(path: str | Path) -> bytes:
@@ -142,7 +142,7 @@ def record_of(path: Path, run_id: str) -> AnchorRecord | None:
     return FolderRecords(path).get(run_id)
 
 
-def anchor_verified(path: Path, settings: AnchorSettings | None = None) -> Verification:
+def verify_with_chain(path: Path, settings: AnchorSettings | None = None) -> Verification:
     """Recompute the proof of a stored run, the chain asked about its anchor where settings say how."""
     run, settings = read_run(path), settings or AnchorSettings()
     chosen = anchorer(settings, FolderRecords(path))

@@ -16,7 +16,7 @@ from clvlab.application.runs.plan import Plan
 from clvlab.engine.run import RunResult, run
 from clvlab.errors import PackError, PackReplayError, PackTamperedError, PlanChangedError
 from clvlab.law.closing import Window
-from clvlab.law.clv import allowed, scores
+from clvlab.law.clv import is_allowed, scores
 from clvlab.law.metrics import outcomes
 from clvlab.law.positions import positions
 from clvlab.law.schema import Reason
@@ -29,7 +29,7 @@ from clvlab.proof.seal import SealedRun
 from clvlab.proof.started import RunStarted
 from clvlab.proof.verify import Verification, verify
 
-__all__ = ["Commitment", "PerformedRun", "backtest_id", "perform", "reopened"]
+__all__ = ["Commitment", "PerformedRun", "backtest_id", "perform", "reopen"]
 
 _HOUR_MS = 3_600_000
 _OLD_CLOSE_MS = 6 * _HOUR_MS
@@ -186,10 +186,10 @@ def _check(run_id: str, commitment: Commitment | None) -> None:
 
 
 def _matched(tape: Tape, window: Window) -> int:
-    return tape.series.filter(allowed(window.market_allowlist)).select("fixture_id", "market_key").n_unique()
+    return tape.series.filter(is_allowed(window.market_allowlist)).select("fixture_id", "market_key").n_unique()
 
 
-def reopened(pack: Pack, sealed: SealedRun, receipts: bytes = b"") -> PerformedRun:
+def reopen(pack: Pack, sealed: SealedRun, receipts: bytes = b"") -> PerformedRun:
     """Read a stored run back from its evidence; ``.verification`` says whether that is what was sealed.
 
     Raises

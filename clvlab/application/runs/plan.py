@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from clvlab.engine.agent import Agent, identified
+from clvlab.engine.agent import Agent, identify
 from clvlab.engine.run import run_started
 from clvlab.errors import DecisionError, UnknownFixtureError
 from clvlab.law.closing import Window
@@ -69,7 +69,7 @@ class Plan:
         return run_started(
             Binding(self.pack.pack_id, self.fixture_ids, self.pack.content_hash),
             self.pack.manifest.closing_policy,
-            [identified(agent, audit=self.audit) for agent in self.agents],
+            [identify(agent, audit=self.audit) for agent in self.agents],
             self.window,
             self.policy,
             max_close_age_s=self.pack.manifest.max_close_age_s,

@@ -13,7 +13,7 @@ from clvlab.agents.isolation.isolated import IsolatedAgent
 from clvlab.agents.registry import of_sealed_config
 from clvlab.application.packs import bundled_catalog, open_pack
 from clvlab.engine.agent import Agent, sealable
-from clvlab.engine.replay import located, replay
+from clvlab.engine.replay import locate, replay
 from clvlab.engine.run import run
 from clvlab.errors import AgentError, DecisionError, ReplayError
 from clvlab.law.schema import DECISIONS, Causality
@@ -23,7 +23,7 @@ from clvlab.proof.events import CLOSE_EVENTS, PROPOSAL_EVENTS, receipt_lines
 from clvlab.proof.evidence import Evidence, read_evidence
 from clvlab.proof.seal import SealedRun
 
-__all__ = ["Replayed", "prices_again", "replayed"]
+__all__ = ["Replayed", "prices_again", "replay_run"]
 
 _TICK = 2**31 - 1
 
@@ -58,7 +58,7 @@ def prices_again(sealed: SealedRun, pack: str | Path | None = None) -> Replayed:
     return _prices(evidence, found.tape(evidence.started["binding"]["fixture_ids"]), found)
 
 
-def replayed(
+def replay_run(
     sealed: SealedRun, receipts: bytes = b"", *, pack: str | Path | None = None, agents: Sequence[IsolatedAgent] = ()
 ) -> Replayed:
     """Run a sealed run again, after a look at its prices.
@@ -125,7 +125,7 @@ def _prices(evidence: Evidence, tape: Tape, pack: Pack) -> Replayed:
         pl.col(name).cast(dtype) for name, dtype in DECISIONS.items()
     )
     try:
-        again = replay(tape, located(tape, named), evidence.window, errors=len(evidence.errors))
+        again = replay(tape, locate(tape, named), evidence.window, errors=len(evidence.errors))
     except DecisionError as error:
         return Replayed(agrees=False, detail=str(error))
     claims = ("confidence_ppm", "confidence_raw")

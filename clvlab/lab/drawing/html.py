@@ -12,7 +12,7 @@ __all__ = [
     "block",
     "escape",
     "facts",
-    "fenced",
+    "fence",
     "figures",
     "page",
     "preformatted",
@@ -81,7 +81,7 @@ def section(title: str, *parts: str) -> str:
     return f'{head}<div class="wide">{"".join(parts)}</div>'
 
 
-def fenced(title: str, *parts: str) -> str:
+def fence(title: str, *parts: str) -> str:
     """Set HTML apart behind a dashed line: what nobody vouches for. The title is text."""
     return f"<fieldset><legend>{escape(title)}</legend>{''.join(parts)}</fieldset>"
 

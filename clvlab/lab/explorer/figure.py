@@ -10,7 +10,18 @@ import polars as pl
 from clvlab.lab.drawing.axes import BLUE, GREY, RED
 from clvlab.lab.explorer.view import MarketView, Outcome
 
-__all__ = ["CLOCK", "GREEN", "LATEST_MS", "SIDE_COLOURS", "SYMBOLS", "chosen", "clock", "layout", "side_colour", "traces"]
+__all__ = [
+    "CLOCK",
+    "GREEN",
+    "LATEST_MS",
+    "SIDE_COLOURS",
+    "SYMBOLS",
+    "clock",
+    "layout",
+    "selection_ring",
+    "side_colour",
+    "traces",
+]
 
 GREEN = "#2f9e44"
 # Like those of the other pictures these stand on white and on black.
@@ -52,11 +63,11 @@ def traces(view: MarketView, seq: int | None = None) -> list[dict[str, Any]]:
         *_lines(view),
         *(_marks(view, outcome) for outcome in Outcome),
         *_close(view),
-        chosen(view, seq),
+        selection_ring(view, seq),
     ]
 
 
-def chosen(view: MarketView, seq: int | None) -> dict[str, Any]:
+def selection_ring(view: MarketView, seq: int | None) -> dict[str, Any]:
     """Return the ring around a decision, of no point where none is chosen or the replay has not come to it."""
     return {
         "type": "scatter",

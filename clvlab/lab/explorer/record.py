@@ -69,7 +69,7 @@ def record_html(seq: int, record: InspectorRecord, *, known: bool = True) -> str
     return html.block(
         f"Decision {seq:,} of {record['agent_id']}",
         html.figures([action_part, known_part + html.section("The law", *_law(record, known=known))]),
-        html.fenced("Claimed by the agent: recorded, never scored", _claims(record["untrusted_llm_metadata"])),
+        html.fence("Claimed by the agent: recorded, never scored", _claims(record["untrusted_llm_metadata"])),
     )
 
 

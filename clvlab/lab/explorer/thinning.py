@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import polars as pl
 
-__all__ = ["pooled", "suspensions", "thinned"]
+__all__ = ["pool", "suspensions", "thin"]
 
 
-def thinned(rows: pl.DataFrame, span_ms: tuple[int, int], width: int) -> pl.DataFrame:
+def thin(rows: pl.DataFrame, span_ms: tuple[int, int], width: int) -> pl.DataFrame:
     """Keep, of each side and pixel, the first, the last, the lowest and the highest row: the picture stays the same.
 
     References
@@ -40,7 +40,7 @@ def _pixel(span_ms: tuple[int, int], width: int) -> pl.Expr:
     return ((pl.col("ts_ms") - low) * width // max(high - low, 1)).alias("pixel")
 
 
-def pooled(marks: pl.DataFrame, span_ms: tuple[int, int], width: int) -> pl.DataFrame:
+def pool(marks: pl.DataFrame, span_ms: tuple[int, int], width: int) -> pl.DataFrame:
     """Draw one mark where more would cover each other: eight pixels and a hundredth of the height apart."""
     if marks.height <= width // 8:
         return marks

@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from clvlab.lab.explorer.thinning import pooled, suspensions, thinned
+from clvlab.lab.explorer.thinning import pool, suspensions, thin
 from clvlab.law.closing import Window, fixture_closes, market_closes
 from clvlab.law.schema import Action, Reason, Schema
 from clvlab.law.tape import Tape
@@ -165,7 +165,7 @@ class Market:
             market_key=self.market_key,
             sides=self.sides,
             lines=self._lines(shown, now_ms, (low, high), width),
-            marks=pooled(marks.filter(pl.col("ts_ms").is_between(low, high)), (low, high), width),
+            marks=pool(marks.filter(pl.col("ts_ms").is_between(low, high)), (low, high), width),
             suspensions=suspensions(past, now_ms, (low, high), width),
             span_ms=(low, high),
             whole_ms=self.span_ms,
@@ -184,7 +184,7 @@ class Market:
         past = self.rows.filter(pl.col("message").is_between(first, after - 1))
         carried = after == shown and shown > 0 and now_ms > times[shown - 1]
         ends = past.filter(pl.col("message") == shown - 1, pl.lit(carried)).with_columns(ts_ms=pl.lit(now_ms, pl.Int64))
-        return _held(pl.concat([thinned(past, span_ms, width), ends]).sort("side", "ts_ms", maintain_order=True)).select(*LINES)
+        return _held(pl.concat([thin(past, span_ms, width), ends]).sort("side", "ts_ms", maintain_order=True)).select(*LINES)
 
 
 def _held(points: pl.DataFrame) -> pl.DataFrame:

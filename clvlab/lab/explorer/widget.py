@@ -10,7 +10,7 @@ import polars as pl
 from clvlab.lab.drawing import html
 from clvlab.lab.drawing.showing import optional
 from clvlab.lab.explorer.exploration import Exploration
-from clvlab.lab.explorer.figure import chosen, clock, layout, traces
+from clvlab.lab.explorer.figure import clock, layout, selection_ring, traces
 from clvlab.lab.explorer.fitting import fitter
 from clvlab.lab.explorer.record import record_html
 from clvlab.lab.explorer.view import Market
@@ -204,7 +204,7 @@ class ExplorerWidget:
 
     def _open_record(self, seq: int) -> None:
         self.seq = seq
-        ring = chosen(self.explorer.view, seq)
+        ring = selection_ring(self.explorer.view, seq)
         self.figure.data[-1].update(x=ring["x"], y=ring["y"])
         self._show_record()
 

@@ -12,7 +12,7 @@ from clvlab.lab.drawing.showing import Shown
 from clvlab.law.schema import Schema
 from clvlab.packs.reader import Pack
 
-__all__ = ["Listing", "packs_listed", "runs_listed", "standings_listed"]
+__all__ = ["Listing", "list_packs", "list_runs", "list_standings"]
 
 _SHOWN_ROWS = 30
 _PACKS: Schema = {
@@ -65,7 +65,7 @@ class Listing(Shown):
         )
 
 
-def packs_listed(rows: Iterable[tuple[Any, ...]], where: str) -> Listing:
+def list_packs(rows: Iterable[tuple[Any, ...]], where: str) -> Listing:
     """List packs: id, provenance, number of fixtures, number of rows (null if not known here), content hash."""
     return Listing(f"Packs of {where}", _frame(rows, _PACKS), "lab.backtest(pack_id, agent)")
 
@@ -76,7 +76,7 @@ def pack_row(pack: Pack) -> tuple[Any, ...]:
     return pack.pack_id, pack.provenance, len(pack.fixture_ids), rows, pack.content_hash
 
 
-def runs_listed(runs: Iterable[Mapping[str, Any]], card: Callable[[str], Mapping[str, Any]], where: str) -> Listing:
+def list_runs(runs: Iterable[Mapping[str, Any]], card: Callable[[str], Mapping[str, Any]], where: str) -> Listing:
     """List runs, each with what its proof card says of its agents."""
     rows = []
     for run in runs:
@@ -90,7 +90,7 @@ def runs_listed(runs: Iterable[Mapping[str, Any]], card: Callable[[str], Mapping
     return Listing(f"Runs of {where}", raw.with_columns(pl.col("created").cast(_RUNS["created"])), "lab.open_run(run_id)")
 
 
-def standings_listed(rows: Iterable[Mapping[str, Any]], where: str) -> Listing:
+def list_standings(rows: Iterable[Mapping[str, Any]], where: str) -> Listing:
     """List the global leaderboard: agents by pooled mean CLV in bps of probability; nothing else ranks."""
     made = [tuple(row[name] for name in _STANDINGS) for row in rows]
     title = f"Leaderboard of {where}: agents by mean CLV (bps of probability) over all their runs"

@@ -16,7 +16,7 @@ from clvlab.application.runs.plan import Plan
 from clvlab.engine.agent import Agent
 from clvlab.errors import PackFormatError, UnsupportedError
 from clvlab.lab.drawing.progress import Progress
-from clvlab.lab.laboratory.listing import Listing, pack_row, packs_listed, runs_listed, standings_listed
+from clvlab.lab.laboratory.listing import Listing, list_packs, list_runs, list_standings, pack_row
 from clvlab.lab.laboratory.place import Entry, Question, pages, run_tables
 from clvlab.lab.results.pack import Pack
 from clvlab.lab.results.result import Result
@@ -65,7 +65,7 @@ class LocalPlace:
         self._closed = True
 
     def packs(self) -> Listing:
-        return packs_listed(map(pack_row, self._packs()), self.where)
+        return list_packs(map(pack_row, self._packs()), self.where)
 
     def _packs(self) -> Iterator[reader.Pack]:
         for catalog in self._catalogs:
@@ -131,11 +131,11 @@ class LocalPlace:
         )
         if self._runs is None:
             return trials, 0
-        agents = [backtests.resolved(entry.agent, one.params, question.window) for one in trials]
+        agents = [backtests.resolve(entry.agent, one.params, question.window) for one in trials]
         return trials, self._runs.record_trials([self._plan(question, [agent]) for agent in agents])
 
     def runs(self, limit: int | None = None) -> Listing:
-        return runs_listed(pages(self._kept.runs.page, limit), self._kept.runs.card, self.where)
+        return list_runs(pages(self._kept.runs.page, limit), self._kept.runs.card, self.where)
 
     def open_run(self, run_id: str) -> Result:
         sealed, card = self._kept.runs.sealed(run_id), self._kept.runs.card(run_id)
@@ -145,7 +145,7 @@ class LocalPlace:
         return verification_of(self._kept.runs.verify(run_id))
 
     def leaderboard(self) -> Listing:
-        return standings_listed(self._kept.leaderboard.rows()["rows"], self.where)
+        return list_standings(self._kept.leaderboard.rows()["rows"], self.where)
 
     def tables(self) -> dict[str, Callable[[], Table]]:
         from clvlab.sql import PackFiles
@@ -186,7 +186,7 @@ def _admit(catalog: Catalog, made: Path, pack_id: str) -> None:
 
 def _named(entry: Entry, question: Question) -> Agent:
     """Find the agent of an entry, under the entry's name if it has one."""
-    agent = backtests.resolved(entry.agent, entry.params, question.window)
+    agent = backtests.resolve(entry.agent, entry.params, question.window)
     if entry.agent_id is None or entry.agent_id == agent.identity.agent_id:
         return agent
-    return backtests.renamed(agent, entry.agent_id)
+    return backtests.rename(agent, entry.agent_id)

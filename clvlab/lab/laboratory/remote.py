@@ -12,7 +12,7 @@ from clvlab.agents.registry import TEMPLATES
 from clvlab.application import backtests, packs
 from clvlab.client import ApiError, Client
 from clvlab.errors import DecisionError, ServiceUnreachableError, UnknownPackError, UnknownRunError, UnsupportedError
-from clvlab.lab.laboratory.listing import Listing, packs_listed, runs_listed, standings_listed
+from clvlab.lab.laboratory.listing import Listing, list_packs, list_runs, list_standings
 from clvlab.lab.laboratory.place import Entry, Question, pages, run_tables
 from clvlab.lab.results.pack import Pack
 from clvlab.lab.results.result import Result
@@ -59,7 +59,7 @@ class RemotePlace:
         with self._asking() as client:
             found = client.packs()["packs"]
         rows = ((own["pack_id"], own["provenance"], len(own["fixtures"]), None, own["content_hash"]) for own in found)
-        return packs_listed(rows, self.where)
+        return list_packs(rows, self.where)
 
     def import_odds(self, *_: Any) -> NoReturn:
         raise UnsupportedError(
@@ -106,7 +106,7 @@ class RemotePlace:
                     f"{self.where} runs its own templates, and {_said(entry)} is code of yours: compete in a Lab() here"
                 )
             if entry.agent in TEMPLATES:
-                backtests.resolved(entry.agent, entry.params)  # a service passes over parameters that it doesn't know
+                backtests.resolve(entry.agent, entry.params)  # a service passes over parameters that it doesn't know
         names = [entry.agent_id or str(entry.agent) for entry in entries]
         if not names or len(set(names)) != len(names):
             raise DecisionError(f"a run needs agents with unique ids, not {names}")
@@ -127,7 +127,7 @@ class RemotePlace:
 
     def runs(self, limit: int | None = None) -> Listing:
         with self._asking() as client:
-            return runs_listed(pages(client.runs, limit), client.run, self.where)
+            return list_runs(pages(client.runs, limit), client.run, self.where)
 
     def open_run(self, run_id: str) -> Result:
         try:
@@ -147,7 +147,7 @@ class RemotePlace:
 
     def leaderboard(self) -> Listing:
         with self._asking() as client:
-            return standings_listed(client.leaderboard()["rows"], self.where)
+            return list_standings(client.leaderboard()["rows"], self.where)
 
     def tables(self) -> dict[str, Callable[[], Table]]:
         return {"packs": lambda: self.packs().frame} | run_tables(self.runs, self.open_run)

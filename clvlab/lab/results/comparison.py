@@ -17,7 +17,7 @@ from clvlab.lab.drawing import html
 from clvlab.lab.drawing.showing import Shown, check_settings
 from clvlab.lab.results.contender import Contender
 from clvlab.lab.statistics import Clusters, Estimate, estimates, paired_difference
-from clvlab.law.ranking import ranked
+from clvlab.law.ranking import rank
 from clvlab.law.schema import Reason, Schema
 
 __all__ = ["Comparison", "Leaderboard", "fixture_sums", "unique_names"]
@@ -215,7 +215,7 @@ class Leaderboard(Shown):
         )
         rows = [(one.n_clusters, one.low, one.high, one.t) for one in found]
         schema = {"fixtures": pl.Int64, "low": pl.Float64, "high": pl.Float64, "t": pl.Float64}
-        return ranked(
+        return rank(
             pl.concat([source.outcomes for source in self.sources]).hstack(pl.DataFrame(rows, schema=schema, orient="row"))
         )
 

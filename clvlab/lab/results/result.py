@@ -7,7 +7,7 @@ from functools import cached_property
 
 import polars as pl
 
-from clvlab.application.runs.perform import PerformedRun, reopened
+from clvlab.application.runs.perform import PerformedRun, reopen
 from clvlab.errors import EvidenceError, UnknownAgentError, UnknownPackError
 from clvlab.lab.drawing import html
 from clvlab.lab.drawing.showing import Shown
@@ -18,7 +18,7 @@ from clvlab.lab.results.plots import Plots
 from clvlab.lab.results.report import Report, Scores, bps
 from clvlab.lab.results.run import Run, VerificationResult
 from clvlab.lab.results.tearsheet import TearSheet
-from clvlab.law.ranking import ranked
+from clvlab.law.ranking import rank
 from clvlab.packs import reader
 
 __all__ = ["Result"]
@@ -60,7 +60,7 @@ class Result(Shown):
         UnknownPackError
             The pack is not at hand.
         """
-        return self._performed or reopened(self.pack, self.run.source, self.run.receipts)
+        return self._performed or reopen(self.pack, self.run.source, self.run.receipts)
 
     @cached_property
     def pack(self) -> reader.Pack:
@@ -248,7 +248,7 @@ class Result(Shown):
         return f"{named} on {own[0].pack_id!r}"
 
     def __repr__(self) -> str:
-        first = ranked(pl.concat([one.outcomes for one in self.contenders])).row(0, named=True)
+        first = rank(pl.concat([one.outcomes for one in self.contenders])).row(0, named=True)
         mean, count = bps(first["mean_clv_bps"]), f"{first['action_count']:,}"
         if len(self.contenders) == 1:
             steps = ".tear_sheet(), .report, .scores, .run.verify()"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from clvlab.lab.statistics import Calibration, Clusters, Estimate, calibrated, clustered, estimates
+from clvlab.lab.statistics import Calibration, Clusters, Estimate, calibrate, estimates, sum_by_cluster
 from clvlab.packs.results import Settled
 
 __all__ = ["Settlement", "returns_of", "settlement"]
@@ -108,12 +108,12 @@ def settlement(
 
     won = known.select(pl.when(pl.col("result").is_in([Settled.WON, Settled.LOST])).then(pl.col("result") == Settled.WON))
     close, entry = (
-        calibrated(known[f"{name}_prob_bps"] / 10_000, won.to_series(), fixtures, seed=seed) for name in ("close", "entry")
+        calibrate(known[f"{name}_prob_bps"] / 10_000, won.to_series(), fixtures, seed=seed) for name in ("close", "entry")
     )
     return Settlement(
         frame=frame,
-        roi=estimate(clustered(100 * frame["profit"], fixtures)[0]),
-        expected=estimate(clustered(100 * frame["expected"], fixtures)[0]),
+        roi=estimate(sum_by_cluster(100 * frame["profit"], fixtures)[0]),
+        expected=estimate(sum_by_cluster(100 * frame["expected"], fixtures)[0]),
         stake_roi=estimate(_by_stake(frame)),
         close=close,
         entry=entry,
@@ -123,7 +123,7 @@ def settlement(
 def _by_stake(frame: pl.DataFrame) -> Clusters:
     """Sum profit in percent and stakes per fixture: their ratio is the return on all that was staked."""
     quoted = frame.filter(pl.col("profit").is_not_null(), pl.col("stake") > 0)
-    staked = clustered(quoted["stake"], quoted["fixture_id"])[0].sums
-    profit = clustered(100 * quoted["profit"] * quoted["stake"], quoted["fixture_id"])[0].sums
-    squares = clustered(10_000 * quoted["profit"] ** 2 * quoted["stake"], quoted["fixture_id"])[0].sums
+    staked = sum_by_cluster(quoted["stake"], quoted["fixture_id"])[0].sums
+    profit = sum_by_cluster(100 * quoted["profit"] * quoted["stake"], quoted["fixture_id"])[0].sums
+    squares = sum_by_cluster(10_000 * quoted["profit"] ** 2 * quoted["stake"], quoted["fixture_id"])[0].sums
     return Clusters(profit, staked, squares)

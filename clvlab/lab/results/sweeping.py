@@ -12,7 +12,7 @@ import polars as pl
 
 from clvlab.application import backtests
 from clvlab.engine.agent import Agent, decisions_of
-from clvlab.engine.replay import located, replay
+from clvlab.engine.replay import locate, replay
 from clvlab.errors import ClvlabError, StatisticsError
 from clvlab.lab.drawing import axes as drawing
 from clvlab.lab.drawing import html
@@ -140,8 +140,8 @@ def sweep_grid(
 
 
 def _scored(tape: Tape, agent: str | Agent, params: Mapping[str, Any], window: Window) -> pl.DataFrame:
-    decided = decisions_of(backtests.resolved(agent, params, window), tape)
-    replayed = replay(tape, located(tape, decided), window)
+    decided = decisions_of(backtests.resolve(agent, params, window), tape)
+    replayed = replay(tape, locate(tape, decided), window)
     return scores(positions(replayed.decisions, replayed.closes), window, tape.max_close_age_s)
 
 

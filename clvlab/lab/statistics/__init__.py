@@ -1,7 +1,7 @@
 """Statistics that don't flatter: fixtures, not decisions, are what is independent."""
 
 from clvlab.lab.statistics.beating import BeatRate, Middle, beat_close_rate, cluster_median, wilson_interval
-from clvlab.lab.statistics.calibration import Calibration, calibrated, calibration
+from clvlab.lab.statistics.calibration import Calibration, calibrate, calibration
 from clvlab.lab.statistics.clusters import (
     MIN_CLUSTERS,
     Clusters,
@@ -9,10 +9,10 @@ from clvlab.lab.statistics.clusters import (
     Estimate,
     cluster_errors,
     cluster_mean,
-    clustered,
     estimates,
     group_means,
-    resampled,
+    resample,
+    sum_by_cluster,
 )
 from clvlab.lab.statistics.pairs import Difference, paired_difference
 from clvlab.lab.statistics.placebo import Placebo, placebo, placebos
@@ -30,12 +30,11 @@ __all__ = [
     "Middle",
     "Placebo",
     "beat_close_rate",
-    "calibrated",
+    "calibrate",
     "calibration",
     "cluster_errors",
     "cluster_mean",
     "cluster_median",
-    "clustered",
     "deflated_t",
     "estimates",
     "expected_max_t",
@@ -45,6 +44,7 @@ __all__ = [
     "paired_difference",
     "placebo",
     "placebos",
-    "resampled",
+    "resample",
+    "sum_by_cluster",
     "wilson_interval",
 ]

@@ -16,7 +16,7 @@ from statistics import NormalDist
 
 import polars as pl
 
-from clvlab.lab.statistics.clusters import cluster_errors, clustered
+from clvlab.lab.statistics.clusters import cluster_errors, sum_by_cluster
 
 __all__ = ["BeatRate", "Middle", "beat_close_rate", "cluster_median", "wilson_interval"]
 
@@ -102,7 +102,7 @@ def beat_close_rate(clv_bps: pl.Series, fixtures: pl.Series, level: float = 0.95
         return BeatRate(beat, tied, lost, None, None, None, None)
     rate = beat / moved
     went = pl.select(pl.when(clv_bps != 0).then((clv_bps > 0).cast(pl.Float64))).to_series()
-    sums, rows, _ = clustered(went, fixtures)
+    sums, rows, _ = sum_by_cluster(went, fixtures)
     error = float(cluster_errors(sums)[1][0])
     effective = min(rate * (1 - rate) / error**2, moved) if error > 0 else float(rows.len())
     return BeatRate(beat, tied, lost, rate, *wilson_interval(rate, effective, level), effective)
@@ -130,7 +130,7 @@ def cluster_median(values: pl.Series, clusters: pl.Series, level: float = 0.95) 
         return Middle(None, None, None)
     # a value at the median is half below it: so a median that many values share is no surprise
     below = pl.select((values < median).cast(pl.Float64) + 0.5 * (values == median).cast(pl.Float64)).to_series()
-    sums, rows, _ = clustered(below, clusters)
+    sums, rows, _ = sum_by_cluster(below, clusters)
     if rows.len() < 2:
         return Middle(float(median), None, None)
     reach = NormalDist().inv_cdf((1 + level) / 2) * float(cluster_errors(sums)[1][0])

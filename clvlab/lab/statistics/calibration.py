@@ -16,7 +16,7 @@ import polars as pl
 
 from clvlab.lab.statistics.clusters import group_means
 
-__all__ = ["Calibration", "calibrated", "calibration"]
+__all__ = ["Calibration", "calibrate", "calibration"]
 
 
 @dataclass(frozen=True)
@@ -73,10 +73,10 @@ def calibration(
     (0.04, 0.04, 0.25, 0.25)
     """
     beat = pl.select(pl.when(clv_bps.is_not_null()).then((clv_bps > 0).cast(pl.Float64))).to_series()
-    return calibrated(confidence, beat, fixtures, bins=bins, seed=seed)
+    return calibrate(confidence, beat, fixtures, bins=bins, seed=seed)
 
 
-def calibrated(
+def calibrate(
     stated: pl.Series, happened: pl.Series, fixtures: pl.Series, *, bins: int = 10, seed: int = 0
 ) -> Calibration | None:
     """Compare stated probabilities with what happened; null where nothing is known of any.

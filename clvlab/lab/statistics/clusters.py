@@ -26,11 +26,11 @@ __all__ = [
     "Estimate",
     "cluster_errors",
     "cluster_mean",
-    "clustered",
     "drawn_weights",
     "estimates",
     "group_means",
-    "resampled",
+    "resample",
+    "sum_by_cluster",
 ]
 
 Floats = npt.NDArray[np.float64]
@@ -91,7 +91,7 @@ class Estimate:
     effective_n: float | None
 
 
-def clustered(
+def sum_by_cluster(
     values: pl.Series, clusters: pl.Series, groups: pl.Series | None = None
 ) -> tuple[Clusters, pl.Series, pl.Series | None]:
     """Sum values per cluster, and per group in columns of its own.
@@ -152,7 +152,7 @@ def _correction(clusters: Clusters) -> Floats:
     return np.asarray(np.where(used > 1, used / np.maximum(used - 1, 1), np.nan), dtype=np.float64)
 
 
-def resampled(clusters: Clusters, resamples: int = RESAMPLES, seed: int = 0) -> Draws:
+def resample(clusters: Clusters, resamples: int = RESAMPLES, seed: int = 0) -> Draws:
     """Draw whole clusters with replacement, the same ones for all columns, and take the means again.
 
     Parameters
@@ -198,7 +198,7 @@ def drawn_weights(size: int, resamples: int, seed: int) -> Iterator[tuple[int, n
 def estimates(clusters: Clusters, *, level: float = 0.95, resamples: int = RESAMPLES, seed: int = 0) -> list[Estimate]:
     """Estimate the mean of each column; see ``cluster_mean``."""
     means, errors = cluster_errors(clusters)
-    draws = resampled(clusters, resamples, seed)
+    draws = resample(clusters, resamples, seed)
     return [_estimate(clusters, k, float(means[k]), float(errors[k]), draws.t[:, k], level) for k in range(len(means))]
 
 
@@ -258,7 +258,7 @@ def cluster_mean(
     >>> round(found.mean, 2), round(found.t, 2), found.n, found.n_clusters, round(found.design_effect, 1)
     (3.91, 1.5, 11, 6, 2.4)
     """
-    return estimates(clustered(values, clusters)[0], level=level, resamples=resamples, seed=seed)[0]
+    return estimates(sum_by_cluster(values, clusters)[0], level=level, resamples=resamples, seed=seed)[0]
 
 
 def group_means(
@@ -283,7 +283,7 @@ def group_means(
     [('a', 2, 2.0), ('b', 1, 2.0)]
     """
     names = groups.rename("group")
-    sums, _, columns = clustered(values, clusters, names)
+    sums, _, columns = sum_by_cluster(values, clusters, names)
     found = estimates(sums, level=level, resamples=resamples, seed=seed) if columns is not None and columns.len() else []
     shown = ("n", "n_clusters", "mean", "low", "high", "t")
     schema = {name: pl.Int64 if name.startswith("n") else pl.Float64 for name in shown}

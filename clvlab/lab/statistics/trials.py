@@ -19,7 +19,7 @@ from statistics import NormalDist, variance
 import numpy as np
 import numpy.typing as npt
 
-from clvlab.lab.statistics.clusters import MIN_CLUSTERS, RESAMPLES, Clusters, cluster_errors, resampled
+from clvlab.lab.statistics.clusters import MIN_CLUSTERS, RESAMPLES, Clusters, cluster_errors, resample
 
 __all__ = ["Deflated", "deflated_t", "expected_max_t", "family_wise_p_values", "influence_shape"]
 
@@ -150,7 +150,7 @@ def family_wise_p_values(clusters: Clusters, *, resamples: int = RESAMPLES, seed
     own = np.flatnonzero(judged)
     own = own[np.argsort(-(means / np.where(judged, errors, 1))[own], kind="stable")]
     t = means[own] / errors[own]
-    drawn = np.nan_to_num(resampled(clusters, resamples, seed).t[:, own], nan=-np.inf, posinf=np.inf, neginf=-np.inf)
+    drawn = np.nan_to_num(resample(clusters, resamples, seed).t[:, own], nan=-np.inf, posinf=np.inf, neginf=-np.inf)
     # step-down: each t against the highest of its own and all lower ones; never below the p-value of a higher t
     highest = np.maximum.accumulate(drawn[:, ::-1], axis=1)[:, ::-1]
     single = (1 + (highest >= t).sum(0)) / (1 + resamples)

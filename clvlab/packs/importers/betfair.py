@@ -20,7 +20,7 @@ from clvlab.law.schema import TICKS, ClosingPolicy
 from clvlab.odds.consensus import PROB_UNIT, basis_points
 from clvlab.packs.importers.betfair_book import Column, MarketBook, States
 from clvlab.packs.importers.betfair_files import MarketFile, find, market_files
-from clvlab.packs.importers.books import QuoteSpill, batches, numbered
+from clvlab.packs.importers.books import QuoteSpill, batches, number_messages
 from clvlab.packs.importers.source import Account, Normalised, Options, fixture_ids_of
 from clvlab.packs.importers.times import of_iso
 from clvlab.packs.manifest import Fixture, KickoffKind
@@ -244,7 +244,7 @@ def _parts(
     spill: QuoteSpill, ids: Mapping[str, int], keys: Mapping[str, str], grown: Set[str], options: Options
 ) -> Iterator[pl.DataFrame]:
     for batch in batches(spill.rows_of, ids, options.chunk_rows):
-        yield numbered(_named(_completed(spill.rows(batch), grown), ids, keys))
+        yield number_messages(_named(_completed(spill.rows(batch), grown), ids, keys))
 
 
 def _named(rows: pl.DataFrame, ids: Mapping[str, int], keys: Mapping[str, str]) -> pl.DataFrame:

@@ -17,7 +17,7 @@ from clvlab.odds.margin import Margin, fair_probabilities, overround
 from clvlab.packs.importers.source import Account
 from clvlab.packs.invariants import MAX_NAME_BYTES
 
-__all__ = ["QUOTES", "QuoteSpill", "batches", "book_ticks", "numbered"]
+__all__ = ["QUOTES", "QuoteSpill", "batches", "book_ticks", "number_messages"]
 
 # One row per side in a book's message about a market. Odds are null where the side is named without a price; a message
 # whose sides are not all priced withdraws the book's quote. ``seen_ms`` is when the book itself last confirmed the price.
@@ -152,7 +152,7 @@ def book_ticks(
     for (n_sides,), known in sides.filter(pl.col("n_sides") > 1).group_by("n_sides", maintain_order=True):
         ordered = rows.join(known, on=["fixture_id", "market_key", "side"]).sort("market", "ts_ms", "book", "side_no")
         frames.append(_market_ticks(ordered, known, int(str(n_sides)), margin, rules, account))
-    return numbered(pl.concat(frames))
+    return number_messages(pl.concat(frames))
 
 
 _KEY = ("fixture_id", "market_key", "side")
@@ -253,7 +253,7 @@ def _long(ticks: ConsensusTicks, sides: pl.DataFrame, playing: pl.DataFrame) -> 
     )
 
 
-def numbered(ticks: pl.DataFrame) -> pl.DataFrame:
+def number_messages(ticks: pl.DataFrame) -> pl.DataFrame:
     """Number the messages of each fixture in order of time, those of one time in order of market_key."""
     ordered = ticks.sort("fixture_id", "ts_ms", "market_key", "side")
     message = pl.struct("fixture_id", "ts_ms", "market_key").rle_id()

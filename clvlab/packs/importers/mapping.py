@@ -13,7 +13,7 @@ from clvlab.errors import SourceError
 from clvlab.odds.formats import OddsFormat
 from clvlab.packs.manifest import KickoffKind
 
-__all__ = ["Mapped", "Meaning", "mapped", "read_mapping", "with_flags"]
+__all__ = ["Mapped", "Meaning", "check_mapping", "read_mapping", "with_flags"]
 
 Meaning = Literal[
     "fixture", "time", "odds", "side", "market", "book", "kickoff", "home", "away", "in_running", "result", "updated"
@@ -63,7 +63,7 @@ class Mapped(BaseModel):
         return self
 
 
-def mapped(mapping: Mapping[str, Any] | None, columns: list[str]) -> Mapped:
+def check_mapping(mapping: Mapping[str, Any] | None, columns: list[str]) -> Mapped:
     """Check a mapping against the columns of a table; without a mapping, columns that are named by their meaning count.
 
     Raises

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from clvlab.errors import SourceError
 from clvlab.packs.files import lines_of
-from clvlab.packs.importers.mapping import Mapped, mapped
+from clvlab.packs.importers.mapping import Mapped, check_mapping
 from clvlab.packs.importers.source import Account, Options
 
 __all__ = ["Chunk", "csv_chunks", "parquet_chunks"]
@@ -49,7 +49,7 @@ def csv_chunks(name: str, path: Path, options: Options, account: Account) -> Ite
         raise SourceError(f"{name}:{reader.line_num}: no CSV: {error}") from error
     if not header or len(set(header)) != len(header):
         raise SourceError(f"{name}:1: the header {header} is empty or names a column twice")
-    mapping = mapped(options.mapping, header)
+    mapping = check_mapping(options.mapping, header)
     rows: list[list[str]] = []
     numbers: list[int] = []
     try:
@@ -108,7 +108,7 @@ def parquet_chunks(name: str, path: Path, options: Options, account: Account) ->
             file = pq.ParquetFile(cast("IO[bytes]", opened), buffer_size=_BUFFER_BYTES)  # else a row group is read at once
         except (pa.ArrowException, OSError) as error:
             raise SourceError(f"{name}: can't be read as Parquet: {str(error).splitlines()[0]}") from error
-        mapping = mapped(options.mapping, _distinct(name, file.schema_arrow.names))
+        mapping = check_mapping(options.mapping, _distinct(name, file.schema_arrow.names))
         schema = _readable(name, file.schema_arrow, mapping)
         first = 1
         try:

@@ -11,7 +11,7 @@ import clvlab as cl
 from clvlab.agents.isolation.isolated import IsolatedAgent, isolated
 from clvlab.agents.isolation.sandbox import can_lock_in
 from clvlab.application.packs import open_pack
-from clvlab.application.runs.replays import prices_again, replayed
+from clvlab.application.runs.replays import prices_again, replay_run
 from clvlab.engine import lookahead
 from clvlab.engine import run as engine
 from clvlab.engine.run import run
@@ -162,7 +162,7 @@ def test_agent_that_replaces_the_engine_is_sealed_with_the_closes_of_the_ticks(p
     test = performed(open_pack("starter"), f"{patching}:plain")
 
     assert prices_again(test.run, "starter").agrees
-    assert replayed(test.run, agents=[isolated(f"{patching}:plain")]).agrees
+    assert replay_run(test.run, agents=[isolated(f"{patching}:plain")]).agrees
 
 
 def test_closes_made_up_by_a_patched_engine_do_not_survive_the_ticks(patching, monkeypatch):
@@ -184,7 +184,7 @@ def test_closes_made_up_by_a_patched_engine_do_not_survive_the_ticks(patching, m
     for outcome in (
         prices_again(forged.run),
         prices_again(forged.run, "starter"),
-        replayed(forged.run, forged.receipts, agents=[isolated(f"{patching}:plain")]),
+        replay_run(forged.run, forged.receipts, agents=[isolated(f"{patching}:plain")]),
     ):
         assert not outcome.agrees
         assert "the ticks of pack 'starter' do not give the line with seq" in outcome.detail

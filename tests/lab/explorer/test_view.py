@@ -2,7 +2,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from clvlab.lab.explorer.thinning import suspensions, thinned
+from clvlab.lab.explorer.thinning import suspensions, thin
 from clvlab.lab.explorer.view import LINES, MARKS, Outcome, market
 from clvlab.law.closing import Window
 from tests.factories import MARKET, make_decisions, make_run, make_tape, message
@@ -129,7 +129,7 @@ class TestThinning:
     def test_few_rows_stay_as_they_are(self):
         rows = pl.DataFrame({"side": ["a"] * 3, "ts_ms": [0, 1, 2], "prob_bps": [1, 2, 3]})
 
-        assert thinned(rows, (0, 2), 10).equals(rows)
+        assert thin(rows, (0, 2), 10).equals(rows)
 
     def test_many_rows_keep_their_extremes_and_ends(self):
         n, width = 20_000, 100
@@ -137,7 +137,7 @@ class TestThinning:
         values[7777], values[12_345] = 9999, 1
         rows = pl.DataFrame({"side": ["a"] * n, "ts_ms": np.arange(n), "prob_bps": values})
 
-        kept = thinned(rows, (0, n - 1), width)
+        kept = thin(rows, (0, n - 1), width)
 
         assert kept.height <= 4 * (width + 1)
         assert {9999, 1} <= set(kept["prob_bps"])
@@ -150,7 +150,7 @@ class TestThinning:
         extremes = (pl.col("prob_bps").min().alias("low"), pl.col("prob_bps").max().alias("high"))
         pixel = (pl.col("ts_ms") * width // (n - 1)).alias("pixel")
 
-        kept = thinned(rows, (0, n - 1), width)
+        kept = thin(rows, (0, n - 1), width)
 
         assert kept.group_by(pixel).agg(extremes).sort("pixel").equals(rows.group_by(pixel).agg(extremes).sort("pixel"))
 

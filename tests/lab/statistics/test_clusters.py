@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from clvlab.lab.statistics import MIN_CLUSTERS, cluster_errors, cluster_mean, clustered, group_means, resampled
+from clvlab.lab.statistics import MIN_CLUSTERS, cluster_errors, cluster_mean, group_means, resample, sum_by_cluster
 
 
 def simulated(rng, *, fixtures=60, mean=0.0, between=20.0, within=30.0):
@@ -67,19 +67,19 @@ def test_the_same_seed_gives_the_same_interval_and_another_seed_another():
 
 
 def test_resamples_drawn_in_blocks_are_those_drawn_at_once(monkeypatch):
-    sums, _, _ = clustered(*simulated(np.random.default_rng(3), fixtures=20))
-    whole = resampled(sums, 50).means
+    sums, _, _ = sum_by_cluster(*simulated(np.random.default_rng(3), fixtures=20))
+    whole = resample(sums, 50).means
 
     monkeypatch.setattr("clvlab.lab.statistics.clusters._CELLS", 100)
 
     # The same draws; a matrix product of another shape may round its sums otherwise.
-    assert np.allclose(resampled(sums, 50).means, whole, rtol=1e-12, atol=0)
+    assert np.allclose(resample(sums, 50).means, whole, rtol=1e-12, atol=0)
 
 
 def test_a_resample_is_the_ratio_of_its_sums():
-    sums, _, _ = clustered(pl.Series([1.0, 2.0, 6.0]), pl.Series([1, 1, 2]))
+    sums, _, _ = sum_by_cluster(pl.Series([1.0, 2.0, 6.0]), pl.Series([1, 1, 2]))
 
-    means = set(np.round(resampled(sums, 200).means[:, 0], 9))
+    means = set(np.round(resample(sums, 200).means[:, 0], 9))
 
     assert means == {1.5, 3.0, 6.0}
 
@@ -151,5 +151,5 @@ def test_p_values_of_no_edge_are_spread_evenly():
 
     assert 0.02 <= np.mean(np.array(p_values) <= 0.05) <= 0.08
     assert 0.44 <= np.mean(np.array(p_values) <= 0.5) <= 0.56
-    means, errors = cluster_errors(clustered(pl.Series([1.0]), pl.Series([1]))[0])
+    means, errors = cluster_errors(sum_by_cluster(pl.Series([1.0]), pl.Series([1]))[0])
     assert (means[0], bool(np.isnan(errors[0]))) == (1.0, True)
