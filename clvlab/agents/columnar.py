@@ -37,7 +37,7 @@ class Strategy:
     Attributes
     ----------
     rule
-        Takes the ticks, and parameters by name; gives decisions.
+        Takes the ticks, and parameters by name; returns decisions.
     agent_id
         Who decides; the function's name by default.
     version

@@ -87,7 +87,7 @@ def record(tape: Tape, ask: Ask, at: Iterable[tuple[int, int]] | None = None, *,
     tape
         What is shown, up to each checkpoint.
     ask
-        Takes a prompt and gives the model's text, such as a ``ChatEndpoint``; whatever it raises is recorded.
+        Takes a prompt and returns the model's text, such as a ``ChatEndpoint``; whatever it raises is recorded.
     at
         (fixture_id, tick_seq) pairs; ``checkpoints(tape)`` by default.
     model

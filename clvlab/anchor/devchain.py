@@ -116,7 +116,7 @@ class DevChain:
         return list(self._landed)
 
     def airdrop(self, address: str, lamports: int = 10**9) -> str:
-        """Return an account money to pay fees with; gives a signature that no status is kept of."""
+        """Return an account money to pay fees with; returns a signature that no status is kept of."""
         self._svm.airdrop(Pubkey.from_string(address), lamports)
         return "1" * 64
 

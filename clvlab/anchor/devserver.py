@@ -75,7 +75,7 @@ def _answered(chain: DevChain, request: dict[str, Any]) -> tuple[int, Any]:
 
 @contextmanager
 def serving(chain: DevChain, port: int = 0) -> Iterator[str]:
-    """Serve a chain while the context lasts; gives its address."""
+    """Serve a chain while the context lasts; returns its address."""
     with server(chain, port) as made:
         thread = Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()

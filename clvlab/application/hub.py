@@ -18,7 +18,7 @@ class Hub:
         self._subscribers: dict[str, list[Callable[[], None]]] = {}
 
     def subscribe(self, subject: str, notify: Callable[[], None]) -> Callable[[], None]:
-        """Call ``notify`` at every publication about a subject, on the publisher's thread; gives the unsubscription."""
+        """Call ``notify`` at every publication about a subject, on the publisher's thread; returns the unsubscription."""
         with self._changed:
             self._subscribers.setdefault(subject, []).append(notify)
 

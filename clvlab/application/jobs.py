@@ -117,7 +117,7 @@ class Jobs:
         return job is not None
 
     def settle(self, run_id: str) -> dict[str, Any]:
-        """Wait until a run is sealed or failed, performing its job here if nobody else does; gives the run's row.
+        """Wait until a run is sealed or failed, performing its job here if nobody else does; returns the run's row.
 
         Raises
         ------

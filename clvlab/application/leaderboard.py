@@ -36,7 +36,7 @@ class Leaderboard:
         return {"rows": [{**row, "rank": rank} for rank, row in enumerate(rows, start=1)]}
 
     def rebuild(self) -> list[str]:
-        """Recompute all of it from the sealed bytes and store that; gives a sentence for every difference found.
+        """Recompute all of it from the sealed bytes and store that; returns a sentence for every difference found.
 
         Run it while no run is being sealed: what is sealed meanwhile is pooled, and not recomputed.
         """

@@ -100,7 +100,7 @@ class LogStore(Protocol):
 
 
 def commit(rows: LogRows, run_id: str, owner: str, inputs_hash: str, content_hash: str | None, ts_ms: int) -> int:
-    """Commit to a run over a pack, to be called before its tape is opened; gives the index that its manifest names.
+    """Commit to a run over a pack, to be called before its tape is opened; returns the index that its manifest names.
 
     The same commitment again gives the same index: a run that was interrupted goes on under it. A run that was abandoned is
     committed to anew: the log shows both. ``content_hash`` is the pack's, as the run's binding has it.
@@ -137,7 +137,7 @@ def commit_anew(rows: LogRows, run_id: str, ts_ms: int) -> int:
 
 
 def conclude(rows: LogRows, run_id: str, manifest_hash: str, ts_ms: int) -> int:
-    """Note the manifest hash that a committed run was sealed with; gives the entry's index.
+    """Note the manifest hash that a committed run was sealed with; returns the entry's index.
 
     Raises
     ------
@@ -148,7 +148,7 @@ def conclude(rows: LogRows, run_id: str, manifest_hash: str, ts_ms: int) -> int:
 
 
 def abandon(rows: LogRows, run_id: str, cause: str, ts_ms: int) -> int:
-    """Note that a committed run came to nothing, and why; gives the entry's index.
+    """Note that a committed run came to nothing, and why; returns the entry's index.
 
     Raises
     ------

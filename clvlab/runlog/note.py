@@ -128,7 +128,7 @@ class Signer:
         return _library().Ed25519PrivateKey.from_private_bytes(self.seed)
 
     def line(self, text: str, ts_s: int = 0) -> str:
-        """Sign a note's text; gives the signature line."""
+        """Sign a note's text; returns the signature line."""
         if self.kind == _COSIGNATURE:
             signature = ts_s.to_bytes(8, "big") + self._key.sign(cosigned_text(text, ts_s))
         else:

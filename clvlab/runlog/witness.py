@@ -63,7 +63,7 @@ class Witness:
             self._logs.setdefault(log.name, []).append(log)
 
     def cosign(self, asked: str, ts_s: int) -> str:
-        """Sign a checkpoint that extends the last one; gives the signature line.
+        """Sign a checkpoint that extends the last one; returns the signature line.
 
         Raises
         ------

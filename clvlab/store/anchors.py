@@ -22,7 +22,7 @@ def anchor_of(connection: Connection, run_id: str) -> Anchor | None:
 
 
 def hold(connection: Connection, run_id: str) -> str | None:
-    """Keep others from changing a run's anchor until the transaction ends; gives its status."""
+    """Keep others from changing a run's anchor until the transaction ends; returns its status."""
     return connection.execute(select(anchors.c.status).where(anchors.c.run_id == run_id).with_for_update()).scalar()
 
 

@@ -260,7 +260,7 @@ class Competitions:
         return cast("list[CompetitionEvent]", found)
 
     def subscribe(self, competition_id: str, notify: Callable[[], None]) -> Callable[[], None]:
-        """Have ``notify`` called, on any thread, after events were appended by this process; gives the unsubscription.
+        """Have ``notify`` called, on any thread, after events were appended by this process; returns the unsubscription.
 
         The callback carries nothing: read ``events`` after it, and every half second besides for those of other processes.
         Then what was delivered is the log, without gap or repetition.

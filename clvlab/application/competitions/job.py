@@ -48,7 +48,7 @@ class CompetitionRuns:
     clock: Callable[[], int]
 
     def claim(self, connection: Connection, row: _Row) -> str:
-        """Claim the start of a competition whose row is held: status, run, job and first event; gives the run id.
+        """Claim the start of a competition whose row is held: status, run, job and first event; returns the run id.
 
         Raises
         ------

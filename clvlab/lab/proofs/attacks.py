@@ -23,7 +23,7 @@ FILES = ("events.jsonl", "scores.jsonl", "manifest.json", "receipts.jsonl")
 
 @dataclass(frozen=True)
 class Copy:
-    """The bytes of a run, to be changed: every change gives another copy."""
+    """The bytes of a run, to be changed: every change returns another copy."""
 
     run: SealedRun
     receipts: bytes = b""

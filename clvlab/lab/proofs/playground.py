@@ -16,7 +16,7 @@ __all__ = ["Playground"]
 class Playground(Tampering, Interactive):
     """A copy of a sealed run to tamper with; made by ``Run.tamper()``. The run itself and its folder are never touched.
 
-    Each act changes the copy and gives the playground: ``.attack(name)``, ``.replace(file, old, new)``,
+    Each act changes the copy and returns the playground: ``.attack(name)``, ``.replace(file, old, new)``,
     ``.write_line(file, number, text)``, ``.flip(file, offset)``, ``.close_seal()``, ``.restore()``.
 
     Examples

@@ -22,7 +22,7 @@ __all__ = ["Tampering"]
 
 
 class Tampering:
-    """A copy of a sealed run to tamper with: each act changes the copy and gives this object again.
+    """A copy of a sealed run to tamper with: each act changes the copy and returns this object.
 
     Attributes
     ----------

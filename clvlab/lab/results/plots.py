@@ -1,4 +1,4 @@
-"""The pictures of a tear sheet. Each takes axes or makes some, and gives them back."""
+"""The pictures of a tear sheet. Each takes axes or makes some, and returns them."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ __all__ = ["upgrade"]
 
 
 def upgrade(connection: Connection) -> str:
-    """Bring a database to the newest schema, inside the caller's transaction; gives the schema's version.
+    """Bring a database to the newest schema, inside the caller's transaction; returns the schema's version.
 
     Raises
     ------
