@@ -11,8 +11,6 @@ from pathlib import Path
 
 from clvlab.errors import FileError
 
-__all__ = ["MAX_BYTES", "MAX_KEYS_BYTES", "file_bytes", "file_bytes_or_none", "lock", "replace_file"]
-
 MAX_BYTES = 4 << 30  # of one file of a run, or of a bundle: some six million decisions
 MAX_KEYS_BYTES = 1 << 20
 _WITHOUT_WAITING = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)  # a pipe would wait for who writes to it

@@ -14,11 +14,11 @@ from clvlab.application.application import Application
 from clvlab.application.backtests import plan_backtest
 from clvlab.application.competitions.requests import AgentEntry, CompetitionConfig
 from clvlab.application.runs.perform import perform
-from clvlab.engine.agent import Causality, Identity, decisions_of, register
+from clvlab.engine.agent import Identity, decisions_of, register
 from clvlab.engine.run import RunResult, run
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
-from clvlab.law.schema import DECISIONS, FIXTURES, TICKS, ClosingPolicy
+from clvlab.law.schema import DECISIONS, FIXTURES, TICKS, Causality, ClosingPolicy
 from clvlab.law.tape import Binding, Tape
 from clvlab.proof.seal import SealedRun
 

@@ -10,8 +10,6 @@ from clvlab.agents.template import Config, backs
 from clvlab.law.schema import SAFE_INTEGER
 from clvlab.law.tape import Tape
 
-__all__ = ["BaselineConfig", "decide"]
-
 
 class BaselineConfig(Config):
     """Parameters of ``baseline``."""

@@ -17,8 +17,6 @@ from clvlab.errors import AgentError, SchemaError
 from clvlab.law.schema import DECISIONS, SAFE_INTEGER, TICKS, Action, conform
 from clvlab.law.tape import Tape
 
-__all__ = ["Strategy", "strategy"]
-
 Rule = Callable[..., pl.LazyFrame | pl.DataFrame]
 
 _NAMED = ("fixture_id", "tick_seq", "market_key", "side")

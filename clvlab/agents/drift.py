@@ -11,8 +11,6 @@ from clvlab.law.schema import SAFE_INTEGER
 from clvlab.law.tape import Tape
 from clvlab.odds.logit import micro_logits_of
 
-__all__ = ["DriftConfig", "decide"]
-
 
 class DriftConfig(Config):
     """Parameters of ``cumulative-drift``."""

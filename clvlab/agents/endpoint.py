@@ -11,8 +11,6 @@ from typing import Any
 
 from clvlab.errors import AgentError, AskError
 
-__all__ = ["ChatEndpoint"]
-
 _MAX_BYTES = 1_000_000
 
 

@@ -10,8 +10,6 @@ from clvlab.agents.ticking import TickAgent
 from clvlab.engine.agent import Agent
 from clvlab.errors import UnknownAgentError
 
-__all__ = ["agent_of"]
-
 _MODULE = "clvlab_agent_file"
 
 

@@ -25,8 +25,6 @@ from clvlab.law.schema import DECISIONS, SAFE_INTEGER, Action
 from clvlab.law.tape import Tape, last_row_at
 from clvlab.proof.canonical import canonical, decimal_text, sha256
 
-__all__ = ["MAX_ENTRIES", "MAX_TEXT_BYTES", "Entry", "LlmConfig", "decide", "entries_sha256"]
-
 MAX_ENTRIES = 10_000
 MAX_TEXT_BYTES = 4_000_000  # of all reasons and names: the transcript stands in the first line of the evidence
 _MAX_INT32 = 2**31 - 1

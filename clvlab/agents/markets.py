@@ -10,8 +10,6 @@ from clvlab.errors import AgentError
 from clvlab.law.clv import is_allowed
 from clvlab.law.tape import Tape
 
-__all__ = ["checked_markets", "in_markets"]
-
 
 def checked_markets(markets: Sequence[str]) -> tuple[str, ...]:
     """Return market-key prefixes as a tuple; a single text is refused, as it would be read letter by letter."""

@@ -13,8 +13,6 @@ from clvlab.law.schema import SAFE_INTEGER
 from clvlab.law.tape import Tape
 from clvlab.odds.logit import micro_logits_of
 
-__all__ = ["MomentumConfig", "decide"]
-
 _Ints = npt.NDArray[np.int64]
 _CHUNK = 2**22  # cells of the look-back matrix that are held at once
 _BEYOND = np.int64(2**62)  # sorts behind every movement
@@ -206,7 +204,7 @@ def _robust_z_milli(movement: _Ints, candidates: pl.DataFrame, config: MomentumC
 
 
 def _middle_two(window: _Ints, width: _Ints) -> _Ints:
-    """Sort each row in place and give twice the median of its first ``width`` values."""
+    """Sort each row in place and return twice the median of its first ``width`` values."""
     window.sort(axis=1)
     low, high = (width - 1) // 2, width // 2
     return np.asarray(np.take_along_axis(window, low, 1) + np.take_along_axis(window, high, 1), dtype=np.int64)

@@ -21,8 +21,6 @@ from clvlab.law.schema import Action
 from clvlab.law.tape import Tape
 from clvlab.proof.canonical import sha256
 
-__all__ = ["Ask", "checkpoints", "prompt_at", "record"]
-
 Ask = Callable[[str], str]
 
 _HISTORY = 8

@@ -16,8 +16,6 @@ from clvlab.engine.agent import register
 from clvlab.errors import AgentError, UnknownAgentError
 from clvlab.law.tape import Tape
 
-__all__ = ["TEMPLATES", "of_sealed_config", "template"]
-
 _DECIMAL = re.compile(r"-?[0-9]{1,20}(\.[0-9]{1,320})?")
 _Rule = Callable[[Tape, Any], pl.DataFrame]
 

@@ -9,8 +9,6 @@ import polars as pl
 from clvlab.law.schema import SAFE_INTEGER, Action
 from clvlab.law.tape import Tape, last_row_at
 
-__all__ = ["Kelly"]
-
 
 @dataclass(frozen=True, slots=True)
 class Kelly:

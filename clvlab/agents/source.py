@@ -11,8 +11,6 @@ from typing import Any
 
 from clvlab.proof.canonical import sha256
 
-__all__ = ["digests_in", "source_sha256"]
-
 
 def source_sha256(code: Callable[..., Any] | type) -> str:
     """Hash the text of a function or class; where no file holds one, as in ``python -c``, its bytecode.

@@ -14,17 +14,6 @@ from clvlab.law.actions import MAX_NAME_BYTES
 from clvlab.law.schema import DECISIONS, SAFE_INTEGER, Action
 from clvlab.law.tape import Tape
 
-__all__ = [
-    "MAX_PREFIXES",
-    "MAX_SECONDS",
-    "Config",
-    "Prefixes",
-    "Template",
-    "backs",
-    "cool_down",
-    "limit",
-]
-
 MAX_PREFIXES = 10_000
 MAX_SECONDS = SAFE_INTEGER // 1000
 

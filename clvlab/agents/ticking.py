@@ -16,8 +16,6 @@ from clvlab.errors import AgentError
 from clvlab.law.schema import DECISIONS, Action
 from clvlab.law.tape import Tape
 
-__all__ = ["Book", "Decision", "TickAgent", "Walk"]
-
 _SLICE = 65_536  # messages that stand in memory as Python values
 _NULL = -1  # of a price, which is never negative
 _EXAMPLE = """for example

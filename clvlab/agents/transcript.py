@@ -12,8 +12,6 @@ from clvlab.agents.llm import MAX_ENTRIES, Entry, entries_sha256
 from clvlab.errors import AgentError, EvidenceError
 from clvlab.proof.canonical import canonical, parsed, sha256
 
-__all__ = ["Answer", "Transcript"]
-
 _SCHEMA = "clvlab-transcript/1"
 
 

@@ -11,8 +11,6 @@ from clvlab.anchor.settings import AnchorSettings
 from clvlab.errors import AnchorError, AnchorUnavailableError
 from clvlab.proof.anchor import Anchor, AnchorTrust, Seen
 
-__all__ = ["Anchorer", "NullAnchor", "blocking"]
-
 _T = TypeVar("_T")
 
 
@@ -30,7 +28,7 @@ class Anchorer(Protocol):
         ...
 
     def commit(self, run_id: str, manifest_hash: str) -> Anchor:
-        """Anchor a hash and give the outcome; may take seconds, and be asked again."""
+        """Anchor a hash and return the outcome; may take seconds, and be asked again."""
         ...
 
     def seen(self, anchor: Anchor) -> Seen | None:

@@ -27,8 +27,6 @@ from clvlab.anchor.transaction import read_seen
 from clvlab.errors import AnchorError, AnchorUnavailableError
 from clvlab.proof.anchor import Seen
 
-__all__ = ["Chain", "Landing", "new_client"]
-
 T = TypeVar("T")
 _PAGES, _PAGE = 10, 1000
 _UNANSWERED = (SolanaRpcException, RPCException, RPCNoResultException, SerdeJSONError)

@@ -7,8 +7,6 @@ from clvlab.anchor.records import AnchorRecords
 from clvlab.anchor.settings import AnchorSettings
 from clvlab.errors import AnchorError
 
-__all__ = ["anchorer"]
-
 
 def anchorer(settings: AnchorSettings, records: AnchorRecords) -> Anchorer:
     """Return what anchors under these settings: without a key, what anchors nothing."""

@@ -21,8 +21,6 @@ from solders.transaction_metadata import FailedTransactionMetadata
 
 from clvlab.proof.anchor import MEMO_PROGRAMS
 
-__all__ = ["GENESIS_HASH", "DevChain", "Fault", "NodeError"]
-
 GENESIS_HASH = str(Hash(sha256(b"clvlab devchain").digest()))
 _MAX_AGE = 150  # blocks for which a blockhash may be used, as on the public clusters
 _CONFIRMED, _FINALIZED = 1, 32  # depth in blocks

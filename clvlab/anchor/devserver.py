@@ -12,8 +12,6 @@ from typing import Any
 
 from clvlab.anchor.devchain import DevChain, NodeError
 
-__all__ = ["server", "serving"]
-
 _MAX_REQUEST = 1 << 20
 
 

@@ -11,8 +11,6 @@ from clvlab.files import MAX_KEYS_BYTES, file_bytes_or_none, lock, replace_file
 from clvlab.proof.anchor import Anchor, AnchorStatus
 from clvlab.proof.canonical import canonical, parsed
 
-__all__ = ["ANCHOR_FILE", "AnchorRecord", "AnchorRecords", "Attempt", "FolderRecords"]
-
 ANCHOR_FILE = "anchor.json"
 _SCHEMA = "clvlab-anchor/1"
 

@@ -11,9 +11,6 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict, Settin
 from clvlab.errors import AnchorError
 from clvlab.proof.anchor import GENESIS, AnchorTrust
 
-__all__ = ["ENVIRONMENT", "AnchorSettings", "anchor_from_environment", "words"]
-
-
 ENVIRONMENT = SettingsConfigDict(
     env_prefix="CLVLAB_", env_nested_delimiter="_", env_nested_max_split=1, env_ignore_empty=True, extra="ignore"
 )

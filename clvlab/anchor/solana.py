@@ -21,8 +21,6 @@ from clvlab.errors import AnchorConflictError, AnchorError
 from clvlab.proof.anchor import GENESIS, Anchor, AnchorStatus, AnchorTrust, Seen, anchor_check
 from clvlab.proof.checks import Check, Verdict
 
-__all__ = ["SolanaAnchor", "explorer_url"]
-
 _MEMO = re.compile(r"sha256:[0-9a-f]{64}")
 # Nodes behind one address may lag behind each other: a signature counts as expired only so many blocks later.
 _EXPIRY_MARGIN = 16

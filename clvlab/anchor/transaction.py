@@ -20,8 +20,6 @@ from clvlab.anchor.records import Attempt
 from clvlab.errors import AnchorError
 from clvlab.proof.anchor import MEMO_PROGRAMS, Instruction, Seen
 
-__all__ = ["MEMO_PROGRAM", "keypair", "new_keypair", "read_seen", "signed_memo", "transaction_bytes"]
-
 MEMO_PROGRAM = MEMO_PROGRAMS[1]  # the one that every cluster, old or new, has
 _COMPUTE_UNITS = 50_000  # a memo of 71 bytes with one signer takes about 20,000
 

@@ -6,9 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from clvlab.answers.common import Answer, Hash, ReplayBinding
-
-__all__ = ["AgentInstance", "DeployResponse", "RuntimeEventsResponse"]
+from clvlab.answers.answer import Answer, Hash, ReplayBinding
 
 
 class DeployResponse(Answer):

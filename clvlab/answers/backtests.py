@@ -6,10 +6,8 @@ from typing import Annotated, Literal, NotRequired
 
 from pydantic import Field
 
-from clvlab.answers.common import Answer, Hash
+from clvlab.answers.answer import Answer, Hash
 from clvlab.answers.runs import AgentIdentity, Checks, Metrics
-
-__all__ = ["BacktestListResponse", "BacktestReport", "BacktestRunResponse"]
 
 
 class BacktestRunResponse(Answer):

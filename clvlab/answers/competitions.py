@@ -7,19 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 from typing_extensions import TypeAliasType
 
-from clvlab.answers.common import Answer, Hash, ProofMode, ReplayBinding
+from clvlab.answers.answer import Answer, Hash, ProofMode, ReplayBinding
 from clvlab.answers.runs import ProofArtifactResponse
-
-__all__ = [
-    "AgentRegisterResponse",
-    "CompetitionCreateResponse",
-    "CompetitionEvent",
-    "CompetitionLeaderboardRow",
-    "CompetitionStartResponse",
-    "CompetitionStateResponse",
-    "CompetitionStatusResponse",
-    "CompetitionSummaryResponse",
-]
 
 LifecycleStatus = TypeAliasType(
     "LifecycleStatus",

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from clvlab.answers.common import Answer
+from clvlab.answers.answer import Answer
 from clvlab.answers.competitions import CompetitionLeaderboardRow
 from clvlab.answers.runs import ProofArtifactResponse
-
-__all__ = ["DemoResponse"]
 
 
 class DemoResponse(Answer):

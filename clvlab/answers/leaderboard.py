@@ -7,9 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 from typing_extensions import TypeAliasType
 
-from clvlab.answers.common import Answer
-
-__all__ = ["Confidence", "LeaderboardResponse", "LeaderboardRow"]
+from clvlab.answers.answer import Answer
 
 Confidence = TypeAliasType(
     "Confidence",

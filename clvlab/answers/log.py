@@ -6,9 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from clvlab.answers.common import Answer, Hash
-
-__all__ = ["ConsistencyResponse", "LogEntriesResponse", "LogResponse"]
+from clvlab.answers.answer import Answer, Hash
 
 
 class OwnerCounts(Answer):

@@ -6,9 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from clvlab.answers.common import Answer, Hash
-
-__all__ = ["ReplayPackInfo", "ReplayPackListResponse"]
+from clvlab.answers.answer import Answer, Hash
 
 
 class ReplayPackInfo(Answer):

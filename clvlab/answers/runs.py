@@ -7,10 +7,8 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import Field
 from typing_extensions import TypeAliasType
 
-from clvlab.answers.common import Answer, Hash
+from clvlab.answers.answer import Answer, Hash
 from clvlab.answers.leaderboard import Confidence
-
-__all__ = ["InspectorRecord", "ProofArtifactResponse", "RunListResponse", "VerifyResponse"]
 
 Verdict = TypeAliasType(
     "Verdict", Annotated[Literal["pass", "fail", "pending", "not_applicable"], Field(description="Outcome of a check.")]

@@ -16,8 +16,6 @@ from clvlab.store import anchors, competitions, jobs, runs
 from clvlab.store.database import Connection, Database
 from clvlab.store.jobs import Job, JobStatus
 
-__all__ = ["Anchoring", "StoredRecords"]
-
 _FINAL_MS = 3_600_000
 
 

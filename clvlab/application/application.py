@@ -27,8 +27,6 @@ from clvlab.packs.catalog import Catalog
 from clvlab.runlog.note import Signer
 from clvlab.store.database import Database
 
-__all__ = ["Application"]
-
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000

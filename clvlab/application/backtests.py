@@ -25,8 +25,6 @@ from clvlab.law.schema import OUTCOMES
 from clvlab.law.tape import Tape
 from clvlab.packs.reader import Pack
 
-__all__ = ["envelope", "leaderboard", "lookahead_audit", "plan_backtest", "rename", "resolve"]
-
 
 def plan_backtest(
     pack: Pack,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from clvlab.errors import ClvlabError
 
-__all__ = ["cause_of"]
-
 
 def cause_of(error: Exception) -> str:
     """Return what an error says; of one that is not clvlab's own, its class alone."""

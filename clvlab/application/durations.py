@@ -6,8 +6,6 @@ import re
 
 from clvlab.errors import WindowError
 
-__all__ = ["duration_s_of"]
-
 _FORM = re.compile(r"P(?:(\d{1,9})W|(?=\d|T\d)(?:(\d{1,9})D)?(?:T(?:(\d{1,9})H)?(?:(\d{1,9})M)?(?:(\d{1,9})S)?)?)")
 _UNITS_S = (7 * 86_400, 86_400, 3_600, 60, 1)
 

@@ -9,8 +9,6 @@ from typing import Any
 
 from clvlab.proof.anchor import Anchor
 
-__all__ = ["EventKind", "anchor_event", "event", "in_batches"]
-
 _BATCH = 2000
 
 

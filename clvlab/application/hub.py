@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Callable
 from threading import Condition
 
-__all__ = ["Hub"]
-
 
 class Hub:
     """Tells subscribers and waiters that something about a subject was stored."""

@@ -9,27 +9,8 @@ from typing import Any
 from clvlab.errors import OddsError
 from clvlab.odds.formats import OddsFormat
 from clvlab.odds.margin import Margin
-from clvlab.packs.importers import IMPORTERS
-from clvlab.packs.importers.importing import ImportReport, import_source
-from clvlab.packs.importers.mapping import read_mapping, with_flags
+from clvlab.packs.importers.mapping import read_mapping
 from clvlab.packs.importers.source import Options, silent
-from clvlab.packs.quality import Quality, Spread
-from clvlab.packs.synthetic import Recipe, build
-
-__all__ = [
-    "IMPORTERS",
-    "ImportReport",
-    "Margin",
-    "OddsFormat",
-    "Options",
-    "Quality",
-    "Recipe",
-    "Spread",
-    "build",
-    "import_options",
-    "import_source",
-    "with_flags",
-]
 
 
 def import_options(

@@ -18,8 +18,6 @@ from clvlab.store.database import Connection, Database
 from clvlab.store.jobs import Job, JobStatus
 from clvlab.store.runs import RunStatus
 
-__all__ = ["Handler", "Jobs", "PostponedError"]
-
 logger = logging.getLogger("clvlab.jobs")
 _SUBJECT = "jobs"
 _MAX_ATTEMPTS = 10

@@ -22,8 +22,6 @@ from clvlab.proof.canonical import canonical, sha256, without_floats
 from clvlab.store import runs, trials
 from clvlab.store.database import Connection, Database
 
-__all__ = ["KeptRuns", "trial_ids"]
-
 _OWNER = "laboratory"
 
 

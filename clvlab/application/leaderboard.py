@@ -14,8 +14,6 @@ from clvlab.store import runs, standings
 from clvlab.store.database import Database
 from clvlab.store.tables import RUN_COUNTS, SUMS
 
-__all__ = ["Leaderboard"]
-
 _T = TypeVar("_T")
 _PPM = 1_000_000
 _COMPARED = (*SUMS, *RUN_COUNTS, "max_drawdown")

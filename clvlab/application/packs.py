@@ -10,8 +10,6 @@ from clvlab.packs.catalog import Catalog
 from clvlab.packs.manifest import DESCRIPTOR
 from clvlab.packs.reader import Pack, verify_pack
 
-__all__ = ["bundled_catalog", "catalog_at", "open_pack", "pack_folder"]
-
 _MAX_PATH = 4096
 
 

@@ -8,8 +8,6 @@ from clvlab.errors import PageError
 from clvlab.store import runs
 from clvlab.store.database import Connection
 
-__all__ = ["MAX_PAGE", "page_of"]
-
 MAX_PAGE = 200
 
 

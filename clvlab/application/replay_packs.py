@@ -9,8 +9,6 @@ from clvlab.application.runs.binding import open_catalogued
 from clvlab.packs.catalog import Catalog
 from clvlab.packs.reader import Pack
 
-__all__ = ["ReplayPacks"]
-
 
 @dataclass(frozen=True)
 class ReplayPacks:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import cast
 
 from clvlab.agents.registry import template
+from clvlab.answers.answer import pick
 from clvlab.answers.backtests import BacktestListResponse, BacktestReport, BacktestRunResponse, BacktestSummary
-from clvlab.answers.common import pick
 from clvlab.application.competitions.requests import BacktestRunRequest
 from clvlab.application.jobs import Jobs
 from clvlab.application.pages import page_of
@@ -25,8 +25,6 @@ from clvlab.store.database import Connection, Database
 from clvlab.store.jobs import Job, JobStatus
 from clvlab.store.runs import RunStatus
 from clvlab.store.tables import reports as report_table
-
-__all__ = ["ANYBODY", "BacktestReports", "BacktestRuns"]
 
 ANYBODY = "anonymous"
 """Who commits to a run that was asked for without a token."""

@@ -9,8 +9,6 @@ from clvlab.agents.registry import TEMPLATES, template
 from clvlab.application.runs.entrants import config_hash_of
 from clvlab.proof.canonical import without_floats
 
-__all__ = ["card", "cards"]
-
 _LIMITS = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "maxItems": "at most"}
 
 

@@ -10,8 +10,6 @@ import pyarrow as pa
 
 from clvlab.proof.closure import source_digest
 
-__all__ = ["judge"]
-
 
 def judge() -> dict[str, str]:
     """Name what judges a run: version of clvlab, digest of its trust closure, versions of polars, pyarrow and orjson."""

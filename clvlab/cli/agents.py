@@ -10,8 +10,6 @@ from clvlab.application import templates
 from clvlab.cli.options import JsonOption
 from clvlab.cli.printing import out, plain, plain_lines, print_json
 
-__all__ = ["agents_app"]
-
 agents_app = typer.Typer(help="Strategy templates.", no_args_is_help=True)
 
 

@@ -33,8 +33,6 @@ from clvlab.errors import ClvlabError
 from clvlab.law.closing import Window
 from clvlab.proof.checks import Check
 
-__all__ = ["app", "main"]
-
 app = typer.Typer(
     name="clvlab",
     help="Does a betting or trading agent beat the closing line? Backtests that anyone can check.",

@@ -11,11 +11,11 @@ import polars as pl
 import typer
 
 from clvlab.application.log import auditing, operations
+from clvlab.application.log.sources import Limits
 from clvlab.application.runs import bundles
 from clvlab.cli.options import JsonOption
 from clvlab.cli.printing import out, plain, print_json, table
-
-__all__ = ["log_app", "witness"]
+from clvlab.runlog.note import read_signer
 
 log_app = typer.Typer(help="Keys, checkpoints and counts of a run log.", no_args_is_help=True)
 LogArgument = Annotated[str, typer.Argument(help="SQLite file, or URL of the database, of a run log.", metavar="LOG")]
@@ -35,7 +35,7 @@ def keygen(
 @log_app.command("checkpoint")
 def checkpoint(log: LogArgument, key: KeyOption) -> None:
     """Sign the log's present state; prints the note."""
-    signer = operations.read_signer(key)
+    signer = read_signer(key)
     with operations.open_log(log) as opened:
         sys.stdout.write(operations.signed_checkpoint(opened, signer))
 
@@ -63,7 +63,7 @@ def audit(
         list[Path] | None, typer.Option("--bundle", help="A bundle whose entries and claim to check; may be repeated.")
     ] = None,
     state: Annotated[Path | None, typer.Option(help="File that remembers the log until the next audit.")] = None,
-    max_entries: Annotated[int, typer.Option(help="Most entries to read.", min=1)] = auditing.Limits().entries,
+    max_entries: Annotated[int, typer.Option(help="Most entries to read.", min=1)] = Limits().entries,
     max_seconds: Annotated[int, typer.Option(help="Longest time to read a service for.", min=1)] = 3600,
     as_json: JsonOption = False,
 ) -> None:
@@ -74,7 +74,7 @@ def audit(
         checkpoints={str(path): path.read_text(encoding="utf-8") for path in checkpoint or []},
         bundles={str(path): path.read_bytes() for path in bundle or []},
         state=state,
-        limits=auditing.Limits(entries=max_entries, total_s=max_seconds),
+        limits=Limits(entries=max_entries, total_s=max_seconds),
     )
     if as_json:
         print_json(done.facts())

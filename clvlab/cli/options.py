@@ -7,8 +7,6 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["JsonOption", "NetworkOption", "PackArgument", "ReadsOption", "RunArgument", "RunsOption"]
-
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 PackArgument = Annotated[str, typer.Argument(help="Pack id in the catalog, or path of a pack folder.", metavar="PACK")]
 RunArgument = Annotated[Path, typer.Argument(help="Folder of a sealed run.", metavar="RUN")]

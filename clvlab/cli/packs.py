@@ -12,10 +12,14 @@ from clvlab.application import importing, packs
 from clvlab.cli.options import JsonOption, PackArgument
 from clvlab.cli.printing import err, out, plain, print_json, show_pack, show_quality, table
 from clvlab.errors import PackFormatError, PackTamperedError
+from clvlab.odds.formats import OddsFormat
+from clvlab.odds.margin import Margin
 from clvlab.packs.catalog import Catalog
+from clvlab.packs.importers import IMPORTERS
+from clvlab.packs.importers.importing import import_source
+from clvlab.packs.importers.mapping import with_flags
 from clvlab.packs.reader import Pack, verify_pack
-
-__all__ = ["packs_app"]
+from clvlab.packs.synthetic import Recipe, build
 
 _SHOWN = 10
 packs_app = typer.Typer(help="List, show, verify, build, import and export packs.", no_args_is_help=True)
@@ -70,21 +74,21 @@ def packs_build(
 ) -> None:
     """Build a synthetic pack; the same recipe gives the same content hash anywhere."""
     with err.status("building"):
-        importing.build(importing.Recipe(seed, fixtures, messages), out_folder)
+        build(Recipe(seed, fixtures, messages), out_folder)
     show_pack(packs.open_pack(out_folder))
 
 
 @packs_app.command("import")
 def packs_import(
-    source: Annotated[str, typer.Argument(help=f"One of {', '.join(sorted(importing.IMPORTERS))}.")],
+    source: Annotated[str, typer.Argument(help=f"One of {', '.join(sorted(IMPORTERS))}.")],
     paths: Annotated[list[Path], typer.Argument(help="Files or folders of the source.")],
     out_folder: Annotated[Path, typer.Option("--out", help="Folder of the new pack; its name becomes the pack id.")],
     lenient: Annotated[bool, typer.Option("--lenient", help="Count rows that can't be read instead of stopping.")] = False,
-    margin: Annotated[str, typer.Option(help=f"How margins are removed: {', '.join(importing.Margin)}.")] = "power",
+    margin: Annotated[str, typer.Option(help=f"How margins are removed: {', '.join(Margin)}.")] = "power",
     min_books: Annotated[int | None, typer.Option(help="Fresh books that a price needs.")] = None,
     max_age_s: Annotated[int | None, typer.Option(help="Seconds after which a book's quote is stale.")] = None,
     weight: Annotated[list[str] | None, typer.Option(help="BOOK=N: its weight in the median; repeat for more.")] = None,
-    odds_format: Annotated[str | None, typer.Option(help=f"How prices are written: {', '.join(importing.OddsFormat)}.")] = None,
+    odds_format: Annotated[str | None, typer.Option(help=f"How prices are written: {', '.join(OddsFormat)}.")] = None,
     time_zone: Annotated[str | None, typer.Option(help="IANA zone of times that carry none.")] = None,
     closing: Annotated[list[str] | None, typer.Option(help="football-data: closing columns, the preferred first.")] = None,
     mapping: Annotated[Path | None, typer.Option(help="csv, parquet: a YAML file that says what the columns mean.")] = None,
@@ -107,11 +111,11 @@ def packs_import(
             odds_format=odds_format,
             time_zone=time_zone,
             closing=closing,
-            mapping=importing.with_flags(mapping, _pairs(column, "--column"), _pairs(side, "--side"), market),
+            mapping=with_flags(mapping, _pairs(column, "--column"), _pairs(side, "--side"), market),
             max_close_age_s=max_close_age_s,
             progress=status.update,
         )
-        report = importing.import_source(source, paths, out_folder, options)
+        report = import_source(source, paths, out_folder, options)
     show_quality(report.quality)
     for name in report.unread[:_SHOWN]:
         out.print(f"  not read: {plain(name)}")

@@ -18,21 +18,6 @@ from clvlab.packs.quality import Quality
 from clvlab.packs.reader import Pack
 from clvlab.proof.verify import Verification
 
-__all__ = [
-    "err",
-    "facts",
-    "leaderboard",
-    "out",
-    "plain",
-    "plain_lines",
-    "print_json",
-    "show_checks",
-    "show_pack",
-    "show_quality",
-    "show_report",
-    "table",
-]
-
 # No emoji: a name such as did:x:me must not be shown as another.
 out = Console(highlight=False, soft_wrap=True, emoji=False)
 err = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)

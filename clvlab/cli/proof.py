@@ -17,8 +17,7 @@ from clvlab.cli.options import JsonOption, RunArgument
 from clvlab.cli.printing import err, facts, out, plain, print_json
 from clvlab.errors import AnchorError, BundleError, EvidenceError
 from clvlab.proof.checks import Check, Verdict
-
-__all__ = ["anchor", "anchor_settings", "bundle", "devchain", "disclose", "further", "show_disclosure", "verifier"]
+from clvlab.runlog.note import read_signer
 
 
 def anchor_settings() -> AnchorSettings:
@@ -109,7 +108,7 @@ def bundle(
     earlier = since.read_text(encoding="utf-8") if since else None
     proofs = None
     if log is not None:
-        signer = checkpoint.read_text(encoding="utf-8") if checkpoint else operations.read_signer(log_key or Path())
+        signer = checkpoint.read_text(encoding="utf-8") if checkpoint else read_signer(log_key or Path())
         with operations.open_log(log) as opened:
             proofs = operations.log_proofs(opened, in_folder.load(run).run_id, signer, earlier)
     content = bundles.bundle_run(run, log=proofs)

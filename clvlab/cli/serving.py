@@ -10,8 +10,6 @@ import typer
 from clvlab.cli.printing import err, out, plain
 from clvlab.errors import MissingExtraError
 
-__all__ = ["dev_token", "rebuild_leaderboard", "serve"]
-
 _KEYS = Path(".clvlab")
 KeysOption = Annotated[Path, typer.Option("--keys", help="Folder of the key pair for local trials; made if missing.")]
 

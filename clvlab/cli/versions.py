@@ -6,8 +6,6 @@ from clvlab.application.versions import judge
 from clvlab.cli.options import JsonOption
 from clvlab.cli.printing import facts, print_json
 
-__all__ = ["version"]
-
 
 def version(as_json: JsonOption = False) -> None:
     """Print the versions and the source digest by which `verify` judges, as the notes of a release state them."""

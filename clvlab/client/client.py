@@ -27,8 +27,6 @@ from clvlab.answers.packs import ReplayPackInfo, ReplayPackListResponse
 from clvlab.answers.runs import InspectorRecord, ProofArtifactResponse, RunListResponse, VerifyResponse
 from clvlab.client.problems import ApiError, raise_for_problem
 
-__all__ = ["Client"]
-
 _T = TypeVar("_T")
 
 

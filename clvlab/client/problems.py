@@ -8,8 +8,6 @@ import httpx2
 
 from clvlab.errors import ClvlabError
 
-__all__ = ["ApiError", "raise_for_problem"]
-
 
 class ApiError(ClvlabError):
     """The service refused a request, or could not answer it.

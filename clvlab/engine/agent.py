@@ -16,20 +16,6 @@ from clvlab.law.schema import DECISIONS, Causality, conform
 from clvlab.law.tape import Tape
 from clvlab.proof.canonical import canonical, without_floats
 
-__all__ = [
-    "Agent",
-    "Causality",
-    "Identity",
-    "Isolated",
-    "decisions_of",
-    "fresh",
-    "identify",
-    "is_registered",
-    "register",
-    "sealable",
-    "unchecked_decisions",
-]
-
 A = TypeVar("A", bound="Agent")
 # The objects that clvlab itself made, by identity: what an object says of itself counts for nothing.
 _REGISTERED: WeakValueDictionary[int, Agent] = WeakValueDictionary()

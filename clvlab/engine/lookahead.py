@@ -19,8 +19,6 @@ from clvlab.law.positions import positions
 from clvlab.law.schema import DECISIONS, Reason
 from clvlab.law.tape import Tape
 
-__all__ = ["LookaheadReport", "lookahead_audit", "prefix"]
-
 _ORDER = ["ts_ms", "fixture_id", "tick_seq"]
 _KEY = ["fixture_id", "tick_seq", "market_key", "side", "action"]
 _FEWEST_CUTS = 12

@@ -7,8 +7,6 @@ import polars as pl
 from clvlab.law.policy import ExecutionMode, PolicyEnvelope
 from clvlab.law.schema import RECEIPTS
 
-__all__ = ["fills"]
-
 
 def fills(run_id: str, decisions: pl.DataFrame, proposals: pl.DataFrame, envelope: PolicyEnvelope) -> pl.DataFrame:
     """Fill every allowed action at its carried quote.

@@ -14,8 +14,6 @@ from clvlab.law.tape import Tape, last_row_at
 from clvlab.proof.canonical import decimal_text
 from clvlab.proof.events import CLOSE_EVENTS, PROPOSAL_EVENTS, SIDES
 
-__all__ = ["Replay", "locate", "replay"]
-
 _MARKET = ["fixture_id", "market_key"]
 _PPM = 1_000_000
 

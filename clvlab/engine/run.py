@@ -26,8 +26,6 @@ from clvlab.proof.manifest import RUN_SCHEMA, config_hash, policy_hash, run_id
 from clvlab.proof.seal import SealedRun, seal
 from clvlab.proof.started import AgentStarted, RunStarted
 
-__all__ = ["RunResult", "run", "run_started"]
-
 _AGENTS_AT_ONCE, _ISOLATED_AT_ONCE = 8, 2  # an audit has several processes
 
 

@@ -7,8 +7,6 @@ import polars as pl
 from clvlab.errors import DecisionError
 from clvlab.law.schema import DECISIONS, SAFE_INTEGER, Action, conform
 
-__all__ = ["MAX_NAME_BYTES", "MAX_REASON_BYTES", "check_decisions"]
-
 MAX_REASON_BYTES = 2000
 MAX_NAME_BYTES = 200
 _KEY = ["agent_id", "fixture_id", "tick_seq", "market_key", "side"]

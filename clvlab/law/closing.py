@@ -11,8 +11,6 @@ from clvlab.errors import WindowError
 from clvlab.law.schema import CLOSES, FIXTURE_CLOSES, SAFE_INTEGER, CloseKind, ClosingPolicy, EndRule, conform
 from clvlab.law.tape import Tape, last_row_at
 
-__all__ = ["LAST_OPEN_MAX_AGE_MS", "SealedWindow", "Window", "fixture_closes", "market_closes", "sealed_window"]
-
 # A price that nobody could take for longer than this is no closing price, whatever it was before (law.md, "Close").
 LAST_OPEN_MAX_AGE_MS = 300_000
 _MAX_WINDOW_ID_BYTES = 200

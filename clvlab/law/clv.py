@@ -13,8 +13,6 @@ import polars as pl
 from clvlab.law.closing import Window
 from clvlab.law.schema import POSITIONS, SCORES, Action, Reason, conform
 
-__all__ = ["closing_age_ms", "clv_bps", "edge_bps", "is_allowed", "quoted_edge_bps", "reason", "scores"]
-
 
 def clv_bps() -> pl.Expr:
     """Closing probability minus entry probability of the side, in basis points; positive beats the close."""

@@ -14,8 +14,6 @@ from clvlab.law.clv import is_allowed, quoted_edge_bps
 from clvlab.law.policy import PAPER_VENUE, PolicyEnvelope
 from clvlab.law.schema import PROPOSALS, REASONS, VERDICTS, Action, conform
 
-__all__ = ["PostQuote", "PreQuote", "verdicts"]
-
 
 class PreQuote(StrEnum):
     """Why an action may not even ask for a quote; in the order in which reasons are listed."""

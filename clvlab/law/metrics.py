@@ -8,8 +8,6 @@ import polars as pl
 
 from clvlab.law.schema import OUTCOMES, Reason, conform
 
-__all__ = ["LOW_SAMPLE_BELOW", "confidence", "forecast_errors", "outcomes"]
-
 LOW_SAMPLE_BELOW = 30
 _HIGH_FROM = 200
 _PPM = 1_000_000

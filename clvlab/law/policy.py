@@ -10,8 +10,6 @@ from typing import Any
 from clvlab.errors import PolicyError
 from clvlab.law.schema import SAFE_INTEGER
 
-__all__ = ["PAPER_VENUE", "ExecutionMode", "PolicyEnvelope"]
-
 PAPER_VENUE = "paper"  # the only venue there is
 _SCHEMA = "clvlab-policy/1"
 _MAX_SECONDS = SAFE_INTEGER // 1000

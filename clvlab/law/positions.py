@@ -7,8 +7,6 @@ import polars as pl
 from clvlab.errors import EvidenceError
 from clvlab.law.schema import ODDS_MILLI, POSITIONS, PROPOSALS, Action, conform
 
-__all__ = ["positions", "proposals"]
-
 
 def positions(decisions: pl.DataFrame, closes: pl.DataFrame) -> pl.DataFrame:
     """Put every decision beside the two states that score it.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import polars as pl
 
-__all__ = ["rank"]
-
 
 def rank(outcomes: pl.DataFrame) -> pl.DataFrame:
     """Order ``OUTCOMES`` by mean CLV, agents without a scored action last, ties by ``agent_id``; adds a 1-based ``rank``.

@@ -12,34 +12,6 @@ import polars as pl
 
 from clvlab.errors import SchemaError
 
-__all__ = [
-    "CLOSES",
-    "DECISIONS",
-    "FIXTURES",
-    "FIXTURE_CLOSES",
-    "LAW_VERSION",
-    "MAX_CLOSE_AGE_S",
-    "ODDS_MILLI",
-    "OUTCOMES",
-    "POSITIONS",
-    "PROPOSALS",
-    "REASONS",
-    "RECEIPTS",
-    "SAFE_INTEGER",
-    "SCORES",
-    "SERIES",
-    "TICKS",
-    "VERDICTS",
-    "Action",
-    "Causality",
-    "CloseKind",
-    "ClosingPolicy",
-    "EndRule",
-    "Reason",
-    "Schema",
-    "conform",
-]
-
 Schema = dict[str, pl.DataType | type[pl.DataType]]
 
 LAW_VERSION = "clv-law/1"

@@ -14,8 +14,6 @@ import polars as pl
 from clvlab.errors import SchemaError, WindowError
 from clvlab.law.schema import FIXTURES, MAX_CLOSE_AGE_S, SERIES, TICKS, ClosingPolicy, Schema, conform
 
-__all__ = ["ROWS", "Binding", "Tape", "check_close_age", "last_row_at", "series_table"]
-
 # The columns of a tape row; ``series`` is the row number in ``Tape.series``.
 ROWS: Schema = {
     "series": pl.UInt32,

@@ -15,8 +15,6 @@ import numpy.typing as npt
 from clvlab.errors import OddsError
 from clvlab.odds.rounding import WHOLE_BPS
 
-__all__ = ["PROB_UNIT", "BookMessages", "Consensus", "ConsensusTicks", "basis_points", "consensus_ticks"]
-
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 

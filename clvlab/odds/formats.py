@@ -10,8 +10,6 @@ import numpy.typing as npt
 
 from clvlab.errors import OddsError
 
-__all__ = ["OddsFormat", "american_odds", "decimal_odds", "fractional_odds"]
-
 Floats = npt.NDArray[np.float64]
 
 

@@ -7,8 +7,6 @@ from importlib.resources import files
 
 import polars as pl
 
-__all__ = ["MICRO", "micro_logits", "micro_logits_of"]
-
 MICRO = 1_000_000
 
 

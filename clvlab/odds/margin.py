@@ -15,8 +15,6 @@ import numpy.typing as npt
 
 from clvlab.errors import OddsError
 
-__all__ = ["FairPrices", "Margin", "fair_probabilities", "overround"]
-
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from decimal import ROUND_HALF_UP, Decimal
 from fractions import Fraction
 
-__all__ = ["WHOLE_BPS", "half_up", "largest_remainder"]
-
 WHOLE_BPS = 10_000
 
 

@@ -18,8 +18,6 @@ from clvlab.packs.files import file_sha256
 from clvlab.packs.manifest import DESCRIPTOR, TICKS_FILE
 from clvlab.packs.reader import Pack, load_pack, verify_pack
 
-__all__ = ["Catalog"]
-
 _ALLOWLIST = "catalog.json"
 
 

@@ -15,8 +15,6 @@ import polars as pl
 from clvlab.law.tape import Tape
 from clvlab.proof.canonical import canonical, sha256
 
-__all__ = ["content_hash", "fixture_digests"]
-
 _NO_PRICE = -1
 _FIXTURES_AT_ONCE = 6
 

@@ -13,8 +13,6 @@ from typing import IO, BinaryIO, cast
 
 from clvlab.errors import SourceError
 
-__all__ = ["content_digest", "file_sha256", "lines_in", "lines_of", "opened", "whole"]
-
 MAX_LINE_BYTES = 16 << 20
 MAX_CONTENT_BYTES = 16 << 30  # of one decompressed source: a small archive must not fill a disk or a day
 MAX_WHOLE_BYTES = 64 << 20  # of a source that has to stand in memory

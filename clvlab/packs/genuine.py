@@ -12,8 +12,6 @@ from clvlab.packs.importers import NORMALISERS
 from clvlab.packs.importers.source import Options
 from clvlab.packs.manifest import PackManifest
 
-__all__ = ["is_genuine"]
-
 
 def is_genuine(folder: Path, manifest: PackManifest, tape: Tape) -> bool:
     """Tell whether the raw messages in a pack give exactly its ticks, times, gaps and label.

@@ -8,8 +8,6 @@ from clvlab.errors import PackFormatError
 from clvlab.law.schema import ODDS_MILLI
 from clvlab.law.tape import Tape
 
-__all__ = ["check"]
-
 MAX_NAME_BYTES = 200
 _MAX_TS_MS = 2**53 // 1000
 _SUM_TOLERANCE_BPS = 50

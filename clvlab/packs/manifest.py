@@ -17,22 +17,6 @@ from clvlab.packs.digest import content_hash
 from clvlab.packs.quality import QUALITY_FILE
 from clvlab.packs.results import RESULTS, RESULTS_FILE
 
-__all__ = [
-    "DESCRIPTOR",
-    "PACK_SCHEMA",
-    "TICKS_FILE",
-    "Capture",
-    "Fixture",
-    "Gap",
-    "KickoffKind",
-    "PackManifest",
-    "Raw",
-    "SourceFile",
-    "descriptor",
-    "pack_id_of",
-    "read_manifest",
-]
-
 PACK_SCHEMA = "clvlab-pack/1"
 DESCRIPTOR = "datapackage.json"
 TICKS_FILE = "ticks.parquet"

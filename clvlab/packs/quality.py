@@ -12,8 +12,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from clvlab.law.closing import Window, fixture_closes, market_closes
 from clvlab.law.tape import Tape
 
-__all__ = ["QUALITY_FILE", "Quality", "QualityAccount", "RefusedRows", "Spread"]
-
 QUALITY_FILE = "quality.json"
 _BPS = 10_000
 _MS = 1000

@@ -21,8 +21,6 @@ from clvlab.packs.manifest import TICKS_FILE, KickoffKind, PackManifest, read_ma
 from clvlab.packs.quality import QUALITY_FILE, Quality
 from clvlab.packs.results import RESULTS_FILE, read_results, results_digest
 
-__all__ = ["Pack", "load_pack", "verify_pack"]
-
 
 @dataclass(frozen=True)
 class Pack:

@@ -11,8 +11,6 @@ from clvlab.errors import PackFormatError
 from clvlab.law.schema import Schema, conform
 from clvlab.proof.canonical import canonical, sha256
 
-__all__ = ["RESULTS", "RESULTS_FILE", "Settled", "read_results", "results_digest", "sorted_results"]
-
 RESULTS_FILE = "results.parquet"
 _KEY = ("fixture_id", "market_key", "side")
 

@@ -23,8 +23,6 @@ from clvlab.odds.rounding import WHOLE_BPS
 from clvlab.packs.manifest import Fixture, PackManifest, pack_id_of
 from clvlab.packs.writer import write_pack
 
-__all__ = ["Recipe", "build", "synthetic_ticks"]
-
 _Ints = npt.NDArray[np.int64]
 _FIRST_FIXTURE = 90_000_000
 _FIRST_KICKOFF_MS = 1_767_355_200_000  # 2026-01-02 12:00 UTC

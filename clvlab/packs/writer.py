@@ -22,8 +22,6 @@ from clvlab.packs.manifest import DESCRIPTOR, TICKS_FILE, Fixture, PackManifest,
 from clvlab.packs.quality import QUALITY_FILE, Quality
 from clvlab.packs.results import RESULTS_FILE, results_digest, sorted_results
 
-__all__ = ["PackWriter", "write_pack"]
-
 _ROWS_PER_GROUP = 65_536
 _COLUMNS = (
     "fixture_id", "series", "tick_seq", "ts_ms", "in_running", "market_key", "side", "prob_bps", "odds_milli", "suspended",

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["ALLOWED_NAMES"]
-
 ALLOWED_NAMES: Mapping[str, frozenset[str]] = {
     module: frozenset(names.split())
     for module, names in {

@@ -10,8 +10,6 @@ from enum import StrEnum
 
 from clvlab.proof.checks import Check, Verdict
 
-__all__ = ["GENESIS", "MEMO_PROGRAMS", "Anchor", "AnchorStatus", "AnchorTrust", "Instruction", "Seen", "anchor_check"]
-
 # The memo program has had three addresses; a memo under any of them is one.
 MEMO_PROGRAMS = (
     "Memo1UhkJRfHyvLMcVucJwxXeuD728EqVDDwQDxFMNo",

@@ -20,8 +20,6 @@ from clvlab.proof.allowlist import ALLOWED_NAMES
 from clvlab.proof.bytecode import Cached, foreign_bytecode, read_cache
 from clvlab.proof.closure import TRUST, foreign_modules, package_folder, read_closure
 
-__all__ = ["audit", "violations"]
-
 _OWN = ("clvlab.errors", "clvlab.law", "clvlab.proof")
 _EXCEPTIONS = frozenset(
     {

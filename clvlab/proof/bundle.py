@@ -12,8 +12,6 @@ from clvlab.errors import BundleError, EvidenceError
 from clvlab.proof.canonical import canonical, parsed, sha256
 from clvlab.proof.seal import SealedRun
 
-__all__ = ["BUNDLE_SCHEMA", "PARTS", "anchor_of", "bundle", "context", "read_bundle", "run_of"]
-
 BUNDLE_SCHEMA = "clvlab-bundle/1"
 # In this order; the first four are always there.
 PARTS = ("context.json", "manifest.json", "events.jsonl", "scores.jsonl", "receipts.jsonl", "anchor.json", "log.json")

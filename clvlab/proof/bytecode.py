@@ -13,8 +13,6 @@ from importlib.util import cache_from_source
 from pathlib import Path
 from types import CodeType
 
-__all__ = ["Cached", "foreign_bytecode", "read_cache"]
-
 
 @dataclass(frozen=True, slots=True)
 class Cached:

@@ -15,8 +15,6 @@ import orjson
 from clvlab.errors import EvidenceError
 from clvlab.law.schema import SAFE_INTEGER
 
-__all__ = ["canonical", "decimal_text", "parsed", "sha256", "without_floats"]
-
 
 def sha256(data: bytes) -> str:
     """Hash bytes to the interface's form ``sha256:<hex>``."""

@@ -22,19 +22,6 @@ from clvlab.proof.manifest import check_ids
 from clvlab.proof.seal import SealedRun
 from clvlab.proof.started import RunStarted
 
-__all__ = [
-    "CHECKS",
-    "Check",
-    "Verdict",
-    "evidence_integrity",
-    "llm_boundary",
-    "manifest_bound",
-    "metrics_recomputed",
-    "policy_obeyed",
-    "receipt_separation",
-    "unreadable",
-]
-
 CHECKS = (
     "evidence_integrity",
     "llm_boundary",

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from stat import S_ISDIR, S_ISLNK, S_ISREG
 
-__all__ = ["TRUST", "Closure", "foreign_modules", "package_folder", "read_closure", "source_digest"]
-
 TRUST = ("errors.py", "law", "proof")
 _PACKAGE = "clvlab"
 _CACHE = "__pycache__"

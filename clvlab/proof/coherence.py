@@ -13,8 +13,6 @@ from clvlab.errors import EvidenceError
 from clvlab.law.closing import LAST_OPEN_MAX_AGE_MS
 from clvlab.law.schema import CloseKind, ClosingPolicy
 
-__all__ = ["check_coherence"]
-
 _MARKET = ["fixture_id", "market_key"]
 _LAST_TICK = 2**31 - 1
 _AFTER_LAST = [CloseKind.TAPE_END.value, CloseKind.STOP.value]  # windows that end after the last tick, at its time

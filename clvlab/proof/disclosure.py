@@ -20,8 +20,6 @@ from clvlab.proof.manifest import check_ids, manifest
 from clvlab.proof.merkle import check_inclusion, inclusion_proof, leaf_hash, leaf_hashes
 from clvlab.proof.seal import SealedRun
 
-__all__ = ["DISCLOSURE_SCHEMA", "check_disclosure", "disclosure"]
-
 DISCLOSURE_SCHEMA = "clvlab-disclosure/2"
 _WITHOUT_CLOSE = "clvlab-disclosure/1"
 _KINDS = {

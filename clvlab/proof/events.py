@@ -18,20 +18,6 @@ from clvlab.errors import EvidenceError
 from clvlab.law.schema import SCORES, VERDICTS, Schema
 from clvlab.proof.canonical import canonical
 
-__all__ = [
-    "CLOSE_EVENTS",
-    "DECISION_EVENTS",
-    "PROPOSAL_EVENTS",
-    "SIDES",
-    "Kind",
-    "batches",
-    "close_lines",
-    "decision_lines",
-    "event_line",
-    "receipt_lines",
-    "score_lines",
-]
-
 _BATCH_ROWS = 8192
 _SHORT = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
 _ESCAPES = {chr(code): f"\\u{code:04x}" for code in range(0x20)} | _SHORT

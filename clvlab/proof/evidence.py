@@ -20,8 +20,6 @@ from clvlab.proof.lines import read_closes, read_decisions, read_single
 from clvlab.proof.manifest import RUN_SCHEMA
 from clvlab.proof.started import RunStarted
 
-__all__ = ["Evidence", "read_evidence"]
-
 _Types = dict[str, tuple[type, ...]]
 
 # Keys and types of what is read one by one.

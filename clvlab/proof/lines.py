@@ -19,8 +19,6 @@ from clvlab.law.schema import RECEIPTS, SAFE_INTEGER, VERDICTS, Schema, conform
 from clvlab.proof.canonical import parsed
 from clvlab.proof.events import CLOSE_EVENTS, DECISION_EVENTS, Kind, close_lines, decision_lines, receipt_lines
 
-__all__ = ["read_closes", "read_decisions", "read_receipts", "read_single"]
-
 _BATCH_BYTES = 8 << 20
 _READERS = 2
 _INT, _TEXT, _BOOL = pa.int64(), pa.string(), pa.bool_()

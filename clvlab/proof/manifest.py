@@ -9,18 +9,6 @@ from clvlab.law.schema import LAW_VERSION
 from clvlab.proof.canonical import canonical, sha256
 from clvlab.proof.started import AgentStarted, RunStarted
 
-__all__ = [
-    "RUN_SCHEMA",
-    "VERIFIER_VERSION",
-    "check_ids",
-    "config_hash",
-    "inputs_hash",
-    "manifest",
-    "policy_hash",
-    "roster_hash",
-    "run_id",
-]
-
 VERIFIER_VERSION = "clvlab-proof/1"
 RUN_SCHEMA = "clvlab-run/1"
 _MANIFEST_SCHEMA = "clvlab-manifest/1"

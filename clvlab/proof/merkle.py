@@ -7,20 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from clvlab.errors import EvidenceError
 
-__all__ = [
-    "Digest",
-    "Frontier",
-    "check_consistency",
-    "check_inclusion",
-    "inclusion_proof",
-    "leaf_hash",
-    "leaf_hashes",
-    "node_hash",
-    "pieces",
-    "root",
-    "root_of_lines",
-]
-
 _PIECE_BYTES = 1 << 18
 
 

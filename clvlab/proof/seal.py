@@ -19,8 +19,6 @@ from clvlab.proof.manifest import manifest
 from clvlab.proof.merkle import Digest
 from clvlab.proof.started import RunStarted
 
-__all__ = ["SealedRun", "Sealer", "ahead", "seal"]
-
 
 @dataclass(frozen=True, slots=True)
 class SealedRun:

@@ -9,8 +9,6 @@ from typing import Any, NotRequired, TypedDict
 
 from clvlab.law.closing import SealedWindow
 
-__all__ = ["AgentStarted", "BindingStarted", "ReadFile", "RunStarted"]
-
 
 class ReadFile(TypedDict):
     """A file that an agent of one's own could read."""

@@ -23,8 +23,6 @@ from clvlab.proof.merkle import Digest
 from clvlab.proof.seal import SealedRun
 from clvlab.proof.started import RunStarted
 
-__all__ = ["Anchor", "Verification", "verify"]
-
 
 @dataclass(frozen=True, slots=True)
 class Verification:

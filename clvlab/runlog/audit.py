@@ -11,8 +11,6 @@ from clvlab.proof.merkle import Frontier, leaf_hash
 from clvlab.runlog.entries import Commit, EntryKind, Outcome, read_entry
 from clvlab.runlog.log import MAX_NAME, Claim, RunCounts
 
-__all__ = ["Auditor", "Broken", "PackCounts"]
-
 _MAX_ENTRY = 16_384  # a writer's names are short; more is no entry of a run
 _NAMED = 20
 

@@ -26,8 +26,6 @@ from clvlab.runlog.note import Checkpoint, decode
 from clvlab.runlog.signers import Keys, trusted_checkpoint
 from clvlab.runlog.standing import Standing
 
-__all__ = ["LOG_PART", "LOG_PART_WITHOUT_CLAIM", "PROOFS", "Trust", "judge", "log_part", "read_transaction", "standing_in"]
-
 PROOFS = ("anchor", "log")
 LOG_PART, LOG_PART_WITHOUT_CLAIM = "clvlab-bundle-log/2", "clvlab-bundle-log/1"
 

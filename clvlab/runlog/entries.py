@@ -14,8 +14,6 @@ from typing import Any
 from clvlab.errors import EvidenceError
 from clvlab.proof.canonical import parsed
 
-__all__ = ["ENTRY_SCHEMA", "Commit", "EntryKind", "Outcome", "read_entry"]
-
 ENTRY_SCHEMA = "clvlab-log/2"
 _OLDER = "clvlab-log/1"  # whose commitments name no pack
 

@@ -17,27 +17,7 @@ from clvlab.errors import LogConflictError, LogError
 from clvlab.law.schema import SAFE_INTEGER
 from clvlab.proof.canonical import canonical, parsed
 from clvlab.runlog.entries import ENTRY_SCHEMA, EntryKind
-from clvlab.runlog.tree import Nodes, completed_roots, consistency, inclusion, tree_root
-
-__all__ = [
-    "MAX_NAME",
-    "Claim",
-    "EntryKind",
-    "LogRows",
-    "LogStore",
-    "Proven",
-    "RunCounts",
-    "abandon",
-    "claim",
-    "commit",
-    "commit_anew",
-    "conclude",
-    "consistency",
-    "counts",
-    "entry_of",
-    "proven",
-    "tree_root",
-]
+from clvlab.runlog.tree import Nodes, completed_roots, inclusion
 
 MAX_NAME = 300
 

@@ -19,20 +19,6 @@ from typing import Any
 from clvlab.errors import LogError
 from clvlab.law.schema import SAFE_INTEGER
 
-__all__ = [
-    "Checkpoint",
-    "Signer",
-    "Verifier",
-    "checkpoint",
-    "cosigned_text",
-    "decode",
-    "keep_signatures",
-    "open_note",
-    "read_signer",
-    "write_note",
-    "write_signer",
-]
-
 _NOTE, _COSIGNATURE = 1, 4  # signature types: a note by its author, and a witness's with the time
 _DASH = "\u2014 "
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from clvlab.errors import LogError
 from clvlab.runlog.note import Checkpoint, Verifier, checkpoint, open_note
 
-__all__ = ["Keys", "trusted_checkpoint"]
-
 # Of the points of small order on edwards25519, the y: under such a key anybody can sign.
 _FIELD = 2**255 - 19
 _EIGHTH = int.from_bytes(bytes.fromhex("26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05"), "little")

@@ -8,8 +8,6 @@ from typing import cast
 from clvlab.answers.runs import LogStanding
 from clvlab.runlog.log import Claim, LogRows, claim, entry_of
 
-__all__ = ["Standing", "standing"]
-
 
 @dataclass(frozen=True, slots=True)
 class Standing:

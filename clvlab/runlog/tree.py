@@ -7,8 +7,6 @@ from typing import Protocol
 from clvlab.errors import LogError
 from clvlab.proof.merkle import leaf_hash, node_hash, root
 
-__all__ = ["Nodes", "completed_roots", "consistency", "inclusion", "tree_root"]
-
 
 class Nodes(Protocol):
     """Roots of complete subtrees: ``node(level, index)`` spans the leaves ``index * 2**level`` up to the next."""

@@ -19,8 +19,6 @@ from clvlab.proof.canonical import canonical, parsed
 from clvlab.proof.merkle import check_consistency
 from clvlab.runlog.note import Checkpoint, Signer, Verifier, checkpoint, decode, keep_signatures, open_note
 
-__all__ = ["Witness", "request"]
-
 _SCHEMA = "clvlab-witness/2"
 _OLDER = "clvlab-witness/1"  # which kept checkpoints without the log's signature
 _MAX_PROOF = 63

@@ -14,8 +14,6 @@ from clvlab.errors import EvidenceError
 from clvlab.law.schema import SCORES, conform
 from clvlab.proof.events import batches, score_lines
 
-__all__ = ["SecondOpinion", "second_opinion", "sql_scores"]
-
 _STATEMENT = Path(__file__).with_name("scores.sql")
 
 

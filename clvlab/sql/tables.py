@@ -11,8 +11,6 @@ import polars as pl
 
 from clvlab.errors import QueryError
 
-__all__ = ["PackFiles", "Table", "query"]
-
 
 class PackFiles(dict[str, Path]):
     """A table that lies in Parquet files of one schema, by the id of their pack, which becomes its first column."""

@@ -11,8 +11,6 @@ from clvlab.store import standings
 from clvlab.store.database import first
 from clvlab.store.tables import anchors
 
-__all__ = ["anchor_of", "changed_ts_ms", "hold", "record", "set_anchor", "set_record"]
-
 
 def anchor_of(connection: Connection, run_id: str) -> Anchor | None:
     """Return what is published of a run's anchor."""

@@ -10,8 +10,6 @@ from sqlalchemy import Connection, select, update
 from clvlab.store.database import first, insert, rows
 from clvlab.store.tables import competition_events, competitions, roster
 
-__all__ = ["add", "add_agent", "all_of", "append", "change", "events", "newest", "roster_of", "row"]
-
 _PACK = 200
 _PACKS_AT_ONCE = 50
 

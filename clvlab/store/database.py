@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Connection, Engine, QueuePool, Select, create_engine, event, text
+from sqlalchemy import Connection as Connection  # only the store knows its library
+from sqlalchemy import Engine, QueuePool, Select, create_engine, event, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, NoSuchModuleError, OperationalError
@@ -15,8 +16,6 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from clvlab.errors import StoreError, StoreFullError, StoreUnreachableError
 from clvlab.store.migrations import upgrade
-
-__all__ = ["Connection", "Database", "first", "insert", "rows"]
 
 _MEMORY = make_url("sqlite+pysqlite://")
 _WAIT_S = 30

@@ -17,8 +17,6 @@ from clvlab.errors import RunConflictError, UnknownRunError
 from clvlab.files import file_bytes_or_none
 from clvlab.proof.seal import SealedRun
 
-__all__ = ["read_receipts", "read_run", "write_run"]
-
 _FILES = ("events.jsonl", "scores.jsonl", "manifest.json")
 _RECEIPTS = "receipts.jsonl"
 

@@ -10,8 +10,6 @@ from sqlalchemy import Connection, select, update
 from clvlab.store.database import first, insert, rows
 from clvlab.store.tables import idempotency, instances, runtime_events
 
-__all__ = ["add", "append", "events", "key_row", "row", "take_key"]
-
 
 def add(connection: Connection, values: Mapping[str, Any]) -> None:
     """Store an instance."""

@@ -17,8 +17,6 @@ from clvlab.errors import LeaseLostError
 from clvlab.store.database import first
 from clvlab.store.tables import jobs
 
-__all__ = ["Job", "JobStatus", "add", "claim", "counts", "fence", "finish", "postpone", "renew"]
-
 
 class JobStatus(StrEnum):
     QUEUED = "queued"
@@ -40,7 +38,7 @@ class Job:
 
 
 def add(connection: Connection, kind: str, run_id: str, payload: dict[str, Any], now_ms: int) -> int:
-    """Queue a job and give its id."""
+    """Queue a job and return its id."""
     added = connection.execute(
         jobs.insert()
         .values(kind=kind, run_id=run_id, payload=payload, status=JobStatus.QUEUED, attempt=0, created_ts_ms=now_ms)

@@ -10,8 +10,6 @@ from sqlalchemy import Connection, select
 from clvlab.store.database import insert
 from clvlab.store.tables import reports
 
-__all__ = ["add", "report"]
-
 
 def add(connection: Connection, values: Mapping[str, Any]) -> None:
     """Store a report; one of the same id is the same, since the id hashes all that shapes it."""

@@ -12,8 +12,6 @@ from clvlab.errors import LogError
 from clvlab.store.database import Database
 from clvlab.store.tables import log_entries, log_nodes
 
-__all__ = ["LogRows", "RunLog", "entries"]
-
 
 class RunLog:
     """The run log of a database; without one, in memory.

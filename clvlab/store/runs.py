@@ -14,21 +14,6 @@ from clvlab.proof.seal import SealedRun
 from clvlab.store.database import first, insert, rows
 from clvlab.store.tables import receipts, run_chunks, runs
 
-__all__ = [
-    "Part",
-    "RunStatus",
-    "add",
-    "commit_to",
-    "line",
-    "mark",
-    "page",
-    "receipt_count",
-    "receipt_lines",
-    "row",
-    "seal",
-    "sealed_run",
-]
-
 _CHUNK_BYTES = 128 << 10
 _CHUNKS_AT_ONCE = 64
 

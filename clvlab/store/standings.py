@@ -10,8 +10,6 @@ from sqlalchemy import Connection, case, delete, select, update
 from clvlab.store.database import insert, rows
 from clvlab.store.tables import RUN_COUNTS, SUMS, agent_results, anchors, runs, standings
 
-__all__ = ["add", "all_rows", "count_anchor", "pooled", "replace_all", "results_of", "sealed_run_ids"]
-
 
 def add(connection: Connection, results: Iterable[Mapping[str, Any]], anchor_status: str) -> None:
     """Add a newly sealed run: its rows of ``agent_results``, and each of them onto its agent's standing."""

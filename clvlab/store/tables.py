@@ -26,31 +26,6 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-__all__ = [
-    "RUN_COUNTS",
-    "SUMS",
-    "Json",
-    "Name",
-    "agent_results",
-    "anchors",
-    "competition_events",
-    "competitions",
-    "idempotency",
-    "instances",
-    "jobs",
-    "log_entries",
-    "log_nodes",
-    "metadata",
-    "receipts",
-    "reports",
-    "roster",
-    "run_chunks",
-    "runs",
-    "runtime_events",
-    "standings",
-    "trials",
-]
-
 
 class Name(TypeDecorator[str]):
     """A text that callers choose or ask for: what a database can't hold (NUL, lone surrogates) is found nowhere."""

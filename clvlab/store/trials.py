@@ -9,8 +9,6 @@ from sqlalchemy import Connection, select
 from clvlab.store.database import insert
 from clvlab.store.tables import trials
 
-__all__ = ["add", "of_pack"]
-
 
 def add(connection: Connection, content_hash: str, trial_ids: Iterable[str], ts_ms: int) -> None:
     """Put trials on record; one that is there already stays as it is."""

@@ -15,8 +15,8 @@ from starlette_compress import CompressMiddleware, add_compress_type
 
 from clvlab.application.application import Application
 from clvlab.application.deploys.config import DeployConfig
-from clvlab.application.log.operations import read_signer
 from clvlab.application.packs import catalog_at
+from clvlab.runlog.note import read_signer
 from clvlab_service import stream
 from clvlab_service.auth import authenticator
 from clvlab_service.docs_page import install_docs_page
@@ -27,8 +27,6 @@ from clvlab_service.openapi import API_DESCRIPTION, TAGS, install_openapi
 from clvlab_service.pool import BoundedPool
 from clvlab_service.routers import agents, backtests, competitions, demo, leaderboard, log, operations, packs, runs
 from clvlab_service.settings import Settings
-
-__all__ = ["create_app"]
 
 _EXPOSED = ("ETag", "Retry-After", "WWW-Authenticate", "X-Request-ID")
 _ROUTERS = (

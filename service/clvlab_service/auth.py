@@ -11,8 +11,6 @@ import structlog
 from clvlab_service.keys import ALGORITHMS, FileKey, JwksKeys, Keys, NoKeys
 from clvlab_service.settings import Settings
 
-__all__ = ["Authenticator", "InvalidTokenError", "authenticator"]
-
 _LEEWAY_S = 30
 _MAX_TOKEN_BYTES = 8_192
 _REQUIRED = ["exp", "iat", "sub", "iss", "aud"]

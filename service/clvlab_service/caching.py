@@ -10,8 +10,6 @@ from fastapi import Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.routing import APIRoute
 
-__all__ = ["ImmutableRoute", "RevalidatedRoute"]
-
 _YEAR = "public, max-age=31536000, immutable"
 _LARGE = 65_536
 

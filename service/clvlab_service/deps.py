@@ -12,16 +12,6 @@ from fastapi.security import HTTPBearer
 from clvlab.application.application import Application
 from clvlab_service.pool import BoundedPool
 
-__all__ = [
-    "ApplicationDep",
-    "AuthenticatedRoute",
-    "CurrentPrincipal",
-    "CursorQuery",
-    "OwnerPool",
-    "PageSizeQuery",
-    "PublicPool",
-]
-
 _bearer = HTTPBearer(
     auto_error=False, bearerFormat="JWT", scheme_name="bearer", description="A JWT of the identity provider; `sub` is a DID."
 )

@@ -10,8 +10,6 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
-__all__ = ["AUDIENCE", "ISSUER", "dev_token", "public_key_file"]
-
 ISSUER, AUDIENCE = "clvlab-dev", "clvlab"
 _PRIVATE, _PUBLIC = "dev-key.pem", "dev-key.pub.pem"
 

@@ -16,16 +16,6 @@ from starlette.responses import Response
 from clvlab import errors
 from clvlab_service.auth import InvalidTokenError
 
-__all__ = [
-    "STATUSES",
-    "install_error_handlers",
-    "known_problem",
-    "problem",
-    "problem_type",
-    "unexpected_problem",
-    "validation_problem",
-]
-
 STATUSES: dict[type[Exception], HTTPStatus] = {
     InvalidTokenError: HTTPStatus.UNAUTHORIZED,
     errors.NotOwnerError: HTTPStatus.FORBIDDEN,

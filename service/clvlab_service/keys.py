@@ -23,8 +23,6 @@ from cryptography.hazmat.primitives.serialization import load_pem_public_key
 from jwt import PyJWK, PyJWKSet, PyJWTError
 from jwt.algorithms import get_default_algorithms
 
-__all__ = ["ALGORITHMS", "FileKey", "JwksKeys", "Keys", "NoKeys"]
-
 ALGORITHMS = ("ES256", "RS256", "EdDSA")
 _FETCH_TIMEOUT_S = 5.0
 _MAX_JWKS_BYTES = 1_000_000

@@ -9,8 +9,6 @@ import orjson
 import structlog
 from structlog.tracebacks import ExceptionDictTransformer
 
-__all__ = ["Forward", "logger"]
-
 
 def logger(level: str) -> structlog.typing.FilteringBoundLogger:
     """Build a logger to standard error; what is bound to the context, such as the request id, is on every line."""

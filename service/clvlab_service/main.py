@@ -3,6 +3,4 @@
 from clvlab_service.app import create_app
 from clvlab_service.settings import Settings
 
-__all__ = ["app"]
-
 app = create_app(Settings())

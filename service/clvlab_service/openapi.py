@@ -9,8 +9,6 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = ["API_DESCRIPTION", "TAGS", "Problem", "body_schema", "install_openapi", "problems"]
-
 API_DESCRIPTION = (
     "Evaluates trading agents on closing-line value (CLV) and makes every result independently verifiable. "
     "Errors are problem details (RFC 9457). Ids are opaque; hashes are `sha256:<hex>`; times are milliseconds since 1970, UTC."

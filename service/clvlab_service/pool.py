@@ -14,8 +14,6 @@ from typing import ParamSpec, TypeVar
 from clvlab.errors import BusyError
 from clvlab_service.middleware import Metrics
 
-__all__ = ["BoundedPool"]
-
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 

@@ -15,8 +15,6 @@ from clvlab_service.app import create_app
 from clvlab_service.dev import AUDIENCE, ISSUER, public_key_file
 from clvlab_service.settings import LOOPBACK, Settings
 
-__all__ = ["serve"]
-
 
 def serve(host: str, port: int, dev_folder: Path | None, say: Callable[[str], None]) -> None:
     """Serve until interrupted.

@@ -11,8 +11,6 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from clvlab.anchor.settings import ENVIRONMENT, AnchorSettings, words
 
-__all__ = ["LOOPBACK", "Settings"]
-
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 

@@ -24,8 +24,6 @@ from clvlab_service.errors import known_problem, validation_problem
 from clvlab_service.middleware import Metrics
 from clvlab_service.settings import Settings
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/competitions", tags=["competitions"])
 
 _BATCH = 500

@@ -7,10 +7,10 @@ import pytest
 import clvlab as cl
 from clvlab.agents.columnar import strategy
 from clvlab.agents.isolation.isolated import isolated
-from clvlab.engine.agent import Causality
 from clvlab.engine.run import run
 from clvlab.errors import AgentError, DecisionError, LookaheadError, SchemaError
 from clvlab.law.closing import Window
+from clvlab.law.schema import Causality
 from clvlab.proof.evidence import read_evidence
 from tests.factories import AUDITED, MARKET, make_agent, make_decisions, make_own_run, make_tape, message
 

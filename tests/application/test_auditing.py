@@ -10,9 +10,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from clvlab.application.log import auditing
-from clvlab.application.log.auditing import Limits, audit
+from clvlab.application.log.auditing import audit
 from clvlab.application.log.operations import log_proofs, open_log, signed_checkpoint
 from clvlab.application.log.public import PublicLog
+from clvlab.application.log.sources import Limits
 from clvlab.errors import BundleError, LogError
 from clvlab.proof.bundle import bundle, read_bundle
 from clvlab.proof.canonical import canonical, parsed

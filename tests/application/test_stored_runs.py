@@ -4,8 +4,8 @@ from sqlalchemy import text, update
 from clvlab.application.competitions.requests import BacktestRunRequest
 from clvlab.application.runs.inspector import inspect_decision
 from clvlab.errors import RunConflictError, UnknownDecisionError, UnknownRunError
+from clvlab.proof.anchor import Anchor
 from clvlab.proof.seal import SealedRun
-from clvlab.proof.verify import Anchor
 from clvlab.store import anchors, runs
 from clvlab.store.database import Database
 from clvlab.store.tables import receipts, run_chunks

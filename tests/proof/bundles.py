@@ -15,8 +15,9 @@ from clvlab.proof.canonical import canonical, parsed
 from clvlab.proof.events import receipt_lines
 from clvlab.proof.manifest import inputs_hash
 from clvlab.proof.seal import SealedRun
-from clvlab.runlog.log import abandon, commit, conclude, tree_root
+from clvlab.runlog.log import abandon, commit, conclude
 from clvlab.runlog.note import Checkpoint, Signer, write_note
+from clvlab.runlog.tree import tree_root
 from clvlab.store.runlog import RunLog
 from tests.factories import make_mixed_run
 

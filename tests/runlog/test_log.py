@@ -11,7 +11,8 @@ from clvlab.application.log.operations import open_log
 from clvlab.errors import LogConflictError, LogError, StoreError
 from clvlab.proof import merkle
 from clvlab.runlog import tree
-from clvlab.runlog.log import RunCounts, abandon, commit, conclude, consistency, counts, entry_of, proven, tree_root
+from clvlab.runlog.log import RunCounts, abandon, commit, conclude, counts, entry_of, proven
+from clvlab.runlog.tree import consistency, tree_root
 from clvlab.store.database import Database
 from clvlab.store.runlog import RunLog
 from tests.merkle import consistency_proof

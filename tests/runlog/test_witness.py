@@ -7,8 +7,9 @@ import pytest
 
 from clvlab.errors import LogError, LogForkError
 from clvlab.proof.canonical import canonical
-from clvlab.runlog.log import commit, consistency, tree_root
+from clvlab.runlog.log import commit
 from clvlab.runlog.note import Checkpoint, Signer, checkpoint, open_note, write_note
+from clvlab.runlog.tree import consistency, tree_root
 from clvlab.runlog.witness import Witness, request
 from clvlab.store.runlog import RunLog
 

@@ -13,8 +13,6 @@ from clvlab.agents.isolation.columns import frame_in
 from clvlab.engine.agent import Identity, sealable
 from clvlab.errors import AgentError, AgentFailedError, ClvlabError, DecisionError, SchemaError
 
-__all__ = ["decisions_in", "failure_in", "identity_in", "printable"]
-
 _MAX_TEXT = 4_000
 _MAX_TRACE = 20_000
 _MAX_KIND = 100

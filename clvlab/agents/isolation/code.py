@@ -21,8 +21,6 @@ from clvlab.agents.template import Template
 from clvlab.errors import AgentError, UnknownAgentError
 from clvlab.proof.canonical import sha256
 
-__all__ = ["Code", "code_in_file", "code_of"]
-
 _PICKLING = Lock()  # which modules are pickled by value is a setting of the whole process
 
 

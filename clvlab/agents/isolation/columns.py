@@ -14,8 +14,6 @@ import pyarrow as pa
 
 from clvlab.law.schema import DECISIONS
 
-__all__ = ["columns", "frame_in"]
-
 _SCHEMA = pl.DataFrame(schema=DECISIONS).to_arrow(compat_level=pl.CompatLevel.oldest()).schema
 _BUFFERS = [3 if pa.types.is_large_string(field.type) else 2 for field in _SCHEMA]  # which are null, offsets, values
 _HEAD = struct.Struct(f"<q{sum(_BUFFERS)}q")

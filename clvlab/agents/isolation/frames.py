@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import BinaryIO
 
-__all__ = ["FrameError", "FrameKind", "read_frame", "write_frame"]
-
 _HEAD = struct.Struct("<cQ")
 
 

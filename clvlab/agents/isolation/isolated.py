@@ -17,11 +17,10 @@ import polars as pl
 from clvlab.agents.isolation.code import Code, code_in_file, code_of
 from clvlab.agents.isolation.limits import Limits
 from clvlab.agents.isolation.process import AgentProcess
-from clvlab.engine.agent import Agent, Causality, Identity, Isolated, register
+from clvlab.engine.agent import Agent, Identity, Isolated, register
 from clvlab.errors import AgentError
+from clvlab.law.schema import Causality
 from clvlab.law.tape import Tape
-
-__all__ = ["IsolatedAgent", "isolated"]
 
 _MAX_WARM = 4
 _Key = tuple[Code, Limits]

@@ -10,8 +10,6 @@ from pathlib import Path
 from clvlab.errors import AgentError
 from clvlab.proof.canonical import sha256
 
-__all__ = ["Limits"]
-
 _MAX_READ = 1 << 30
 _DEFAULTS = {"CLVLAB_AGENT_MEMORY_MB": 8192, "CLVLAB_AGENT_TIMEOUT_S": 600}
 

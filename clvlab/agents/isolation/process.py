@@ -27,8 +27,6 @@ from clvlab.engine.agent import Identity
 from clvlab.errors import AgentFailedError
 from clvlab.law.tape import Tape
 
-__all__ = ["AgentProcess"]
-
 _WORKER = "clvlab.agents.isolation.worker"
 _MAX_JSON = 1 << 20  # which takes some twenty times as much memory
 _LIMITS = dict.fromkeys(FrameKind, _MAX_JSON)

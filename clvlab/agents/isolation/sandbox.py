@@ -17,8 +17,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["CLVLAB", "can_lock_in", "limit_memory", "lock_in", "python_folders"]
-
 CLVLAB = Path(__file__).resolve().parents[2]
 _BUNDLED_PACKS = CLVLAB / "packs" / "bundled"  # they hold the closes of a run
 _SYSTEM = (

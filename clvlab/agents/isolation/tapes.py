@@ -9,8 +9,6 @@ import polars as pl
 
 from clvlab.law.tape import Tape
 
-__all__ = ["read_tape", "write_tape"]
-
 _ROWS, _SERIES, _FIXTURES, _REST = "rows.arrow", "series.arrow", "fixtures.arrow", "rest.pickle"
 
 

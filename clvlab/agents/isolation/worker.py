@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from clvlab.engine.agent import Agent
     from clvlab.law.tape import Tape
 
-__all__ = ["main"]
-
 _REQUESTS = {FrameKind.ASK: 1 << 40}  # the parent is trusted
 _MAX_MESSAGE, _MAX_TRACE, _MAX_PRINTED = 4_000, 20_000, 1 << 16
 

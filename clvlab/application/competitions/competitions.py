@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from clvlab.answers.common import pick
+from clvlab.answers.answer import pick
 from clvlab.answers.competitions import (
     AgentRegisterResponse,
     CompetitionCreateResponse,
@@ -41,8 +41,6 @@ from clvlab.packs.catalog import Catalog
 from clvlab.store import competitions as rows
 from clvlab.store.database import Database
 from clvlab.store.runs import RunStatus
-
-__all__ = ["CompetitionStatus", "Competitions"]
 
 _SHOWN_RECEIPTS = 1000  # a state stays small; the run has them all
 

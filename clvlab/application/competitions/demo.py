@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from clvlab.answers.common import pick
+from clvlab.answers.answer import pick
 from clvlab.answers.demo import DemoResponse
 from clvlab.application.competitions.competitions import Competitions
 from clvlab.application.competitions.requests import AgentEntry, CompetitionConfig
@@ -13,8 +13,6 @@ from clvlab.errors import AlreadyRegisteredError, NotStartableError, RosterFroze
 from clvlab.law.schema import LAW_VERSION
 from clvlab.packs.catalog import Catalog
 from clvlab.proof.canonical import canonical, sha256
-
-__all__ = ["Demo"]
 
 _OWNER = "did:clvlab:demo"
 _PACK = "starter"

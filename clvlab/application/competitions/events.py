@@ -11,9 +11,7 @@ from clvlab.application.events import EventKind, anchor_event, event
 from clvlab.application.runs.perform import PerformedRun
 from clvlab.law.ranking import rank
 from clvlab.law.schema import Action
-from clvlab.proof.verify import Anchor
-
-__all__ = ["finalized_events", "run_events"]
+from clvlab.proof.anchor import Anchor
 
 _SLICE_ROWS = 8192
 _ACTION = ("type", "market_key", "side", "stake", "limit_odds_milli")

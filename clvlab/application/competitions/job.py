@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from clvlab.answers.common import ReplayBinding, pick
+from clvlab.answers.answer import ReplayBinding, pick
 from clvlab.answers.competitions import RosterEntry
 from clvlab.application.anchoring import Anchoring
 from clvlab.application.competitions.events import finalized_events, run_events
@@ -26,8 +26,6 @@ from clvlab.store import competitions as rows
 from clvlab.store import jobs
 from clvlab.store.database import Connection, Database
 from clvlab.store.jobs import Job, JobStatus
-
-__all__ = ["CompetitionRuns", "replay_binding"]
 
 _Row = Mapping[str, Any]
 

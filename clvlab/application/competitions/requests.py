@@ -10,8 +10,6 @@ from clvlab.application.durations import duration_s_of
 from clvlab.errors import WindowError
 from clvlab.law.closing import Window
 
-__all__ = ["MAX_ROSTER_SIZE", "AgentEntry", "BacktestRunRequest", "CompetitionConfig"]
-
 MAX_ROSTER_SIZE = 1000
 _MAX_INT = 2**53 - 1
 # No control characters: an id must survive logs, headers and databases.

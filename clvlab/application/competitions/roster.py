@@ -13,8 +13,6 @@ from clvlab.errors import EntryError, NotOwnerError, UnknownInstanceError
 from clvlab.store import instances
 from clvlab.store.database import Connection
 
-__all__ = ["pinned_entry", "rostered_agent", "unused_of"]
-
 
 def pinned_entry(connection: Connection, entry: AgentEntry, caller: str) -> dict[str, Any]:
     """Pin an entry: its own config, or that of the instance that it names.

@@ -8,8 +8,6 @@ from typing import Any
 
 from clvlab.errors import NotOwnerError, UnknownCompetitionError
 
-__all__ = ["MUTABLE", "CompetitionStatus", "require", "require_owned"]
-
 
 class CompetitionStatus(StrEnum):
     """``draft`` -> ``open`` -> ``running`` -> ``finalized`` -> ``completed``; ``draft`` may start at once."""

@@ -11,8 +11,6 @@ from clvlab.application.runs.entrants import Entrant, entrant, unused_keys
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
 
-__all__ = ["deployed_agent", "policy_of", "resolve", "window_of"]
-
 _BANKROLL_STAKES = 100
 
 

@@ -10,8 +10,6 @@ from clvlab.errors import EvidenceError
 from clvlab.law.schema import SAFE_INTEGER
 from clvlab.proof.canonical import canonical, without_floats
 
-__all__ = ["DeployConfig"]
-
 _Name = Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 _Count = Annotated[StrictInt, Field(ge=0, le=1_000_000_000)]
 _Units = Annotated[StrictInt, Field(ge=1, le=1_000_000_000)]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from clvlab.answers.agents import AgentInstance, DeployResponse, RuntimeEvent, RuntimeEventsResponse
-from clvlab.answers.common import pick
+from clvlab.answers.answer import pick
 from clvlab.application.deploys.agent import deployed_agent, pin
 from clvlab.application.deploys.config import DeployConfig
 from clvlab.application.deploys.job import plan_of, runtime_event
@@ -22,8 +22,6 @@ from clvlab.packs.catalog import Catalog
 from clvlab.store import instances, jobs, runs
 from clvlab.store.database import Connection, Database
 from clvlab.store.runs import RunStatus
-
-__all__ = ["MAX_RUNTIME_EVENTS", "Deploys"]
 
 MAX_RUNTIME_EVENTS = 1000
 _MAX_KEY_CHARS = 255

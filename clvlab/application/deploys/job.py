@@ -20,8 +20,6 @@ from clvlab.store import instances, jobs
 from clvlab.store.database import Connection, Database
 from clvlab.store.jobs import Job, JobStatus
 
-__all__ = ["DeployRuns", "plan_of", "runtime_event"]
-
 _ACTION = ("fixture_id", "tick_seq", "ts_ms", "action", "market_key", "side", "stake", "limit_odds_milli")
 
 

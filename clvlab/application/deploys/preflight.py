@@ -16,8 +16,6 @@ from clvlab.application.runs.binding import Bound, bind
 from clvlab.errors import ClvlabError, UnknownPackError
 from clvlab.packs.catalog import Catalog
 
-__all__ = ["Preflight", "preflight"]
-
 _STAND_IN = "baseline"  # lets the other checks be made when there is no usable strategy
 
 

@@ -19,8 +19,6 @@ from clvlab.runlog.log import Claim
 from clvlab.runlog.note import Checkpoint, checkpoint, decode, open_note
 from clvlab.runlog.signers import Keys, trusted_checkpoint
 
-__all__ = ["Limits", "LogAudit", "audit"]
-
 _STATE = "clvlab-audit/1"
 
 

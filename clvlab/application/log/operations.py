@@ -11,21 +11,10 @@ from typing import Any
 from clvlab.answers.log import OwnerCounts
 from clvlab.errors import LogError, MissingExtraError
 from clvlab.runlog.bundled import LOG_PART, LOG_PART_WITHOUT_CLAIM
-from clvlab.runlog.log import LogRows, LogStore, claim, consistency, counts, proven, tree_root
+from clvlab.runlog.log import LogRows, LogStore, claim, counts, proven
 from clvlab.runlog.note import Checkpoint, Signer, Verifier, checkpoint, open_note, read_signer, write_note, write_signer
+from clvlab.runlog.tree import consistency, tree_root
 from clvlab.runlog.witness import Witness, request
-
-__all__ = [
-    "cosign",
-    "count_runs",
-    "log_counts",
-    "log_proofs",
-    "new_key",
-    "open_log",
-    "read_signer",
-    "signed_checkpoint",
-    "witness_request",
-]
 
 
 @contextmanager
@@ -57,7 +46,7 @@ def open_log(place: str | Path, *, create: bool = False) -> Iterator[LogStore]:
 
 
 def new_key(name: str, path: Path, *, witness: bool = False) -> str:
-    """Make a key of a log or witness, write it to a file, and give the public part."""
+    """Make a key of a log or witness, write it to a file, and return the public part."""
     signer = Signer.new(name, witness=witness)
     write_signer(signer, path)
     return str(signer.verifier)

@@ -9,12 +9,10 @@ from clvlab.answers.log import ConsistencyResponse, LogEntriesResponse, LogRespo
 from clvlab.application.log.operations import count_runs, log_proofs, signed_checkpoint
 from clvlab.errors import PageError, UnsignedLogError
 from clvlab.law.schema import SAFE_INTEGER
-from clvlab.runlog.log import consistency, tree_root
 from clvlab.runlog.note import Signer
+from clvlab.runlog.tree import consistency, tree_root
 from clvlab.store.database import Database
 from clvlab.store.runlog import RunLog, entries
-
-__all__ = ["MAX_ENTRIES", "PublicLog"]
 
 MAX_ENTRIES = 1000
 

@@ -18,9 +18,8 @@ import orjson
 from clvlab.application.log.operations import open_log
 from clvlab.errors import LogError
 from clvlab.law.schema import SAFE_INTEGER
-from clvlab.runlog.log import LogRows, RunCounts, counts, tree_root
-
-__all__ = ["PAGE", "Head", "Limits", "LogSource", "opened_source"]
+from clvlab.runlog.log import LogRows, RunCounts, counts
+from clvlab.runlog.tree import tree_root
 
 PAGE = 1000
 _MAX_BODY = 16 * 2**20  # a page of the longest names, each character escaped twice, has less

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from clvlab.answers.common import ReplayBinding
+from clvlab.answers.answer import ReplayBinding
 from clvlab.errors import UnknownFixtureError, UnknownPackError
 from clvlab.packs.catalog import Catalog
 from clvlab.packs.reader import Pack
-
-__all__ = ["Bound", "bind", "open_catalogued"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,19 +25,6 @@ from clvlab.proof.verify import Verification, verify
 from clvlab.runlog.bundled import PROOFS, Trust, judge, standing_in
 from clvlab.store.folder import read_receipts, read_run
 
-__all__ = [
-    "anchor_part",
-    "bundle_run",
-    "disclose",
-    "is_disclosure",
-    "judge_disclosure",
-    "judge_proofs",
-    "read_stored",
-    "read_trust",
-    "verifier_source",
-    "verify_bundle",
-]
-
 
 def bundle_run(path: Path, *, log: dict[str, Any] | None = None) -> bytes:
     """Put everything about a stored run into one file: evidence, scores, manifest, receipts, anchor, log proofs.

@@ -26,8 +26,6 @@ from clvlab.proof.manifest import VERIFIER_VERSION
 from clvlab.proof.started import RunStarted
 from clvlab.proof.verify import Verification
 
-__all__ = ["anchor_info", "details", "lineage", "metrics", "proof_card", "verdicts", "verification_answer"]
-
 
 def metrics(outcomes: pl.DataFrame) -> Metrics:
     """Pool ``OUTCOMES`` and list them per agent; none of it is ever a check."""

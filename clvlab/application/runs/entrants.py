@@ -17,8 +17,6 @@ from clvlab.law.tape import Tape
 from clvlab.proof.canonical import without_floats
 from clvlab.proof.manifest import config_hash
 
-__all__ = ["Entrant", "config_hash_of", "entrant", "proof_mode", "unused_keys"]
-
 _PROOF_MODES = {
     "reproducible": "reproducible",
     "deterministic": "reproducible",

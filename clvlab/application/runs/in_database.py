@@ -18,16 +18,15 @@ from clvlab.application.runs.perform import Commitment, PerformedRun
 from clvlab.application.runs.plan import Plan
 from clvlab.application.runs.record import ABANDONED
 from clvlab.law.metrics import forecast_errors
+from clvlab.proof.anchor import Anchor
 from clvlab.proof.checks import Verdict
 from clvlab.proof.manifest import inputs_hash
-from clvlab.proof.verify import Anchor, Verification
+from clvlab.proof.verify import Verification
 from clvlab.runlog.log import abandon, commit, commit_anew, conclude
 from clvlab.store import anchors, runs, standings
 from clvlab.store.database import Connection, Database
 from clvlab.store.runlog import LogRows
 from clvlab.store.runs import RunStatus
-
-__all__ = ["DatabaseRecord", "begin", "enter", "give_up", "keep", "results"]
 
 _SUMS = (
     "action_count",

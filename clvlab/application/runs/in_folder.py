@@ -22,19 +22,6 @@ from clvlab.proof.verify import Verification, verify
 from clvlab.runlog.log import LogStore, abandon, commit, conclude
 from clvlab.store.folder import read_receipts, read_run, write_run
 
-__all__ = [
-    "FolderRecord",
-    "anchor",
-    "anchor_run",
-    "decision",
-    "keep",
-    "load",
-    "receipts",
-    "record_of",
-    "verify_folder",
-    "verify_with_chain",
-]
-
 
 @dataclass(frozen=True)
 class FolderRecord:
@@ -90,7 +77,7 @@ class FolderRecord:
 
 
 def keep(run: SealedRun, runs: str | Path = "runs", receipts: bytes = b"") -> Path:
-    """Store a sealed run under ``runs/<run_id>``, receipts beside it, and give its folder."""
+    """Store a sealed run under ``runs/<run_id>``, receipts beside it, and return its folder."""
     return write_run(run, Path(runs), receipts)
 
 

@@ -11,8 +11,6 @@ from clvlab.proof.canonical import parsed
 from clvlab.proof.events import Kind
 from clvlab.proof.seal import SealedRun
 
-__all__ = ["decision_record", "inspect_decision"]
-
 
 def inspect_decision(run: SealedRun, seq: int) -> InspectorRecord:
     """Return the record of the decision at event ``seq``.

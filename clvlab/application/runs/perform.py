@@ -29,8 +29,6 @@ from clvlab.proof.seal import SealedRun
 from clvlab.proof.started import RunStarted
 from clvlab.proof.verify import Verification, verify
 
-__all__ = ["Commitment", "PerformedRun", "backtest_id", "perform", "reopen"]
-
 _HOUR_MS = 3_600_000
 _OLD_CLOSE_MS = 6 * _HOUR_MS
 

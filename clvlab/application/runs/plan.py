@@ -15,8 +15,6 @@ from clvlab.law.tape import Binding
 from clvlab.packs.reader import Pack
 from clvlab.proof.started import RunStarted
 
-__all__ = ["Plan"]
-
 
 @dataclass(frozen=True)
 class Plan:

@@ -9,8 +9,6 @@ from clvlab.application.runs.perform import Commitment, PerformedRun, perform
 from clvlab.application.runs.plan import Plan
 from clvlab.errors import ClvlabError
 
-__all__ = ["ABANDONED", "Record", "make"]
-
 ABANDONED = "failed"
 """All that the log says of a failure, as nothing can be taken back from it."""
 

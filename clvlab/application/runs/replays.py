@@ -23,8 +23,6 @@ from clvlab.proof.events import CLOSE_EVENTS, PROPOSAL_EVENTS, receipt_lines
 from clvlab.proof.evidence import Evidence, read_evidence
 from clvlab.proof.seal import SealedRun
 
-__all__ = ["Replayed", "prices_again", "replay_run"]
-
 _TICK = 2**31 - 1
 
 

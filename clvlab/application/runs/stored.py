@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import orjson
 
-from clvlab.answers.common import pick
+from clvlab.answers.answer import pick
 from clvlab.answers.competitions import Execution
 from clvlab.answers.runs import (
     CheckDetails,
@@ -29,19 +29,18 @@ from clvlab.application.runs.card import anchor_info, proof_card, verification_a
 from clvlab.application.runs.inspector import decision_record
 from clvlab.errors import EvidenceError, UnknownDecisionError, UnknownRunError
 from clvlab.law.schema import SAFE_INTEGER
+from clvlab.proof.anchor import Anchor
 from clvlab.proof.bundle import bundle
 from clvlab.proof.checks import CHECKS, Check, Verdict
 from clvlab.proof.manifest import VERIFIER_VERSION
 from clvlab.proof.seal import SealedRun
-from clvlab.proof.verify import Anchor, Verification, verify
+from clvlab.proof.verify import Verification, verify
 from clvlab.runlog.standing import standing
 from clvlab.store import anchors, runs
 from clvlab.store.database import Database
 from clvlab.store.runlog import RunLog
 from clvlab.store.runs import Part, RunStatus
 from clvlab.store.tables import runs as run_table
-
-__all__ = ["StoredRuns"]
 
 _Row = Mapping[str, Any]
 

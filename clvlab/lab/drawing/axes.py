@@ -13,8 +13,6 @@ from clvlab.lab.drawing.showing import optional
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["BLUE", "GREY", "RED", "axes_or_new", "svg"]
-
 # These three stand on white and on black.
 BLUE, RED, GREY = "#3b82c4", "#d1495b", "#8a8a8a"
 _INK = "#010203"  # replaced by the colour of the text around the picture
@@ -51,7 +49,7 @@ def axes_or_new(ax: Axes | None) -> Any:
 
 
 def svg(draw: Callable[[Any], object], title: str, size: tuple[float, float] = (4.8, 3.0)) -> str:
-    """Draw on new axes and give the picture as an SVG element.
+    """Draw on new axes and return the picture as an SVG element.
 
     Parameters
     ----------

@@ -10,8 +10,6 @@ import polars as pl
 
 from clvlab.lab.drawing.axes import GREY
 
-__all__ = ["draw_heatmap"]
-
 _LABELLED_CELLS = 60
 
 

@@ -3,23 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
+from html import escape as escape
 from re import sub
-
-__all__ = [
-    "Html",
-    "badge",
-    "block",
-    "escape",
-    "facts",
-    "fence",
-    "figures",
-    "page",
-    "preformatted",
-    "section",
-    "table",
-    "unbroken",
-]
 
 _STYLE = """
 .clvlab{font-family:system-ui,sans-serif;font-size:13px;line-height:1.45;max-width:60rem;color:inherit}

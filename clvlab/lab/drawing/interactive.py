@@ -9,8 +9,6 @@ from typing import Any
 from clvlab.errors import MissingLibraryError
 from clvlab.lab.drawing.showing import Shown
 
-__all__ = ["NOTE", "Interactive"]
-
 NOTE = '<p class="quiet">A still picture. Run this cell in JupyterLab, with clvlab[notebook] installed, to explore.</p>'
 
 

@@ -9,8 +9,6 @@ from typing import Any
 
 from clvlab.lab.drawing import html
 
-__all__ = ["Progress", "shown_progress"]
-
 Progress = Callable[[int, int], None]
 
 

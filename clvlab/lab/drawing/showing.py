@@ -12,8 +12,6 @@ import polars as pl
 from clvlab.errors import MissingLibraryError, StatisticsError
 from clvlab.lab.drawing import html
 
-__all__ = ["Shown", "check_settings", "optional"]
-
 
 def optional(library: str, what: str) -> Any:
     """Import a library that clvlab does without until somebody asks for it.
@@ -66,17 +64,17 @@ class Shown(ABC):
         return self.frame.to_pandas()
 
     def to_parquet(self, path: str | Path) -> Path:
-        """Write ``.frame`` as Parquet and give the path."""
+        """Write ``.frame`` as Parquet and return the path."""
         self.frame.write_parquet(path)
         return Path(path)
 
     def to_csv(self, path: str | Path) -> Path:
-        """Write ``.frame`` as CSV and give the path; lists become text, parted by blanks."""
+        """Write ``.frame`` as CSV and return the path; lists become text, parted by blanks."""
         lists = [name for name, dtype in self.frame.schema.items() if dtype == pl.List]
         self.frame.with_columns(pl.col(lists).cast(pl.List(pl.String)).list.join(" ")).write_csv(path)
         return Path(path)
 
     def to_html(self, path: str | Path) -> Path:
-        """Write one page that opens without a network, a kernel or clvlab, and give the path."""
+        """Write one page that opens without a network, a kernel or clvlab, and return the path."""
         Path(path).write_text(html.page(repr(self).partition("; next:")[0], self._repr_html_()), encoding="utf-8")
         return Path(path)

@@ -17,8 +17,6 @@ from clvlab.lab.proofs.lines import Lines
 from clvlab.law.schema import Action
 from clvlab.law.tape import Tape
 
-__all__ = ["Exploration"]
-
 
 class Exploration:
     """A backtest, market by market.
@@ -70,7 +68,7 @@ class Exploration:
         position: int | None = None,
         span_ms: tuple[int, int] | None = None,
     ) -> Self:
-        """Choose what is seen, and give the explorer.
+        """Choose what is seen, and return the explorer.
 
         Parameters
         ----------
@@ -102,7 +100,7 @@ class Exploration:
         self.decisions = scores.filter(pl.col("fixture_id") == fixture_id)
 
     def seek(self, position: int | None = None, span_ms: tuple[int, int] | None = None) -> Self:
-        """Move the replay and the zoom within the market that is shown, as ``show`` does, and give the explorer."""
+        """Move the replay and the zoom within the market that is shown, as ``show`` does, and return the explorer."""
         self.position, self.span_ms = position, span_ms
         self.view: MarketView = self.market.view(position, span_ms)
         for follow in self.followers:

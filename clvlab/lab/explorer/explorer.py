@@ -9,8 +9,6 @@ from clvlab.lab.explorer import still
 from clvlab.lab.explorer.exploration import Exploration
 from clvlab.lab.explorer.widget import ExplorerWidget
 
-__all__ = ["Explorer"]
-
 
 class Explorer(Exploration, Interactive):
     """A backtest, market by market; made by ``Backtest.explore``.

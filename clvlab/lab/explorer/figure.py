@@ -10,19 +10,6 @@ import polars as pl
 from clvlab.lab.drawing.axes import BLUE, GREY, RED
 from clvlab.lab.explorer.view import MarketView, Outcome
 
-__all__ = [
-    "CLOCK",
-    "GREEN",
-    "LATEST_MS",
-    "SIDE_COLOURS",
-    "SYMBOLS",
-    "clock",
-    "layout",
-    "selection_ring",
-    "side_colour",
-    "traces",
-]
-
 GREEN = "#2f9e44"
 # Like those of the other pictures these stand on white and on black.
 SIDE_COLOURS = (BLUE, "#c9822b", "#8b6fc9", "#3aa6a0", "#b5659d", "#8f8a3a")

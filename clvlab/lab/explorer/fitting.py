@@ -9,8 +9,6 @@ from typing import Any
 
 from clvlab.lab.drawing.showing import optional
 
-__all__ = ["fitter"]
-
 _ESM = """
 export default {
   render({ el }) {

@@ -7,8 +7,6 @@ from clvlab.lab.drawing import html
 from clvlab.lab.explorer.figure import clock
 from clvlab.law.schema import Action, Reason
 
-__all__ = ["reasoning", "record_html"]
-
 _RULES = {
     Reason.WAIT_UNSCORED: "An abstention is valid and is never scored.",
     Reason.MARKET_KEY_MISSING: "The action names no market.",

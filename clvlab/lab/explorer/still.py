@@ -14,8 +14,6 @@ from clvlab.lab.drawing.interactive import NOTE
 from clvlab.lab.explorer.figure import CLOCK, LATEST_MS, SYMBOLS, clock, side_colour
 from clvlab.lab.explorer.view import MarketView, Outcome
 
-__all__ = ["draw", "page_part"]
-
 _SHOWN_ROWS = 12
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import polars as pl
 
-__all__ = ["pool", "suspensions", "thin"]
-
 
 def thin(rows: pl.DataFrame, span_ms: tuple[int, int], width: int) -> pl.DataFrame:
     """Keep, of each side and pixel, the first, the last, the lowest and the highest row: the picture stays the same.

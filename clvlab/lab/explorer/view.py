@@ -17,8 +17,6 @@ from clvlab.law.closing import Window, fixture_closes, market_closes
 from clvlab.law.schema import Action, Reason, Schema
 from clvlab.law.tape import Tape
 
-__all__ = ["LINES", "MARKS", "WIDTH", "Close", "Market", "MarketView", "Outcome", "market"]
-
 WIDTH = 800  # pixels across a picture: what is nearer than that can't be told apart
 
 

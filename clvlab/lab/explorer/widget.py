@@ -17,8 +17,6 @@ from clvlab.lab.explorer.view import Market
 from clvlab.lab.proofs.verdicts import verdicts_html
 from clvlab.proof.verify import verify
 
-__all__ = ["ExplorerWidget"]
-
 _MOST_FIXTURES = 300  # in the list at once; the search narrows it
 _SEARCH = "name or number"
 _STEPS = 60  # of the replay, from the first message to the last

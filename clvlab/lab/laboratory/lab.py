@@ -17,8 +17,6 @@ from clvlab.lab.laboratory.place import Place
 from clvlab.lab.results.pack import Pack
 from clvlab.packs.catalog import Catalog
 
-__all__ = ["Lab"]
-
 
 class Lab(Verbs):
     """Packs, and the runs that are made of them: kept in memory, in a file, or at a service.

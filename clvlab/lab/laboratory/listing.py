@@ -12,8 +12,6 @@ from clvlab.lab.drawing.showing import Shown
 from clvlab.law.schema import Schema
 from clvlab.packs.reader import Pack
 
-__all__ = ["Listing", "list_packs", "list_runs", "list_standings"]
-
 _SHOWN_ROWS = 30
 _PACKS: Schema = {
     "pack_id": pl.String, "provenance": pl.String, "fixtures": pl.Int64, "rows": pl.Int64, "content_hash": pl.String,

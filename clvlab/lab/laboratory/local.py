@@ -24,6 +24,7 @@ from clvlab.lab.results.run import Run, VerificationResult, verification_of
 from clvlab.lab.results.sweeping import Trial, sweep_grid
 from clvlab.packs import reader
 from clvlab.packs.catalog import Catalog
+from clvlab.packs.importers.importing import import_source
 from clvlab.packs.manifest import TICKS_FILE, pack_id_of
 from clvlab.packs.results import RESULTS
 from clvlab.proof.anchor import Anchor
@@ -31,8 +32,6 @@ from clvlab.proof.anchor import Anchor
 if TYPE_CHECKING:
     from clvlab.application.kept import KeptRuns  # needs the libraries of the store
     from clvlab.sql import Table  # loads a database
-
-__all__ = ["LocalPlace"]
 
 
 class LocalPlace:
@@ -90,7 +89,7 @@ class LocalPlace:
         imported.folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=imported.folder) as scratch:
             made = Path(scratch) / pack_id
-            importing.import_source(source, paths, made, importing.import_options(**options))
+            import_source(source, paths, made, importing.import_options(**options))
             with self._kept.alone():  # another process may import a pack of this name, or admit one, right now
                 _admit(imported, made, pack_id)
         return self.pack(pack_id)

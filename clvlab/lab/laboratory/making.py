@@ -19,8 +19,6 @@ from clvlab.lab.results.sweeping import Sweep, check_trials, grid_of
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
 
-__all__ = ["Verbs"]
-
 
 class Verbs(Records):
     """What can be done with packs and agents: in a laboratory, which keeps the runs; by the package's verbs, which do not."""

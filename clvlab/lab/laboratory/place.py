@@ -27,8 +27,6 @@ from clvlab.proof.evidence import read_evidence
 if TYPE_CHECKING:
     from clvlab.sql import Table  # loads a database
 
-__all__ = ["Entry", "Place", "Question", "entries", "entry", "pages", "question", "run_tables"]
-
 _PAGE = 200  # the most that a service gives at once
 
 

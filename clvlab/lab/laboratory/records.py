@@ -11,8 +11,6 @@ from clvlab.lab.laboratory.place import Place
 from clvlab.lab.results.result import Result
 from clvlab.lab.results.run import VerificationResult
 
-__all__ = ["Records"]
-
 
 class Records:
     """The verbs of a laboratory that only read."""

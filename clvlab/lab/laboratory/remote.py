@@ -25,8 +25,6 @@ from clvlab.proof.seal import SealedRun
 if TYPE_CHECKING:
     from clvlab.sql import Table  # loads a database
 
-__all__ = ["RemotePlace"]
-
 _MIN_ROSTER = 2
 
 

@@ -17,8 +17,7 @@ from clvlab.lab.results.pack import Pack
 from clvlab.lab.results.result import Result
 from clvlab.lab.results.run import Run
 from clvlab.law.tape import Tape
-
-__all__ = ["backtest", "compare", "import_odds", "leaderboard", "lookahead_audit", "open_pack", "open_run", "sweep"]
+from clvlab.packs.importers.importing import import_source
 
 
 def open_pack(where: str | Path) -> Pack:
@@ -99,7 +98,7 @@ def import_odds(
     """
     files = [paths] if isinstance(paths, str | Path) else paths
     chosen = importing.import_options(lenient=lenient, **options)
-    importing.import_source(source, [Path(path) for path in files], Path(out), chosen)
+    import_source(source, [Path(path) for path in files], Path(out), chosen)
     return open_pack(Path(out))
 
 

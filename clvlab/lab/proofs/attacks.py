@@ -16,8 +16,6 @@ from clvlab.proof.merkle import root_of_lines
 from clvlab.proof.seal import SealedRun
 from clvlab.proof.verify import verify
 
-__all__ = ["ATTACKS", "FILES", "Copy", "closed_again"]
-
 FILES = ("events.jsonl", "scores.jsonl", "manifest.json", "receipts.jsonl")
 
 

@@ -17,8 +17,6 @@ from clvlab.lab.drawing.showing import optional
 from clvlab.lab.proofs.lines import Lines
 from clvlab.proof.seal import SealedRun
 
-__all__ = ["EvidenceBrowser"]
-
 _PAGE = 10
 _MOST_CHARACTERS = 20_000  # of one line on the screen
 

@@ -14,8 +14,6 @@ from clvlab.lab.drawing.showing import Shown
 from clvlab.lab.proofs.verdicts import checks_table, state
 from clvlab.proof.verify import Verification
 
-__all__ = ["ProofCard"]
-
 
 class ProofCard(Shown):
     """What is published of a run; made by ``Run.proof_card()``.

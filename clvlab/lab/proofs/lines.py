@@ -6,8 +6,6 @@ from functools import cached_property
 
 import numpy as np
 
-__all__ = ["Lines"]
-
 
 class Lines:
     r"""The lines of a text in which every line ends with a line feed; a last one without it counts as well.

@@ -15,8 +15,6 @@ from clvlab.lab.proofs.lines import Lines
 from clvlab.proof.merkle import inclusion_proof, leaf_hash, leaf_hashes, node_hash
 from clvlab.proof.seal import SealedRun
 
-__all__ = ["MerklePath", "Step"]
-
 _DIGITS = 10
 _ROW, _BOX, _GAP = 54, 190, 70  # of the picture, in pixels
 

@@ -10,8 +10,6 @@ from clvlab.lab.proofs.playground_widget import PlaygroundWidget
 from clvlab.lab.proofs.tampering import Tampering
 from clvlab.lab.proofs.verdicts import state
 
-__all__ = ["Playground"]
-
 
 class Playground(Tampering, Interactive):
     """A copy of a sealed run to tamper with; made by ``Run.tamper()``. The run itself and its folder are never touched.

@@ -12,8 +12,6 @@ from clvlab.lab.proofs.attacks import FILES
 from clvlab.lab.proofs.lines import Lines
 from clvlab.lab.proofs.tampering import Tampering
 
-__all__ = ["PlaygroundWidget"]
-
 
 class PlaygroundWidget:
     """Controls of a playground; ``box`` is what is displayed."""

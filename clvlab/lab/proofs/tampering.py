@@ -18,8 +18,6 @@ from clvlab.proof.checks import CHECKS, Verdict
 from clvlab.proof.seal import SealedRun
 from clvlab.proof.verify import Verification, verify
 
-__all__ = ["Tampering"]
-
 
 class Tampering:
     """A copy of a sealed run to tamper with: each act changes the copy and returns this object.

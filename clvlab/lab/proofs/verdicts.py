@@ -8,8 +8,6 @@ from clvlab.lab.drawing import html
 from clvlab.proof.checks import CHECKS, Check
 from clvlab.proof.verify import Verification
 
-__all__ = ["MEANINGS", "checks_table", "state", "verdicts_html"]
-
 MEANINGS = {
     "evidence_integrity": "The bytes of the evidence have the hash that was sealed.",
     "llm_boundary": "No code that decides a score is seen to import a language model: a maintainer's guard, not a wall.",

@@ -8,8 +8,6 @@ from clvlab.engine.lookahead import LookaheadReport
 from clvlab.lab.drawing import html
 from clvlab.lab.drawing.showing import Shown
 
-__all__ = ["AuditReport"]
-
 _SHOWN_ROWS = 20
 
 

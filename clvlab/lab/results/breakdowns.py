@@ -10,8 +10,6 @@ from clvlab.lab.statistics import group_means
 from clvlab.lab.statistics.placebo import EDGES_S
 from clvlab.law.schema import Reason
 
-__all__ = ["TITLES", "scored_decisions", "tables"]
-
 TITLES = {
     "by_time": "Mean CLV (bps of probability) by time to the close",
     "by_market": "Mean CLV (bps of probability) by market",

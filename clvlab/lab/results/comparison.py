@@ -20,8 +20,6 @@ from clvlab.lab.statistics import Clusters, Estimate, estimates, paired_differen
 from clvlab.law.ranking import rank
 from clvlab.law.schema import Reason, Schema
 
-__all__ = ["Comparison", "Leaderboard", "fixture_sums", "unique_names"]
-
 _MEANS: Schema = {
     "agent": pl.String, "n": pl.Int64, "fixtures": pl.Int64, "mean_clv_bps": pl.Float64, "low": pl.Float64, "high": pl.Float64,
     "t": pl.Float64, "mean_edge_bps": pl.Float64,

@@ -9,8 +9,6 @@ import polars as pl
 from clvlab.application.runs.perform import PerformedRun
 from clvlab.proof.started import AgentStarted, RunStarted
 
-__all__ = ["Contender", "agent_part", "contenders", "of_backtest"]
-
 
 @dataclass(frozen=True)
 class Contender:

@@ -9,8 +9,6 @@ from clvlab.lab.drawing.showing import Shown
 from clvlab.packs import reader
 from clvlab.packs.quality import Quality
 
-__all__ = ["Pack"]
-
 
 class Pack(Shown):
     """A hash-verified pack."""

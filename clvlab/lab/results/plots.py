@@ -15,8 +15,6 @@ from clvlab.lab.statistics import Calibration, Estimate, Middle, Placebo
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Plots", "Sheet"]
-
 _MOST_POINTS = 400
 _MOST_DOTS = 1_000
 _CLV = "CLV, bps of probability"

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from html import escape
 from typing import Any
 
 import orjson
 import polars as pl
 
 from clvlab.lab.drawing import html
-from clvlab.lab.drawing.html import escape
 from clvlab.lab.drawing.showing import Shown, optional
-
-__all__ = ["Report", "Scores", "bps"]
 
 
 class Scores(pl.DataFrame):

@@ -21,8 +21,6 @@ from clvlab.lab.results.tearsheet import TearSheet
 from clvlab.law.ranking import rank
 from clvlab.packs import reader
 
-__all__ = ["Result"]
-
 _SHOWN = ("rank", "agent_id", "mean_clv_bps", "low", "high", "t", "action_count", "fixtures", "sim_pnl")
 
 

@@ -24,8 +24,6 @@ from clvlab.proof.checks import Check, Verdict
 from clvlab.proof.seal import SealedRun
 from clvlab.proof.verify import Verification, verify
 
-__all__ = ["Run", "VerificationResult", "verification_of"]
-
 
 class VerificationResult(Shown):
     """The seven checks of one run."""
@@ -95,7 +93,7 @@ class Run:
         return inspect_decision(self.source, seq)
 
     def proof_card(self) -> ProofCard:
-        """Verify the run and give its proof card: what ran, what is sealed, the seven checks."""
+        """Verify the run and return its proof card: what ran, what is sealed, the seven checks."""
         return ProofCard(self.verify().source)
 
     def browse(self) -> EvidenceBrowser:
@@ -117,7 +115,7 @@ class Run:
         return Playground(self.source, self.receipts, self.anchor)
 
     def save(self, folder: str | Path = "runs") -> Path:
-        """Store the run under ``folder/<run_id>`` and give that path."""
+        """Store the run under ``folder/<run_id>`` and return that path."""
         return in_folder.keep(self.source, folder, self.receipts)
 
     def __repr__(self) -> str:

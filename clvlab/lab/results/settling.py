@@ -12,8 +12,6 @@ import polars as pl
 from clvlab.lab.statistics import Calibration, Clusters, Estimate, calibrate, estimates, sum_by_cluster
 from clvlab.packs.results import Settled
 
-__all__ = ["Settlement", "returns_of", "settlement"]
-
 
 @dataclass(frozen=True)
 class Settlement:

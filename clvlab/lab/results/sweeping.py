@@ -32,8 +32,6 @@ from clvlab.packs.reader import Pack
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Seal", "Sweep", "Trial", "check_trials", "grid_of", "sweep_grid"]
-
 Seal = Callable[[Mapping[str, Any]], Result]
 _SHOWN_ROWS = 40
 _FOUND: Schema = {

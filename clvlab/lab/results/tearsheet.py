@@ -29,8 +29,6 @@ from clvlab.lab.statistics import (
     placebos,
 )
 
-__all__ = ["TearSheet"]
-
 BPS, PERCENT = "bps of probability", "%"
 _CAUTION = (
     "CLV is not return on investment. Results are one draw of luck: over as many decisions their interval is far wider than "

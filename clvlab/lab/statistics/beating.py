@@ -18,8 +18,6 @@ import polars as pl
 
 from clvlab.lab.statistics.clusters import cluster_errors, sum_by_cluster
 
-__all__ = ["BeatRate", "Middle", "beat_close_rate", "cluster_median", "wilson_interval"]
-
 
 @dataclass(frozen=True, slots=True)
 class BeatRate:

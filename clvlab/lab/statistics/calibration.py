@@ -16,8 +16,6 @@ import polars as pl
 
 from clvlab.lab.statistics.clusters import group_means
 
-__all__ = ["Calibration", "calibrate", "calibration"]
-
 
 @dataclass(frozen=True)
 class Calibration:

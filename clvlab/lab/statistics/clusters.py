@@ -19,20 +19,6 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-__all__ = [
-    "MIN_CLUSTERS",
-    "Clusters",
-    "Draws",
-    "Estimate",
-    "cluster_errors",
-    "cluster_mean",
-    "drawn_weights",
-    "estimates",
-    "group_means",
-    "resample",
-    "sum_by_cluster",
-]
-
 Floats = npt.NDArray[np.float64]
 
 MIN_CLUSTERS = 5  # with fewer there is no interval: resampling them says nothing

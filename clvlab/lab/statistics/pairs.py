@@ -14,8 +14,6 @@ import numpy as np
 
 from clvlab.lab.statistics.clusters import MIN_CLUSTERS, RESAMPLES, Clusters, Floats, drawn_weights
 
-__all__ = ["Difference", "paired_difference"]
-
 
 @dataclass(frozen=True, slots=True)
 class Difference:

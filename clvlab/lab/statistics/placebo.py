@@ -23,8 +23,6 @@ import polars as pl
 
 from clvlab.law.tape import Tape
 
-__all__ = ["EDGES_S", "Placebo", "placebo", "placebos"]
-
 Ints = npt.NDArray[np.int64]
 
 # Edges of the time-to-close bins in seconds; the last bin has no end.

@@ -21,8 +21,6 @@ import numpy.typing as npt
 
 from clvlab.lab.statistics.clusters import MIN_CLUSTERS, RESAMPLES, Clusters, cluster_errors, resample
 
-__all__ = ["Deflated", "deflated_t", "expected_max_t", "family_wise_p_values", "influence_shape"]
-
 _EULER = 0.5772156649015329
 _NORMAL = NormalDist()
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from clvlab.packs.importers import betfair, football_data, polymarket, table, the_odds_api, txline
+from clvlab.packs.importers import betfair, betfair_files, football_data, polymarket, table, the_odds_api, txline
 from clvlab.packs.importers.source import Normalised, Options
 
 __all__ = ["IMPORTERS", "NORMALISERS"]
@@ -17,7 +17,7 @@ _Normaliser = Callable[[Mapping[str, Path], Options, Path], Normalised]
 # source -> (find its files below the given paths, normalise them with a folder for scratch files)
 IMPORTERS: Mapping[str, tuple[_Finder, _Normaliser]] = MappingProxyType(
     {
-        "betfair": (betfair.find, betfair.normalise),
+        "betfair": (betfair_files.find, betfair.normalise),
         "csv": (table.find_csv, table.normalise),
         "football-data": (football_data.find, football_data.normalise),
         "parquet": (table.find_parquet, table.normalise),

@@ -19,14 +19,12 @@ from clvlab.errors import SourceError
 from clvlab.law.schema import TICKS, ClosingPolicy
 from clvlab.odds.consensus import PROB_UNIT, basis_points
 from clvlab.packs.importers.betfair_book import Column, MarketBook, States
-from clvlab.packs.importers.betfair_files import MarketFile, find, market_files
+from clvlab.packs.importers.betfair_files import MarketFile, market_files
 from clvlab.packs.importers.books import QuoteSpill, batches, number_messages
 from clvlab.packs.importers.source import Account, Normalised, Options, fixture_ids_of
 from clvlab.packs.importers.times import of_iso
 from clvlab.packs.manifest import Fixture, KickoffKind
 from clvlab.packs.results import RESULTS, Settled
-
-__all__ = ["NORMALISER", "find", "normalise"]
 
 NORMALISER = "betfair/1"
 _RACING = {"7", "4339"}  # an event is a meeting there, and a race one of its start times

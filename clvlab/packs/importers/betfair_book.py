@@ -13,8 +13,6 @@ import numpy.typing as npt
 from clvlab.odds.consensus import PROB_UNIT
 from clvlab.packs.importers.times import of_iso
 
-__all__ = ["Ladder", "MarketBook", "Runner", "States"]
-
 _MAX_SPREAD = 0.1
 _MAX_PRICE = 1000.0
 _LEVELS = {"atb": 0, "atl": 0, "batb": 1, "batl": 1, "bdatb": 1, "bdatl": 1}  # of each ladder, numbers before price and size

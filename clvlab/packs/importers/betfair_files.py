@@ -19,8 +19,6 @@ from clvlab.packs.importers.betfair_book import MarketBook
 from clvlab.packs.importers.source import Account, Options, files_below
 from clvlab.packs.importers.times import LAST_MS
 
-__all__ = ["MarketFile", "find", "market_files"]
-
 _ENDINGS = (".bz2", ".gz", ".tar")
 _PLAIN = re.compile(r"\d+\.\d+")
 

@@ -17,8 +17,6 @@ from clvlab.odds.margin import Margin, fair_probabilities, overround
 from clvlab.packs.importers.source import Account
 from clvlab.packs.invariants import MAX_NAME_BYTES
 
-__all__ = ["QUOTES", "QuoteSpill", "batches", "book_ticks", "number_messages"]
-
 # One row per side in a book's message about a market. Odds are null where the side is named without a price; a message
 # whose sides are not all priced withdraws the book's quote. ``seen_ms`` is when the book itself last confirmed the price.
 QUOTES: Schema = {

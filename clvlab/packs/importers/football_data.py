@@ -24,8 +24,6 @@ from clvlab.packs.importers.source import NO_ODDS, Account, Normalised, Options,
 from clvlab.packs.manifest import Fixture
 from clvlab.packs.results import RESULTS
 
-__all__ = ["CLOSING", "NORMALISER", "find", "normalise"]
-
 NORMALISER = "football-data/1"
 CLOSING = ("pinnacle", "betfair-exchange", "average", "maximum")
 _PRE_MATCH_MS = 24 * 3600 * 1000
@@ -67,7 +65,7 @@ def find(paths: Sequence[Path]) -> dict[str, Path]:
 
 
 def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Normalised:
-    """Read seasons, and give each match at most two ticks a market."""
+    """Read seasons, and return each match at most two ticks a market."""
     preference = options.closing or CLOSING
     unknown = [name for name in preference if name not in _PREFIXES]
     if unknown:

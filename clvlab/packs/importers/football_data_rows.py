@@ -14,8 +14,6 @@ from clvlab.errors import SourceError
 from clvlab.packs.files import whole
 from clvlab.packs.importers.source import Account
 
-__all__ = ["Match", "matches"]
-
 _UK = ZoneInfo("Europe/London")
 _DATES = ("%d/%m/%Y", "%d/%m/%y")
 # Meaning -> its column in the main leagues, and in the extra leagues.

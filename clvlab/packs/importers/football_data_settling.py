@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from clvlab.packs.results import Settled
 
-__all__ = ["handicap", "result_1x2", "totals"]
-
 _OPPOSITE = {
     Settled.WON: Settled.LOST,
     Settled.HALF_WON: Settled.HALF_LOST,

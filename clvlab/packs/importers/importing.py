@@ -19,8 +19,6 @@ from clvlab.packs.manifest import PackManifest, SourceFile, pack_id_of
 from clvlab.packs.quality import Quality, QualityAccount
 from clvlab.packs.writer import PackWriter
 
-__all__ = ["ImportReport", "import_source"]
-
 
 @dataclass(frozen=True, slots=True)
 class ImportReport:

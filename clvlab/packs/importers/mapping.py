@@ -13,8 +13,6 @@ from clvlab.errors import SourceError
 from clvlab.odds.formats import OddsFormat
 from clvlab.packs.manifest import KickoffKind
 
-__all__ = ["Mapped", "Meaning", "check_mapping", "read_mapping", "with_flags"]
-
 Meaning = Literal[
     "fixture", "time", "odds", "side", "market", "book", "kickoff", "home", "away", "in_running", "result", "updated"
 ]

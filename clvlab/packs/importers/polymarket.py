@@ -23,8 +23,6 @@ from clvlab.packs.importers.source import Account, Normalised, Options, ticks_fr
 from clvlab.packs.importers.times import LAST_MS
 from clvlab.packs.manifest import Fixture
 
-__all__ = ["NORMALISER", "find", "normalise"]
-
 NORMALISER = "polymarket/1"
 _ROUND_S = 60
 _SIDES = {"home": "part1", "draw": "draw", "away": "part2"}

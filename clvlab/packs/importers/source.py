@@ -20,19 +20,6 @@ from clvlab.odds.margin import Margin
 from clvlab.packs.manifest import Capture, Fixture, KickoffKind
 from clvlab.packs.quality import RefusedRows
 
-__all__ = [
-    "NO_ODDS",
-    "Account",
-    "Normalised",
-    "Options",
-    "Refused",
-    "files_below",
-    "fixture_id_of",
-    "fixture_ids_of",
-    "silent",
-    "ticks_frame",
-]
-
 NO_ODDS = f"no price, or not one of {ODDS_MILLI[0] / 1000} to {ODDS_MILLI[1] // 1000:,} as decimal odds"
 _EXAMPLES = 5
 

@@ -16,8 +16,6 @@ from clvlab.packs.importers.table_files import csv_chunks, parquet_chunks
 from clvlab.packs.manifest import Fixture, KickoffKind
 from clvlab.packs.results import RESULTS
 
-__all__ = ["NORMALISER", "find_csv", "find_parquet", "normalise"]
-
 NORMALISER = "table/1"
 _RULES = Consensus(min_books=1, max_age_s=86_400)
 

@@ -17,8 +17,6 @@ from clvlab.packs.importers.table_files import Chunk
 from clvlab.packs.importers.times import LAST_MS, time_ms, zone_of
 from clvlab.packs.results import Settled
 
-__all__ = ["TableRows", "meant"]
-
 _BOOK = "book"
 _RESULTS = {
     "won": Settled.WON, "win": Settled.WON, "1": Settled.WON, "true": Settled.WON, "lost": Settled.LOST, "lose": Settled.LOST,

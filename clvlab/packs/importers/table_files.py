@@ -17,9 +17,6 @@ from clvlab.packs.files import lines_of
 from clvlab.packs.importers.mapping import Mapped, check_mapping
 from clvlab.packs.importers.source import Account, Options
 
-__all__ = ["Chunk", "csv_chunks", "parquet_chunks"]
-
-
 _BUFFER_BYTES = 1 << 20
 
 
@@ -128,7 +125,7 @@ def _distinct(name: str, columns: list[str]) -> list[str]:
 
 
 def _readable(name: str, schema: pa.Schema, mapping: Mapped) -> pa.Schema:
-    """Check that the types of mapped columns can have their meaning, and give those to read them as."""
+    """Check that the types of mapped columns can have their meaning, and return those to read them as."""
     fields: dict[str, pa.Field] = {}
     meant = [*mapping.columns.items(), *(("odds", column) for column in mapping.sides.values())]
     for meaning, column in meant:

@@ -28,8 +28,6 @@ from clvlab.packs.importers.the_odds_api_markets import home_point, market_key_o
 from clvlab.packs.importers.times import time_ms
 from clvlab.packs.manifest import Fixture, KickoffKind
 
-__all__ = ["NORMALISER", "find", "normalise"]
-
 NORMALISER = "the-odds-api/1"
 _RULES = Consensus(min_books=3, max_age_s=3600)
 _IN_NAME = re.compile(r"(\d{4}-\d\d-\d\d)[T_](\d\d)[:-]?(\d\d)[:-]?(\d\d)(Z|[+-]\d\d:?\d\d)")

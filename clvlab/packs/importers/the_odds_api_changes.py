@@ -23,8 +23,6 @@ from clvlab.packs.importers.source import NO_ODDS, Account, Normalised, Options,
 from clvlab.packs.importers.times import LAST_MS, time_ms
 from clvlab.packs.manifest import Fixture, KickoffKind
 
-__all__ = ["NORMALISER", "find", "normalise"]
-
 NORMALISER = "the-odds-api-changes/1"
 _TICKS = "_ticks.parquet"
 _RULES = Consensus(min_books=3, max_age_s=86_400)  # unchanged prices are not repeated, so age says little

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["home_point", "is_spread", "market_key_of", "side_of"]
-
 
 def side_of(outcome: str, home: str, away: str) -> str:
     """``part1`` for the home team, ``part2`` for the away team, else the outcome's name in small letters."""

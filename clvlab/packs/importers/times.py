@@ -7,8 +7,6 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from clvlab.errors import SourceError
 
-__all__ = ["LAST_MS", "of_iso", "of_unix", "time_ms", "zone_of"]
-
 LAST_MS = 253_402_300_799_999  # the end of the year 9999
 _MS_FROM = 100_000_000_000  # seconds this large lie in the year 5138, milliseconds in 1973
 

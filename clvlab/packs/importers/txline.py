@@ -22,8 +22,6 @@ from clvlab.packs.importers.books import QuoteSpill, batches
 from clvlab.packs.importers.source import Account, Normalised, Options
 from clvlab.packs.manifest import Capture, Fixture, Gap
 
-__all__ = ["NORMALISER", "find", "normalise"]
-
 NORMALISER = "txline/1"
 _BOOKMAKER = "TXLineStablePriceDemargined"
 _SUM_TOLERANCE_BPS = 50

@@ -12,8 +12,6 @@ from clvlab.application.deploys.config import DeployConfig
 from clvlab_service.deps import ApplicationDep, AuthenticatedRoute, CurrentPrincipal
 from clvlab_service.openapi import body_schema, problems
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/agents", tags=["agents"], route_class=AuthenticatedRoute)
 
 _EXAMPLE = {"strategy": "cumulative-drift", "source_mode": "replay", "pack_id": "starter", "fixture_id": 90000000}

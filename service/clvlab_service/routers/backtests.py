@@ -12,8 +12,6 @@ from clvlab_service.caching import RevalidatedRoute
 from clvlab_service.deps import ApplicationDep, CursorQuery, PageSizeQuery, PublicPool
 from clvlab_service.openapi import problems
 
-__all__ = ["reports", "router"]
-
 router = APIRouter(prefix="/backtests", tags=["backtests"])
 reports = APIRouter(prefix="/backtests", tags=["backtests"], route_class=RevalidatedRoute)
 

@@ -19,12 +19,10 @@ from clvlab.answers.competitions import (
     CompetitionStatusResponse,
     CompetitionSummaryResponse,
 )
-from clvlab.application.competitions.competitions import CompetitionStatus
 from clvlab.application.competitions.requests import AgentEntry, CompetitionConfig
+from clvlab.application.competitions.status import CompetitionStatus
 from clvlab_service.deps import ApplicationDep, AuthenticatedRoute, CurrentPrincipal, OwnerPool
 from clvlab_service.openapi import problems
-
-__all__ = ["owned", "router"]
 
 router = APIRouter(prefix="/competitions", tags=["competitions"])
 owned = APIRouter(prefix="/competitions", tags=["competitions"], route_class=AuthenticatedRoute)

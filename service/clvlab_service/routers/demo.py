@@ -8,8 +8,6 @@ from clvlab.answers.demo import DemoResponse
 from clvlab_service.deps import ApplicationDep, PublicPool
 from clvlab_service.openapi import problems
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/demo", tags=["demo"])
 
 

@@ -8,8 +8,6 @@ from clvlab.answers.leaderboard import LeaderboardResponse
 from clvlab_service.deps import ApplicationDep
 from clvlab_service.openapi import problems
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/leaderboard", tags=["leaderboard"])
 
 

@@ -11,8 +11,6 @@ from clvlab.application.log.public import MAX_ENTRIES
 from clvlab_service.deps import ApplicationDep
 from clvlab_service.openapi import problems
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/log", tags=["log"])
 
 _NOTE: dict[int | str, dict[str, Any]] = {

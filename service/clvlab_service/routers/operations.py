@@ -11,8 +11,6 @@ from clvlab_service.deps import ApplicationDep
 from clvlab_service.middleware import Metrics
 from clvlab_service.openapi import problems
 
-__all__ = ["router"]
-
 router = APIRouter(tags=["operations"])
 
 

@@ -9,8 +9,6 @@ from clvlab_service.caching import RevalidatedRoute
 from clvlab_service.deps import ApplicationDep
 from clvlab_service.openapi import problems
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/replay-packs", tags=["packs"], route_class=RevalidatedRoute)
 
 

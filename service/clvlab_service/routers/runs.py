@@ -11,8 +11,6 @@ from clvlab_service.caching import ImmutableRoute, RevalidatedRoute
 from clvlab_service.deps import ApplicationDep, CursorQuery, PageSizeQuery, PublicPool
 from clvlab_service.openapi import problems
 
-__all__ = ["cards", "router", "sealed"]
-
 router = APIRouter(prefix="/runs", tags=["runs"])
 cards = APIRouter(prefix="/runs", tags=["runs"], route_class=RevalidatedRoute)
 sealed = APIRouter(prefix="/runs", tags=["runs"], route_class=ImmutableRoute)

@@ -8,8 +8,6 @@ from typing import Annotated, Any, Literal, TypeVar, cast
 from pydantic import ConfigDict, Field, with_config
 from typing_extensions import TypeAliasType, TypedDict
 
-__all__ = ["Answer", "Hash", "ProofMode", "ReplayBinding", "pick"]
-
 _T = TypeVar("_T")
 
 Hash = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$", examples=["sha256:" + "6e8d" * 16])]
