@@ -42,7 +42,9 @@ class Landing:
 
 def new_client(settings: AnchorSettings) -> AsyncClient:
     """Make a client of the node; it opens connections when it is first used."""
-    return AsyncClient(str(settings.rpc_url), commitment=Commitment(settings.commitment), timeout=settings.timeout_s)
+    return AsyncClient(
+        str(settings.rpc_url), commitment=Commitment(settings.commitment), timeout=min(settings.timeout_s, settings.patience_s)
+    )
 
 
 class Chain:

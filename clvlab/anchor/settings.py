@@ -12,7 +12,12 @@ from clvlab.errors import AnchorError
 from clvlab.proof.anchor import GENESIS, AnchorTrust
 
 ENVIRONMENT = SettingsConfigDict(
-    env_prefix="CLVLAB_", env_nested_delimiter="_", env_nested_max_split=1, env_ignore_empty=True, extra="ignore"
+    env_prefix="CLVLAB_",
+    env_nested_delimiter="_",
+    env_nested_max_split=1,
+    env_ignore_empty=True,
+    extra="ignore",
+    hide_input_in_errors=True,  # the address of a node may hold a key
 )
 """How variables are read: ``CLVLAB_ANCHOR_CLUSTER`` is setting ``cluster`` of ``anchor``; an empty one is none."""
 
@@ -31,7 +36,7 @@ class AnchorSettings(BaseModel):
         A value of the wrong type or out of bounds, or settings that exclude each other.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
 
     rpc_url: str | None = Field(default=None, description="JSON-RPC node of a Solana chain; without one no chain is asked")
     cluster: str = Field(default="devnet", description="`devnet`, `testnet`, `mainnet-beta`, or a name of your own")
@@ -49,10 +54,13 @@ class AnchorSettings(BaseModel):
         default=1000, ge=0, lt=2**64, description="micro-lamports per compute unit, on top of the base fee"
     )
     patience_s: float = Field(
-        default=15.0, gt=0, description="how long one attempt waits for the chain; the service makes as many as it takes"
+        default=30.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="how long one attempt waits for the chain; the service makes as many as it takes",
     )
-    timeout_s: float = Field(default=5.0, gt=0, description="how long one answer of the node is awaited")
-    poll_s: float = Field(default=0.5, gt=0, description="seconds between two questions")
+    timeout_s: float = Field(default=5.0, gt=0, allow_inf_nan=False, description="how long one answer of the node is awaited")
+    poll_s: float = Field(default=0.5, gt=0, allow_inf_nan=False, description="seconds between two questions")
 
     @model_validator(mode="after")
     def _known_chain(self) -> Self:

@@ -27,7 +27,7 @@ class WindowInfo(Answer):
     min_clv_horizon_s: int
     market_allowlist: list[str]
     closing_policy: str
-    max_close_age_s: NotRequired[Annotated[int, Field(description="How old a close may be; absent without a limit.")]]
+    max_close_age_s: NotRequired[Annotated[int, Field(description="How old a close may be; without a limit it is absent.")]]
 
 
 class ClosingAge(Answer):

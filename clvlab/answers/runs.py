@@ -114,8 +114,8 @@ class AgentIdentity(Answer):
     proof_mode: str
     causality: str
     source_sha256: str | None
-    reads: NotRequired[Annotated[list[ReadFile], Field(description="Files that it could read; absent without.")]]
-    network: NotRequired[Annotated[bool, Field(description="Absent without a network.")]]
+    reads: NotRequired[Annotated[list[ReadFile], Field(description="Files that it could read.")]]
+    network: NotRequired[Annotated[bool, Field(description="Whether it could reach a network.")]]
 
 
 class Lineage(Answer):

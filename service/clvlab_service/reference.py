@@ -121,8 +121,8 @@ def _schema(name: str, schema: dict[str, Any]) -> Iterator[str]:
     yield "| field | type | |"
     yield "|---|---|---|"
     for field, of in schema.get("properties", {}).items():
-        about = [of.get("description", ""), "" if field in schema["required"] else _default(of)]
-        yield f"| `{field}` | {_kind(of)} | {'; '.join(filter(None, about))} |"
+        about, default = of.get("description", ""), "" if field in schema["required"] else _default(of)
+        yield f"| `{field}` | {_kind(of)} | {about.rstrip('.') + '; ' + default if about and default else about or default} |"
     yield ""
 
 

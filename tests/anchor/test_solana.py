@@ -340,6 +340,7 @@ def test_whoever_trusts_the_key_checks_without_having_it(local):
         ({"PRIORITY_FEE": "some"}, "CLVLAB_ANCHOR_PRIORITY_FEE: .* valid integer.*'some'"),
         ({"PRIORITY_FEE": "-1"}, "CLVLAB_ANCHOR_PRIORITY_FEE: .*'-1'"),
         ({"PATIENCE_S": "0"}, "CLVLAB_ANCHOR_PATIENCE_S: .* greater than 0"),
+        ({"TIMEOUT_S": "inf"}, "CLVLAB_ANCHOR_TIMEOUT_S: .*finite"),
     ],
 )
 def test_settings_that_can_not_work_are_refused_by_name(environment, message, monkeypatch):

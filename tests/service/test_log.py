@@ -120,6 +120,13 @@ def test_wrong_keys_and_settings_stop_the_service_before_it_starts(keys, given):
         create_app(make_settings(keys, **given))
 
 
+def test_refused_settings_do_not_show_the_address_of_a_node():
+    with pytest.raises(ValidationError, match="genesis hash") as caught:
+        Settings(anchor={"rpc_url": "https://node.example/?key=secret", "cluster": "mine"})
+
+    assert "secret" not in str(caught.value)
+
+
 def test_settings_come_from_the_environment(monkeypatch):
     monkeypatch.setenv("CLVLAB_ANCHOR_SIGNERS", "one, two")
     monkeypatch.setenv("CLVLAB_ANCHOR_PRIORITY_FEE", "7")

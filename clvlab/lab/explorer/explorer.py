@@ -11,7 +11,7 @@ from clvlab.lab.explorer.widget import ExplorerWidget
 
 
 class Explorer(Exploration, Interactive):
-    """A backtest, market by market; made by ``Backtest.explore``.
+    """A backtest, market by market; made by ``Result.explore``.
 
     ``.show(...)`` chooses what is seen, ``.view`` gives it as frames, ``.frame`` the decisions, ``.record(seq)`` one of them,
     and ``.query`` the call that shows the same again.

@@ -59,6 +59,8 @@ class Verbs(Records):
         Raises
         ------
         UnknownPackError, UnknownFixtureError, UnknownAgentError, AgentError, LookaheadError, WindowError, DecisionError
+        PackFormatError, PolicyError
+            No fixture; a policy that is not a ``clvlab.PolicyEnvelope``.
         UnsupportedError
             At a service, for another agent, more than one fixture, or ``audit=False``.
 

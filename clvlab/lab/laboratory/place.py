@@ -88,7 +88,9 @@ def entry(agent: Any, params: Any = None) -> Entry:
     AgentError
         Something that is no agent, or no mapping of parameters.
     """
-    return _named(agent if params is None else (agent, params))
+    if isinstance(agent, type) or not isinstance(agent, str | Agent):  # a class has the methods of its objects
+        raise AgentError(f"an agent is the name of a template, 'file.py:name', or an agent, not {agent!r:.80}")
+    return _named((agent, {} if params is None else params))
 
 
 class Place(Protocol):

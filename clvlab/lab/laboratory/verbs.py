@@ -134,13 +134,13 @@ def lookahead_audit(
     return AuditReport(backtests.lookahead_audit(agent, tape, cuts=cuts, seed=seed, max_rows=max_rows))
 
 
-def leaderboard(tests: Sequence[Result], *, level: float = 0.95, resamples: int = 5_000, seed: int = 0) -> Leaderboard:
+def leaderboard(runs: Sequence[Result], *, level: float = 0.95, resamples: int = 5_000, seed: int = 0) -> Leaderboard:
     """Rank backtests by mean CLV; intervals stand beside it and rank nothing.
 
     Parameters
     ----------
-    tests
-        Backtests, over the same packs or not.
+    runs
+        Backtests and competitions, over the same packs or not.
     level
         Of the intervals.
     resamples, seed
@@ -151,7 +151,7 @@ def leaderboard(tests: Sequence[Result], *, level: float = 0.95, resamples: int 
     >>> leaderboard([backtest("starter", "baseline"), backtest("starter", "cumulative-drift")]).frame["agent_id"][0]
     'cumulative-drift'
     """
-    return Leaderboard(tuple(one for test in tests for one in test.contenders), level, resamples, seed)
+    return Leaderboard(tuple(one for run in runs for one in run.contenders), level, resamples, seed)
 
 
 _HERE = Verbs(LocalPlace())

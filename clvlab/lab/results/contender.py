@@ -50,11 +50,6 @@ def contenders(scores: pl.DataFrame, outcomes: pl.DataFrame, started: RunStarted
     ]
 
 
-def of_backtest(test: PerformedRun) -> list[Contender]:
-    """Return the agents of a backtest that was made here."""
-    return contenders(test.scores, test.result.outcomes, test.started)
-
-
 def agent_part(backtest: PerformedRun, agent_id: str) -> PerformedRun:
     """Return what a backtest says of one of its agents; the run stays that of all of them."""
     whole = backtest.result

@@ -1,4 +1,4 @@
-"""A backtest in a notebook: its scores, its report, and the way to its statistics."""
+"""The scores and the report of a backtest."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from functools import cached_property
 import polars as pl
 
 from clvlab.application.runs.perform import PerformedRun, reopen
-from clvlab.errors import EvidenceError, UnknownAgentError, UnknownPackError
+from clvlab.errors import EvidenceError, UnknownAgentError, UnknownPackError, UnsupportedError
 from clvlab.lab.drawing import html
 from clvlab.lab.drawing.showing import Shown
 from clvlab.lab.explorer import Explorer
@@ -25,9 +25,9 @@ _SHOWN = ("rank", "agent_id", "mean_clv_bps", "low", "high", "t", "action_count"
 
 
 class Result(Shown):
-    """A sealed run of one agent, which is a backtest, or of several, which is a competition.
+    """What a sealed run says of its agents: a backtest, a competition, or the run of a deployed agent.
 
-    Everything can be read from the sealed bytes: then their proof is recomputed on the way, and ``verify()`` shows it.
+    A run that was not performed here is read from its sealed bytes, whose proof is recomputed on the way.
 
     Parameters
     ----------
@@ -120,12 +120,13 @@ class Result(Shown):
 
         Raises
         ------
-        UnknownAgentError
-            The run has several agents.
+        UnsupportedError
+            The run is no backtest.
         UnknownPackError
             The pack is not at hand.
         """
-        self._agent(None)
+        if self._kind != "backtest":
+            raise UnsupportedError(f"only a backtest has a report, and {self.run_id} is a {self._kind}: see .frame")
         return Report(self.source.report)
 
     def compare(self, *, level: float = 0.95, resamples: int = 5_000, seed: int = 0) -> Comparison:
@@ -231,7 +232,9 @@ class Result(Shown):
         UnknownAgentError
         """
         own = self.agent_ids
-        if agent_id not in own and not (agent_id is None and len(own) == 1):
+        if agent_id is None and len(own) > 1:
+            raise UnknownAgentError(f"run {self.run_id} has {len(own)} agents: name one, as .tear_sheet({own[0]!r})")
+        if agent_id is not None and agent_id not in own:
             raise UnknownAgentError(f"run {self.run_id} has no agent {agent_id!r}: name one of {', '.join(own)}")
         return agent_id or own[0]
 
@@ -242,20 +245,27 @@ class Result(Shown):
     @property
     def _title(self) -> str:
         own = self.contenders
-        named = f"Backtest of {own[0].agent_id}" if len(own) == 1 else f"Competition of {len(own)} agents"
-        return f"{named} on {own[0].pack_id!r}"
+        whom = own[0].agent_id if len(own) == 1 else f"{len(own)} agents"
+        return f"{self._kind.capitalize()} of {whom} on {own[0].pack_id!r}"
+
+    @property
+    def _kind(self) -> str:
+        return self.contenders[0].started["kind"]
 
     def __repr__(self) -> str:
         first = rank(pl.concat([one.outcomes for one in self.contenders])).row(0, named=True)
-        mean, count = bps(first["mean_clv_bps"]), f"{first['action_count']:,}"
-        if len(self.contenders) == 1:
-            steps = ".tear_sheet(), .report, .scores, .run.verify()"
-            return f"{self._title}: mean CLV {mean} over {count} scored actions; next: {steps}"
-        steps = ".frame, .compare(), .tear_sheet(agent_id), .verify()"
-        return f"{self._title}: {first['agent_id']} first, mean CLV {mean} over {count} scored actions; next: {steps}"
+        mean, count = first["mean_clv_bps"], first["action_count"]
+        said = "no scored action" if mean is None else f"mean CLV {bps(mean)} over {count:,} scored actions"
+        if len(self.contenders) > 1:
+            steps = ".frame, .compare(), .tear_sheet(agent_id), .verify()"
+            return f"{self._title}: {first['agent_id']} first, {said}; next: {steps}"
+        steps = (
+            ".tear_sheet(), .report, .scores, .run.verify()" if self._performed else ".frame, .scores, .tear_sheet(), .verify()"
+        )
+        return f"{self._title}: {said}; next: {steps}"
 
     def _repr_html_(self) -> str:
-        if self._performed is not None and len(self.contenders) == 1:
+        if self._performed is not None and self._kind == "backtest":
             clv = self.tear_sheet().clv
             known = clv.low is not None and clv.high is not None
             return self.report.shown(

@@ -39,7 +39,7 @@ _INTERVALS = "Intervals hold {level:.0%}, by the bootstrap over fixtures; decisi
 
 @dataclass(frozen=True)
 class TearSheet(Shown):
-    """What a backtest says of its agent; made by ``Backtest.tear_sheet()``.
+    """What a backtest says of its agent; made by ``Result.tear_sheet()``.
 
     Attributes
     ----------

@@ -1,0 +1,88 @@
+"""One result for every run: what it says of itself, whoever made it, and what it refuses."""
+
+import pytest
+
+import clvlab as cl
+from clvlab.errors import AgentError, PolicyError, UnknownAgentError, UnknownPackError, UnsupportedError
+from clvlab.lab.results.result import Result
+from tests.factories import FailingAgent
+
+BOTH = ["baseline", "cumulative-drift"]
+ONE = [90000000]
+
+
+@pytest.fixture(scope="module")
+def lab():
+    with cl.Lab() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def both(lab):
+    return lab.compete("starter", BOTH)
+
+
+def test_a_run_that_is_read_back_says_the_same_as_when_it_was_made(lab):
+    made = lab.backtest("starter", "cumulative-drift")
+    read = lab.open_run(made.run_id)
+
+    assert read.report == made.report
+    assert read.frame.equals(made.frame)
+    assert read.scores.equals(made.scores)
+    assert read.tear_sheet(resamples=20, draws=2).frame.equals(made.tear_sheet(resamples=20, draws=2).frame)
+    assert read.explore().view.decided.equals(made.explore().view.decided)
+    assert repr(read).partition("; next")[0] == repr(made).partition("; next")[0]
+    assert read.verify().checks == made.verify().checks
+
+
+def test_one_agent_of_several_is_asked_for_by_its_name(both):
+    assert both.tear_sheet("cumulative-drift", resamples=20, draws=2).clv.n == 114
+    assert both.explore(agent_id="cumulative-drift").view.decided.height > 0
+    for ask in (both.tear_sheet, both.explore, lambda: both.plot):
+        with pytest.raises(UnknownAgentError, match=r"2 agents: name one, as .tear_sheet\('baseline'\)"):
+            ask()
+    with pytest.raises(UnknownAgentError, match="no agent 'x': name one of baseline, cumulative-drift"):
+        both.tear_sheet("x")
+
+
+def test_only_a_backtest_has_a_report(lab, both):
+    alone = lab.compete("starter", ["cumulative-drift"])
+
+    assert repr(alone).startswith("Competition of cumulative-drift on 'starter': mean CLV +41.00 bps")
+    for run in (both, alone):
+        with pytest.raises(UnsupportedError, match=f"{run.run_id} is a competition"):
+            _ = run.report
+
+
+def test_a_run_without_a_scored_action_says_so(lab):
+    nothing = lab.backtest("starter", "cumulative-drift", window=cl.Window(market_allowlist=("nothing",)))
+
+    assert "'starter': no scored action; next" in repr(nothing)
+
+
+def test_what_reads_the_pack_names_the_one_that_is_not_at_hand(both):
+    alone = Result(both.run)
+
+    assert alone.frame.equals(both.frame)
+    with pytest.raises(UnknownPackError, match="'starter' of run_"):
+        alone.tear_sheet("baseline")
+
+
+@pytest.mark.parametrize("verb", [cl.backtest, cl.sweep])
+@pytest.mark.parametrize("agent", [("cumulative-drift", {"cooldown_s": 0}), int, 3, FailingAgent])
+def test_an_agent_with_parameters_or_of_another_type_is_refused(verb, agent):
+    with pytest.raises(AgentError, match="an agent is the name of a template"):
+        verb("starter", agent, *([{"warmup_ticks": [10]}] if verb == cl.sweep else []))
+
+
+def test_a_policy_of_another_type_is_refused():
+    with pytest.raises(PolicyError, match=r"\{\}"):
+        cl.backtest("starter", policy={})
+
+
+def test_ids_of_runs_are_for_a_laboratory(lab):
+    run_id = lab.backtest("starter", fixtures=ONE).run_id
+
+    assert len(lab.compare([run_id, lab.backtest("starter", "cumulative-drift", fixtures=ONE)]).names) == 2
+    with pytest.raises(UnsupportedError, match=r"open one with clvlab.Lab"):
+        cl.compare([run_id, run_id])
