@@ -39,7 +39,9 @@ def test_one_agent_of_several_is_asked_for_by_its_name(both):
     assert both.tear_sheet("cumulative-drift", resamples=20, draws=2).clv.n == 114
     assert both.explore(agent_id="cumulative-drift").view.decided.height > 0
     for ask in (both.tear_sheet, both.explore, lambda: both.plot):
-        with pytest.raises(UnknownAgentError, match=r"2 agents: name one, as .tear_sheet\('baseline'\)"):
+        with pytest.raises(
+            UnknownAgentError, match=r"2 agents: name one of baseline, cumulative-drift, as .tear_sheet\('baseline'\)"
+        ):
             ask()
     with pytest.raises(UnknownAgentError, match="no agent 'x': name one of baseline, cumulative-drift"):
         both.tear_sheet("x")

@@ -28,6 +28,7 @@ _DIFFERENCES: Schema = {
     "difference": pl.String, "fixtures": pl.Int64, "mean_clv_bps": pl.Float64, "low": pl.Float64, "high": pl.Float64,
     "t": pl.Float64,
 }  # fmt: skip
+_RANKING = ("rank", "agent_id", "mean_clv_bps", "low", "high", "t", "action_count", "fixtures", "total_clv_bps", "sim_pnl")
 _KEY = ("fixture_id", "tick_seq", "market_key", "side")
 
 
@@ -221,22 +222,14 @@ class Leaderboard(Shown):
         first = "" if self.frame.is_empty() else f", {self.frame['agent_id'][0]} first"
         return f"Leaderboard of {len(self.sources)} backtests{first}; next: .frame, clvlab.compare(backtests)"
 
+    def table(self) -> str:
+        """Return the ranking as an HTML table."""
+        shown = self.frame.select([name for name in _RANKING if name in self.frame.columns])
+        return html.table(shown.columns, shown.rows())
+
     def _repr_html_(self) -> str:
-        columns = [
-            "rank",
-            "agent_id",
-            "mean_clv_bps",
-            "low",
-            "high",
-            "t",
-            "action_count",
-            "fixtures",
-            "total_clv_bps",
-            "sim_pnl",
-        ]
-        shown = self.frame.select([name for name in columns if name in self.frame.columns])
         return html.block(
             "Leaderboard by mean CLV (bps of probability)",
-            html.table(shown.columns, shown.rows()),
+            self.table(),
             f'<p class="quiet">Intervals hold {self.level:.0%}, over fixtures; nothing but the mean ranks.</p>',
         )

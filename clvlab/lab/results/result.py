@@ -21,8 +21,6 @@ from clvlab.lab.results.tearsheet import TearSheet
 from clvlab.law.ranking import rank
 from clvlab.packs import reader
 
-_SHOWN = ("rank", "agent_id", "mean_clv_bps", "low", "high", "t", "action_count", "fixtures", "sim_pnl")
-
 
 class Result(Shown):
     """What a sealed run says of its agents: a backtest, a competition, or the run of a deployed agent.
@@ -233,7 +231,9 @@ class Result(Shown):
         """
         own = self.agent_ids
         if agent_id is None and len(own) > 1:
-            raise UnknownAgentError(f"run {self.run_id} has {len(own)} agents: name one, as .tear_sheet({own[0]!r})")
+            raise UnknownAgentError(
+                f"run {self.run_id} has {len(own)} agents: name one of {', '.join(own)}, as .tear_sheet({own[0]!r})"
+            )
         if agent_id is not None and agent_id not in own:
             raise UnknownAgentError(f"run {self.run_id} has no agent {agent_id!r}: name one of {', '.join(own)}")
         return agent_id or own[0]
@@ -271,10 +271,9 @@ class Result(Shown):
             return self.report.shown(
                 f" [{clv.low:+.2f}, {clv.high:+.2f}], 95 % over {clv.n_clusters:,} fixtures" if known else ""
             )
-        shown = self.frame.select(_SHOWN)
         return html.block(
             self._title,
-            f'<div class="wide">{html.table(shown.columns, shown.rows())}</div>',
+            f'<div class="wide">{self.leaderboard.table()}</div>',
             '<p class="quiet">mean_clv_bps, low and high in bps of probability; intervals hold 95 %, over fixtures.</p>',
             html.facts({"run": self.run_id, "evidence hash": self.run.evidence_hash}),
             html.table(["check", "verdict"], [(name, html.badge(verdict)) for name, verdict in self.verify().checks.items()]),

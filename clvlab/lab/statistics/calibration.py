@@ -94,7 +94,7 @@ def calibrate(
 
     Examples
     --------
-    >>> found = calibrated(pl.Series([0.5, 0.5]), pl.Series([1, 0]), pl.Series([1, 2]))
+    >>> found = calibrate(pl.Series([0.5, 0.5]), pl.Series([1, 0]), pl.Series([1, 2]))
     >>> found.brier, found.frame["share"].to_list()
     (0.25, [0.5])
     """

@@ -122,7 +122,7 @@ def cluster_errors(clusters: Clusters) -> tuple[Floats, Floats]:
 
     Examples
     --------
-    >>> sums, _, _ = clustered(pl.Series([1.0, 3.0, 5.0]), pl.Series([1, 1, 2]))
+    >>> sums, _, _ = sum_by_cluster(pl.Series([1.0, 3.0, 5.0]), pl.Series([1, 1, 2]))
     >>> [round(float(column[0]), 3) for column in cluster_errors(sums)]  # 3, sqrt(2 * (2^2 + 2^2)) / 3
     [3.0, 1.333]
     """
