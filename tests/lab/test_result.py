@@ -77,6 +77,15 @@ def test_an_agent_with_parameters_or_of_another_type_is_refused(verb, agent):
         verb("starter", agent, *([{"warmup_ticks": [10]}] if verb == cl.sweep else []))
 
 
+def test_a_class_is_no_entry_of_a_competition(lab):
+    with pytest.raises(AgentError, match="FailingAgent"):
+        lab.compete("starter", ["baseline", FailingAgent])
+
+
+def test_the_card_of_a_folder_says_what_asked_for_the_run(both):
+    assert [run.verify().proof_card["run"]["kind"] for run in (both, cl.backtest("starter"))] == ["competition", "backtest"]
+
+
 def test_a_policy_of_another_type_is_refused():
     with pytest.raises(PolicyError, match=r"\{\}"):
         cl.backtest("starter", policy={})

@@ -88,7 +88,7 @@ def proof_card(verification: Verification, log: LogStanding | None = None) -> Pr
         "verifier_version": VERIFIER_VERSION,
         "run": {
             "run_id": verification.run_id,
-            "kind": None,
+            "kind": started["kind"] if started else None,
             "status": "sealed",
             "cause": None,
             "source_mode": started["source_mode"] if started else None,

@@ -88,7 +88,7 @@ def entry(agent: Any, params: Any = None) -> Entry:
     AgentError
         Something that is no agent, or no mapping of parameters.
     """
-    if isinstance(agent, type) or not isinstance(agent, str | Agent):  # a class has the methods of its objects
+    if not _is_agent(agent):
         raise AgentError(f"an agent is the name of a template, 'file.py:name', or an agent, not {agent!r:.80}")
     return _named((agent, {} if params is None else params))
 
@@ -136,12 +136,16 @@ def entries(
     return [_named(agent) for agent in agents]
 
 
+def _is_agent(own: Any) -> bool:
+    return isinstance(own, str | Agent) and not isinstance(own, type)  # a class has the methods of its objects
+
+
 def _named(own: Any, name: str | None = None) -> Entry:
     match own:
-        case (str() | Agent()) as agent:
-            return Entry(agent, {}, name)
-        case ((str() | Agent()) as agent, Mapping() as params):
+        case (agent, Mapping() as params) if _is_agent(agent):
             return Entry(agent, dict(params), name)
+        case agent if _is_agent(agent):
+            return Entry(agent, {}, name)
         case _:
             raise AgentError(f"an entry is an agent, or an agent with a mapping of its parameters, not {own!r:.80}")
 
