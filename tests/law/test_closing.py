@@ -146,6 +146,11 @@ def test_empty_tape_closes_nothing():
         ({"end_rule": "pre_match", "duration_s": 60}, "fixed_duration only"),
         ({"end_rule": "manual_stop", "duration_s": 60}, "fixed_duration only"),
         ({"min_clv_horizon_s": -1}, "negative"),
+        ({"min_clv_horizon_s": "60"}, "whole number of seconds, not '60'"),
+        ({"end_rule": "fixed_duration", "duration_s": 1.5}, "whole number of seconds, not 1.5"),
+        ({"market_allowlist": {"OU"}}, "tuple of prefixes"),
+        ({"market_allowlist": "OU"}, "tuple of prefixes"),
+        ({"market_allowlist": ("OU", 1)}, "tuple of prefixes"),
     ],
 )
 def test_window_out_of_range_is_refused_by_name(fields, text):

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from clvlab.engine.run import run
 from clvlab.errors import EvidenceError
 from clvlab.law.closing import Window
+from clvlab.law.positions import positions
 from clvlab.law.schema import ClosingPolicy
 from clvlab.proof import clv_verify
 from clvlab.proof.canonical import canonical
@@ -228,7 +229,25 @@ def tick_of_32_bits(lines):
         close(lines, market)["end_seq"] = 2**31 + 1
 
 
+def decisions_in_another_order(lines):
+    one, two = SEQS["part1"], SEQS["part2"]
+    lines[one], lines[two] = lines[two], lines[one]
+
+
+def decision_twice(lines):
+    lines.insert(SEQS["part2"], json.loads(json.dumps(lines[SEQS["part2"]])))
+
+
+def decision_without_a_time(lines):
+    decision(lines, "wait")["ts_ms"] = None
+
+
+def policy_of_another_form(lines):
+    lines[0]["payload"]["policy"]["venue_allowlist"] = {"paper": 1}
+
+
 CONTRADICTIONS = [
+    decisions_in_another_order, decision_twice, decision_without_a_time, policy_of_another_form,
     two_times_at_a_tick, two_times_at_a_tick_with_a_wait, decision_at_another_time_than_its_message, time_that_falls,
     tick_of_two_markets, another_price_in_one_entry, other_odds_in_one_entry, another_price_in_the_close,
     suspension_in_the_close, close_older_than_an_entry, close_withheld, entry_older_than_one_before, entry_withheld,
@@ -245,6 +264,33 @@ def test_lines_that_contradict_each_other_are_read_by_neither(policy, change):
     change(lines)
 
     assert read(lines)
+
+
+@pytest.mark.parametrize("change", [{"decisions": 9}, {"agent_errors": 0}, {"market_closes": True}, {"market_closes": 2}])
+def test_counts_that_are_not_those_of_the_lines_are_read_by_neither(change):
+    lines = lines_of()
+    lines[-1]["payload"] |= change
+    text = b"".join(canonical(line) + b"\n" for line in lines)
+
+    assert clv_verify.fault(clv_verify.read_evidence, text)
+    with pytest.raises(EvidenceError, match="count"):
+        read_evidence(text)
+
+
+@pytest.mark.parametrize(
+    ("side", "message"),
+    [({"prob_bps": 10_001}, "out of range"), ({"odds_milli": 1000}, "out of range"), ({"side": "under"}, "unique")],
+)
+def test_prices_that_no_market_has_are_never_scored(side, message):
+    lines = lines_of()
+    for held in (state(lines, "over"), close(lines, OTHER)["closing"]):
+        held["sides"][0] |= side
+    text = b"".join(canonical(line) + b"\n" for line in lines)
+
+    assert clv_verify.fault(clv_verify.read_evidence, text)
+    evidence = read_evidence(text)
+    with pytest.raises(EvidenceError, match=message):
+        positions(evidence.decisions, evidence.closes)
 
 
 SUSPENDED = [*TAPE[:4], message(4, 240, {"over": 5100, "under": 4900}, market_key=OTHER), TAPE[5]]

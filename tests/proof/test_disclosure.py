@@ -106,6 +106,26 @@ def test_score_that_the_law_does_not_give_fails(seq, row):
     assert judged(canonical(rooted(seq, scores=changed))) is None
 
 
+@pytest.mark.parametrize(
+    "stated", [{"event_count": -1}, {"event_count": True}, {"commit_index": "1"}, {"evidence_hash": 1}, {"score_root": None}]
+)
+def test_manifest_that_states_no_count_or_hash_fails(stated):
+    given = shown()
+
+    assert judged(canonical(given | {"manifest": canonical(json.loads(given["manifest"]) | stated).decode()})) is None
+
+
+@pytest.mark.parametrize("counts", [{"votes": 1}, {"decisions": -1}, {"decisions": "7"}, {"market_closes": None}])
+def test_end_of_a_run_that_counts_something_else_fails(counts):
+    assert judged(canonical(rooted(events=altered(EVENTS, len(EVENTS) - 1, **counts)))) is None
+
+
+def test_only_a_decision_is_disclosed():
+    for seq in (0, len(EVENTS) - 1, 10**6):
+        with pytest.raises(EvidenceError, match=f"no decision at seq {seq}"):
+            disclosure(RUN, seq)
+
+
 def test_close_that_is_withheld_or_of_another_market_fails():
     given, other = shown(), shown(OTHER)
     assert (
