@@ -20,6 +20,7 @@ from clvlab.lab.results.run import Run, VerificationResult
 from clvlab.lab.results.tearsheet import TearSheet
 from clvlab.law.ranking import rank
 from clvlab.packs import reader
+from clvlab.proof.started import RunStarted
 
 
 class Result(Shown):
@@ -73,6 +74,22 @@ class Result(Shown):
         return found
 
     @cached_property
+    def _read(self) -> tuple[pl.DataFrame, pl.DataFrame, RunStarted]:
+        """``SCORES`` and ``OUTCOMES`` of all agents, and the payload of RUN_STARTED.
+
+        Raises
+        ------
+        EvidenceError
+            The bytes can't be read.
+        """
+        if self._performed is not None:
+            return self._performed.scores, self._performed.result.outcomes, self._performed.started
+        found = self.verify().source
+        if found.scores is None or found.outcomes is None or found.started is None:
+            raise EvidenceError(f"run {self.run_id} can't be read: {found.recomputed_evidence_hash}")
+        return found.scores, found.outcomes, found.started
+
+    @cached_property
     def contenders(self) -> list[Contender]:
         """The agents with their scores, as comparisons take them.
 
@@ -81,12 +98,7 @@ class Result(Shown):
         EvidenceError
             The bytes can't be read.
         """
-        if self._performed is not None:
-            return contenders(self._performed.scores, self._performed.result.outcomes, self._performed.started)
-        found = self.verify().source
-        if found.scores is None or found.outcomes is None or found.started is None:
-            raise EvidenceError(f"run {self.run_id} can't be read: {found.recomputed_evidence_hash}")
-        return contenders(found.scores, found.outcomes, found.started)
+        return contenders(*self._read)
 
     @property
     def run_id(self) -> str:
@@ -100,7 +112,7 @@ class Result(Shown):
     @property
     def scores(self) -> Scores:
         """``SCORES``: one row per decision of all agents, abstentions and invalid ones included."""
-        return Scores(pl.concat([one.scores for one in self.contenders]).sort("seq"))
+        return Scores(self._read[0])
 
     @cached_property
     def leaderboard(self) -> Leaderboard:
@@ -250,10 +262,10 @@ class Result(Shown):
 
     @property
     def _kind(self) -> str:
-        return self.contenders[0].started["kind"]
+        return self._read[2]["kind"]
 
     def __repr__(self) -> str:
-        first = rank(pl.concat([one.outcomes for one in self.contenders])).row(0, named=True)
+        first = rank(self._read[1]).row(0, named=True)
         mean, count = first["mean_clv_bps"], first["action_count"]
         said = "no scored action" if mean is None else f"mean CLV {bps(mean)} over {count:,} scored actions"
         if len(self.contenders) > 1:
