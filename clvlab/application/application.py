@@ -99,6 +99,7 @@ class Application:
         self.deploys = Deploys(database, catalog, hub, clock, new_id)
         self.backtests = BacktestReports(database, catalog, self.jobs, clock)
         self.leaderboard = Leaderboard(database)
+        self.leaderboard.bring_up_to_date()
         self.packs = ReplayPacks(catalog)
         self.demo = Demo(self.competitions, catalog)
 

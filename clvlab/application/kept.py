@@ -56,6 +56,7 @@ class KeptRuns:
         anchoring = Anchoring(database, anchorer(AnchorSettings(), StoredRecords(database)), clock)
         self.runs = StoredRuns(database, anchoring, PublicLog(database, None))
         self.leaderboard = Leaderboard(database)
+        self.leaderboard.bring_up_to_date()
 
     def close(self) -> None:
         """Release the database; one in memory is gone with it."""

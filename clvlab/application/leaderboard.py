@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, TypeVar
 
 from clvlab.answers.leaderboard import AnchorSummary, EligibilityBadge, LeaderboardResponse, LeaderboardRow
-from clvlab.application.runs.in_database import results
+from clvlab.application.runs.counting import ANYBODY, Claimed, results
 from clvlab.law.metrics import LOW_SAMPLE_BELOW, confidence
 from clvlab.proof.verify import verify
 from clvlab.store import runs, standings
-from clvlab.store.database import Database
+from clvlab.store.database import Connection, Database
 from clvlab.store.tables import RUN_COUNTS, SUMS
 
 _T = TypeVar("_T")
 _PPM = 1_000_000
+_ANONYMOUS = " (anonymous)"
+_SHORT = 12
 _COMPARED = (*SUMS, *RUN_COUNTS, "max_drawdown")
 
 
@@ -28,51 +31,101 @@ class Leaderboard:
     def rows(self) -> LeaderboardResponse:
         """Rank all agents, best first, in a time that does not grow with runs or decisions."""
         with self.database.read() as connection:
-            rows = [_row(standing) for standing in standings.all_rows(connection)]
+            found = standings.all_rows(connection)
+        rows = [_row(standing, label) for standing, label in zip(found, labels(_keys(found)), strict=True)]
         # Agent ids by code point, which is the order of their bytes; a database may sort otherwise.
         rows.sort(key=lambda row: (row["avg_clv_bps"] is None, -(row["avg_clv_bps"] or 0.0), row["agent_id"]))
         return {"rows": [{**row, "rank": rank} for rank, row in enumerate(rows, start=1)]}
 
-    def rebuild(self) -> list[str]:
-        """Recompute all of it from the sealed bytes and store that; returns a sentence for every difference found.
+    def bring_up_to_date(self) -> None:
+        """Count all sealed runs where none is counted: the database is from before fixtures were."""
+        with self.database.read() as connection:
+            missing = standings.is_missing(connection)
+        if missing:
+            self.rebuild()
 
-        Run it while no run is being sealed: what is sealed meanwhile is pooled, and not recomputed.
-        """
+    def rebuild(self) -> list[str]:
+        """Recompute all of it from the sealed bytes and store that; returns a sentence for every difference found."""
         with self.database.read() as connection:
             run_ids = standings.sealed_run_ids(connection)
-        fresh = {run_id: self._recomputed(run_id) for run_id in run_ids}
+            claimed = Claimed()
+            fresh = [result for run_id in run_ids for result in _results(connection, run_id, claimed)]
         with self.database.write() as connection:
-            before = {row["agent_id"]: dict(row) for row in standings.all_rows(connection)}
-            standings.replace_all(connection, fresh)
-            after = {row["agent_id"]: dict(row) for row in standings.all_rows(connection)}
+            before = _by_label(connection)
+            for run_id in standings.sealed_run_ids(connection)[len(run_ids) :]:  # sealed meanwhile, and so the last in the log
+                fresh += _results(connection, run_id, claimed)
+            standings.replace_all(connection, fresh, claimed)
+            after = _by_label(connection)
         return [
-            f"{agent_id}: {name} was {before.get(agent_id, {}).get(name)}, recomputed it is {after.get(agent_id, {}).get(name)}"
-            for agent_id in sorted(before.keys() | after.keys())
+            f"{label}: {name} was {before.get(label, {}).get(name)}, recomputed it is {after.get(label, {}).get(name)}"
+            for label in sorted(before.keys() | after.keys())
             for name in _COMPARED
-            if before.get(agent_id, {}).get(name) != after.get(agent_id, {}).get(name)
+            if before.get(label, {}).get(name) != after.get(label, {}).get(name)
         ]
 
-    def _recomputed(self, run_id: str) -> list[dict[str, Any]]:
-        with self.database.read() as connection:
-            run = runs.sealed_run(connection, run_id)
-            receipts = runs.receipt_lines(connection, run_id)
-        return [] if run is None else results(verify(run, receipts))
+
+def labels(keys: Sequence[tuple[str, str]]) -> list[str]:
+    """Return a unique name for each row, by owner and agent id, in the order in which the rows came into being.
+
+    The first owner of an agent id has the plain name. A later one's, or a name that looks like a marked one, carries the end of
+    the owner; rows of runs that were asked for without a token say so, and are nobody's.
+
+    Examples
+    --------
+    >>> labels([("did:web:a.example", "drift"), ("did:web:b.example", "drift"), ("anonymous", "drift")])
+    ['drift', 'drift@b.example', 'drift (anonymous)']
+    """
+    taken: set[str] = set()
+    found = []
+    for owner, agent_id in keys:
+        label = next(label for label in _candidates(owner, agent_id) if label not in taken)
+        taken.add(label)
+        found.append(label)
+    return found
 
 
-def _row(standing: Mapping[str, Any]) -> LeaderboardRow:
-    total, judged = standing["runs"], standing["valid_count"] + standing["invalid_count"]
+def _candidates(owner: str, agent_id: str) -> Iterator[str]:
+    if owner == ANYBODY:
+        yield f"{agent_id}{_ANONYMOUS}"
+        return
+    if "@" not in agent_id and not agent_id.endswith(_ANONYMOUS):
+        yield agent_id
+    for length in range(len(owner.rpartition(":")[2][-_SHORT:]), len(owner) + 1):
+        yield f"{agent_id}@{owner[len(owner) - length :]}"
+    yield from (f"{agent_id}@{owner}#{number}" for number in count(2))  # owners with an @ can make two of these alike
+
+
+def _keys(found: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    return [(row["owner"], row["agent_id"]) for row in found]
+
+
+def _by_label(connection: Connection) -> dict[str, dict[str, Any]]:
+    found = standings.all_rows(connection)
+    return dict(zip(labels(_keys(found)), found, strict=True))
+
+
+def _results(connection: Connection, run_id: str, claimed: Claimed) -> list[dict[str, Any]]:
+    row = runs.row(connection, run_id)
+    run = runs.sealed_run(connection, run_id)
+    if run is None or row is None:
+        return []
+    return results(verify(run, runs.receipt_lines(connection, run_id)), row["owner"] or ANYBODY, claimed)
+
+
+def _row(standing: Mapping[str, Any], label: str) -> LeaderboardRow:
+    total, decided = standing["counted_runs"], standing["decision_count"]
     actions, forecasts = standing["action_count"], standing["forecasts"]
     return {
         "rank": 0,  # known when all rows are
-        "agent_id": standing["agent_id"],
-        "runs": total,
+        "agent_id": label,
+        "runs": standing["runs"],
         "avg_clv_bps": standing["total_clv_bps"] / actions if actions else None,
         "total_clv_bps": standing["total_clv_bps"],
         "sim_pnl": standing["sim_pnl"],
         "brier": standing["squared_error"] / _PPM / forecasts if forecasts else None,
         "max_drawdown": float(standing["max_drawdown"]),
         "action_count": actions,
-        "valid_pct": 100 * standing["valid_count"] / judged if judged else 0.0,
+        "valid_pct": 100 * (decided - standing["invalid_count"]) / decided if decided else 0.0,
         "proof_mode": _summary(standing["verified_runs"], total, "verified", "reproducible", "mixed"),
         "eligibility_badge": _badge(standing),
         "anchor_status": _anchor_status(standing),
@@ -92,10 +145,10 @@ def _summary(count: int, total: int, every: _T, none: _T, some: _T) -> _T:
 def _badge(standing: Mapping[str, Any]) -> EligibilityBadge:
     if standing["failing_runs"] or not standing["anchored_runs"]:
         return "unproven"
-    return "fully-proven" if standing["anchored_runs"] == standing["runs"] else "partially-proven"
+    return "fully-proven" if standing["anchored_runs"] == standing["counted_runs"] else "partially-proven"
 
 
 def _anchor_status(standing: Mapping[str, Any]) -> AnchorSummary:
-    if standing["anchored_runs"] == standing["runs"]:
+    if standing["anchored_runs"] == standing["counted_runs"]:
         return "all-anchored"
     return "some-pending" if standing["anchored_runs"] or standing["pending_runs"] else "none-anchored"

@@ -13,6 +13,7 @@ from clvlab.application.competitions.requests import BacktestRunRequest
 from clvlab.application.jobs import Jobs
 from clvlab.application.pages import page_of
 from clvlab.application.runs.binding import Bound, bind
+from clvlab.application.runs.counting import ANYBODY
 from clvlab.application.runs.in_database import begin, enter, give_up, keep
 from clvlab.application.runs.perform import backtest_id, perform
 from clvlab.application.runs.plan import Plan
@@ -26,8 +27,6 @@ from clvlab.store.jobs import Job, JobStatus
 from clvlab.store.runs import RunStatus
 from clvlab.store.tables import reports as report_table
 
-ANYBODY = "anonymous"
-"""Who commits to a run that was asked for without a token."""
 _AGENT = "baseline"
 
 

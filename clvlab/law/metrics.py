@@ -33,8 +33,9 @@ def outcomes(scores: pl.DataFrame, agent_ids: tuple[str, ...] = ()) -> pl.DataFr
     Returns
     -------
     pl.DataFrame
-        ``OUTCOMES``, sorted by ``agent_id``. ``valid_count`` leaves abstentions and pending decisions out; the mean and the
-        Brier score are null without a sample; ``max_drawdown`` is the worst fall of the cumulative CLV from its peak, <= 0.
+        ``OUTCOMES``, sorted by ``agent_id``. ``valid_count`` leaves abstentions and pending decisions out, ``valid_pct`` counts
+        them: they are valid. The mean and the Brier score are null without a sample; ``max_drawdown`` is the worst fall of the
+        cumulative CLV from its peak, <= 0.
     """
     is_scored = pl.col("reason") == Reason.SCORED
     pending = pl.col("reason") == Reason.PENDING_HORIZON
@@ -59,11 +60,12 @@ def outcomes(scores: pl.DataFrame, agent_ids: tuple[str, ...] = ()) -> pl.DataFr
     counts = agents.join(per_agent, on="agent_id", how="left", maintain_order="left").with_columns(
         pl.exclude("agent_id").fill_null(0)
     )
-    judged = pl.col("valid_count") + pl.col("invalid_count")
+    refused = pl.col("invalid_count")
+    decided = pl.col("valid_count") + pl.col("abstention_count") + pl.col("pending_count") + refused
     sample, forecasts = pl.col("action_count"), pl.col("forecasts")
     return conform(
         counts.with_columns(
-            valid_pct=pl.when(judged > 0).then(100 * pl.col("valid_count") / judged).otherwise(0.0),
+            valid_pct=pl.when(decided > 0).then(100 * (decided - refused) / decided).otherwise(0.0),
             mean_clv_bps=pl.when(sample > 0).then(pl.col("total_clv_bps") / sample),
             brier=pl.when(forecasts > 0).then(pl.col("squared_error").cast(pl.Float64) / _PPM**2 / forecasts),
         ).select(pl.col(column).cast(dtype) for column, dtype in OUTCOMES.items()),

@@ -100,6 +100,7 @@ def seal(connection: Connection, run: SealedRun, receipt_text: bytes, *, checks:
             status=RunStatus.SEALED,
             cause=None,
             sealed_ts_ms=ts_ms,
+            checked_ts_ms=ts_ms,
             evidence_hash=run.evidence_hash,
             manifest_hash=run.manifest_hash,
             manifest=run.manifest,
@@ -108,6 +109,11 @@ def seal(connection: Connection, run: SealedRun, receipt_text: bytes, *, checks:
         )
     )
     return True
+
+
+def record_checks(connection: Connection, run_id: str, checks: Any, ts_ms: int) -> None:
+    """Put the verdicts of a newer verification on the record of a sealed run."""
+    connection.execute(update(runs).where(runs.c.run_id == run_id).values(checks=checks, checked_ts_ms=ts_ms))
 
 
 def _insert_chunks(connection: Connection, table: Table, text: bytes, **key: Any) -> None:

@@ -123,6 +123,7 @@ instances = Table(
     Column("record", Json, nullable=False),
     Column("next_event_id", BigInteger, nullable=False),
     Column("created_ts_ms", BigInteger, nullable=False),
+    Index(None, "owner", "created_ts_ms"),
 )
 
 runtime_events = Table(
@@ -161,6 +162,7 @@ jobs = Table(
     Column("leased_ts_ms", BigInteger),
     Column("lease_until_ts_ms", BigInteger),
     Column("cause", Name),
+    Column("progress", Json),  # how far the newest attempt is; written seldom
     Column("created_ts_ms", BigInteger, nullable=False),
     Index(None, "status", "job_id"),
     Index(None, "run_id"),
@@ -176,16 +178,22 @@ runs = Table(
     Column("source_mode", Name, nullable=False),
     Column("mode_label", Name, nullable=False),
     Column("lineage", Json, nullable=False),
+    Column("owner", Name),  # who committed to it; null before there was a log
+    Column("pack_id", Name),  # null of runs older than the column
+    Column("content_hash", Name),
     Column("cause", Name),
     Column("created_ts_ms", BigInteger, nullable=False),
     Column("sealed_ts_ms", BigInteger),
     Column("evidence_hash", Name),
     Column("manifest_hash", Name),
     Column("manifest", LargeBinary),
-    Column("checks", Json),  # verdict and detail of each check, as recomputed when the run was sealed
+    Column("checks", Json),  # verdict and detail of each check, as recomputed at the seal or by the newest verification
+    Column("checked_ts_ms", BigInteger),
     Column("metrics", Json),
     Column("commit_index", BigInteger),  # the log's entry that committed to the run; null before there was a log
     Index(None, "created_ts_ms", "run_id"),
+    Index(None, "owner", "created_ts_ms"),
+    Index(None, "pack_id", "created_ts_ms"),
 )
 
 # Lines of a sealed run, cut at lines: one decision of a million reads one chunk of each part.
@@ -244,27 +252,44 @@ log_nodes = Table(
 )
 
 # The summed columns of an agent: the same in one run and over all runs.
-SUMS = ("action_count", "valid_count", "invalid_count", "total_clv_bps", "sim_pnl", "forecasts", "squared_error")
+SUMS = (
+    "decision_count", "action_count", "valid_count", "invalid_count", "total_clv_bps", "sim_pnl", "forecasts", "squared_error",
+)  # fmt: skip
 
-# Over how many runs of an agent something holds.
-RUN_COUNTS = ("runs", "verified_runs", "live_runs", "failing_runs", "anchored_runs", "pending_runs")
+# Over how many runs of an agent something holds; all but the first count runs with a fixture that no earlier one had.
+RUN_COUNTS = ("runs", "counted_runs", "verified_runs", "live_runs", "failing_runs", "anchored_runs", "pending_runs")
 
+# What a run added to the leaderboard's row of an owner's agent: sums over the fixtures that it was the first to bring there.
 agent_results = Table(
     "agent_results",
     metadata,
     Column("run_id", Name, ForeignKey("runs.run_id"), primary_key=True),
     Column("agent_id", Name, primary_key=True),
+    Column("owner", Name, nullable=False),
     *(Column(name, BigInteger, nullable=False) for name in SUMS),
     Column("max_drawdown", BigInteger, nullable=False),
+    Column("fixtures", BigInteger, nullable=False),  # how many it was the first to bring
     Column("proof_mode", Name, nullable=False),
     Column("source_mode", Name, nullable=False),
     Column("failing", Boolean, nullable=False),  # a blocking check of the run failed
 )
 
+# Fixtures that stand in a row of the leaderboard already: what repeats one adds nothing to it.
+counted_fixtures = Table(
+    "counted_fixtures",
+    metadata,
+    Column("owner", Name, primary_key=True),
+    Column("agent_id", Name, primary_key=True),
+    Column("content_hash", Name, primary_key=True),
+    Column("fixture_id", BigInteger, primary_key=True, autoincrement=False),
+)
+
 standings = Table(
     "standings",
     metadata,
+    Column("owner", Name, primary_key=True),
     Column("agent_id", Name, primary_key=True),
+    Column("position", BigInteger, nullable=False),  # order in which the rows came into being
     *(Column(name, BigInteger, nullable=False) for name in SUMS),
     Column("max_drawdown", BigInteger, nullable=False),
     *(Column(name, BigInteger, nullable=False) for name in RUN_COUNTS),
@@ -276,11 +301,21 @@ reports = Table(
     Column("backtest_id", Name, primary_key=True),
     Column("run_id", Name, nullable=False),
     Column("pack_id", Name, nullable=False),
-    Column("fixture_id", BigInteger, nullable=False),
+    Column("fixture_id", BigInteger),  # null of a report on several
     Column("created_ts_ms", BigInteger, nullable=False),
     Column("report", Json, nullable=False),
     ForeignKeyConstraint(["run_id"], ["runs.run_id"]),
     Index(None, "created_ts_ms", "backtest_id"),
+)
+
+# Who asked for a backtest under a key, and may cancel it by that key.
+backtest_requests = Table(
+    "backtest_requests",
+    metadata,
+    Column("key", Name, primary_key=True),
+    Column("run_id", Name, nullable=False),
+    Column("created_ts_ms", BigInteger, nullable=False),
+    Index(None, "run_id"),
 )
 
 # Every configuration that was tried over a pack, sealed or not.

@@ -15,7 +15,7 @@ def walk(*clvs):
     return marks(*({"clv_bps": clv, "edge_bps": 2 * clv} for clv in clvs))
 
 
-def test_abstentions_and_pending_decisions_count_in_neither_sample():
+def test_abstentions_and_pending_decisions_are_valid_and_count_in_no_sample():
     scores = marks(
         {"clv_bps": 30, "edge_bps": 5},
         {"clv_bps": -10, "edge_bps": -3},
@@ -28,7 +28,7 @@ def test_abstentions_and_pending_decisions_count_in_neither_sample():
 
     assert row == {
         "agent_id": "a", "action_count": 2, "valid_count": 2, "invalid_count": 1, "abstention_count": 1, "pending_count": 1,
-        "valid_pct": pytest.approx(200 / 3), "total_clv_bps": 20, "mean_clv_bps": 10.0, "sim_pnl": 2, "brier": None,
+        "valid_pct": 80.0, "total_clv_bps": 20, "mean_clv_bps": 10.0, "sim_pnl": 2, "brier": None,
         "max_drawdown": -10.0,
     }  # fmt: skip
 

@@ -6,38 +6,23 @@ transaction that says the same of the run.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
-
-import polars as pl
 
 from clvlab.application.anchoring import Anchoring
 from clvlab.application.runs.card import lineage, metrics
+from clvlab.application.runs.counting import ANYBODY, results, stored_claim
 from clvlab.application.runs.perform import Commitment, PerformedRun
 from clvlab.application.runs.plan import Plan
 from clvlab.application.runs.record import ABANDONED
-from clvlab.law.metrics import forecast_errors
 from clvlab.proof.anchor import Anchor
-from clvlab.proof.checks import Verdict
+from clvlab.proof.checks import Check
 from clvlab.proof.manifest import inputs_hash
-from clvlab.proof.verify import Verification
 from clvlab.runlog.log import abandon, commit, commit_anew, conclude
 from clvlab.store import anchors, runs, standings
 from clvlab.store.database import Connection, Database
 from clvlab.store.runlog import LogRows
 from clvlab.store.runs import RunStatus
-
-_SUMS = (
-    "action_count",
-    "valid_count",
-    "invalid_count",
-    "total_clv_bps",
-    "sim_pnl",
-    "forecasts",
-    "squared_error",
-    "max_drawdown",
-)
 
 
 @dataclass(frozen=True)
@@ -93,6 +78,9 @@ def enter(connection: Connection, plan: Plan, owner: str, now_ms: int) -> bool:
         "source_mode": started["source_mode"],
         "mode_label": started["mode_label"],
         "lineage": lineage(started),
+        "owner": owner,
+        "pack_id": plan.pack.pack_id,
+        "content_hash": plan.pack.content_hash,
         "created_ts_ms": now_ms,
     }
     if not runs.add(connection, row):
@@ -134,36 +122,20 @@ def keep(connection: Connection, done: PerformedRun, anchoring: Anchoring | None
         A run of the same id is sealed with other bytes.
     """
     run, verification = done.run, done.verification
-    checks = {name: {"verdict": check.verdict.value, "detail": check.detail} for name, check in verification.checks.items()}
     pooled = None if verification.outcomes is None else metrics(verification.outcomes)
-    new = runs.seal(connection, run, done.receipts, checks=checks, metrics=pooled, ts_ms=now_ms)
+    new = runs.seal(connection, run, done.receipts, checks=recorded(verification.checks), metrics=pooled, ts_ms=now_ms)
     if not new:
         return anchors.anchor_of(connection, run.run_id) or Anchor()
+    log = LogRows(connection, writing=True)  # also orders what is added to the standings
     if run.commit_index is not None:
-        conclude(LogRows(connection, writing=True), run.run_id, run.manifest_hash, now_ms)
+        conclude(log, run.run_id, run.manifest_hash, now_ms)
     anchor = anchoring.begin(connection, run.run_id, now_ms) if anchoring else Anchor()
-    standings.add(connection, results(verification), anchor.status)
+    row = runs.row(connection, run.run_id)
+    owner = row["owner"] if row and row["owner"] else ANYBODY
+    standings.add(connection, results(verification, owner, stored_claim(connection)), anchor.status)
     return anchor
 
 
-def results(verification: Verification) -> list[dict[str, Any]]:
-    """Return what a verified run adds to the standings: a row per agent, re-derived from its sealed bytes."""
-    scores, outcomes, started = verification.scores, verification.outcomes, verification.started
-    if scores is None or outcomes is None or started is None:
-        return []
-    failing = any(check.verdict == Verdict.FAIL for check in verification.checks.values())
-    modes = {agent["agent_id"]: agent["proof_mode"] for agent in started["agents"]}
-    rows = outcomes.join(forecast_errors(scores), on="agent_id", how="left").with_columns(
-        pl.col("forecasts", "squared_error").fill_null(0), pl.col("max_drawdown").cast(pl.Int64)
-    )
-    return [
-        {
-            "run_id": verification.run_id,
-            "agent_id": row["agent_id"],
-            **{name: row[name] for name in _SUMS},
-            "proof_mode": modes[row["agent_id"]],
-            "source_mode": started["source_mode"],
-            "failing": failing,
-        }
-        for row in rows.iter_rows(named=True)
-    ]
+def recorded(checks: Mapping[str, Check]) -> dict[str, dict[str, str]]:
+    """Return checks as they are put on record."""
+    return {name: {"verdict": check.verdict.value, "detail": check.detail} for name, check in checks.items()}
