@@ -94,6 +94,7 @@ class RunInfo(Answer):
     mode_label: Annotated[str | None, Field(description="`Backtest` for every replay.", examples=["Backtest"])]
     created_ts_ms: int | None
     sealed_ts_ms: int | None
+    checked_ts_ms: Annotated[int | None, Field(description="When the checks were recomputed; null where that is now.")]
 
 
 class ReadFile(Answer):

@@ -94,7 +94,7 @@ class Application:
             handlers["anchor"] = anchoring
         self.log = PublicLog(database, log_key)
         self.jobs = Jobs(database, hub, clock, workers, lease_ms, handlers)
-        self.runs = StoredRuns(database, anchoring, self.log)
+        self.runs = StoredRuns(database, anchoring, self.log, clock)
         self.competitions = Competitions(database, catalog, self.jobs, hub, self.runs, runner, clock, new_id)
         self.deploys = Deploys(database, catalog, hub, clock, new_id)
         self.backtests = BacktestReports(database, catalog, self.jobs, clock)

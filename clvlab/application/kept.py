@@ -54,7 +54,7 @@ class KeptRuns:
         self._database = database = Database(database_url)
         self._clock = clock
         anchoring = Anchoring(database, anchorer(AnchorSettings(), StoredRecords(database)), clock)
-        self.runs = StoredRuns(database, anchoring, PublicLog(database, None))
+        self.runs = StoredRuns(database, anchoring, PublicLog(database, None), clock)
         self.leaderboard = Leaderboard(database)
         self.leaderboard.bring_up_to_date()
 

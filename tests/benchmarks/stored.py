@@ -32,7 +32,7 @@ def decision(folder: Path) -> Callable[[], dict[str, Any]]:
         runs.add(connection, _ROW | {"run_id": run.run_id, "created_ts_ms": 0})
         runs.seal(connection, run, b"", checks={}, metrics={}, ts_ms=0)
     seq = run.scores.count(b"\n") // 2
-    stored = StoredRuns(database, Anchoring(database, NullAnchor(), int), PublicLog(database))
+    stored = StoredRuns(database, Anchoring(database, NullAnchor(), int), PublicLog(database), int)
     return lambda: {"seq": seq, "agent_id": stored.inspect(run.run_id, seq)["agent_id"]}
 
 

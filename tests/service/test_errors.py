@@ -241,11 +241,18 @@ def test_404_unknown_whatever_the_id_looks_like(api, method, path, identifier):
     assert_problem(api.nobody.request(method, path.format(identifier)), 404)
 
 
-@pytest.mark.parametrize("seq", [0, -1, 10**9])
+@pytest.mark.parametrize("seq", [0, -1, 10**9, 2**53, 2**63, -(2**64), "9" * 5000], ids=lambda seq: str(seq)[:25])
 def test_get_action_404_no_decision_at_seq(api, seq):
     run_id = api.post("/backtests", BACKTEST, by=api.nobody)["run_id"]
 
     assert_problem(api.nobody.get(f"/runs/{run_id}/actions/{seq}"), 404)
+
+
+@pytest.mark.parametrize("seq", ["x", "1.5", "-", "1e3"])
+def test_get_action_422_a_seq_that_is_no_integer(api, seq):
+    run_id = api.post("/backtests", BACKTEST, by=api.nobody)["run_id"]
+
+    assert_problem(api.nobody.get(f"/runs/{run_id}/actions/{seq}"), 422)
 
 
 def test_422_comes_before_404_and_404_before_403(api):

@@ -95,6 +95,7 @@ def proof_card(verification: Verification, log: LogStanding | None = None) -> Pr
             "mode_label": started["mode_label"] if started else None,
             "created_ts_ms": None,
             "sealed_ts_ms": None,
+            "checked_ts_ms": None,
         },
         "lineage": lineage(started),
         "evidence": {"evidence_hash": verification.evidence_hash, "manifest_hash": verification.manifest_hash},

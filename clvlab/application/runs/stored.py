@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -26,23 +27,27 @@ from clvlab.application.log.public import PublicLog
 from clvlab.application.pages import page_of
 from clvlab.application.runs.bundles import anchor_part
 from clvlab.application.runs.card import anchor_info, proof_card, verification_answer
+from clvlab.application.runs.counting import is_failing
+from clvlab.application.runs.in_database import recorded
 from clvlab.application.runs.inspector import decision_record
-from clvlab.errors import EvidenceError, UnknownDecisionError, UnknownRunError
+from clvlab.errors import EvidenceError, StoreError, UnknownDecisionError, UnknownRunError
 from clvlab.law.schema import SAFE_INTEGER
 from clvlab.proof.anchor import Anchor
 from clvlab.proof.bundle import bundle
-from clvlab.proof.checks import CHECKS, Check, Verdict
+from clvlab.proof.checks import CHECKS, Check, Verdict, evidence_integrity
 from clvlab.proof.manifest import VERIFIER_VERSION
 from clvlab.proof.seal import SealedRun
 from clvlab.proof.verify import Verification, verify
 from clvlab.runlog.standing import standing
-from clvlab.store import anchors, runs
+from clvlab.store import anchors, runs, standings
 from clvlab.store.database import Database
 from clvlab.store.runlog import RunLog
 from clvlab.store.runs import Part, RunStatus
 from clvlab.store.tables import runs as run_table
 
+logger = logging.getLogger("clvlab.runs")
 _Row = Mapping[str, Any]
+_CHECKED_ANEW_MS = 60_000
 
 
 @dataclass(frozen=True)
@@ -52,11 +57,13 @@ class StoredRuns:
     database: Database
     anchoring: Anchoring
     log: PublicLog
+    clock: Callable[[], int]
 
     def card(self, run_id: str) -> ProofArtifactResponse:
         """Return the proof card, from the moment that the run is queued.
 
-        Its checks are those recomputed when the run was sealed, and its anchor the newest on record; ``verify`` recomputes.
+        Its checks are those of the newest verification on record, at the latest of the seal, with the time of that in
+        ``run.checked_ts_ms``; its anchor is the newest on record.
 
         Raises
         ------
@@ -94,7 +101,7 @@ class StoredRuns:
         return row, anchor
 
     def verify(self, run_id: str) -> VerifyResponse:
-        """Recompute everything from the stored bytes. Blocks.
+        """Recompute everything from the stored bytes, and put the verdicts on the run's record, beside the seal. Blocks.
 
         A run that is not sealed has ``verified`` false and ``recompute_error:not_sealed``.
 
@@ -112,10 +119,23 @@ class StoredRuns:
             raise UnknownRunError(f"unknown run {run_id!r}")
         fresh = verify(run, receipts)
         check = self.anchoring.judged(run_id, anchor, fresh.manifest_hash)
-        stored = _against_the_record(row, run, fresh)
+        stored, now = _against_the_record(row, run, fresh), self.clock()
+        self._note(row, stored, now)
         fresh = replace(stored, anchor=anchor, checks=stored.checks | {"anchor": check})
         card = proof_card(fresh, self._standing(row["commit_index"]))
-        return verification_answer(fresh, {**card, "run": pick(RunInfo, row)})
+        return verification_answer(fresh, {**card, "run": pick(RunInfo, {**row, "checked_ts_ms": now})})
+
+    def _note(self, row: _Row, found: Verification, now_ms: int) -> None:
+        """Record what a verification found: at once if it is news, else at most once a minute; who can't write still reads."""
+        checks = recorded(found.checks)
+        if checks == row["checks"] and now_ms - (row["checked_ts_ms"] or 0) < _CHECKED_ANEW_MS:
+            return
+        try:
+            with self.database.write() as connection:
+                runs.record_checks(connection, row["run_id"], checks, now_ms)
+                standings.count_failing(connection, row["run_id"], failing=is_failing(found))
+        except StoreError as error:
+            logger.warning("the verification of %s was not recorded: %s", row["run_id"], error)
 
     def _unsealed(self, run_id: str) -> VerifyResponse:
         card = self.card(run_id)
@@ -211,12 +231,11 @@ class StoredRuns:
 
 
 def _against_the_record(row: _Row, run: SealedRun, fresh: Verification) -> Verification:
-    """Judge by the hashes that were recorded at the seal, beside the ones that the stored manifest states."""
+    """Judge by the hashes that were recorded at the seal, not by the ones that the stored manifest states."""
     sealed, bound = row["evidence_hash"] or "", row["manifest_hash"]
     checks = dict(fresh.checks)
-    if sealed != fresh.evidence_hash:
-        detail = f"the manifest states {fresh.evidence_hash}, recorded at the seal was {sealed or 'nothing'}"
-        checks["evidence_integrity"] = Check(Verdict.FAIL, detail)
+    if fresh.scores is not None:  # else the check says why the evidence can't be read
+        checks["evidence_integrity"] = evidence_integrity(sealed, fresh.recomputed_evidence_hash)
     if bound != run.manifest_hash:
         detail = f"the manifest has {run.manifest_hash}, recorded at the seal was {bound or 'nothing'}"
         checks["manifest_bound"] = Check(Verdict.FAIL, detail)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Response
+from pydantic import BeforeValidator
 
 from clvlab.answers.runs import InspectorRecord, ProofArtifactResponse, RunListResponse, VerifyResponse
 from clvlab_service.caching import ImmutableRoute, RevalidatedRoute
@@ -15,8 +16,16 @@ router = APIRouter(prefix="/runs", tags=["runs"])
 cards = APIRouter(prefix="/runs", tags=["runs"], route_class=RevalidatedRoute)
 sealed = APIRouter(prefix="/runs", tags=["runs"], route_class=ImmutableRoute)
 
-_SAFE = 2**53 - 1
+_MOST_DIGITS = 18
 _LINES = "application/x-ndjson"
+
+
+def _shortened(text: str) -> str:
+    """Leave of a number that is longer than any decision's what an integer holds: it is unknown either way."""
+    return text[:_MOST_DIGITS] if text.lstrip("-").isdecimal() else text
+
+
+_Seq = Annotated[int, BeforeValidator(_shortened), Path(description="Number of the decision in the run's event log.")]
 
 
 def _file(media_type: str, kind: str = "string") -> dict[int | str, dict[str, Any]]:
@@ -47,7 +56,7 @@ async def verify(run_id: str, application: ApplicationDep, pool: PublicPool) -> 
     operation_id="inspectDecision",
     responses=problems(422, s404="Unknown run, or no decision at `seq`"),
 )
-def decision(run_id: str, seq: Annotated[int, Path(ge=-_SAFE, le=_SAFE)], application: ApplicationDep) -> InspectorRecord:
+def decision(run_id: str, seq: _Seq, application: ApplicationDep) -> InspectorRecord:
     """Inspect one sealed decision: what was known, what was proposed, what the law says, what was only claimed."""
     return application.runs.inspect(run_id, seq)
 
