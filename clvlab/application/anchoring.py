@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from clvlab.anchor.anchorer import Anchorer
 from clvlab.anchor.records import AnchorRecord
+from clvlab.application.attempt import Tell
 from clvlab.application.events import anchor_event
 from clvlab.application.jobs import PostponedError
 from clvlab.errors import AnchorConflictError, AnchorUnavailableError, UnknownRunError
@@ -66,7 +67,7 @@ class Anchoring:
             jobs.add(connection, "anchor", run_id, {"origin_id": run_id}, now_ms)
         return anchor
 
-    def perform(self, job: Job) -> None:
+    def perform(self, job: Job, tell: Tell) -> None:  # noqa: ARG002  # one step
         """Commit the manifest hash of a sealed run, and record the outcome.
 
         Raises

@@ -7,8 +7,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Event, Lock, Thread
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
+from clvlab.application.attempt import Attempt, Progress, Tell
 from clvlab.application.causes import cause_of
 from clvlab.application.hub import Hub
 from clvlab.errors import BusyError, LeaseLostError, StoreError, UnknownRunError
@@ -34,7 +35,7 @@ class PostponedError(Exception):
 class Handler(Protocol):
     """What a use case does with jobs of its kind."""
 
-    def perform(self, job: Job) -> None:
+    def perform(self, job: Job, tell: Tell) -> None:
         """Do the work, and end the job in the transaction that stores it (``fence``, then ``finish``); or postpone it."""
         ...
 
@@ -64,6 +65,7 @@ class Jobs:
     _threads: list[Thread] = field(default_factory=list, init=False)
     _stopping: Event = field(default_factory=Event, init=False)
     _guard: Lock = field(default_factory=Lock, init=False)
+    _attempts: dict[str, Attempt] = field(default_factory=dict, init=False)  # by run; an old one may outlive its lease
 
     def start(self) -> None:
         """Start the worker threads; idempotent."""
@@ -139,6 +141,28 @@ class Jobs:
                 self._perform(job)
         raise BusyError(int(_PATIENCE_S))
 
+    def progress(self, run_id: str) -> Progress | None:
+        """Return how far the job of a run is, as this process knows or another noted; null before its first word."""
+        attempt = self._attempts.get(run_id)
+        if attempt is not None:
+            return attempt.progress
+        with self.database.read() as connection:
+            return cast("Progress | None", job_rows.progress(connection, run_id))
+
+    def cancel(self, run_id: str, cause: str) -> bool:
+        """End the job of a run that is not over, as a failure with a cause; False if there is none."""
+        with self.database.write() as connection:
+            job = job_rows.hold_open(connection, run_id, [kind for kind in self.handlers if kind != _APART])
+            if job is None:
+                return False
+            self.handlers[job.kind].failed(connection, job, cause)
+            job_rows.finish(connection, job, JobStatus.FAILED, cause)
+        attempt = self._attempts.get(run_id)
+        if attempt is not None:
+            attempt.end()
+        self._publish(job)
+        return True
+
     def counts(self) -> dict[str, int]:
         """Return the number of jobs per status: ``queued``, ``leased``, ``done``, ``failed``."""
         with self.database.read() as connection:
@@ -154,8 +178,8 @@ class Jobs:
             if job.attempt - job.postponed > _MAX_ATTEMPTS:
                 self._fail(handler, job, f"given up after {_MAX_ATTEMPTS} attempts that ended without a word")
                 return
-            with self._kept_alive(job):
-                handler.perform(job)
+            with self._attempt(job) as attempt:
+                handler.perform(job, attempt.tell)
         except PostponedError as error:
             self._postpone(job, str(error))
         except LeaseLostError as error:
@@ -166,8 +190,23 @@ class Jobs:
             logger.exception("job %d failed", job.job_id)
             self._fail(handler, job, cause_of(error))
         finally:
-            self.hub.publish(_SUBJECT)
-            self.hub.publish(job.payload["origin_id"])
+            self._publish(job)
+
+    def _publish(self, job: Job) -> None:
+        for subject in (_SUBJECT, job.payload["origin_id"], job.run_id):
+            self.hub.publish(subject)
+
+    @contextmanager
+    def _attempt(self, job: Job) -> Iterator[Attempt]:
+        attempt = Attempt(job, self.database, self.hub, self.clock, self.lease_ms)
+        if job.kind != _APART:
+            self._attempts[job.run_id] = attempt
+        try:
+            with attempt.kept_alive():
+                yield attempt
+        finally:
+            if self._attempts.get(job.run_id) is attempt:
+                del self._attempts[job.run_id]
 
     def _postpone(self, job: Job, cause: str) -> None:
         delay = _DELAYS_MS[min(job.postponed, len(_DELAYS_MS) - 1)]
@@ -194,24 +233,3 @@ class Jobs:
             with self.database.write() as connection:
                 job_rows.fence(connection, job)
                 job_rows.finish(connection, job, JobStatus.FAILED, cause)
-
-    @contextmanager
-    def _kept_alive(self, job: Job) -> Iterator[None]:
-        over = Event()
-
-        def renew() -> None:
-            while not over.wait(self.lease_ms / 3000):
-                try:
-                    with self.database.write() as connection:
-                        if not job_rows.renew(connection, job, self.clock(), self.lease_ms):
-                            return
-                except StoreError as error:  # the next renewal may get through; else the fence decides
-                    logger.warning("a lease was not renewed: %s", error)
-
-        thread = Thread(target=renew, name=f"clvlab-lease-{job.job_id}", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            over.set()
-            thread.join()

@@ -9,6 +9,7 @@ from typing import cast
 from clvlab.agents.registry import template
 from clvlab.answers.answer import pick
 from clvlab.answers.backtests import BacktestListResponse, BacktestReport, BacktestRunResponse, BacktestSummary
+from clvlab.application.attempt import Tell
 from clvlab.application.competitions.requests import BacktestRunRequest
 from clvlab.application.jobs import Jobs
 from clvlab.application.pages import page_of
@@ -101,14 +102,14 @@ class BacktestRuns:
     catalog: Catalog
     clock: Callable[[], int]
 
-    def perform(self, job: Job) -> None:
+    def perform(self, job: Job, tell: Tell) -> None:
         """Replay, seal and store the report."""
         with self.database.write() as connection:
             job_rows.fence(connection, job)
             commitment = begin(connection, job.run_id, self.clock())
         request = BacktestRunRequest.model_validate(job.payload["request"])
         own = bind(self.catalog, request.pack_id, request.fixture_id)
-        done = perform(_plan(own, request.window()), commitment)
+        done = perform(_plan(own, request.window()), commitment, tell)
         with self.database.write() as connection:
             job_rows.fence(connection, job)
             now = self.clock()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -67,6 +67,7 @@ def run(
     kind: str = "backtest",
     origin_id: str | None = None,
     commit_index: int | None = None,
+    answered: Callable[[int, int], None] = lambda done, total: None,  # noqa: ARG005
 ) -> RunResult:
     """Let every agent decide on the same tape, judge by the policy, score by the law, and seal.
 
@@ -89,6 +90,8 @@ def run(
         What asked for the run (``backtest``, ``competition``, ``deploy``) and its id, which enter the run id.
     commit_index
         Entry of a run log that committed to the run, which its manifest names.
+    answered
+        Called with how many of how many agents have answered, at first with 0; an error that it raises ends the run.
 
     Raises
     ------
@@ -103,7 +106,7 @@ def run(
         raise DecisionError(f"a run needs agents with unique ids, not {[identity.agent_id for identity, _ in known]}")
     ids = sorted(named)  # by code point, which is the order of bytes
     ask = _Question(tape, window, audit_seed)
-    identities, frames, errors = _asked(ask, [named[agent_id] for agent_id in ids])
+    identities, frames, errors = _asked(ask, [named[agent_id] for agent_id in ids], answered)
     replayed = replay(tape, frames, window, errors=len(errors))
     policy = policy or PolicyEnvelope()
     placed = positions(replayed.decisions, replayed.closes)
@@ -140,7 +143,7 @@ class _Question:
 
 
 def _asked(
-    question: _Question, agents: Sequence[tuple[Identity, Agent]]
+    question: _Question, agents: Sequence[tuple[Identity, Agent]], answered: Callable[[int, int], None]
 ) -> tuple[list[Identity], pl.DataFrame, list[dict[str, Any]]]:
     """Ask all agents at once; one that fails stops, and the run goes on without it, unless it was the last one."""
     identities: list[Identity] = []
@@ -149,6 +152,9 @@ def _asked(
     at_once = _ISOLATED_AT_ONCE if any(isinstance(agent, Isolated) for _, agent in agents) else _AGENTS_AT_ONCE
     with ThreadPoolExecutor(min(len(agents), at_once)) as pool:
         answers = [pool.submit(_answer, question, identity, agent) for identity, agent in agents]
+        answered(0, len(agents))
+        for done, _ in enumerate(as_completed(answers), start=1):
+            answered(done, len(agents))
     for (identity, _), answer in zip(agents, answers, strict=True):
         error = answer.exception()  # an agent is foreign code: its failure is a fact of the run, not of the engine
         if error is not None and not isinstance(error, Exception):

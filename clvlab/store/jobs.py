@@ -67,6 +67,27 @@ def claim(connection: Connection, kinds: Collection[str], now_ms: int, lease_ms:
     return Job(found["job_id"], found["kind"], found["run_id"], found["payload"], attempt, found["postponed"])
 
 
+def hold_open(connection: Connection, run_id: str, kinds: Collection[str]) -> Job | None:
+    """Hold the row of a run's job that is queued or leased for the rest of the transaction; null if there is none."""
+    query = select(jobs).where(jobs.c.run_id == run_id, jobs.c.kind.in_(kinds)).order_by(jobs.c.job_id.desc()).limit(1)
+    found = first(connection, query.with_for_update())
+    if found is None or found["status"] not in (JobStatus.QUEUED, JobStatus.LEASED):
+        return None
+    return Job(found["job_id"], found["kind"], found["run_id"], found["payload"], found["attempt"], found["postponed"])
+
+
+def note_progress(connection: Connection, job: Job, progress: Any) -> None:
+    """Note how far the newest attempt at a job is; an older attempt notes nothing."""
+    own = (jobs.c.job_id == job.job_id) & (jobs.c.attempt == job.attempt)
+    connection.execute(update(jobs).where(own).values(progress=progress))
+
+
+def progress(connection: Connection, run_id: str) -> Any:
+    """Return what was noted last of a run's job."""
+    query = select(jobs.c.progress).where(jobs.c.run_id == run_id, jobs.c.progress.is_not(None))
+    return connection.execute(query.order_by(jobs.c.job_id.desc()).limit(1)).scalar()
+
+
 def renew(connection: Connection, job: Job, now_ms: int, lease_ms: int) -> bool:
     """Prolong a lease from now; False if it is lost."""
     renewed = connection.execute(

@@ -5,6 +5,7 @@ import time
 import pytest
 
 from clvlab.application.application import Application
+from clvlab.application.attempt import tell_nobody
 from clvlab.application.deploys.config import DeployConfig
 from clvlab.application.deploys.job import plan_of
 from clvlab.application.packs import bundled_catalog
@@ -84,7 +85,7 @@ def test_a_late_worker_can_not_store_what_another_stored_already(durable_url):
     assert fast.jobs.run_one()
     sealed = fast.runs.card(answer["run_id"])
     with pytest.raises(LeaseLostError):
-        slow.jobs.handlers["deploy"].perform(job)
+        slow.jobs.handlers["deploy"].perform(job, tell_nobody)
 
     assert sealed["run"]["status"] == "sealed"
     assert slow.runs.card(answer["run_id"]) == sealed
@@ -98,7 +99,7 @@ def test_a_worker_that_is_only_slow_keeps_its_job(durable_url):
     application.deploys.deploy(ALICE, BODY)
     job = application.jobs._claim()
 
-    with application.jobs._kept_alive(job):
+    with application.jobs._attempt(job):
         time.sleep(0.5)
         stolen = application.jobs._claim()
     time.sleep(0.2)

@@ -9,6 +9,7 @@ from typing import Any
 from clvlab.answers.answer import ReplayBinding, pick
 from clvlab.answers.competitions import RosterEntry
 from clvlab.application.anchoring import Anchoring
+from clvlab.application.attempt import Tell
 from clvlab.application.competitions.events import finalized_events, run_events
 from clvlab.application.competitions.requests import CompetitionConfig
 from clvlab.application.competitions.roster import rostered_agent, unused_of
@@ -90,7 +91,7 @@ class CompetitionRuns:
         except (BindingError, PackError) as error:
             raise NotStartableError("binding_changed", f"the pack that was bound is not available: {error}") from error
 
-    def perform(self, job: Job) -> None:
+    def perform(self, job: Job, tell: Tell) -> None:
         """Run a claimed competition and finalize it; what an earlier attempt said already is not said twice."""
         competition_id = job.payload["origin_id"]
         with self.database.write() as connection:
@@ -100,7 +101,7 @@ class CompetitionRuns:
             agents = rows.roster_of(connection, competition_id)
         if row is None:
             raise BindingError(f"competition {competition_id} is gone")
-        done = perform(_plan(row, agents, bind(self.catalog, row["pack_id"], row["fixture_id"])), commitment)
+        done = perform(_plan(row, agents, bind(self.catalog, row["pack_id"], row["fixture_id"])), commitment, tell)
         for batch in in_batches(run_events(done), skipped=row["next_seq"] - row["started_seq"] - 1):
             with self.database.write() as connection:
                 jobs.fence(connection, job)

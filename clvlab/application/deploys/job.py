@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from clvlab.application.anchoring import Anchoring
+from clvlab.application.attempt import Tell
 from clvlab.application.deploys.agent import deployed_agent, policy_of, window_of
 from clvlab.application.deploys.config import DeployConfig
 from clvlab.application.events import in_batches
@@ -50,7 +51,7 @@ class DeployRuns:
     anchoring: Anchoring
     clock: Callable[[], int]
 
-    def perform(self, job: Job) -> None:
+    def perform(self, job: Job, tell: Tell) -> None:
         """Run a deployed agent and seal the run."""
         instance_id, session = job.payload["origin_id"], _session(job)
         with self.database.write() as connection:
@@ -65,7 +66,7 @@ class DeployRuns:
             instances.append(connection, instance_id, self.clock(), [begun])
         binding = row["record"]["replay_binding"]
         own = bind(self.catalog, binding["pack_id"], binding["fixture_id"])
-        done = perform(plan_of(config, own, instance_id), commitment)
+        done = perform(plan_of(config, own, instance_id), commitment, tell)
         for batch in in_batches(_actions(done, session)):
             with self.database.write() as connection:
                 jobs.fence(connection, job)

@@ -11,6 +11,7 @@ import orjson
 import polars as pl
 
 from clvlab.answers.backtests import BacktestReport, PolicySummary
+from clvlab.application.attempt import Stage, Tell, tell_nobody
 from clvlab.application.runs.card import metrics, verdicts
 from clvlab.application.runs.plan import Plan
 from clvlab.engine.run import RunResult, run
@@ -140,7 +141,7 @@ def backtest_id(run_id: str) -> str:
     return run_id.replace("run_", "bt_", 1)
 
 
-def perform(plan: Plan, commitment: Commitment | None = None) -> PerformedRun:
+def perform(plan: Plan, commitment: Commitment | None = None, tell: Tell = tell_nobody) -> PerformedRun:
     """Replay, score and seal a plan.
 
     Parameters
@@ -149,6 +150,8 @@ def perform(plan: Plan, commitment: Commitment | None = None) -> PerformedRun:
         What to run.
     commitment
         What was committed to, if anything was; the manifest names its entry.
+    tell
+        Told how far it is; may end it by an error of its own.
 
     Raises
     ------
@@ -160,6 +163,7 @@ def perform(plan: Plan, commitment: Commitment | None = None) -> PerformedRun:
         The only agent, or the last one left, failed, or decided by what came later.
     """
     _check(plan.run_id, commitment)
+    tell(Stage.OPENING)
     try:
         tape = plan.pack.tape(plan.fixture_ids)
     except PackError as error:
@@ -173,7 +177,9 @@ def perform(plan: Plan, commitment: Commitment | None = None) -> PerformedRun:
         kind=plan.kind,
         origin_id=plan.origin_id,
         commit_index=None if commitment is None else commitment.index,
+        answered=lambda done, total: tell(Stage.DECIDING if done < total else Stage.SEALING, done, total),
     )
+    tell(Stage.KEEPING)
     _check(result.run.run_id, commitment)
     return PerformedRun(plan.pack, plan.window, result, _matched(tape, plan.window))
 

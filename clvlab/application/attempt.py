@@ -1,0 +1,105 @@
+"""One attempt at a job: kept alive while it lasts, told how far it is, and ended early when nobody wants it any more."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from threading import Event, Thread
+from typing import Protocol, TypedDict
+
+from clvlab.application.hub import Hub
+from clvlab.errors import LeaseLostError, StoreError
+from clvlab.store import jobs as job_rows
+from clvlab.store.database import Database
+from clvlab.store.jobs import Job
+
+logger = logging.getLogger("clvlab.jobs")
+_NOTED_S = 1.0
+
+
+class Stage(StrEnum):
+    """What a run is at, in this order."""
+
+    OPENING = "opening"  # the tape
+    DECIDING = "deciding"  # the agents
+    SEALING = "sealing"  # scores, gate, evidence
+    KEEPING = "keeping"  # verified and stored
+
+
+class Progress(TypedDict):
+    """How far a run is: ``done`` of ``total`` parts of a stage."""
+
+    stage: str
+    done: int
+    total: int
+
+
+class Tell(Protocol):
+    """Say how far a run is.
+
+    Raises
+    ------
+    LeaseLostError
+        The run was cancelled, or another worker has it: nothing more of it is wanted.
+    """
+
+    def __call__(self, stage: Stage, done: int = 0, total: int = 1) -> None: ...
+
+
+def tell_nobody(stage: Stage, done: int = 0, total: int = 1) -> None:
+    """Pass over how far a run is."""
+
+
+class Attempt:
+    """A job in hand.
+
+    Attributes
+    ----------
+    progress
+        How far it is; null until something was told.
+    """
+
+    def __init__(self, job: Job, database: Database, hub: Hub, clock: Callable[[], int], lease_ms: int) -> None:
+        self._job, self._database, self._hub, self._clock, self._lease_ms = job, database, hub, clock, lease_ms
+        self._over, self._lost = Event(), Event()
+        self._noted = time.monotonic()
+        self.progress: Progress | None = None
+
+    def end(self) -> None:
+        """Have the work end at its next word: it was cancelled."""
+        self._lost.set()
+
+    def tell(self, stage: Stage, done: int = 0, total: int = 1) -> None:
+        """Say how far the work is, to this process at once and to others about once a second."""
+        if self._lost.is_set():
+            raise LeaseLostError(f"job {self._job.job_id}: attempt {self._job.attempt} is not wanted any more")
+        self.progress = {"stage": stage.value, "done": done, "total": total}
+        if time.monotonic() - self._noted > _NOTED_S:
+            self._noted = time.monotonic()
+            with self._database.write() as connection:
+                job_rows.note_progress(connection, self._job, self.progress)
+        self._hub.publish(self._job.run_id)
+
+    @contextmanager
+    def kept_alive(self) -> Iterator[None]:
+        """Renew the lease of the job until the context ends."""
+        thread = Thread(target=self._renew, name=f"clvlab-lease-{self._job.job_id}", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._over.set()
+            thread.join()
+
+    def _renew(self) -> None:
+        while not self._over.wait(self._lease_ms / 3000):
+            try:
+                with self._database.write() as connection:
+                    if not job_rows.renew(connection, self._job, self._clock(), self._lease_ms):
+                        self._lost.set()
+                        return
+            except StoreError as error:  # the next renewal may get through; else the fence decides
+                logger.warning("a lease was not renewed: %s", error)
