@@ -17,10 +17,9 @@ import polars as pl
 
 from clvlab.agents.registry import template
 from clvlab.application.packs import bundled_catalog
+from clvlab.application.sheets.tearsheet import TearSheet
 from clvlab.engine.replay import locate, replay
 from clvlab.engine.run import run
-from clvlab.lab.results.tearsheet import TearSheet
-from clvlab.lab.statistics import cluster_mean
 from clvlab.law import actions
 from clvlab.law.closing import Window
 from clvlab.law.clv import scores
@@ -34,6 +33,7 @@ from clvlab.packs.reader import verify_pack
 from clvlab.proof.bundle import bundle, read_bundle
 from clvlab.proof.seal import seal
 from clvlab.proof.verify import verify
+from clvlab.statistics import cluster_mean
 from clvlab.store.folder import read_run
 from tests.benchmarks import baseline
 from tests.benchmarks.agents import Average, Every, Momentum

@@ -1,1 +1,1 @@
-"""Tables, pictures and pages: how results show themselves."""
+"""What only a notebook draws: widgets, progress bars, and the picture of a sweep."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from clvlab.lab.drawing.axes import GREY
+from clvlab.drawing.axes import GREY
 
 _LABELLED_CELLS = 60
 

@@ -6,8 +6,8 @@ from abc import abstractmethod
 from functools import cached_property
 from typing import Any
 
+from clvlab.drawing.showing import Shown
 from clvlab.errors import MissingLibraryError
-from clvlab.lab.drawing.showing import Shown
 
 NOTE = '<p class="quiet">A still picture. Run this cell in JupyterLab, with clvlab[notebook] installed, to explore.</p>'
 

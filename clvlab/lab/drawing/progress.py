@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from clvlab.lab.drawing import html
+from clvlab.drawing import html
 
 Progress = Callable[[int, int], None]
 

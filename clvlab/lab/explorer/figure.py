@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from clvlab.lab.drawing.axes import BLUE, GREY, RED
+from clvlab.drawing.axes import BLUE, GREY, RED
 from clvlab.lab.explorer.view import MarketView, Outcome
 
 GREEN = "#2f9e44"

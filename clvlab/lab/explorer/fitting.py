@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from clvlab.lab.drawing.showing import optional
+from clvlab.drawing.showing import optional
 
 _ESM = """
 export default {

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from clvlab.drawing import axes as drawing
+from clvlab.drawing import html
 from clvlab.errors import MissingLibraryError
-from clvlab.lab.drawing import axes as drawing
-from clvlab.lab.drawing import html
 from clvlab.lab.drawing.interactive import NOTE
 from clvlab.lab.explorer.figure import CLOCK, LATEST_MS, SYMBOLS, clock, side_colour
 from clvlab.lab.explorer.view import MarketView, Outcome

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from clvlab.lab.drawing import html
-from clvlab.lab.drawing.showing import optional
+from clvlab.drawing import html
+from clvlab.drawing.showing import optional
 from clvlab.lab.explorer.exploration import Exploration
 from clvlab.lab.explorer.figure import clock, layout, selection_ring, traces
 from clvlab.lab.explorer.fitting import fitter

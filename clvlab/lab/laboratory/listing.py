@@ -7,8 +7,8 @@ from typing import Any
 
 import polars as pl
 
-from clvlab.lab.drawing import html
-from clvlab.lab.drawing.showing import Shown
+from clvlab.drawing import html
+from clvlab.drawing.showing import Shown
 from clvlab.law.schema import Schema
 from clvlab.packs.reader import Pack
 

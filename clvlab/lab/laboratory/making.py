@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from clvlab.drawing.showing import check_settings
 from clvlab.engine.agent import Agent
 from clvlab.errors import StatisticsError
 from clvlab.lab.drawing.progress import Progress
-from clvlab.lab.drawing.showing import check_settings
 from clvlab.lab.laboratory.place import entries, entry, question
 from clvlab.lab.laboratory.records import Records
 from clvlab.lab.results.comparison import Comparison

@@ -10,10 +10,10 @@ from typing import Any
 import orjson
 import polars as pl
 
+from clvlab.drawing import html
+from clvlab.drawing.showing import optional
 from clvlab.errors import EvidenceError
-from clvlab.lab.drawing import html
 from clvlab.lab.drawing.interactive import NOTE, Interactive
-from clvlab.lab.drawing.showing import optional
 from clvlab.lab.proofs.lines import Lines
 from clvlab.proof.seal import SealedRun
 

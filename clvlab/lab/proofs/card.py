@@ -9,8 +9,8 @@ import polars as pl
 
 from clvlab.answers.runs import Lineage, Metrics
 from clvlab.application.runs.card import proof_card
-from clvlab.lab.drawing import html
-from clvlab.lab.drawing.showing import Shown
+from clvlab.drawing import html
+from clvlab.drawing.showing import Shown
 from clvlab.lab.proofs.verdicts import checks_table, state
 from clvlab.proof.verify import Verification
 

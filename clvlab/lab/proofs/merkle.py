@@ -8,9 +8,9 @@ from functools import cached_property
 import orjson
 import polars as pl
 
+from clvlab.drawing import html
+from clvlab.drawing.showing import Shown
 from clvlab.errors import EvidenceError
-from clvlab.lab.drawing import html
-from clvlab.lab.drawing.showing import Shown
 from clvlab.lab.proofs.lines import Lines
 from clvlab.proof.merkle import inclusion_proof, leaf_hash, leaf_hashes, node_hash
 from clvlab.proof.seal import SealedRun

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from clvlab.lab.drawing import html
+from clvlab.drawing import html
 from clvlab.lab.drawing.interactive import NOTE, Interactive
 from clvlab.lab.proofs.playground_widget import PlaygroundWidget
 from clvlab.lab.proofs.tampering import Tampering

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from clvlab.drawing import html
+from clvlab.drawing.showing import optional
 from clvlab.errors import ClvlabError
-from clvlab.lab.drawing import html
-from clvlab.lab.drawing.showing import optional
 from clvlab.lab.proofs.attacks import FILES
 from clvlab.lab.proofs.lines import Lines
 from clvlab.lab.proofs.tampering import Tampering

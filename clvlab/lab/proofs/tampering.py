@@ -8,8 +8,8 @@ from typing import Self
 import orjson
 import polars as pl
 
+from clvlab.drawing import html
 from clvlab.errors import EvidenceError
-from clvlab.lab.drawing import html
 from clvlab.lab.proofs.attacks import ATTACKS, Copy, closed_again
 from clvlab.lab.proofs.lines import Lines
 from clvlab.lab.proofs.verdicts import MEANINGS, state

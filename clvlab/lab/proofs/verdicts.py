@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from clvlab.lab.drawing import html
+from clvlab.drawing import html
 from clvlab.proof.checks import CHECKS, Check
 from clvlab.proof.verify import Verification
 

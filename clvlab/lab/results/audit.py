@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import polars as pl
 
+from clvlab.drawing import html
+from clvlab.drawing.showing import Shown
 from clvlab.engine.lookahead import LookaheadReport
-from clvlab.lab.drawing import html
-from clvlab.lab.drawing.showing import Shown
 
 _SHOWN_ROWS = 20
 

@@ -12,13 +12,13 @@ import numpy as np
 import polars as pl
 
 from clvlab.application import backtests
+from clvlab.drawing import html
+from clvlab.drawing.showing import Shown, check_settings
 from clvlab.errors import StatisticsError
-from clvlab.lab.drawing import html
-from clvlab.lab.drawing.showing import Shown, check_settings
 from clvlab.lab.results.contender import Contender
-from clvlab.lab.statistics import Clusters, Estimate, estimates, paired_difference
 from clvlab.law.ranking import rank
 from clvlab.law.schema import Reason, Schema
+from clvlab.statistics import Clusters, Estimate, estimates, paired_difference
 
 _MEANS: Schema = {
     "agent": pl.String, "n": pl.Int64, "fixtures": pl.Int64, "mean_clv_bps": pl.Float64, "low": pl.Float64, "high": pl.Float64,

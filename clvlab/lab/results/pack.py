@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from clvlab.lab.drawing import html
-from clvlab.lab.drawing.showing import Shown
+from clvlab.drawing import html
+from clvlab.drawing.showing import Shown
 from clvlab.packs import reader
 from clvlab.packs.quality import Quality
 

@@ -8,8 +8,8 @@ from typing import Any
 import orjson
 import polars as pl
 
-from clvlab.lab.drawing import html
-from clvlab.lab.drawing.showing import Shown, optional
+from clvlab.drawing import html
+from clvlab.drawing.showing import Shown, optional
 
 
 class Scores(pl.DataFrame):

@@ -8,16 +8,16 @@ from functools import cached_property
 import polars as pl
 
 from clvlab.application.runs.perform import PerformedRun, reopen
+from clvlab.application.sheets.plots import Plots
+from clvlab.application.sheets.tearsheet import TearSheet
+from clvlab.drawing import html
+from clvlab.drawing.showing import Shown
 from clvlab.errors import EvidenceError, UnknownAgentError, UnknownPackError, UnsupportedError
-from clvlab.lab.drawing import html
-from clvlab.lab.drawing.showing import Shown
 from clvlab.lab.explorer import Explorer
 from clvlab.lab.results.comparison import Comparison, Leaderboard
 from clvlab.lab.results.contender import Contender, agent_part, contenders
-from clvlab.lab.results.plots import Plots
 from clvlab.lab.results.report import Report, Scores, bps
 from clvlab.lab.results.run import Run, VerificationResult
-from clvlab.lab.results.tearsheet import TearSheet
 from clvlab.law.ranking import rank
 from clvlab.packs import reader
 from clvlab.proof.started import RunStarted

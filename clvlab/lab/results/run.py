@@ -12,8 +12,8 @@ from clvlab.answers.runs import InspectorRecord, ProofArtifactResponse, VerifyRe
 from clvlab.application.runs import in_folder
 from clvlab.application.runs.card import proof_card
 from clvlab.application.runs.inspector import inspect_decision
-from clvlab.lab.drawing import html
-from clvlab.lab.drawing.showing import Shown
+from clvlab.drawing import html
+from clvlab.drawing.showing import Shown
 from clvlab.lab.proofs.browser import EvidenceBrowser
 from clvlab.lab.proofs.card import ProofCard
 from clvlab.lab.proofs.merkle import MerklePath

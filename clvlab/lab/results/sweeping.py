@@ -11,23 +11,23 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from clvlab.application import backtests
+from clvlab.drawing import axes as drawing
+from clvlab.drawing import html
+from clvlab.drawing.showing import Shown, check_settings
 from clvlab.engine.agent import Agent, decisions_of
 from clvlab.engine.replay import locate, replay
 from clvlab.errors import ClvlabError, StatisticsError
-from clvlab.lab.drawing import axes as drawing
-from clvlab.lab.drawing import html
 from clvlab.lab.drawing.heatmap import draw_heatmap
 from clvlab.lab.drawing.progress import Progress, shown_progress
-from clvlab.lab.drawing.showing import Shown, check_settings
 from clvlab.lab.results.comparison import fixture_sums
 from clvlab.lab.results.result import Result
-from clvlab.lab.statistics import Clusters, Deflated, deflated_t, estimates, family_wise_p_values, influence_shape
 from clvlab.law.closing import Window
 from clvlab.law.clv import scores
 from clvlab.law.positions import positions
 from clvlab.law.schema import Schema
 from clvlab.law.tape import Tape
 from clvlab.packs.reader import Pack
+from clvlab.statistics import Clusters, Deflated, deflated_t, estimates, family_wise_p_values, influence_shape
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,9 +9,9 @@ import numpy as np
 import polars as pl
 
 import clvlab as cl
-from clvlab.lab.drawing import axes as drawing
+from clvlab.drawing import axes as drawing
 from clvlab.lab.explorer import still
-from clvlab.lab.statistics import cluster_mean
+from clvlab.statistics import cluster_mean
 
 _SVG = '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" width="520" color="#808080"'
 _ROUNDS, _FIXTURES = 400, 60

@@ -5,7 +5,7 @@ import pytest
 
 import clvlab as cl
 from clvlab.errors import StatisticsError
-from clvlab.lab.statistics import cluster_mean
+from clvlab.statistics import cluster_mean
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +76,7 @@ def test_time_to_the_close_is_that_of_decision_and_close():
 
 def test_many_markets_are_pooled():
     frame = pl.Series("market_key", [f"m{k:02}" for k in range(30) for _ in range(30 - k)])
-    from clvlab.lab.results.breakdowns import _markets
+    from clvlab.application.sheets.breakdowns import _markets
 
     named = _markets(frame)
 

@@ -3,7 +3,7 @@ from math import sqrt
 import numpy as np
 import pytest
 
-from clvlab.lab.statistics import Clusters, paired_difference
+from clvlab.statistics import Clusters, paired_difference
 
 
 def pair(first, second, counts=None):

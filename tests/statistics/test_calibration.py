@@ -2,7 +2,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from clvlab.lab.statistics import calibration
+from clvlab.statistics import calibration
 
 
 def forecasts(seed=0, n=2000):

@@ -1,8 +1,8 @@
 """Statistics that don't flatter: fixtures, not decisions, are what is independent."""
 
-from clvlab.lab.statistics.beating import BeatRate, Middle, beat_close_rate, cluster_median, wilson_interval
-from clvlab.lab.statistics.calibration import Calibration, calibrate, calibration
-from clvlab.lab.statistics.clusters import (
+from clvlab.statistics.beating import BeatRate, Middle, beat_close_rate, cluster_median, wilson_interval
+from clvlab.statistics.calibration import Calibration, calibrate, calibration
+from clvlab.statistics.clusters import (
     MIN_CLUSTERS,
     Clusters,
     Draws,
@@ -14,9 +14,9 @@ from clvlab.lab.statistics.clusters import (
     resample,
     sum_by_cluster,
 )
-from clvlab.lab.statistics.pairs import Difference, paired_difference
-from clvlab.lab.statistics.placebo import Placebo, placebo, placebos
-from clvlab.lab.statistics.trials import Deflated, deflated_t, expected_max_t, family_wise_p_values, influence_shape
+from clvlab.statistics.pairs import Difference, paired_difference
+from clvlab.statistics.placebo import Placebo, placebo, placebos
+from clvlab.statistics.trials import Deflated, deflated_t, expected_max_t, family_wise_p_values, influence_shape
 
 __all__ = [
     "MIN_CLUSTERS",

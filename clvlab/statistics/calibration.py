@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from clvlab.lab.statistics.clusters import group_means
+from clvlab.statistics.clusters import group_means
 
 
 @dataclass(frozen=True)

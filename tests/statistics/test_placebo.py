@@ -2,7 +2,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from clvlab.lab.statistics import placebo
+from clvlab.statistics import placebo
 from tests.factories import MARKET, make_run, make_tape, message
 
 

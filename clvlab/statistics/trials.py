@@ -19,7 +19,7 @@ from statistics import NormalDist, variance
 import numpy as np
 import numpy.typing as npt
 
-from clvlab.lab.statistics.clusters import MIN_CLUSTERS, RESAMPLES, Clusters, cluster_errors, resample
+from clvlab.statistics.clusters import MIN_CLUSTERS, RESAMPLES, Clusters, cluster_errors, resample
 
 _EULER = 0.5772156649015329
 _NORMAL = NormalDist()

@@ -16,7 +16,7 @@ from statistics import NormalDist
 
 import polars as pl
 
-from clvlab.lab.statistics.clusters import cluster_errors, sum_by_cluster
+from clvlab.statistics.clusters import cluster_errors, sum_by_cluster
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,13 @@ from math import sqrt
 import polars as pl
 
 from clvlab.application.runs.perform import PerformedRun
-from clvlab.lab.drawing import axes as drawing
-from clvlab.lab.drawing import html
-from clvlab.lab.drawing.showing import Shown, check_settings
-from clvlab.lab.results import breakdowns
-from clvlab.lab.results.plots import Plots
-from clvlab.lab.results.settling import Settlement, settlement
-from clvlab.lab.statistics import (
+from clvlab.application.sheets import breakdowns
+from clvlab.application.sheets.plots import Plots
+from clvlab.application.sheets.settling import Settlement, settlement
+from clvlab.drawing import axes as drawing
+from clvlab.drawing import html
+from clvlab.drawing.showing import Shown, check_settings
+from clvlab.statistics import (
     BeatRate,
     Calibration,
     Estimate,

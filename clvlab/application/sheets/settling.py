@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from clvlab.lab.statistics import Calibration, Clusters, Estimate, calibrate, estimates, sum_by_cluster
 from clvlab.packs.results import Settled
+from clvlab.statistics import Calibration, Clusters, Estimate, calibrate, estimates, sum_by_cluster
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from clvlab.lab.statistics import MIN_CLUSTERS, cluster_errors, cluster_mean, group_means, resample, sum_by_cluster
+from clvlab.statistics import MIN_CLUSTERS, cluster_errors, cluster_mean, group_means, resample, sum_by_cluster
 
 
 def simulated(rng, *, fixtures=60, mean=0.0, between=20.0, within=30.0):
@@ -70,7 +70,7 @@ def test_resamples_drawn_in_blocks_are_those_drawn_at_once(monkeypatch):
     sums, _, _ = sum_by_cluster(*simulated(np.random.default_rng(3), fixtures=20))
     whole = resample(sums, 50).means
 
-    monkeypatch.setattr("clvlab.lab.statistics.clusters._CELLS", 100)
+    monkeypatch.setattr("clvlab.statistics.clusters._CELLS", 100)
 
     # The same draws; a matrix product of another shape may round its sums otherwise.
     assert np.allclose(resample(sums, 50).means, whole, rtol=1e-12, atol=0)

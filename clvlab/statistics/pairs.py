@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clvlab.lab.statistics.clusters import MIN_CLUSTERS, RESAMPLES, Clusters, Floats, drawn_weights
+from clvlab.statistics.clusters import MIN_CLUSTERS, RESAMPLES, Clusters, Floats, drawn_weights
 
 
 @dataclass(frozen=True, slots=True)

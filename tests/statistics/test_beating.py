@@ -2,7 +2,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from clvlab.lab.statistics import beat_close_rate, cluster_median, wilson_interval
+from clvlab.statistics import beat_close_rate, cluster_median, wilson_interval
 
 
 def test_wilson_solves_its_equation():

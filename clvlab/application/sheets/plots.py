@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import polars as pl
 
-from clvlab.lab.drawing.axes import BLUE, GREY, RED, axes_or_new
-from clvlab.lab.results.settling import Settlement
-from clvlab.lab.statistics import Calibration, Estimate, Middle, Placebo
+from clvlab.application.sheets.settling import Settlement
+from clvlab.drawing.axes import BLUE, GREY, RED, axes_or_new
+from clvlab.statistics import Calibration, Estimate, Middle, Placebo
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

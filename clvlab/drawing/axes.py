@@ -8,7 +8,7 @@ from io import StringIO
 from re import DOTALL, sub
 from typing import TYPE_CHECKING, Any
 
-from clvlab.lab.drawing.showing import optional
+from clvlab.drawing.showing import optional
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -2,7 +2,7 @@ import polars as pl
 import pytest
 
 import clvlab as cl
-from clvlab.lab.results.settling import settlement
+from clvlab.application.sheets.settling import settlement
 
 SCHEMA = {"seq": pl.Int64, "fixture_id": pl.Int64, "market_key": pl.String, "side": pl.String, "odds_milli": pl.Int64,
           "stake": pl.Int64, "edge_pct": pl.Float64, "entry_prob_bps": pl.Int64, "close_prob_bps": pl.Int64}  # fmt: skip

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from clvlab.lab.statistics import Clusters, cluster_errors, deflated_t, expected_max_t, family_wise_p_values, influence_shape
+from clvlab.statistics import Clusters, cluster_errors, deflated_t, expected_max_t, family_wise_p_values, influence_shape
 
 
 def season(rng, *, fixtures=60, agents=12, lift=0.0, alike=0.0):

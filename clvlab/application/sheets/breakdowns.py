@@ -6,9 +6,9 @@ import numpy as np
 import polars as pl
 
 from clvlab.application.runs.perform import PerformedRun
-from clvlab.lab.statistics import group_means
-from clvlab.lab.statistics.placebo import EDGES_S
 from clvlab.law.schema import Reason
+from clvlab.statistics import group_means
+from clvlab.statistics.placebo import EDGES_S
 
 TITLES = {
     "by_time": "Mean CLV (bps of probability) by time to the close",

@@ -9,8 +9,8 @@ from typing import Any
 
 import polars as pl
 
+from clvlab.drawing import html
 from clvlab.errors import MissingLibraryError, StatisticsError
-from clvlab.lab.drawing import html
 
 
 def optional(library: str, what: str) -> Any:

@@ -1,0 +1,16 @@
+"""The statistics, where a notebook looks for them; they stand in ``clvlab.statistics``.
+
+>>> from clvlab.lab.statistics import cluster_mean
+>>> cluster_mean.__module__
+'clvlab.statistics.clusters'
+"""
+
+from __future__ import annotations
+
+from clvlab import statistics
+
+__all__ = statistics.__all__
+
+
+def __getattr__(name: str) -> object:
+    return getattr(statistics, name)
