@@ -45,6 +45,81 @@ class PolicySummary(Answer):
     refused: Annotated[dict[str, int], Field(description="Actions by reason; one may have several.")]
 
 
+_Share = Annotated[float | None, Field(ge=0, le=1, description="0..1; null without a scored decision.")]
+
+
+class MeanStatistics(Answer):
+    """A mean over scored decisions, in the unit of its name; decisions of one fixture do not count as independent."""
+
+    mean: Annotated[float | None, Field(description="Null without a scored decision that has a value.")]
+    low: Annotated[float | None, Field(description="Of the interval over fixtures; null with fewer than 5 fixtures.")]
+    high: float | None
+    level: Annotated[float, Field(description="How much the interval holds, 0..1.")]
+    standard_error: Annotated[float | None, Field(description="Clustered by fixture; null with fewer than 2 fixtures.")]
+    t: Annotated[float | None, Field(description="Clustered by fixture; null also where the error is zero.")]
+    p_value: Annotated[float | None, Field(description="One-sided: how often chance alone gives a `t` as high.")]
+    n: Annotated[int, Field(description="Scored decisions that have a value.")]
+    n_clusters: Annotated[int, Field(description="Their fixtures.")]
+    design_effect: Annotated[float | None, Field(description="Variance over what it would be if decisions were independent.")]
+    effective_n: Annotated[float | None, Field(description="How many independent decisions would say as much.")]
+
+
+class MedianStatistics(Answer):
+    """The median CLV of scored decisions and its interval over fixtures, in bps of probability."""
+
+    median: Annotated[float | None, Field(description="Null without a scored decision.")]
+    low: Annotated[float | None, Field(description="Null with fewer than 2 fixtures.")]
+    high: float | None
+    level: float
+
+
+class BeatCloseStatistics(Answer):
+    """How often the close was beaten."""
+
+    beat: Annotated[int, Field(description="Scored decisions with a positive CLV.")]
+    tied: Annotated[int, Field(description="Those with a CLV of 0: their market did not move.")]
+    lost: int
+    rate: Annotated[float | None, Field(ge=0, le=1, description="`beat / (beat + lost)`, 0..1; null if nothing moved.")]
+    low: Annotated[float | None, Field(description="Of Wilson's interval on the effective sample size, 0..1.")]
+    high: float | None
+    level: float
+    effective_n: float | None
+
+
+class FigureRow(Answer):
+    """A figure of the tear sheet."""
+
+    figure: str
+    value: float | None
+    low: Annotated[float | None, Field(description="Of its interval, if it has one.")]
+    high: float | None
+    unit: str
+
+
+class BacktestStatistics(Answer):
+    """What a backtest says of its agent, with intervals over fixtures; null wherever there are too few to say.
+
+    The same report, level, number of resamples and seed give the same statistics.
+    """
+
+    clv_bps: Annotated[MeanStatistics, Field(description="CLV, in bps of probability.")]
+    price_ratio_pct: Annotated[
+        MeanStatistics, Field(description="Closing over entry probability, less one, in percent: what a fair price gains.")
+    ]
+    edge_pct: Annotated[MeanStatistics, Field(description="Value of the price taken at the closing probability, in percent.")]
+    median_clv_bps: MedianStatistics
+    beat_close: BeatCloseStatistics
+    effective_clusters: Annotated[
+        float | None,
+        Field(description="Kish: fixtures with equally many scored decisions that would be spread as evenly."),
+    ]
+    largest_fixture_share: Annotated[_Share, Field(description="Share of the scored decisions in one fixture, at most; 0..1.")]
+    top_five_share: Annotated[_Share, Field(description="Share of the scored decisions in the five largest fixtures; 0..1.")]
+    resamples: Annotated[int, Field(description="Of the bootstrap over fixtures.")]
+    seed: int
+    figures: Annotated[list[FigureRow], Field(description="The tear sheet's figures, but for those of its placebos.")]
+
+
 class BacktestReport(Answer):
     """What came of a backtest."""
 

@@ -10,10 +10,12 @@ from clvlab.statistics.clusters import (
     cluster_errors,
     cluster_mean,
     estimates,
+    estimates_together,
     group_means,
     resample,
     sum_by_cluster,
 )
+from clvlab.statistics.concentration import Concentration, concentration
 from clvlab.statistics.pairs import Difference, paired_difference
 from clvlab.statistics.placebo import Placebo, placebo, placebos
 from clvlab.statistics.trials import Deflated, deflated_t, expected_max_t, family_wise_p_values, influence_shape
@@ -23,6 +25,7 @@ __all__ = [
     "BeatRate",
     "Calibration",
     "Clusters",
+    "Concentration",
     "Deflated",
     "Difference",
     "Draws",
@@ -35,8 +38,10 @@ __all__ = [
     "cluster_errors",
     "cluster_mean",
     "cluster_median",
+    "concentration",
     "deflated_t",
     "estimates",
+    "estimates_together",
     "expected_max_t",
     "family_wise_p_values",
     "group_means",

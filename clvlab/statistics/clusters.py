@@ -12,7 +12,7 @@ effect.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -155,20 +155,32 @@ def resample(clusters: Clusters, resamples: int = RESAMPLES, seed: int = 0) -> D
     Draws
         One row per resample, one column per column. A resample without a value of a column is nan there.
     """
-    sums, counts = clusters.sums, clusters.counts
-    size, width = sums.shape
-    drawn = np.hstack([sums, counts, sums * sums, sums * counts, counts * counts])
-    means, _ = cluster_errors(clusters)
-    correction = _correction(clusters)
-    found = Draws(np.full((resamples, width), np.nan), np.full((resamples, width), np.nan))
-    for start, weights in drawn_weights(size, resamples, seed):
-        s, n, ss, sn, nn = np.hsplit(weights @ drawn, 5)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            again = s / n
-            error = np.sqrt(correction * np.maximum(ss - 2 * again * sn + again**2 * nn, 0)) / n
-            found.means[start : start + len(weights)] = again
-            found.t[start : start + len(weights)] = (again - means) / error
+    return _resampled([clusters], resamples, seed)[0]
+
+
+def _resampled(parts: Sequence[Clusters], resamples: int, seed: int) -> list[Draws]:
+    """Resample each as if it were alone; those of as many clusters share their draws, which cost most of the time."""
+    shapes = [(resamples, part.sums.shape[1]) for part in parts]
+    found = [Draws(np.full(shape, np.nan), np.full(shape, np.nan)) for shape in shapes]
+    for size in {len(part.sums) for part in parts}:
+        alike = [(part, draws) for part, draws in zip(parts, found, strict=True) if len(part.sums) == size]
+        for start, weights in drawn_weights(size, resamples, seed):
+            for part, draws in alike:
+                _fill(draws, part, start, weights)
     return found
+
+
+def _fill(draws: Draws, clusters: Clusters, start: int, weights: npt.NDArray[np.int64]) -> None:
+    """Take the means of a block of resamples, of which the first is number ``start``."""
+    sums, counts = clusters.sums, clusters.counts
+    means, _ = cluster_errors(clusters)
+    drawn = np.hstack([sums, counts, sums * sums, sums * counts, counts * counts])
+    s, n, ss, sn, nn = np.hsplit(weights @ drawn, 5)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        again = s / n
+        error = np.sqrt(_correction(clusters) * np.maximum(ss - 2 * again * sn + again**2 * nn, 0)) / n
+        draws.means[start : start + len(weights)] = again
+        draws.t[start : start + len(weights)] = (again - means) / error
 
 
 def drawn_weights(size: int, resamples: int, seed: int) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
@@ -183,9 +195,19 @@ def drawn_weights(size: int, resamples: int, seed: int) -> Iterator[tuple[int, n
 
 def estimates(clusters: Clusters, *, level: float = 0.95, resamples: int = RESAMPLES, seed: int = 0) -> list[Estimate]:
     """Estimate the mean of each column; see ``cluster_mean``."""
-    means, errors = cluster_errors(clusters)
-    draws = resample(clusters, resamples, seed)
-    return [_estimate(clusters, k, float(means[k]), float(errors[k]), draws.t[:, k], level) for k in range(len(means))]
+    return estimates_together([clusters], level=level, resamples=resamples, seed=seed)[0]
+
+
+def estimates_together(
+    parts: Sequence[Clusters], *, level: float = 0.95, resamples: int = RESAMPLES, seed: int = 0
+) -> list[list[Estimate]]:
+    """Return for each of several sums what ``estimates`` gives, in less time: clusters are drawn once for all of one size."""
+    found = []
+    for clusters, draws in zip(parts, _resampled(parts, resamples, seed), strict=True):
+        means, errors = cluster_errors(clusters)
+        columns = range(len(means))
+        found.append([_estimate(clusters, k, float(means[k]), float(errors[k]), draws.t[:, k], level) for k in columns])
+    return found
 
 
 def _estimate(clusters: Clusters, k: int, mean: float, error: float, t_drawn: Floats, level: float) -> Estimate:

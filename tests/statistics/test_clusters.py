@@ -4,7 +4,16 @@ import numpy as np
 import polars as pl
 import pytest
 
-from clvlab.statistics import MIN_CLUSTERS, cluster_errors, cluster_mean, group_means, resample, sum_by_cluster
+from clvlab.statistics import (
+    MIN_CLUSTERS,
+    cluster_errors,
+    cluster_mean,
+    estimates,
+    estimates_together,
+    group_means,
+    resample,
+    sum_by_cluster,
+)
 
 
 def simulated(rng, *, fixtures=60, mean=0.0, between=20.0, within=30.0):
@@ -74,6 +83,15 @@ def test_resamples_drawn_in_blocks_are_those_drawn_at_once(monkeypatch):
 
     # The same draws; a matrix product of another shape may round its sums otherwise.
     assert np.allclose(resample(sums, 50).means, whole, rtol=1e-12, atol=0)
+
+
+def test_what_is_estimated_together_is_to_the_bit_what_each_gives_alone():
+    rng = np.random.default_rng(4)
+    parts = [sum_by_cluster(*simulated(rng, fixtures=fixtures))[0] for fixtures in (30, 0, 12, 30, 3)]
+
+    together = estimates_together(parts, resamples=300, seed=7)
+
+    assert together == [estimates(part, resamples=300, seed=7) for part in parts]
 
 
 def test_a_resample_is_the_ratio_of_its_sums():

@@ -70,13 +70,17 @@ def tables(backtest: PerformedRun, scored: pl.DataFrame, level: float, seed: int
         .rename(_NAMES | {"group": "market"}),
         "by_side": means(scored["side"]).rename(_NAMES | {"group": "side"}),
         "by_probability": _labelled(means(tenth), "entry probability", [f"{10 * k}-{10 * k + 10} %" for k in range(10)]),
-        "fixtures": scored.group_by("fixture_id")
-        .agg(n=pl.len(), total_clv_bps=pl.sum("clv_bps"))
-        .sort("total_clv_bps", "fixture_id", descending=[True, False]),
+        "fixtures": fixture_totals(scored),
         "reasons": _counts(backtest.report["reasons"], "reason"),
         "refusals": _counts(backtest.report["policy"]["refused"], "reason"),
         "quality": _quality(backtest, scored),
     }
+
+
+def fixture_totals(scored: pl.DataFrame) -> pl.DataFrame:
+    """Return (fixture_id, n, total_clv_bps), the best fixture first."""
+    totals = scored.group_by("fixture_id").agg(n=pl.len(), total_clv_bps=pl.sum("clv_bps"))
+    return totals.sort("total_clv_bps", "fixture_id", descending=[True, False])
 
 
 _NAMES = {"n_clusters": "fixtures", "mean": "mean_clv_bps"}

@@ -10,7 +10,11 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from clvlab.packs.results import Settled
-from clvlab.statistics import Calibration, Clusters, Estimate, calibrate, estimates, sum_by_cluster
+from clvlab.statistics import Calibration, Clusters, Estimate, calibrate, estimates_together, sum_by_cluster
+
+BPS, PERCENT = "bps of probability", "%"
+Figure = tuple[str, float | None, float | None, float | None, str]
+"""Name, value, bounds of its interval as far as there is one, and unit."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,23 @@ class Settlement:
     def stake_profit(self) -> float:
         """Settled profit of the stakes that the agent asked for, in their units."""
         return float((self.frame["profit"] * self.frame["stake"]).sum())
+
+    @property
+    def figures(self) -> list[Figure]:
+        """Rows of the tear sheet."""
+        roi, expected, staked = self.roi, self.expected, self.stake_roi
+        rows: list[Figure] = [
+            ("settled decisions with a price", float(roi.n), None, None, "decisions"),
+            ("settled profit, flat stake", self.profit, None, None, "stakes"),
+            ("return on investment, flat stake", roi.mean, roi.low, roi.high, PERCENT),
+            ("return that the close expected of them", expected.mean, expected.low, expected.high, PERCENT),
+            ("settled profit, stakes asked for", self.stake_profit, None, None, "units of stake"),
+            ("return on investment, stakes asked for", staked.mean, staked.low, staked.high, PERCENT),
+        ]
+        for name, known in (("close", self.close), ("entry", self.entry)):
+            if known:
+                rows.append((f"Brier score of the {name} against results", known.brier, None, None, "squared probability"))
+        return rows
 
 
 def returns_of(result: pl.Expr, odds: pl.Expr) -> pl.Expr:
@@ -100,19 +121,17 @@ def settlement(
         expected=pl.when(odds.is_not_null()).then(pl.col("edge_pct") / 100),
     )  # fmt: skip
     fixtures = frame["fixture_id"]
-
-    def estimate(sums: Clusters) -> Estimate:
-        return estimates(sums, level=level, resamples=resamples, seed=seed)[0]
-
+    sums = [*(sum_by_cluster(100 * frame[name], fixtures)[0] for name in ("profit", "expected")), _by_stake(frame)]
+    (roi,), (expected,), (stake_roi,) = estimates_together(sums, level=level, resamples=resamples, seed=seed)
     won = known.select(pl.when(pl.col("result").is_in([Settled.WON, Settled.LOST])).then(pl.col("result") == Settled.WON))
     close, entry = (
         calibrate(known[f"{name}_prob_bps"] / 10_000, won.to_series(), fixtures, seed=seed) for name in ("close", "entry")
     )
     return Settlement(
         frame=frame,
-        roi=estimate(sum_by_cluster(100 * frame["profit"], fixtures)[0]),
-        expected=estimate(sum_by_cluster(100 * frame["expected"], fixtures)[0]),
-        stake_roi=estimate(_by_stake(frame)),
+        roi=roi,
+        expected=expected,
+        stake_roi=stake_roi,
         close=close,
         entry=entry,
     )

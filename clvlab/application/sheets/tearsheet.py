@@ -12,24 +12,27 @@ import polars as pl
 from clvlab.application.runs.perform import PerformedRun
 from clvlab.application.sheets import breakdowns
 from clvlab.application.sheets.plots import Plots
-from clvlab.application.sheets.settling import Settlement, settlement
+from clvlab.application.sheets.settling import BPS, PERCENT, Figure, Settlement, settlement
 from clvlab.drawing import axes as drawing
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown, check_settings
 from clvlab.statistics import (
     BeatRate,
     Calibration,
+    Concentration,
     Estimate,
     Middle,
     Placebo,
     beat_close_rate,
     calibration,
-    cluster_mean,
     cluster_median,
+    concentration,
+    estimates_together,
     placebos,
+    sum_by_cluster,
 )
 
-BPS, PERCENT = "bps of probability", "%"
+_MEANS = ("clv_bps", "price_ratio_pct", "edge_pct")
 _CAUTION = (
     "CLV is not return on investment. Results are one draw of luck: over as many decisions their interval is far wider than "
     "that of CLV, and the return also bears the margin of the price taken. Read the return beside what the close expected."
@@ -69,20 +72,26 @@ class TearSheet(Shown):
         """Scored decisions with what the sheet groups them by; see ``breakdowns.scored_decisions``."""
         return breakdowns.scored_decisions(self.source)
 
-    @cached_property
+    @property
     def clv(self) -> Estimate:
         """Mean CLV, in bps of probability."""
-        return self._mean("clv_bps")
+        return self._means["clv_bps"]
 
-    @cached_property
+    @property
     def price_ratio(self) -> Estimate:
         """Mean of closing over entry probability, less one, in percent: what a fair price would have gained."""
-        return self._mean("price_ratio_pct")
+        return self._means["price_ratio_pct"]
 
-    @cached_property
+    @property
     def edge(self) -> Estimate:
         """Mean value of the price taken at the closing probability, in percent: "CLV %", with the margin that was paid."""
-        return self._mean("edge_pct")
+        return self._means["edge_pct"]
+
+    @cached_property
+    def _means(self) -> dict[str, Estimate]:
+        sums = [sum_by_cluster(self.scored[name], self.scored["fixture_id"])[0] for name in _MEANS]
+        found = estimates_together(sums, level=self.level, resamples=self.resamples, seed=self.seed)
+        return {name: estimate for name, (estimate,) in zip(_MEANS, found, strict=True)}
 
     @cached_property
     def median(self) -> Middle:
@@ -93,6 +102,11 @@ class TearSheet(Shown):
     def beat(self) -> BeatRate:
         """How often the close was beaten, ties apart."""
         return beat_close_rate(self.scored["clv_bps"], self.scored["fixture_id"], self.level)
+
+    @cached_property
+    def concentration(self) -> Concentration:
+        """How evenly the scored decisions are spread over their fixtures."""
+        return concentration(self.scored["fixture_id"])
 
     @property
     def placebo(self) -> Placebo | None:
@@ -133,7 +147,7 @@ class TearSheet(Shown):
     @cached_property
     def top_five(self) -> tuple[float | None, float | None]:
         """Share of the total CLV, in percent, that the five best fixtures bring, and the mean CLV without them, in bps."""
-        fixtures = self.tables["fixtures"]
+        fixtures = breakdowns.fixture_totals(self.scored)
         total, n, top, best = (
             int(part[name].sum()) for part in (fixtures, fixtures.head(5)) for name in ("total_clv_bps", "n")
         )
@@ -148,14 +162,19 @@ class TearSheet(Shown):
     @cached_property
     def frame(self) -> pl.DataFrame:
         """One row per figure: (figure, value, low, high, unit), intervals as far as there are some."""
-        clv, beat, found, later = self.clv, self.beat, self.placebo, self.delayed
+        schema = {"figure": pl.String, "value": pl.Float64, "low": pl.Float64, "high": pl.Float64, "unit": pl.String}
+        return pl.DataFrame(self.figures(), schema=schema, orient="row")
+
+    def figures(self, *, placebos: bool = True) -> list[Figure]:
+        """Return the rows of ``.frame``; without those of the placebos, which read the whole tape, in far less time."""
+        clv, beat, median, ratio, edge = self.clv, self.beat, self.median, self.price_ratio, self.edge
         naive = clv.t * sqrt(clv.design_effect) if clv.t is not None and clv.design_effect is not None else None
         drawdown = float(self.source.result.outcomes["max_drawdown"][0]) if clv.n else None
-        rows: list[tuple[str, float | None, float | None, float | None, str]] = [
+        return [
             ("mean CLV", clv.mean, clv.low, clv.high, BPS),
-            ("median CLV", self.median.median, self.median.low, self.median.high, BPS),
-            ("mean CLV as price ratio", self.price_ratio.mean, self.price_ratio.low, self.price_ratio.high, PERCENT),
-            ("mean edge at the price taken", self.edge.mean, self.edge.low, self.edge.high, PERCENT),
+            ("median CLV", median.median, median.low, median.high, BPS),
+            ("mean CLV as price ratio", ratio.mean, ratio.low, ratio.high, PERCENT),
+            ("mean edge at the price taken", edge.mean, edge.low, edge.high, PERCENT),
             ("t, clustered by fixture", clv.t, None, None, "standard errors"),
             ("t, as if decisions were independent", naive, None, None, "standard errors"),
             ("one-sided p of the bootstrap of t", clv.p_value, None, None, "probability"),
@@ -163,18 +182,22 @@ class TearSheet(Shown):
             ("effective sample size", clv.effective_n, None, None, "decisions"),
             ("beat the close, of those that moved", _percent(beat.rate), _percent(beat.low), _percent(beat.high), PERCENT),
             ("unmoved", 100 * beat.tied / clv.n if clv.n else None, None, None, PERCENT),
+            *(self._placebo_figures if placebos else []),
+            ("largest fall of the cumulative CLV", drawdown, None, None, BPS),
+            ("share of the five best fixtures in the total", self.top_five[0], None, None, PERCENT),
+            ("mean CLV without them", self.top_five[1], None, None, BPS),
+            *(self.settled.figures if self.settled else []),
+        ]
+
+    @property
+    def _placebo_figures(self) -> list[Figure]:
+        found, later = self.placebo, self.delayed
+        return [
             ("placebo: mean CLV of random entries", *_band(found), BPS),
             ("one-sided p of the placebo", found.p_value if found else None, None, None, "probability"),
             ("mean CLV of the same entries, delayed at random", *_band(later), BPS),
             ("one-sided p of the delay", later.p_value if later else None, None, None, "probability"),
-            ("largest fall of the cumulative CLV", drawdown, None, None, BPS),
-            ("share of the five best fixtures in the total", self.top_five[0], None, None, PERCENT),
-            ("mean CLV without them", self.top_five[1], None, None, BPS),
         ]
-        if self.settled:
-            rows += _settled_rows(self.settled)
-        schema = {"figure": pl.String, "value": pl.Float64, "low": pl.Float64, "high": pl.Float64, "unit": pl.String}
-        return pl.DataFrame(rows, schema=schema, orient="row")
 
     @property
     def line(self) -> str:
@@ -237,10 +260,6 @@ class TearSheet(Shown):
             ("Calibration: entry probability against results", settled.entry if settled else None),
         )
 
-    def _mean(self, column: str) -> Estimate:
-        values, fixtures = self.scored[column], self.scored["fixture_id"]
-        return cluster_mean(values, fixtures, level=self.level, resamples=self.resamples, seed=self.seed)
-
 
 def _calibration(found: Calibration) -> str:
     parts = (
@@ -250,27 +269,11 @@ def _calibration(found: Calibration) -> str:
     return f"<p>{parts}.</p>" + html.table(found.frame.columns, found.frame.rows())
 
 
-def _settled_rows(found: Settlement) -> list[tuple[str, float | None, float | None, float | None, str]]:
-    roi, expected, staked = found.roi, found.expected, found.stake_roi
-    rows: list[tuple[str, float | None, float | None, float | None, str]] = [
-        ("settled decisions with a price", float(roi.n), None, None, "decisions"),
-        ("settled profit, flat stake", found.profit, None, None, "stakes"),
-        ("return on investment, flat stake", roi.mean, roi.low, roi.high, PERCENT),
-        ("return that the close expected of them", expected.mean, expected.low, expected.high, PERCENT),
-        ("settled profit, stakes asked for", found.stake_profit, None, None, "units of stake"),
-        ("return on investment, stakes asked for", staked.mean, staked.low, staked.high, PERCENT),
-    ]
-    for name, known in (("close", found.close), ("entry", found.entry)):
-        if known:
-            rows.append((f"Brier score of the {name} against results", known.brier, None, None, "squared probability"))
-    return rows
-
-
 def _band(found: Placebo | None) -> tuple[float | None, float | None, float | None]:
     return (found.mean, found.low, found.high) if found else (None, None, None)
 
 
-def _row(row: tuple[str, float | None, float | None, float | None, str]) -> tuple[str, str, str, str]:
+def _row(row: Figure) -> tuple[str, str, str, str]:
     name, value, low, high, unit = row
     digits = 4 if unit.endswith("probability") and unit != BPS else 2
     interval = "" if low is None or high is None else f"[{low:z,.{digits}f}, {high:z,.{digits}f}]"

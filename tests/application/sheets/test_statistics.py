@@ -1,0 +1,81 @@
+import orjson
+import polars as pl
+import pytest
+from pydantic import TypeAdapter
+
+import clvlab as cl
+from clvlab.answers.backtests import BacktestStatistics
+from clvlab.application.sheets.statistics import _finite, statistics_of
+from clvlab.errors import StatisticsError
+
+PLACEBOS = {
+    "placebo: mean CLV of random entries",
+    "one-sided p of the placebo",
+    "mean CLV of the same entries, delayed at random",
+    "one-sided p of the delay",
+}
+
+
+@pytest.fixture(scope="module")
+def bt():
+    return cl.backtest("season", "cumulative-drift", fixtures=list(range(90000000, 90000040)))
+
+
+@pytest.fixture(scope="module")
+def found(bt):
+    return statistics_of(bt.source, level=0.9, resamples=500, seed=3)
+
+
+def test_the_statistics_are_those_of_the_tear_sheet(bt, found):
+    sheet = bt.tear_sheet(level=0.9, resamples=500, seed=3)
+
+    for name, estimate in (("clv_bps", sheet.clv), ("price_ratio_pct", sheet.price_ratio), ("edge_pct", sheet.edge)):
+        assert {key: getattr(estimate, key) for key in estimate.__slots__} | {"level": 0.9} == found[name]
+    assert found["median_clv_bps"]["low"] == sheet.median.low
+    assert found["beat_close"]["rate"] == sheet.beat.rate
+
+
+def test_the_figures_are_the_sheet_s_rows_but_the_placebos(bt, found):
+    frame = bt.tear_sheet(level=0.9, resamples=500, seed=3, draws=5).frame
+
+    assert set(frame["figure"]) >= PLACEBOS
+    assert found["figures"] == frame.filter(~pl.col("figure").is_in(PLACEBOS)).to_dicts()
+
+
+def test_concentration_is_that_of_scored_decisions_by_fixture(bt, found):
+    counts = bt.scores.filter(pl.col("reason") == "scored").group_by("fixture_id").len()["len"].sort(descending=True)
+
+    assert found["effective_clusters"] == pytest.approx(counts.sum() ** 2 / (counts**2).sum())
+    assert found["largest_fixture_share"] == pytest.approx(counts[0] / counts.sum())
+    assert found["top_five_share"] == pytest.approx(counts.head(5).sum() / counts.sum())
+
+
+def test_the_same_seed_gives_the_same_statistics_and_another_one_others(bt, found):
+    assert statistics_of(bt.source, level=0.9, resamples=500, seed=3) == found
+    assert statistics_of(bt.source, level=0.9, resamples=500, seed=4)["clv_bps"]["low"] != found["clv_bps"]["low"]
+
+
+@pytest.mark.parametrize("fixtures", [0, 1, 2, 40])
+def test_few_fixtures_or_none_give_nulls_and_no_number_that_json_lacks(fixtures):
+    window = cl.Window("none", market_allowlist=("NOTHING",)) if not fixtures else None
+    played = list(range(90000000, 90000000 + max(fixtures, 1)))
+
+    found = statistics_of(cl.backtest("season", "cumulative-drift", fixtures=played, window=window).source, resamples=50)
+
+    TypeAdapter(BacktestStatistics).validate_python(found, strict=True)
+    assert "NaN" not in str(found)
+    assert orjson.loads(orjson.dumps(found)) == found
+    assert (found["clv_bps"]["low"] is None) == (fixtures < 5)
+    assert (found["effective_clusters"] is None) == (fixtures == 0)
+    assert all(row["value"] is None for row in found["figures"]) == (fixtures == 0)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf"), None])
+def test_what_json_has_no_number_for_is_null(value):
+    assert _finite(value) is None
+
+
+@pytest.mark.parametrize("settings", [{"level": 95}, {"level": 0}, {"resamples": 0}, {"resamples": 2.5}])
+def test_settings_that_make_no_sense_are_refused_by_name(bt, settings):
+    with pytest.raises(StatisticsError, match=str(next(iter(settings.values())))):
+        statistics_of(bt.source, **settings)
