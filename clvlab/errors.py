@@ -45,6 +45,7 @@ __all__ = [
     "ReplayError",
     "RosterFrozenError",
     "RosterFullError",
+    "RunCancelledError",
     "RunConflictError",
     "RunFailedError",
     "SchemaError",
@@ -246,6 +247,14 @@ class RunFailedError(ClvlabError):
         super().__init__(f"run {run_id} failed: {cause}")
         self.run_id = run_id
         self.cause = cause
+
+
+class RunCancelledError(ClvlabError):
+    """A run was cancelled before it was over; nothing of it was sealed."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(f"run {run_id} was cancelled: ask for it again")
+        self.run_id = run_id
 
 
 class BusyError(ClvlabError):

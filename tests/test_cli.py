@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from clvlab.application.application import Application
-from clvlab.application.competitions.requests import BacktestRunRequest
 from clvlab.application.log.operations import open_log
+from clvlab.application.reports.requests import BacktestRunRequest
 from clvlab.proof import clv_states, clv_verify
 from clvlab.proof.closure import source_digest
 from clvlab.runlog.log import commit, conclude

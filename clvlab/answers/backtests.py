@@ -7,7 +7,7 @@ from typing import Annotated, Literal, NotRequired
 from pydantic import Field
 
 from clvlab.answers.answer import Answer, Hash
-from clvlab.answers.runs import AgentIdentity, Checks, Metrics
+from clvlab.answers.runs import AgentIdentity, Checks, Metrics, RunProgress
 
 
 class BacktestRunResponse(Answer):
@@ -16,6 +16,14 @@ class BacktestRunResponse(Answer):
     backtest_id: str
     mode_label: Literal["Backtest"]
     run_id: str
+
+
+class BacktestState(RunProgress):
+    """A backtest that was asked for and has no report yet."""
+
+    backtest_id: str
+    mode_label: Literal["Backtest"]
+    key: NotRequired[Annotated[str, Field(description="The request can be withdrawn by it; whoever asked gets it alone.")]]
 
 
 class WindowInfo(Answer):
@@ -147,6 +155,7 @@ class BacktestReport(Answer):
     close_kinds: dict[str, int]
     closing_age_ms: ClosingAge
     closing_source: str | None
+    statistics: NotRequired[Annotated[BacktestStatistics, Field(description="Of a backtest over several fixtures.")]]
     real_executable_edge_bps: Annotated[None, Field(description="Null on every replay.")]
 
 

@@ -8,7 +8,7 @@ from pydantic import Field
 from typing_extensions import TypeAliasType
 
 from clvlab.answers.answer import Answer, Hash, ProofMode, ReplayBinding
-from clvlab.answers.runs import ProofArtifactResponse
+from clvlab.answers.runs import ProofArtifactResponse, RunProgress
 
 LifecycleStatus = TypeAliasType(
     "LifecycleStatus",
@@ -43,6 +43,12 @@ class CompetitionStartResponse(CompetitionStatusResponse):
 
     run_id: str | None
     replay_binding: ReplayBinding | None
+
+
+class CompetitionProgress(RunProgress):
+    """A competition whose run goes on."""
+
+    competition_id: str
 
 
 class CompetitionConfigSnapshot(Answer):

@@ -97,6 +97,17 @@ class RunInfo(Answer):
     checked_ts_ms: Annotated[int | None, Field(description="When the checks were recomputed; null where that is now.")]
 
 
+class RunProgress(Answer):
+    """How far a run is: `done` of `total` parts of a stage; null before its first word and after its last."""
+
+    run_id: str
+    status: RunStatus
+    cause: Annotated[str | None, Field(description="Why it failed; `cancelled` if it was.")]
+    stage: Annotated[Literal["opening", "deciding", "sealing", "keeping"] | None, Field(description="In this order.")]
+    done: int | None
+    total: int | None
+
+
 class ReadFile(Answer):
     """A file that an agent of one's own could read."""
 

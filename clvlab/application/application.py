@@ -21,7 +21,8 @@ from clvlab.application.leaderboard import Leaderboard
 from clvlab.application.log.public import PublicLog
 from clvlab.application.packs import bundled_catalog
 from clvlab.application.replay_packs import ReplayPacks
-from clvlab.application.reports import BacktestReports, BacktestRuns
+from clvlab.application.reports.job import BacktestRuns
+from clvlab.application.reports.reports import BacktestReports
 from clvlab.application.runs.stored import StoredRuns
 from clvlab.packs.catalog import Catalog
 from clvlab.runlog.note import Signer
@@ -82,7 +83,7 @@ class Application:
     ) -> None:
         self._database = database = Database(database_url)
         catalog = catalog or bundled_catalog()
-        hub = Hub()
+        self._hub = hub = Hub()
         anchoring = Anchoring(database, anchorer(anchor or AnchorSettings(), StoredRecords(database)), clock)
         runner = CompetitionRuns(database, catalog, hub, anchoring, clock)
         handlers: dict[str, Handler] = {
@@ -97,7 +98,7 @@ class Application:
         self.runs = StoredRuns(database, anchoring, self.log, clock)
         self.competitions = Competitions(database, catalog, self.jobs, hub, self.runs, runner, clock, new_id)
         self.deploys = Deploys(database, catalog, hub, clock, new_id)
-        self.backtests = BacktestReports(database, catalog, self.jobs, clock)
+        self.backtests = BacktestReports(database, catalog, self.jobs, self.runs, clock)
         self.leaderboard = Leaderboard(database)
         self.leaderboard.bring_up_to_date()
         self.packs = ReplayPacks(catalog)
@@ -111,6 +112,14 @@ class Application:
         """Stop the workers and release the database; idempotent."""
         self.jobs.stop()
         self._database.close()
+
+    def subscribe(self, subject: str, notify: Callable[[], None]) -> Callable[[], None]:
+        """Have ``notify`` called, on any thread, after this process stored something about a run or competition.
+
+        The callback carries nothing: read after it, and every half second besides for what other processes store. Returns the
+        unsubscription.
+        """
+        return self._hub.subscribe(subject, notify)
 
     def ready(self) -> dict[str, Any]:
         """Tell whether the store answers, for a readiness probe: ``{store, schema_version}``.

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from threading import Event, Lock, Thread
 from typing import Any, Protocol, cast
 
-from clvlab.application.attempt import Attempt, Progress, Tell
+from clvlab.answers.runs import RunProgress
+from clvlab.application.attempt import Attempt, Tell
 from clvlab.application.causes import cause_of
 from clvlab.application.hub import Hub
 from clvlab.errors import BusyError, LeaseLostError, StoreError, UnknownRunError
@@ -20,6 +21,8 @@ from clvlab.store.jobs import Job, JobStatus
 from clvlab.store.runs import RunStatus
 
 logger = logging.getLogger("clvlab.jobs")
+CANCELLED = "cancelled"
+"""Cause of a run that whoever asked for it did not want any more."""
 _SUBJECT = "jobs"
 _MAX_ATTEMPTS = 10
 _APART = "anchor"  # waits for a network: it has a thread of its own, so that nothing waits behind it
@@ -141,13 +144,22 @@ class Jobs:
                 self._perform(job)
         raise BusyError(int(_PATIENCE_S))
 
-    def progress(self, run_id: str) -> Progress | None:
-        """Return how far the job of a run is, as this process knows or another noted; null before its first word."""
-        attempt = self._attempts.get(run_id)
-        if attempt is not None:
-            return attempt.progress
+    def state(self, run_id: str) -> RunProgress:
+        """Tell how far a run is, as this process knows or another noted.
+
+        Raises
+        ------
+        UnknownRunError
+        """
         with self.database.read() as connection:
-            return cast("Progress | None", job_rows.progress(connection, run_id))
+            row = runs.row(connection, run_id)
+            noted = job_rows.progress(connection, run_id)
+        if row is None:
+            raise UnknownRunError(f"unknown run {run_id!r}")
+        attempt = self._attempts.get(run_id)
+        known = (attempt.progress if attempt else noted) if row["status"] == RunStatus.RUNNING else None
+        told = known or {"stage": None, "done": None, "total": None}
+        return cast("RunProgress", {"run_id": run_id, "status": row["status"], "cause": row["cause"], **told})
 
     def cancel(self, run_id: str, cause: str) -> bool:
         """End the job of a run that is not over, as a failure with a cause; False if there is none."""

@@ -314,6 +314,7 @@ backtest_requests = Table(
     metadata,
     Column("key", Name, primary_key=True),
     Column("run_id", Name, nullable=False),
+    Column("given", Boolean, nullable=False),  # chosen by the caller, and so kept when the run is over
     Column("created_ts_ms", BigInteger, nullable=False),
     Index(None, "run_id"),
 )

@@ -17,7 +17,6 @@ from clvlab.application.application import Application
 from clvlab.application.deploys.config import DeployConfig
 from clvlab.application.packs import catalog_at
 from clvlab.runlog.note import read_signer
-from clvlab_service import stream
 from clvlab_service.auth import authenticator
 from clvlab_service.docs_page import install_docs_page
 from clvlab_service.errors import install_error_handlers, unexpected_problem
@@ -27,13 +26,15 @@ from clvlab_service.openapi import API_DESCRIPTION, TAGS, install_openapi
 from clvlab_service.pool import BoundedPool
 from clvlab_service.routers import agents, backtests, competitions, demo, leaderboard, log, operations, packs, runs
 from clvlab_service.settings import Settings
+from clvlab_service.streams import arena, progress
 
 _EXPOSED = ("ETag", "Retry-After", "WWW-Authenticate", "X-Request-ID")
 _ROUTERS = (
     leaderboard.router,
     competitions.router,
     competitions.owned,
-    stream.router,
+    arena.router,
+    progress.router,
     agents.router,
     backtests.router,
     backtests.reports,
@@ -106,8 +107,14 @@ def _lifespan(settings: Settings, opening: Callable[[], Application]) -> Callabl
         application = await run_in_threadpool(opening)
         state = app.state
         state.application = application
-        state.public_pool = BoundedPool("public", settings.public_workers, settings.public_queue, state.metrics)
-        state.owner_pool = BoundedPool("owner", settings.owner_workers, settings.owner_queue, state.metrics)
+        state.pools = {
+            name: BoundedPool(name, workers, queue, state.metrics)
+            for name, workers, queue in (
+                ("backtests", settings.public_workers, settings.public_queue),
+                ("proofs", settings.proof_workers, settings.proof_queue),
+                ("owner", settings.owner_workers, settings.owner_queue),
+            )
+        }
         forward = Forward(state.log)
         logging.getLogger("clvlab").addHandler(forward)
         try:
@@ -117,8 +124,8 @@ def _lifespan(settings: Settings, opening: Callable[[], Application]) -> Callabl
             yield
         finally:
             await state.auth.keys.stop()
-            for close in (state.public_pool.close, state.owner_pool.close, application.close):
-                await run_in_threadpool(close)
+            for opened in (*state.pools.values(), application):
+                await run_in_threadpool(opened.close)
             logging.getLogger("clvlab").removeHandler(forward)
             state.log.info("stopped")
 

@@ -22,13 +22,11 @@ async def _application(request: Request) -> Application:
     return application
 
 
-async def _public_pool(request: Request) -> BoundedPool:
-    pool: BoundedPool = request.app.state.public_pool
-    return pool
+def _pool(name: str) -> Callable[[Request], Coroutine[Any, Any, BoundedPool]]:
+    async def pool(request: Request) -> BoundedPool:
+        found: BoundedPool = request.app.state.pools[name]
+        return found
 
-
-async def _owner_pool(request: Request) -> BoundedPool:
-    pool: BoundedPool = request.app.state.owner_pool
     return pool
 
 
@@ -38,8 +36,9 @@ async def _principal(request: Request, _: Annotated[object, Security(_bearer)]) 
 
 
 ApplicationDep = Annotated[Application, Depends(_application)]
-PublicPool = Annotated[BoundedPool, Depends(_public_pool)]
-OwnerPool = Annotated[BoundedPool, Depends(_owner_pool)]
+BacktestPool = Annotated[BoundedPool, Depends(_pool("backtests"))]
+ProofPool = Annotated[BoundedPool, Depends(_pool("proofs"))]
+OwnerPool = Annotated[BoundedPool, Depends(_pool("owner"))]
 CurrentPrincipal = Annotated[str, Depends(_principal)]
 """DID of the caller, on an ``AuthenticatedRoute``."""
 

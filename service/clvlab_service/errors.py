@@ -31,6 +31,7 @@ STATUSES: dict[type[Exception], HTTPStatus] = {
     errors.RosterFullError: HTTPStatus.CONFLICT,
     errors.NotStartableError: HTTPStatus.CONFLICT,
     errors.TransitionError: HTTPStatus.CONFLICT,
+    errors.RunCancelledError: HTTPStatus.CONFLICT,
     errors.IdempotencyConflictError: HTTPStatus.CONFLICT,
     errors.LogConflictError: HTTPStatus.CONFLICT,
     errors.UnknownFixtureError: HTTPStatus.UNPROCESSABLE_ENTITY,

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from contextvars import copy_context
 from functools import partial
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
+from weakref import WeakValueDictionary
 
 from clvlab.errors import BusyError
 from clvlab_service.middleware import Metrics
@@ -34,7 +36,9 @@ class BoundedPool:
         self._workers, self._room = workers, workers + queue
         self._waiting, self._refused = metrics.pending.labels(name), metrics.refused.labels(name)
         self._pending = 0
-        self._mean_s = 1.0
+        self._mean_s: float | None = None  # nothing is measured yet
+        self._flights: dict[str, asyncio.Future[Any]] = {}
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def run(self, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """Call a function on a thread of the pool; a caller that goes away keeps its place until the work is done.
@@ -44,20 +48,63 @@ class BoundedPool:
         BusyError
             All places are taken; it says after how many seconds one may be free.
         """
+        with self.place():
+            work = self._start(partial(function, *args, **kwargs))
+        return await asyncio.shield(work)
+
+    @contextmanager
+    def place(self) -> Iterator[None]:
+        """Hold a place while work is prepared, and until it is started.
+
+        Raises
+        ------
+        BusyError
+        """
         if self._pending >= self._room:
             self._refused.inc()
-            raise BusyError(max(1, math.ceil(self._mean_s * self._pending / self._workers)))
+            raise BusyError(max(1, math.ceil((self._mean_s or 0) * self._pending / self._workers)))
         self._count(1)
-        started = time.perf_counter()
-        future = asyncio.get_running_loop().run_in_executor(
-            self._executor, partial(copy_context().run, partial(function, *args, **kwargs))
-        )
-        future.add_done_callback(lambda _: self._done(started))
-        return await asyncio.shield(future)
+        try:
+            yield
+        finally:
+            self._count(-1)
 
-    def _done(self, started: float) -> None:
-        self._count(-1)
-        self._mean_s += 0.2 * (time.perf_counter() - started - self._mean_s)
+    def turn(self, key: str) -> asyncio.Lock:
+        """Return what those who ask for the same take turns by: the first starts it, the others find it started."""
+        return self._turns.setdefault(key, asyncio.Lock())
+
+    def flight(self, key: str) -> asyncio.Future[Any] | None:
+        """Return the work that is under way under a key."""
+        return self._flights.get(key)
+
+    def fly(self, key: str, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> asyncio.Future[_T]:
+        """Start work that all who ask under the same key wait for; whoever starts it holds a place.
+
+        Of what nobody waits for any more, an error is nobody's: whoever asks again is told from the store.
+        """
+        flying = self._flights[key] = self._start(partial(function, *args, **kwargs))
+        flying.add_done_callback(lambda done: self._landed(key, done))
+        return flying
+
+    def _landed(self, key: str, done: asyncio.Future[Any]) -> None:
+        del self._flights[key]
+        if not done.cancelled():
+            done.exception()
+
+    def _start(self, work: Callable[[], _T]) -> asyncio.Future[_T]:
+        self._count(1)
+        future = asyncio.get_running_loop().run_in_executor(self._executor, partial(copy_context().run, self._timed, work))
+        future.add_done_callback(lambda _: self._count(-1))
+        return future
+
+    def _timed(self, work: Callable[[], _T]) -> _T:
+        """Do some work, and measure it: not what it waited, which those before it have measured."""
+        started = time.perf_counter()
+        try:
+            return work()
+        finally:
+            took_s = time.perf_counter() - started
+            self._mean_s = took_s if self._mean_s is None else self._mean_s + 0.2 * (took_s - self._mean_s)
 
     def _count(self, change: int) -> None:
         self._pending += change

@@ -46,8 +46,15 @@ class Settings(BaseSettings):
     jwks_max_stale_s: float = Field(default=3_600, gt=0, description="how long keys serve while they can't be fetched")
 
     max_body_bytes: int = Field(default=262_144, ge=1, description="largest request body")
-    public_workers: int = Field(default=2, ge=1, le=64, description="public computations (backtests, verify, demo) run at once")
-    public_queue: int = Field(default=8, ge=0, le=10_000, description="public computations that may wait; the next gets 503")
+    public_workers: int = Field(default=2, ge=1, le=64, description="public backtests run at once")
+    public_queue: int = Field(default=8, ge=0, le=10_000, description="public backtests that may wait; the next one gets 503")
+    proof_workers: int = Field(
+        default=2,
+        ge=1,
+        le=64,
+        description="verifications, demos, bundles and sheets made at once; no backtest holds them up",
+    )
+    proof_queue: int = Field(default=8, ge=0, le=10_000, description="of those, how many may wait; the next one gets 503")
     owner_workers: int = Field(default=2, ge=1, le=64, description="competitions started at once by owners")
     owner_queue: int = Field(default=32, ge=0, le=10_000, description="starts that may wait; the next one gets 503")
     stream_poll_s: float = Field(default=0.25, gt=0, description="seconds between two looks at the log by a stream")

@@ -8,7 +8,7 @@ from sqlalchemy import select, update
 
 from clvlab.anchor.devchain import Fault
 from clvlab.application.application import Application
-from clvlab.application.competitions.requests import BacktestRunRequest
+from clvlab.application.reports.requests import BacktestRunRequest
 from clvlab.errors import AnchorError
 from clvlab.store.tables import anchors
 from tests.factories import ALICE, make_competition

@@ -348,7 +348,7 @@ def test_a_run_that_fails_releases_the_claim_and_says_why(database_url, one_pack
     ticks = one_pack.folder / "starter" / "ticks.parquet"
     sound = ticks.read_bytes()
     # News of the claim come before the replay: here the pack breaks in between.
-    leave = application.competitions.subscribe(competition_id, lambda: ticks.write_bytes(b"broken"))
+    leave = application.subscribe(competition_id, lambda: ticks.write_bytes(b"broken"))
 
     with pytest.raises(RunFailedError, match="starter"):
         application.competitions.start(ALICE, competition_id)
@@ -387,9 +387,7 @@ def test_what_a_live_listener_saw_is_the_log(application):
 def test_subscribers_are_told_during_the_run_until_they_leave(in_memory):
     competition_id = make_competition(in_memory, *BOTH)
     told = []
-    leave = in_memory.competitions.subscribe(
-        competition_id, lambda: told.append(in_memory.competitions.state(competition_id)["status"])
-    )
+    leave = in_memory.subscribe(competition_id, lambda: told.append(in_memory.competitions.state(competition_id)["status"]))
 
     in_memory.competitions.start(ALICE, competition_id)
     during = list(told)

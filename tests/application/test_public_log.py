@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from clvlab.application.application import Application
-from clvlab.application.competitions.requests import BacktestRunRequest
+from clvlab.application.reports.requests import BacktestRunRequest
 from clvlab.application.runs.in_database import give_up
 from clvlab.errors import PackReplayError, PageError, UnsignedLogError
 from clvlab.packs.reader import Pack

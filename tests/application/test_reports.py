@@ -3,8 +3,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from clvlab.application import backtests
-from clvlab.application.competitions.requests import BacktestRunRequest
 from clvlab.application.packs import open_pack
+from clvlab.application.reports.requests import BacktestRunRequest
 from clvlab.application.runs.perform import Commitment, perform
 from clvlab.errors import PageError, UnknownBacktestError, UnknownFixtureError, UnknownPackError, WindowError
 from clvlab.law.closing import Window

@@ -2,8 +2,8 @@ import polars as pl
 import pytest
 from sqlalchemy import delete, update
 
-from clvlab.application.competitions.requests import BacktestRunRequest
 from clvlab.application.leaderboard import labels
+from clvlab.application.reports.requests import BacktestRunRequest
 from clvlab.store.tables import agent_results, counted_fixtures, standings
 from tests.factories import ALICE, BOB, make_competition
 

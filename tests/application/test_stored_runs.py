@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import text, update
 
-from clvlab.application.competitions.requests import BacktestRunRequest
+from clvlab.application.reports.requests import BacktestRunRequest
 from clvlab.application.runs.inspector import inspect_decision
 from clvlab.errors import RunConflictError, UnknownDecisionError, UnknownRunError
 from clvlab.proof.anchor import Anchor

@@ -14,7 +14,7 @@ CLIENTS = 64
 
 @pytest.fixture(scope="module")
 def served(keys):
-    with api(keys, public_workers=2, public_queue=4) as found:
+    with api(keys, public_workers=2, public_queue=4, proof_workers=2, proof_queue=4) as found:
         yield found
 
 

@@ -21,10 +21,10 @@ from clvlab.answers.competitions import (
 from clvlab.application.competitions.job import CompetitionRuns, replay_binding
 from clvlab.application.competitions.requests import AgentEntry, CompetitionConfig
 from clvlab.application.competitions.roster import pinned_entry
-from clvlab.application.competitions.status import MUTABLE, CompetitionStatus, require, require_owned
+from clvlab.application.competitions.status import MUTABLE, CompetitionStatus, require, require_owned, require_startable
 from clvlab.application.events import EventKind
 from clvlab.application.hub import Hub
-from clvlab.application.jobs import Jobs
+from clvlab.application.jobs import CANCELLED, Jobs
 from clvlab.application.runs.binding import bind
 from clvlab.application.runs.stored import StoredRuns
 from clvlab.errors import (
@@ -33,6 +33,7 @@ from clvlab.errors import (
     PackError,
     RosterFrozenError,
     RosterFullError,
+    RunCancelledError,
     RunFailedError,
     TransitionError,
 )
@@ -199,7 +200,19 @@ class Competitions:
         return pick(CompetitionStatusResponse, {"competition_id": competition_id, "status": end.value})
 
     def start(self, caller: str, competition_id: str) -> CompetitionStartResponse:
-        """Run the competition and seal it; returns when it is finalized. Blocks: call it from a worker thread.
+        """Run the competition and seal it; returns when it is finalized. Blocks.
+
+        Raises
+        ------
+        UnknownCompetitionError, NotOwnerError, NotStartableError
+            As ``claim``.
+        RunFailedError
+            The run failed; the claim is released and the cause recorded.
+        """
+        return self.settled(competition_id, self.claim(caller, competition_id))
+
+    def claim(self, caller: str, competition_id: str) -> str:
+        """Claim the start: the competition is running, and its run queued; returns the run id. Of callers at once one gets it.
 
         Raises
         ------
@@ -208,14 +221,40 @@ class Competitions:
             ``reason`` is ``not_startable`` (running, finalized or completed), ``roster_empty``, ``no_live_feed``,
             ``binding_missing`` (no pack, and not exactly one in the catalog) or ``binding_changed`` (pack gone or changed since
             it was bound).
-        RunFailedError
-            The run failed; the claim is released and the cause recorded.
         """
         with self.database.write() as connection:
             row = require_owned(rows.row(connection, competition_id, lock=True), competition_id, caller)
             run_id = self.runner.claim(connection, row)
         self.hub.publish(competition_id)
+        return run_id
+
+    def check_startable(self, caller: str, competition_id: str) -> None:
+        """Refuse a start that could not be claimed, for what the competition's own row says; changes nothing.
+
+        Raises
+        ------
+        UnknownCompetitionError, NotOwnerError, NotStartableError
+        """
+        with self.database.read() as connection:
+            require_startable(require_owned(rows.row(connection, competition_id), competition_id, caller))
+
+    def settled(self, competition_id: str, run_id: str) -> CompetitionStartResponse:
+        """Wait until a claimed run is over, and perform it here if nobody else does. Blocks.
+
+        Raises
+        ------
+        RunFailedError, RunCancelledError
+        """
         self._settled(run_id)
+        return self.started(competition_id)
+
+    def started(self, competition_id: str) -> CompetitionStartResponse:
+        """Return what came of the start of a competition so far.
+
+        Raises
+        ------
+        UnknownCompetitionError
+        """
         with self.database.read() as connection:
             row = require(rows.row(connection, competition_id), competition_id)
         return {
@@ -224,6 +263,23 @@ class Competitions:
             "run_id": row["run_id"],
             "replay_binding": replay_binding(row),
         }
+
+    def cancel(self, caller: str, competition_id: str) -> CompetitionStatusResponse:
+        """Cancel the run of a running competition, which is then what it was before its start.
+
+        Raises
+        ------
+        UnknownCompetitionError, NotOwnerError
+        TransitionError
+            It is not running, or over by now.
+        """
+        with self.database.read() as connection:
+            row = require_owned(rows.row(connection, competition_id), competition_id, caller)
+            running = rows.newest(connection, competition_id, EventKind.COMPETITION_STARTED)
+        if row["status"] != CompetitionStatus.RUNNING or not self.jobs.cancel(running[0]["run_id"], CANCELLED):
+            raise TransitionError(f"competition {competition_id} is {row['status']}, and only a running one is cancelled")
+        self.hub.publish(competition_id)
+        return pick(CompetitionStatusResponse, self.started(competition_id))
 
     def settle(self, competition_id: str) -> None:
         """Wait until a running competition is not running any more, whoever started it.
@@ -242,6 +298,8 @@ class Competitions:
 
     def _settled(self, run_id: str) -> None:
         outcome = self.jobs.settle(run_id)
+        if outcome["cause"] == CANCELLED:
+            raise RunCancelledError(run_id)
         if outcome["status"] == RunStatus.FAILED:
             raise RunFailedError(run_id, outcome["cause"])
 
@@ -256,11 +314,3 @@ class Competitions:
             require(rows.row(connection, competition_id), competition_id)
             found = rows.events(connection, competition_id, min(since_seq, SAFE_INTEGER), limit)
         return cast("list[CompetitionEvent]", found)
-
-    def subscribe(self, competition_id: str, notify: Callable[[], None]) -> Callable[[], None]:
-        """Have ``notify`` called, on any thread, after events were appended by this process; returns the unsubscription.
-
-        The callback carries nothing: read ``events`` after it, and every half second besides for those of other processes.
-        Then what was delivered is the log, without gap or repetition.
-        """
-        return self.hub.subscribe(competition_id, notify)

@@ -13,7 +13,7 @@ from clvlab.application.attempt import Tell
 from clvlab.application.competitions.events import finalized_events, run_events
 from clvlab.application.competitions.requests import CompetitionConfig
 from clvlab.application.competitions.roster import rostered_agent, unused_of
-from clvlab.application.competitions.status import MUTABLE, CompetitionStatus
+from clvlab.application.competitions.status import CompetitionStatus, require_startable
 from clvlab.application.events import EventKind, event, in_batches
 from clvlab.application.hub import Hub
 from clvlab.application.runs.binding import Bound, bind
@@ -54,8 +54,7 @@ class CompetitionRuns:
         NotStartableError
         """
         competition_id, now = row["competition_id"], self.clock()
-        if row["status"] not in MUTABLE:
-            raise NotStartableError("not_startable", f"competition {competition_id} is {row['status']} and can't start")
+        require_startable(row)
         agents = rows.roster_of(connection, competition_id)
         if not agents:
             raise NotStartableError("roster_empty", f"competition {competition_id} has no agents: register one first")

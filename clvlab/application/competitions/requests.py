@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictInt, StrictStr
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictInt
 
 from clvlab.application.durations import duration_s_of
 from clvlab.errors import WindowError
@@ -84,39 +84,3 @@ class AgentEntry(BaseModel):
     config: dict[str, Any] = Field(default_factory=dict)
     proof_mode: Annotated[str, Field(max_length=64)] = "reproducible"
     instance_id: _Text | None = None
-
-
-class BacktestRunRequest(BaseModel):
-    """A backtest of the offline agent ``baseline`` over one fixture; unknown fields are refused.
-
-    Rules between fields (``end_rule`` with ``duration_s``) are the window's, which raises ``WindowError``.
-
-    References
-    ----------
-    Interface specification, "BacktestRunRequest".
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    pack_id: StrictStr
-    fixture_id: StrictInt
-    window_id: StrictStr
-    market_allowlist: Annotated[list[Annotated[StrictStr, Field(max_length=200)]], Field(max_length=1000)]
-    end_rule: StrictStr = "pre_match"
-    duration_s: StrictInt | None = None
-    min_clv_horizon_s: StrictInt = 60
-
-    def window(self) -> Window:
-        """The window asked for.
-
-        Raises
-        ------
-        WindowError
-        """
-        return Window(
-            window_id=self.window_id,
-            end_rule=self.end_rule,
-            duration_s=self.duration_s,
-            min_clv_horizon_s=self.min_clv_horizon_s,
-            market_allowlist=tuple(self.market_allowlist),
-        )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from clvlab.errors import NotOwnerError, UnknownCompetitionError
+from clvlab.errors import NotOwnerError, NotStartableError, UnknownCompetitionError
 
 
 class CompetitionStatus(StrEnum):
@@ -45,3 +45,14 @@ def require_owned(row: Mapping[str, Any] | None, competition_id: str, caller: st
     if found["owner"] != caller:
         raise NotOwnerError(f"competition {competition_id} belongs to another principal")
     return found
+
+
+def require_startable(row: Mapping[str, Any]) -> None:
+    """Refuse a competition whose status lets it not start.
+
+    Raises
+    ------
+    NotStartableError
+    """
+    if row["status"] not in MUTABLE:
+        raise NotStartableError("not_startable", f"competition {row['competition_id']} is {row['status']} and can't start")

@@ -141,6 +141,11 @@ def backtest_id(run_id: str) -> str:
     return run_id.replace("run_", "bt_", 1)
 
 
+def run_id_of(backtest_id: str) -> str:
+    """Return the id of the run that a report is about."""
+    return backtest_id.replace("bt_", "run_", 1)
+
+
 def perform(plan: Plan, commitment: Commitment | None = None, tell: Tell = tell_nobody) -> PerformedRun:
     """Replay, score and seal a plan.
 

@@ -2,37 +2,82 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from contextlib import nullcontext
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Body
+from fastapi import APIRouter, Body, Header, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import HTMLResponse, JSONResponse
 
-from clvlab.answers.backtests import BacktestListResponse, BacktestReport, BacktestRunResponse
-from clvlab.application.competitions.requests import BacktestRunRequest
+from clvlab.answers.backtests import BacktestListResponse, BacktestReport, BacktestRunResponse, BacktestState
+from clvlab.application.reports.requests import BacktestRequest, BacktestRunRequest
 from clvlab_service.caching import RevalidatedRoute
-from clvlab_service.deps import ApplicationDep, CursorQuery, PageSizeQuery, PublicPool
+from clvlab_service.deps import ApplicationDep, BacktestPool, CursorQuery, PageSizeQuery, ProofPool
 from clvlab_service.openapi import problems
+from clvlab_service.waiting import Prefer, accepted, landed
 
 router = APIRouter(prefix="/backtests", tags=["backtests"])
 reports = APIRouter(prefix="/backtests", tags=["backtests"], route_class=RevalidatedRoute)
 
-_EXAMPLE = {"pack_id": "starter", "fixture_id": 90000000, "window_id": "full", "market_allowlist": [""]}
+_EXAMPLES: Any = {
+    "fixture": {
+        "summary": "One fixture, by the offline agent `baseline`",
+        "value": {"pack_id": "starter", "fixture_id": 90000000, "window_id": "full", "market_allowlist": [""]},
+    },
+    "pack": {
+        "summary": "All fixtures of a pack, by any template",
+        "value": {"pack_id": "season", "fixture_ids": None, "strategy": "cumulative-drift", "params": {"stake": 50}},
+    },
+}
+_QUICK_S = 1.0
+_UNDER_WAY: dict[int | str, dict[str, Any]] = {
+    202: {"model": BacktestState, "description": "Under way: ask again at `Location`"}
+}
+_PAGE: dict[int | str, dict[str, Any]] = {
+    200: {"description": "One page without scripts", "content": {"text/html": {"schema": {"type": "string"}}}}
+}
+_PAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+_Key = Header(alias="Idempotency-Key", min_length=1, max_length=255, description="Stands for one backtest, and withdraws it.")
 
 
 @router.post(
     "",
     operation_id="runBacktest",
-    responses=problems(
+    response_model=BacktestRunResponse,
+    responses=_UNDER_WAY
+    | problems(
         413,
-        s400="Invalid window, unreadable body, or the replay failed",
+        s400="Invalid window, agent or policy, unreadable body, or the replay failed",
         s404="`pack_id` is not in the verified catalog",
-        s422="`fixture_id` is not catalogued for the pack, a field of the wrong type, or an unknown field",
+        s409="The idempotency key stands for another backtest, or the backtest was cancelled",
+        s422="A fixture is not catalogued for the pack, a field of the wrong type, or an unknown field",
     ),
 )
 async def run_backtest(
-    body: Annotated[BacktestRunRequest, Body(examples=[_EXAMPLE])], application: ApplicationDep, pool: PublicPool
-) -> BacktestRunResponse:
-    """Replay a catalogued pack through the offline agent `baseline`, seal the run, store the report."""
-    return await pool.run(application.backtests.run, body)
+    request: Request,
+    body: Annotated[BacktestRequest, Body(openapi_examples=_EXAMPLES)],
+    application: ApplicationDep,
+    pool: BacktestPool,
+    prefer: Prefer,
+    key: Annotated[str | None, _Key] = None,
+) -> Response:
+    """Replay a catalogued pack, seal the run, store the report.
+
+    One fixture goes through the offline agent `baseline` and is answered when it is sealed. Several, or all of a pack, go
+    through any template but `llm`; what takes more than a second is answered with 202 and goes on.
+    """
+    asked = await run_in_threadpool(application.backtests.ask, body, key)
+    if not asked.known:
+        async with pool.turn(asked.run_id):
+            flight = pool.flight(asked.run_id)
+            with nullcontext() if flight else pool.place():
+                await run_in_threadpool(application.backtests.enter, asked)
+                flight = flight or pool.fly(asked.run_id, application.jobs.settle, asked.run_id)
+        if not await landed(flight, prefer, None if isinstance(body, BacktestRunRequest) else _QUICK_S):
+            state = await run_in_threadpool(application.backtests.state, asked)
+            return accepted(request, state, f"/backtests/{state['backtest_id']}", prefer)
+        await run_in_threadpool(application.backtests.settle, asked)
+    return JSONResponse(asked.answer)
 
 
 @router.get("", operation_id="listBacktests", responses=problems(422))
@@ -44,8 +89,32 @@ def backtests(application: ApplicationDep, cursor: CursorQuery = None, limit: Pa
 @reports.get(
     "/{backtest_id}",
     operation_id="getBacktest",
-    responses=problems(s404="Unknown backtest"),
+    response_model=BacktestReport,
+    responses=_UNDER_WAY | problems(s404="Unknown backtest, or one that failed: the problem says why"),
 )
-def report(backtest_id: str, application: ApplicationDep) -> BacktestReport:
-    """Read a report."""
-    return application.backtests.report(backtest_id)
+def report(request: Request, backtest_id: str, application: ApplicationDep) -> Any:
+    """Read a report; of a backtest that is under way, how far it is."""
+    found = application.backtests.look(backtest_id)
+    return accepted(request, found, request.url.path) if "stage" in found else found
+
+
+@router.post(
+    "/{backtest_id}/cancel",
+    operation_id="cancelBacktest",
+    responses=problems(422, s403="It was not asked for under that key", s404="Unknown backtest", s409="It is over"),
+)
+def cancel(backtest_id: str, application: ApplicationDep, key: Annotated[str, _Key]) -> BacktestState:
+    """Withdraw a request, by its idempotency key or the key in its answer; what nobody else asked for is cancelled."""
+    return application.backtests.withdraw(backtest_id, key)
+
+
+@reports.get(
+    "/{backtest_id}/tear-sheet",
+    operation_id="getTearSheet",
+    response_class=HTMLResponse,
+    responses=_PAGE | problems(s404="Unknown backtest, no report yet, or its pack is not in the catalog any more"),
+)
+async def tear_sheet(backtest_id: str, application: ApplicationDep, pool: ProofPool) -> HTMLResponse:
+    """Read everything that a backtest says of its agent as one page: figures with intervals, breakdowns, pictures."""
+    page = await pool.run(application.backtests.tear_sheet, backtest_id)
+    return HTMLResponse(page, headers={"Content-Security-Policy": _PAGE_POLICY})

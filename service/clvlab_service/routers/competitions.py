@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Query, Response
-from fastapi.responses import StreamingResponse
+from fastapi import APIRouter, Body, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import TypeAdapter
 
 from clvlab.answers.competitions import (
     AgentRegisterResponse,
     CompetitionCreateResponse,
     CompetitionEvent,
+    CompetitionProgress,
     CompetitionStartResponse,
     CompetitionStateResponse,
     CompetitionStatusResponse,
@@ -23,10 +25,14 @@ from clvlab.application.competitions.requests import AgentEntry, CompetitionConf
 from clvlab.application.competitions.status import CompetitionStatus
 from clvlab_service.deps import ApplicationDep, AuthenticatedRoute, CurrentPrincipal, OwnerPool
 from clvlab_service.openapi import problems
+from clvlab_service.waiting import Prefer, accepted, landed
 
 router = APIRouter(prefix="/competitions", tags=["competitions"])
 owned = APIRouter(prefix="/competitions", tags=["competitions"], route_class=AuthenticatedRoute)
 
+_UNDER_WAY: dict[int | str, dict[str, Any]] = {
+    202: {"model": CompetitionProgress, "description": "Under way, as `Prefer: respond-async` or `wait=N` asked"}
+}
 _SAFE = 2**53 - 1
 _UNKNOWN = "Unknown competition"
 _EVENTS_AT_ONCE = 2_000
@@ -117,13 +123,38 @@ def open_entries(competition_id: str, principal: CurrentPrincipal, application: 
 @owned.post(
     "/{competition_id}/start",
     operation_id="startCompetition",
-    responses=problems(401, 403, 500, s404=_UNKNOWN, s409="Not startable: `reason` says why"),
+    response_model=CompetitionStartResponse,
+    responses=_UNDER_WAY | problems(401, 403, 500, s404=_UNKNOWN, s409="Not startable: `reason` says why; or it was cancelled"),
 )
 async def start(
-    competition_id: str, principal: CurrentPrincipal, application: ApplicationDep, pool: OwnerPool
-) -> CompetitionStartResponse:
-    """Run all agents over the sealed tape, score and seal; answers when the competition is finalized."""
-    return await pool.run(application.competitions.start, principal, competition_id)
+    request: Request,
+    competition_id: str,
+    principal: CurrentPrincipal,
+    application: ApplicationDep,
+    pool: OwnerPool,
+    prefer: Prefer,
+) -> Response:
+    """Run all agents over the sealed tape, score and seal; answers when the competition is finalized, or sooner if asked to."""
+    competitions = application.competitions
+    async with pool.turn(competition_id):  # of those who start it at once, all but the first find it running
+        await run_in_threadpool(competitions.check_startable, principal, competition_id)
+        with pool.place():
+            run_id = await run_in_threadpool(competitions.claim, principal, competition_id)
+            flight = pool.fly(run_id, application.jobs.settle, run_id)
+    if not await landed(flight, prefer, None):
+        state = await run_in_threadpool(application.jobs.state, run_id)
+        return accepted(request, {"competition_id": competition_id, **state}, f"/competitions/{competition_id}", prefer)
+    return JSONResponse(await run_in_threadpool(competitions.settled, competition_id, run_id))
+
+
+@owned.post(
+    "/{competition_id}/cancel",
+    operation_id="cancelCompetition",
+    responses=problems(401, 403, s404=_UNKNOWN, s409="Not running"),
+)
+def cancel(competition_id: str, principal: CurrentPrincipal, application: ApplicationDep) -> CompetitionStatusResponse:
+    """Cancel the run of a running competition, which is then what it was before its start."""
+    return application.competitions.cancel(principal, competition_id)
 
 
 @owned.post(

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Response
 from pydantic import BeforeValidator
 
-from clvlab.answers.runs import InspectorRecord, ProofArtifactResponse, RunListResponse, VerifyResponse
+from clvlab.answers.runs import InspectorRecord, ProofArtifactResponse, RunListResponse, RunProgress, VerifyResponse
 from clvlab_service.caching import ImmutableRoute, RevalidatedRoute
-from clvlab_service.deps import ApplicationDep, CursorQuery, PageSizeQuery, PublicPool
+from clvlab_service.deps import ApplicationDep, CursorQuery, PageSizeQuery, ProofPool
 from clvlab_service.openapi import problems
 
 router = APIRouter(prefix="/runs", tags=["runs"])
@@ -45,8 +45,14 @@ def card(run_id: str, application: ApplicationDep) -> ProofArtifactResponse:
     return application.runs.card(run_id)
 
 
+@router.get("/{run_id}/progress", operation_id="getProgress", responses=problems(s404="Unknown run"))
+def progress(run_id: str, application: ApplicationDep) -> RunProgress:
+    """Read how far a run is; the WebSocket of the same path tells every change."""
+    return application.jobs.state(run_id)
+
+
 @cards.post("/{run_id}/verify", operation_id="verifyRun", responses=problems(s404="Unknown run"))
-async def verify(run_id: str, application: ApplicationDep, pool: PublicPool) -> VerifyResponse:
+async def verify(run_id: str, application: ApplicationDep, pool: ProofPool) -> VerifyResponse:
     """Recompute the proof from the stored bytes: hashes, scores, manifest, seven checks. Changes nothing."""
     return await pool.run(application.runs.verify, run_id)
 
@@ -82,7 +88,7 @@ def manifest(run_id: str, application: ApplicationDep) -> Response:
 
 
 @cards.get("/{run_id}/bundle", operation_id="getBundle", response_class=Response, responses=_file("application/octet-stream"))
-async def bundle(run_id: str, application: ApplicationDep, pool: PublicPool) -> Response:
+async def bundle(run_id: str, application: ApplicationDep, pool: ProofPool) -> Response:
     """Download the proof bundle: all of the above, with the anchor and log proofs there are, for `clv_verify.py`."""
     return _download(await pool.run(application.runs.bundle, run_id), f"{run_id}.clv", "application/octet-stream")
 

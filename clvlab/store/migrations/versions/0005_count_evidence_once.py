@@ -77,6 +77,7 @@ def _create_results() -> None:
         "backtest_requests",
         sa.Column("key", sa.Text(), nullable=False),
         sa.Column("run_id", sa.Text(), nullable=False),
+        sa.Column("given", sa.Boolean(), nullable=False),
         sa.Column("created_ts_ms", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("key", name=op.f("pk_backtest_requests")),
     )

@@ -1,0 +1,245 @@
+"""Backtests of the templates, stored and verifiable; asking twice gives the same report."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import cast
+
+from clvlab.answers.backtests import BacktestListResponse, BacktestReport, BacktestRunResponse, BacktestState, BacktestSummary
+from clvlab.application.jobs import CANCELLED, Jobs
+from clvlab.application.pages import page_of
+from clvlab.application.reports.requests import BacktestRunRequest, PackBacktestRequest
+from clvlab.application.runs.binding import open_catalogued
+from clvlab.application.runs.counting import ANYBODY
+from clvlab.application.runs.in_database import enter
+from clvlab.application.runs.perform import backtest_id, reopen, run_id_of
+from clvlab.application.runs.plan import Plan
+from clvlab.application.runs.stored import StoredRuns
+from clvlab.application.sheets.page import tear_sheet_page
+from clvlab.errors import (
+    IdempotencyConflictError,
+    NotOwnerError,
+    PackReplayError,
+    RunCancelledError,
+    TransitionError,
+    UnknownBacktestError,
+)
+from clvlab.packs.catalog import Catalog
+from clvlab.store import jobs as job_rows
+from clvlab.store import reports, runs
+from clvlab.store.database import Database
+from clvlab.store.runs import RunStatus
+from clvlab.store.tables import reports as report_table
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A backtest that was asked for, with all that could be refused at once checked.
+
+    Attributes
+    ----------
+    key
+        Whoever has it may withdraw the request.
+    given
+        Whether the caller chose the key, which then stands for this backtest for good.
+    known
+        Whether its report is there.
+    """
+
+    request: BacktestRunRequest | PackBacktestRequest
+    plan: Plan = field(repr=False)
+    key: str
+    given: bool
+    known: bool
+
+    @property
+    def run_id(self) -> str:
+        return self.plan.run_id
+
+    @property
+    def answer(self) -> BacktestRunResponse:
+        """What the interface answers."""
+        return {"backtest_id": backtest_id(self.run_id), "mode_label": "Backtest", "run_id": self.run_id}
+
+
+@dataclass(frozen=True)
+class BacktestReports:
+    """Use cases of backtests."""
+
+    database: Database
+    catalog: Catalog
+    jobs: Jobs
+    runs: StoredRuns
+    clock: Callable[[], int]
+
+    def ask(self, request: BacktestRunRequest | PackBacktestRequest, key: str | None = None) -> Asked:
+        """Check a request; stores nothing.
+
+        Parameters
+        ----------
+        request
+            What is asked for.
+        key
+            Idempotency key: it stands for one backtest, and by it the request can be withdrawn. A new one by default.
+
+        Raises
+        ------
+        UnknownPackError, UnknownFixtureError, WindowError, AgentError, PolicyError
+            In this order.
+        IdempotencyConflictError
+            The key stands for another backtest.
+        """
+        plan = request.plan(open_catalogued(self.catalog, request.pack_id))
+        with self.database.read() as connection:
+            used = None if key is None else reports.run_of_key(connection, key)
+            known = reports.report(connection, backtest_id(plan.run_id)) is not None
+        if used not in (None, plan.run_id):
+            raise _taken(key)
+        return Asked(request, plan, key or secrets.token_urlsafe(24), key is not None, known)
+
+    def enter(self, asked: Asked) -> None:
+        """Put a request on record, and its run with a job if it is the first.
+
+        Raises
+        ------
+        IdempotencyConflictError
+            Another request took the key meanwhile.
+        """
+        now = self.clock()
+        with self.database.write() as connection:
+            taken = reports.take_key(connection, asked.key, asked.run_id, now, given=asked.given)
+            if taken != asked.run_id:
+                raise _taken(asked.key)
+            if enter(connection, asked.plan, ANYBODY, now):
+                payload = {"origin_id": asked.run_id, "request": asked.request.model_dump(mode="json", exclude_unset=True)}
+                job_rows.add(connection, "backtest", asked.run_id, payload, now)
+
+    def settle(self, asked: Asked) -> BacktestRunResponse:
+        """Wait until a request that was entered is answered, and perform it here if nobody else does. Blocks.
+
+        Raises
+        ------
+        PackReplayError
+            The replay failed.
+        RunCancelledError
+            Everybody who asked for it withdrew.
+        """
+        outcome = self.jobs.settle(asked.run_id)
+        if outcome["cause"] == CANCELLED:
+            raise RunCancelledError(asked.run_id)
+        if outcome["status"] == RunStatus.FAILED:
+            raise PackReplayError(f"the replay failed: {outcome['cause']}")
+        return asked.answer
+
+    def run(self, request: BacktestRunRequest | PackBacktestRequest) -> BacktestRunResponse:
+        """Replay, seal and store: all of the above at once. Blocks."""
+        asked = self.ask(request)
+        if not asked.known:
+            self.enter(asked)
+            self.settle(asked)
+        return asked.answer
+
+    def state(self, asked: Asked) -> BacktestState:
+        """Tell how far a request is, with the key by which it can be withdrawn."""
+        state = self._state(asked.run_id)
+        state["key"] = asked.key
+        return state
+
+    def _state(self, run_id: str) -> BacktestState:
+        named = {"backtest_id": backtest_id(run_id), "mode_label": "Backtest"}
+        return cast("BacktestState", {**named, **self.jobs.state(run_id)})
+
+    def withdraw(self, backtest_id: str, key: str) -> BacktestState:
+        """Withdraw a request by its key; a backtest that nobody else asked for is cancelled.
+
+        Raises
+        ------
+        UnknownBacktestError
+        TransitionError
+            It is over.
+        NotOwnerError
+            It was not asked for under this key.
+        """
+        run_id, status = self._run(backtest_id)
+        if status not in (RunStatus.QUEUED, RunStatus.RUNNING):
+            raise TransitionError(f"backtest {backtest_id} is {status}: there is nothing to cancel")
+        with self.database.write() as connection:
+            if reports.run_of_key(connection, key) != run_id:
+                raise NotOwnerError(f"backtest {backtest_id} was not asked for under that key")
+            others = reports.withdraw(connection, key, run_id)
+        if not others:
+            self.jobs.cancel(run_id, CANCELLED)
+        return self._state(run_id)
+
+    def report(self, backtest_id: str) -> BacktestReport:
+        """Return the stored report.
+
+        Raises
+        ------
+        UnknownBacktestError
+        """
+        with self.database.read() as connection:
+            found = reports.report(connection, backtest_id)
+        if found is None:
+            raise UnknownBacktestError(f"unknown backtest {backtest_id!r}")
+        return cast("BacktestReport", found)
+
+    def look(self, backtest_id: str) -> BacktestReport | BacktestState:
+        """Return the stored report, or how far the backtest is.
+
+        Raises
+        ------
+        UnknownBacktestError
+            Unknown, or it failed, and why.
+        """
+        with self.database.read() as connection:
+            found = reports.report(connection, backtest_id)
+        if found is not None:
+            return cast("BacktestReport", found)
+        run_id, status = self._run(backtest_id)
+        state = self._state(run_id)
+        if status == RunStatus.FAILED:
+            raise UnknownBacktestError(f"backtest {backtest_id} has no report, it failed: {state['cause']}; ask for it again")
+        return state
+
+    def _run(self, backtest_id: str) -> tuple[str, str]:
+        """Return run and status of a backtest."""
+        with self.database.read() as connection:
+            row = runs.row(connection, run_id_of(backtest_id))
+        if row is None or row["kind"] != "backtest" or not backtest_id.startswith("bt_"):
+            raise UnknownBacktestError(f"unknown backtest {backtest_id!r}")
+        return row["run_id"], row["status"]
+
+    def tear_sheet(self, backtest_id: str) -> str:
+        """Return the tear sheet of a backtest as one page of HTML. Blocks.
+
+        Raises
+        ------
+        UnknownBacktestError
+        UnknownPackError
+            The pack, whose ticks the sheet reads, is not in the catalog any more.
+        PackTamperedError
+            The catalog has another pack under its name now.
+        """
+        report = self.report(backtest_id)
+        with self.database.read() as connection:
+            receipts = runs.receipt_lines(connection, report["run_id"])
+        pack = open_catalogued(self.catalog, report["pack_id"])
+        return tear_sheet_page(reopen(pack, self.runs.sealed(report["run_id"]), receipts))
+
+    def page(self, cursor: str | None = None, limit: int = 50) -> BacktestListResponse:
+        """List backtests, newest first.
+
+        Raises
+        ------
+        PageError
+        """
+        with self.database.read() as connection:
+            rows, next_cursor = page_of(connection, report_table, "backtest_id", cursor, limit)
+        return {"backtests": cast("list[BacktestSummary]", rows), "next_cursor": next_cursor}
+
+
+def _taken(key: str | None) -> IdempotencyConflictError:
+    return IdempotencyConflictError("fingerprint", f"idempotency key {key!r:.80} stands for another backtest: take a new key")

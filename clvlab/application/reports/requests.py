@@ -1,0 +1,169 @@
+"""What callers ask for: one fixture as the interface has it, or several with any template, parameters and policy."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, StrictBool, StrictInt, StrictStr, Tag, TypeAdapter
+
+from clvlab.agents.registry import TEMPLATES, template
+from clvlab.application.backtests import envelope
+from clvlab.application.runs.plan import Plan
+from clvlab.errors import AgentError, UnknownFixtureError
+from clvlab.law.closing import Window
+from clvlab.packs.reader import Pack
+
+_AGENT = "baseline"
+_TRANSCRIBED = "llm"
+_MAX_FIXTURES = 100_000
+_FIXTURES = "fixture_ids"
+
+_Markets = Annotated[list[Annotated[StrictStr, Field(max_length=200)]], Field(max_length=1000)]
+
+
+class _Windowed(BaseModel):
+    """The window of a backtest; rules between its fields are the window's, which raises ``WindowError``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    pack_id: StrictStr
+    window_id: StrictStr
+    market_allowlist: _Markets
+    end_rule: StrictStr = "pre_match"
+    duration_s: StrictInt | None = None
+    min_clv_horizon_s: StrictInt = 60
+
+    def window(self) -> Window:
+        """The window asked for.
+
+        Raises
+        ------
+        WindowError
+        """
+        return Window(
+            window_id=self.window_id,
+            end_rule=self.end_rule,
+            duration_s=self.duration_s,
+            min_clv_horizon_s=self.min_clv_horizon_s,
+            market_allowlist=tuple(self.market_allowlist),
+        )
+
+
+class BacktestRunRequest(_Windowed):
+    """A backtest of the offline agent ``baseline`` over one fixture; unknown fields are refused.
+
+    References
+    ----------
+    Interface specification, "BacktestRunRequest".
+    """
+
+    fixture_id: StrictInt
+
+    @property
+    def fixtures(self) -> list[int]:
+        """The one fixture."""
+        return [self.fixture_id]
+
+    def plan(self, pack: Pack) -> Plan:
+        """Plan the run.
+
+        Raises
+        ------
+        UnknownFixtureError, WindowError
+        """
+        return _plan(pack, self, _AGENT, {})
+
+
+class PolicyLimits(BaseModel):
+    """Limits under which actions are executed on paper, those that differ from the defaults; they never touch a score."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    market_allowlist: _Markets | None = None
+    execution_mode: Literal["paper", "dry_run"] = "paper"
+    max_stake: StrictInt = 10_000
+    max_exposure_per_market: StrictInt | None = None
+    max_exposure_per_fixture: StrictInt | None = None
+    max_orders: StrictInt | None = None
+    cooldown_s: StrictInt = 0
+    warmup_ticks: StrictInt = 0
+    min_prob_bps: StrictInt = 1
+    max_prob_bps: StrictInt = 9_999
+    require_quote: StrictBool = True
+    max_quote_age_s: StrictInt = 900
+    max_slippage_bps: StrictInt = 100
+    min_edge_bps: StrictInt | None = None
+    kill_switch: StrictBool = False
+
+
+class PackBacktestRequest(_Windowed):
+    """A backtest of a template over several fixtures of a pack, or all; unknown fields are refused.
+
+    Attributes
+    ----------
+    fixture_ids
+        Which fixtures; null is all of the pack. The key must be there, and no ``fixture_id`` beside it.
+    strategy, params
+        Any template but ``llm``, whose transcript is about one fixture, and the parameters that differ from its defaults.
+    policy
+        Limits that differ from the defaults.
+    """
+
+    fixture_ids: Annotated[list[StrictInt], Field(min_length=1, max_length=_MAX_FIXTURES)] | None
+    strategy: StrictStr = _AGENT
+    params: dict[str, Any] = Field(default_factory=dict)
+    window_id: StrictStr = "full"
+    market_allowlist: _Markets = Field(default=[""])
+    policy: PolicyLimits | None = None
+
+    @property
+    def fixtures(self) -> list[int] | None:
+        """Which fixtures; null is all."""
+        return self.fixture_ids
+
+    def plan(self, pack: Pack) -> Plan:
+        """Plan the run.
+
+        Raises
+        ------
+        UnknownFixtureError, WindowError, AgentError, PolicyError
+        """
+        if self.strategy not in TEMPLATES or self.strategy == _TRANSCRIBED:
+            known = ", ".join(name for name in TEMPLATES if name != _TRANSCRIBED)
+            raise AgentError(f"a backtest over a pack takes a template, not {self.strategy!r:.80}: use one of {known}")
+        limits = {} if self.policy is None else self.policy.model_dump(exclude_unset=True)
+        return _plan(pack, self, self.strategy, self.params, limits)
+
+
+def _plan(
+    pack: Pack,
+    request: BacktestRunRequest | PackBacktestRequest,
+    strategy: str,
+    params: dict[str, Any],
+    limits: dict[str, Any] | None = None,
+) -> Plan:
+    known = set(pack.fixture_ids)
+    for fixture_id in request.fixtures or ():  # ahead of what is wrong with window or agent
+        if fixture_id not in known:
+            raise UnknownFixtureError(fixture_id, pack.pack_id, pack.fixture_ids)
+    window = request.window()
+    agent = template(strategy, {"markets": window.market_allowlist} | params)
+    return Plan(pack, [agent], window, envelope(limits or {}), request.fixtures)
+
+
+def _kind(body: Any) -> str:
+    several = _FIXTURES in body if isinstance(body, dict) else isinstance(body, PackBacktestRequest)
+    return "several" if several else "one"
+
+
+BacktestRequest = Annotated[
+    Annotated[BacktestRunRequest, Tag("one")] | Annotated[PackBacktestRequest, Tag("several")], Discriminator(_kind)
+]
+"""Told apart by the key ``fixture_ids``."""
+
+_REQUEST: TypeAdapter[BacktestRunRequest | PackBacktestRequest] = TypeAdapter(BacktestRequest)
+
+
+def stored_request(body: dict[str, Any]) -> BacktestRunRequest | PackBacktestRequest:
+    """Read a request back from a job."""
+    return _REQUEST.validate_python(body)

@@ -1,0 +1,72 @@
+"""How long a request waits for work that goes on without it, as it prefers (RFC 7240)."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import Depends, Header, Request
+from fastapi.responses import JSONResponse
+
+_WAIT = re.compile(r'wait\s*=\s*"?(\d{1,9})"?', re.IGNORECASE)
+_LONGEST_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Preference:
+    """What a request prefers.
+
+    Attributes
+    ----------
+    wait_s
+        Seconds to wait for the answer; null leaves it to the route.
+    applied
+        Value of ``Preference-Applied`` in an answer that followed it.
+    """
+
+    wait_s: float | None = None
+    applied: str | None = None
+
+
+def _preference(
+    prefer: Annotated[
+        str | None,
+        Header(max_length=500, description="`respond-async`: answer at once; `wait=N`: wait up to N seconds (RFC 7240)."),
+    ] = None,
+) -> Preference:
+    asked = [part.strip() for part in (prefer or "").split(",")]
+    wait = next((found for part in asked if (found := _WAIT.fullmatch(part))), None)
+    if wait is not None:
+        return Preference(min(float(wait[1]), _LONGEST_S), f"wait={wait[1]}")
+    if any(part.lower() == "respond-async" for part in asked):
+        return Preference(0, "respond-async")
+    return Preference()
+
+
+Prefer = Annotated[Preference, Depends(_preference)]
+
+
+async def landed(flight: asyncio.Future[Any], prefer: Preference, default_s: float | None) -> bool:
+    """Wait for work as long as the request prefers, or so many seconds, null without end; returns whether it is over.
+
+    Raises
+    ------
+    Exception
+        What the work raised.
+    """
+    done, _ = await asyncio.wait({flight}, timeout=default_s if prefer.wait_s is None else prefer.wait_s)
+    for over in done:
+        over.result()
+    return bool(done)
+
+
+def accepted(request: Request, state: Mapping[str, Any], path: str, prefer: Preference | None = None) -> JSONResponse:
+    """Answer that work goes on, and where to ask for it."""
+    root = request.scope.get("root_path", "").rstrip("/")
+    headers = {"Location": path if root and path.startswith(root) else root + path, "Retry-After": "1"}
+    if prefer is not None and prefer.applied:
+        headers["Preference-Applied"] = prefer.applied
+    return JSONResponse(state, 202, headers)
