@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from clvlab import errors
+from clvlab.application.reports.requests import ONE, SEVERAL
 from clvlab_service.auth import InvalidTokenError
 
 STATUSES: dict[type[Exception], HTTPStatus] = {
@@ -120,7 +121,12 @@ def validation_problem(request: HTTPConnection, parameter: str, message: str, gi
 async def _invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101  # what it is registered for
     found = [
-        {"loc": list(entry["loc"]), "msg": entry["msg"], "type": entry["type"], "input": _shown(entry.get("input"))}
+        {
+            "loc": [part for part in entry["loc"] if part not in (ONE, SEVERAL)],
+            "msg": entry["msg"],
+            "type": entry["type"],
+            "input": _shown(entry.get("input")),
+        }
         for entry in error.errors()
     ]
     return _unprocessable(request, found)

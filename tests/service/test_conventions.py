@@ -21,6 +21,7 @@ OWNED = [
     ("POST", "/competitions/c/agents"),
     ("POST", "/competitions/c/open"),
     ("POST", "/competitions/c/start"),
+    ("POST", "/competitions/c/cancel"),
     ("POST", "/competitions/c/complete"),
     ("POST", "/agents/deploy"),
     ("GET", "/agents/instances/i"),

@@ -1,3 +1,4 @@
+import asyncio
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -6,7 +7,10 @@ from statistics import quantiles
 
 import httpx2
 import pytest
+from clvlab_service.middleware import Metrics
+from clvlab_service.pool import BoundedPool
 
+from clvlab.errors import BusyError
 from tests.service.serving import BACKTEST, api
 
 CLIENTS = 64
@@ -43,12 +47,13 @@ def asked_at_once(url, ask):
         return list(pool.map(one, range(CLIENTS)))
 
 
-def gauge(served, name):
+def pending(served):
+    """Computations running or waiting in all pools."""
     lines = served.nobody.get("/metrics").text.splitlines()
-    return float(next(line.rpartition(" ")[2] for line in lines if line.startswith(name)))
+    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith("clvlab_pool_pending{"))
 
 
-@pytest.mark.parametrize("kind", ["backtests", "verify", "demo"])
+@pytest.mark.parametrize("kind", ["backtests", "verify"])
 def test_a_flood_is_bounded_refused_with_retry_after_and_felt_by_nobody_else(served, kind):
     run_id = served.post("/backtests", BACKTEST)["run_id"]
 
@@ -57,7 +62,7 @@ def test_a_flood_is_bounded_refused_with_retry_after_and_felt_by_nobody_else(ser
             return client.post(
                 "/backtests", json=BACKTEST | {"pack_id": "season", "fixture_id": fixture, "window_id": f"w{number}"}
             )
-        return client.post(f"/runs/{run_id}/verify" if kind == "verify" else "/demo/run")
+        return client.post(f"/runs/{run_id}/verify")
 
     fixture = served.get("/replay-packs/season")["fixtures"][0]
     stop = threading.Event()
@@ -76,7 +81,63 @@ def test_a_flood_is_bounded_refused_with_retry_after_and_felt_by_nobody_else(ser
             assert int(answer.headers["retry-after"]) >= 1
             assert answer.json()["type"] == "urn:clvlab:problem:busy"
     assert len(seconds) == 1 or quantiles(seconds, n=20)[-1] < 1
-    assert gauge(served, 'clvlab_pool_pending{pool="public"}') == 0
+    assert pending(served) == 0
+
+
+def test_identical_backtests_at_once_are_one_computation(served):
+    body = BACKTEST | {"window_id": "all the same"}
+
+    answers = asked_at_once(served.url, lambda client, _: client.post("/backtests", json=body))
+
+    assert {answer.status_code for answer in answers} == {200}
+    assert len({answer.json()["backtest_id"] for answer in answers}) == 1
+
+
+def test_demos_at_once_are_one_computation(served):
+    answers = asked_at_once(served.url, lambda client, _: client.post("/demo/run"))
+
+    assert {answer.status_code for answer in answers} == {200}
+    assert len({answer.json()["run_id"] for answer in answers}) == 1
+
+
+def test_of_racing_starts_one_wins_and_no_other_waits_for_a_place(keys):
+    with api(keys, owner_workers=1, owner_queue=0) as served:
+        created = served.competition()
+        headers = served.alice.headers
+
+        answers = asked_at_once(served.url, lambda client, _: client.post(f"/competitions/{created}/start", headers=headers))
+
+        assert sorted({answer.status_code for answer in answers}) == [200, 409]
+        assert [answer.status_code for answer in answers].count(200) == 1
+        assert {answer.json().get("reason") for answer in answers if answer.status_code == 409} == {"not_startable"}
+
+
+def test_verifications_have_places_that_backtests_can_not_take(keys):
+    with api(keys, public_workers=1, public_queue=0, proof_workers=1, proof_queue=0) as served:
+        run_id = served.post("/backtests", BACKTEST)["run_id"]
+        body = {"pack_id": "season", "fixture_ids": None, "strategy": "cumulative-drift"}
+
+        under_way = served.nobody.post("/backtests", json=body, headers={"Prefer": "respond-async"})
+        refused = served.nobody.post("/backtests", json=BACKTEST | {"window_id": "later"})
+        verified = served.nobody.post(f"/runs/{run_id}/verify")
+
+        assert [answer.status_code for answer in (under_way, refused, verified)] == [202, 503, 200]
+
+
+def test_retry_after_is_measured_without_the_wait():
+    async def estimate():
+        pool = BoundedPool("p", 1, 19, Metrics())
+        work = [asyncio.create_task(pool.run(time.sleep, 0.05)) for _ in range(20)]
+        await asyncio.gather(*work)
+        again = [asyncio.create_task(pool.run(time.sleep, 0.05)) for _ in range(20)]
+        await asyncio.sleep(0)
+        with pytest.raises(BusyError) as refused:
+            await pool.run(time.sleep, 0)
+        await asyncio.gather(*again)
+        pool.close()
+        return refused.value.retry_after_s
+
+    assert asyncio.run(estimate()) <= 3  # 20 x 0.05 s, on a machine that is busy; with the wait it was more than 10
 
 
 def test_the_pool_works_on_after_a_client_left(served):
@@ -87,7 +148,7 @@ def test_the_pool_works_on_after_a_client_left(served):
                 client.post("/backtests", json=BACKTEST | {"window_id": f"left {number}"})
 
     for _ in range(200):
-        if gauge(served, 'clvlab_pool_pending{pool="public"}') == 0:
+        if pending(served) == 0:
             break
         time.sleep(0.05)
     assert served.post("/backtests", BACKTEST)["mode_label"] == "Backtest"

@@ -18,6 +18,9 @@ _TRANSCRIBED = "llm"
 _MAX_FIXTURES = 100_000
 _FIXTURES = "fixture_ids"
 
+ONE, SEVERAL = "one-fixture", "several-fixtures"
+"""How the two kinds are told apart: no fields, though they stand in the place of one when a request is refused."""
+
 _Markets = Annotated[list[Annotated[StrictStr, Field(max_length=200)]], Field(max_length=1000)]
 
 
@@ -153,11 +156,11 @@ def _plan(
 
 def _kind(body: Any) -> str:
     several = _FIXTURES in body if isinstance(body, dict) else isinstance(body, PackBacktestRequest)
-    return "several" if several else "one"
+    return SEVERAL if several else ONE
 
 
 BacktestRequest = Annotated[
-    Annotated[BacktestRunRequest, Tag("one")] | Annotated[PackBacktestRequest, Tag("several")], Discriminator(_kind)
+    Annotated[BacktestRunRequest, Tag(ONE)] | Annotated[PackBacktestRequest, Tag(SEVERAL)], Discriminator(_kind)
 ]
 """Told apart by the key ``fixture_ids``."""
 
