@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -135,6 +136,11 @@ async def _invalid(request: Request, error: Exception) -> Response:
 def _unprocessable(request: HTTPConnection, found: list[dict[str, Any]]) -> Response:
     summary = "; ".join(f"{'.'.join(map(str, entry['loc']))}: {entry['msg']}" for entry in found[:5])
     return problem(request, HTTPStatus.UNPROCESSABLE_ENTITY, summary, kind="urn:clvlab:problem:invalid-request", errors=found)
+
+
+def _named(loc: Sequence[int | str]) -> list[int | str]:
+    """Leave out by what the kinds of a request are told apart: a client knows no such field."""
+    return [part for part in loc if part not in (ONE, SEVERAL)]
 
 
 def _shown(value: Any) -> str:
