@@ -1,0 +1,101 @@
+import pytest
+
+from clvlab.application.attempt import Stage
+from clvlab.application.reports.requests import PackBacktestRequest
+from clvlab.errors import LeaseLostError, NotOwnerError, RunCancelledError, TransitionError
+from clvlab.store import runs
+from tests.factories import ALICE, BOB, make_competition
+
+REQUEST = PackBacktestRequest(pack_id="starter", fixture_ids=[90000000, 90000001])
+
+
+def claimed(application):
+    """A competition whose start is claimed, and its run; nobody performs it."""
+    competition_id = make_competition(application, "baseline")
+    return competition_id, application.competitions.claim(ALICE, competition_id)
+
+
+def test_cancelled_competition_is_what_it_was_and_can_start_again(application):
+    competition_id, run_id = claimed(application)
+
+    with pytest.raises(NotOwnerError):
+        application.competitions.cancel(BOB, competition_id)
+    ended = application.competitions.cancel(ALICE, competition_id)
+
+    assert ended == {"competition_id": competition_id, "status": "draft"}
+    assert application.competitions.state(competition_id)["cause"] == "cancelled"
+    assert application.competitions.events(competition_id, -1)[-1]["kind"] == "COMPETITION_FAILED"
+    assert application.runs.card(run_id)["run"]["status"] == "failed"
+    assert application.log.state()["owners"] == [{"owner": ALICE, "committed": 1, "sealed": 0, "abandoned": 1, "open": 0}]
+    with pytest.raises(RunCancelledError, match=run_id):
+        application.competitions.settled(competition_id, run_id)
+    with pytest.raises(TransitionError, match="draft"):
+        application.competitions.cancel(ALICE, competition_id)
+    assert application.competitions.start(ALICE, competition_id)["status"] == "finalized"
+
+
+def test_worker_whose_run_is_cancelled_ends_at_its_next_word_and_stores_nothing(application):
+    competition_id, run_id = claimed(application)
+    job = application.jobs._claim()
+    told = []
+
+    with application.jobs._attempt(job) as attempt:
+
+        def tell(stage, done=0, total=1):
+            told.append(stage)
+            if stage == Stage.DECIDING:
+                application.competitions.cancel(ALICE, competition_id)
+            attempt.tell(stage, done, total)
+
+        with pytest.raises(LeaseLostError, match="not wanted"):
+            application.jobs.handlers["competition"].perform(job, tell)
+
+    assert told == [Stage.OPENING, Stage.DECIDING]
+    assert application.runs.card(run_id)["run"]["status"] == "failed"
+    assert application.jobs.counts() == {"queued": 0, "leased": 0, "done": 0, "failed": 1}
+
+
+def test_cancel_of_another_process_is_met_at_the_fence(application):
+    competition_id, run_id = claimed(application)
+    job = application.jobs._claim()
+    application.competitions.cancel(ALICE, competition_id)
+
+    with pytest.raises(LeaseLostError):
+        application.jobs.handlers["competition"].perform(job, lambda *_: None)
+
+    assert application.competitions.state(competition_id)["status"] == "draft"
+    assert application.competitions.claim(ALICE, competition_id) == run_id
+    assert application.jobs.run_one()
+    assert application.competitions.state(competition_id)["status"] == "finalized"
+
+
+def test_backtest_is_cancelled_when_the_last_who_asked_withdraws(application):
+    first, second = application.backtests.ask(REQUEST), application.backtests.ask(REQUEST, "mine")
+    for asked in (first, second):
+        application.backtests.enter(asked)
+    backtest_id = first.answer["backtest_id"]
+
+    after_one = application.backtests.withdraw(backtest_id, first.key)
+    with pytest.raises(NotOwnerError):
+        application.backtests.withdraw(backtest_id, first.key)
+    after_both = application.backtests.withdraw(backtest_id, "mine")
+
+    assert (after_one["status"], after_both["status"], after_both["cause"]) == ("queued", "failed", "cancelled")
+    assert application.backtests.run(REQUEST)["run_id"] == first.run_id
+    assert application.jobs.state(first.run_id)["status"] == "sealed"
+
+
+def test_progress_is_seen_by_other_processes_and_ends_with_the_run(application, monkeypatch):
+    monkeypatch.setattr("clvlab.application.attempt._NOTED_S", -1)
+    _, run_id = claimed(application)
+    job = application.jobs._claim()
+    with application.jobs._attempt(job) as attempt:
+        with application._database.write() as connection:
+            runs.mark(connection, run_id, runs.RunStatus.RUNNING)
+        attempt.tell(Stage.DECIDING, 1, 2)
+        here = application.jobs.state(run_id)
+    there = application.jobs.state(run_id)  # from the database, as another process reads it
+
+    assert here == there == here | {"status": "running", "stage": "deciding", "done": 1, "total": 2}
+    application.jobs.handlers["competition"].perform(job, lambda *_: None)
+    assert application.jobs.state(run_id) == here | {"status": "sealed", "stage": None, "done": None, "total": None}
