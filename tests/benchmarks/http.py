@@ -28,6 +28,8 @@ _CLVLAB = [sys.executable, "-m", "clvlab"]
 _EAGER = {"cooldown_s": 0, "min_drift_micro_logits": 1, "min_persistence": 0.0, "warmup_ticks": 1}
 _BUDGET = Budget(0.05)
 _DECISIONS = 500
+_WHOLE = (("whole-75", 75, 60), ("whole-300", 300, 60), ("whole-1200", 1200, 60))
+_WHOLE_BUDGETS = {"whole-300": Budget(1.5)}
 
 Ask = tuple[str, str, Any]
 
@@ -66,7 +68,7 @@ def _arguments() -> argparse.Namespace:
 @contextmanager
 def _service(folder: Path) -> Iterator[tuple[int, str]]:
     messages = _arguments().messages
-    for pack, fixtures, count in (("small", 20, 300), ("large", 1, messages)):
+    for pack, fixtures, count in (("small", 20, 300), ("large", 1, messages), *_WHOLE):
         _run(folder, "packs", "build", "--out", f"packs/{pack}", "--fixtures", str(fixtures), "--messages", str(count))
         _run(folder, "packs", "admit", pack, "--catalog", "packs")
     environment = os.environ | {
@@ -122,6 +124,13 @@ def _figures(port: int, token: str, asked: argparse.Namespace) -> tuple[list[Fig
         figures.append(Figure(job, f"{asked.clients} clients", "requests/s", spread([load.per_second for load in loads])))
         figures.append(Figure(job, f"p99, {asked.clients} clients", "s", spread([load.p99_s for load in loads])))
         figures.append(Figure(job, "p99, one client", "s", spread([load.p99_s for load in alone]), budget))
+    for pack, fixtures, _ in _WHOLE:
+        taken = [_whole_s(port, pack, next(counter)) for _ in range(asked.rounds + 1)][1:]  # the first opens the pack
+        job = f"backtest, {fixtures} fixtures, each a new one"
+        figures.append(Figure(job, "one client", "s", spread(taken), _WHOLE_BUDGETS.get(pack)))
+    for_all = _while_packs_are_replayed(port, owner, large[0], asked, counter)
+    job = f"healthz while {asked.clients} clients backtest {_WHOLE[1][1]} fixtures each and a competition of ten runs"
+    figures.append(Figure(job, "p99, one client", "s", spread(for_all), _BUDGET))
     watched, sizes = _while_a_competition_runs(port, owner, large[0], asked.rounds)
     figures.append(Figure("healthz while a competition runs", "p99, one client", "s", spread(watched), _BUDGET))
     return figures, {"decisions of the verified run": decisions} | sizes
@@ -142,6 +151,35 @@ def _while_a_competition_runs(port: int, owner: _Owner, fixture_id: int, rounds:
             found.append(_p99(watching.result()))
         events = owner.get(f"/competitions/{competition}")["latest_seq"] + 1
     return found, {"events of the large competition": events, "seconds of it": seconds}
+
+
+def _whole(pack: str, number: int) -> Ask:
+    body = {"pack_id": pack, "fixture_ids": None, "strategy": "cumulative-drift", "window_id": f"whole {number}"}
+    return "POST", "/backtests", body
+
+
+def _whole_s(port: int, pack: str, number: int) -> float:
+    """Return the seconds from request to sealed report of a whole pack."""
+    asked = iter([False, True])
+    return _latencies(port, lambda: _whole(pack, number), lambda: next(asked))[0]
+
+
+def _while_packs_are_replayed(
+    port: int, owner: _Owner, fixture_id: int, asked: argparse.Namespace, counter: Iterator[int]
+) -> list[float]:
+    """The p99 of the health in each round, while clients backtest whole packs and a competition runs."""
+    found = []
+    for _ in range(asked.rounds):
+        competition = owner.competition("large", fixture_id, agents=10)
+        over = Event()
+        with ThreadPoolExecutor(asked.clients + 1) as pool:
+            watching = pool.submit(_latencies, port, lambda: ("GET", "/healthz", None), over.is_set)
+            for _ in range(asked.clients):
+                pool.submit(_latencies, port, lambda: _whole(_WHOLE[1][0], next(counter)), over.is_set)
+            owner.post(f"/competitions/{competition}/start")
+            over.set()
+            found.append(_p99(watching.result()))
+    return found
 
 
 class _Owner:
@@ -203,7 +241,7 @@ def _latencies(port: int, ask: Callable[[], Ask], over: Callable[[], bool]) -> l
     while not over() or not found:
         method, path, body = ask()
         started = time.perf_counter()
-        headers = {} if body is None else {"Content-Type": "application/json"}
+        headers = {} if body is None else {"Content-Type": "application/json", "Prefer": "wait=60"}
         connection.request(method, path, None if body is None else json.dumps(body), headers)
         response = connection.getresponse()
         content = response.read()
