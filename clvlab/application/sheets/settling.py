@@ -12,7 +12,7 @@ import polars as pl
 from clvlab.packs.results import Settled
 from clvlab.statistics import Calibration, Clusters, Estimate, calibrate, estimates_together, sum_by_cluster
 
-BPS, PERCENT = "bps of probability", "%"
+PERCENT = "%"
 Figure = tuple[str, float | None, float | None, float | None, str]
 """Name, value, bounds of its interval as far as there is one, and unit."""
 

@@ -12,7 +12,7 @@ import polars as pl
 from clvlab.application.runs.perform import PerformedRun
 from clvlab.application.sheets import breakdowns
 from clvlab.application.sheets.plots import Plots
-from clvlab.application.sheets.settling import BPS, PERCENT, Figure, Settlement, settlement
+from clvlab.application.sheets.settling import PERCENT, Figure, Settlement, settlement
 from clvlab.drawing import axes as drawing
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown, check_settings
@@ -32,6 +32,7 @@ from clvlab.statistics import (
     sum_by_cluster,
 )
 
+BPS = "bps of probability"
 _MEANS = ("clv_bps", "price_ratio_pct", "edge_pct")
 _CAUTION = (
     "CLV is not return on investment. Results are one draw of luck: over as many decisions their interval is far wider than "
