@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from html import escape
 from io import StringIO
 from re import DOTALL, sub
+from threading import RLock
 from typing import TYPE_CHECKING, Any
+from warnings import catch_warnings, filterwarnings
 
 from clvlab.drawing.showing import optional
 
@@ -19,6 +22,7 @@ _INK = "#010203"  # replaced by the colour of the text around the picture
 _STYLE = {
     "svg.hashsalt": "clvlab",
     "svg.fonttype": "none",
+    "text.parse_math": False,  # a name with two dollars is no formula
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.titlesize": 10,
@@ -30,6 +34,7 @@ _STYLE = {
     "legend.frameon": False,
     "figure.constrained_layout.use": True,
 }
+_STYLING = RLock()  # matplotlib's settings are those of the whole process: two pictures at once would mix them up
 _INKED = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
 
 
@@ -44,7 +49,7 @@ def axes_or_new(ax: Axes | None) -> Any:
     if ax is not None:
         return ax
     pyplot = optional("matplotlib.pyplot", "a plot")
-    with pyplot.rc_context(_STYLE):
+    with _STYLING, pyplot.rc_context(_STYLE):
         return pyplot.subplots(figsize=(6.4, 3.6))[1]
 
 
@@ -62,7 +67,7 @@ def svg(draw: Callable[[Any], object], title: str, size: tuple[float, float] = (
     """
     matplotlib = optional("matplotlib", "a picture")
     figures = optional("matplotlib.figure", "a picture")
-    with matplotlib.rc_context(_STYLE | dict.fromkeys(_INKED, _INK)):
+    with _STYLING, matplotlib.rc_context(_STYLE | dict.fromkeys(_INKED, _INK)), _letters_of_any_script():
         figure = figures.Figure(figsize=size, layout="tight")
         draw(figure.add_subplot())
         # Laid out once, in one pass, and drawn once: with a layout at work, saving draws everything twice.
@@ -77,3 +82,11 @@ def svg(draw: Callable[[Any], object], title: str, size: tuple[float, float] = (
     head = sub(r' (?:xmlns(?::\w+)?|version|width|height)="[^"]*"', "", head)
     head = head.replace("<svg", f'<svg role="img" aria-label="{escape(title)}"', 1)
     return f"{head}>{body}".replace(_INK, "currentColor")
+
+
+@contextmanager
+def _letters_of_any_script() -> Iterator[None]:
+    """Draw letters that matplotlib's font lacks without a warning: they stay text, and the page has fonts of its own."""
+    with catch_warnings():
+        filterwarnings("ignore", r"Glyph \d+ .* missing from font", UserWarning)
+        yield

@@ -186,7 +186,7 @@ class Plots:
         _points(ax, places, rows["mean_clv_bps"], rows["low"], rows["high"], flat=True)
         ax.axvline(0, color=GREY, linewidth=0.8)
         ax.set_ylim(-0.7, max(rows.height, 1) - 0.3)
-        ax.set_yticks(places, [f"{name} ({n:,})" for name, n in zip(names, rows["n"], strict=True)])
+        ax.set_yticks(places, [f"{name} ({n:,})" for name, n in zip(names, rows["n"], strict=True)], parse_math=False)
         ax.set(xlabel=f"{_CLV}, {self._sheet.level:.0%} interval", title=title)
         return ax
 
