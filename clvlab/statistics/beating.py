@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import sqrt
 from statistics import NormalDist
+from typing import Literal, cast
 
 import polars as pl
 
@@ -132,5 +133,14 @@ def cluster_median(values: pl.Series, clusters: pl.Series, level: float = 0.95) 
     if rows.len() < 2:
         return Middle(float(median), None, None)
     reach = NormalDist().inv_cdf((1 + level) / 2) * float(cluster_errors(sums)[1][0])
-    low, high = (values.quantile(min(max(0.5 + step, 0.0), 1.0), "nearest") for step in (-reach, reach))
+    low, high = _quantile(values, 0.5 - reach, "nearest"), _quantile(values, 0.5 + reach, "nearest")
+    # a median between two values is no value: the nearest may lie on its other side
+    if low > median:
+        low = _quantile(values, 0.5 - reach, "lower")
+    if high < median:
+        high = _quantile(values, 0.5 + reach, "higher")
     return Middle(float(median), low, high)
+
+
+def _quantile(values: pl.Series, share: float, method: Literal["nearest", "lower", "higher"]) -> float:
+    return cast("float", values.quantile(min(max(share, 0.0), 1.0), method))

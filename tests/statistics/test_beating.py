@@ -62,3 +62,14 @@ def test_the_median_of_clustered_values_is_held_about_as_often_as_said():
 def test_the_median_of_nothing_is_nothing_and_of_one_fixture_has_no_interval():
     assert cluster_median(pl.Series([], dtype=pl.Int64), pl.Series([], dtype=pl.Int64)).median is None
     assert cluster_median(pl.Series([1, 2, 9]), pl.Series([7, 7, 7])).low is None
+
+
+@pytest.mark.parametrize(
+    ("of_each", "bounds"),
+    [([-3, 5], (-3, 5)), ([-3, 5, 5], (5, 5)), ([4], (4, 4)), ([0, 1, 2, 9], (1, 2)), ([-9, 2, 2, 9], (2, 2))],
+)
+def test_the_interval_holds_the_median_where_every_fixture_has_the_same_values(of_each, bounds):
+    found = cluster_median(pl.Series(of_each * 8), pl.Series(np.repeat(range(8), len(of_each))))
+
+    assert found.low <= found.median <= found.high
+    assert (found.low, found.high) == bounds
