@@ -33,6 +33,14 @@ _STYLE = """
 [data-jp-theme-light=true] .clvlab .pass{color:#1a7f37}[data-jp-theme-light=true] .clvlab .fail{color:#cf222e}
 """.strip()
 
+# A page has its own width: it stands in the middle, and on a narrow one first columns break so that values stay in sight.
+_PAGE_STYLE = """
+body{margin:1.5rem auto;max-width:60rem;padding:0 clamp(.75rem,3vw,1.5rem);overflow-wrap:anywhere}
+@media(max-width:40rem){body .clvlab .wide table{font-size:12px}body .clvlab .wide :is(th,td){padding-right:.5rem}
+ body .clvlab .wide td{overflow-wrap:break-word}body .clvlab .wide code{overflow-wrap:anywhere}
+ body .clvlab .wide td:first-child:not(.n){white-space:normal;overflow-wrap:anywhere;min-width:6.5rem}}
+""".strip()
+
 
 class Html(str):
     """Text that is HTML already: a cell of this type, and of no other, is shown as it is."""
@@ -51,7 +59,7 @@ def page(title: str, content: str) -> str:
     return (
         '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><meta name="color-scheme" content="light dark">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>body{{margin:1.5rem}}</style></head><body>{content}</body></html>\n"
+        f"<title>{escape(title)}</title><style>{_PAGE_STYLE}</style></head><body>{content}</body></html>\n"
     )
 
 
