@@ -121,7 +121,7 @@ def _schema(name: str, schema: dict[str, Any]) -> Iterator[str]:
     yield "| field | type | |"
     yield "|---|---|---|"
     for field, of in schema.get("properties", {}).items():
-        about, default = of.get("description", ""), "" if field in schema["required"] else _default(of)
+        about, default = of.get("description", ""), "" if field in schema.get("required", ()) else _default(of)
         yield f"| `{field}` | {_kind(of)} | {about.rstrip('.') + '; ' + default if about and default else about or default} |"
     yield ""
 
