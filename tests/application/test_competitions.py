@@ -145,6 +145,32 @@ def test_without_a_pack_the_only_one_of_the_catalog_is_bound_for_good(one_pack):
     application.close()
 
 
+def test_a_tampered_pack_is_not_there_where_a_pack_is_left_out(one_sound_pack):
+    application = Application(catalog=one_sound_pack)
+    competition_id = make_competition(application, "baseline", pack_id=None)
+
+    started = application.competitions.start(ALICE, competition_id)
+    deployed = application.deploys.deploy(ALICE, {"strategy": "baseline", "source_mode": "replay"})
+
+    assert started["replay_binding"] == deployed["replay_binding"]
+    assert started["replay_binding"]["pack_id"] == "starter"
+    with pytest.raises(BindingError, match="unknown or unverified"):
+        make_competition(application, pack_id="season")
+    application.close()
+
+
+def test_without_a_verified_pack_nothing_starts(one_pack):
+    application = Application(catalog=one_pack)
+    competition_id = make_competition(application, "baseline", pack_id=None)
+    (one_pack.folder / "starter" / "ticks.parquet").write_bytes(b"other ticks")
+
+    with pytest.raises(NotStartableError, match="0 verified packs") as refused:
+        application.competitions.start(ALICE, competition_id)
+
+    assert refused.value.reason == "binding_missing"
+    application.close()
+
+
 def test_without_a_pack_and_with_several_to_choose_from_nothing_starts(in_memory):
     competition_id = make_competition(in_memory, "baseline", pack_id=None)
 

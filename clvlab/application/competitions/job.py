@@ -77,14 +77,11 @@ class CompetitionRuns:
 
     def _binding(self, row: _Row) -> Bound:
         if row["pack_id"] is None:
-            entries = list(self.catalog.entries())
-            if len(entries) != 1:
-                detail = f"the competition names no pack, and the catalog has {len(entries)}: create one with a pack_id"
-                raise NotStartableError("binding_missing", detail)
             try:
-                return bind(self.catalog, entries[0], None)
+                return bind(self.catalog, None, None)
             except PackError as error:
-                raise NotStartableError("binding_missing", f"the only pack of the catalog can't be bound: {error}") from error
+                detail = f"the competition names no pack, and none can be chosen for it: {error}"
+                raise NotStartableError("binding_missing", detail) from error
         try:
             return _unchanged(bind(self.catalog, row["pack_id"], row["fixture_id"]), row)
         except (BindingError, PackError) as error:

@@ -13,7 +13,7 @@ from clvlab.answers.agents import PreflightCheck
 from clvlab.application.deploys.agent import deployed_agent, policy_of, resolve, window_of
 from clvlab.application.deploys.config import DeployConfig
 from clvlab.application.runs.binding import Bound, bind
-from clvlab.errors import ClvlabError, UnknownPackError
+from clvlab.errors import ClvlabError
 from clvlab.packs.catalog import Catalog
 
 _STAND_IN = "baseline"  # lets the other checks be made when there is no usable strategy
@@ -87,9 +87,4 @@ def _tried(attempt: Callable[[], Any]) -> tuple[Any, str | None]:
 def _binding(config: DeployConfig, catalog: Catalog) -> Bound | None:
     if config.source_mode == "live" and config.pack_id is None:
         return None
-    if config.pack_id is not None:
-        return bind(catalog, config.pack_id, config.fixture_id)
-    entries = list(catalog.entries())
-    if len(entries) != 1:
-        raise UnknownPackError(f"pack_id is needed: the catalog has {len(entries)} packs")
-    return bind(catalog, entries[0], config.fixture_id)
+    return bind(catalog, config.pack_id, config.fixture_id)
