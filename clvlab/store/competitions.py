@@ -43,6 +43,12 @@ def roster_of(connection: Connection, competition_id: str) -> list[dict[str, Any
     return rows(connection, query)
 
 
+def agent_ids(connection: Connection, competition_id: str) -> list[str]:
+    """List the ids of the agents of a competition in order of registration."""
+    query = select(roster.c.agent_id).where(roster.c.competition_id == competition_id).order_by(roster.c.position)
+    return list(connection.execute(query).scalars())
+
+
 def add_agent(connection: Connection, values: Mapping[str, Any]) -> None:
     """Put an agent on a roster; the table's own rules hold whoever calls."""
     connection.execute(roster.insert().values(**values))

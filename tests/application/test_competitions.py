@@ -3,6 +3,7 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Thread
 
 import pytest
+from sqlalchemy import update
 
 from clvlab.agents.registry import TEMPLATES
 from clvlab.application.application import Application
@@ -22,6 +23,7 @@ from clvlab.errors import (
     UnknownCompetitionError,
     UnknownInstanceError,
 )
+from clvlab.store import tables
 from tests.factories import ALICE, BOB, make_competition
 
 BOTH = ("baseline", "cumulative-drift")
@@ -29,6 +31,17 @@ BOTH = ("baseline", "cumulative-drift")
 
 def entry(agent_id="a", strategy="baseline", **fields):
     return AgentEntry(agent_id=agent_id, strategy=strategy, **fields)
+
+
+def register_misfit(application, competition_id):
+    """Put an agent ``model`` on a roster that fails when it is asked, as an earlier version took it."""
+    application.competitions.register(ALICE, competition_id, entry("model", "llm"))
+    beyond = {"fixture_id": 90000000, "tick_seq": 10**6, "action": "WAIT"}
+    with application._database.write() as connection:
+        of_model = update(tables.roster).where(
+            tables.roster.c.competition_id == competition_id, tables.roster.c.agent_id == "model"
+        )
+        connection.execute(of_model.values(config={"transcript": [beyond]}))
 
 
 def test_a_competition_goes_from_draft_to_a_verified_run(application):
@@ -466,8 +479,7 @@ def test_configurations_out_of_bounds_are_refused_by_their_field(bad):
 
 def test_an_agent_that_fails_is_told_in_the_log_and_the_others_go_on(application):
     competition_id = make_competition(application, "baseline")
-    beyond = {"fixture_id": 90000000, "tick_seq": 10**6, "action": "WAIT"}
-    application.competitions.register(ALICE, competition_id, entry("model", "llm", config={"transcript": [beyond]}))
+    register_misfit(application, competition_id)
 
     run_id = application.competitions.start(ALICE, competition_id)["run_id"]
 
@@ -481,8 +493,7 @@ def test_an_agent_that_fails_is_told_in_the_log_and_the_others_go_on(application
 
 def test_when_every_agent_fails_the_start_fails_with_their_cause(application):
     competition_id = make_competition(application)
-    beyond = {"fixture_id": 90000000, "tick_seq": 10**6, "action": "WAIT"}
-    application.competitions.register(ALICE, competition_id, entry("model", "llm", config={"transcript": [beyond]}))
+    register_misfit(application, competition_id)
 
     with pytest.raises(RunFailedError, match="1000000"):
         application.competitions.start(ALICE, competition_id)

@@ -19,20 +19,17 @@ from clvlab.answers.competitions import (
     RosterEntry,
 )
 from clvlab.application.competitions.job import CompetitionRuns, replay_binding
+from clvlab.application.competitions.registration import Registration
 from clvlab.application.competitions.requests import AgentEntry, CompetitionConfig
-from clvlab.application.competitions.roster import pinned_entry
-from clvlab.application.competitions.status import MUTABLE, CompetitionStatus, require, require_owned
+from clvlab.application.competitions.status import CompetitionStatus, require, require_owned
 from clvlab.application.events import EventKind
 from clvlab.application.hub import Hub
 from clvlab.application.jobs import Jobs
 from clvlab.application.runs.binding import bind
 from clvlab.application.runs.stored import StoredRuns
 from clvlab.errors import (
-    AlreadyRegisteredError,
     BindingError,
     PackError,
-    RosterFrozenError,
-    RosterFullError,
     RunFailedError,
     TransitionError,
 )
@@ -146,29 +143,10 @@ class Competitions:
         NotOwnerError
             ``instance_id`` belongs to another principal.
         EntryError
-            Unrecognized ``proof_mode``, unknown strategy, a bad value of a known parameter, or an instance of another strategy.
+            Unrecognized ``proof_mode``, unknown strategy, a bad value of a known parameter, an instance of another strategy, or
+            a transcript about what the fixture that the competition is bound to does not have.
         """
-        with self.database.write() as connection:
-            row = require_owned(rows.row(connection, competition_id, lock=True), competition_id, caller)
-            if row["status"] not in MUTABLE:
-                raise RosterFrozenError(f"competition {competition_id} is {row['status']}: its roster is frozen")
-            agents = rows.roster_of(connection, competition_id)
-            if entry.agent_id in {agent["agent_id"] for agent in agents}:
-                raise AlreadyRegisteredError(f"agent {entry.agent_id!r} is registered already")
-            if len(agents) >= row["roster_size"]:
-                raise RosterFullError(f"competition {competition_id} has all its {row['roster_size']} agents")
-            pinned = pinned_entry(connection, entry, caller)
-            values = {
-                "competition_id": competition_id,
-                "agent_id": entry.agent_id,
-                "position": len(agents),
-                "roster_size": row["roster_size"],
-                "strategy": entry.strategy,
-                "instance_id": entry.instance_id,
-                **pinned,
-            }
-            rows.add_agent(connection, values)
-        return {"agent_id": entry.agent_id, "config_hash": pinned["config_hash"], "proof_mode": pinned["proof_mode"]}
+        return Registration(self.database, self.catalog).add(caller, competition_id, entry)
 
     def open(self, caller: str, competition_id: str) -> CompetitionStatusResponse:
         """Go from ``draft`` to ``open``.
@@ -206,8 +184,9 @@ class Competitions:
         UnknownCompetitionError, NotOwnerError
         NotStartableError
             ``reason`` is ``not_startable`` (running, finalized or completed), ``roster_empty``, ``no_live_feed``,
-            ``binding_missing`` (no pack, and not exactly one in the catalog) or ``binding_changed`` (pack gone or changed since
-            it was bound).
+            ``entry_unusable`` (an agent that this version can't make, or that the fixture does not fit which is bound now),
+            ``binding_missing`` (no pack, and not exactly one verified in the catalog) or ``binding_changed`` (pack gone or
+            changed since it was bound).
         RunFailedError
             The run failed; the claim is released and the cause recorded.
         """

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pydantic import ValidationError
+
 from clvlab.application.competitions.requests import AgentEntry
 from clvlab.application.deploys.agent import deployed_agent
 from clvlab.application.deploys.config import DeployConfig
@@ -20,7 +22,7 @@ def pinned_entry(connection: Connection, entry: AgentEntry, caller: str) -> dict
     Returns
     -------
     dict
-        ``config``, ``config_hash`` and ``proof_mode``.
+        Columns of a roster row: all but the competition and the place in it.
 
     Raises
     ------
@@ -30,12 +32,16 @@ def pinned_entry(connection: Connection, entry: AgentEntry, caller: str) -> dict
     """
     record = None if entry.instance_id is None else _record(connection, entry.instance_id, caller)
     mode = proof_mode(entry.proof_mode)
-    if record is not None:
-        if record["template"] != entry.strategy:
-            raise EntryError(f"instance {entry.instance_id} is of strategy {record['template']!r}, not {entry.strategy!r}")
-        return {"config": record["config"], "config_hash": record["config_hash"], "proof_mode": mode}
-    made = entrant(entry.agent_id, entry.strategy, entry.config, proof_mode=mode)
-    return {"config": entry.config, "config_hash": config_hash_of(made.identity), "proof_mode": mode}
+    if record is not None and record["template"] != entry.strategy:
+        raise EntryError(f"instance {entry.instance_id} is of strategy {record['template']!r}, not {entry.strategy!r}")
+    columns = {
+        "agent_id": entry.agent_id,
+        "strategy": entry.strategy,
+        "config": entry.config if record is None else record["config"],
+        "proof_mode": mode,
+        "instance_id": entry.instance_id,
+    }
+    return columns | {"config_hash": config_hash_of(rostered_agent(columns).identity)}
 
 
 def _record(connection: Connection, instance_id: str, caller: str) -> Mapping[str, Any]:
@@ -49,10 +55,21 @@ def _record(connection: Connection, instance_id: str, caller: str) -> Mapping[st
 
 
 def rostered_agent(agent: Mapping[str, Any]) -> Entrant:
-    """Make the agent of a roster row again."""
-    if agent["instance_id"] is not None:
-        return deployed_agent(DeployConfig.model_validate(agent["config"]), agent["agent_id"], agent["proof_mode"])
-    return entrant(agent["agent_id"], agent["strategy"], agent["config"], proof_mode=agent["proof_mode"])
+    """Make the agent of a roster row again.
+
+    Raises
+    ------
+    EntryError
+        A strategy or value that this version does not take.
+    """
+    if agent["instance_id"] is None:
+        return entrant(agent["agent_id"], agent["strategy"], agent["config"], proof_mode=agent["proof_mode"])
+    try:
+        config = DeployConfig.model_validate(agent["config"])
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        raise EntryError(f"{'.'.join(map(str, wrong['loc']))} of its instance: {wrong['msg']}") from error
+    return deployed_agent(config, agent["agent_id"], agent["proof_mode"])
 
 
 def unused_of(agent: Mapping[str, Any]) -> list[str]:

@@ -13,6 +13,7 @@ from clvlab.answers.agents import PreflightCheck
 from clvlab.application.deploys.agent import deployed_agent, policy_of, resolve, window_of
 from clvlab.application.deploys.config import DeployConfig
 from clvlab.application.runs.binding import Bound, bind
+from clvlab.application.runs.misfits import misfits
 from clvlab.errors import ClvlabError
 from clvlab.packs.catalog import Catalog
 
@@ -54,12 +55,15 @@ def preflight(body: Mapping[str, Any], catalog: Catalog) -> Preflight:
     if "strategy" in wrong:
         config = config.model_copy(update={"strategy": _STAND_IN, "params": {}})
     full, wrong_params = _tried(lambda: resolve(config))
+    agent = None
     if wrong_params is None and full is not None:
-        _, wrong_params = _tried(lambda: deployed_agent(full, str(full.agent_id)))
-    wrong |= {"params": wrong_params} if wrong_params else {}
+        agent, wrong_params = _tried(lambda: deployed_agent(full, str(full.agent_id)))
     _, policy = _tried(lambda: policy_of(config))
     _, window = _tried(lambda: window_of(config))
     own, binding = _tried(lambda: _binding(config, catalog))
+    if agent is not None and own is not None:
+        wrong_params = misfits([agent], own).get(agent.identity.agent_id)
+    wrong |= {"params": wrong_params} if wrong_params else {}
     live = "no live feed is configured: deploy a replay" if config.source_mode == "live" else None
     together = {"live_feed": live, "policy": policy, "window": window, "replay_binding": binding}
     wrong |= {name: message for name, message in together.items() if message}
