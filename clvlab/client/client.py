@@ -77,6 +77,9 @@ class Client:
     >>> ours = client.create_competition(config, roster_size=2)["competition_id"]
     >>> client.open_competition(ours)["status"], client.register(ours, "b", "baseline")["proof_mode"]
     ('open', 'reproducible')
+    >>> client.register(ours, "..", "baseline")["agent_id"], client.withdraw(ours, "..")
+    ('..', None)
+    >>> client.delete_competition(client.create_competition(config, roster_size=2)["competition_id"])
     >>> client.start(ours)["status"], client.complete_competition(ours)["status"]
     ('finalized', 'completed')
     >>> client.competition(ours)["leaderboard"][0]["agent_id"]
@@ -140,6 +143,14 @@ class Client:
         return self._post(
             AgentRegisterResponse, "competitions", competition_id, "agents", body=entry | {"instance_id": instance_id}
         )
+
+    def withdraw(self, competition_id: str, agent_id: str) -> None:
+        """Take an agent off the roster of a competition of the caller that was not started yet."""
+        self._delete("competitions", competition_id, "agents", agent_id)
+
+    def delete_competition(self, competition_id: str) -> None:
+        """Delete a competition of the caller that was never started."""
+        self._delete("competitions", competition_id)
 
     def open_competition(self, competition_id: str) -> CompetitionStatusResponse:
         """Go from draft to open."""
@@ -260,6 +271,9 @@ class Client:
     ) -> _T:
         return _answer(kind, self._http.post(_path(*path), json=body, headers=headers))
 
+    def _delete(self, *path: str) -> None:
+        raise_for_problem(self._http.delete(_path(*path)))
+
     def _file(self, run_id: str, name: str) -> bytes:
         response = self._http.get(_path("runs", run_id, name))
         raise_for_problem(response)
@@ -276,4 +290,5 @@ def _answer(kind: type[_T], response: httpx2.Response) -> _T:
 
 
 def _path(*segments: str) -> str:
-    return "/" + "/".join(quote(segment, safe="") for segment in segments)
+    # A segment of dots alone would be taken for a step up (RFC 3986, section 5.2.4).
+    return "/" + "/".join(quote(segment, safe="").replace(".", "%2E") for segment in segments)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, delete, select, update
 
 from clvlab.store.database import first, insert, rows
 from clvlab.store.tables import competition_events, competitions, roster
@@ -52,6 +52,25 @@ def agent_ids(connection: Connection, competition_id: str) -> list[str]:
 def add_agent(connection: Connection, values: Mapping[str, Any]) -> None:
     """Put an agent on a roster; the table's own rules hold whoever calls."""
     connection.execute(roster.insert().values(**values))
+
+
+def remove_agent(connection: Connection, competition_id: str, agent_id: str) -> bool:
+    """Take an agent off a roster whose competition is held, and close the gap; False if it is not there."""
+    of, own = roster.c, roster.c.competition_id == competition_id
+    gone = delete(roster).where(own, of.agent_id == agent_id).returning(of.position)
+    position = connection.execute(gone).scalar()
+    if position is None:
+        return False
+    # Two steps past the unique rule, which holds after every row: first out of the way, below zero, then one place up.
+    connection.execute(update(roster).where(own, of.position > position).values(position=-of.position))
+    connection.execute(update(roster).where(own, of.position < 0).values(position=-of.position - 1))
+    return True
+
+
+def remove(connection: Connection, competition_id: str) -> None:
+    """Delete a competition that is held and has no events, with its roster."""
+    connection.execute(delete(roster).where(roster.c.competition_id == competition_id))
+    connection.execute(delete(competitions).where(competitions.c.competition_id == competition_id))
 
 
 def append(

@@ -76,6 +76,8 @@ async def _serve(
             await websocket.close(_NORMAL, "the log is complete")
     except _SlowClientError:
         await _close_slow(websocket, settings.stream_send_timeout_s)
+    except UnknownCompetitionError:
+        await websocket.close(_NORMAL, "the competition was deleted")
     except ClvlabError as error:
         websocket.app.state.log.error("stream_failed", error=f"{type(error).__name__}: {error}")
         await websocket.close(_INTERNAL_ERROR, "the log can't be read: connect again with the last seq as since_seq")

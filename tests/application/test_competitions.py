@@ -14,6 +14,7 @@ from clvlab.errors import (
     AlreadyRegisteredError,
     BindingError,
     EntryError,
+    NotDeletableError,
     NotOwnerError,
     NotStartableError,
     RosterFrozenError,
@@ -21,6 +22,7 @@ from clvlab.errors import (
     RunFailedError,
     TransitionError,
     UnknownCompetitionError,
+    UnknownEntryError,
     UnknownInstanceError,
 )
 from clvlab.store import tables
@@ -378,6 +380,44 @@ def test_concurrent_registrations_never_overfill_a_roster_nor_double_an_agent(ap
 
     roster = [agent["agent_id"] for agent in application.competitions.state(competition_id)["roster"]]
     assert answers.count("ok") == len(roster) == len(set(roster)) == 5
+
+
+def test_concurrent_comings_and_goings_keep_places_unique_and_within_the_roster(application):
+    competition_id = make_competition(application, roster_size=4)
+
+    def come_or_go(number):
+        agent_id = f"a{number % 6}"
+        try:
+            if number % 3:
+                application.competitions.register(ALICE, competition_id, entry(agent_id))
+            else:
+                application.competitions.withdraw(ALICE, competition_id, agent_id)
+        except (AlreadyRegisteredError, RosterFullError, UnknownEntryError) as error:
+            return type(error).__name__
+        return "ok"
+
+    with ThreadPoolExecutor(12) as pool:
+        answers = list(pool.map(come_or_go, range(60)))
+
+    agents = [agent["agent_id"] for agent in application.competitions.state(competition_id)["roster"]]
+    for number in range(4 - len(agents)):
+        application.competitions.register(ALICE, competition_id, entry(f"last {number}"))
+    with pytest.raises(RosterFullError):
+        application.competitions.register(ALICE, competition_id, entry("one more"))
+    assert answers.count("ok") >= len(agents) == len(set(agents)) <= 4
+
+
+def test_a_competition_whose_start_failed_keeps_its_log(in_memory):
+    competition_id = make_competition(in_memory)
+    register_misfit(in_memory, competition_id)
+    with pytest.raises(RunFailedError):
+        in_memory.competitions.start(ALICE, competition_id)
+
+    with pytest.raises(NotDeletableError, match="public record") as refused:
+        in_memory.competitions.delete(ALICE, competition_id)
+
+    assert refused.value.reason == "has_events"
+    assert in_memory.competitions.state(competition_id)["status"] == "draft"
 
 
 def test_a_run_that_fails_releases_the_claim_and_says_why(database_url, one_pack):

@@ -19,6 +19,8 @@ KEY = make_key("EdDSA")
 OWNED = [
     ("POST", "/competitions"),
     ("POST", "/competitions/c/agents"),
+    ("DELETE", "/competitions/c/agents/x"),
+    ("DELETE", "/competitions/c"),
     ("POST", "/competitions/c/open"),
     ("POST", "/competitions/c/start"),
     ("POST", "/competitions/c/complete"),

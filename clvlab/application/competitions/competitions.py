@@ -29,6 +29,7 @@ from clvlab.application.runs.binding import bind
 from clvlab.application.runs.stored import StoredRuns
 from clvlab.errors import (
     BindingError,
+    NotDeletableError,
     PackError,
     RunFailedError,
     TransitionError,
@@ -147,6 +148,33 @@ class Competitions:
             a transcript about what the fixture that the competition is bound to does not have.
         """
         return Registration(self.database, self.catalog).add(caller, competition_id, entry)
+
+    def withdraw(self, caller: str, competition_id: str, agent_id: str) -> None:
+        """Take an agent off the roster: its place is free again, and the others keep their order.
+
+        Raises
+        ------
+        UnknownCompetitionError, NotOwnerError, RosterFrozenError, UnknownEntryError
+            In this order.
+        """
+        Registration(self.database, self.catalog).withdraw(caller, competition_id, agent_id)
+
+    def delete(self, caller: str, competition_id: str) -> None:
+        """Delete a competition, and its roster; one that was ever started stays, as its log is public record.
+
+        Raises
+        ------
+        UnknownCompetitionError, NotOwnerError
+        NotDeletableError
+            It has events.
+        """
+        with self.database.write() as connection:
+            row = require_owned(rows.row(connection, competition_id, lock=True), competition_id, caller)
+            if row["next_seq"]:
+                detail = f"competition {competition_id} was started, and its log is public record: it can't be deleted"
+                raise NotDeletableError("has_events", detail)
+            rows.remove(connection, competition_id)
+        self.hub.publish(competition_id)
 
     def open(self, caller: str, competition_id: str) -> CompetitionStatusResponse:
         """Go from ``draft`` to ``open``.

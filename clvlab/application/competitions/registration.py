@@ -12,7 +12,7 @@ from clvlab.application.competitions.roster import pinned_entry, rostered_agent
 from clvlab.application.competitions.status import MUTABLE, require_owned
 from clvlab.application.runs.binding import bind
 from clvlab.application.runs.misfits import misfits, names_ticks
-from clvlab.errors import AlreadyRegisteredError, EntryError, PackError, RosterFrozenError, RosterFullError
+from clvlab.errors import AlreadyRegisteredError, EntryError, PackError, RosterFrozenError, RosterFullError, UnknownEntryError
 from clvlab.packs.catalog import Catalog
 from clvlab.store import competitions as rows
 from clvlab.store.database import Connection, Database
@@ -22,7 +22,7 @@ _Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """Puts agents on rosters.
+    """Puts agents on rosters, and takes them off.
 
     An agent is tried on the fixture that its competition is bound to before the competition's row is held: reading a tape takes
     time, in which others may register.
@@ -44,6 +44,13 @@ class Registration:
             place = {"competition_id": competition_id, "position": position, "roster_size": row["roster_size"]}
             rows.add_agent(connection, pinned | place)
         return {"agent_id": entry.agent_id, "config_hash": pinned["config_hash"], "proof_mode": pinned["proof_mode"]}
+
+    def withdraw(self, caller: str, competition_id: str, agent_id: str) -> None:
+        """Take an agent off the roster; see ``Competitions.withdraw``."""
+        with self.database.write() as connection:
+            _changeable(connection, caller, competition_id, lock=True)
+            if not rows.remove_agent(connection, competition_id, agent_id):
+                raise UnknownEntryError(f"no agent {agent_id!r} is on the roster of competition {competition_id}")
 
     def _try(self, row: _Row, pinned: _Row) -> None:
         """Refuse an agent that can't run over the fixture that a competition is bound to, if it is bound."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Query, Response
+from fastapi import APIRouter, Body, Path, Query, Response
 from fastapi.responses import StreamingResponse
 from pydantic import TypeAdapter
 
@@ -102,6 +102,33 @@ def register(
 ) -> AgentRegisterResponse:
     """Put an agent on the roster and pin its configuration."""
     return application.competitions.register(principal, competition_id, body)
+
+
+@owned.delete(
+    "/{competition_id}/agents/{agent_id:path}",
+    operation_id="withdrawAgent",
+    status_code=204,
+    responses=problems(401, 403, s404="Unknown competition, or no such agent on its roster", s409="Roster frozen"),
+)
+def withdraw(
+    competition_id: str,
+    agent_id: Annotated[str, Path(description="Percent-encoded, as it may hold any character: `a/b` is `a%2Fb`.")],
+    principal: CurrentPrincipal,
+    application: ApplicationDep,
+) -> None:
+    """Take an agent off the roster of a draft or open competition: its place is free again."""
+    application.competitions.withdraw(principal, competition_id, agent_id)
+
+
+@owned.delete(
+    "/{competition_id}",
+    operation_id="deleteCompetition",
+    status_code=204,
+    responses=problems(401, 403, s404=_UNKNOWN, s409="It was started, and its log is public record: `reason` says so"),
+)
+def delete(competition_id: str, principal: CurrentPrincipal, application: ApplicationDep) -> None:
+    """Delete a competition that was never started, with its roster."""
+    application.competitions.delete(principal, competition_id)
 
 
 @owned.post(
