@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 from typing_extensions import TypeAliasType
 
-from clvlab.answers.answer import Answer, Hash, ProofMode, ReplayBinding
+from clvlab.answers.answer import Answer, Hash, Noting, ProofMode, ReplayBinding
 from clvlab.answers.runs import ProofArtifactResponse
 
 LifecycleStatus = TypeAliasType(
@@ -16,14 +16,14 @@ LifecycleStatus = TypeAliasType(
 )
 
 
-class CompetitionCreateResponse(Answer):
+class CompetitionCreateResponse(Noting):
     """A new competition."""
 
     competition_id: str
     status: Literal["draft"]
 
 
-class AgentRegisterResponse(Answer):
+class AgentRegisterResponse(Noting):
     """An agent on the roster."""
 
     agent_id: str

@@ -29,6 +29,10 @@ from clvlab.store import tables
 from tests.factories import ALICE, BOB, make_competition
 
 BOTH = ("baseline", "cumulative-drift")
+PINNED = {
+    "strategy": "baseline", "source_mode": "replay", "pack_id": "starter", "stake": 70, "market_allowlist": ["1X2"],
+    "cooldown_s": 60, "params": {"min_prob_bps": 5500, "mood": 0.5},
+}  # fmt: skip
 
 
 def entry(agent_id="a", strategy="baseline", **fields):
@@ -291,6 +295,10 @@ def test_a_registration_pins_the_hash_that_the_run_then_seals(application):
         ("Deterministic", "reproducible"),
         ("EVIDENCE_verified", "verified"),
         ("llm", "verified"),
+        ("LLM/evidence-verified", "verified"),
+        ("llm / Evidence Verified", "verified"),
+        ("LLM evidence_verified", "verified"),
+        ("deterministic/reproducible", "reproducible"),
     ],
 )
 def test_proof_modes_are_normalized(in_memory, spelled, canonical):
@@ -303,6 +311,9 @@ def test_proof_modes_are_normalized(in_memory, spelled, canonical):
     "bad",
     [
         {"proof_mode": "trust-me"},
+        {"proof_mode": "llm/reproducible"},
+        {"proof_mode": "verified/"},
+        {"proof_mode": ""},
         {"strategy": "absent"},
         {"config": {"stake": -1}},
         {"config": {"stake": "many"}},
@@ -321,7 +332,7 @@ def test_entries_that_can_not_be_taken_leave_the_roster_as_it_was(in_memory, bad
 
 def test_an_entry_may_stand_for_an_instance_of_its_owner(application):
     deployed = application.deploys.deploy(
-        ALICE, {"strategy": "baseline", "pack_id": "starter", "params": {"min_prob_bps": 5500}}
+        ALICE, {"strategy": "baseline", "source_mode": "replay", "pack_id": "starter", "params": {"min_prob_bps": 5500}}
     )
     competition_id = make_competition(application)
     own = entry("a", instance_id=deployed["instance_id"])
@@ -334,9 +345,82 @@ def test_an_entry_may_stand_for_an_instance_of_its_owner(application):
     assert application.runs.card(run_id)["checks"]["manifest_bound"] == "pass"
 
 
+@pytest.mark.parametrize(
+    "config",
+    [
+        {},
+        {"min_prob_bps": 5500},
+        {"min_prob_bps": 5500, "stake": 70, "markets": ["1X2"], "mood": "0.5"},
+        {"market_allowlist": ["1X2"], "cooldown_s": 60},
+        {"params": {"min_prob_bps": 5500, "markets": ["1X2"], "stake": 70, "warmup_ticks": 0, "mood": 0.5}, "stake": 70},
+    ],
+)
+def test_a_config_beside_an_instance_may_repeat_it_in_part_or_whole(in_memory, config):
+    deployed = in_memory.deploys.deploy(ALICE, PINNED)
+    competition_id = make_competition(in_memory)
+
+    answered = in_memory.competitions.register(ALICE, competition_id, entry(instance_id=deployed["instance_id"], config=config))
+
+    assert answered["config_hash"] == deployed["config_hash"]
+    whole = in_memory.competitions.state(competition_id)["roster"][0]["config"]
+    assert in_memory.competitions.register(
+        ALICE, competition_id, entry("b", instance_id=deployed["instance_id"], config=whole)
+    ) == answered | {"agent_id": "b"}
+
+
+@pytest.mark.parametrize(
+    ("config", "key"),
+    [
+        ({"min_prob_bps": 5501}, "min_prob_bps"),
+        ({"warmup_ticks": 1, "min_prob_bps": 5500}, "warmup_ticks"),
+        ({"stake": True}, "stake"),
+        ({"stake": 70.0, "min_prob_bps": 5500}, "stake"),
+        ({"mood": 2**60}, "mood"),
+        ({"mood": float("nan")}, "mood"),
+        ({"absent": None}, "absent"),
+        ({"cooldown_s": 60, "market_allowlist": ["OU"]}, "market_allowlist"),
+        ({"cooldown_s": 60, "params": {}}, "params"),
+    ],
+)
+def test_a_config_beside_an_instance_that_says_something_else_is_refused(in_memory, config, key):
+    instance_id = in_memory.deploys.deploy(ALICE, PINNED)["instance_id"]
+    competition_id = make_competition(in_memory)
+
+    with pytest.raises(EntryError, match=f"config.{key} "):
+        in_memory.competitions.register(ALICE, competition_id, entry(instance_id=instance_id, config=config))
+
+    assert in_memory.competitions.state(competition_id)["roster"] == []
+
+
+def test_names_that_nothing_reads_are_told_and_change_no_hash(in_memory):
+    body = {"competition_type": "arena", "source_mode": "replay", "market_scope": "all", "roster_size": 2}
+    odd = CompetitionConfig.model_validate(body | {"pack_id": "starter", "owner": BOB, "\ud800": 1})
+    config = {"min_prob_bps": 6000, "mood": 0.5}
+    plain = AgentEntry.model_validate({"agent_id": "a", "strategy": "baseline"})
+    told = AgentEntry.model_validate({"agent_id": "b", "strategy": "baseline", "config": config, "cfg": {}, "": None})
+
+    created = in_memory.competitions.create(ALICE, odd)
+    registered = [in_memory.competitions.register(ALICE, created["competition_id"], one) for one in (plain, told)]
+
+    assert created["ignored"] == ["\\ud800", "owner"]
+    assert "ignored" not in registered[0]
+    assert registered[1]["ignored"] == ["", "cfg", "config.mood"]
+    assert [answer["config_hash"] for answer in registered] == [
+        "sha256:43708ec6a24868d607750d4f2a73f33ca3b9dd27b3155e02cde41eb3634395ed",
+        "sha256:2658650f61826f106861184ff1e6e656f106bdf232958f40a72bc7c813301d32",
+    ]
+    state = in_memory.competitions.state(created["competition_id"])
+    assert "owner" not in state["config"]
+    assert state["roster"][1]["config"] == config
+
+
 def test_an_instance_must_exist_belong_to_the_caller_and_be_of_the_strategy(application):
-    theirs = application.deploys.deploy(BOB, {"strategy": "baseline", "pack_id": "starter"})["instance_id"]
-    own = application.deploys.deploy(ALICE, {"strategy": "baseline", "pack_id": "starter"})["instance_id"]
+    theirs = application.deploys.deploy(BOB, {"strategy": "baseline", "source_mode": "replay", "pack_id": "starter"})[
+        "instance_id"
+    ]
+    own = application.deploys.deploy(ALICE, {"strategy": "baseline", "source_mode": "replay", "pack_id": "starter"})[
+        "instance_id"
+    ]
     competition_id = make_competition(application)
 
     for instance_id, strategy, error in (

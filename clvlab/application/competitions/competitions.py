@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from clvlab.answers.answer import pick
+from clvlab.answers.answer import ignored, pick
 from clvlab.answers.competitions import (
     AgentRegisterResponse,
     CompetitionCreateResponse,
@@ -85,7 +85,7 @@ class Competitions:
         }
         with self.database.write() as connection:
             rows.add(connection, values)
-        return {"competition_id": competition_id, "status": "draft"}
+        return {"competition_id": competition_id, "status": "draft", **ignored(config.ignored)}
 
     def _frozen(self, config: CompetitionConfig) -> Mapping[str, Any]:
         if config.pack_id is None:

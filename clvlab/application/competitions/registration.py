@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from clvlab.answers.answer import ignored, pick
 from clvlab.answers.competitions import AgentRegisterResponse
 from clvlab.application.competitions.requests import AgentEntry
-from clvlab.application.competitions.roster import pinned_entry, rostered_agent
+from clvlab.application.competitions.roster import pinned_entry, rostered_agent, unused_of
 from clvlab.application.competitions.status import MUTABLE, require_owned
 from clvlab.application.runs.binding import bind
 from clvlab.application.runs.misfits import misfits, names_ticks
@@ -43,7 +44,8 @@ class Registration:
                 self._try(row, pinned)
             place = {"competition_id": competition_id, "position": position, "roster_size": row["roster_size"]}
             rows.add_agent(connection, pinned | place)
-        return {"agent_id": entry.agent_id, "config_hash": pinned["config_hash"], "proof_mode": pinned["proof_mode"]}
+        unread = [*entry.ignored, *(f"config.{key}" for key in unused_of(pinned))]
+        return {**pick(AgentRegisterResponse, pinned), **ignored(unread)}
 
     def withdraw(self, caller: str, competition_id: str, agent_id: str) -> None:
         """Take an agent off the roster; see ``Competitions.withdraw``."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from clvlab.agents.registry import TEMPLATES
 from clvlab.answers.agents import PreflightCheck
@@ -17,7 +18,8 @@ from clvlab.application.runs.misfits import misfits
 from clvlab.errors import ClvlabError
 from clvlab.packs.catalog import Catalog
 
-_STAND_IN = "baseline"  # lets the other checks be made when there is no usable strategy
+_STAND_IN = "baseline"
+_STAND_INS = {"strategy": _STAND_IN, "source_mode": "replay"}  # let the other checks be made when these are not usable
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,7 @@ def preflight(body: Mapping[str, Any], catalog: Catalog) -> Preflight:
     Steps: 1. every field by its own type and bounds; 2. what fields say together, with defaults in place of fields that failed.
     """
     wrong = _field_errors(body)
-    config = DeployConfig.model_validate({"strategy": _STAND_IN} | {name: body[name] for name in body if name not in wrong})
+    config = DeployConfig.model_validate(_STAND_INS | {name: body[name] for name in body if name not in wrong})
     if "strategy" not in wrong and config.strategy not in TEMPLATES:
         wrong["strategy"] = f"unknown strategy {config.strategy!r}: use one of {', '.join(TEMPLATES)}"
     if "strategy" in wrong:
@@ -77,8 +79,12 @@ def _field_errors(body: Mapping[str, Any]) -> dict[str, str]:
     try:
         DeployConfig.model_validate(dict(body))
     except ValidationError as error:
-        return {str(one["loc"][0]): f"{one['msg']}, not {one['input']!r:.80}" for one in reversed(error.errors())}
+        return {str(one["loc"][0]): _said(one) for one in reversed(error.errors())}
     return {}
+
+
+def _said(one: ErrorDetails) -> str:
+    return one["msg"] if one["type"] == "missing" else f"{one['msg']}, not {one['input']!r:.80}"
 
 
 def _tried(attempt: Callable[[], Any]) -> tuple[Any, str | None]:
