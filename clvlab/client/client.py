@@ -120,9 +120,11 @@ class Client:
         """Create a competition; fields of CompetitionConfig, as a mapping or by name. Needs a token."""
         return self._post(CompetitionCreateResponse, "competitions", body=dict(config or {}) | fields)
 
-    def competitions(self, status: str | None = None) -> list[CompetitionSummaryResponse]:
-        """List competitions; of ``DRAFT``, ``RUNNING``, ``FINALIZED`` or ``COMPLETED`` status only, if one is given."""
-        return self._get(list[CompetitionSummaryResponse], "competitions", status=status)
+    def competitions(
+        self, status: str | None = None, *, owner: str | None = None, pack_id: str | None = None
+    ) -> list[CompetitionSummaryResponse]:
+        """List competitions; of ``DRAFT``, ``RUNNING``, ``FINALIZED`` or ``COMPLETED`` status, an owner or a pack, if given."""
+        return self._get(list[CompetitionSummaryResponse], "competitions", status=status, owner=owner, pack_id=pack_id)
 
     def competition(self, competition_id: str) -> CompetitionStateResponse:
         """Read a competition whole."""
@@ -164,9 +166,10 @@ class Client:
         """Go from finalized to completed."""
         return self._post(CompetitionStatusResponse, "competitions", competition_id, "complete")
 
-    def events(self, competition_id: str, since_seq: int = 0) -> list[CompetitionEvent]:
-        """Read the log after ``since_seq``; -1 gives all of it."""
-        return self._get(list[CompetitionEvent], "competitions", competition_id, "events", since_seq=since_seq)
+    def events(self, competition_id: str, since_seq: int = 0, limit: int | None = None) -> list[CompetitionEvent]:
+        """Read the log after ``since_seq``, or its first ``limit`` entries; -1 gives all of it."""
+        query = {"since_seq": since_seq, "limit": limit}
+        return self._get(list[CompetitionEvent], "competitions", competition_id, "events", **query)
 
     def stream(self, competition_id: str, since_seq: int = -1) -> Iterator[CompetitionEvent]:
         """Return the entries of the log as they are appended, until nothing can follow.

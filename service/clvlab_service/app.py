@@ -28,7 +28,7 @@ from clvlab_service.pool import BoundedPool
 from clvlab_service.routers import agents, backtests, competitions, demo, leaderboard, log, operations, packs, runs
 from clvlab_service.settings import Settings
 
-_EXPOSED = ("ETag", "Retry-After", "WWW-Authenticate", "X-Request-ID")
+_EXPOSED = ("ETag", "Link", "Retry-After", "WWW-Authenticate", "X-Request-ID")
 _ROUTERS = (
     leaderboard.router,
     competitions.router,

@@ -19,6 +19,7 @@ from clvlab.answers.competitions import (
     RosterEntry,
 )
 from clvlab.application.competitions.job import CompetitionRuns, replay_binding
+from clvlab.application.competitions.listing import Wanted, page
 from clvlab.application.competitions.registration import Registration
 from clvlab.application.competitions.requests import AgentEntry, CompetitionConfig
 from clvlab.application.competitions.status import CompetitionStatus, require, require_owned
@@ -99,9 +100,20 @@ class Competitions:
 
     def all(self, status: CompetitionStatus | None = None) -> list[CompetitionSummaryResponse]:
         """List competitions, oldest first; of one status, or of every."""
+        return self.page(Wanted(status))[0]
+
+    def page(
+        self, wanted: Wanted, cursor: str | None = None, limit: int | None = None
+    ) -> tuple[list[CompetitionSummaryResponse], str | None]:
+        """List competitions, oldest first, and the cursor of the next page or None; without a ``limit`` all of them.
+
+        Raises
+        ------
+        PageError
+            A cursor that no page gave, or a limit outside 1..200.
+        """
         with self.database.read() as connection:
-            found = rows.all_of(connection, status)
-        return [pick(CompetitionSummaryResponse, row) for row in found]
+            return page(connection, wanted, cursor, limit)
 
     def state(self, competition_id: str) -> CompetitionStateResponse:
         """Return a competition whole.

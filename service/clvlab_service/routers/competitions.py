@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Path, Query, Response
+from fastapi import APIRouter, Body, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import TypeAdapter
 
@@ -19,6 +19,7 @@ from clvlab.answers.competitions import (
     CompetitionStatusResponse,
     CompetitionSummaryResponse,
 )
+from clvlab.application.competitions.listing import Wanted
 from clvlab.application.competitions.requests import AgentEntry, CompetitionConfig
 from clvlab.application.competitions.status import CompetitionStatus
 from clvlab_service.deps import ApplicationDep, AuthenticatedRoute, CurrentPrincipal, OwnerPool
@@ -40,6 +41,8 @@ _CONFIG = {
     "fixture_id": 90000000,
 }
 _ENTRY = {"agent_id": "drift", "strategy": "cumulative-drift", "config": {}, "proof_mode": "reproducible"}
+_LINK = {"description": '`<...>; rel="next"` (RFC 8288), unless this is the last page.', "schema": {"type": "string"}}
+_LISTED: dict[int | str, dict[str, Any]] = {200: {"headers": {"Link": _LINK}}}
 
 
 class StatusFilter(StrEnum):
@@ -63,12 +66,24 @@ def create(
     return application.competitions.create(principal, body)
 
 
-@router.get("", operation_id="listCompetitions", responses=problems(422))
+@router.get("", operation_id="listCompetitions", responses=_LISTED | problems(422))
 def competitions(
-    application: ApplicationDep, status: Annotated[StatusFilter | None, Query(description="Only those of this status.")] = None
+    request: Request,
+    response: Response,
+    application: ApplicationDep,
+    status: Annotated[StatusFilter | None, Query(description="Only those of this status.")] = None,
+    owner: Annotated[str | None, Query(max_length=500, description="Only those of this principal, a DID.")] = None,
+    pack_id: Annotated[str | None, Query(max_length=200, description="Only those bound to this pack.")] = None,
+    cursor: Annotated[str | None, Query(max_length=500, description="From the link to the next page.")] = None,
+    limit: Annotated[int | None, Query(ge=1, le=200, description="Entries of a page; without it, all are listed.")] = None,
 ) -> list[CompetitionSummaryResponse]:
-    """List competitions, oldest first."""
-    return application.competitions.all(None if status is None else CompetitionStatus(status.value.lower()))
+    """List competitions, oldest first; with a `limit`, in pages of which each names the next in its header `Link`."""
+    wanted = Wanted(None if status is None else CompetitionStatus(status.value.lower()), owner, pack_id)
+    found, next_cursor = application.competitions.page(wanted, cursor, limit)
+    if next_cursor is not None:
+        following = request.url.include_query_params(cursor=next_cursor)
+        response.headers["Link"] = f'<{following.path}?{following.query}>; rel="next"'  # RFC 8288, section 3
+    return found
 
 
 @router.get(
@@ -173,17 +188,23 @@ def events(
     competition_id: str,
     application: ApplicationDep,
     since_seq: Annotated[int, Query(ge=-_SAFE, le=_SAFE, description="Exclusive; -1 gives the whole log.")] = 0,
+    limit: Annotated[int | None, Query(ge=1, le=10_000, description="The first so many events after `since_seq`.")] = None,
 ) -> Response:
     """Read the event log after `since_seq`, ascending."""
-    first = application.competitions.events(competition_id, since_seq, _EVENTS_AT_ONCE)
+
+    def part(since: int, left: int) -> list[CompetitionEvent]:
+        return application.competitions.events(competition_id, since, min(left, _EVENTS_AT_ONCE)) if left else []
+
+    left = _SAFE if limit is None else limit
+    first = part(since_seq, left)
 
     def written() -> Iterator[bytes]:
         """Write the array in parts: the log of a large competition has hundreds of thousands of entries."""
-        found, before = first, b"["
+        found, before, more = first, b"[", left
         while found:
             yield before + _EVENTS.dump_json(_EVENTS.validate_python(found))[1:-1]
-            before = b","
-            found = application.competitions.events(competition_id, found[-1]["seq"], _EVENTS_AT_ONCE)
+            before, more = b",", more - len(found)
+            found = part(found[-1]["seq"], more)
         yield b"]" if first else b"[]"
 
     return StreamingResponse(written(), media_type="application/json")
