@@ -111,6 +111,15 @@ class CompetitionStateResponse(CompetitionSummaryResponse):
     replay_binding: ReplayBinding | None
 
 
+class AgentErrorCause(Answer):
+    """Why an agent failed; the evidence has its AGENT_ERROR alone."""
+
+    run_id: str
+    agent_id: str
+    error: Annotated[str, Field(description="Class of the error, as sealed.", examples=["AgentError"])]
+    message: Annotated[str, Field(description="First line of what it said, without paths; at most 300 characters.")]
+
+
 class CompetitionEvent(Answer):
     """An entry of the canonical log; the stream sends the same objects."""
 

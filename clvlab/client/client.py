@@ -13,6 +13,7 @@ import orjson
 from clvlab.answers.agents import AgentInstance, DeployResponse, RuntimeEventsResponse
 from clvlab.answers.backtests import BacktestListResponse, BacktestReport, BacktestRunResponse
 from clvlab.answers.competitions import (
+    AgentErrorCause,
     AgentRegisterResponse,
     CompetitionCreateResponse,
     CompetitionEvent,
@@ -168,8 +169,11 @@ class Client:
 
     def events(self, competition_id: str, since_seq: int = 0, limit: int | None = None) -> list[CompetitionEvent]:
         """Read the log after ``since_seq``, or its first ``limit`` entries; -1 gives all of it."""
-        query = {"since_seq": since_seq, "limit": limit}
-        return self._get(list[CompetitionEvent], "competitions", competition_id, "events", **query)
+        return self._get(list[CompetitionEvent], "competitions", competition_id, "events", since_seq=since_seq, limit=limit)
+
+    def agent_errors(self, competition_id: str) -> list[AgentErrorCause]:
+        """Read why agents failed in the run of a competition of the caller."""
+        return self._get(list[AgentErrorCause], "competitions", competition_id, "agent-errors")
 
     def stream(self, competition_id: str, since_seq: int = -1) -> Iterator[CompetitionEvent]:
         """Return the entries of the log as they are appended, until nothing can follow.
@@ -292,6 +296,5 @@ def _answer(kind: type[_T], response: httpx2.Response) -> _T:
     return answer
 
 
-def _path(*segments: str) -> str:
-    # A segment of dots alone would be taken for a step up (RFC 3986, section 5.2.4).
+def _path(*segments: str) -> str:  # a segment of dots alone would be taken for a step (RFC 3986, section 5.2.4)
     return "/" + "/".join(quote(segment, safe="").replace(".", "%2E") for segment in segments)

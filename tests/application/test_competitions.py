@@ -615,6 +615,23 @@ def test_an_agent_that_fails_is_told_in_the_log_and_the_others_go_on(application
     assert application.runs.verify(run_id)["verified"]
 
 
+def test_the_owner_alone_reads_why_an_agent_failed(application):
+    competition_id = make_competition(application, "baseline")
+    register_misfit(application, competition_id)
+    read = application.competitions.agent_errors
+
+    before = read(ALICE, competition_id)
+    run_id = application.competitions.start(ALICE, competition_id)["run_id"]
+
+    assert before == []
+    message = "llm: transcript entry 0: fixture 90000000 has no tick 1000000"
+    assert read(ALICE, competition_id) == [{"run_id": run_id, "agent_id": "model", "error": "AgentError", "message": message}]
+    assert message.encode() not in application.runs.sealed(run_id).events
+    for caller, asked, refusal in ((BOB, competition_id, NotOwnerError), (ALICE, "comp_absent", UnknownCompetitionError)):
+        with pytest.raises(refusal):
+            read(caller, asked)
+
+
 def test_when_every_agent_fails_the_start_fails_with_their_cause(application):
     competition_id = make_competition(application)
     register_misfit(application, competition_id)
@@ -624,4 +641,4 @@ def test_when_every_agent_fails_the_start_fails_with_their_cause(application):
 
     state = application.competitions.state(competition_id)
     assert (state["status"], state["latest_seq"]) == ("draft", 1)
-    assert "1000000" in state["cause"]
+    assert state["cause"] == "AgentError: llm: transcript entry 0: fixture 90000000 has no tick 1000000"

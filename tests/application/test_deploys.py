@@ -213,6 +213,10 @@ def test_a_key_whose_attempt_failed_for_good_is_a_conflict(one_pack):
 
     card = performed(application, answer)
 
+    failed = application.deploys.runtime_events(ALICE, answer["instance_id"])["events"][-1]
+    assert (failed["type"], failed["payload"]) == ("RUN_FAILED", {"cause": card["run"]["cause"]})
+    assert failed["payload"]["cause"].startswith("UnknownPackError: unknown or unverified pack 'starter'")
+    assert str(one_pack.folder) not in failed["payload"]["cause"]
     assert card["run"]["status"] == "failed"
     assert set(card["checks"].values()) == {"pending"}
     with pytest.raises(IdempotencyConflictError) as refused:

@@ -21,6 +21,7 @@ OWNED = [
     ("POST", "/competitions/c/agents"),
     ("DELETE", "/competitions/c/agents/x"),
     ("DELETE", "/competitions/c"),
+    ("GET", "/competitions/c/agent-errors"),
     ("POST", "/competitions/c/open"),
     ("POST", "/competitions/c/start"),
     ("POST", "/competitions/c/complete"),

@@ -130,6 +130,16 @@ def test_acts_of_the_owner_403_for_another_and_401_for_nobody(api, act):
     assert_problem(api.nobody.post(f"/competitions/{created}/{act}"), 401)
 
 
+def test_agent_errors_are_their_owners_alone(api):
+    created, _ = api.started()
+    path = f"/competitions/{created}/agent-errors"
+
+    assert api.get(path, by=api.alice) == []
+    assert_problem(api.nobody.get(path), 401)
+    assert_problem(api.bob.get(path), 403)
+    assert_problem(api.alice.get(f"/competitions/{GONE}/agent-errors"), 404)
+
+
 def test_open_and_complete_409_from_another_status(api):
     created = api.competition()
     api.post(f"/competitions/{created}/open")

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from clvlab.answers.answer import ignored, pick
 from clvlab.answers.competitions import (
+    AgentErrorCause,
     AgentRegisterResponse,
     CompetitionCreateResponse,
     CompetitionEvent,
@@ -38,6 +39,7 @@ from clvlab.errors import (
 from clvlab.law.schema import SAFE_INTEGER
 from clvlab.packs.catalog import Catalog
 from clvlab.store import competitions as rows
+from clvlab.store import runs
 from clvlab.store.database import Database
 from clvlab.store.runs import RunStatus
 
@@ -275,6 +277,18 @@ class Competitions:
             require(rows.row(connection, competition_id), competition_id)
             found = rows.events(connection, competition_id, min(since_seq, SAFE_INTEGER), limit)
         return cast("list[CompetitionEvent]", found)
+
+    def agent_errors(self, caller: str, competition_id: str) -> list[AgentErrorCause]:
+        """Return why agents failed in the sealed run, by agent id; none before there is one.
+
+        Raises
+        ------
+        UnknownCompetitionError, NotOwnerError
+        """
+        with self.database.read() as connection:
+            row = require_owned(rows.row(connection, competition_id), competition_id, caller)
+            found = [] if row["run_id"] is None else runs.agent_errors_of(connection, row["run_id"])
+        return [pick(AgentErrorCause, error) for error in found]
 
     def subscribe(self, competition_id: str, notify: Callable[[], None]) -> Callable[[], None]:
         """Have ``notify`` called, on any thread, after events were appended by this process; returns the unsubscription.

@@ -11,6 +11,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import TypeAdapter
 
 from clvlab.answers.competitions import (
+    AgentErrorCause,
     AgentRegisterResponse,
     CompetitionCreateResponse,
     CompetitionEvent,
@@ -176,6 +177,16 @@ async def start(
 def complete(competition_id: str, principal: CurrentPrincipal, application: ApplicationDep) -> CompetitionStatusResponse:
     """Go from finalized to completed: the record is closed."""
     return application.competitions.complete(principal, competition_id)
+
+
+@owned.get(
+    "/{competition_id}/agent-errors",
+    operation_id="listAgentErrors",
+    responses=problems(401, 403, s404=_UNKNOWN),
+)
+def agent_errors(competition_id: str, principal: CurrentPrincipal, application: ApplicationDep) -> list[AgentErrorCause]:
+    """Read why agents failed in the sealed run; its owner only."""
+    return application.competitions.agent_errors(principal, competition_id)
 
 
 @router.get(
