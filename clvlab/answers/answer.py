@@ -18,8 +18,8 @@ class Answer(TypedDict):
     """Base of every answer: named fields of named types, and no others."""
 
 
-class Noting(Answer, total=False):
-    """An answer to a body in which not everything was read."""
+class BodyAnswer(Answer, total=False):
+    """An answer to a body, of which it tells what was not read."""
 
     ignored: Annotated[list[str], Field(description="Names in the body that nothing reads, sorted; absent without any.")]
 
@@ -43,10 +43,10 @@ class ReplayBinding(Answer):
 
 def pick(kind: type[_T], row: Mapping[str, Any]) -> _T:
     """Return the fields of an answer out of a row that has them all; ``ignored`` is no part of any row."""
-    return cast("_T", {name: row[name] for name in kind.__annotations__ if name not in Noting.__optional_keys__})
+    return cast("_T", {name: row[name] for name in kind.__annotations__ if name not in BodyAnswer.__optional_keys__})
 
 
-def ignored(names: Iterable[str]) -> Noting:
+def ignored(names: Iterable[str]) -> BodyAnswer:
     """Return the part of an answer that tells which names of a body nothing reads; nothing without any.
 
     Examples

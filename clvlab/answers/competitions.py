@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 from typing_extensions import TypeAliasType
 
-from clvlab.answers.answer import Answer, Hash, Noting, ProofMode, ReplayBinding
+from clvlab.answers.answer import Answer, BodyAnswer, Hash, ProofMode, ReplayBinding
 from clvlab.answers.runs import ProofArtifactResponse
 
 LifecycleStatus = TypeAliasType(
@@ -16,14 +16,14 @@ LifecycleStatus = TypeAliasType(
 )
 
 
-class CompetitionCreateResponse(Noting):
+class CompetitionCreateResponse(BodyAnswer):
     """A new competition."""
 
     competition_id: str
     status: Literal["draft"]
 
 
-class AgentRegisterResponse(Noting):
+class AgentRegisterResponse(BodyAnswer):
     """An agent on the roster."""
 
     agent_id: str

@@ -27,6 +27,6 @@ def message_of(error: Exception | str) -> str:
     >>> message_of(OSError("can't read '/srv/packs/ticks.parquet' of pack 'starter'"))
     "can't read <path> of pack 'starter'"
     """
-    first_line = str(error).strip().partition("\n")[0].rstrip()
-    text = _PATH.sub("<path>", first_line)
+    first_line = next(iter(str(error).strip().splitlines()), "").rstrip()
+    text = _PATH.sub("<path>", first_line).encode(errors="backslashreplace").decode()
     return text if len(text) <= _MAX_CHARS else text[: _MAX_CHARS - 3] + "..."

@@ -43,6 +43,8 @@ def test_a_cause_is_a_class_and_one_line_of_at_most_300_characters():
     assert cause.startswith("AgentError: éé")
     assert len(cause) == len("AgentError: ") + 300
     assert "second" not in cause
+    assert message_of("first\r\nsecond") == "first"
+    assert message_of("a lone \ud800") == "a lone \\ud800"
     assert cause_of(PackReplayError("pack 'a' can't be replayed")) == "PackReplayError: pack 'a' can't be replayed"
     assert cause_of(AgentError("")) == "AgentError"
 

@@ -107,7 +107,7 @@ def test_a_deploy_without_a_source_mode_says_that_it_is_missing_and_what_it_may_
         in_memory.deploys.deploy(ALICE, {"strategy": "baseline", "pack_id": "starter"})
 
     assert [failure["name"] for failure in refused.value.failures] == ["source_mode"]
-    assert refused.value.failures[0]["message"] == "Field required"
+    assert refused.value.failures[0]["message"] == "must be given: replay or live"
 
 
 def test_names_that_nothing_reads_are_told_and_change_no_hash(in_memory):

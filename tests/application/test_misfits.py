@@ -71,6 +71,13 @@ def test_preflight_names_the_entry_that_the_bound_fixture_lacks(opened, lacking,
     assert opened.runs.page()["runs"] == before
 
 
+def test_a_transcript_is_not_held_against_a_fixture_that_nobody_named(opened):
+    with pytest.raises(PreflightError) as refused:
+        opened.deploys.deploy(ALICE, deploy([wait(fixture_id=90000001)], pack_id="starter", fixture_id="90000001"))
+
+    assert [failure["name"] for failure in refused.value.failures] == ["fixture_id"]
+
+
 def test_what_repeats_itself_is_refused_wherever_it_comes(opened):
     competition_id = make_competition(opened, pack_id=None)
 

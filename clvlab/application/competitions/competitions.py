@@ -20,7 +20,7 @@ from clvlab.answers.competitions import (
     RosterEntry,
 )
 from clvlab.application.competitions.job import CompetitionRuns, replay_binding
-from clvlab.application.competitions.listing import Wanted, page
+from clvlab.application.competitions.listing import CompetitionFilter, summaries
 from clvlab.application.competitions.registration import Registration
 from clvlab.application.competitions.requests import AgentEntry, CompetitionConfig
 from clvlab.application.competitions.status import CompetitionStatus, require, require_owned
@@ -102,10 +102,10 @@ class Competitions:
 
     def all(self, status: CompetitionStatus | None = None) -> list[CompetitionSummaryResponse]:
         """List competitions, oldest first; of one status, or of every."""
-        return self.page(Wanted(status))[0]
+        return self.page(CompetitionFilter(status))[0]
 
     def page(
-        self, wanted: Wanted, cursor: str | None = None, limit: int | None = None
+        self, wanted: CompetitionFilter, cursor: str | None = None, limit: int | None = None
     ) -> tuple[list[CompetitionSummaryResponse], str | None]:
         """List competitions, oldest first, and the cursor of the next page or None; without a ``limit`` all of them.
 
@@ -115,7 +115,7 @@ class Competitions:
             A cursor that no page gave, or a limit outside 1..200.
         """
         with self.database.read() as connection:
-            return page(connection, wanted, cursor, limit)
+            return summaries(connection, wanted, cursor, limit)
 
     def state(self, competition_id: str) -> CompetitionStateResponse:
         """Return a competition whole.
@@ -158,8 +158,8 @@ class Competitions:
         NotOwnerError
             ``instance_id`` belongs to another principal.
         EntryError
-            Unrecognized ``proof_mode``, unknown strategy, a bad value of a known parameter, an instance of another strategy, or
-            a transcript about what the fixture that the competition is bound to does not have.
+            Unrecognized ``proof_mode``, unknown strategy, a bad value of a known parameter, an instance of another strategy,
+            a config that is not that of the instance, or a transcript about what the bound fixture does not have.
         """
         return Registration(self.database, self.catalog).add(caller, competition_id, entry)
 

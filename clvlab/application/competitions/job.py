@@ -62,7 +62,7 @@ class CompetitionRuns:
             raise NotStartableError("roster_empty", f"competition {competition_id} has no agents: register one first")
         if row["config"]["source_mode"] == "live":
             raise NotStartableError("no_live_feed", "no live feed is configured: only a replay can start")
-        entrants = _made(agents)
+        entrants = _entrants(agents)
         own = self._binding(row)
         if row["pack_id"] is None:  # else each was tried on the fixture when it registered
             for agent_id, cause in misfits(entrants, own).items():
@@ -137,7 +137,7 @@ def _unchanged(own: Bound, row: _Row) -> Bound:
     return own
 
 
-def _made(agents: Sequence[_Row]) -> list[Entrant]:
+def _entrants(agents: Sequence[_Row]) -> list[Entrant]:
     """Make the agents of a roster, which an earlier version may have taken."""
     made = []
     for agent in agents:

@@ -16,7 +16,7 @@ _KEY = "competition_id"
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class CompetitionFilter:
     """What all competitions of a list have in common; null is anything.
 
     Attributes
@@ -32,8 +32,8 @@ class Wanted:
     pack_id: str | None = None
 
 
-def page(
-    connection: Connection, wanted: Wanted, cursor: str | None, limit: int | None
+def summaries(
+    connection: Connection, wanted: CompetitionFilter, cursor: str | None, limit: int | None
 ) -> tuple[list[CompetitionSummaryResponse], str | None]:
     """Return competitions oldest first, after a cursor, and the cursor of the next page or None.
 

@@ -69,12 +69,12 @@ def _check_repeated(entry: AgentEntry, pinned: Mapping[str, Any]) -> None:
     if not given:
         return
     try:
-        params: Mapping[str, Any] = {**given, **_read(entry.strategy, given, pinned["params"])}
+        params: Mapping[str, Any] = {**given, **_resolved(entry.strategy, given, pinned["params"])}
     except AgentError:  # no parameters of the template, then
         params = given
     readings = [(params, pinned["params"]), (given, pinned)]
     differing = [
-        [key for key in sorted(given) if key not in whole or _sealed(read[key]) != _sealed(whole[key])]
+        [key for key in sorted(given) if key not in whole or _sealed_bytes(read[key]) != _sealed_bytes(whole[key])]
         for read, whole in readings
     ]
     if all(differing):
@@ -85,7 +85,7 @@ def _check_repeated(entry: AgentEntry, pinned: Mapping[str, Any]) -> None:
         )
 
 
-def _read(strategy: str, given: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any]:
+def _resolved(strategy: str, given: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the given parameters that a template knows, as it reads them beside those of the instance."""
     known = set(given) - set(unused_keys(strategy, given))
     unused = unused_keys(strategy, params)
@@ -94,7 +94,7 @@ def _read(strategy: str, given: Mapping[str, Any], params: Mapping[str, Any]) ->
     return {key: made.identity.config[key] for key in known}
 
 
-def _sealed(value: Any) -> bytes | None:
+def _sealed_bytes(value: Any) -> bytes | None:
     """Return a value as it would be sealed; None if it can't be."""
     try:
         return canonical(without_floats(value))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from clvlab.answers.agents import AgentInstance, DeployResponse, RuntimeEvent, RuntimeEventsResponse
-from clvlab.answers.answer import Noting, ignored, pick
+from clvlab.answers.answer import BodyAnswer, ignored, pick
 from clvlab.application.deploys.agent import deployed_agent, pin
 from clvlab.application.deploys.config import DeployConfig
 from clvlab.application.deploys.job import plan_of, runtime_event
@@ -169,7 +169,7 @@ class Deploys:
         return {"events": [pick(RuntimeEvent, row) for row in found]}
 
 
-def _unread(body: Mapping[str, Any], config: DeployConfig | None) -> Noting:
+def _unread(body: Mapping[str, Any], config: DeployConfig | None) -> BodyAnswer:
     """Name what a body has and nothing reads."""
     params = [] if config is None else unused_keys(config.strategy, config.params)
     return ignored([*set(body) - set(DeployConfig.model_fields), *(f"params.{key}" for key in params)])

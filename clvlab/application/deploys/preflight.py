@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -63,7 +63,7 @@ def preflight(body: Mapping[str, Any], catalog: Catalog) -> Preflight:
     _, policy = _tried(lambda: policy_of(config))
     _, window = _tried(lambda: window_of(config))
     own, binding = _tried(lambda: _binding(config, catalog))
-    if agent is not None and own is not None:
+    if agent is not None and own is not None and not {"pack_id", "fixture_id"} & set(wrong):
         wrong_params = misfits([agent], own).get(agent.identity.agent_id)
     wrong |= {"params": wrong_params} if wrong_params else {}
     live = "no live feed is configured: deploy a replay" if config.source_mode == "live" else None
@@ -79,12 +79,15 @@ def _field_errors(body: Mapping[str, Any]) -> dict[str, str]:
     try:
         DeployConfig.model_validate(dict(body))
     except ValidationError as error:
-        return {str(one["loc"][0]): _said(one) for one in reversed(error.errors())}
+        return {str(one["loc"][0]): _message(one) for one in reversed(error.errors())}
     return {}
 
 
-def _said(one: ErrorDetails) -> str:
-    return one["msg"] if one["type"] == "missing" else f"{one['msg']}, not {one['input']!r:.80}"
+def _message(one: ErrorDetails) -> str:
+    if one["type"] != "missing":
+        return f"{one['msg']}, not {one['input']!r:.80}"
+    choices = " or ".join(get_args(DeployConfig.model_fields[str(one["loc"][0])].annotation))
+    return f"must be given: {choices}" if choices else "must be given"
 
 
 def _tried(attempt: Callable[[], Any]) -> tuple[Any, str | None]:

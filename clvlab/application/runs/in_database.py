@@ -140,12 +140,12 @@ def keep(connection: Connection, done: PerformedRun, anchoring: Anchoring | None
     new = runs.seal(connection, run, done.receipts, checks=checks, metrics=pooled, ts_ms=now_ms)
     if not new:
         return anchors.anchor_of(connection, run.run_id) or Anchor()
-    said = [
+    causes = [
         {"run_id": run.run_id, "agent_id": error["agent_id"], "error": error["error"], "message": message_of(cause)}
         for error in done.result.errors
         if (cause := done.result.causes.get(error["agent_id"])) is not None
     ]
-    runs.add_agent_errors(connection, said)
+    runs.add_agent_errors(connection, causes)
     if run.commit_index is not None:
         conclude(LogRows(connection, writing=True), run.run_id, run.manifest_hash, now_ms)
     anchor = anchoring.begin(connection, run.run_id, now_ms) if anchoring else Anchor()

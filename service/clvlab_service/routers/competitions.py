@@ -20,7 +20,7 @@ from clvlab.answers.competitions import (
     CompetitionStatusResponse,
     CompetitionSummaryResponse,
 )
-from clvlab.application.competitions.listing import Wanted
+from clvlab.application.competitions.listing import CompetitionFilter
 from clvlab.application.competitions.requests import AgentEntry, CompetitionConfig
 from clvlab.application.competitions.status import CompetitionStatus
 from clvlab_service.deps import ApplicationDep, AuthenticatedRoute, CurrentPrincipal, OwnerPool
@@ -43,7 +43,7 @@ _CONFIG = {
 }
 _ENTRY = {"agent_id": "drift", "strategy": "cumulative-drift", "config": {}, "proof_mode": "reproducible"}
 _LINK = {"description": '`<...>; rel="next"` (RFC 8288), unless this is the last page.', "schema": {"type": "string"}}
-_LISTED: dict[int | str, dict[str, Any]] = {200: {"headers": {"Link": _LINK}}}
+_LIST_HEADERS: dict[int | str, dict[str, Any]] = {200: {"headers": {"Link": _LINK}}}
 
 
 class StatusFilter(StrEnum):
@@ -67,7 +67,7 @@ def create(
     return application.competitions.create(principal, body)
 
 
-@router.get("", operation_id="listCompetitions", responses=_LISTED | problems(422))
+@router.get("", operation_id="listCompetitions", responses=_LIST_HEADERS | problems(422))
 def competitions(
     request: Request,
     response: Response,
@@ -79,7 +79,7 @@ def competitions(
     limit: Annotated[int | None, Query(ge=1, le=200, description="Entries of a page; without it, all are listed.")] = None,
 ) -> list[CompetitionSummaryResponse]:
     """List competitions, oldest first; with a `limit`, in pages of which each names the next in its header `Link`."""
-    wanted = Wanted(None if status is None else CompetitionStatus(status.value.lower()), owner, pack_id)
+    wanted = CompetitionFilter(None if status is None else CompetitionStatus(status.value.lower()), owner, pack_id)
     found, next_cursor = application.competitions.page(wanted, cursor, limit)
     if next_cursor is not None:
         following = request.url.include_query_params(cursor=next_cursor)
@@ -104,7 +104,7 @@ def state(competition_id: str, application: ApplicationDep) -> CompetitionStateR
         401,
         413,
         422,
-        s400="Unrecognized `proof_mode`, unknown strategy, bad parameter, or an unreadable body",
+        s400="Unrecognized `proof_mode`, unknown strategy, bad parameter, what the fixture lacks, or an unreadable body",
         s403="The caller is not the owner, or `instance_id` belongs to another principal",
         s404="Unknown competition, or `instance_id` absent or unowned",
         s409="Roster frozen, agent already registered, or roster cap exceeded",
