@@ -30,6 +30,7 @@ __all__ = [
     "LookaheadError",
     "MissingExtraError",
     "MissingLibraryError",
+    "NotDeletableError",
     "NotOwnerError",
     "NotStartableError",
     "OddsError",
@@ -61,6 +62,7 @@ __all__ = [
     "UnknownBacktestError",
     "UnknownCompetitionError",
     "UnknownDecisionError",
+    "UnknownEntryError",
     "UnknownFixtureError",
     "UnknownInstanceError",
     "UnknownMarketError",
@@ -315,6 +317,18 @@ class RosterFullError(CompetitionError):
 
 class EntryError(CompetitionError):
     """A roster entry that is well formed and still can't be taken: proof mode, strategy, parameters or instance."""
+
+
+class UnknownEntryError(CompetitionError):
+    """No agent of that id is on the roster."""
+
+
+class NotDeletableError(CompetitionError):
+    """The competition can't be deleted; ``reason`` is a stable key, and nothing was removed."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
 
 
 class NotStartableError(CompetitionError):

@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from clvlab.answers.answer import Answer, Hash, ReplayBinding
+from clvlab.answers.answer import Answer, BodyAnswer, Hash, ReplayBinding
 
 
-class DeployResponse(Answer):
+class DeployResponse(BodyAnswer):
     """A deployed instance; its run is not sealed yet."""
 
     instance_id: str

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 from typing_extensions import TypeAliasType
 
-from clvlab.answers.answer import Answer, Hash, ProofMode, ReplayBinding
+from clvlab.answers.answer import Answer, BodyAnswer, Hash, ProofMode, ReplayBinding
 from clvlab.answers.runs import ProofArtifactResponse, RunProgress
 
 LifecycleStatus = TypeAliasType(
@@ -16,14 +16,14 @@ LifecycleStatus = TypeAliasType(
 )
 
 
-class CompetitionCreateResponse(Answer):
+class CompetitionCreateResponse(BodyAnswer):
     """A new competition."""
 
     competition_id: str
     status: Literal["draft"]
 
 
-class AgentRegisterResponse(Answer):
+class AgentRegisterResponse(BodyAnswer):
     """An agent on the roster."""
 
     agent_id: str
@@ -115,6 +115,15 @@ class CompetitionStateResponse(CompetitionSummaryResponse):
     proof_card: ProofArtifactResponse | None
     execution: Execution | None
     replay_binding: ReplayBinding | None
+
+
+class AgentErrorCause(Answer):
+    """Why an agent failed; the evidence has its AGENT_ERROR alone."""
+
+    run_id: str
+    agent_id: str
+    error: Annotated[str, Field(description="Class of the error, as sealed.", examples=["AgentError"])]
+    message: Annotated[str, Field(description="First line of what it said, without paths; at most 300 characters.")]
 
 
 class CompetitionEvent(Answer):

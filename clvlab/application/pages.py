@@ -1,7 +1,8 @@
-"""Lists in pages, newest first; a cursor names the last row of the page before."""
+"""Lists in pages; a cursor names the last row of the page before."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from clvlab.errors import PageError
@@ -14,7 +15,7 @@ MAX_PAGE = 200
 def page_of(
     connection: Connection, table: Any, key: str, cursor: str | None, limit: int
 ) -> tuple[list[dict[str, Any]], str | None]:
-    """Return a page of a table's rows, and the cursor of the next page or None.
+    """Return a page of a table's rows, newest first, and the cursor of the next page or None.
 
     Raises
     ------
@@ -23,13 +24,25 @@ def page_of(
     """
     if not 1 <= limit <= MAX_PAGE:
         raise PageError(f"limit must be 1 to {MAX_PAGE}, not {limit}")
-    found = runs.page(connection, table, key, _after(cursor), limit + 1)
+    found = runs.page(connection, table, key, position_of(cursor), limit + 1)
     rows = [dict(row) for row in found[:limit]]
     more = len(found) > limit
-    return rows, f"{rows[-1]['created_ts_ms']}.{rows[-1][key]}" if more else None
+    return rows, cursor_of(rows[-1], key) if more else None
 
 
-def _after(cursor: str | None) -> tuple[int, str] | None:
+def cursor_of(row: Mapping[str, Any], key: str) -> str:
+    """Return the cursor that names a row."""
+    return f"{row['created_ts_ms']}.{row[key]}"
+
+
+def position_of(cursor: str | None) -> tuple[int, str] | None:
+    """Return the creation and key of the row that a cursor names; none without a cursor.
+
+    Raises
+    ------
+    PageError
+        A cursor that no page gave.
+    """
     if cursor is None:
         return None
     ts_ms, _, key = cursor.partition(".")

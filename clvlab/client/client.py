@@ -13,6 +13,7 @@ import orjson
 from clvlab.answers.agents import AgentInstance, DeployResponse, RuntimeEventsResponse
 from clvlab.answers.backtests import BacktestListResponse, BacktestReport, BacktestRunResponse
 from clvlab.answers.competitions import (
+    AgentErrorCause,
     AgentRegisterResponse,
     CompetitionCreateResponse,
     CompetitionEvent,
@@ -77,6 +78,9 @@ class Client:
     >>> ours = client.create_competition(config, roster_size=2)["competition_id"]
     >>> client.open_competition(ours)["status"], client.register(ours, "b", "baseline")["proof_mode"]
     ('open', 'reproducible')
+    >>> client.register(ours, "..", "baseline")["agent_id"], client.withdraw(ours, "..")
+    ('..', None)
+    >>> client.delete_competition(client.create_competition(config, roster_size=2)["competition_id"])
     >>> client.start(ours)["status"], client.complete_competition(ours)["status"]
     ('finalized', 'completed')
     >>> client.competition(ours)["leaderboard"][0]["agent_id"]
@@ -117,9 +121,11 @@ class Client:
         """Create a competition; fields of CompetitionConfig, as a mapping or by name. Needs a token."""
         return self._post(CompetitionCreateResponse, "competitions", body=dict(config or {}) | fields)
 
-    def competitions(self, status: str | None = None) -> list[CompetitionSummaryResponse]:
-        """List competitions; of ``DRAFT``, ``RUNNING``, ``FINALIZED`` or ``COMPLETED`` status only, if one is given."""
-        return self._get(list[CompetitionSummaryResponse], "competitions", status=status)
+    def competitions(
+        self, status: str | None = None, *, owner: str | None = None, pack_id: str | None = None
+    ) -> list[CompetitionSummaryResponse]:
+        """List competitions; of ``DRAFT``, ``RUNNING``, ``FINALIZED`` or ``COMPLETED`` status, an owner or a pack, if given."""
+        return self._get(list[CompetitionSummaryResponse], "competitions", status=status, owner=owner, pack_id=pack_id)
 
     def competition(self, competition_id: str) -> CompetitionStateResponse:
         """Read a competition whole."""
@@ -141,6 +147,14 @@ class Client:
             AgentRegisterResponse, "competitions", competition_id, "agents", body=entry | {"instance_id": instance_id}
         )
 
+    def withdraw(self, competition_id: str, agent_id: str) -> None:
+        """Take an agent off the roster of a competition of the caller that was not started yet."""
+        self._delete("competitions", competition_id, "agents", agent_id)
+
+    def delete_competition(self, competition_id: str) -> None:
+        """Delete a competition of the caller that was never started."""
+        self._delete("competitions", competition_id)
+
     def open_competition(self, competition_id: str) -> CompetitionStatusResponse:
         """Go from draft to open."""
         return self._post(CompetitionStatusResponse, "competitions", competition_id, "open")
@@ -153,9 +167,13 @@ class Client:
         """Go from finalized to completed."""
         return self._post(CompetitionStatusResponse, "competitions", competition_id, "complete")
 
-    def events(self, competition_id: str, since_seq: int = 0) -> list[CompetitionEvent]:
-        """Read the log after ``since_seq``; -1 gives all of it."""
-        return self._get(list[CompetitionEvent], "competitions", competition_id, "events", since_seq=since_seq)
+    def events(self, competition_id: str, since_seq: int = 0, limit: int | None = None) -> list[CompetitionEvent]:
+        """Read the log after ``since_seq``, or its first ``limit`` entries; -1 gives all of it."""
+        return self._get(list[CompetitionEvent], "competitions", competition_id, "events", since_seq=since_seq, limit=limit)
+
+    def agent_errors(self, competition_id: str) -> list[AgentErrorCause]:
+        """Read why agents failed in the run of a competition of the caller."""
+        return self._get(list[AgentErrorCause], "competitions", competition_id, "agent-errors")
 
     def stream(self, competition_id: str, since_seq: int = -1) -> Iterator[CompetitionEvent]:
         """Return the entries of the log as they are appended, until nothing can follow.
@@ -260,6 +278,9 @@ class Client:
     ) -> _T:
         return _answer(kind, self._http.post(_path(*path), json=body, headers=headers))
 
+    def _delete(self, *path: str) -> None:
+        raise_for_problem(self._http.delete(_path(*path)))
+
     def _file(self, run_id: str, name: str) -> bytes:
         response = self._http.get(_path("runs", run_id, name))
         raise_for_problem(response)
@@ -275,5 +296,5 @@ def _answer(kind: type[_T], response: httpx2.Response) -> _T:
     return answer
 
 
-def _path(*segments: str) -> str:
-    return "/" + "/".join(quote(segment, safe="") for segment in segments)
+def _path(*segments: str) -> str:  # a segment of dots alone would be taken for a step (RFC 3986, section 5.2.4)
+    return "/" + "/".join(quote(segment, safe="").replace(".", "%2E") for segment in segments)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import polars as pl
@@ -45,6 +45,9 @@ class RunResult:
         ``RECEIPTS`` of the paper venue: no part of the seal.
     errors
         Payloads of AGENT_ERROR: the agents that failed.
+    causes
+        What the errors of these agents said, by agent id: no part of the seal, as it may name what is on this machine. Empty
+        for a run that was read back.
     """
 
     run: SealedRun
@@ -54,6 +57,7 @@ class RunResult:
     outcomes: pl.DataFrame
     receipts: pl.DataFrame
     errors: list[dict[str, Any]]
+    causes: Mapping[str, str] = field(default_factory=dict)
 
 
 def run(
@@ -106,7 +110,7 @@ def run(
         raise DecisionError(f"a run needs agents with unique ids, not {[identity.agent_id for identity, _ in known]}")
     ids = sorted(named)  # by code point, which is the order of bytes
     ask = _Question(tape, window, audit_seed)
-    identities, frames, errors = _asked(ask, [named[agent_id] for agent_id in ids], answered)
+    identities, frames, errors, causes = _asked(ask, [named[agent_id] for agent_id in ids], answered)
     replayed = replay(tape, frames, window, errors=len(errors))
     policy = policy or PolicyEnvelope()
     placed = positions(replayed.decisions, replayed.closes)
@@ -125,7 +129,7 @@ def run(
     )
     sealed = seal(started, decisions, errors, replayed.closes, scored, commit_index)
     receipts = fills(sealed.run_id, decisions, proposed, policy)
-    return RunResult(sealed, decisions, replayed.closes, scored, outcomes(scored, tuple(ids)), receipts, errors)
+    return RunResult(sealed, decisions, replayed.closes, scored, outcomes(scored, tuple(ids)), receipts, errors, causes)
 
 
 def _labelled(identity: Identity, agent: Agent, labels: Mapping[str, Causality]) -> Identity:
@@ -144,11 +148,12 @@ class _Question:
 
 def _asked(
     question: _Question, agents: Sequence[tuple[Identity, Agent]], answered: Callable[[int, int], None]
-) -> tuple[list[Identity], pl.DataFrame, list[dict[str, Any]]]:
+) -> tuple[list[Identity], pl.DataFrame, list[dict[str, Any]], dict[str, str]]:
     """Ask all agents at once; one that fails stops, and the run goes on without it, unless it was the last one."""
     identities: list[Identity] = []
     frames: list[pl.DataFrame] = []
     errors: list[dict[str, Any]] = []
+    causes: dict[str, str] = {}
     at_once = _ISOLATED_AT_ONCE if any(isinstance(agent, Isolated) for _, agent in agents) else _AGENTS_AT_ONCE
     with ThreadPoolExecutor(min(len(agents), at_once)) as pool:
         answers = [pool.submit(_answer, question, identity, agent) for identity, agent in agents]
@@ -169,8 +174,9 @@ def _asked(
             raise DecisionError(f"agent {identity.agent_id!r} failed with {type(error).__name__}: {error}") from error
         kind = error.kind if isinstance(error, AgentFailedError) else type(error).__name__
         errors.append({"agent_id": identity.agent_id, "error": kind, "fixture_id": None, "tick_seq": None})
+        causes[identity.agent_id] = str(error)
         identities.append(identity)
-    return identities, pl.concat(frames), errors
+    return identities, pl.concat(frames), errors, causes
 
 
 def _answer(question: _Question, identity: Identity, agent: Agent) -> pl.DataFrame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, delete, select, tuple_, update
 
 from clvlab.store.database import first, insert, rows
 from clvlab.store.tables import competition_events, competitions, roster
@@ -31,10 +31,21 @@ def change(connection: Connection, competition_id: str, **values: Any) -> None:
     connection.execute(update(competitions).where(competitions.c.competition_id == competition_id).values(**values))
 
 
-def all_of(connection: Connection, status: str | None) -> list[dict[str, Any]]:
-    """List competitions, oldest first: of a status, or all."""
-    query = select(competitions).order_by(competitions.c.created_ts_ms, competitions.c.competition_id)
-    return rows(connection, query if status is None else query.where(competitions.c.status == status))
+def page(
+    connection: Connection, having: Mapping[str, str | None], after: tuple[int, str] | None, limit: int | None
+) -> list[dict[str, Any]]:
+    """List competitions, oldest first: those that have these values in these columns (null is any), after one of them.
+
+    Returns
+    -------
+    list of dict
+        ``competition_id``, ``status``, ``config``, ``run_id`` and ``created_ts_ms``.
+    """
+    of = competitions.c
+    order = (of.created_ts_ms, of.competition_id)
+    query = select(of.competition_id, of.status, of.config, of.run_id, of.created_ts_ms).order_by(*order).limit(limit)
+    query = query.where(*(of[name] == value for name, value in having.items() if value is not None))
+    return rows(connection, query if after is None else query.where(tuple_(*order) > tuple_(*after)))
 
 
 def roster_of(connection: Connection, competition_id: str) -> list[dict[str, Any]]:
@@ -43,9 +54,34 @@ def roster_of(connection: Connection, competition_id: str) -> list[dict[str, Any
     return rows(connection, query)
 
 
+def agent_ids(connection: Connection, competition_id: str) -> list[str]:
+    """List the ids of the agents of a competition in order of registration."""
+    query = select(roster.c.agent_id).where(roster.c.competition_id == competition_id).order_by(roster.c.position)
+    return list(connection.execute(query).scalars())
+
+
 def add_agent(connection: Connection, values: Mapping[str, Any]) -> None:
     """Put an agent on a roster; the table's own rules hold whoever calls."""
     connection.execute(roster.insert().values(**values))
+
+
+def remove_agent(connection: Connection, competition_id: str, agent_id: str) -> bool:
+    """Take an agent off a roster whose competition is held, and close the gap; False if it is not there."""
+    of, own = roster.c, roster.c.competition_id == competition_id
+    gone = delete(roster).where(own, of.agent_id == agent_id).returning(of.position)
+    position = connection.execute(gone).scalar()
+    if position is None:
+        return False
+    # Two steps past the unique rule, which holds after every row: first out of the way, below zero, then one place up.
+    connection.execute(update(roster).where(own, of.position > position).values(position=-of.position))
+    connection.execute(update(roster).where(own, of.position < 0).values(position=-of.position - 1))
+    return True
+
+
+def remove(connection: Connection, competition_id: str) -> None:
+    """Delete a competition that is held and has no events, with its roster."""
+    connection.execute(delete(roster).where(roster.c.competition_id == competition_id))
+    connection.execute(delete(competitions).where(competitions.c.competition_id == competition_id))
 
 
 def append(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import islice
 from typing import Any
@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Table, select, tuple_, update
 from clvlab.errors import RunConflictError
 from clvlab.proof.seal import SealedRun
 from clvlab.store.database import first, insert, rows
-from clvlab.store.tables import receipts, run_chunks, runs
+from clvlab.store.tables import agent_errors, receipts, run_chunks, runs
 
 _CHUNK_BYTES = 128 << 10
 _CHUNKS_AT_ONCE = 64
@@ -173,6 +173,17 @@ def line(connection: Connection, run_id: str, part: Part, number: int) -> bytes 
     lines: list[bytes] = found.lines.split(b"\n")[:-1]
     at = number - found.first_line
     return lines[at] if at < len(lines) else None
+
+
+def add_agent_errors(connection: Connection, found: Sequence[Mapping[str, str]]) -> None:
+    """Store what the errors of failed agents said: rows of ``run_id``, ``agent_id``, ``error`` and ``message``."""
+    if found:
+        connection.execute(agent_errors.insert(), found)
+
+
+def agent_errors_of(connection: Connection, run_id: str) -> list[dict[str, Any]]:
+    """Return what the errors of a run's agents said, by agent id."""
+    return rows(connection, select(agent_errors).where(agent_errors.c.run_id == run_id).order_by(agent_errors.c.agent_id))
 
 
 def page(connection: Connection, table: Table, key: str, after: tuple[int, str] | None, limit: int) -> list[dict[str, Any]]:

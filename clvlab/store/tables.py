@@ -81,6 +81,7 @@ competitions = Table(
     Column("next_seq", BigInteger, nullable=False),
     Column("created_ts_ms", BigInteger, nullable=False),
     Index(None, "status"),
+    Index(None, "created_ts_ms", "competition_id"),
 )
 
 roster = Table(
@@ -213,6 +214,16 @@ receipts = Table(
     Column("run_id", Name, ForeignKey("runs.run_id"), primary_key=True),
     Column("first_line", BigInteger, primary_key=True),
     Column("lines", LargeBinary, nullable=False),
+)
+
+# What the errors of agents said that failed in a sealed run: apart from the evidence, and for its owner alone.
+agent_errors = Table(
+    "agent_errors",
+    metadata,
+    Column("run_id", Name, ForeignKey("runs.run_id"), primary_key=True),
+    Column("agent_id", Name, primary_key=True),
+    Column("error", Name, nullable=False),
+    Column("message", Name, nullable=False),
 )
 
 anchors = Table(

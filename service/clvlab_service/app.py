@@ -28,7 +28,7 @@ from clvlab_service.routers import agents, backtests, competitions, demo, leader
 from clvlab_service.settings import Settings
 from clvlab_service.streams import arena, progress
 
-_EXPOSED = ("ETag", "Retry-After", "WWW-Authenticate", "X-Request-ID")
+_EXPOSED = ("ETag", "Link", "Retry-After", "WWW-Authenticate", "X-Request-ID")
 _ROUTERS = (
     leaderboard.router,
     competitions.router,
@@ -81,7 +81,7 @@ def create_app(settings: Settings) -> FastAPI:
         app.add_middleware(
             CORSMiddleware,
             allow_origins=settings.cors_origins,
-            allow_methods=["GET", "POST"],
+            allow_methods=["GET", "POST", "DELETE"],
             allow_headers=["*"],
             expose_headers=_EXPOSED,
         )

@@ -32,3 +32,17 @@ def one_pack(tmp_path):
     entries = {"starter": bundled_catalog().entries()["starter"]}
     (own / "catalog.json").write_bytes(orjson.dumps(entries))
     return Catalog(own)
+
+
+@pytest.fixture
+def one_sound_pack(tmp_path):
+    """Catalog of the starter pack, and of another that was tampered with since it was admitted."""
+    own = tmp_path / "packs"
+    own.mkdir()
+    entries = {}
+    for pack_id in ("starter", "season"):
+        shutil.copytree(bundled_catalog().folder / pack_id, own / pack_id)
+        entries[pack_id] = bundled_catalog().entries()[pack_id]
+    (own / "season" / "ticks.parquet").write_bytes(b"other ticks")
+    (own / "catalog.json").write_bytes(orjson.dumps(entries))
+    return Catalog(own)

@@ -3,6 +3,7 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Thread
 
 import pytest
+from sqlalchemy import update
 
 from clvlab.agents.registry import TEMPLATES
 from clvlab.application.application import Application
@@ -13,6 +14,7 @@ from clvlab.errors import (
     AlreadyRegisteredError,
     BindingError,
     EntryError,
+    NotDeletableError,
     NotOwnerError,
     NotStartableError,
     RosterFrozenError,
@@ -20,15 +22,32 @@ from clvlab.errors import (
     RunFailedError,
     TransitionError,
     UnknownCompetitionError,
+    UnknownEntryError,
     UnknownInstanceError,
 )
+from clvlab.store import tables
 from tests.factories import ALICE, BOB, make_competition
 
 BOTH = ("baseline", "cumulative-drift")
+PINNED = {
+    "strategy": "baseline", "source_mode": "replay", "pack_id": "starter", "stake": 70, "market_allowlist": ["1X2"],
+    "cooldown_s": 60, "params": {"min_prob_bps": 5500, "mood": 0.5},
+}  # fmt: skip
 
 
 def entry(agent_id="a", strategy="baseline", **fields):
     return AgentEntry(agent_id=agent_id, strategy=strategy, **fields)
+
+
+def register_misfit(application, competition_id):
+    """Put an agent ``model`` on a roster that fails when it is asked, as an earlier version took it."""
+    application.competitions.register(ALICE, competition_id, entry("model", "llm"))
+    beyond = {"fixture_id": 90000000, "tick_seq": 10**6, "action": "WAIT"}
+    with application._database.write() as connection:
+        of_model = update(tables.roster).where(
+            tables.roster.c.competition_id == competition_id, tables.roster.c.agent_id == "model"
+        )
+        connection.execute(of_model.values(config={"transcript": [beyond]}))
 
 
 def test_a_competition_goes_from_draft_to_a_verified_run(application):
@@ -145,6 +164,32 @@ def test_without_a_pack_the_only_one_of_the_catalog_is_bound_for_good(one_pack):
     application.close()
 
 
+def test_a_tampered_pack_is_not_there_where_a_pack_is_left_out(one_sound_pack):
+    application = Application(catalog=one_sound_pack)
+    competition_id = make_competition(application, "baseline", pack_id=None)
+
+    started = application.competitions.start(ALICE, competition_id)
+    deployed = application.deploys.deploy(ALICE, {"strategy": "baseline", "source_mode": "replay"})
+
+    assert started["replay_binding"] == deployed["replay_binding"]
+    assert started["replay_binding"]["pack_id"] == "starter"
+    with pytest.raises(BindingError, match="unknown or unverified"):
+        make_competition(application, pack_id="season")
+    application.close()
+
+
+def test_without_a_verified_pack_nothing_starts(one_pack):
+    application = Application(catalog=one_pack)
+    competition_id = make_competition(application, "baseline", pack_id=None)
+    (one_pack.folder / "starter" / "ticks.parquet").write_bytes(b"other ticks")
+
+    with pytest.raises(NotStartableError, match="0 verified packs") as refused:
+        application.competitions.start(ALICE, competition_id)
+
+    assert refused.value.reason == "binding_missing"
+    application.close()
+
+
 def test_without_a_pack_and_with_several_to_choose_from_nothing_starts(in_memory):
     competition_id = make_competition(in_memory, "baseline", pack_id=None)
 
@@ -250,6 +295,10 @@ def test_a_registration_pins_the_hash_that_the_run_then_seals(application):
         ("Deterministic", "reproducible"),
         ("EVIDENCE_verified", "verified"),
         ("llm", "verified"),
+        ("LLM/evidence-verified", "verified"),
+        ("llm / Evidence Verified", "verified"),
+        ("LLM evidence_verified", "verified"),
+        ("deterministic/reproducible", "reproducible"),
     ],
 )
 def test_proof_modes_are_normalized(in_memory, spelled, canonical):
@@ -262,6 +311,9 @@ def test_proof_modes_are_normalized(in_memory, spelled, canonical):
     "bad",
     [
         {"proof_mode": "trust-me"},
+        {"proof_mode": "llm/reproducible"},
+        {"proof_mode": "verified/"},
+        {"proof_mode": ""},
         {"strategy": "absent"},
         {"config": {"stake": -1}},
         {"config": {"stake": "many"}},
@@ -280,7 +332,7 @@ def test_entries_that_can_not_be_taken_leave_the_roster_as_it_was(in_memory, bad
 
 def test_an_entry_may_stand_for_an_instance_of_its_owner(application):
     deployed = application.deploys.deploy(
-        ALICE, {"strategy": "baseline", "pack_id": "starter", "params": {"min_prob_bps": 5500}}
+        ALICE, {"strategy": "baseline", "source_mode": "replay", "pack_id": "starter", "params": {"min_prob_bps": 5500}}
     )
     competition_id = make_competition(application)
     own = entry("a", instance_id=deployed["instance_id"])
@@ -293,9 +345,82 @@ def test_an_entry_may_stand_for_an_instance_of_its_owner(application):
     assert application.runs.card(run_id)["checks"]["manifest_bound"] == "pass"
 
 
+@pytest.mark.parametrize(
+    "config",
+    [
+        {},
+        {"min_prob_bps": 5500},
+        {"min_prob_bps": 5500, "stake": 70, "markets": ["1X2"], "mood": "0.5"},
+        {"market_allowlist": ["1X2"], "cooldown_s": 60},
+        {"params": {"min_prob_bps": 5500, "markets": ["1X2"], "stake": 70, "warmup_ticks": 0, "mood": 0.5}, "stake": 70},
+    ],
+)
+def test_a_config_beside_an_instance_may_repeat_it_in_part_or_whole(in_memory, config):
+    deployed = in_memory.deploys.deploy(ALICE, PINNED)
+    competition_id = make_competition(in_memory)
+
+    answered = in_memory.competitions.register(ALICE, competition_id, entry(instance_id=deployed["instance_id"], config=config))
+
+    assert answered["config_hash"] == deployed["config_hash"]
+    whole = in_memory.competitions.state(competition_id)["roster"][0]["config"]
+    assert in_memory.competitions.register(
+        ALICE, competition_id, entry("b", instance_id=deployed["instance_id"], config=whole)
+    ) == answered | {"agent_id": "b"}
+
+
+@pytest.mark.parametrize(
+    ("config", "key"),
+    [
+        ({"min_prob_bps": 5501}, "min_prob_bps"),
+        ({"warmup_ticks": 1, "min_prob_bps": 5500}, "warmup_ticks"),
+        ({"stake": True}, "stake"),
+        ({"stake": 70.0, "min_prob_bps": 5500}, "stake"),
+        ({"mood": 2**60}, "mood"),
+        ({"mood": float("nan")}, "mood"),
+        ({"absent": None}, "absent"),
+        ({"cooldown_s": 60, "market_allowlist": ["OU"]}, "market_allowlist"),
+        ({"cooldown_s": 60, "params": {}}, "params"),
+    ],
+)
+def test_a_config_beside_an_instance_that_says_something_else_is_refused(in_memory, config, key):
+    instance_id = in_memory.deploys.deploy(ALICE, PINNED)["instance_id"]
+    competition_id = make_competition(in_memory)
+
+    with pytest.raises(EntryError, match=f"config.{key} "):
+        in_memory.competitions.register(ALICE, competition_id, entry(instance_id=instance_id, config=config))
+
+    assert in_memory.competitions.state(competition_id)["roster"] == []
+
+
+def test_names_that_nothing_reads_are_told_and_change_no_hash(in_memory):
+    body = {"competition_type": "arena", "source_mode": "replay", "market_scope": "all", "roster_size": 2}
+    odd = CompetitionConfig.model_validate(body | {"pack_id": "starter", "owner": BOB, "\ud800": 1})
+    config = {"min_prob_bps": 6000, "mood": 0.5}
+    plain = AgentEntry.model_validate({"agent_id": "a", "strategy": "baseline"})
+    told = AgentEntry.model_validate({"agent_id": "b", "strategy": "baseline", "config": config, "cfg": {}, "": None})
+
+    created = in_memory.competitions.create(ALICE, odd)
+    registered = [in_memory.competitions.register(ALICE, created["competition_id"], one) for one in (plain, told)]
+
+    assert created["ignored"] == ["\\ud800", "owner"]
+    assert "ignored" not in registered[0]
+    assert registered[1]["ignored"] == ["", "cfg", "config.mood"]
+    assert [answer["config_hash"] for answer in registered] == [
+        "sha256:43708ec6a24868d607750d4f2a73f33ca3b9dd27b3155e02cde41eb3634395ed",
+        "sha256:2658650f61826f106861184ff1e6e656f106bdf232958f40a72bc7c813301d32",
+    ]
+    state = in_memory.competitions.state(created["competition_id"])
+    assert "owner" not in state["config"]
+    assert state["roster"][1]["config"] == config
+
+
 def test_an_instance_must_exist_belong_to_the_caller_and_be_of_the_strategy(application):
-    theirs = application.deploys.deploy(BOB, {"strategy": "baseline", "pack_id": "starter"})["instance_id"]
-    own = application.deploys.deploy(ALICE, {"strategy": "baseline", "pack_id": "starter"})["instance_id"]
+    theirs = application.deploys.deploy(BOB, {"strategy": "baseline", "source_mode": "replay", "pack_id": "starter"})[
+        "instance_id"
+    ]
+    own = application.deploys.deploy(ALICE, {"strategy": "baseline", "source_mode": "replay", "pack_id": "starter"})[
+        "instance_id"
+    ]
     competition_id = make_competition(application)
 
     for instance_id, strategy, error in (
@@ -339,6 +464,44 @@ def test_concurrent_registrations_never_overfill_a_roster_nor_double_an_agent(ap
 
     roster = [agent["agent_id"] for agent in application.competitions.state(competition_id)["roster"]]
     assert answers.count("ok") == len(roster) == len(set(roster)) == 5
+
+
+def test_concurrent_comings_and_goings_keep_places_unique_and_within_the_roster(application):
+    competition_id = make_competition(application, roster_size=4)
+
+    def come_or_go(number):
+        agent_id = f"a{number % 6}"
+        try:
+            if number % 3:
+                application.competitions.register(ALICE, competition_id, entry(agent_id))
+            else:
+                application.competitions.withdraw(ALICE, competition_id, agent_id)
+        except (AlreadyRegisteredError, RosterFullError, UnknownEntryError) as error:
+            return type(error).__name__
+        return "ok"
+
+    with ThreadPoolExecutor(12) as pool:
+        answers = list(pool.map(come_or_go, range(60)))
+
+    agents = [agent["agent_id"] for agent in application.competitions.state(competition_id)["roster"]]
+    for number in range(4 - len(agents)):
+        application.competitions.register(ALICE, competition_id, entry(f"last {number}"))
+    with pytest.raises(RosterFullError):
+        application.competitions.register(ALICE, competition_id, entry("one more"))
+    assert answers.count("ok") >= len(agents) == len(set(agents)) <= 4
+
+
+def test_a_competition_whose_start_failed_keeps_its_log(in_memory):
+    competition_id = make_competition(in_memory)
+    register_misfit(in_memory, competition_id)
+    with pytest.raises(RunFailedError):
+        in_memory.competitions.start(ALICE, competition_id)
+
+    with pytest.raises(NotDeletableError, match="public record") as refused:
+        in_memory.competitions.delete(ALICE, competition_id)
+
+    assert refused.value.reason == "has_events"
+    assert in_memory.competitions.state(competition_id)["status"] == "draft"
 
 
 def test_a_run_that_fails_releases_the_claim_and_says_why(database_url, one_pack):
@@ -438,8 +601,7 @@ def test_configurations_out_of_bounds_are_refused_by_their_field(bad):
 
 def test_an_agent_that_fails_is_told_in_the_log_and_the_others_go_on(application):
     competition_id = make_competition(application, "baseline")
-    beyond = {"fixture_id": 90000000, "tick_seq": 10**6, "action": "WAIT"}
-    application.competitions.register(ALICE, competition_id, entry("model", "llm", config={"transcript": [beyond]}))
+    register_misfit(application, competition_id)
 
     run_id = application.competitions.start(ALICE, competition_id)["run_id"]
 
@@ -451,14 +613,30 @@ def test_an_agent_that_fails_is_told_in_the_log_and_the_others_go_on(application
     assert application.runs.verify(run_id)["verified"]
 
 
+def test_the_owner_alone_reads_why_an_agent_failed(application):
+    competition_id = make_competition(application, "baseline")
+    register_misfit(application, competition_id)
+    read = application.competitions.agent_errors
+
+    before = read(ALICE, competition_id)
+    run_id = application.competitions.start(ALICE, competition_id)["run_id"]
+
+    assert before == []
+    message = "llm: transcript entry 0: fixture 90000000 has no tick 1000000"
+    assert read(ALICE, competition_id) == [{"run_id": run_id, "agent_id": "model", "error": "AgentError", "message": message}]
+    assert message.encode() not in application.runs.sealed(run_id).events
+    for caller, asked, refusal in ((BOB, competition_id, NotOwnerError), (ALICE, "comp_absent", UnknownCompetitionError)):
+        with pytest.raises(refusal):
+            read(caller, asked)
+
+
 def test_when_every_agent_fails_the_start_fails_with_their_cause(application):
     competition_id = make_competition(application)
-    beyond = {"fixture_id": 90000000, "tick_seq": 10**6, "action": "WAIT"}
-    application.competitions.register(ALICE, competition_id, entry("model", "llm", config={"transcript": [beyond]}))
+    register_misfit(application, competition_id)
 
     with pytest.raises(RunFailedError, match="1000000"):
         application.competitions.start(ALICE, competition_id)
 
     state = application.competitions.state(competition_id)
     assert (state["status"], state["latest_seq"]) == ("draft", 1)
-    assert "1000000" in state["cause"]
+    assert state["cause"] == "AgentError: llm: transcript entry 0: fixture 90000000 has no tick 1000000"

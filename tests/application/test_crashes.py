@@ -16,7 +16,7 @@ from tests.factories import ALICE, make_competition
 
 pytestmark = pytest.mark.long
 
-BODY = {"strategy": "cumulative-drift", "pack_id": "season"}
+BODY = {"strategy": "cumulative-drift", "source_mode": "replay", "pack_id": "season"}
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

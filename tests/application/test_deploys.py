@@ -83,6 +83,9 @@ def test_preflight_names_every_failing_check_and_stores_nothing(application):
         (BODY | {"fixture_id": True}, "fixture_id"),
         (BODY | {"pack_id": None}, "replay_binding"),
         (BODY | {"source_mode": "live"}, "live_feed"),
+        (BODY | {"source_mode": None}, "source_mode"),
+        (BODY | {"source_mode": "Replay"}, "source_mode"),
+        ({"strategy": "baseline", "pack_id": "starter"}, "source_mode"),
         (BODY | {"duration_s": 60}, "window"),
         (BODY | {"sizing": "martingale"}, "sizing"),
         (BODY | {"market_allowlist": "1X2"}, "market_allowlist"),
@@ -99,14 +102,38 @@ def test_each_parameter_fails_under_its_own_name(in_memory, body, name):
     assert name in [failure["name"] for failure in refused.value.failures]
 
 
+def test_a_deploy_without_a_source_mode_says_that_it_is_missing_and_what_it_may_be(in_memory):
+    with pytest.raises(PreflightError) as refused:
+        in_memory.deploys.deploy(ALICE, {"strategy": "baseline", "pack_id": "starter"})
+
+    assert [failure["name"] for failure in refused.value.failures] == ["source_mode"]
+    assert refused.value.failures[0]["message"] == "must be given: replay or live"
+
+
+def test_names_that_nothing_reads_are_told_and_change_no_hash(in_memory):
+    known = BODY | {"params": {"min_persistence": 0.4, "mood": [1]}, "cooldown_s": 60}
+
+    plain = in_memory.deploys.deploy(ALICE, BODY)
+    odd = in_memory.deploys.deploy(ALICE, known | {"owner": BOB, "cooldown": 5, "\ud800": 1})
+
+    assert "ignored" not in plain
+    assert odd["ignored"] == ["\\ud800", "cooldown", "owner", "params.mood"]
+    assert odd["config_hash"] == "sha256:fb6944cfabf21660ae444c3d3ad7837344f5ff1811fd1d7441c4182de2697577"
+    record = in_memory.deploys.instance(ALICE, odd["instance_id"])
+    assert "ignored" not in record
+    assert not {"owner", "cooldown"} & set(record["config"])
+
+
 def test_the_same_key_and_configuration_give_the_same_instance(application):
     first = application.deploys.deploy(ALICE, BODY, "key")
 
-    again = application.deploys.deploy(ALICE, BODY | {"stake": 100, "unknown": 1}, "key")
+    again = application.deploys.deploy(ALICE, BODY | {"stake": 100}, "key")
+    told = application.deploys.deploy(ALICE, BODY | {"unknown": 1}, "key")
     theirs = application.deploys.deploy(BOB, BODY, "key")
     keyless = application.deploys.deploy(ALICE, BODY)
 
     assert again == first
+    assert told == first | {"ignored": ["unknown"]}
     assert len({answer["run_id"] for answer in (first, theirs, keyless)}) == 3
     assert application.jobs.counts()["queued"] == 3
 
@@ -186,6 +213,10 @@ def test_a_key_whose_attempt_failed_for_good_is_a_conflict(one_pack):
 
     card = performed(application, answer)
 
+    failed = application.deploys.runtime_events(ALICE, answer["instance_id"])["events"][-1]
+    assert (failed["type"], failed["payload"]) == ("RUN_FAILED", {"cause": card["run"]["cause"]})
+    assert failed["payload"]["cause"].startswith("UnknownPackError: unknown or unverified pack 'starter'")
+    assert str(one_pack.folder) not in failed["payload"]["cause"]
     assert card["run"]["status"] == "failed"
     assert set(card["checks"].values()) == {"pending"}
     with pytest.raises(IdempotencyConflictError) as refused:

@@ -7,7 +7,7 @@ from clvlab.application.application import Application
 from clvlab.errors import StoreFullError, StoreUnreachableError
 from tests.factories import ALICE, make_competition
 
-BODY = {"strategy": "cumulative-drift", "pack_id": "season"}
+BODY = {"strategy": "cumulative-drift", "source_mode": "replay", "pack_id": "season"}
 
 
 def settled(application):

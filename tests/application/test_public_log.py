@@ -17,7 +17,7 @@ from tests.factories import ALICE, make_competition
 
 KEY = Signer("log.example", 1, bytes(range(32)))
 REQUEST = BacktestRunRequest(pack_id="starter", fixture_id=90000000, window_id="w", market_allowlist=[""])
-BODY = {"strategy": "baseline", "pack_id": "starter"}
+BODY = {"strategy": "baseline", "source_mode": "replay", "pack_id": "starter"}
 
 
 def entries(application):

@@ -130,6 +130,8 @@ def test_failed_agent_does_not_change_the_scores_of_another():
     beside = run(TAPE, [make_agent(make_decisions({})), FailingAgent()], Window())
 
     assert beside.scores.equals(alone.scores)
+    assert beside.causes == {"broken": "no decision over 1 fixtures"}
+    assert b"no decision over" not in beside.run.events + beside.run.scores + beside.run.manifest
     assert beside.outcomes["agent_id"].to_list() == ["a", "broken"]
 
 

@@ -19,6 +19,9 @@ KEY = make_key("EdDSA")
 OWNED = [
     ("POST", "/competitions"),
     ("POST", "/competitions/c/agents"),
+    ("DELETE", "/competitions/c/agents/x"),
+    ("DELETE", "/competitions/c"),
+    ("GET", "/competitions/c/agent-errors"),
     ("POST", "/competitions/c/open"),
     ("POST", "/competitions/c/start"),
     ("POST", "/competitions/c/cancel"),
@@ -176,7 +179,9 @@ def test_other_origins_are_not_let_in_unless_configured(client):
     assert "access-control-allow-origin" not in client.get("/healthz", headers=asked).headers
     allowed = make_client(cors_origins="https://a.example").get("/healthz", headers=asked)
     assert allowed.headers["access-control-allow-origin"] == "https://a.example"
-    assert "Retry-After" in allowed.headers["access-control-expose-headers"]
+    assert {"Link", "Retry-After"} <= set(allowed.headers["access-control-expose-headers"].split(", "))
+    removing = asked | {"Access-Control-Request-Method": "DELETE"}
+    assert make_client(cors_origins="https://a.example").options("/competitions/c", headers=removing).status_code == 200
 
 
 def test_the_documentation_page_asks_nobody_else(client):

@@ -40,6 +40,20 @@ def test_post_agents_400_other_domain_rejection(api, entry):
     assert api.get(f"/competitions/{created}")["roster"] == []
 
 
+ELSEWHERE = {"transcript": [{"fixture_id": 90000001, "tick_seq": 0, "action": "WAIT"}]}
+
+
+def test_an_agent_about_another_fixture_is_refused_when_it_comes(api):
+    created = api.competition(agents=())
+
+    registered = api.alice.post(f"/competitions/{created}/agents", json=make_entry("llm", config=ELSEWHERE))
+    deployed = api.alice.post("/agents/deploy", json=DEPLOY | {"strategy": "llm", "params": ELSEWHERE})
+
+    assert "agent 'llm' can't run over fixture 90000000" in assert_problem(registered, 400)["detail"]
+    assert [check["name"] for check in assert_problem(deployed, 422)["checks"]] == ["params"]
+    assert api.post(f"/competitions/{created}/agents", make_entry())["agent_id"] == "baseline"
+
+
 def test_post_agents_403_caller_is_not_the_owner(api):
     created = api.competition(agents=())
 
@@ -114,6 +128,16 @@ def test_acts_of_the_owner_403_for_another_and_401_for_nobody(api, act):
 
     assert_problem(api.bob.post(f"/competitions/{created}/{act}"), 403)
     assert_problem(api.nobody.post(f"/competitions/{created}/{act}"), 401)
+
+
+def test_agent_errors_are_their_owners_alone(api):
+    created, _ = api.started()
+    path = f"/competitions/{created}/agent-errors"
+
+    assert api.get(path, by=api.alice) == []
+    assert_problem(api.nobody.get(path), 401)
+    assert_problem(api.bob.get(path), 403)
+    assert_problem(api.alice.get(f"/competitions/{GONE}/agent-errors"), 404)
 
 
 def test_open_and_complete_409_from_another_status(api):

@@ -1,8 +1,10 @@
 """A test per row of the interface specification's table of limits."""
 
+import json
+
 import pytest
 
-from tests.service.serving import BACKTEST, BOUND, CONFIG, DEPLOY, assert_problem
+from tests.service.serving import BACKTEST, BOUND, CONFIG, DEPLOY, assert_problem, make_entry
 
 
 @pytest.mark.parametrize("size", [1, 0, -2, True, "3", 2.5, None])
@@ -77,8 +79,28 @@ def test_competition_type_is_a_token(api, kind):
     assert_problem(api.alice.post("/competitions", json=CONFIG | {"competition_type": kind}), 422)
 
 
-def test_unknown_fields_of_a_competition_are_ignored_and_not_stored(api):
-    created = api.post("/competitions", CONFIG | {"owner": "did:key:mallory", "colour": "vermilion"})["competition_id"]
+def test_unknown_fields_of_a_competition_are_named_and_not_stored(api):
+    body = json.dumps(CONFIG | {"owner": "did:key:mallory", "colour": "vermilion", "\ud800": 1})
+    answer = api.alice.post("/competitions", content=body, headers={"Content-Type": "application/json"}).json()
+    created = answer["competition_id"]
 
+    assert answer["ignored"] == ["\\ud800", "colour", "owner"]
     assert "vermilion" not in api.nobody.get(f"/competitions/{created}").text
     assert "mallory" not in api.nobody.get(f"/competitions/{created}").text
+
+
+def test_unknown_fields_of_an_agent_and_of_a_deploy_are_named(api):
+    created = api.competition(agents=())
+    odd = make_entry(config={"mood": 1, "stake": 5}, colour="vermilion")
+
+    assert api.post(f"/competitions/{created}/agents", odd)["ignored"] == ["colour", "config.mood"]
+    assert api.post("/agents/deploy", DEPLOY | {"colour": 1, "params": {"mood": 1}})["ignored"] == ["colour", "params.mood"]
+
+
+@pytest.mark.parametrize("given", [{}, {"source_mode": None}, {"source_mode": ""}], ids=str)
+def test_source_mode_of_a_deploy_has_no_default(api, given):
+    body = {name: value for name, value in DEPLOY.items() if name != "source_mode"} | given
+
+    problem = assert_problem(api.alice.post("/agents/deploy", json=body), 422)
+
+    assert [check["name"] for check in problem["checks"]] == ["source_mode"]

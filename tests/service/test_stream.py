@@ -48,6 +48,16 @@ def test_a_live_client_sees_the_log_as_it_grows_and_in_the_end_all_of_it(served)
     assert seen[0][1]["kind"] == "COMPETITION_STARTED"
 
 
+def test_the_stream_of_a_competition_that_is_deleted_ends(served):
+    created = served.competition()
+
+    with connect(stream_url(served, created)) as messages:
+        served.alice.delete(f"/competitions/{created}")
+
+        assert list(messages) == []
+        assert messages.protocol.close_reason == "the competition was deleted"
+
+
 def test_many_clients_see_the_same(served):
     created = served.competition()
 

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from clvlab.answers.answer import pick
+from clvlab.answers.answer import ignored, pick
 from clvlab.answers.competitions import (
+    AgentErrorCause,
     AgentRegisterResponse,
     CompetitionCreateResponse,
     CompetitionEvent,
@@ -19,20 +20,19 @@ from clvlab.answers.competitions import (
     RosterEntry,
 )
 from clvlab.application.competitions.job import CompetitionRuns, replay_binding
+from clvlab.application.competitions.listing import CompetitionFilter, summaries
+from clvlab.application.competitions.registration import Registration
 from clvlab.application.competitions.requests import AgentEntry, CompetitionConfig
-from clvlab.application.competitions.roster import pinned_entry
-from clvlab.application.competitions.status import MUTABLE, CompetitionStatus, require, require_owned, require_startable
+from clvlab.application.competitions.status import CompetitionStatus, require, require_owned, require_startable
 from clvlab.application.events import EventKind
 from clvlab.application.hub import Hub
 from clvlab.application.jobs import CANCELLED, Jobs
 from clvlab.application.runs.binding import bind
 from clvlab.application.runs.stored import StoredRuns
 from clvlab.errors import (
-    AlreadyRegisteredError,
     BindingError,
+    NotDeletableError,
     PackError,
-    RosterFrozenError,
-    RosterFullError,
     RunCancelledError,
     RunFailedError,
     TransitionError,
@@ -40,6 +40,7 @@ from clvlab.errors import (
 from clvlab.law.schema import SAFE_INTEGER
 from clvlab.packs.catalog import Catalog
 from clvlab.store import competitions as rows
+from clvlab.store import runs
 from clvlab.store.database import Database
 from clvlab.store.runs import RunStatus
 
@@ -88,7 +89,7 @@ class Competitions:
         }
         with self.database.write() as connection:
             rows.add(connection, values)
-        return {"competition_id": competition_id, "status": "draft"}
+        return {"competition_id": competition_id, "status": "draft", **ignored(config.ignored)}
 
     def _frozen(self, config: CompetitionConfig) -> Mapping[str, Any]:
         if config.pack_id is None:
@@ -102,9 +103,20 @@ class Competitions:
 
     def all(self, status: CompetitionStatus | None = None) -> list[CompetitionSummaryResponse]:
         """List competitions, oldest first; of one status, or of every."""
+        return self.page(CompetitionFilter(status))[0]
+
+    def page(
+        self, wanted: CompetitionFilter, cursor: str | None = None, limit: int | None = None
+    ) -> tuple[list[CompetitionSummaryResponse], str | None]:
+        """List competitions, oldest first, and the cursor of the next page or None; without a ``limit`` all of them.
+
+        Raises
+        ------
+        PageError
+            A cursor that no page gave, or a limit outside 1..200.
+        """
         with self.database.read() as connection:
-            found = rows.all_of(connection, status)
-        return [pick(CompetitionSummaryResponse, row) for row in found]
+            return summaries(connection, wanted, cursor, limit)
 
     def state(self, competition_id: str) -> CompetitionStateResponse:
         """Return a competition whole.
@@ -147,29 +159,37 @@ class Competitions:
         NotOwnerError
             ``instance_id`` belongs to another principal.
         EntryError
-            Unrecognized ``proof_mode``, unknown strategy, a bad value of a known parameter, or an instance of another strategy.
+            Unrecognized ``proof_mode``, unknown strategy, a bad value of a known parameter, an instance of another strategy,
+            a config that is not that of the instance, or a transcript about what the bound fixture does not have.
+        """
+        return Registration(self.database, self.catalog).add(caller, competition_id, entry)
+
+    def withdraw(self, caller: str, competition_id: str, agent_id: str) -> None:
+        """Take an agent off the roster: its place is free again, and the others keep their order.
+
+        Raises
+        ------
+        UnknownCompetitionError, NotOwnerError, RosterFrozenError, UnknownEntryError
+            In this order.
+        """
+        Registration(self.database, self.catalog).withdraw(caller, competition_id, agent_id)
+
+    def delete(self, caller: str, competition_id: str) -> None:
+        """Delete a competition, and its roster; one that was ever started stays, as its log is public record.
+
+        Raises
+        ------
+        UnknownCompetitionError, NotOwnerError
+        NotDeletableError
+            It has events.
         """
         with self.database.write() as connection:
             row = require_owned(rows.row(connection, competition_id, lock=True), competition_id, caller)
-            if row["status"] not in MUTABLE:
-                raise RosterFrozenError(f"competition {competition_id} is {row['status']}: its roster is frozen")
-            agents = rows.roster_of(connection, competition_id)
-            if entry.agent_id in {agent["agent_id"] for agent in agents}:
-                raise AlreadyRegisteredError(f"agent {entry.agent_id!r} is registered already")
-            if len(agents) >= row["roster_size"]:
-                raise RosterFullError(f"competition {competition_id} has all its {row['roster_size']} agents")
-            pinned = pinned_entry(connection, entry, caller)
-            values = {
-                "competition_id": competition_id,
-                "agent_id": entry.agent_id,
-                "position": len(agents),
-                "roster_size": row["roster_size"],
-                "strategy": entry.strategy,
-                "instance_id": entry.instance_id,
-                **pinned,
-            }
-            rows.add_agent(connection, values)
-        return {"agent_id": entry.agent_id, "config_hash": pinned["config_hash"], "proof_mode": pinned["proof_mode"]}
+            if row["next_seq"]:
+                detail = f"competition {competition_id} was started, and its log is public record: it can't be deleted"
+                raise NotDeletableError("has_events", detail)
+            rows.remove(connection, competition_id)
+        self.hub.publish(competition_id)
 
     def open(self, caller: str, competition_id: str) -> CompetitionStatusResponse:
         """Go from ``draft`` to ``open``.
@@ -219,8 +239,9 @@ class Competitions:
         UnknownCompetitionError, NotOwnerError
         NotStartableError
             ``reason`` is ``not_startable`` (running, finalized or completed), ``roster_empty``, ``no_live_feed``,
-            ``binding_missing`` (no pack, and not exactly one in the catalog) or ``binding_changed`` (pack gone or changed since
-            it was bound).
+            ``entry_unusable`` (an agent that this version can't make, or that the fixture does not fit which is bound now),
+            ``binding_missing`` (no pack, and not exactly one verified in the catalog) or ``binding_changed`` (pack gone or
+            changed since it was bound).
         """
         with self.database.write() as connection:
             row = require_owned(rows.row(connection, competition_id, lock=True), competition_id, caller)
@@ -314,3 +335,15 @@ class Competitions:
             require(rows.row(connection, competition_id), competition_id)
             found = rows.events(connection, competition_id, min(since_seq, SAFE_INTEGER), limit)
         return cast("list[CompetitionEvent]", found)
+
+    def agent_errors(self, caller: str, competition_id: str) -> list[AgentErrorCause]:
+        """Return why agents failed in the sealed run, by agent id; none before there is one.
+
+        Raises
+        ------
+        UnknownCompetitionError, NotOwnerError
+        """
+        with self.database.read() as connection:
+            row = require_owned(rows.row(connection, competition_id), competition_id, caller)
+            found = [] if row["run_id"] is None else runs.agent_errors_of(connection, row["run_id"])
+        return [pick(AgentErrorCause, error) for error in found]

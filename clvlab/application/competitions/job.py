@@ -17,10 +17,12 @@ from clvlab.application.competitions.status import CompetitionStatus, require_st
 from clvlab.application.events import EventKind, event, in_batches
 from clvlab.application.hub import Hub
 from clvlab.application.runs.binding import Bound, bind
+from clvlab.application.runs.entrants import Entrant
 from clvlab.application.runs.in_database import begin, enter, give_up, keep
+from clvlab.application.runs.misfits import misfits
 from clvlab.application.runs.perform import perform
 from clvlab.application.runs.plan import Plan
-from clvlab.errors import BindingError, NotStartableError, PackError
+from clvlab.errors import BindingError, EntryError, NotStartableError, PackError
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.packs.catalog import Catalog
 from clvlab.store import competitions as rows
@@ -60,8 +62,12 @@ class CompetitionRuns:
             raise NotStartableError("roster_empty", f"competition {competition_id} has no agents: register one first")
         if row["config"]["source_mode"] == "live":
             raise NotStartableError("no_live_feed", "no live feed is configured: only a replay can start")
+        entrants = _entrants(agents)
         own = self._binding(row)
-        plan = _plan(row, agents, own)
+        if row["pack_id"] is None:  # else each was tried on the fixture when it registered
+            for agent_id, cause in misfits(entrants, own).items():
+                raise NotStartableError("entry_unusable", f"agent {agent_id!r} {cause}")
+        plan = _plan(row, entrants, own)
         enter(connection, plan, row["owner"], now)
         jobs.add(connection, "competition", plan.run_id, {"origin_id": competition_id}, now)
         payload = {
@@ -77,14 +83,11 @@ class CompetitionRuns:
 
     def _binding(self, row: _Row) -> Bound:
         if row["pack_id"] is None:
-            entries = list(self.catalog.entries())
-            if len(entries) != 1:
-                detail = f"the competition names no pack, and the catalog has {len(entries)}: create one with a pack_id"
-                raise NotStartableError("binding_missing", detail)
             try:
-                return bind(self.catalog, entries[0], None)
+                return bind(self.catalog, None, None)
             except PackError as error:
-                raise NotStartableError("binding_missing", f"the only pack of the catalog can't be bound: {error}") from error
+                detail = f"the competition names no pack, and none can be chosen for it: {error}"
+                raise NotStartableError("binding_missing", detail) from error
         try:
             return _unchanged(bind(self.catalog, row["pack_id"], row["fixture_id"]), row)
         except (BindingError, PackError) as error:
@@ -100,7 +103,8 @@ class CompetitionRuns:
             agents = rows.roster_of(connection, competition_id)
         if row is None:
             raise BindingError(f"competition {competition_id} is gone")
-        done = perform(_plan(row, agents, bind(self.catalog, row["pack_id"], row["fixture_id"])), commitment, tell)
+        entrants = [rostered_agent(agent) for agent in agents]
+        done = perform(_plan(row, entrants, bind(self.catalog, row["pack_id"], row["fixture_id"])), commitment, tell)
         for batch in in_batches(run_events(done), skipped=row["next_seq"] - row["started_seq"] - 1):
             with self.database.write() as connection:
                 jobs.fence(connection, job)
@@ -133,14 +137,25 @@ def _unchanged(own: Bound, row: _Row) -> Bound:
     return own
 
 
-def _plan(row: _Row, agents: Sequence[_Row], own: Bound) -> Plan:
+def _entrants(agents: Sequence[_Row]) -> list[Entrant]:
+    """Make the agents of a roster, which an earlier version may have taken."""
+    made = []
+    for agent in agents:
+        try:
+            made.append(rostered_agent(agent))
+        except EntryError as error:
+            raise NotStartableError("entry_unusable", f"agent {agent['agent_id']!r} can't be made: {error}") from error
+    return made
+
+
+def _plan(row: _Row, agents: Sequence[Entrant], own: Bound) -> Plan:
     config = CompetitionConfig.model_validate(row["config"])
     return Plan(
         kind="competition",
         origin_id=row["competition_id"],
         pack=own.pack,
         fixtures=[own.fixture_id],
-        agents=[rostered_agent(agent) for agent in agents],
+        agents=agents,
         window=config.window(),
         policy=PolicyEnvelope(execution_mode=config.execution_mode),
     )

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictInt
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    PrivateAttr,
+    StrictInt,
+    model_validator,
+)
 
 from clvlab.application.durations import duration_s_of
 from clvlab.errors import WindowError
@@ -25,8 +34,33 @@ def _duration(text: str) -> str:
     return text
 
 
-class CompetitionConfig(BaseModel):
-    """A competition as its owner asks for it; unknown fields are ignored and never stored.
+class Body(BaseModel):
+    """A body of which unknown fields are never stored, and their names told."""
+
+    model_config = ConfigDict(frozen=True)
+
+    _ignored: frozenset[str] = PrivateAttr(default=frozenset())
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _noted(cls, given: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        made = handler(given)
+        if isinstance(given, dict):
+            made.note(frozenset(given) - frozenset(cls.model_fields))
+        return made
+
+    def note(self, names: frozenset[str]) -> None:
+        """Note names of fields that were given and are not known."""
+        self._ignored = names
+
+    @property
+    def ignored(self) -> frozenset[str]:
+        """The names that were noted."""
+        return self._ignored
+
+
+class CompetitionConfig(Body):
+    """A competition as its owner asks for it; unknown fields are never stored.
 
     Attributes
     ----------
@@ -50,8 +84,6 @@ class CompetitionConfig(BaseModel):
     Interface specification, "CompetitionConfig".
     """
 
-    model_config = ConfigDict(frozen=True)
-
     competition_type: _Token
     source_mode: Literal["replay", "live"]
     market_scope: _Text
@@ -69,15 +101,13 @@ class CompetitionConfig(BaseModel):
         return Window(end_rule="fixed_duration", duration_s=duration_s_of(self.scoring_window))
 
 
-class AgentEntry(BaseModel):
-    """An agent as its owner puts it on a roster; unknown fields are ignored and never stored.
+class AgentEntry(Body):
+    """An agent as its owner puts it on a roster; unknown fields are never stored.
 
     References
     ----------
     Interface specification, "AgentEntry".
     """
-
-    model_config = ConfigDict(frozen=True)
 
     agent_id: _Text
     strategy: _Text

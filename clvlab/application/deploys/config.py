@@ -1,4 +1,4 @@
-"""The typed configuration of a deploy: every parameter bounded, every parameter with a default but the two that name it."""
+"""The typed configuration of a deploy: every parameter bounded, every parameter with a default but strategy and source mode."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _sealable(params: dict[str, Any]) -> dict[str, Any]:
 
 
 class DeployConfig(BaseModel):
-    """What a deployed agent is, and what it may do; unknown fields are ignored and never stored.
+    """What a deployed agent is, and what it may do; unknown fields are never stored.
 
     Attributes
     ----------
@@ -34,8 +34,8 @@ class DeployConfig(BaseModel):
     agent_id
         The strategy's name by default.
     source_mode, pack_id, fixture_id
-        What is replayed; a null fixture is the lowest of the pack, a null pack the only one of the catalog. ``live`` needs
-        a configured feed.
+        What is replayed; a null fixture is the lowest of the pack, a null pack the only one of the catalog that is verified.
+        ``live`` needs a configured feed.
     market_allowlist
         Market-key prefixes that are scored and may be traded; ``""`` is every market.
     warmup_ticks
@@ -56,7 +56,7 @@ class DeployConfig(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     strategy: _Name
-    source_mode: Literal["replay", "live"] = "replay"
+    source_mode: Literal["replay", "live"]
     pack_id: _Name | None = None
     fixture_id: Annotated[StrictInt, Field(ge=-SAFE_INTEGER, le=SAFE_INTEGER)] | None = None
     agent_id: _Name | None = None

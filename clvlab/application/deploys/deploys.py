@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from clvlab.answers.agents import AgentInstance, DeployResponse, RuntimeEvent, RuntimeEventsResponse
-from clvlab.answers.answer import pick
+from clvlab.answers.answer import BodyAnswer, ignored, pick
 from clvlab.application.deploys.agent import deployed_agent, pin
 from clvlab.application.deploys.config import DeployConfig
 from clvlab.application.deploys.job import plan_of, runtime_event
 from clvlab.application.deploys.preflight import Preflight, preflight
 from clvlab.application.hub import Hub
 from clvlab.application.runs.binding import Bound
-from clvlab.application.runs.entrants import config_hash_of
+from clvlab.application.runs.entrants import config_hash_of, unused_keys
 from clvlab.application.runs.in_database import enter
 from clvlab.errors import IdempotencyConflictError, PageError, PreflightError, UnknownInstanceError
 from clvlab.law.schema import SAFE_INTEGER
@@ -54,6 +54,12 @@ class Deploys:
         idempotency_key
             The same key and configuration of the same owner give the same instance again, without a new run.
 
+        Returns
+        -------
+        DeployResponse
+            ``ignored`` names fields of the body, and ``params``, that nothing reads; they are told and change no fingerprint,
+            save for unknown ``params``, which are pinned.
+
         Raises
         ------
         IdempotencyConflictError
@@ -70,7 +76,7 @@ class Deploys:
         if idempotency_key is not None:
             prior = self._prior(owner, idempotency_key, fingerprint)
             if prior is not None:
-                return prior
+                return {**prior, **_unread(body, config)}
         if checked.failures or config is None or own is None or fingerprint is None:
             raise PreflightError(checked.failures)
         try:
@@ -79,9 +85,9 @@ class Deploys:
             taken = self._prior(owner, str(idempotency_key), fingerprint)
             if taken is None:
                 raise
-            return taken
+            return {**taken, **_unread(body, config)}
         self.hub.publish("jobs")
-        return pick(DeployResponse, record)
+        return {**pick(DeployResponse, record), **_unread(body, config)}
 
     def _prior(self, owner: str, key: str, fingerprint: str | None) -> DeployResponse | None:
         """Return what a key was used for, if it was."""
@@ -161,6 +167,12 @@ class Deploys:
             _owned(connection, instance_id, caller)
             found = instances.events(connection, instance_id, min(since, SAFE_INTEGER), limit)
         return {"events": [pick(RuntimeEvent, row) for row in found]}
+
+
+def _unread(body: Mapping[str, Any], config: DeployConfig | None) -> BodyAnswer:
+    """Name what a body has and nothing reads."""
+    params = [] if config is None else unused_keys(config.strategy, config.params)
+    return ignored([*set(body) - set(DeployConfig.model_fields), *(f"params.{key}" for key in params)])
 
 
 def _agent(config: DeployConfig) -> Any:

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from clvlab.agents.registry import TEMPLATES
 from clvlab.answers.agents import PreflightCheck
 from clvlab.application.deploys.agent import deployed_agent, policy_of, resolve, window_of
 from clvlab.application.deploys.config import DeployConfig
 from clvlab.application.runs.binding import Bound, bind
-from clvlab.errors import ClvlabError, UnknownPackError
+from clvlab.application.runs.misfits import misfits
+from clvlab.errors import ClvlabError
 from clvlab.packs.catalog import Catalog
 
-_STAND_IN = "baseline"  # lets the other checks be made when there is no usable strategy
+_STAND_IN = "baseline"
+_STAND_INS = {"strategy": _STAND_IN, "source_mode": "replay"}  # let the other checks be made when these are not usable
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +51,21 @@ def preflight(body: Mapping[str, Any], catalog: Catalog) -> Preflight:
     Steps: 1. every field by its own type and bounds; 2. what fields say together, with defaults in place of fields that failed.
     """
     wrong = _field_errors(body)
-    config = DeployConfig.model_validate({"strategy": _STAND_IN} | {name: body[name] for name in body if name not in wrong})
+    config = DeployConfig.model_validate(_STAND_INS | {name: body[name] for name in body if name not in wrong})
     if "strategy" not in wrong and config.strategy not in TEMPLATES:
         wrong["strategy"] = f"unknown strategy {config.strategy!r}: use one of {', '.join(TEMPLATES)}"
     if "strategy" in wrong:
         config = config.model_copy(update={"strategy": _STAND_IN, "params": {}})
     full, wrong_params = _tried(lambda: resolve(config))
+    agent = None
     if wrong_params is None and full is not None:
-        _, wrong_params = _tried(lambda: deployed_agent(full, str(full.agent_id)))
-    wrong |= {"params": wrong_params} if wrong_params else {}
+        agent, wrong_params = _tried(lambda: deployed_agent(full, str(full.agent_id)))
     _, policy = _tried(lambda: policy_of(config))
     _, window = _tried(lambda: window_of(config))
     own, binding = _tried(lambda: _binding(config, catalog))
+    if agent is not None and own is not None and not {"pack_id", "fixture_id"} & set(wrong):
+        wrong_params = misfits([agent], own).get(agent.identity.agent_id)
+    wrong |= {"params": wrong_params} if wrong_params else {}
     live = "no live feed is configured: deploy a replay" if config.source_mode == "live" else None
     together = {"live_feed": live, "policy": policy, "window": window, "replay_binding": binding}
     wrong |= {name: message for name, message in together.items() if message}
@@ -73,8 +79,15 @@ def _field_errors(body: Mapping[str, Any]) -> dict[str, str]:
     try:
         DeployConfig.model_validate(dict(body))
     except ValidationError as error:
-        return {str(one["loc"][0]): f"{one['msg']}, not {one['input']!r:.80}" for one in reversed(error.errors())}
+        return {str(one["loc"][0]): _message(one) for one in reversed(error.errors())}
     return {}
+
+
+def _message(one: ErrorDetails) -> str:
+    if one["type"] != "missing":
+        return f"{one['msg']}, not {one['input']!r:.80}"
+    choices = " or ".join(get_args(DeployConfig.model_fields[str(one["loc"][0])].annotation))
+    return f"must be given: {choices}" if choices else "must be given"
 
 
 def _tried(attempt: Callable[[], Any]) -> tuple[Any, str | None]:
@@ -87,9 +100,4 @@ def _tried(attempt: Callable[[], Any]) -> tuple[Any, str | None]:
 def _binding(config: DeployConfig, catalog: Catalog) -> Bound | None:
     if config.source_mode == "live" and config.pack_id is None:
         return None
-    if config.pack_id is not None:
-        return bind(catalog, config.pack_id, config.fixture_id)
-    entries = list(catalog.entries())
-    if len(entries) != 1:
-        raise UnknownPackError(f"pack_id is needed: the catalog has {len(entries)} packs")
-    return bind(catalog, entries[0], config.fixture_id)
+    return bind(catalog, config.pack_id, config.fixture_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,12 +18,14 @@ from clvlab.law.tape import Tape
 from clvlab.proof.canonical import without_floats
 from clvlab.proof.manifest import config_hash
 
+_PUNCTUATION = re.compile(r"[-_\s]")
 _PROOF_MODES = {
     "reproducible": "reproducible",
     "deterministic": "reproducible",
     "verified": "verified",
     "evidenceverified": "verified",
     "llm": "verified",
+    "llmevidenceverified": "verified",
 }
 
 
@@ -92,19 +95,20 @@ def config_hash_of(identity: Identity) -> str:
 
 
 def proof_mode(text: str) -> str:
-    """Normalize a proof mode; case, ``-`` and ``_`` are ignored.
+    """Normalize a proof mode; case, ``-``, ``_`` and spaces are ignored, and ``/`` parts names of one mode.
 
     Raises
     ------
     EntryError
-        Neither a spelling of ``reproducible`` nor of ``verified``.
+        Neither a spelling of ``reproducible`` nor of ``verified``, or of both at once.
 
     Examples
     --------
-    >>> proof_mode("Evidence-Verified")
-    'verified'
+    >>> proof_mode("Evidence-Verified"), proof_mode("LLM/evidence-verified")
+    ('verified', 'verified')
     """
-    mode = _PROOF_MODES.get(text.lower().replace("-", "").replace("_", ""))
-    if mode is None:
+    modes = {_PROOF_MODES.get(_PUNCTUATION.sub("", name).lower()) for name in text.split("/")}
+    mode = modes.pop()
+    if mode is None or modes:
         raise EntryError(f"unknown proof_mode {text!r}: use reproducible or verified")
     return mode

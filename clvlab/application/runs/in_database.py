@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from clvlab.application.anchoring import Anchoring
+from clvlab.application.causes import message_of
 from clvlab.application.runs.card import lineage, metrics
 from clvlab.application.runs.counting import ANYBODY, results, stored_claim
 from clvlab.application.runs.perform import Commitment, PerformedRun
@@ -126,6 +127,12 @@ def keep(connection: Connection, done: PerformedRun, anchoring: Anchoring | None
     new = runs.seal(connection, run, done.receipts, checks=recorded(verification.checks), metrics=pooled, ts_ms=now_ms)
     if not new:
         return anchors.anchor_of(connection, run.run_id) or Anchor()
+    causes = [
+        {"run_id": run.run_id, "agent_id": error["agent_id"], "error": error["error"], "message": message_of(cause)}
+        for error in done.result.errors
+        if (cause := done.result.causes.get(error["agent_id"])) is not None
+    ]
+    runs.add_agent_errors(connection, causes)
     log = LogRows(connection, writing=True)  # also orders what is added to the standings
     if run.commit_index is not None:
         conclude(log, run.run_id, run.manifest_hash, now_ms)

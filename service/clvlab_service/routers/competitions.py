@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Query, Request, Response
+from fastapi import APIRouter, Body, Path, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import TypeAdapter
 
 from clvlab.answers.competitions import (
+    AgentErrorCause,
     AgentRegisterResponse,
     CompetitionCreateResponse,
     CompetitionEvent,
@@ -21,6 +22,7 @@ from clvlab.answers.competitions import (
     CompetitionStatusResponse,
     CompetitionSummaryResponse,
 )
+from clvlab.application.competitions.listing import CompetitionFilter
 from clvlab.application.competitions.requests import AgentEntry, CompetitionConfig
 from clvlab.application.competitions.status import CompetitionStatus
 from clvlab_service.deps import ApplicationDep, AuthenticatedRoute, CurrentPrincipal, OwnerPool
@@ -46,6 +48,8 @@ _CONFIG = {
     "fixture_id": 90000000,
 }
 _ENTRY = {"agent_id": "drift", "strategy": "cumulative-drift", "config": {}, "proof_mode": "reproducible"}
+_LINK = {"description": '`<...>; rel="next"` (RFC 8288), unless this is the last page.', "schema": {"type": "string"}}
+_LIST_HEADERS: dict[int | str, dict[str, Any]] = {200: {"headers": {"Link": _LINK}}}
 
 
 class StatusFilter(StrEnum):
@@ -69,12 +73,24 @@ def create(
     return application.competitions.create(principal, body)
 
 
-@router.get("", operation_id="listCompetitions", responses=problems(422))
+@router.get("", operation_id="listCompetitions", responses=_LIST_HEADERS | problems(422))
 def competitions(
-    application: ApplicationDep, status: Annotated[StatusFilter | None, Query(description="Only those of this status.")] = None
+    request: Request,
+    response: Response,
+    application: ApplicationDep,
+    status: Annotated[StatusFilter | None, Query(description="Only those of this status.")] = None,
+    owner: Annotated[str | None, Query(max_length=500, description="Only those of this principal, a DID.")] = None,
+    pack_id: Annotated[str | None, Query(max_length=200, description="Only those bound to this pack.")] = None,
+    cursor: Annotated[str | None, Query(max_length=500, description="From the link to the next page.")] = None,
+    limit: Annotated[int | None, Query(ge=1, le=200, description="Entries of a page; without it, all are listed.")] = None,
 ) -> list[CompetitionSummaryResponse]:
-    """List competitions, oldest first."""
-    return application.competitions.all(None if status is None else CompetitionStatus(status.value.lower()))
+    """List competitions, oldest first; with a `limit`, in pages of which each names the next in its header `Link`."""
+    wanted = CompetitionFilter(None if status is None else CompetitionStatus(status.value.lower()), owner, pack_id)
+    found, next_cursor = application.competitions.page(wanted, cursor, limit)
+    if next_cursor is not None:
+        following = request.url.include_query_params(cursor=next_cursor)
+        response.headers["Link"] = f'<{following.path}?{following.query}>; rel="next"'  # RFC 8288, section 3
+    return found
 
 
 @router.get(
@@ -94,7 +110,7 @@ def state(competition_id: str, application: ApplicationDep) -> CompetitionStateR
         401,
         413,
         422,
-        s400="Unrecognized `proof_mode`, unknown strategy, bad parameter, or an unreadable body",
+        s400="Unrecognized `proof_mode`, unknown strategy, bad parameter, what the fixture lacks, or an unreadable body",
         s403="The caller is not the owner, or `instance_id` belongs to another principal",
         s404="Unknown competition, or `instance_id` absent or unowned",
         s409="Roster frozen, agent already registered, or roster cap exceeded",
@@ -108,6 +124,33 @@ def register(
 ) -> AgentRegisterResponse:
     """Put an agent on the roster and pin its configuration."""
     return application.competitions.register(principal, competition_id, body)
+
+
+@owned.delete(
+    "/{competition_id}/agents/{agent_id:path}",
+    operation_id="withdrawAgent",
+    status_code=204,
+    responses=problems(401, 403, s404="Unknown competition, or no such agent on its roster", s409="Roster frozen"),
+)
+def withdraw(
+    competition_id: str,
+    agent_id: Annotated[str, Path(description="Percent-encoded, as it may hold any character: `a/b` is `a%2Fb`.")],
+    principal: CurrentPrincipal,
+    application: ApplicationDep,
+) -> None:
+    """Take an agent off the roster of a draft or open competition: its place is free again."""
+    application.competitions.withdraw(principal, competition_id, agent_id)
+
+
+@owned.delete(
+    "/{competition_id}",
+    operation_id="deleteCompetition",
+    status_code=204,
+    responses=problems(401, 403, s404=_UNKNOWN, s409="It was started, and its log is public record: `reason` says so"),
+)
+def delete(competition_id: str, principal: CurrentPrincipal, application: ApplicationDep) -> None:
+    """Delete a competition that was never started, with its roster."""
+    application.competitions.delete(principal, competition_id)
 
 
 @owned.post(
@@ -167,6 +210,16 @@ def complete(competition_id: str, principal: CurrentPrincipal, application: Appl
     return application.competitions.complete(principal, competition_id)
 
 
+@owned.get(
+    "/{competition_id}/agent-errors",
+    operation_id="listAgentErrors",
+    responses=problems(401, 403, s404=_UNKNOWN),
+)
+def agent_errors(competition_id: str, principal: CurrentPrincipal, application: ApplicationDep) -> list[AgentErrorCause]:
+    """Read why agents failed in the sealed run; its owner only."""
+    return application.competitions.agent_errors(principal, competition_id)
+
+
 @router.get(
     "/{competition_id}/events",
     operation_id="listCompetitionEvents",
@@ -177,17 +230,23 @@ def events(
     competition_id: str,
     application: ApplicationDep,
     since_seq: Annotated[int, Query(ge=-_SAFE, le=_SAFE, description="Exclusive; -1 gives the whole log.")] = 0,
+    limit: Annotated[int | None, Query(ge=1, le=10_000, description="The first so many events after `since_seq`.")] = None,
 ) -> Response:
     """Read the event log after `since_seq`, ascending."""
-    first = application.competitions.events(competition_id, since_seq, _EVENTS_AT_ONCE)
+
+    def part(since: int, left: int) -> list[CompetitionEvent]:
+        return application.competitions.events(competition_id, since, min(left, _EVENTS_AT_ONCE)) if left else []
+
+    left = _SAFE if limit is None else limit
+    first = part(since_seq, left)
 
     def written() -> Iterator[bytes]:
         """Write the array in parts: the log of a large competition has hundreds of thousands of entries."""
-        found, before = first, b"["
+        found, before, more = first, b"[", left
         while found:
             yield before + _EVENTS.dump_json(_EVENTS.validate_python(found))[1:-1]
-            before = b","
-            found = application.competitions.events(competition_id, found[-1]["seq"], _EVENTS_AT_ONCE)
+            before, more = b",", more - len(found)
+            found = part(found[-1]["seq"], more)
         yield b"]" if first else b"[]"
 
     return StreamingResponse(written(), media_type="application/json")

@@ -9,7 +9,7 @@ from typing import Any
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from clvlab.application.application import Application
-from clvlab.errors import ClvlabError
+from clvlab.errors import ClvlabError, UnknownCompetitionError
 from clvlab_service.middleware import Metrics
 from clvlab_service.settings import Settings
 
@@ -65,6 +65,8 @@ class Connection:
                 await self._websocket.close(_NORMAL, self._complete)
         except _SlowClientError:
             await self._close_slow()
+        except UnknownCompetitionError:
+            await self._websocket.close(_NORMAL, "the competition was deleted")
         except ClvlabError as error:
             self._websocket.app.state.log.error("stream_failed", error=f"{type(error).__name__}: {error}")
             await self._websocket.close(_INTERNAL_ERROR, "the store can't be read: connect again")
