@@ -19,16 +19,28 @@ from clvlab.application.packs import catalog_at
 from clvlab.runlog.note import read_signer
 from clvlab_service import stream
 from clvlab_service.auth import authenticator
+from clvlab_service.caching import Varying
 from clvlab_service.docs_page import install_docs_page
 from clvlab_service.errors import install_error_handlers, unexpected_problem
 from clvlab_service.logs import Forward, logger
+from clvlab_service.methods import Methods
 from clvlab_service.middleware import BodyLimit, Metrics, Observe
 from clvlab_service.openapi import API_DESCRIPTION, TAGS, install_openapi
 from clvlab_service.pool import BoundedPool
 from clvlab_service.routers import agents, backtests, competitions, demo, leaderboard, log, operations, packs, runs
 from clvlab_service.settings import Settings
 
-_EXPOSED = ("ETag", "Retry-After", "WWW-Authenticate", "X-Request-ID")
+_ALLOWED = ("GET", "HEAD", "POST", "DELETE")
+_EXPOSED = (
+    "Allow",
+    "Content-Disposition",
+    "ETag",
+    "Link",
+    "Location",
+    "Retry-After",
+    "WWW-Authenticate",
+    "X-Request-ID",
+)
 _ROUTERS = (
     leaderboard.router,
     competitions.router,
@@ -76,11 +88,13 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
     add_compress_type("application/x-ndjson")
     app.add_middleware(CompressMiddleware, minimum_size=1000, brotli=False)
+    app.add_middleware(Varying)
+    app.add_middleware(Methods)  # outside the compression, so that a HEAD has the headers of the compressed GET
     if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware,
             allow_origins=settings.cors_origins,
-            allow_methods=["GET", "POST"],
+            allow_methods=_ALLOWED,
             allow_headers=["*"],
             expose_headers=_EXPOSED,
         )

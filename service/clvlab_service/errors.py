@@ -15,6 +15,7 @@ from starlette.responses import Response
 
 from clvlab import errors
 from clvlab_service.auth import InvalidTokenError
+from clvlab_service.methods import allowed_methods
 
 STATUSES: dict[type[Exception], HTTPStatus] = {
     InvalidTokenError: HTTPStatus.UNAUTHORIZED,
@@ -146,6 +147,8 @@ def _short(text: str, length: int) -> str:
 async def _framework(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101  # what it is registered for
     headers = dict(error.headers or {})
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        headers["Allow"] = ", ".join(allowed_methods(request.scope))  # the framework names those of one route
     return problem(request, HTTPStatus(error.status_code), str(error.detail), headers=headers)
 
 
