@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from importlib.metadata import version
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from fastapi.concurrency import run_in_threadpool
 from fastapi.middleware.cors import CORSMiddleware
 from starlette_compress import CompressMiddleware, add_compress_type
@@ -26,6 +26,7 @@ from clvlab_service.logs import Forward, logger
 from clvlab_service.methods import Methods
 from clvlab_service.middleware import BodyLimit, Metrics, Observe
 from clvlab_service.openapi import API_DESCRIPTION, TAGS, install_openapi
+from clvlab_service.parameters import only_declared
 from clvlab_service.pool import BoundedPool
 from clvlab_service.routers import agents, backtests, competitions, demo, leaderboard, log, operations, packs, runs
 from clvlab_service.settings import Settings
@@ -75,6 +76,7 @@ def create_app(settings: Settings) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        dependencies=[Depends(only_declared)],
         lifespan=_lifespan(settings, _opening(settings)),
     )
     log, metrics = logger(settings.log_level), Metrics()

@@ -50,7 +50,7 @@ class Methods:
 
 
 def allowed_methods(scope: Scope) -> list[str]:
-    """Return what ``Allow`` names, in order: the methods of all routes at the path of a request; none where there is no route."""
+    """Return what ``Allow`` names: the methods of all routes at the path of a request, sorted; none where no route is."""
     whole = {**scope, "root_path": scope.get("app_root_path", scope.get("root_path", ""))}  # also from within a mount
     methods: set[str] = set()
     for route in iter_route_contexts(scope["app"].routes):

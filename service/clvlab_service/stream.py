@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import Annotated
 
 import orjson
-from fastapi import APIRouter, Path, WebSocket
+from fastapi import APIRouter, Path, Query, WebSocket
 from fastapi.concurrency import run_in_threadpool
 from starlette.websockets import WebSocketDisconnect
 
@@ -39,12 +39,13 @@ class _SlowClientError(Exception):
 
 
 @router.websocket("/{competition_id}/arena")
-async def arena(websocket: WebSocket, competition_id: Annotated[str, Path()]) -> None:
+async def arena(
+    websocket: WebSocket, competition_id: Annotated[str, Path()], since_seq: Annotated[str, Query()] = "-1"
+) -> None:
     """Send the entries of the log after `since_seq` (-1 by default: all of them), as they are appended."""
     app, settings = websocket.app, websocket.app.state.settings
-    text = websocket.query_params.get("since_seq", "-1")
-    if not (_INTEGER.fullmatch(text) and abs(int(text)) <= _SAFE):
-        await websocket.send_denial_response(validation_problem(websocket, "since_seq", "must be an integer", text))
+    if not (_INTEGER.fullmatch(since_seq) and abs(int(since_seq)) <= _SAFE):
+        await websocket.send_denial_response(validation_problem(websocket, "since_seq", "must be an integer", since_seq))
         return
     application: Application = app.state.application
     try:
@@ -58,7 +59,7 @@ async def arena(websocket: WebSocket, competition_id: Annotated[str, Path()]) ->
         await websocket.close(_TRY_AGAIN_LATER, "too many streams")
         return
     with metrics.stream():
-        await _serve(websocket, application, competition_id, int(text), settings)
+        await _serve(websocket, application, competition_id, int(since_seq), settings)
 
 
 async def _serve(

@@ -12,6 +12,11 @@ OF_THE_MESSAGE = {"date", "x-request-id"}
 
 
 @pytest.fixture(scope="module")
+def api(api_in_memory):
+    return api_in_memory
+
+
+@pytest.fixture(scope="module")
 def ids(api):
     """Values for the parameters of every path, and of those that a path needs."""
     competition_id, started = api.started()

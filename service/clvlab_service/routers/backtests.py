@@ -8,11 +8,12 @@ from fastapi import APIRouter, Body
 
 from clvlab.answers.backtests import BacktestListResponse, BacktestReport, BacktestRunResponse
 from clvlab.application.competitions.requests import BacktestRunRequest
+from clvlab_service.bodies import JsonRoute
 from clvlab_service.caching import RevalidatedRoute
 from clvlab_service.deps import ApplicationDep, CursorQuery, PageSizeQuery, PublicPool
 from clvlab_service.openapi import problems
 
-router = APIRouter(prefix="/backtests", tags=["backtests"])
+router = APIRouter(prefix="/backtests", tags=["backtests"], route_class=JsonRoute)
 reports = APIRouter(prefix="/backtests", tags=["backtests"], route_class=RevalidatedRoute)
 
 _EXAMPLE = {"pack_id": "starter", "fixture_id": 90000000, "window_id": "full", "market_allowlist": [""]}
