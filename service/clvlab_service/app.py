@@ -16,12 +16,13 @@ from starlette_compress import CompressMiddleware, add_compress_type
 from clvlab.application.application import Application
 from clvlab.application.deploys.config import DeployConfig
 from clvlab.application.packs import catalog_at
+from clvlab.application.templates import parameter_models
 from clvlab.runlog.note import read_signer
 from clvlab_service import stream
 from clvlab_service.auth import authenticator
 from clvlab_service.caching import Varying
 from clvlab_service.docs_page import install_docs_page
-from clvlab_service.errors import install_error_handlers, unexpected_problem
+from clvlab_service.errors import install_error_handlers, problem_kinds, unexpected_problem
 from clvlab_service.logs import Forward, logger
 from clvlab_service.methods import Methods
 from clvlab_service.middleware import BodyLimit, Metrics, Observe
@@ -86,7 +87,8 @@ def create_app(settings: Settings) -> FastAPI:
         app.include_router(router)
     install_error_handlers(app)
     install_docs_page(app)
-    install_openapi(app, DeployConfig)
+    types = [kind for _, kind, _ in problem_kinds()]
+    install_openapi(app, DeployConfig, types=sorted(set(types)), parameters=parameter_models())
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
     add_compress_type("application/x-ndjson")
     app.add_middleware(CompressMiddleware, minimum_size=1000, brotli=False)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from clvlab_service.app import create_app
-from clvlab_service.errors import STATUSES, problem_type
+from clvlab_service.errors import problem_kinds
 from clvlab_service.settings import Settings
 
 _REF = "#/components/schemas/"
@@ -59,12 +58,11 @@ def _settings(model: type[BaseModel]) -> Iterator[tuple[str, FieldInfo]]:
 
 
 def problems_reference() -> str:
-    """Return a table of the problems of error classes, by status."""
+    """Return a table of all problems, by status; of the types of this service only the last part."""
     rows = ["| status | type | |", "|---|---|---|"]
-    for kind, status in sorted(STATUSES.items(), key=lambda entry: (entry[1], problem_type(entry[0]))):
-        about = re.sub(r"\s+", " ", (kind.__doc__ or "").split("\n\n")[0]).replace("``", "`")
-        rows.append(f"| {status.value} | `{problem_type(kind).rpartition(':')[2]}` | {about} |")
-    rows.append(f"| {HTTPStatus.UNPROCESSABLE_ENTITY.value} | `invalid-request` | A body or parameter of the wrong form. |")
+    for status, kind, meaning in problem_kinds():
+        about = re.sub(r"\s+", " ", meaning).replace("``", "`")
+        rows.append(f"| {status.value} | `{kind.removeprefix('urn:clvlab:problem:')}` | {about} |")
     return "\n".join(rows) + "\n"
 
 
@@ -101,8 +99,8 @@ def _operation(method: str, path: str, operation: dict[str, Any]) -> Iterator[st
         yield f"| body | {_kind(content['schema'])} |"
     for status, response in sorted(operation["responses"].items()):
         shown = [_kind(content["schema"]) for kind, content in response.get("content", {}).items() if "json" in kind]
-        kinds = [kind for kind in response.get("content", {}) if "json" not in kind or "ndjson" in kind]
-        what = f"`{kinds[0]}`" if kinds else (shown[0] if shown and int(status) < 400 else response["description"])
+        kinds = [f"`{kind}`" for kind in response.get("content", {}) if "json" not in kind or "ndjson" in kind]
+        what = " or ".join(kinds + shown) if kinds else (shown[0] if shown and int(status) < 400 else response["description"])
         yield f"| {status} | {what} |"
     yield ""
 
@@ -121,7 +119,7 @@ def _schema(name: str, schema: dict[str, Any]) -> Iterator[str]:
     yield "| field | type | |"
     yield "|---|---|---|"
     for field, of in schema.get("properties", {}).items():
-        about, default = of.get("description", ""), "" if field in schema["required"] else _default(of)
+        about, default = of.get("description", ""), "" if field in schema.get("required", ()) else _default(of)
         yield f"| `{field}` | {_kind(of)} | {about.rstrip('.') + '; ' + default if about and default else about or default} |"
     yield ""
 

@@ -129,7 +129,7 @@ def test_a_body_that_nothing_asks_for_is_not_looked_at(api):
     assert api.nobody.request("GET", "/leaderboard", content=b"{", headers={"Content-Type": "text/plain"}).status_code == 200
 
 
-def test_every_operation_that_takes_json_refuses_all_else(api):
+def test_every_operation_that_takes_json_refuses_all_else_and_says_so_in_the_document(api):
     document = api.get("/openapi.json")
     taking = [
         (method, path, operation)
@@ -139,6 +139,7 @@ def test_every_operation_that_takes_json_refuses_all_else(api):
     ]
 
     assert len(taking) >= len(BODIES)
-    for method, path, _ in taking:
+    for method, path, operation in taking:
         response = api.alice.request(method, path, content=b"<a/>", headers={"Content-Type": "application/xml"})
         assert_problem(response, 415)
+        assert {"400", "413", "415", "422"} <= set(operation["responses"]), path

@@ -46,12 +46,13 @@ def test_an_unknown_parameter_is_told_which_ones_there_are(api):
     assert "takes no parameters" in assert_problem(api.nobody.get("/leaderboard?page=1"), 422)["detail"]
 
 
-def test_every_operation_refuses_an_unknown_parameter(api):
+def test_every_operation_refuses_an_unknown_parameter_and_says_so_in_the_document(api):
     for path, methods in api.get("/openapi.json")["paths"].items():
         for method, operation in methods.items():
             body = {"json": {}} if "requestBody" in operation else {}
             response = api.alice.request(method, path.replace("{seq}", "1"), params={"colour": "vermilion"}, **body)
             assert assert_problem(response, 422)["errors"][0]["loc"] == ["query", "colour"], path
+            assert "422" in operation["responses"], path
 
 
 def test_a_token_is_asked_for_before_a_parameter_is_named(api):
