@@ -127,6 +127,7 @@ def install_openapi(
                 schemas |= _component(model, model.__name__)
             schemas["Problem"]["properties"]["type"]["description"] += f" One of {', '.join(f'`{name}`' for name in types)}."
             _tell_parameters(schemas, parameters)
+            _leave_defaults_optional(schemas)
             _tidy(schema)
             app.openapi_schema = schema
         return app.openapi_schema
@@ -154,6 +155,18 @@ def _tell_parameters(schemas: dict[str, Any], parameters: Mapping[str, type[Base
         of = schemas[body]["properties"][field]
         anything = {"type": of.pop("type"), "additionalProperties": of.pop("additionalProperties")}
         of |= {"anyOf": [*({"$ref": f"{_REF}{name}"} for name in names), anything], "description": about}
+
+
+def _leave_defaults_optional(schemas: dict[str, Any]) -> None:
+    """Put a default into an alternative of one: openapi-typescript takes a field that has one for always there."""
+    for schema in schemas.values():
+        fields = schema.get("properties", {})
+        for name, of in fields.items():
+            if of.get("default", ...) is None:
+                del of["default"]
+            elif "default" in of:
+                outside = {"description": of.pop("description")} if "description" in of else {}
+                fields[name] = {"anyOf": [of], **outside}
 
 
 def _tidy(schema: dict[str, Any]) -> None:
