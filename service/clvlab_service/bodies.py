@@ -51,7 +51,7 @@ def _refuse_other_forms(headers: Headers) -> None:
     if coding.lower() != "identity":
         detail = f"the request body has the Content-Encoding {coding[:_MAX_SHOWN]!r}: send it without one"
         raise HTTPException(415, detail, {"Accept-Encoding": "identity"})
-    types = headers.getlist("content-type")
+    types = list(dict.fromkeys(headers.getlist("content-type")))
     if len(types) != 1 or not _JSON.fullmatch(types[0]):
         given = " and ".join(repr(media_type[:_MAX_SHOWN]) for media_type in types[:5]) or "no Content-Type"
         detail = f"the request body is sent as {given}: send JSON as Content-Type: application/json"

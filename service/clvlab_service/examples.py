@@ -1,4 +1,7 @@
-"""Examples of answers, made of their schemas: one value for each name, so that all examples tell of the same run."""
+"""Examples of answers, made of their schemas: one value for each name, so that all examples tell of the same run.
+
+Fields that an answer may leave out are left out.
+"""
 
 from __future__ import annotations
 
@@ -103,13 +106,11 @@ _VALUES: dict[str, Any] = {
     "market_scope": "1X2_PARTICIPANT_RESULT",
     "market_universe": [""],
     "markets_matched": 6,
-    "max_close_age_s": 86_400,
     "max_drawdown": -408.0,
     "mean_clv_bps": 73.6,
     "min_clv_horizon_s": 60,
     "mode_label": "Backtest",
     "n_fixtures": 1,
-    "network": False,
     "next_cursor": "1795333554262.run_d70ea71ae5173a732e586ffb8c2c1c08",
     "odds_milli": 1682,
     "open": 0,
@@ -128,7 +129,6 @@ _VALUES: dict[str, Any] = {
     "provenance": "synthetic-clvlab",
     "public_key": "log.example/clvlab+2b3c4d5e+AbGvLJ1nG2yM3tXq0sK8uQ5c7dE9fH4jP6rT1wV0zYxC",
     "rank": 1,
-    "reads": [],
     "reason": "scored",
     "reasons": {"scored": 5},
     "PhaseVerdict.reasons": [],
@@ -199,7 +199,8 @@ def example_of(schema: dict[str, Any], schemas: dict[str, Any], owner: str = "",
         name = schema["$ref"].removeprefix(_REF)
         return _VALUES[name] if name in _VALUES else example_of(schemas[name], schemas, name)
     if "properties" in schema:
-        return {name: example_of(of, schemas, owner, name) for name, of in schema["properties"].items()}
+        required = schema.get("required", ())
+        return {name: example_of(of, schemas, owner, name) for name, of in schema["properties"].items() if name in required}
     if "const" in schema:
         return schema["const"]
     if "enum" in schema:
@@ -217,5 +218,9 @@ def example_of(schema: dict[str, Any], schemas: dict[str, Any], owner: str = "",
 
 def _fits(value: Any, schema: dict[str, Any]) -> bool:
     """Whether a value is of a type that a schema allows: one name may be a list of things here, and their number there."""
-    kinds = {one.get("type") for one in schema.get("anyOf", [schema])}
-    return (value is None and "null" in kinds) or any(isinstance(value, _TYPES[kind]) for kind in kinds & _TYPES.keys())
+    if "anyOf" in schema:
+        return any(_fits(value, one) for one in schema["anyOf"])
+    kind = "object" if "$ref" in schema else schema.get("type", "null")
+    if isinstance(value, list):
+        return kind == "array" and all(_fits(inner, schema.get("items", {"type": kind})) for inner in value)
+    return value is None if kind == "null" else isinstance(value, _TYPES[kind])

@@ -86,6 +86,25 @@ def table():
     return re.findall(r"^\| (\d+) \| `([^`]+)` \|", problems_reference(), re.MULTILINE)
 
 
+@pytest.mark.parametrize(
+    ("accept", "media_type"),
+    [
+        ("*/*", "application/x-ndjson"),
+        ("application/octet-stream", "application/octet-stream"),
+        ("text/html, Application/Octet-Stream;q=0.5", "application/octet-stream"),
+        ("application/octet-stream;q=0, */*", "application/x-ndjson"),
+        ("application/octet-stream; q=0.0", "application/x-ndjson"),
+    ],
+)
+def test_a_sealed_file_is_of_the_type_that_accept_names_and_the_same_bytes(api, accept, media_type):
+    path = f"/runs/{api.post('/backtests', BACKTEST)['run_id']}/evidence"
+    response = api.nobody.get(path, headers={"Accept": accept})
+
+    assert response.headers["content-type"] == media_type
+    assert response.headers["vary"] == "Accept, Accept-Encoding"
+    assert response.content == api.nobody.get(path).content
+
+
 def test_the_table_of_problems_and_the_document_name_the_same_types(document):
     described = document["components"]["schemas"]["Problem"]["properties"]["type"]["description"]
 

@@ -1,6 +1,7 @@
 """HEAD, OPTIONS and 405, over every path of the document; and what a 304 says of the answer that it stands for."""
 
 import re
+import time
 
 import httpx2
 import pytest
@@ -21,8 +22,10 @@ def ids(api):
     """Values for the parameters of every path, and of those that a path needs."""
     competition_id, started = api.started()
     deployed = api.post("/agents/deploy", DEPLOY)
-    while api.get(f"/runs/{deployed['run_id']}")["run"]["status"] != "sealed":
-        pass
+    for _ in range(200):
+        if api.get(f"/runs/{deployed['run_id']}")["run"]["status"] == "sealed":
+            break
+        time.sleep(0.05)
     return {
         "competition_id": competition_id,
         "run_id": started["run_id"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request, Response
@@ -18,6 +19,7 @@ sealed = APIRouter(prefix="/runs", tags=["runs"], route_class=ImmutableRoute)
 _SAFE = 2**53 - 1
 _LINES = "application/x-ndjson"
 _BYTES = "application/octet-stream"
+_AS_BYTES = re.compile(r"application/octet-stream(?!\s*;\s*q=0(\.0*)?\s*(,|$))", re.IGNORECASE)  # by name, and not refused
 
 
 def _file(media_type: str, kind: str = "string") -> dict[int | str, dict[str, Any]]:
@@ -84,6 +86,6 @@ async def bundle(run_id: str, request: Request, application: ApplicationDep, poo
 
 def _download(request: Request, content: bytes, name: str, media_type: str) -> Response:
     """Answer with sealed bytes; an ``Accept`` that names them as bytes gets that type, and no other content."""
-    asked = _BYTES if _BYTES in request.headers.get("accept", "").lower() else media_type
+    asked = _BYTES if _AS_BYTES.search(request.headers.get("accept", "")) else media_type
     headers = {"Content-Disposition": f'attachment; filename="{name}"', "Vary": "Accept"}
     return Response(content, headers=headers, media_type=asked)
