@@ -256,8 +256,14 @@ class UntrustedMetadata(Answer):
     """What the agent claims of itself: recorded, never scored."""
 
     reason: str | None
-    confidence: float | str | None
-    claimed_edge_bps: int | None
+    confidence: Annotated[
+        float | str | None,
+        Field(
+            description="A fraction: `confidence_ppm` of the sealed bytes, which are integers and text, divided by a million; "
+            "of a claim outside [0, 1] the text that was sealed as `confidence_raw`."
+        ),
+    ]
+    claimed_edge_bps: Annotated[int | None, Field(description="As sealed, in basis points.")]
 
 
 class InspectorRecord(Answer):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+from pydantic import BaseModel
+
 from clvlab.agents.registry import TEMPLATES, template
 from clvlab.application.runs.entrants import config_hash_of
 from clvlab.proof.canonical import without_floats
@@ -41,6 +43,11 @@ def card(name: str) -> dict[str, Any]:
         ],
         "config_hash": config_hash_of(identity),
     }
+
+
+def parameter_models() -> dict[str, type[BaseModel]]:
+    """Return the model of every template's parameters, by strategy, in the order of the registry."""
+    return {name: model for name, (model, _) in TEMPLATES.items()}
 
 
 def _bounds(schema: dict[str, Any]) -> str:

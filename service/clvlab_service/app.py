@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from importlib.metadata import version
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from fastapi.concurrency import run_in_threadpool
 from fastapi.middleware.cors import CORSMiddleware
 from starlette_compress import CompressMiddleware, add_compress_type
@@ -16,19 +16,33 @@ from starlette_compress import CompressMiddleware, add_compress_type
 from clvlab.application.application import Application
 from clvlab.application.deploys.config import DeployConfig
 from clvlab.application.packs import catalog_at
+from clvlab.application.templates import parameter_models
 from clvlab.runlog.note import read_signer
 from clvlab_service.auth import authenticator
+from clvlab_service.caching import Varying
 from clvlab_service.docs_page import install_docs_page
-from clvlab_service.errors import install_error_handlers, unexpected_problem
+from clvlab_service.errors import install_error_handlers, problem_kinds, unexpected_problem
 from clvlab_service.logs import Forward, logger
+from clvlab_service.methods import Methods
 from clvlab_service.middleware import BodyLimit, Metrics, Observe
 from clvlab_service.openapi import API_DESCRIPTION, TAGS, install_openapi
+from clvlab_service.parameters import only_declared
 from clvlab_service.pool import BoundedPool
 from clvlab_service.routers import agents, backtests, competitions, demo, leaderboard, log, operations, packs, runs
 from clvlab_service.settings import Settings
 from clvlab_service.streams import arena, progress
 
-_EXPOSED = ("ETag", "Link", "Retry-After", "WWW-Authenticate", "X-Request-ID")
+_ALLOWED = ("GET", "HEAD", "POST", "DELETE")
+_EXPOSED = (
+    "Allow",
+    "Content-Disposition",
+    "ETag",
+    "Link",
+    "Location",
+    "Retry-After",
+    "WWW-Authenticate",
+    "X-Request-ID",
+)
 _ROUTERS = (
     leaderboard.router,
     competitions.router,
@@ -64,6 +78,7 @@ def create_app(settings: Settings) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        dependencies=[Depends(only_declared)],
         lifespan=_lifespan(settings, _opening(settings)),
     )
     log, metrics = logger(settings.log_level), Metrics()
@@ -73,15 +88,18 @@ def create_app(settings: Settings) -> FastAPI:
         app.include_router(router)
     install_error_handlers(app)
     install_docs_page(app)
-    install_openapi(app, DeployConfig)
+    types = [kind for _, kind, _ in problem_kinds()]
+    install_openapi(app, DeployConfig, types=sorted(set(types)), parameters=parameter_models())
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
     add_compress_type("application/x-ndjson")
     app.add_middleware(CompressMiddleware, minimum_size=1000, brotli=False)
+    app.add_middleware(Varying)
+    app.add_middleware(Methods)  # outside the compression, so that a HEAD has the headers of the compressed GET
     if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware,
             allow_origins=settings.cors_origins,
-            allow_methods=["GET", "POST", "DELETE"],
+            allow_methods=_ALLOWED,
             allow_headers=["*"],
             expose_headers=_EXPOSED,
         )

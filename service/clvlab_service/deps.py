@@ -6,10 +6,10 @@ from collections.abc import Callable, Coroutine
 from typing import Annotated, Any
 
 from fastapi import Depends, Query, Request, Response, Security
-from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 
 from clvlab.application.application import Application
+from clvlab_service.bodies import JsonRoute
 from clvlab_service.pool import BoundedPool
 
 _bearer = HTTPBearer(
@@ -46,7 +46,7 @@ CursorQuery = Annotated[str | None, Query(max_length=500, description="`next_cur
 PageSizeQuery = Annotated[int, Query(ge=1, le=200, description="Entries of a page.")]
 
 
-class AuthenticatedRoute(APIRoute):
+class AuthenticatedRoute(JsonRoute):
     """Verifies the token before the framework reads, let alone parses, the body."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:

@@ -17,6 +17,7 @@ from starlette.responses import Response
 from clvlab import errors
 from clvlab.application.reports.requests import ONE, SEVERAL
 from clvlab_service.auth import InvalidTokenError
+from clvlab_service.methods import allowed_methods
 
 STATUSES: dict[type[Exception], HTTPStatus] = {
     InvalidTokenError: HTTPStatus.UNAUTHORIZED,
@@ -48,11 +49,34 @@ STATUSES: dict[type[Exception], HTTPStatus] = {
     errors.RunFailedError: HTTPStatus.INTERNAL_SERVER_ERROR,
     errors.RunConflictError: HTTPStatus.INTERNAL_SERVER_ERROR,
     errors.LogError: HTTPStatus.INTERNAL_SERVER_ERROR,
+    errors.AgentError: HTTPStatus.BAD_REQUEST,
+    errors.BindingError: HTTPStatus.BAD_REQUEST,
+    errors.BundleError: HTTPStatus.BAD_REQUEST,
+    errors.DecisionError: HTTPStatus.BAD_REQUEST,
+    errors.EntryError: HTTPStatus.BAD_REQUEST,
+    errors.EvidenceError: HTTPStatus.BAD_REQUEST,
+    errors.PackError: HTTPStatus.BAD_REQUEST,
+    errors.PackReplayError: HTTPStatus.BAD_REQUEST,
     errors.PackTamperedError: HTTPStatus.BAD_REQUEST,
+    errors.PolicyError: HTTPStatus.BAD_REQUEST,
+    errors.WindowError: HTTPStatus.BAD_REQUEST,
     errors.ClvlabError: HTTPStatus.BAD_REQUEST,
 }
-"""Status of each class; a class that is not here has that of its nearest base."""
+"""Status of each class; a class that is not here has the status and the type of its nearest base."""
 
+PLAIN = {
+    HTTPStatus.BAD_REQUEST: "A body that can't be read as JSON.",
+    HTTPStatus.NOT_FOUND: "A path that does not exist.",
+    HTTPStatus.METHOD_NOT_ALLOWED: "A method that the path does not have; `Allow` names those it has.",
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "A body over the limit.",
+    HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "A body that is not sent as JSON (`Accept` names what is read), or in a content coding.",
+    HTTPStatus.INTERNAL_SERVER_ERROR: "An unexpected error; it is in the log under the request id.",
+}
+"""Errors of plain HTTP, whose type is ``about:blank``."""
+
+_BLANK = "about:blank"
+_URN = "urn:clvlab:problem:"
+_INVALID = f"{_URN}invalid-request"
 _FACTS = ("reason", "pack_id", "fixture_id", "run_id", "cause")
 _RETRY_AFTER_S = 5
 _STORE_DETAIL = "the store did not answer as it should; what it said is in the log under the request id"
@@ -62,9 +86,23 @@ _EXACT = 2**53
 
 
 def problem_type(error: type[Exception]) -> str:
-    """Stable name of a kind of problem: ``RosterFullError`` is ``urn:clvlab:problem:roster-full``."""
+    """Return the stable name of a class of errors: ``RosterFullError`` is ``urn:clvlab:problem:roster-full``."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", error.__name__.removesuffix("Error")).lower()
-    return f"urn:clvlab:problem:{words}"
+    return _URN + words
+
+
+def place(error: type[Exception]) -> tuple[HTTPStatus, str]:
+    """Return status and type of the problem that an error is answered with."""
+    kind = next(base for base in error.__mro__ if base in STATUSES)
+    return STATUSES[kind], problem_type(kind)
+
+
+def problem_kinds() -> list[tuple[HTTPStatus, str, str]]:
+    """Return status, type and meaning of every problem that there is, in this order."""
+    kinds = [(status, problem_type(kind), (kind.__doc__ or "").split("\n\n")[0]) for kind, status in STATUSES.items()]
+    kinds += [(status, _BLANK, about) for status, about in PLAIN.items()]
+    kinds += [(HTTPStatus.UNPROCESSABLE_ENTITY, _INVALID, "A body or parameter of the wrong form; `errors` names each.")]
+    return sorted(kinds)
 
 
 def problem(
@@ -72,7 +110,7 @@ def problem(
     status: HTTPStatus,
     detail: str,
     *,
-    kind: str = "about:blank",
+    kind: str = _BLANK,
     headers: dict[str, str] | None = None,
     **facts: Any,
 ) -> Response:
@@ -91,7 +129,7 @@ def problem(
 
 def known_problem(request: HTTPConnection, error: Exception) -> Response:
     """Build the problem of an error that has a place in ``STATUSES``."""
-    status = next(STATUSES[base] for base in type(error).__mro__ if base in STATUSES)
+    status, kind = place(type(error))
     facts: dict[str, Any] = {
         name: _fact(value) for name in _FACTS if isinstance(value := getattr(error, name, None), str | int)
     }
@@ -108,7 +146,7 @@ def known_problem(request: HTTPConnection, error: Exception) -> Response:
         request.app.state.log.error("request_failed", error=f"{type(error).__name__}: {error}")
     # what a database driver says may name hosts and users: that is for the log
     detail = _STORE_DETAIL if isinstance(error, errors.StoreError) else str(error)
-    return problem(request, status, detail, kind=problem_type(type(error)), headers=headers, **facts)
+    return problem(request, status, detail, kind=kind, headers=headers, **facts)
 
 
 async def _known(request: Request, error: Exception) -> Response:
@@ -137,7 +175,7 @@ async def _invalid(request: Request, error: Exception) -> Response:
 
 def _unprocessable(request: HTTPConnection, found: list[dict[str, Any]]) -> Response:
     summary = "; ".join(f"{'.'.join(map(str, entry['loc']))}: {entry['msg']}" for entry in found[:5])
-    return problem(request, HTTPStatus.UNPROCESSABLE_ENTITY, summary, kind="urn:clvlab:problem:invalid-request", errors=found)
+    return problem(request, HTTPStatus.UNPROCESSABLE_ENTITY, summary, kind=_INVALID, errors=found)
 
 
 def _named(loc: Sequence[int | str]) -> list[int | str]:
@@ -161,6 +199,8 @@ def _short(text: str, length: int) -> str:
 async def _framework(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101  # what it is registered for
     headers = dict(error.headers or {})
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        headers["Allow"] = ", ".join(allowed_methods(request.scope))  # the framework names those of one route
     return problem(request, HTTPStatus(error.status_code), str(error.detail), headers=headers)
 
 

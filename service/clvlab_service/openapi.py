@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel, ConfigDict, Field
+
+from clvlab.answers.agents import PreflightCheck
+from clvlab_service.examples import example_of
 
 API_DESCRIPTION = (
     "Evaluates trading agents on closing-line value (CLV) and makes every result independently verifiable. "
@@ -32,15 +36,27 @@ _MEANINGS = {
     404: "Unknown",
     409: "The state does not allow it",
     413: "The body is too large",
-    422: "A body or parameter of the wrong form",
+    415: "The body is not sent as JSON",
+    422: "A body or parameter of the wrong form, or an unknown parameter",
     503: "Busy, or the store can't be reached; see `Retry-After`",
 }
 _HEADERS = {
     401: {"WWW-Authenticate": {"schema": {"type": "string"}}},
+    415: {"Accept": {"schema": {"type": "string"}, "description": "What is read."}},
     503: {"Retry-After": {"schema": {"type": "integer"}, "description": "Seconds."}},
 }
 _BODY = "x-body"
+_REF = "#/components/schemas/"
 _PROBLEM = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+
+
+class RequestFault(BaseModel):
+    """What is wrong with one field of a body, or with one parameter."""
+
+    loc: list[str | int] = Field(description="`body`, `query`, `path` or `header`, and the names and indices from there.")
+    msg: str
+    type: str = Field(description="Stable key of the rule that it breaks.")
+    input: str = Field(description="What was given, shortened.")
 
 
 class Problem(BaseModel):
@@ -54,8 +70,8 @@ class Problem(BaseModel):
     detail: str
     instance: str = Field(description="Path of the request.")
     request_id: str | None = Field(description="Also in the header `X-Request-ID` and in the service's log.")
-    errors: list[dict[str, Any]] | None = Field(None, description="422 of a request: `loc`, `msg`, `type`, `input`.")
-    checks: list[dict[str, Any]] | None = Field(None, description="422 of a deploy: every failing check.")
+    errors: list[RequestFault] | None = Field(None, description="422 of a request: every fault that was found.")
+    checks: list[PreflightCheck] | None = Field(None, description="422 of a deploy: every failing check.")
     reason: str | None = Field(default=None, description="Stable key that tells apart conflicts of one kind.")
 
 
@@ -66,21 +82,39 @@ def problems(*statuses: int, **meanings: str) -> dict[int | str, dict[str, Any]]
     """
     declared: dict[int | str, dict[str, Any]] = {}
     for status in sorted({*statuses, *(int(name[1:]) for name in meanings), 503}):
-        declared[status] = {
-            "description": meanings.get(f"s{status}", _MEANINGS.get(status, HTTPStatus(status).phrase)),
-            "content": _PROBLEM,
-            **({"headers": _HEADERS[status]} if status in _HEADERS else {}),
-        }
+        declared[status] = _problem(status, meanings.get(f"s{status}"))
     return declared
+
+
+def _problem(status: int, meaning: str | None = None) -> dict[str, Any]:
+    return {
+        "description": meaning or _MEANINGS.get(status, HTTPStatus(status).phrase),
+        "content": _PROBLEM,
+        **({"headers": _HEADERS[status]} if status in _HEADERS else {}),
+    }
 
 
 def body_schema(model: type[BaseModel], example: dict[str, Any]) -> dict[str, Any]:
     """Document a body that the application checks itself, field by field."""
-    return {_BODY: {"schema": {"$ref": f"#/components/schemas/{model.__name__}"}, "examples": {"one": {"value": example}}}}
+    return {_BODY: {"schema": {"$ref": f"{_REF}{model.__name__}"}, "examples": {"one": {"value": example}}}}
 
 
-def install_openapi(app: FastAPI, *extra: type[BaseModel]) -> None:
-    """Have the application answer with a document that holds ``Problem`` and the schemas of ``extra``."""
+def install_openapi(
+    app: FastAPI, *extra: type[BaseModel], types: Sequence[str], parameters: Mapping[str, type[BaseModel]]
+) -> None:
+    """Have the application answer with a document of all that it takes and answers.
+
+    Parameters
+    ----------
+    app
+        What answers it, with all its routes.
+    extra
+        Bodies that no route declares.
+    types
+        Of problems.
+    parameters
+        Of the templates, by strategy.
+    """
 
     def document() -> dict[str, Any]:
         if app.openapi_schema is None:
@@ -90,8 +124,10 @@ def install_openapi(app: FastAPI, *extra: type[BaseModel]) -> None:
             schemas = schema["components"]["schemas"]
             models: tuple[type[BaseModel], ...] = (Problem, *extra)
             for model in models:
-                own = model.model_json_schema(ref_template="#/components/schemas/{model}")
-                schemas |= own.pop("$defs", {}) | {model.__name__: own}
+                schemas |= _component(model, model.__name__)
+            schemas["Problem"]["properties"]["type"]["description"] += f" One of {', '.join(f'`{name}`' for name in types)}."
+            _tell_parameters(schemas, parameters)
+            _leave_defaults_optional(schemas)
             _tidy(schema)
             app.openapi_schema = schema
         return app.openapi_schema
@@ -99,13 +135,60 @@ def install_openapi(app: FastAPI, *extra: type[BaseModel]) -> None:
     app.openapi = document  # type: ignore[method-assign]  # FastAPI's documented way
 
 
+def _component(model: type[BaseModel], name: str, prefix: str = "") -> dict[str, Any]:
+    """Return the schema of a model under a name, and those of its parts, theirs after the prefix."""
+    own = model.model_json_schema(ref_template=f"{_REF}{prefix}{{model}}")
+    parts = own.pop("$defs", {})
+    return {f"{prefix}{part}": of for part, of in parts.items()} | {name: own | {"title": name}}
+
+
+def _tell_parameters(schemas: dict[str, Any], parameters: Mapping[str, type[BaseModel]]) -> None:
+    """Put in the parameters of templates; other keys stay allowed, since they are pinned and have no effect."""
+    names = []
+    for strategy, model in parameters.items():
+        prefix = "".join(word.capitalize() for word in strategy.split("-"))
+        names.append(f"{prefix}Params")
+        schemas |= _component(model, names[-1], prefix)
+        del schemas[names[-1]]["additionalProperties"]
+    about = "Parameters of the template that `strategy` names, where they differ from its defaults; other keys have no effect."
+    for body, field in (("AgentEntry", "config"), ("DeployConfig", "params")):
+        of = schemas[body]["properties"][field]
+        anything = {"type": of.pop("type"), "additionalProperties": of.pop("additionalProperties")}
+        of |= {"anyOf": [*({"$ref": f"{_REF}{name}"} for name in names), anything], "description": about}
+
+
+def _leave_defaults_optional(schemas: dict[str, Any]) -> None:
+    """Put a default into an alternative of one: openapi-typescript takes a field that has one for always there."""
+    for schema in schemas.values():
+        fields = schema.get("properties", {})
+        for name, of in fields.items():
+            if of.get("default", ...) is None:
+                del of["default"]
+            elif "default" in of:
+                outside = {"description": of.pop("description")} if "description" in of else {}
+                fields[name] = {"anyOf": [of], **outside}
+
+
 def _tidy(schema: dict[str, Any]) -> None:
-    """Put in the bodies of ``body_schema``; drop the framework's 422 of every parameter: ours stands where it can happen."""
+    """Put in the bodies of ``body_schema``, what holds for every operation, and examples of answers."""
+    schemas = schema["components"]["schemas"]
+    for name in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(name, None)
     for methods in schema["paths"].values():
         for operation in methods.values():
             if _BODY in operation:
                 operation["requestBody"]["content"] = {"application/json": operation.pop(_BODY)}
-            if "HTTPValidationError" in str(operation["responses"].get("422")):
-                del operation["responses"]["422"]
-    for name in ("HTTPValidationError", "ValidationError"):
-        schema["components"]["schemas"].pop(name, None)
+            _complete(operation, schemas)
+
+
+def _complete(operation: dict[str, Any], schemas: dict[str, Any]) -> None:
+    responses = operation["responses"]
+    if "HTTPValidationError" in str(responses.get("422")):
+        del responses["422"]  # the framework's: ours is another schema
+    takes_json = "application/json" in operation.get("requestBody", {}).get("content", ())
+    for status in (400, 413, 415, 422) if takes_json else (422,):
+        responses.setdefault(str(status), _problem(status))
+    for status, response in responses.items():
+        answer = response.get("content", {}).get("application/json")
+        if int(status) < 300 and answer is not None:
+            answer["example"] = example_of(answer["schema"], schemas, operation["operationId"])

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Iterator
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from clvlab_service.app import create_app
-from clvlab_service.errors import STATUSES, problem_type
+from clvlab_service.errors import problem_kinds
 from clvlab_service.settings import Settings
 
 _REF = "#/components/schemas/"
@@ -59,12 +59,11 @@ def _settings(model: type[BaseModel]) -> Iterator[tuple[str, FieldInfo]]:
 
 
 def problems_reference() -> str:
-    """Return a table of the problems of error classes, by status."""
+    """Return a table of all problems, by status; of the types of this service only the last part."""
     rows = ["| status | type | |", "|---|---|---|"]
-    for kind, status in sorted(STATUSES.items(), key=lambda entry: (entry[1], problem_type(entry[0]))):
-        about = re.sub(r"\s+", " ", (kind.__doc__ or "").split("\n\n")[0]).replace("``", "`")
-        rows.append(f"| {status.value} | `{problem_type(kind).rpartition(':')[2]}` | {about} |")
-    rows.append(f"| {HTTPStatus.UNPROCESSABLE_ENTITY.value} | `invalid-request` | A body or parameter of the wrong form. |")
+    for status, kind, meaning in problem_kinds():
+        about = re.sub(r"\s+", " ", meaning).replace("``", "`")
+        rows.append(f"| {status.value} | `{kind.removeprefix('urn:clvlab:problem:')}` | {about} |")
     return "\n".join(rows) + "\n"
 
 
@@ -100,11 +99,14 @@ def _operation(method: str, path: str, operation: dict[str, Any]) -> Iterator[st
     for content in operation.get("requestBody", {}).get("content", {}).values():
         yield f"| body | {_kind(content['schema'])} |"
     for status, response in sorted(operation["responses"].items()):
-        shown = [_kind(content["schema"]) for kind, content in response.get("content", {}).items() if "json" in kind]
-        kinds = [kind for kind in response.get("content", {}) if "json" not in kind or "ndjson" in kind]
-        what = f"`{kinds[0]}`" if kinds else (shown[0] if shown and int(status) < 400 else response["description"])
-        yield f"| {status} | {what} |"
+        yield f"| {status} | {_answer(response) if int(status) < 400 else response['description']} |"
     yield ""
+
+
+def _answer(response: dict[str, Any]) -> str:
+    """Name what an answer holds: the type of JSON, the media types of all else."""
+    contents = response.get("content", {}).items()
+    return " or ".join(_kind(of["schema"]) if kind == "application/json" else f"`{kind}`" for kind, of in contents)
 
 
 def _schema(name: str, schema: dict[str, Any]) -> Iterator[str]:
@@ -121,6 +123,8 @@ def _schema(name: str, schema: dict[str, Any]) -> Iterator[str]:
     yield "| field | type | |"
     yield "|---|---|---|"
     for field, of in schema.get("properties", {}).items():
+        if len(of.get("anyOf", ())) == 1:
+            of = {**of["anyOf"][0], **of, "anyOf": ()}
         about, default = of.get("description", ""), "" if field in schema.get("required", ()) else _default(of)
         yield f"| `{field}` | {_kind(of)} | {about.rstrip('.') + '; ' + default if about and default else about or default} |"
     yield ""
@@ -132,11 +136,7 @@ def _default(of: dict[str, Any]) -> str:
 
 
 def _plain(value: Any) -> str:
-    return (
-        {None: "null", True: "true", False: "false"}.get(value, str(value))
-        if not isinstance(value, list | dict)
-        else str(value)
-    )
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _kind(schema: dict[str, Any]) -> str:
@@ -144,7 +144,7 @@ def _kind(schema: dict[str, Any]) -> str:
     if "$ref" in schema:
         name = schema["$ref"].removeprefix(_REF)
         return f"[{name}](#{name.lower()})"
-    if "anyOf" in schema:
+    if schema.get("anyOf"):
         return " or ".join(_kind(one) for one in schema["anyOf"])
     if "const" in schema or "enum" in schema:
         return ", ".join(f"`{_plain(value)}`" for value in schema.get("enum", [schema.get("const")]))
@@ -153,6 +153,7 @@ def _kind(schema: dict[str, Any]) -> str:
     if schema.get("pattern") == "^sha256:[0-9a-f]{64}$":
         return "hash"
     bounds = [f"at least {schema['minimum']}"] if "minimum" in schema else []
+    bounds += [f"above {schema['exclusiveMinimum']}"] if "exclusiveMinimum" in schema else []
     bounds += [f"at most {schema['maximum']}"] if "maximum" in schema else []
     bounds += [f"at least {schema['minLength']} characters"] if schema.get("minLength", 0) > 1 else []
     bounds += [f"at most {schema['maxLength']} characters"] if "maxLength" in schema else []

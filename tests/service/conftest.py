@@ -23,6 +23,13 @@ def store(request):
 
 
 @pytest.fixture(scope="session")
+def api_in_memory(keys):
+    """A running service over memory alone, for what no store has a part in."""
+    with serve_api(keys) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
 def api(store, keys):
     """A running service over each kind of store; what tests make in it stays, so they look at their own."""
     with serve_api(keys, store) as found:

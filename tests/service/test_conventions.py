@@ -97,7 +97,7 @@ def test_every_operation_with_a_security_scheme_is_in_the_list_above(client):
 
 @pytest.mark.parametrize(
     ("content", "status"),
-    [(b'{"not json', 422), (b"", 422), (b"[]", 422), (b'"\xff"', 400), (b"[" * 490 + b"]" * 490, 422), (b"9" * 990, 422)],
+    [(b'{"not json', 400), (b"", 422), (b"[]", 422), (b'"\xff"', 400), (b"[" * 490 + b"]" * 490, 422), (b"9" * 990, 422)],
 )
 def test_a_body_that_is_no_json_object_is_a_problem(trusting, content, status):
     assert_problem(trusting.post("/competitions", content=content, headers={"Content-Type": "application/json"}), status)

@@ -11,12 +11,13 @@ from fastapi.responses import HTMLResponse, JSONResponse
 
 from clvlab.answers.backtests import BacktestListResponse, BacktestReport, BacktestRunResponse, BacktestState
 from clvlab.application.reports.requests import BacktestRequest, BacktestRunRequest
+from clvlab_service.bodies import JsonRoute
 from clvlab_service.caching import RevalidatedRoute
 from clvlab_service.deps import ApplicationDep, BacktestPool, CursorQuery, PageSizeQuery, ProofPool
 from clvlab_service.openapi import problems
 from clvlab_service.waiting import Prefer, accepted, landed
 
-router = APIRouter(prefix="/backtests", tags=["backtests"])
+router = APIRouter(prefix="/backtests", tags=["backtests"], route_class=JsonRoute)
 reports = APIRouter(prefix="/backtests", tags=["backtests"], route_class=RevalidatedRoute)
 
 _EXAMPLES: Any = {

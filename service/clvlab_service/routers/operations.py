@@ -7,6 +7,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from clvlab.answers.operations import HealthResponse, ReadinessResponse
 from clvlab_service.deps import ApplicationDep
 from clvlab_service.middleware import Metrics
 from clvlab_service.openapi import problems
@@ -15,15 +16,16 @@ router = APIRouter(tags=["operations"])
 
 
 @router.get("/healthz", operation_id="health")
-async def health() -> dict[str, str]:
+async def health() -> HealthResponse:
     """Say that the process answers."""
     return {"status": "ok"}
 
 
 @router.get("/readyz", operation_id="readiness", responses=problems())
-def ready(application: ApplicationDep) -> dict[str, Any]:
+def ready(application: ApplicationDep) -> ReadinessResponse:
     """Say that the store answers."""
-    return {"status": "ok"} | application.ready()
+    found = application.ready()
+    return {"status": "ok", "store": found["store"], "schema_version": found["schema_version"]}
 
 
 _TEXT: dict[int | str, dict[str, Any]] = {

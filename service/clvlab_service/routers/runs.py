@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Response
+from fastapi import APIRouter, Path, Request, Response
 from pydantic import BeforeValidator
 
 from clvlab.answers.runs import InspectorRecord, ProofArtifactResponse, RunListResponse, RunProgress, VerifyResponse
@@ -18,6 +19,8 @@ sealed = APIRouter(prefix="/runs", tags=["runs"], route_class=ImmutableRoute)
 
 _MOST_DIGITS = 18
 _LINES = "application/x-ndjson"
+_BYTES = "application/octet-stream"
+_AS_BYTES = re.compile(r"application/octet-stream(?!\s*;\s*q=0(\.0*)?\s*(,|$))", re.IGNORECASE)  # by name, and not refused
 
 
 def _shortened(text: str) -> str:
@@ -29,7 +32,10 @@ _Seq = Annotated[int, BeforeValidator(_shortened), Path(description="Number of t
 
 
 def _file(media_type: str, kind: str = "string") -> dict[int | str, dict[str, Any]]:
-    content = {media_type: {"schema": {"type": kind}}}
+    # Bytes stand first: generated clients take the first type that they know, and text that was decoded has no digest.
+    content = {_BYTES: {"schema": {"type": "string", "format": "binary"}}}
+    if media_type != _BYTES:
+        content[media_type] = {"schema": {"type": kind}}
     return {200: {"description": "The bytes as sealed", "content": content}} | problems(s404="Unknown run, or not sealed yet")
 
 
@@ -68,30 +74,33 @@ def decision(run_id: str, seq: _Seq, application: ApplicationDep) -> InspectorRe
 
 
 @sealed.get("/{run_id}/evidence", operation_id="getEvidence", response_class=Response, responses=_file(_LINES))
-def evidence(run_id: str, application: ApplicationDep) -> Response:
+def evidence(run_id: str, request: Request, application: ApplicationDep) -> Response:
     """Download `events.jsonl`; its SHA-256 is the evidence hash."""
-    return _download(application.runs.sealed(run_id).events, "events.jsonl", _LINES)
+    return _download(request, application.runs.sealed(run_id).events, "events.jsonl", _LINES)
 
 
 @sealed.get("/{run_id}/scores", operation_id="getScores", response_class=Response, responses=_file(_LINES))
-def scores(run_id: str, application: ApplicationDep) -> Response:
+def scores(run_id: str, request: Request, application: ApplicationDep) -> Response:
     """Download `scores.jsonl`, a row per decision."""
-    return _download(application.runs.sealed(run_id).scores, "scores.jsonl", _LINES)
+    return _download(request, application.runs.sealed(run_id).scores, "scores.jsonl", _LINES)
 
 
 @sealed.get(
     "/{run_id}/manifest", operation_id="getManifest", response_class=Response, responses=_file("application/json", "object")
 )
-def manifest(run_id: str, application: ApplicationDep) -> Response:
+def manifest(run_id: str, request: Request, application: ApplicationDep) -> Response:
     """Download `manifest.json`; its SHA-256 is the manifest hash."""
-    return _download(application.runs.sealed(run_id).manifest, "manifest.json", "application/json")
+    return _download(request, application.runs.sealed(run_id).manifest, "manifest.json", "application/json")
 
 
-@cards.get("/{run_id}/bundle", operation_id="getBundle", response_class=Response, responses=_file("application/octet-stream"))
-async def bundle(run_id: str, application: ApplicationDep, pool: ProofPool) -> Response:
+@cards.get("/{run_id}/bundle", operation_id="getBundle", response_class=Response, responses=_file(_BYTES))
+async def bundle(run_id: str, request: Request, application: ApplicationDep, pool: ProofPool) -> Response:
     """Download the proof bundle: all of the above, with the anchor and log proofs there are, for `clv_verify.py`."""
-    return _download(await pool.run(application.runs.bundle, run_id), f"{run_id}.clv", "application/octet-stream")
+    return _download(request, await pool.run(application.runs.bundle, run_id), f"{run_id}.clv", _BYTES)
 
 
-def _download(content: bytes, name: str, media_type: str) -> Response:
-    return Response(content, headers={"Content-Disposition": f'attachment; filename="{name}"'}, media_type=media_type)
+def _download(request: Request, content: bytes, name: str, media_type: str) -> Response:
+    """Answer with sealed bytes; an ``Accept`` that names them as bytes gets that type, and no other content."""
+    asked = _BYTES if _AS_BYTES.search(request.headers.get("accept", "")) else media_type
+    headers = {"Content-Disposition": f'attachment; filename="{name}"', "Vary": "Accept"}
+    return Response(content, headers=headers, media_type=asked)

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Annotated
 
 import orjson
-from fastapi import APIRouter, Path, WebSocket
+from fastapi import APIRouter, Path, Query, WebSocket
 from fastapi.concurrency import run_in_threadpool
 
 from clvlab.answers.competitions import CompetitionEvent
@@ -31,12 +31,13 @@ _SAFE = 2**53 - 1
 
 
 @router.websocket("/{competition_id}/arena")
-async def arena(websocket: WebSocket, competition_id: Annotated[str, Path()]) -> None:
+async def arena(
+    websocket: WebSocket, competition_id: Annotated[str, Path()], since_seq: Annotated[str, Query()] = "-1"
+) -> None:
     """Send the entries of the log after `since_seq` (-1 by default: all of them), as they are appended."""
     app, settings = websocket.app, websocket.app.state.settings
-    text = websocket.query_params.get("since_seq", "-1")
-    if not (_INTEGER.fullmatch(text) and abs(int(text)) <= _SAFE):
-        await websocket.send_denial_response(validation_problem(websocket, "since_seq", "must be an integer", text))
+    if not (_INTEGER.fullmatch(since_seq) and abs(int(since_seq)) <= _SAFE):
+        await websocket.send_denial_response(validation_problem(websocket, "since_seq", "must be an integer", since_seq))
         return
     application: Application = app.state.application
     try:
@@ -46,7 +47,7 @@ async def arena(websocket: WebSocket, competition_id: Annotated[str, Path()]) ->
         return
     await websocket.accept()
     connection = Connection(websocket, settings, "the log is complete")
-    await connection.serve(competition_id, application, _send_log(connection, application, competition_id, int(text)))
+    await connection.serve(competition_id, application, _send_log(connection, application, competition_id, int(since_seq)))
 
 
 async def _send_log(connection: Connection, application: Application, competition_id: str, since_seq: int) -> None:

@@ -1,0 +1,226 @@
+"""Examples of answers, made of their schemas: one value for each name, so that all examples tell of the same run.
+
+Fields that an answer may leave out are left out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+_REF = "#/components/schemas/"
+_TYPES = {"string": str, "integer": int, "number": int | float, "boolean": bool, "array": list, "object": dict}
+_UNKNOWN = {"string": "...", "integer": 1, "number": 0.5, "boolean": True, "array": [], "object": {}, "null": None}
+
+_CONTENT_HASH = "sha256:6e8d9a4a92135cc47c97aa027de379aab9d2e48c66454ae1eaeb5049e31e5cea"
+_EVIDENCE_HASH = "sha256:e1ad6beb5c295f58e2199d09ca67bc2552ce1719d3cdd6dcc17f7db85a982994"
+_MANIFEST_HASH = "sha256:8e30ceccf56089a02d7564f8e139437e99de4733d30986c2d8e024921e59e22b"
+_SCORES_HASH = "sha256:1f0cbb9b3e2a1d6c9e0f4b7a58d3c2e16a7f90b4c5d8e1f2a3b4c5d6e7f80912"
+_POLICY_HASH = "sha256:7a63c478205316c45b469d33310c7ae861de134c11256de434437b99be69c8c2"
+_RUN = "run_d70ea71ae5173a732e586ffb8c2c1c08"
+_ACTION = {
+    "type": "BACK",
+    "market_key": "1X2_PARTICIPANT_RESULT||",
+    "side": "part1",
+    "stake": 100,
+    "limit_odds_milli": None,
+}
+_CONFIG = {"markets": [""], "min_prob_bps": 5000, "stake": 100, "warmup_ticks": 0}
+
+_VALUES: dict[str, Any] = {
+    "abandoned": 0,
+    "abstention_count": 0,
+    "action_count": 5,
+    "age_ms": 0,
+    "agent_id": "baseline",
+    "AgentAction.type": "BACK",
+    "allowlists": {"markets": [""], "venues": ["paper"]},
+    "allowed": True,
+    "anchor_status": "not_anchored",
+    "AnchorSummary": "none-anchored",
+    "avg_clv_bps": 73.6,
+    "backtest_id": "bt_d70ea71ae5173a732e586ffb8c2c1c08",
+    "brier": None,
+    "causality": "template",
+    "cause": None,
+    "CheckDetails.anchor": "the run is not anchored",
+    "CheckDetails.evidence_integrity": f"SHA-256 of events.jsonl is the sealed {_EVIDENCE_HASH}",
+    "CheckDetails.llm_boundary": "law and proof import each other and listed names only",
+    "CheckDetails.manifest_bound": f"{_MANIFEST_HASH} binds the run id, the evidence root and the score root",
+    "CheckDetails.metrics_recomputed": "all 5 score rows re-derived from the evidence are equal",
+    "CheckDetails.policy_obeyed": "recomputed, 5 of 5 BACKs were allowed; each of 5 receipts is for one of them",
+    "CheckDetails.receipt_separation": "none of the 13 events is a receipt or carries a field of one",
+    "Checks.anchor": "not_applicable",
+    "claimed_edge_bps": None,
+    "close_kind": "in_running",
+    "close_kinds": {"in_running": 5},
+    "close_prob_bps": 6210,
+    "closing_age_ms": 55_559,
+    "closing_policy": "last_state",
+    "closing_source": "model",
+    "ClosingAge.max": 1_117_298,
+    "ClosingAge.median": 133_331.0,
+    "cluster": "devnet",
+    "clv_bps": 384,
+    "commit_index": 0,
+    "committed": 1,
+    "CompetitionEvent.kind": "AGENT_ACTION",
+    "competition_id": "comp_e7adfc79ba414a5eb0682ff1939eee20",
+    "competition_type": "arena",
+    "confidence": 0.625,
+    "config": _CONFIG,
+    "config_hash": "sha256:43708ec6a24868d607750d4f2a73f33ca3b9dd27b3155e02cde41eb3634395ed",
+    "content_hash": _CONTENT_HASH,
+    "created_ts_ms": 1_795_333_554_262,
+    "division": None,
+    "duration_s": None,
+    "earlier": 0,
+    "end_rule": "pre_match",
+    "entry": f'{{"content_hash":"{_CONTENT_HASH}","kind":"COMMIT","owner":"did:key:z6Mk","run_id":"{_RUN}"}}',
+    "entry_prob_bps": 5826,
+    "evidence_hash": _EVIDENCE_HASH,
+    "execution_mode": "paper",
+    "explorer_url": None,
+    "first": 1,
+    "fixture_id": 90_000_000,
+    "fixture_ids": [90_000_000],
+    "fixtures": [90_000_000, 90_000_001],
+    "getManifest": {
+        "evidence_root": _EVIDENCE_HASH,
+        "run_id": _RUN,
+        "score_root": _SCORES_HASH,
+    },
+    "id": 3,
+    "index": 0,
+    "instance_id": "inst_10394b04a7f04c2f938e2c7a81448fa3",
+    "invalid_count": 0,
+    "is_genuine": False,
+    "kind": "competition",
+    "later": 0,
+    "latest_seq": 19,
+    "LifecycleStatus": "finalized",
+    "limit_odds_milli": None,
+    "low_sample": True,
+    "manifest_hash": _MANIFEST_HASH,
+    "market_allowlist": [""],
+    "market_key": _ACTION["market_key"],
+    "market_scope": "1X2_PARTICIPANT_RESULT",
+    "market_universe": [""],
+    "markets_matched": 6,
+    "max_drawdown": -408.0,
+    "mean_clv_bps": 73.6,
+    "min_clv_horizon_s": 60,
+    "mode_label": "Backtest",
+    "n_fixtures": 1,
+    "next_cursor": "1795333554262.run_d70ea71ae5173a732e586ffb8c2c1c08",
+    "odds_milli": 1682,
+    "open": 0,
+    "origin": "log.example/clvlab",
+    "owner": "did:key:z6Mk",
+    "pack_id": "starter",
+    "payload": {"fixture_id": 90_000_000, "tick_seq": 1, "ts_ms": 1_767_025_381_019, "action": _ACTION},
+    "pending_count": 0,
+    "policy_hash": _POLICY_HASH,
+    "PolicySummary.allowed": 5,
+    "PreflightCheck.message": "ok",
+    "PreflightCheck.name": "strategy",
+    "prob_bps": 5826,
+    "proof": ["605561b6965e9420324514583ccf642c2c46d59c39b116ab989c86b3cf51d652"],
+    "proof_mode": "reproducible",
+    "provenance": "synthetic-clvlab",
+    "public_key": "log.example/clvlab+2b3c4d5e+AbGvLJ1nG2yM3tXq0sK8uQ5c7dE9fH4jP6rT1wV0zYxC",
+    "rank": 1,
+    "reason": "scored",
+    "reasons": {"scored": 5},
+    "PhaseVerdict.reasons": [],
+    "receipts": [
+        {"venue": "paper", "status": "filled", "decision_seq": 1, "stake": 100, "odds_milli": 1682, "non_scoring": True}
+    ],
+    "recomputed_edge_bps": 445,
+    "recomputed_evidence_hash": _EVIDENCE_HASH,
+    "refused": {},
+    "root_hash": "sha256:a86e9c38596debff94d8784949a3de337ece0a591a45cd3c0fcc486460d39798",
+    "roster_size": 2,
+    "run_id": _RUN,
+    "run_mode": "replay",
+    "runs": 1,
+    "RunStatus": "sealed",
+    "schema_version": "0004",
+    "scoring_window": None,
+    "sealed": 1,
+    "sealed_ts_ms": 1_795_333_554_480,
+    "second": 3,
+    "seq": 1,
+    "session_id": "run_d70ea71ae5173a732e586ffb8c2c1c08/1",
+    "side": "part1",
+    "signature": None,
+    "sim_pnl": -769,
+    "size": 6,
+    "source_mode": "replay",
+    "source_sha256": None,
+    "stake": 100,
+    "AnchorInfo.status": "not_anchored",
+    "store": "postgresql",
+    "strategy": "baseline",
+    "strategy_version": "1",
+    "suspended": False,
+    "template": "baseline",
+    "tick_seq": 1,
+    "total": 5,
+    "total_clv_bps": 368,
+    "tree_size": 2,
+    "ts": 1_795_333_555_419,
+    "ts_ms": 1_767_025_381_019,
+    "unknown_pack": 0,
+    "UntrustedMetadata.reason": "likeliest side at first sight, 5826 bps",
+    "valid_count": 5,
+    "valid_pct": 100.0,
+    "verifier_version": "clvlab-proof/1",
+    "warnings": [],
+    "window_id": "full",
+}
+"""By name of a field, of a schema, or of both where a field has another meaning than elsewhere."""
+
+
+def example_of(schema: dict[str, Any], schemas: dict[str, Any], owner: str = "", field: str = "") -> Any:
+    """Make an example of a schema.
+
+    Parameters
+    ----------
+    schema, schemas
+        What it must be, and the components that it may refer to.
+    owner, field
+        Name of the schema or operation that it is part of, and of the field; a name that nothing is known of gets a value of
+        its type, which is ``"..."`` for a text.
+    """
+    for key in (f"{owner}.{field}", owner if not field else ""):
+        if key in _VALUES:
+            return _VALUES[key]
+    if "$ref" in schema:
+        name = schema["$ref"].removeprefix(_REF)
+        return _VALUES[name] if name in _VALUES else example_of(schemas[name], schemas, name)
+    if "properties" in schema:
+        required = schema.get("required", ())
+        return {name: example_of(of, schemas, owner, name) for name, of in schema["properties"].items() if name in required}
+    if "const" in schema:
+        return schema["const"]
+    if "enum" in schema:
+        return schema["enum"][0]
+    if _fits(_VALUES.get(field, ...), schema):
+        return _VALUES[field]
+    if "examples" in schema:
+        return schema["examples"][0]
+    if "anyOf" in schema:
+        return example_of(schema["anyOf"][0], schemas, owner, field)
+    if "items" in schema:
+        return [example_of(schema["items"], schemas, owner)]
+    return _UNKNOWN[schema.get("type", "null")]
+
+
+def _fits(value: Any, schema: dict[str, Any]) -> bool:
+    """Whether a value is of a type that a schema allows: one name may be a list of things here, and their number there."""
+    if "anyOf" in schema:
+        return any(_fits(value, one) for one in schema["anyOf"])
+    kind = "object" if "$ref" in schema else schema.get("type", "null")
+    if isinstance(value, list):
+        return kind == "array" and all(_fits(inner, schema.get("items", {"type": kind})) for inner in value)
+    return value is None if kind == "null" else isinstance(value, _TYPES[kind])

@@ -1,0 +1,49 @@
+"""Query parameters: those that a route declares, each once, and no others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, get_args, get_origin
+
+from fastapi.dependencies.utils import get_flat_params
+from fastapi.exceptions import RequestValidationError
+from fastapi.params import Query
+from fastapi.requests import HTTPConnection
+
+_SEVERAL = (list, set, frozenset, tuple, Sequence)
+
+
+async def only_declared(connection: HTTPConnection) -> None:
+    """Refuse a query with a parameter that the route does not declare, or with a single one that stands twice.
+
+    A misspelt filter that is ignored gives a wrong answer that looks right.
+
+    Raises
+    ------
+    RequestValidationError
+        Names every such parameter.
+    """
+    query, route = connection.query_params, connection.scope["route"]
+    if not query or not getattr(route, "include_in_schema", True):
+        return
+    declared = {field.alias: field for field in get_flat_params(route.dependant) if isinstance(field.field_info, Query)}
+    wrong = []
+    for name in dict.fromkeys(name for name, _ in query.multi_items()):
+        values = query.getlist(name)
+        if name not in declared:
+            known = f"there are: {', '.join(sorted(declared))}" if declared else "this path takes no parameters"
+            wrong.append(_fault(name, "extra_forbidden", f"unknown parameter {name[:100]!r}; {known}", values[0]))
+        elif len(values) > 1 and not _is_several(declared[name].field_info.annotation):
+            wrong.append(_fault(name, "repeated", f"parameter {name!r} stands {len(values)} times: give one", values))
+    if wrong:
+        raise RequestValidationError(wrong)
+
+
+def _fault(name: str, kind: str, message: str, given: Any) -> dict[str, Any]:
+    """Return a fault in the form that the framework's own checks have."""
+    return {"type": kind, "loc": ("query", name), "msg": message, "input": given}
+
+
+def _is_several(annotation: Any) -> bool:
+    """Whether a parameter may stand several times: its type, or an alternative of it, is a sequence."""
+    return get_origin(annotation) in _SEVERAL or annotation in _SEVERAL or any(map(_is_several, get_args(annotation)))
