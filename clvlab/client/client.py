@@ -87,8 +87,8 @@ class Client:
     'b'
     >>> ours in [one["competition_id"] for one in client.competitions("COMPLETED")]
     True
-    >>> client.events(ours, -1)[0]["kind"], next(client.stream(ours))["kind"]
-    ('COMPETITION_STARTED', 'COMPETITION_STARTED')
+    >>> client.events(ours, -1)[0]["kind"], next(client.stream(ours))["kind"], client.agent_errors(ours)
+    ('COMPETITION_STARTED', 'COMPETITION_STARTED', [])
     >>> deployed = client.deploy(strategy="baseline", source_mode="replay", pack_id="starter")["instance_id"]
     >>> client.instance(deployed)["template"], "events" in client.runtime_events(deployed, limit=1)
     ('baseline', True)
