@@ -22,6 +22,7 @@ from clvlab_service.docs_page import install_docs_page
 from clvlab_service.errors import install_error_handlers, unexpected_problem
 from clvlab_service.logs import Forward, logger
 from clvlab_service.middleware import BodyLimit, Metrics, Observe
+from clvlab_service.negotiation import Form
 from clvlab_service.openapi import API_DESCRIPTION, TAGS, install_openapi
 from clvlab_service.pool import BoundedPool
 from clvlab_service.routers import agents, backtests, competitions, demo, leaderboard, log, operations, packs, runs
@@ -75,7 +76,8 @@ def create_app(settings: Settings) -> FastAPI:
     install_docs_page(app)
     install_openapi(app, DeployConfig)
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
-    add_compress_type("application/x-ndjson")
+    for media_type in ("application/x-ndjson", Form.ARROW):
+        add_compress_type(media_type)
     app.add_middleware(CompressMiddleware, minimum_size=1000, brotli=False)
     if settings.cors_origins:
         app.add_middleware(

@@ -26,6 +26,7 @@ class RevalidatedRoute(APIRoute):
             response = await handler(request)
             tag = await run_in_threadpool(_tag, response.body) if len(response.body) > _LARGE else _tag(response.body)
             kept = {"ETag": tag, "Cache-Control": self.cache_control}
+            kept |= {name: value for name, value in response.headers.items() if name == "vary"}  # RFC 9110, section 15.4.5
             if request.method == "GET" and _names(request.headers.get("if-none-match", ""), tag):
                 return Response(status_code=304, headers=kept)
             response.headers.update(kept)

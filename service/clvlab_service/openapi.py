@@ -30,6 +30,7 @@ _MEANINGS = {
     401: "Missing or invalid token",
     403: "The caller is not the owner",
     404: "Unknown",
+    406: "The `Accept` header refuses every form of the answer",
     409: "The state does not allow it",
     413: "The body is too large",
     422: "A body or parameter of the wrong form",
