@@ -143,6 +143,13 @@ def sealed_run(connection: Connection, run_id: str) -> SealedRun | None:
     return SealedRun(run_id, events, scores, bytes(found.manifest or b""))  # a lost manifest fails verification
 
 
+def evidence_hash(connection: Connection, run_id: str) -> str | None:
+    """Return the evidence hash that was recorded when a run was sealed; None of a run that is not."""
+    query = select(runs.c.evidence_hash).where(runs.c.run_id == run_id, runs.c.status == RunStatus.SEALED)
+    recorded: str | None = connection.execute(query).scalar()
+    return recorded
+
+
 def receipt_lines(connection: Connection, run_id: str, before_line: int | None = None) -> bytes:
     """Read what venues said of a run, or the chunks that start before a line; empty without any."""
     return _joined(connection, receipts, run_id, *([] if before_line is None else [receipts.c.first_line < before_line]))

@@ -62,7 +62,7 @@ def test_each_form_has_a_tag_of_its_own_and_is_not_sent_again(api, accept):
 def test_both_forms_stand_in_the_document(api):
     paths = api.get("/openapi.json")["paths"]
 
-    for path in ("/replay-packs/{pack_id}/fixtures",):
+    for path in ("/replay-packs/{pack_id}/fixtures", "/runs/{run_id}/decisions"):
         responses = paths[path]["get"]["responses"]
         assert set(responses["200"]["content"]) == {JSON, ARROW}
         assert "406" in responses
