@@ -20,6 +20,7 @@ from clvlab.application.jobs import Handler, Jobs
 from clvlab.application.leaderboard import Leaderboard
 from clvlab.application.log.public import PublicLog
 from clvlab.application.packs import bundled_catalog
+from clvlab.application.principals import Principals
 from clvlab.application.replay_packs import ReplayPacks
 from clvlab.application.reports.job import BacktestRuns
 from clvlab.application.reports.reports import BacktestReports
@@ -104,6 +105,7 @@ class Application:
         self.leaderboard = Leaderboard(database)
         self.leaderboard.bring_up_to_date()
         self.packs = ReplayPacks(catalog)
+        self.principals = Principals(database)
         self.demo = Demo(self.competitions, catalog)
 
     def start(self) -> None:

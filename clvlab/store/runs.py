@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import Connection, Table, select, tuple_, update
+from sqlalchemy import ColumnElement, Connection, Table, select, tuple_, update
 
 from clvlab.errors import RunConflictError
 from clvlab.proof.seal import SealedRun
@@ -193,11 +193,24 @@ def agent_errors_of(connection: Connection, run_id: str) -> list[dict[str, Any]]
     return rows(connection, select(agent_errors).where(agent_errors.c.run_id == run_id).order_by(agent_errors.c.agent_id))
 
 
-def page(connection: Connection, table: Table, key: str, after: tuple[int, str] | None, limit: int) -> list[dict[str, Any]]:
-    """Return rows of a table newest first, those before the (created_ts_ms, key) of ``after``."""
+def statuses(connection: Connection, run_ids: Iterable[str]) -> dict[str, str]:
+    """Return how far each of some runs is."""
+    query = select(runs.c.run_id, runs.c.status).where(runs.c.run_id.in_(list(run_ids)))
+    return {str(run_id): str(status) for run_id, status in connection.execute(query)}
+
+
+def page(
+    connection: Connection,
+    table: Table,
+    key: str,
+    after: tuple[int, str] | None,
+    limit: int,
+    where: Sequence[ColumnElement[bool]] = (),
+) -> list[dict[str, Any]]:
+    """Return rows of a table newest first, those before the (created_ts_ms, key) of ``after``, that meet all conditions."""
     order = (table.c.created_ts_ms, table.c[key])
     wide = {"manifest", "checks", "metrics", "lineage", "report"}
-    query = select(*(column for column in table.c if column.name not in wide))
+    query = select(*(column for column in table.c if column.name not in wide)).where(*where)
     if after is not None:
         query = query.where(tuple_(*order) < tuple_(*after))
     newest_first = query.order_by(*(column.desc() for column in order)).limit(limit)

@@ -25,7 +25,19 @@ from clvlab_service.middleware import BodyLimit, Metrics, Observe
 from clvlab_service.negotiation import Form
 from clvlab_service.openapi import API_DESCRIPTION, TAGS, install_openapi
 from clvlab_service.pool import BoundedPool
-from clvlab_service.routers import agents, backtests, competitions, demo, leaderboard, log, operations, packs, runs
+from clvlab_service.routers import (
+    agents,
+    backtests,
+    competitions,
+    demo,
+    leaderboard,
+    log,
+    me,
+    operations,
+    packs,
+    runs,
+    strategies,
+)
 from clvlab_service.settings import Settings
 from clvlab_service.streams import arena, progress
 
@@ -37,6 +49,7 @@ _ROUTERS = (
     arena.router,
     progress.router,
     agents.router,
+    strategies.router,
     backtests.router,
     backtests.reports,
     packs.router,
@@ -44,6 +57,7 @@ _ROUTERS = (
     runs.cards,
     runs.sealed,
     log.router,
+    me.router,
     demo.router,
     operations.router,
 )

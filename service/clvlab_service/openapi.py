@@ -17,10 +17,12 @@ TAGS = [
     {"name": "leaderboard", "description": "Ranking of agents over all sealed runs, by recomputed CLV alone."},
     {"name": "competitions", "description": "Create, build a roster, start, read state and event log."},
     {"name": "agents", "description": "Deploy a typed configuration as an instance, and read what it does."},
+    {"name": "strategies", "description": "Templates of agents, and the parameters that they take."},
     {"name": "backtests", "description": "Replay a catalogued pack and store a report."},
     {"name": "packs", "description": "The catalog of hash-verified replay packs."},
     {"name": "runs", "description": "Proof cards, verification, single decisions, sealed bytes."},
     {"name": "log", "description": "The append-only log: the commitment to every run stands there ahead of its result."},
+    {"name": "me", "description": "The caller itself."},
     {"name": "demo", "description": "A whole competition in one call."},
     {"name": "operations", "description": "Health, readiness and metrics."},
 ]
