@@ -19,6 +19,10 @@ RunStatus = TypeAliasType(
     Annotated[Literal["queued", "running", "sealed", "failed"], Field(description="Where a run is between launch and seal.")],
 )
 
+RunKind = TypeAliasType(
+    "RunKind", Annotated[Literal["competition", "deploy", "backtest"], Field(description="What asked for a run.")]
+)
+
 
 class Checks(Answer):
     """The seven proof checks."""

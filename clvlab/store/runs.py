@@ -7,12 +7,12 @@ from enum import StrEnum
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Table, select, tuple_, update
+from sqlalchemy import ColumnElement, Connection, Table, exists, select, tuple_, update
 
 from clvlab.errors import RunConflictError
 from clvlab.proof.seal import SealedRun
 from clvlab.store.database import first, insert, rows
-from clvlab.store.tables import agent_errors, receipts, run_chunks, runs
+from clvlab.store.tables import agent_errors, agent_results, receipts, run_chunks, runs
 
 _CHUNK_BYTES = 128 << 10
 _CHUNKS_AT_ONCE = 64
@@ -191,6 +191,15 @@ def add_agent_errors(connection: Connection, found: Sequence[Mapping[str, str]])
 def agent_errors_of(connection: Connection, run_id: str) -> list[dict[str, Any]]:
     """Return what the errors of a run's agents said, by agent id."""
     return rows(connection, select(agent_errors).where(agent_errors.c.run_id == run_id).order_by(agent_errors.c.agent_id))
+
+
+def which(*, kind: str | None = None, status: str | None = None, agent_id: str | None = None) -> list[ColumnElement[bool]]:
+    """Return the conditions of being a run of a kind, in a status, and one in which an agent was scored."""
+    equal = [runs.c[name] == value for name, value in (("kind", kind), ("status", status)) if value is not None]
+    if agent_id is None:
+        return equal
+    scored = agent_results.c.run_id == runs.c.run_id, agent_results.c.agent_id == agent_id
+    return [*equal, exists().where(*scored)]
 
 
 def statuses(connection: Connection, run_ids: Iterable[str]) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.service.serving import BOUND, DEPLOY, assert_problem, make_entry
+from tests.service.serving import BOUND, DEPLOY, FIXTURE, assert_problem, make_entry
 
 TEMPLATES = ["baseline", "cumulative-drift", "sharp-momentum-v2", "llm"]
 
@@ -116,3 +116,52 @@ def test_me_says_who_the_caller_is_what_it_has_and_what_holds_for_it(api):
     after = api.nobody.get("/me", headers=dave).json()
     assert (after["competitions"], after["runs"]) == (1, {"committed": 1, "sealed": 1, "abandoned": 0})
     assert_problem(api.nobody.get("/me"), 401)
+
+
+@pytest.fixture(scope="module")
+def runs(api):
+    """All runs there are, after some of every kind."""
+    api.started()
+    api.post("/backtests", {"pack_id": "starter", "fixture_id": FIXTURE, "window_id": "r", "market_allowlist": [""]})
+    return listed(api)
+
+
+def listed(api, **query):
+    found, cursor = [], {}
+    while True:
+        page = api.get("/runs", limit=7, **query, **cursor)
+        found += page["runs"]
+        if page["next_cursor"] is None:
+            return found
+        cursor = {"cursor": page["next_cursor"]}
+
+
+@pytest.mark.parametrize("chosen", [{"kind": "backtest"}, {"kind": "competition", "status": "sealed"}, {"status": "failed"}])
+def test_runs_are_chosen_by_kind_and_status(api, runs, chosen):
+    found = listed(api, **chosen)
+
+    assert all(run[name] == value for run in found for name, value in chosen.items())
+    expected = {run["run_id"] for run in runs if all(run[name] == value for name, value in chosen.items())}
+    assert expected <= {run["run_id"] for run in found}
+
+
+@pytest.mark.usefixtures("runs")
+def test_runs_are_chosen_by_an_agent_that_they_scored(api):
+    _, started = api.started(agents=("cumulative-drift",))
+
+    by_agent = {run["run_id"] for run in listed(api, agent_id="cumulative-drift", kind="competition")}
+    assert started["run_id"] in by_agent
+    assert started["run_id"] not in {run["run_id"] for run in listed(api, agent_id="baseline")}
+    for run_id in by_agent:
+        agents = api.get(f"/runs/{run_id}")["lineage"]["agents"]
+        assert "cumulative-drift" in [agent["agent_id"] for agent in agents]
+
+
+@pytest.mark.parametrize("value", ["absent", "%00", "%ED%A0%80"])
+def test_a_name_that_no_run_has_gives_an_empty_page(api, value):
+    assert api.nobody.get(f"/runs?agent_id={value}").json() == {"runs": [], "next_cursor": None}
+
+
+@pytest.mark.parametrize("query", ["kind=other", "status=SEALED", "status=%00", "agent_id=" + "a" * 201])
+def test_a_list_of_runs_refuses_what_has_the_wrong_form(api, query):
+    assert_problem(api.nobody.get(f"/runs?{query}"), 422)

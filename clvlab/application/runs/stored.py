@@ -218,15 +218,24 @@ class StoredRuns:
         anchor = anchor_part(StoredRecords(self.database).get(run_id))
         return bundle(run, receipts, anchor=anchor, log=self.log.proofs(run_id) if run.commit_index is not None else None)
 
-    def page(self, cursor: str | None = None, limit: int = 50) -> RunListResponse:
-        """List runs of every kind, newest first.
+    def page(
+        self,
+        cursor: str | None = None,
+        limit: int = 50,
+        *,
+        kind: str | None = None,
+        status: str | None = None,
+        agent_id: str | None = None,
+    ) -> RunListResponse:
+        """List runs, newest first: of one kind, in one status, in which one agent was scored, or of every.
 
         Raises
         ------
         PageError
         """
         with self.database.read() as connection:
-            rows, next_cursor = page_of(connection, run_table, "run_id", cursor, limit)
+            wanted = runs.which(kind=kind, status=status, agent_id=agent_id)
+            rows, next_cursor = page_of(connection, run_table, "run_id", cursor, limit, wanted)
         return {"runs": [pick(RunSummary, row) for row in rows], "next_cursor": next_cursor}
 
 

@@ -11,8 +11,10 @@ from clvlab.answers.decisions import DecisionListResponse
 from clvlab.answers.runs import (
     InspectorRecord,
     ProofArtifactResponse,
+    RunKind,
     RunListResponse,
     RunProgress,
+    RunStatus,
     VerifyResponse,
 )
 from clvlab.application.runs.decisions import DecisionFilter, Order, Reason
@@ -45,9 +47,16 @@ def _file(media_type: str, kind: str = "string") -> dict[int | str, dict[str, An
 
 
 @router.get("", operation_id="listRuns", responses=problems(422))
-def runs(application: ApplicationDep, cursor: CursorQuery = None, limit: PageSizeQuery = 50) -> RunListResponse:
-    """List runs of every kind, newest first."""
-    return application.runs.page(cursor, limit)
+def runs(
+    application: ApplicationDep,
+    kind: Annotated[RunKind | None, Query(description="What asked for it.")] = None,
+    status: Annotated[RunStatus | None, Query(description="Where it is between launch and seal.")] = None,
+    agent_id: Annotated[str | None, Query(max_length=200, description="An agent that was scored in it.")] = None,
+    cursor: CursorQuery = None,
+    limit: PageSizeQuery = 50,
+) -> RunListResponse:
+    """List runs, newest first: of every kind, or those that meet all that is asked for."""
+    return application.runs.page(cursor, limit, kind=kind, status=status, agent_id=agent_id)
 
 
 @cards.get("/{run_id}", operation_id="getRun", responses=problems(s404="Unknown run"))
