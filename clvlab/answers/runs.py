@@ -288,6 +288,8 @@ class RunSummary(Answer):
     status: RunStatus
     source_mode: str | None
     mode_label: str | None
+    owner: Annotated[str | None, Field(description="Who committed to it; null before there was a log.")]
+    pack_id: Annotated[str | None, Field(description="Pack that it replays; null of older runs, which do not record it.")]
     created_ts_ms: int | None
     sealed_ts_ms: int | None
     evidence_hash: str | None

@@ -193,9 +193,9 @@ def agent_errors_of(connection: Connection, run_id: str) -> list[dict[str, Any]]
     return rows(connection, select(agent_errors).where(agent_errors.c.run_id == run_id).order_by(agent_errors.c.agent_id))
 
 
-def which(*, kind: str | None = None, status: str | None = None, agent_id: str | None = None) -> list[ColumnElement[bool]]:
-    """Return the conditions of being a run of a kind, in a status, and one in which an agent was scored."""
-    equal = [runs.c[name] == value for name, value in (("kind", kind), ("status", status)) if value is not None]
+def which(agent_id: str | None = None, **columns: str | None) -> list[ColumnElement[bool]]:
+    """Return the conditions of being a run with these columns, and one in which an agent was scored; nulls ask for nothing."""
+    equal = [runs.c[name] == value for name, value in columns.items() if value is not None]
     if agent_id is None:
         return equal
     scored = agent_results.c.run_id == runs.c.run_id, agent_results.c.agent_id == agent_id

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.service.serving import BOUND, DEPLOY, FIXTURE, assert_problem, make_entry
+from tests.service.tokens import ALICE, BOB
 
 TEMPLATES = ["baseline", "cumulative-drift", "sharp-momentum-v2", "llm"]
 
@@ -122,6 +123,7 @@ def test_me_says_who_the_caller_is_what_it_has_and_what_holds_for_it(api):
 def runs(api):
     """All runs there are, after some of every kind."""
     api.started()
+    api.post("/agents/deploy", DEPLOY | {"pack_id": "season"}, by=api.bob)
     api.post("/backtests", {"pack_id": "starter", "fixture_id": FIXTURE, "window_id": "r", "market_allowlist": [""]})
     return listed(api)
 
@@ -136,13 +138,25 @@ def listed(api, **query):
         cursor = {"cursor": page["next_cursor"]}
 
 
-@pytest.mark.parametrize("chosen", [{"kind": "backtest"}, {"kind": "competition", "status": "sealed"}, {"status": "failed"}])
-def test_runs_are_chosen_by_kind_and_status(api, runs, chosen):
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        {"kind": "backtest"},
+        {"kind": "competition", "status": "sealed"},
+        {"status": "failed"},
+        {"owner": BOB},
+        {"owner": ALICE, "pack_id": "starter", "kind": "competition"},
+        {"pack_id": "season"},
+        {"owner": "anonymous", "kind": "backtest"},
+    ],
+)
+def test_runs_are_chosen_by_what_their_summaries_say(api, runs, chosen):
     found = listed(api, **chosen)
 
     assert all(run[name] == value for run in found for name, value in chosen.items())
     expected = {run["run_id"] for run in runs if all(run[name] == value for name, value in chosen.items())}
     assert expected <= {run["run_id"] for run in found}
+    assert expected or "failed" in chosen.values()
 
 
 @pytest.mark.usefixtures("runs")
@@ -158,10 +172,14 @@ def test_runs_are_chosen_by_an_agent_that_they_scored(api):
 
 
 @pytest.mark.parametrize("value", ["absent", "%00", "%ED%A0%80"])
-def test_a_name_that_no_run_has_gives_an_empty_page(api, value):
-    assert api.nobody.get(f"/runs?agent_id={value}").json() == {"runs": [], "next_cursor": None}
+@pytest.mark.parametrize("name", ["agent_id", "owner", "pack_id"])
+def test_a_name_that_no_run_has_gives_an_empty_page(api, name, value):
+    assert api.nobody.get(f"/runs?{name}={value}").json() == {"runs": [], "next_cursor": None}
 
 
-@pytest.mark.parametrize("query", ["kind=other", "status=SEALED", "status=%00", "agent_id=" + "a" * 201])
+@pytest.mark.parametrize(
+    "query",
+    ["kind=other", "status=SEALED", "status=%00", *(f"{name}={'a' * 301}" for name in ("agent_id", "owner", "pack_id"))],
+)
 def test_a_list_of_runs_refuses_what_has_the_wrong_form(api, query):
     assert_problem(api.nobody.get(f"/runs?{query}"), 422)

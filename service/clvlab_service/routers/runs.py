@@ -18,6 +18,7 @@ from clvlab.answers.runs import (
     VerifyResponse,
 )
 from clvlab.application.runs.decisions import DecisionFilter, Order, Reason
+from clvlab.application.runs.stored import RunFilter
 from clvlab.application.tables import PAGE
 from clvlab_service.caching import ImmutableRoute, RevalidatedRoute
 from clvlab_service.deps import ApplicationDep, CursorQuery, NameQuery, PageSizeQuery, ProofPool
@@ -52,11 +53,15 @@ def runs(
     kind: Annotated[RunKind | None, Query(description="What asked for it.")] = None,
     status: Annotated[RunStatus | None, Query(description="Where it is between launch and seal.")] = None,
     agent_id: Annotated[str | None, Query(max_length=200, description="An agent that was scored in it.")] = None,
+    pack_id: Annotated[str | None, Query(max_length=200, description="The pack that it replays.")] = None,
+    owner: Annotated[
+        str | None, Query(max_length=300, description="DID that committed to it; `anonymous` without a token.")
+    ] = None,
     cursor: CursorQuery = None,
     limit: PageSizeQuery = 50,
 ) -> RunListResponse:
     """List runs, newest first: of every kind, or those that meet all that is asked for."""
-    return application.runs.page(cursor, limit, kind=kind, status=status, agent_id=agent_id)
+    return application.runs.page(cursor, limit, RunFilter(kind, status, agent_id, pack_id, owner))
 
 
 @cards.get("/{run_id}", operation_id="getRun", responses=problems(s404="Unknown run"))
