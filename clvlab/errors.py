@@ -68,6 +68,7 @@ __all__ = [
     "UnknownMarketError",
     "UnknownPackError",
     "UnknownRunError",
+    "UnknownStrategyError",
     "UnsignedLogError",
     "UnsupportedError",
     "WindowError",
@@ -183,6 +184,10 @@ class SourceError(ClvlabError):
 
 class OddsError(ClvlabError):
     """A value that is not valid odds, or an unknown way to read or combine odds."""
+
+
+class UnknownStrategyError(UnknownAgentError):
+    """No strategy template of that name."""
 
 
 class UnknownRunError(ClvlabError):

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from clvlab.answers.answer import Answer, BodyAnswer, Hash, ReplayBinding
+from clvlab.answers.runs import RunStatus
 
 
 class DeployResponse(BodyAnswer):
@@ -61,3 +62,22 @@ class AgentInstance(Answer):
     replay_binding: ReplayBinding | None
     run_id: str
     created_ts_ms: int
+
+
+class InstanceSummary(Answer):
+    """An instance in a list."""
+
+    instance_id: str
+    template: str
+    config_hash: Hash
+    run_id: str
+    run_status: RunStatus
+    replay_binding: ReplayBinding | None
+    created_ts_ms: int
+
+
+class InstanceListResponse(Answer):
+    """Newest first."""
+
+    instances: list[InstanceSummary]
+    next_cursor: Annotated[str | None, Field(description="Ask with `cursor` for what follows; null at the end.")]

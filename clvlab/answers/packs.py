@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -23,3 +23,93 @@ class ReplayPackListResponse(Answer):
     """The catalog."""
 
     packs: list[ReplayPackInfo]
+
+
+class PackMarket(Answer):
+    """A market of a fixture."""
+
+    market_key: str
+    sides: list[str]
+    ticks: Annotated[int, Field(description="Messages about it.")]
+
+
+class PackFixture(Answer):
+    """A fixture of a pack."""
+
+    fixture_id: int
+    names: list[str]
+    source_id: Annotated[str | None, Field(description="What the source calls it.")]
+    announced_ts_ms: Annotated[int | None, Field(description="Kickoff as agents see it: as first announced.")]
+    kickoff_ts_ms: Annotated[int | None, Field(description="Kickoff that ends the `pre_match` window.")]
+    first_ts_ms: Annotated[int | None, Field(description="Time of its first tick; null without ticks.")]
+    last_ts_ms: int | None
+    ticks: Annotated[int, Field(description="Messages about all its markets.")]
+    markets: list[PackMarket]
+
+
+class CaptureGap(Answer):
+    """A time in which the capture is known to have missed messages."""
+
+    from_ts_ms: int
+    to_ts_ms: int
+
+
+class Spread(Answer):
+    """Where a quantity lies; each quantile is an observed value."""
+
+    n: int
+    min: int
+    p05: int
+    median: int
+    p95: int
+    max: int
+
+
+class RefusedRows(Answer):
+    """Source rows refused for one reason."""
+
+    reason: str
+    count: int
+    examples: list[str]
+
+
+class PackQuality(Answer):
+    """The quality report of an import."""
+
+    schema: str
+    files: int
+    messages: int
+    refused: list[RefusedRows]
+    notes: dict[str, int]
+    fixtures: int
+    fixtures_without_ticks: int
+    fixtures_without_kickoff: int
+    markets: int
+    ticks: int
+    in_running_ticks: int
+    suspended_ticks: int
+    books_per_tick: Spread | None
+    book_overround_bps: Spread | None
+    price_overround_bps: Spread | None
+    largest_gap_s: Annotated[Spread | None, Field(description="Longest silence of each market before its close.")]
+    first_tick_before_kickoff_s: Spread | None
+    last_tick_before_kickoff_s: Spread | None
+    closing_age_s: Spread | None
+    markets_without_close: int
+    markets_suspended_at_close: int
+    margin_fallbacks: int
+
+
+class PackFixturesResponse(Answer):
+    """Fixtures of a pack, in order of `fixture_id`."""
+
+    pack_id: str
+    content_hash: Hash
+    kickoff: Annotated[
+        Literal["scheduled", "actual"], Field(description="Whether kickoffs were announced, or known only afterwards.")
+    ]
+    gaps: Annotated[list[CaptureGap], Field(description="Gaps that the capture states.")]
+    quality: Annotated[PackQuality | None, Field(description="Null for a pack that was not imported.")]
+    fixtures: list[PackFixture]
+    total: Annotated[int, Field(description="Fixtures that match, on all pages.")]
+    next_cursor: Annotated[str | None, Field(description="Ask with `cursor` for what follows; null at the end.")]

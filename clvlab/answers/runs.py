@@ -19,6 +19,10 @@ RunStatus = TypeAliasType(
     Annotated[Literal["queued", "running", "sealed", "failed"], Field(description="Where a run is between launch and seal.")],
 )
 
+RunKind = TypeAliasType(
+    "RunKind", Annotated[Literal["competition", "deploy", "backtest"], Field(description="What asked for a run.")]
+)
+
 
 class Checks(Answer):
     """The seven proof checks."""
@@ -290,6 +294,8 @@ class RunSummary(Answer):
     status: RunStatus
     source_mode: str | None
     mode_label: str | None
+    owner: Annotated[str | None, Field(description="Who committed to it; null before there was a log.")]
+    pack_id: Annotated[str | None, Field(description="Pack that it replays; null of older runs, which do not record it.")]
     created_ts_ms: int | None
     sealed_ts_ms: int | None
     evidence_hash: str | None

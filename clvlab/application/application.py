@@ -20,9 +20,11 @@ from clvlab.application.jobs import Handler, Jobs
 from clvlab.application.leaderboard import Leaderboard
 from clvlab.application.log.public import PublicLog
 from clvlab.application.packs import bundled_catalog
+from clvlab.application.principals import Principals
 from clvlab.application.replay_packs import ReplayPacks
 from clvlab.application.reports.job import BacktestRuns
 from clvlab.application.reports.reports import BacktestReports
+from clvlab.application.runs.decisions import RunDecisions
 from clvlab.application.runs.stored import StoredRuns
 from clvlab.packs.catalog import Catalog
 from clvlab.runlog.note import Signer
@@ -96,12 +98,14 @@ class Application:
         self.log = PublicLog(database, log_key)
         self.jobs = Jobs(database, hub, clock, workers, lease_ms, handlers)
         self.runs = StoredRuns(database, anchoring, self.log, clock)
+        self.decisions = RunDecisions(database)
         self.competitions = Competitions(database, catalog, self.jobs, hub, self.runs, runner, clock, new_id)
         self.deploys = Deploys(database, catalog, hub, clock, new_id)
         self.backtests = BacktestReports(database, catalog, self.jobs, self.runs, clock)
         self.leaderboard = Leaderboard(database)
         self.leaderboard.bring_up_to_date()
         self.packs = ReplayPacks(catalog)
+        self.principals = Principals(database)
         self.demo = Demo(self.competitions, catalog)
 
     def start(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from clvlab.errors import PageError
@@ -13,9 +13,9 @@ MAX_PAGE = 200
 
 
 def page_of(
-    connection: Connection, table: Any, key: str, cursor: str | None, limit: int
+    connection: Connection, table: Any, key: str, cursor: str | None, limit: int, where: Sequence[Any] = ()
 ) -> tuple[list[dict[str, Any]], str | None]:
-    """Return a page of a table's rows, newest first, and the cursor of the next page or None.
+    """Return a page of a table's rows that meet the store's conditions, newest first, and the cursor of the next page or None.
 
     Raises
     ------
@@ -24,7 +24,7 @@ def page_of(
     """
     if not 1 <= limit <= MAX_PAGE:
         raise PageError(f"limit must be 1 to {MAX_PAGE}, not {limit}")
-    found = runs.page(connection, table, key, position_of(cursor), limit + 1)
+    found = runs.page(connection, table, key, position_of(cursor), limit + 1, where)
     rows = [dict(row) for row in found[:limit]]
     more = len(found) > limit
     return rows, cursor_of(rows[-1], key) if more else None

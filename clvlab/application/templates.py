@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import inspect
+from functools import cache
 from typing import Any
 
 from pydantic import BaseModel
 
 from clvlab.agents.registry import TEMPLATES, template
+from clvlab.answers.strategies import StrategyInfo, StrategyListResponse
 from clvlab.application.runs.entrants import config_hash_of
+from clvlab.errors import UnknownStrategyError
 from clvlab.proof.canonical import without_floats
 
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _LIMITS = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "maxItems": "at most"}
 
 
@@ -48,6 +52,34 @@ def card(name: str) -> dict[str, Any]:
 def parameter_models() -> dict[str, type[BaseModel]]:
     """Return the model of every template's parameters, by strategy, in the order of the registry."""
     return {name: model for name, (model, _) in TEMPLATES.items()}
+
+
+def strategies() -> StrategyListResponse:
+    """Describe every template for a program, in the order of the registry."""
+    return {"strategies": [strategy(name) for name in TEMPLATES]}
+
+
+@cache
+def strategy(name: str) -> StrategyInfo:
+    """Describe a template for a program: parameters as a JSON Schema, and the defaults as they may be sent.
+
+    Raises
+    ------
+    UnknownStrategyError
+        No template of that name.
+    """
+    if name not in TEMPLATES:
+        raise UnknownStrategyError(f"unknown strategy {name!r:.80}: use one of {', '.join(TEMPLATES)}")
+    described, identity = card(name), template(name).identity
+    return {
+        "strategy": name,
+        "version": described["version"],
+        "summary": described["summary"],
+        "algorithm": described["algorithm"],
+        "parameters": {"$schema": _DIALECT} | TEMPLATES[name][0].model_json_schema(),
+        "defaults": dict(identity.config),
+        "config_hash": described["config_hash"],
+    }
 
 
 def _bounds(schema: dict[str, Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import ColumnElement, Connection, select, update
 
 from clvlab.store.database import first, insert, rows
 from clvlab.store.tables import idempotency, instances, runtime_events
@@ -20,6 +20,12 @@ def row(connection: Connection, instance_id: str, *, lock: bool = False) -> dict
     """Return the row of an instance; ``lock`` holds it for the rest of the transaction."""
     query = select(instances).where(instances.c.instance_id == instance_id)
     return first(connection, query.with_for_update() if lock else query)
+
+
+def of_owner(owner: str, strategy: str | None = None) -> list[ColumnElement[bool]]:
+    """Return the conditions of being an owner's instance; of one strategy, or of any."""
+    own = [instances.c.owner == owner]
+    return own if strategy is None else [*own, instances.c.template == strategy]
 
 
 def key_row(connection: Connection, owner: str, key: str) -> dict[str, Any] | None:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import Connection, Table, select, tuple_, update
+from sqlalchemy import ColumnElement, Connection, Table, exists, select, tuple_, update
 
 from clvlab.errors import RunConflictError
 from clvlab.proof.seal import SealedRun
 from clvlab.store.database import first, insert, rows
-from clvlab.store.tables import agent_errors, receipts, run_chunks, runs
+from clvlab.store.tables import agent_errors, agent_results, receipts, run_chunks, runs
 
 _CHUNK_BYTES = 128 << 10
 _CHUNKS_AT_ONCE = 64
@@ -143,6 +143,13 @@ def sealed_run(connection: Connection, run_id: str) -> SealedRun | None:
     return SealedRun(run_id, events, scores, bytes(found.manifest or b""))  # a lost manifest fails verification
 
 
+def evidence_hash(connection: Connection, run_id: str) -> str | None:
+    """Return the evidence hash that was recorded when a run was sealed; None of a run that is not."""
+    query = select(runs.c.evidence_hash).where(runs.c.run_id == run_id, runs.c.status == RunStatus.SEALED)
+    recorded: str | None = connection.execute(query).scalar()
+    return recorded
+
+
 def receipt_lines(connection: Connection, run_id: str, before_line: int | None = None) -> bytes:
     """Read what venues said of a run, or the chunks that start before a line; empty without any."""
     return _joined(connection, receipts, run_id, *([] if before_line is None else [receipts.c.first_line < before_line]))
@@ -186,11 +193,33 @@ def agent_errors_of(connection: Connection, run_id: str) -> list[dict[str, Any]]
     return rows(connection, select(agent_errors).where(agent_errors.c.run_id == run_id).order_by(agent_errors.c.agent_id))
 
 
-def page(connection: Connection, table: Table, key: str, after: tuple[int, str] | None, limit: int) -> list[dict[str, Any]]:
-    """Return rows of a table newest first, those before the (created_ts_ms, key) of ``after``."""
+def which(agent_id: str | None = None, **columns: str | None) -> list[ColumnElement[bool]]:
+    """Return the conditions of being a run with these columns, and one in which an agent was scored; nulls ask for nothing."""
+    equal = [runs.c[name] == value for name, value in columns.items() if value is not None]
+    if agent_id is None:
+        return equal
+    scored = agent_results.c.run_id == runs.c.run_id, agent_results.c.agent_id == agent_id
+    return [*equal, exists().where(*scored)]
+
+
+def statuses(connection: Connection, run_ids: Iterable[str]) -> dict[str, str]:
+    """Return how far each of some runs is."""
+    query = select(runs.c.run_id, runs.c.status).where(runs.c.run_id.in_(list(run_ids)))
+    return {str(run_id): str(status) for run_id, status in connection.execute(query)}
+
+
+def page(
+    connection: Connection,
+    table: Table,
+    key: str,
+    after: tuple[int, str] | None,
+    limit: int,
+    where: Sequence[ColumnElement[bool]] = (),
+) -> list[dict[str, Any]]:
+    """Return rows of a table newest first, those before the (created_ts_ms, key) of ``after``, that meet all conditions."""
     order = (table.c.created_ts_ms, table.c[key])
     wide = {"manifest", "checks", "metrics", "lineage", "report"}
-    query = select(*(column for column in table.c if column.name not in wide))
+    query = select(*(column for column in table.c if column.name not in wide)).where(*where)
     if after is not None:
         query = query.where(tuple_(*order) < tuple_(*after))
     newest_first = query.order_by(*(column.desc() for column in order)).limit(limit)

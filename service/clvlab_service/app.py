@@ -25,10 +25,23 @@ from clvlab_service.errors import install_error_handlers, problem_kinds, unexpec
 from clvlab_service.logs import Forward, logger
 from clvlab_service.methods import Methods
 from clvlab_service.middleware import BodyLimit, Metrics, Observe
+from clvlab_service.negotiation import Form
 from clvlab_service.openapi import API_DESCRIPTION, TAGS, install_openapi
 from clvlab_service.parameters import only_declared
 from clvlab_service.pool import BoundedPool
-from clvlab_service.routers import agents, backtests, competitions, demo, leaderboard, log, operations, packs, runs
+from clvlab_service.routers import (
+    agents,
+    backtests,
+    competitions,
+    demo,
+    leaderboard,
+    log,
+    me,
+    operations,
+    packs,
+    runs,
+    strategies,
+)
 from clvlab_service.settings import Settings
 from clvlab_service.streams import arena, progress
 
@@ -50,6 +63,7 @@ _ROUTERS = (
     arena.router,
     progress.router,
     agents.router,
+    strategies.router,
     backtests.router,
     backtests.reports,
     packs.router,
@@ -57,6 +71,7 @@ _ROUTERS = (
     runs.cards,
     runs.sealed,
     log.router,
+    me.router,
     demo.router,
     operations.router,
 )
@@ -91,7 +106,8 @@ def create_app(settings: Settings) -> FastAPI:
     types = [kind for _, kind, _ in problem_kinds()]
     install_openapi(app, DeployConfig, types=sorted(set(types)), parameters=parameter_models())
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
-    add_compress_type("application/x-ndjson")
+    for media_type in ("application/x-ndjson", Form.ARROW):
+        add_compress_type(media_type)
     app.add_middleware(CompressMiddleware, minimum_size=1000, brotli=False)
     app.add_middleware(Varying)
     app.add_middleware(Methods)  # outside the compression, so that a HEAD has the headers of the compressed GET

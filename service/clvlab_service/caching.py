@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Coroutine
+from http import HTTPStatus
 from typing import Any
 
 from fastapi import Request, Response
@@ -48,6 +49,8 @@ class RevalidatedRoute(APIRoute):
 
         async def cached(request: Request) -> Response:
             response = await handler(request)
+            if response.status_code != HTTPStatus.OK:  # how far work is, which changes by itself
+                return response
             tag = await run_in_threadpool(_tag, response.body) if len(response.body) > _LARGE else _tag(response.body)
             response.headers.update({"ETag": tag, "Cache-Control": self.cache_control})
             if request.method == "GET" and _names(", ".join(request.headers.getlist("if-none-match")), tag):

@@ -44,6 +44,7 @@ CurrentPrincipal = Annotated[str, Depends(_principal)]
 
 CursorQuery = Annotated[str | None, Query(max_length=500, description="`next_cursor` of the page before.")]
 PageSizeQuery = Annotated[int, Query(ge=1, le=200, description="Entries of a page.")]
+NameQuery = Annotated[str | None, Query(max_length=200)]
 
 
 class AuthenticatedRoute(JsonRoute):

@@ -23,6 +23,7 @@ STATUSES: dict[type[Exception], HTTPStatus] = {
     InvalidTokenError: HTTPStatus.UNAUTHORIZED,
     errors.NotOwnerError: HTTPStatus.FORBIDDEN,
     errors.UnknownPackError: HTTPStatus.NOT_FOUND,
+    errors.UnknownStrategyError: HTTPStatus.NOT_FOUND,
     errors.UnknownRunError: HTTPStatus.NOT_FOUND,
     errors.UnknownDecisionError: HTTPStatus.NOT_FOUND,
     errors.UnknownBacktestError: HTTPStatus.NOT_FOUND,

@@ -1,11 +1,18 @@
 import shutil
 
 import pytest
+from pydantic import TypeAdapter
 
+from clvlab.answers.packs import PackFixturesResponse
 from clvlab.application.application import Application
+from clvlab.application.fixtures import FixtureFilter
 from clvlab.application.packs import bundled_catalog
 from clvlab.errors import UnknownPackError
 from clvlab.packs.catalog import Catalog
+from clvlab.packs.manifest import Capture, Fixture, Gap, KickoffKind, PackManifest
+from clvlab.packs.quality import QualityAccount
+from clvlab.packs.writer import PackWriter
+from tests.factories import MARKET, make_tape, message
 
 
 def test_packs_say_what_they_are_and_never_where(in_memory):
@@ -34,4 +41,73 @@ def test_a_tampered_pack_is_not_there_and_its_folder_is_not_named(tmp_path):
     with pytest.raises(UnknownPackError) as refused:
         application.packs.info("starter")
     assert str(tmp_path) not in str(refused.value)
+    application.close()
+
+
+def write_import(folder):
+    """A pack with gaps, a quality report, and kickoffs known only afterwards; of its second fixture it has no tick."""
+    capture = Capture(method="m", tool="t", started_ts_ms=0, ended_ts_ms=9, gaps=(Gap(from_ts_ms=1, to_ts_ms=2),))
+    fixtures = (
+        Fixture(fixture_id=1, names=("a", "b"), kickoff_ts_ms=600_000, scheduled_ts_ms=500_000),
+        Fixture(fixture_id=2, source_id="two", kickoff_ts_ms=700_000),
+    )
+    manifest = PackManifest(
+        pack_id=folder.name, provenance="unknown", capture=capture, kickoff=KickoffKind.ACTUAL, fixtures=fixtures
+    )
+    quotes = [message(0, 10, {"part1": 4000, "part2": 6000}), message(1, 20, {"part1": 4100, "part2": 5900})]
+    tape, account = make_tape(quotes, {1: 600}), QualityAccount()
+    account.add(tape)
+    quality = account.report(files=1, fixtures=[600_000, 700_000])
+    with PackWriter(folder, fixtures) as writer:
+        writer.add(tape)
+        writer.finish(manifest, quality=quality)
+    return quality
+
+
+def test_fixtures_of_an_import_come_with_its_gaps_and_quality_and_the_kickoffs_that_agents_see(tmp_path):
+    quality = write_import(tmp_path / "off")
+    Catalog(tmp_path).admit("off")
+    application = Application(catalog=Catalog(tmp_path))
+
+    answer = application.packs.fixtures("off", FixtureFilter())
+
+    assert (answer["kickoff"], answer["gaps"]) == ("actual", [{"from_ts_ms": 1, "to_ts_ms": 2}])
+    assert answer["quality"] == quality.model_dump(mode="json", by_alias=True)
+    assert TypeAdapter(PackFixturesResponse).validate_python(answer)
+    assert answer["fixtures"] == [
+        {
+            "fixture_id": 1, "names": ["a", "b"], "source_id": None, "announced_ts_ms": 500_000, "kickoff_ts_ms": 600_000,
+            "first_ts_ms": 10_000, "last_ts_ms": 20_000, "ticks": 2,
+            "markets": [{"market_key": MARKET, "sides": ["part1", "part2"], "ticks": 2}],
+        },
+        {
+            "fixture_id": 2, "names": [], "source_id": "two", "announced_ts_ms": None, "kickoff_ts_ms": 700_000,
+            "first_ts_ms": None, "last_ts_ms": None, "ticks": 0, "markets": [],
+        },
+    ]  # fmt: skip
+    assert [one["fixture_id"] for one in application.packs.fixtures("off", FixtureFilter(after=0))["fixtures"]] == [1]
+    application.close()
+
+
+def test_fixtures_of_a_pack_whose_quality_report_is_another_are_not_there(tmp_path):
+    write_import(tmp_path / "off")
+    Catalog(tmp_path).admit("off")
+    (tmp_path / "off" / "quality.json").write_text("{}")
+    application = Application(catalog=Catalog(tmp_path))
+
+    with pytest.raises(UnknownPackError):
+        application.packs.fixtures("off", FixtureFilter())
+    application.close()
+
+
+@pytest.mark.parametrize("name", ["ticks.parquet", "datapackage.json"])
+def test_fixtures_of_a_pack_that_was_tampered_with_after_they_were_read_are_not_there(one_pack, name):
+    application = Application(catalog=one_pack)
+    assert application.packs.fixtures("starter", FixtureFilter())["total"] == 12
+
+    with (one_pack.folder / "starter" / name).open("ab") as file:
+        file.write(b" ")
+
+    with pytest.raises(UnknownPackError):
+        application.packs.fixtures("starter", FixtureFilter())
     application.close()

@@ -27,8 +27,10 @@ OWNED = [
     ("POST", "/competitions/c/cancel"),
     ("POST", "/competitions/c/complete"),
     ("POST", "/agents/deploy"),
+    ("GET", "/agents/instances"),
     ("GET", "/agents/instances/i"),
     ("GET", "/agents/instances/i/runtime-events"),
+    ("GET", "/me"),
 ]
 
 

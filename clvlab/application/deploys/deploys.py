@@ -6,13 +6,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from clvlab.answers.agents import AgentInstance, DeployResponse, RuntimeEvent, RuntimeEventsResponse
+from clvlab.answers.agents import (
+    AgentInstance,
+    DeployResponse,
+    InstanceListResponse,
+    InstanceSummary,
+    RuntimeEvent,
+    RuntimeEventsResponse,
+)
 from clvlab.answers.answer import BodyAnswer, ignored, pick
 from clvlab.application.deploys.agent import deployed_agent, pin
 from clvlab.application.deploys.config import DeployConfig
 from clvlab.application.deploys.job import plan_of, runtime_event
 from clvlab.application.deploys.preflight import Preflight, preflight
 from clvlab.application.hub import Hub
+from clvlab.application.pages import page_of
 from clvlab.application.runs.binding import Bound
 from clvlab.application.runs.entrants import config_hash_of, unused_keys
 from clvlab.application.runs.in_database import enter
@@ -22,6 +30,7 @@ from clvlab.packs.catalog import Catalog
 from clvlab.store import instances, jobs, runs
 from clvlab.store.database import Connection, Database
 from clvlab.store.runs import RunStatus
+from clvlab.store.tables import instances as instance_table
 
 MAX_RUNTIME_EVENTS = 1000
 _MAX_KEY_CHARS = 255
@@ -150,6 +159,22 @@ class Deploys:
         """
         with self.database.read() as connection:
             return _owned(connection, instance_id, caller)
+
+    def page(
+        self, caller: str, strategy: str | None = None, cursor: str | None = None, limit: int = 50
+    ) -> InstanceListResponse:
+        """List the instances of the caller, newest first; of one strategy, or of every.
+
+        Raises
+        ------
+        PageError
+        """
+        with self.database.read() as connection:
+            own = instances.of_owner(caller, strategy)
+            found, next_cursor = page_of(connection, instance_table, "instance_id", cursor, limit, own)
+            statuses = runs.statuses(connection, [row["run_id"] for row in found])
+        rows = [row["record"] | {"run_status": statuses[row["run_id"]]} for row in found]
+        return {"instances": [pick(InstanceSummary, row) for row in rows], "next_cursor": next_cursor}
 
     def runtime_events(self, caller: str, instance_id: str, since: int = 0, limit: int | None = None) -> RuntimeEventsResponse:
         """Return events with ``id > since``, ascending; the first ``limit`` of them.

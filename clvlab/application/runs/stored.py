@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, cast
 
 import orjson
@@ -48,6 +48,17 @@ from clvlab.store.tables import runs as run_table
 logger = logging.getLogger("clvlab.runs")
 _Row = Mapping[str, Any]
 _CHECKED_ANEW_MS = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class RunFilter:
+    """Which runs are wanted; ``agent_id`` is of an agent that was scored in them, so that they are sealed."""
+
+    kind: str | None = None
+    status: str | None = None
+    agent_id: str | None = None
+    pack_id: str | None = None
+    owner: str | None = None
 
 
 @dataclass(frozen=True)
@@ -218,15 +229,16 @@ class StoredRuns:
         anchor = anchor_part(StoredRecords(self.database).get(run_id))
         return bundle(run, receipts, anchor=anchor, log=self.log.proofs(run_id) if run.commit_index is not None else None)
 
-    def page(self, cursor: str | None = None, limit: int = 50) -> RunListResponse:
-        """List runs of every kind, newest first.
+    def page(self, cursor: str | None = None, limit: int = 50, wanted: RunFilter | None = None) -> RunListResponse:
+        """List runs, newest first: those wanted, or of every kind.
 
         Raises
         ------
         PageError
         """
         with self.database.read() as connection:
-            rows, next_cursor = page_of(connection, run_table, "run_id", cursor, limit)
+            conditions = runs.which(**asdict(wanted or RunFilter()))
+            rows, next_cursor = page_of(connection, run_table, "run_id", cursor, limit, conditions)
         return {"runs": [pick(RunSummary, row) for row in rows], "next_cursor": next_cursor}
 
 

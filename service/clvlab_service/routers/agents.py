@@ -7,9 +7,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Header, Query
 from pydantic import AfterValidator
 
-from clvlab.answers.agents import AgentInstance, DeployResponse, RuntimeEventsResponse
+from clvlab.answers.agents import AgentInstance, DeployResponse, InstanceListResponse, RuntimeEventsResponse
 from clvlab.application.deploys.config import DeployConfig
-from clvlab_service.deps import ApplicationDep, AuthenticatedRoute, CurrentPrincipal
+from clvlab_service.deps import ApplicationDep, AuthenticatedRoute, CurrentPrincipal, CursorQuery, PageSizeQuery
 from clvlab_service.openapi import body_schema, problems
 
 router = APIRouter(prefix="/agents", tags=["agents"], route_class=AuthenticatedRoute)
@@ -52,6 +52,18 @@ def deploy(
 ) -> DeployResponse:
     """Check a configuration by name, pin it as an instance of the caller, and launch its run."""
     return application.deploys.deploy(principal, body, idempotency_key)
+
+
+@router.get("/instances", operation_id="listInstances", responses=problems(401, 422))
+def own_instances(
+    principal: CurrentPrincipal,
+    application: ApplicationDep,
+    strategy: Annotated[str | None, Query(max_length=200, description="Only those of this template.")] = None,
+    cursor: CursorQuery = None,
+    limit: PageSizeQuery = 50,
+) -> InstanceListResponse:
+    """List the caller's instances, newest first."""
+    return application.deploys.page(principal, strategy, cursor, limit)
 
 
 @router.get(

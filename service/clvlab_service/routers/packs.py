@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from typing import Annotated
 
-from clvlab.answers.packs import ReplayPackInfo, ReplayPackListResponse
+from fastapi import APIRouter, Query, Request, Response
+
+from clvlab.answers.packs import PackFixturesResponse, ReplayPackInfo, ReplayPackListResponse
+from clvlab.application.fixtures import FixtureFilter
+from clvlab.application.tables import PAGE
 from clvlab_service.caching import RevalidatedRoute
-from clvlab_service.deps import ApplicationDep
+from clvlab_service.deps import ApplicationDep, CursorQuery, ProofPool
+from clvlab_service.negotiation import TABLE, Form, FormDep, RowsQuery, arrow_response
 from clvlab_service.openapi import problems
 
 router = APIRouter(prefix="/replay-packs", tags=["packs"], route_class=RevalidatedRoute)
+
+_SAFE = 2**53 - 1
+_UNKNOWN = "Unknown or unverified pack"
 
 
 @router.get("", operation_id="listReplayPacks", responses=problems())
@@ -21,8 +29,35 @@ def packs(application: ApplicationDep) -> ReplayPackListResponse:
 @router.get(
     "/{pack_id}",
     operation_id="getReplayPack",
-    responses=problems(s404="Unknown or unverified pack"),
+    responses=problems(s404=_UNKNOWN),
 )
 def pack(pack_id: str, application: ApplicationDep) -> ReplayPackInfo:
     """Read one pack."""
     return application.packs.info(pack_id)
+
+
+@router.get(
+    "/{pack_id}/fixtures",
+    operation_id="listPackFixtures",
+    response_model=PackFixturesResponse,
+    responses=TABLE | problems(406, 422, s404=_UNKNOWN),
+)
+async def fixtures(
+    pack_id: str,
+    request: Request,
+    form: FormDep,
+    application: ApplicationDep,
+    pool: ProofPool,
+    market: Annotated[
+        str | None, Query(max_length=200, description="Only fixtures with a market whose key begins so, with these markets.")
+    ] = None,
+    after: Annotated[int | None, Query(ge=-_SAFE, le=_SAFE, description="Announced kickoff at this time or later.")] = None,
+    before: Annotated[int | None, Query(ge=-_SAFE, le=_SAFE, description="Announced kickoff before this time.")] = None,
+    cursor: CursorQuery = None,
+    limit: RowsQuery = None,
+) -> PackFixturesResponse | Response:
+    """List fixtures of a pack in order of their id, 100 a page: names, kickoffs, markets, and how good its ticks are."""
+    wanted = FixtureFilter(market, after, before)
+    if form is Form.ARROW:
+        return arrow_response(request, await pool.run(application.packs.fixtures_as_arrow, pack_id, wanted, cursor, limit))
+    return await pool.run(application.packs.fixtures, pack_id, wanted, cursor, limit or PAGE)

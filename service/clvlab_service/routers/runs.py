@@ -5,18 +5,32 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BeforeValidator
 
-from clvlab.answers.runs import InspectorRecord, ProofArtifactResponse, RunListResponse, RunProgress, VerifyResponse
+from clvlab.answers.decisions import DecisionListResponse
+from clvlab.answers.runs import (
+    InspectorRecord,
+    ProofArtifactResponse,
+    RunKind,
+    RunListResponse,
+    RunProgress,
+    RunStatus,
+    VerifyResponse,
+)
+from clvlab.application.runs.decisions import DecisionFilter, Order, Reason
+from clvlab.application.runs.stored import RunFilter
+from clvlab.application.tables import PAGE
 from clvlab_service.caching import ImmutableRoute, RevalidatedRoute
-from clvlab_service.deps import ApplicationDep, CursorQuery, PageSizeQuery, ProofPool
+from clvlab_service.deps import ApplicationDep, CursorQuery, NameQuery, PageSizeQuery, ProofPool
+from clvlab_service.negotiation import TABLE, Form, FormDep, RowsQuery, arrow_response
 from clvlab_service.openapi import problems
 
 router = APIRouter(prefix="/runs", tags=["runs"])
 cards = APIRouter(prefix="/runs", tags=["runs"], route_class=RevalidatedRoute)
 sealed = APIRouter(prefix="/runs", tags=["runs"], route_class=ImmutableRoute)
 
+_SAFE = 2**53 - 1
 _MOST_DIGITS = 18
 _LINES = "application/x-ndjson"
 _BYTES = "application/octet-stream"
@@ -40,9 +54,20 @@ def _file(media_type: str, kind: str = "string") -> dict[int | str, dict[str, An
 
 
 @router.get("", operation_id="listRuns", responses=problems(422))
-def runs(application: ApplicationDep, cursor: CursorQuery = None, limit: PageSizeQuery = 50) -> RunListResponse:
-    """List runs of every kind, newest first."""
-    return application.runs.page(cursor, limit)
+def runs(
+    application: ApplicationDep,
+    kind: Annotated[RunKind | None, Query(description="What asked for it.")] = None,
+    status: Annotated[RunStatus | None, Query(description="Where it is between launch and seal.")] = None,
+    agent_id: Annotated[str | None, Query(max_length=200, description="An agent that was scored in it.")] = None,
+    pack_id: Annotated[str | None, Query(max_length=200, description="The pack that it replays.")] = None,
+    owner: Annotated[
+        str | None, Query(max_length=300, description="DID that committed to it; `anonymous` without a token.")
+    ] = None,
+    cursor: CursorQuery = None,
+    limit: PageSizeQuery = 50,
+) -> RunListResponse:
+    """List runs, newest first: of every kind, or those that meet all that is asked for."""
+    return application.runs.page(cursor, limit, RunFilter(kind, status, agent_id, pack_id, owner))
 
 
 @cards.get("/{run_id}", operation_id="getRun", responses=problems(s404="Unknown run"))
@@ -71,6 +96,37 @@ async def verify(run_id: str, application: ApplicationDep, pool: ProofPool) -> V
 def decision(run_id: str, seq: _Seq, application: ApplicationDep) -> InspectorRecord:
     """Inspect one sealed decision: what was known, what was proposed, what the law says, what was only claimed."""
     return application.runs.inspect(run_id, seq)
+
+
+@sealed.get(
+    "/{run_id}/decisions",
+    operation_id="listDecisions",
+    response_model=DecisionListResponse,
+    responses=TABLE | problems(406, 422, s404="Unknown run, or not sealed yet"),
+)
+async def decisions(
+    run_id: str,
+    request: Request,
+    form: FormDep,
+    application: ApplicationDep,
+    pool: ProofPool,
+    *,
+    agent_id: NameQuery = None,
+    fixture_id: Annotated[int | None, Query(ge=-_SAFE, le=_SAFE)] = None,
+    market: Annotated[str | None, Query(max_length=200, description="Prefix of the market key.")] = None,
+    side: NameQuery = None,
+    reason: Annotated[Reason | None, Query(description="What the law says of it.")] = None,
+    valid: bool | None = None,
+    sort: Annotated[Order, Query(description="By CLV, ties by `seq`; decisions without one come last.")] = Order.SEQ,
+    cursor: CursorQuery = None,
+    limit: RowsQuery = None,
+) -> DecisionListResponse | Response:
+    """List sealed decisions with their scores, 100 a page; the run is read once, and every page after the first is quick."""
+    wanted = DecisionFilter(agent_id, fixture_id, market, side, reason, valid)
+    if form is Form.ARROW:
+        table = await pool.run(application.decisions.as_arrow, run_id, wanted, sort, cursor, limit)
+        return arrow_response(request, table)
+    return await pool.run(application.decisions.page, run_id, wanted, sort, cursor, limit or PAGE)
 
 
 @sealed.get("/{run_id}/evidence", operation_id="getEvidence", response_class=Response, responses=_file(_LINES))

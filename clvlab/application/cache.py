@@ -1,0 +1,67 @@
+"""What was computed once and need not be again, within a bound."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future
+from threading import Lock
+from typing import Generic, TypeVar
+
+_V = TypeVar("_V")
+
+
+class BoundedCache(Generic[_V]):
+    """Values that never change, by key; thread-safe.
+
+    Parameters
+    ----------
+    max_bytes
+        What all values together may take; beyond it the least lately read are dropped, and a larger one is never kept.
+    size
+        Bytes that a value takes.
+    """
+
+    def __init__(self, max_bytes: int, size: Callable[[_V], int]) -> None:
+        self._max_bytes, self._size = max_bytes, size
+        self._kept: OrderedDict[Hashable, _V] = OrderedDict()
+        self._under_way: dict[Hashable, Future[_V]] = {}
+        self._bytes = 0
+        self._lock = Lock()
+
+    def get(self, key: Hashable, make: Callable[[], _V]) -> _V:
+        """Return the value of a key; it is made once, however many ask for it at the same time.
+
+        An error of ``make`` is raised to all who wait for it, and not kept.
+        """
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                return self._kept[key]
+            waiting = self._under_way.get(key)
+            if waiting is None:
+                own: Future[_V] = Future()
+                self._under_way[key] = own
+        if waiting is not None:
+            return waiting.result()
+        try:
+            value = make()
+        except BaseException as error:
+            with self._lock:
+                del self._under_way[key]
+            own.set_exception(error)
+            raise
+        with self._lock:
+            del self._under_way[key]
+            self._keep(key, value)
+        own.set_result(value)
+        return value
+
+    def _keep(self, key: Hashable, value: _V) -> None:
+        size = self._size(value)
+        if size > self._max_bytes:
+            return
+        self._kept[key] = value
+        self._bytes += size
+        while self._bytes > self._max_bytes:
+            self._bytes -= self._size(self._kept.popitem(last=False)[1])

@@ -1,0 +1,92 @@
+"""Tables as JSON or as Arrow, whichever the client would rather have (RFC 9110, section 12.5.1)."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from http import HTTPStatus
+from typing import Annotated, Any
+
+from fastapi import Depends, HTTPException, Query, Request, Response
+
+from clvlab.application.tables import MAX_PAGE, ArrowTable
+
+_RANGE = re.compile(r"\s*([^\s;/]+)/([^\s;/]+)\s*(;.*)?", re.DOTALL)
+_QUALITY = re.compile(r";\s*q\s*=\s*([^\s;]*)\s*(?:;|$)", re.IGNORECASE)
+_WEIGHT = re.compile(r"0(\.[0-9]{0,3})?|1(\.0{0,3})?")
+_VARY = {"Vary": "Accept"}
+
+
+class Form(StrEnum):
+    """What a table can be sent as."""
+
+    JSON = "application/json"
+    ARROW = "application/vnd.apache.arrow.stream"
+
+
+def negotiated(accept: str) -> Form | None:
+    """Choose the form of an answer, or None where neither is acceptable.
+
+    Arrow is sent where it is named with a quality at least that of JSON, or where JSON is refused. What is no media range with
+    a quality is passed over; a header without any stands for no header.
+
+    Examples
+    --------
+    >>> negotiated("application/vnd.apache.arrow.stream, */*;q=0.5").name
+    'ARROW'
+    >>> negotiated("*/*").name
+    'JSON'
+    """
+    qualities = dict(filter(None, map(_range, accept.split(","))))
+    if not qualities:
+        return Form.JSON
+    json, arrow = _quality(qualities, Form.JSON), _quality(qualities, Form.ARROW)
+    if arrow and (not json or (Form.ARROW in qualities and arrow >= json)):
+        return Form.ARROW
+    return Form.JSON if json else None
+
+
+def _range(text: str) -> tuple[str, float] | None:
+    parts = _RANGE.fullmatch(text)
+    if parts is None:
+        return None
+    weight = _QUALITY.search(parts[3] or "")
+    if weight is not None and not _WEIGHT.fullmatch(weight[1]):
+        return None
+    return f"{parts[1]}/{parts[2]}".lower(), 1.0 if weight is None else float(weight[1])
+
+
+def _quality(qualities: dict[str, float], form: Form) -> float:
+    """The most specific range that matches says how welcome a form is."""
+    return next((qualities[name] for name in (form.value, "application/*", "*/*") if name in qualities), 0.0)
+
+
+async def _form(request: Request, response: Response) -> Form:
+    form = negotiated(",".join(request.headers.getlist("accept")))
+    if form is None:
+        detail = f"this is to be had as {' or as '.join(Form)}, and the Accept header refuses both"
+        raise HTTPException(HTTPStatus.NOT_ACCEPTABLE, detail, _VARY)
+    response.headers.update(_VARY)
+    return form
+
+
+FormDep = Annotated[Form, Depends(_form)]
+RowsQuery = Annotated[int | None, Query(ge=1, le=MAX_PAGE, description="Rows of a page; as Arrow, all that match without it.")]
+
+_BYTES = {"schema": {"type": "string", "format": "binary"}}
+TABLE: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "A page as JSON; as an Arrow IPC stream all rows, or a page whose header `Link` names the next",
+        "content": {Form.ARROW.value: _BYTES},
+    }
+}
+"""What a route declares that has both forms, beside its problems."""
+
+
+def arrow_response(request: Request, table: ArrowTable) -> Response:
+    """Send a table; the page after it is linked to (RFC 8288), as there is no place for a cursor in it."""
+    headers = dict(_VARY)
+    if table.next_cursor is not None:
+        following = request.url.include_query_params(cursor=table.next_cursor)
+        headers["Link"] = f'<?{following.query}>; rel="next"'
+    return Response(table.content, headers=headers, media_type=Form.ARROW.value)
