@@ -32,6 +32,8 @@ def ids(api):
         "backtest_id": api.post("/backtests", BACKTEST)["backtest_id"],
         "instance_id": deployed["instance_id"],
         "pack_id": "starter",
+        "agent_id": "absent",
+        "name": "baseline",
         "seq": "1",
         "first": "0",
         "second": "1",

@@ -42,7 +42,7 @@ def test_parameters_that_are_unknown_or_stand_twice_are_422_and_named(api, path,
 
 
 def test_an_unknown_parameter_is_told_which_ones_there_are(api):
-    assert "cursor, limit" in assert_problem(api.nobody.get("/runs?page=1"), 422)["detail"]
+    assert "cursor, limit" in assert_problem(api.nobody.get("/backtests?page=1"), 422)["detail"]
     assert "takes no parameters" in assert_problem(api.nobody.get("/leaderboard?page=1"), 422)["detail"]
 
 

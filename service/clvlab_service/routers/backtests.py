@@ -27,7 +27,12 @@ _EXAMPLES: Any = {
     },
     "pack": {
         "summary": "All fixtures of a pack, by any template",
-        "value": {"pack_id": "season", "fixture_ids": None, "strategy": "cumulative-drift", "params": {"stake": 50}},
+        "value": {
+            "pack_id": "season",
+            "fixture_ids": [90000000, 90000001],
+            "strategy": "cumulative-drift",
+            "params": {"stake": 50},
+        },
     },
 }
 _QUICK_S = 1.0
