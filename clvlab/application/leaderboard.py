@@ -54,7 +54,7 @@ class Leaderboard:
 
     def _recomputed(self, run_id: str) -> list[dict[str, Any]]:
         with self.database.read() as connection:
-            run = runs.sealed_run(connection, run_id)
+            run = runs.sealed_run(connection, run_id) if runs.is_ranked(connection, run_id) else None
             receipts = runs.receipt_lines(connection, run_id)
         return [] if run is None else results(verify(run, receipts))
 

@@ -46,7 +46,7 @@ def add(connection: Connection, values: dict[str, Any]) -> bool:
     revived = connection.execute(
         update(runs)
         .where(runs.c.run_id == values["run_id"], runs.c.status == RunStatus.FAILED)
-        .values(status=RunStatus.QUEUED, cause=None)
+        .values(status=RunStatus.QUEUED, cause=None, ranked=values["ranked"])
     )
     return revived.rowcount == 1
 
@@ -62,6 +62,11 @@ def mark(connection: Connection, run_id: str, status: RunStatus, cause: str | No
     connection.execute(
         update(runs).where(runs.c.run_id == run_id, runs.c.status != RunStatus.SEALED).values(status=status, cause=cause)
     )
+
+
+def is_ranked(connection: Connection, run_id: str) -> bool:
+    """Tell whether a run counts on the leaderboard: not one over a pack that the catalog did not have."""
+    return connection.execute(select(runs.c.ranked).where(runs.c.run_id == run_id)).scalar() is True
 
 
 def commit_to(connection: Connection, run_id: str, commit_index: int) -> None:

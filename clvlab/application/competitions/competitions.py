@@ -27,6 +27,7 @@ from clvlab.application.hub import Hub
 from clvlab.application.jobs import Jobs
 from clvlab.application.runs.binding import bind
 from clvlab.application.runs.stored import StoredRuns
+from clvlab.application.uploads.seen import Packs
 from clvlab.errors import (
     AlreadyRegisteredError,
     BindingError,
@@ -37,7 +38,6 @@ from clvlab.errors import (
     TransitionError,
 )
 from clvlab.law.schema import SAFE_INTEGER
-from clvlab.packs.catalog import Catalog
 from clvlab.store import competitions as rows
 from clvlab.store.database import Database
 from clvlab.store.runs import RunStatus
@@ -50,7 +50,7 @@ class Competitions:
     """Use cases of competitions; every answer is JSON values under the interface's field names."""
 
     database: Database
-    catalog: Catalog
+    catalog: Packs
     jobs: Jobs
     hub: Hub
     runs: StoredRuns
@@ -83,19 +83,19 @@ class Competitions:
             "config": config.model_dump(mode="json"),
             "roster_size": config.roster_size,
             "created_ts_ms": self.clock(),
-            **self._frozen(config),
+            **self._frozen(owner, config),
         }
         with self.database.write() as connection:
             rows.add(connection, values)
         return {"competition_id": competition_id, "status": "draft"}
 
-    def _frozen(self, config: CompetitionConfig) -> Mapping[str, Any]:
+    def _frozen(self, owner: str, config: CompetitionConfig) -> Mapping[str, Any]:
         if config.pack_id is None:
             if config.fixture_id is not None:
                 raise BindingError(f"fixture_id {config.fixture_id} needs the pack_id that it belongs to")
             return {}
         try:
-            return bind(self.catalog, config.pack_id, config.fixture_id).payload()
+            return bind(self.catalog.seen_by(owner), config.pack_id, config.fixture_id).payload()
         except PackError as error:
             raise BindingError(f"the replay binding can't be resolved: {error}") from error
 

@@ -19,9 +19,9 @@ from clvlab.application.runs.binding import Bound, bind
 from clvlab.application.runs.in_database import begin, enter, give_up, keep
 from clvlab.application.runs.perform import perform
 from clvlab.application.runs.plan import Plan
+from clvlab.application.uploads.seen import Packs
 from clvlab.errors import BindingError, NotStartableError, PackError
 from clvlab.law.policy import PolicyEnvelope
-from clvlab.packs.catalog import Catalog
 from clvlab.store import competitions as rows
 from clvlab.store import jobs
 from clvlab.store.database import Connection, Database
@@ -40,7 +40,7 @@ class CompetitionRuns:
     """Claims the start of a competition, and performs the job that follows."""
 
     database: Database
-    catalog: Catalog
+    catalog: Packs
     hub: Hub
     anchoring: Anchoring
     clock: Callable[[], int]
@@ -60,9 +60,9 @@ class CompetitionRuns:
             raise NotStartableError("roster_empty", f"competition {competition_id} has no agents: register one first")
         if row["config"]["source_mode"] == "live":
             raise NotStartableError("no_live_feed", "no live feed is configured: only a replay can start")
-        own = self._binding(row)
+        own = self._binding(connection, row)
         plan = _plan(row, agents, own)
-        enter(connection, plan, row["owner"], now)
+        enter(connection, plan, row["owner"], now, ranked=own.ranked)
         jobs.add(connection, "competition", plan.run_id, {"origin_id": competition_id}, now)
         payload = {
             "agents": [{**pick(RosterEntry, agent), "unused_keys": unused_of(agent)} for agent in agents],
@@ -75,7 +75,7 @@ class CompetitionRuns:
         rows.change(connection, competition_id, **status, cause=None, **own.payload())
         return plan.run_id
 
-    def _binding(self, row: _Row) -> Bound:
+    def _binding(self, connection: Connection, row: _Row) -> Bound:
         if row["pack_id"] is None:
             entries = list(self.catalog.entries())
             if len(entries) != 1:
@@ -86,7 +86,8 @@ class CompetitionRuns:
             except PackError as error:
                 raise NotStartableError("binding_missing", f"the only pack of the catalog can't be bound: {error}") from error
         try:
-            return _unchanged(bind(self.catalog, row["pack_id"], row["fixture_id"]), row)
+            packs = self.catalog.seen_by(row["owner"], connection)
+            return _unchanged(bind(packs, row["pack_id"], row["fixture_id"]), row)
         except (BindingError, PackError) as error:
             raise NotStartableError("binding_changed", f"the pack that was bound is not available: {error}") from error
 
@@ -100,7 +101,8 @@ class CompetitionRuns:
             agents = rows.roster_of(connection, competition_id)
         if row is None:
             raise BindingError(f"competition {competition_id} is gone")
-        done = perform(_plan(row, agents, bind(self.catalog, row["pack_id"], row["fixture_id"])), commitment)
+        own = bind(self.catalog.seen_by(row["owner"]), row["pack_id"], row["fixture_id"])
+        done = perform(_plan(row, agents, own), commitment)
         for batch in in_batches(run_events(done), skipped=row["next_seq"] - row["started_seq"] - 1):
             with self.database.write() as connection:
                 jobs.fence(connection, job)

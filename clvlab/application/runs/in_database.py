@@ -77,8 +77,15 @@ class DatabaseRecord:
             give_up(connection, run_id, cause, self.clock())
 
 
-def enter(connection: Connection, plan: Plan, owner: str, now_ms: int) -> bool:
+def enter(connection: Connection, plan: Plan, owner: str, now_ms: int, *, ranked: bool = True) -> bool:
     """Put a run on record and commit to it.
+
+    Parameters
+    ----------
+    connection, plan, owner, now_ms
+        Where, what, who and when.
+    ranked
+        Whether it will be added to the standings when it is sealed.
 
     Returns
     -------
@@ -94,6 +101,7 @@ def enter(connection: Connection, plan: Plan, owner: str, now_ms: int) -> bool:
         "mode_label": started["mode_label"],
         "lineage": lineage(started),
         "created_ts_ms": now_ms,
+        "ranked": ranked,
     }
     if not runs.add(connection, row):
         return False
@@ -124,7 +132,9 @@ def give_up(connection: Connection, run_id: str, cause: str, now_ms: int) -> Non
 
 
 def keep(connection: Connection, done: PerformedRun, anchoring: Anchoring | None, now_ms: int) -> Anchor:
-    """Store a run, log its result, begin its anchor and add it to the standings; the same again changes nothing.
+    """Store a run, log its result, begin its anchor and, if it is ranked, add it to the standings.
+
+    The same again changes nothing.
 
     Without ``anchoring`` the run is not anchored.
 
@@ -142,7 +152,8 @@ def keep(connection: Connection, done: PerformedRun, anchoring: Anchoring | None
     if run.commit_index is not None:
         conclude(LogRows(connection, writing=True), run.run_id, run.manifest_hash, now_ms)
     anchor = anchoring.begin(connection, run.run_id, now_ms) if anchoring else Anchor()
-    standings.add(connection, results(verification), anchor.status)
+    if runs.is_ranked(connection, run.run_id):
+        standings.add(connection, results(verification), anchor.status)
     return anchor
 
 
