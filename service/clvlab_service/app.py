@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from importlib.metadata import version
+from pathlib import Path
 
 from fastapi import FastAPI
 from fastapi.concurrency import run_in_threadpool
@@ -16,6 +17,7 @@ from starlette_compress import CompressMiddleware, add_compress_type
 from clvlab.application.application import Application
 from clvlab.application.deploys.config import DeployConfig
 from clvlab.application.packs import catalog_at
+from clvlab.application.uploads.limits import UploadLimits
 from clvlab.runlog.note import read_signer
 from clvlab_service import stream
 from clvlab_service.auth import authenticator
@@ -25,7 +27,7 @@ from clvlab_service.logs import Forward, logger
 from clvlab_service.middleware import BodyLimit, Metrics, Observe
 from clvlab_service.openapi import API_DESCRIPTION, TAGS, install_openapi
 from clvlab_service.pool import BoundedPool
-from clvlab_service.routers import agents, backtests, competitions, demo, leaderboard, log, operations, packs, runs
+from clvlab_service.routers import agents, backtests, competitions, demo, leaderboard, log, operations, packs, runs, uploads
 from clvlab_service.settings import Settings
 
 _EXPOSED = ("ETag", "Retry-After", "WWW-Authenticate", "X-Request-ID")
@@ -38,6 +40,7 @@ _ROUTERS = (
     backtests.router,
     backtests.reports,
     packs.router,
+    uploads.router,
     runs.router,
     runs.cards,
     runs.sealed,
@@ -73,14 +76,15 @@ def create_app(settings: Settings) -> FastAPI:
     install_error_handlers(app)
     install_docs_page(app)
     install_openapi(app, DeployConfig)
-    app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
+    larger = {("POST", uploads.PATH): settings.max_upload_bytes} if settings.uploads else {}
+    app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes, others=larger)
     add_compress_type("application/x-ndjson")
     app.add_middleware(CompressMiddleware, minimum_size=1000, brotli=False)
     if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware,
             allow_origins=settings.cors_origins,
-            allow_methods=["GET", "POST"],
+            allow_methods=["GET", "POST", "DELETE"],
             allow_headers=["*"],
             expose_headers=_EXPOSED,
         )
@@ -95,8 +99,21 @@ def _opening(settings: Settings) -> Callable[[], Application]:
         settings.database_url.get_secret_value() if settings.database_url else None,
         catalog=catalog_at(settings.packs) if settings.packs else None,
         anchor=settings.anchor,
+        uploads=_upload_limits(settings.uploads, settings) if settings.uploads else None,
         log_key=read_signer(settings.log_key_file) if settings.log_key_file else None,
         workers=settings.job_workers,
+    )
+
+
+def _upload_limits(folder: Path, settings: Settings) -> UploadLimits:
+    return UploadLimits(
+        folder,
+        max_packs=settings.max_uploads,
+        max_owner_bytes=settings.max_owner_bytes,
+        max_ticks=settings.max_upload_ticks,
+        timeout_s=settings.upload_timeout_s,
+        memory_mb=settings.upload_memory_mb,
+        at_once=settings.upload_workers + settings.upload_queue,
     )
 
 
@@ -108,6 +125,7 @@ def _lifespan(settings: Settings, opening: Callable[[], Application]) -> Callabl
         state.application = application
         state.public_pool = BoundedPool("public", settings.public_workers, settings.public_queue, state.metrics)
         state.owner_pool = BoundedPool("owner", settings.owner_workers, settings.owner_queue, state.metrics)
+        state.upload_pool = BoundedPool("upload", settings.upload_workers, settings.upload_queue, state.metrics)
         forward = Forward(state.log)
         logging.getLogger("clvlab").addHandler(forward)
         try:
@@ -117,7 +135,7 @@ def _lifespan(settings: Settings, opening: Callable[[], Application]) -> Callabl
             yield
         finally:
             await state.auth.keys.stop()
-            for close in (state.public_pool.close, state.owner_pool.close, application.close):
+            for close in (state.public_pool.close, state.owner_pool.close, state.upload_pool.close, application.close):
                 await run_in_threadpool(close)
             logging.getLogger("clvlab").removeHandler(forward)
             state.log.info("stopped")

@@ -32,6 +32,11 @@ async def _owner_pool(request: Request) -> BoundedPool:
     return pool
 
 
+async def _upload_pool(request: Request) -> BoundedPool:
+    pool: BoundedPool = request.app.state.upload_pool
+    return pool
+
+
 async def _principal(request: Request, _: Annotated[object, Security(_bearer)]) -> str:
     principal: str = request.state.principal
     return principal
@@ -40,6 +45,7 @@ async def _principal(request: Request, _: Annotated[object, Security(_bearer)]) 
 ApplicationDep = Annotated[Application, Depends(_application)]
 PublicPool = Annotated[BoundedPool, Depends(_public_pool)]
 OwnerPool = Annotated[BoundedPool, Depends(_owner_pool)]
+UploadPool = Annotated[BoundedPool, Depends(_upload_pool)]
 CurrentPrincipal = Annotated[str, Depends(_principal)]
 """DID of the caller, on an ``AuthenticatedRoute``."""
 

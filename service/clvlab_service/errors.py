@@ -33,6 +33,8 @@ STATUSES: dict[type[Exception], HTTPStatus] = {
     errors.TransitionError: HTTPStatus.CONFLICT,
     errors.IdempotencyConflictError: HTTPStatus.CONFLICT,
     errors.LogConflictError: HTTPStatus.CONFLICT,
+    errors.UploadsOffError: HTTPStatus.NOT_FOUND,
+    errors.UploadConflictError: HTTPStatus.CONFLICT,
     errors.UnknownFixtureError: HTTPStatus.UNPROCESSABLE_ENTITY,
     errors.PreflightError: HTTPStatus.UNPROCESSABLE_ENTITY,
     errors.PageError: HTTPStatus.UNPROCESSABLE_ENTITY,
@@ -43,6 +45,7 @@ STATUSES: dict[type[Exception], HTTPStatus] = {
     errors.RunFailedError: HTTPStatus.INTERNAL_SERVER_ERROR,
     errors.RunConflictError: HTTPStatus.INTERNAL_SERVER_ERROR,
     errors.LogError: HTTPStatus.INTERNAL_SERVER_ERROR,
+    errors.UploadRefusedError: HTTPStatus.BAD_REQUEST,
     errors.PackTamperedError: HTTPStatus.BAD_REQUEST,
     errors.ClvlabError: HTTPStatus.BAD_REQUEST,
 }

@@ -19,6 +19,7 @@ TAGS = [
     {"name": "agents", "description": "Deploy a typed configuration as an instance, and read what it does."},
     {"name": "backtests", "description": "Replay a catalogued pack and store a report."},
     {"name": "packs", "description": "The catalog of hash-verified replay packs."},
+    {"name": "uploads", "description": "Packs of the caller's own: for competitions and deploys of the same caller."},
     {"name": "runs", "description": "Proof cards, verification, single decisions, sealed bytes."},
     {"name": "log", "description": "The append-only log: the commitment to every run stands there ahead of its result."},
     {"name": "demo", "description": "A whole competition in one call."},

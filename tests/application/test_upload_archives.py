@@ -88,7 +88,7 @@ HOSTILE = {
     "unusual compression": (lambda files: zipped(files, zipfile.ZIP_BZIP2), "in another way than by deflate"),
     "zip bomb": (lambda _: zipped({TICKS: bytes(20 << 20)}), "no pack shrinks like that"),
     "tar bomb": (lambda _: tarred({TICKS: bytes(20 << 20)}), "no pack shrinks like that"),
-    "large descriptor": (lambda files: zipped(files | {DESCRIPTOR: os.urandom(9 << 20)}), "more than 8,388,608 bytes"),
+    "large descriptor": (lambda files: zipped(files | {DESCRIPTOR: os.urandom(5 << 20)}), "more than 4,194,304 bytes"),
     "descriptor that is no JSON": (lambda files: zipped(files | {DESCRIPTOR: b"{"}), "no pack descriptor"),
     "descriptor of deep JSON": (lambda files: zipped(files | {DESCRIPTOR: b"[" * 100_000}), "no pack descriptor"),
     "resource outside": (lambda files: zipped(described(files, resource_elsewhere)), r"resources\.0\.path"),
@@ -129,9 +129,10 @@ def test_the_usual_archives_are_taken(files, tmp_path, make):
     "body",
     [
         lambda: zipped([("raw/", b"")] * (MAX_ENTRIES + 1)),
+        lambda: b"PK\x01\x02" * (2 * MAX_ENTRIES + 1),
         lambda: tarred({}, "w:gz", *[member("raw", tarfile.DIRTYPE)] * (MAX_ENTRIES + 1)),
     ],
-    ids=["zip", "tar"],
+    ids=["zip", "list of a zip", "tar"],
 )
 def test_entries_are_counted_whatever_they_are(tmp_path, body):
     (tmp_path / "archive").write_bytes(body())

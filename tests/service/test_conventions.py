@@ -25,6 +25,10 @@ OWNED = [
     ("POST", "/agents/deploy"),
     ("GET", "/agents/instances/i"),
     ("GET", "/agents/instances/i/runtime-events"),
+    ("POST", "/me/packs"),
+    ("GET", "/me/packs"),
+    ("GET", "/me/packs/i"),
+    ("DELETE", "/me/packs/i"),
 ]
 
 

@@ -25,12 +25,13 @@ from clvlab.packs.quality import QUALITY_FILE
 from clvlab.packs.results import RESULTS_FILE
 
 MAX_ENTRIES = 10_000
-_MAX_DESCRIPTOR_BYTES = 8 << 20
+MAX_DESCRIPTOR_BYTES = 4 << 20
 _SMALL_BYTES = 16 << 20
 _MAX_RATIO = 200  # ticks are compressed already, and messages as text shrink 5 to 50 times
 _CHUNK = 1 << 18
 _FILES = (DESCRIPTOR, TICKS_FILE, RESULTS_FILE, QUALITY_FILE)
 _RAW = "raw"
+_LISTED = b"PK\x01\x02"  # begins each entry of a zip's directory (APPNOTE.TXT 4.3.12)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +107,8 @@ class _Unpacked:
         while chunk := source.read(_CHUNK):
             size += len(chunk)
             self._bytes += len(chunk)
-            if name == DESCRIPTOR and size > _MAX_DESCRIPTOR_BYTES:
-                raise UploadRefusedError(f"{DESCRIPTOR} has more than {_MAX_DESCRIPTOR_BYTES:,} bytes")
+            if name == DESCRIPTOR and size > MAX_DESCRIPTOR_BYTES:
+                raise UploadRefusedError(f"{DESCRIPTOR} has more than {MAX_DESCRIPTOR_BYTES:,} bytes")
             if self._bytes > self._max_bytes:
                 raise UploadRefusedError(f"the archive unpacks to more than the {self._max_bytes:,} bytes an owner may keep")
             if self._bytes > _SMALL_BYTES and self._bytes > _MAX_RATIO * self._packed_bytes:
@@ -137,6 +138,10 @@ def _is_raw(name: str) -> bool:
 
 
 def _zipped(file: BinaryIO) -> Iterator[_Entry]:
+    listed = sum(chunk.count(_LISTED) for chunk in iter(partial(file.read, _CHUNK), b""))
+    if listed > 2 * MAX_ENTRIES:  # a quick look: the library would read a list of millions before it says how many they are
+        raise UploadRefusedError(f"the archive has more than {MAX_ENTRIES:,} entries")
+    file.seek(0)
     try:
         archive = zipfile.ZipFile(file)
     except (UnicodeDecodeError, ValueError) as error:

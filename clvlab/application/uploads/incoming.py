@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import Lock
 
 from clvlab.application.uploads.limits import UploadLimits
 from clvlab.application.uploads.requests import UploadRequest
 from clvlab.application.uploads.unfinished import Unfinished
-from clvlab.errors import BusyError, UploadRefusedError
+from clvlab.errors import BusyError, StoreFullError, UploadRefusedError
 
 _RETRY_S = 5
 
@@ -65,8 +65,18 @@ class Incoming:
         self._file = given.open("xb")
 
     def write(self, chunk: bytes) -> None:
-        """Add to what was received."""
-        self._file.write(chunk)
+        """Add to what was received.
+
+        Raises
+        ------
+        StoreFullError
+            The disk is full.
+        """
+        try:
+            self._file.write(chunk)
+            self._file.flush()
+        except OSError as error:
+            raise StoreFullError(f"an upload can't be written: {error.strerror}") from error
 
     @contextmanager
     def handed_over(self) -> Iterator[None]:
@@ -96,6 +106,7 @@ class Incoming:
         self._close()
 
     def _close(self) -> None:
-        self._file.close()
+        with suppress(OSError):  # of a full disk, which was said when it was written to
+            self._file.close()
         self._folder.close()
         self._places.free(self.owner)

@@ -21,6 +21,7 @@ from clvlab.application.uploads.unfinished import Unfinished, remove_leftovers
 from clvlab.application.uploads.verification import Verified, verified
 from clvlab.errors import PackError, UnknownPackError, UploadConflictError
 from clvlab.packs.catalog import Catalog, entry_of, open_entry
+from clvlab.packs.files import file_sha256
 from clvlab.packs.reader import Pack
 from clvlab.store import uploads as rows
 from clvlab.store.database import Connection, Database
@@ -94,7 +95,7 @@ class Uploads:
             rows.hold(connection, owner)
             kept = rows.of_owner(connection, owner)
             for known in [known for known in kept if known["content_hash"] == pack.content_hash]:
-                if self._opened(known) is not None:
+                if self._is_there(known):
                     return known, False
                 rows.delete(connection, owner, known["pack_id"])  # its files are lost: here they are again
                 kept.remove(known)
@@ -123,7 +124,7 @@ class Uploads:
         """List an owner's packs, by id; those whose files are not what was uploaded are left out."""
         with self.database.read() as connection:
             kept = rows.of_owner(connection, owner)
-        return {"packs": [self._info(row) for row in kept if self._opened(row) is not None]}
+        return {"packs": [self._info(row) for row in kept if self._is_there(row)]}
 
     def info(self, owner: str, pack_id: str) -> UploadedPack:
         """Describe one of an owner's packs.
@@ -134,7 +135,7 @@ class Uploads:
         """
         with self.database.read() as connection:
             row = rows.row(connection, owner, pack_id)
-        if row is None or self._opened(row) is None:
+        if row is None or not self._is_there(row):
             raise UnknownPackError(f"you have no pack {pack_id!r}")
         return self._info(row)
 
@@ -150,10 +151,12 @@ class Uploads:
                 row = rows.row(own, owner, pack_id)
         else:
             row = rows.row(connection, owner, pack_id)
-        pack = None if row is None else self._opened(row)
-        if pack is None:
+        if row is None:
             raise UnknownPackError(f"unknown pack {pack_id!r}: neither in the catalog nor among the packs of its owner")
-        return pack
+        try:
+            return open_entry(self._folder(row), row["entry"])
+        except (PackError, OSError) as error:
+            raise UnknownPackError(f"pack {pack_id!r} is not what was uploaded and so not available: {error}") from error
 
     def delete(self, owner: str, pack_id: str) -> None:
         """Delete one of an owner's packs; sealed runs over it stay verifiable.
@@ -217,12 +220,13 @@ class Uploads:
     def _home(self, owner: str) -> Path:
         return self.limits.folder / hashlib.sha256(owner.encode(errors="replace")).hexdigest()
 
-    def _opened(self, row: _Row) -> Pack | None:
-        """Open a row's pack, null where its files are not what was uploaded."""
-        try:
-            return open_entry(self._home(row["owner"]) / row["pack_id"], row["entry"])
-        except (PackError, OSError):
-            return None
+    def _folder(self, row: _Row) -> Path:
+        return self._home(row["owner"]) / str(row["pack_id"])
+
+    def _is_there(self, row: _Row) -> bool:
+        """Tell whether a row's files are those that were uploaded."""
+        files = {name: self._folder(row) / name for name in row["entry"] if name != "content_hash"}
+        return all(path.is_file() and file_sha256(path) == row["entry"][name] for name, path in files.items())
 
     def _is_admitted(self, row: _Row) -> bool:
         return bool(self.catalog.entries().get(row["pack_id"], {}).get("content_hash") == row["content_hash"])

@@ -37,7 +37,7 @@ def main() -> None:
     except MemoryError:
         answer = {"refused": f"it needs more than {settings['memory_mb']} MB to be read"}
     except BaseException as error:  # noqa: BLE001  the boundary of a process: whatever was raised, this is no sound pack
-        answer = {"refused": _sentence(error).replace(str(folder), "").strip()[:_MAX_SAID]}
+        answer = {"refused": _sentence(error).replace(str(folder), "").replace(f"{MADE}/pack/", "")[:_MAX_SAID]}
     ANSWER.write_text(json.dumps(answer), encoding="utf-8")
 
 
@@ -90,6 +90,7 @@ def check_shape(folder: Path, pack_id: str | None, max_ticks: int) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    from clvlab.application.uploads.archive import MAX_DESCRIPTOR_BYTES
     from clvlab.errors import PackFormatError, UploadRefusedError
     from clvlab.packs.manifest import DESCRIPTOR, TICKS_FILE, PackManifest, read_manifest
     from clvlab.packs.quality import QUALITY_FILE
@@ -101,6 +102,10 @@ def check_shape(folder: Path, pack_id: str | None, max_ticks: int) -> None:
         yield from [QUALITY_FILE] if manifest.quality_sha256 else []
         yield from (f"raw/{raw.name}" for raw in manifest.raw)
 
+    if not (folder / DESCRIPTOR).is_file():
+        raise UploadRefusedError(f"the archive has no {DESCRIPTOR}")
+    if (folder / DESCRIPTOR).stat().st_size > MAX_DESCRIPTOR_BYTES:
+        raise UploadRefusedError(f"the pack's {DESCRIPTOR} would have more than {MAX_DESCRIPTOR_BYTES:,} bytes")
     manifest = read_manifest(folder)[0]
     if pack_id not in (None, manifest.pack_id):
         raise UploadRefusedError(f"the archive holds the pack {manifest.pack_id!r}, and pack_id says {pack_id!r}")
