@@ -12,6 +12,7 @@ import pytest
 from clvlab.application.uploads.archive import MAX_ENTRIES, unpack
 from clvlab.application.uploads.worker import check_shape
 from clvlab.errors import PackError, UploadRefusedError
+from clvlab.packs.manifest import PackManifest
 from clvlab.packs.reader import verify_pack
 from clvlab.packs.synthetic import Recipe, build
 from tests.application.archives import files_of, member, sparse_tar, special, tarred, zipped
@@ -39,6 +40,15 @@ def resource_elsewhere(descriptor):
 
 def raw_elsewhere(descriptor):
     descriptor["clvlab"]["raw"] = [{"name": "../x", "digest": "sha256:" + "0" * 64}]
+    return descriptor
+
+
+def relabelled(descriptor):
+    """The descriptor of a pack that calls itself genuine, with a content hash that fits."""
+    own, (ticks,) = descriptor["clvlab"], descriptor["resources"]
+    own["provenance"] = "genuine-txline"
+    said = {name: value for name, value in own.items() if name not in ("schema", "content_hash")}
+    own["content_hash"] = PackManifest(pack_id=descriptor["name"], ticks_sha256=ticks["hash"], **said).content_hash
     return descriptor
 
 
@@ -96,6 +106,7 @@ HOSTILE = {
     "label": (
         lambda files: zipped(files | {DESCRIPTOR: files[DESCRIPTOR].replace(b'"synthetic-clvlab"', b'"genuine-txline"')}),
         "content_hash of 'mine'"),
+    "label that is not earned": (lambda files: zipped(described(files, relabelled)), "provenance of 'mine'"),
     "other ticks": (lambda files: zipped(files | {TICKS: files[TICKS][:99] + b"xxx" + files[TICKS][102:]}), "expected sha256"),
     "no Parquet": (lambda files: zipped(files | {TICKS: b"PAR1" + bytes(999) + b"PAR1"}), "can't be read as Parquet"),
 }  # fmt: skip

@@ -1,12 +1,9 @@
 import shutil
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import orjson
 import pytest
 
-from clvlab.agents.isolation.sandbox import can_lock_in
 from clvlab.application.application import Application
 from clvlab.application.packs import bundled_catalog
 from clvlab.application.uploads.limits import UploadLimits
@@ -25,6 +22,7 @@ from clvlab.packs.synthetic import Recipe, build
 from tests.application.archives import files_of, tarred, zipped
 from tests.commands import clvlab
 from tests.factories import ALICE, BOB, make_competition
+from tests.packs.importers.test_captures import MESSAGE
 
 FIXTURE = 90000000
 DEPLOY = {"strategy": "cumulative-drift", "pack_id": "mine", "fixture_id": FIXTURE}
@@ -50,7 +48,7 @@ def folder(tmp_path):
 
 
 @pytest.fixture
-def lab(database_url, folder, one_pack):
+def stored(database_url, folder, one_pack):
     """Application with uploads over a store of each kind, and a catalog of one pack that may change."""
     opened = Application(database_url, catalog=one_pack, uploads=UploadLimits(folder))
     opened.start()
@@ -77,9 +75,8 @@ def left_in(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-@pytest.mark.parametrize("archive", [zipped, tarred, lambda files: tarred(files, "w")], ids=["zip", "tar.gz", "tar"])
-def test_an_archive_is_kept_as_the_pack_it_holds(small, mine, archive):
-    found, new = upload(small, archive(files_of(mine)))
+def test_an_archive_is_kept_as_the_pack_it_holds(small, mine):
+    found, new = upload(small, tarred(files_of(mine)))
 
     assert new
     assert found["pack_id"] == "mine"
@@ -99,6 +96,15 @@ def test_a_source_file_is_imported(small):
     assert small.uploads.open(ALICE, "odds").quality is not None
 
 
+def test_a_label_that_is_earned_is_kept(small):
+    messages = [MESSAGE | {"MessageId": f"m{n}", "Ts": MESSAGE["Ts"] + 1000 * n} for n in range(3)]
+    body = b"".join(orjson.dumps(message) + b"\n" for message in messages)
+
+    found, _ = upload(small, body, pack_id="captured", source="txline")
+
+    assert (found["provenance"], found["is_genuine"]) == ("genuine-txline", True)
+
+
 def test_a_source_file_that_can_not_be_read_is_refused_with_its_line(small, folder):
     with pytest.raises(UploadRefusedError, match=r"upload\.csv:2: .*odds"):
         upload(small, ODDS.replace(b"2.0", b"x"), **IMPORT)
@@ -112,34 +118,14 @@ def test_a_request_that_contradicts_itself_is_refused(request_):
         UploadRequest(**request_)
 
 
-def test_the_same_content_again_is_the_same_pack(lab, mine):
-    first, new = upload(lab, zipped(files_of(mine)))
-    again, newer = upload(lab, tarred(files_of(mine)))
-    of_bob, _ = upload(lab, zipped(files_of(mine)), owner=BOB)
+def test_the_same_content_again_is_the_same_pack(stored, mine):
+    first, new = upload(stored, zipped(files_of(mine)))
+    again, newer = upload(stored, tarred(files_of(mine)))
+    of_bob, _ = upload(stored, zipped(files_of(mine)), owner=BOB)
 
     assert (new, newer) == (True, False)
     assert again == first
     assert of_bob | {"created_ts_ms": 0} == first | {"created_ts_ms": 0}
-
-
-@pytest.mark.skipif(not can_lock_in(), reason="this system has no sandbox")
-def test_what_reads_an_upload_is_locked_into_its_folder(tmp_path):
-    """The process of an upload itself, asked to read what lies beside its folder."""
-    (tmp_path / "secret").write_text("x")
-    home = tmp_path / "home"
-    home.mkdir()
-    program = (
-        "import os, socket; from clvlab.agents.isolation.sandbox import lock_in; "
-        "print(lock_in([], network=False, writable=[os.getcwd()])); open('own', 'w').close()\n"
-        "for act in (lambda: open('../secret'), lambda: open('../new', 'w'), socket.socket, os.fork, "
-        "lambda: os.chmod('own', 0o777), lambda: os.symlink('own', 'link'), lambda: os.rename('own', '../own')):\n"
-        "    try: act(); print('done')\n"
-        "    except OSError: print('refused')"
-    )
-
-    said = subprocess.run([sys.executable, "-c", program], cwd=home, capture_output=True, text=True, check=True).stdout.split()
-
-    assert said == ["True", *["refused"] * 7]
 
 
 @pytest.mark.parametrize(
@@ -147,8 +133,6 @@ def test_what_reads_an_upload_is_locked_into_its_folder(tmp_path):
     [
         ({"timeout_s": 0}, "could not be verified in 0 s"),
         ({"memory_mb": 100}, "needs more than 100 MB|MemoryError"),
-        ({"max_ticks": 10}, "the limit is 10"),
-        ({"max_owner_bytes": 4096}, "more than the 4,096 bytes"),
     ],
 )
 def test_a_pack_beyond_the_limits_is_refused_and_nothing_is_left(folder, mine, limits, why):
@@ -173,7 +157,6 @@ def test_an_owner_keeps_so_many_packs_and_bytes(folder, mine, limits, reason):
         upload(application, ODDS, **IMPORT)
 
     assert refused.value.reason == reason
-    assert upload(application, ODDS, BOB, **IMPORT)[1] is True
     application.close()
 
 
@@ -199,12 +182,12 @@ def test_an_id_of_the_catalog_is_not_to_be_had(small, folder):
     assert left_in(folder) == []
 
 
-def test_two_that_race_for_an_id_get_one_pack(lab, mine):
+def test_two_that_race_for_an_id_get_one_pack(stored, mine):
     archives = [(zipped(files_of(mine)), {}), (ODDS, IMPORT | {"pack_id": "mine"})]
 
     def one(asked):
         try:
-            return upload(lab, asked[0], **asked[1])[0]["content_hash"]
+            return upload(stored, asked[0], **asked[1])[0]["content_hash"]
         except UploadConflictError as error:
             return error.reason
 
@@ -212,7 +195,7 @@ def test_two_that_race_for_an_id_get_one_pack(lab, mine):
         outcomes = list(pool.map(one, archives))
 
     assert sum(outcome == "id_taken" for outcome in outcomes) == 1
-    assert lab.uploads.open(ALICE, "mine").content_hash in outcomes
+    assert stored.uploads.open(ALICE, "mine").content_hash in outcomes
 
 
 def test_competitions_and_deploys_of_its_owner_run_over_it(small, mine):
@@ -254,27 +237,27 @@ def test_it_is_not_counted_where_the_only_pack_of_the_catalog_is_taken(small, mi
     assert small.competitions.start(ALICE, competition)["replay_binding"]["pack_id"] == "starter"
 
 
-def test_runs_over_it_count_on_the_leaderboard_from_its_admission_on(lab, mine, one_pack):
-    upload(lab, zipped(files_of(mine)))
-    run_both(lab)
+def test_runs_over_it_count_on_the_leaderboard_from_its_admission_on(stored, mine, one_pack):
+    upload(stored, zipped(files_of(mine)))
+    run_both(stored)
 
-    assert lab.leaderboard.rows() == {"rows": []}
-    assert lab.leaderboard.rebuild() == []
-    assert lab.leaderboard.rows() == {"rows": []}
+    assert stored.leaderboard.rows() == {"rows": []}
+    assert stored.leaderboard.rebuild() == []
+    assert stored.leaderboard.rows() == {"rows": []}
 
-    lab.uploads.admit(ALICE, "mine", one_pack)
-    run_both(lab)
+    stored.uploads.admit(ALICE, "mine", one_pack)
+    run_both(stored)
 
-    assert lab.uploads.info(ALICE, "mine")["admitted"]
-    assert {row["agent_id"]: row["runs"] for row in lab.leaderboard.rows()["rows"]} == {"baseline": 1, "cumulative-drift": 1}
-    assert lab.leaderboard.rebuild() == []
+    assert stored.uploads.info(ALICE, "mine")["admitted"]
+    assert {row["agent_id"]: row["runs"] for row in stored.leaderboard.rows()["rows"]} == {"baseline": 1, "cumulative-drift": 1}
+    assert stored.leaderboard.rebuild() == []
     with pytest.raises(UploadConflictError, match="has a 'mine' already"):
-        lab.uploads.admit(ALICE, "mine", one_pack)
+        stored.uploads.admit(ALICE, "mine", one_pack)
 
 
-def run_both(lab):
-    lab.competitions.start(ALICE, make_competition(lab, "baseline", pack_id="mine"))
-    lab.jobs.settle(lab.deploys.deploy(ALICE, DEPLOY)["run_id"])
+def run_both(stored):
+    stored.competitions.start(ALICE, make_competition(stored, "baseline", pack_id="mine"))
+    stored.jobs.settle(stored.deploys.deploy(ALICE, DEPLOY)["run_id"])
 
 
 def test_a_pack_of_the_catalog_goes_before_an_upload_of_its_id(small, mine, one_pack):
@@ -289,20 +272,21 @@ def test_a_pack_of_the_catalog_goes_before_an_upload_of_its_id(small, mine, one_
     with pytest.raises(NotStartableError) as refused:
         small.competitions.start(ALICE, before)
     assert refused.value.reason == "binding_changed"
+    small.uploads.delete(ALICE, "mine")
 
 
-def test_it_is_deleted_unless_something_that_is_not_over_needs_it(lab, mine, folder):
-    upload(lab, zipped(files_of(mine)))
-    competition = make_competition(lab, "baseline", pack_id="mine")
+def test_it_is_deleted_unless_something_that_is_not_over_needs_it(stored, mine, folder):
+    upload(stored, zipped(files_of(mine)))
+    competition = make_competition(stored, "baseline", pack_id="mine")
 
     with pytest.raises(UploadConflictError, match=f"competition {competition}"):
-        lab.uploads.delete(ALICE, "mine")
-    run_id = lab.competitions.start(ALICE, competition)["run_id"]
-    lab.uploads.delete(ALICE, "mine")
+        stored.uploads.delete(ALICE, "mine")
+    run_id = stored.competitions.start(ALICE, competition)["run_id"]
+    stored.uploads.delete(ALICE, "mine")
 
-    assert lab.uploads.all(ALICE) == {"packs": []}
+    assert stored.uploads.all(ALICE) == {"packs": []}
     assert not [path for path in folder.rglob("*") if path.is_file()]
-    assert lab.runs.verify(run_id)["verified"]
+    assert stored.runs.verify(run_id)["verified"]
 
 
 def test_a_queued_run_keeps_it(folder, mine):

@@ -60,7 +60,7 @@ def unpack(archive: Path, folder: Path, max_bytes: int) -> None:
             raise UploadRefusedError("the body is empty: send an archive of a pack, or a source file with its source")
         folder.mkdir(parents=True)
         unpacked = _Unpacked(folder, max_bytes, packed_bytes)
-        entries = _zipped(file) if magic[:2] == b"PK" else _tarred(file, magic[:2] == b"\x1f\x8b", max_bytes)
+        entries = _zipped(file) if magic[:2] == b"PK" else _tarred(file, max_bytes, is_gzip=magic[:2] == b"\x1f\x8b")
         try:
             for entry in entries:
                 unpacked.take(entry)
@@ -174,7 +174,7 @@ _KINDS = {
 }
 
 
-def _tarred(file: BinaryIO, is_gzip: bool, max_bytes: int) -> Iterator[_Entry]:  # noqa: FBT001
+def _tarred(file: BinaryIO, max_bytes: int, *, is_gzip: bool) -> Iterator[_Entry]:
     plain = cast("BinaryIO", gzip.GzipFile(fileobj=file)) if is_gzip else file
     bounded = cast("BinaryIO", _Bounded(plain, max_bytes + 2 * tarfile.BLOCKSIZE * MAX_ENTRIES))
     is_tar = False

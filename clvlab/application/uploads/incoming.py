@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from threading import Lock
 
 from clvlab.application.uploads.limits import UploadLimits
@@ -54,15 +54,15 @@ class Incoming:
         self.owner, self.request = owner, request
         self._places, self._lock, self._handed_over = places, Lock(), False
         places.take(owner)
-        try:
+        with ExitStack() as undone:
+            undone.callback(places.free, owner)
             self._folder = Unfinished(limits.folder)
-        except BaseException:
-            places.free(owner)
-            raise
-        self.path = self._folder.path
-        given = self.path / "given" / request.given_name
-        given.parent.mkdir()
-        self._file = given.open("xb")
+            undone.callback(self._folder.close)
+            self.path = self._folder.path
+            given = self.path / "given" / request.given_name
+            given.parent.mkdir()
+            self._file = given.open("xb")
+            undone.pop_all()
 
     def write(self, chunk: bytes) -> None:
         """Add to what was received.

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
+
+from clvlab.errors import FileError
 
 _PREFIX = ".unfinished-"
 
@@ -40,19 +43,16 @@ def remove_leftovers(uploads: Path) -> None:
 def _held(folder: Path) -> int | None:
     """Lock a folder without waiting; null where it is gone, or another process holds it."""
     try:
-        import fcntl  # of POSIX systems: without it, a folder is for one process
-    except ImportError:
-        fcntl = None  # type: ignore[assignment]
+        import fcntl  # of POSIX systems; what only reads runs without it
+    except ImportError as error:
+        raise FileError("uploads need a POSIX system, for its file locks") from error
     try:
         descriptor = os.open(folder, os.O_RDONLY)
-    except OSError:
+    except FileNotFoundError:
         return None
-    try:
-        if fcntl is not None:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with suppress(BlockingIOError):
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.fstat(descriptor).st_nlink:  # not removed in between
             return descriptor
-    except OSError:
-        pass
     os.close(descriptor)
     return None

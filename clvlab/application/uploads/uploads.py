@@ -7,18 +7,20 @@ nothing, and a pack whose files are not those of its row is not available.
 from __future__ import annotations
 
 import hashlib
+import logging
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from clvlab.agents.isolation.sandbox import can_lock_in
 from clvlab.answers.uploads import UploadedPack, UploadedPackList
 from clvlab.application.uploads.incoming import Incoming, Places
 from clvlab.application.uploads.limits import UploadLimits
 from clvlab.application.uploads.requests import UploadRequest
 from clvlab.application.uploads.unfinished import Unfinished, remove_leftovers
-from clvlab.application.uploads.verification import Verified, verified
+from clvlab.application.uploads.verification import Verified, flush, verified
 from clvlab.errors import PackError, UnknownPackError, UploadConflictError
 from clvlab.packs.catalog import Catalog, entry_of, open_entry
 from clvlab.packs.files import file_sha256
@@ -27,6 +29,7 @@ from clvlab.store import uploads as rows
 from clvlab.store.database import Connection, Database
 
 _Row = Mapping[str, Any]
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,8 @@ class Uploads:
         """Make the folder, and remove what processes that died left there."""
         self.limits.folder.mkdir(parents=True, exist_ok=True)
         remove_leftovers(self.limits.folder)
+        if not can_lock_in():
+            _log.warning("uploads are verified by a process that is not locked in: this system lacks Landlock or libseccomp")
 
     def receive(self, owner: str, request: UploadRequest) -> Incoming:
         """Begin to receive an upload.
@@ -105,6 +110,7 @@ class Uploads:
             if target.exists():
                 target.rename(scratch / "without-a-row")
             pack.folder.rename(target)
+            flush(target.parent)
         return row, True
 
     def _check_room(self, row: _Row, kept: Sequence[_Row]) -> None:
@@ -174,7 +180,8 @@ class Uploads:
                 row = rows.row(connection, owner, pack_id)
                 if row is None:
                     raise UnknownPackError(f"you have no pack {pack_id!r}")
-                user = None if self._is_admitted(row) else rows.user(connection, owner, pack_id, row["content_hash"])
+                shadowed = pack_id in self.catalog.entries()  # then nothing is bound to it any more
+                user = None if shadowed else rows.user(connection, owner, pack_id, row["content_hash"])
                 if user is not None:
                     raise UploadConflictError("in_use", f"pack {pack_id!r} is used by {user}, which is not over")
                 rows.delete(connection, owner, pack_id)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -14,13 +13,14 @@ import orjson
 from clvlab.agents.isolation.sandbox import CLVLAB
 from clvlab.application.uploads.limits import UploadLimits
 from clvlab.application.uploads.requests import UploadRequest
-from clvlab.application.uploads.worker import ANSWER, MADE
+from clvlab.application.uploads.worker import ANSWER, MADE, SETTINGS
 from clvlab.errors import PackError, UploadRefusedError
 from clvlab.files import file_bytes_or_none
 from clvlab.packs.reader import Pack, load_pack
 
 _WORKER = "clvlab.application.uploads.worker"
 _MAX_ANSWER = 1 << 16
+_MAX_SAID = 1_000
 # What the process is told of the environment: no setting of the service, which may hold a password.
 _KEPT = ("LANG", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH", "SYSTEMROOT", "TZ", "VIRTUAL_ENV")
 
@@ -43,8 +43,8 @@ def verified(folder: Path, request: UploadRequest, limits: UploadLimits) -> Veri
         What was given is no sound pack, or the limits are too narrow for it; the message says what was wrong.
     """
     answer = _asked(folder, request, limits)
-    if "refused" in answer:
-        raise UploadRefusedError(str(answer["refused"]))
+    if answer.get("is_genuine") is None:
+        raise UploadRefusedError(str(answer.get("refused"))[:_MAX_SAID])
     made = folder / MADE / (request.pack_id if request.source and request.pack_id else "pack")
     try:
         pack = load_pack(made)
@@ -52,8 +52,8 @@ def verified(folder: Path, request: UploadRequest, limits: UploadLimits) -> Veri
         raise UploadRefusedError("the upload's verification left no sound pack") from error
     files = [path for path in made.rglob("*") if path.is_file()]
     for path in (*files, *{path.parent for path in files}):
-        _flush(path)
-    return Verified(pack, answer.get("is_genuine") is True, sum(path.stat().st_size for path in files))
+        flush(path)
+    return Verified(pack, answer["is_genuine"] is True, sum(path.stat().st_size for path in files))
 
 
 def _asked(folder: Path, request: UploadRequest, limits: UploadLimits) -> dict[str, object]:
@@ -66,8 +66,9 @@ def _asked(folder: Path, request: UploadRequest, limits: UploadLimits) -> dict[s
         "max_owner_bytes": limits.max_owner_bytes,
         "max_ticks": limits.max_ticks,
     }
+    (folder / SETTINGS).write_bytes(orjson.dumps(settings))
     process = subprocess.Popen(  # noqa: S603  this interpreter and a module of ours
-        [sys.executable, "-P", "-m", _WORKER, json.dumps(settings)],
+        [sys.executable, "-P", "-m", _WORKER],
         cwd=folder,
         env=_environment(scratch),
         stdin=subprocess.DEVNULL,
@@ -86,18 +87,22 @@ def _asked(folder: Path, request: UploadRequest, limits: UploadLimits) -> dict[s
         raise UploadRefusedError(
             f"its verification ended with status {status}: it is damaged, or needs more than {limits.memory_mb} MB to be read"
         )
-    answer: dict[str, object] = orjson.loads(said)
-    return answer
+    try:
+        answer = orjson.loads(said)
+    except orjson.JSONDecodeError:
+        answer = None
+    return answer if isinstance(answer, dict) else {}
 
 
 def _environment(scratch: Path) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if name in _KEPT}
-    path = os.pathsep.join([str(CLVLAB.parent), *filter(None, [kept.get("PYTHONPATH")])])
+    named = [str(Path(name).resolve()) for name in kept.get("PYTHONPATH", "").split(os.pathsep) if name]  # it starts elsewhere
+    path = os.pathsep.join([str(CLVLAB.parent), *named])
     few = {"POLARS_MAX_THREADS": "2", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     return kept | few | {"PYTHONPATH": path, "TMPDIR": str(scratch.resolve()), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
-def _flush(path: Path) -> None:
+def flush(path: Path) -> None:
     """Have a file or a folder's names on the disk before a row says that they are there."""
     descriptor = os.open(path, os.O_RDONLY)
     try:

@@ -17,17 +17,18 @@ from typing import Any
 
 from clvlab.agents.isolation.sandbox import limit_memory, lock_in
 
+SETTINGS = Path("settings.json")
 MADE = Path("made")
 ANSWER = Path("answer.json")
 _MAX_SAID = 1_000
 
 
 def main() -> None:
-    """Verify the upload in this folder, as the first argument says in JSON, and write what came of it.
+    """Verify the upload in this folder, as its settings say, and write what came of it.
 
     Steps: 1. limit and lock in; 2. load libraries; 3. unpack or import; 4. verify; 5. answer.
     """
-    settings = json.loads(sys.argv[1])
+    settings = json.loads(SETTINGS.read_bytes())
     folder = Path.cwd()
     _limit(settings)
     lock_in([], network=False, writable=[str(folder)])
@@ -37,7 +38,7 @@ def main() -> None:
     except MemoryError:
         answer = {"refused": f"it needs more than {settings['memory_mb']} MB to be read"}
     except BaseException as error:  # noqa: BLE001  the boundary of a process: whatever was raised, this is no sound pack
-        answer = {"refused": _sentence(error).replace(str(folder), "").replace(f"{MADE}/pack/", "")[:_MAX_SAID]}
+        answer = {"refused": _sentence(error).replace(str(folder), "").replace(f"{MADE}/pack/", "")}
     ANSWER.write_text(json.dumps(answer), encoding="utf-8")
 
 
@@ -63,7 +64,8 @@ def _end_with(parent: int) -> None:
 def _sentence(error: BaseException) -> str:
     from clvlab.errors import ClvlabError
 
-    return str(error) if isinstance(error, ClvlabError) else f"it can't be read: {type(error).__name__}"
+    said = str(error) if isinstance(error, ClvlabError) else f"it can't be read: {type(error).__name__}"
+    return said[:_MAX_SAID].encode(errors="replace").decode()
 
 
 def _verified(settings: dict[str, Any]) -> dict[str, Any]:
@@ -82,7 +84,7 @@ def _verified(settings: dict[str, Any]) -> dict[str, Any]:
         import_source(request.source, [given], folder, request.options())
     check_shape(folder, request.pack_id, settings["max_ticks"])
     pack = verify_pack(folder)
-    return {"folder": str(folder), "is_genuine": pack.is_genuine}
+    return {"is_genuine": pack.is_genuine}
 
 
 def check_shape(folder: Path, pack_id: str | None, max_ticks: int) -> None:
