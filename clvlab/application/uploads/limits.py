@@ -27,7 +27,7 @@ class UploadLimits:
     folder: Path
     max_packs: int = 20
     max_owner_bytes: int = 256 << 20
-    max_ticks: int = 10_000_000
+    max_ticks: int = 5_000_000
     timeout_s: int = 60
     memory_mb: int = 4096
     at_once: int = 8
