@@ -71,6 +71,9 @@ __all__ = [
     "UnknownStrategyError",
     "UnsignedLogError",
     "UnsupportedError",
+    "UploadConflictError",
+    "UploadRefusedError",
+    "UploadsOffError",
     "WindowError",
 ]
 
@@ -176,6 +179,28 @@ class PackTamperedError(PackError):
         super().__init__(f"{what}: expected {expected}, found {found}; restore the pack or build it again")
         self.expected = expected
         self.found = found
+
+
+class UploadsOffError(ClvlabError):
+    """Uploads of packs are not turned on."""
+
+    def __init__(self) -> None:
+        super().__init__("this service takes no uploads: its operator turns them on with CLVLAB_UPLOADS")
+
+
+class UploadRefusedError(PackError):
+    """An upload that no sound pack can be made of; nothing of it was kept."""
+
+
+class UploadConflictError(PackError):
+    """An upload that can't be kept or deleted as things are; ``reason`` is a stable key.
+
+    ``reason`` is ``in_catalog``, ``id_taken``, ``too_many``, ``too_large`` or ``in_use``.
+    """
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
 
 
 class SourceError(ClvlabError):

@@ -26,6 +26,10 @@ from clvlab.application.reports.job import BacktestRuns
 from clvlab.application.reports.reports import BacktestReports
 from clvlab.application.runs.decisions import RunDecisions
 from clvlab.application.runs.stored import StoredRuns
+from clvlab.application.uploads.limits import UploadLimits
+from clvlab.application.uploads.seen import Packs
+from clvlab.application.uploads.uploads import Uploads
+from clvlab.errors import UploadsOffError
 from clvlab.packs.catalog import Catalog
 from clvlab.runlog.note import Signer
 from clvlab.store.database import Database
@@ -48,6 +52,8 @@ class Application:
         SQLAlchemy URL (``sqlite:///runs.db``, ``postgresql://...``); None is in memory.
     catalog
         Packs that may be named; the bundled ones by default.
+    uploads
+        Where packs of owners are kept, and their bounds; by default there are none.
     anchor
         Chain, and key if sealed runs of competitions and deploys are to be anchored there; by default nothing is anchored.
     log_key
@@ -77,6 +83,7 @@ class Application:
         *,
         catalog: Catalog | None = None,
         anchor: AnchorSettings | None = None,
+        uploads: UploadLimits | None = None,
         log_key: Signer | None = None,
         workers: int = 2,
         lease_ms: int = 30_000,
@@ -85,13 +92,15 @@ class Application:
     ) -> None:
         self._database = database = Database(database_url)
         catalog = catalog or bundled_catalog()
+        self._uploads = None if uploads is None else Uploads(database, catalog, uploads, clock)
+        packs = Packs(catalog, self._uploads)
         self._hub = hub = Hub()
         anchoring = Anchoring(database, anchorer(anchor or AnchorSettings(), StoredRecords(database)), clock)
-        runner = CompetitionRuns(database, catalog, hub, anchoring, clock)
+        runner = CompetitionRuns(database, packs, hub, anchoring, clock)
         handlers: dict[str, Handler] = {
             "backtest": BacktestRuns(database, catalog, clock),
             "competition": runner,
-            "deploy": DeployRuns(database, catalog, anchoring, clock),
+            "deploy": DeployRuns(database, packs, anchoring, clock),
         }
         if anchoring.anchorer.enabled:
             handlers["anchor"] = anchoring
@@ -99,8 +108,8 @@ class Application:
         self.jobs = Jobs(database, hub, clock, workers, lease_ms, handlers)
         self.runs = StoredRuns(database, anchoring, self.log, clock)
         self.decisions = RunDecisions(database)
-        self.competitions = Competitions(database, catalog, self.jobs, hub, self.runs, runner, clock, new_id)
-        self.deploys = Deploys(database, catalog, hub, clock, new_id)
+        self.competitions = Competitions(database, packs, self.jobs, hub, self.runs, runner, clock, new_id)
+        self.deploys = Deploys(database, packs, hub, clock, new_id)
         self.backtests = BacktestReports(database, catalog, self.jobs, self.runs, clock)
         self.leaderboard = Leaderboard(database)
         self.leaderboard.bring_up_to_date()
@@ -108,8 +117,28 @@ class Application:
         self.principals = Principals(database)
         self.demo = Demo(self.competitions, catalog)
 
+    @property
+    def uploads(self) -> Uploads:
+        """Use cases of uploaded packs.
+
+        Raises
+        ------
+        UploadsOffError
+        """
+        if self._uploads is None:
+            raise UploadsOffError
+        return self._uploads
+
     def start(self) -> None:
-        """Start the workers: queued jobs are performed, and those whose worker died are picked up again."""
+        """Start the workers: queued jobs are performed, and those whose worker died are picked up again.
+
+        Raises
+        ------
+        OSError
+            The folder of uploads can't be made.
+        """
+        if self._uploads is not None:
+            self._uploads.start()
         self.jobs.start()
 
     def close(self) -> None:

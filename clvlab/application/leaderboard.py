@@ -107,7 +107,7 @@ def _by_label(connection: Connection) -> dict[str, dict[str, Any]]:
 def _results(connection: Connection, run_id: str, claimed: Claimed) -> list[dict[str, Any]]:
     row = runs.row(connection, run_id)
     run = runs.sealed_run(connection, run_id)
-    if run is None or row is None:
+    if run is None or row is None or not row["ranked"]:
         return []
     return results(verify(run, runs.receipt_lines(connection, run_id)), row["owner"] or ANYBODY, claimed)
 

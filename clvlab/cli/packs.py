@@ -11,6 +11,7 @@ import typer
 from clvlab.application import importing, packs
 from clvlab.cli.options import JsonOption, PackArgument
 from clvlab.cli.printing import err, out, plain, print_json, show_pack, show_quality, table
+from clvlab.cli.uploads import admit_upload, uploads
 from clvlab.errors import PackFormatError, PackTamperedError
 from clvlab.odds.formats import OddsFormat
 from clvlab.odds.margin import Margin
@@ -23,6 +24,8 @@ from clvlab.packs.synthetic import Recipe, build
 
 _SHOWN = 10
 packs_app = typer.Typer(help="List, show, verify, build, import and export packs.", no_args_is_help=True)
+packs_app.command("uploads")(uploads)
+packs_app.command("admit-upload")(admit_upload)
 
 
 @packs_app.command("list")

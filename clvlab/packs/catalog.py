@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,16 +57,7 @@ class Catalog:
             raise UnknownPackError(f"pack {pack_id!r} is not verified and so not available: {error}") from error
 
     def _admitted(self, pack_id: str, entry: dict[str, str]) -> Pack:
-        folder = self.folder / pack_id  # safe: the key stands in the operator's own allowlist
-        descriptor = folder / DESCRIPTOR
-        if not descriptor.is_file() or file_sha256(descriptor) != entry.get(DESCRIPTOR):
-            raise PackFormatError(f"{DESCRIPTOR} is not the file that was admitted")
-        pack = load_pack(folder)  # its ticks file has the hash that the descriptor names
-        if pack.manifest.ticks_sha256 != entry.get(TICKS_FILE):
-            raise PackFormatError(f"{TICKS_FILE} is not the file that was admitted")
-        if pack.content_hash != entry.get("content_hash"):
-            raise PackFormatError("its content_hash is not the one that was admitted")
-        return pack
+        return open_entry(self.folder / pack_id, entry)  # safe: the key stands in the operator's own allowlist
 
     def packs(self) -> list[Pack]:
         """All packs that can be opened, by pack_id; tampered ones are left out."""
@@ -82,11 +74,33 @@ class Catalog:
         pack = verify_pack(self.folder / pack_id)
         if pack.pack_id != pack_id:
             raise PackFormatError(f"the folder {pack_id!r} holds the pack {pack.pack_id!r}")
-        hashes = {name: file_sha256(pack.folder / name) for name in (DESCRIPTOR, TICKS_FILE)}
-        entries = self.entries() | {pack_id: {"content_hash": pack.content_hash} | hashes}
+        entries = self.entries() | {pack_id: entry_of(pack)}
         handle, unfinished = tempfile.mkstemp(prefix=".unfinished-", dir=self.folder)
         with os.fdopen(handle, "wb") as file:
             file.write(orjson.dumps(entries, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE))
         Path(unfinished).chmod(0o644)
         Path(unfinished).replace(self.folder / _ALLOWLIST)
         return pack
+
+
+def entry_of(pack: Pack) -> dict[str, str]:
+    """Return the entry by which ``open_entry`` knows a pack again: its content_hash, and the SHA-256 of files by name."""
+    return {"content_hash": pack.content_hash} | {name: file_sha256(pack.folder / name) for name in (DESCRIPTOR, TICKS_FILE)}
+
+
+def open_entry(folder: Path, entry: Mapping[str, str]) -> Pack:
+    """Open the pack in a folder, whose files must be those that its entry names.
+
+    Raises
+    ------
+    PackFormatError, PackTamperedError
+    """
+    descriptor = folder / DESCRIPTOR
+    if not descriptor.is_file() or file_sha256(descriptor) != entry.get(DESCRIPTOR):
+        raise PackFormatError(f"{DESCRIPTOR} is not the file that was admitted")
+    pack = load_pack(folder)  # its ticks file has the hash that the descriptor names
+    if pack.manifest.ticks_sha256 != entry.get(TICKS_FILE):
+        raise PackFormatError(f"{TICKS_FILE} is not the file that was admitted")
+    if pack.content_hash != entry.get("content_hash"):
+        raise PackFormatError("its content_hash is not the one that was admitted")
+    return pack

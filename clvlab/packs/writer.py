@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import secrets
 import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -78,7 +78,8 @@ class PackWriter:
 
     def __enter__(self) -> PackWriter:
         self._folder.parent.mkdir(parents=True, exist_ok=True)
-        self._unfinished = Path(tempfile.mkdtemp(prefix=".unfinished-", dir=self._folder.parent))
+        self._unfinished = self._folder.parent / f".unfinished-{secrets.token_hex(8)}"
+        self._unfinished.mkdir()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -168,7 +169,6 @@ class PackWriter:
         )
         sizes = {name: (self._unfinished / name).stat().st_size for name in files}
         (self._unfinished / DESCRIPTOR).write_bytes(descriptor(written, sizes))
-        self._unfinished.chmod(0o755)
         self._unfinished.rename(self._folder)
         return written
 

@@ -46,7 +46,7 @@ def add(connection: Connection, values: dict[str, Any]) -> bool:
     revived = connection.execute(
         update(runs)
         .where(runs.c.run_id == values["run_id"], runs.c.status == RunStatus.FAILED)
-        .values(status=RunStatus.QUEUED, cause=None)
+        .values(status=RunStatus.QUEUED, cause=None, ranked=values["ranked"])
     )
     return revived.rowcount == 1
 

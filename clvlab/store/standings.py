@@ -116,7 +116,7 @@ def sealed_run_ids(connection: Connection) -> list[str]:
 
 def is_missing(connection: Connection) -> bool:
     """Whether there are sealed runs, and nothing of them is counted."""
-    sealed = select(runs.c.run_id).where(runs.c.status == "sealed").limit(1)
+    sealed = select(runs.c.run_id).where(runs.c.status == "sealed", runs.c.ranked).limit(1)
     return (
         connection.execute(select(agent_results.c.run_id).limit(1)).first() is None
         and connection.execute(sealed).first() is not None

@@ -24,6 +24,7 @@ from sqlalchemy import (
     Text,
     TypeDecorator,
     UniqueConstraint,
+    true,
 )
 
 
@@ -192,6 +193,7 @@ runs = Table(
     Column("checked_ts_ms", BigInteger),
     Column("metrics", Json),
     Column("commit_index", BigInteger),  # the log's entry that committed to the run; null before there was a log
+    Column("ranked", Boolean, nullable=False, server_default=true()),  # false over an upload that the catalog does not have
     Index(None, "created_ts_ms", "run_id"),
     Index(None, "owner", "created_ts_ms"),
     Index(None, "pack_id", "created_ts_ms"),
@@ -338,4 +340,20 @@ trials = Table(
     Column("content_hash", Name, nullable=False),
     Column("created_ts_ms", BigInteger, nullable=False),
     Index(None, "content_hash"),
+)
+
+# Packs that owners uploaded: the same content once per owner. ``entry`` is by what the files are known again.
+uploads = Table(
+    "uploads",
+    metadata,
+    Column("owner", Name, primary_key=True),
+    Column("pack_id", Name, primary_key=True),
+    Column("content_hash", Name, nullable=False),
+    Column("provenance", Name, nullable=False),
+    Column("is_genuine", Boolean, nullable=False),
+    Column("fixtures", Json, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    Column("entry", Json, nullable=False),
+    Column("created_ts_ms", BigInteger, nullable=False),
+    UniqueConstraint("owner", "content_hash"),
 )

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from importlib.metadata import version
+from pathlib import Path
 
 from fastapi import Depends, FastAPI
 from fastapi.concurrency import run_in_threadpool
@@ -17,6 +18,7 @@ from clvlab.application.application import Application
 from clvlab.application.deploys.config import DeployConfig
 from clvlab.application.packs import catalog_at
 from clvlab.application.templates import parameter_models
+from clvlab.application.uploads.limits import UploadLimits
 from clvlab.runlog.note import read_signer
 from clvlab_service.auth import authenticator
 from clvlab_service.caching import Varying
@@ -41,6 +43,7 @@ from clvlab_service.routers import (
     packs,
     runs,
     strategies,
+    uploads,
 )
 from clvlab_service.settings import Settings
 from clvlab_service.streams import arena, progress
@@ -67,6 +70,7 @@ _ROUTERS = (
     backtests.router,
     backtests.reports,
     packs.router,
+    uploads.router,
     runs.router,
     runs.cards,
     runs.sealed,
@@ -105,7 +109,8 @@ def create_app(settings: Settings) -> FastAPI:
     install_docs_page(app)
     types = [kind for _, kind, _ in problem_kinds()]
     install_openapi(app, DeployConfig, types=sorted(set(types)), parameters=parameter_models())
-    app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
+    larger = {("POST", uploads.PATH): settings.max_upload_bytes} if settings.uploads else {}
+    app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes, others=larger)
     for media_type in ("application/x-ndjson", Form.ARROW):
         add_compress_type(media_type)
     app.add_middleware(CompressMiddleware, minimum_size=1000, brotli=False)
@@ -130,8 +135,21 @@ def _opening(settings: Settings) -> Callable[[], Application]:
         settings.database_url.get_secret_value() if settings.database_url else None,
         catalog=catalog_at(settings.packs) if settings.packs else None,
         anchor=settings.anchor,
+        uploads=_upload_limits(settings.uploads, settings) if settings.uploads else None,
         log_key=read_signer(settings.log_key_file) if settings.log_key_file else None,
         workers=settings.job_workers,
+    )
+
+
+def _upload_limits(folder: Path, settings: Settings) -> UploadLimits:
+    return UploadLimits(
+        folder,
+        max_packs=settings.max_uploads,
+        max_owner_bytes=settings.max_owner_bytes,
+        max_ticks=settings.max_upload_ticks,
+        timeout_s=settings.upload_timeout_s,
+        memory_mb=settings.upload_memory_mb,
+        at_once=settings.upload_workers + settings.upload_queue,
     )
 
 
@@ -147,6 +165,7 @@ def _lifespan(settings: Settings, opening: Callable[[], Application]) -> Callabl
                 ("backtests", settings.public_workers, settings.public_queue),
                 ("proofs", settings.proof_workers, settings.proof_queue),
                 ("owner", settings.owner_workers, settings.owner_queue),
+                ("uploads", settings.upload_workers, settings.upload_queue),
             )
         }
         forward = Forward(state.log)

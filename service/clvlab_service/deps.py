@@ -39,6 +39,7 @@ ApplicationDep = Annotated[Application, Depends(_application)]
 BacktestPool = Annotated[BoundedPool, Depends(_pool("backtests"))]
 ProofPool = Annotated[BoundedPool, Depends(_pool("proofs"))]
 OwnerPool = Annotated[BoundedPool, Depends(_pool("owner"))]
+UploadPool = Annotated[BoundedPool, Depends(_pool("uploads"))]
 CurrentPrincipal = Annotated[str, Depends(_principal)]
 """DID of the caller, on an ``AuthenticatedRoute``."""
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from secrets import token_hex
+from types import MappingProxyType
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -113,31 +114,41 @@ class Observe:
 
 
 class BodyLimit:
-    """Refuses a body over the limit when it is read, so that a request without a token gets 401 first."""
+    """Refuses a body over the limit when it is read, so that a request without a token gets 401 first.
 
-    def __init__(self, app: ASGIApp, max_bytes: int) -> None:
-        self._app, self._max_bytes = app, max_bytes
+    Parameters
+    ----------
+    max_bytes
+        The limit.
+    others
+        Other limits, by method and path.
+    """
+
+    def __init__(self, app: ASGIApp, max_bytes: int, others: Mapping[tuple[str, str], int] = MappingProxyType({})) -> None:
+        self._app, self._max_bytes, self._others = app, max_bytes, others
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         declared = Headers(scope=scope).get("content-length", "")
-        seen = int(declared) if declared.isdecimal() and declared.isascii() and len(declared) < 20 else 0
-        known = seen > 0
+        expected = int(declared) if declared.isdecimal() and declared.isascii() and len(declared) < 20 else 0
+        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        limit, seen = self._others.get((scope["method"], path), self._max_bytes), 0
 
         async def limited() -> Message:
             nonlocal seen
-            if seen > self._max_bytes:
-                raise self._too_large()
+            if expected > limit:
+                raise _too_large(limit)
             message = await receive()
-            if message["type"] == "http.request" and not known:
+            if message["type"] == "http.request":  # a chunked body may have another length than is declared beside it
                 seen += len(message.get("body", b""))
-            if seen > self._max_bytes:
-                raise self._too_large()
+            if seen > limit:
+                raise _too_large(limit)
             return message
 
         await self._app(scope, limited, send)
 
-    def _too_large(self) -> HTTPException:
-        return HTTPException(413, f"the request body is larger than {self._max_bytes} bytes", {"Connection": "close"})
+
+def _too_large(limit: int) -> HTTPException:
+    return HTTPException(413, f"the request body is larger than {limit} bytes", {"Connection": "close"})

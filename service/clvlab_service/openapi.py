@@ -24,6 +24,7 @@ TAGS = [
     {"name": "strategies", "description": "Templates of agents, and the parameters that they take."},
     {"name": "backtests", "description": "Replay a catalogued pack and store a report."},
     {"name": "packs", "description": "The catalog of hash-verified replay packs."},
+    {"name": "uploads", "description": "Packs of the caller's own: for competitions and deploys of the same caller."},
     {"name": "runs", "description": "Proof cards, verification, single decisions, sealed bytes."},
     {"name": "log", "description": "The append-only log: the commitment to every run stands there ahead of its result."},
     {"name": "me", "description": "The caller itself."},

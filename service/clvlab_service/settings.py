@@ -46,6 +46,16 @@ class Settings(BaseSettings):
     jwks_max_stale_s: float = Field(default=3_600, gt=0, description="how long keys serve while they can't be fetched")
 
     max_body_bytes: int = Field(default=262_144, ge=1, description="largest request body")
+    uploads: Path | None = Field(default=None, description="folder of packs that owners upload; without one there are none")
+    max_upload_bytes: int = Field(default=67_108_864, ge=1, description="largest upload of a pack")
+    max_uploads: int = Field(default=20, ge=0, description="packs that an owner may keep")
+    max_owner_bytes: int = Field(default=268_435_456, ge=1, description="bytes of all packs that an owner may keep")
+    max_upload_ticks: int = Field(default=5_000_000, ge=1, description="rows of an uploaded pack")
+    upload_timeout_s: int = Field(default=60, ge=1, description="how long an upload may be verified")
+    upload_memory_mb: int = Field(default=4096, ge=256, le=1_048_576, description="memory for verifying an upload")
+    upload_receive_s: float = Field(default=600, gt=0, description="how long an upload may take to arrive")
+    upload_workers: int = Field(default=1, ge=1, le=64, description="uploads verified at once")
+    upload_queue: int = Field(default=4, ge=0, le=10_000, description="uploads that may wait for it; the next gets 503")
     public_workers: int = Field(default=2, ge=1, le=64, description="public backtests run at once")
     public_queue: int = Field(default=8, ge=0, le=10_000, description="public backtests that may wait; the next one gets 503")
     proof_workers: int = Field(

@@ -31,6 +31,10 @@ OWNED = [
     ("GET", "/agents/instances/i"),
     ("GET", "/agents/instances/i/runtime-events"),
     ("GET", "/me"),
+    ("POST", "/me/packs"),
+    ("GET", "/me/packs"),
+    ("GET", "/me/packs/i"),
+    ("DELETE", "/me/packs/i"),
 ]
 
 

@@ -1,5 +1,6 @@
-"""Locking a process in: it reads Python's own files and what it was allowed, writes nothing, connects nowhere, starts nothing.
+"""Locking a process in: it reads Python's own files and what it was allowed, connects nowhere, starts nothing.
 
+It writes nothing, but in a folder that was given to it for that.
 Landlock (the kernel's) rules over files; a seccomp filter forbids what Landlock lets through: sockets, metadata, other
 processes, and the memory that processes share by a key; root gives up its powers. All three bind the thread that applies them
 and those that it starts, so they come before any other thread.
@@ -60,7 +61,7 @@ _CAP_DAC_READ_SEARCH = 2
 _CAPABILITIES_V3 = 0x20080522
 
 
-def lock_in(readable: Sequence[str], *, network: bool) -> bool:
+def lock_in(readable: Sequence[str], *, network: bool, writable: Sequence[str] = ()) -> bool:
     """Lock this process in for good.
 
     Parameters
@@ -69,6 +70,8 @@ def lock_in(readable: Sequence[str], *, network: bool) -> bool:
         Folders and files beside Python's own that may be read.
     network
         Whether sockets may be made.
+    writable
+        Folders in which files and folders may be read, made, changed and removed; an agent has none.
 
     Returns
     -------
@@ -79,7 +82,7 @@ def lock_in(readable: Sequence[str], *, network: bool) -> bool:
         return False
     with _libraries_by_name():
         calls = _calls_locked(network=network)  # first: loading its library reads files
-        files = _files_locked([*readable, *(_NETWORK if network else ())], network=network)
+        files = _files_locked([*readable, *(_NETWORK if network else ())], writable, network=network)
         return files and calls and _powers_dropped() and _is_alone()
 
 
@@ -140,11 +143,12 @@ def limit_memory(megabytes: int) -> None:
         resource.setrlimit(which, (bound, bound))
 
 
-def _files_locked(readable: Sequence[str], *, network: bool) -> bool:
+def _files_locked(readable: Sequence[str], writable: Sequence[str], *, network: bool) -> bool:
     try:
         import py_landlock
     except ImportError:
         return False
+    access = py_landlock.AccessFs
     guard = py_landlock.Landlock(strict=False)
     try:
         if guard.abi_version < _TRUNCATE_ABI:
@@ -153,9 +157,21 @@ def _files_locked(readable: Sequence[str], *, network: bool) -> bool:
             if path.is_dir():
                 guard.allow_read(path)
             elif path.exists():
-                guard.add_path_rule(path, access=py_landlock.AccessFs.READ_FILE)  # a rule on a file may not name directories
+                guard.add_path_rule(path, access=access.READ_FILE)  # a rule on a file may not name directories
+        for name in writable:
+            guard.add_path_rule(
+                name,
+                access=access.READ_FILE
+                | access.READ_DIR
+                | access.WRITE_FILE
+                | access.TRUNCATE
+                | access.MAKE_REG
+                | access.MAKE_DIR
+                | access.REMOVE_FILE
+                | access.REMOVE_DIR,
+            )
         for folder in _listed():
-            guard.add_path_rule(folder, access=py_landlock.AccessFs.READ_DIR)
+            guard.add_path_rule(folder, access=access.READ_DIR)
         if network:
             guard.allow_all_network()
         guard.apply()

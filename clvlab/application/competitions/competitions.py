@@ -29,6 +29,7 @@ from clvlab.application.hub import Hub
 from clvlab.application.jobs import CANCELLED, Jobs
 from clvlab.application.runs.binding import bind
 from clvlab.application.runs.stored import StoredRuns
+from clvlab.application.uploads.seen import Packs
 from clvlab.errors import (
     BindingError,
     NotDeletableError,
@@ -38,7 +39,6 @@ from clvlab.errors import (
     TransitionError,
 )
 from clvlab.law.schema import SAFE_INTEGER
-from clvlab.packs.catalog import Catalog
 from clvlab.store import competitions as rows
 from clvlab.store import runs
 from clvlab.store.database import Database
@@ -52,7 +52,7 @@ class Competitions:
     """Use cases of competitions; every answer is JSON values under the interface's field names."""
 
     database: Database
-    catalog: Catalog
+    catalog: Packs
     jobs: Jobs
     hub: Hub
     runs: StoredRuns
@@ -85,19 +85,19 @@ class Competitions:
             "config": config.model_dump(mode="json"),
             "roster_size": config.roster_size,
             "created_ts_ms": self.clock(),
-            **self._frozen(config),
+            **self._frozen(owner, config),
         }
         with self.database.write() as connection:
             rows.add(connection, values)
         return {"competition_id": competition_id, "status": "draft", **ignored(config.ignored)}
 
-    def _frozen(self, config: CompetitionConfig) -> Mapping[str, Any]:
+    def _frozen(self, owner: str, config: CompetitionConfig) -> Mapping[str, Any]:
         if config.pack_id is None:
             if config.fixture_id is not None:
                 raise BindingError(f"fixture_id {config.fixture_id} needs the pack_id that it belongs to")
             return {}
         try:
-            return bind(self.catalog, config.pack_id, config.fixture_id).payload()
+            return bind(self.catalog.seen_by(owner), config.pack_id, config.fixture_id).payload()
         except PackError as error:
             raise BindingError(f"the replay binding can't be resolved: {error}") from error
 
@@ -162,7 +162,7 @@ class Competitions:
             Unrecognized ``proof_mode``, unknown strategy, a bad value of a known parameter, an instance of another strategy,
             a config that is not that of the instance, or a transcript about what the bound fixture does not have.
         """
-        return Registration(self.database, self.catalog).add(caller, competition_id, entry)
+        return Registration(self.database, self.catalog.seen_by(caller)).add(caller, competition_id, entry)
 
     def withdraw(self, caller: str, competition_id: str, agent_id: str) -> None:
         """Take an agent off the roster: its place is free again, and the others keep their order.
@@ -172,7 +172,7 @@ class Competitions:
         UnknownCompetitionError, NotOwnerError, RosterFrozenError, UnknownEntryError
             In this order.
         """
-        Registration(self.database, self.catalog).withdraw(caller, competition_id, agent_id)
+        Registration(self.database, self.catalog.seen_by(caller)).withdraw(caller, competition_id, agent_id)
 
     def delete(self, caller: str, competition_id: str) -> None:
         """Delete a competition, and its roster; one that was ever started stays, as its log is public record.

@@ -22,9 +22,9 @@ from clvlab.application.runs.in_database import begin, enter, give_up, keep
 from clvlab.application.runs.misfits import misfits
 from clvlab.application.runs.perform import perform
 from clvlab.application.runs.plan import Plan
+from clvlab.application.uploads.seen import Packs
 from clvlab.errors import BindingError, EntryError, NotStartableError, PackError
 from clvlab.law.policy import PolicyEnvelope
-from clvlab.packs.catalog import Catalog
 from clvlab.store import competitions as rows
 from clvlab.store import jobs
 from clvlab.store.database import Connection, Database
@@ -43,7 +43,7 @@ class CompetitionRuns:
     """Claims the start of a competition, and performs the job that follows."""
 
     database: Database
-    catalog: Catalog
+    catalog: Packs
     hub: Hub
     anchoring: Anchoring
     clock: Callable[[], int]
@@ -63,12 +63,12 @@ class CompetitionRuns:
         if row["config"]["source_mode"] == "live":
             raise NotStartableError("no_live_feed", "no live feed is configured: only a replay can start")
         entrants = _entrants(agents)
-        own = self._binding(row)
+        own = self._binding(connection, row)
         if row["pack_id"] is None:  # else each was tried on the fixture when it registered
             for agent_id, cause in misfits(entrants, own).items():
                 raise NotStartableError("entry_unusable", f"agent {agent_id!r} {cause}")
         plan = _plan(row, entrants, own)
-        enter(connection, plan, row["owner"], now)
+        enter(connection, plan, row["owner"], now, ranked=own.ranked)
         jobs.add(connection, "competition", plan.run_id, {"origin_id": competition_id}, now)
         payload = {
             "agents": [{**pick(RosterEntry, agent), "unused_keys": unused_of(agent)} for agent in agents],
@@ -81,7 +81,7 @@ class CompetitionRuns:
         rows.change(connection, competition_id, **status, cause=None, **own.payload())
         return plan.run_id
 
-    def _binding(self, row: _Row) -> Bound:
+    def _binding(self, connection: Connection, row: _Row) -> Bound:
         if row["pack_id"] is None:
             try:
                 return bind(self.catalog, None, None)
@@ -89,7 +89,8 @@ class CompetitionRuns:
                 detail = f"the competition names no pack, and none can be chosen for it: {error}"
                 raise NotStartableError("binding_missing", detail) from error
         try:
-            return _unchanged(bind(self.catalog, row["pack_id"], row["fixture_id"]), row)
+            packs = self.catalog.seen_by(row["owner"], connection)
+            return _unchanged(bind(packs, row["pack_id"], row["fixture_id"]), row)
         except (BindingError, PackError) as error:
             raise NotStartableError("binding_changed", f"the pack that was bound is not available: {error}") from error
 
@@ -104,7 +105,8 @@ class CompetitionRuns:
         if row is None:
             raise BindingError(f"competition {competition_id} is gone")
         entrants = [rostered_agent(agent) for agent in agents]
-        done = perform(_plan(row, entrants, bind(self.catalog, row["pack_id"], row["fixture_id"])), commitment, tell)
+        own = bind(self.catalog.seen_by(row["owner"]), row["pack_id"], row["fixture_id"])
+        done = perform(_plan(row, entrants, own), commitment, tell)
         for batch in in_batches(run_events(done), skipped=row["next_seq"] - row["started_seq"] - 1):
             with self.database.write() as connection:
                 jobs.fence(connection, job)

@@ -11,10 +11,9 @@ from clvlab.answers.competitions import AgentRegisterResponse
 from clvlab.application.competitions.requests import AgentEntry
 from clvlab.application.competitions.roster import pinned_entry, rostered_agent, unused_of
 from clvlab.application.competitions.status import MUTABLE, require_owned
-from clvlab.application.runs.binding import bind
+from clvlab.application.runs.binding import PackSource, bind
 from clvlab.application.runs.misfits import misfits, names_ticks
 from clvlab.errors import AlreadyRegisteredError, EntryError, PackError, RosterFrozenError, RosterFullError, UnknownEntryError
-from clvlab.packs.catalog import Catalog
 from clvlab.store import competitions as rows
 from clvlab.store.database import Connection, Database
 
@@ -30,7 +29,7 @@ class Registration:
     """
 
     database: Database
-    catalog: Catalog
+    packs: PackSource
 
     def add(self, caller: str, competition_id: str, entry: AgentEntry) -> AgentRegisterResponse:
         """Pin an entry and put it at the end of the roster; see ``Competitions.register``."""
@@ -60,7 +59,7 @@ class Registration:
         if row["pack_id"] is None or not names_ticks(agent):
             return
         try:
-            own = bind(self.catalog, row["pack_id"], row["fixture_id"])
+            own = bind(self.packs, row["pack_id"], row["fixture_id"])
         except PackError:  # which the start will say
             return
         for agent_id, cause in misfits([agent], own).items():

@@ -24,9 +24,9 @@ from clvlab.application.pages import page_of
 from clvlab.application.runs.binding import Bound
 from clvlab.application.runs.entrants import config_hash_of, unused_keys
 from clvlab.application.runs.in_database import enter
+from clvlab.application.uploads.seen import Packs
 from clvlab.errors import IdempotencyConflictError, PageError, PreflightError, UnknownInstanceError
 from clvlab.law.schema import SAFE_INTEGER
-from clvlab.packs.catalog import Catalog
 from clvlab.store import instances, jobs, runs
 from clvlab.store.database import Connection, Database
 from clvlab.store.runs import RunStatus
@@ -45,7 +45,7 @@ class Deploys:
     """Use cases of deployed agents."""
 
     database: Database
-    catalog: Catalog
+    catalog: Packs
     hub: Hub
     clock: Callable[[], int]
     new_id: Callable[[], str]
@@ -79,7 +79,7 @@ class Deploys:
         if idempotency_key is not None and not 1 <= len(idempotency_key) <= _MAX_KEY_CHARS:
             message = f"must have 1 to {_MAX_KEY_CHARS} characters, not {len(idempotency_key)}"
             raise PreflightError([{"name": "idempotency_key", "ok": False, "message": message}])
-        checked = preflight(body, self.catalog)
+        checked = preflight(body, self.catalog.seen_by(owner))
         config, own = checked.config, checked.bound
         fingerprint = None if config is None else config_hash_of(_agent(config).identity)
         if idempotency_key is not None:
@@ -144,7 +144,7 @@ class Deploys:
                 use = {"owner": owner, "key": key, "fingerprint": fingerprint, "instance_id": instance_id, "created_ts_ms": now}
                 if not instances.take_key(connection, use):
                     raise _KeyTakenError
-            enter(connection, plan, owner, now)
+            enter(connection, plan, owner, now, ranked=own.ranked)
             jobs.add(connection, "deploy", run_id, {"origin_id": instance_id}, now)
             queued = runtime_event("RUN_QUEUED", str(config.agent_id), run_id, "", {})
             instances.append(connection, instance_id, now, [queued])

@@ -15,8 +15,8 @@ from clvlab.application.runs.binding import Bound, bind
 from clvlab.application.runs.in_database import begin, give_up, keep
 from clvlab.application.runs.perform import PerformedRun, perform
 from clvlab.application.runs.plan import Plan
+from clvlab.application.uploads.seen import Packs
 from clvlab.errors import UnknownInstanceError
-from clvlab.packs.catalog import Catalog
 from clvlab.store import instances, jobs
 from clvlab.store.database import Connection, Database
 from clvlab.store.jobs import Job, JobStatus
@@ -47,7 +47,7 @@ class DeployRuns:
     """Performs the jobs of deployed agents."""
 
     database: Database
-    catalog: Catalog
+    catalog: Packs
     anchoring: Anchoring
     clock: Callable[[], int]
 
@@ -65,7 +65,7 @@ class DeployRuns:
             begun = runtime_event("RUN_STARTED", agent_id, job.run_id, session, {})
             instances.append(connection, instance_id, self.clock(), [begun])
         binding = row["record"]["replay_binding"]
-        own = bind(self.catalog, binding["pack_id"], binding["fixture_id"])
+        own = bind(self.catalog.seen_by(row["owner"]), binding["pack_id"], binding["fixture_id"])
         done = perform(plan_of(config, own, instance_id), commitment, tell)
         for batch in in_batches(_actions(done, session)):
             with self.database.write() as connection:

@@ -13,10 +13,9 @@ from clvlab.agents.registry import TEMPLATES
 from clvlab.answers.agents import PreflightCheck
 from clvlab.application.deploys.agent import deployed_agent, policy_of, resolve, window_of
 from clvlab.application.deploys.config import DeployConfig
-from clvlab.application.runs.binding import Bound, bind
+from clvlab.application.runs.binding import Bound, PackSource, bind
 from clvlab.application.runs.misfits import misfits
 from clvlab.errors import ClvlabError
-from clvlab.packs.catalog import Catalog
 
 _STAND_IN = "baseline"
 _STAND_INS = {"strategy": _STAND_IN, "source_mode": "replay"}  # let the other checks be made when these are not usable
@@ -45,7 +44,7 @@ class Preflight:
         return [check for check in self.checks if not check["ok"]]
 
 
-def preflight(body: Mapping[str, Any], catalog: Catalog) -> Preflight:
+def preflight(body: Mapping[str, Any], catalog: PackSource) -> Preflight:
     """Check a deploy.
 
     Steps: 1. every field by its own type and bounds; 2. what fields say together, with defaults in place of fields that failed.
@@ -97,7 +96,7 @@ def _tried(attempt: Callable[[], Any]) -> tuple[Any, str | None]:
         return None, str(error)
 
 
-def _binding(config: DeployConfig, catalog: Catalog) -> Bound | None:
+def _binding(config: DeployConfig, catalog: PackSource) -> Bound | None:
     if config.source_mode == "live" and config.pack_id is None:
         return None
     return bind(catalog, config.pack_id, config.fixture_id)

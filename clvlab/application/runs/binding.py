@@ -3,29 +3,40 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from clvlab.answers.answer import ReplayBinding
 from clvlab.errors import UnknownFixtureError, UnknownPackError
-from clvlab.packs.catalog import Catalog
 from clvlab.packs.reader import Pack
 
 _SHOWN_PACKS = 10
 
 
+class PackSource(Protocol):
+    """Where packs are found by name: a catalog, or that and more; ``entries`` are the catalog's."""
+
+    def open(self, pack_id: str) -> Pack: ...
+
+    def entries(self) -> dict[str, dict[str, str]]: ...
+
+    def packs(self) -> list[Pack]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A fixture of a verified pack."""
+    """A fixture of a verified pack; a run over it is ``ranked`` where the catalog has the pack."""
 
     pack: Pack
     fixture_id: int
+    ranked: bool = True
 
     def payload(self) -> ReplayBinding:
         """Return what is frozen of it."""
         return {"pack_id": self.pack.pack_id, "fixture_id": self.fixture_id, "content_hash": self.pack.content_hash}
 
 
-def open_catalogued(catalog: Catalog, pack_id: str) -> Pack:
-    """Open a pack of the catalog.
+def open_catalogued(catalog: PackSource, pack_id: str) -> Pack:
+    """Open a pack of the catalog, or of the owner who sees it.
 
     Raises
     ------
@@ -38,7 +49,7 @@ def open_catalogued(catalog: Catalog, pack_id: str) -> Pack:
         raise UnknownPackError(f"unknown or unverified pack {pack_id!r}") from error
 
 
-def bind(catalog: Catalog, pack_id: str | None, fixture_id: int | None) -> Bound:
+def bind(catalog: PackSource, pack_id: str | None, fixture_id: int | None) -> Bound:
     """Resolve a pack and a fixture of it; without a fixture its lowest, without a pack the only verified one.
 
     Raises
@@ -48,14 +59,15 @@ def bind(catalog: Catalog, pack_id: str | None, fixture_id: int | None) -> Bound
     UnknownFixtureError
     """
     pack = _only_pack(catalog) if pack_id is None else open_catalogued(catalog, pack_id)
+    ranked = catalog.entries().get(pack.pack_id, {}).get("content_hash") == pack.content_hash
     if fixture_id is None and pack.fixture_ids:
-        return Bound(pack, min(pack.fixture_ids))
+        return Bound(pack, min(pack.fixture_ids), ranked)
     if fixture_id is None or fixture_id not in pack.fixture_ids:
         raise UnknownFixtureError(fixture_id or 0, pack.pack_id, pack.fixture_ids)
-    return Bound(pack, fixture_id)
+    return Bound(pack, fixture_id, ranked)
 
 
-def _only_pack(catalog: Catalog) -> Pack:
+def _only_pack(catalog: PackSource) -> Pack:
     packs = catalog.packs()
     if len(packs) != 1:
         known = ", ".join(pack.pack_id for pack in packs[:_SHOWN_PACKS]) + (", ..." if len(packs) > _SHOWN_PACKS else "")

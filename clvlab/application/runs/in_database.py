@@ -63,8 +63,15 @@ class DatabaseRecord:
             give_up(connection, run_id, cause, self.clock())
 
 
-def enter(connection: Connection, plan: Plan, owner: str, now_ms: int) -> bool:
+def enter(connection: Connection, plan: Plan, owner: str, now_ms: int, *, ranked: bool = True) -> bool:
     """Put a run on record and commit to it.
+
+    Parameters
+    ----------
+    connection, plan, owner, now_ms
+        Where, what, who and when.
+    ranked
+        Whether it will be added to the standings when it is sealed.
 
     Returns
     -------
@@ -83,6 +90,7 @@ def enter(connection: Connection, plan: Plan, owner: str, now_ms: int) -> bool:
         "pack_id": plan.pack.pack_id,
         "content_hash": plan.pack.content_hash,
         "created_ts_ms": now_ms,
+        "ranked": ranked,
     }
     if not runs.add(connection, row):
         return False
@@ -113,7 +121,9 @@ def give_up(connection: Connection, run_id: str, cause: str, now_ms: int) -> Non
 
 
 def keep(connection: Connection, done: PerformedRun, anchoring: Anchoring | None, now_ms: int) -> Anchor:
-    """Store a run, log its result, begin its anchor and add it to the standings; the same again changes nothing.
+    """Store a run, log its result, begin its anchor and, if it is ranked, add it to the standings.
+
+    The same again changes nothing.
 
     Without ``anchoring`` the run is not anchored.
 
@@ -138,8 +148,8 @@ def keep(connection: Connection, done: PerformedRun, anchoring: Anchoring | None
         conclude(log, run.run_id, run.manifest_hash, now_ms)
     anchor = anchoring.begin(connection, run.run_id, now_ms) if anchoring else Anchor()
     row = runs.row(connection, run.run_id)
-    owner = row["owner"] if row and row["owner"] else ANYBODY
-    standings.add(connection, results(verification, owner, stored_claim(connection)), anchor.status)
+    if row is not None and row["ranked"]:
+        standings.add(connection, results(verification, row["owner"] or ANYBODY, stored_claim(connection)), anchor.status)
     return anchor
 
 

@@ -6,6 +6,8 @@ import fcntl
 import os
 import socket
 import struct
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -110,3 +112,22 @@ def test_event_loop_runs():
         return asyncio.run(asyncio.sleep(0, "looped"))
 
     assert reason_of(looped) == "looped"
+
+
+def test_a_process_may_write_in_a_folder_that_it_is_given_and_nowhere_else(tmp_path):
+    (tmp_path / "secret").write_text("x")
+    home = tmp_path / "home"
+    home.mkdir()
+    program = (
+        "import os, socket; from clvlab.agents.isolation.sandbox import lock_in; "
+        "print(lock_in([], network=False, writable=[os.getcwd()])); open('own', 'w').close(); os.mkdir('folder')\n"
+        "for act in (lambda: open('../secret'), lambda: open('../new', 'w'), lambda: os.rename('own', '../own'), "
+        "lambda: os.chmod('own', 0o777), lambda: os.symlink('own', 'link'), socket.socket, os.fork):\n"
+        "    try: act(); print('done')\n"
+        "    except OSError: print('refused')"
+    )
+
+    done = subprocess.run([sys.executable, "-c", program], cwd=home, capture_output=True, text=True, check=True)
+
+    assert done.stdout.split() == ["True", *["refused"] * 7]
+    assert sorted(path.name for path in home.iterdir()) == ["folder", "own"]

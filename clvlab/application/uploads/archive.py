@@ -1,0 +1,209 @@
+"""Unpacking an archive of a pack: plain files under the names that a pack has, once each, and nothing else.
+
+Nothing is extracted by a name of the archive's own: an entry is compared with the names a pack's files have, and its bytes are
+written to the file of that name. So no entry can reach out of the folder, and links and devices are never made.
+"""
+
+from __future__ import annotations
+
+import gzip
+import stat
+import tarfile
+import unicodedata
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import IO, BinaryIO, cast
+
+from clvlab.errors import UploadRefusedError
+from clvlab.packs.manifest import DESCRIPTOR, TICKS_FILE
+from clvlab.packs.quality import QUALITY_FILE
+from clvlab.packs.results import RESULTS_FILE
+
+MAX_ENTRIES = 10_000
+MAX_DESCRIPTOR_BYTES = 4 << 20
+_SMALL_BYTES = 16 << 20
+_MAX_RATIO = 200  # ticks are compressed already, and messages as text shrink 5 to 50 times
+_CHUNK = 1 << 18
+_FILES = (DESCRIPTOR, TICKS_FILE, RESULTS_FILE, QUALITY_FILE)
+_RAW = "raw"
+_LISTED = b"PK\x01\x02"  # begins each entry of a zip's directory (APPNOTE.TXT 4.3.12)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """An entry as its archive describes it; ``oddity`` says what it is where it is neither file nor folder."""
+
+    name: str
+    is_folder: bool
+    oddity: str | None
+    opened: Callable[[], IO[bytes] | None]
+
+
+def unpack(archive: Path, folder: Path, max_bytes: int) -> None:
+    """Unpack a zip, or a tar that may be compressed with gzip, into a new folder.
+
+    Raises
+    ------
+    UploadRefusedError
+        Another format, a damaged archive, an entry that is no file of a pack, or more than the limits allow.
+    """
+    packed_bytes = archive.stat().st_size
+    with archive.open("rb") as file:
+        magic = file.read(4)
+        file.seek(0)
+        if not magic:
+            raise UploadRefusedError("the body is empty: send an archive of a pack, or a source file with its source")
+        folder.mkdir(parents=True)
+        unpacked = _Unpacked(folder, max_bytes, packed_bytes)
+        entries = _zipped(file) if magic[:2] == b"PK" else _tarred(file, max_bytes, is_gzip=magic[:2] == b"\x1f\x8b")
+        try:
+            for entry in entries:
+                unpacked.take(entry)
+        except (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, OSError, NotImplementedError) as error:
+            raise UploadRefusedError(f"the archive can't be read to its end: {error!s:.200}") from error
+
+
+class _Unpacked:
+    """What has been unpacked so far."""
+
+    def __init__(self, folder: Path, max_bytes: int, packed_bytes: int) -> None:
+        self._folder, self._max_bytes, self._packed_bytes = folder, max_bytes, packed_bytes
+        self._names: dict[str, str] = {}
+        self._entries = self._bytes = 0
+
+    def take(self, entry: _Entry) -> None:
+        """Write an entry's file."""
+        self._entries += 1
+        if self._entries > MAX_ENTRIES:
+            raise UploadRefusedError(f"the archive has more than {MAX_ENTRIES:,} entries")
+        shown = f"{entry.name!r:.120}"
+        if entry.oddity:
+            raise UploadRefusedError(f"the archive's entry {shown} is {entry.oddity}; packs are plain files")
+        name = entry.name.removeprefix("./")
+        if entry.is_folder and name.rstrip("/") in ("", ".", _RAW):
+            return
+        _check_name(name, shown)
+        folded = unicodedata.normalize("NFC", name).casefold()
+        if folded in self._names:
+            known = self._names[folded]
+            how = "twice" if known == name else f"beside {known!r:.120}, and some systems take the two for one file"
+            raise UploadRefusedError(f"the archive has {shown} {how}")
+        self._names[folded] = name
+        source = entry.opened()
+        if source is None:
+            raise UploadRefusedError(f"the archive's entry {shown} is no plain file")
+        path = self._folder / name
+        path.parent.mkdir(exist_ok=True)
+        with closing(source), path.open("xb") as file:
+            self._copy(source, file, name)
+
+    def _copy(self, source: IO[bytes], file: BinaryIO, name: str) -> None:
+        size = 0
+        while chunk := source.read(_CHUNK):
+            size += len(chunk)
+            self._bytes += len(chunk)
+            if name == DESCRIPTOR and size > MAX_DESCRIPTOR_BYTES:
+                raise UploadRefusedError(f"{DESCRIPTOR} has more than {MAX_DESCRIPTOR_BYTES:,} bytes")
+            if self._bytes > self._max_bytes:
+                raise UploadRefusedError(f"the archive unpacks to more than the {self._max_bytes:,} bytes an owner may keep")
+            if self._bytes > _SMALL_BYTES and self._bytes > _MAX_RATIO * self._packed_bytes:
+                raise UploadRefusedError(
+                    f"the archive's {self._packed_bytes:,} bytes unpack to more than {self._bytes:,}: no pack shrinks like that"
+                )
+            file.write(chunk)
+
+
+def _check_name(name: str, shown: str) -> None:
+    """Refuse every name that no file of a pack has, and say what is wrong with the usual ones."""
+    first, *rest = parts = name.split("/")
+    if name in _FILES:
+        return
+    if not first or ".." in parts or "\\" in name or ":" in first:
+        raise UploadRefusedError(f"the archive's entry {shown} leads out of the archive")
+    if len(rest) == 1 and first == _RAW and _is_raw(rest[0]):
+        return
+    if parts[-1] in _FILES or (len(parts) > 1 and _RAW in parts[1:]) or not parts[-1]:
+        files = ", ".join(_FILES[:2])
+        raise UploadRefusedError(f"the archive's entry {shown} stands in a folder: {files} and the like stand at its top")
+    raise UploadRefusedError(f"the archive's entry {shown} is no file of a pack: {', '.join(_FILES)} and raw/* are")
+
+
+def _is_raw(name: str) -> bool:
+    return 0 < len(name.encode(errors="replace")) <= 255 and name.isprintable() and not name.startswith(".")
+
+
+def _zipped(file: BinaryIO) -> Iterator[_Entry]:
+    listed = sum(chunk.count(_LISTED) for chunk in iter(partial(file.read, _CHUNK), b""))
+    if listed > 2 * MAX_ENTRIES:  # a quick look: the library would read a list of millions before it says how many they are
+        raise UploadRefusedError(f"the archive has more than {MAX_ENTRIES:,} entries")
+    file.seek(0)
+    try:
+        archive = zipfile.ZipFile(file)
+    except (UnicodeDecodeError, ValueError) as error:
+        raise UploadRefusedError(f"the zip's directory can't be read: {error!s:.200}") from error
+    with archive:
+        for info in archive.infolist():
+            yield _Entry(info.orig_filename, info.is_dir(), _oddity(info), partial(archive.open, info))
+
+
+def _oddity(info: zipfile.ZipInfo) -> str | None:
+    kind = stat.S_IFMT(info.external_attr >> 16)
+    if info.flag_bits & 1:
+        return "encrypted"
+    if kind == stat.S_IFLNK:
+        return "a symbolic link"
+    if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
+        return "no plain file"
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        return "compressed in another way than by deflate"
+    return None
+
+
+_KINDS = {
+    tarfile.SYMTYPE: "a symbolic link",
+    tarfile.LNKTYPE: "a hard link",
+    tarfile.CHRTYPE: "a device",
+    tarfile.BLKTYPE: "a device",
+    tarfile.FIFOTYPE: "a pipe",
+    tarfile.GNUTYPE_SPARSE: "a sparse file",
+}
+
+
+def _tarred(file: BinaryIO, max_bytes: int, *, is_gzip: bool) -> Iterator[_Entry]:
+    plain = cast("BinaryIO", gzip.GzipFile(fileobj=file)) if is_gzip else file
+    bounded = cast("BinaryIO", _Bounded(plain, max_bytes + 2 * tarfile.BLOCKSIZE * MAX_ENTRIES))
+    is_tar = False
+    try:
+        with tarfile.open(fileobj=bounded, mode="r|") as archive:  # in order: nothing is sought in a compressed file
+            is_tar = True
+            for member in archive:
+                kind = None if member.type in (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE) else "no plain file"
+                oddity = "a sparse file" if member.issparse() else _KINDS.get(member.type, kind)
+                yield _Entry(member.name, member.isdir(), oddity, partial(archive.extractfile, member))
+    except tarfile.ReadError as error:
+        if is_tar:
+            raise
+        raise UploadRefusedError(
+            "the body is no archive of a pack (zip, tar or tar.gz); a source file needs its source, as in ?source=csv"
+        ) from error
+
+
+@dataclass(slots=True)
+class _Bounded:
+    """A file of which only so many bytes are read: what a tar skips is decompressed, too."""
+
+    file: BinaryIO
+    left: int
+
+    def read(self, size: int) -> bytes:
+        """Read up to so many bytes."""
+        data = self.file.read(size)
+        self.left -= len(data)
+        if self.left < 0:
+            raise UploadRefusedError("the archive unpacks to more bytes than an owner may keep")
+        return data

@@ -1,0 +1,251 @@
+"""Uploads of owners: receive, verify, keep, list, delete.
+
+A pack's files stand in ``<folder>/<SHA-256 of the owner>/<pack_id>``, and its row is the truth: files without a row are
+nothing, and a pack whose files are not those of its row is not available.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from clvlab.agents.isolation.sandbox import can_lock_in
+from clvlab.answers.uploads import UploadedPack, UploadedPackList
+from clvlab.application.uploads.incoming import Incoming, Places
+from clvlab.application.uploads.limits import UploadLimits
+from clvlab.application.uploads.requests import UploadRequest
+from clvlab.application.uploads.unfinished import Unfinished, remove_leftovers
+from clvlab.application.uploads.verification import Verified, flush, verified
+from clvlab.errors import PackError, UnknownPackError, UploadConflictError
+from clvlab.packs.catalog import Catalog, entry_of, open_entry
+from clvlab.packs.files import file_sha256
+from clvlab.packs.reader import Pack
+from clvlab.store import uploads as rows
+from clvlab.store.database import Connection, Database
+
+_Row = Mapping[str, Any]
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Uploads:
+    """Use cases of uploaded packs."""
+
+    database: Database
+    catalog: Catalog
+    limits: UploadLimits
+    clock: Callable[[], int]
+    _places: Places = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_places", Places(self.limits))
+
+    def start(self) -> None:
+        """Make the folder, and remove what processes that died left there."""
+        self.limits.folder.mkdir(parents=True, exist_ok=True)
+        remove_leftovers(self.limits.folder)
+        if not can_lock_in():
+            _log.warning("uploads are verified by a process that is not locked in: this system lacks Landlock or libseccomp")
+
+    def receive(self, owner: str, request: UploadRequest) -> Incoming:
+        """Begin to receive an upload.
+
+        Raises
+        ------
+        BusyError
+        """
+        return Incoming(owner, request, self.limits, self._places)
+
+    def keep(self, incoming: Incoming) -> tuple[UploadedPack, bool]:
+        """Verify what was received, and keep the pack. Blocks.
+
+        Returns
+        -------
+        tuple
+            The pack, and whether it is new: the same content again is the pack that the owner has.
+
+        Raises
+        ------
+        UploadRefusedError
+            No sound pack; nothing is kept.
+        UploadConflictError
+            ``reason`` is ``in_catalog``, ``id_taken``, ``too_many`` or ``too_large``; nothing is kept.
+        """
+        with incoming.handed_over():
+            found = verified(incoming.path, incoming.request, self.limits)
+            row, new = self._kept(incoming.owner, found, incoming.path)
+        return self._info(row), new
+
+    def _kept(self, owner: str, found: Verified, scratch: Path) -> tuple[_Row, bool]:
+        """Put a pack's files and row in place, with all other changes of the owner's packs kept out meanwhile."""
+        pack = found.pack
+        row = {
+            "owner": owner,
+            "pack_id": pack.pack_id,
+            "content_hash": pack.content_hash,
+            "provenance": pack.provenance,
+            "is_genuine": found.is_genuine,
+            "fixtures": list(pack.fixture_ids),
+            "bytes": found.bytes,
+            "entry": entry_of(pack),
+            "created_ts_ms": self.clock(),
+        }
+        target = self._home(owner) / pack.pack_id
+        with self.database.write() as connection:
+            rows.hold(connection, owner)
+            kept = rows.of_owner(connection, owner)
+            for known in [known for known in kept if known["content_hash"] == pack.content_hash]:
+                if self._is_there(known):
+                    return known, False
+                rows.delete(connection, owner, known["pack_id"])  # its files are lost: here they are again
+                kept.remove(known)
+            self._check_room(row, kept)
+            rows.add(connection, row)
+            target.parent.mkdir(mode=0o700, exist_ok=True)
+            if target.exists():
+                target.rename(scratch / "without-a-row")
+            pack.folder.rename(target)
+            flush(target.parent)
+        return row, True
+
+    def _check_room(self, row: _Row, kept: Sequence[_Row]) -> None:
+        pack_id, limits = row["pack_id"], self.limits
+        if pack_id in self.catalog.entries():
+            raise UploadConflictError("in_catalog", f"the catalog has a pack {pack_id!r}: take another id")
+        if pack_id in {known["pack_id"] for known in kept}:
+            raise UploadConflictError("id_taken", f"you have another pack {pack_id!r}: delete it, or take another id")
+        if len(kept) >= limits.max_packs:
+            raise UploadConflictError("too_many", f"you have {len(kept)} packs, which is the limit: delete one")
+        total = row["bytes"] + sum(known["bytes"] for known in kept)
+        if total > limits.max_owner_bytes:
+            detail = f"your packs would have {total:,} bytes, the limit is {limits.max_owner_bytes:,}: delete one"
+            raise UploadConflictError("too_large", detail)
+
+    def all(self, owner: str) -> UploadedPackList:
+        """List an owner's packs, by id; those whose files are not what was uploaded are left out."""
+        with self.database.read() as connection:
+            kept = rows.of_owner(connection, owner)
+        return {"packs": [self._info(row) for row in kept if self._is_there(row)]}
+
+    def info(self, owner: str, pack_id: str) -> UploadedPack:
+        """Describe one of an owner's packs.
+
+        Raises
+        ------
+        UnknownPackError
+        """
+        with self.database.read() as connection:
+            row = rows.row(connection, owner, pack_id)
+        if row is None or not self._is_there(row):
+            raise UnknownPackError(f"you have no pack {pack_id!r}")
+        return self._info(row)
+
+    def open(self, owner: str, pack_id: str, connection: Connection | None = None) -> Pack:
+        """Open one of an owner's packs; inside a transaction, by its connection.
+
+        Raises
+        ------
+        UnknownPackError
+        """
+        if connection is None:
+            with self.database.read() as own:
+                row = rows.row(own, owner, pack_id)
+        else:
+            row = rows.row(connection, owner, pack_id)
+        if row is None:
+            raise UnknownPackError(f"unknown pack {pack_id!r}: neither in the catalog nor among the packs of its owner")
+        try:
+            return open_entry(self._folder(row), row["entry"])
+        except (PackError, OSError) as error:
+            raise UnknownPackError(f"pack {pack_id!r} is not what was uploaded and so not available: {error}") from error
+
+    def delete(self, owner: str, pack_id: str) -> None:
+        """Delete one of an owner's packs; sealed runs over it stay verifiable.
+
+        Raises
+        ------
+        UnknownPackError
+        UploadConflictError
+            ``in_use``: by a competition that is not over, or a run that is not sealed.
+        """
+        target, trash, moved = self._home(owner) / pack_id, Unfinished(self.limits.folder), False
+        try:
+            with self.database.write() as connection:
+                rows.hold(connection, owner)
+                row = rows.row(connection, owner, pack_id)
+                if row is None:
+                    raise UnknownPackError(f"you have no pack {pack_id!r}")
+                shadowed = pack_id in self.catalog.entries()  # then nothing is bound to it any more
+                user = None if shadowed else rows.user(connection, owner, pack_id, row["content_hash"])
+                if user is not None:
+                    raise UploadConflictError("in_use", f"pack {pack_id!r} is used by {user}, which is not over")
+                rows.delete(connection, owner, pack_id)
+                if target.exists():
+                    target.rename(trash.path / "pack")
+                    moved = True
+        except BaseException:
+            if moved:
+                (trash.path / "pack").rename(target)
+            raise
+        finally:
+            trash.close()
+
+    def every(self) -> list[_Row]:
+        """Return the rows of all owners, for the operator: each with ``admitted``."""
+        with self.database.read() as connection:
+            return [{**row, "admitted": self._is_admitted(row)} for row in rows.every(connection)]
+
+    def admit(self, owner: str, pack_id: str, catalog: Catalog) -> Pack:
+        """Copy an owner's pack into a catalog's folder, verify it whole there, and admit it.
+
+        Raises
+        ------
+        UnknownPackError
+        UploadConflictError
+            ``in_catalog``: the catalog's folder has something of that name.
+        """
+        pack, target = self.open(owner, pack_id), catalog.folder / pack_id
+        if pack_id in catalog.entries() or target.exists():
+            raise UploadConflictError("in_catalog", f"the catalog's folder has a {pack_id!r} already")
+        copy = Unfinished(catalog.folder)
+        try:
+            shutil.copytree(pack.folder, copy.path / "pack")
+            (copy.path / "pack").rename(target)
+        finally:
+            copy.close()
+        try:
+            return catalog.admit(pack_id)
+        except BaseException:
+            shutil.rmtree(target, ignore_errors=True)
+            raise
+
+    def _home(self, owner: str) -> Path:
+        return self.limits.folder / hashlib.sha256(owner.encode(errors="replace")).hexdigest()
+
+    def _folder(self, row: _Row) -> Path:
+        return self._home(row["owner"]) / str(row["pack_id"])
+
+    def _is_there(self, row: _Row) -> bool:
+        """Tell whether a row's files are those that were uploaded."""
+        files = {name: self._folder(row) / name for name in row["entry"] if name != "content_hash"}
+        return all(path.is_file() and file_sha256(path) == row["entry"][name] for name, path in files.items())
+
+    def _is_admitted(self, row: _Row) -> bool:
+        return bool(self.catalog.entries().get(row["pack_id"], {}).get("content_hash") == row["content_hash"])
+
+    def _info(self, row: _Row) -> UploadedPack:
+        return {
+            "pack_id": row["pack_id"],
+            "content_hash": row["content_hash"],
+            "provenance": row["provenance"],
+            "is_genuine": row["is_genuine"],
+            "fixtures": row["fixtures"],
+            "bytes": row["bytes"],
+            "admitted": self._is_admitted(row),
+            "created_ts_ms": row["created_ts_ms"],
+        }

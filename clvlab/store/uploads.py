@@ -1,0 +1,68 @@
+"""Uploaded packs as rows: whose, what, and by which files they are known again."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Connection, select, text
+from sqlalchemy import delete as deletion
+
+from clvlab.store.database import first, rows
+from clvlab.store.runs import RunStatus
+from clvlab.store.tables import competitions, log_entries, runs, uploads
+
+_UNFINISHED = ("draft", "open", "running")
+_UNSEALED = (RunStatus.QUEUED, RunStatus.RUNNING)
+
+
+def hold(connection: Connection, owner: str) -> None:
+    """Keep all others who hold the same owner's packs out until the transaction ends."""
+    if connection.dialect.name == "postgresql":  # SQLite has one writer anyway
+        number = int.from_bytes(hashlib.sha256(b"uploads of " + owner.encode(errors="replace")).digest()[:8], signed=True)
+        connection.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": number})
+
+
+def add(connection: Connection, values: Mapping[str, Any]) -> None:
+    """Put a pack on record."""
+    connection.execute(uploads.insert().values(**values))
+
+
+def row(connection: Connection, owner: str, pack_id: str) -> dict[str, Any] | None:
+    """Return one of an owner's packs."""
+    return first(connection, select(uploads).where(uploads.c.owner == owner, uploads.c.pack_id == pack_id))
+
+
+def of_owner(connection: Connection, owner: str) -> list[dict[str, Any]]:
+    """List an owner's packs, by id."""
+    return rows(connection, select(uploads).where(uploads.c.owner == owner).order_by(uploads.c.pack_id))
+
+
+def every(connection: Connection) -> list[dict[str, Any]]:
+    """List the packs of all owners, oldest first."""
+    return rows(connection, select(uploads).order_by(uploads.c.created_ts_ms, uploads.c.owner, uploads.c.pack_id))
+
+
+def delete(connection: Connection, owner: str, pack_id: str) -> None:
+    """Take a pack off the record."""
+    connection.execute(deletion(uploads).where(uploads.c.owner == owner, uploads.c.pack_id == pack_id))
+
+
+def user(connection: Connection, owner: str, pack_id: str, content_hash: str) -> str | None:
+    """Name what still needs an owner's pack: a competition that is bound to it and not over, or a run that is not sealed."""
+    bound = competitions.c
+    competition = connection.execute(
+        select(bound.competition_id).where(
+            bound.owner == owner, bound.pack_id == pack_id, bound.content_hash == content_hash, bound.status.in_(_UNFINISHED)
+        )
+    ).scalar()
+    if competition is not None:
+        return f"competition {competition}"
+    entry = log_entries.c
+    run = connection.execute(
+        select(runs.c.run_id)
+        .join(log_entries, entry.run_id == runs.c.run_id)
+        .where(entry.owner == owner, entry.content_hash == content_hash, runs.c.status.in_(_UNSEALED))
+    ).scalar()
+    return None if run is None else f"run {run}"
