@@ -1,68 +1,26 @@
 """The tables. A change here goes with a migration in ``migrations/versions``; a test compares the two.
 
-Times are UTC milliseconds. JSON is text, written by ``Json``: databases store it and never look inside.
+Times are UTC milliseconds.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
-import orjson
 from sqlalchemy import (
     BigInteger,
     Boolean,
     CheckConstraint,
     Column,
-    Dialect,
     ForeignKey,
     ForeignKeyConstraint,
     Index,
     Integer,
     LargeBinary,
-    MetaData,
     Table,
-    Text,
-    TypeDecorator,
     UniqueConstraint,
     true,
 )
 
-
-class Name(TypeDecorator[str]):
-    """A text that callers choose or ask for: what a database can't hold (NUL, lone surrogates) is found nowhere."""
-
-    impl = Text
-    cache_ok = True
-
-    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:  # noqa: ARG002
-        return None if value is None else value.encode(errors="replace").decode().replace("\x00", "\ufffd")
-
-
-class Json(TypeDecorator[Any]):
-    """A JSON value as text."""
-
-    impl = Text
-    cache_ok = True
-
-    def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:  # noqa: ARG002
-        return None if value is None else orjson.dumps(value).decode()
-
-    def process_result_value(self, value: Any, dialect: Dialect) -> Any:  # noqa: ARG002
-        return None if value is None else orjson.loads(value)
-
-
-# A row id: SQLite counts up by itself only in a column that is exactly INTEGER.
-_RowId = BigInteger().with_variant(Integer, "sqlite")
-
-metadata = MetaData(
-    naming_convention={
-        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
-        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-        "ck": "ck_%(table_name)s_%(constraint_name)s",
-        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
-        "pk": "pk_%(table_name)s",
-    }
-)
+from clvlab.store.columns import Json, Name, RowId, metadata
 
 competitions = Table(
     "competitions",
@@ -154,7 +112,7 @@ idempotency = Table(
 jobs = Table(
     "jobs",
     metadata,
-    Column("job_id", _RowId, primary_key=True),
+    Column("job_id", RowId, primary_key=True),
     Column("kind", Name, nullable=False),
     Column("run_id", Name, nullable=False),
     Column("payload", Json, nullable=False),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alembic import context
 
-from clvlab.store.tables import metadata
+from clvlab.store.tables import runs
 
-context.configure(connection=context.config.attributes["connection"], target_metadata=metadata, transactional_ddl=False)
+context.configure(connection=context.config.attributes["connection"], target_metadata=runs.metadata, transactional_ddl=False)
 context.run_migrations()
