@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from clvlab.anchor.anchorer import Anchorer
 from clvlab.anchor.records import AnchorRecord
-from clvlab.application.attempt import Tell
 from clvlab.application.events import anchor_event
 from clvlab.application.jobs import PostponedError
+from clvlab.application.progress import Tell
 from clvlab.errors import AnchorConflictError, AnchorUnavailableError, UnknownRunError
 from clvlab.proof.anchor import Anchor, AnchorStatus, anchor_check
 from clvlab.proof.checks import Check, Verdict

@@ -6,11 +6,10 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from threading import Event, Thread
-from typing import Protocol, TypedDict
 
 from clvlab.application.hub import Hub
+from clvlab.application.progress import Progress, Stage
 from clvlab.errors import LeaseLostError, StoreError
 from clvlab.store import jobs as job_rows
 from clvlab.store.database import Database
@@ -18,39 +17,6 @@ from clvlab.store.jobs import Job
 
 logger = logging.getLogger("clvlab.jobs")
 _NOTED_S = 1.0
-
-
-class Stage(StrEnum):
-    """What a run is at, in this order."""
-
-    OPENING = "opening"  # the tape
-    DECIDING = "deciding"  # the agents
-    SEALING = "sealing"  # scores, gate, evidence
-    KEEPING = "keeping"  # verified and stored
-
-
-class Progress(TypedDict):
-    """How far a run is: ``done`` of ``total`` parts of a stage."""
-
-    stage: str
-    done: int
-    total: int
-
-
-class Tell(Protocol):
-    """Say how far a run is.
-
-    Raises
-    ------
-    LeaseLostError
-        The run was cancelled, or another worker has it: nothing more of it is wanted.
-    """
-
-    def __call__(self, stage: Stage, done: int = 0, total: int = 1) -> None: ...
-
-
-def tell_nobody(stage: Stage, done: int = 0, total: int = 1) -> None:
-    """Pass over how far a run is."""
 
 
 class Attempt:

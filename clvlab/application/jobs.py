@@ -10,9 +10,10 @@ from threading import Event, Lock, Thread
 from typing import Any, Protocol, cast
 
 from clvlab.answers.runs import RunProgress
-from clvlab.application.attempt import Attempt, Tell
+from clvlab.application.attempt import Attempt
 from clvlab.application.causes import cause_of
 from clvlab.application.hub import Hub
+from clvlab.application.progress import Tell
 from clvlab.errors import BusyError, LeaseLostError, StoreError, UnknownRunError
 from clvlab.store import jobs as job_rows
 from clvlab.store import runs

@@ -1,6 +1,6 @@
 import pytest
 
-from clvlab.application.attempt import Stage
+from clvlab.application.progress import Stage
 from clvlab.application.reports.requests import PackBacktestRequest
 from clvlab.errors import LeaseLostError, NotOwnerError, RunCancelledError, TransitionError
 from clvlab.store import runs

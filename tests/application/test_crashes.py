@@ -5,10 +5,10 @@ import time
 import pytest
 
 from clvlab.application.application import Application
-from clvlab.application.attempt import tell_nobody
 from clvlab.application.deploys.config import DeployConfig
 from clvlab.application.deploys.job import plan_of
 from clvlab.application.packs import bundled_catalog
+from clvlab.application.progress import tell_nobody
 from clvlab.application.runs.binding import bind
 from clvlab.application.runs.perform import perform
 from clvlab.errors import LeaseLostError

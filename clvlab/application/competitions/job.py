@@ -9,13 +9,13 @@ from typing import Any
 from clvlab.answers.answer import ReplayBinding, pick
 from clvlab.answers.competitions import RosterEntry
 from clvlab.application.anchoring import Anchoring
-from clvlab.application.attempt import Tell
 from clvlab.application.competitions.events import finalized_events, run_events
 from clvlab.application.competitions.requests import CompetitionConfig
 from clvlab.application.competitions.roster import rostered_agent, unused_of
 from clvlab.application.competitions.status import CompetitionStatus, require_startable
 from clvlab.application.events import EventKind, event, in_batches
 from clvlab.application.hub import Hub
+from clvlab.application.progress import Tell
 from clvlab.application.runs.binding import Bound, bind
 from clvlab.application.runs.entrants import Entrant
 from clvlab.application.runs.in_database import begin, enter, give_up, keep

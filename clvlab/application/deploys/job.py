@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from clvlab.application.anchoring import Anchoring
-from clvlab.application.attempt import Tell
 from clvlab.application.deploys.agent import deployed_agent, policy_of, window_of
 from clvlab.application.deploys.config import DeployConfig
 from clvlab.application.events import in_batches
+from clvlab.application.progress import Tell
 from clvlab.application.runs.binding import Bound, bind
 from clvlab.application.runs.in_database import begin, give_up, keep
 from clvlab.application.runs.perform import PerformedRun, perform

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from clvlab.answers.answer import pick
 from clvlab.answers.backtests import BacktestReport, BacktestSummary
-from clvlab.application.attempt import Tell
+from clvlab.application.progress import Tell
 from clvlab.application.reports.requests import stored_request
 from clvlab.application.runs.binding import open_catalogued
 from clvlab.application.runs.in_database import begin, give_up, keep

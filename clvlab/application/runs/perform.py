@@ -11,7 +11,7 @@ import orjson
 import polars as pl
 
 from clvlab.answers.backtests import BacktestReport, PolicySummary
-from clvlab.application.attempt import Stage, Tell, tell_nobody
+from clvlab.application.progress import Stage, Tell, tell_nobody
 from clvlab.application.runs.card import metrics, verdicts
 from clvlab.application.runs.plan import Plan
 from clvlab.engine.run import RunResult, run
