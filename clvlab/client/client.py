@@ -2,36 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from types import TracebackType
-from typing import Any, Self, TypeVar, get_origin
-from urllib.parse import quote
+from typing import Self
 
 import httpx2
-import orjson
 
-from clvlab.answers.agents import AgentInstance, DeployResponse, RuntimeEventsResponse
-from clvlab.answers.backtests import BacktestListResponse, BacktestReport, BacktestRunResponse
-from clvlab.answers.competitions import (
-    AgentErrorCause,
-    AgentRegisterResponse,
-    CompetitionCreateResponse,
-    CompetitionEvent,
-    CompetitionStartResponse,
-    CompetitionStateResponse,
-    CompetitionStatusResponse,
-    CompetitionSummaryResponse,
-)
-from clvlab.answers.demo import DemoResponse
-from clvlab.answers.leaderboard import LeaderboardResponse
-from clvlab.answers.packs import ReplayPackInfo, ReplayPackListResponse
-from clvlab.answers.runs import InspectorRecord, ProofArtifactResponse, RunListResponse, VerifyResponse
-from clvlab.client.problems import ApiError, raise_for_problem
-
-_T = TypeVar("_T")
+from clvlab.client.owning import Owning
+from clvlab.client.proving import Proving
+from clvlab.client.replaying import Replaying
 
 
-class Client:
+class Client(Owning, Replaying, Proving):
     r"""Talks to one clvlab service; use it as a context manager, or close it.
 
     Parameters
@@ -69,8 +50,29 @@ class Client:
     ('baseline', 2)
     >>> client.evidence(run_id).count(b"\n") > client.scores(run_id).count(b"\n"), client.manifest(run_id)[:15]
     (True, b'{"commit_index"')
-    >>> {"baseline"} < {row["agent_id"] for row in client.leaderboard()["rows"]}
+    >>> "baseline (anonymous)" in {row["agent_id"] for row in client.leaderboard()["rows"]}
     True
+    >>> client.decisions(run_id, limit=2, sort="-clv")["total"] == client.decision_frame(run_id).height
+    True
+    >>> len(client.bundle(run_id)) > len(client.evidence(run_id)) / 20
+    True
+    >>> page = client.fixtures("starter", limit=2)
+    >>> page["total"] == client.fixture_frame("starter").height, len(page["fixtures"])
+    (True, 2)
+    >>> [one["strategy"] for one in client.strategies()["strategies"]][0], client.strategy("llm")["strategy"]
+    ('baseline', 'llm')
+
+    Any template over a whole pack; what takes more than a second goes on while the caller does something else:
+
+    >>> whole = client.backtest_pack("starter", strategy="cumulative-drift", params={"stake": 50})
+    >>> report = client.wait_for_report(whole["backtest_id"])
+    >>> report["n_fixtures"], report["statistics"]["clv_bps"]["n_clusters"], "<svg" in client.tear_sheet(whole["backtest_id"])
+    (12, 12, True)
+    >>> client.progress(report["run_id"])["status"], [told["status"] for told in client.follow(report["run_id"])]
+    ('sealed', ['sealed'])
+    >>> client.cancel_backtest(whole["backtest_id"], "a key of nobody")
+    Traceback (most recent call last):
+    clvlab.client.problems.ApiError: 409 Conflict: backtest ... is sealed: there is nothing to cancel
 
     What its owner may do with a competition, and with an instance:
 
@@ -92,6 +94,22 @@ class Client:
     >>> deployed = client.deploy(strategy="baseline", source_mode="replay", pack_id="starter")["instance_id"]
     >>> client.instance(deployed)["template"], "events" in client.runtime_events(deployed, limit=1)
     ('baseline', True)
+    >>> theirs = client.create_competition(config, roster_size=2)["competition_id"]
+    >>> begun = client.register(theirs, "b", "baseline") and client.start_async(theirs)
+    >>> [told["status"] for told in client.follow(begun["run_id"])][-1]
+    'sealed'
+    >>> client.cancel_competition(theirs)
+    Traceback (most recent call last):
+    clvlab.client.problems.ApiError: 409 Conflict: competition ... is finalized, and only a running one is cancelled
+    >>> client.me()["competitions"] > 1, len(client.instances(strategy="baseline")["instances"]) > 0
+    (True, True)
+
+    Packs of one's own, where the operator takes uploads, and ``pack.zip`` is one:
+
+    >>> kept = client.upload_pack("pack.zip")["pack_id"]
+    >>> [own["pack_id"] for own in client.uploaded_packs()["packs"]] == [kept], client.uploaded_pack(kept)["admitted"]
+    (True, False)
+    >>> client.delete_uploaded_pack(kept)
     >>> client.close()
     """
 
@@ -112,189 +130,3 @@ class Client:
     def close(self) -> None:
         """Close the connections."""
         self._http.close()
-
-    def leaderboard(self) -> LeaderboardResponse:
-        """Rank agents over all sealed runs."""
-        return self._get(LeaderboardResponse, "leaderboard")
-
-    def create_competition(self, config: Mapping[str, Any] | None = None, **fields: Any) -> CompetitionCreateResponse:
-        """Create a competition; fields of CompetitionConfig, as a mapping or by name. Needs a token."""
-        return self._post(CompetitionCreateResponse, "competitions", body=dict(config or {}) | fields)
-
-    def competitions(
-        self, status: str | None = None, *, owner: str | None = None, pack_id: str | None = None
-    ) -> list[CompetitionSummaryResponse]:
-        """List competitions; of ``DRAFT``, ``RUNNING``, ``FINALIZED`` or ``COMPLETED`` status, an owner or a pack, if given."""
-        return self._get(list[CompetitionSummaryResponse], "competitions", status=status, owner=owner, pack_id=pack_id)
-
-    def competition(self, competition_id: str) -> CompetitionStateResponse:
-        """Read a competition whole."""
-        return self._get(CompetitionStateResponse, "competitions", competition_id)
-
-    def register(
-        self,
-        competition_id: str,
-        agent_id: str,
-        strategy: str,
-        config: Mapping[str, Any] | None = None,
-        *,
-        proof_mode: str = "reproducible",
-        instance_id: str | None = None,
-    ) -> AgentRegisterResponse:
-        """Put an agent on the roster of a competition of the caller."""
-        entry = {"agent_id": agent_id, "strategy": strategy, "config": dict(config or {}), "proof_mode": proof_mode}
-        return self._post(
-            AgentRegisterResponse, "competitions", competition_id, "agents", body=entry | {"instance_id": instance_id}
-        )
-
-    def withdraw(self, competition_id: str, agent_id: str) -> None:
-        """Take an agent off the roster of a competition of the caller that was not started yet."""
-        self._delete("competitions", competition_id, "agents", agent_id)
-
-    def delete_competition(self, competition_id: str) -> None:
-        """Delete a competition of the caller that was never started."""
-        self._delete("competitions", competition_id)
-
-    def open_competition(self, competition_id: str) -> CompetitionStatusResponse:
-        """Go from draft to open."""
-        return self._post(CompetitionStatusResponse, "competitions", competition_id, "open")
-
-    def start(self, competition_id: str) -> CompetitionStartResponse:
-        """Run a competition of the caller; returns when it is finalized."""
-        return self._post(CompetitionStartResponse, "competitions", competition_id, "start")
-
-    def complete_competition(self, competition_id: str) -> CompetitionStatusResponse:
-        """Go from finalized to completed."""
-        return self._post(CompetitionStatusResponse, "competitions", competition_id, "complete")
-
-    def events(self, competition_id: str, since_seq: int = 0, limit: int | None = None) -> list[CompetitionEvent]:
-        """Read the log after ``since_seq``, or its first ``limit`` entries; -1 gives all of it."""
-        return self._get(list[CompetitionEvent], "competitions", competition_id, "events", since_seq=since_seq, limit=limit)
-
-    def agent_errors(self, competition_id: str) -> list[AgentErrorCause]:
-        """Read why agents failed in the run of a competition of the caller."""
-        return self._get(list[AgentErrorCause], "competitions", competition_id, "agent-errors")
-
-    def stream(self, competition_id: str, since_seq: int = -1) -> Iterator[CompetitionEvent]:
-        """Return the entries of the log as they are appended, until nothing can follow.
-
-        Raises
-        ------
-        websockets.exceptions.InvalidStatus
-            The competition is unknown.
-        websockets.exceptions.ConnectionClosedError
-            The connection broke off: stream again with the last ``seq`` received.
-        """
-        from websockets.sync.client import connect  # only here: notebooks seldom stream
-
-        base = str(self._http.base_url).rstrip("/").replace("http", "ws", 1)
-        with connect(f"{base}{_path('competitions', competition_id, 'arena')}?since_seq={since_seq}") as messages:
-            for message in messages:
-                yield orjson.loads(message)
-
-    def deploy(
-        self, config: Mapping[str, Any] | None = None, *, idempotency_key: str | None = None, **fields: Any
-    ) -> DeployResponse:
-        """Deploy an agent; fields of DeployConfig, as a mapping or by name. Needs a token."""
-        headers = {} if idempotency_key is None else {"Idempotency-Key": idempotency_key}
-        return self._post(DeployResponse, "agents", "deploy", body=dict(config or {}) | fields, headers=headers)
-
-    def instance(self, instance_id: str) -> AgentInstance:
-        """Read an instance of the caller."""
-        return self._get(AgentInstance, "agents", "instances", instance_id)
-
-    def runtime_events(self, instance_id: str, since: int = 0, limit: int | None = None) -> RuntimeEventsResponse:
-        """Read what an instance of the caller did, after the cursor ``since``."""
-        return self._get(RuntimeEventsResponse, "agents", "instances", instance_id, "runtime-events", since=since, limit=limit)
-
-    def backtest(
-        self,
-        pack_id: str,
-        fixture_id: int,
-        *,
-        window_id: str = "full",
-        market_allowlist: list[str] | None = None,
-        **fields: Any,
-    ) -> BacktestRunResponse:
-        """Backtest the agent ``baseline`` over a fixture; further fields of BacktestRunRequest by name."""
-        markets = [""] if market_allowlist is None else market_allowlist
-        body = {"pack_id": pack_id, "fixture_id": fixture_id, "window_id": window_id, "market_allowlist": markets}
-        return self._post(BacktestRunResponse, "backtests", body=body | fields)
-
-    def backtests(self, cursor: str | None = None, limit: int = 50) -> BacktestListResponse:
-        """List stored backtests, newest first."""
-        return self._get(BacktestListResponse, "backtests", cursor=cursor, limit=limit)
-
-    def report(self, backtest_id: str) -> BacktestReport:
-        """Read the report of a backtest."""
-        return self._get(BacktestReport, "backtests", backtest_id)
-
-    def packs(self) -> ReplayPackListResponse:
-        """List the packs of the catalog."""
-        return self._get(ReplayPackListResponse, "replay-packs")
-
-    def pack(self, pack_id: str) -> ReplayPackInfo:
-        """Read one pack."""
-        return self._get(ReplayPackInfo, "replay-packs", pack_id)
-
-    def runs(self, cursor: str | None = None, limit: int = 50) -> RunListResponse:
-        """List runs, newest first."""
-        return self._get(RunListResponse, "runs", cursor=cursor, limit=limit)
-
-    def run(self, run_id: str) -> ProofArtifactResponse:
-        """Read the proof card of a run."""
-        return self._get(ProofArtifactResponse, "runs", run_id)
-
-    def verify(self, run_id: str) -> VerifyResponse:
-        """Have the proof of a run recomputed."""
-        return self._post(VerifyResponse, "runs", run_id, "verify")
-
-    def decision(self, run_id: str, seq: int) -> InspectorRecord:
-        """Inspect one decision."""
-        return self._get(InspectorRecord, "runs", run_id, "actions", str(seq))
-
-    def evidence(self, run_id: str) -> bytes:
-        """Download ``events.jsonl``, whose SHA-256 is the evidence hash."""
-        return self._file(run_id, "evidence")
-
-    def scores(self, run_id: str) -> bytes:
-        """Download ``scores.jsonl``."""
-        return self._file(run_id, "scores")
-
-    def manifest(self, run_id: str) -> bytes:
-        """Download ``manifest.json``, whose SHA-256 is the manifest hash."""
-        return self._file(run_id, "manifest")
-
-    def demo(self) -> DemoResponse:
-        """Run the demo competition."""
-        return self._post(DemoResponse, "demo", "run")
-
-    def _get(self, kind: type[_T], *path: str, **query: Any) -> _T:
-        asked = {name: value for name, value in query.items() if value is not None}
-        return _answer(kind, self._http.get(_path(*path), params=asked))
-
-    def _post(
-        self, kind: type[_T], *path: str, body: Mapping[str, Any] | None = None, headers: Mapping[str, str] | None = None
-    ) -> _T:
-        return _answer(kind, self._http.post(_path(*path), json=body, headers=headers))
-
-    def _delete(self, *path: str) -> None:
-        raise_for_problem(self._http.delete(_path(*path)))
-
-    def _file(self, run_id: str, name: str) -> bytes:
-        response = self._http.get(_path("runs", run_id, name))
-        raise_for_problem(response)
-        return response.content
-
-
-def _answer(kind: type[_T], response: httpx2.Response) -> _T:
-    """The JSON of an answer; of ``kind`` the service's own tests are the check, here only object and array are told apart."""
-    raise_for_problem(response)
-    answer: _T = response.json()
-    if not isinstance(answer, list if get_origin(kind) is list else dict):
-        raise ApiError(response.status_code, {"title": "unexpected answer", "detail": response.text[:200]})
-    return answer
-
-
-def _path(*segments: str) -> str:  # a segment of dots alone would be taken for a step (RFC 3986, section 5.2.4)
-    return "/" + "/".join(quote(segment, safe="").replace(".", "%2E") for segment in segments)

@@ -1,0 +1,54 @@
+"""How a service is asked: JSON in and out, a problem as an error."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar, get_origin
+from urllib.parse import quote
+
+import httpx2
+
+from clvlab.client.problems import ApiError, raise_for_problem
+
+_T = TypeVar("_T")
+
+
+class Asking:
+    """Asks one service over a connection that is kept."""
+
+    _http: httpx2.Client
+
+    def _get(self, kind: type[_T], *path: str, **query: Any) -> _T:
+        return _answer(kind, self._http.get(path_of(*path), params=given(query)))
+
+    def _post(
+        self, kind: type[_T], *path: str, body: Mapping[str, Any] | None = None, headers: Mapping[str, str] | None = None
+    ) -> _T:
+        return _answer(kind, self._http.post(path_of(*path), json=body, headers=headers))
+
+    def _delete(self, *path: str) -> None:
+        raise_for_problem(self._http.delete(path_of(*path)))
+
+    def _bytes(self, *path: str, accept: str = "*/*", **query: Any) -> bytes:
+        response = self._http.get(path_of(*path), params=given(query), headers={"Accept": accept})
+        raise_for_problem(response)
+        return response.content
+
+
+def given(query: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters that have a value; a truth value as JSON writes it."""
+    found = {name: value for name, value in query.items() if value is not None}
+    return {name: str(value).lower() if isinstance(value, bool) else value for name, value in found.items()}
+
+
+def _answer(kind: type[_T], response: httpx2.Response) -> _T:
+    """The JSON of an answer; of ``kind`` the service's own tests are the check, here only object and array are told apart."""
+    raise_for_problem(response)
+    answer: _T = response.json()
+    if not isinstance(answer, list if get_origin(kind) is list else dict):
+        raise ApiError(response.status_code, {"title": "unexpected answer", "detail": response.text[:200]})
+    return answer
+
+
+def path_of(*segments: str) -> str:  # a segment of dots alone would be taken for a step (RFC 3986, section 5.2.4)
+    return "/" + "/".join(quote(segment, safe="").replace(".", "%2E") for segment in segments)
