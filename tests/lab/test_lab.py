@@ -434,9 +434,10 @@ class TestAService:
 
     def test_refuses_what_it_can_t_do_and_says_what_to_do(self, remote, odds):
         refused = {
-            "backtests only 'baseline'": lambda: remote.backtest("starter", "cumulative-drift", fixtures=[FIXTURE]),
-            "one fixture at a time, not 12": lambda: remote.backtest("starter"),
-            "the default policy only": lambda: remote.backtest("starter", policy=cl.PolicyEnvelope(max_orders=1)),
+            "'opening' is code of yours: backtest": lambda: remote.backtest("starter", opening),
+            "backtests no transcript": lambda: remote.backtest("starter", "llm"),
+            "one fixture at a time, not 12": lambda: remote.compete("starter", BOTH),
+            "'mine.py:agent' is code of yours: deploy": lambda: remote.deploy("starter", "mine.py:agent", fixture=FIXTURE),
             "'opening' is code of yours": lambda: remote.compete("starter", [opening], fixtures=[FIXTURE]),
             "'mine.py:agent' is code of yours": lambda: remote.compete("starter", ["mine.py:agent"], fixtures=[FIXTURE]),
             "its own window": lambda: remote.compete("starter", BOTH, window=cl.Window(min_clv_horizon_s=5)),
@@ -467,6 +468,26 @@ class TestAService:
     def test_knows_packs_by_their_id_only(self, remote, tmp_path):
         with pytest.raises(UnknownPackError, match="by id, not by path"):
             remote.backtest(tmp_path, fixtures=[FIXTURE])
+
+    def test_backtests_any_template_over_all_fixtures_as_a_lab_here_does(self, remote):
+        window, policy = cl.Window("mine", min_clv_horizon_s=30), cl.PolicyEnvelope(max_orders=3, venue_allowlist=())
+        asked = {"params": {"stake": 7}, "window": window, "policy": policy}
+
+        there = remote.backtest("starter", "cumulative-drift", **asked)
+        here = cl.Lab().backtest("starter", "cumulative-drift", **asked)
+
+        assert there.run_id == here.run_id
+        assert there.run.evidence_hash == here.run.evidence_hash
+        assert there.report["n_fixtures"] == 12
+        assert there.tear_sheet().clv == here.tear_sheet().clv
+
+    def test_deploys_a_template_and_returns_its_sealed_run(self, remote):
+        found = remote.deploy("starter", "cumulative-drift", fixture=FIXTURE, params={"stake": 7}, max_orders=2)
+
+        assert found.verify().passed
+        assert found.agent_ids == ["cumulative-drift"]
+        with pytest.raises(cl.client.ApiError, match="max_orders"):
+            remote.deploy("starter", "cumulative-drift", fixture=FIXTURE, max_orders=-1)
 
     def test_has_no_ticks_for_sql(self, remote):
         with pytest.raises(QueryError, match="the tables are: packs, runs, agents, scores, decisions"):

@@ -83,6 +83,7 @@ class PolicyLimits(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     market_allowlist: _Markets | None = None
+    venue_allowlist: Annotated[list[Annotated[StrictStr, Field(max_length=200)]], Field(max_length=1000)] = ["paper"]
     execution_mode: Literal["paper", "dry_run"] = "paper"
     max_stake: StrictInt = 10_000
     max_exposure_per_market: StrictInt | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -13,8 +13,9 @@ from urllib.parse import quote
 from clvlab.errors import MissingExtraError, UnsupportedError
 from clvlab.lab.laboratory.local import LocalPlace
 from clvlab.lab.laboratory.making import Verbs
-from clvlab.lab.laboratory.place import Place
+from clvlab.lab.laboratory.place import Place, entry, question
 from clvlab.lab.results.pack import Pack
+from clvlab.lab.results.result import Result
 from clvlab.packs.catalog import Catalog
 
 
@@ -27,7 +28,7 @@ class Lab(Verbs):
         Nothing: in memory, gone at the end. A path: a SQLite file, with imported packs in a folder beside it (``lab.db`` and
         ``lab.packs``). A URL of ``http`` or ``https``: a service.
     token
-        Bearer token for a service; ``compete`` needs one there.
+        Bearer token for a service; ``compete`` and ``deploy`` need one there.
 
     Raises
     ------
@@ -48,6 +49,44 @@ class Lab(Verbs):
 
     def __init__(self, where: str | Path | None = None, *, token: str | None = None) -> None:
         super().__init__(_place(where, token))
+
+    def deploy(
+        self,
+        pack: Pack | str,
+        agent: str,
+        *,
+        fixture: int,
+        params: Mapping[str, Any] | None = None,
+        **settings: Any,
+    ) -> Result:
+        """Deploy a template at a service: pinned as an instance of the caller, and run; returns when the run is sealed.
+
+        Parameters
+        ----------
+        pack, agent, params
+            As for ``backtest``; the agent is a template.
+        fixture
+            What is replayed.
+        **settings
+            Further fields of DeployConfig, such as ``max_orders``, ``sizing`` or ``agent_id``.
+
+        Raises
+        ------
+        UnsupportedError
+            Not at a service, or an agent of one's own.
+        RunFailedError
+            The run failed; it says why.
+        ApiError
+            The service refused: ``problem["checks"]`` names every failing check.
+
+        Examples
+        --------
+        >>> import clvlab as cl
+        >>> cl.Lab().deploy("starter", "baseline", fixture=90000000)
+        Traceback (most recent call last):
+        clvlab.errors.UnsupportedError: this laboratory deploys nothing: .backtest() replays the same agent
+        """
+        return self._place.deploy(question(pack, [fixture]), entry(agent, params), settings)
 
     def import_odds(
         self, source: str, paths: str | Path | Sequence[str | Path], pack_id: str | None = None, **options: Any

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import polars as pl
 
@@ -78,6 +78,9 @@ class LocalPlace:
         if isinstance(where, str) and where in imported.entries():
             return Pack(imported.open(where))
         return Pack(packs.open_pack(where))
+
+    def deploy(self, *_: Any) -> NoReturn:
+        raise UnsupportedError(f"{self.where} deploys nothing: .backtest() replays the same agent")
 
     def import_odds(self, source: str, paths: Sequence[Path], pack_id: str, options: Mapping[str, Any]) -> Pack:
         """Import into the laboratory's folder; the same files again give the pack that is there."""

@@ -36,7 +36,7 @@ class Verbs(Records):
     ) -> Result:
         """Replay a pack through an agent, score it by the law, and seal it.
 
-        A laboratory keeps the run; the same backtest again changes nothing. A service backtests ``baseline`` on one fixture.
+        A laboratory keeps the run; the same backtest again changes nothing. A service backtests its templates.
 
         Parameters
         ----------
@@ -62,7 +62,7 @@ class Verbs(Records):
         PackFormatError, PolicyError
             No fixture; a policy that is not a ``clvlab.PolicyEnvelope``.
         UnsupportedError
-            At a service, for another agent, more than one fixture, or ``audit=False``.
+            At a service, for an agent of one's own, a transcript, or ``audit=False``.
 
         Examples
         --------

@@ -103,6 +103,10 @@ class Place(Protocol):
     def backtest(self, question: Question, entry: Entry) -> Result: ...
     def compete(self, question: Question, entries: Sequence[Entry]) -> Result: ...
 
+    def deploy(self, question: Question, entry: Entry, settings: Mapping[str, Any]) -> Result:
+        """Pin an agent as an instance of the caller, and let it run."""
+        ...
+
     def sweep(
         self, question: Question, entry: Entry, grid: Mapping[str, Sequence[Any]], *, progress: Progress | bool
     ) -> tuple[tuple[Trial, ...], int]:

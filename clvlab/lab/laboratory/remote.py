@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import httpx2
@@ -11,7 +12,14 @@ import httpx2
 from clvlab.agents.registry import TEMPLATES
 from clvlab.application import backtests, packs
 from clvlab.client import ApiError, Client
-from clvlab.errors import DecisionError, ServiceUnreachableError, UnknownPackError, UnknownRunError, UnsupportedError
+from clvlab.errors import (
+    DecisionError,
+    RunFailedError,
+    ServiceUnreachableError,
+    UnknownPackError,
+    UnknownRunError,
+    UnsupportedError,
+)
 from clvlab.lab.laboratory.listing import Listing, list_packs, list_runs, list_standings
 from clvlab.lab.laboratory.place import Entry, Question, pages, run_tables
 from clvlab.lab.results.pack import Pack
@@ -26,6 +34,7 @@ if TYPE_CHECKING:
     from clvlab.sql import Table  # loads a database
 
 _MIN_ROSTER = 2
+_TRANSCRIBED = "llm"
 
 
 class RemotePlace:
@@ -36,7 +45,7 @@ class RemotePlace:
     url
         Where the service is.
     token
-        Bearer token, which ``compete`` needs.
+        Bearer token, which ``compete`` and ``deploy`` need.
     """
 
     def __init__(self, url: str, token: str | None) -> None:
@@ -61,7 +70,7 @@ class RemotePlace:
 
     def import_odds(self, *_: Any) -> NoReturn:
         raise UnsupportedError(
-            f"{self.where} serves the packs of its operator: import in a Lab() here, or ask the operator to admit the pack"
+            f"{self.where} serves the packs of its operator: import in a Lab() here, or send the odds with Client.upload_pack()"
         )
 
     def sweep(self, *_: Any, **__: Any) -> NoReturn:
@@ -72,39 +81,69 @@ class RemotePlace:
             raise UnsupportedError(f"{self.where} audits as it sees fit: audit=False is for a Lab() here")
 
     def backtest(self, question: Question, entry: Entry) -> Result:
-        if entry.agent != "baseline" or entry.params or entry.agent_id:
-            raise UnsupportedError(
-                f"{self.where} backtests only 'baseline' with its defaults, not {_said(entry)}: "
-                "enter a template in .compete(), or backtest in a Lab() here"
-            )
+        strategy = self._template(entry, "backtest")
+        if strategy == _TRANSCRIBED:
+            raise UnsupportedError(f"{self.where} backtests no transcript: enter it in .compete(), or backtest in a Lab() here")
         self._check_audited(question)
-        if question.policy != PolicyEnvelope():
-            raise UnsupportedError(f"{self.where} backtests under the default policy only: backtest in a Lab() here")
-        pack_id, window = _named_pack(question), question.window
+        window = question.window
         with self._asking() as client:
-            fixture_id = _only(question.fixtures or client.pack(pack_id)["fixtures"])
-            made = client.backtest(
-                pack_id,
-                fixture_id,
+            made = client.backtest_pack(
+                _named_pack(question),
+                question.fixtures,
+                strategy=strategy,
+                params=entry.params,
+                policy=_limits(question.policy),
                 window_id=window.window_id,
                 market_allowlist=list(window.market_allowlist),
                 end_rule=window.end_rule,
                 duration_s=window.duration_s,
                 min_clv_horizon_s=window.min_clv_horizon_s,
             )
+            try:
+                client.wait_for_report(made["backtest_id"])
+            except KeyboardInterrupt:
+                client.cancel_backtest(made["backtest_id"], str(made.get("key")))
+                raise
         return self.open_run(made["run_id"])
+
+    def deploy(self, question: Question, entry: Entry, settings: Mapping[str, Any]) -> Result:
+        strategy = self._template(entry, "deploy")
+        self._check_audited(question)
+        if question.window != Window() or question.policy != PolicyEnvelope():
+            raise UnsupportedError(f"{self.where} takes window and policy of a deploy as fields of it, such as max_orders=5")
+        pack_id = _named_pack(question)
+        with self._asking() as client:
+            fixture_id = _only(question.fixtures or client.pack(pack_id)["fixtures"])
+            config = {"strategy": strategy, "source_mode": "replay", "pack_id": pack_id, "fixture_id": fixture_id}
+            run_id = client.deploy(config, params=dict(entry.params), **settings)["run_id"]
+            told = list(client.follow(run_id))[-1]
+        if told["status"] == "failed":
+            raise RunFailedError(run_id, str(told["cause"]))
+        return self.open_run(run_id)
+
+    def _template(self, entry: Entry, verb: str) -> str:
+        """Return the template that an entry names, whose parameters are sound.
+
+        Raises
+        ------
+        UnsupportedError
+            Code of one's own.
+        UnknownAgentError, AgentError
+        """
+        if not isinstance(entry.agent, str) or entry.agent.rpartition(":")[0].endswith(".py"):
+            raise UnsupportedError(
+                f"{self.where} runs its own templates, and {_said(entry)} is code of yours: {verb} in a Lab() here"
+            )
+        if entry.agent in TEMPLATES:
+            backtests.resolve(entry.agent, entry.params)  # a service passes over parameters that it doesn't know
+        return entry.agent
 
     def compete(self, question: Question, entries: Sequence[Entry]) -> Result:
         self._check_audited(question)
         if question.window != Window() or question.policy != PolicyEnvelope():
             raise UnsupportedError(f"{self.where} runs competitions with its own window and policy: compete in a Lab() here")
         for entry in entries:
-            if not isinstance(entry.agent, str) or entry.agent.rpartition(":")[0].endswith(".py"):
-                raise UnsupportedError(
-                    f"{self.where} runs its own templates, and {_said(entry)} is code of yours: compete in a Lab() here"
-                )
-            if entry.agent in TEMPLATES:
-                backtests.resolve(entry.agent, entry.params)  # a service passes over parameters that it doesn't know
+            self._template(entry, "compete")
         names = [entry.agent_id or str(entry.agent) for entry in entries]
         if not names or len(set(names)) != len(names):
             raise DecisionError(f"a run needs agents with unique ids, not {names}")
@@ -163,10 +202,17 @@ def _named_pack(question: Question) -> str:
     raise UnknownPackError(f"a service knows packs by id, not by path: {str(question.pack)!r}")
 
 
+def _limits(policy: PolicyEnvelope) -> dict[str, Any] | None:
+    """Return the limits that differ from the defaults."""
+    own, defaults = asdict(policy), asdict(PolicyEnvelope())
+    return {name: value for name, value in own.items() if value != defaults[name]} or None
+
+
 def _only(fixtures: Sequence[int]) -> int:
     if len(fixtures) != 1:
         raise UnsupportedError(
-            f"a service replays one fixture at a time, not {len(fixtures)}: name it, as fixtures=[{min(fixtures, default=0)}]"
+            f"a service competes and deploys on one fixture at a time, not {len(fixtures)}: "
+            f"name it, as fixtures=[{min(fixtures, default=0)}]"
         )
     return fixtures[0]
 
