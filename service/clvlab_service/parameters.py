@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, get_args, get_origin
 
-from fastapi.dependencies.utils import get_flat_params
+from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
-from fastapi.params import Query
 from fastapi.requests import HTTPConnection
+from pydantic import BaseModel
 
 _SEVERAL = (list, set, frozenset, tuple, Sequence)
 
@@ -26,17 +26,31 @@ async def only_declared(connection: HTTPConnection) -> None:
     query, route = connection.query_params, connection.scope["route"]
     if not query or not getattr(route, "include_in_schema", True):
         return
-    declared = {field.alias: field for field in get_flat_params(route.dependant) if isinstance(field.field_info, Query)}
+    declared = _declared(route.dependant)
     wrong = []
     for name in dict.fromkeys(name for name, _ in query.multi_items()):
         values = query.getlist(name)
         if name not in declared:
             known = f"there are: {', '.join(sorted(declared))}" if declared else "this path takes no parameters"
             wrong.append(_fault(name, "extra_forbidden", f"unknown parameter {name[:100]!r}; {known}", values[0]))
-        elif len(values) > 1 and not _is_several(declared[name].field_info.annotation):
+        elif len(values) > 1 and not _is_several(declared[name]):
             wrong.append(_fault(name, "repeated", f"parameter {name!r} stands {len(values)} times: give one", values))
     if wrong:
         raise RequestValidationError(wrong)
+
+
+def _declared(dependant: Dependant) -> dict[str, Any]:
+    """Return the parameters of a route and of what it depends on, with their types; a model stands for its fields."""
+    found: dict[str, Any] = {}
+    for field in dependant.query_params:
+        kind = field.field_info.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            found |= {own.alias or name: own.annotation for name, own in kind.model_fields.items()}
+        else:
+            found[field.alias] = kind
+    for inner in dependant.dependencies:
+        found |= _declared(inner)
+    return found
 
 
 def _fault(name: str, kind: str, message: str, given: Any) -> dict[str, Any]:

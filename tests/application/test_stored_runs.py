@@ -32,7 +32,7 @@ def database(database_url):
 def queued(connection, run_id):
     row = {
         "run_id": run_id, "kind": "backtest", "origin_id": None, "source_mode": "replay", "mode_label": "Backtest",
-        "lineage": {}, "created_ts_ms": 0,
+        "lineage": {}, "created_ts_ms": 0, "ranked": True,
     }  # fmt: skip
     return runs.add(connection, row)
 

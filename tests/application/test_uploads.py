@@ -25,7 +25,7 @@ from tests.factories import ALICE, BOB, make_competition
 from tests.packs.importers.test_captures import MESSAGE
 
 FIXTURE = 90000000
-DEPLOY = {"strategy": "cumulative-drift", "pack_id": "mine", "fixture_id": FIXTURE}
+DEPLOY = {"strategy": "cumulative-drift", "source_mode": "replay", "pack_id": "mine", "fixture_id": FIXTURE}
 ODDS = b"fixture,kickoff,time,market,side,odds,bookmaker\n" + b"".join(
     b"x,2025-01-01T20:00:00Z,2025-01-01T1%d:00:00Z,ML,%s,%s,b\n" % (hour, side, odds)
     for hour in range(5)
