@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -13,52 +13,35 @@ from clvlab.answers.competitions import (
     CompetitionCreateResponse,
     CompetitionEvent,
     CompetitionLeaderboardRow,
-    CompetitionStartResponse,
     CompetitionStateResponse,
     CompetitionStatusResponse,
     CompetitionSummaryResponse,
     RosterEntry,
 )
-from clvlab.application.competitions.job import CompetitionRuns, replay_binding
+from clvlab.application.competitions.job import replay_binding
 from clvlab.application.competitions.listing import CompetitionFilter, summaries
 from clvlab.application.competitions.registration import Registration
 from clvlab.application.competitions.requests import AgentEntry, CompetitionConfig
-from clvlab.application.competitions.status import CompetitionStatus, require, require_owned, require_startable
+from clvlab.application.competitions.starting import Starting
+from clvlab.application.competitions.status import CompetitionStatus, require, require_owned
 from clvlab.application.events import EventKind
-from clvlab.application.hub import Hub
-from clvlab.application.jobs import CANCELLED, Jobs
 from clvlab.application.runs.binding import bind
-from clvlab.application.runs.stored import StoredRuns
-from clvlab.application.uploads.seen import Packs
 from clvlab.errors import (
     BindingError,
     NotDeletableError,
     PackError,
-    RunCancelledError,
-    RunFailedError,
     TransitionError,
 )
 from clvlab.law.schema import SAFE_INTEGER
 from clvlab.store import competitions as rows
 from clvlab.store import runs
-from clvlab.store.database import Database
-from clvlab.store.runs import RunStatus
 
 _SHOWN_RECEIPTS = 1000  # a state stays small; the run has them all
 
 
 @dataclass(frozen=True)
-class Competitions:
+class Competitions(Starting):
     """Use cases of competitions; every answer is JSON values under the interface's field names."""
-
-    database: Database
-    catalog: Packs
-    jobs: Jobs
-    hub: Hub
-    runs: StoredRuns
-    runner: CompetitionRuns
-    clock: Callable[[], int]
-    new_id: Callable[[], str]
 
     def create(self, owner: str, config: CompetitionConfig, competition_id: str | None = None) -> CompetitionCreateResponse:
         """Create a draft; with a ``pack_id`` its replay binding is frozen now.
@@ -218,111 +201,6 @@ class Competitions:
                 raise TransitionError(f"competition {competition_id} is {row['status']}, and only a {start} one becomes {end}")
             rows.change(connection, competition_id, status=end)
         return pick(CompetitionStatusResponse, {"competition_id": competition_id, "status": end.value})
-
-    def start(self, caller: str, competition_id: str) -> CompetitionStartResponse:
-        """Run the competition and seal it; returns when it is finalized. Blocks.
-
-        Raises
-        ------
-        UnknownCompetitionError, NotOwnerError, NotStartableError
-            As ``claim``.
-        RunFailedError
-            The run failed; the claim is released and the cause recorded.
-        """
-        return self.settled(competition_id, self.claim(caller, competition_id))
-
-    def claim(self, caller: str, competition_id: str) -> str:
-        """Claim the start: the competition is running, and its run queued; returns the run id. Of callers at once one gets it.
-
-        Raises
-        ------
-        UnknownCompetitionError, NotOwnerError
-        NotStartableError
-            ``reason`` is ``not_startable`` (running, finalized or completed), ``roster_empty``, ``no_live_feed``,
-            ``entry_unusable`` (an agent that this version can't make, or that the fixture does not fit which is bound now),
-            ``binding_missing`` (no pack, and not exactly one verified in the catalog) or ``binding_changed`` (pack gone or
-            changed since it was bound).
-        """
-        with self.database.write() as connection:
-            row = require_owned(rows.row(connection, competition_id, lock=True), competition_id, caller)
-            run_id = self.runner.claim(connection, row)
-        self.hub.publish(competition_id)
-        return run_id
-
-    def check_startable(self, caller: str, competition_id: str) -> None:
-        """Refuse a start that could not be claimed, for what the competition's own row says; changes nothing.
-
-        Raises
-        ------
-        UnknownCompetitionError, NotOwnerError, NotStartableError
-        """
-        with self.database.read() as connection:
-            require_startable(require_owned(rows.row(connection, competition_id), competition_id, caller))
-
-    def settled(self, competition_id: str, run_id: str) -> CompetitionStartResponse:
-        """Wait until a claimed run is over, and perform it here if nobody else does. Blocks.
-
-        Raises
-        ------
-        RunFailedError, RunCancelledError
-        """
-        self._settled(run_id)
-        return self.started(competition_id)
-
-    def started(self, competition_id: str) -> CompetitionStartResponse:
-        """Return what came of the start of a competition so far.
-
-        Raises
-        ------
-        UnknownCompetitionError
-        """
-        with self.database.read() as connection:
-            row = require(rows.row(connection, competition_id), competition_id)
-        return {
-            "competition_id": competition_id,
-            "status": row["status"],
-            "run_id": row["run_id"],
-            "replay_binding": replay_binding(row),
-        }
-
-    def cancel(self, caller: str, competition_id: str) -> CompetitionStatusResponse:
-        """Cancel the run of a running competition, which is then what it was before its start.
-
-        Raises
-        ------
-        UnknownCompetitionError, NotOwnerError
-        TransitionError
-            It is not running, or over by now.
-        """
-        with self.database.read() as connection:
-            row = require_owned(rows.row(connection, competition_id), competition_id, caller)
-            running = rows.newest(connection, competition_id, EventKind.COMPETITION_STARTED)
-        if row["status"] != CompetitionStatus.RUNNING or not self.jobs.cancel(running[0]["run_id"], CANCELLED):
-            raise TransitionError(f"competition {competition_id} is {row['status']}, and only a running one is cancelled")
-        self.hub.publish(competition_id)
-        return pick(CompetitionStatusResponse, self.started(competition_id))
-
-    def settle(self, competition_id: str) -> None:
-        """Wait until a running competition is not running any more, whoever started it.
-
-        Raises
-        ------
-        UnknownCompetitionError
-        RunFailedError
-            Its run failed.
-        """
-        with self.database.read() as connection:
-            require(rows.row(connection, competition_id), competition_id)
-            started = rows.newest(connection, competition_id, EventKind.COMPETITION_STARTED)
-        if started:
-            self._settled(started[0]["run_id"])
-
-    def _settled(self, run_id: str) -> None:
-        outcome = self.jobs.settle(run_id)
-        if outcome["cause"] == CANCELLED:
-            raise RunCancelledError(run_id)
-        if outcome["status"] == RunStatus.FAILED:
-            raise RunFailedError(run_id, outcome["cause"])
 
     def events(self, competition_id: str, since_seq: int = 0, limit: int | None = None) -> list[CompetitionEvent]:
         """Return the log after ``since_seq`` (exclusive; -1 is all of it), ascending by ``seq``.
