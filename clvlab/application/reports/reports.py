@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from clvlab.answers.backtests import BacktestListResponse, BacktestReport, BacktestRunResponse, BacktestState, BacktestSummary
+from clvlab.application.cache import BoundedCache
 from clvlab.application.jobs import CANCELLED, Jobs
 from clvlab.application.pages import page_of
 from clvlab.application.reports.requests import BacktestRunRequest, PackBacktestRequest
@@ -25,13 +26,17 @@ from clvlab.errors import (
     RunCancelledError,
     TransitionError,
     UnknownBacktestError,
+    UnknownRunError,
 )
 from clvlab.packs.catalog import Catalog
+from clvlab.proof.canonical import sha256
 from clvlab.store import jobs as job_rows
 from clvlab.store import reports, runs
 from clvlab.store.database import Database
 from clvlab.store.runs import RunStatus
 from clvlab.store.tables import reports as report_table
+
+_SHEETS_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,7 @@ class BacktestReports:
     jobs: Jobs
     runs: StoredRuns
     clock: Callable[[], int]
+    _sheets: BoundedCache[str] = field(default_factory=lambda: BoundedCache(_SHEETS_BYTES, len))
 
     def ask(self, request: BacktestRunRequest | PackBacktestRequest, key: str | None = None) -> Asked:
         """Check a request; stores nothing.
@@ -218,16 +224,23 @@ class BacktestReports:
         Raises
         ------
         UnknownBacktestError
+        UnknownRunError
+            The run is not stored as it was sealed.
         UnknownPackError
             The pack, whose ticks the sheet reads, is not in the catalog any more.
         PackTamperedError
             The catalog has another pack under its name now.
         """
         report = self.report(backtest_id)
+        return self._sheets.get(report["evidence_hash"], lambda: self._drawn(report))
+
+    def _drawn(self, report: BacktestReport) -> str:
+        run = self.runs.sealed(report["run_id"])
+        if sha256(run.events) != report["evidence_hash"]:
+            raise UnknownRunError(f"run {run.run_id} is not stored as it was sealed: verify it")
         with self.database.read() as connection:
-            receipts = runs.receipt_lines(connection, report["run_id"])
-        pack = open_catalogued(self.catalog, report["pack_id"])
-        return tear_sheet_page(reopen(pack, self.runs.sealed(report["run_id"]), receipts))
+            receipts = runs.receipt_lines(connection, run.run_id)
+        return tear_sheet_page(reopen(open_catalogued(self.catalog, report["pack_id"]), run, receipts))
 
     def page(self, cursor: str | None = None, limit: int = 50) -> BacktestListResponse:
         """List backtests, newest first.
