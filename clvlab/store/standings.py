@@ -132,11 +132,13 @@ def replace_all(
     statuses = {row["run_id"]: row["status"] for row in rows(connection, select(anchors.c.run_id, anchors.c.status))}
     pooled: dict[Row, list[dict[str, Any]]] = {}
     for result in results:
-        connection.execute(agent_results.insert().values(**result))
         status = statuses.get(result["run_id"], "not_anchored")
         pooled.setdefault((result["owner"], result["agent_id"]), []).append({**result, "anchor_status": status})
+    own = [{name: row[name] for name in row if name != "anchor_status"} for rows_of in pooled.values() for row in rows_of]
+    if own:
+        connection.execute(agent_results.insert(), own)
     for (row, content_hash), fixture_ids in fixtures.items():
         count(connection, row, content_hash, fixture_ids)
-    standing = [{**_standing(own), "position": position} for position, own in enumerate(pooled.values())]
+    standing = [{**_standing(found), "position": position} for position, found in enumerate(pooled.values())]
     if standing:
         connection.execute(standings.insert(), standing)

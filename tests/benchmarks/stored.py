@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +14,13 @@ from clvlab.application.runs.stored import StoredRuns
 from clvlab.store import runs, standings
 from clvlab.store.database import Database
 from clvlab.store.folder import read_run
-from clvlab.store.tables import SUMS, agent_results
+from clvlab.store.tables import SUMS
 from clvlab.store.tables import runs as run_table
 
 __all__ = ["board", "decision"]
 
 _AGENTS = 500
-_ROW = {"kind": "backtest", "origin_id": None, "source_mode": "replay", "mode_label": "Backtest", "lineage": {}}
+_ROW = {"kind": "backtest", "origin_id": None, "source_mode": "replay", "mode_label": "Backtest", "lineage": {}, "ranked": True}
 
 
 def decision(folder: Path) -> Callable[[], dict[str, Any]]:
@@ -40,17 +39,16 @@ def board(_: Path, count: str) -> Callable[[], dict[str, Any]]:
     """Rank the agents of so many runs."""
     database = Database()
     with database.write() as connection:
-        results = _results(int(count))
-        while some := list(islice(results, 10_000)):
-            rows = [_ROW | {"run_id": result["run_id"], "status": "sealed", "created_ts_ms": 0} for result in some]
-            connection.execute(run_table.insert(), rows)
-            connection.execute(agent_results.insert(), some)
-        standings.replace_all(connection, {})
+        results = list(_results(int(count)))
+        rows = [_ROW | {"run_id": result["run_id"], "status": "sealed", "created_ts_ms": 0} for result in results]
+        connection.execute(run_table.insert(), rows)
+        standings.replace_all(connection, results, {})
     return lambda: {"runs": sum(row["runs"] for row in Leaderboard(database).rows()["rows"])}
 
 
 def _results(count: int) -> Iterator[dict[str, Any]]:
     for number in range(count):
         sums = {name: number % (7 + place) for place, name in enumerate(SUMS)}
-        own = {"run_id": f"run_{number:032x}", "agent_id": f"agent {number % _AGENTS}", "max_drawdown": -(number % 900)}
-        yield own | sums | {"proof_mode": "reproducible", "source_mode": "replay", "failing": False}
+        agent = {"owner": f"did:example:{number % _AGENTS % 7}", "agent_id": f"agent {number % _AGENTS}"}
+        own = {"run_id": f"run_{number:032x}", "max_drawdown": -(number % 900), "fixtures": 1}
+        yield agent | own | sums | {"proof_mode": "reproducible", "source_mode": "replay", "failing": False}
