@@ -326,7 +326,7 @@ class UnknownCompetitionError(CompetitionError):
 
 
 class NotOwnerError(ClvlabError):
-    """The competition or instance belongs to another principal."""
+    """The competition or instance belongs to another principal, or a backtest was not asked for under the key."""
 
 
 class BindingError(CompetitionError):

@@ -13,6 +13,7 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationInfo,
+    WithJsonSchema,
     field_validator,
     model_validator,
 )
@@ -28,6 +29,7 @@ from clvlab.proof.canonical import canonical, decimal_text, sha256
 MAX_ENTRIES = 10_000
 MAX_TEXT_BYTES = 4_000_000  # of all reasons and names: the transcript stands in the first line of the evidence
 _MAX_INT32 = 2**31 - 1
+_CLAIMED = {"anyOf": [{"type": "number"}, {"type": "string"}, {"type": "null"}]}
 _NUMBER = re.compile(r"-?[0-9]{1,400}(\.[0-9]{1,1100})?|nan|-?inf")
 
 
@@ -77,7 +79,7 @@ class Entry(BaseModel):
     stake: int | None = Field(default=None, ge=1, le=SAFE_INTEGER)
     limit_odds_milli: int | None = Field(default=None, ge=0, le=_MAX_INT32)
     reason: Annotated[str | None, limit(MAX_REASON_BYTES)] = None
-    confidence: Annotated[str | None, BeforeValidator(_number_text)] = None
+    confidence: Annotated[str | None, BeforeValidator(_number_text), WithJsonSchema(_CLAIMED)] = None
     claimed_edge_bps: int | None = Field(default=None, ge=-SAFE_INTEGER, le=SAFE_INTEGER)
 
     @model_validator(mode="after")

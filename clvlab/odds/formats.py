@@ -14,6 +14,8 @@ Floats = npt.NDArray[np.float64]
 
 
 class OddsFormat(StrEnum):
+    """How odds are written."""
+
     DECIMAL = "decimal"
     AMERICAN = "american"
     FRACTIONAL = "fractional"

@@ -72,6 +72,8 @@ PLAIN = {
     HTTPStatus.BAD_REQUEST: "A body that can't be read as JSON.",
     HTTPStatus.NOT_FOUND: "A path that does not exist.",
     HTTPStatus.METHOD_NOT_ALLOWED: "A method that the path does not have; `Allow` names those it has.",
+    HTTPStatus.NOT_ACCEPTABLE: "An `Accept` that refuses every form of the answer.",
+    HTTPStatus.REQUEST_TIMEOUT: "An upload that did not arrive in time.",
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "A body over the limit.",
     HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "A body that is not sent as JSON (`Accept` names what is read), or in a content coding.",
     HTTPStatus.INTERNAL_SERVER_ERROR: "An unexpected error; it is in the log under the request id.",

@@ -77,6 +77,7 @@ _BYTES = {"schema": {"type": "string", "format": "binary"}}
 TABLE: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "A page as JSON; as an Arrow IPC stream all rows, or a page whose header `Link` names the next",
+        "headers": {"Link": {"schema": {"type": "string"}, "description": 'Of Arrow: `<?...>; rel="next"` (RFC 8288).'}},
         "content": {Form.ARROW.value: _BYTES},
     }
 }

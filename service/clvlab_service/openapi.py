@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
@@ -49,6 +50,10 @@ _HEADERS = {
     415: {"Accept": {"schema": {"type": "string"}, "description": "What is read."}},
     503: {"Retry-After": {"schema": {"type": "integer"}, "description": "Seconds."}},
 }
+_REASONS = (
+    "Of a start: `not_startable`, `roster_empty`, `no_live_feed`, `binding_missing`, `binding_changed`, `entry_unusable`. Of a "
+    "deletion: `has_events`, `in_use`. Of an idempotency key: `fingerprint`, `prior_attempt`."
+)
 _BODY = "x-body"
 _REF = "#/components/schemas/"
 _PROBLEM = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
@@ -76,7 +81,11 @@ class Problem(BaseModel):
     request_id: str | None = Field(description="Also in the header `X-Request-ID` and in the service's log.")
     errors: list[RequestFault] | None = Field(None, description="422 of a request: every fault that was found.")
     checks: list[PreflightCheck] | None = Field(None, description="422 of a deploy: every failing check.")
-    reason: str | None = Field(default=None, description="Stable key that tells apart conflicts of one kind.")
+    reason: str | None = Field(default=None, description=f"Stable key that tells apart conflicts of one kind. {_REASONS}")
+    pack_id: str | None = Field(None, description="What the problem is about, as `fixture_id`, `run_id` and `cause`.")
+    fixture_id: int | str | None = Field(None, description="A text beyond 2^53.")
+    run_id: str | None = None
+    cause: str | None = None
 
 
 def problems(*statuses: int, **meanings: str) -> dict[int | str, dict[str, Any]]:
@@ -173,6 +182,11 @@ def _leave_defaults_optional(schemas: dict[str, Any]) -> None:
                 fields[name] = {"anyOf": [of], **outside}
 
 
+def _summarize(operation: dict[str, Any]) -> None:
+    """Title an operation by the first clause of its description: names of functions say nothing there."""
+    operation["summary"] = re.split(r"[;:,.]", operation.get("description", operation["summary"]), maxsplit=1)[0]
+
+
 def _tidy(schema: dict[str, Any]) -> None:
     """Put in the bodies of ``body_schema``, what holds for every operation, and examples of answers."""
     schemas = schema["components"]["schemas"]
@@ -180,6 +194,7 @@ def _tidy(schema: dict[str, Any]) -> None:
         schemas.pop(name, None)
     for methods in schema["paths"].values():
         for operation in methods.values():
+            _summarize(operation)
             if _BODY in operation:
                 operation["requestBody"]["content"] = {"application/json": operation.pop(_BODY)}
             _complete(operation, schemas)

@@ -144,17 +144,21 @@ def _kind(schema: dict[str, Any]) -> str:
     if "$ref" in schema:
         name = schema["$ref"].removeprefix(_REF)
         return f"[{name}](#{name.lower()})"
-    if schema.get("anyOf"):
-        return " or ".join(_kind(one) for one in schema["anyOf"])
+    for choice in ("anyOf", "oneOf"):
+        if schema.get(choice):
+            return " or ".join(_kind(one) for one in schema[choice])
     if "const" in schema or "enum" in schema:
         return ", ".join(f"`{_plain(value)}`" for value in schema.get("enum", [schema.get("const")]))
     if schema.get("type") == "array":
-        return f"array of {_kind(schema.get('items', {}))}"
+        sizes = [
+            f"{words} {schema[key]}" for key, words in (("minItems", "at least"), ("maxItems", "at most")) if key in schema
+        ]
+        return ", ".join([f"array of {_kind(schema.get('items', {}))}", *sizes])
     if schema.get("pattern") == "^sha256:[0-9a-f]{64}$":
         return "hash"
-    bounds = [f"at least {schema['minimum']}"] if "minimum" in schema else []
+    bounds = [f"at least {schema['minimum']:g}"] if "minimum" in schema else []
     bounds += [f"above {schema['exclusiveMinimum']}"] if "exclusiveMinimum" in schema else []
-    bounds += [f"at most {schema['maximum']}"] if "maximum" in schema else []
+    bounds += [f"at most {schema['maximum']:.16g}"] if "maximum" in schema else []
     bounds += [f"at least {schema['minLength']} characters"] if schema.get("minLength", 0) > 1 else []
     bounds += [f"at most {schema['maxLength']} characters"] if "maxLength" in schema else []
     bounds += [f"`{schema['pattern']}`"] if "pattern" in schema else []

@@ -34,7 +34,11 @@ class Preference:
 def _preference(
     prefer: Annotated[
         str | None,
-        Header(max_length=500, description="`respond-async`: answer at once; `wait=N`: wait up to N seconds (RFC 7240)."),
+        Header(
+            alias="Prefer",
+            max_length=500,
+            description="`respond-async`: answer at once; `wait=N`: wait up to N seconds (RFC 7240).",
+        ),
     ] = None,
 ) -> Preference:
     asked = [part.strip() for part in (prefer or "").split(",")]
@@ -47,6 +51,20 @@ def _preference(
 
 
 Prefer = Annotated[Preference, Depends(_preference)]
+
+
+LOCATION: dict[str, Any] = {"Location": {"schema": {"type": "string"}, "description": "Path where to ask."}}
+ACCEPTED: dict[str, Any] = LOCATION | {
+    "Retry-After": {"schema": {"type": "integer"}, "description": "Seconds."},
+    "Preference-Applied": {"schema": {"type": "string"}, "description": "What of `Prefer` was followed."},
+}
+"""Headers of an answer that work goes on."""
+
+
+def path_here(request: Request, path: str) -> str:
+    """Return a path of the service as its clients see it, behind a proxy too."""
+    root = str(request.scope.get("root_path", "")).rstrip("/")
+    return path if root and path.startswith(f"{root}/") else root + path
 
 
 async def landed(flight: asyncio.Future[Any], prefer: Preference, default_s: float | None) -> bool:
@@ -65,8 +83,7 @@ async def landed(flight: asyncio.Future[Any], prefer: Preference, default_s: flo
 
 def accepted(request: Request, state: Mapping[str, Any], path: str, prefer: Preference | None = None) -> JSONResponse:
     """Answer that work goes on, and where to ask for it."""
-    root = request.scope.get("root_path", "").rstrip("/")
-    headers = {"Location": path if root and path.startswith(root) else root + path, "Retry-After": "1"}
+    headers = {"Location": path_here(request, path), "Retry-After": "1"}
     if prefer is not None and prefer.applied:
         headers["Preference-Applied"] = prefer.applied
     return JSONResponse(state, 202, headers)

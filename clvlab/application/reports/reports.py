@@ -189,7 +189,8 @@ class BacktestReports:
         with self.database.read() as connection:
             found = reports.report(connection, backtest_id)
         if found is None:
-            raise UnknownBacktestError(f"unknown backtest {backtest_id!r}")
+            self._run(backtest_id)
+            raise UnknownBacktestError(f"backtest {backtest_id!r} has no report yet: ask for it first")
         return cast("BacktestReport", found)
 
     def look(self, backtest_id: str) -> BacktestReport | BacktestState:

@@ -15,7 +15,7 @@ from clvlab_service.bodies import JsonRoute
 from clvlab_service.caching import RevalidatedRoute
 from clvlab_service.deps import ApplicationDep, BacktestPool, CursorQuery, PageSizeQuery, ProofPool
 from clvlab_service.openapi import problems
-from clvlab_service.waiting import Prefer, accepted, landed
+from clvlab_service.waiting import ACCEPTED, Prefer, accepted, landed
 
 router = APIRouter(prefix="/backtests", tags=["backtests"], route_class=JsonRoute)
 reports = APIRouter(prefix="/backtests", tags=["backtests"], route_class=RevalidatedRoute)
@@ -37,7 +37,7 @@ _EXAMPLES: Any = {
 }
 _QUICK_S = 1.0
 _UNDER_WAY: dict[int | str, dict[str, Any]] = {
-    202: {"model": BacktestState, "description": "Under way: ask again at `Location`"}
+    202: {"model": BacktestState, "headers": ACCEPTED, "description": "Under way: ask again at `Location`"}
 }
 _PAGE: dict[int | str, dict[str, Any]] = {
     200: {"description": "One page without scripts", "content": {"text/html": {"schema": {"type": "string"}}}}

@@ -27,13 +27,17 @@ from clvlab.application.competitions.requests import AgentEntry, CompetitionConf
 from clvlab.application.competitions.status import CompetitionStatus
 from clvlab_service.deps import ApplicationDep, AuthenticatedRoute, CurrentPrincipal, OwnerPool
 from clvlab_service.openapi import problems
-from clvlab_service.waiting import Prefer, accepted, landed
+from clvlab_service.waiting import ACCEPTED, Prefer, accepted, landed
 
 router = APIRouter(prefix="/competitions", tags=["competitions"])
 owned = APIRouter(prefix="/competitions", tags=["competitions"], route_class=AuthenticatedRoute)
 
 _UNDER_WAY: dict[int | str, dict[str, Any]] = {
-    202: {"model": CompetitionProgress, "description": "Under way, as `Prefer: respond-async` or `wait=N` asked"}
+    202: {
+        "model": CompetitionProgress,
+        "headers": ACCEPTED,
+        "description": "Under way, as `Prefer: respond-async` or `wait=N` asked",
+    }
 }
 _SAFE = 2**53 - 1
 _UNKNOWN = "Unknown competition"

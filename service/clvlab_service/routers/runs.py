@@ -31,7 +31,7 @@ cards = APIRouter(prefix="/runs", tags=["runs"], route_class=RevalidatedRoute)
 sealed = APIRouter(prefix="/runs", tags=["runs"], route_class=ImmutableRoute)
 
 _SAFE = 2**53 - 1
-_MOST_DIGITS = 18
+_MOST_DIGITS = 100
 _LINES = "application/x-ndjson"
 _BYTES = "application/octet-stream"
 _AS_BYTES = re.compile(r"application/octet-stream(?!\s*;\s*q=0(\.0*)?\s*(,|$))", re.IGNORECASE)  # by name, and not refused
@@ -78,7 +78,7 @@ def card(run_id: str, application: ApplicationDep) -> ProofArtifactResponse:
 
 @router.get("/{run_id}/progress", operation_id="getProgress", responses=problems(s404="Unknown run"))
 def progress(run_id: str, application: ApplicationDep) -> RunProgress:
-    """Read how far a run is; the WebSocket of the same path tells every change."""
+    """Read how far a run is; the WebSocket of the same path tells of changes as they come."""
     return application.jobs.state(run_id)
 
 

@@ -20,5 +20,5 @@ def strategies() -> StrategyListResponse:
 
 @router.get("/{name}", operation_id="getStrategy", responses=problems(s404="Unknown strategy"))
 def strategy(name: str) -> StrategyInfo:
-    """Read what a template does, and the schema of its parameters: what `config` and `params` are checked against."""
+    """Read what a template does, and the schema of its parameters; a roster or deploy keeps other keys, unused."""
     return templates.strategy(name)

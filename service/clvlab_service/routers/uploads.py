@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
+from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
@@ -16,6 +17,7 @@ from clvlab.application.uploads.incoming import Incoming
 from clvlab.application.uploads.requests import UploadRequest
 from clvlab_service.deps import ApplicationDep, AuthenticatedRoute, CurrentPrincipal, UploadPool
 from clvlab_service.openapi import problems
+from clvlab_service.waiting import LOCATION, path_here
 
 PATH = "/me/packs"
 router = APIRouter(prefix=PATH, tags=["uploads"], route_class=AuthenticatedRoute)
@@ -30,8 +32,8 @@ _BODY: dict[str, Any] = {
     }
 }
 _KEPT: dict[int | str, dict[str, Any]] = {
-    200: {"model": UploadedPack, "description": "The caller has this content already"},
-    201: {"headers": {"Location": {"schema": {"type": "string"}}}, "description": "Kept"},
+    200: {"model": UploadedPack, "headers": LOCATION, "description": "The caller has this content already"},
+    201: {"headers": LOCATION, "description": "Kept"},
 }
 
 
@@ -67,7 +69,7 @@ async def upload(
     finally:
         await run_in_threadpool(incoming.discard)
     response.status_code = 201 if new else 200
-    response.headers["Location"] = f"{PATH}/{found['pack_id']}"
+    response.headers["Location"] = path_here(request, f"{PATH}/{quote(found['pack_id'], safe='')}")
     return found
 
 
