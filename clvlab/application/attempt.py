@@ -45,8 +45,11 @@ class Attempt:
         self.progress = {"stage": stage.value, "done": done, "total": total}
         if time.monotonic() - self._noted > _NOTED_S:
             self._noted = time.monotonic()
-            with self._database.write() as connection:
-                job_rows.note_progress(connection, self._job, self.progress)
+            try:
+                with self._database.write() as connection:
+                    job_rows.note_progress(connection, self._job, self.progress)
+            except StoreError as error:  # the work goes on: only others do not hear of it
+                logger.warning("progress was not noted: %s", error)
         self._hub.publish(self._job.run_id)
 
     @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from threading import Condition
 
@@ -12,7 +11,7 @@ class Hub:
 
     def __init__(self) -> None:
         self._changed = Condition()
-        self._versions: Counter[str] = Counter()
+        self._versions: dict[str, int] = {}
         self._subscribers: dict[str, list[Callable[[], None]]] = {}
 
     def subscribe(self, subject: str, notify: Callable[[], None]) -> Callable[[], None]:
@@ -32,7 +31,8 @@ class Hub:
     def publish(self, subject: str) -> None:
         """Say that something about a subject was stored; called after the transaction."""
         with self._changed:
-            self._versions[subject] += 1
+            if subject in self._versions:  # somebody waits for it: runs come and go
+                self._versions[subject] += 1
             notified = list(self._subscribers.get(subject, ()))
             self._changed.notify_all()
         for notify in notified:
@@ -41,9 +41,9 @@ class Hub:
     def version(self, subject: str) -> int:
         """Count the publications about a subject: to be read before the store is."""
         with self._changed:
-            return self._versions[subject]
+            return self._versions.setdefault(subject, 0)
 
     def wait(self, subject: str, seen: int, timeout_s: float) -> None:
         """Wait until the version of a subject is not the one that was seen any more, at most so long."""
         with self._changed:
-            self._changed.wait_for(lambda: self._versions[subject] != seen, timeout_s)
+            self._changed.wait_for(lambda: self._versions.get(subject, 0) != seen, timeout_s)

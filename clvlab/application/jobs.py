@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -27,9 +28,15 @@ CANCELLED = "cancelled"
 _SUBJECT = "jobs"
 _MAX_ATTEMPTS = 10
 _APART = "anchor"  # waits for a network: it has a thread of its own, so that nothing waits behind it
+_ASKED = "backtest"  # performed by whoever asked; a thread of its own takes up what nobody performs any more
 _DELAYS_MS = (2_000, 10_000, 60_000, 300_000)
 _POLL_S = 0.5
 _PATIENCE_S = 600.0
+
+
+def never(connection: Connection) -> bool:  # noqa: ARG001
+    """Let a cancel be."""
+    return False
 
 
 class PostponedError(Exception):
@@ -76,8 +83,8 @@ class Jobs:
         with self._guard:
             if not self._threads:
                 self._stopping.clear()
-                kinds = [kind for kind in self.handlers if kind != _APART]
-                lanes = [*[kinds] * self.workers, *([[_APART]] if _APART in self.handlers else [])]
+                kinds = [kind for kind in self.handlers if kind not in (_APART, _ASKED)]
+                lanes = [*[kinds] * self.workers, *([kind] for kind in (_APART, _ASKED) if kind in self.handlers)]
                 self._threads = [
                     Thread(target=self._work, args=(lane,), name=f"clvlab-job-{n}", daemon=True) for n, lane in enumerate(lanes)
                 ]
@@ -130,7 +137,8 @@ class Jobs:
         BusyError
             Another worker has held the job for ten minutes.
         """
-        for _ in range(int(_PATIENCE_S / _POLL_S)):
+        until = time.monotonic() + _PATIENCE_S
+        while time.monotonic() < until:
             seen = self.hub.version(_SUBJECT)
             with self.database.read() as connection:
                 row = runs.row(connection, run_id)
@@ -162,11 +170,14 @@ class Jobs:
         told = known or {"stage": None, "done": None, "total": None}
         return cast("RunProgress", {"run_id": run_id, "status": row["status"], "cause": row["cause"], **told})
 
-    def cancel(self, run_id: str, cause: str) -> bool:
-        """End the job of a run that is not over, as a failure with a cause; False if there is none."""
+    def cancel(self, run_id: str, cause: str, unless: Callable[[Connection], bool] = never) -> bool:
+        """End the job of a run that is not over, as a failure with a cause; False if there is none.
+
+        ``unless`` is asked while the job's row is held, and may keep the run.
+        """
         with self.database.write() as connection:
             job = job_rows.hold_open(connection, run_id, [kind for kind in self.handlers if kind != _APART])
-            if job is None:
+            if unless(connection) or job is None:
                 return False
             self.handlers[job.kind].failed(connection, job, cause)
             job_rows.finish(connection, job, JobStatus.FAILED, cause)
@@ -182,8 +193,10 @@ class Jobs:
             return job_rows.counts(connection)
 
     def _claim(self, kinds: Collection[str] | None = None, run_id: str | None = None) -> Job | None:
+        now = self.clock()
+        before_ts_ms = now - self.lease_ms if kinds is not None and list(kinds) == [_ASKED] else None
         with self.database.write() as connection:
-            return job_rows.claim(connection, kinds or list(self.handlers), self.clock(), self.lease_ms, run_id)
+            return job_rows.claim(connection, kinds or list(self.handlers), now, self.lease_ms, run_id, before_ts_ms)
 
     def _perform(self, job: Job) -> None:
         handler = self.handlers[job.kind]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -9,16 +10,19 @@ from typing import Any, TypeVar
 
 from clvlab.answers.leaderboard import AnchorSummary, EligibilityBadge, LeaderboardResponse, LeaderboardRow
 from clvlab.application.runs.counting import ANYBODY, Claimed, results
+from clvlab.application.runs.stored import against_the_record
 from clvlab.law.metrics import LOW_SAMPLE_BELOW, confidence
 from clvlab.proof.verify import verify
 from clvlab.store import runs, standings
 from clvlab.store.database import Connection, Database
+from clvlab.store.runlog import LogRows
 from clvlab.store.tables import RUN_COUNTS, SUMS
 
 _T = TypeVar("_T")
 _PPM = 1_000_000
 _ANONYMOUS = " (anonymous)"
 _SHORT = 12
+_INVISIBLE = ("Cf", "Co", "Cn")  # categories of Unicode: format, private use, unassigned
 _COMPARED = (*SUMS, *RUN_COUNTS, "max_drawdown")
 
 
@@ -51,6 +55,7 @@ class Leaderboard:
             claimed = Claimed()
             fresh = [result for run_id in run_ids for result in _results(connection, run_id, claimed)]
         with self.database.write() as connection:
+            LogRows(connection, writing=True)  # no run is sealed, and nothing is rebuilt, meanwhile
             before = _by_label(connection)
             for run_id in standings.sealed_run_ids(connection)[len(run_ids) :]:  # sealed meanwhile, and so the last in the log
                 fresh += _results(connection, run_id, claimed)
@@ -67,7 +72,7 @@ class Leaderboard:
 def labels(keys: Sequence[tuple[str, str]]) -> list[str]:
     """Return a unique name for each row, by owner and agent id, in the order in which the rows came into being.
 
-    The first owner of an agent id has the plain name. A later one's, or a name that looks like a marked one, carries the end of
+    The first owner of an agent id has the plain name. A later one's, or a name that may look like another, carries the end of
     the owner; rows of runs that were asked for without a token say so, and are nobody's.
 
     Examples
@@ -88,11 +93,18 @@ def _candidates(owner: str, agent_id: str) -> Iterator[str]:
     if owner == ANYBODY:
         yield f"{agent_id}{_ANONYMOUS}"
         return
-    if "@" not in agent_id and not agent_id.endswith(_ANONYMOUS):
+    if "@" not in agent_id and not agent_id.endswith(_ANONYMOUS) and _is_plain(agent_id):
         yield agent_id
     for length in range(len(owner.rpartition(":")[2][-_SHORT:]), len(owner) + 1):
         yield f"{agent_id}@{owner[len(owner) - length :]}"
     yield from (f"{agent_id}@{owner}#{number}" for number in count(2))  # owners with an @ can make two of these alike
+
+
+def _is_plain(agent_id: str) -> bool:
+    """Tell whether a name is what it looks like: no invisible or other blanks, no letters that stand for others."""
+    letters = unicodedata.normalize("NFKC", agent_id)
+    shown = "".join(letter for letter in letters if unicodedata.category(letter) not in _INVISIBLE)
+    return " ".join(shown.split()) == agent_id
 
 
 def _keys(found: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
@@ -109,7 +121,12 @@ def _results(connection: Connection, run_id: str, claimed: Claimed) -> list[dict
     run = runs.sealed_run(connection, run_id)
     if run is None or row is None or not row["ranked"]:
         return []
-    return results(verify(run, runs.receipt_lines(connection, run_id)), row["owner"] or ANYBODY, claimed)
+    found = against_the_record(row, run, verify(run, runs.receipt_lines(connection, run_id)))
+    if found.verified:
+        return results(found, row["owner"] or ANYBODY, claimed.of(run_id))
+    for noted in standings.brought(connection, run_id):  # its bytes are not the sealed ones: what those said stays
+        claimed.of(run_id)((noted["owner"], noted["agent_id"]), noted["content_hash"], [noted["fixture_id"]])
+    return [{**result, "failing": True} for result in standings.results_of(connection, run_id)]
 
 
 def _row(standing: Mapping[str, Any], label: str) -> LeaderboardRow:

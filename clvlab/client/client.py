@@ -100,7 +100,7 @@ class Client(Owning, Replaying, Proving):
     'sealed'
     >>> client.cancel_competition(theirs)
     Traceback (most recent call last):
-    clvlab.client.problems.ApiError: 409 Conflict: competition ... is finalized, and only a running one is cancelled
+    clvlab.client.problems.ApiError: 409 Conflict: competition ... is finalized: there is nothing to cancel
     >>> client.me()["competitions"] > 1, len(client.instances(strategy="baseline")["instances"]) > 0
     (True, True)
 

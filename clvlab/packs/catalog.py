@@ -37,7 +37,7 @@ class Catalog:
             entries = orjson.loads(path.read_bytes())
             return {pack_id: {key: str(value) for key, value in entry.items()} for pack_id, entry in entries.items()}
         except (orjson.JSONDecodeError, AttributeError) as error:
-            raise PackFormatError(f"{str(path)!r} is no catalog: {error}") from error
+            raise PackFormatError(f"the catalog's {_ALLOWLIST} can't be read: {error}") from error  # paths stay here
 
     def open(self, pack_id: str) -> Pack:
         """Open an allowlisted pack whose files are those that were admitted.

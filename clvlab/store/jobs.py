@@ -47,15 +47,26 @@ def add(connection: Connection, kind: str, run_id: str, payload: dict[str, Any],
     return int(added.scalar_one())
 
 
-def claim(connection: Connection, kinds: Collection[str], now_ms: int, lease_ms: int, run_id: str | None = None) -> Job | None:
-    """Lease the oldest job of these kinds that is free: of one run, or of any.
+def claim(
+    connection: Connection,
+    kinds: Collection[str],
+    now_ms: int,
+    lease_ms: int,
+    run_id: str | None = None,
+    before_ts_ms: int | None = None,
+) -> Job | None:
+    """Lease the oldest job of these kinds that is free: of one run, or of any; queued before a time, if one is given.
 
     A lease that ran out is free, and so is one from the future: then the clock went back, and its end may never come.
     """
     expired = or_(jobs.c.lease_until_ts_ms <= now_ms, jobs.c.leased_ts_ms > now_ms + lease_ms)
     free = or_(jobs.c.status == JobStatus.QUEUED, and_(jobs.c.status == JobStatus.LEASED, expired))
     query = select(jobs).where(free, jobs.c.kind.in_(kinds)).order_by(jobs.c.job_id).limit(1).with_for_update(skip_locked=True)
-    found = first(connection, query if run_id is None else query.where(jobs.c.run_id == run_id))
+    if run_id is not None:
+        query = query.where(jobs.c.run_id == run_id)
+    if before_ts_ms is not None:
+        query = query.where(jobs.c.created_ts_ms < before_ts_ms)
+    found = first(connection, query)
     if found is None:
         return None
     attempt = found["attempt"] + 1
@@ -83,8 +94,8 @@ def note_progress(connection: Connection, job: Job, progress: Any) -> None:
 
 
 def progress(connection: Connection, run_id: str) -> Any:
-    """Return what was noted last of a run's job."""
-    query = select(jobs.c.progress).where(jobs.c.run_id == run_id, jobs.c.progress.is_not(None))
+    """Return what was noted of a run's newest job."""
+    query = select(jobs.c.progress).where(jobs.c.run_id == run_id)
     return connection.execute(query.order_by(jobs.c.job_id.desc()).limit(1)).scalar()
 
 

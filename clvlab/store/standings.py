@@ -5,7 +5,7 @@ A fixture counts once in a row, by the first result in the log: what repeats it 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sqlalchemy import Connection, case, delete, func, select, update
@@ -26,12 +26,18 @@ def counted(connection: Connection, row: Row, content_hash: str) -> set[int]:
     return set(connection.execute(query).scalars())
 
 
-def count(connection: Connection, row: Row, content_hash: str, fixture_ids: Collection[int]) -> None:
-    """Note fixtures that a row has from now on; the log's lock, which a seal holds, keeps others from noting them too."""
+def count(connection: Connection, row: Row, content_hash: str, run_id_of: Mapping[int, str]) -> None:
+    """Note fixtures that a row has from now on, and the run of each; the log's lock keeps others from noting them too."""
     owner, agent_id = row
     key = {"owner": owner, "agent_id": agent_id, "content_hash": content_hash}
-    if fixture_ids:
-        connection.execute(counted_fixtures.insert(), [{**key, "fixture_id": fixture_id} for fixture_id in fixture_ids])
+    noted = [{**key, "fixture_id": fixture_id, "run_id": run_id} for fixture_id, run_id in run_id_of.items()]
+    if noted:
+        connection.execute(counted_fixtures.insert(), noted)
+
+
+def brought(connection: Connection, run_id: str) -> list[dict[str, Any]]:
+    """Return the fixtures that a run was the first to bring, with the rows that they stand in."""
+    return rows(connection, select(counted_fixtures).where(counted_fixtures.c.run_id == run_id))
 
 
 def add(connection: Connection, results: Iterable[Mapping[str, Any]], anchor_status: str) -> None:
@@ -93,7 +99,7 @@ def count_failing(connection: Connection, run_id: str, *, failing: bool) -> None
 
 
 def _change(connection: Connection, run_id: str, changes: Mapping[str, Any]) -> None:
-    for result in results_of(connection, run_id):
+    for result in sorted(results_of(connection, run_id), key=lambda row: str(row["agent_id"])):  # as ``add`` does
         if result["fixtures"]:
             own = (standings.c.owner == result["owner"]) & (standings.c.agent_id == result["agent_id"])
             connection.execute(update(standings).where(own).values(**changes))
@@ -124,7 +130,7 @@ def is_missing(connection: Connection) -> bool:
 
 
 def replace_all(
-    connection: Connection, results: Iterable[Mapping[str, Any]], fixtures: Mapping[tuple[Row, str], Collection[int]]
+    connection: Connection, results: Iterable[Mapping[str, Any]], fixtures: Mapping[tuple[Row, str], Mapping[int, str]]
 ) -> None:
     """Put these results, in the order of the log, in place of all on record, with the fixtures of each row and pack."""
     for table in (standings, counted_fixtures, agent_results):
@@ -137,8 +143,8 @@ def replace_all(
     own = [{name: row[name] for name in row if name != "anchor_status"} for rows_of in pooled.values() for row in rows_of]
     if own:
         connection.execute(agent_results.insert(), own)
-    for (row, content_hash), fixture_ids in fixtures.items():
-        count(connection, row, content_hash, fixture_ids)
+    for (row, content_hash), run_id_of in fixtures.items():
+        count(connection, row, content_hash, run_id_of)
     standing = [{**_standing(found), "position": position} for position, found in enumerate(pooled.values())]
     if standing:
         connection.execute(standings.insert(), standing)

@@ -253,6 +253,8 @@ counted_fixtures = Table(
     Column("agent_id", Name, primary_key=True),
     Column("content_hash", Name, primary_key=True),
     Column("fixture_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("run_id", Name, nullable=False),  # the first that brought it
+    Index(None, "run_id"),
 )
 
 standings = Table(
@@ -286,6 +288,7 @@ backtest_requests = Table(
     Column("key", Name, primary_key=True),
     Column("run_id", Name, nullable=False),
     Column("given", Boolean, nullable=False),  # chosen by the caller, and so kept when the run is over
+    Column("active", Boolean, nullable=False),  # whoever has it waits for the run
     Column("created_ts_ms", BigInteger, nullable=False),
     Index(None, "run_id"),
 )

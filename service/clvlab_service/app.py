@@ -164,6 +164,7 @@ def _lifespan(settings: Settings, opening: Callable[[], Application]) -> Callabl
             for name, workers, queue in (
                 ("backtests", settings.public_workers, settings.public_queue),
                 ("proofs", settings.proof_workers, settings.proof_queue),
+                ("sheets", 1, settings.proof_queue),  # they take seconds, and nobody verifies behind them
                 ("owner", settings.owner_workers, settings.owner_queue),
                 ("uploads", settings.upload_workers, settings.upload_queue),
             )

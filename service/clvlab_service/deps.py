@@ -38,6 +38,7 @@ async def _principal(request: Request, _: Annotated[object, Security(_bearer)]) 
 ApplicationDep = Annotated[Application, Depends(_application)]
 BacktestPool = Annotated[BoundedPool, Depends(_pool("backtests"))]
 ProofPool = Annotated[BoundedPool, Depends(_pool("proofs"))]
+SheetPool = Annotated[BoundedPool, Depends(_pool("sheets"))]
 OwnerPool = Annotated[BoundedPool, Depends(_pool("owner"))]
 UploadPool = Annotated[BoundedPool, Depends(_pool("uploads"))]
 CurrentPrincipal = Annotated[str, Depends(_principal)]

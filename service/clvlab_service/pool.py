@@ -87,7 +87,8 @@ class BoundedPool:
         return flying
 
     def _landed(self, key: str, done: asyncio.Future[Any]) -> None:
-        del self._flights[key]
+        if self._flights.get(key) is done:  # else another has started under its key since
+            del self._flights[key]
         if not done.cancelled():
             done.exception()
 

@@ -62,7 +62,7 @@ class Settings(BaseSettings):
         default=2,
         ge=1,
         le=64,
-        description="verifications, demos, bundles and sheets made at once; no backtest holds them up",
+        description="verifications, demos, bundles and lists made at once; no backtest holds them up",
     )
     proof_queue: int = Field(default=8, ge=0, le=10_000, description="of those, how many may wait; the next one gets 503")
     owner_workers: int = Field(default=2, ge=1, le=64, description="competitions started at once by owners")

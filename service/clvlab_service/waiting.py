@@ -12,7 +12,7 @@ from fastapi import Depends, Header, Request
 from fastapi.responses import JSONResponse
 
 _WAIT = re.compile(r'wait\s*=\s*"?(\d{1,9})"?', re.IGNORECASE)
-_LONGEST_S = 60.0
+_LONGEST_S = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,18 +33,15 @@ class Preference:
 
 def _preference(
     prefer: Annotated[
-        str | None,
-        Header(
-            alias="Prefer",
-            max_length=500,
-            description="`respond-async`: answer at once; `wait=N`: wait up to N seconds (RFC 7240).",
-        ),
+        list[str] | None,
+        Header(alias="Prefer", description="`respond-async`: answer at once; `wait=N`: wait up to N seconds (RFC 7240)."),
     ] = None,
 ) -> Preference:
-    asked = [part.strip() for part in (prefer or "").split(",")]
+    asked = [part.partition(";")[0].strip() for part in ",".join(prefer or ()).split(",")]  # parameters are not for us
     wait = next((found for part in asked if (found := _WAIT.fullmatch(part))), None)
     if wait is not None:
-        return Preference(min(float(wait[1]), _LONGEST_S), f"wait={wait[1]}")
+        wait_s = min(int(wait[1]), _LONGEST_S)
+        return Preference(wait_s, f"wait={wait_s}")
     if any(part.lower() == "respond-async" for part in asked):
         return Preference(0, "respond-async")
     return Preference()
@@ -52,6 +49,9 @@ def _preference(
 
 Prefer = Annotated[Preference, Depends(_preference)]
 
+
+OVER = ("sealed", "failed")
+"""Statuses of a run to which nothing is added."""
 
 LOCATION: dict[str, Any] = {"Location": {"schema": {"type": "string"}, "description": "Path where to ask."}}
 ACCEPTED: dict[str, Any] = LOCATION | {
@@ -64,7 +64,7 @@ ACCEPTED: dict[str, Any] = LOCATION | {
 def path_here(request: Request, path: str) -> str:
     """Return a path of the service as its clients see it, behind a proxy too."""
     root = str(request.scope.get("root_path", "")).rstrip("/")
-    return path if root and path.startswith(f"{root}/") else root + path
+    return root + path
 
 
 async def landed(flight: asyncio.Future[Any], prefer: Preference, default_s: float | None) -> bool:

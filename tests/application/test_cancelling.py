@@ -1,8 +1,17 @@
 import pytest
 
+from clvlab.application.jobs import Jobs
 from clvlab.application.progress import Stage
 from clvlab.application.reports.requests import PackBacktestRequest
-from clvlab.errors import LeaseLostError, NotOwnerError, RunCancelledError, TransitionError
+from clvlab.errors import (
+    BusyError,
+    IdempotencyConflictError,
+    LeaseLostError,
+    NotOwnerError,
+    RunCancelledError,
+    StoreUnreachableError,
+    TransitionError,
+)
 from clvlab.store import runs
 from tests.factories import ALICE, BOB, make_competition
 
@@ -99,3 +108,66 @@ def test_progress_is_seen_by_other_processes_and_ends_with_the_run(application, 
     assert here == there == here | {"status": "running", "stage": "deciding", "done": 1, "total": 2}
     application.jobs.handlers["competition"].perform(job, lambda *_: None)
     assert application.jobs.state(run_id) == here | {"status": "sealed", "stage": None, "done": None, "total": None}
+
+
+def test_whoever_asks_while_another_withdraws_keeps_the_run(application, monkeypatch):
+    first, second = application.backtests.ask(REQUEST, "first"), application.backtests.ask(REQUEST, "second")
+    application.backtests.enter(first)
+    cancel = Jobs.cancel
+
+    def joined(*given, **options):
+        application.backtests.enter(second)
+        return cancel(*given, **options)
+
+    monkeypatch.setattr(Jobs, "cancel", joined)
+    state = application.backtests.withdraw(first.answer["backtest_id"], "first")
+
+    assert state["status"] == "queued"
+    assert application.backtests.settle(second)["run_id"] == first.run_id
+
+
+def test_a_key_whose_attempt_failed_keeps_no_later_request_from_being_cancelled(application):
+    kept, later = application.backtests.ask(REQUEST, "kept"), application.backtests.ask(REQUEST)
+    application.backtests.enter(kept)
+    application.jobs.cancel(kept.run_id, "broken")
+    application.backtests.enter(later)
+
+    assert application.backtests.withdraw(later.answer["backtest_id"], later.key)["status"] == "failed"
+    with pytest.raises(IdempotencyConflictError, match="kept"):
+        application.backtests.ask(REQUEST.model_copy(update={"window_id": "other"}), "kept")
+
+
+def test_a_key_that_was_withdrawn_stands_for_its_backtest_for_good(application):
+    asked = application.backtests.ask(REQUEST, "mine")
+    application.backtests.enter(asked)
+    application.backtests.withdraw(asked.answer["backtest_id"], "mine")
+
+    with pytest.raises(IdempotencyConflictError, match="mine"):
+        application.backtests.ask(REQUEST.model_copy(update={"window_id": "other"}), "mine")
+
+
+def test_progress_that_can_not_be_noted_ends_no_run(application, monkeypatch):
+    monkeypatch.setattr("clvlab.application.attempt._NOTED_S", -1)
+    monkeypatch.setattr("clvlab.store.jobs.note_progress", broken)
+    _, run_id = claimed(application)
+
+    assert application.jobs.run_one()
+
+    assert application.jobs.state(run_id)["status"] == "sealed"
+
+
+def broken(*_):
+    raise StoreUnreachableError("the database does not answer")
+
+
+def test_waiting_ends_by_time_and_not_by_news_of_others(in_memory, monkeypatch):
+    _, run_id = claimed(in_memory)
+    in_memory.jobs._claim()
+    monkeypatch.setattr("clvlab.application.jobs._PATIENCE_S", 0.3)
+    news = []
+
+    monkeypatch.setattr(in_memory._hub, "wait", lambda *news_of_others: news.append(news_of_others))
+    with pytest.raises(BusyError):
+        in_memory.jobs.settle(run_id)
+
+    assert len(news) > 1

@@ -4,6 +4,8 @@ import pytest
 from sqlalchemy import update
 
 from clvlab.application import backtests
+from clvlab.application.application import Application
+from clvlab.application.kept import KeptRuns
 from clvlab.application.packs import open_pack
 from clvlab.application.reports.requests import BacktestRunRequest
 from clvlab.application.runs.perform import Commitment, perform
@@ -120,3 +122,20 @@ def test_tear_sheet_shows_only_what_was_sealed(application):
 
     with pytest.raises(UnknownRunError, match="not stored as it was sealed"):
         application.backtests.tear_sheet(answer["backtest_id"])
+
+
+def test_backtest_that_a_laboratory_sealed_in_the_same_database_has_a_report_too(tmp_path):
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    plan = backtests.plan_backtest(open_pack("starter"), fixture_ids=[90000001], window=Window("w1"))
+    kept = KeptRuns(url)
+    run_id = kept.perform(plan).run_id
+    kept.close()
+    application = Application(url)
+
+    answer = asked(application)
+
+    assert answer["run_id"] == run_id
+    assert application.backtests.look(answer["backtest_id"])["run_id"] == run_id
+    assert len(application.backtests.page()["backtests"]) == 1
+    assert application.leaderboard.rows()["rows"][0]["runs"] == 1
+    application.close()

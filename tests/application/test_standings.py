@@ -1,10 +1,14 @@
+import threading
+
 import polars as pl
 import pytest
 from sqlalchemy import delete, update
 
+from clvlab.application.application import Application
 from clvlab.application.leaderboard import labels
 from clvlab.application.reports.requests import BacktestRunRequest
-from clvlab.store.tables import agent_results, counted_fixtures, standings
+from clvlab.store import standings as stored
+from clvlab.store.tables import agent_results, counted_fixtures, run_chunks, standings
 from tests.factories import ALICE, BOB, make_competition
 
 SUMMED = ("action_count", "valid_count", "total_clv_bps", "sim_pnl", "valid_pct", "max_drawdown", "brier")
@@ -152,3 +156,54 @@ def test_a_database_from_before_fixtures_were_counted_is_counted_when_it_is_open
 
 def test_an_empty_store_has_an_empty_leaderboard(in_memory):
     assert in_memory.leaderboard.rows() == {"rows": []}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "baseline (anonymous) ", "baseline\u00a0(anonymous)", "drift\uff20bob", "drift\u200b", "\u202etfird", "dri\ufb01",
+        " x",
+    ],
+    ids=ascii,
+)  # fmt: skip
+def test_a_name_that_may_look_like_another_carries_its_owner(name):
+    assert labels([("did:web:mallory", name)]) == [f"{name}@mallory"]
+
+
+def test_a_rebuild_keeps_what_the_sealed_bytes_said_of_a_run_that_is_not_stored_as_it_was_sealed(application):
+    run_id = compete(application, agents=("baseline",))
+    compete(application, agents=("baseline",), owner=BOB)
+    before = rows_of(application)
+    with application._database.write() as connection:
+        connection.execute(delete(run_chunks).where(run_chunks.c.run_id == run_id, run_chunks.c.part == "events"))
+
+    application.leaderboard.rebuild()
+
+    after = rows_of(application)
+    assert {name: after[name]["total_clv_bps"] for name in after} == {name: before[name]["total_clv_bps"] for name in before}
+    with application._database.read() as connection:
+        assert [row["failing_runs"] for row in stored.all_rows(connection)] == [1, 0]
+    assert application.leaderboard.rebuild() == []
+    compete(application, agents=("baseline",))
+    assert rows_of(application)["baseline"]["valid_count"] == before["baseline"]["valid_count"]
+
+
+def test_a_seal_waits_for_a_rebuild_and_is_not_lost(postgres_url, monkeypatch):
+    application = Application(postgres_url)
+    compete(application)
+    sealing = threading.Thread(target=compete, args=(application, 90000001))
+    replace_all = stored.replace_all
+
+    def slow(*given):
+        sealing.start()
+        sealing.join(0.5)
+        replace_all(*given)
+
+    monkeypatch.setattr(stored, "replace_all", slow)
+    application.leaderboard.rebuild()
+    sealing.join()
+    monkeypatch.undo()
+
+    assert rows_of(application)["baseline"]["runs"] == 2
+    assert application.leaderboard.rebuild() == []
+    application.close()

@@ -174,6 +174,29 @@ def test_an_idempotency_key_stands_for_one_backtest(api):
     assert problem["reason"] == "fingerprint"
 
 
+def test_a_key_that_is_given_for_a_report_that_is_there_stands_for_it_too(api):
+    body, key = PACK | {"window_id": "known"}, {"Idempotency-Key": "k-2", "Prefer": "wait=60"}
+    asked(api, body, Prefer="wait=60")
+
+    assert asked(api, body, **key).status_code == 200
+    assert_problem(asked(api, PACK | {"window_id": "unknown"}, **key), 409)
+
+
+@pytest.mark.parametrize(
+    ("prefer", "applied"),
+    [
+        ([("Prefer", "respond-async; q=1")], "respond-async"), ([("Prefer", "wait=0;foo=bar")], "wait=0"),
+        ([("Prefer", "handling=lenient"), ("Prefer", "wait=0")], "wait=0"), ([("Prefer", "wait=0, " + "x" * 600)], "wait=0"),
+    ],
+)  # fmt: skip
+def test_preferences_are_read_as_the_standard_has_them(api, prefer, applied):
+    created = api.competition()
+
+    begun = api.alice.post(f"/competitions/{created}/start", headers=prefer)
+
+    assert (begun.status_code, begun.headers["preference-applied"]) == (202, applied)
+
+
 @pytest.mark.parametrize("path", ["/backtests/bt_absent/cancel", "/backtests/run_x/cancel"])
 def test_unknown_backtests_can_not_be_cancelled(api, path):
     assert_problem(api.nobody.post(path, headers={"Idempotency-Key": "k"}), 404)

@@ -112,7 +112,8 @@ class Starting:
             row = require_owned(rows.row(connection, competition_id), competition_id, caller)
             running = rows.newest(connection, competition_id, EventKind.COMPETITION_STARTED)
         if row["status"] != CompetitionStatus.RUNNING or not self.jobs.cancel(running[0]["run_id"], CANCELLED):
-            raise TransitionError(f"competition {competition_id} is {row['status']}, and only a running one is cancelled")
+            status = self.started(competition_id)["status"]
+            raise TransitionError(f"competition {competition_id} is {status}: there is nothing to cancel")
         self.hub.publish(competition_id)
         return pick(CompetitionStatusResponse, self.started(competition_id))
 

@@ -35,13 +35,12 @@ class BacktestRuns:
             commitment = begin(connection, job.run_id, self.clock())
         request = stored_request(job.payload["request"])
         done = perform(request.plan(open_catalogued(self.catalog, request.pack_id)), commitment, tell)
-        report = _report(done)
+        report = report_of(done)
         with self.database.write() as connection:
             job_rows.fence(connection, job)
             now = self.clock()
             keep(connection, done, None, now)  # anybody may ask for one, and the chain's fees are the operator's
-            summary = pick(BacktestSummary, {**report, "created_ts_ms": now})
-            reports.add(connection, {**summary, "report": report})
+            keep_report(connection, report, now)
             reports.forget_tickets(connection, job.run_id)
             job_rows.finish(connection, job, JobStatus.DONE)
 
@@ -51,7 +50,13 @@ class BacktestRuns:
         reports.forget_tickets(connection, job.run_id)
 
 
-def _report(done: PerformedRun) -> BacktestReport:
+def keep_report(connection: Connection, report: BacktestReport, now_ms: int) -> None:
+    """Store a report; the same again changes nothing."""
+    summary = pick(BacktestSummary, {**report, "created_ts_ms": now_ms})
+    reports.add(connection, {**summary, "report": report})
+
+
+def report_of(done: PerformedRun) -> BacktestReport:
     """Return the report; over several fixtures it has statistics, as one fixture has no interval."""
     if len(done.fixture_ids) == 1:
         return done.report

@@ -11,11 +11,12 @@ from clvlab.answers.backtests import BacktestListResponse, BacktestReport, Backt
 from clvlab.application.cache import BoundedCache
 from clvlab.application.jobs import CANCELLED, Jobs
 from clvlab.application.pages import page_of
+from clvlab.application.reports.job import keep_report, report_of
 from clvlab.application.reports.requests import BacktestRunRequest, PackBacktestRequest
 from clvlab.application.runs.binding import open_catalogued
 from clvlab.application.runs.counting import ANYBODY
 from clvlab.application.runs.in_database import enter
-from clvlab.application.runs.perform import backtest_id, reopen, run_id_of
+from clvlab.application.runs.perform import PerformedRun, backtest_id, reopen, run_id_of
 from clvlab.application.runs.plan import Plan
 from clvlab.application.runs.stored import StoredRuns
 from clvlab.application.sheets.page import tear_sheet_page
@@ -32,11 +33,12 @@ from clvlab.packs.catalog import Catalog
 from clvlab.proof.canonical import sha256
 from clvlab.store import jobs as job_rows
 from clvlab.store import reports, runs
-from clvlab.store.database import Database
+from clvlab.store.database import Connection, Database
 from clvlab.store.runs import RunStatus
 from clvlab.store.tables import reports as report_table
 
 _SHEETS_BYTES = 16 << 20
+_KIND = "backtest"
 
 
 @dataclass(frozen=True)
@@ -100,9 +102,9 @@ class BacktestReports:
         plan = request.plan(open_catalogued(self.catalog, request.pack_id))
         with self.database.read() as connection:
             used = None if key is None else reports.run_of_key(connection, key)
-            known = reports.report(connection, backtest_id(plan.run_id)) is not None
         if used not in (None, plan.run_id):
             raise _taken(key)
+        known = self._stored(backtest_id(plan.run_id)) is not None
         return Asked(request, plan, key or secrets.token_urlsafe(24), key is not None, known)
 
     def enter(self, asked: Asked) -> None:
@@ -115,12 +117,13 @@ class BacktestReports:
         """
         now = self.clock()
         with self.database.write() as connection:
-            taken = reports.take_key(connection, asked.key, asked.run_id, now, given=asked.given)
+            job_rows.hold_open(connection, asked.run_id, [_KIND])  # so that nobody cancels it before the key is there
+            taken = reports.take_key(connection, asked.key, asked.run_id, now, given=asked.given, active=not asked.known)
             if taken != asked.run_id:
                 raise _taken(asked.key)
             if enter(connection, asked.plan, ANYBODY, now):
                 payload = {"origin_id": asked.run_id, "request": asked.request.model_dump(mode="json", exclude_unset=True)}
-                job_rows.add(connection, "backtest", asked.run_id, payload, now)
+                job_rows.add(connection, _KIND, asked.run_id, payload, now)
 
     def settle(self, asked: Asked) -> BacktestRunResponse:
         """Wait until a request that was entered is answered, and perform it here if nobody else does. Blocks.
@@ -171,12 +174,13 @@ class BacktestReports:
         run_id, status = self._run(backtest_id)
         if status not in (RunStatus.QUEUED, RunStatus.RUNNING):
             raise TransitionError(f"backtest {backtest_id} is {status}: there is nothing to cancel")
-        with self.database.write() as connection:
-            if reports.run_of_key(connection, key) != run_id:
+
+        def others(connection: Connection) -> bool:
+            if reports.run_of_key(connection, key, active=True) != run_id:
                 raise NotOwnerError(f"backtest {backtest_id} was not asked for under that key")
-            others = reports.withdraw(connection, key, run_id)
-        if not others:
-            self.jobs.cancel(run_id, CANCELLED)
+            return reports.withdraw(connection, key, run_id) > 0
+
+        self.jobs.cancel(run_id, CANCELLED, unless=others)
         return self._state(run_id)
 
     def report(self, backtest_id: str) -> BacktestReport:
@@ -186,12 +190,11 @@ class BacktestReports:
         ------
         UnknownBacktestError
         """
-        with self.database.read() as connection:
-            found = reports.report(connection, backtest_id)
+        found = self._stored(backtest_id)
         if found is None:
             self._run(backtest_id)
             raise UnknownBacktestError(f"backtest {backtest_id!r} has no report yet: ask for it first")
-        return cast("BacktestReport", found)
+        return found
 
     def look(self, backtest_id: str) -> BacktestReport | BacktestState:
         """Return the stored report, or how far the backtest is.
@@ -201,15 +204,37 @@ class BacktestReports:
         UnknownBacktestError
             Unknown, or it failed, and why.
         """
-        with self.database.read() as connection:
-            found = reports.report(connection, backtest_id)
+        found = self._stored(backtest_id)
         if found is not None:
-            return cast("BacktestReport", found)
+            return found
         run_id, status = self._run(backtest_id)
         state = self._state(run_id)
         if status == RunStatus.FAILED:
             raise UnknownBacktestError(f"backtest {backtest_id} has no report, it failed: {state['cause']}; ask for it again")
         return state
+
+    def _stored(self, backtest_id: str) -> BacktestReport | None:
+        """Return the report; it is made of the sealed run if that was made by others, who keep none."""
+        with self.database.read() as connection:
+            found = reports.report(connection, backtest_id)
+            row = None if found is not None else runs.row(connection, run_id_of(backtest_id))
+        if found is not None:
+            return cast("BacktestReport", found)
+        if row is None or row["kind"] != _KIND or row["status"] != RunStatus.SEALED:
+            return None
+        made = report_of(self._sealed(row["run_id"], row["evidence_hash"], row["pack_id"]))
+        with self.database.write() as connection:
+            keep_report(connection, made, row["sealed_ts_ms"])
+        return made
+
+    def _sealed(self, run_id: str, evidence_hash: str, pack_id: str) -> PerformedRun:
+        """Read a sealed run back, over its pack."""
+        run = self.runs.sealed(run_id)
+        if sha256(run.events) != evidence_hash:
+            raise UnknownRunError(f"run {run_id} is not stored as it was sealed: verify it")
+        with self.database.read() as connection:
+            receipts = runs.receipt_lines(connection, run_id)
+        return reopen(open_catalogued(self.catalog, pack_id), run, receipts)
 
     def _run(self, backtest_id: str) -> tuple[str, str]:
         """Return run and status of a backtest."""
@@ -233,15 +258,8 @@ class BacktestReports:
             The catalog has another pack under its name now.
         """
         report = self.report(backtest_id)
-        return self._sheets.get(report["evidence_hash"], lambda: self._drawn(report))
-
-    def _drawn(self, report: BacktestReport) -> str:
-        run = self.runs.sealed(report["run_id"])
-        if sha256(run.events) != report["evidence_hash"]:
-            raise UnknownRunError(f"run {run.run_id} is not stored as it was sealed: verify it")
-        with self.database.read() as connection:
-            receipts = runs.receipt_lines(connection, run.run_id)
-        return tear_sheet_page(reopen(open_catalogued(self.catalog, report["pack_id"]), run, receipts))
+        named = report["run_id"], report["evidence_hash"], report["pack_id"]
+        return self._sheets.get(named, lambda: tear_sheet_page(self._sealed(*named)))
 
     def page(self, cursor: str | None = None, limit: int = 50) -> BacktestListResponse:
         """List backtests, newest first.

@@ -36,26 +36,30 @@ _SUMS = (
 )
 
 
-def stored_claim(connection: Connection) -> Claim:
-    """Return a claim on the fixtures that the database has; the log must be held."""
+def stored_claim(connection: Connection, run_id: str) -> Claim:
+    """Return a claim of a run on the fixtures that the database has; the log must be held."""
 
     def claim(row: Row, content_hash: str, fixture_ids: Collection[int]) -> set[int]:
         new = set(fixture_ids) - standings.counted(connection, row, content_hash)
-        standings.count(connection, row, content_hash, sorted(new))
+        standings.count(connection, row, content_hash, dict.fromkeys(sorted(new), run_id))
         return new
 
     return claim
 
 
-class Claimed(dict[tuple[Row, str], set[int]]):
-    """The fixtures of each row and pack, counted anew from nothing; calling it is a claim."""
+class Claimed(dict[tuple[Row, str], dict[int, str]]):
+    """The fixtures of each row and pack with the runs that brought them, counted anew from nothing."""
 
-    def __call__(self, row: Row, content_hash: str, fixture_ids: Collection[int]) -> set[int]:
-        """Note fixtures; returns the new ones."""
-        known = self.setdefault((row, content_hash), set())
-        new = set(fixture_ids) - known
-        known |= new
-        return new
+    def of(self, run_id: str) -> Claim:
+        """Return a run's claim."""
+
+        def claim(row: Row, content_hash: str, fixture_ids: Collection[int]) -> set[int]:
+            known = self.setdefault((row, content_hash), {})
+            new = set(fixture_ids) - known.keys()
+            known |= dict.fromkeys(new, run_id)
+            return new
+
+        return claim
 
 
 def results(verification: Verification, owner: str, claim: Claim) -> list[dict[str, Any]]:

@@ -149,7 +149,8 @@ def keep(connection: Connection, done: PerformedRun, anchoring: Anchoring | None
     anchor = anchoring.begin(connection, run.run_id, now_ms) if anchoring else Anchor()
     row = runs.row(connection, run.run_id)
     if row is not None and row["ranked"]:
-        standings.add(connection, results(verification, row["owner"] or ANYBODY, stored_claim(connection)), anchor.status)
+        added = results(verification, row["owner"] or ANYBODY, stored_claim(connection, run.run_id))
+        standings.add(connection, added, anchor.status)
     return anchor
 
 

@@ -130,7 +130,7 @@ class StoredRuns:
             raise UnknownRunError(f"unknown run {run_id!r}")
         fresh = verify(run, receipts)
         check = self.anchoring.judged(run_id, anchor, fresh.manifest_hash)
-        stored, now = _against_the_record(row, run, fresh), self.clock()
+        stored, now = against_the_record(row, run, fresh), self.clock()
         self._note(row, stored, now)
         fresh = replace(stored, anchor=anchor, checks=stored.checks | {"anchor": check})
         card = proof_card(fresh, self._standing(row["commit_index"]))
@@ -242,7 +242,7 @@ class StoredRuns:
         return {"runs": [pick(RunSummary, row) for row in rows], "next_cursor": next_cursor}
 
 
-def _against_the_record(row: _Row, run: SealedRun, fresh: Verification) -> Verification:
+def against_the_record(row: _Row, run: SealedRun, fresh: Verification) -> Verification:
     """Judge by the hashes that were recorded at the seal, not by the ones that the stored manifest states."""
     sealed, bound = row["evidence_hash"] or "", row["manifest_hash"]
     checks = dict(fresh.checks)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import nullcontext
 from typing import Annotated, Any
 
@@ -13,9 +14,9 @@ from clvlab.answers.backtests import BacktestListResponse, BacktestReport, Backt
 from clvlab.application.reports.requests import BacktestRequest, BacktestRunRequest
 from clvlab_service.bodies import JsonRoute
 from clvlab_service.caching import RevalidatedRoute
-from clvlab_service.deps import ApplicationDep, BacktestPool, CursorQuery, PageSizeQuery, ProofPool
+from clvlab_service.deps import ApplicationDep, BacktestPool, CursorQuery, PageSizeQuery, SheetPool
 from clvlab_service.openapi import problems
-from clvlab_service.waiting import ACCEPTED, Prefer, accepted, landed
+from clvlab_service.waiting import ACCEPTED, OVER, Prefer, accepted, landed
 
 router = APIRouter(prefix="/backtests", tags=["backtests"], route_class=JsonRoute)
 reports = APIRouter(prefix="/backtests", tags=["backtests"], route_class=RevalidatedRoute)
@@ -81,8 +82,11 @@ async def run_backtest(
                 flight = flight or pool.fly(asked.run_id, application.jobs.settle, asked.run_id)
         if not await landed(flight, prefer, None if isinstance(body, BacktestRunRequest) else _QUICK_S):
             state = await run_in_threadpool(application.backtests.state, asked)
-            return accepted(request, state, f"/backtests/{state['backtest_id']}", prefer)
+            if state["status"] not in OVER:
+                return accepted(request, state, f"/backtests/{state['backtest_id']}", prefer)
         await run_in_threadpool(application.backtests.settle, asked)
+    elif asked.given:
+        await run_in_threadpool(application.backtests.enter, asked)  # the key stands for it from now on
     return JSONResponse(asked.answer)
 
 
@@ -101,7 +105,7 @@ def backtests(application: ApplicationDep, cursor: CursorQuery = None, limit: Pa
 def report(request: Request, backtest_id: str, application: ApplicationDep) -> Any:
     """Read a report; of a backtest that is under way, how far it is."""
     found = application.backtests.look(backtest_id)
-    return accepted(request, found, request.url.path) if "stage" in found else found
+    return accepted(request, found, f"/backtests/{found['backtest_id']}") if "stage" in found else found
 
 
 @router.post(
@@ -120,7 +124,11 @@ def cancel(backtest_id: str, application: ApplicationDep, key: Annotated[str, _K
     response_class=HTMLResponse,
     responses=_PAGE | problems(s404="Unknown backtest, no report yet, or its pack is not in the catalog any more"),
 )
-async def tear_sheet(backtest_id: str, application: ApplicationDep, pool: ProofPool) -> HTMLResponse:
+async def tear_sheet(backtest_id: str, application: ApplicationDep, pool: SheetPool) -> HTMLResponse:
     """Read everything that a backtest says of its agent as one page: figures with intervals, breakdowns, pictures."""
-    page = await pool.run(application.backtests.tear_sheet, backtest_id)
+    flight = pool.flight(backtest_id)
+    if flight is None:
+        with pool.place():
+            flight = pool.fly(backtest_id, application.backtests.tear_sheet, backtest_id)
+    page: str = await asyncio.shield(flight)
     return HTMLResponse(page, headers={"Content-Security-Policy": _PAGE_POLICY})

@@ -27,7 +27,7 @@ from clvlab.application.competitions.requests import AgentEntry, CompetitionConf
 from clvlab.application.competitions.status import CompetitionStatus
 from clvlab_service.deps import ApplicationDep, AuthenticatedRoute, CurrentPrincipal, OwnerPool
 from clvlab_service.openapi import problems
-from clvlab_service.waiting import ACCEPTED, Prefer, accepted, landed
+from clvlab_service.waiting import ACCEPTED, OVER, Prefer, accepted, landed
 
 router = APIRouter(prefix="/competitions", tags=["competitions"])
 owned = APIRouter(prefix="/competitions", tags=["competitions"], route_class=AuthenticatedRoute)
@@ -190,7 +190,8 @@ async def start(
             flight = pool.fly(run_id, application.jobs.settle, run_id)
     if not await landed(flight, prefer, None):
         state = await run_in_threadpool(application.jobs.state, run_id)
-        return accepted(request, {"competition_id": competition_id, **state}, f"/competitions/{competition_id}", prefer)
+        if state["status"] not in OVER:
+            return accepted(request, {"competition_id": competition_id, **state}, f"/competitions/{competition_id}", prefer)
     return JSONResponse(await run_in_threadpool(competitions.settled, competition_id, run_id))
 
 

@@ -58,7 +58,7 @@ def runs(
     application: ApplicationDep,
     kind: Annotated[RunKind | None, Query(description="What asked for it.")] = None,
     status: Annotated[RunStatus | None, Query(description="Where it is between launch and seal.")] = None,
-    agent_id: Annotated[str | None, Query(max_length=200, description="An agent that was scored in it.")] = None,
+    agent_id: Annotated[str | None, Query(max_length=200, description="An agent that the leaderboard counted in it.")] = None,
     pack_id: Annotated[str | None, Query(max_length=200, description="The pack that it replays.")] = None,
     owner: Annotated[
         str | None, Query(max_length=300, description="DID that committed to it; `anonymous` without a token.")

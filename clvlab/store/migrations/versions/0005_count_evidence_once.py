@@ -8,6 +8,7 @@ Revises: 0004
 
 from __future__ import annotations
 
+import orjson
 import sqlalchemy as sa
 from alembic import op
 
@@ -29,6 +30,7 @@ def upgrade() -> None:
         op.add_column("runs", sa.Column(name, sa.Text(), nullable=True))
     op.execute("UPDATE runs SET owner = (SELECT owner FROM log_entries WHERE idx = runs.commit_index)")
     op.execute("UPDATE runs SET content_hash = (SELECT content_hash FROM log_entries WHERE idx = runs.commit_index)")
+    _name_packs()
     op.add_column("runs", sa.Column("checked_ts_ms", sa.BigInteger(), nullable=True))
     op.execute("UPDATE runs SET checked_ts_ms = sealed_ts_ms")
     op.create_index(op.f("ix_runs_owner_created_ts_ms"), "runs", ["owner", "created_ts_ms"])
@@ -40,6 +42,18 @@ def upgrade() -> None:
     op.drop_table("standings")
     op.drop_table("agent_results")
     _create_results()
+
+
+def _name_packs() -> None:
+    """Note the packs of runs by what asked for them."""
+    op.execute("UPDATE runs SET pack_id = (SELECT pack_id FROM reports WHERE reports.run_id = runs.run_id)")
+    bound = "SELECT pack_id FROM competitions WHERE competition_id = runs.origin_id"
+    op.execute(f"UPDATE runs SET pack_id = ({bound}) WHERE kind = 'competition'")  # noqa: S608  # no value but ours
+    connection = op.get_bind()
+    for run_id, record in connection.execute(sa.text("SELECT run_id, record FROM instances")).all():
+        binding = orjson.loads(record).get("replay_binding") or {}
+        named = {"pack_id": binding.get("pack_id"), "run_id": run_id}
+        connection.execute(sa.text("UPDATE runs SET pack_id = :pack_id WHERE run_id = :run_id"), named)
 
 
 def _create_results() -> None:
@@ -63,8 +77,10 @@ def _create_results() -> None:
         sa.Column("agent_id", sa.Text(), nullable=False),
         sa.Column("content_hash", sa.Text(), nullable=False),
         sa.Column("fixture_id", sa.BigInteger(), nullable=False),
+        sa.Column("run_id", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("owner", "agent_id", "content_hash", "fixture_id", name=op.f("pk_counted_fixtures")),
     )
+    op.create_index(op.f("ix_counted_fixtures_run_id"), "counted_fixtures", ["run_id"])
     op.create_table(
         "standings",
         sa.Column("owner", sa.Text(), nullable=False),
@@ -78,6 +94,7 @@ def _create_results() -> None:
         sa.Column("key", sa.Text(), nullable=False),
         sa.Column("run_id", sa.Text(), nullable=False),
         sa.Column("given", sa.Boolean(), nullable=False),
+        sa.Column("active", sa.Boolean(), nullable=False),
         sa.Column("created_ts_ms", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("key", name=op.f("pk_backtest_requests")),
     )
