@@ -58,7 +58,7 @@ def test_the_benchmark_command_reports_every_job_and_its_jobs_agree(tmp_path):
 
 def test_the_benchmark_of_the_service_reports_every_job(tmp_path):
     report = tmp_path / "report.json"
-    sizes = ["--seconds", "0.2", "--rounds", "1", "--clients", "2", "--messages", "100"]
+    sizes = ["--seconds", "0.2", "--rounds", "1", "--clients", "2", "--messages", "100", "--fixtures", "8"]
 
     done = subprocess.run(
         [sys.executable, "-m", "tests.benchmarks.http", *sizes, "--json", str(report)], cwd=ROOT, capture_output=True, text=True
@@ -74,6 +74,7 @@ def test_the_benchmark_of_the_service_reports_every_job(tmp_path):
         "verify",
         "backtest",
         "healthz while a competition runs",
+        "healthz while 2 clients backtest 8 fixtures each and a competition of ten runs",
     }
     assert all(figure["value"]["min"] > 0 for figure in said["figures"])
     assert said["settings"]["decisions of the verified run"] >= 500

@@ -28,8 +28,8 @@ _CLVLAB = [sys.executable, "-m", "clvlab"]
 _EAGER = {"cooldown_s": 0, "min_drift_micro_logits": 1, "min_persistence": 0.0, "warmup_ticks": 1}
 _BUDGET = Budget(0.05)
 _DECISIONS = 500
-_WHOLE = (("whole-75", 75, 60), ("whole-300", 300, 60), ("whole-1200", 1200, 60))
-_WHOLE_BUDGETS = {"whole-300": Budget(1.5)}
+_TICKS_OF_WHOLE = 60
+_WHOLE_S = Budget(1.5)  # of the pack in the middle
 
 Ask = tuple[str, str, Any]
 
@@ -61,6 +61,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3, help="bursts of each kind")
     parser.add_argument("--clients", type=int, default=8, help="connections that ask one after the other")
     parser.add_argument("--messages", type=int, default=8000, help="before kickoff, in the large competition's fixture")
+    parser.add_argument("--fixtures", type=int, default=300, help="of the pack that is replayed whole")
     parser.add_argument("--json", type=Path, metavar="report.json")
     return parser.parse_args()
 
@@ -68,7 +69,8 @@ def _arguments() -> argparse.Namespace:
 @contextmanager
 def _service(folder: Path) -> Iterator[tuple[int, str]]:
     messages = _arguments().messages
-    for pack, fixtures, count in (("small", 20, 300), ("large", 1, messages), *_WHOLE):
+    whole = [(f"whole-{fixtures}", fixtures, _TICKS_OF_WHOLE) for fixtures in _sizes()]
+    for pack, fixtures, count in (("small", 20, 300), ("large", 1, messages), *whole):
         _run(folder, "packs", "build", "--out", f"packs/{pack}", "--fixtures", str(fixtures), "--messages", str(count))
         _run(folder, "packs", "admit", pack, "--catalog", "packs")
     environment = os.environ | {
@@ -124,12 +126,12 @@ def _figures(port: int, token: str, asked: argparse.Namespace) -> tuple[list[Fig
         figures.append(Figure(job, f"{asked.clients} clients", "requests/s", spread([load.per_second for load in loads])))
         figures.append(Figure(job, f"p99, {asked.clients} clients", "s", spread([load.p99_s for load in loads])))
         figures.append(Figure(job, "p99, one client", "s", spread([load.p99_s for load in alone]), budget))
-    for pack, fixtures, _ in _WHOLE:
-        taken = [_whole_s(port, pack, next(counter)) for _ in range(asked.rounds + 1)][1:]  # the first opens the pack
+    for fixtures in _sizes():
+        taken = [_whole_s(port, fixtures, next(counter)) for _ in range(asked.rounds + 1)][1:]  # the first opens the pack
         job = f"backtest, {fixtures} fixtures, each a new one"
-        figures.append(Figure(job, "one client", "s", spread(taken), _WHOLE_BUDGETS.get(pack)))
+        figures.append(Figure(job, "one client", "s", spread(taken), _WHOLE_S if fixtures == asked.fixtures else None))
     for_all = _while_packs_are_replayed(port, owner, large[0], asked, counter)
-    job = f"healthz while {asked.clients} clients backtest {_WHOLE[1][1]} fixtures each and a competition of ten runs"
+    job = f"healthz while {asked.clients} clients backtest {asked.fixtures} fixtures each and a competition of ten runs"
     figures.append(Figure(job, "p99, one client", "s", spread(for_all), _BUDGET))
     watched, sizes = _while_a_competition_runs(port, owner, large[0], asked.rounds)
     figures.append(Figure("healthz while a competition runs", "p99, one client", "s", spread(watched), _BUDGET))
@@ -153,15 +155,21 @@ def _while_a_competition_runs(port: int, owner: _Owner, fixture_id: int, rounds:
     return found, {"events of the large competition": events, "seconds of it": seconds}
 
 
-def _whole(pack: str, number: int) -> Ask:
-    body = {"pack_id": pack, "fixture_ids": None, "strategy": "cumulative-drift", "window_id": f"whole {number}"}
+def _sizes() -> tuple[int, ...]:
+    """How many fixtures the packs have that are replayed whole: a quarter, as many as asked for, four times as many."""
+    middle = _arguments().fixtures
+    return max(middle // 4, 1), middle, 4 * middle
+
+
+def _whole(fixtures: int, number: int) -> Ask:
+    body = {"pack_id": f"whole-{fixtures}", "fixture_ids": None, "strategy": "cumulative-drift", "window_id": f"whole {number}"}
     return "POST", "/backtests", body
 
 
-def _whole_s(port: int, pack: str, number: int) -> float:
+def _whole_s(port: int, fixtures: int, number: int) -> float:
     """Return the seconds from request to sealed report of a whole pack."""
     asked = iter([False, True])
-    return _latencies(port, lambda: _whole(pack, number), lambda: next(asked))[0]
+    return _latencies(port, lambda: _whole(fixtures, number), lambda: next(asked))[0]
 
 
 def _while_packs_are_replayed(
@@ -175,7 +183,7 @@ def _while_packs_are_replayed(
         with ThreadPoolExecutor(asked.clients + 1) as pool:
             watching = pool.submit(_latencies, port, lambda: ("GET", "/healthz", None), over.is_set)
             for _ in range(asked.clients):
-                pool.submit(_latencies, port, lambda: _whole(_WHOLE[1][0], next(counter)), over.is_set)
+                pool.submit(_latencies, port, lambda: _whole(asked.fixtures, next(counter)), over.is_set)
             owner.post(f"/competitions/{competition}/start")
             over.set()
             found.append(_p99(watching.result()))

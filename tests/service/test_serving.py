@@ -89,7 +89,7 @@ def test_the_whole_walk_with_a_token_of_dev_token(dev):
         client.register(created, "two", "cumulative-drift", {"warmup_ticks": 3})
         started = client.start(created)
         state = client.competition(created)
-        deployed = client.deploy(strategy="baseline", pack_id="starter", idempotency_key="k")
+        deployed = client.deploy(strategy="baseline", source_mode="replay", pack_id="starter", idempotency_key="k")
         report = client.report(client.backtest("starter", BACKTEST["fixture_id"])["backtest_id"])
 
         assert started["run_id"] == state["run_id"]
