@@ -122,10 +122,11 @@ def _results(connection: Connection, run_id: str, claimed: Claimed) -> list[dict
     if run is None or row is None or not row["ranked"]:
         return []
     found = against_the_record(row, run, verify(run, runs.receipt_lines(connection, run_id)))
+    claim = claimed.of(run_id)
     if found.verified:
-        return results(found, row["owner"] or ANYBODY, claimed.of(run_id))
+        return results(found, row["owner"] or ANYBODY, claim)
     for noted in standings.brought(connection, run_id):  # its bytes are not the sealed ones: what those said stays
-        claimed.of(run_id)((noted["owner"], noted["agent_id"]), noted["content_hash"], [noted["fixture_id"]])
+        claim((noted["owner"], noted["agent_id"]), noted["content_hash"], [noted["fixture_id"]])
     return [{**result, "failing": True} for result in standings.results_of(connection, run_id)]
 
 

@@ -6,7 +6,7 @@ under another window, horizon, configuration or label, adds nothing: whoever cou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import polars as pl
@@ -17,6 +17,7 @@ from clvlab.proof.verify import Verification
 from clvlab.store import standings
 from clvlab.store.database import Connection
 from clvlab.store.standings import Row
+from clvlab.store.tables import SUMS
 
 ANYBODY = "anonymous"
 """Who commits to a run that was asked for without a token."""
@@ -24,16 +25,7 @@ ANYBODY = "anonymous"
 Claim = Callable[[Row, str, Collection[int]], set[int]]
 """Note fixtures of a pack for a row; returns those that it did not have."""
 
-_SUMS = (
-    "action_count",
-    "valid_count",
-    "invalid_count",
-    "total_clv_bps",
-    "sim_pnl",
-    "forecasts",
-    "squared_error",
-    "max_drawdown",
-)
+_SUMMED = (*SUMS, "max_drawdown")
 
 
 def stored_claim(connection: Connection, run_id: str) -> Claim:
@@ -69,24 +61,23 @@ def results(verification: Verification, owner: str, claim: Claim) -> list[dict[s
         return []
     binding = started["binding"]
     fixture_ids, content_hash = binding["fixture_ids"], str(binding["content_hash"])
+    agent_ids = [agent["agent_id"] for agent in started["agents"]]
+    new = {agent_id: claim((owner, agent_id), content_hash, fixture_ids) for agent_id in agent_ids}
+    sums = _sums(verification.scores, new, whole=all(len(own) == len(fixture_ids) for own in new.values()))
     failing = is_failing(verification)
-    found = []
-    for agent in started["agents"]:
-        row = (owner, agent["agent_id"])
-        new = claim(row, content_hash, fixture_ids)
-        found.append(
-            {
-                "run_id": verification.run_id,
-                "agent_id": agent["agent_id"],
-                "owner": owner,
-                **_sums(verification.scores, agent["agent_id"], new, whole=len(new) == len(fixture_ids)),
-                "fixtures": len(new),
-                "proof_mode": agent["proof_mode"],
-                "source_mode": started["source_mode"],
-                "failing": failing,
-            }
-        )
-    return found
+    return [
+        {
+            "run_id": verification.run_id,
+            "agent_id": agent["agent_id"],
+            "owner": owner,
+            **sums[agent["agent_id"]],
+            "fixtures": len(new[agent["agent_id"]]),
+            "proof_mode": agent["proof_mode"],
+            "source_mode": started["source_mode"],
+            "failing": failing,
+        }
+        for agent in started["agents"]
+    ]
 
 
 def is_failing(verification: Verification) -> bool:
@@ -94,11 +85,15 @@ def is_failing(verification: Verification) -> bool:
     return any(check.verdict == Verdict.FAIL for check in verification.checks.values())
 
 
-def _sums(scores: pl.DataFrame, agent_id: str, fixture_ids: Collection[int], *, whole: bool) -> dict[str, int]:
-    """Sum an agent's scores over some fixtures."""
-    own = scores.filter(pl.col("agent_id") == agent_id)
+def _sums(scores: pl.DataFrame, new: Mapping[str, Collection[int]], *, whole: bool) -> dict[str, dict[str, int]]:
+    """Sum the scores of each agent over its new fixtures, ``whole`` where these are all; one pass, however many agents."""
     if not whole:
-        own = own.filter(pl.col("fixture_id").is_in(sorted(fixture_ids)))
-    summed = outcomes(own, (agent_id,)).join(forecast_errors(own), on="agent_id", how="left")
-    row = summed.with_columns(pl.col("forecasts", "squared_error").fill_null(0)).row(0, named=True)
-    return {name: int(row[name]) for name in _SUMS} | {"decision_count": own.height}
+        pairs = [(agent_id, fixture_id) for agent_id, fixture_ids in new.items() for fixture_id in fixture_ids]
+        counted = pl.DataFrame(pairs, schema={"agent_id": pl.String, "fixture_id": pl.Int64}, orient="row")
+        scores = scores.join(counted, on=["agent_id", "fixture_id"], how="semi", maintain_order="left")
+    decided = scores.group_by("agent_id").agg(decision_count=pl.len())
+    summed = outcomes(scores, tuple(new))
+    for other in (forecast_errors(scores), decided):
+        summed = summed.join(other, on="agent_id", how="left")
+    rows = summed.with_columns(pl.col("forecasts", "squared_error", "decision_count").fill_null(0))
+    return {row["agent_id"]: {name: int(row[name]) for name in _SUMMED} for row in rows.iter_rows(named=True)}
