@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Header, Request
 from fastapi.responses import JSONResponse
+from pydantic import WithJsonSchema
 
 _WAIT = re.compile(r'wait\s*=\s*"?(\d{1,9})"?', re.IGNORECASE)
 _LONGEST_S = 60
@@ -33,7 +34,8 @@ class Preference:
 
 def _preference(
     prefer: Annotated[
-        list[str] | None,
+        list[str] | None,  # a header that comes several times is one list; to a document it is a text
+        WithJsonSchema({"type": "string"}),
         Header(alias="Prefer", description="`respond-async`: answer at once; `wait=N`: wait up to N seconds (RFC 7240)."),
     ] = None,
 ) -> Preference:
