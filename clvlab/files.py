@@ -72,8 +72,13 @@ def replace_file(path: Path, content: bytes) -> None:
         os.fsync(descriptor)
     Path(name).chmod(0o644)
     Path(name).replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
+    flush(path.parent)  # the new name is durable too
+
+
+def flush(path: Path) -> None:
+    """Have a file's content, or the names in a folder, on the disk before anything says that they are there."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(folder)  # the new name is durable too
+        os.fsync(descriptor)
     finally:
-        os.close(folder)
+        os.close(descriptor)

@@ -15,7 +15,7 @@ from clvlab.application.attempt import Attempt
 from clvlab.application.causes import cause_of
 from clvlab.application.hub import Hub
 from clvlab.application.progress import Tell
-from clvlab.errors import BusyError, LeaseLostError, StoreError, UnknownRunError
+from clvlab.errors import BusyError, LeaseLostError, RunCancelledError, RunFailedError, StoreError, UnknownRunError
 from clvlab.store import jobs as job_rows
 from clvlab.store import runs
 from clvlab.store.database import Connection, Database
@@ -83,10 +83,11 @@ class Jobs:
         with self._guard:
             if not self._threads:
                 self._stopping.clear()
-                kinds = [kind for kind in self.handlers if kind not in (_APART, _ASKED)]
-                lanes = [*[kinds] * self.workers, *([kind] for kind in (_APART, _ASKED) if kind in self.handlers)]
+                alone = {_APART: 0, _ASKED: self.lease_ms}
+                lanes = [([kind for kind in self.handlers if kind not in alone], 0)] * self.workers
+                lanes += [([kind], waited_ms) for kind, waited_ms in alone.items() if kind in self.handlers]
                 self._threads = [
-                    Thread(target=self._work, args=(lane,), name=f"clvlab-job-{n}", daemon=True) for n, lane in enumerate(lanes)
+                    Thread(target=self._work, args=lane, name=f"clvlab-job-{n}", daemon=True) for n, lane in enumerate(lanes)
                 ]
                 for thread in self._threads:
                     thread.start()
@@ -100,11 +101,11 @@ class Jobs:
                 thread.join()
             self._threads = []
 
-    def _work(self, kinds: Collection[str]) -> None:
+    def _work(self, kinds: Collection[str], waited_ms: int) -> None:
         while not self._stopping.is_set():
             seen = self.hub.version(_SUBJECT)
             try:
-                worked = self.run_one(kinds)
+                worked = self.run_one(kinds, waited_ms)
             except StoreError as error:  # the lease runs out, and whoever is there then takes the job up again
                 logger.warning("a job was put off: %s", error)
                 worked = False
@@ -114,15 +115,15 @@ class Jobs:
             if not worked:
                 self.hub.wait(_SUBJECT, seen, _POLL_S)
 
-    def run_one(self, kinds: Collection[str] | None = None) -> bool:
-        """Claim and perform one job, of any kind or of these, on this thread; False if there was none.
+    def run_one(self, kinds: Collection[str] | None = None, waited_ms: int = 0) -> bool:
+        """Claim and perform one job, of any kind or of these, on this thread; False if none has waited so long.
 
         Raises
         ------
         StoreError
             The database broke off; the job stays leased and is taken up again when the lease runs out.
         """
-        job = self._claim(kinds)
+        job = self._claim(kinds, waited_ms=waited_ms)
         if job is not None:
             self._perform(job)
         return job is not None
@@ -152,6 +153,19 @@ class Jobs:
             else:
                 self._perform(job)
         raise BusyError(int(_PATIENCE_S))
+
+    def require_sealed(self, run_id: str) -> None:
+        """Wait as ``settle`` does, for a run that must be sealed.
+
+        Raises
+        ------
+        RunCancelledError, RunFailedError
+        """
+        outcome = self.settle(run_id)
+        if outcome["cause"] == CANCELLED:
+            raise RunCancelledError(run_id)
+        if outcome["status"] == RunStatus.FAILED:
+            raise RunFailedError(run_id, outcome["cause"])
 
     def state(self, run_id: str) -> RunProgress:
         """Tell how far a run is, as this process knows or another noted.
@@ -192,11 +206,10 @@ class Jobs:
         with self.database.read() as connection:
             return job_rows.counts(connection)
 
-    def _claim(self, kinds: Collection[str] | None = None, run_id: str | None = None) -> Job | None:
-        now = self.clock()
-        before_ts_ms = now - self.lease_ms if kinds is not None and list(kinds) == [_ASKED] else None
+    def _claim(self, kinds: Collection[str] | None = None, run_id: str | None = None, waited_ms: int = 0) -> Job | None:
+        now, kinds = self.clock(), kinds or list(self.handlers)
         with self.database.write() as connection:
-            return job_rows.claim(connection, kinds or list(self.handlers), now, self.lease_ms, run_id, before_ts_ms)
+            return job_rows.claim(connection, kinds, now, self.lease_ms, run_id, waited_ms)
 
     def _perform(self, job: Job) -> None:
         handler = self.handlers[job.kind]

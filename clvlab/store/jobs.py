@@ -53,9 +53,9 @@ def claim(
     now_ms: int,
     lease_ms: int,
     run_id: str | None = None,
-    before_ts_ms: int | None = None,
+    waited_ms: int = 0,
 ) -> Job | None:
-    """Lease the oldest job of these kinds that is free: of one run, or of any; queued before a time, if one is given.
+    """Lease the oldest job of these kinds that is free and was queued so long ago: of one run, or of any.
 
     A lease that ran out is free, and so is one from the future: then the clock went back, and its end may never come.
     """
@@ -64,8 +64,8 @@ def claim(
     query = select(jobs).where(free, jobs.c.kind.in_(kinds)).order_by(jobs.c.job_id).limit(1).with_for_update(skip_locked=True)
     if run_id is not None:
         query = query.where(jobs.c.run_id == run_id)
-    if before_ts_ms is not None:
-        query = query.where(jobs.c.created_ts_ms < before_ts_ms)
+    if waited_ms:
+        query = query.where(jobs.c.created_ts_ms < now_ms - waited_ms)
     found = first(connection, query)
     if found is None:
         return None

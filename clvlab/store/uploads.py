@@ -11,7 +11,7 @@ from sqlalchemy import delete as deletion
 
 from clvlab.store.database import first, rows
 from clvlab.store.runs import RunStatus
-from clvlab.store.tables import competitions, log_entries, runs, uploads
+from clvlab.store.tables import competitions, runs, uploads
 
 _UNFINISHED = ("draft", "open", "running")
 _UNSEALED = (RunStatus.QUEUED, RunStatus.RUNNING)
@@ -59,10 +59,7 @@ def user(connection: Connection, owner: str, pack_id: str, content_hash: str) ->
     ).scalar()
     if competition is not None:
         return f"competition {competition}"
-    entry = log_entries.c
-    run = connection.execute(
-        select(runs.c.run_id)
-        .join(log_entries, entry.run_id == runs.c.run_id)
-        .where(entry.owner == owner, entry.content_hash == content_hash, runs.c.status.in_(_UNSEALED))
-    ).scalar()
+    own = runs.c
+    unsealed = own.owner == owner, own.content_hash == content_hash, own.status.in_(_UNSEALED)
+    run = connection.execute(select(own.run_id).where(*unsealed)).scalar()
     return None if run is None else f"run {run}"

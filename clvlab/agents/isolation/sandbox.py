@@ -14,6 +14,8 @@ import os
 import site
 import sys
 import sysconfig
+import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -129,6 +131,17 @@ def can_lock_in() -> bool:
             return bool(py_landlock.get_abi_version() >= _TRUNCATE_ABI)
     except py_landlock.LandlockError:
         return False
+
+
+def end_with(parent: int) -> None:
+    """Have this process end with its parent, also in the middle of an answer; called once it is locked in."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def limit_memory(megabytes: int) -> None:

@@ -9,15 +9,13 @@ import json
 import os
 import pickle
 import sys
-import threading
-import time
 import traceback
 from collections.abc import Callable, Mapping
 from io import TextIOBase
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from clvlab.agents.isolation.frames import FrameKind, read_frame, write_frame
-from clvlab.agents.isolation.sandbox import limit_memory, lock_in
+from clvlab.agents.isolation.sandbox import end_with, limit_memory, lock_in
 
 if TYPE_CHECKING:
     from clvlab.engine.agent import Agent
@@ -54,7 +52,7 @@ def main() -> None:
     limit_memory(settings["memory_mb"])
     locked = lock_in([settings["folder"], *settings["reads"]], network=settings["network"])
     if os.name == "posix":  # a thread that is older than the locks would be free of them
-        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+        end_with(parent)
     write_frame(answers, FrameKind.READY, json.dumps({"sandbox": locked}).encode())
     sys.stdout, sys.stderr = _Printed(answers, FrameKind.OUT), _Printed(answers, FrameKind.ERR)
     agent: Any = None
@@ -82,13 +80,6 @@ def _pipes() -> tuple[BinaryIO, BinaryIO]:
     os.dup2(nothing, 0)
     os.dup2(nothing, 1)
     return requests, answers
-
-
-def _end_with(parent: int) -> None:
-    """End with the parent, also in the middle of an answer."""
-    while os.getppid() == parent:
-        time.sleep(1)
-    os._exit(1)
 
 
 def _trace(error: BaseException) -> str:

@@ -18,9 +18,9 @@ from pydantic import (
 from clvlab.application.durations import duration_s_of
 from clvlab.errors import WindowError
 from clvlab.law.closing import Window
+from clvlab.law.schema import SAFE_INTEGER
 
 MAX_ROSTER_SIZE = 1000
-_MAX_INT = 2**53 - 1
 # No control characters: an id must survive logs, headers and databases.
 _Text = Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 _Token = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
@@ -90,7 +90,7 @@ class CompetitionConfig(Body):
     roster_size: Annotated[StrictInt, Field(ge=2, le=MAX_ROSTER_SIZE)]
     execution_mode: Literal["paper", "dry_run"] = "paper"
     pack_id: _Text | None = None
-    fixture_id: Annotated[StrictInt, Field(ge=-_MAX_INT, le=_MAX_INT)] | None = None
+    fixture_id: Annotated[StrictInt, Field(ge=-SAFE_INTEGER, le=SAFE_INTEGER)] | None = None
     scoring_window: Annotated[str, Field(max_length=64), AfterValidator(_duration)] | None = None
     division: _Text | None = None
 

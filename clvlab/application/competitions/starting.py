@@ -14,10 +14,9 @@ from clvlab.application.hub import Hub
 from clvlab.application.jobs import CANCELLED, Jobs
 from clvlab.application.runs.stored import StoredRuns
 from clvlab.application.uploads.seen import Packs
-from clvlab.errors import RunCancelledError, RunFailedError, TransitionError
+from clvlab.errors import TransitionError
 from clvlab.store import competitions as rows
 from clvlab.store.database import Database
-from clvlab.store.runs import RunStatus
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,7 @@ class Starting:
         ------
         RunFailedError, RunCancelledError
         """
-        self._settled(run_id)
+        self.jobs.require_sealed(run_id)
         return self.started(competition_id)
 
     def started(self, competition_id: str) -> CompetitionStartResponse:
@@ -130,11 +129,4 @@ class Starting:
             require(rows.row(connection, competition_id), competition_id)
             started = rows.newest(connection, competition_id, EventKind.COMPETITION_STARTED)
         if started:
-            self._settled(started[0]["run_id"])
-
-    def _settled(self, run_id: str) -> None:
-        outcome = self.jobs.settle(run_id)
-        if outcome["cause"] == CANCELLED:
-            raise RunCancelledError(run_id)
-        if outcome["status"] == RunStatus.FAILED:
-            raise RunFailedError(run_id, outcome["cause"])
+            self.jobs.require_sealed(started[0]["run_id"])

@@ -24,7 +24,7 @@ from clvlab.errors import (
     IdempotencyConflictError,
     NotOwnerError,
     PackReplayError,
-    RunCancelledError,
+    RunFailedError,
     TransitionError,
     UnknownBacktestError,
     UnknownRunError,
@@ -135,11 +135,10 @@ class BacktestReports:
         RunCancelledError
             Everybody who asked for it withdrew.
         """
-        outcome = self.jobs.settle(asked.run_id)
-        if outcome["cause"] == CANCELLED:
-            raise RunCancelledError(asked.run_id)
-        if outcome["status"] == RunStatus.FAILED:
-            raise PackReplayError(f"the replay failed: {outcome['cause']}")
+        try:
+            self.jobs.require_sealed(asked.run_id)
+        except RunFailedError as error:
+            raise PackReplayError(f"the replay failed: {error.cause}") from error
         return asked.answer
 
     def run(self, request: BacktestRunRequest | PackBacktestRequest) -> BacktestRunResponse:

@@ -11,17 +11,19 @@ from clvlab.application.backtests import envelope
 from clvlab.application.runs.plan import Plan
 from clvlab.errors import AgentError, UnknownFixtureError
 from clvlab.law.closing import Window
+from clvlab.law.policy import PolicyEnvelope
 from clvlab.packs.reader import Pack
 
 _AGENT = "baseline"
 _TRANSCRIBED = "llm"
 _MAX_FIXTURES = 100_000
 _FIXTURES = "fixture_ids"
+_DEFAULTS = PolicyEnvelope()
 
 ONE, SEVERAL = "one-fixture", "several-fixtures"
 """How the two kinds are told apart: no fields, though they stand in the place of one when a request is refused."""
 
-_Markets = Annotated[list[Annotated[StrictStr, Field(max_length=200)]], Field(max_length=1000)]
+_Names = Annotated[list[Annotated[StrictStr, Field(max_length=200)]], Field(max_length=1000)]
 
 
 class _Windowed(BaseModel):
@@ -31,7 +33,7 @@ class _Windowed(BaseModel):
 
     pack_id: StrictStr
     window_id: StrictStr
-    market_allowlist: _Markets
+    market_allowlist: _Names
     end_rule: StrictStr = "pre_match"
     duration_s: StrictInt | None = None
     min_clv_horizon_s: StrictInt = 60
@@ -82,22 +84,22 @@ class PolicyLimits(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    market_allowlist: _Markets | None = None
-    venue_allowlist: Annotated[list[Annotated[StrictStr, Field(max_length=200)]], Field(max_length=1000)] = ["paper"]
+    market_allowlist: _Names | None = None
+    venue_allowlist: _Names = list(_DEFAULTS.venue_allowlist)
     execution_mode: Literal["paper", "dry_run"] = "paper"
-    max_stake: StrictInt = 10_000
-    max_exposure_per_market: StrictInt | None = None
-    max_exposure_per_fixture: StrictInt | None = None
-    max_orders: StrictInt | None = None
-    cooldown_s: StrictInt = 0
-    warmup_ticks: StrictInt = 0
-    min_prob_bps: StrictInt = 1
-    max_prob_bps: StrictInt = 9_999
-    require_quote: StrictBool = True
-    max_quote_age_s: StrictInt = 900
-    max_slippage_bps: StrictInt = 100
-    min_edge_bps: StrictInt | None = None
-    kill_switch: StrictBool = False
+    max_stake: StrictInt = _DEFAULTS.max_stake
+    max_exposure_per_market: StrictInt | None = _DEFAULTS.max_exposure_per_market
+    max_exposure_per_fixture: StrictInt | None = _DEFAULTS.max_exposure_per_fixture
+    max_orders: StrictInt | None = _DEFAULTS.max_orders
+    cooldown_s: StrictInt = _DEFAULTS.cooldown_s
+    warmup_ticks: StrictInt = _DEFAULTS.warmup_ticks
+    min_prob_bps: StrictInt = _DEFAULTS.min_prob_bps
+    max_prob_bps: StrictInt = _DEFAULTS.max_prob_bps
+    require_quote: StrictBool = _DEFAULTS.require_quote
+    max_quote_age_s: StrictInt = _DEFAULTS.max_quote_age_s
+    max_slippage_bps: StrictInt = _DEFAULTS.max_slippage_bps
+    min_edge_bps: StrictInt | None = _DEFAULTS.min_edge_bps
+    kill_switch: StrictBool = _DEFAULTS.kill_switch
 
 
 class PackBacktestRequest(_Windowed):
@@ -117,7 +119,7 @@ class PackBacktestRequest(_Windowed):
     strategy: StrictStr = _AGENT
     params: dict[str, Any] = Field(default_factory=dict)
     window_id: StrictStr = "full"
-    market_allowlist: _Markets = Field(default=[""])
+    market_allowlist: _Names = Field(default=[""])
     policy: PolicyLimits | None = None
 
     @property

@@ -20,8 +20,9 @@ from clvlab.application.uploads.incoming import Incoming, Places
 from clvlab.application.uploads.limits import UploadLimits
 from clvlab.application.uploads.requests import UploadRequest
 from clvlab.application.uploads.unfinished import Unfinished, remove_leftovers
-from clvlab.application.uploads.verification import Verified, flush, verified
+from clvlab.application.uploads.verification import Verified, verified
 from clvlab.errors import PackError, UnknownPackError, UploadConflictError
+from clvlab.files import flush
 from clvlab.packs.catalog import Catalog, entry_of, open_entry
 from clvlab.packs.files import file_sha256
 from clvlab.packs.reader import Pack

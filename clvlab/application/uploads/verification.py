@@ -15,7 +15,7 @@ from clvlab.application.uploads.limits import UploadLimits
 from clvlab.application.uploads.requests import UploadRequest
 from clvlab.application.uploads.worker import ANSWER, MADE, SETTINGS
 from clvlab.errors import PackError, UploadRefusedError
-from clvlab.files import file_bytes_or_none
+from clvlab.files import file_bytes_or_none, flush
 from clvlab.packs.reader import Pack, load_pack
 
 _WORKER = "clvlab.application.uploads.worker"
@@ -100,12 +100,3 @@ def _environment(scratch: Path) -> dict[str, str]:
     path = os.pathsep.join([str(CLVLAB.parent), *named])
     few = {"POLARS_MAX_THREADS": "2", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     return kept | few | {"PYTHONPATH": path, "TMPDIR": str(scratch.resolve()), "PYTHONDONTWRITEBYTECODE": "1"}
-
-
-def flush(path: Path) -> None:
-    """Have a file or a folder's names on the disk before a row says that they are there."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

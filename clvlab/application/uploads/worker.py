@@ -9,13 +9,11 @@ from __future__ import annotations
 import json
 import os
 import sys
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from clvlab.agents.isolation.sandbox import limit_memory, lock_in
+from clvlab.agents.isolation.sandbox import end_with, limit_memory, lock_in
 
 SETTINGS = Path("settings.json")
 MADE = Path("made")
@@ -32,7 +30,7 @@ def main() -> None:
     folder = Path.cwd()
     _limit(settings)
     lock_in([], network=False, writable=[str(folder)])
-    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    end_with(os.getppid())
     try:
         answer = _verified(settings)
     except MemoryError:
@@ -53,12 +51,6 @@ def _limit(settings: dict[str, Any]) -> None:
         hard = resource.getrlimit(which)[1]
         bound = bound if hard == resource.RLIM_INFINITY else min(bound, hard)
         resource.setrlimit(which, (bound, bound))
-
-
-def _end_with(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(1)
-    os._exit(1)
 
 
 def _sentence(error: BaseException) -> str:
