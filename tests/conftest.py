@@ -35,16 +35,16 @@ def _postgres_server(runtime):
 def postgres(tmp_path_factory):
     """A PostgreSQL server for the session, which waits for no disk: crashes are tried on servers of their own."""
     with _postgres_server(tmp_path_factory.mktemp("runtime")) as server:
-        _say(server, *(f"ALTER SYSTEM SET {setting} = off" for setting in ("fsync", "full_page_writes", "synchronous_commit")))
-        _say(server, "SELECT pg_reload_conf()")
+        unsafe = [f"ALTER SYSTEM SET {setting} = off" for setting in ("fsync", "full_page_writes", "synchronous_commit")]
+        _say(server.get_uri(), *unsafe, "SELECT pg_reload_conf()")
         yield server
 
 
-def _say(server, *statements):
-    """Have a server execute statements, each by itself."""
+def _say(url, *statements):
+    """Have a database execute statements, each by itself."""
     import psycopg
 
-    with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+    with psycopg.connect(url, autocommit=True) as connection:
         for statement in statements:
             connection.execute(statement)
 
@@ -60,9 +60,9 @@ def own_postgres(tmp_path):
 def postgres_url(postgres):
     """URL of an empty PostgreSQL database."""
     name = f"test_{uuid4().hex}"
-    _say(postgres, f"CREATE DATABASE {name}")
+    _say(postgres.get_uri(), f"CREATE DATABASE {name}")
     yield postgres.get_uri(database=name)
-    _say(postgres, f"DROP DATABASE {name} WITH (FORCE)")
+    _say(postgres.get_uri(), f"DROP DATABASE {name} WITH (FORCE)")
 
 
 @pytest.fixture(scope="session")
@@ -70,7 +70,7 @@ def _kept_postgres_url(postgres):
     """URL of a PostgreSQL database that has its tables."""
     from clvlab.store.database import Database
 
-    _say(postgres, "CREATE DATABASE kept")
+    _say(postgres.get_uri(), "CREATE DATABASE kept")
     url = postgres.get_uri(database="kept")
     Database(url).close()
     return url
@@ -83,12 +83,8 @@ def emptied_postgres_url(postgres, _kept_postgres_url):
 
     yield _kept_postgres_url
     tables = ", ".join(table.name for table in runs.metadata.sorted_tables)
-    others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'kept'"
-    _say(postgres, others)
-    import psycopg
-
-    with psycopg.connect(_kept_postgres_url, autocommit=True) as connection:
-        connection.execute(f"TRUNCATE {tables} RESTART IDENTITY CASCADE")
+    _say(postgres.get_uri(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'kept'")
+    _say(_kept_postgres_url, f"TRUNCATE {tables} RESTART IDENTITY CASCADE")
 
 
 @pytest.fixture

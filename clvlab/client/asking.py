@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from io import BytesIO
 from typing import Any, TypeVar, get_origin
 from urllib.parse import quote
 
 import httpx2
+import orjson
+import polars as pl
 
 from clvlab.client.problems import ApiError, raise_for_problem
 
+_ARROW = "application/vnd.apache.arrow.stream"
 _T = TypeVar("_T")
 
 
@@ -33,6 +37,18 @@ class Asking:
         response = self._http.get(path_of(*path), params=given(query), headers={"Accept": accept})
         raise_for_problem(response)
         return response.content
+
+    def _frame(self, *path: str, **query: Any) -> pl.DataFrame:
+        """Many rows, as Arrow."""
+        return pl.read_ipc_stream(BytesIO(self._bytes(*path, accept=_ARROW, **query)))
+
+    def _messages(self, *path: str, **query: Any) -> Iterator[Any]:
+        """What a WebSocket sends, until it is closed."""
+        from websockets.sync.client import connect  # only here: notebooks seldom stream
+
+        base = str(self._http.base_url).rstrip("/").replace("http", "ws", 1)
+        with connect(f"{base}{path_of(*path)}?{httpx2.QueryParams(query)}") as messages:
+            yield from map(orjson.loads, messages)
 
 
 def given(query: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import httpx2
-import orjson
-
 from clvlab.answers.agents import AgentInstance, DeployResponse, InstanceListResponse, RuntimeEventsResponse
 from clvlab.answers.competitions import (
     AgentErrorCause,
@@ -21,13 +18,11 @@ from clvlab.answers.competitions import (
     CompetitionSummaryResponse,
 )
 from clvlab.answers.me import MeResponse
-from clvlab.client.asking import Asking, path_of
+from clvlab.client.asking import Asking
 
 
 class Owning(Asking):
     """What an owner does."""
-
-    _http: httpx2.Client
 
     def me(self) -> MeResponse:
         """Read whom the token speaks for, what is theirs, and the limits that hold."""
@@ -110,12 +105,7 @@ class Owning(Asking):
         websockets.exceptions.ConnectionClosedError
             The connection broke off: stream again with the last ``seq`` received.
         """
-        from websockets.sync.client import connect  # only here: notebooks seldom stream
-
-        base = str(self._http.base_url).rstrip("/").replace("http", "ws", 1)
-        with connect(f"{base}{path_of('competitions', competition_id, 'arena')}?since_seq={since_seq}") as messages:
-            for message in messages:
-                yield orjson.loads(message)
+        return self._messages("competitions", competition_id, "arena", since_seq=since_seq)
 
     def deploy(
         self, config: Mapping[str, Any] | None = None, *, idempotency_key: str | None = None, **fields: Any

@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from io import BytesIO
 from typing import Any
 
-import httpx2
-import orjson
 import polars as pl
 
 from clvlab.answers.decisions import DecisionListResponse
 from clvlab.answers.demo import DemoResponse
 from clvlab.answers.leaderboard import LeaderboardResponse
 from clvlab.answers.runs import InspectorRecord, ProofArtifactResponse, RunListResponse, RunProgress, VerifyResponse
-from clvlab.client.asking import Asking, path_of
-
-_ARROW = "application/vnd.apache.arrow.stream"
+from clvlab.client.asking import Asking
 
 
 class Proving(Asking):
     """What anybody may see and check of runs."""
-
-    _http: httpx2.Client
 
     def leaderboard(self) -> LeaderboardResponse:
         """Rank agents over all sealed runs."""
@@ -50,12 +43,7 @@ class Proving(Asking):
         websockets.exceptions.ConnectionClosedError
             The connection broke off: follow again.
         """
-        from websockets.sync.client import connect  # only here: notebooks seldom stream
-
-        base = str(self._http.base_url).rstrip("/").replace("http", "ws", 1)
-        with connect(f"{base}{path_of('runs', run_id, 'progress')}") as messages:
-            for message in messages:
-                yield orjson.loads(message)
+        return self._messages("runs", run_id, "progress")
 
     def verify(self, run_id: str) -> VerifyResponse:
         """Have the proof of a run recomputed."""
@@ -75,7 +63,7 @@ class Proving(Asking):
 
     def decision_frame(self, run_id: str, **filters: Any) -> pl.DataFrame:
         """Return all sealed decisions that match the same filters, with their scores, a row each."""
-        return pl.read_ipc_stream(BytesIO(self._bytes("runs", run_id, "decisions", accept=_ARROW, **filters)))
+        return self._frame("runs", run_id, "decisions", **filters)
 
     def evidence(self, run_id: str) -> bytes:
         """Download ``events.jsonl``, whose SHA-256 is the evidence hash."""

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from io import BytesIO
 from pathlib import Path
 from typing import Any, cast
 
-import httpx2
 import polars as pl
 
 from clvlab.answers.backtests import BacktestListResponse, BacktestReport, BacktestRunResponse, BacktestState
@@ -18,15 +16,12 @@ from clvlab.answers.uploads import UploadedPack, UploadedPackList
 from clvlab.client.asking import Asking, given, path_of
 from clvlab.client.problems import raise_for_problem
 
-_ARROW = "application/vnd.apache.arrow.stream"
 _PIECE = 1 << 20
 _POLL_S = 0.2
 
 
 class Replaying(Asking):
     """What is replayed, by whom, and what came of it."""
-
-    _http: httpx2.Client
 
     def backtest(
         self,
@@ -107,7 +102,7 @@ class Replaying(Asking):
 
     def fixture_frame(self, pack_id: str, **filters: Any) -> pl.DataFrame:
         """Return all fixtures of a pack that match the same filters."""
-        return pl.read_ipc_stream(BytesIO(self._bytes("replay-packs", pack_id, "fixtures", accept=_ARROW, **filters)))
+        return self._frame("replay-packs", pack_id, "fixtures", **filters)
 
     def strategies(self) -> StrategyListResponse:
         """List the strategy templates."""

@@ -47,6 +47,8 @@ CurrentPrincipal = Annotated[str, Depends(_principal)]
 CursorQuery = Annotated[str | None, Query(max_length=500, description="`next_cursor` of the page before.")]
 PageSizeQuery = Annotated[int, Query(ge=1, le=200, description="Entries of a page.")]
 NameQuery = Annotated[str | None, Query(max_length=200)]
+SAFE_INTEGER = 2**53 - 1
+"""The largest that JSON carries exactly everywhere."""
 
 
 class AuthenticatedRoute(JsonRoute):

@@ -52,6 +52,20 @@ class BoundedPool:
             work = self._start(partial(function, *args, **kwargs))
         return await asyncio.shield(work)
 
+    async def share(self, key: str, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        """Call a function as ``run`` does, once for all who ask under the same key while it is under way.
+
+        Raises
+        ------
+        BusyError
+        """
+        flight = self.flight(key)
+        if flight is None:
+            with self.place():
+                flight = self.fly(key, function, *args, **kwargs)
+        answer: _T = await asyncio.shield(flight)
+        return answer
+
     @contextmanager
     def place(self) -> Iterator[None]:
         """Hold a place while work is prepared, and until it is started.

@@ -69,8 +69,6 @@ def test_stored_log_is_counted_by_owner_and_pack(place):
 
 
 def test_stored_log_of_every_database_is_audited(database_url):
-    if database_url is None:
-        pytest.skip("a database in memory has no place")
     database = Database(database_url)
     grown(RunLog(database), 4)
     database.close()

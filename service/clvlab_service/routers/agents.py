@@ -9,13 +9,12 @@ from pydantic import AfterValidator
 
 from clvlab.answers.agents import AgentInstance, DeployResponse, InstanceListResponse, RuntimeEventsResponse
 from clvlab.application.deploys.config import DeployConfig
-from clvlab_service.deps import ApplicationDep, AuthenticatedRoute, CurrentPrincipal, CursorQuery, PageSizeQuery
+from clvlab_service.deps import SAFE_INTEGER, ApplicationDep, AuthenticatedRoute, CurrentPrincipal, CursorQuery, PageSizeQuery
 from clvlab_service.openapi import body_schema, problems
 
 router = APIRouter(prefix="/agents", tags=["agents"], route_class=AuthenticatedRoute)
 
 _EXAMPLE = {"strategy": "cumulative-drift", "source_mode": "replay", "pack_id": "starter", "fixture_id": 90000000}
-_SAFE = 2**53 - 1
 _MAX_DEPTH = 50
 _UNKNOWN = "Unknown instance, or the caller is not its owner"
 
@@ -85,7 +84,7 @@ def runtime_events(
     instance_id: str,
     principal: CurrentPrincipal,
     application: ApplicationDep,
-    since: Annotated[int, Query(ge=0, le=_SAFE, description="Exclusive cursor.")] = 0,
+    since: Annotated[int, Query(ge=0, le=SAFE_INTEGER, description="Exclusive cursor.")] = 0,
     limit: Annotated[int | None, Query(ge=1, le=1000, description="The first so many events after `since`.")] = None,
 ) -> RuntimeEventsResponse:
     """Read what an instance did, on the operations channel; its owner only."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import nullcontext
 from typing import Annotated, Any
 
@@ -126,9 +125,5 @@ def cancel(backtest_id: str, application: ApplicationDep, key: Annotated[str, _K
 )
 async def tear_sheet(backtest_id: str, application: ApplicationDep, pool: SheetPool) -> HTMLResponse:
     """Read everything that a backtest says of its agent as one page: figures with intervals, breakdowns, pictures."""
-    flight = pool.flight(backtest_id)
-    if flight is None:
-        with pool.place():
-            flight = pool.fly(backtest_id, application.backtests.tear_sheet, backtest_id)
-    page: str = await asyncio.shield(flight)
+    page = await pool.share(backtest_id, application.backtests.tear_sheet, backtest_id)
     return HTMLResponse(page, headers={"Content-Security-Policy": _PAGE_POLICY})

@@ -25,7 +25,7 @@ from clvlab.answers.competitions import (
 from clvlab.application.competitions.listing import CompetitionFilter
 from clvlab.application.competitions.requests import AgentEntry, CompetitionConfig
 from clvlab.application.competitions.status import CompetitionStatus
-from clvlab_service.deps import ApplicationDep, AuthenticatedRoute, CurrentPrincipal, OwnerPool
+from clvlab_service.deps import SAFE_INTEGER, ApplicationDep, AuthenticatedRoute, CurrentPrincipal, OwnerPool
 from clvlab_service.openapi import problems
 from clvlab_service.waiting import ACCEPTED, OVER, Prefer, accepted, landed
 
@@ -39,7 +39,6 @@ _UNDER_WAY: dict[int | str, dict[str, Any]] = {
         "description": "Under way, as `Prefer: respond-async` or `wait=N` asked",
     }
 }
-_SAFE = 2**53 - 1
 _UNKNOWN = "Unknown competition"
 _EVENTS_AT_ONCE = 2_000
 _EVENTS = TypeAdapter(list[CompetitionEvent])
@@ -234,7 +233,7 @@ def agent_errors(competition_id: str, principal: CurrentPrincipal, application: 
 def events(
     competition_id: str,
     application: ApplicationDep,
-    since_seq: Annotated[int, Query(ge=-_SAFE, le=_SAFE, description="Exclusive; -1 gives the whole log.")] = 0,
+    since_seq: Annotated[int, Query(ge=-SAFE_INTEGER, le=SAFE_INTEGER, description="Exclusive; -1 gives the whole log.")] = 0,
     limit: Annotated[int | None, Query(ge=1, le=10_000, description="The first so many events after `since_seq`.")] = None,
 ) -> Response:
     """Read the event log after `since_seq`, ascending."""
@@ -242,7 +241,7 @@ def events(
     def part(since: int, left: int) -> list[CompetitionEvent]:
         return application.competitions.events(competition_id, since, min(left, _EVENTS_AT_ONCE)) if left else []
 
-    left = _SAFE if limit is None else limit
+    left = SAFE_INTEGER if limit is None else limit
     first = part(since_seq, left)
 
     def written() -> Iterator[bytes]:

@@ -10,13 +10,12 @@ from clvlab.answers.packs import PackFixturesResponse, ReplayPackInfo, ReplayPac
 from clvlab.application.fixtures import FixtureFilter
 from clvlab.application.tables import PAGE
 from clvlab_service.caching import RevalidatedRoute
-from clvlab_service.deps import ApplicationDep, CursorQuery, ProofPool
+from clvlab_service.deps import SAFE_INTEGER, ApplicationDep, CursorQuery, ProofPool
 from clvlab_service.negotiation import TABLE, Form, FormDep, RowsQuery, arrow_response
 from clvlab_service.openapi import problems
 
 router = APIRouter(prefix="/replay-packs", tags=["packs"], route_class=RevalidatedRoute)
 
-_SAFE = 2**53 - 1
 _UNKNOWN = "Unknown or unverified pack"
 
 
@@ -51,8 +50,12 @@ async def fixtures(
     market: Annotated[
         str | None, Query(max_length=200, description="Only fixtures with a market whose key begins so, with these markets.")
     ] = None,
-    after: Annotated[int | None, Query(ge=-_SAFE, le=_SAFE, description="Announced kickoff at this time or later.")] = None,
-    before: Annotated[int | None, Query(ge=-_SAFE, le=_SAFE, description="Announced kickoff before this time.")] = None,
+    after: Annotated[
+        int | None, Query(ge=-SAFE_INTEGER, le=SAFE_INTEGER, description="Announced kickoff at this time or later.")
+    ] = None,
+    before: Annotated[
+        int | None, Query(ge=-SAFE_INTEGER, le=SAFE_INTEGER, description="Announced kickoff before this time.")
+    ] = None,
     cursor: CursorQuery = None,
     limit: RowsQuery = None,
 ) -> PackFixturesResponse | Response:

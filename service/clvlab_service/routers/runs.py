@@ -22,7 +22,7 @@ from clvlab.application.runs.decisions import DecisionFilter, Order, Reason
 from clvlab.application.runs.stored import RunFilter
 from clvlab.application.tables import PAGE
 from clvlab_service.caching import ImmutableRoute, RevalidatedRoute
-from clvlab_service.deps import ApplicationDep, CursorQuery, NameQuery, PageSizeQuery, ProofPool
+from clvlab_service.deps import SAFE_INTEGER, ApplicationDep, CursorQuery, NameQuery, PageSizeQuery, ProofPool
 from clvlab_service.negotiation import TABLE, Form, FormDep, RowsQuery, arrow_response
 from clvlab_service.openapi import problems
 
@@ -30,7 +30,6 @@ router = APIRouter(prefix="/runs", tags=["runs"])
 cards = APIRouter(prefix="/runs", tags=["runs"], route_class=RevalidatedRoute)
 sealed = APIRouter(prefix="/runs", tags=["runs"], route_class=ImmutableRoute)
 
-_SAFE = 2**53 - 1
 _MOST_DIGITS = 100
 _LINES = "application/x-ndjson"
 _BYTES = "application/octet-stream"
@@ -84,7 +83,7 @@ def progress(run_id: str, application: ApplicationDep) -> RunProgress:
 
 @cards.post("/{run_id}/verify", operation_id="verifyRun", responses=problems(s404="Unknown run"))
 async def verify(run_id: str, application: ApplicationDep, pool: ProofPool) -> VerifyResponse:
-    """Recompute the proof from the stored bytes: hashes, scores, manifest, seven checks. Changes nothing."""
+    """Recompute the proof from the stored bytes: hashes, scores, manifest, seven checks. Changes nothing that is sealed."""
     return await pool.run(application.runs.verify, run_id)
 
 
@@ -112,7 +111,7 @@ async def decisions(
     pool: ProofPool,
     *,
     agent_id: NameQuery = None,
-    fixture_id: Annotated[int | None, Query(ge=-_SAFE, le=_SAFE)] = None,
+    fixture_id: Annotated[int | None, Query(ge=-SAFE_INTEGER, le=SAFE_INTEGER)] = None,
     market: Annotated[str | None, Query(max_length=200, description="Prefix of the market key.")] = None,
     side: NameQuery = None,
     reason: Annotated[Reason | None, Query(description="What the law says of it.")] = None,

@@ -18,6 +18,7 @@ from fastapi.concurrency import run_in_threadpool
 from clvlab.answers.competitions import CompetitionEvent
 from clvlab.application.application import Application
 from clvlab.errors import UnknownCompetitionError
+from clvlab_service.deps import SAFE_INTEGER
 from clvlab_service.errors import known_problem, validation_problem
 from clvlab_service.streams.connection import Connection
 
@@ -27,7 +28,6 @@ _BATCH = 500
 _FINAL = ("finalized", "completed")
 _LAST_KINDS = ("COMPETITION_FINALIZED", "PROOF_ANCHOR")
 _INTEGER = re.compile(r"-?[0-9]{1,16}")
-_SAFE = 2**53 - 1
 
 
 @router.websocket("/{competition_id}/arena")
@@ -36,12 +36,12 @@ async def arena(
 ) -> None:
     """Send the entries of the log after `since_seq` (-1 by default: all of them), as they are appended."""
     app, settings = websocket.app, websocket.app.state.settings
-    if not (_INTEGER.fullmatch(since_seq) and abs(int(since_seq)) <= _SAFE):
+    if not (_INTEGER.fullmatch(since_seq) and abs(int(since_seq)) <= SAFE_INTEGER):
         await websocket.send_denial_response(validation_problem(websocket, "since_seq", "must be an integer", since_seq))
         return
     application: Application = app.state.application
     try:
-        await run_in_threadpool(application.competitions.events, competition_id, _SAFE, 1)
+        await run_in_threadpool(application.competitions.events, competition_id, SAFE_INTEGER, 1)
     except UnknownCompetitionError as error:
         await websocket.send_denial_response(known_problem(websocket, error))
         return
