@@ -309,6 +309,10 @@ class StoreUnreachableError(StoreError):
     """The configured database can't be reached, or broke off; nothing of the transaction was kept."""
 
 
+class StoreBusyError(StoreError):
+    """The database made a transaction wait for too long; nothing of it was kept, and it can be tried again."""
+
+
 class StoreFullError(StoreError):
     """The database has no room left; nothing of the transaction was kept."""
 

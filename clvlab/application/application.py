@@ -33,6 +33,7 @@ from clvlab.errors import UploadsOffError
 from clvlab.packs.catalog import Catalog
 from clvlab.runlog.note import Signer
 from clvlab.store.database import Database
+from clvlab.store.waits import Waits as Waits  # whoever configures an application has it from here
 
 
 def _now_ms() -> int:
@@ -50,6 +51,8 @@ class Application:
     ----------
     database_url
         SQLAlchemy URL (``sqlite:///runs.db``, ``postgresql://...``); None is in memory.
+    waits
+        How long PostgreSQL is waited for.
     catalog
         Packs that may be named; the bundled ones by default.
     uploads
@@ -81,6 +84,7 @@ class Application:
         self,
         database_url: str | None = None,
         *,
+        waits: Waits | None = None,
         catalog: Catalog | None = None,
         anchor: AnchorSettings | None = None,
         uploads: UploadLimits | None = None,
@@ -90,7 +94,7 @@ class Application:
         clock: Callable[[], int] = _now_ms,
         new_id: Callable[[], str] = _new_id,
     ) -> None:
-        self._database = database = Database(database_url)
+        self._database = database = Database(database_url, waits)
         catalog = catalog or bundled_catalog()
         self._uploads = None if uploads is None else Uploads(database, catalog, uploads, clock)
         packs = Packs(catalog, self._uploads)
@@ -159,7 +163,7 @@ class Application:
 
         Raises
         ------
-        StoreUnreachableError
+        StoreUnreachableError, StoreBusyError, StoreError
         """
-        with self._database.read() as connection:
-            return {"store": connection.dialect.name, "schema_version": self._database.schema_version}
+        self._database.ask()
+        return {"store": self._database.kind, "schema_version": self._database.schema_version}

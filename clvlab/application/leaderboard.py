@@ -17,6 +17,7 @@ from clvlab.store import runs, standings
 from clvlab.store.database import Connection, Database
 from clvlab.store.runlog import LogRows
 from clvlab.store.tables import RUN_COUNTS, SUMS
+from clvlab.store.waits import take_time
 
 _T = TypeVar("_T")
 _PPM = 1_000_000
@@ -56,6 +57,7 @@ class Leaderboard:
             fresh = [result for run_id in run_ids for result in _results(connection, run_id, claimed)]
         with self.database.write() as connection:
             LogRows(connection, writing=True)  # no run is sealed, and nothing is rebuilt, meanwhile
+            take_time(connection)
             before = _by_label(connection)
             for run_id in standings.sealed_run_ids(connection)[len(run_ids) :]:  # sealed meanwhile, and so the last in the log
                 fresh += _results(connection, run_id, claimed)

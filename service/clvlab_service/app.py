@@ -14,7 +14,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.middleware.cors import CORSMiddleware
 from starlette_compress import CompressMiddleware, add_compress_type
 
-from clvlab.application.application import Application
+from clvlab.application.application import Application, Waits
 from clvlab.application.deploys.config import DeployConfig
 from clvlab.application.packs import catalog_at
 from clvlab.application.templates import parameter_models
@@ -133,6 +133,13 @@ def _opening(settings: Settings) -> Callable[[], Application]:
     return partial(
         Application,
         settings.database_url.get_secret_value() if settings.database_url else None,
+        waits=Waits(
+            settings.database_lock_s,
+            settings.database_log_s,
+            settings.database_idle_s,
+            settings.database_statement_s,
+            settings.database_peer_s,
+        ),
         catalog=catalog_at(settings.packs) if settings.packs else None,
         anchor=settings.anchor,
         uploads=_upload_limits(settings.uploads, settings) if settings.uploads else None,
@@ -166,6 +173,7 @@ def _lifespan(settings: Settings, opening: Callable[[], Application]) -> Callabl
                 ("proofs", settings.proof_workers, settings.proof_queue),
                 ("sheets", 1, settings.proof_queue),  # they take seconds, and nobody verifies behind them
                 ("owner", settings.owner_workers, settings.owner_queue),
+                ("health", 1, 0),  # whoever asks while it is asked waits for the same answer
                 ("uploads", settings.upload_workers, settings.upload_queue),
             )
         }

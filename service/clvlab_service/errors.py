@@ -47,6 +47,7 @@ STATUSES: dict[type[Exception], HTTPStatus] = {
     errors.PageError: HTTPStatus.UNPROCESSABLE_ENTITY,
     errors.BusyError: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.StoreUnreachableError: HTTPStatus.SERVICE_UNAVAILABLE,
+    errors.StoreBusyError: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.StoreFullError: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.StoreError: HTTPStatus.INTERNAL_SERVER_ERROR,
     errors.RunFailedError: HTTPStatus.INTERNAL_SERVER_ERROR,

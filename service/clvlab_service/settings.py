@@ -26,6 +26,11 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(**ENVIRONMENT, frozen=True)
 
     database_url: SecretStr | None = Field(default=None, description="SQLAlchemy URL of the store; in memory without one")
+    database_lock_s: float = Field(default=4, gt=0, description="how long a transaction of PostgreSQL waits for a lock")
+    database_log_s: float = Field(default=3, gt=0, description="how long one that holds the run log may do nothing")
+    database_idle_s: float = Field(default=60, gt=0, description="how long any other may do nothing")
+    database_statement_s: float = Field(default=60, gt=0, description="how long a statement of PostgreSQL may take")
+    database_peer_s: float = Field(default=10, ge=1, description="how long PostgreSQL may leave what was sent unacknowledged")
     packs: Path | None = Field(default=None, description="folder of the pack catalog; the bundled packs without one")
     job_workers: int = Field(default=2, ge=1, le=64, description="background jobs run at once by this process")
 

@@ -11,6 +11,7 @@ import uvicorn
 from clvlab_service.app import create_app
 from clvlab_service.dev import AUDIENCE, ISSUER, dev_token, public_key_file
 from clvlab_service.settings import Settings
+from fastapi import FastAPI
 
 from tests.service.tokens import ALICE, BOB
 
@@ -57,6 +58,7 @@ class Api:
     alice: httpx2.Client
     bob: httpx2.Client
     nobody: httpx2.Client
+    app: FastAPI
 
     def token(self, did=ALICE):
         return dev_token(self.keys, did, 600)
@@ -91,14 +93,15 @@ def make_entry(strategy="baseline", **fields):
 @contextmanager
 def api(keys, database_url=None, *, send_buffer=None, **settings):
     """A running service and its clients."""
-    with running(create_app(make_settings(keys, database_url, **settings)), send_buffer) as url:
+    app = create_app(make_settings(keys, database_url, **settings))
+    with running(app, send_buffer) as url:
         headers = [{"Authorization": f"Bearer {dev_token(keys, did, 3600)}"} for did in (ALICE, BOB)]
         with (
             httpx2.Client(base_url=url, headers=headers[0], timeout=60) as alice,
             httpx2.Client(base_url=url, headers=headers[1], timeout=60) as bob,
             httpx2.Client(base_url=url, timeout=60) as nobody,
         ):
-            yield Api(url, keys, alice, bob, nobody)
+            yield Api(url, keys, alice, bob, nobody, app)
 
 
 def assert_problem(response, status):

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from clvlab.answers.operations import HealthResponse, ReadinessResponse
-from clvlab_service.deps import ApplicationDep
+from clvlab.errors import StoreUnreachableError
+from clvlab_service.deps import ApplicationDep, HealthPool
 from clvlab_service.middleware import Metrics
 from clvlab_service.openapi import problems
 
 router = APIRouter(tags=["operations"])
+
+_DEADLINE_S = 1
 
 
 @router.get("/healthz", operation_id="health")
@@ -22,9 +26,12 @@ async def health() -> HealthResponse:
 
 
 @router.get("/readyz", operation_id="readiness", responses=problems())
-def ready(application: ApplicationDep) -> ReadinessResponse:
-    """Say that the store answers."""
-    found = application.ready()
+async def ready(application: ApplicationDep, pool: HealthPool) -> ReadinessResponse:
+    """Say whether the store answers within a second; no other request can hold that up."""
+    try:
+        found = await asyncio.wait_for(pool.share("ready", application.ready), _DEADLINE_S)
+    except TimeoutError:
+        raise StoreUnreachableError(f"the database did not answer within {_DEADLINE_S} s") from None
     return {"status": "ok", "store": found["store"], "schema_version": found["schema_version"]}
 
 
