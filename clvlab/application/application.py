@@ -24,6 +24,8 @@ from clvlab.application.principals import Principals
 from clvlab.application.replay_packs import ReplayPacks
 from clvlab.application.reports.job import BacktestRuns
 from clvlab.application.reports.reports import BacktestReports
+from clvlab.application.retention import Retention
+from clvlab.application.runs.budget import Budget
 from clvlab.application.runs.decisions import RunDecisions
 from clvlab.application.runs.stored import StoredRuns
 from clvlab.application.uploads.limits import UploadLimits
@@ -57,6 +59,8 @@ class Application:
         Packs that may be named; the bundled ones by default.
     uploads
         Where packs of owners are kept, and their bounds; by default there are none.
+    budget
+        How much runs may take up in the store.
     anchor
         Chain, and key if sealed runs of competitions and deploys are to be anchored there; by default nothing is anchored.
     log_key
@@ -86,6 +90,7 @@ class Application:
         *,
         waits: Waits | None = None,
         catalog: Catalog | None = None,
+        budget: Budget | None = None,
         anchor: AnchorSettings | None = None,
         uploads: UploadLimits | None = None,
         log_key: Signer | None = None,
@@ -99,8 +104,9 @@ class Application:
         self._uploads = None if uploads is None else Uploads(database, catalog, uploads, clock)
         packs = Packs(catalog, self._uploads)
         self._hub = hub = Hub()
+        budget = budget or Budget()
         anchoring = Anchoring(database, anchorer(anchor or AnchorSettings(), StoredRecords(database)), clock)
-        runner = CompetitionRuns(database, packs, hub, anchoring, clock)
+        runner = CompetitionRuns(database, packs, hub, anchoring, clock, budget)
         handlers: dict[str, Handler] = {
             "backtest": BacktestRuns(database, catalog, clock),
             "competition": runner,
@@ -113,12 +119,13 @@ class Application:
         self.runs = StoredRuns(database, anchoring, self.log, clock)
         self.decisions = RunDecisions(database)
         self.competitions = Competitions(database, packs, self.jobs, hub, self.runs, runner, clock, new_id)
-        self.deploys = Deploys(database, packs, hub, clock, new_id)
-        self.backtests = BacktestReports(database, catalog, self.jobs, self.runs, clock)
+        self.deploys = Deploys(database, packs, hub, clock, new_id, budget)
+        self.backtests = BacktestReports(database, catalog, self.jobs, self.runs, clock, budget)
         self.leaderboard = Leaderboard(database)
         self.leaderboard.bring_up_to_date()
         self.packs = ReplayPacks(catalog)
         self.principals = Principals(database)
+        self.retention = Retention(database, clock)
         self.demo = Demo(self.competitions, catalog)
 
     @property

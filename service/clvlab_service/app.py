@@ -17,6 +17,7 @@ from starlette_compress import CompressMiddleware, add_compress_type
 from clvlab.application.application import Application, Waits
 from clvlab.application.deploys.config import DeployConfig
 from clvlab.application.packs import catalog_at
+from clvlab.application.runs.budget import Budget
 from clvlab.application.templates import parameter_models
 from clvlab.application.uploads.limits import UploadLimits
 from clvlab.runlog.note import read_signer
@@ -141,6 +142,7 @@ def _opening(settings: Settings) -> Callable[[], Application]:
             settings.database_peer_s,
         ),
         catalog=catalog_at(settings.packs) if settings.packs else None,
+        budget=Budget(settings.max_public_run_bytes, settings.max_owner_run_bytes),
         anchor=settings.anchor,
         uploads=_upload_limits(settings.uploads, settings) if settings.uploads else None,
         log_key=read_signer(settings.log_key_file) if settings.log_key_file else None,

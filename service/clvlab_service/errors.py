@@ -50,6 +50,8 @@ STATUSES: dict[type[Exception], HTTPStatus] = {
     errors.StoreBusyError: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.StoreFullError: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.StoreError: HTTPStatus.INTERNAL_SERVER_ERROR,
+    errors.RunRemovedError: HTTPStatus.GONE,
+    errors.StorageSpentError: HTTPStatus.INSUFFICIENT_STORAGE,
     errors.RunFailedError: HTTPStatus.INTERNAL_SERVER_ERROR,
     errors.RunConflictError: HTTPStatus.INTERNAL_SERVER_ERROR,
     errors.LogError: HTTPStatus.INTERNAL_SERVER_ERROR,
@@ -84,7 +86,7 @@ PLAIN = {
 _BLANK = "about:blank"
 _URN = "urn:clvlab:problem:"
 _INVALID = f"{_URN}invalid-request"
-_FACTS = ("reason", "pack_id", "fixture_id", "run_id", "cause")
+_FACTS = ("reason", "pack_id", "fixture_id", "run_id", "cause", "evidence_hash", "manifest_hash")
 _RETRY_AFTER_S = 5
 _STORE_DETAIL = "the store did not answer as it should; what it said is in the log under the request id"
 _MAX_SHOWN = 200

@@ -55,6 +55,12 @@ class Settings(BaseSettings):
     max_upload_bytes: int = Field(default=67_108_864, ge=1, description="largest upload of a pack")
     max_uploads: int = Field(default=20, ge=0, description="packs that an owner may keep")
     max_owner_bytes: int = Field(default=268_435_456, ge=1, description="bytes of all packs that an owner may keep")
+    max_public_run_bytes: int = Field(
+        default=4 << 30, ge=0, description="bytes that all runs without an owner may take up; the next one gets 507"
+    )
+    max_owner_run_bytes: int = Field(
+        default=1 << 30, ge=0, description="bytes that the runs of an owner may take up; the next one gets 507"
+    )
     max_upload_ticks: int = Field(default=5_000_000, ge=1, description="rows of an uploaded pack")
     upload_timeout_s: int = Field(default=60, ge=1, description="how long an upload may be verified")
     upload_memory_mb: int = Field(default=4096, ge=256, le=1_048_576, description="memory for verifying an upload")

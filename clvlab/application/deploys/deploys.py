@@ -22,6 +22,7 @@ from clvlab.application.deploys.preflight import Preflight, preflight
 from clvlab.application.hub import Hub
 from clvlab.application.pages import page_of
 from clvlab.application.runs.binding import Bound
+from clvlab.application.runs.budget import Budget
 from clvlab.application.runs.entrants import config_hash_of, unused_keys
 from clvlab.application.runs.in_database import enter
 from clvlab.application.uploads.seen import Packs
@@ -49,6 +50,7 @@ class Deploys:
     hub: Hub
     clock: Callable[[], int]
     new_id: Callable[[], str]
+    budget: Budget
 
     def deploy(self, owner: str, body: Mapping[str, Any], idempotency_key: str | None = None) -> DeployResponse:
         """Check a configuration by name, store it as an instance, and queue its run; returns before that is sealed.
@@ -144,7 +146,7 @@ class Deploys:
                 use = {"owner": owner, "key": key, "fingerprint": fingerprint, "instance_id": instance_id, "created_ts_ms": now}
                 if not instances.take_key(connection, use):
                     raise _KeyTakenError
-            enter(connection, plan, owner, now, ranked=own.ranked)
+            enter(connection, plan, owner, now, ranked=own.ranked, budget=self.budget)
             jobs.add(connection, "deploy", run_id, {"origin_id": instance_id}, now)
             queued = runtime_event("RUN_QUEUED", str(config.agent_id), run_id, "", {})
             instances.append(connection, instance_id, now, [queued])

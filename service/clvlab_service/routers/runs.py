@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request, Response
@@ -18,8 +19,9 @@ from clvlab.answers.runs import (
     RunStatus,
     VerifyResponse,
 )
+from clvlab.application.application import Application
 from clvlab.application.runs.decisions import DecisionFilter, Order, Reason
-from clvlab.application.runs.stored import RunFilter
+from clvlab.application.runs.stored import Part, RunFilter
 from clvlab.application.tables import PAGE
 from clvlab_service.caching import ImmutableRoute, RevalidatedRoute
 from clvlab_service.deps import SAFE_INTEGER, ApplicationDep, CursorQuery, NameQuery, PageSizeQuery, ProofPool
@@ -31,8 +33,10 @@ cards = APIRouter(prefix="/runs", tags=["runs"], route_class=RevalidatedRoute)
 sealed = APIRouter(prefix="/runs", tags=["runs"], route_class=ImmutableRoute)
 
 _MOST_DIGITS = 100
+_PLAIN: Mapping[str, str] = {}
 _LINES = "application/x-ndjson"
 _BYTES = "application/octet-stream"
+_GZIP = re.compile(r"(?:^|[,\s])gzip(?!\s*;\s*q=0(\.0*)?\s*(,|$))", re.IGNORECASE)
 _AS_BYTES = re.compile(r"application/octet-stream(?!\s*;\s*q=0(\.0*)?\s*(,|$))", re.IGNORECASE)  # by name, and not refused
 
 
@@ -131,13 +135,13 @@ async def decisions(
 @sealed.get("/{run_id}/evidence", operation_id="getEvidence", response_class=Response, responses=_file(_LINES))
 def evidence(run_id: str, request: Request, application: ApplicationDep) -> Response:
     """Download `events.jsonl`; its SHA-256 is the evidence hash."""
-    return _download(request, application.runs.sealed(run_id).events, "events.jsonl", _LINES)
+    return _part(request, application, run_id, Part.EVENTS)
 
 
 @sealed.get("/{run_id}/scores", operation_id="getScores", response_class=Response, responses=_file(_LINES))
 def scores(run_id: str, request: Request, application: ApplicationDep) -> Response:
     """Download `scores.jsonl`, a row per decision."""
-    return _download(request, application.runs.sealed(run_id).scores, "scores.jsonl", _LINES)
+    return _part(request, application, run_id, Part.SCORES)
 
 
 @sealed.get(
@@ -154,8 +158,17 @@ async def bundle(run_id: str, request: Request, application: ApplicationDep, poo
     return _download(request, await pool.run(application.runs.bundle, run_id), f"{run_id}.clv", _BYTES)
 
 
-def _download(request: Request, content: bytes, name: str, media_type: str) -> Response:
+def _part(request: Request, application: Application, run_id: str, part: Part) -> Response:
+    """Answer with lines as they lie in the store, to whoever takes gzip."""
+    takes = _GZIP.search(request.headers.get("accept-encoding", ""))
+    packed = application.runs.gzipped(run_id, part) if takes else None
+    if packed is not None:
+        return _download(request, packed, f"{part}.jsonl", _LINES, {"Content-Encoding": "gzip"})
+    return _download(request, getattr(application.runs.sealed(run_id), part), f"{part}.jsonl", _LINES)
+
+
+def _download(request: Request, content: bytes, name: str, media_type: str, coding: Mapping[str, str] = _PLAIN) -> Response:
     """Answer with sealed bytes; an ``Accept`` that names them as bytes gets that type, and no other content."""
     asked = _BYTES if _AS_BYTES.search(request.headers.get("accept", "")) else media_type
-    headers = {"Content-Disposition": f'attachment; filename="{name}"', "Vary": "Accept"}
+    headers = {"Content-Disposition": f'attachment; filename="{name}"', "Vary": "Accept", **coding}
     return Response(content, headers=headers, media_type=asked)
