@@ -312,6 +312,14 @@ class BusyError(ClvlabError):
         self.retry_after_s = retry_after_s
 
 
+class OwnerLimitError(ClvlabError):
+    """An owner has as much going on as an owner may have at once."""
+
+    def __init__(self, detail: str, retry_after_s: int) -> None:
+        super().__init__(detail)
+        self.retry_after_s = retry_after_s
+
+
 class PageError(ClvlabError):
     """A cursor or page size that can't be used."""
 

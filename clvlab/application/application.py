@@ -10,6 +10,7 @@ from uuid import uuid4
 from clvlab.anchor.configured import anchorer
 from clvlab.anchor.settings import AnchorSettings
 from clvlab.application.anchoring import Anchoring, StoredRecords
+from clvlab.application.caps import Caps
 from clvlab.application.competitions.competitions import Competitions
 from clvlab.application.competitions.demo import Demo
 from clvlab.application.competitions.job import CompetitionRuns
@@ -61,6 +62,8 @@ class Application:
         Where packs of owners are kept, and their bounds; by default there are none.
     budget
         How much runs may take up in the store.
+    caps
+        How much an owner may have going on at once.
     anchor
         Chain, and key if sealed runs of competitions and deploys are to be anchored there; by default nothing is anchored.
     log_key
@@ -91,6 +94,7 @@ class Application:
         waits: Waits | None = None,
         catalog: Catalog | None = None,
         budget: Budget | None = None,
+        caps: Caps | None = None,
         anchor: AnchorSettings | None = None,
         uploads: UploadLimits | None = None,
         log_key: Signer | None = None,
@@ -104,9 +108,9 @@ class Application:
         self._uploads = None if uploads is None else Uploads(database, catalog, uploads, clock)
         packs = Packs(catalog, self._uploads)
         self._hub = hub = Hub()
-        budget = budget or Budget()
+        budget, caps = budget or Budget(), caps or Caps()
         anchoring = Anchoring(database, anchorer(anchor or AnchorSettings(), StoredRecords(database)), clock)
-        runner = CompetitionRuns(database, packs, hub, anchoring, clock, budget)
+        runner = CompetitionRuns(database, packs, hub, anchoring, clock, budget, caps)
         handlers: dict[str, Handler] = {
             "backtest": BacktestRuns(database, catalog, clock),
             "competition": runner,
@@ -118,8 +122,8 @@ class Application:
         self.jobs = Jobs(database, hub, clock, workers, lease_ms, handlers)
         self.runs = StoredRuns(database, anchoring, self.log, clock)
         self.decisions = RunDecisions(database)
-        self.competitions = Competitions(database, packs, self.jobs, hub, self.runs, runner, clock, new_id)
-        self.deploys = Deploys(database, packs, hub, clock, new_id, budget)
+        self.competitions = Competitions(database, packs, self.jobs, hub, self.runs, runner, clock, new_id, caps)
+        self.deploys = Deploys(database, packs, hub, clock, new_id, budget, caps)
         self.backtests = BacktestReports(database, catalog, self.jobs, self.runs, clock, budget)
         self.leaderboard = Leaderboard(database)
         self.leaderboard.bring_up_to_date()

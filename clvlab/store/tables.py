@@ -128,6 +128,9 @@ jobs = Table(
     Index(None, "run_id"),
 )
 
+# In which order owners had a job claimed: the one whose turn is longest ago is next.
+turns = Table("turns", metadata, Column("owner", Name, primary_key=True), Column("turn", BigInteger, nullable=False))
+
 runs = Table(
     "runs",
     metadata,

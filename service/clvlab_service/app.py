@@ -15,6 +15,7 @@ from fastapi.middleware.cors import CORSMiddleware
 from starlette_compress import CompressMiddleware, add_compress_type
 
 from clvlab.application.application import Application, Waits
+from clvlab.application.caps import Caps
 from clvlab.application.deploys.config import DeployConfig
 from clvlab.application.packs import catalog_at
 from clvlab.application.runs.budget import Budget
@@ -143,6 +144,7 @@ def _opening(settings: Settings) -> Callable[[], Application]:
         ),
         catalog=catalog_at(settings.packs) if settings.packs else None,
         budget=Budget(settings.max_public_run_bytes, settings.max_owner_run_bytes),
+        caps=Caps(settings.max_owner_starts, settings.max_owner_deploys, settings.max_owner_drafts),
         anchor=settings.anchor,
         uploads=_upload_limits(settings.uploads, settings) if settings.uploads else None,
         log_key=read_signer(settings.log_key_file) if settings.log_key_file else None,

@@ -45,6 +45,7 @@ STATUSES: dict[type[Exception], HTTPStatus] = {
     errors.UnknownFixtureError: HTTPStatus.UNPROCESSABLE_ENTITY,
     errors.PreflightError: HTTPStatus.UNPROCESSABLE_ENTITY,
     errors.PageError: HTTPStatus.UNPROCESSABLE_ENTITY,
+    errors.OwnerLimitError: HTTPStatus.TOO_MANY_REQUESTS,
     errors.BusyError: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.StoreUnreachableError: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.StoreBusyError: HTTPStatus.SERVICE_UNAVAILABLE,
@@ -149,7 +150,7 @@ def known_problem(request: HTTPConnection, error: Exception) -> Response:
         )
     if isinstance(error, errors.PreflightError):
         facts["checks"] = error.failures
-    if status is HTTPStatus.SERVICE_UNAVAILABLE:
+    if status in (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS):
         headers["Retry-After"] = str(getattr(error, "retry_after_s", _RETRY_AFTER_S))
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         request.app.state.log.error("request_failed", error=f"{type(error).__name__}: {error}")

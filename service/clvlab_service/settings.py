@@ -61,6 +61,11 @@ class Settings(BaseSettings):
     max_owner_run_bytes: int = Field(
         default=1 << 30, ge=0, description="bytes that the runs of an owner may take up; the next one gets 507"
     )
+    max_owner_starts: int = Field(default=8, ge=1, description="starts of an owner that are not over; the next one gets 429")
+    max_owner_deploys: int = Field(
+        default=200, ge=1, description="deploys of an owner that are not over; the next one gets 429"
+    )
+    max_owner_drafts: int = Field(default=1000, ge=1, description="competitions of an owner that were not started; then 429")
     max_upload_ticks: int = Field(default=5_000_000, ge=1, description="rows of an uploaded pack")
     upload_timeout_s: int = Field(default=60, ge=1, description="how long an upload may be verified")
     upload_memory_mb: int = Field(default=4096, ge=256, le=1_048_576, description="memory for verifying an upload")

@@ -9,6 +9,7 @@ from typing import Any
 from clvlab.answers.answer import ReplayBinding, pick
 from clvlab.answers.competitions import RosterEntry
 from clvlab.application.anchoring import Anchoring
+from clvlab.application.caps import Caps
 from clvlab.application.competitions.events import finalized_events, run_events
 from clvlab.application.competitions.requests import CompetitionConfig
 from clvlab.application.competitions.roster import rostered_agent, unused_of
@@ -49,16 +50,18 @@ class CompetitionRuns:
     anchoring: Anchoring
     clock: Callable[[], int]
     budget: Budget
+    caps: Caps
 
     def claim(self, connection: Connection, row: _Row) -> str:
         """Claim the start of a competition whose row is held: status, run, job and first event; returns the run id.
 
         Raises
         ------
-        NotStartableError
+        NotStartableError, OwnerLimitError, StorageSpentError
         """
         competition_id, now = row["competition_id"], self.clock()
         require_startable(row)
+        self.caps.require_start(connection, row["owner"])
         agents = rows.roster_of(connection, competition_id)
         if not agents:
             raise NotStartableError("roster_empty", f"competition {competition_id} has no agents: register one first")

@@ -15,6 +15,7 @@ from clvlab.answers.agents import (
     RuntimeEventsResponse,
 )
 from clvlab.answers.answer import BodyAnswer, ignored, pick
+from clvlab.application.caps import Caps
 from clvlab.application.deploys.agent import deployed_agent, pin
 from clvlab.application.deploys.config import DeployConfig
 from clvlab.application.deploys.job import plan_of, runtime_event
@@ -51,6 +52,7 @@ class Deploys:
     clock: Callable[[], int]
     new_id: Callable[[], str]
     budget: Budget
+    caps: Caps
 
     def deploy(self, owner: str, body: Mapping[str, Any], idempotency_key: str | None = None) -> DeployResponse:
         """Check a configuration by name, store it as an instance, and queue its run; returns before that is sealed.
@@ -140,6 +142,7 @@ class Deploys:
             "created_ts_ms": now,
         }
         with self.database.write() as connection:
+            self.caps.require_deploy(connection, owner)
             row = {name: record[name] for name in ("instance_id", "owner", "template", "run_id", "created_ts_ms")}
             instances.add(connection, row | {"record": record})
             if key is not None:

@@ -53,7 +53,9 @@ def _file(media_type: str, kind: str = "string") -> dict[int | str, dict[str, An
     content = {_BYTES: {"schema": {"type": "string", "format": "binary"}}}
     if media_type != _BYTES:
         content[media_type] = {"schema": {"type": kind}}
-    return {200: {"description": "The bytes as sealed", "content": content}} | problems(s404="Unknown run, or not sealed yet")
+    return {200: {"description": "The bytes as sealed", "content": content}} | problems(
+        410, s404="Unknown run, or not sealed yet"
+    )
 
 
 @router.get("", operation_id="listRuns", responses=problems(422))
@@ -73,7 +75,7 @@ def runs(
     return application.runs.page(cursor, limit, RunFilter(kind, status, agent_id, pack_id, owner))
 
 
-@cards.get("/{run_id}", operation_id="getRun", responses=problems(s404="Unknown run"))
+@cards.get("/{run_id}", operation_id="getRun", responses=problems(410, s404="Unknown run"))
 def card(run_id: str, application: ApplicationDep) -> ProofArtifactResponse:
     """Read a proof card; from the first moment of a run, with pending checks until it is sealed."""
     return application.runs.card(run_id)
@@ -85,7 +87,7 @@ def progress(run_id: str, application: ApplicationDep) -> RunProgress:
     return application.jobs.state(run_id)
 
 
-@cards.post("/{run_id}/verify", operation_id="verifyRun", responses=problems(s404="Unknown run"))
+@cards.post("/{run_id}/verify", operation_id="verifyRun", responses=problems(410, s404="Unknown run"))
 async def verify(run_id: str, application: ApplicationDep, pool: ProofPool) -> VerifyResponse:
     """Recompute the proof from the stored bytes: hashes, scores, manifest, seven checks. Changes nothing that is sealed."""
     return await pool.run(application.runs.verify, run_id)
@@ -94,7 +96,7 @@ async def verify(run_id: str, application: ApplicationDep, pool: ProofPool) -> V
 @sealed.get(
     "/{run_id}/actions/{seq}",
     operation_id="inspectDecision",
-    responses=problems(422, s404="Unknown run, or no decision at `seq`"),
+    responses=problems(410, 422, s404="Unknown run, or no decision at `seq`"),
 )
 def decision(run_id: str, seq: _Seq, application: ApplicationDep) -> InspectorRecord:
     """Inspect one sealed decision: what was known, what was proposed, what the law says, what was only claimed."""
@@ -105,7 +107,7 @@ def decision(run_id: str, seq: _Seq, application: ApplicationDep) -> InspectorRe
     "/{run_id}/decisions",
     operation_id="listDecisions",
     response_model=DecisionListResponse,
-    responses=TABLE | problems(406, 422, s404="Unknown run, or not sealed yet"),
+    responses=TABLE | problems(406, 410, 422, s404="Unknown run, or not sealed yet"),
 )
 async def decisions(
     run_id: str,
