@@ -20,6 +20,7 @@ from clvlab.application.hub import Hub
 from clvlab.application.jobs import Handler, Jobs
 from clvlab.application.leaderboard import Leaderboard
 from clvlab.application.log.public import PublicLog
+from clvlab.application.measures import Measures, measures
 from clvlab.application.packs import bundled_catalog
 from clvlab.application.principals import Principals
 from clvlab.application.replay_packs import ReplayPacks
@@ -104,6 +105,7 @@ class Application:
         new_id: Callable[[], str] = _new_id,
     ) -> None:
         self._database = database = Database(database_url, waits)
+        self._clock = clock
         catalog = catalog or bundled_catalog()
         self._uploads = None if uploads is None else Uploads(database, catalog, uploads, clock)
         packs = Packs(catalog, self._uploads)
@@ -168,6 +170,15 @@ class Application:
         unsubscription.
         """
         return self._hub.subscribe(subject, notify)
+
+    def measures(self) -> Measures:
+        """Measure what an operator watches of the store.
+
+        Raises
+        ------
+        StoreError
+        """
+        return measures(self._database, self._clock)
 
     def ready(self) -> dict[str, Any]:
         """Tell whether the store answers, for a readiness probe: ``{store, schema_version}``.

@@ -165,3 +165,9 @@ def counts(connection: Connection) -> dict[str, int]:
     """Count jobs per status."""
     found = connection.execute(select(jobs.c.status, func.count()).group_by(jobs.c.status)).all()
     return {status.value: 0 for status in JobStatus} | {status: int(count) for status, count in found}
+
+
+def waiting_since(connection: Connection) -> dict[str, int]:
+    """Return when the oldest queued job of each kind was queued."""
+    query = select(jobs.c.kind, func.min(jobs.c.created_ts_ms)).where(jobs.c.status == JobStatus.QUEUED)
+    return {str(kind): int(since) for kind, since in connection.execute(query.group_by(jobs.c.kind))}

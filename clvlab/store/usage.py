@@ -34,6 +34,11 @@ def bytes_of(connection: Connection, owner: str) -> int:
     return int(connection.execute(select(usage.c.bytes).where(usage.c.owner == owner)).scalar() or 0)
 
 
+def total_bytes(connection: Connection) -> int:
+    """Return what all runs take up."""
+    return int(connection.execute(select(func.sum(usage.c.bytes))).scalar() or 0)
+
+
 def weigh(connection: Connection, run_id: str) -> None:
     """Note what a run that was sealed takes up, its events and report included, for itself and for its owner."""
     run = connection.execute(

@@ -177,6 +177,7 @@ def _lifespan(settings: Settings, opening: Callable[[], Application]) -> Callabl
                 ("proofs", settings.proof_workers, settings.proof_queue),
                 ("sheets", 1, settings.proof_queue),  # they take seconds, and nobody verifies behind them
                 ("owner", settings.owner_workers, settings.owner_queue),
+                ("measures", 1, 0),
                 ("health", 1, 0),  # whoever asks while it is asked waits for the same answer
                 ("uploads", settings.upload_workers, settings.upload_queue),
             )
