@@ -104,14 +104,14 @@ class Published:
         try:
             return None if self.file is None else file_bytes_or_none(self.file, _MAX_BYTES)
         except (FileError, OSError) as error:
-            raise LogBehindError(f"the file of the newest published checkpoint can't be read: {error}; {_NEXT}") from error
+            raise LogBehindError(f"the file of the newest published checkpoint {_unusable(error)}; {_NEXT}") from error
 
     def _notes(self) -> list[str]:
         heard, kept = [] if self._heard is None else [self._heard], self._kept()
         return heard if kept is None else [kept.decode(errors="replace"), *heard]
 
     def _require(self, rows: LogRows, notes: list[str]) -> None:
-        if self._fitting[0] == notes and rows.size() >= self._fitting[1]:
+        if not notes or (self._fitting[0] == notes and rows.size() >= self._fitting[1]):
             return
         for note in notes:
             reason = fault(rows, note, self.key)
@@ -124,7 +124,12 @@ def _keep(file: Path, note: str) -> None:
     try:
         replace_file(file, note.encode())
     except OSError as error:
-        raise LogBehindError(f"a checkpoint that can't be kept in a file is not published: {error}") from error
+        raise LogBehindError(f"no checkpoint is published: the file of the newest one {_unusable(error)}") from error
+
+
+def _unusable(error: FileError | OSError) -> str:
+    """Say why without a path, which is nobody's business who asks a service."""
+    return f"can't be used: {error.strerror}" if isinstance(error, OSError) else "is no file, or too large"
 
 
 def signed(rows: LogRows, signer: Signer) -> str:

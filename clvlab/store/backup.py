@@ -78,7 +78,7 @@ def _copied(source: Path, copy: Path) -> None:
 def _file_of(url: str, out: Path, checkpoint_file: Path | None) -> Path:
     found = database_url(url)
     if found.get_backend_name() == "postgresql":
-        named = found.set(drivername="postgresql", password=None).render_as_string()
+        named = found.set(drivername="postgresql")._replace(password=None).render_as_string()
         recipe = f"pg_dump --format=custom --no-owner --file={shlex.quote(str(out))} --dbname={shlex.quote(named)}"
         if checkpoint_file is not None:
             recipe = f"cp {shlex.quote(str(checkpoint_file))} {shlex.quote(str(out) + CHECKPOINT)} && {recipe}"

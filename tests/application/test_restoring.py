@@ -2,6 +2,7 @@
 
 import sqlite3
 from contextlib import closing, contextmanager
+from pathlib import Path
 from threading import Thread
 
 import orjson
@@ -12,7 +13,8 @@ from clvlab.application.application import Application
 from clvlab.application.log.auditing import audit
 from clvlab.application.log.operations import open_log, restart_log
 from clvlab.application.reports.requests import BacktestRunRequest
-from clvlab.errors import LogBehindError, LogError, LogKeyError
+from clvlab.errors import FileLockedError, LogBehindError, LogError, LogKeyError, StoreError
+from clvlab.files import lock
 from clvlab.proof import clv_verify
 from clvlab.runlog.bundled import Trust
 from clvlab.runlog.note import Signer, checkpoint, open_note
@@ -303,3 +305,52 @@ def test_backup_made_while_others_write_is_whole_and_comes_with_the_newest_check
         with opened(f"sqlite:///{copy}", checkpoint_file=checkpointed) as application:
             application.backtests.run(request(9))
     assert not list(tmp_path.glob(".backup*"))
+
+
+@pytest.mark.parametrize(("url", "said"), [
+    ("postgresql+psycopg://clvlab:secret@db.example/clvlab", (
+        "cp 'the newest' 'a backup.checkpoint' && pg_dump --format=custom --no-owner --file='a backup' "
+        "--dbname=postgresql://clvlab@db.example/clvlab"
+    )),
+    ("sqlite://", "in memory"),
+    ("sqlite:///nowhere.db", "no database at 'nowhere.db'"),
+    ("mysql://db.example", "not supported"),
+])  # fmt: skip
+def test_backup_of_what_is_no_file_says_what_to_do_instead(url, said):
+    with pytest.raises(StoreError) as caught:
+        back_up(url, Path("a backup"), Path("the newest"))
+
+    assert said in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_backup_is_never_written_over_and_what_failed_leaves_nothing(tmp_path):
+    (tmp_path / "no.db").write_bytes(b"no database" * 1000)
+    (tmp_path / "there").touch()
+
+    for out in ("there", "new"):
+        with pytest.raises(StoreError):
+            back_up(f"sqlite:///{tmp_path / 'no.db'}", tmp_path / out)
+
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["no.db", "there"]
+
+
+def test_file_that_can_not_be_used_stops_writes_and_checkpoints_and_names_no_path(tmp_path):
+    (tmp_path / "newest").mkdir()
+
+    with opened(None, checkpoint_file=tmp_path / "newest") as application:
+        for act in (lambda: application.backtests.run(request(0)), application.log.checkpoint):
+            with pytest.raises(LogBehindError, match="newest published checkpoint can't be used") as caught:
+                act()
+            assert "newest'" not in str(caught.value)
+    with pytest.raises(LogError, match="no folder"):
+        Application(log_key=OLD, checkpoint_file=tmp_path / "missing" / "newest")
+
+
+def test_checkpoint_waits_a_bounded_time_for_another_that_is_being_published(tmp_path, monkeypatch):
+    monkeypatch.setattr("clvlab.runlog.published._LOCK_S", 0.1)
+
+    with opened(None, checkpoint_file=tmp_path / "newest") as application:
+        with lock(tmp_path), pytest.raises(FileLockedError):
+            application.log.checkpoint()
+        assert size_of(application.log.checkpoint()) == 0
