@@ -7,7 +7,7 @@ that others can hold against the log.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -93,12 +93,23 @@ class Published:
         LogBehindError, LogKeyError
             Nothing was signed.
         """
-        with lock(self.file.parent, _LOCK_S) if self.file else nullcontext(), log.read() as rows:
+        with self._alone(), log.read() as rows:
             self.guard(rows)
             note = sign(rows)
             if self.file is not None and self._kept() != note.encode():
                 _keep(self.file, note)
             yield rows, note
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Hold the folder of the file, where there is one, so that nobody publishes meanwhile."""
+        with ExitStack() as held:
+            if self.file is not None:
+                try:
+                    held.enter_context(lock(self.file.parent, _LOCK_S))
+                except OSError as error:
+                    raise _unpublished(error) from error
+            yield
 
     def _kept(self) -> bytes | None:
         try:
@@ -124,7 +135,11 @@ def _keep(file: Path, note: str) -> None:
     try:
         replace_file(file, note.encode())
     except OSError as error:
-        raise LogBehindError(f"no checkpoint is published: the file of the newest one {_unusable(error)}") from error
+        raise _unpublished(error) from error
+
+
+def _unpublished(error: OSError) -> LogBehindError:
+    return LogBehindError(f"no checkpoint is published: the file of the newest one {_unusable(error)}")
 
 
 def _unusable(error: FileError | OSError) -> str:
