@@ -12,8 +12,10 @@ from clvlab_service.settings import Settings
 from pydantic import ValidationError
 from typer.testing import CliRunner
 
+from clvlab.application.application import Application
 from clvlab.application.log.auditing import audit
 from clvlab.application.log.operations import cosign
+from clvlab.application.reports.requests import BacktestRunRequest
 from clvlab.cli import app
 from clvlab.errors import LogError
 from clvlab.proof import clv_verify
@@ -112,11 +114,12 @@ def test_service_over_a_restored_backup_refuses_writes_reads_on_and_goes_on_when
     write_signer(NEW_KEY, tmp_path / "new.key")
     environment = {"CLVLAB_DATABASE_URL": settings["database_url"], "CLVLAB_CHECKPOINT_FILE": str(file)}
     clvlab = partial(CliRunner().invoke, app, env=environment, catch_exceptions=False)
-    with api(keys, **settings) as whole:
-        kept = whole.post("/backtests", BACKTEST)["run_id"]
-        backed_up = clvlab(["backup", "--out", str(tmp_path / "backup.db")])
-        whole.post("/backtests", BACKTEST | {"window_id": "lost"})
-        last = whole.nobody.get("/log/checkpoint").text
+    whole = Application(settings["database_url"], log_key=LOG_KEY, checkpoint_file=file)
+    kept = whole.backtests.run(BacktestRunRequest(**BACKTEST))["run_id"]
+    backed_up = clvlab(["backup", "--out", str(tmp_path / "backup.db")])
+    whole.backtests.run(BacktestRunRequest(**BACKTEST | {"window_id": "lost"}))
+    last = whole.log.checkpoint()
+    whole.close()
     for rest in tmp_path.glob("store.db*"):
         rest.unlink()
     (tmp_path / "backup.db").rename(place)
@@ -142,8 +145,8 @@ def test_service_over_a_restored_backup_refuses_writes_reads_on_and_goes_on_when
     assert {problem["type"] for problem in problems} == {"urn:clvlab:problem:log-behind"}
     assert "with 4 entries was published, and the log has 2" in problems[0]["detail"]
     assert (read[0]["run"]["status"], read[2]["size"], read[2]["restarts"]) == ("sealed", 2, [])
-    with api(keys, **settings | {"log_key_file": tmp_path / "new.key"}) as after:
-        done = audit(after.url, trust=Trust(logs=[str(LOG_KEY.verifier), str(NEW_KEY.verifier)]), checkpoints={"last": last})
+    trust = Trust(logs=[str(LOG_KEY.verifier), str(NEW_KEY.verifier)])
+    done = audit(str(place), trust=trust, checkpoints={"last": last, "new": file.read_text()})
     assert (done.sound, [one.index for one in done.restarts], len(done.lost)) == (True, [2], 1), done.broken
 
 
