@@ -22,11 +22,14 @@ __all__ = [
     "EntryError",
     "EvidenceError",
     "FileError",
+    "FileLockedError",
     "IdempotencyConflictError",
     "LeaseLostError",
+    "LogBehindError",
     "LogConflictError",
     "LogError",
     "LogForkError",
+    "LogKeyError",
     "LookaheadError",
     "MissingExtraError",
     "MissingLibraryError",
@@ -135,6 +138,10 @@ class AskError(AgentError):
 
 class FileError(ClvlabError):
     """What lies at a path can't be read whole: it is no regular file, or too large."""
+
+
+class FileLockedError(FileError):
+    """Another process has held a folder for longer than this one may wait."""
 
 
 class EvidenceError(ClvlabError):
@@ -261,6 +268,14 @@ class LogError(ClvlabError):
 
 class LogConflictError(LogError):
     """An entry that the log does not take: a second commitment or outcome of a run, or one with other content."""
+
+
+class LogBehindError(LogError):
+    """The run log lacks what was published of it: nothing is appended and no checkpoint signed until it is restarted."""
+
+
+class LogKeyError(LogError):
+    """The run log was restarted, and goes on under another key than the one that was given."""
 
 
 class LogForkError(LogError):

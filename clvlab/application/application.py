@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -20,6 +22,7 @@ from clvlab.application.hub import Hub
 from clvlab.application.jobs import Handler, Jobs
 from clvlab.application.leaderboard import Leaderboard
 from clvlab.application.log.public import PublicLog
+from clvlab.application.log.watching import Watch
 from clvlab.application.measures import Measures, measures
 from clvlab.application.packs import bundled_catalog
 from clvlab.application.principals import Principals
@@ -33,11 +36,14 @@ from clvlab.application.runs.stored import StoredRuns
 from clvlab.application.uploads.limits import UploadLimits
 from clvlab.application.uploads.seen import Packs
 from clvlab.application.uploads.uploads import Uploads
-from clvlab.errors import UploadsOffError
+from clvlab.errors import LogBehindError, LogError, UploadsOffError
 from clvlab.packs.catalog import Catalog
 from clvlab.runlog.note import Signer
+from clvlab.runlog.published import Published
 from clvlab.store.database import Database
 from clvlab.store.waits import Waits as Waits  # whoever configures an application has it from here
+
+logger = logging.getLogger("clvlab.log")
 
 
 def _now_ms() -> int:
@@ -69,6 +75,10 @@ class Application:
         Chain, and key if sealed runs of competitions and deploys are to be anchored there; by default nothing is anchored.
     log_key
         Signs checkpoints of the run log; without one they are not to be had.
+    checkpoint_file
+        Where the newest of them is kept, outside the database: a log that lacks it is not appended to. None keeps none.
+    witness
+        Path or URL of what a witness saw last of the log, which is held against it likewise.
     workers
         Threads that perform jobs, once ``start`` was called.
     lease_ms
@@ -86,6 +96,8 @@ class Application:
         One that can't be migrated.
     AnchorError
         Settings of an anchor, or its key, that can't be used.
+    LogError
+        The folder of the file of checkpoints is missing.
     """
 
     def __init__(
@@ -99,12 +111,18 @@ class Application:
         anchor: AnchorSettings | None = None,
         uploads: UploadLimits | None = None,
         log_key: Signer | None = None,
+        checkpoint_file: Path | None = None,
+        witness: str | None = None,
         workers: int = 2,
         lease_ms: int = 30_000,
         clock: Callable[[], int] = _now_ms,
         new_id: Callable[[], str] = _new_id,
     ) -> None:
-        self._database = database = Database(database_url, waits)
+        if checkpoint_file is not None and not checkpoint_file.parent.is_dir():
+            raise LogError(f"no folder {str(checkpoint_file.parent)!r} to keep checkpoints in")
+        published = Published(checkpoint_file, log_key.verifier if log_key else None)
+        self._watch = Watch(published, witness) if witness else None
+        self._database = database = Database(database_url, waits, guard=published.guard)
         self._clock = clock
         catalog = catalog or bundled_catalog()
         self._uploads = None if uploads is None else Uploads(database, catalog, uploads, clock)
@@ -120,8 +138,8 @@ class Application:
         }
         if anchoring.anchorer.enabled:
             handlers["anchor"] = anchoring
-        self.log = PublicLog(database, log_key)
-        self.jobs = Jobs(database, hub, clock, workers, lease_ms, handlers)
+        self.log = PublicLog(database, log_key, published)
+        self.jobs = Jobs(database, hub, clock, workers, lease_ms, handlers, self.log.require_whole)
         self.runs = StoredRuns(database, anchoring, self.log, clock)
         self.decisions = RunDecisions(database)
         self.competitions = Competitions(database, packs, self.jobs, hub, self.runs, runner, clock, new_id, caps)
@@ -156,10 +174,18 @@ class Application:
         """
         if self._uploads is not None:
             self._uploads.start()
+        if self._watch is not None:
+            self._watch.start()
+        try:
+            self.log.require_whole()
+        except LogBehindError as error:
+            logger.error("the run log is behind: %s", error)  # what is wrong is no place in the code
         self.jobs.start()
 
     def close(self) -> None:
         """Stop the workers and release the database; idempotent."""
+        if self._watch is not None:
+            self._watch.stop()
         self.jobs.stop()
         self._database.close()
 

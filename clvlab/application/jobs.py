@@ -15,7 +15,15 @@ from clvlab.application.attempt import Attempt
 from clvlab.application.causes import cause_of
 from clvlab.application.hub import Hub
 from clvlab.application.progress import Tell
-from clvlab.errors import BusyError, LeaseLostError, RunCancelledError, RunFailedError, StoreError, UnknownRunError
+from clvlab.errors import (
+    BusyError,
+    LeaseLostError,
+    LogBehindError,
+    RunCancelledError,
+    RunFailedError,
+    StoreError,
+    UnknownRunError,
+)
 from clvlab.store import jobs as job_rows
 from clvlab.store import runs
 from clvlab.store.database import Connection, Database
@@ -66,6 +74,8 @@ class Jobs:
         UTC milliseconds; may jump.
     lease_ms
         How long a worker is believed alive without a word; it renews three times as often.
+    require_log
+        Called before a job is taken that will append to the run log; raises ``LogBehindError`` while nothing may be.
     """
 
     database: Database
@@ -74,6 +84,7 @@ class Jobs:
     workers: int = 2
     lease_ms: int = 30_000
     handlers: Mapping[str, Handler] = field(default_factory=dict)
+    require_log: Callable[[], None] = lambda: None
     _threads: list[Thread] = field(default_factory=list, init=False)
     _stopping: Event = field(default_factory=Event, init=False)
     _guard: Lock = field(default_factory=Lock, init=False)
@@ -107,6 +118,8 @@ class Jobs:
             seen = self.hub.version(_SUBJECT)
             try:
                 worked = self.run_one(kinds, waited_ms)
+            except LogBehindError:  # which the start and every refused request say
+                worked = False
             except StoreError as error:  # the lease runs out, and whoever is there then takes the job up again
                 logger.warning("a job was put off: %s", error)
                 worked = False
@@ -123,7 +136,11 @@ class Jobs:
         ------
         StoreError
             The database broke off; the job stays leased and is taken up again when the lease runs out.
+        LogBehindError
+            No job was taken.
         """
+        if kinds is None or set(kinds) != {_APART}:
+            self.require_log()
         job = self._claim(kinds, waited_ms=waited_ms)
         if job is not None:
             self._perform(job)
@@ -138,6 +155,8 @@ class Jobs:
             The database broke off; the job is taken up again.
         BusyError
             Another worker has held the job for ten minutes.
+        LogBehindError
+            Nobody performs the job as things are.
         """
         until = time.monotonic() + _PATIENCE_S
         while time.monotonic() < until:
@@ -148,6 +167,7 @@ class Jobs:
                 raise UnknownRunError(f"unknown run {run_id!r}")
             if row["status"] in _OVER:
                 return dict(row)
+            self.require_log()
             job = self._claim(run_id=run_id)
             if job is None:
                 self.hub.wait(_SUBJECT, seen, _POLL_S)
@@ -220,7 +240,7 @@ class Jobs:
                 return
             with self._attempt(job) as attempt:
                 handler.perform(job, attempt.tell)
-        except PostponedError as error:
+        except (PostponedError, LogBehindError) as error:
             self._postpone(job, str(error))
         except LeaseLostError as error:
             logger.warning("%s", error)
@@ -266,6 +286,8 @@ class Jobs:
                 job_rows.finish(connection, job, JobStatus.FAILED, cause)
         except LeaseLostError as error:
             logger.warning("%s", error)
+        except LogBehindError as error:
+            self._postpone(job, str(error))
         except StoreError:
             raise
         except Exception:  # a job whose failure can't be noted must end all the same

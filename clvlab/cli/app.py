@@ -23,6 +23,7 @@ from clvlab.application.runs.record import make
 from clvlab.application.versions import judge
 from clvlab.cli import proof
 from clvlab.cli.agents import agents_app
+from clvlab.cli.backing import backup
 from clvlab.cli.log import log_app, witness
 from clvlab.cli.options import JsonOption, NetworkOption, PackArgument, ReadsOption, RunArgument, RunsOption
 from clvlab.cli.packs import packs_app
@@ -48,6 +49,7 @@ for command in (proof.anchor, proof.bundle, proof.devchain, proof.disclose, proo
 app.command()(serve)
 app.command()(rebuild_leaderboard)
 app.command()(retention)
+app.command()(backup)
 app.command()(dev_token)
 
 _BAD_INPUT = 2

@@ -148,6 +148,8 @@ def _opening(settings: Settings) -> Callable[[], Application]:
         anchor=settings.anchor,
         uploads=_upload_limits(settings.uploads, settings) if settings.uploads else None,
         log_key=read_signer(settings.log_key_file) if settings.log_key_file else None,
+        checkpoint_file=settings.checkpoint_file,
+        witness=settings.log_witness,
         workers=settings.job_workers,
     )
 

@@ -37,6 +37,15 @@ class Settings(BaseSettings):
     log_key_file: Path | None = Field(
         default=None, description="key of the run log, made by `clvlab log keygen`; without one it is shown unsigned"
     )
+    checkpoint_file: Path | None = Field(
+        default=None,
+        description="keeps the newest published checkpoint of the run log, outside the database; a log that lacks it, as after "
+        "a restore, is not written to",
+    )
+    log_witness: str | None = Field(
+        default=None,
+        description="path or http(s) URL of the state of a witness, or of the newest note that it saw; likewise",
+    )
     anchor: AnchorSettings = Field(
         default=AnchorSettings(), description="the chain, and the key, that sealed runs are anchored with"
     )
@@ -96,6 +105,8 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _coherent_keys(self) -> Self:
+        if (self.checkpoint_file or self.log_witness) and not self.log_key_file:
+            raise ValueError("CLVLAB_CHECKPOINT_FILE and CLVLAB_LOG_WITNESS need CLVLAB_LOG_KEY_FILE as well")
         if self.jwks_url and self.jwt_public_key_file:
             raise ValueError("set CLVLAB_JWKS_URL or CLVLAB_JWT_PUBLIC_KEY_FILE, not both")
         if (self.jwks_url or self.jwt_public_key_file) and not (self.jwt_issuer and self.jwt_audience):
