@@ -18,6 +18,7 @@ __all__ = [
     "BusyError",
     "ClvlabError",
     "CompetitionError",
+    "DatabaseUrlError",
     "DecisionError",
     "EntryError",
     "EvidenceError",
@@ -311,6 +312,10 @@ class StoreUnreachableError(StoreError):
 
 class StoreBusyError(StoreError):
     """The database made a transaction wait for too long; nothing of it was kept, and it can be tried again."""
+
+
+class DatabaseUrlError(StoreUnreachableError):
+    """A database URL that is not written as it must be; the message holds nothing of it, for it may hold a password."""
 
 
 class StoreFullError(StoreError):

@@ -184,11 +184,12 @@ def _lifespan(settings: Settings, opening: Callable[[], Application]) -> Callabl
             await state.auth.keys.start()
             state.log.info("started", store="configured" if settings.database_url else "in memory")
             yield
+            state.log.info("stopping")
         finally:
             await state.auth.keys.stop()
             for opened in (*state.pools.values(), application):
                 await run_in_threadpool(opened.close)
             logging.getLogger("clvlab").removeHandler(forward)
-            state.log.info("stopped")
+        state.log.info("stopped")
 
     return lifespan

@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
+from fastapi import FastAPI
 from pydantic import ValidationError
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from clvlab.errors import SettingsError
 from clvlab_service.app import create_app
 from clvlab_service.dev import AUDIENCE, ISSUER, public_key_file
+from clvlab_service.logs import forward_uvicorn
 from clvlab_service.settings import LOOPBACK, Settings
 
 
@@ -26,36 +29,78 @@ def serve(host: str, port: int, dev_folder: Path | None, say: Callable[[str], No
     dev_folder
         Trust the key in this folder, on this machine only.
     say
-        Called with each line for the terminal once the port is taken.
+        Called with each line for the terminal once requests are accepted.
 
     Raises
     ------
-    SettingsError
+    SettingsError, DatabaseUrlError
         Settings that can't be used.
+    StoreError
+        The database can't be used; trying again may help.
     OSError
         The port is taken, or the host is not an address of this machine.
-    SystemExit
-        The start failed, which the log explains.
     """
     settings = _settings(host, dev_folder)
+    app = _created(settings)
+    start = _Start(app)
     config = uvicorn.Config(
-        _created(settings),
+        start,
         host=host,
         port=port,
         log_level="warning",
+        log_config=None,
         access_log=False,  # the service has its own, with request ids
+        lifespan="on",
         timeout_graceful_shutdown=settings.shutdown_s,
     )
     sock = _listening(host, port)
     url = f"http://{f'[{host}]' if ':' in host else host}:{sock.getsockname()[1]}"
-    say(f"clvlab serves {url}, with documentation at {url}/docs")
-    if settings.database_url is None:
-        say("The store is in memory: what is done now is gone when it stops. Set CLVLAB_DATABASE_URL to keep it.")
-    say(_about_tokens(settings, dev_folder))
-    server = uvicorn.Server(config)
-    server.run(sockets=[sock])
-    if not server.started:
-        raise SystemExit(3)  # as uvicorn's own command does
+
+    def ready() -> None:
+        forward_uvicorn(app.state.log)
+        say(f"clvlab serves {url}, with documentation at {url}/docs")
+        if settings.database_url is None:
+            say("The store is in memory: what is done now is gone when it stops. Set CLVLAB_DATABASE_URL to keep it.")
+        say(_about_tokens(settings, dev_folder))
+
+    forward_uvicorn(None)  # it would log a start that fails with its traceback, and the caller says why in one line
+    try:
+        _Server(config, ready).run(sockets=[sock])
+    except SystemExit:
+        if start.failure is None:
+            raise
+        raise start.failure from None
+    finally:
+        sock.close()
+
+
+class _Start:
+    """The application, and why it did not start."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self.failure: BaseException | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._app(scope, receive, send)
+        except BaseException as error:
+            if scope["type"] == "lifespan":
+                self.failure = error
+            raise
+
+
+class _Server(uvicorn.Server):
+    """A server that says when it accepts requests."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if not self.should_exit:  # else somebody has asked it to stop meanwhile
+            self._ready()
 
 
 def _listening(host: str, port: int) -> socket.socket:
@@ -86,7 +131,7 @@ def _settings(host: str, dev_folder: Path | None) -> Settings:
         raise SettingsError("; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())) from error
 
 
-def _created(settings: Settings) -> Any:
+def _created(settings: Settings) -> FastAPI:
     try:
         return create_app(settings)
     except ValueError as error:
