@@ -78,8 +78,6 @@ def _postgresql(rest: str) -> URL:
     password = options.pop("password", None)  # where every library knows that it is one
     if password is None and found["password"] is not None:
         password = _text(found["password"])
-    if isinstance(password, tuple):
-        raise DatabaseUrlError("the database URL has several passwords")
     return URL.create(
         "postgresql+psycopg",
         username=_text(found["user"]) if found["user"] else None,
@@ -91,16 +89,17 @@ def _postgresql(rest: str) -> URL:
     )
 
 
-def _options(query: str | None, known: Collection[str]) -> dict[str, str | tuple[str, ...]]:
-    options: dict[str, str | tuple[str, ...]] = {}
+def _options(query: str | None, known: Collection[str]) -> dict[str, str]:
+    options: dict[str, str] = {}
     for number, pair in enumerate(query.split("&") if query else (), 1):
         name, equals, value = pair.partition("=")
         if not equals or name not in known:  # it may be the rest of a password with & in it
             raise DatabaseUrlError(
                 f"option {number} of the database URL is not NAME=VALUE with a known name; in a value & is %26"
             )
-        before = options.get(name, ())
-        options[name] = (*((before,) if isinstance(before, str) else before), _text(value)) if before else _text(value)
+        if name in options:
+            raise DatabaseUrlError(f"option {number} of the database URL is given twice")
+        options[name] = _text(value)
     return options
 
 
