@@ -53,6 +53,7 @@ __all__ = [
     "SchemaError",
     "ServiceUnreachableError",
     "SettingsError",
+    "ShuttingDownError",
     "SourceError",
     "StatisticsError",
     "StoreError",
@@ -296,6 +297,13 @@ class BusyError(ClvlabError):
     def __init__(self, retry_after_s: int) -> None:
         super().__init__(f"all workers are busy: ask again in {retry_after_s} s")
         self.retry_after_s = retry_after_s
+
+
+class ShuttingDownError(ClvlabError):
+    """The process ends before the work is done, which is on record: another process does it."""
+
+    def __init__(self) -> None:
+        super().__init__("the service is ending here, and goes on with the work elsewhere or later: ask again")
 
 
 class PageError(ClvlabError):

@@ -145,10 +145,18 @@ class Application:
             self._uploads.start()
         self.jobs.start()
 
-    def close(self) -> None:
-        """Stop the workers and release the database; idempotent."""
-        self.jobs.stop()
-        self._database.close()
+    def close(self, within_s: float | None = None) -> None:
+        """Stop the workers and release the database; idempotent.
+
+        Parameters
+        ----------
+        within_s
+            How long jobs in hand may go on, before other processes get them; null is until they are done.
+        """
+        try:
+            self.jobs.stop(within_s)
+        finally:
+            self._database.close()
 
     def subscribe(self, subject: str, notify: Callable[[], None]) -> Callable[[], None]:
         """Have ``notify`` called, on any thread, after this process stored something about a run or competition.

@@ -24,38 +24,41 @@ class Attempt:
 
     Attributes
     ----------
+    job
+        As it was claimed.
     progress
         How far it is; null until something was told.
     """
 
     def __init__(self, job: Job, database: Database, hub: Hub, clock: Callable[[], int], lease_ms: int) -> None:
-        self._job, self._database, self._hub, self._clock, self._lease_ms = job, database, hub, clock, lease_ms
+        self.job, self._database, self._hub, self._clock, self._lease_ms = job, database, hub, clock, lease_ms
         self._over, self._lost = Event(), Event()
         self._noted = time.monotonic()
         self.progress: Progress | None = None
 
     def end(self) -> None:
-        """Have the work end at its next word: it was cancelled."""
+        """Have the work end at its next word: it was cancelled, or given back."""
         self._lost.set()
+        self._over.set()
 
     def tell(self, stage: Stage, done: int = 0, total: int = 1) -> None:
         """Say how far the work is, to this process at once and to others about once a second."""
         if self._lost.is_set():
-            raise LeaseLostError(f"job {self._job.job_id}: attempt {self._job.attempt} is not wanted any more")
+            raise LeaseLostError(f"job {self.job.job_id}: attempt {self.job.attempt} is not wanted any more")
         self.progress = {"stage": stage.value, "done": done, "total": total}
         if time.monotonic() - self._noted > _NOTED_S:
             self._noted = time.monotonic()
             try:
                 with self._database.write() as connection:
-                    job_rows.note_progress(connection, self._job, self.progress)
+                    job_rows.note_progress(connection, self.job, self.progress)
             except StoreError as error:  # the work goes on: only others do not hear of it
                 logger.warning("progress was not noted: %s", error)
-        self._hub.publish(self._job.run_id)
+        self._hub.publish(self.job.run_id)
 
     @contextmanager
     def kept_alive(self) -> Iterator[None]:
         """Renew the lease of the job until the context ends."""
-        thread = Thread(target=self._renew, name=f"clvlab-lease-{self._job.job_id}", daemon=True)
+        thread = Thread(target=self._renew, name=f"clvlab-lease-{self.job.job_id}", daemon=True)
         thread.start()
         try:
             yield
@@ -67,7 +70,7 @@ class Attempt:
         while not self._over.wait(self._lease_ms / 3000):
             try:
                 with self._database.write() as connection:
-                    if not job_rows.renew(connection, self._job, self._clock(), self._lease_ms):
+                    if not job_rows.renew(connection, self.job, self._clock(), self._lease_ms):
                         self._lost.set()
                         return
             except StoreError as error:  # the next renewal may get through; else the fence decides

@@ -15,7 +15,18 @@ from clvlab.application.attempt import Attempt
 from clvlab.application.causes import cause_of
 from clvlab.application.hub import Hub
 from clvlab.application.progress import Tell
-from clvlab.errors import BusyError, LeaseLostError, RunCancelledError, RunFailedError, StoreError, UnknownRunError
+from clvlab.errors import (
+    BusyError,
+    LeaseLostError,
+    RunCancelledError,
+    RunFailedError,
+    ShuttingDownError,
+    StoreBusyError,
+    StoreError,
+    StoreFullError,
+    StoreUnreachableError,
+    UnknownRunError,
+)
 from clvlab.store import jobs as job_rows
 from clvlab.store import runs
 from clvlab.store.database import Connection, Database
@@ -77,12 +88,16 @@ class Jobs:
     _stopping: Event = field(default_factory=Event, init=False)
     _guard: Lock = field(default_factory=Lock, init=False)
     _attempts: dict[str, Attempt] = field(default_factory=dict, init=False)  # by run; an old one may outlive its lease
+    _in_hand: set[Attempt] = field(default_factory=set, init=False)
+    _ended: Event = field(default_factory=Event, init=False)
+    _unsaid: dict[int, tuple[Job, str]] = field(default_factory=dict, init=False)  # by job: what the store did not take
 
     def start(self) -> None:
         """Start the worker threads; idempotent."""
         with self._guard:
             if not self._threads:
                 self._stopping.clear()
+                self._ended.clear()
                 alone = {_APART: 0, _ASKED: self.lease_ms}
                 lanes = [([kind for kind in self.handlers if kind not in alone], 0)] * self.workers
                 lanes += [([kind], waited_ms) for kind, waited_ms in alone.items() if kind in self.handlers]
@@ -92,19 +107,44 @@ class Jobs:
                 for thread in self._threads:
                     thread.start()
 
-    def stop(self) -> None:
-        """Let the jobs in hand finish, and end the threads; idempotent."""
+    def stop(self, within_s: float | None = None) -> None:
+        """Let the jobs in hand finish, and end the threads; idempotent.
+
+        Parameters
+        ----------
+        within_s
+            How long to wait for them; then they are given back, and this object performs nothing any more. Null is without end.
+
+        Raises
+        ------
+        StoreError
+            They can't be given back; they are taken up when their leases run out.
+        """
+        until = None if within_s is None else time.monotonic() + within_s
         with self._guard:
             self._stopping.set()
             self.hub.publish(_SUBJECT)
             for thread in self._threads:
-                thread.join()
+                thread.join(None if until is None else max(0.0, until - time.monotonic()))
             self._threads = []
+        if within_s is not None:
+            self._ended.set()
+            self._give_back(list(self._in_hand))
+
+    def _give_back(self, attempts: Collection[Attempt]) -> None:
+        """Free the jobs of attempts for other processes, at once; whoever works on is told at the next word."""
+        for attempt in attempts:
+            attempt.end()
+        if attempts:
+            with self.database.write() as connection:
+                given = [attempt.job for attempt in attempts if job_rows.give_back(connection, attempt.job)]
+            logger.warning("%d jobs were given back", len(given))
 
     def _work(self, kinds: Collection[str], waited_ms: int) -> None:
         while not self._stopping.is_set():
             seen = self.hub.version(_SUBJECT)
             try:
+                self._say_unsaid()
                 worked = self.run_one(kinds, waited_ms)
             except StoreError as error:  # the lease runs out, and whoever is there then takes the job up again
                 logger.warning("a job was put off: %s", error)
@@ -137,9 +177,13 @@ class Jobs:
             The database broke off; the job is taken up again.
         BusyError
             Another worker has held the job for ten minutes.
+        ShuttingDownError
+            The jobs of this process were given back.
         """
         until = time.monotonic() + _PATIENCE_S
         while time.monotonic() < until:
+            if self._ended.is_set():
+                raise ShuttingDownError
             seen = self.hub.version(_SUBJECT)
             with self.database.read() as connection:
                 row = runs.row(connection, run_id)
@@ -223,6 +267,10 @@ class Jobs:
             self._postpone(job, str(error))
         except LeaseLostError as error:
             logger.warning("%s", error)
+        except (StoreBusyError, StoreFullError, StoreUnreachableError) as error:  # no fault of the job
+            self._unsaid[job.job_id] = job, str(error)
+            self._say_unsaid()
+            raise
         except StoreError:
             raise
         except Exception as error:  # the boundary of a job: whatever an agent or a pack did, the job ends with a cause
@@ -240,12 +288,27 @@ class Jobs:
         attempt = Attempt(job, self.database, self.hub, self.clock, self.lease_ms)
         if job.kind != _APART:
             self._attempts[job.run_id] = attempt
+        self._in_hand.add(attempt)
         try:
+            if self._ended.is_set():  # it was claimed while the others were given back
+                self._give_back([attempt])
+                raise LeaseLostError(f"job {job.job_id}: this process is ending")
             with attempt.kept_alive():
                 yield attempt
         finally:
+            self._in_hand.discard(attempt)
             if self._attempts.get(job.run_id) is attempt:
                 del self._attempts[job.run_id]
+
+    def _say_unsaid(self) -> None:
+        """Postpone the jobs that the store broke off, once it takes that: else they would count as ended without a word."""
+        for job_id, (job, cause) in list(self._unsaid.items()):
+            try:
+                self._postpone(job, cause)
+            except StoreError as error:
+                logger.warning("job %d can't be put off yet: %s", job_id, error)
+                return
+            self._unsaid.pop(job_id, None)
 
     def _postpone(self, job: Job, cause: str) -> None:
         delay = _DELAYS_MS[min(job.postponed, len(_DELAYS_MS) - 1)]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,8 @@ from clvlab_service.app import create_app
 from clvlab_service.dev import AUDIENCE, ISSUER, public_key_file
 from clvlab_service.logs import forward_uvicorn
 from clvlab_service.settings import LOOPBACK, Settings
+
+_LAST_ANSWERS_S = 1
 
 
 def serve(host: str, port: int, dev_folder: Path | None, say: Callable[[str], None]) -> None:
@@ -51,7 +55,7 @@ def serve(host: str, port: int, dev_folder: Path | None, say: Callable[[str], No
         log_config=None,
         access_log=False,  # the service has its own, with request ids
         lifespan="on",
-        timeout_graceful_shutdown=settings.shutdown_s,
+        timeout_graceful_shutdown=settings.shutdown_s + _LAST_ANSWERS_S,
     )
     sock = _listening(host, port)
     url = f"http://{f'[{host}]' if ':' in host else host}:{sock.getsockname()[1]}"
@@ -65,7 +69,7 @@ def serve(host: str, port: int, dev_folder: Path | None, say: Callable[[str], No
 
     forward_uvicorn(None)  # it would log a start that fails with its traceback, and the caller says why in one line
     try:
-        _Server(config, ready).run(sockets=[sock])
+        _Server(config, app, settings.shutdown_s, ready).run(sockets=[sock])
     except SystemExit:
         if start.failure is None:
             raise
@@ -91,16 +95,29 @@ class _Start:
 
 
 class _Server(uvicorn.Server):
-    """A server that says when it accepts requests."""
+    """A server that says when it accepts requests, and ends in time."""
 
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, app: FastAPI, shutdown_s: int, ready: Callable[[], None]) -> None:
         super().__init__(config)
-        self._ready = ready
+        self._app, self._shutdown_s, self._ready = app, shutdown_s, ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if not self.should_exit:  # else somebody has asked it to stop meanwhile
             self._ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._app.state.ends_at_s = time.monotonic() + self._shutdown_s
+        timer = asyncio.get_running_loop().call_later(self._shutdown_s, self._give_up)
+        try:
+            await super().shutdown(sockets)
+        finally:
+            timer.cancel()
+
+    def _give_up(self) -> None:
+        """Answer who still waits, before the server cancels what it has not answered."""
+        for pool in self._app.state.pools.values():
+            pool.give_up()
 
 
 def _listening(host: str, port: int) -> socket.socket:
