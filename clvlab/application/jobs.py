@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from threading import Event, Lock, Thread
 from typing import Any, Protocol, cast
 
 from clvlab.answers.runs import RunProgress
-from clvlab.application.attempt import Attempt
+from clvlab.application.attempt import Attempts
 from clvlab.application.causes import cause_of
 from clvlab.application.hub import Hub
+from clvlab.application.postponing import Postponing
 from clvlab.application.progress import Tell
 from clvlab.errors import (
     BusyError,
@@ -40,7 +40,6 @@ _SUBJECT = "jobs"
 _MAX_ATTEMPTS = 10
 _APART = "anchor"  # waits for a network: it has a thread of its own, so that nothing waits behind it
 _ASKED = "backtest"  # performed by whoever asked; a thread of its own takes up what nobody performs any more
-_DELAYS_MS = (2_000, 10_000, 60_000, 300_000)
 _POLL_S = 0.5
 _PATIENCE_S = 600.0
 
@@ -87,17 +86,19 @@ class Jobs:
     _threads: list[Thread] = field(default_factory=list, init=False)
     _stopping: Event = field(default_factory=Event, init=False)
     _guard: Lock = field(default_factory=Lock, init=False)
-    _attempts: dict[str, Attempt] = field(default_factory=dict, init=False)  # by run; an old one may outlive its lease
-    _in_hand: set[Attempt] = field(default_factory=set, init=False)
-    _ended: Event = field(default_factory=Event, init=False)
-    _unsaid: dict[int, tuple[Job, str]] = field(default_factory=dict, init=False)  # by job: what the store did not take
+    _attempts: Attempts = field(init=False)
+    _postponing: Postponing = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._attempts = Attempts(self.database, self.hub, self.clock, self.lease_ms)
+        self._postponing = Postponing(self.database, self.clock)
 
     def start(self) -> None:
         """Start the worker threads; idempotent."""
         with self._guard:
             if not self._threads:
                 self._stopping.clear()
-                self._ended.clear()
+                self._attempts.ended.clear()
                 alone = {_APART: 0, _ASKED: self.lease_ms}
                 lanes = [([kind for kind in self.handlers if kind not in alone], 0)] * self.workers
                 lanes += [([kind], waited_ms) for kind, waited_ms in alone.items() if kind in self.handlers]
@@ -128,23 +129,13 @@ class Jobs:
                 thread.join(None if until is None else max(0.0, until - time.monotonic()))
             self._threads = []
         if within_s is not None:
-            self._ended.set()
-            self._give_back(list(self._in_hand))
-
-    def _give_back(self, attempts: Collection[Attempt]) -> None:
-        """Free the jobs of attempts for other processes, at once; whoever works on is told at the next word."""
-        for attempt in attempts:
-            attempt.end()
-        if attempts:
-            with self.database.write() as connection:
-                given = [attempt.job for attempt in attempts if job_rows.give_back(connection, attempt.job)]
-            logger.warning("%d jobs were given back", len(given))
+            self._attempts.end()
 
     def _work(self, kinds: Collection[str], waited_ms: int) -> None:
         while not self._stopping.is_set():
             seen = self.hub.version(_SUBJECT)
             try:
-                self._say_unsaid()
+                self._postponing.say_unsaid()
                 worked = self.run_one(kinds, waited_ms)
             except StoreError as error:  # the lease runs out, and whoever is there then takes the job up again
                 logger.warning("a job was put off: %s", error)
@@ -182,7 +173,7 @@ class Jobs:
         """
         until = time.monotonic() + _PATIENCE_S
         while time.monotonic() < until:
-            if self._ended.is_set():
+            if self._attempts.ended.is_set():
                 raise ShuttingDownError
             seen = self.hub.version(_SUBJECT)
             with self.database.read() as connection:
@@ -223,7 +214,7 @@ class Jobs:
             noted = job_rows.progress(connection, run_id)
         if row is None:
             raise UnknownRunError(f"unknown run {run_id!r}")
-        attempt = self._attempts.get(run_id)
+        attempt = self._attempts.of(run_id)
         known = (attempt.progress if attempt else noted) if row["status"] == RunStatus.RUNNING else None
         told = known or {"stage": None, "done": None, "total": None}
         return cast("RunProgress", {"run_id": run_id, "status": row["status"], "cause": row["cause"], **told})
@@ -239,7 +230,7 @@ class Jobs:
                 return False
             self.handlers[job.kind].failed(connection, job, cause)
             job_rows.finish(connection, job, JobStatus.FAILED, cause)
-        attempt = self._attempts.get(run_id)
+        attempt = self._attempts.of(run_id)
         if attempt is not None:
             attempt.end()
         self._publish(job)
@@ -261,15 +252,14 @@ class Jobs:
             if job.attempt - job.postponed > _MAX_ATTEMPTS:
                 self._fail(handler, job, f"given up after {_MAX_ATTEMPTS} attempts that ended without a word")
                 return
-            with self._attempt(job) as attempt:
+            with self._attempts.at(job, told=job.kind != _APART) as attempt:
                 handler.perform(job, attempt.tell)
         except PostponedError as error:
-            self._postpone(job, str(error))
+            self._postponing.postpone(job, str(error))
         except LeaseLostError as error:
             logger.warning("%s", error)
         except (StoreBusyError, StoreFullError, StoreUnreachableError) as error:  # no fault of the job
-            self._unsaid[job.job_id] = job, str(error)
-            self._say_unsaid()
+            self._postponing.interrupted(job, str(error))
             raise
         except StoreError:
             raise
@@ -282,43 +272,6 @@ class Jobs:
     def _publish(self, job: Job) -> None:
         for subject in (_SUBJECT, job.payload["origin_id"], job.run_id):
             self.hub.publish(subject)
-
-    @contextmanager
-    def _attempt(self, job: Job) -> Iterator[Attempt]:
-        attempt = Attempt(job, self.database, self.hub, self.clock, self.lease_ms)
-        if job.kind != _APART:
-            self._attempts[job.run_id] = attempt
-        self._in_hand.add(attempt)
-        try:
-            if self._ended.is_set():  # it was claimed while the others were given back
-                self._give_back([attempt])
-                raise LeaseLostError(f"job {job.job_id}: this process is ending")
-            with attempt.kept_alive():
-                yield attempt
-        finally:
-            self._in_hand.discard(attempt)
-            if self._attempts.get(job.run_id) is attempt:
-                del self._attempts[job.run_id]
-
-    def _say_unsaid(self) -> None:
-        """Postpone the jobs that the store broke off, once it takes that: else they would count as ended without a word."""
-        for job_id, (job, cause) in list(self._unsaid.items()):
-            try:
-                self._postpone(job, cause)
-            except StoreError as error:
-                logger.warning("job %d can't be put off yet: %s", job_id, error)
-                return
-            self._unsaid.pop(job_id, None)
-
-    def _postpone(self, job: Job, cause: str) -> None:
-        delay = _DELAYS_MS[min(job.postponed, len(_DELAYS_MS) - 1)]
-        logger.warning("job %d is put off for %d s: %s", job.job_id, delay // 1000, cause)
-        try:
-            with self.database.write() as connection:
-                job_rows.fence(connection, job)
-                job_rows.postpone(connection, job, self.clock(), delay, cause)
-        except LeaseLostError as error:
-            logger.warning("%s", error)
 
     def _fail(self, handler: Handler, job: Job, cause: str) -> None:
         try:
