@@ -18,6 +18,7 @@ __all__ = [
     "BusyError",
     "ClvlabError",
     "CompetitionError",
+    "DatabaseUrlError",
     "DecisionError",
     "EntryError",
     "EvidenceError",
@@ -56,6 +57,7 @@ __all__ = [
     "SchemaError",
     "ServiceUnreachableError",
     "SettingsError",
+    "ShuttingDownError",
     "SourceError",
     "StatisticsError",
     "StorageSpentError",
@@ -335,6 +337,13 @@ class OwnerLimitError(ClvlabError):
         self.retry_after_s = retry_after_s
 
 
+class ShuttingDownError(ClvlabError):
+    """The process ends before the work is done, which is on record: another process does it."""
+
+    def __init__(self) -> None:
+        super().__init__("the service is ending here, and goes on with the work elsewhere or later: ask again")
+
+
 class PageError(ClvlabError):
     """A cursor or page size that can't be used."""
 
@@ -353,6 +362,10 @@ class StoreBusyError(StoreError):
 
 class StorageSpentError(ClvlabError):
     """The runs of an owner, or of nobody in particular, take up all the room that they may have."""
+
+
+class DatabaseUrlError(StoreUnreachableError):
+    """A database URL that is not written as it must be; the message holds nothing of it, for it may hold a password."""
 
 
 class StoreFullError(StoreError):

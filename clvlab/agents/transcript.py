@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from clvlab.agents.llm import MAX_ENTRIES, Entry, entries_sha256
 from clvlab.errors import AgentError, EvidenceError
+from clvlab.files import new_file
 from clvlab.proof.canonical import canonical, parsed, sha256
 
 _SCHEMA = "clvlab-transcript/1"
@@ -107,8 +108,7 @@ class Transcript:
         """
         data = canonical(self._body() | {"sha256": self.sha256})
         try:
-            with Path(path).open("xb") as file:
-                file.write(data)
+            new_file(Path(path), data)
         except FileExistsError as error:
             raise AgentError(f"{path} exists: a recording is never written over, name another file") from error
         return Path(path)

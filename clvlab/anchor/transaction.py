@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from base64 import b64decode, b64encode
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from solders.transaction import SanitizeError, VersionedTransaction
 
 from clvlab.anchor.records import Attempt
 from clvlab.errors import AnchorError
+from clvlab.files import new_file
 from clvlab.proof.anchor import MEMO_PROGRAMS, Instruction, Seen
 
 MEMO_PROGRAM = MEMO_PROGRAMS[1]  # the one that every cluster, old or new, has
@@ -43,8 +43,7 @@ def keypair(path: Path) -> Keypair:
 def new_keypair(path: Path) -> Keypair:
     """Make a key and write it where nobody else may read it; never over a file that is there."""
     key = Keypair()
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        json.dump(list(bytes(key)), file)
+    new_file(path, json.dumps(list(bytes(key))).encode(), 0o600)
     return key
 
 

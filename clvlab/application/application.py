@@ -182,12 +182,20 @@ class Application:
             logger.error("the run log is behind: %s", error)  # what is wrong is no place in the code
         self.jobs.start()
 
-    def close(self) -> None:
-        """Stop the workers and release the database; idempotent."""
+    def close(self, within_s: float | None = None) -> None:
+        """Stop the workers and release the database; idempotent.
+
+        Parameters
+        ----------
+        within_s
+            How long jobs in hand may go on, before other processes get them; null is until they are done.
+        """
         if self._watch is not None:
             self._watch.stop()
-        self.jobs.stop()
-        self._database.close()
+        try:
+            self.jobs.stop(within_s)
+        finally:
+            self._database.close()
 
     def subscribe(self, subject: str, notify: Callable[[], None]) -> Callable[[], None]:
         """Have ``notify`` called, on any thread, after this process stored something about a run or competition.

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from threading import Event, Lock, Thread
 from typing import Any, Protocol, cast
 
 from clvlab.answers.runs import RunProgress
-from clvlab.application.attempt import Attempt
+from clvlab.application.attempt import Attempts
 from clvlab.application.causes import cause_of
 from clvlab.application.hub import Hub
+from clvlab.application.postponing import Postponing
 from clvlab.application.progress import Tell
 from clvlab.errors import (
     BusyError,
@@ -21,7 +21,11 @@ from clvlab.errors import (
     LogBehindError,
     RunCancelledError,
     RunFailedError,
+    ShuttingDownError,
+    StoreBusyError,
     StoreError,
+    StoreFullError,
+    StoreUnreachableError,
     UnknownRunError,
 )
 from clvlab.store import jobs as job_rows
@@ -38,7 +42,6 @@ _MAX_ATTEMPTS = 10
 _OVER = (RunStatus.SEALED, RunStatus.FAILED, RunStatus.REMOVED)
 _APART = "anchor"  # waits for a network: it has a thread of its own, so that nothing waits behind it
 _ASKED = "backtest"  # performed by whoever asked; a thread of its own takes up what nobody performs any more
-_DELAYS_MS = (2_000, 10_000, 60_000, 300_000)
 _POLL_S = 0.5
 _PATIENCE_S = 600.0
 
@@ -88,13 +91,19 @@ class Jobs:
     _threads: list[Thread] = field(default_factory=list, init=False)
     _stopping: Event = field(default_factory=Event, init=False)
     _guard: Lock = field(default_factory=Lock, init=False)
-    _attempts: dict[str, Attempt] = field(default_factory=dict, init=False)  # by run; an old one may outlive its lease
+    _attempts: Attempts = field(init=False)
+    _postponing: Postponing = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._attempts = Attempts(self.database, self.hub, self.clock, self.lease_ms)
+        self._postponing = Postponing(self.database, self.clock)
 
     def start(self) -> None:
         """Start the worker threads; idempotent."""
         with self._guard:
             if not self._threads:
                 self._stopping.clear()
+                self._attempts.ended.clear()
                 alone = {_APART: 0, _ASKED: self.lease_ms}
                 lanes = [([kind for kind in self.handlers if kind not in alone], 0)] * self.workers
                 lanes += [([kind], waited_ms) for kind, waited_ms in alone.items() if kind in self.handlers]
@@ -104,19 +113,34 @@ class Jobs:
                 for thread in self._threads:
                     thread.start()
 
-    def stop(self) -> None:
-        """Let the jobs in hand finish, and end the threads; idempotent."""
+    def stop(self, within_s: float | None = None) -> None:
+        """Let the jobs in hand finish, and end the threads; idempotent.
+
+        Parameters
+        ----------
+        within_s
+            How long to wait for them; then they are given back, and this object performs nothing any more. Null is without end.
+
+        Raises
+        ------
+        StoreError
+            They can't be given back; they are taken up when their leases run out.
+        """
+        until = None if within_s is None else time.monotonic() + within_s
         with self._guard:
             self._stopping.set()
             self.hub.publish(_SUBJECT)
             for thread in self._threads:
-                thread.join()
+                thread.join(None if until is None else max(0.0, until - time.monotonic()))
             self._threads = []
+        if within_s is not None:
+            self._attempts.end()
 
     def _work(self, kinds: Collection[str], waited_ms: int) -> None:
         while not self._stopping.is_set():
             seen = self.hub.version(_SUBJECT)
             try:
+                self._postponing.say_unsaid()
                 worked = self.run_one(kinds, waited_ms)
             except LogBehindError:  # which the start and every refused request say
                 worked = False
@@ -157,9 +181,13 @@ class Jobs:
             Another worker has held the job for ten minutes.
         LogBehindError
             Nobody performs the job as things are.
+        ShuttingDownError
+            The jobs of this process were given back.
         """
         until = time.monotonic() + _PATIENCE_S
         while time.monotonic() < until:
+            if self._attempts.ended.is_set():
+                raise ShuttingDownError
             seen = self.hub.version(_SUBJECT)
             with self.database.read() as connection:
                 row = runs.row(connection, run_id)
@@ -200,7 +228,7 @@ class Jobs:
             noted = job_rows.progress(connection, run_id)
         if row is None:
             raise UnknownRunError(f"unknown run {run_id!r}")
-        attempt = self._attempts.get(run_id)
+        attempt = self._attempts.of(run_id)
         known = (attempt.progress if attempt else noted) if row["status"] == RunStatus.RUNNING else None
         told = known or {"stage": None, "done": None, "total": None}
         return cast("RunProgress", {"run_id": run_id, "status": row["status"], "cause": row["cause"], **told})
@@ -216,7 +244,7 @@ class Jobs:
                 return False
             self.handlers[job.kind].failed(connection, job, cause)
             job_rows.finish(connection, job, JobStatus.FAILED, cause)
-        attempt = self._attempts.get(run_id)
+        attempt = self._attempts.of(run_id)
         if attempt is not None:
             attempt.end()
         self._publish(job)
@@ -238,12 +266,15 @@ class Jobs:
             if job.attempt - job.postponed > _MAX_ATTEMPTS:
                 self._fail(handler, job, f"given up after {_MAX_ATTEMPTS} attempts that ended without a word")
                 return
-            with self._attempt(job) as attempt:
+            with self._attempts.at(job, told=job.kind != _APART) as attempt:
                 handler.perform(job, attempt.tell)
         except (PostponedError, LogBehindError) as error:
-            self._postpone(job, str(error))
+            self._postponing.postpone(job, str(error))
         except LeaseLostError as error:
             logger.warning("%s", error)
+        except (StoreBusyError, StoreFullError, StoreUnreachableError) as error:  # no fault of the job
+            self._postponing.interrupted(job, str(error))
+            raise
         except StoreError:
             raise
         except Exception as error:  # the boundary of a job: whatever an agent or a pack did, the job ends with a cause
@@ -256,28 +287,6 @@ class Jobs:
         for subject in (_SUBJECT, job.payload["origin_id"], job.run_id):
             self.hub.publish(subject)
 
-    @contextmanager
-    def _attempt(self, job: Job) -> Iterator[Attempt]:
-        attempt = Attempt(job, self.database, self.hub, self.clock, self.lease_ms)
-        if job.kind != _APART:
-            self._attempts[job.run_id] = attempt
-        try:
-            with attempt.kept_alive():
-                yield attempt
-        finally:
-            if self._attempts.get(job.run_id) is attempt:
-                del self._attempts[job.run_id]
-
-    def _postpone(self, job: Job, cause: str) -> None:
-        delay = _DELAYS_MS[min(job.postponed, len(_DELAYS_MS) - 1)]
-        logger.warning("job %d is put off for %d s: %s", job.job_id, delay // 1000, cause)
-        try:
-            with self.database.write() as connection:
-                job_rows.fence(connection, job)
-                job_rows.postpone(connection, job, self.clock(), delay, cause)
-        except LeaseLostError as error:
-            logger.warning("%s", error)
-
     def _fail(self, handler: Handler, job: Job, cause: str) -> None:
         try:
             with self.database.write() as connection:
@@ -287,7 +296,7 @@ class Jobs:
         except LeaseLostError as error:
             logger.warning("%s", error)
         except LogBehindError as error:
-            self._postpone(job, str(error))
+            self._postponing.postpone(job, str(error))
         except StoreError:
             raise
         except Exception:  # a job whose failure can't be noted must end all the same

@@ -13,6 +13,7 @@ from clvlab.cli.options import JsonOption, PackArgument
 from clvlab.cli.printing import err, out, plain, print_json, show_pack, show_quality, table
 from clvlab.cli.uploads import admit_upload, uploads
 from clvlab.errors import PackFormatError, PackTamperedError
+from clvlab.files import written_file
 from clvlab.odds.formats import OddsFormat
 from clvlab.odds.margin import Margin
 from clvlab.packs.catalog import Catalog
@@ -157,12 +158,8 @@ def packs_export(pack: PackArgument, file: Annotated[Path, typer.Argument(help="
     if file.suffix not in (".csv", ".parquet"):
         raise typer.BadParameter(f"{file} must end in .csv or .parquet")
     frame = ticks.collect(engine="in-memory")
-    unfinished = file.with_name(f".unfinished-{file.name}")
-    if file.suffix == ".parquet":
-        frame.write_parquet(unfinished)
-    else:
-        frame.write_csv(unfinished)
-    unfinished.rename(file)
+    with written_file(file) as whole:
+        (frame.write_parquet if file.suffix == ".parquet" else frame.write_csv)(whole)
     out.print(f"Wrote {frame.height:,} rows to {plain(str(file))}")
 
 

@@ -16,6 +16,7 @@ from clvlab.application.runs import bundles, in_folder, replays
 from clvlab.cli.options import CheckpointFileOption, JsonOption, RunArgument
 from clvlab.cli.printing import err, facts, out, plain, print_json
 from clvlab.errors import AnchorError, BundleError, EvidenceError
+from clvlab.files import new_file
 from clvlab.proof.checks import Check, Verdict
 from clvlab.runlog.note import Signer, read_signer
 from clvlab.runlog.published import Published
@@ -115,8 +116,7 @@ def bundle(
             kept = Published(checkpoint_file, signer.verifier) if isinstance(signer, Signer) else None
             proofs = operations.log_proofs(opened, in_folder.load(run).run_id, signer, earlier, kept)
     content = bundles.bundle_run(run, log=proofs)
-    with out_file.open("xb") as file:
-        file.write(content)
+    new_file(out_file, content)
     out.print(f"Wrote {len(content):,} bytes to {plain(str(out_file))}")
     out.print(f"Next: clvlab verifier > clv_verify.py; python3 clv_verify.py {plain(str(out_file))}")
 

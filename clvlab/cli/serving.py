@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
-from clvlab.cli.printing import err, out, plain
-from clvlab.errors import MissingExtraError
+from clvlab.cli.printing import err, out, plain, plain_lines
+from clvlab.errors import DatabaseUrlError, MissingExtraError, StoreError
 
+_UNAVAILABLE = 3  # other than for bad input, it is worth starting it again
 _KEYS = Path(".clvlab")
 _StoreOption = Annotated[str, typer.Option("--database-url", help="Of the service's store.", envvar="CLVLAB_DATABASE_URL")]
 KeysOption = Annotated[Path, typer.Option("--keys", help="Folder of the key pair for local trials; made if missing.")]
@@ -26,7 +27,13 @@ def serve(
         from clvlab_service.serving import serve as run
     except ModuleNotFoundError as error:
         raise MissingExtraError("service", error.name) from error
-    run(host, port, keys if dev else None, lambda line: err.print(line, markup=False))
+    try:
+        run(host, port, keys if dev else None, lambda line: err.print(line, markup=False))
+    except DatabaseUrlError:
+        raise
+    except StoreError as error:
+        err.print(f"[red]error:[/] {plain_lines(str(error))}")
+        raise typer.Exit(_UNAVAILABLE) from None
 
 
 def dev_token(

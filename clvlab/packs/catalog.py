@@ -6,8 +6,6 @@ what does not match its entry is not there.
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +13,7 @@ from pathlib import Path
 import orjson
 
 from clvlab.errors import PackError, PackFormatError, UnknownPackError
+from clvlab.files import replace_file
 from clvlab.packs.files import file_sha256
 from clvlab.packs.manifest import DESCRIPTOR, TICKS_FILE
 from clvlab.packs.reader import Pack, load_pack, verify_pack
@@ -75,11 +74,8 @@ class Catalog:
         if pack.pack_id != pack_id:
             raise PackFormatError(f"the folder {pack_id!r} holds the pack {pack.pack_id!r}")
         entries = self.entries() | {pack_id: entry_of(pack)}
-        handle, unfinished = tempfile.mkstemp(prefix=".unfinished-", dir=self.folder)
-        with os.fdopen(handle, "wb") as file:
-            file.write(orjson.dumps(entries, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE))
-        Path(unfinished).chmod(0o644)
-        Path(unfinished).replace(self.folder / _ALLOWLIST)
+        options = orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE
+        replace_file(self.folder / _ALLOWLIST, orjson.dumps(entries, option=options))
         return pack
 
 

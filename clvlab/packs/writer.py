@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from clvlab.errors import PackFormatError
+from clvlab.files import Unfinished, flush, flush_all
 from clvlab.law.schema import FIXTURES, TICKS
 from clvlab.law.tape import Tape
 from clvlab.packs import invariants
@@ -78,14 +78,14 @@ class PackWriter:
 
     def __enter__(self) -> PackWriter:
         self._folder.parent.mkdir(parents=True, exist_ok=True)
-        self._unfinished = self._folder.parent / f".unfinished-{secrets.token_hex(8)}"
-        self._unfinished.mkdir()
+        self._held = Unfinished(self._folder.parent, 0o777)
+        self._unfinished = self._held.path
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._parquet is not None:
             self._parquet.close()
-        shutil.rmtree(self._unfinished, ignore_errors=True)  # renamed away, and so not there, when all went well
+        self._held.close()
 
     def add(self, tape: Tape) -> None:
         """Check, digest and write the ticks of some fixtures, all of them after those written before.
@@ -169,7 +169,9 @@ class PackWriter:
         )
         sizes = {name: (self._unfinished / name).stat().st_size for name in files}
         (self._unfinished / DESCRIPTOR).write_bytes(descriptor(written, sizes))
+        flush_all(self._unfinished)
         self._unfinished.rename(self._folder)
+        flush(self._folder.parent)
         return written
 
     def _raw_folder(self) -> Path:

@@ -8,7 +8,6 @@ C2SP ``signed-note``, ``tlog-checkpoint`` and ``tlog-cosignature``. Keys are Ed2
 from __future__ import annotations
 
 import hashlib
-import os
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from clvlab.errors import LogError
+from clvlab.files import new_file
 from clvlab.law.schema import SAFE_INTEGER
 
 _NOTE, _COSIGNATURE = 1, 4  # signature types: a note by its author, and a witness's with the time
@@ -125,8 +125,7 @@ class Signer:
 def write_signer(signer: Signer, path: Path) -> None:
     """Write a private key where nobody else may read it; never over a file that is there."""
     key = b64encode(bytes([signer.kind]) + signer.seed).decode()
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(f"PRIVATE+KEY+{signer.name}+{signer.verifier.key_id.hex()}+{key}\n")
+    new_file(path, f"PRIVATE+KEY+{signer.name}+{signer.verifier.key_id.hex()}+{key}\n".encode(), 0o600)
 
 
 def read_signer(path: Path) -> Signer:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import shlex
 import shutil
 import sqlite3
-import tempfile
 from contextlib import closing
 from pathlib import Path
 
 from clvlab.errors import StoreError, StoreUnreachableError
-from clvlab.files import file_bytes_or_none, flush, replace_file
-from clvlab.store.database import database_url
+from clvlab.files import Unfinished, file_bytes_or_none, flush, replace_file
+from clvlab.store.url import database_url
 
 CHECKPOINT = ".checkpoint"
 """What the name of a backup ends with where it is the checkpoint beside it."""
@@ -47,8 +46,7 @@ def back_up(url: str, out: Path, checkpoint_file: Path | None = None) -> Path | 
     if out.exists():
         raise StoreError(f"{str(out)!r} is there already: a backup is never written over")
     note = None if checkpoint_file is None else file_bytes_or_none(checkpoint_file, _MAX_CHECKPOINT_BYTES)
-    folder = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))  # in it, so that no other name is left by SQLite
-    try:
+    with Unfinished(out.parent) as folder:  # in it, so that no other name is left by SQLite
         copy = folder / out.name
         _copied(source, copy)
         shutil.copymode(source, copy)
@@ -58,8 +56,6 @@ def back_up(url: str, out: Path, checkpoint_file: Path | None = None) -> Path | 
             replace_file(beside, note)
         copy.replace(out)
         flush(out.parent)
-    finally:
-        shutil.rmtree(folder)
     return None if note is None else beside
 
 

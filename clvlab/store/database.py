@@ -10,15 +10,16 @@ from typing import Any
 from sqlalchemy import Connection as Connection  # only the store knows its library
 from sqlalchemy import Engine, NullPool, QueuePool, Select, create_engine, event, text
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, NoSuchModuleError, OperationalError
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import DBAPIError, InterfaceError, NoSuchModuleError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from clvlab.errors import StoreBusyError, StoreError, StoreFullError, StoreUnreachableError
 from clvlab.store.migrations import upgrade
+from clvlab.store.url import database_url
 from clvlab.store.waits import WAITS, Waits, take_time
 
-_MEMORY = make_url("sqlite+pysqlite://")
+_MEMORY = URL.create("sqlite+pysqlite")
 _WAIT_S = 30
 _CONNECT_S = 5
 _IMMEDIATE, _GUARD = "clvlab_immediate", "clvlab_guard"
@@ -48,7 +49,7 @@ class Database:
     Raises
     ------
     StoreUnreachableError
-        The database does not answer, or the URL names none.
+        The database does not answer, or (``DatabaseUrlError``) the URL can't be read.
     """
 
     def __init__(
@@ -143,27 +144,6 @@ def first(connection: Connection, query: Select[Any]) -> dict[str, Any] | None:
 def rows(connection: Connection, query: Select[Any]) -> list[dict[str, Any]]:
     """Return the rows of a query, by column."""
     return [{str(name): value for name, value in row.items()} for row in connection.execute(query).mappings()]
-
-
-def database_url(text_url: str) -> URL:
-    """Read the URL of a database of a kind that is supported, with the driver that is used for it.
-
-    Raises
-    ------
-    StoreUnreachableError
-    """
-    try:
-        url = make_url(text_url)
-    except ArgumentError as error:
-        raise StoreUnreachableError(
-            "the database URL can't be read; it looks like sqlite:///file or postgresql://..."
-        ) from error
-    backend = url.get_backend_name()
-    if backend == "postgresql" or url.drivername == "postgres":
-        return url.set(drivername="postgresql+psycopg")
-    if backend != "sqlite":
-        raise StoreUnreachableError(f"a database of kind {url.drivername!r} is not supported: use sqlite or postgresql")
-    return url.set(drivername="sqlite+pysqlite")
 
 
 def _is_in_memory(url: URL) -> bool:

@@ -7,14 +7,12 @@ Receipts of venues lie beside them in ``receipts.jsonl`` and are no part of the 
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from pathlib import Path
 
 import orjson
 
 from clvlab.errors import RunConflictError, UnknownRunError
-from clvlab.files import file_bytes_or_none
+from clvlab.files import Unfinished, file_bytes_or_none, flush, flush_all
 from clvlab.proof.seal import SealedRun
 
 _FILES = ("events.jsonl", "scores.jsonl", "manifest.json")
@@ -33,19 +31,19 @@ def write_run(run: SealedRun, runs: Path, receipts: bytes = b"") -> Path:
     if target.exists():
         return _same(run, target)
     runs.mkdir(parents=True, exist_ok=True)
-    unfinished = Path(tempfile.mkdtemp(prefix=".unfinished-", dir=runs))
-    try:
+    with Unfinished(runs, 0o755) as unfinished:
         for name, content in zip(_FILES, (run.events, run.scores, run.manifest), strict=True):
             (unfinished / name).write_bytes(content)
         if receipts:
             (unfinished / _RECEIPTS).write_bytes(receipts)
-        unfinished.chmod(0o755)
-        unfinished.rename(target)
-    except BaseException:
-        shutil.rmtree(unfinished)
-        if target.exists():  # another process was first
-            return _same(run, target)
-        raise
+        flush_all(unfinished)
+        try:
+            unfinished.rename(target)
+        except OSError:
+            if target.exists():  # another process was first
+                return _same(run, target)
+            raise
+    flush(runs)
     return target
 
 

@@ -11,11 +11,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import Connection, and_, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, case, func, or_, select, update
 
 from clvlab.errors import LeaseLostError
 from clvlab.store.database import first, insert
 from clvlab.store.tables import jobs, runs, turns
+
+_RESTS_MS = {2: 10_000, 3: 60_000}  # after so many attempts that ended without a word
+_LONGEST_MS = 300_000
+_PARTS = 8
 
 
 class JobStatus(StrEnum):
@@ -27,7 +31,7 @@ class JobStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A claimed job; ``attempt`` is its fencing token, ``postponed`` how many attempts ended with a reason to try later."""
+    """A claimed job; ``attempt`` is its fencing token, ``postponed`` how many attempts ended with a word, to be tried again."""
 
     job_id: int
     kind: str
@@ -60,7 +64,7 @@ def claim(
     Owners take turns, so that nobody waits behind all that another has queued; of one owner's jobs the oldest is next.
     A lease that ran out is free, and so is one from the future: then the clock went back, and its end may never come.
     """
-    expired = or_(jobs.c.lease_until_ts_ms <= now_ms, jobs.c.leased_ts_ms > now_ms + lease_ms)
+    expired = or_(jobs.c.lease_until_ts_ms + _rest_ms() <= now_ms, jobs.c.leased_ts_ms > now_ms + lease_ms)
     free = or_(jobs.c.status == JobStatus.QUEUED, and_(jobs.c.status == JobStatus.LEASED, expired))
     query = (
         select(jobs, runs.c.owner)
@@ -100,6 +104,18 @@ def open_of(connection: Connection, owner: str, kind: str) -> int:
     query = select(func.count()).select_from(jobs).join(runs, runs.c.run_id == jobs.c.run_id)
     is_open = jobs.c.status.in_((JobStatus.QUEUED, JobStatus.LEASED))
     return int(connection.execute(query.where(is_open, jobs.c.kind == kind, runs.c.owner == owner)).scalar_one())
+
+
+def _rest_ms() -> ColumnElement[int]:
+    """Return how long a job rests when its lease has run out: the longer, the more attempts ended without a word.
+
+    So crashes in a row strike a job once, and one that kills its process does not keep the others from their work. Jobs that
+    were in one process when it died do not rest equally long: the next time they are not all under way together.
+    """
+    silent = jobs.c.attempt - jobs.c.postponed
+    rests = [(silent == count, rest_ms) for count, rest_ms in _RESTS_MS.items()]
+    rest: ColumnElement[int] = case(*rests, (silent > max(_RESTS_MS), _LONGEST_MS), else_=0)
+    return rest * (_PARTS + jobs.c.job_id % _PARTS) // _PARTS
 
 
 def hold_open(connection: Connection, run_id: str, kinds: Collection[str]) -> Job | None:
@@ -154,6 +170,13 @@ def postpone(connection: Connection, job: Job, now_ms: int, delay_ms: int, cause
         .where(jobs.c.job_id == job.job_id)
         .values(postponed=jobs.c.postponed + 1, leased_ts_ms=now_ms, lease_until_ts_ms=now_ms + delay_ms, cause=cause)
     )
+
+
+def give_back(connection: Connection, job: Job) -> bool:
+    """Free a job for whoever takes it up: its attempt ended with a word. False if it is not the newest any more."""
+    newest = (jobs.c.job_id == job.job_id) & (jobs.c.status == JobStatus.LEASED) & (jobs.c.attempt == job.attempt)
+    given = connection.execute(update(jobs).where(newest).values(status=JobStatus.QUEUED, postponed=jobs.c.postponed + 1))
+    return given.rowcount == 1
 
 
 def finish(connection: Connection, job: Job, status: JobStatus, cause: str | None = None) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+import time
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from importlib.metadata import version
@@ -25,7 +27,7 @@ from clvlab.runlog.note import read_signer
 from clvlab_service.auth import authenticator
 from clvlab_service.caching import Varying
 from clvlab_service.docs_page import install_docs_page
-from clvlab_service.errors import install_error_handlers, problem_kinds, unexpected_problem
+from clvlab_service.errors import ending_problem, install_error_handlers, problem_kinds, unexpected_problem
 from clvlab_service.logs import Forward, logger
 from clvlab_service.methods import Methods
 from clvlab_service.middleware import BodyLimit, Metrics, Observe
@@ -49,7 +51,9 @@ from clvlab_service.routers import (
 )
 from clvlab_service.settings import Settings
 from clvlab_service.streams import arena, progress
+from clvlab_service.threads import DaemonThreads
 
+_GIVE_BACK_S = 1.0
 _ALLOWED = ("GET", "HEAD", "POST", "DELETE")
 _EXPOSED = (
     "Allow",
@@ -126,7 +130,9 @@ def create_app(settings: Settings) -> FastAPI:
             allow_headers=["*"],
             expose_headers=_EXPOSED,
         )
-    app.add_middleware(Observe, log=log, metrics=metrics, unexpected=unexpected_problem)  # the last one added is the outermost
+    app.add_middleware(
+        Observe, log=log, metrics=metrics, unexpected=unexpected_problem, ending=ending_problem
+    )  # the last one added is the outermost
     return app
 
 
@@ -191,11 +197,24 @@ def _lifespan(settings: Settings, opening: Callable[[], Application]) -> Callabl
             await state.auth.keys.start()
             state.log.info("started", store="configured" if settings.database_url else "in memory")
             yield
+            state.log.info("stopping")
         finally:
             await state.auth.keys.stop()
-            for opened in (*state.pools.values(), application):
-                await run_in_threadpool(opened.close)
+            await _close(state.pools.values(), application, getattr(state, "ends_at_s", time.monotonic() + settings.shutdown_s))
             logging.getLogger("clvlab").removeHandler(forward)
-            state.log.info("stopped")
+        state.log.info("stopped")
 
     return lifespan
+
+
+async def _close(pools: Collection[BoundedPool], application: Application, ends_at_s: float) -> None:
+    """Let what is under way end until a time of the monotonic clock; then others do it."""
+
+    def left_s() -> float:
+        return max(0.0, ends_at_s - time.monotonic())
+
+    await asyncio.gather(*(pool.close(left_s()) for pool in pools))
+    closing = DaemonThreads(1, "close").start(lambda: application.close(left_s()))
+    done, _ = await asyncio.wait({closing}, timeout=left_s() + _GIVE_BACK_S)  # the database may be what does not answer
+    for closed in done:
+        closed.result()

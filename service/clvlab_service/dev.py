@@ -2,35 +2,57 @@
 
 from __future__ import annotations
 
-import os
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+)
+
+from clvlab.errors import SettingsError
+from clvlab.files import new_file, replace_file
 
 ISSUER, AUDIENCE = "clvlab-dev", "clvlab"
 _PRIVATE, _PUBLIC = "dev-key.pem", "dev-key.pub.pem"
 
 
 def public_key_file(folder: Path) -> Path:
-    """Return the file of the public key; the pair is made if the folder has none, readable by its owner only.
+    """Return the file of the public key; what the folder lacks of the pair is made, readable by its owner only.
 
     Raises
     ------
     OSError
         The folder can't be written.
+    SettingsError
+        Its private key is none.
     """
-    if not (folder / _PUBLIC).is_file():
+    public = folder / _PUBLIC
+    if not public.is_file():
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / ".gitignore").write_text("*\n")
-        private = Ed25519PrivateKey.generate()
-        pem = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        with os.fdopen(os.open(folder / _PRIVATE, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(pem)
-        (folder / _PUBLIC).write_bytes(private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
-    return folder / _PUBLIC
+        replace_file(folder / ".gitignore", b"*\n")
+        pem = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        with suppress(FileExistsError):  # of another process, or of one that was killed before it wrote the public key
+            new_file(folder / _PRIVATE, pem, 0o600)
+        key = _private_key(folder).public_key()
+        replace_file(public, key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+    return public
+
+
+def _private_key(folder: Path) -> Ed25519PrivateKey:
+    try:
+        key = load_pem_private_key((folder / _PRIVATE).read_bytes(), None)
+    except ValueError:
+        key = None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise SettingsError(f"{str(folder / _PRIVATE)!r} holds no key: remove it, and another is made")
+    return key
 
 
 def dev_token(folder: Path, did: str, lifetime_s: int) -> str:

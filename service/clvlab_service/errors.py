@@ -50,6 +50,7 @@ STATUSES: dict[type[Exception], HTTPStatus] = {
     errors.FileLockedError: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.LogBehindError: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.LogKeyError: HTTPStatus.SERVICE_UNAVAILABLE,
+    errors.ShuttingDownError: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.StoreUnreachableError: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.StoreBusyError: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.StoreFullError: HTTPStatus.SERVICE_UNAVAILABLE,
@@ -221,6 +222,11 @@ def unexpected_problem(request: HTTPConnection) -> Response:
     """Build the answer to an error that nobody expected; what it was is in the log only."""
     detail = "an unexpected error; it is in the log under the request id"
     return problem(request, HTTPStatus.INTERNAL_SERVER_ERROR, detail)
+
+
+def ending_problem(request: HTTPConnection) -> Response:
+    """Build the answer to a request that is broken off because the process ends."""
+    return known_problem(request, errors.ShuttingDownError())
 
 
 def install_error_handlers(app: FastAPI) -> None:

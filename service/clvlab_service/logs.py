@@ -35,3 +35,14 @@ class Forward(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         self._log.log(record.levelno, record.getMessage(), logger=record.name, exc_info=record.exc_info)
+
+
+_UVICORN = ("uvicorn", "uvicorn.access", "asyncio")
+
+
+def forward_uvicorn(log: structlog.typing.FilteringBoundLogger | None) -> None:
+    """Have the lines of uvicorn and of its event loop be lines of the service's log, or without one go nowhere."""
+    for name in _UVICORN:
+        theirs = logging.getLogger(name)
+        theirs.handlers = [logging.NullHandler() if log is None else Forward(log)]
+        theirs.propagate = False

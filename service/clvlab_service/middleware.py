@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import re
 import time
@@ -76,6 +77,8 @@ class Observe:
     ----------
     unexpected
         Builds the answer to an error that nobody handled; the error itself goes to the log.
+    ending
+        Builds the answer to a request that the server broke off, because it ends.
     """
 
     def __init__(
@@ -84,8 +87,9 @@ class Observe:
         log: structlog.typing.FilteringBoundLogger,
         metrics: Metrics,
         unexpected: Callable[[HTTPConnection], ASGIApp],
+        ending: Callable[[HTTPConnection], ASGIApp],
     ) -> None:
-        self._app, self._log, self._metrics, self._unexpected = app, log, metrics, unexpected
+        self._app, self._log, self._metrics, self._unexpected, self._ending = app, log, metrics, unexpected, ending
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -108,6 +112,10 @@ class Observe:
         with structlog.contextvars.bound_contextvars(request_id=request_id), self._metrics.in_flight.track_inprogress():
             try:
                 await self._app(scope, receive, send_with_id)
+            except asyncio.CancelledError:
+                if status or scope["type"] != "http":
+                    raise
+                await self._ending(HTTPConnection(scope))(scope, receive, send_with_id)
             except Exception as error:
                 self._log.error("unexpected_error", exc_info=error)
                 if status or scope["type"] != "http":

@@ -1,4 +1,7 @@
-"""A bounded pool: so many computations at once, so many that wait, and a clear refusal of the next."""
+"""A bounded pool: so many computations at once, so many that wait, and a clear refusal of the next.
+
+Its threads are daemons: the process ends without those that still compute.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,14 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from contextvars import copy_context
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 from weakref import WeakValueDictionary
 
-from clvlab.errors import BusyError
+from clvlab.errors import BusyError, ShuttingDownError
 from clvlab_service.middleware import Metrics
+from clvlab_service.threads import DaemonThreads
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -32,7 +34,9 @@ class BoundedPool:
     """
 
     def __init__(self, name: str, workers: int, queue: int, metrics: Metrics) -> None:
-        self._executor = ThreadPoolExecutor(workers, name)
+        self._threads = DaemonThreads(workers, name)
+        self._under_way: set[asyncio.Future[Any]] = set()
+        self._ended = False
         self._workers, self._room = workers, workers + queue
         self._waiting, self._refused = metrics.pending.labels(name), metrics.refused.labels(name)
         self._pending = 0
@@ -62,7 +66,7 @@ class BoundedPool:
         flight = self.flight(key)
         if flight is None:
             with self.place():
-                flight = self.fly(key, function, *args, **kwargs)
+                flight = self.fly(key, partial(function, *args, **kwargs))
         answer: _T = await asyncio.shield(flight)
         return answer
 
@@ -72,8 +76,10 @@ class BoundedPool:
 
         Raises
         ------
-        BusyError
+        BusyError, ShuttingDownError
         """
+        if self._ended:
+            raise ShuttingDownError
         if self._pending >= self._room:
             self._refused.inc()
             raise BusyError(max(1, math.ceil((self._mean_s or 0) * self._pending / self._workers)))
@@ -91,12 +97,12 @@ class BoundedPool:
         """Return the work that is under way under a key."""
         return self._flights.get(key)
 
-    def fly(self, key: str, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> asyncio.Future[_T]:
-        """Start work that all who ask under the same key wait for; whoever starts it holds a place.
+    def fly(self, key: str, work: Callable[[], _T], party: str = "") -> asyncio.Future[_T]:
+        """Start work that all who ask under the same key wait for; whoever starts it holds a place, and parties take turns.
 
         Of what nobody waits for any more, an error is nobody's: whoever asks again is told from the store.
         """
-        flying = self._flights[key] = self._start(partial(function, *args, **kwargs))
+        flying = self._flights[key] = self._start(work, party)
         flying.add_done_callback(lambda done: self._landed(key, done))
         return flying
 
@@ -106,11 +112,16 @@ class BoundedPool:
         if not done.cancelled():
             done.exception()
 
-    def _start(self, work: Callable[[], _T]) -> asyncio.Future[_T]:
+    def _start(self, work: Callable[[], _T], party: str = "") -> asyncio.Future[_T]:
         self._count(1)
-        future = asyncio.get_running_loop().run_in_executor(self._executor, partial(copy_context().run, self._timed, work))
-        future.add_done_callback(lambda _: self._count(-1))
+        future = self._threads.start(partial(self._timed, work), party)
+        self._under_way.add(future)
+        future.add_done_callback(self._over)
         return future
+
+    def _over(self, future: asyncio.Future[Any]) -> None:
+        self._under_way.discard(future)
+        self._count(-1)
 
     def _timed(self, work: Callable[[], _T]) -> _T:
         """Do some work, and measure it: not what it waited, which those before it have measured."""
@@ -125,6 +136,16 @@ class BoundedPool:
         self._pending += change
         self._waiting.set(self._pending)
 
-    def close(self) -> None:
-        """Wait for what runs; drop what waits."""
-        self._executor.shutdown(wait=True, cancel_futures=True)
+    async def close(self, within_s: float) -> None:
+        """Wait for what is under way, at most so long; then give it up."""
+        if self._under_way:
+            await asyncio.wait(self._under_way, timeout=within_s)
+        self.give_up()
+
+    def give_up(self) -> None:
+        """Answer everybody who waits for work with ``ShuttingDownError``, and start none any more."""
+        self._ended = True
+        self._threads.end()
+        for future in list(self._under_way):
+            future.set_exception(ShuttingDownError())
+            future.exception()  # there may be nobody to be told

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import uvicorn
+from fastapi import FastAPI
 from pydantic import ValidationError
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from clvlab.errors import SettingsError
 from clvlab_service.app import create_app
 from clvlab_service.dev import AUDIENCE, ISSUER, public_key_file
+from clvlab_service.logs import forward_uvicorn
 from clvlab_service.settings import LOOPBACK, Settings
+
+_LAST_ANSWERS_S = 1
 
 
 def serve(host: str, port: int, dev_folder: Path | None, say: Callable[[str], None]) -> None:
@@ -26,36 +33,91 @@ def serve(host: str, port: int, dev_folder: Path | None, say: Callable[[str], No
     dev_folder
         Trust the key in this folder, on this machine only.
     say
-        Called with each line for the terminal once the port is taken.
+        Called with each line for the terminal once requests are accepted.
 
     Raises
     ------
-    SettingsError
+    SettingsError, DatabaseUrlError
         Settings that can't be used.
+    StoreError
+        The database can't be used; trying again may help.
     OSError
         The port is taken, or the host is not an address of this machine.
-    SystemExit
-        The start failed, which the log explains.
     """
     settings = _settings(host, dev_folder)
+    app = _created(settings)
+    start = _Start(app)
     config = uvicorn.Config(
-        _created(settings),
+        start,
         host=host,
         port=port,
         log_level="warning",
+        log_config=None,
         access_log=False,  # the service has its own, with request ids
-        timeout_graceful_shutdown=settings.shutdown_s,
+        lifespan="on",
+        timeout_graceful_shutdown=settings.shutdown_s + _LAST_ANSWERS_S,
     )
     sock = _listening(host, port)
     url = f"http://{f'[{host}]' if ':' in host else host}:{sock.getsockname()[1]}"
-    say(f"clvlab serves {url}, with documentation at {url}/docs")
-    if settings.database_url is None:
-        say("The store is in memory: what is done now is gone when it stops. Set CLVLAB_DATABASE_URL to keep it.")
-    say(_about_tokens(settings, dev_folder))
-    server = uvicorn.Server(config)
-    server.run(sockets=[sock])
-    if not server.started:
-        raise SystemExit(3)  # as uvicorn's own command does
+
+    def ready() -> None:
+        forward_uvicorn(app.state.log)
+        say(f"clvlab serves {url}, with documentation at {url}/docs")
+        if settings.database_url is None:
+            say("The store is in memory: what is done now is gone when it stops. Set CLVLAB_DATABASE_URL to keep it.")
+        say(_about_tokens(settings, dev_folder))
+
+    forward_uvicorn(None)  # it would log a start that fails with its traceback, and the caller says why in one line
+    try:
+        _Server(config, app, settings.shutdown_s, ready).run(sockets=[sock])
+    except SystemExit:
+        if start.failure is None:
+            raise
+        raise start.failure from None
+    finally:
+        sock.close()
+
+
+class _Start:
+    """The application, and why it did not start."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self.failure: BaseException | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._app(scope, receive, send)
+        except BaseException as error:
+            if scope["type"] == "lifespan":
+                self.failure = error
+            raise
+
+
+class _Server(uvicorn.Server):
+    """A server that says when it accepts requests, and ends in time."""
+
+    def __init__(self, config: uvicorn.Config, app: FastAPI, shutdown_s: int, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._app, self._shutdown_s, self._ready = app, shutdown_s, ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if not self.should_exit:  # else somebody has asked it to stop meanwhile
+            self._ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._app.state.ends_at_s = time.monotonic() + self._shutdown_s
+        timer = asyncio.get_running_loop().call_later(self._shutdown_s, self._give_up)
+        try:
+            await super().shutdown(sockets)
+        finally:
+            timer.cancel()
+
+    def _give_up(self) -> None:
+        """Answer who still waits, before the server cancels what it has not answered."""
+        for pool in self._app.state.pools.values():
+            pool.give_up()
 
 
 def _listening(host: str, port: int) -> socket.socket:
@@ -86,7 +148,7 @@ def _settings(host: str, dev_folder: Path | None) -> Settings:
         raise SettingsError("; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())) from error
 
 
-def _created(settings: Settings) -> Any:
+def _created(settings: Settings) -> FastAPI:
     try:
         return create_app(settings)
     except ValueError as error:

@@ -95,7 +95,11 @@ class Settings(BaseSettings):
     stream_poll_s: float = Field(default=0.25, gt=0, description="seconds between two looks at the log by a stream")
     stream_send_timeout_s: float = Field(default=10, gt=0, description="how long a stream waits for a slow client")
     max_streams: int = Field(default=200, ge=0, description="streams open at once in this process")
-    shutdown_s: int = Field(default=20, ge=1, description="how long open requests may finish on shutdown")
+    shutdown_s: int = Field(
+        default=20,
+        ge=1,
+        description="how long open requests and jobs may go on after SIGTERM; then other processes do the work",
+    )
     cors_origins: Annotated[tuple[str, ...], NoDecode, BeforeValidator(words)] = Field(
         default=(), description="allowed origins, separated by commas"
     )

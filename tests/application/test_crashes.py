@@ -100,7 +100,7 @@ def test_a_worker_that_is_only_slow_keeps_its_job(durable_url):
     application.deploys.deploy(ALICE, BODY)
     job = application.jobs._claim()
 
-    with application.jobs._attempt(job):
+    with application.jobs._attempts.at(job, told=True):
         time.sleep(0.5)
         stolen = application.jobs._claim()
     time.sleep(0.2)

@@ -314,7 +314,7 @@ def test_backup_made_while_others_write_is_whole_and_comes_with_the_newest_check
     )),
     ("sqlite://", "in memory"),
     ("sqlite:///nowhere.db", "no database at 'nowhere.db'"),
-    ("mysql://db.example", "not supported"),
+    ("mysql://db.example", "can't be read"),
 ])  # fmt: skip
 def test_backup_of_what_is_no_file_says_what_to_do_instead(url, said):
     with pytest.raises(StoreError) as caught:

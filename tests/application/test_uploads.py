@@ -18,6 +18,7 @@ from clvlab.errors import (
     UploadRefusedError,
     UploadsOffError,
 )
+from clvlab.packs.catalog import Catalog
 from clvlab.packs.synthetic import Recipe, build
 from tests.application.archives import files_of, tarred, zipped
 from tests.commands import clvlab
@@ -258,6 +259,27 @@ def test_runs_over_it_count_on_the_leaderboard_from_its_admission_on(stored, min
 def run_both(stored):
     stored.competitions.start(ALICE, make_competition(stored, "baseline", pack_id="mine"))
     stored.jobs.settle(stored.deploys.deploy(ALICE, DEPLOY)["run_id"])
+
+
+def test_an_admission_that_was_killed_goes_on_and_another_pack_of_the_name_is_let_be(small, mine, one_pack, monkeypatch):
+    def killed(*_):
+        raise SystemExit
+
+    upload(small, zipped(files_of(mine)))
+    with monkeypatch.context() as patch:
+        patch.setattr(Catalog, "admit", killed)
+        patch.setattr("clvlab.application.uploads.uploads.shutil.rmtree", lambda *_, **__: None)
+        with pytest.raises(SystemExit):
+            small.uploads.admit(ALICE, "mine", one_pack)
+    assert (one_pack.folder / "mine").is_dir()
+
+    assert small.uploads.admit(ALICE, "mine", one_pack).pack_id == "mine"
+
+    (one_pack.folder / "catalog.json").unlink()
+    (one_pack.folder / "mine" / "datapackage.json").write_text("{}")
+    with pytest.raises(UploadConflictError, match="has a 'mine' already"):
+        small.uploads.admit(ALICE, "mine", one_pack)
+    assert (one_pack.folder / "mine" / "datapackage.json").read_text() == "{}"
 
 
 def test_a_pack_of_the_catalog_goes_before_an_upload_of_its_id(small, mine, one_pack):

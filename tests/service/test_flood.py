@@ -134,7 +134,7 @@ def test_retry_after_is_measured_without_the_wait():
         with pytest.raises(BusyError) as refused:
             await pool.run(time.sleep, 0)
         await asyncio.gather(*again)
-        pool.close()
+        await pool.close(0)
         return refused.value.retry_after_s
 
     assert asyncio.run(estimate()) <= 3  # 20 x 0.05 s, on a machine that is busy; with the wait it was more than 10

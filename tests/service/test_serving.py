@@ -1,5 +1,6 @@
 """``clvlab serve`` and ``clvlab dev-token``, as a user runs them."""
 
+import json
 import os
 import re
 import signal
@@ -24,7 +25,7 @@ CLVLAB = [sys.executable, "-m", "clvlab"]
 
 
 @contextmanager
-def serving(folder, *arguments, **environment):
+def serving(folder, *arguments, wait=True, **environment):
     """``clvlab serve`` on a free port: its URL, its process, and what it says."""
     log = folder / "serve.log"
     with log.open("wb") as output:
@@ -38,7 +39,8 @@ def serving(folder, *arguments, **environment):
                     break
                 time.sleep(0.05)
             assert found, log.read_text()
-            wait_until_ready(found[1])
+            if wait:
+                wait_until_ready(found[1])
             yield found[1], process, log
         finally:
             if process.poll() is None:
@@ -155,6 +157,11 @@ def test_what_a_file_holds_is_there_after_a_restart(tmp_path):
         assert client.verify(made["run_id"])["verified"]
 
 
+def test_it_serves_when_it_says_so(tmp_path):
+    with serving(tmp_path, wait=False) as (url, _, _):
+        assert httpx2.get(f"{url}/readyz").status_code == 200
+
+
 def test_it_stops_when_asked_and_says_so(tmp_path):
     with serving(tmp_path) as (_, process, log):
         process.send_signal(signal.SIGTERM)
@@ -163,12 +170,26 @@ def test_it_stops_when_asked_and_says_so(tmp_path):
     assert '"event":"stopped"' in log.read_text()
 
 
+def test_lines_of_the_server_beneath_are_lines_of_the_log(tmp_path):
+    with serving(tmp_path, "--dev") as (url, _, log):
+        said = log.read_text()
+        with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as client:
+            client.sendall(b"NO HTTP\r\n\r\n")
+            assert client.recv(100).startswith(b"HTTP/1.1 400")
+        lines = [json.loads(line) for line in log.read_text().removeprefix(said).splitlines()]
+
+    assert {"event": "Invalid HTTP request received.", "level": "warning", "logger": "uvicorn.error"}.items() <= lines[
+        -1
+    ].items()
+
+
 def test_a_configured_database_that_cannot_be_reached_keeps_it_from_starting(tmp_path):
     code, said = failed(tmp_path, CLVLAB_DATABASE_URL="postgresql+psycopg://nobody:secret@127.0.0.1:1/none")
 
     assert code == 3
-    assert "Unreachable" in said
+    assert said.startswith("error: the database does not answer")
     assert "secret" not in said
+    assert "serves" not in said
 
 
 @pytest.mark.parametrize(

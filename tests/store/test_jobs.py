@@ -151,6 +151,53 @@ def test_a_worker_that_was_overtaken_is_fenced_off(database):
         jobs.fence(connection, alive)
 
 
+def test_a_job_that_is_given_back_is_free_at_once_and_no_attempt_is_counted(database):
+    queued(database, "run_1")
+    left = claimed(database, 0)
+
+    with database.write() as connection:
+        assert jobs.give_back(connection, left)
+        assert not jobs.give_back(connection, left)
+    taken = claimed(database, 0)
+
+    assert (taken.attempt, taken.postponed) == (2, 1)
+    with pytest.raises(LeaseLostError), database.write() as connection:
+        jobs.fence(connection, left)
+    with database.write() as connection:
+        assert not jobs.give_back(connection, left)
+        jobs.fence(connection, taken)
+
+
+def test_a_job_rests_the_longer_the_more_attempts_ended_without_a_word(database):
+    (job_id,) = queued(database, "run_1")
+    now, waited = 0, []
+    for _ in range(6):
+        free = now
+        while not claimed(database, free):
+            free += 500
+        waited.append(free - now)
+        now = free
+
+    part = 1 + job_id % 8 / 8
+    rests = [waited_ms - LEASE for waited_ms in waited[1:]]
+    assert waited[0] == 0
+    assert rests == pytest.approx([0, 10_000 * part, 60_000 * part, 300_000 * part, 300_000 * part], abs=500)
+
+
+def test_jobs_of_one_process_that_died_are_not_all_tried_together_again(database):
+    ids = queued(database, *(f"run_{n}" for n in range(4)))
+    for now_ms in (0, LEASE):
+        assert [claimed(database, now_ms) for _ in ids].count(None) == 0
+
+    free_at = {}
+    for now_ms in range(2 * LEASE, 2 * LEASE + 25_000, 250):
+        while job := claimed(database, now_ms):
+            free_at.setdefault(job.job_id, now_ms)
+
+    assert sorted(free_at) == ids
+    assert len(set(free_at.values())) == len(ids)
+
+
 @pytest.mark.parametrize("jump_ms", [-10 * 365 * 86_400_000, -LEASE - 1, LEASE, 10 * 365 * 86_400_000])
 def test_a_clock_that_jumps_never_strands_a_job(database, jump_ms):
     queued(database, "run_1")

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from clvlab.answers.log import OwnerCounts
 from clvlab.errors import LogError, MissingExtraError
@@ -31,16 +32,17 @@ def open_log(place: str | Path, *, create: bool = False) -> Iterator[LogStore]:
     create
         Make a file that is missing; else it is an error.
     """
-    text = str(place)
-    if "://" not in text:
-        if not create and not Path(text).is_file():
-            raise LogError(f"no run log at {text!r}")
-        text = f"sqlite:///{text}"
     try:
         from clvlab.store.database import Database
         from clvlab.store.runlog import RunLog
+        from clvlab.store.url import is_database_url
     except ModuleNotFoundError as error:
         raise MissingExtraError("service", error.name) from error
+    text = str(place)
+    if not is_database_url(text):
+        if not create and not Path(text).is_file():
+            raise LogError(f"no run log at {text!r}")
+        text = f"sqlite:///{quote(text)}"
     database = Database(text)
     try:
         yield RunLog(database)

@@ -9,8 +9,8 @@ from threading import Lock
 
 from clvlab.application.uploads.limits import UploadLimits
 from clvlab.application.uploads.requests import UploadRequest
-from clvlab.application.uploads.unfinished import Unfinished
 from clvlab.errors import BusyError, StoreFullError, UploadRefusedError
+from clvlab.files import Unfinished
 
 _RETRY_S = 5
 

@@ -19,10 +19,9 @@ from clvlab.answers.uploads import UploadedPack, UploadedPackList
 from clvlab.application.uploads.incoming import Incoming, Places
 from clvlab.application.uploads.limits import UploadLimits
 from clvlab.application.uploads.requests import UploadRequest
-from clvlab.application.uploads.unfinished import Unfinished, remove_leftovers
 from clvlab.application.uploads.verification import Verified, verified
 from clvlab.errors import PackError, UnknownPackError, UploadConflictError
-from clvlab.files import flush
+from clvlab.files import Unfinished, flush, flush_all, remove_leftovers
 from clvlab.packs.catalog import Catalog, entry_of, open_entry
 from clvlab.packs.files import file_sha256
 from clvlab.packs.reader import Pack
@@ -49,7 +48,7 @@ class Uploads:
     def start(self) -> None:
         """Make the folder, and remove what processes that died left there."""
         self.limits.folder.mkdir(parents=True, exist_ok=True)
-        remove_leftovers(self.limits.folder)
+        remove_leftovers(self.limits.folder, ".unfinished-")  # of older versions too: all that stand here are held
         if not can_lock_in():
             _log.warning("uploads are verified by a process that is not locked in: this system lacks Landlock or libseccomp")
 
@@ -208,17 +207,17 @@ class Uploads:
         ------
         UnknownPackError
         UploadConflictError
-            ``in_catalog``: the catalog's folder has something of that name.
+            ``in_catalog``: the catalog's folder has something else of that name, or it is admitted.
         """
         pack, target = self.open(owner, pack_id), catalog.folder / pack_id
-        if pack_id in catalog.entries() or target.exists():
+        if pack_id in catalog.entries() or (target.exists() and not _is_copy(target, pack)):
             raise UploadConflictError("in_catalog", f"the catalog's folder has a {pack_id!r} already")
-        copy = Unfinished(catalog.folder)
-        try:
-            shutil.copytree(pack.folder, copy.path / "pack")
-            (copy.path / "pack").rename(target)
-        finally:
-            copy.close()
+        with Unfinished(catalog.folder) as scratch:
+            if not target.exists():  # else an attempt that was broken off has copied it
+                shutil.copytree(pack.folder, scratch / "pack")
+                flush_all(scratch / "pack")
+                (scratch / "pack").rename(target)
+                flush(catalog.folder)
         try:
             return catalog.admit(pack_id)
         except BaseException:
@@ -250,3 +249,12 @@ class Uploads:
             "admitted": self._is_admitted(row),
             "created_ts_ms": row["created_ts_ms"],
         }
+
+
+def _is_copy(folder: Path, pack: Pack) -> bool:
+    """Tell whether a folder holds the files of a pack."""
+    try:
+        open_entry(folder, entry_of(pack))
+    except PackError:
+        return False
+    return True

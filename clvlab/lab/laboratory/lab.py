@@ -144,11 +144,15 @@ def _place(where: str | Path | None, token: str | None) -> Place:
         return RemotePlace(where, token)
     if token is not None:
         raise UnsupportedError(
-            f"a token is for a service, and {str(where)!r} is not a service: its URL begins with http:// or https://"
+            f"a token is for a service, and {_shown(str(where))} is not a service: its URL begins with http:// or https://"
         )
     if where == "" or (where is not None and not isinstance(where, str | Path)) or "://" in str(where):
-        raise UnsupportedError(f"a laboratory is a file, or a service at http:// or https://, not {where!r:.200}")
+        raise UnsupportedError(f"a laboratory is a file, or a service at http:// or https://, not {_shown(where)}")
     return _local(None if where in (None, ":memory:") else Path(where))
+
+
+def _shown(where: object) -> str:
+    return "another URL" if "://" in str(where) else f"{where!r:.200}"  # the URL of a database may hold a password
 
 
 def _local(path: Path | None) -> LocalPlace:

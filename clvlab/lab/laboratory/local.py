@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from clvlab.application.runs.perform import PerformedRun, perform
 from clvlab.application.runs.plan import Plan
 from clvlab.engine.agent import Agent
 from clvlab.errors import PackFormatError, UnsupportedError
+from clvlab.files import Unfinished
 from clvlab.lab.drawing.progress import Progress
 from clvlab.lab.laboratory.listing import Listing, list_packs, list_runs, list_standings, pack_row
 from clvlab.lab.laboratory.place import Entry, Question, pages, run_tables
@@ -90,8 +90,8 @@ class LocalPlace:
         if pack_id_of(Path(pack_id)) != pack_id:  # a path would lead out of the folder
             raise PackFormatError(f"{pack_id!r} can't be a pack id: give a plain name, as pack_id='mine'")
         imported.folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=imported.folder) as scratch:
-            made = Path(scratch) / pack_id
+        with Unfinished(imported.folder) as scratch:
+            made = scratch / pack_id
             import_source(source, paths, made, importing.import_options(**options))
             with self._kept.alone():  # another process may import a pack of this name, or admit one, right now
                 _admit(imported, made, pack_id)

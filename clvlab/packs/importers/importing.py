@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -11,6 +10,7 @@ from pathlib import Path
 import polars as pl
 
 from clvlab.errors import PackFormatError, SourceError
+from clvlab.files import Unfinished
 from clvlab.law.tape import Tape
 from clvlab.packs.files import file_sha256
 from clvlab.packs.importers import IMPORTERS
@@ -62,8 +62,8 @@ def import_source(source: str, paths: Sequence[Path], folder: Path, options: Opt
     files = find(paths)
     options = options or Options()
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=folder.parent) as scratch:
-        result = normalise(files, options, Path(scratch))
+    with Unfinished(folder.parent) as scratch:
+        result = normalise(files, options, scratch)
         with PackWriter(folder, result.fixtures) as writer:
             quality = QualityAccount()
             for tape in map(partial(_tape, writer.kickoffs, result), result.parts):  # nothing else holds the ticks

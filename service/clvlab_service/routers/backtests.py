@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Header, Request, Response
@@ -79,7 +80,7 @@ async def run_backtest(
             flight = pool.flight(asked.run_id)
             with nullcontext() if flight else pool.place():
                 await run_in_threadpool(application.backtests.enter, asked)
-                flight = flight or pool.fly(asked.run_id, application.jobs.settle, asked.run_id)
+                flight = flight or pool.fly(asked.run_id, partial(application.jobs.settle, asked.run_id))
         if not await landed(flight, prefer, None if isinstance(body, BacktestRunRequest) else _QUICK_S):
             state = await run_in_threadpool(application.backtests.state, asked)
             if state["status"] not in OVER:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import StrEnum
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Path, Query, Request, Response
@@ -187,7 +188,7 @@ async def start(
         await run_in_threadpool(competitions.check_startable, principal, competition_id)
         with pool.place():
             run_id = await run_in_threadpool(competitions.claim, principal, competition_id)
-            flight = pool.fly(run_id, application.jobs.settle, run_id)
+            flight = pool.fly(run_id, partial(application.jobs.settle, run_id), principal)
     if not await landed(flight, prefer, None):
         state = await run_in_threadpool(application.jobs.state, run_id)
         if state["status"] not in OVER:

@@ -1,0 +1,117 @@
+"""The URL of a database, read by a rule of our own: no message about it holds a part of a password.
+
+Libraries that read it leniently take the rest of a password with ``@`` in it for a host, and name that in errors and logs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from urllib.parse import unquote
+
+from sqlalchemy.engine import URL
+
+from clvlab.errors import DatabaseUrlError, MissingExtraError
+
+_ESCAPE = r"%(?!00)[0-9A-Fa-f]{2}"
+_WORD = rf"(?:[^\s\x00-\x1f\x7f%@:/?\#\[\]]|{_ESCAPE})*"
+_SCHEME = re.compile(r"(sqlite|postgres|postgresql)(?:\+\w+)?://(.*)", re.DOTALL)
+_SQLITE = re.compile(rf"(?:/(?P<path>[^\x00?]*))?(?:\?(?P<query>(?:[^\s\#%]|{_ESCAPE})*))?")
+_POSTGRESQL = re.compile(
+    rf"""
+    (?:(?P<user>{_WORD})(?::(?P<password>{_WORD}))?@)?
+    (?P<host>[A-Za-z0-9._~,-]+|\[[0-9A-Za-z:.%]+\])?(?::(?P<port>[0-9]{{1,5}}))?
+    (?:/(?P<database>{_WORD}))?
+    (?:\?(?P<query>(?:[^\s\x00-\x1f\x7f@\#%]|{_ESCAPE})*))?
+    """,
+    re.VERBOSE,
+)
+_SQLITE_OPTIONS = ("uri", "mode", "cache", "immutable", "nolock", "psow", "vfs")
+_FORM = (
+    "it is postgresql://USER:PASSWORD@HOST:PORT/DATABASE, where in each part the characters "
+    "@ : / ? # [ ] % and spaces are percent-encoded (@ is %40), or sqlite:///FILE"
+)
+
+
+def is_database_url(text: str) -> bool:
+    """Tell whether a text is meant as the URL of a database, even if it is not a valid one."""
+    return "://" in text or re.match(r"(?i)(sqlite|postgres)\w*(\+\w+)?:", text) is not None
+
+
+def database_url(text: str) -> URL:
+    """Read the URL of a database.
+
+    A character that could end the part it stands in must be percent-encoded. So a URL has one ``@`` at most, what stands before
+    it is the user and the password, and nothing of a password can be taken for a host, a port, a database or an option.
+
+    Raises
+    ------
+    DatabaseUrlError
+        It is no such URL; the message says the rule and repeats nothing of the URL.
+    MissingExtraError
+        The driver is not installed.
+    """
+    found = _SCHEME.fullmatch(text)
+    if found is None:
+        raise DatabaseUrlError("the database URL can't be read: " + _FORM)
+    try:
+        return _sqlite(found[2]) if found[1] == "sqlite" else _postgresql(found[2])
+    except UnicodeError:
+        raise DatabaseUrlError("the database URL is not UTF-8: " + _FORM) from None  # the cause holds what it could not read
+
+
+def _sqlite(rest: str) -> URL:
+    found = _SQLITE.fullmatch(rest)
+    if found is None:
+        raise DatabaseUrlError("the URL of an SQLite database can't be read: it is sqlite:///FILE")
+    path = found["path"]
+    return URL.create(
+        "sqlite+pysqlite", database=_text(path) if path else None, query=_options(found["query"], _SQLITE_OPTIONS)
+    )
+
+
+def _postgresql(rest: str) -> URL:
+    found = _POSTGRESQL.fullmatch(rest)
+    if found is None or int(found["port"] or 0) > 65_535:
+        raise DatabaseUrlError("the database URL can't be read: " + _FORM)
+    options = _options(found["query"], _libpq_options())
+    password = options.pop("password", None)  # where every library knows that it is one
+    if password is None and found["password"] is not None:
+        password = _text(found["password"])
+    return URL.create(
+        "postgresql+psycopg",
+        username=_text(found["user"]) if found["user"] else None,
+        password=password or None,
+        host=found["host"].strip("[]") if found["host"] else None,
+        port=int(found["port"]) if found["port"] else None,
+        database=_text(found["database"]) if found["database"] else None,
+        query=options,
+    )
+
+
+def _options(query: str | None, known: Collection[str]) -> dict[str, str]:
+    options: dict[str, str] = {}
+    for number, pair in enumerate(query.split("&") if query else (), 1):
+        name, equals, value = pair.partition("=")
+        if not equals or name not in known:  # it may be the rest of a password with & in it
+            raise DatabaseUrlError(
+                f"option {number} of the database URL is not NAME=VALUE with a known name; in a value & is %26"
+            )
+        if name in options:
+            raise DatabaseUrlError(f"option {number} of the database URL is given twice")
+        options[name] = _text(value)
+    return options
+
+
+def _text(part: str) -> str:
+    text = unquote(part, errors="strict")
+    text.encode()  # what the environment had as other bytes than UTF-8 can't be sent
+    return text
+
+
+def _libpq_options() -> frozenset[str]:
+    try:
+        from psycopg.pq import Conninfo
+    except ImportError as error:
+        raise MissingExtraError("service", error.name) from error
+    return frozenset(option.keyword.decode() for option in Conninfo.get_defaults())

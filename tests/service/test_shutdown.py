@@ -1,0 +1,143 @@
+"""A service that is asked to stop while it computes."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import httpx2
+import pytest
+import uvicorn
+from clvlab_service.app import create_app
+from clvlab_service.serving import _listening, _Server
+
+from clvlab.application.application import Application
+from clvlab.application.reports.job import BacktestRuns
+from tests.service.serving import BACKTEST, assert_problem, make_settings
+
+
+@contextmanager
+def stoppable(settings):
+    """The server of ``clvlab serve`` on a thread; gives its URL and what ends it, which returns how long that took."""
+    app = create_app(settings)
+    sock, ready = _listening("127.0.0.1", 0), threading.Event()
+    config = uvicorn.Config(app, log_config=None, lifespan="on", timeout_graceful_shutdown=settings.shutdown_s + 1)
+    server = _Server(config, app, settings.shutdown_s, ready.set)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
+    thread.start()
+
+    def stop():
+        started = time.monotonic()
+        server.should_exit = True
+        thread.join(30)
+        assert not thread.is_alive()
+        return time.monotonic() - started
+
+    try:
+        assert ready.wait(20)
+        yield f"http://127.0.0.1:{sock.getsockname()[1]}", stop
+    finally:
+        stop()
+        sock.close()
+
+
+@pytest.fixture
+def endless(monkeypatch):
+    begun, go_on = threading.Event(), threading.Event()
+
+    def perform(*_):
+        begun.set()
+        assert go_on.wait(30)
+
+    monkeypatch.setattr(BacktestRuns, "perform", perform)
+    yield begun
+    go_on.set()
+
+
+def test_work_that_is_not_done_in_time_goes_back_and_its_client_is_told(keys, tmp_path, endless):
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    settings = make_settings(keys, url, shutdown_s=1, public_workers=1)
+    with stoppable(settings) as (served, stop), ThreadPoolExecutor(3) as clients:
+        bodies = [BACKTEST | {"window_id": f"w{n}"} for n in range(3)]
+        asked = [clients.submit(httpx2.post, f"{served}/backtests", json=body, timeout=30) for body in bodies]
+        assert endless.wait(10)
+        time.sleep(0.2)
+        took_s = stop()
+        answers = [answer.result() for answer in asked]
+
+    assert 0.9 < took_s < 3
+    for answer in answers:
+        assert_problem(answer, 503)
+        assert answer.json()["type"] == "urn:clvlab:problem:shutting-down"
+        assert int(answer.headers["retry-after"]) > 0
+    other = Application(url)
+    assert other.jobs.counts() == {"queued": 3, "leased": 0, "done": 0, "failed": 0}
+    other.close()
+
+
+def test_a_service_without_work_ends_at_once(keys):
+    with stoppable(make_settings(keys)) as (served, stop):
+        assert httpx2.get(f"{served}/healthz").status_code == 200
+
+        assert stop() < 2
+
+
+def test_a_body_that_never_comes_does_not_hold_the_end_up(keys):
+    def slowly():
+        yield b"{"
+        time.sleep(3)
+
+    with stoppable(make_settings(keys, shutdown_s=1)) as (served, stop), ThreadPoolExecutor(1) as clients:
+        headers = {"Content-Type": "application/json"}
+        asked = clients.submit(httpx2.post, f"{served}/backtests", content=slowly(), headers=headers)
+        time.sleep(0.3)
+        took_s = stop()
+        try:
+            answer = asked.result()
+        except httpx2.TransportError:
+            answer = None
+
+    assert took_s < 3.5
+    assert answer is None or answer.status_code == 503
+
+
+BUSY = """
+import sys
+from clvlab.application.reports.job import BacktestRuns
+from clvlab.cli import main
+
+def perform(*_):
+    print("begun", flush=True)
+    while True:
+        sum(range(1000))
+
+BacktestRuns.perform = perform
+sys.argv = ["clvlab", "serve", "--port", "0"]
+main()
+"""
+
+
+@pytest.mark.long
+def test_a_process_that_computes_ends_in_time():
+    environment = os.environ | {"CLVLAB_SHUTDOWN_S": "1"}
+    command = [sys.executable, "-c", BUSY]
+    with (
+        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process,
+        ThreadPoolExecutor(1) as clients,
+    ):
+        url = next(found[1] for line in process.stderr if (found := re.search(r"serves (http://\S+),", line)))
+        asked = clients.submit(httpx2.post, f"{url}/backtests", json=BACKTEST, timeout=30)
+        assert process.stdout.readline() == "begun\n"
+        started = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        process.wait(10)
+        took_s = time.monotonic() - started
+
+        assert_problem(asked.result(), 503)
+        assert '"event":"stopped"' in process.stderr.read()
+    assert 0.9 < took_s < 3.5
