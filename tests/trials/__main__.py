@@ -1,0 +1,100 @@
+"""``python -m tests.trials [--kills 40] [--seconds 30] [--only kills,freeze] [--seed 1]``: what a service does under faults.
+
+Prints the table of ``docs/explanation/how-runs-survive.md``; exits 1 if anything was lost, doubled or forked, if a frozen peer
+held others up, or if another owner waited.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.trials import crowds, faults, kills
+from tests.trials.places import postgres
+
+Found = Mapping[str, Any]
+_LIMIT_S = 1.0
+_FROZEN_S = 5.0
+
+
+def main() -> int:
+    """Run the trials, print a line for each as it ends."""
+    parser = argparse.ArgumentParser(prog="python -m tests.trials", description=__doc__)
+    parser.add_argument("--kills", type=int, default=40)
+    parser.add_argument("--seconds", type=float, default=30, help="of each crowd")
+    parser.add_argument("--flood-seconds", type=float, default=600)
+    parser.add_argument("--only", default="", help="names, separated by commas")
+    parser.add_argument("--seed", type=int, default=1)
+    asked = parser.parse_args()
+    chosen = set(filter(None, asked.only.split(",")))
+    trials: dict[str, tuple[Callable[[Path, str], Found], Callable[[Found], bool], str]] = {
+        "kills-sqlite": (lambda folder, url: kills.trial(folder, url, 1, asked.kills, asked.seed), _nothing_lost, "sqlite"),
+        "kills-postgresql": (
+            lambda folder, url: kills.trial(folder, url, 2, asked.kills, asked.seed),
+            _nothing_lost,
+            "postgresql",
+        ),
+        "freeze": (faults.freeze, _let_go, "postgresql"),
+        "full-disk": (lambda folder, _: faults.full_disk(folder), _went_on, ""),
+        "restore": (lambda folder, _: faults.restore(folder), _refused, ""),
+        "neighbour": (lambda folder, url: crowds.noisy_neighbour(folder, url, asked.seconds), _not_felt, "postgresql"),
+        "flood": (lambda folder, url: crowds.flood(folder, url, asked.flood_seconds), _flat, "sqlite"),
+    }
+    unknown = chosen - trials.keys()
+    if unknown:
+        parser.error(f"no trial is called {min(unknown)!r}: there are {', '.join(trials)}")
+    held = True
+    sys.stdout.write("| trial | found | holds |\n|---|---|---|\n")
+    for name, (trial, holds, store) in trials.items():
+        if not chosen or name in chosen:
+            with _place(store) as (folder, url):
+                found = trial(folder, url)
+            held &= holds(found)
+            told = ", ".join(f"{key} {value}" for key, value in found.items())
+            sys.stdout.write(f"| {name} | {told} | {'yes' if holds(found) else 'NO'} |\n")
+            sys.stdout.flush()
+    return 0 if held else 1
+
+
+@contextmanager
+def _place(store: str) -> Iterator[tuple[Path, str]]:
+    with tempfile.TemporaryDirectory(prefix="clvlab-trial-") as name:
+        folder = Path(name)
+        if store == "postgresql":
+            with postgres(folder) as server:
+                yield folder, server.get_uri()
+        else:
+            yield folder, f"sqlite:///{folder / 'store.db'}"
+
+
+def _nothing_lost(found: Found) -> bool:
+    return found["accepted"] > 0 and not any(found[name] for name in ("lost", "doubled", "forked"))
+
+
+def _let_go(found: Found) -> bool:
+    return found["after s"] < _FROZEN_S and found["next answer"] == "200" and found["the frozen one is"] == "fenced"
+
+
+def _went_on(found: Found) -> bool:
+    return "not tried" in found or (found["after room was made"] == 200 and found["unverified"] == 0 and found["refused"] > 0)
+
+
+def _refused(found: Found) -> bool:
+    return found == {"written after the restore": 503, "a run from before verifies": "True"}
+
+
+def _not_felt(found: Found) -> bool:
+    return found["median s"] < _LIMIT_S and found["readyz slowest s"] < _LIMIT_S
+
+
+def _flat(found: Found) -> bool:
+    return found["RSS MB at the end"] < 1.2 * found["RSS MB at half time"]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
