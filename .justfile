@@ -45,3 +45,9 @@ package:
 bench:
     python -m tests.benchmarks
     for part in imports fixtures isolation http; do python -m tests.benchmarks.$part; done
+
+# Known vulnerabilities of the pinned versions; pip-audit lives in an environment of its own, installed from a folder if one is named.
+audit wheels="":
+    python -m venv .audit
+    .audit/bin/pip install --quiet {{ if wheels == "" { "" } else { "--no-index --find-links " + quote(wheels) } }} pip-audit
+    .audit/bin/pip-audit --requirement constraints.txt --no-deps --disable-pip

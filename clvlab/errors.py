@@ -23,11 +23,14 @@ __all__ = [
     "EntryError",
     "EvidenceError",
     "FileError",
+    "FileLockedError",
     "IdempotencyConflictError",
     "LeaseLostError",
+    "LogBehindError",
     "LogConflictError",
     "LogError",
     "LogForkError",
+    "LogKeyError",
     "LookaheadError",
     "MissingExtraError",
     "MissingLibraryError",
@@ -50,12 +53,14 @@ __all__ = [
     "RunCancelledError",
     "RunConflictError",
     "RunFailedError",
+    "RunRemovedError",
     "SchemaError",
     "ServiceUnreachableError",
     "SettingsError",
     "ShuttingDownError",
     "SourceError",
     "StatisticsError",
+    "StorageSpentError",
     "StoreError",
     "StoreFullError",
     "StoreUnreachableError",
@@ -135,6 +140,10 @@ class AskError(AgentError):
 
 class FileError(ClvlabError):
     """What lies at a path can't be read whole: it is no regular file, or too large."""
+
+
+class FileLockedError(FileError):
+    """Another process has held a folder for longer than this one may wait."""
 
 
 class EvidenceError(ClvlabError):
@@ -221,6 +230,19 @@ class UnknownRunError(ClvlabError):
     """No sealed run at that path or under that id."""
 
 
+class RunRemovedError(ClvlabError):
+    """A run was removed to make room; its hashes are what is left of it."""
+
+    def __init__(self, run_id: str, evidence_hash: str, manifest_hash: str) -> None:
+        super().__init__(
+            f"run {run_id} was removed to make room: its evidence had {evidence_hash}, its manifest {manifest_hash}; "
+            "asked for again it is replayed"
+        )
+        self.run_id = run_id
+        self.evidence_hash = evidence_hash
+        self.manifest_hash = manifest_hash
+
+
 class RunConflictError(ClvlabError):
     """A run of the same id is stored with other bytes."""
 
@@ -248,6 +270,14 @@ class LogError(ClvlabError):
 
 class LogConflictError(LogError):
     """An entry that the log does not take: a second commitment or outcome of a run, or one with other content."""
+
+
+class LogBehindError(LogError):
+    """The run log lacks what was published of it: nothing is appended and no checkpoint signed until it is restarted."""
+
+
+class LogKeyError(LogError):
+    """The run log was restarted, and goes on under another key than the one that was given."""
 
 
 class LogForkError(LogError):
@@ -299,6 +329,14 @@ class BusyError(ClvlabError):
         self.retry_after_s = retry_after_s
 
 
+class OwnerLimitError(ClvlabError):
+    """An owner has as much going on as an owner may have at once."""
+
+    def __init__(self, detail: str, retry_after_s: int) -> None:
+        super().__init__(detail)
+        self.retry_after_s = retry_after_s
+
+
 class ShuttingDownError(ClvlabError):
     """The process ends before the work is done, which is on record: another process does it."""
 
@@ -320,6 +358,10 @@ class StoreUnreachableError(StoreError):
 
 class StoreBusyError(StoreError):
     """The database made a transaction wait for too long; nothing of it was kept, and it can be tried again."""
+
+
+class StorageSpentError(ClvlabError):
+    """The runs of an owner, or of nobody in particular, take up all the room that they may have."""
 
 
 class DatabaseUrlError(StoreUnreachableError):

@@ -6,13 +6,14 @@ import errno
 import os
 import shutil
 import stat
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 from typing import BinaryIO
 
-from clvlab.errors import FileError
+from clvlab.errors import FileError, FileLockedError
 
 MAX_BYTES = 4 << 30  # of one file of a run, or of a bundle: some six million decisions
 MAX_KEYS_BYTES = 1 << 20
@@ -53,18 +54,38 @@ def file_bytes_or_none(path: Path, limit: int = MAX_BYTES) -> bytes | None:
 
 
 @contextmanager
-def lock(folder: Path) -> Iterator[None]:
-    """Keep every other process that asks the same out of a folder."""
+def lock(folder: Path, patience_s: float | None = None) -> Iterator[None]:
+    """Keep everybody else who asks the same out of a folder.
+
+    Raises
+    ------
+    FileLockedError
+        Somebody else held it for so long; without ``patience_s`` it is awaited.
+    """
     try:
         import fcntl  # of POSIX systems; what only reads runs without it
     except ImportError as error:
         raise FileError("anchors and witnesses need a POSIX system, for its file locks") from error
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if patience_s is None:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        else:
+            _try_until(lambda: fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB), folder, patience_s)
         yield
     finally:
         os.close(descriptor)
+
+
+def _try_until(take: Callable[[], None], folder: Path, patience_s: float) -> None:
+    until = time.monotonic() + patience_s
+    while True:
+        try:
+            return take()
+        except BlockingIOError as error:
+            if time.monotonic() > until:
+                raise FileLockedError(f"another process has held {str(folder)!r} for {patience_s:g} s") from error
+        time.sleep(0.02)
 
 
 class Unfinished:

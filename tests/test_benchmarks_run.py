@@ -96,7 +96,7 @@ def test_the_benchmark_of_imports_reports_every_job(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     figures = json.loads(report.read_bytes())["figures"]
     assert {figure["job"] for figure in figures} == {"margin removal", "exchange stream", "changes to a pack"}
-    assert {figure["name"] for figure in figures} >= {"power", "shin, the package", "penaltyblog power", "to a written pack"}
+    assert {figure["name"] for figure in figures} >= {"power", "shin, the package", "to a written pack"}
     assert all(figure["value"]["min"] > 0 for figure in figures)
 
 

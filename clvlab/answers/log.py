@@ -19,6 +19,13 @@ class OwnerCounts(Answer):
     open: int
 
 
+class LogEntry(Answer):
+    """An entry; the hash of its text is a leaf of the tree."""
+
+    index: int
+    entry: Annotated[str, Field(description="Canonical JSON of kind COMMIT, RESULT, ABANDONED or RESTART.")]
+
+
 class LogResponse(Answer):
     """State of the log."""
 
@@ -27,13 +34,10 @@ class LogResponse(Answer):
     size: int
     root_hash: Annotated[Hash, Field(description="Root of the Merkle tree over the entries (RFC 9162).")]
     owners: list[OwnerCounts]
-
-
-class LogEntry(Answer):
-    """An entry; the hash of its text is a leaf of the tree."""
-
-    index: int
-    entry: Annotated[str, Field(description="Canonical JSON of kind COMMIT, RESULT or ABANDONED.")]
+    restarts: Annotated[
+        list[LogEntry],
+        Field(description="Where the log was restored and goes on under another name; entries before are in the same tree."),
+    ]
 
 
 class LogEntriesResponse(Answer):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 from clvlab.anchor.configured import anchorer
 from clvlab.anchor.settings import AnchorSettings
 from clvlab.application.anchoring import Anchoring, StoredRecords
+from clvlab.application.caps import Caps
 from clvlab.application.competitions.competitions import Competitions
 from clvlab.application.competitions.demo import Demo
 from clvlab.application.competitions.job import CompetitionRuns
@@ -19,21 +22,28 @@ from clvlab.application.hub import Hub
 from clvlab.application.jobs import Handler, Jobs
 from clvlab.application.leaderboard import Leaderboard
 from clvlab.application.log.public import PublicLog
+from clvlab.application.log.watching import Watch
+from clvlab.application.measures import Measures, measures
 from clvlab.application.packs import bundled_catalog
 from clvlab.application.principals import Principals
 from clvlab.application.replay_packs import ReplayPacks
 from clvlab.application.reports.job import BacktestRuns
 from clvlab.application.reports.reports import BacktestReports
+from clvlab.application.retention import Retention
+from clvlab.application.runs.budget import Budget
 from clvlab.application.runs.decisions import RunDecisions
 from clvlab.application.runs.stored import StoredRuns
 from clvlab.application.uploads.limits import UploadLimits
 from clvlab.application.uploads.seen import Packs
 from clvlab.application.uploads.uploads import Uploads
-from clvlab.errors import UploadsOffError
+from clvlab.errors import LogBehindError, LogError, UploadsOffError
 from clvlab.packs.catalog import Catalog
 from clvlab.runlog.note import Signer
+from clvlab.runlog.published import Published
 from clvlab.store.database import Database
 from clvlab.store.waits import Waits as Waits  # whoever configures an application has it from here
+
+logger = logging.getLogger("clvlab.log")
 
 
 def _now_ms() -> int:
@@ -57,10 +67,18 @@ class Application:
         Packs that may be named; the bundled ones by default.
     uploads
         Where packs of owners are kept, and their bounds; by default there are none.
+    budget
+        How much runs may take up in the store.
+    caps
+        How much an owner may have going on at once.
     anchor
         Chain, and key if sealed runs of competitions and deploys are to be anchored there; by default nothing is anchored.
     log_key
         Signs checkpoints of the run log; without one they are not to be had.
+    checkpoint_file
+        Where the newest of them is kept, outside the database: a log that lacks it is not appended to. None keeps none.
+    witness
+        Path or URL of what a witness saw last of the log, which is held against it likewise.
     workers
         Threads that perform jobs, once ``start`` was called.
     lease_ms
@@ -78,6 +96,8 @@ class Application:
         One that can't be migrated.
     AnchorError
         Settings of an anchor, or its key, that can't be used.
+    LogError
+        The folder of the file of checkpoints is missing.
     """
 
     def __init__(
@@ -86,21 +106,31 @@ class Application:
         *,
         waits: Waits | None = None,
         catalog: Catalog | None = None,
+        budget: Budget | None = None,
+        caps: Caps | None = None,
         anchor: AnchorSettings | None = None,
         uploads: UploadLimits | None = None,
         log_key: Signer | None = None,
+        checkpoint_file: Path | None = None,
+        witness: str | None = None,
         workers: int = 2,
         lease_ms: int = 30_000,
         clock: Callable[[], int] = _now_ms,
         new_id: Callable[[], str] = _new_id,
     ) -> None:
-        self._database = database = Database(database_url, waits)
+        if checkpoint_file is not None and not checkpoint_file.parent.is_dir():
+            raise LogError(f"no folder {str(checkpoint_file.parent)!r} to keep checkpoints in")
+        published = Published(checkpoint_file, log_key.verifier if log_key else None)
+        self._watch = Watch(published, witness) if witness else None
+        self._database = database = Database(database_url, waits, guard=published.guard)
+        self._clock = clock
         catalog = catalog or bundled_catalog()
         self._uploads = None if uploads is None else Uploads(database, catalog, uploads, clock)
         packs = Packs(catalog, self._uploads)
         self._hub = hub = Hub()
+        budget, caps = budget or Budget(), caps or Caps()
         anchoring = Anchoring(database, anchorer(anchor or AnchorSettings(), StoredRecords(database)), clock)
-        runner = CompetitionRuns(database, packs, hub, anchoring, clock)
+        runner = CompetitionRuns(database, packs, hub, anchoring, clock, budget, caps)
         handlers: dict[str, Handler] = {
             "backtest": BacktestRuns(database, catalog, clock),
             "competition": runner,
@@ -108,17 +138,18 @@ class Application:
         }
         if anchoring.anchorer.enabled:
             handlers["anchor"] = anchoring
-        self.log = PublicLog(database, log_key)
-        self.jobs = Jobs(database, hub, clock, workers, lease_ms, handlers)
+        self.log = PublicLog(database, log_key, published)
+        self.jobs = Jobs(database, hub, clock, workers, lease_ms, handlers, self.log.require_whole)
         self.runs = StoredRuns(database, anchoring, self.log, clock)
         self.decisions = RunDecisions(database)
-        self.competitions = Competitions(database, packs, self.jobs, hub, self.runs, runner, clock, new_id)
-        self.deploys = Deploys(database, packs, hub, clock, new_id)
-        self.backtests = BacktestReports(database, catalog, self.jobs, self.runs, clock)
+        self.competitions = Competitions(database, packs, self.jobs, hub, self.runs, runner, clock, new_id, caps)
+        self.deploys = Deploys(database, packs, hub, clock, new_id, budget, caps)
+        self.backtests = BacktestReports(database, catalog, self.jobs, self.runs, clock, budget)
         self.leaderboard = Leaderboard(database)
         self.leaderboard.bring_up_to_date()
         self.packs = ReplayPacks(catalog)
         self.principals = Principals(database)
+        self.retention = Retention(database, clock)
         self.demo = Demo(self.competitions, catalog)
 
     @property
@@ -143,6 +174,12 @@ class Application:
         """
         if self._uploads is not None:
             self._uploads.start()
+        if self._watch is not None:
+            self._watch.start()
+        try:
+            self.log.require_whole()
+        except LogBehindError as error:
+            logger.error("the run log is behind: %s", error)  # what is wrong is no place in the code
         self.jobs.start()
 
     def close(self, within_s: float | None = None) -> None:
@@ -153,6 +190,8 @@ class Application:
         within_s
             How long jobs in hand may go on, before other processes get them; null is until they are done.
         """
+        if self._watch is not None:
+            self._watch.stop()
         try:
             self.jobs.stop(within_s)
         finally:
@@ -165,6 +204,15 @@ class Application:
         unsubscription.
         """
         return self._hub.subscribe(subject, notify)
+
+    def measures(self) -> Measures:
+        """Measure what an operator watches of the store.
+
+        Raises
+        ------
+        StoreError
+        """
+        return measures(self._database, self._clock)
 
     def ready(self) -> dict[str, Any]:
         """Tell whether the store answers, for a readiness probe: ``{store, schema_version}``.

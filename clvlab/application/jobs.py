@@ -18,6 +18,7 @@ from clvlab.application.progress import Tell
 from clvlab.errors import (
     BusyError,
     LeaseLostError,
+    LogBehindError,
     RunCancelledError,
     RunFailedError,
     ShuttingDownError,
@@ -38,6 +39,7 @@ CANCELLED = "cancelled"
 """Cause of a run that whoever asked for it did not want any more."""
 _SUBJECT = "jobs"
 _MAX_ATTEMPTS = 10
+_OVER = (RunStatus.SEALED, RunStatus.FAILED, RunStatus.REMOVED)
 _APART = "anchor"  # waits for a network: it has a thread of its own, so that nothing waits behind it
 _ASKED = "backtest"  # performed by whoever asked; a thread of its own takes up what nobody performs any more
 _POLL_S = 0.5
@@ -75,6 +77,8 @@ class Jobs:
         UTC milliseconds; may jump.
     lease_ms
         How long a worker is believed alive without a word; it renews three times as often.
+    require_log
+        Called before a job is taken that will append to the run log; raises ``LogBehindError`` while nothing may be.
     """
 
     database: Database
@@ -83,6 +87,7 @@ class Jobs:
     workers: int = 2
     lease_ms: int = 30_000
     handlers: Mapping[str, Handler] = field(default_factory=dict)
+    require_log: Callable[[], None] = lambda: None
     _threads: list[Thread] = field(default_factory=list, init=False)
     _stopping: Event = field(default_factory=Event, init=False)
     _guard: Lock = field(default_factory=Lock, init=False)
@@ -137,6 +142,8 @@ class Jobs:
             try:
                 self._postponing.say_unsaid()
                 worked = self.run_one(kinds, waited_ms)
+            except LogBehindError:  # which the start and every refused request say
+                worked = False
             except StoreError as error:  # the lease runs out, and whoever is there then takes the job up again
                 logger.warning("a job was put off: %s", error)
                 worked = False
@@ -153,7 +160,11 @@ class Jobs:
         ------
         StoreError
             The database broke off; the job stays leased and is taken up again when the lease runs out.
+        LogBehindError
+            No job was taken.
         """
+        if kinds is None or set(kinds) != {_APART}:
+            self.require_log()
         job = self._claim(kinds, waited_ms=waited_ms)
         if job is not None:
             self._perform(job)
@@ -168,6 +179,8 @@ class Jobs:
             The database broke off; the job is taken up again.
         BusyError
             Another worker has held the job for ten minutes.
+        LogBehindError
+            Nobody performs the job as things are.
         ShuttingDownError
             The jobs of this process were given back.
         """
@@ -180,8 +193,9 @@ class Jobs:
                 row = runs.row(connection, run_id)
             if row is None:
                 raise UnknownRunError(f"unknown run {run_id!r}")
-            if row["status"] in (RunStatus.SEALED, RunStatus.FAILED):
+            if row["status"] in _OVER:
                 return dict(row)
+            self.require_log()
             job = self._claim(run_id=run_id)
             if job is None:
                 self.hub.wait(_SUBJECT, seen, _POLL_S)
@@ -199,7 +213,7 @@ class Jobs:
         outcome = self.settle(run_id)
         if outcome["cause"] == CANCELLED:
             raise RunCancelledError(run_id)
-        if outcome["status"] == RunStatus.FAILED:
+        if outcome["status"] != RunStatus.SEALED:
             raise RunFailedError(run_id, outcome["cause"])
 
     def state(self, run_id: str) -> RunProgress:
@@ -254,7 +268,7 @@ class Jobs:
                 return
             with self._attempts.at(job, told=job.kind != _APART) as attempt:
                 handler.perform(job, attempt.tell)
-        except PostponedError as error:
+        except (PostponedError, LogBehindError) as error:
             self._postponing.postpone(job, str(error))
         except LeaseLostError as error:
             logger.warning("%s", error)
@@ -281,6 +295,8 @@ class Jobs:
                 job_rows.finish(connection, job, JobStatus.FAILED, cause)
         except LeaseLostError as error:
             logger.warning("%s", error)
+        except LogBehindError as error:
+            self._postponing.postpone(job, str(error))
         except StoreError:
             raise
         except Exception:  # a job whose failure can't be noted must end all the same

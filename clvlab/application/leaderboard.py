@@ -121,15 +121,17 @@ def _by_label(connection: Connection) -> dict[str, dict[str, Any]]:
 def _results(connection: Connection, run_id: str, claimed: Claimed) -> list[dict[str, Any]]:
     row = runs.row(connection, run_id)
     run = runs.sealed_run(connection, run_id)
-    if run is None or row is None or not row["ranked"]:
+    if row is None or not row["ranked"]:
         return []
-    found = against_the_record(row, run, verify(run, runs.receipt_lines(connection, run_id)))
-    claim = claimed.of(run_id)
-    if found.verified:
-        return results(found, row["owner"] or ANYBODY, claim)
-    for noted in standings.brought(connection, run_id):  # its bytes are not the sealed ones: what those said stays
+    claim, failing = claimed.of(run_id), {}
+    if run is not None:
+        found = against_the_record(row, run, verify(run, runs.receipt_lines(connection, run_id)))
+        if found.verified:
+            return results(found, row["owner"] or ANYBODY, claim)
+        failing = {"failing": True}
+    for noted in standings.brought(connection, run_id):  # its bytes are not the sealed ones, or gone: what those said stays
         claim((noted["owner"], noted["agent_id"]), noted["content_hash"], [noted["fixture_id"]])
-    return [{**result, "failing": True} for result in standings.results_of(connection, run_id)]
+    return [result | failing for result in standings.results_of(connection, run_id)]
 
 
 def _row(standing: Mapping[str, Any], label: str) -> LeaderboardRow:

@@ -12,10 +12,12 @@ import typer
 
 from clvlab.application.log import auditing, operations
 from clvlab.application.log.sources import Limits
+from clvlab.application.log.watching import witnessed
 from clvlab.application.runs import bundles
-from clvlab.cli.options import JsonOption
-from clvlab.cli.printing import out, plain, print_json, table
+from clvlab.cli.options import CheckpointFileOption, JsonOption
+from clvlab.cli.printing import err, out, plain, print_json, table
 from clvlab.runlog.note import read_signer
+from clvlab.runlog.published import Published
 
 log_app = typer.Typer(help="Keys, checkpoints and counts of a run log.", no_args_is_help=True)
 LogArgument = Annotated[str, typer.Argument(help="SQLite file, or URL of the database, of a run log.", metavar="LOG")]
@@ -33,11 +35,37 @@ def keygen(
 
 
 @log_app.command("checkpoint")
-def checkpoint(log: LogArgument, key: KeyOption) -> None:
+def checkpoint(log: LogArgument, key: KeyOption, checkpoint_file: CheckpointFileOption = None) -> None:
     """Sign the log's present state; prints the note."""
     signer = read_signer(key)
     with operations.open_log(log) as opened:
-        sys.stdout.write(operations.signed_checkpoint(opened, signer))
+        sys.stdout.write(operations.signed_checkpoint(opened, signer, Published(checkpoint_file, signer.verifier)))
+
+
+@log_app.command("restart")
+def restart(
+    log: LogArgument,
+    key: KeyOption,
+    seen: Annotated[
+        list[str] | None,
+        typer.Option("--checkpoint", help="Path or URL of a published checkpoint, or of a witness's state; may be repeated."),
+    ] = None,
+    checkpoint_file: CheckpointFileOption = None,
+) -> None:
+    """Let a log that was restored from a backup go on under a new name and key; prints its first checkpoint.
+
+    The entry that says so names the newest checkpoint that was published before.
+    """
+    signer = read_signer(key)
+    places = list(seen or [])
+    if checkpoint_file is not None and checkpoint_file.exists():
+        places.append(str(checkpoint_file))
+    notes = [note for place in places for note in witnessed(place)]
+    with operations.open_log(log) as opened:
+        done, note = operations.restart_log(opened, notes, signer, checkpoint_file, time.time_ns() // 1_000_000)
+    was = f"{done.before.origin} had published {done.before.size:,} entries, of which {done.kept:,} are here"
+    err.print(plain(f"Entry {done.index:,} ends it: {was}. The log goes on as {done.key}"))
+    sys.stdout.write(note)
 
 
 @log_app.command("show")
@@ -91,6 +119,11 @@ def _show(done: auditing.LogAudit) -> None:
     judged = "judged by your keys" if done.signature_judged else "NOT judged: name a key with --key or --trust"
     out.print(f"signature of the log: {judged}; trusted witnesses: {plain(', '.join(done.witnesses)) or 'none'}")
     out.print(f"compared with {done.checkpoints} earlier checkpoints and {done.bundles} bundles")
+    for one in done.restarts:
+        was = f"{plain(one.before.origin)} had published {one.before.size:,} entries, of which {one.kept:,} were kept"
+        out.print(f"[yellow]restarted[/] at entry {one.index:,}: {was}; it goes on as {plain(one.key.name)}")
+    for lost in done.lost:
+        out.print(f"[yellow]lost[/]: {plain(lost)}")
     for broken in done.broken:
         out.print(f"[red]broken[/]: {plain(broken.rule)}")
     if done.broken_count > len(done.broken):

@@ -16,3 +16,7 @@ ReadsOption = Annotated[
     typer.Option(help="A file that an agent of your own may read, sealed by its hash; may be repeated."),
 ]
 NetworkOption = Annotated[bool, typer.Option("--network", help="Let an agent of your own reach a network; sealed.")]
+CheckpointFileOption = Annotated[
+    Path | None,
+    typer.Option(help="File of the newest published checkpoint, outside the database.", envvar="CLVLAB_CHECKPOINT_FILE"),
+]

@@ -13,12 +13,13 @@ from clvlab.agents.isolation.isolated import IsolatedAgent
 from clvlab.anchor.settings import AnchorSettings, anchor_from_environment
 from clvlab.application.log import operations
 from clvlab.application.runs import bundles, in_folder, replays
-from clvlab.cli.options import JsonOption, RunArgument
+from clvlab.cli.options import CheckpointFileOption, JsonOption, RunArgument
 from clvlab.cli.printing import err, facts, out, plain, print_json
 from clvlab.errors import AnchorError, BundleError, EvidenceError
 from clvlab.files import new_file
 from clvlab.proof.checks import Check, Verdict
-from clvlab.runlog.note import read_signer
+from clvlab.runlog.note import Signer, read_signer
+from clvlab.runlog.published import Published
 
 
 def anchor_settings() -> AnchorSettings:
@@ -102,6 +103,7 @@ def bundle(
     log_key: Annotated[Path | None, typer.Option(help="Private key of the log, to sign a checkpoint now.")] = None,
     checkpoint: Annotated[Path | None, typer.Option(help="Signed checkpoint to prove under, instead of a key.")] = None,
     since: Annotated[Path | None, typer.Option(help="Earlier checkpoint to prove the newer one from.")] = None,
+    checkpoint_file: CheckpointFileOption = None,
 ) -> None:
     """Put a run and its proofs into one file, which clv_verify.py reads."""
     if log is not None and (log_key is None) == (checkpoint is None):
@@ -111,7 +113,8 @@ def bundle(
     if log is not None:
         signer = checkpoint.read_text(encoding="utf-8") if checkpoint else read_signer(log_key or Path())
         with operations.open_log(log) as opened:
-            proofs = operations.log_proofs(opened, in_folder.load(run).run_id, signer, earlier)
+            kept = Published(checkpoint_file, signer.verifier) if isinstance(signer, Signer) else None
+            proofs = operations.log_proofs(opened, in_folder.load(run).run_id, signer, earlier, kept)
     content = bundles.bundle_run(run, log=proofs)
     new_file(out_file, content)
     out.print(f"Wrote {len(content):,} bytes to {plain(str(out_file))}")

@@ -6,10 +6,11 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from clvlab.errors import EvidenceError
+from clvlab.errors import EvidenceError, LogError
 from clvlab.proof.merkle import Frontier, leaf_hash
-from clvlab.runlog.entries import Commit, EntryKind, Outcome, read_entry
+from clvlab.runlog.entries import Commit, EntryKind, Outcome, Restart, read_entry
 from clvlab.runlog.log import MAX_NAME, Claim, RunCounts
+from clvlab.runlog.restarts import Restarted
 
 _MAX_ENTRY = 16_384  # a writer's names are short; more is no entry of a run
 _NAMED = 20
@@ -58,10 +59,13 @@ class Auditor:
     ----------
     broken, broken_count
         The first rules that do not hold, and how many do not.
+    restarts
+        Where the log goes on under another name.
     """
 
     broken: list[Broken] = field(default_factory=list)
     broken_count: int = 0
+    restarts: list[Restarted] = field(default_factory=list)
     _tree: Frontier = field(default_factory=Frontier)
     _commitments: dict[int, _Commitment] = field(default_factory=dict)
     _newest: dict[str, int] = field(default_factory=dict)
@@ -144,6 +148,9 @@ class Auditor:
         except EvidenceError as error:
             self.fail(f"entry {index} is not well-formed: {error}", index)
             return
+        if isinstance(entry, Restart):
+            self._restart(index, data)
+            return
         name = entry.owner if isinstance(entry, Commit) else entry.cause
         if name is not None and not 1 <= len(name.encode()) <= MAX_NAME:
             self.fail(f"entry {index} has a name of {len(name.encode())} bytes, not 1 to {MAX_NAME}", index)
@@ -170,6 +177,19 @@ class Auditor:
     def _reached(self) -> None:
         for _, check in self._due.pop(self.size, ()):
             check()
+
+    def _restart(self, index: int, data: bytes) -> None:
+        try:
+            found = Restarted.read(index, data)
+        except LogError as error:
+            self.fail(str(error), index)
+            return
+        ended = [one.before.origin for one in self.restarts]
+        if self.restarts and found.before.origin != self.restarts[-1].key.name:
+            self.fail(f"entry {index} restarts {found.before.origin[:120]!a}, not {self.restarts[-1].key.name[:120]!a}", index)
+        elif found.key.name in ended or found.key.public in {one.key.public for one in self.restarts}:
+            self.fail(f"entry {index} takes up the name or key {str(found.key)[:120]!a}, which the log had before", index)
+        self.restarts.append(found)
 
     def _commit(self, index: int, entry: Commit) -> None:
         last = self._newest.get(entry.run_id)

@@ -16,12 +16,14 @@ from clvlab.proof.canonical import parsed
 
 ENTRY_SCHEMA = "clvlab-log/2"
 _OLDER = "clvlab-log/1"  # whose commitments name no pack
+RESTART_SCHEMA = "clvlab-log/3"  # of this kind alone: what reads runs knows the others as before
 
 
 class EntryKind(StrEnum):
     COMMIT = "COMMIT"
     RESULT = "RESULT"
     ABANDONED = "ABANDONED"
+    RESTART = "RESTART"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +48,37 @@ class Outcome:
     cause: str | None
 
 
-_COMMON: dict[str, Any] = {"kind": str, "run_id": str, "schema": str, "ts_ms": int}
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """The end of one origin and the beginning of another.
+
+    Attributes
+    ----------
+    before
+        Last checkpoint of the origin that ended, as the signed note that was published.
+    kept
+        How many of that origin's first entries this log holds, as its operator says.
+    log
+        Public key that signs from here on; its name is the new origin.
+    """
+
+    before: str
+    kept: int
+    log: str
+
+
+_ALL: dict[str, Any] = {"kind": str, "schema": str, "ts_ms": int}
+_OF_RUNS: dict[str, Any] = _ALL | {"run_id": str}
 _KEYS: dict[tuple[str, str], dict[str, Any]] = {
     (EntryKind.COMMIT, _OLDER): {"inputs_hash": str, "owner": str},
     (EntryKind.COMMIT, ENTRY_SCHEMA): {"content_hash": (str, type(None)), "inputs_hash": str, "owner": str},
     **{(EntryKind.RESULT, schema): {"commit_index": int, "manifest_hash": str} for schema in (_OLDER, ENTRY_SCHEMA)},
     **{(EntryKind.ABANDONED, schema): {"cause": str, "commit_index": int} for schema in (_OLDER, ENTRY_SCHEMA)},
+    (EntryKind.RESTART, RESTART_SCHEMA): {"before": str, "kept": int, "log": str},
 }
 
 
-def read_entry(data: bytes) -> Commit | Outcome:
+def read_entry(data: bytes) -> Commit | Outcome | Restart:
     """Read an entry.
 
     Raises
@@ -68,9 +91,11 @@ def read_entry(data: bytes) -> Commit | Outcome:
     keys = _KEYS.get((stated.get("kind", ""), stated.get("schema", "")))
     if keys is None:
         raise EvidenceError(f"no entry of a run log: {data[:80]!r}")
-    types = _COMMON | keys
+    types = (_ALL if stated["kind"] == EntryKind.RESTART else _OF_RUNS) | keys
     if entry.keys() != types.keys() or not all(_is(entry[name], kind) for name, kind in types.items()):
         raise EvidenceError(f"an entry of kind {entry['kind']} has other keys or values: {data[:80]!r}")
+    if stated["kind"] == EntryKind.RESTART:
+        return Restart(entry["before"], entry["kept"], entry["log"])
     run_id, names_pack = entry["run_id"], "content_hash" in entry
     if stated["kind"] == EntryKind.COMMIT:
         return Commit(run_id, entry["owner"], entry["inputs_hash"], entry.get("content_hash"), names_pack)

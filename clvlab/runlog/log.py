@@ -20,6 +20,7 @@ from clvlab.runlog.entries import ENTRY_SCHEMA, EntryKind
 from clvlab.runlog.tree import Nodes, completed_roots, inclusion
 
 MAX_NAME = 300
+_OF_RUNS = (EntryKind.COMMIT, EntryKind.RESULT, EntryKind.ABANDONED)
 
 
 class LogRows(Nodes, Protocol):
@@ -41,6 +42,10 @@ class LogRows(Nodes, Protocol):
         """Return index and kind of the entries about a run, ascending."""
         ...
 
+    def restarts(self) -> list[tuple[int, bytes]]:
+        """Return the entries that restart the log, in order, with their indices."""
+        ...
+
     def add(
         self,
         index: int,
@@ -54,12 +59,17 @@ class LogRows(Nodes, Protocol):
     ) -> None:
         """Store an entry and the roots that it completes; a ``commit_index``, which outcomes have, is unique.
 
-        Owner and pack of an outcome are those of its commitment.
+        Owner and pack of an outcome are those of its commitment; a restart has neither run nor owner.
+
+        Raises
+        ------
+        LogBehindError
+            The log lacks what was published of it.
         """
         ...
 
     def tally(self) -> dict[str, dict[str, int]]:
-        """Count entries by owner and kind."""
+        """Count the entries of runs by owner and kind."""
         ...
 
     def pack_tally(self, owner: str, content_hash: str | None, kind: str, size: int) -> int:
@@ -222,9 +232,7 @@ class RunCounts:
 
 def counts(rows: LogRows) -> dict[str, RunCounts]:
     """Count runs by owner, in order of owner; never a rank input."""
-    return {
-        owner: RunCounts(*(kinds.get(kind.value, 0) for kind in EntryKind)) for owner, kinds in sorted(rows.tally().items())
-    }
+    return {owner: RunCounts(*(kinds.get(kind.value, 0) for kind in _OF_RUNS)) for owner, kinds in sorted(rows.tally().items())}
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,7 +22,7 @@ from clvlab.store.waits import WAITS, Waits, take_time
 _MEMORY = URL.create("sqlite+pysqlite")
 _WAIT_S = 30
 _CONNECT_S = 5
-_IMMEDIATE = "clvlab_immediate"
+_IMMEDIATE, _GUARD = "clvlab_immediate", "clvlab_guard"
 _MIGRATION_LOCK = 0x636C766C6162  # any number that no other program takes
 # PostgreSQL, appendix A: error codes
 _DISK_FULL = "53100"
@@ -43,6 +43,8 @@ class Database:
         SQLAlchemy URL of SQLite or PostgreSQL; None is SQLite in memory.
     waits
         How long PostgreSQL is waited for.
+    guard
+        Called with the rows of the run log before an entry is added to them; what it raises refuses the transaction.
 
     Raises
     ------
@@ -50,7 +52,10 @@ class Database:
         The database does not answer, or (``DatabaseUrlError``) the URL can't be read.
     """
 
-    def __init__(self, url: str | None = None, waits: Waits | None = None) -> None:
+    def __init__(
+        self, url: str | None = None, waits: Waits | None = None, *, guard: Callable[[Any], None] | None = None
+    ) -> None:
+        self._guard = guard
         place = _MEMORY if url is None else database_url(url)
         self._engine = _engine(place, waits or Waits())
         self._apart = None if _is_in_memory(place) else _engine(place, _AT_ONCE, kept=False)
@@ -93,7 +98,7 @@ class Database:
 
     @contextmanager
     def _transaction(self, *, immediate: bool) -> Iterator[Connection]:
-        options: dict[str, Any] = {_IMMEDIATE: immediate}
+        options: dict[str, Any] = {_IMMEDIATE: immediate, _GUARD: self._guard}
         if self._engine.dialect.name == "postgresql" and not immediate:
             options |= {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
         try:
@@ -121,6 +126,12 @@ class Database:
     def close(self) -> None:
         """Release the connections; a database in memory is gone with them."""
         self._engine.dispose()
+
+
+def guard_of(connection: Connection) -> Callable[[Any], None] | None:
+    """Return what guards the run log of a connection's database."""
+    found: Callable[[Any], None] | None = connection.get_execution_options().get(_GUARD)
+    return found
 
 
 def insert(connection: Connection, table: Any) -> sqlite.Insert | postgresql.Insert:

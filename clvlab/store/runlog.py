@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from sqlalchemy import Connection, func, select
 
 from clvlab.errors import LogError
-from clvlab.store.database import Database
+from clvlab.runlog.entries import EntryKind
+from clvlab.store.database import Database, guard_of
 from clvlab.store.tables import log_entries, log_nodes
 from clvlab.store.waits import lock_log
 
@@ -72,6 +73,12 @@ class LogRows:
         query = select(log_entries.c.idx, log_entries.c.kind).where(log_entries.c.run_id == run_id).order_by(log_entries.c.idx)
         return [(int(index), str(kind)) for index, kind in self._connection.execute(query)]
 
+    def restarts(self) -> list[tuple[int, bytes]]:
+        """Return the entries that restart the log, in order, with their indices."""
+        query = select(log_entries.c.idx, log_entries.c.entry).order_by(log_entries.c.idx)
+        found = self._connection.execute(query.where(log_entries.c.owner == "", log_entries.c.kind == EntryKind.RESTART))
+        return [(int(index), bytes(entry)) for index, entry in found]
+
     def add(
         self,
         index: int,
@@ -83,7 +90,15 @@ class LogRows:
         entry: bytes,
         nodes: dict[tuple[int, int], bytes],
     ) -> None:
-        """Store an entry and the roots that it completes."""
+        """Store an entry and the roots that it completes, if the database's guard lets anything be appended.
+
+        Raises
+        ------
+        LogBehindError
+        """
+        guard = guard_of(self._connection)
+        if guard is not None and kind != EntryKind.RESTART:  # which is what the guard waits for
+            guard(self)
         values = {"idx": index, "kind": kind, "run_id": run_id, "owner": owner, "commit_index": commit_index, "entry": entry}
         values["content_hash"] = content_hash
         self._connection.execute(log_entries.insert().values(**values))
@@ -91,9 +106,10 @@ class LogRows:
         self._connection.execute(log_nodes.insert(), made)
 
     def tally(self) -> dict[str, dict[str, int]]:
-        """Count entries by owner and kind."""
+        """Count the entries of runs by owner and kind."""
         found: dict[str, dict[str, int]] = defaultdict(dict)
-        query = select(log_entries.c.owner, log_entries.c.kind, func.count()).group_by(log_entries.c.owner, log_entries.c.kind)
+        of = log_entries.c
+        query = select(of.owner, of.kind, func.count()).where(of.kind != EntryKind.RESTART).group_by(of.owner, of.kind)
         for owner, kind, count in self._connection.execute(query):
             found[str(owner)][str(kind)] = int(count)
         return dict(found)

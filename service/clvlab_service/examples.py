@@ -154,6 +154,7 @@ _VALUES: dict[str, Any] = {
     "refused": {},
     "root_hash": "sha256:a86e9c38596debff94d8784949a3de337ece0a591a45cd3c0fcc486460d39798",
     "roster_size": 2,
+    "restarts": [],
     "RunProgress.stage": "deciding",
     "RunProgress.status": "running",
     "run_id": _RUN,

@@ -66,7 +66,7 @@ class BoundedPool:
         flight = self.flight(key)
         if flight is None:
             with self.place():
-                flight = self.fly(key, function, *args, **kwargs)
+                flight = self.fly(key, partial(function, *args, **kwargs))
         answer: _T = await asyncio.shield(flight)
         return answer
 
@@ -97,12 +97,12 @@ class BoundedPool:
         """Return the work that is under way under a key."""
         return self._flights.get(key)
 
-    def fly(self, key: str, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> asyncio.Future[_T]:
-        """Start work that all who ask under the same key wait for; whoever starts it holds a place.
+    def fly(self, key: str, work: Callable[[], _T], party: str = "") -> asyncio.Future[_T]:
+        """Start work that all who ask under the same key wait for; whoever starts it holds a place, and parties take turns.
 
         Of what nobody waits for any more, an error is nobody's: whoever asks again is told from the store.
         """
-        flying = self._flights[key] = self._start(partial(function, *args, **kwargs))
+        flying = self._flights[key] = self._start(work, party)
         flying.add_done_callback(lambda done: self._landed(key, done))
         return flying
 
@@ -112,9 +112,9 @@ class BoundedPool:
         if not done.cancelled():
             done.exception()
 
-    def _start(self, work: Callable[[], _T]) -> asyncio.Future[_T]:
+    def _start(self, work: Callable[[], _T], party: str = "") -> asyncio.Future[_T]:
         self._count(1)
-        future = self._threads.start(partial(self._timed, work))
+        future = self._threads.start(partial(self._timed, work), party)
         self._under_way.add(future)
         future.add_done_callback(self._over)
         return future

@@ -37,6 +37,15 @@ class Settings(BaseSettings):
     log_key_file: Path | None = Field(
         default=None, description="key of the run log, made by `clvlab log keygen`; without one it is shown unsigned"
     )
+    checkpoint_file: Path | None = Field(
+        default=None,
+        description="keeps the newest published checkpoint of the run log, outside the database; a log that lacks it, as after "
+        "a restore, is not written to",
+    )
+    log_witness: str | None = Field(
+        default=None,
+        description="path or http(s) URL of the state of a witness, or of the newest note that it saw; likewise",
+    )
     anchor: AnchorSettings = Field(
         default=AnchorSettings(), description="the chain, and the key, that sealed runs are anchored with"
     )
@@ -55,6 +64,17 @@ class Settings(BaseSettings):
     max_upload_bytes: int = Field(default=67_108_864, ge=1, description="largest upload of a pack")
     max_uploads: int = Field(default=20, ge=0, description="packs that an owner may keep")
     max_owner_bytes: int = Field(default=268_435_456, ge=1, description="bytes of all packs that an owner may keep")
+    max_public_run_bytes: int = Field(
+        default=4 << 30, ge=0, description="bytes that all runs without an owner may take up; the next one gets 507"
+    )
+    max_owner_run_bytes: int = Field(
+        default=1 << 30, ge=0, description="bytes that the runs of an owner may take up; the next one gets 507"
+    )
+    max_owner_starts: int = Field(default=8, ge=1, description="starts of an owner that are not over; the next one gets 429")
+    max_owner_deploys: int = Field(
+        default=200, ge=1, description="deploys of an owner that are not over; the next one gets 429"
+    )
+    max_owner_drafts: int = Field(default=1000, ge=1, description="competitions of an owner that were not started; then 429")
     max_upload_ticks: int = Field(default=5_000_000, ge=1, description="rows of an uploaded pack")
     upload_timeout_s: int = Field(default=60, ge=1, description="how long an upload may be verified")
     upload_memory_mb: int = Field(default=4096, ge=256, le=1_048_576, description="memory for verifying an upload")
@@ -91,6 +111,8 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _coherent_keys(self) -> Self:
+        if (self.checkpoint_file or self.log_witness) and not self.log_key_file:
+            raise ValueError("CLVLAB_CHECKPOINT_FILE and CLVLAB_LOG_WITNESS need CLVLAB_LOG_KEY_FILE as well")
         if self.jwks_url and self.jwt_public_key_file:
             raise ValueError("set CLVLAB_JWKS_URL or CLVLAB_JWT_PUBLIC_KEY_FILE, not both")
         if (self.jwks_url or self.jwt_public_key_file) and not (self.jwt_issuer and self.jwt_audience):

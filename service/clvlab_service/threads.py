@@ -3,29 +3,62 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import copy_context
-from queue import SimpleQueue
-from threading import Thread
+from threading import Condition, Thread
 from typing import Any, TypeVar
 
 _T = TypeVar("_T")
 
 
+class Rounds:
+    """A queue in which parties take turns, so that nobody waits behind all that another has put there."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, deque[Callable[[], None]]] = {}  # in the order of their turns
+        self._changed = Condition()
+        self._ended = False
+
+    def put(self, party: str, call: Callable[[], None]) -> None:
+        """Add to what a party has waiting."""
+        with self._changed:
+            self._of.setdefault(party, deque()).append(call)
+            self._changed.notify()
+
+    def get(self) -> Callable[[], None] | None:
+        """Wait for the first of the party whose turn it is; null once the queue has ended."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._of or self._ended)
+            if self._ended:
+                return None
+            party = next(iter(self._of))
+            waiting = self._of.pop(party)
+            call = waiting.popleft()
+            if waiting:
+                self._of[party] = waiting  # behind the others
+            return call
+
+    def end(self) -> None:
+        """Give nothing any more."""
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+
 class DaemonThreads:
-    """So many threads that call functions for an event loop, in the order in which they were started.
+    """So many threads that call functions for an event loop, whose parties take turns.
 
     Those of the standard library are waited for at the exit of the interpreter.
     """
 
     def __init__(self, count: int, name: str) -> None:
-        self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._queue = Rounds()
         self._count, self._name = count, name
         self._threads: list[Thread] = []
-        self._ended = False
 
-    def start(self, function: Callable[[], _T]) -> asyncio.Future[_T]:
+    def start(self, function: Callable[[], _T], party: str = "") -> asyncio.Future[_T]:
         """Have a function called on a thread, in the context of the caller; to be asked for on the event loop."""
         loop, context = asyncio.get_running_loop(), copy_context()
         answer: asyncio.Future[_T] = loop.create_future()
@@ -40,7 +73,7 @@ class DaemonThreads:
             with suppress(RuntimeError):  # the loop has ended, and nobody waits
                 loop.call_soon_threadsafe(_settle, answer, settle, outcome)
 
-        self._queue.put(call)
+        self._queue.put(party, call)
         if len(self._threads) < self._count:
             thread = Thread(target=self._work, name=f"{self._name}-{len(self._threads)}", daemon=True)
             self._threads.append(thread)
@@ -49,15 +82,12 @@ class DaemonThreads:
 
     def _work(self) -> None:
         while (call := self._queue.get()) is not None:
-            if not self._ended:
-                call()
+            call()
             del call  # and with it what it was called with
 
     def end(self) -> None:
         """Call nothing any more; what is being called goes on."""
-        self._ended = True
-        for _ in self._threads:
-            self._queue.put(None)
+        self._queue.end()
 
 
 def _settle(answer: asyncio.Future[Any], settle: Callable[[Any], None], outcome: Any) -> None:

@@ -66,7 +66,7 @@ def _sources(folder: Path, data: Path | None, scale: float) -> tuple[Path, Path]
 def _jobs(stream: Path, changes: Path, scale: float) -> dict[str, list[str]]:
     rows, peer_rows = str(int(_ROWS * scale)), str(int(_PEER_ROWS * scale))
     jobs = {f"margin {method}": ["margin", method, rows] for method in _METHODS}
-    jobs |= {name: ["margin_peer", name, peer_rows] for name in _PEERS}
+    jobs |= {name: ["margin_peer", name, peer_rows] for name in _PEERS if find_spec(name.split()[0])}
     jobs["stream clvlab"] = ["pack", "betfair", str(stream), "250000"]
     jobs["stream books"] = ["books", str(stream)]
     jobs["stream betfairlightweight"] = ["betfairlightweight", str(stream)]
@@ -88,6 +88,8 @@ def _figures(samples: dict[str, list[Sample]]) -> Iterator[Figure]:
         ours = samples[f"margin {method}"]
         yield Figure("margin removal", method, "rows/s", rate(ours, ours[0].facts["rows"]))
     for name, method in _PEERS.items():
+        if name not in samples:
+            continue
         peer, ours = samples[name], samples[f"margin {method}"]
         per_row = [
             (theirs.seconds / theirs.facts["rows"]) / (own.seconds / own.facts["rows"])
@@ -124,7 +126,8 @@ def _figures(samples: dict[str, list[Sample]]) -> Iterator[Figure]:
 
 
 def _notes() -> list[str]:
-    return [] if find_spec("betfair_data") else ["betfair_data is not installed and was left out"]
+    peers = dict.fromkeys(name.split()[0] for name in [*_PEERS, "betfair_data"])
+    return [f"{peer} is not installed and was left out" for peer in peers if not find_spec(peer)]
 
 
 def _odds(rows: int) -> Any:

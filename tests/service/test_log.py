@@ -4,22 +4,28 @@ import json
 import subprocess
 import sys
 import time
+from functools import partial
 
 import pytest
 from clvlab_service.app import create_app
 from clvlab_service.settings import Settings
 from pydantic import ValidationError
+from typer.testing import CliRunner
 
+from clvlab.application.application import Application
 from clvlab.application.log.auditing import audit
 from clvlab.application.log.operations import cosign
+from clvlab.application.reports.requests import BacktestRunRequest
+from clvlab.cli import app
 from clvlab.errors import LogError
 from clvlab.proof import clv_verify
 from clvlab.runlog.bundled import Trust
 from clvlab.runlog.note import Signer, write_signer
 from clvlab.runlog.witness import request
-from tests.service.serving import BACKTEST, api, assert_problem, make_settings
+from tests.service.serving import BACKTEST, DEPLOY, api, assert_problem, make_settings
 
 LOG_KEY, WITNESS_KEY = Signer("log.example", 1, bytes(range(32))), Signer("witness.example", 4, bytes(range(1, 33)))
+NEW_KEY = Signer("log.example/2", 1, bytes(range(2, 34)))
 
 
 @pytest.fixture
@@ -101,6 +107,49 @@ def test_log_of_a_service_is_audited_with_the_claims_of_its_bundles_and_the_card
     assert [(one.owner, one.content_hash, one.runs.sealed) for one in done.counts] == [("anonymous", pack, 3)]
 
 
+def test_service_over_a_restored_backup_refuses_writes_reads_on_and_goes_on_when_the_log_is_restarted(keys, tmp_path):
+    place, file = tmp_path / "store.db", tmp_path / "newest"
+    settings = {"database_url": f"sqlite:///{place}", "log_key_file": tmp_path / "log.key", "checkpoint_file": file}
+    write_signer(LOG_KEY, tmp_path / "log.key")
+    write_signer(NEW_KEY, tmp_path / "new.key")
+    environment = {"CLVLAB_DATABASE_URL": settings["database_url"], "CLVLAB_CHECKPOINT_FILE": str(file)}
+    clvlab = partial(CliRunner().invoke, app, env=environment, catch_exceptions=False)
+    whole = Application(settings["database_url"], log_key=LOG_KEY, checkpoint_file=file)
+    kept = whole.backtests.run(BacktestRunRequest(**BACKTEST))["run_id"]
+    backed_up = clvlab(["backup", "--out", str(tmp_path / "backup.db")])
+    whole.backtests.run(BacktestRunRequest(**BACKTEST | {"window_id": "lost"}))
+    last = whole.log.checkpoint()
+    whole.close()
+    for rest in tmp_path.glob("store.db*"):
+        rest.unlink()
+    (tmp_path / "backup.db").rename(place)
+
+    with api(keys, **settings) as behind:
+        created = behind.competition()
+        refused = [
+            behind.alice.post(path, json=body)
+            for path, body in (
+                ("/backtests", BACKTEST | {"window_id": "lost"}),
+                ("/agents/deploy", DEPLOY),
+                (f"/competitions/{created}/start", None),
+                ("/demo/run", None),
+            )
+        ]
+        problems = [assert_problem(answer, 503) for answer in refused]
+        read = behind.get(f"/runs/{kept}"), behind.get("/readyz"), behind.get("/log")
+        restarted = clvlab(["log", "restart", str(place), "--key", str(tmp_path / "new.key")])
+        behind.post("/backtests", BACKTEST | {"window_id": "lost"})
+        assert_problem(behind.nobody.get("/log/checkpoint"), 503)
+
+    assert (backed_up.exit_code, restarted.exit_code) == (0, 0), backed_up.output + restarted.output
+    assert {problem["type"] for problem in problems} == {"urn:clvlab:problem:log-behind"}
+    assert "with 4 entries was published, and the log has 2" in problems[0]["detail"]
+    assert (read[0]["run"]["status"], read[2]["size"], read[2]["restarts"]) == ("sealed", 2, [])
+    trust = Trust(logs=[str(LOG_KEY.verifier), str(NEW_KEY.verifier)])
+    done = audit(str(place), trust=trust, checkpoints={"last": last, "new": file.read_text()})
+    assert (done.sound, [one.index for one in done.restarts], len(done.lost)) == (True, [2], 1), done.broken
+
+
 def test_log_is_read_without_a_key_and_has_no_checkpoints(api):
     state = api.get("/log")
 
@@ -113,10 +162,10 @@ def test_log_is_read_without_a_key_and_has_no_checkpoints(api):
 
 @pytest.mark.parametrize("given", [
     {"log_key_file": "nothing"}, {"anchor": {"commitment": "processed"}},
-    {"anchor": {"rpc_url": "http://127.0.0.1:9", "cluster": "mine"}},
+    {"anchor": {"rpc_url": "http://127.0.0.1:9", "cluster": "mine"}}, {"checkpoint_file": "newest"}, {"log_witness": "seen"},
 ])  # fmt: skip
 def test_wrong_keys_and_settings_stop_the_service_before_it_starts(keys, given):
-    with pytest.raises((LogError, ValidationError), match=r"nothing|confirmed|genesis hash"):
+    with pytest.raises((LogError, ValidationError), match=r"nothing|confirmed|genesis hash|LOG_KEY_FILE"):
         create_app(make_settings(keys, **given))
 
 

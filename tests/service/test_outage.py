@@ -37,7 +37,6 @@ def test_a_lost_database_is_503_with_retry_after_and_the_process_is_alive(lost):
     for response in (
         served.nobody.get("/readyz"),
         served.nobody.get("/leaderboard"),
-        served.nobody.get("/metrics"),
         served.nobody.get(f"/runs/{run_id}"),
         served.nobody.post(f"/runs/{run_id}/verify"),
         served.nobody.post("/backtests", json=BACKTEST),
@@ -47,6 +46,9 @@ def test_a_lost_database_is_503_with_retry_after_and_the_process_is_alive(lost):
         assert int(response.headers["retry-after"]) >= 1
         assert "lost_" not in json.dumps(problem), "a problem does not name the database"
     assert served.get("/healthz") == {"status": "ok"}
+    measured = served.nobody.get("/metrics").text
+    assert "clvlab_store_up 0.0" in measured
+    assert "clvlab_jobs{" not in measured
 
 
 @contextmanager

@@ -7,12 +7,14 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, text
 
+from clvlab.application.application import Application
 from clvlab.errors import StoreError
 from clvlab.runlog.log import commit
 from clvlab.store import migrations
 from clvlab.store.columns import metadata
 from clvlab.store.database import Database
 from clvlab.store.runlog import RunLog
+from tests.factories import ALICE
 
 config = Config()
 config.set_main_option("script_location", str(importlib.import_module("clvlab.store.migrations").__path__[0]))
@@ -87,3 +89,16 @@ def test_uploads_on_record_are_not_dropped(database):
 
     with database.write() as connection:
         assert connection.execute(text("SELECT owner FROM uploads")).all() == [("o",)]
+
+
+def test_deflated_runs_are_not_left_to_a_version_that_can_not_read_them(tmp_path):
+    application = Application(f"sqlite:///{tmp_path / 'store.db'}")
+    application.deploys.deploy(ALICE, {"strategy": "baseline", "source_mode": "replay", "pack_id": "starter"})
+    assert application.jobs.run_one()
+    application.close()
+    database = Database(f"sqlite:///{tmp_path / 'store.db'}")
+
+    with pytest.raises(StoreError, match="deflated"), database.write() as connection:
+        migrations.downgrade(connection, "0007")
+
+    database.close()

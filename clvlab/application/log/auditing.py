@@ -7,17 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from clvlab.application.log.sources import PAGE, Head, Limits, LogSource, opened_source
-from clvlab.errors import BundleError, EvidenceError, LogError
+from clvlab.application.log.said import Said
+from clvlab.application.log.sources import PAGE, Limits, LogSource, opened_source
+from clvlab.errors import EvidenceError, LogError
 from clvlab.files import lock, replace_file
-from clvlab.proof.bundle import read_bundle
 from clvlab.proof.canonical import canonical, parsed
 from clvlab.runlog.audit import Auditor, Broken, PackCounts
-from clvlab.runlog.bundled import Trust, log_part
-from clvlab.runlog.entries import Commit, read_entry
-from clvlab.runlog.log import Claim
-from clvlab.runlog.note import Checkpoint, checkpoint, decode, open_note
-from clvlab.runlog.signers import Keys, trusted_checkpoint
+from clvlab.runlog.bundled import Trust
+from clvlab.runlog.note import Checkpoint, checkpoint, decode
+from clvlab.runlog.restarts import Restarted
+from clvlab.runlog.signers import Keys
 
 _STATE = "clvlab-audit/1"
 
@@ -38,6 +37,8 @@ class LogAudit:
         Names of trusted witnesses that signed the newest checkpoint.
     checkpoints, bundles
         How many checkpoints seen before it extends, and bundles whose entries and claims it was compared with.
+    restarts, lost
+        Where the log was restored and goes on under another name, and what of the above can't be compared with it since.
     counts
         Runs by owner and pack, counted from the entries.
     broken, broken_count
@@ -52,6 +53,8 @@ class LogAudit:
     witnesses: tuple[str, ...]
     checkpoints: int
     bundles: int
+    restarts: tuple[Restarted, ...]
+    lost: tuple[str, ...]
     counts: tuple[PackCounts, ...]
     broken: tuple[Broken, ...]
     broken_count: int
@@ -74,6 +77,16 @@ class LogAudit:
             {"sound": self.sound}
             | {name: getattr(self, name) for name in names}
             | {
+                "restarts": [
+                    {
+                        "index": one.index,
+                        "before": {"origin": one.before.origin, "size": one.before.size},
+                        "kept": one.kept,
+                        "log": str(one.key),
+                    }
+                    for one in self.restarts
+                ],
+                "lost": list(self.lost),
                 "counts": counted,
                 "broken": broken,
                 "broken_count": self.broken_count,
@@ -118,7 +131,7 @@ def audit(
     before = state.read_bytes() if state is not None and state.exists() else None
     with opened_source(place, limits) as source:
         head = source.head()
-        said = _Said(Auditor(), keys, head.origin)
+        said = Said(Auditor(), keys, head.origin)
         said.keeper(head)
         for name, note in (checkpoints or {}).items():
             said.signed(name, note)
@@ -131,89 +144,19 @@ def audit(
         said.judge_quorum(trust)
         _read(source, said.auditor, max(said.sizes), limits)
     found = said.auditor
+    said.judge_restarts()
     found.finish()
     if not found.size and not found.broken_count:
         raise LogError(f"nothing to audit: the log at {place!r} has no entries")
     done = LogAudit(
         place=place, origin=said.origin, size=found.size, root_hash="sha256:" + found.root().hex(),
         signature_judged=bool(keys.logs), witnesses=said.witnesses, checkpoints=said.extended, bundles=len(bundles or {}),
-        counts=found.counts(), broken=tuple(found.broken), broken_count=found.broken_count,
+        restarts=tuple(found.restarts), lost=tuple(said.lost), counts=found.counts(),
+        broken=tuple(found.broken), broken_count=found.broken_count,
     )  # fmt: skip
     if state is not None and done.sound:
         _remember(state, before, Checkpoint(said.origin or "", found.size, found.root()), said.newest)
     return done
-
-
-class _Said:
-    """What was said of a log: handed to the auditor, and kept as far as the result shows it."""
-
-    def __init__(self, auditor: Auditor, keys: Keys, origin: str | None) -> None:
-        self.auditor, self.origin, self.newest = auditor, origin, ""
-        self.witnesses: tuple[str, ...] = ()
-        self.sizes, self.extended = [0], 0
-        self._keys, self._largest = keys, -1
-
-    def keeper(self, head: Head) -> None:
-        self.sizes.append(head.size)
-        if head.root is None:
-            self.auditor.fail(head.fault)
-        else:
-            self.auditor.expect_root(head.size, head.root, "the state of the log")
-        self.auditor.expect_owners(head.size, head.owners, "the log's keeper")
-        if head.note is None:
-            return
-        current = self.signed("the log's checkpoint", head.note, current=True)
-        if current is not None:
-            self.sizes.append(current.size)
-            if current.size < head.size:
-                self.auditor.fail(f"the log's checkpoint has {current.size} entries, its state had {head.size} before")
-
-    def signed(self, whose: str, note: str, *, current: bool = False) -> Checkpoint | None:
-        """Take a checkpoint that is a note; its signature is judged if there are keys to judge it by."""
-        try:
-            if self._keys.logs:
-                found, witnesses = trusted_checkpoint(note, self._keys)
-            else:
-                found, witnesses = checkpoint(open_note(note)[0]), ()
-        except LogError as error:
-            self.auditor.fail(f"{whose} does not count: {error}")
-            return None
-        if found.size > self._largest:
-            self._largest, self.witnesses, self.newest = found.size, witnesses, note
-        self.seen(whose, found, current=current)
-        return found
-
-    def seen(self, whose: str, found: Checkpoint, *, current: bool = False) -> None:
-        self.origin = self.origin or found.origin or None
-        if found.origin and found.origin != self.origin:
-            self.auditor.fail(f"{whose} is of the log {found.origin[:120]!a}, not of {(self.origin or '')[:120]!a}")
-        self.extended += not current
-        self.auditor.expect_root(found.size, found.root, whose)
-
-    def bundle(self, name: str, content: bytes) -> None:
-        """Require the entries of a bundle to stand in the log, and its claim to be what the entries give."""
-        parts = read_bundle(content)
-        if "log.json" not in parts:
-            raise BundleError(f"{name} holds no proofs of a log")
-        part = log_part(parts)
-        found = self.signed(f"the checkpoint in {name}", part["checkpoint"])
-        for which in ("commit", "outcome"):
-            self.auditor.expect_entry(part[which]["index"], part[which]["entry"].encode(), f"the {which} in {name}")
-        try:
-            commit = read_entry(part["commit"]["entry"].encode())
-        except EvidenceError as error:
-            raise BundleError(f"the commitment in {name} can't be read: {error}") from error
-        if not isinstance(commit, Commit):
-            raise BundleError(f"the commitment in {name} is not valid")
-        if found is not None and "claim" in part:
-            self.auditor.expect_claim(commit, part["commit"]["index"], found.size, Claim(**part["claim"]), name)
-
-    def judge_quorum(self, trust: Trust) -> None:
-        if self._keys.logs and not self.newest:
-            self.auditor.fail("no checkpoint of the log is signed by a key that you trust")
-        if len(self.witnesses) < trust.witness_quorum:
-            signed = f"{len(self.witnesses)} trusted witnesses signed the newest checkpoint"
-            self.auditor.fail(f"{signed}, {trust.witness_quorum} must")
 
 
 def _read(source: LogSource, auditor: Auditor, size: int, limits: Limits) -> None:

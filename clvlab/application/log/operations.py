@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -13,7 +14,9 @@ from clvlab.answers.log import OwnerCounts
 from clvlab.errors import LogError, MissingExtraError
 from clvlab.runlog.bundled import LOG_PART, LOG_PART_WITHOUT_CLAIM
 from clvlab.runlog.log import LogRows, LogStore, claim, counts, proven
-from clvlab.runlog.note import Checkpoint, Signer, Verifier, checkpoint, open_note, read_signer, write_note, write_signer
+from clvlab.runlog.note import Checkpoint, Signer, Verifier, checkpoint, open_note, read_signer, write_signer
+from clvlab.runlog.published import Published, signed
+from clvlab.runlog.restarts import Restarted, restart
 from clvlab.runlog.tree import consistency, tree_root
 from clvlab.runlog.witness import Witness, request
 
@@ -55,16 +58,29 @@ def new_key(name: str, path: Path, *, witness: bool = False) -> str:
     return str(signer.verifier)
 
 
-def signed_checkpoint(log: LogStore, signer: Signer) -> str:
-    """Sign the state of a log as it is now; the key's name is the log's."""
-    with log.read() as rows:
-        return _signed(rows, signer)
+def signed_checkpoint(log: LogStore, signer: Signer, published: Published | None = None) -> str:
+    """Sign the state of a log as it is now; the key's name is the log's.
+
+    Raises
+    ------
+    LogBehindError, LogKeyError
+    """
+    with (published or Published()).state(log, partial(signed, signer=signer)) as (_, note):
+        return note
 
 
-def _signed(rows: LogRows, signer: Signer) -> str:
-    size = rows.size()
-    text = Checkpoint(signer.name, size, tree_root(rows, size)).text
-    return write_note(text, signer.line(text))
+def restart_log(log: LogStore, notes: Sequence[str], signer: Signer, file: Path | None, ts_ms: int) -> tuple[Restarted, str]:
+    """End the origin that published these checkpoints; returns what was written, and the first checkpoint of the new one.
+
+    ``file`` is where the newest published checkpoint is kept: the new one is put there.
+
+    Raises
+    ------
+    LogError
+    """
+    with log.write() as rows:
+        done = restart(rows, notes, signer, ts_ms)
+    return done, signed_checkpoint(log, signer, Published(file, signer.verifier))
 
 
 def log_counts(log: LogStore) -> list[OwnerCounts]:
@@ -99,7 +115,9 @@ def cosign(asked: str, key: Path, logs: Sequence[str], state: Path, ts_s: int) -
     return Witness(read_signer(key), [Verifier.parse(log) for log in logs], state).cosign(asked, ts_s)
 
 
-def log_proofs(log: LogStore, run_id: str, signer: Signer | str, since: str | None = None) -> dict[str, Any]:
+def log_proofs(
+    log: LogStore, run_id: str, signer: Signer | str, since: str | None = None, published: Published | None = None
+) -> dict[str, Any]:
     """Prove a run's commitment and outcome under a checkpoint, and that this one extends an earlier one.
 
     Parameters
@@ -110,6 +128,8 @@ def log_proofs(log: LogStore, run_id: str, signer: Signer | str, since: str | No
         A signed checkpoint of the log, or the key to sign one with now.
     since
         An earlier checkpoint that readers may know, to prove the newer one from.
+    published
+        Where a checkpoint that is signed now is kept before it is given away.
 
     Returns
     -------
@@ -120,9 +140,12 @@ def log_proofs(log: LogStore, run_id: str, signer: Signer | str, since: str | No
     ------
     LogError
         The checkpoint is not this log's, or the run has no outcome under it.
+    LogBehindError, LogKeyError
+        Nothing can be signed.
     """
-    with log.read() as rows:
-        note = signer if isinstance(signer, str) else _signed(rows, signer)
+    published = (published or Published()) if isinstance(signer, Signer) else Published()
+    sign = partial(signed, signer=signer) if isinstance(signer, Signer) else lambda _: signer
+    with published.state(log, sign) as (rows, note):
         size = _own(rows, note).size
         found = proven(rows, run_id, size)
         if len(found) != 2:

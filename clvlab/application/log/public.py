@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from clvlab.answers.log import ConsistencyResponse, LogEntriesResponse, LogResponse
@@ -10,6 +10,7 @@ from clvlab.application.log.operations import count_runs, log_proofs, signed_che
 from clvlab.errors import PageError, UnsignedLogError
 from clvlab.law.schema import SAFE_INTEGER
 from clvlab.runlog.note import Signer
+from clvlab.runlog.published import Published
 from clvlab.runlog.tree import consistency, tree_root
 from clvlab.store.database import Database
 from clvlab.store.runlog import RunLog, entries
@@ -25,22 +26,26 @@ class PublicLog:
     ----------
     signer
         Key of the log; without one its state is shown unsigned.
+    published
+        Where its newest checkpoint is kept.
     """
 
     database: Database
     signer: Signer | None = None
+    published: Published = field(default_factory=Published)
 
     def state(self) -> LogResponse:
         """Return size and root of the log, and what each owner committed to."""
         with RunLog(self.database).read() as rows:
             size = rows.size()
-            root, owners = tree_root(rows, size), count_runs(rows)
+            root, owners, history = tree_root(rows, size), count_runs(rows), rows.restarts()
         return {
             "origin": self.signer.name if self.signer else None,
             "public_key": str(self.signer.verifier) if self.signer else None,
             "size": size,
             "root_hash": "sha256:" + root.hex(),
             "owners": owners,
+            "restarts": [{"index": index, "entry": entry.decode()} for index, entry in history],
         }
 
     def checkpoint(self) -> str:
@@ -48,11 +53,11 @@ class PublicLog:
 
         Raises
         ------
-        UnsignedLogError
+        UnsignedLogError, LogBehindError, LogKeyError
         """
         if self.signer is None:
             raise UnsignedLogError("this log has no key to sign checkpoints with")
-        return signed_checkpoint(RunLog(self.database), self.signer)
+        return signed_checkpoint(RunLog(self.database), self.signer, self.published)
 
     def entries(self, since: int = 0, limit: int = 100) -> LogEntriesResponse:
         """Return entries from an index on; an entry is the text that is hashed.
@@ -83,5 +88,19 @@ class PublicLog:
         return {"first": first, "second": second, "proof": [value.hex() for value in proof]}
 
     def proofs(self, run_id: str) -> dict[str, Any] | None:
-        """Prove a sealed run's entries under a checkpoint of now; null without a key."""
-        return log_proofs(RunLog(self.database), run_id, self.signer) if self.signer else None
+        """Prove a sealed run's entries under a checkpoint of now; null without a key.
+
+        Raises
+        ------
+        LogBehindError, LogKeyError
+        """
+        return log_proofs(RunLog(self.database), run_id, self.signer, published=self.published) if self.signer else None
+
+    def require_whole(self) -> None:
+        """Require the log to have all that was published of it.
+
+        Raises
+        ------
+        LogBehindError
+        """
+        self.published.require(RunLog(self.database))

@@ -6,7 +6,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
@@ -55,6 +55,7 @@ class Head:
     fault: str = ""
     origin: str | None = None
     note: str | None = None
+    restarts: Sequence[tuple[int, bytes]] = ()
 
 
 class LogSource(Protocol):
@@ -92,9 +93,9 @@ class _Stored:
     def head(self) -> Head:
         size, owners = self.rows.size(), counts(self.rows)
         try:
-            return Head(size, tree_root(self.rows, size), owners)
+            return Head(size, tree_root(self.rows, size), owners, restarts=self.rows.restarts())
         except LogError as error:
-            return Head(size, None, owners, str(error))
+            return Head(size, None, owners, str(error), restarts=self.rows.restarts())
 
     def page(self, since: int, limit: int) -> list[tuple[int, bytes]]:
         return self.rows.page(since, limit)
@@ -113,12 +114,15 @@ class _Service:
         try:
             size, root, origin = state["size"], bytes.fromhex(state["root_hash"].removeprefix("sha256:")), state["origin"]
             owners = {str(one["owner"]): _runs(one) for one in state["owners"]}
+            restarts = [(one["index"], one["entry"].encode()) for one in state.get("restarts", [])]
             text = None if note is None else note.decode()
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise LogError(f"{self._url}/log is not the state of a log: {error!r}") from error
         if type(size) is not int or not 0 <= size <= SAFE_INTEGER or not isinstance(origin, str | None):
             raise LogError(f"{self._url}/log is not the state of a log: size {size!a}, origin {origin!a}")
-        return Head(size, root, owners, origin=origin, note=text)
+        if any(type(index) is not int or index < 0 for index, _ in restarts):
+            raise LogError(f"{self._url}/log lists restarts at no entries")
+        return Head(size, root, owners, origin=origin, note=text, restarts=restarts)
 
     def page(self, since: int, limit: int) -> list[tuple[int, bytes]]:
         path = f"/log/entries?since={since}&limit={limit}"
@@ -138,7 +142,7 @@ class _Service:
         if seconds <= 0:
             raise LogError(f"{self._url} was not read whole within {self._limits.total_s:g} s")
         try:
-            status, body = _answer(self._url + path, seconds)
+            status, body = answer(self._url + path, seconds)
         except (OSError, HTTPException, ValueError) as error:
             raise LogError(f"{self._url}{path} gives no answer: {type(error).__name__} {error}") from error
         if may_lack and status == 404:
@@ -150,8 +154,8 @@ class _Service:
         return body
 
 
-def _answer(url: str, seconds: float) -> tuple[int, bytes]:
-    """Return status and body, of which no more is read than tells that it is too long.
+def answer(url: str, seconds: float) -> tuple[int, bytes]:
+    """Ask a URL; returns status and body, of which no more is read than tells that it is too long.
 
     Time-outs of sockets count from the last byte, so one that sends a byte now and then would last for ever: a timer ends it.
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import StrEnum
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Path, Query, Request, Response
@@ -67,7 +68,7 @@ class StatusFilter(StrEnum):
 @owned.post(
     "",
     operation_id="createCompetition",
-    responses=problems(401, 413, 422, s400="The replay binding can't be resolved, or the body can't be read"),
+    responses=problems(401, 413, 422, 429, s400="The replay binding can't be resolved, or the body can't be read"),
 )
 def create(
     principal: CurrentPrincipal, body: Annotated[CompetitionConfig, Body(examples=[_CONFIG])], application: ApplicationDep
@@ -170,7 +171,8 @@ def open_entries(competition_id: str, principal: CurrentPrincipal, application: 
     "/{competition_id}/start",
     operation_id="startCompetition",
     response_model=CompetitionStartResponse,
-    responses=_UNDER_WAY | problems(401, 403, 500, s404=_UNKNOWN, s409="Not startable: `reason` says why; or it was cancelled"),
+    responses=_UNDER_WAY
+    | problems(401, 403, 429, 500, 507, s404=_UNKNOWN, s409="Not startable: `reason` says why; or it was cancelled"),
 )
 async def start(
     request: Request,
@@ -186,7 +188,7 @@ async def start(
         await run_in_threadpool(competitions.check_startable, principal, competition_id)
         with pool.place():
             run_id = await run_in_threadpool(competitions.claim, principal, competition_id)
-            flight = pool.fly(run_id, application.jobs.settle, run_id)
+            flight = pool.fly(run_id, partial(application.jobs.settle, run_id), principal)
     if not await landed(flight, prefer, None):
         state = await run_in_threadpool(application.jobs.state, run_id)
         if state["status"] not in OVER:

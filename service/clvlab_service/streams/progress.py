@@ -15,7 +15,7 @@ from clvlab_service.streams.connection import Connection
 
 router = APIRouter(prefix="/runs", tags=["runs"])
 
-_OVER = ("sealed", "failed")
+_OVER = ("sealed", "failed", "removed")
 
 
 @router.websocket("/{run_id}/progress")
