@@ -15,7 +15,7 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, NoSuchModuleError, Operat
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from clvlab.errors import StoreBusyError, StoreError, StoreFullError, StoreUnreachableError
-from clvlab.store.migrations import upgrade
+from clvlab.store.migrations import check, upgrade
 from clvlab.store.url import database_url
 from clvlab.store.waits import WAITS, Waits, take_time
 
@@ -35,7 +35,7 @@ _AT_ONCE = Waits(lock_s=1, statement_s=1)
 
 
 class Database:
-    """Transactions on one database, migrated to the newest schema on opening.
+    """Transactions on one database, migrated to the newest schema on opening if it can be written.
 
     Parameters
     ----------
@@ -60,6 +60,10 @@ class Database:
         self._engine = _engine(place, waits or Waits())
         self._apart = None if _is_in_memory(place) else _engine(place, _AT_ONCE, kept=False)
         try:
+            if _is_read_only(place):
+                with self.read() as connection:
+                    self.schema_version = check(connection)
+                return
             with self.write() as connection:
                 take_time(connection)
                 if connection.dialect.name == "postgresql":  # two services may start at once; SQLite's transaction is enough
@@ -150,6 +154,10 @@ def _is_in_memory(url: URL) -> bool:
     return url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:")
 
 
+def _is_read_only(url: URL) -> bool:
+    return url.get_backend_name() == "sqlite" and url.query.get("mode") == "ro"
+
+
 def _engine(url: URL, waits: Waits, *, kept: bool = True) -> Engine:
     """Make what opens connections, and keeps them for the next transaction."""
     pool: dict[str, Any] = {"pool_size": 8, "pool_timeout": waits.lock_s} if kept else {"poolclass": NullPool}
@@ -164,7 +172,7 @@ def _engine(url: URL, waits: Waits, *, kept: bool = True) -> Engine:
         engine = create_engine(url, connect_args={"check_same_thread": False, "timeout": _WAIT_S}, **pool)
     except (NoSuchModuleError, ImportError) as error:
         raise StoreUnreachableError(f"no driver for {url.drivername}: install clvlab[service]") from error
-    event.listen(engine, "connect", _configure)
+    event.listen(engine, "connect", _configure_to_read if _is_read_only(url) else _configure)
     event.listen(engine, "begin", _begin)
     return engine
 
@@ -173,6 +181,10 @@ def _configure(connection: sqlite3.Connection, record: object) -> None:  # noqa:
     connection.isolation_level = None  # transactions begin where we say, not where the driver guesses
     for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}").fetchall()
+
+
+def _configure_to_read(connection: sqlite3.Connection, record: object) -> None:  # noqa: ARG001
+    connection.isolation_level = None
 
 
 def _begin(connection: Connection) -> None:

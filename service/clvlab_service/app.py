@@ -27,10 +27,10 @@ from clvlab.runlog.note import read_signer
 from clvlab_service.auth import authenticator
 from clvlab_service.caching import Varying
 from clvlab_service.docs_page import install_docs_page
-from clvlab_service.errors import ending_problem, install_error_handlers, problem_kinds, unexpected_problem
+from clvlab_service.errors import ending_problem, install_error_handlers, problem_kinds, two_lengths_problem, unexpected_problem
 from clvlab_service.logs import Forward, logger
 from clvlab_service.methods import Methods
-from clvlab_service.middleware import BodyLimit, Metrics, Observe
+from clvlab_service.middleware import BodyLimit, Metrics, Observe, OneLength
 from clvlab_service.negotiation import Form
 from clvlab_service.openapi import API_DESCRIPTION, TAGS, install_openapi
 from clvlab_service.parameters import only_declared
@@ -130,6 +130,7 @@ def create_app(settings: Settings) -> FastAPI:
             allow_headers=["*"],
             expose_headers=_EXPOSED,
         )
+    app.add_middleware(OneLength, refused=two_lengths_problem)
     app.add_middleware(
         Observe, log=log, metrics=metrics, unexpected=unexpected_problem, ending=ending_problem
     )  # the last one added is the outermost

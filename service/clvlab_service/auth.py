@@ -72,6 +72,9 @@ class Authenticator:
             )
         except jwt.PyJWTError as error:
             raise InvalidTokenError(f"the token is not valid: {error}") from error
+        for name in ("exp", "iat", "nbf"):
+            if name in claims and type(claims[name]) not in (int, float):  # RFC 7519, section 2: a NumericDate is a number
+                raise InvalidTokenError(f"the token's {name} must be a number")
         if not 0 < int(claims["exp"]) - int(claims["iat"]) <= self.max_lifetime_s:
             raise InvalidTokenError(f"the token must live at most {self.max_lifetime_s} s, exp - iat")
         if not _DID.fullmatch(claims["sub"]):

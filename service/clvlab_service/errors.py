@@ -77,11 +77,11 @@ STATUSES: dict[type[Exception], HTTPStatus] = {
 """Status of each class; a class that is not here has the status and the type of its nearest base."""
 
 PLAIN = {
-    HTTPStatus.BAD_REQUEST: "A body that can't be read as JSON.",
+    HTTPStatus.BAD_REQUEST: "A body that can't be read as JSON, or whose length is stated in two ways.",
     HTTPStatus.NOT_FOUND: "A path that does not exist.",
     HTTPStatus.METHOD_NOT_ALLOWED: "A method that the path does not have; `Allow` names those it has.",
     HTTPStatus.NOT_ACCEPTABLE: "An `Accept` that refuses every form of the answer.",
-    HTTPStatus.REQUEST_TIMEOUT: "An upload that did not arrive in time.",
+    HTTPStatus.REQUEST_TIMEOUT: "A request that did not arrive in time.",
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "A body over the limit.",
     HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "A body that is not sent as JSON (`Accept` names what is read), or in a content coding.",
     HTTPStatus.INTERNAL_SERVER_ERROR: "An unexpected error; it is in the log under the request id.",
@@ -222,6 +222,12 @@ def unexpected_problem(request: HTTPConnection) -> Response:
     """Build the answer to an error that nobody expected; what it was is in the log only."""
     detail = "an unexpected error; it is in the log under the request id"
     return problem(request, HTTPStatus.INTERNAL_SERVER_ERROR, detail)
+
+
+def two_lengths_problem(request: HTTPConnection) -> Response:
+    """Build the answer to a request whose body has two lengths."""
+    detail = "the request has a Content-Length and a Transfer-Encoding: send one of them"
+    return problem(request, HTTPStatus.BAD_REQUEST, detail, headers={"Connection": "close"})
 
 
 def ending_problem(request: HTTPConnection) -> Response:

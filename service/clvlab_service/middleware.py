@@ -142,6 +142,26 @@ class Observe:
         )
 
 
+class OneLength:
+    """Refuses a request with a Content-Length and a Transfer-Encoding: who reads it by the other one finds another request.
+
+    RFC 9112, section 6.3: such a request may be an attempt to smuggle, and its connection is closed.
+
+    Parameters
+    ----------
+    refused
+        Builds the answer.
+    """
+
+    def __init__(self, app: ASGIApp, refused: Callable[[HTTPConnection], ASGIApp]) -> None:
+        self._app, self._refused = app, refused
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        given = Headers(scope=scope) if scope["type"] == "http" else {}
+        app = self._refused(HTTPConnection(scope)) if "content-length" in given and "transfer-encoding" in given else self._app
+        await app(scope, receive, send)
+
+
 class BodyLimit:
     """Refuses a body over the limit when it is read, so that a request without a token gets 401 first.
 

@@ -6,8 +6,9 @@ import asyncio
 import socket
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import uvicorn
 from fastapi import FastAPI
@@ -18,6 +19,7 @@ from clvlab.errors import SettingsError
 from clvlab_service.app import create_app
 from clvlab_service.dev import AUDIENCE, ISSUER, public_key_file
 from clvlab_service.logs import forward_uvicorn
+from clvlab_service.protocol import TimedProtocol
 from clvlab_service.settings import LOOPBACK, Settings
 
 _LAST_ANSWERS_S = 1
@@ -47,16 +49,7 @@ def serve(host: str, port: int, dev_folder: Path | None, say: Callable[[str], No
     settings = _settings(host, dev_folder)
     app = _created(settings)
     start = _Start(app)
-    config = uvicorn.Config(
-        start,
-        host=host,
-        port=port,
-        log_level="warning",
-        log_config=None,
-        access_log=False,  # the service has its own, with request ids
-        lifespan="on",
-        timeout_graceful_shutdown=settings.shutdown_s + _LAST_ANSWERS_S,
-    )
+    config = _config(start, settings, host, port)
     sock = _listening(host, port)
     url = f"http://{f'[{host}]' if ':' in host else host}:{sock.getsockname()[1]}"
 
@@ -76,6 +69,23 @@ def serve(host: str, port: int, dev_folder: Path | None, say: Callable[[str], No
         raise start.failure from None
     finally:
         sock.close()
+
+
+def _config(app: ASGIApp, settings: Settings, host: str, port: int) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        http=cast(
+            "type[asyncio.Protocol]",
+            partial(TimedProtocol, headers_s=settings.header_timeout_s, body_s=settings.body_timeout_s),
+        ),
+        log_level="warning",
+        log_config=None,
+        access_log=False,  # the service has its own, with request ids
+        lifespan="on",
+        timeout_graceful_shutdown=settings.shutdown_s + _LAST_ANSWERS_S,
+    )
 
 
 class _Start:

@@ -79,6 +79,8 @@ class Settings(BaseSettings):
     upload_timeout_s: int = Field(default=60, ge=1, description="how long an upload may be verified")
     upload_memory_mb: int = Field(default=4096, ge=256, le=1_048_576, description="memory for verifying an upload")
     upload_receive_s: float = Field(default=600, gt=0, description="how long an upload may take to arrive")
+    header_timeout_s: float = Field(default=10, gt=0, description="how long the headers of a request may take to arrive")
+    body_timeout_s: float = Field(default=30, gt=0, description="how long a request body may pause on its way")
     upload_workers: int = Field(default=1, ge=1, le=64, description="uploads verified at once")
     upload_queue: int = Field(default=4, ge=0, le=10_000, description="uploads that may wait for it; the next gets 503")
     public_workers: int = Field(default=2, ge=1, le=64, description="public backtests run at once")

@@ -10,6 +10,7 @@ import httpx2
 import uvicorn
 from clvlab_service.app import create_app
 from clvlab_service.dev import AUDIENCE, ISSUER, dev_token, public_key_file
+from clvlab_service.serving import _config, _listening, _Server
 from clvlab_service.settings import Settings
 from fastapi import FastAPI
 
@@ -47,6 +48,30 @@ def make_settings(keys, database_url=None, **settings):
     """Settings that trust the key pair in the folder ``keys``."""
     trust = {"jwt_public_key_file": public_key_file(keys), "jwt_issuer": ISSUER, "jwt_audience": AUDIENCE}
     return Settings(database_url=database_url, log_level="error", **trust, **settings)
+
+
+@contextmanager
+def stoppable(settings):
+    """The server of ``clvlab serve`` on a thread; gives its URL and what ends it, which returns how long that took."""
+    app = create_app(settings)
+    sock, ready = _listening("127.0.0.1", 0), threading.Event()
+    server = _Server(_config(app, settings, "127.0.0.1", 0), app, settings.shutdown_s, ready.set)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
+    thread.start()
+
+    def stop():
+        started = time.monotonic()
+        server.should_exit = True
+        thread.join(30)
+        assert not thread.is_alive()
+        return time.monotonic() - started
+
+    try:
+        assert ready.wait(20)
+        yield f"http://127.0.0.1:{sock.getsockname()[1]}", stop
+    finally:
+        stop()
+        sock.close()
 
 
 @dataclass

@@ -8,42 +8,13 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 
 import httpx2
 import pytest
-import uvicorn
-from clvlab_service.app import create_app
-from clvlab_service.serving import _listening, _Server
 
 from clvlab.application.application import Application
 from clvlab.application.reports.job import BacktestRuns
-from tests.service.serving import BACKTEST, assert_problem, make_settings
-
-
-@contextmanager
-def stoppable(settings):
-    """The server of ``clvlab serve`` on a thread; gives its URL and what ends it, which returns how long that took."""
-    app = create_app(settings)
-    sock, ready = _listening("127.0.0.1", 0), threading.Event()
-    config = uvicorn.Config(app, log_config=None, lifespan="on", timeout_graceful_shutdown=settings.shutdown_s + 1)
-    server = _Server(config, app, settings.shutdown_s, ready.set)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
-    thread.start()
-
-    def stop():
-        started = time.monotonic()
-        server.should_exit = True
-        thread.join(30)
-        assert not thread.is_alive()
-        return time.monotonic() - started
-
-    try:
-        assert ready.wait(20)
-        yield f"http://127.0.0.1:{sock.getsockname()[1]}", stop
-    finally:
-        stop()
-        sock.close()
+from tests.service.serving import BACKTEST, assert_problem, make_settings, stoppable
 
 
 @pytest.fixture

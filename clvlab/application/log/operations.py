@@ -30,10 +30,11 @@ def open_log(place: str | Path, *, create: bool = False) -> Iterator[LogStore]:
     place
         A file of SQLite, or the URL of a database as CLVLAB_DATABASE_URL has it.
     create
-        Make a file that is missing; else it is an error.
+        Make a file that is missing, to write to it; else that is an error, and what can't be written is read as it is.
     """
     try:
         from clvlab.store.database import Database
+        from clvlab.store.reading import database_to_read
         from clvlab.store.runlog import RunLog
         from clvlab.store.url import is_database_url
     except ModuleNotFoundError as error:
@@ -43,7 +44,7 @@ def open_log(place: str | Path, *, create: bool = False) -> Iterator[LogStore]:
         if not create and not Path(text).is_file():
             raise LogError(f"no run log at {text!r}")
         text = f"sqlite:///{quote(text)}"
-    database = Database(text)
+    database = Database(text) if create else database_to_read(text)
     try:
         yield RunLog(database)
     finally:

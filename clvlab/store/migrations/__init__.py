@@ -7,12 +7,13 @@ from pathlib import Path
 from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from alembic.util.exc import CommandError
 from sqlalchemy import Connection
 
 from clvlab.errors import StoreError
 
-__all__ = ["upgrade"]
+__all__ = ["check", "downgrade", "upgrade"]
 
 
 def upgrade(connection: Connection) -> str:
@@ -23,10 +24,46 @@ def upgrade(connection: Connection) -> str:
     StoreError
         The database was migrated by a newer clvlab.
     """
-    config = Config(attributes={"connection": connection})
-    config.set_main_option("script_location", str(Path(__file__).parent))
     try:
-        command.upgrade(config, "head")
+        command.upgrade(_config(connection), "head")
     except CommandError as error:
         raise StoreError(f"the database has a schema that this version does not know: {error}") from error
+    return _revision(connection)
+
+
+def downgrade(connection: Connection, revision: str) -> None:
+    """Bring a database back to an older schema, inside the caller's transaction.
+
+    Raises
+    ------
+    StoreError
+        A migration on the way can't be undone, and says why.
+    """
+    try:
+        command.downgrade(_config(connection), revision)
+    except CommandError as error:
+        raise StoreError(f"the database can't be brought to schema {revision}: {error}") from error
+
+
+def check(connection: Connection) -> str:
+    """Return the schema's version of a database that can't be written, if it is the newest.
+
+    Raises
+    ------
+    StoreError
+        It is another one.
+    """
+    found, newest = _revision(connection), ScriptDirectory.from_config(_config(connection)).get_current_head()
+    if found != newest:
+        raise StoreError(f"the database has schema {found}, not {newest}, and can't be written: open it once where it can be")
+    return found
+
+
+def _config(connection: Connection) -> Config:
+    config = Config(attributes={"connection": connection})
+    config.set_main_option("script_location", str(Path(__file__).parent))
+    return config
+
+
+def _revision(connection: Connection) -> str:
     return str(MigrationContext.configure(connection).get_current_revision())

@@ -14,3 +14,8 @@ depends_on = None
 def upgrade() -> None:
     """${message}."""
     ${upgrades if upgrades else "pass"}
+
+
+def downgrade() -> None:
+    """Undo it; or raise a StoreError that says why it can't be undone."""
+    ${downgrades if downgrades else "pass"}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
+from clvlab.errors import StoreError
+
 revision = "0003"
 down_revision = None
 branch_labels = None
@@ -264,3 +266,8 @@ def _append_only(dialect: str) -> list[str]:
         "BEGIN SELECT RAISE(ABORT, 'the run log is append-only'); END"
         for act in ("UPDATE", "DELETE")
     ]
+
+
+def downgrade() -> None:
+    """Refuse: before this there were no tables, and the log of all runs must not be dropped."""
+    raise StoreError("there is no older schema to go back to")

@@ -9,6 +9,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
+from clvlab.errors import StoreError
+
 revision = "0004"
 down_revision = "0003"
 branch_labels = None
@@ -24,3 +26,8 @@ def upgrade() -> None:
         ["owner", "content_hash", "kind", "idx"],
         unique=False,
     )
+
+
+def downgrade() -> None:
+    """Refuse: entries would lose their packs, and the log what it has claimed of them under signed checkpoints."""
+    raise StoreError("schema 0003 has no place for the packs of commitments, which the log's claims are counted by")

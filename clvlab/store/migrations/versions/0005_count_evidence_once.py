@@ -12,6 +12,8 @@ import orjson
 import sqlalchemy as sa
 from alembic import op
 
+from clvlab.errors import StoreError
+
 revision = "0005"
 down_revision = "0004"
 branch_labels = None
@@ -99,3 +101,8 @@ def _create_results() -> None:
         sa.PrimaryKeyConstraint("key", name=op.f("pk_backtest_requests")),
     )
     op.create_index(op.f("ix_backtest_requests_run_id"), "backtest_requests", ["run_id"])
+
+
+def downgrade() -> None:
+    """Refuse: versions of schema 0004 never make the sums of the leaderboard anew, and take no report without a fixture."""
+    raise StoreError("schema 0004 has no place for reports of several fixtures, nor for fixtures that are counted once")

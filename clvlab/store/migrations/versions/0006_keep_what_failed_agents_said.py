@@ -29,3 +29,9 @@ def upgrade() -> None:
     op.create_index(
         op.f("ix_competitions_created_ts_ms_competition_id"), "competitions", ["created_ts_ms", "competition_id"], unique=False
     )
+
+
+def downgrade() -> None:
+    """Drop the index and the table, and with it what failed agents said; evidence has the class of each error."""
+    op.drop_index(op.f("ix_competitions_created_ts_ms_competition_id"), "competitions")
+    op.drop_table("agent_errors")

@@ -9,6 +9,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
+from clvlab.errors import StoreError
+
 revision = "0007"
 down_revision = "0006"
 branch_labels = None
@@ -32,3 +34,22 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("owner", "pack_id", name=op.f("pk_uploads")),
         sa.UniqueConstraint("owner", "content_hash", name=op.f("uq_uploads_owner_content_hash")),
     )
+
+
+def downgrade() -> None:
+    """Drop the table and the column, if nothing is on record by them.
+
+    Raises
+    ------
+    StoreError
+        There are uploads, whose owners would lose them, or runs over these, which would count on the leaderboard.
+    """
+    connection = op.get_bind()
+    for what, query in {
+        "uploads": "SELECT 1 FROM uploads LIMIT 1",
+        "runs that do not count": "SELECT 1 FROM runs WHERE NOT ranked LIMIT 1",
+    }.items():
+        if connection.execute(sa.text(query)).first():
+            raise StoreError(f"the database has {what}, which schema 0006 has no place for")
+    op.drop_table("uploads")
+    op.drop_column("runs", "ranked")

@@ -9,6 +9,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
+from clvlab.errors import StoreError
+
 revision = "0008"
 down_revision = "0007"
 branch_labels = None
@@ -43,3 +45,22 @@ def upgrade() -> None:
     )
     op.execute(_WEIGHED)
     op.execute(_USED)
+
+
+def downgrade() -> None:
+    """Drop the columns and the table, if no line was deflated.
+
+    Raises
+    ------
+    StoreError
+        There are deflated lines, which no older version reads.
+    """
+    connection = op.get_bind()
+    for table in ("run_chunks", "receipts"):
+        if connection.execute(sa.text(f"SELECT 1 FROM {table} WHERE size IS NOT NULL LIMIT 1")).first():  # noqa: S608  # ours
+            raise StoreError("the database has runs whose lines are deflated, which schema 0007 has no place for")
+    op.drop_table("usage")
+    op.drop_index("ix_reports_run_id", "reports")
+    op.drop_column("runs", "stored_bytes")
+    for table in ("run_chunks", "receipts"):
+        op.drop_column(table, "size")

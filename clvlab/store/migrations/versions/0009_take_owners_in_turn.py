@@ -23,3 +23,8 @@ def upgrade() -> None:
         sa.Column("turn", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("owner", name=op.f("pk_turns")),
     )
+
+
+def downgrade() -> None:
+    """Drop the table: whose turn it is, is forgotten."""
+    op.drop_table("turns")

@@ -1,0 +1,142 @@
+"""Logs on files and folders that can't be written."""
+
+import ctypes
+import os
+import shutil
+import sqlite3
+import sys
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from sqlalchemy import create_engine
+
+from clvlab.application.log.operations import log_counts, open_log
+from clvlab.cli import main
+from clvlab.errors import StoreError, StoreUnreachableError
+from clvlab.runlog.log import commit
+from clvlab.store import migrations
+from clvlab.store.database import Database
+from clvlab.store.reading import database_to_read
+
+COUNTS = [{"owner": "o", "committed": 1, "sealed": 0, "abandoned": 0, "open": 1}]
+
+
+@contextmanager
+def another_user():
+    """Have this thread open files as a user without privileges, if it has any."""
+    if os.geteuid() != 0:
+        yield
+        return
+    libc = ctypes.CDLL(None)
+    libc.setfsuid(65_534)
+    try:
+        yield
+    finally:
+        libc.setfsuid(0)
+
+
+@pytest.fixture
+def folder():
+    """A folder that everybody may read; those of pytest are private."""
+    path = Path(tempfile.mkdtemp(prefix="clvlab-read-only-"))
+    yield path
+    path.chmod(0o755)
+    shutil.rmtree(path)
+
+
+@pytest.fixture
+def log(folder):
+    """A log of one entry, on a file in a folder that can't be written."""
+    place = folder / "log %41.db"
+    with open_log(place, create=True) as opened, opened.write() as rows:
+        commit(rows, "run_1", "o", "sha256:1", None, 5)
+    locked(folder)
+    return place
+
+
+def locked(folder):
+    for path in folder.iterdir():
+        path.chmod(0o444)
+    folder.chmod(0o555)
+
+
+def test_a_log_that_nobody_can_write_is_shown(log):
+    assert list(log.parent.iterdir()) == [log]
+
+    with another_user(), open_log(log) as opened:
+        assert log_counts(opened) == COUNTS
+        with pytest.raises(StoreError), opened.write() as rows:
+            commit(rows, "run_2", "o", "sha256:2", None, 5)
+    assert list(log.parent.iterdir()) == [log]
+
+
+@pytest.mark.parametrize("command", ["show", "audit"])
+def test_the_commands_read_it_too(log, command, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["clvlab", "log", command, str(log), "--json"])
+
+    with another_user(), pytest.raises(SystemExit) as end:
+        main()
+
+    assert end.value.code == 0
+    assert '"committed": 1' in capsys.readouterr().out
+
+
+def test_a_log_in_a_folder_that_can_be_written_is_shown_while_it_is_written(folder):
+    place = folder / "log.db"
+    with open_log(place, create=True) as writer:
+        with writer.write() as rows:
+            commit(rows, "run_1", "o", "sha256:1", None, 5)
+        assert (folder / "log.db-wal").stat().st_size
+        locked(folder)
+
+        with another_user(), open_log(place) as opened:
+            assert log_counts(opened) == COUNTS
+        folder.chmod(0o755)
+        for path in folder.iterdir():
+            path.chmod(0o644)
+
+
+def test_a_log_without_the_newest_of_its_entries_is_not_shown(folder):
+    (folder / "origin").mkdir()
+    place = folder / "origin" / "log.db"
+    with open_log(place, create=True) as writer:
+        with writer.write() as rows:
+            commit(rows, "run_1", "o", "sha256:1", None, 5)
+        for name in ("log.db", "log.db-wal"):
+            shutil.copy(folder / "origin" / name, folder / name)
+    locked(folder)
+
+    with another_user(), pytest.raises(StoreUnreachableError, match="copy both"), open_log(folder / "log.db"):
+        pass
+
+
+def test_a_log_of_an_older_schema_that_nobody_can_write_is_refused(folder):
+    place = folder / "log.db"
+    Database(f"sqlite:///{place}").close()
+    engine = create_engine(f"sqlite:///{place}")
+    with engine.begin() as connection:
+        migrations.downgrade(connection, "0006")
+    engine.dispose()
+    locked(folder)
+
+    with another_user(), pytest.raises(StoreError, match="has schema 0006"):
+        database_to_read(f"sqlite:///{place}")
+
+
+def test_a_file_that_is_no_database_is_no_log(folder):
+    (folder / "log.db").write_bytes(b"no database, though it is long enough to look like one" * 100)
+    locked(folder)
+
+    with another_user(), pytest.raises(StoreUnreachableError, match="not a database"), open_log(folder / "log.db"):
+        pass
+
+
+def test_a_log_that_can_be_written_is_migrated_as_ever(tmp_path):
+    database_to_read(f"sqlite:///{tmp_path / 'new.db'}").close()
+
+    with sqlite3.connect(tmp_path / "new.db") as connection:
+        found = connection.execute("SELECT count(*) FROM log_entries").fetchone()
+    connection.close()
+    assert found == (0,)
