@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, delete, select, tuple_, update
 
 from clvlab.store.database import first, insert, rows
+from clvlab.store.news import announce
 from clvlab.store.tables import competition_events, competitions, roster
 
 _PACK = 200
@@ -82,6 +83,7 @@ def remove(connection: Connection, competition_id: str) -> None:
     """Delete a competition that is held and has no events, with its roster."""
     connection.execute(delete(roster).where(roster.c.competition_id == competition_id))
     connection.execute(delete(competitions).where(competitions.c.competition_id == competition_id))
+    announce(connection, competition_id)
 
 
 def append(
@@ -111,12 +113,14 @@ def append(
     ]
     connection.execute(competition_events.insert(), packs)
     change(connection, competition_id, next_seq=start + len(events))
+    announce(connection, competition_id)
 
 
 def events(connection: Connection, competition_id: str, since_seq: int, limit: int | None) -> list[dict[str, Any]]:
     """Return the events after ``since_seq``, in order."""
     log, found = competition_events.c, list[dict[str, Any]]()
-    query = select(competition_events).where(log.competition_id == competition_id).order_by(log.first_seq).limit(_PACKS_AT_ONCE)
+    at_once = _PACKS_AT_ONCE if limit is None else min(limit // _PACK + 2, _PACKS_AT_ONCE)  # what is not needed is not decoded
+    query = select(competition_events).where(log.competition_id == competition_id).order_by(log.first_seq).limit(at_once)
     while limit is None or len(found) < limit:
         later = query.where(log.first_seq > since_seq - _PACK, log.first_seq + log.count > since_seq + 1)
         packs = rows(connection, later)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from secrets import token_hex
 from typing import Any
 
 from sqlalchemy import Connection as Connection  # only the store knows its library
@@ -16,6 +17,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from clvlab.errors import StoreError, StoreFullError, StoreUnreachableError
 from clvlab.store.migrations import upgrade
+from clvlab.store.news import NEWS, Listener, notify
 
 _MEMORY = make_url("sqlite+pysqlite://")
 _WAIT_S = 30
@@ -41,6 +43,9 @@ class Database:
 
     def __init__(self, url: str | None = None) -> None:
         self._engine = _engine(_MEMORY if url is None else _url(url))
+        self._told: Callable[[str], None] = lambda subject: None  # noqa: ARG005
+        self._listener: Listener | None = None
+        self._teller = token_hex(8)
         try:
             with self.write() as connection:
                 if connection.dialect.name == "postgresql":  # two services may start at once; SQLite's transaction is enough
@@ -67,10 +72,23 @@ class Database:
         """
         with self._transaction(immediate=True) as connection:
             yield connection
+            announced: set[str] = connection.get_execution_options()[NEWS]
+            notify(connection, self._teller, announced)
+        for subject in announced:
+            self._told(subject)
+
+    def tell(self, told: Callable[[str], None]) -> None:
+        """Have ``told`` called with every subject that a transaction of this process announced, after its commit."""
+        self._told = told
+
+    def listen(self) -> None:
+        """Tell of what other processes announce as well, where the database can say so: PostgreSQL; idempotent."""
+        if self._listener is None and self._engine.dialect.name == "postgresql":
+            self._listener = Listener(self._engine, self._told, self._teller)
 
     @contextmanager
     def _transaction(self, *, immediate: bool) -> Iterator[Connection]:
-        options: dict[str, Any] = {_IMMEDIATE: immediate}
+        options: dict[str, Any] = {_IMMEDIATE: immediate} | ({NEWS: set[str]()} if immediate else {})
         if self._engine.dialect.name == "postgresql" and not immediate:
             options |= {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
         try:
@@ -83,6 +101,9 @@ class Database:
 
     def close(self) -> None:
         """Release the connections; a database in memory is gone with them."""
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
         self._engine.dispose()
 
 

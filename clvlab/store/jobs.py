@@ -15,6 +15,7 @@ from sqlalchemy import Connection, and_, func, or_, select, update
 
 from clvlab.errors import LeaseLostError
 from clvlab.store.database import first
+from clvlab.store.news import announce
 from clvlab.store.tables import jobs
 
 
@@ -91,6 +92,7 @@ def note_progress(connection: Connection, job: Job, progress: Any) -> None:
     """Note how far the newest attempt at a job is; an older attempt notes nothing."""
     own = (jobs.c.job_id == job.job_id) & (jobs.c.attempt == job.attempt)
     connection.execute(update(jobs).where(own).values(progress=progress))
+    announce(connection, job.run_id)
 
 
 def progress(connection: Connection, run_id: str) -> Any:
@@ -135,6 +137,7 @@ def postpone(connection: Connection, job: Job, now_ms: int, delay_ms: int, cause
 def finish(connection: Connection, job: Job, status: JobStatus, cause: str | None = None) -> None:
     """End a job whose row is held by ``fence``."""
     connection.execute(update(jobs).where(jobs.c.job_id == job.job_id).values(status=status, cause=cause))
+    announce(connection, job.run_id)
 
 
 def counts(connection: Connection) -> dict[str, int]:

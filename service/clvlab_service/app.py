@@ -24,6 +24,8 @@ from clvlab_service.auth import authenticator
 from clvlab_service.caching import Varying
 from clvlab_service.docs_page import install_docs_page
 from clvlab_service.errors import install_error_handlers, problem_kinds, unexpected_problem
+from clvlab_service.event_pages import EventPages
+from clvlab_service.forwarding import ForwardedClient
 from clvlab_service.logs import Forward, logger
 from clvlab_service.methods import Methods
 from clvlab_service.middleware import BodyLimit, Metrics, Observe
@@ -47,8 +49,11 @@ from clvlab_service.routers import (
 )
 from clvlab_service.settings import Settings
 from clvlab_service.streams import arena, progress
+from clvlab_service.streams.feeds import Feeds
+from clvlab_service.streams.places import StreamPlaces
 
 _ALLOWED = ("GET", "HEAD", "POST", "DELETE")
+_STREAM_WORKERS, _HANDSHAKES = 2, 100  # threads that read for streams, and who may ask for one at once
 _EXPOSED = (
     "Allow",
     "Content-Disposition",
@@ -102,6 +107,7 @@ def create_app(settings: Settings) -> FastAPI:
     )
     log, metrics = logger(settings.log_level), Metrics()
     app.state.settings, app.state.log, app.state.metrics = settings, log, metrics
+    app.state.stream_places = StreamPlaces(settings, metrics)
     app.state.auth = authenticator(settings, log)
     for router in _ROUTERS:
         app.include_router(router)
@@ -124,7 +130,8 @@ def create_app(settings: Settings) -> FastAPI:
             allow_headers=["*"],
             expose_headers=_EXPOSED,
         )
-    app.add_middleware(Observe, log=log, metrics=metrics, unexpected=unexpected_problem)  # the last one added is the outermost
+    app.add_middleware(Observe, log=log, metrics=metrics, unexpected=unexpected_problem)
+    app.add_middleware(ForwardedClient, trusted=settings.trusted_proxies)  # the last one added is the outermost
     return app
 
 
@@ -167,10 +174,14 @@ def _lifespan(settings: Settings, opening: Callable[[], Application]) -> Callabl
                 ("sheets", 1, settings.proof_queue),  # they take seconds, and nobody verifies behind them
                 ("owner", settings.owner_workers, settings.owner_queue),
                 ("uploads", settings.upload_workers, settings.upload_queue),
+                ("streams", _STREAM_WORKERS, 2 * settings.max_streams + _HANDSHAKES),
             )
         }
         forward = Forward(state.log)
         logging.getLogger("clvlab").addHandler(forward)
+        state.feeds = Feeds(
+            application, EventPages(application.event_log), state.pools["streams"], settings.stream_poll_s, state.log
+        )
         try:
             application.start()
             await state.auth.keys.start()

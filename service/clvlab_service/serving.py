@@ -44,6 +44,8 @@ def serve(host: str, port: int, dev_folder: Path | None, say: Callable[[str], No
         port=port,
         log_level="warning",
         access_log=False,  # the service has its own, with request ids
+        ws_per_message_deflate=False,  # it would compress every message anew for each who watches
+        proxy_headers=False,  # and its own setting of proxies
         timeout_graceful_shutdown=settings.shutdown_s,
     )
     sock = _listening(host, port)

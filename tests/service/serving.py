@@ -28,7 +28,7 @@ def running(app, send_buffer=None):
     sock.bind(("127.0.0.1", 0))
     if send_buffer:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)  # its connections inherit it
-    server = uvicorn.Server(uvicorn.Config(app, log_level="error", access_log=False, lifespan="on"))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error", access_log=False, lifespan="on", proxy_headers=False))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
     thread.start()
     try:
@@ -57,6 +57,7 @@ class Api:
     alice: httpx2.Client
     bob: httpx2.Client
     nobody: httpx2.Client
+    app: object
 
     def token(self, did=ALICE):
         return dev_token(self.keys, did, 600)
@@ -91,14 +92,15 @@ def make_entry(strategy="baseline", **fields):
 @contextmanager
 def api(keys, database_url=None, *, send_buffer=None, **settings):
     """A running service and its clients."""
-    with running(create_app(make_settings(keys, database_url, **settings)), send_buffer) as url:
+    app = create_app(make_settings(keys, database_url, **settings))
+    with running(app, send_buffer) as url:
         headers = [{"Authorization": f"Bearer {dev_token(keys, did, 3600)}"} for did in (ALICE, BOB)]
         with (
             httpx2.Client(base_url=url, headers=headers[0], timeout=60) as alice,
             httpx2.Client(base_url=url, headers=headers[1], timeout=60) as bob,
             httpx2.Client(base_url=url, timeout=60) as nobody,
         ):
-            yield Api(url, keys, alice, bob, nobody)
+            yield Api(url, keys, alice, bob, nobody, app)
 
 
 def assert_problem(response, status):

@@ -172,7 +172,6 @@ class Competitions(Starting):
                 detail = f"competition {competition_id} was started, and its log is public record: it can't be deleted"
                 raise NotDeletableError("has_events", detail)
             rows.remove(connection, competition_id)
-        self.hub.publish(competition_id)
 
     def open(self, caller: str, competition_id: str) -> CompetitionStatusResponse:
         """Go from ``draft`` to ``open``.
