@@ -17,11 +17,11 @@ lint:
 test:
     pytest -n 2 --dist loadfile -m "not long and not browser"
 
-# The long duels.
+# The long duels, at their whole length.
 duels:
-    pytest -n 2 --dist worksteal -m "long and not browser" tests
+    CLVLAB_DUELS=whole pytest -n 2 --dist worksteal -m "long and not browser" tests
 
-# Both, as CI runs them.
+# Every test, the duels at their short length, as CI runs them.
 all:
     pytest -n 2 --dist worksteal -m "not browser"
 

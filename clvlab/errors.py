@@ -49,11 +49,13 @@ __all__ = [
     "RunCancelledError",
     "RunConflictError",
     "RunFailedError",
+    "RunRemovedError",
     "SchemaError",
     "ServiceUnreachableError",
     "SettingsError",
     "SourceError",
     "StatisticsError",
+    "StorageSpentError",
     "StoreError",
     "StoreFullError",
     "StoreUnreachableError",
@@ -219,6 +221,19 @@ class UnknownRunError(ClvlabError):
     """No sealed run at that path or under that id."""
 
 
+class RunRemovedError(ClvlabError):
+    """A run was removed to make room; its hashes are what is left of it."""
+
+    def __init__(self, run_id: str, evidence_hash: str, manifest_hash: str) -> None:
+        super().__init__(
+            f"run {run_id} was removed to make room: its evidence had {evidence_hash}, its manifest {manifest_hash}; "
+            "asked for again it is replayed"
+        )
+        self.run_id = run_id
+        self.evidence_hash = evidence_hash
+        self.manifest_hash = manifest_hash
+
+
 class RunConflictError(ClvlabError):
     """A run of the same id is stored with other bytes."""
 
@@ -297,6 +312,14 @@ class BusyError(ClvlabError):
         self.retry_after_s = retry_after_s
 
 
+class OwnerLimitError(ClvlabError):
+    """An owner has as much going on as an owner may have at once."""
+
+    def __init__(self, detail: str, retry_after_s: int) -> None:
+        super().__init__(detail)
+        self.retry_after_s = retry_after_s
+
+
 class PageError(ClvlabError):
     """A cursor or page size that can't be used."""
 
@@ -307,6 +330,14 @@ class StoreError(ClvlabError):
 
 class StoreUnreachableError(StoreError):
     """The configured database can't be reached, or broke off; nothing of the transaction was kept."""
+
+
+class StoreBusyError(StoreError):
+    """The database made a transaction wait for too long; nothing of it was kept, and it can be tried again."""
+
+
+class StorageSpentError(ClvlabError):
+    """The runs of an owner, or of nobody in particular, take up all the room that they may have."""
 
 
 class StoreFullError(StoreError):

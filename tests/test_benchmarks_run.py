@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.length import whole_only
+
 pytestmark = pytest.mark.long
 
 ROOT = Path(__file__).parents[1]
@@ -56,6 +58,7 @@ def test_the_benchmark_command_reports_every_job_and_its_jobs_agree(tmp_path):
     assert all(figure["value"]["min"] > 0 for figure in said["figures"])
 
 
+@whole_only
 def test_the_benchmark_of_the_service_reports_every_job(tmp_path):
     report = tmp_path / "report.json"
     sizes = ["--seconds", "0.2", "--rounds", "1", "--clients", "2", "--messages", "100", "--fixtures", "8"]
@@ -97,6 +100,7 @@ def test_the_benchmark_of_imports_reports_every_job(tmp_path):
     assert all(figure["value"]["min"] > 0 for figure in figures)
 
 
+@whole_only
 def test_the_benchmark_of_isolated_agents_reports_every_size_and_they_decide_as_here(tmp_path):
     report = tmp_path / "report.json"
 
@@ -113,6 +117,7 @@ def test_the_benchmark_of_isolated_agents_reports_every_size_and_they_decide_as_
     assert list(said["equalities"].values()) == [True]
 
 
+@whole_only
 def test_the_benchmark_of_many_fixtures_reports_every_size(tmp_path):
     report = tmp_path / "report.json"
 

@@ -16,7 +16,10 @@ Verdict = TypeAliasType(
 
 RunStatus = TypeAliasType(
     "RunStatus",
-    Annotated[Literal["queued", "running", "sealed", "failed"], Field(description="Where a run is between launch and seal.")],
+    Annotated[
+        Literal["queued", "running", "sealed", "failed", "removed"],
+        Field(description="Where a run is between launch and seal; of one that was removed the hashes are left."),
+    ],
 )
 
 RunKind = TypeAliasType(

@@ -10,6 +10,7 @@ from uuid import uuid4
 from clvlab.anchor.configured import anchorer
 from clvlab.anchor.settings import AnchorSettings
 from clvlab.application.anchoring import Anchoring, StoredRecords
+from clvlab.application.caps import Caps
 from clvlab.application.competitions.competitions import Competitions
 from clvlab.application.competitions.demo import Demo
 from clvlab.application.competitions.event_log import EventLog
@@ -20,11 +21,14 @@ from clvlab.application.hub import Hub
 from clvlab.application.jobs import Handler, Jobs
 from clvlab.application.leaderboard import Leaderboard
 from clvlab.application.log.public import PublicLog
+from clvlab.application.measures import Measures, measures
 from clvlab.application.packs import bundled_catalog
 from clvlab.application.principals import Principals
 from clvlab.application.replay_packs import ReplayPacks
 from clvlab.application.reports.job import BacktestRuns
 from clvlab.application.reports.reports import BacktestReports
+from clvlab.application.retention import Retention
+from clvlab.application.runs.budget import Budget
 from clvlab.application.runs.decisions import RunDecisions
 from clvlab.application.runs.stored import StoredRuns
 from clvlab.application.uploads.limits import UploadLimits
@@ -34,6 +38,7 @@ from clvlab.errors import UploadsOffError
 from clvlab.packs.catalog import Catalog
 from clvlab.runlog.note import Signer
 from clvlab.store.database import Database
+from clvlab.store.waits import Waits as Waits  # whoever configures an application has it from here
 
 
 def _now_ms() -> int:
@@ -51,10 +56,16 @@ class Application:
     ----------
     database_url
         SQLAlchemy URL (``sqlite:///runs.db``, ``postgresql://...``); None is in memory.
+    waits
+        How long PostgreSQL is waited for.
     catalog
         Packs that may be named; the bundled ones by default.
     uploads
         Where packs of owners are kept, and their bounds; by default there are none.
+    budget
+        How much runs may take up in the store.
+    caps
+        How much an owner may have going on at once.
     anchor
         Chain, and key if sealed runs of competitions and deploys are to be anchored there; by default nothing is anchored.
     log_key
@@ -82,7 +93,10 @@ class Application:
         self,
         database_url: str | None = None,
         *,
+        waits: Waits | None = None,
         catalog: Catalog | None = None,
+        budget: Budget | None = None,
+        caps: Caps | None = None,
         anchor: AnchorSettings | None = None,
         uploads: UploadLimits | None = None,
         log_key: Signer | None = None,
@@ -91,14 +105,16 @@ class Application:
         clock: Callable[[], int] = _now_ms,
         new_id: Callable[[], str] = _new_id,
     ) -> None:
-        self._database = database = Database(database_url)
+        self._database = database = Database(database_url, waits)
+        self._clock = clock
         catalog = catalog or bundled_catalog()
         self._uploads = None if uploads is None else Uploads(database, catalog, uploads, clock)
         packs = Packs(catalog, self._uploads)
         self._hub = hub = Hub()
         database.tell(hub.publish)
+        budget, caps = budget or Budget(), caps or Caps()
         anchoring = Anchoring(database, anchorer(anchor or AnchorSettings(), StoredRecords(database)), clock)
-        runner = CompetitionRuns(database, packs, anchoring, clock)
+        runner = CompetitionRuns(database, packs, anchoring, clock, budget, caps)
         handlers: dict[str, Handler] = {
             "backtest": BacktestRuns(database, catalog, clock),
             "competition": runner,
@@ -110,14 +126,15 @@ class Application:
         self.jobs = Jobs(database, hub, clock, workers, lease_ms, handlers)
         self.runs = StoredRuns(database, anchoring, self.log, clock)
         self.decisions = RunDecisions(database)
-        self.competitions = Competitions(database, packs, self.jobs, self.runs, runner, clock, new_id)
+        self.competitions = Competitions(database, packs, self.jobs, self.runs, runner, clock, new_id, caps)
         self.event_log = EventLog(database)
-        self.deploys = Deploys(database, packs, hub, clock, new_id)
-        self.backtests = BacktestReports(database, catalog, self.jobs, self.runs, clock)
+        self.deploys = Deploys(database, packs, hub, clock, new_id, budget, caps)
+        self.backtests = BacktestReports(database, catalog, self.jobs, self.runs, clock, budget)
         self.leaderboard = Leaderboard(database)
         self.leaderboard.bring_up_to_date()
         self.packs = ReplayPacks(catalog)
         self.principals = Principals(database)
+        self.retention = Retention(database, clock)
         self.demo = Demo(self.competitions, catalog)
 
     @property
@@ -158,12 +175,21 @@ class Application:
         """
         return self._hub.subscribe(subject, notify)
 
+    def measures(self) -> Measures:
+        """Measure what an operator watches of the store.
+
+        Raises
+        ------
+        StoreError
+        """
+        return measures(self._database, self._clock)
+
     def ready(self) -> dict[str, Any]:
         """Tell whether the store answers, for a readiness probe: ``{store, schema_version}``.
 
         Raises
         ------
-        StoreUnreachableError
+        StoreUnreachableError, StoreBusyError, StoreError
         """
-        with self._database.read() as connection:
-            return {"store": connection.dialect.name, "schema_version": self._database.schema_version}
+        self._database.ask()
+        return {"store": self._database.kind, "schema_version": self._database.schema_version}

@@ -27,6 +27,7 @@ CANCELLED = "cancelled"
 """Cause of a run that whoever asked for it did not want any more."""
 _SUBJECT = "jobs"
 _MAX_ATTEMPTS = 10
+_OVER = (RunStatus.SEALED, RunStatus.FAILED, RunStatus.REMOVED)
 _APART = "anchor"  # waits for a network: it has a thread of its own, so that nothing waits behind it
 _ASKED = "backtest"  # performed by whoever asked; a thread of its own takes up what nobody performs any more
 _DELAYS_MS = (2_000, 10_000, 60_000, 300_000)
@@ -145,7 +146,7 @@ class Jobs:
                 row = runs.row(connection, run_id)
             if row is None:
                 raise UnknownRunError(f"unknown run {run_id!r}")
-            if row["status"] in (RunStatus.SEALED, RunStatus.FAILED):
+            if row["status"] in _OVER:
                 return dict(row)
             job = self._claim(run_id=run_id)
             if job is None:
@@ -164,7 +165,7 @@ class Jobs:
         outcome = self.settle(run_id)
         if outcome["cause"] == CANCELLED:
             raise RunCancelledError(run_id)
-        if outcome["status"] == RunStatus.FAILED:
+        if outcome["status"] != RunStatus.SEALED:
             raise RunFailedError(run_id, outcome["cause"])
 
     def state(self, run_id: str) -> RunProgress:

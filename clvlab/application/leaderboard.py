@@ -17,6 +17,7 @@ from clvlab.store import runs, standings
 from clvlab.store.database import Connection, Database
 from clvlab.store.runlog import LogRows
 from clvlab.store.tables import RUN_COUNTS, SUMS
+from clvlab.store.waits import take_time
 
 _T = TypeVar("_T")
 _PPM = 1_000_000
@@ -56,6 +57,7 @@ class Leaderboard:
             fresh = [result for run_id in run_ids for result in _results(connection, run_id, claimed)]
         with self.database.write() as connection:
             LogRows(connection, writing=True)  # no run is sealed, and nothing is rebuilt, meanwhile
+            take_time(connection)
             before = _by_label(connection)
             for run_id in standings.sealed_run_ids(connection)[len(run_ids) :]:  # sealed meanwhile, and so the last in the log
                 fresh += _results(connection, run_id, claimed)
@@ -119,15 +121,17 @@ def _by_label(connection: Connection) -> dict[str, dict[str, Any]]:
 def _results(connection: Connection, run_id: str, claimed: Claimed) -> list[dict[str, Any]]:
     row = runs.row(connection, run_id)
     run = runs.sealed_run(connection, run_id)
-    if run is None or row is None or not row["ranked"]:
+    if row is None or not row["ranked"]:
         return []
-    found = against_the_record(row, run, verify(run, runs.receipt_lines(connection, run_id)))
-    claim = claimed.of(run_id)
-    if found.verified:
-        return results(found, row["owner"] or ANYBODY, claim)
-    for noted in standings.brought(connection, run_id):  # its bytes are not the sealed ones: what those said stays
+    claim, failing = claimed.of(run_id), {}
+    if run is not None:
+        found = against_the_record(row, run, verify(run, runs.receipt_lines(connection, run_id)))
+        if found.verified:
+            return results(found, row["owner"] or ANYBODY, claim)
+        failing = {"failing": True}
+    for noted in standings.brought(connection, run_id):  # its bytes are not the sealed ones, or gone: what those said stays
         claim((noted["owner"], noted["agent_id"]), noted["content_hash"], [noted["fixture_id"]])
-    return [{**result, "failing": True} for result in standings.results_of(connection, run_id)]
+    return [result | failing for result in standings.results_of(connection, run_id)]
 
 
 def _row(standing: Mapping[str, Any], label: str) -> LeaderboardRow:

@@ -27,7 +27,7 @@ from clvlab.cli.log import log_app, witness
 from clvlab.cli.options import JsonOption, NetworkOption, PackArgument, ReadsOption, RunArgument, RunsOption
 from clvlab.cli.packs import packs_app
 from clvlab.cli.printing import err, leaderboard, out, plain, plain_lines, print_json, show_checks, show_report, table
-from clvlab.cli.serving import dev_token, rebuild_leaderboard, serve
+from clvlab.cli.serving import dev_token, rebuild_leaderboard, retention, serve
 from clvlab.cli.versions import version
 from clvlab.errors import ClvlabError
 from clvlab.law.closing import Window
@@ -47,6 +47,7 @@ for command in (proof.anchor, proof.bundle, proof.devchain, proof.disclose, proo
     app.command()(command)
 app.command()(serve)
 app.command()(rebuild_leaderboard)
+app.command()(retention)
 app.command()(dev_token)
 
 _BAD_INPUT = 2

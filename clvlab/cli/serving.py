@@ -1,4 +1,4 @@
-"""``clvlab serve``, ``clvlab dev-token`` and ``clvlab rebuild-leaderboard``."""
+"""``clvlab serve``, ``dev-token``, ``rebuild-leaderboard`` and ``retention``."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from clvlab.cli.printing import err, out, plain
 from clvlab.errors import MissingExtraError
 
 _KEYS = Path(".clvlab")
+_StoreOption = Annotated[str, typer.Option("--database-url", help="Of the service's store.", envvar="CLVLAB_DATABASE_URL")]
 KeysOption = Annotated[Path, typer.Option("--keys", help="Folder of the key pair for local trials; made if missing.")]
 
 
@@ -58,3 +59,23 @@ def rebuild_leaderboard(
         out.print(plain(difference))
     out.print("rebuilt" if differences else "the leaderboard is what the sealed runs give")
     raise typer.Exit(1 if differences else 0)
+
+
+def retention(
+    days: Annotated[
+        float,
+        typer.Option(help="Remove what was sealed more than so many days ago.", envvar="CLVLAB_RETENTION_DAYS", min=0),
+    ],
+    database_url: _StoreOption,
+) -> None:
+    """Remove old backtests that were asked for without a token; the log, the leaderboard and their hashes stay."""
+    try:
+        from clvlab.application.application import Application
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("service", error.name) from error
+    application = Application(database_url)
+    try:
+        removed, freed = application.retention.apply(days)
+    finally:
+        application.close()
+    out.print(f"{removed:,} runs were removed, {freed:,} bytes are free")

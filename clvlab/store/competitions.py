@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, delete, select, tuple_, update
+from sqlalchemy import Connection, delete, func, select, tuple_, update
 
 from clvlab.store.database import first, insert, rows
 from clvlab.store.news import announce
@@ -19,6 +19,13 @@ def add(connection: Connection, values: Mapping[str, Any]) -> bool:
     """Create a competition; False if its id is taken."""
     added = insert(connection, competitions).values(next_seq=0, **values).on_conflict_do_nothing()
     return connection.execute(added.returning(competitions.c.competition_id)).first() is not None
+
+
+def unstarted_of(connection: Connection, owner: str) -> int:
+    """Count the competitions of an owner that were not started yet."""
+    of = competitions.c
+    query = select(func.count()).where(of.owner == owner, of.status.in_(("draft", "open")))
+    return int(connection.execute(query).scalar_one())
 
 
 def row(connection: Connection, competition_id: str, *, lock: bool = False) -> dict[str, Any] | None:

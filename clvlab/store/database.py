@@ -9,22 +9,30 @@ from secrets import token_hex
 from typing import Any
 
 from sqlalchemy import Connection as Connection  # only the store knows its library
-from sqlalchemy import Engine, QueuePool, Select, create_engine, event, text
+from sqlalchemy import Engine, NullPool, QueuePool, Select, create_engine, event, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, NoSuchModuleError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from clvlab.errors import StoreError, StoreFullError, StoreUnreachableError
+from clvlab.errors import StoreBusyError, StoreError, StoreFullError, StoreUnreachableError
 from clvlab.store.migrations import upgrade
 from clvlab.store.news import NEWS, Listener, notify
+from clvlab.store.waits import WAITS, Waits, take_time
 
 _MEMORY = make_url("sqlite+pysqlite://")
 _WAIT_S = 30
 _CONNECT_S = 5
 _IMMEDIATE = "clvlab_immediate"
 _MIGRATION_LOCK = 0x636C766C6162  # any number that no other program takes
-_DISK_FULL = "53100"  # PostgreSQL, appendix A: error codes
+# PostgreSQL, appendix A: error codes
+_DISK_FULL = "53100"
+_BUSY = {
+    "55P03": "another transaction held a lock for too long",
+    "57014": "a statement took too long",
+    "40P01": "transactions waited for each other",
+}
+_AT_ONCE = Waits(lock_s=1, statement_s=1)
 
 
 class Database:
@@ -34,6 +42,8 @@ class Database:
     ----------
     url
         SQLAlchemy URL of SQLite or PostgreSQL; None is SQLite in memory.
+    waits
+        How long PostgreSQL is waited for.
 
     Raises
     ------
@@ -41,19 +51,27 @@ class Database:
         The database does not answer, or the URL names none.
     """
 
-    def __init__(self, url: str | None = None) -> None:
-        self._engine = _engine(_MEMORY if url is None else _url(url))
+    def __init__(self, url: str | None = None, waits: Waits | None = None) -> None:
+        place = _MEMORY if url is None else _url(url)
+        self._engine = _engine(place, waits or Waits())
+        self._apart = None if _is_in_memory(place) else _engine(place, _AT_ONCE, kept=False)
         self._told: Callable[[str], None] = lambda subject: None  # noqa: ARG005
         self._listener: Listener | None = None
         self._teller = token_hex(8)
         try:
             with self.write() as connection:
+                take_time(connection)
                 if connection.dialect.name == "postgresql":  # two services may start at once; SQLite's transaction is enough
                     connection.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": _MIGRATION_LOCK})
                 self.schema_version = upgrade(connection)
         except BaseException:
             self.close()
             raise
+
+    @property
+    def kind(self) -> str:
+        """``sqlite``, of memory too, or ``postgresql``."""
+        return self._engine.dialect.name
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -67,7 +85,7 @@ class Database:
 
         Raises
         ------
-        StoreFullError, StoreUnreachableError, StoreError
+        StoreFullError, StoreUnreachableError, StoreBusyError, StoreError
             The database refused; nothing was kept.
         """
         with self._transaction(immediate=True) as connection:
@@ -97,7 +115,21 @@ class Database:
         except DBAPIError as error:
             raise _translated(error) from error
         except PoolTimeoutError as error:
-            raise StoreUnreachableError(f"no connection to the database was free within {_WAIT_S} s") from error
+            raise StoreBusyError("no connection to the database was free in time: too many wait for it") from error
+
+    def ask(self) -> None:
+        """Have the database answer, on a connection of its own that waits for no other; one in memory always does.
+
+        Raises
+        ------
+        StoreUnreachableError, StoreBusyError, StoreError
+        """
+        if self._apart is not None:
+            try:
+                with self._apart.connect() as connection:
+                    connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+            except DBAPIError as error:
+                raise _translated(error) from error
 
     def close(self) -> None:
         """Release the connections; a database in memory is gone with them."""
@@ -138,22 +170,22 @@ def _url(text_url: str) -> URL:
     return url.set(drivername="sqlite+pysqlite")
 
 
-def _engine(url: URL) -> Engine:
+def _is_in_memory(url: URL) -> bool:
+    return url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:")
+
+
+def _engine(url: URL, waits: Waits, *, kept: bool = True) -> Engine:
+    """Make what opens connections, and keeps them for the next transaction."""
+    pool: dict[str, Any] = {"pool_size": 8, "pool_timeout": waits.lock_s} if kept else {"poolclass": NullPool}
     try:
         if url.get_backend_name() == "postgresql":
-            return create_engine(
-                url, pool_pre_ping=True, pool_size=8, pool_timeout=_WAIT_S, connect_args={"connect_timeout": _CONNECT_S}
-            )
-        in_memory = url.database in (None, "", ":memory:")
-        engine = create_engine(
-            url,
-            poolclass=QueuePool,
-            # One connection is the whole of a database in memory, and its users take turns.
-            pool_size=1 if in_memory else 8,
-            max_overflow=0 if in_memory else 8,
-            pool_timeout=_WAIT_S,
-            connect_args={"check_same_thread": False, "timeout": _WAIT_S},
-        )
+            options = {WAITS: waits}
+            arguments = {"connect_timeout": _CONNECT_S} | waits.connect_args(str(url.query.get("options", "")))
+            return create_engine(url, pool_pre_ping=kept, connect_args=arguments, execution_options=options, **pool)
+        if kept:  # one connection is the whole of a database in memory, and its users take turns
+            size = (1, 0) if _is_in_memory(url) else (8, 8)
+            pool = {"poolclass": QueuePool, "pool_size": size[0], "max_overflow": size[1], "pool_timeout": _WAIT_S}
+        engine = create_engine(url, connect_args={"check_same_thread": False, "timeout": _WAIT_S}, **pool)
     except (NoSuchModuleError, ImportError) as error:
         raise StoreUnreachableError(f"no driver for {url.drivername}: install clvlab[service]") from error
     event.listen(engine, "connect", _configure)
@@ -192,7 +224,10 @@ def _translated(error: DBAPIError) -> StoreError:
         ):
             return StoreUnreachableError(f"the database can't be used: {cause}")
         return StoreError(f"the database refused: {cause}")
-    if getattr(cause, "sqlstate", None) == _DISK_FULL:
+    state = getattr(cause, "sqlstate", None)
+    if state in _BUSY:
+        return StoreBusyError(f"the database is busy: {_BUSY[state]}; nothing of the transaction was kept")
+    if state == _DISK_FULL:
         return StoreFullError(f"the database is full: {cause}; nothing of the transaction was kept")
     if error.connection_invalidated or isinstance(error, InterfaceError | OperationalError):
         return StoreUnreachableError(f"the database does not answer: {str(cause).splitlines()[0]}")

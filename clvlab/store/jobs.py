@@ -14,9 +14,9 @@ from typing import Any
 from sqlalchemy import Connection, and_, func, or_, select, update
 
 from clvlab.errors import LeaseLostError
-from clvlab.store.database import first
+from clvlab.store.database import first, insert
 from clvlab.store.news import announce
-from clvlab.store.tables import jobs
+from clvlab.store.tables import jobs, runs, turns
 
 
 class JobStatus(StrEnum):
@@ -56,13 +56,22 @@ def claim(
     run_id: str | None = None,
     waited_ms: int = 0,
 ) -> Job | None:
-    """Lease the oldest job of these kinds that is free and was queued so long ago: of one run, or of any.
+    """Lease a job of these kinds that is free and was queued so long ago: of one run, or of any.
 
+    Owners take turns, so that nobody waits behind all that another has queued; of one owner's jobs the oldest is next.
     A lease that ran out is free, and so is one from the future: then the clock went back, and its end may never come.
     """
     expired = or_(jobs.c.lease_until_ts_ms <= now_ms, jobs.c.leased_ts_ms > now_ms + lease_ms)
     free = or_(jobs.c.status == JobStatus.QUEUED, and_(jobs.c.status == JobStatus.LEASED, expired))
-    query = select(jobs).where(free, jobs.c.kind.in_(kinds)).order_by(jobs.c.job_id).limit(1).with_for_update(skip_locked=True)
+    query = (
+        select(jobs, runs.c.owner)
+        .outerjoin(runs, runs.c.run_id == jobs.c.run_id)
+        .outerjoin(turns, turns.c.owner == runs.c.owner)
+        .where(free, jobs.c.kind.in_(kinds))
+        .order_by(func.coalesce(turns.c.turn, -1), jobs.c.job_id)
+        .limit(1)
+        .with_for_update(skip_locked=True, of=jobs)
+    )
     if run_id is not None:
         query = query.where(jobs.c.run_id == run_id)
     if waited_ms:
@@ -76,7 +85,22 @@ def claim(
         .where(jobs.c.job_id == found["job_id"])
         .values(status=JobStatus.LEASED, attempt=attempt, leased_ts_ms=now_ms, lease_until_ts_ms=now_ms + lease_ms)
     )
+    if found["owner"] is not None:
+        _take_turn(connection, found["owner"])
     return Job(found["job_id"], found["kind"], found["run_id"], found["payload"], attempt, found["postponed"])
+
+
+def _take_turn(connection: Connection, owner: str) -> None:
+    newest = select(func.coalesce(func.max(turns.c.turn), 0) + 1).scalar_subquery()
+    taken = insert(connection, turns).values(owner=owner, turn=newest)
+    connection.execute(taken.on_conflict_do_update(index_elements=["owner"], set_={"turn": taken.excluded.turn}))
+
+
+def open_of(connection: Connection, owner: str, kind: str) -> int:
+    """Count the jobs of a kind of an owner's runs that are queued or leased."""
+    query = select(func.count()).select_from(jobs).join(runs, runs.c.run_id == jobs.c.run_id)
+    is_open = jobs.c.status.in_((JobStatus.QUEUED, JobStatus.LEASED))
+    return int(connection.execute(query.where(is_open, jobs.c.kind == kind, runs.c.owner == owner)).scalar_one())
 
 
 def hold_open(connection: Connection, run_id: str, kinds: Collection[str]) -> Job | None:
@@ -144,3 +168,9 @@ def counts(connection: Connection) -> dict[str, int]:
     """Count jobs per status."""
     found = connection.execute(select(jobs.c.status, func.count()).group_by(jobs.c.status)).all()
     return {status.value: 0 for status in JobStatus} | {status: int(count) for status, count in found}
+
+
+def waiting_since(connection: Connection) -> dict[str, int]:
+    """Return when the oldest queued job of each kind was queued."""
+    query = select(jobs.c.kind, func.min(jobs.c.created_ts_ms)).where(jobs.c.status == JobStatus.QUEUED)
+    return {str(kind): int(since) for kind, since in connection.execute(query.group_by(jobs.c.kind))}

@@ -6,11 +6,12 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlalchemy import Connection, func, select, text
+from sqlalchemy import Connection, func, select
 
 from clvlab.errors import LogError
 from clvlab.store.database import Database
 from clvlab.store.tables import log_entries, log_nodes
+from clvlab.store.waits import lock_log
 
 
 class RunLog:
@@ -43,8 +44,8 @@ class LogRows:
 
     def __init__(self, connection: Connection, *, writing: bool = False) -> None:
         self._connection = connection
-        if writing and connection.dialect.name == "postgresql":  # SQLite has one writer anyway
-            connection.execute(text("LOCK TABLE log_entries IN EXCLUSIVE MODE"))
+        if writing:
+            lock_log(connection)
 
     def size(self) -> int:
         """Count the entries."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from itertools import islice
 from typing import Any
@@ -12,10 +12,10 @@ from sqlalchemy import ColumnElement, Connection, Table, exists, select, tuple_,
 from clvlab.errors import RunConflictError
 from clvlab.proof.seal import SealedRun
 from clvlab.store.database import first, insert, rows
+from clvlab.store.packing import HEADER, chunks, lines_of
 from clvlab.store.tables import agent_errors, agent_results, receipts, run_chunks, runs
 
-_CHUNK_BYTES = 128 << 10
-_CHUNKS_AT_ONCE = 64
+_AT_ONCE = 64
 
 
 class RunStatus(StrEnum):
@@ -23,6 +23,7 @@ class RunStatus(StrEnum):
     RUNNING = "running"
     SEALED = "sealed"
     FAILED = "failed"
+    REMOVED = "removed"
 
 
 class Part(StrEnum):
@@ -31,12 +32,12 @@ class Part(StrEnum):
 
 
 def add(connection: Connection, values: dict[str, Any]) -> bool:
-    """Put a run on record before its tape is opened; a failed one is queued again.
+    """Put a run on record before its tape is opened; a failed or removed one is queued again.
 
     Returns
     -------
     bool
-        Whether it is to be performed now: it was not on record, or had failed.
+        Whether it is to be performed now: it was not on record, had failed, or was removed.
     """
     added = connection.execute(
         insert(connection, runs).values(status=RunStatus.QUEUED, **values).on_conflict_do_nothing().returning(runs.c.run_id)
@@ -45,7 +46,7 @@ def add(connection: Connection, values: dict[str, Any]) -> bool:
         return True
     revived = connection.execute(
         update(runs)
-        .where(runs.c.run_id == values["run_id"], runs.c.status == RunStatus.FAILED)
+        .where(runs.c.run_id == values["run_id"], runs.c.status.in_((RunStatus.FAILED, RunStatus.REMOVED)))
         .values(status=RunStatus.QUEUED, cause=None, ranked=values["ranked"])
     )
     return revived.rowcount == 1
@@ -80,15 +81,15 @@ def seal(connection: Connection, run: SealedRun, receipt_text: bytes, *, checks:
     Raises
     ------
     RunConflictError
-        It is sealed with other bytes.
+        It is, or was before it was removed, sealed with other bytes.
     """
     stored = row(connection, run.run_id, lock=True)
     if stored is None:
         raise ValueError(f"run {run.run_id} must be on record before it is sealed")
+    # The manifest binds evidence and scores: equal manifests mean equal bytes.
+    if stored["manifest_hash"] not in (None, run.manifest_hash):
+        raise RunConflictError(run.run_id, stored["manifest_hash"], run.manifest_hash)
     if stored["status"] == RunStatus.SEALED:
-        # The manifest binds evidence and scores: equal manifests mean equal bytes.
-        if stored["manifest_hash"] != run.manifest_hash:
-            raise RunConflictError(run.run_id, stored["manifest_hash"], run.manifest_hash)
         return False
     for part, text in ((Part.EVENTS, run.events), (Part.SCORES, run.scores)):
         _insert_chunks(connection, run_chunks, text, run_id=run.run_id, part=part)
@@ -117,19 +118,11 @@ def record_checks(connection: Connection, run_id: str, checks: Any, ts_ms: int) 
 
 
 def _insert_chunks(connection: Connection, table: Table, text: bytes, **key: Any) -> None:
-    chunks = _chunks(text)
-    while some := [key | chunk for chunk in islice(chunks, _CHUNKS_AT_ONCE)]:
+    found = chunks(text)
+    while some := [
+        key | {"first_line": chunk.first_line, "size": chunk.size, "lines": chunk.stored} for chunk in islice(found, _AT_ONCE)
+    ]:
         connection.execute(table.insert(), some)
-
-
-def _chunks(text: bytes) -> Iterator[dict[str, Any]]:
-    first_line = start = 0
-    while start < len(text):
-        end = text.find(b"\n", min(start + _CHUNK_BYTES, len(text) - 1)) + 1
-        lines = text[start:end]
-        yield {"first_line": first_line, "lines": lines}
-        first_line += lines.count(b"\n")
-        start = end
 
 
 def sealed_run(connection: Connection, run_id: str) -> SealedRun | None:
@@ -141,6 +134,17 @@ def sealed_run(connection: Connection, run_id: str) -> SealedRun | None:
         return None
     events, scores = (_joined(connection, run_chunks, run_id, run_chunks.c.part == part) for part in Part)
     return SealedRun(run_id, events, scores, bytes(found.manifest or b""))  # a lost manifest fails verification
+
+
+def gzipped(connection: Connection, run_id: str, part: Part) -> bytes | None:
+    """Return a part of a sealed run as the gzip file that it lies there as; null if it is older, or not sealed."""
+    own = run_chunks.c
+    query = select(own.lines, own.size).join(runs, runs.c.run_id == own.run_id)
+    sealed = query.where(own.run_id == run_id, own.part == part, runs.c.status == RunStatus.SEALED)
+    found = connection.execute(sealed.order_by(own.first_line)).all()
+    if not found or any(chunk.size is None for chunk in found):
+        return None
+    return HEADER + b"".join(chunk.lines for chunk in found)
 
 
 def evidence_hash(connection: Connection, run_id: str) -> str | None:
@@ -157,27 +161,27 @@ def receipt_lines(connection: Connection, run_id: str, before_line: int | None =
 
 def receipt_count(connection: Connection, run_id: str) -> int:
     """Count the receipts of a run."""
-    query = select(receipts.c.first_line, receipts.c.lines).where(receipts.c.run_id == run_id)
+    query = select(receipts.c.first_line, receipts.c.lines, receipts.c.size).where(receipts.c.run_id == run_id)
     last = connection.execute(query.order_by(receipts.c.first_line.desc()).limit(1)).first()
-    return 0 if last is None else last.first_line + last.lines.count(b"\n")
+    return 0 if last is None else last.first_line + lines_of(last.lines, last.size).count(b"\n")
 
 
 def _joined(connection: Connection, table: Table, run_id: str, *conditions: Any) -> bytes:
-    query = select(table.c.lines).where(table.c.run_id == run_id, *conditions).order_by(table.c.first_line)
-    return b"".join(connection.execute(query).scalars())
+    query = select(table.c.lines, table.c.size).where(table.c.run_id == run_id, *conditions).order_by(table.c.first_line)
+    return b"".join(lines_of(chunk.lines, chunk.size) for chunk in connection.execute(query))
 
 
 def line(connection: Connection, run_id: str, part: Part, number: int) -> bytes | None:
     """Read one line, counted from 0, without its line feed; None past the end. Reads one chunk, however long the run."""
     found = connection.execute(
-        select(run_chunks.c.first_line, run_chunks.c.lines)
+        select(run_chunks.c.first_line, run_chunks.c.lines, run_chunks.c.size)
         .where(run_chunks.c.run_id == run_id, run_chunks.c.part == part, run_chunks.c.first_line <= number)
         .order_by(run_chunks.c.first_line.desc())
         .limit(1)
     ).first()
     if found is None:
         return None
-    lines: list[bytes] = found.lines.split(b"\n")[:-1]
+    lines = lines_of(found.lines, found.size).split(b"\n")[:-1]
     at = number - found.first_line
     return lines[at] if at < len(lines) else None
 

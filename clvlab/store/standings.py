@@ -112,10 +112,10 @@ def results_of(connection: Connection, run_id: str) -> list[dict[str, Any]]:
 
 
 def sealed_run_ids(connection: Connection) -> list[str]:
-    """Return the ids of all sealed runs in the order of their results in the log; those from before the log come first."""
+    """Return the ids of all runs that were ever sealed, in the order of their results in the log; older ones come first."""
     ended = log_entries.alias()
     result = (ended.c.run_id == runs.c.run_id) & (ended.c.kind == "RESULT")
-    query = select(runs.c.run_id).outerjoin(ended, result).where(runs.c.status == "sealed")
+    query = select(runs.c.run_id).outerjoin(ended, result).where(runs.c.manifest_hash.is_not(None))  # removed ones too
     unlogged_first = func.coalesce(ended.c.idx, -1)
     return list(connection.execute(query.order_by(unlogged_first, runs.c.sealed_ts_ms, runs.c.run_id)).scalars())
 

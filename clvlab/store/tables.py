@@ -128,6 +128,9 @@ jobs = Table(
     Index(None, "run_id"),
 )
 
+# In which order owners had a job claimed: the one whose turn is longest ago is next.
+turns = Table("turns", metadata, Column("owner", Name, primary_key=True), Column("turn", BigInteger, nullable=False))
+
 runs = Table(
     "runs",
     metadata,
@@ -152,6 +155,7 @@ runs = Table(
     Column("metrics", Json),
     Column("commit_index", BigInteger),  # the log's entry that committed to the run; null before there was a log
     Column("ranked", Boolean, nullable=False, server_default=true()),  # false over an upload that the catalog does not have
+    Column("stored_bytes", BigInteger),  # what it takes up, its events and report included; null until it is sealed
     Index(None, "created_ts_ms", "run_id"),
     Index(None, "owner", "created_ts_ms"),
     Index(None, "pack_id", "created_ts_ms"),
@@ -164,7 +168,8 @@ run_chunks = Table(
     Column("run_id", Name, ForeignKey("runs.run_id"), primary_key=True),
     Column("part", Name, primary_key=True),
     Column("first_line", BigInteger, primary_key=True),
-    Column("lines", LargeBinary, nullable=False),
+    Column("lines", LargeBinary, nullable=False),  # deflated, as ``clvlab.store.packing`` says
+    Column("size", BigInteger),  # of the lines as they are read; null of older ones, which are not deflated
 )
 
 # What venues said of a run: apart from the evidence, and never read for a score.
@@ -173,7 +178,8 @@ receipts = Table(
     metadata,
     Column("run_id", Name, ForeignKey("runs.run_id"), primary_key=True),
     Column("first_line", BigInteger, primary_key=True),
-    Column("lines", LargeBinary, nullable=False),
+    Column("lines", LargeBinary, nullable=False),  # deflated, as ``clvlab.store.packing`` says
+    Column("size", BigInteger),  # of the lines as they are read; null of older ones, which are not deflated
 )
 
 # What the errors of agents said that failed in a sealed run: apart from the evidence, and for its owner alone.
@@ -279,7 +285,11 @@ reports = Table(
     Column("report", Json, nullable=False),
     ForeignKeyConstraint(["run_id"], ["runs.run_id"]),
     Index(None, "created_ts_ms", "backtest_id"),
+    Index(None, "run_id"),
 )
+
+# What the runs of an owner take up, and those that were asked for without a token.
+usage = Table("usage", metadata, Column("owner", Name, primary_key=True), Column("bytes", BigInteger, nullable=False))
 
 # Who asked for a backtest under a key, and may cancel it by that key.
 backtest_requests = Table(

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Connection, select, text
+from sqlalchemy import Connection, func, select, text
 from sqlalchemy import delete as deletion
 
 from clvlab.store.database import first, rows
@@ -63,3 +63,8 @@ def user(connection: Connection, owner: str, pack_id: str, content_hash: str) ->
     unsealed = own.owner == owner, own.content_hash == content_hash, own.status.in_(_UNSEALED)
     run = connection.execute(select(own.run_id).where(*unsealed)).scalar()
     return None if run is None else f"run {run}"
+
+
+def total_bytes(connection: Connection) -> int:
+    """Return what all uploads take up."""
+    return int(connection.execute(select(func.sum(uploads.c.bytes))).scalar() or 0)

@@ -14,9 +14,11 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.middleware.cors import CORSMiddleware
 from starlette_compress import CompressMiddleware, add_compress_type
 
-from clvlab.application.application import Application
+from clvlab.application.application import Application, Waits
+from clvlab.application.caps import Caps
 from clvlab.application.deploys.config import DeployConfig
 from clvlab.application.packs import catalog_at
+from clvlab.application.runs.budget import Budget
 from clvlab.application.templates import parameter_models
 from clvlab.application.uploads.limits import UploadLimits
 from clvlab.runlog.note import read_signer
@@ -140,7 +142,16 @@ def _opening(settings: Settings) -> Callable[[], Application]:
     return partial(
         Application,
         settings.database_url.get_secret_value() if settings.database_url else None,
+        waits=Waits(
+            settings.database_lock_s,
+            settings.database_log_s,
+            settings.database_idle_s,
+            settings.database_statement_s,
+            settings.database_peer_s,
+        ),
         catalog=catalog_at(settings.packs) if settings.packs else None,
+        budget=Budget(settings.max_public_run_bytes, settings.max_owner_run_bytes),
+        caps=Caps(settings.max_owner_starts, settings.max_owner_deploys, settings.max_owner_drafts),
         anchor=settings.anchor,
         uploads=_upload_limits(settings.uploads, settings) if settings.uploads else None,
         log_key=read_signer(settings.log_key_file) if settings.log_key_file else None,
@@ -173,6 +184,8 @@ def _lifespan(settings: Settings, opening: Callable[[], Application]) -> Callabl
                 ("proofs", settings.proof_workers, settings.proof_queue),
                 ("sheets", 1, settings.proof_queue),  # they take seconds, and nobody verifies behind them
                 ("owner", settings.owner_workers, settings.owner_queue),
+                ("measures", 1, 0),
+                ("health", 1, 0),  # whoever asks while it is asked waits for the same answer
                 ("uploads", settings.upload_workers, settings.upload_queue),
                 ("streams", _STREAM_WORKERS, 2 * settings.max_streams + _HANDSHAKES),
             )

@@ -40,6 +40,8 @@ BacktestPool = Annotated[BoundedPool, Depends(_pool("backtests"))]
 ProofPool = Annotated[BoundedPool, Depends(_pool("proofs"))]
 SheetPool = Annotated[BoundedPool, Depends(_pool("sheets"))]
 OwnerPool = Annotated[BoundedPool, Depends(_pool("owner"))]
+HealthPool = Annotated[BoundedPool, Depends(_pool("health"))]
+MeasuresPool = Annotated[BoundedPool, Depends(_pool("measures"))]
 UploadPool = Annotated[BoundedPool, Depends(_pool("uploads"))]
 CurrentPrincipal = Annotated[str, Depends(_principal)]
 """DID of the caller, on an ``AuthenticatedRoute``."""

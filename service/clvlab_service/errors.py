@@ -45,10 +45,14 @@ STATUSES: dict[type[Exception], HTTPStatus] = {
     errors.UnknownFixtureError: HTTPStatus.UNPROCESSABLE_ENTITY,
     errors.PreflightError: HTTPStatus.UNPROCESSABLE_ENTITY,
     errors.PageError: HTTPStatus.UNPROCESSABLE_ENTITY,
+    errors.OwnerLimitError: HTTPStatus.TOO_MANY_REQUESTS,
     errors.BusyError: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.StoreUnreachableError: HTTPStatus.SERVICE_UNAVAILABLE,
+    errors.StoreBusyError: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.StoreFullError: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.StoreError: HTTPStatus.INTERNAL_SERVER_ERROR,
+    errors.RunRemovedError: HTTPStatus.GONE,
+    errors.StorageSpentError: HTTPStatus.INSUFFICIENT_STORAGE,
     errors.RunFailedError: HTTPStatus.INTERNAL_SERVER_ERROR,
     errors.RunConflictError: HTTPStatus.INTERNAL_SERVER_ERROR,
     errors.LogError: HTTPStatus.INTERNAL_SERVER_ERROR,
@@ -83,7 +87,7 @@ PLAIN = {
 _BLANK = "about:blank"
 _URN = "urn:clvlab:problem:"
 _INVALID = f"{_URN}invalid-request"
-_FACTS = ("reason", "pack_id", "fixture_id", "run_id", "cause")
+_FACTS = ("reason", "pack_id", "fixture_id", "run_id", "cause", "evidence_hash", "manifest_hash")
 _RETRY_AFTER_S = 5
 _STORE_DETAIL = "the store did not answer as it should; what it said is in the log under the request id"
 _MAX_SHOWN = 200
@@ -146,7 +150,7 @@ def known_problem(request: HTTPConnection, error: Exception) -> Response:
         )
     if isinstance(error, errors.PreflightError):
         facts["checks"] = error.failures
-    if status is HTTPStatus.SERVICE_UNAVAILABLE:
+    if status in (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS):
         headers["Retry-After"] = str(getattr(error, "retry_after_s", _RETRY_AFTER_S))
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         request.app.state.log.error("request_failed", error=f"{type(error).__name__}: {error}")

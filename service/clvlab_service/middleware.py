@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -14,6 +15,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from clvlab.application.measures import Measures
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "POST", "PUT")  # a label for each: what clients may invent is one more
@@ -33,7 +36,25 @@ class Metrics:
         self.streams = Gauge("clvlab_streams_open", "WebSocket streams open.", registry=self.registry)
         self.pending = Gauge("clvlab_pool_pending", "Computations running or waiting.", ("pool",), registry=self.registry)
         self.jobs = Gauge("clvlab_jobs", "Background jobs by status.", ("status",), registry=self.registry)
+        self.queue_age = Gauge(
+            "clvlab_queue_age_seconds", "How long the oldest queued job has waited.", ("kind",), registry=self.registry
+        )
+        self.stored = Gauge("clvlab_stored_bytes", "What is taken up in the store.", ("of",), registry=self.registry)
+        self.log_entries = Gauge("clvlab_log_entries", "Length of the run log.", registry=self.registry)
+        self.store_up = Gauge("clvlab_store_up", "Whether the store answered within a second.", registry=self.registry)
         self.refused = Counter("clvlab_pool_refused", "Computations refused.", ("pool",), registry=self.registry)
+
+    def store(self, found: Measures | None) -> None:
+        """Take what was measured of the store; null if it did not answer."""
+        self.store_up.set(found is not None)
+        for gauge in (self.jobs, self.queue_age, self.stored):
+            gauge.clear()
+        self.log_entries.set(math.nan if found is None else found.log_entries)
+        if found is not None:
+            shown = ((self.jobs, found.jobs), (self.queue_age, found.queue_age_s), (self.stored, found.stored_bytes))
+            for gauge, values in shown:
+                for label, value in values.items():
+                    gauge.labels(label).set(value)
 
 
 class Observe:

@@ -40,15 +40,20 @@ _MEANINGS = {
     404: "Unknown",
     406: "The `Accept` header refuses every form of the answer",
     409: "The state does not allow it",
+    410: "Removed to make room: `evidence_hash` and `manifest_hash` are left, and asked for again it is replayed",
     413: "The body is too large",
     415: "The body is not sent as JSON",
     422: "A body or parameter of the wrong form, or an unknown parameter",
+    429: "The caller has as much going on as an owner may; see `Retry-After`",
     503: "Busy, or the store can't be reached; see `Retry-After`",
+    507: "The runs of the caller, or those without an owner, take up all the room that they may",
 }
+_RETRY_AFTER = {"Retry-After": {"schema": {"type": "integer"}, "description": "Seconds."}}
 _HEADERS = {
     401: {"WWW-Authenticate": {"schema": {"type": "string"}}},
     415: {"Accept": {"schema": {"type": "string"}, "description": "What is read."}},
-    503: {"Retry-After": {"schema": {"type": "integer"}, "description": "Seconds."}},
+    429: _RETRY_AFTER,
+    503: _RETRY_AFTER,
 }
 _REASONS = (
     "Of a start: `not_startable`, `roster_empty`, `no_live_feed`, `binding_missing`, `binding_changed`, `entry_unusable`. Of a "
@@ -86,6 +91,8 @@ class Problem(BaseModel):
     fixture_id: int | str | None = Field(None, description="A text beyond 2^53.")
     run_id: str | None = None
     cause: str | None = None
+    evidence_hash: str | None = Field(None, description="410: what a removed run had, as `manifest_hash`.")
+    manifest_hash: str | None = None
 
 
 def problems(*statuses: int, **meanings: str) -> dict[int | str, dict[str, Any]]:

@@ -26,6 +26,11 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(**ENVIRONMENT, frozen=True)
 
     database_url: SecretStr | None = Field(default=None, description="SQLAlchemy URL of the store; in memory without one")
+    database_lock_s: float = Field(default=4, gt=0, description="how long a transaction of PostgreSQL waits for a lock")
+    database_log_s: float = Field(default=3, gt=0, description="how long one that holds the run log may do nothing")
+    database_idle_s: float = Field(default=60, gt=0, description="how long any other may do nothing")
+    database_statement_s: float = Field(default=60, gt=0, description="how long a statement of PostgreSQL may take")
+    database_peer_s: float = Field(default=10, ge=1, description="how long PostgreSQL may leave what was sent unacknowledged")
     packs: Path | None = Field(default=None, description="folder of the pack catalog; the bundled packs without one")
     job_workers: int = Field(default=2, ge=1, le=64, description="background jobs run at once by this process")
 
@@ -50,6 +55,17 @@ class Settings(BaseSettings):
     max_upload_bytes: int = Field(default=67_108_864, ge=1, description="largest upload of a pack")
     max_uploads: int = Field(default=20, ge=0, description="packs that an owner may keep")
     max_owner_bytes: int = Field(default=268_435_456, ge=1, description="bytes of all packs that an owner may keep")
+    max_public_run_bytes: int = Field(
+        default=4 << 30, ge=0, description="bytes that all runs without an owner may take up; the next one gets 507"
+    )
+    max_owner_run_bytes: int = Field(
+        default=1 << 30, ge=0, description="bytes that the runs of an owner may take up; the next one gets 507"
+    )
+    max_owner_starts: int = Field(default=8, ge=1, description="starts of an owner that are not over; the next one gets 429")
+    max_owner_deploys: int = Field(
+        default=200, ge=1, description="deploys of an owner that are not over; the next one gets 429"
+    )
+    max_owner_drafts: int = Field(default=1000, ge=1, description="competitions of an owner that were not started; then 429")
     max_upload_ticks: int = Field(default=5_000_000, ge=1, description="rows of an uploaded pack")
     upload_timeout_s: int = Field(default=60, ge=1, description="how long an upload may be verified")
     upload_memory_mb: int = Field(default=4096, ge=256, le=1_048_576, description="memory for verifying an upload")

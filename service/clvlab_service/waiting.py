@@ -52,7 +52,7 @@ def _preference(
 Prefer = Annotated[Preference, Depends(_preference)]
 
 
-OVER = ("sealed", "failed")
+OVER = ("sealed", "failed", "removed")
 """Statuses of a run to which nothing is added."""
 
 LOCATION: dict[str, Any] = {"Location": {"schema": {"type": "string"}, "description": "Path where to ask."}}

@@ -9,8 +9,8 @@ from clvlab.errors import PageError, UnknownRunError
 from clvlab.law.schema import Reason
 from clvlab.store import runs
 from clvlab.store.database import Database
-from clvlab.store.tables import run_chunks
 from tests.factories import make_limited_run, make_mixed_run, make_run, make_tape, message
+from tests.tampering import rewrite
 
 ROW = {"kind": "backtest", "origin_id": None, "source_mode": "replay", "mode_label": "Backtest", "lineage": {}}
 
@@ -124,8 +124,7 @@ def test_a_page_has_one_to_a_thousand_rows(database, limit):
 def test_a_run_that_is_not_stored_as_it_was_sealed_is_not_shown(database, part, old, new):
     run_id = store(database, make_mixed_run())
     with database.write() as connection:
-        found = connection.execute(run_chunks.select().where(run_chunks.c.part == part)).first()
-        connection.execute(run_chunks.update().where(run_chunks.c.part == part).values(lines=found.lines.replace(old, new, 1)))
+        rewrite(connection, run_id, lambda lines: lines.replace(old, new, 1), part=part)
 
     with pytest.raises(UnknownRunError, match="not stored as it was sealed"):
         RunDecisions(database).page(run_id, DecisionFilter())

@@ -1,7 +1,6 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from sqlalchemy import update
 
 from clvlab.application import backtests
 from clvlab.application.application import Application
@@ -11,7 +10,7 @@ from clvlab.application.reports.requests import BacktestRunRequest
 from clvlab.application.runs.perform import Commitment, perform
 from clvlab.errors import PageError, UnknownBacktestError, UnknownFixtureError, UnknownPackError, UnknownRunError, WindowError
 from clvlab.law.closing import Window
-from clvlab.store.tables import run_chunks
+from tests.tampering import rewrite
 
 FIELDS = {"pack_id": "starter", "fixture_id": 90000001, "window_id": "w1", "market_allowlist": [""]}
 
@@ -116,9 +115,7 @@ def test_a_page_that_was_never_given_is_refused(in_memory, cursor, limit):
 def test_tear_sheet_shows_only_what_was_sealed(application):
     answer = asked(application)
     with application._database.write() as connection:
-        own = (run_chunks.c.run_id == answer["run_id"]) & (run_chunks.c.part == "events")
-        lines = connection.execute(run_chunks.select().where(own)).mappings().one()["lines"]
-        connection.execute(update(run_chunks).where(own).values(lines=lines.replace(b'"stake":100', b'"stake":900', 1)))
+        rewrite(connection, answer["run_id"], lambda lines: lines.replace(b'"stake":100', b'"stake":900', 1), part="events")
 
     with pytest.raises(UnknownRunError, match="not stored as it was sealed"):
         application.backtests.tear_sheet(answer["backtest_id"])

@@ -13,6 +13,7 @@ from clvlab.store.database import Database
 from clvlab.store.tables import receipts, run_chunks
 from clvlab.store.tables import runs as run_table
 from tests.factories import make_sealed_run
+from tests.tampering import rewrite
 
 REQUEST = {"pack_id": "season", "fixture_id": 90000001, "window_id": "w1", "market_allowlist": [""]}
 
@@ -50,11 +51,7 @@ def without_time(card):
 def change_events(application, run_id, old, new):
     """Change bytes of the evidence in the store."""
     with application._database.write() as connection:
-        where = (run_chunks.c.run_id == run_id) & (run_chunks.c.part == "events") & (run_chunks.c.first_line == 0)
-        lines = connection.execute(run_chunks.select().where(where)).mappings().one()["lines"]
-        changed = lines.replace(old, new, 1)
-        assert changed != lines
-        connection.execute(update(run_chunks).where(where).values(lines=changed))
+        rewrite(connection, run_id, lambda lines: lines.replace(old, new, 1), part="events")
 
 
 def test_a_card_has_the_seven_checks_and_no_metric_among_them(application, run_id):
@@ -155,9 +152,7 @@ def test_anchor_that_is_only_on_record_is_never_passed(application, run_id):
 
 def test_receipt_that_can_not_be_read_hides_no_other(application, run_id):
     with application._database.write() as connection:
-        where = receipts.c.run_id == run_id
-        lines = connection.execute(receipts.select().where(where)).mappings().one()["lines"]
-        connection.execute(update(receipts).where(where).values(lines=b"\xff[\n" + lines))
+        rewrite(connection, run_id, lambda lines: b"\xff[\n" + lines, receipts)
 
     shown = application.runs.receipts(run_id)["receipts"]
 

@@ -24,10 +24,11 @@ from clvlab.sql.opinion import sql_scores
 from clvlab.store.folder import read_receipts, read_run, write_run
 from tests.engine.strategies import decisions, games, policies, windows
 from tests.factories import make_agent, make_limited_run, make_run, make_tape, message
+from tests.length import length
 
 pytestmark = pytest.mark.long
 
-quick = settings(max_examples=50, deadline=None)
+quick = settings(max_examples=length(20, 50), deadline=None)
 
 
 @st.composite

@@ -1,10 +1,14 @@
 import pytest
 
 from tests.fuzz.fuzzing import cases
+from tests.length import length
 
 pytestmark = pytest.mark.long
 
-COUNTS = {"runs": 120, "disclosures": 120, "transactions": 600, "bundles": 120}
+COUNTS = length(
+    {"runs": 40, "disclosures": 40, "transactions": 200, "bundles": 40},
+    {"runs": 120, "disclosures": 120, "transactions": 600, "bundles": 120},
+)
 
 
 @pytest.mark.parametrize("kind", COUNTS)

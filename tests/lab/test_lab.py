@@ -1,6 +1,4 @@
-import sqlite3
 import threading
-from contextlib import closing
 
 import polars as pl
 import pytest
@@ -25,7 +23,9 @@ from clvlab.errors import (
     UnsupportedError,
     WindowError,
 )
+from clvlab.store.database import Database
 from tests.service.serving import BOB, api
+from tests.tampering import rewrite
 
 FIXTURE = 90000000
 BOTH = ["baseline", "cumulative-drift"]
@@ -402,10 +402,10 @@ class TestAFile:
     def test_shows_a_run_whose_bytes_were_changed(self, tmp_path):
         with cl.Lab(tmp_path / "lab.db") as lab:
             run_id = lab.backtest("starter", "baseline", fixtures=[FIXTURE]).run.run_id
-            with closing(sqlite3.connect(tmp_path / "lab.db")) as database, database:
-                (lines,) = database.execute("select lines from run_chunks where part = 'events'").fetchone()
-                edited = lines.replace(b'"stake":100', b'"stake":900', 1)
-                database.execute("update run_chunks set lines = ? where part = 'events'", [edited])
+            database = Database(f"sqlite:///{tmp_path / 'lab.db'}")
+            with database.write() as connection:
+                rewrite(connection, run_id, lambda lines: lines.replace(b'"stake":100', b'"stake":900', 1), part="events")
+            database.close()
 
             assert not lab.verify(run_id).verified
             assert lab.open_run(run_id).verify().checks["evidence_integrity"] == "fail"

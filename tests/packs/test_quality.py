@@ -14,6 +14,7 @@ from clvlab.packs.quality import QualityAccount, Spread
 from clvlab.packs.reader import load_pack, verify_pack
 from clvlab.packs.results import results_digest, sorted_results
 from tests.factories import MARKET, make_tape, message
+from tests.length import whole_only
 
 pytestmark = pytest.mark.long
 
@@ -173,6 +174,7 @@ print(peak() - before)
 """
 
 
+@whole_only
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not tell a process its peak memory")
 def test_memory_grows_with_the_chunk_and_not_with_the_file(tmp_path):
     used = []

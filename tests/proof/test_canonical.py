@@ -15,6 +15,7 @@ from clvlab.proof.events import decision_lines
 from clvlab.proof.evidence import read_evidence
 from clvlab.proof.verify import verify
 from tests.factories import make_agent, make_decisions, make_run, make_tape, message
+from tests.length import length
 
 NASTY = [
     *(chr(code) for code in range(0x20)),
@@ -86,7 +87,7 @@ def test_other_bytes_for_a_value_are_refused_by_both(line):
 
 
 @given(st.lists(st.tuples(texts, texts, texts), min_size=1, max_size=4, unique_by=lambda names: names[0]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=length(20, 60), deadline=None)
 def test_columns_are_written_as_the_values_would_be(names):
     tape = make_tape(
         message(seq, seq, {side: 5000, side + "x": None}, market_key=market) for seq, (market, side, _) in enumerate(names)

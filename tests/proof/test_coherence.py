@@ -15,6 +15,7 @@ from clvlab.proof.canonical import canonical
 from clvlab.proof.evidence import read_evidence
 from tests.engine.test_replay_properties import settings_of_a_run, tape_of
 from tests.factories import MARKET, FailingAgent, make_agent, make_decisions, make_tape, message
+from tests.length import length
 
 OTHER = "OU|line=2.5"
 TAPE = [
@@ -101,7 +102,7 @@ def test_what_a_tape_gives_is_read(policy, window, kickoff_s):
 
 
 @given(settings_of_a_run())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=length(20, 60), deadline=None)
 def test_what_any_tape_gives_is_read_by_both(setting):
     game, window, decided = setting
 

@@ -11,6 +11,7 @@ import uvicorn
 from clvlab_service.app import create_app
 from clvlab_service.dev import AUDIENCE, ISSUER, dev_token, public_key_file
 from clvlab_service.settings import Settings
+from fastapi import FastAPI
 
 from tests.service.tokens import ALICE, BOB
 
@@ -57,7 +58,7 @@ class Api:
     alice: httpx2.Client
     bob: httpx2.Client
     nobody: httpx2.Client
-    app: object
+    app: FastAPI
 
     def token(self, did=ALICE):
         return dev_token(self.keys, did, 600)

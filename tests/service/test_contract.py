@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.length import length
 from tests.service.serving import BACKTEST, BOUND, FIXTURE, api, make_entry
 
 pytestmark = pytest.mark.long
@@ -47,10 +48,11 @@ def served(store, keys):
 def test_generated_requests_get_declared_answers_only(served, tmp_path):
     """Examples, edge cases, random bodies, and sequences of calls that feed each other."""
     command = [sys.executable, "-m", "schemathesis.cli", "run", f"{served.url}/openapi.json", "--checks", CHECKS]
-    limits = ["--max-examples", "8", "--max-time", "15", "--generation-deterministic", "--no-shrink", "--warnings", "off"]
+    limits = ["--max-examples", length("4", "8"), "--max-time", length("8", "15")]
+    how = ["--generation-deterministic", "--no-shrink", "--warnings", "off"]
     token = ["--header", f"Authorization: Bearer {served.token()}"]
 
-    done = subprocess.run([*command, *limits, *token], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run([*command, *limits, *how, *token], cwd=tmp_path, capture_output=True, text=True, check=False)
 
     assert done.returncode == 0, done.stdout[-6000:]
 

@@ -410,4 +410,10 @@ def test_health_readiness_and_metrics_answer(api):
     assert (
         'clvlab_http_request_seconds_count{method="POST",route="/competitions/{competition_id}/start",status="200"}' in metrics
     )
-    assert "clvlab_jobs" in metrics
+    for line in (
+        'clvlab_jobs{status="done"} ',
+        'clvlab_stored_bytes{of="public"} ',
+        "clvlab_log_entries ",
+        "clvlab_store_up 1.0",
+    ):
+        assert line in metrics

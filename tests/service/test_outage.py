@@ -1,7 +1,13 @@
 import json
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from types import SimpleNamespace
 from uuid import uuid4
 
+import httpx2
+import psutil
 import pytest
 from websockets.exceptions import ConnectionClosedError
 from websockets.sync.client import connect
@@ -31,7 +37,6 @@ def test_a_lost_database_is_503_with_retry_after_and_the_process_is_alive(lost):
     for response in (
         served.nobody.get("/readyz"),
         served.nobody.get("/leaderboard"),
-        served.nobody.get("/metrics"),
         served.nobody.get(f"/runs/{run_id}"),
         served.nobody.post(f"/runs/{run_id}/verify"),
         served.nobody.post("/backtests", json=BACKTEST),
@@ -41,3 +46,49 @@ def test_a_lost_database_is_503_with_retry_after_and_the_process_is_alive(lost):
         assert int(response.headers["retry-after"]) >= 1
         assert "lost_" not in json.dumps(problem), "a problem does not name the database"
     assert served.get("/healthz") == {"status": "ok"}
+    measured = served.nobody.get("/metrics").text
+    assert "clvlab_store_up 0.0" in measured
+    assert "clvlab_jobs{" not in measured
+
+
+@contextmanager
+def frozen(server):
+    """Stop a PostgreSQL server and all that serve its connections, as a paused machine does."""
+    root = psutil.Process(server.get_pid())
+    processes = [root, *root.children(recursive=True)]
+    for process in processes:
+        process.suspend()
+    yield
+    for process in processes:
+        process.resume()
+
+
+def test_health_tells_the_truth_of_a_frozen_database_within_its_deadline(own_postgres, keys):
+    with api(keys, own_postgres.get_uri()) as served:
+        before = served.get("/readyz")
+        with ThreadPoolExecutor(4) as threads, frozen(own_postgres):
+            stuck = [threads.submit(served.nobody.get, "/leaderboard") for _ in range(4)]
+            took = []
+            for path, status in (("/readyz", 503), ("/healthz", 200), ("/readyz", 503)):
+                started = time.monotonic()
+                assert served.nobody.get(path).status_code == status
+                took.append(time.monotonic() - started)
+            assert not any(one.done() for one in stuck), "the database was not frozen"
+            assert max(took) < 2
+        assert [one.result().status_code for one in stuck] == [200] * 4
+        assert served.get("/readyz") == before
+
+
+def test_health_needs_no_thread_that_other_requests_can_take(store, keys):
+    with api(keys, store) as served, ThreadPoolExecutor(50) as threads:
+        gate, application = threading.Event(), served.app.state.application
+        application.leaderboard = SimpleNamespace(rows=lambda: gate.wait(30) and {"rows": []})
+        stuck = [threads.submit(httpx2.get, f"{served.url}/leaderboard", timeout=60) for _ in range(45)]
+        time.sleep(0.5)
+        started = time.monotonic()
+        found = [served.nobody.get(path).status_code for path in ("/readyz", "/healthz")]
+        took = time.monotonic() - started
+        gate.set()
+
+    assert (found, took < 2) == ([200, 200], True)
+    assert len(stuck) == 45

@@ -12,6 +12,7 @@ from clvlab.sql.opinion import sql_scores
 from tests.engine.strategies import policies
 from tests.engine.test_replay_properties import settings_of_a_run, tape_of
 from tests.factories import make_agent, make_run, make_sealed_run, make_tape, message
+from tests.length import length
 
 pytestmark = pytest.mark.long
 
@@ -19,7 +20,7 @@ RUN = make_sealed_run()
 
 
 @given(settings_of_a_run(), policies())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=length(15, 40), deadline=None)
 def test_sql_gives_the_scores_of_the_law(setting, policy):
     game, window, decided = setting
 
@@ -75,13 +76,13 @@ def test_evidence_that_sql_can_not_read_is_refused(events):
 
 @pytest.mark.parametrize("place", ["window", "market_state", "closing", "payload", "action"])
 @pytest.mark.parametrize("character", ["é", "€", "😀"])
-@pytest.mark.parametrize("shift", range(4))
+@pytest.mark.parametrize("shift", range(length(1, 4)))
 def test_long_text_of_any_characters_where_an_object_stands_is_refused(place, character, shift):
     """DuckDB quotes a part of the line, and may cut it amid a character."""
     key = f'"{place}":{{'.encode()
-    for length in (20, 45, 100, 1000):
-        text = f'"{place}":"{"a" * shift}{character * length}","was":{{'.encode()
-        renamed = f'"{"a" * shift}{character * length}":{{'.encode()
+    for repeated in (20, 45, 100, 1000):
+        text = f'"{place}":"{"a" * shift}{character * repeated}","was":{{'.encode()
+        renamed = f'"{"a" * shift}{character * repeated}":{{'.encode()
         for other in (text, renamed):
             changed = RUN.events.replace(key, other, 1)
             assert changed != RUN.events

@@ -3,7 +3,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from clvlab.errors import LeaseLostError
-from clvlab.store import jobs
+from clvlab.store import jobs, runs
 from clvlab.store.database import Database
 from clvlab.store.jobs import JobStatus
 
@@ -47,6 +47,49 @@ def test_a_job_of_a_kind_that_nobody_here_knows_is_left_to_others(database):
         jobs.add(connection, "of tomorrow", "run_1", {}, 0)
 
     assert claimed(database, 0) is None
+
+
+def owned(database, **jobs_of):
+    """Queue jobs of owners, all of one owner's before the next one's; gives the owner of each job by run."""
+    owner_of = {}
+    for owner, count in jobs_of.items():
+        for number in range(count):
+            owner_of[f"{owner}_{number}"] = owner
+    row = {"kind": "deploy", "source_mode": "replay", "mode_label": "Paper", "lineage": {}, "created_ts_ms": 0}
+    with database.write() as connection:
+        for run_id, owner in owner_of.items():
+            runs.add(connection, row | {"run_id": run_id, "owner": owner, "ranked": True})
+            jobs.add(connection, "deploy", run_id, {"origin_id": run_id}, 0)
+    return owner_of
+
+
+def test_owners_take_turns_however_much_one_has_queued(database):
+    owner_of = owned(database, a=5, b=2, c=1)
+
+    found = [owner_of[claimed(database, 0).run_id] for _ in range(8)]
+
+    assert found == ["a", "b", "c", "a", "b", "a", "a", "a"]
+
+
+def test_an_owner_whose_turn_was_long_ago_is_next_wherever_its_job_stands(database):
+    owner_of = owned(database, a=3)
+    first = claimed(database, 0)
+    owner_of |= owned(database, b=1)
+
+    assert [owner_of[job.run_id] for job in (first, claimed(database, 0), claimed(database, 0))] == ["a", "b", "a"]
+
+
+def test_jobs_of_an_owner_that_are_not_over_are_counted_by_kind(database):
+    owned(database, a=3, b=1)
+    job = claimed(database, 0)
+    with database.write() as connection:
+        jobs.finish(connection, job, JobStatus.DONE)
+    claimed(database, 0)
+
+    with database.read() as connection:
+        found = [jobs.open_of(connection, owner, kind) for owner in "abc" for kind in ("deploy", "competition")]
+
+    assert found == [2, 0, 1, 0, 0, 0]
 
 
 def test_of_many_workers_one_gets_the_job(database):

@@ -18,6 +18,7 @@ from clvlab.answers.competitions import (
     CompetitionSummaryResponse,
     RosterEntry,
 )
+from clvlab.application.caps import Caps
 from clvlab.application.competitions.job import replay_binding
 from clvlab.application.competitions.listing import CompetitionFilter, summaries
 from clvlab.application.competitions.registration import Registration
@@ -43,6 +44,8 @@ _SHOWN_RECEIPTS = 1000  # a state stays small; the run has them all
 class Competitions(Starting):
     """Use cases of competitions; every answer is JSON values under the interface's field names."""
 
+    caps: Caps
+
     def create(self, owner: str, config: CompetitionConfig, competition_id: str | None = None) -> CompetitionCreateResponse:
         """Create a draft; with a ``pack_id`` its replay binding is frozen now.
 
@@ -59,6 +62,7 @@ class Competitions(Starting):
         ------
         BindingError
             Unknown pack, a fixture that it does not declare, or a fixture without a pack.
+        OwnerLimitError
         """
         competition_id = competition_id or "comp_" + self.new_id()
         values = {
@@ -71,6 +75,7 @@ class Competitions(Starting):
             **self._frozen(owner, config),
         }
         with self.database.write() as connection:
+            self.caps.require_draft(connection, owner)
             rows.add(connection, values)
         return {"competition_id": competition_id, "status": "draft", **ignored(config.ignored)}
 

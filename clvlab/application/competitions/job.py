@@ -9,6 +9,7 @@ from typing import Any
 from clvlab.answers.answer import ReplayBinding, pick
 from clvlab.answers.competitions import RosterEntry
 from clvlab.application.anchoring import Anchoring
+from clvlab.application.caps import Caps
 from clvlab.application.competitions.events import finalized_events, run_events
 from clvlab.application.competitions.requests import CompetitionConfig
 from clvlab.application.competitions.roster import rostered_agent, unused_of
@@ -16,6 +17,7 @@ from clvlab.application.competitions.status import CompetitionStatus, require_st
 from clvlab.application.events import EventKind, event, in_batches
 from clvlab.application.progress import Tell
 from clvlab.application.runs.binding import Bound, bind
+from clvlab.application.runs.budget import Budget
 from clvlab.application.runs.entrants import Entrant
 from clvlab.application.runs.in_database import begin, enter, give_up, keep
 from clvlab.application.runs.misfits import misfits
@@ -25,7 +27,7 @@ from clvlab.application.uploads.seen import Packs
 from clvlab.errors import BindingError, EntryError, NotStartableError, PackError
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.store import competitions as rows
-from clvlab.store import jobs
+from clvlab.store import jobs, usage
 from clvlab.store.database import Connection, Database
 from clvlab.store.jobs import Job, JobStatus
 
@@ -45,16 +47,19 @@ class CompetitionRuns:
     catalog: Packs
     anchoring: Anchoring
     clock: Callable[[], int]
+    budget: Budget
+    caps: Caps
 
     def claim(self, connection: Connection, row: _Row) -> str:
         """Claim the start of a competition whose row is held: status, run, job and first event; returns the run id.
 
         Raises
         ------
-        NotStartableError
+        NotStartableError, OwnerLimitError, StorageSpentError
         """
         competition_id, now = row["competition_id"], self.clock()
         require_startable(row)
+        self.caps.require_start(connection, row["owner"])
         agents = rows.roster_of(connection, competition_id)
         if not agents:
             raise NotStartableError("roster_empty", f"competition {competition_id} has no agents: register one first")
@@ -66,7 +71,7 @@ class CompetitionRuns:
             for agent_id, cause in misfits(entrants, own).items():
                 raise NotStartableError("entry_unusable", f"agent {agent_id!r} {cause}")
         plan = _plan(row, entrants, own)
-        enter(connection, plan, row["owner"], now, ranked=own.ranked)
+        enter(connection, plan, row["owner"], now, ranked=own.ranked, budget=self.budget)
         jobs.add(connection, "competition", plan.run_id, {"origin_id": competition_id}, now)
         payload = {
             "agents": [{**pick(RosterEntry, agent), "unused_keys": unused_of(agent)} for agent in agents],
@@ -115,6 +120,7 @@ class CompetitionRuns:
             anchor = keep(connection, done, self.anchoring, now)
             rows.append(connection, competition_id, now, finalized_events(done, anchor))
             rows.change(connection, competition_id, status=CompetitionStatus.FINALIZED, run_id=job.run_id)
+            usage.weigh(connection, job.run_id)
             jobs.finish(connection, job, JobStatus.DONE)
 
     def failed(self, connection: Connection, job: Job, cause: str) -> None:

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StrictInt
 
+from clvlab.application.allowlists import MAX_ENTRIES, Entry
 from clvlab.errors import EvidenceError
 from clvlab.law.schema import SAFE_INTEGER
 from clvlab.proof.canonical import canonical, without_floats
@@ -61,7 +62,7 @@ class DeployConfig(BaseModel):
     fixture_id: Annotated[StrictInt, Field(ge=-SAFE_INTEGER, le=SAFE_INTEGER)] | None = None
     agent_id: _Name | None = None
     params: Annotated[dict[str, Any], AfterValidator(_sealable)] = Field(default_factory=dict)
-    market_allowlist: Annotated[tuple[Annotated[str, Field(max_length=200)], ...], Field(min_length=1, max_length=1000)] = ("",)
+    market_allowlist: Annotated[tuple[Entry, ...], Field(min_length=1, max_length=MAX_ENTRIES)] = ("",)
     warmup_ticks: _Count = 0
     require_quote: StrictBool = True
     max_quote_age_s: Annotated[StrictInt, Field(ge=1, le=_MAX_SECONDS)] = 900

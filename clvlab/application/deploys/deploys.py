@@ -15,6 +15,7 @@ from clvlab.answers.agents import (
     RuntimeEventsResponse,
 )
 from clvlab.answers.answer import BodyAnswer, ignored, pick
+from clvlab.application.caps import Caps
 from clvlab.application.deploys.agent import deployed_agent, pin
 from clvlab.application.deploys.config import DeployConfig
 from clvlab.application.deploys.job import plan_of, runtime_event
@@ -22,6 +23,7 @@ from clvlab.application.deploys.preflight import Preflight, preflight
 from clvlab.application.hub import Hub
 from clvlab.application.pages import page_of
 from clvlab.application.runs.binding import Bound
+from clvlab.application.runs.budget import Budget
 from clvlab.application.runs.entrants import config_hash_of, unused_keys
 from clvlab.application.runs.in_database import enter
 from clvlab.application.uploads.seen import Packs
@@ -49,6 +51,8 @@ class Deploys:
     hub: Hub
     clock: Callable[[], int]
     new_id: Callable[[], str]
+    budget: Budget
+    caps: Caps
 
     def deploy(self, owner: str, body: Mapping[str, Any], idempotency_key: str | None = None) -> DeployResponse:
         """Check a configuration by name, store it as an instance, and queue its run; returns before that is sealed.
@@ -138,13 +142,14 @@ class Deploys:
             "created_ts_ms": now,
         }
         with self.database.write() as connection:
+            self.caps.require_deploy(connection, owner)
             row = {name: record[name] for name in ("instance_id", "owner", "template", "run_id", "created_ts_ms")}
             instances.add(connection, row | {"record": record})
             if key is not None:
                 use = {"owner": owner, "key": key, "fingerprint": fingerprint, "instance_id": instance_id, "created_ts_ms": now}
                 if not instances.take_key(connection, use):
                     raise _KeyTakenError
-            enter(connection, plan, owner, now, ranked=own.ranked)
+            enter(connection, plan, owner, now, ranked=own.ranked, budget=self.budget)
             jobs.add(connection, "deploy", run_id, {"origin_id": instance_id}, now)
             queued = runtime_event("RUN_QUEUED", str(config.agent_id), run_id, "", {})
             instances.append(connection, instance_id, now, [queued])

@@ -17,7 +17,7 @@ from clvlab.application.runs.perform import PerformedRun, perform
 from clvlab.application.runs.plan import Plan
 from clvlab.application.uploads.seen import Packs
 from clvlab.errors import UnknownInstanceError
-from clvlab.store import instances, jobs
+from clvlab.store import instances, jobs, usage
 from clvlab.store.database import Connection, Database
 from clvlab.store.jobs import Job, JobStatus
 
@@ -77,6 +77,7 @@ class DeployRuns:
             keep(connection, done, self.anchoring, now)
             ended = runtime_event("RUN_SEALED", agent_id, job.run_id, session, {})
             instances.append(connection, instance_id, now, [ended])
+            usage.weigh(connection, job.run_id)
             jobs.finish(connection, job, JobStatus.DONE)
 
     def failed(self, connection: Connection, job: Job, cause: str) -> None:

@@ -15,7 +15,7 @@ from clvlab.application.runs.perform import PerformedRun, perform
 from clvlab.application.sheets.statistics import statistics_of
 from clvlab.packs.catalog import Catalog
 from clvlab.store import jobs as job_rows
-from clvlab.store import reports
+from clvlab.store import reports, usage
 from clvlab.store.database import Connection, Database
 from clvlab.store.jobs import Job, JobStatus
 
@@ -42,6 +42,7 @@ class BacktestRuns:
             keep(connection, done, None, now)  # anybody may ask for one, and the chain's fees are the operator's
             keep_report(connection, report, now)
             reports.forget_tickets(connection, job.run_id)
+            usage.weigh(connection, job.run_id)
             job_rows.finish(connection, job, JobStatus.DONE)
 
     def failed(self, connection: Connection, job: Job, cause: str) -> None:

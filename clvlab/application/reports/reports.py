@@ -13,7 +13,9 @@ from clvlab.application.jobs import CANCELLED, Jobs
 from clvlab.application.pages import page_of
 from clvlab.application.reports.job import keep_report, report_of
 from clvlab.application.reports.requests import BacktestRunRequest, PackBacktestRequest
+from clvlab.application.runs.absent import require
 from clvlab.application.runs.binding import open_catalogued
+from clvlab.application.runs.budget import Budget
 from clvlab.application.runs.counting import ANYBODY
 from clvlab.application.runs.in_database import enter
 from clvlab.application.runs.perform import PerformedRun, backtest_id, reopen, run_id_of
@@ -80,6 +82,7 @@ class BacktestReports:
     jobs: Jobs
     runs: StoredRuns
     clock: Callable[[], int]
+    budget: Budget
     _sheets: BoundedCache[str] = field(default_factory=lambda: BoundedCache(_SHEETS_BYTES, len))
 
     def ask(self, request: BacktestRunRequest | PackBacktestRequest, key: str | None = None) -> Asked:
@@ -121,7 +124,7 @@ class BacktestReports:
             taken = reports.take_key(connection, asked.key, asked.run_id, now, given=asked.given, active=not asked.known)
             if taken != asked.run_id:
                 raise _taken(asked.key)
-            if enter(connection, asked.plan, ANYBODY, now):
+            if enter(connection, asked.plan, ANYBODY, now, budget=self.budget):
                 payload = {"origin_id": asked.run_id, "request": asked.request.model_dump(mode="json", exclude_unset=True)}
                 job_rows.add(connection, _KIND, asked.run_id, payload, now)
 
@@ -241,6 +244,7 @@ class BacktestReports:
             row = runs.row(connection, run_id_of(backtest_id))
         if row is None or row["kind"] != "backtest" or not backtest_id.startswith("bt_"):
             raise UnknownBacktestError(f"unknown backtest {backtest_id!r}")
+        require(row, row["run_id"])
         return row["run_id"], row["status"]
 
     def tear_sheet(self, backtest_id: str) -> str:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, StrictBool, StrictInt, StrictStr, Tag, TypeAdapter
 
 from clvlab.agents.registry import TEMPLATES, template
+from clvlab.application.allowlists import Allowlist
 from clvlab.application.backtests import envelope
 from clvlab.application.runs.plan import Plan
 from clvlab.errors import AgentError, UnknownFixtureError
@@ -23,8 +24,6 @@ _DEFAULTS = PolicyEnvelope()
 ONE, SEVERAL = "one-fixture", "several-fixtures"
 """How the two kinds are told apart: no fields, though they stand in the place of one when a request is refused."""
 
-_Names = Annotated[list[Annotated[StrictStr, Field(max_length=200)]], Field(max_length=1000)]
-
 
 class _Windowed(BaseModel):
     """The window of a backtest; rules between its fields are the window's, which raises ``WindowError``."""
@@ -33,7 +32,7 @@ class _Windowed(BaseModel):
 
     pack_id: StrictStr
     window_id: StrictStr
-    market_allowlist: _Names
+    market_allowlist: Allowlist
     end_rule: StrictStr = "pre_match"
     duration_s: StrictInt | None = None
     min_clv_horizon_s: StrictInt = 60
@@ -84,8 +83,8 @@ class PolicyLimits(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    market_allowlist: _Names | None = None
-    venue_allowlist: _Names = list(_DEFAULTS.venue_allowlist)
+    market_allowlist: Allowlist | None = None
+    venue_allowlist: Allowlist = list(_DEFAULTS.venue_allowlist)
     execution_mode: Literal["paper", "dry_run"] = "paper"
     max_stake: StrictInt = _DEFAULTS.max_stake
     max_exposure_per_market: StrictInt | None = _DEFAULTS.max_exposure_per_market
@@ -119,7 +118,7 @@ class PackBacktestRequest(_Windowed):
     strategy: StrictStr = _AGENT
     params: dict[str, Any] = Field(default_factory=dict)
     window_id: StrictStr = "full"
-    market_allowlist: _Names = Field(default=[""])
+    market_allowlist: Allowlist = Field(default=[""])
     policy: PolicyLimits | None = None
 
     @property

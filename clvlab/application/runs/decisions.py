@@ -13,6 +13,7 @@ import polars as pl
 
 from clvlab.answers.decisions import DecisionListResponse, DecisionRow
 from clvlab.application.cache import BoundedCache
+from clvlab.application.runs.absent import not_sealed
 from clvlab.application.tables import PAGE, ArrowTable, arrow_stream, first_rows
 from clvlab.errors import EvidenceError, PageError, UnknownRunError
 from clvlab.law.clv import scores
@@ -124,6 +125,7 @@ class RunDecisions:
         ------
         UnknownRunError
             Unknown, not sealed, or not stored as it was sealed.
+        RunRemovedError
         PageError
             A cursor that no page of the run gave, or a limit outside 1..1000.
         """
@@ -159,15 +161,15 @@ class RunDecisions:
     def _rows(self, run_id: str) -> pl.DataFrame:
         with self.database.read() as connection:
             evidence_hash = runs.evidence_hash(connection, run_id)
-        if evidence_hash is None:
-            raise UnknownRunError(f"no sealed run {run_id!r}")
+            if evidence_hash is None:
+                raise not_sealed(connection, run_id)
         return self._kept.get((run_id, evidence_hash), lambda: self._read(run_id, evidence_hash))
 
     def _read(self, run_id: str, evidence_hash: str) -> pl.DataFrame:
         with self.database.read() as connection:
             run = runs.sealed_run(connection, run_id)
-        if run is None:
-            raise UnknownRunError(f"no sealed run {run_id!r}")
+            if run is None:
+                raise not_sealed(connection, run_id)
         try:
             return decision_rows(run, evidence_hash)
         except EvidenceError as error:

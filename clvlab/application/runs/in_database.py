@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from clvlab.application.anchoring import Anchoring
 from clvlab.application.causes import message_of
+from clvlab.application.runs.budget import Budget
 from clvlab.application.runs.card import lineage, metrics
 from clvlab.application.runs.counting import ANYBODY, results, stored_claim
 from clvlab.application.runs.perform import Commitment, PerformedRun
@@ -63,7 +64,9 @@ class DatabaseRecord:
             give_up(connection, run_id, cause, self.clock())
 
 
-def enter(connection: Connection, plan: Plan, owner: str, now_ms: int, *, ranked: bool = True) -> bool:
+def enter(
+    connection: Connection, plan: Plan, owner: str, now_ms: int, *, ranked: bool = True, budget: Budget | None = None
+) -> bool:
     """Put a run on record and commit to it.
 
     Parameters
@@ -72,11 +75,17 @@ def enter(connection: Connection, plan: Plan, owner: str, now_ms: int, *, ranked
         Where, what, who and when.
     ranked
         Whether it will be added to the standings when it is sealed.
+    budget
+        What the runs of the owner may take up; without one there is no bound.
 
     Returns
     -------
     bool
-        Whether it is to be performed now: it was not on record, or had failed.
+        Whether it is to be performed now: it was not on record, had failed, or was removed.
+
+    Raises
+    ------
+    StorageSpentError
     """
     started, run_id = plan.started, plan.run_id
     row = {
@@ -94,6 +103,8 @@ def enter(connection: Connection, plan: Plan, owner: str, now_ms: int, *, ranked
     }
     if not runs.add(connection, row):
         return False
+    if budget is not None:
+        budget.require_room(connection, owner)
     log = LogRows(connection, writing=True)
     runs.commit_to(connection, run_id, commit(log, run_id, owner, inputs_hash(started), plan.pack.content_hash, now_ms))
     return True
@@ -114,6 +125,9 @@ def give_up(connection: Connection, run_id: str, cause: str, now_ms: int) -> Non
     """Put the cause on a run's record, and abandon its commitment; asking for the run again commits to it anew."""
     row = runs.row(connection, run_id, lock=True)
     if row is None or row["status"] in (RunStatus.SEALED, RunStatus.FAILED):  # by another worker on the same run
+        return
+    if row["manifest_hash"] is not None:  # it was sealed once, which the log says for good, and removed
+        runs.mark(connection, run_id, RunStatus.REMOVED, cause)
         return
     runs.mark(connection, run_id, RunStatus.FAILED, cause)
     if row["commit_index"] is not None:
@@ -148,7 +162,7 @@ def keep(connection: Connection, done: PerformedRun, anchoring: Anchoring | None
         conclude(log, run.run_id, run.manifest_hash, now_ms)
     anchor = anchoring.begin(connection, run.run_id, now_ms) if anchoring else Anchor()
     row = runs.row(connection, run.run_id)
-    if row is not None and row["ranked"]:
+    if row is not None and row["ranked"] and not standings.results_of(connection, run.run_id):  # those of a removed one stand
         added = results(verification, row["owner"] or ANYBODY, stored_claim(connection, run.run_id))
         standings.add(connection, added, anchor.status)
     return anchor

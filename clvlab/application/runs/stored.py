@@ -25,12 +25,13 @@ from clvlab.answers.runs import (
 from clvlab.application.anchoring import Anchoring, StoredRecords
 from clvlab.application.log.public import PublicLog
 from clvlab.application.pages import page_of
+from clvlab.application.runs.absent import not_sealed, require
 from clvlab.application.runs.bundles import anchor_part
 from clvlab.application.runs.card import anchor_info, proof_card, verification_answer
 from clvlab.application.runs.counting import is_failing
 from clvlab.application.runs.in_database import recorded
 from clvlab.application.runs.inspector import decision_record
-from clvlab.errors import EvidenceError, StoreError, UnknownDecisionError, UnknownRunError
+from clvlab.errors import EvidenceError, StoreError, UnknownDecisionError
 from clvlab.law.schema import SAFE_INTEGER
 from clvlab.proof.anchor import Anchor
 from clvlab.proof.bundle import bundle
@@ -42,7 +43,8 @@ from clvlab.runlog.standing import standing
 from clvlab.store import anchors, runs, standings
 from clvlab.store.database import Database
 from clvlab.store.runlog import RunLog
-from clvlab.store.runs import Part, RunStatus
+from clvlab.store.runs import Part as Part
+from clvlab.store.runs import RunStatus
 from clvlab.store.tables import runs as run_table
 
 logger = logging.getLogger("clvlab.runs")
@@ -107,9 +109,7 @@ class StoredRuns:
         with self.database.read() as connection:
             row = runs.row(connection, run_id)
             anchor = anchors.anchor_of(connection, run_id) or Anchor(cluster=self.anchoring.anchorer.cluster)
-        if row is None:
-            raise UnknownRunError(f"unknown run {run_id!r}")
-        return row, anchor
+        return require(row, run_id), anchor
 
     def verify(self, run_id: str) -> VerifyResponse:
         """Recompute everything from the stored bytes, and put the verdicts on the run's record, beside the seal. Blocks.
@@ -125,9 +125,9 @@ class StoredRuns:
             return self._unsealed(run_id)
         with self.database.read() as connection:
             run = runs.sealed_run(connection, run_id)
+            if run is None:
+                raise not_sealed(connection, run_id)
             receipts = runs.receipt_lines(connection, run_id)
-        if run is None:
-            raise UnknownRunError(f"unknown run {run_id!r}")
         fresh = verify(run, receipts)
         check = self.anchoring.judged(run_id, anchor, fresh.manifest_hash)
         stored, now = against_the_record(row, run, fresh), self.clock()
@@ -208,12 +208,18 @@ class StoredRuns:
         ------
         UnknownRunError
             Unknown, or not sealed.
+        RunRemovedError
         """
         with self.database.read() as connection:
             run = runs.sealed_run(connection, run_id)
-        if run is None:
-            raise UnknownRunError(f"no sealed run {run_id!r}")
+            if run is None:
+                raise not_sealed(connection, run_id)
         return run
+
+    def gzipped(self, run_id: str, part: Part) -> bytes | None:
+        """Return a part of a sealed run as the gzip file that it is stored as; null where it has to be read and packed."""
+        with self.database.read() as connection:
+            return runs.gzipped(connection, run_id, part)
 
     def bundle(self, run_id: str) -> bytes:
         """Return a sealed run as one proof bundle: with its anchor once the chain has it, and log proofs if the log has a key.
@@ -222,6 +228,7 @@ class StoredRuns:
         ------
         UnknownRunError
             Unknown, or not sealed.
+        RunRemovedError
         """
         run = self.sealed(run_id)
         with self.database.read() as connection:

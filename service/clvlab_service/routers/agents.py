@@ -34,6 +34,8 @@ def _shallow(value: Any, depth: int = 0) -> Any:
     responses=problems(
         401,
         413,
+        429,
+        507,
         s400="The body can't be read",
         s409="Idempotency key reused with another configuration, or its attempt failed for good",
         s422="Preflight failure: `checks` names every failing check; nothing was stored",

@@ -53,6 +53,7 @@ _Key = Header(alias="Idempotency-Key", min_length=1, max_length=255, description
     responses=_UNDER_WAY
     | problems(
         413,
+        507,
         s400="Invalid window, agent or policy, unreadable body, or the replay failed",
         s404="`pack_id` is not in the verified catalog",
         s409="The idempotency key stands for another backtest, or the backtest was cancelled",
@@ -99,7 +100,7 @@ def backtests(application: ApplicationDep, cursor: CursorQuery = None, limit: Pa
     "/{backtest_id}",
     operation_id="getBacktest",
     response_model=BacktestReport,
-    responses=_UNDER_WAY | problems(s404="Unknown backtest, or one that failed: the problem says why"),
+    responses=_UNDER_WAY | problems(410, s404="Unknown backtest, or one that failed: the problem says why"),
 )
 def report(request: Request, backtest_id: str, application: ApplicationDep) -> Any:
     """Read a report; of a backtest that is under way, how far it is."""
@@ -110,7 +111,7 @@ def report(request: Request, backtest_id: str, application: ApplicationDep) -> A
 @router.post(
     "/{backtest_id}/cancel",
     operation_id="cancelBacktest",
-    responses=problems(422, s403="It was not asked for under that key", s404="Unknown backtest", s409="It is over"),
+    responses=problems(410, 422, s403="It was not asked for under that key", s404="Unknown backtest", s409="It is over"),
 )
 def cancel(backtest_id: str, application: ApplicationDep, key: Annotated[str, _Key]) -> BacktestState:
     """Withdraw a request, by its idempotency key or the key in its answer; what nobody else asked for is cancelled."""
@@ -121,7 +122,7 @@ def cancel(backtest_id: str, application: ApplicationDep, key: Annotated[str, _K
     "/{backtest_id}/tear-sheet",
     operation_id="getTearSheet",
     response_class=HTMLResponse,
-    responses=_PAGE | problems(s404="Unknown backtest, no report yet, or its pack is not in the catalog any more"),
+    responses=_PAGE | problems(410, s404="Unknown backtest, no report yet, or its pack is not in the catalog any more"),
 )
 async def tear_sheet(backtest_id: str, application: ApplicationDep, pool: SheetPool) -> HTMLResponse:
     """Read everything that a backtest says of its agent as one page: figures with intervals, breakdowns, pictures."""

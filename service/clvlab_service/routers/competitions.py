@@ -67,7 +67,7 @@ class StatusFilter(StrEnum):
 @owned.post(
     "",
     operation_id="createCompetition",
-    responses=problems(401, 413, 422, s400="The replay binding can't be resolved, or the body can't be read"),
+    responses=problems(401, 413, 422, 429, s400="The replay binding can't be resolved, or the body can't be read"),
 )
 def create(
     principal: CurrentPrincipal, body: Annotated[CompetitionConfig, Body(examples=[_CONFIG])], application: ApplicationDep
@@ -170,7 +170,8 @@ def open_entries(competition_id: str, principal: CurrentPrincipal, application: 
     "/{competition_id}/start",
     operation_id="startCompetition",
     response_model=CompetitionStartResponse,
-    responses=_UNDER_WAY | problems(401, 403, 500, s404=_UNKNOWN, s409="Not startable: `reason` says why; or it was cancelled"),
+    responses=_UNDER_WAY
+    | problems(401, 403, 429, 500, 507, s404=_UNKNOWN, s409="Not startable: `reason` says why; or it was cancelled"),
 )
 async def start(
     request: Request,

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from clvlab.answers.operations import HealthResponse, ReadinessResponse
-from clvlab_service.deps import ApplicationDep
+from clvlab.errors import StoreError, StoreUnreachableError
+from clvlab_service.deps import ApplicationDep, HealthPool, MeasuresPool
 from clvlab_service.middleware import Metrics
 from clvlab_service.openapi import problems
 
 router = APIRouter(tags=["operations"])
+
+_DEADLINE_S = 1
 
 
 @router.get("/healthz", operation_id="health")
@@ -22,9 +26,12 @@ async def health() -> HealthResponse:
 
 
 @router.get("/readyz", operation_id="readiness", responses=problems())
-def ready(application: ApplicationDep) -> ReadinessResponse:
-    """Say that the store answers."""
-    found = application.ready()
+async def ready(application: ApplicationDep, pool: HealthPool) -> ReadinessResponse:
+    """Say whether the store answers within a second; no other request can hold that up."""
+    try:
+        found = await asyncio.wait_for(pool.share("ready", application.ready), _DEADLINE_S)
+    except TimeoutError:
+        raise StoreUnreachableError(f"the database did not answer within {_DEADLINE_S} s") from None
     return {"status": "ok", "store": found["store"], "schema_version": found["schema_version"]}
 
 
@@ -33,15 +40,15 @@ _TEXT: dict[int | str, dict[str, Any]] = {
 }
 
 
-@router.get(
-    "/metrics",
-    operation_id="metrics",
-    response_class=Response,
-    responses=_TEXT | problems(),
-)
-def metrics(request: Request, application: ApplicationDep) -> Response:
-    """Measurements for Prometheus."""
-    measured: Metrics = request.app.state.metrics
-    for status, count in application.jobs.counts().items():
-        measured.jobs.labels(status).set(count)
-    return Response(generate_latest(measured.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+@router.get("/metrics", operation_id="metrics", response_class=Response, responses=_TEXT | problems())
+async def metrics(request: Request, application: ApplicationDep, pool: MeasuresPool) -> Response:
+    """Measurements for Prometheus; those of the store only if it answers within a second, which `clvlab_store_up` tells."""
+    shown: Metrics = request.app.state.metrics
+    try:
+        found = await asyncio.wait_for(pool.share("measures", application.measures), _DEADLINE_S)
+    except (TimeoutError, StoreError) as error:
+        request.app.state.log.warning("not_measured", error=f"{type(error).__name__}: {error}")
+        shown.store(None)
+    else:
+        shown.store(found)
+    return Response(generate_latest(shown.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})

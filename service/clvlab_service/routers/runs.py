@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request, Response
@@ -18,8 +19,9 @@ from clvlab.answers.runs import (
     RunStatus,
     VerifyResponse,
 )
+from clvlab.application.application import Application
 from clvlab.application.runs.decisions import DecisionFilter, Order, Reason
-from clvlab.application.runs.stored import RunFilter
+from clvlab.application.runs.stored import Part, RunFilter
 from clvlab.application.tables import PAGE
 from clvlab_service.caching import ImmutableRoute, RevalidatedRoute
 from clvlab_service.deps import SAFE_INTEGER, ApplicationDep, CursorQuery, NameQuery, PageSizeQuery, ProofPool
@@ -31,8 +33,10 @@ cards = APIRouter(prefix="/runs", tags=["runs"], route_class=RevalidatedRoute)
 sealed = APIRouter(prefix="/runs", tags=["runs"], route_class=ImmutableRoute)
 
 _MOST_DIGITS = 100
+_PLAIN: Mapping[str, str] = {}
 _LINES = "application/x-ndjson"
 _BYTES = "application/octet-stream"
+_GZIP = re.compile(r"(?:^|[,\s])gzip(?!\s*;\s*q=0(\.0*)?\s*(,|$))", re.IGNORECASE)
 _AS_BYTES = re.compile(r"application/octet-stream(?!\s*;\s*q=0(\.0*)?\s*(,|$))", re.IGNORECASE)  # by name, and not refused
 
 
@@ -49,7 +53,9 @@ def _file(media_type: str, kind: str = "string") -> dict[int | str, dict[str, An
     content = {_BYTES: {"schema": {"type": "string", "format": "binary"}}}
     if media_type != _BYTES:
         content[media_type] = {"schema": {"type": kind}}
-    return {200: {"description": "The bytes as sealed", "content": content}} | problems(s404="Unknown run, or not sealed yet")
+    return {200: {"description": "The bytes as sealed", "content": content}} | problems(
+        410, s404="Unknown run, or not sealed yet"
+    )
 
 
 @router.get("", operation_id="listRuns", responses=problems(422))
@@ -69,7 +75,7 @@ def runs(
     return application.runs.page(cursor, limit, RunFilter(kind, status, agent_id, pack_id, owner))
 
 
-@cards.get("/{run_id}", operation_id="getRun", responses=problems(s404="Unknown run"))
+@cards.get("/{run_id}", operation_id="getRun", responses=problems(410, s404="Unknown run"))
 def card(run_id: str, application: ApplicationDep) -> ProofArtifactResponse:
     """Read a proof card; from the first moment of a run, with pending checks until it is sealed."""
     return application.runs.card(run_id)
@@ -81,7 +87,7 @@ def progress(run_id: str, application: ApplicationDep) -> RunProgress:
     return application.jobs.state(run_id)
 
 
-@cards.post("/{run_id}/verify", operation_id="verifyRun", responses=problems(s404="Unknown run"))
+@cards.post("/{run_id}/verify", operation_id="verifyRun", responses=problems(410, s404="Unknown run"))
 async def verify(run_id: str, application: ApplicationDep, pool: ProofPool) -> VerifyResponse:
     """Recompute the proof from the stored bytes: hashes, scores, manifest, seven checks. Changes nothing that is sealed."""
     return await pool.run(application.runs.verify, run_id)
@@ -90,7 +96,7 @@ async def verify(run_id: str, application: ApplicationDep, pool: ProofPool) -> V
 @sealed.get(
     "/{run_id}/actions/{seq}",
     operation_id="inspectDecision",
-    responses=problems(422, s404="Unknown run, or no decision at `seq`"),
+    responses=problems(410, 422, s404="Unknown run, or no decision at `seq`"),
 )
 def decision(run_id: str, seq: _Seq, application: ApplicationDep) -> InspectorRecord:
     """Inspect one sealed decision: what was known, what was proposed, what the law says, what was only claimed."""
@@ -101,7 +107,7 @@ def decision(run_id: str, seq: _Seq, application: ApplicationDep) -> InspectorRe
     "/{run_id}/decisions",
     operation_id="listDecisions",
     response_model=DecisionListResponse,
-    responses=TABLE | problems(406, 422, s404="Unknown run, or not sealed yet"),
+    responses=TABLE | problems(406, 410, 422, s404="Unknown run, or not sealed yet"),
 )
 async def decisions(
     run_id: str,
@@ -131,13 +137,13 @@ async def decisions(
 @sealed.get("/{run_id}/evidence", operation_id="getEvidence", response_class=Response, responses=_file(_LINES))
 def evidence(run_id: str, request: Request, application: ApplicationDep) -> Response:
     """Download `events.jsonl`; its SHA-256 is the evidence hash."""
-    return _download(request, application.runs.sealed(run_id).events, "events.jsonl", _LINES)
+    return _part(request, application, run_id, Part.EVENTS)
 
 
 @sealed.get("/{run_id}/scores", operation_id="getScores", response_class=Response, responses=_file(_LINES))
 def scores(run_id: str, request: Request, application: ApplicationDep) -> Response:
     """Download `scores.jsonl`, a row per decision."""
-    return _download(request, application.runs.sealed(run_id).scores, "scores.jsonl", _LINES)
+    return _part(request, application, run_id, Part.SCORES)
 
 
 @sealed.get(
@@ -154,8 +160,17 @@ async def bundle(run_id: str, request: Request, application: ApplicationDep, poo
     return _download(request, await pool.run(application.runs.bundle, run_id), f"{run_id}.clv", _BYTES)
 
 
-def _download(request: Request, content: bytes, name: str, media_type: str) -> Response:
+def _part(request: Request, application: Application, run_id: str, part: Part) -> Response:
+    """Answer with lines as they lie in the store, to whoever takes gzip."""
+    takes = _GZIP.search(request.headers.get("accept-encoding", ""))
+    packed = application.runs.gzipped(run_id, part) if takes else None
+    if packed is not None:
+        return _download(request, packed, f"{part}.jsonl", _LINES, {"Content-Encoding": "gzip"})
+    return _download(request, getattr(application.runs.sealed(run_id), part), f"{part}.jsonl", _LINES)
+
+
+def _download(request: Request, content: bytes, name: str, media_type: str, coding: Mapping[str, str] = _PLAIN) -> Response:
     """Answer with sealed bytes; an ``Accept`` that names them as bytes gets that type, and no other content."""
     asked = _BYTES if _AS_BYTES.search(request.headers.get("accept", "")) else media_type
-    headers = {"Content-Disposition": f'attachment; filename="{name}"', "Vary": "Accept"}
+    headers = {"Content-Disposition": f'attachment; filename="{name}"', "Vary": "Accept", **coding}
     return Response(content, headers=headers, media_type=asked)

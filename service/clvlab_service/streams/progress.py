@@ -12,7 +12,7 @@ from clvlab_service.streams.feeds import Feed, Feeds
 
 router = APIRouter(prefix="/runs", tags=["runs"])
 
-_OVER = ("sealed", "failed")
+_OVER = ("sealed", "failed", "removed")
 
 
 @router.websocket("/{run_id}/progress")

@@ -1,0 +1,61 @@
+"""How much an owner may have going on at once, so that nobody else waits behind all of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from clvlab.errors import OwnerLimitError
+from clvlab.store import competitions, jobs
+from clvlab.store.database import Connection
+
+_SOON_S = 5
+_LATER_S = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Caps:
+    """What an owner may have at once; what is over does not count.
+
+    Attributes
+    ----------
+    starts, deploys
+        Runs that are queued or running, of competitions and of deployed agents.
+    drafts
+        Competitions that were not started yet.
+    """
+
+    starts: int = 8
+    deploys: int = 200
+    drafts: int = 1000
+
+    def require_start(self, connection: Connection, owner: str) -> None:
+        """Refuse a start beyond the cap.
+
+        Raises
+        ------
+        OwnerLimitError
+        """
+        _require(jobs.open_of(connection, owner, "competition"), self.starts, "starts that are not over", _SOON_S)
+
+    def require_deploy(self, connection: Connection, owner: str) -> None:
+        """Refuse a deploy beyond the cap.
+
+        Raises
+        ------
+        OwnerLimitError
+        """
+        _require(jobs.open_of(connection, owner, "deploy"), self.deploys, "deploys that are not over", _SOON_S)
+
+    def require_draft(self, connection: Connection, owner: str) -> None:
+        """Refuse a draft beyond the cap.
+
+        Raises
+        ------
+        OwnerLimitError
+        """
+        _require(competitions.unstarted_of(connection, owner), self.drafts, "competitions that were not started", _LATER_S)
+
+
+def _require(there: int, most: int, what: str, retry_after_s: int) -> None:
+    if there >= most:
+        raise OwnerLimitError(f"you have {there} {what}, and may have {most} at once", retry_after_s)

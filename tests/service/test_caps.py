@@ -1,0 +1,60 @@
+"""What an owner may have going on at once, so that another one does not wait behind all of it."""
+
+import pytest
+
+from tests.service import serving
+from tests.service.serving import BOUND, DEPLOY, assert_problem
+
+
+@pytest.fixture
+def capped(store, keys):
+    """A service that performs nothing by itself, and lets an owner have two of everything."""
+    with serving.api(keys, store, max_owner_starts=2, max_owner_deploys=2, max_owner_drafts=3) as served:
+        served.app.state.application.jobs.stop()
+        yield served
+
+
+def test_deploys_beyond_the_cap_are_429_until_one_is_over(capped):
+    for _ in range(2):
+        capped.post("/agents/deploy", DEPLOY)
+
+    refused = capped.alice.post("/agents/deploy", json=DEPLOY)
+
+    problem = assert_problem(refused, 429)
+    assert problem["detail"] == "you have 2 deploys that are not over, and may have 2 at once"
+    assert int(refused.headers["retry-after"]) >= 1
+    capped.post("/agents/deploy", DEPLOY, by=capped.bob)
+    while capped.app.state.application.jobs.run_one():
+        pass
+    capped.post("/agents/deploy", DEPLOY)
+
+
+def test_starts_beyond_the_cap_are_429_and_claim_nothing(capped):
+    application = capped.app.state.application
+    for _ in range(2):
+        application.competitions.claim(serving.ALICE, capped.competition(agents=("baseline",)))
+    third = capped.competition(agents=("baseline",))
+
+    problem = assert_problem(capped.alice.post(f"/competitions/{third}/start"), 429)
+
+    assert problem["detail"] == "you have 2 starts that are not over, and may have 2 at once"
+    assert capped.get(f"/competitions/{third}")["status"] == "draft"
+    while application.jobs.run_one():
+        pass
+    assert capped.post(f"/competitions/{third}/start")["status"] == "finalized"
+
+
+def test_drafts_beyond_the_cap_are_429_until_one_is_deleted(capped):
+    first, *_ = [capped.post("/competitions", BOUND)["competition_id"] for _ in range(3 - drafts_of_alice(capped))]
+
+    problem = assert_problem(capped.alice.post("/competitions", json=BOUND), 429)
+
+    assert "you have 3 competitions that were not started" in problem["detail"]
+    capped.post("/competitions", BOUND, by=capped.bob)
+    assert capped.alice.delete(f"/competitions/{first}").status_code == 204
+    capped.post("/competitions", BOUND)
+
+
+def drafts_of_alice(served):
+    """Those that earlier tests left in the same store."""
+    return sum(found["status"] == "draft" for found in served.get("/competitions", owner=serving.ALICE))

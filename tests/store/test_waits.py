@@ -1,0 +1,102 @@
+"""A peer that stops in mid-transaction, and how long others wait for it."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+
+import pytest
+
+from clvlab.errors import StoreBusyError, StoreUnreachableError
+from clvlab.runlog.log import commit
+from clvlab.store.database import Database
+from clvlab.store.runlog import RunLog
+from clvlab.store.waits import Waits
+
+QUICK = Waits(lock_s=1.5, log_s=0.5, idle_s=5)
+PEER = """
+import os, signal, sys
+from sqlalchemy import text
+from clvlab.errors import StoreError
+from clvlab.runlog.log import commit
+from clvlab.store.database import Database
+from clvlab.store.runlog import RunLog
+from clvlab.store.waits import Waits
+
+database = Database(sys.argv[1], Waits(lock_s=1.5, log_s=float(sys.argv[2]), idle_s=5))
+try:
+    with RunLog(database).write() as log:
+        commit(log, "stopped", "did:x:peer", "0" * 64, None, 1)
+        os.kill(os.getpid(), signal.SIGSTOP)
+    print("appended")
+except StoreError as error:
+    print(type(error).__name__)
+"""
+
+
+@contextmanager
+def stopped_peer(url, log_s):
+    """Run a process that stops while it holds the run log; what it says once it goes on is its output."""
+    with subprocess.Popen([sys.executable, "-c", PEER, url, str(log_s)], stdout=subprocess.PIPE, text=True) as process:
+        assert os.WIFSTOPPED(os.waitpid(process.pid, os.WUNTRACED)[1])
+        yield process
+        process.kill()
+
+
+def append(database, run_id):
+    with RunLog(database).write() as log:
+        return commit(log, run_id, "did:x:other", "0" * 64, None, 2)
+
+
+def test_peer_that_stops_while_it_holds_the_log_is_cut_off_and_its_entry_is_gone(emptied_postgres_url):
+    database = Database(emptied_postgres_url, QUICK)
+    with stopped_peer(emptied_postgres_url, QUICK.log_s) as peer:
+        index = append(database, "going")
+        os.kill(peer.pid, signal.SIGCONT)
+        said = peer.communicate(timeout=30)[0].strip()
+
+    assert (index, said) == (0, "StoreUnreachableError")
+    database.close()
+
+
+def test_writer_that_waits_for_too_long_is_refused_and_nothing_is_kept(emptied_postgres_url):
+    database = Database(emptied_postgres_url, QUICK)
+    with stopped_peer(emptied_postgres_url, 60):
+        started = time.monotonic()
+        with pytest.raises(StoreBusyError, match="held a lock for too long"):
+            append(database, "refused")
+        waited = time.monotonic() - started
+        database.ask()
+
+    assert waited >= QUICK.lock_s
+    assert append(database, "next") == 0
+    database.close()
+
+
+def test_database_that_stopped_does_not_answer(own_postgres):
+    database = Database(own_postgres.get_uri(), Waits(peer_s=1))
+    own_postgres.cleanup()
+
+    with pytest.raises(StoreUnreachableError):
+        database.ask()
+    database.close()
+
+
+def test_options_of_the_operator_win(emptied_postgres_url):
+    database = Database(
+        f"{emptied_postgres_url}{'&' if '?' in emptied_postgres_url else '?'}options=-c%20lock_timeout%3D7", QUICK
+    )
+    with database.read() as connection:
+        found = [connection.exec_driver_sql(f"SHOW {name}").scalar() for name in ("lock_timeout", "statement_timeout")]
+    database.close()
+
+    assert found == ["7ms", "1min"]
+
+
+def test_locked_sqlite_still_answers_a_probe(tmp_path):
+    database = Database(f"sqlite:///{tmp_path / 'store.db'}")
+    with database.write():
+        database.ask()
+    database.close()
