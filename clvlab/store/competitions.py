@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, delete, func, select, tuple_, update
+from sqlalchemy import ColumnElement, Connection, delete, func, select, tuple_, update
 
 from clvlab.store.database import first, insert, rows
 from clvlab.store.news import announce
@@ -13,6 +13,7 @@ from clvlab.store.tables import competition_events, competitions, roster
 
 _PACK = 200
 _PACKS_AT_ONCE = 50
+_ORDER = (competitions.c.created_ts_ms, competitions.c.competition_id)
 
 
 def add(connection: Connection, values: Mapping[str, Any]) -> bool:
@@ -40,9 +41,13 @@ def change(connection: Connection, competition_id: str, **values: Any) -> None:
 
 
 def page(
-    connection: Connection, having: Mapping[str, str | None], after: tuple[int, str] | None, limit: int | None
+    connection: Connection,
+    having: Mapping[str, str | None],
+    after: tuple[int, str] | None,
+    until: tuple[int, str] | None,
+    limit: int | None,
 ) -> list[dict[str, Any]]:
-    """List competitions, oldest first: those that have these values in these columns (null is any), after one of them.
+    """List competitions, oldest first: those that have these values in these columns (null is any), after and up to some.
 
     Returns
     -------
@@ -50,10 +55,22 @@ def page(
         ``competition_id``, ``status``, ``config``, ``run_id`` and ``created_ts_ms``.
     """
     of = competitions.c
-    order = (of.created_ts_ms, of.competition_id)
-    query = select(of.competition_id, of.status, of.config, of.run_id, of.created_ts_ms).order_by(*order).limit(limit)
-    query = query.where(*(of[name] == value for name, value in having.items() if value is not None))
-    return rows(connection, query if after is None else query.where(tuple_(*order) > tuple_(*after)))
+    query = select(of.competition_id, of.status, of.config, of.run_id, of.created_ts_ms).where(*_having(having))
+    if after is not None:
+        query = query.where(tuple_(*_ORDER) > tuple_(*after))
+    if until is not None:
+        query = query.where(tuple_(*_ORDER) <= tuple_(*until))
+    return rows(connection, query.order_by(*_ORDER).limit(limit))
+
+
+def newest_row(connection: Connection, having: Mapping[str, str | None]) -> dict[str, Any] | None:
+    """Return ``created_ts_ms`` and ``competition_id`` of the last competition that ``page`` lists."""
+    newest_first = [column.desc() for column in _ORDER]
+    return first(connection, select(*_ORDER).where(*_having(having)).order_by(*newest_first).limit(1))
+
+
+def _having(values: Mapping[str, str | None]) -> list[ColumnElement[bool]]:
+    return [competitions.c[name] == value for name, value in values.items() if value is not None]
 
 
 def roster_of(connection: Connection, competition_id: str) -> list[dict[str, Any]]:

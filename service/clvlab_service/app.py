@@ -187,14 +187,14 @@ def _lifespan(settings: Settings, opening: Callable[[], Application]) -> Callabl
                 ("measures", 1, 0),
                 ("health", 1, 0),  # whoever asks while it is asked waits for the same answer
                 ("uploads", settings.upload_workers, settings.upload_queue),
+                ("reads", settings.read_workers, settings.read_queue),
                 ("streams", _STREAM_WORKERS, 2 * settings.max_streams + _HANDSHAKES),
             )
         }
         forward = Forward(state.log)
         logging.getLogger("clvlab").addHandler(forward)
-        state.feeds = Feeds(
-            application, EventPages(application.event_log), state.pools["streams"], settings.stream_poll_s, state.log
-        )
+        state.pages = EventPages(application.event_log)
+        state.feeds = Feeds(application, state.pages, state.pools["streams"], settings.stream_poll_s, state.log)
         try:
             application.start()
             await state.auth.keys.start()

@@ -21,9 +21,9 @@ _OVERHEAD_BYTES = 64  # of a text, beside its characters
 class EventPages:
     """Pages of logs, the lately read ones kept; thread-safe, and every method blocks."""
 
-    def __init__(self, log: EventLog) -> None:
+    def __init__(self, log: EventLog, kept_bytes: int = _KEPT_BYTES) -> None:
         self._log = log
-        self._kept: BoundedCache[Sequence[str]] = BoundedCache(_KEPT_BYTES, _size)
+        self._kept: BoundedCache[Sequence[str]] = BoundedCache(kept_bytes, _size)
 
     def length(self, competition_id: str) -> int:
         """Count the entries of a log.
@@ -43,6 +43,28 @@ class EventPages:
         """
         start = number * PAGE
         return self._kept.get((competition_id, number), lambda: self.part(competition_id, start, start + PAGE))
+
+    def joined(self, competition_id: str, start: int, end: int, length: int) -> tuple[bytes, int | None]:
+        """Return entries from ``start`` on, with commas between them, and where those after them begin; null if at ``end``.
+
+        Parameters
+        ----------
+        competition_id, start, end
+            Which entries are wanted.
+        length
+            Entries that the log has, at least: no page beyond them is full.
+
+        Raises
+        ------
+        UnknownCompetitionError
+        """
+        number = start // PAGE
+        first, following = number * PAGE, (number + 1) * PAGE
+        if following <= length:
+            found = self.full(competition_id, number)[start - first : end - first]
+        else:
+            found = self.part(competition_id, start, end)
+        return ",".join(found).encode(), following if following < end else None
 
     def part(self, competition_id: str, start: int, end: int) -> Sequence[str]:
         """Return the entries from ``start`` to before ``end`` that there are.

@@ -20,6 +20,38 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
+_LONGEST_S = 60
+
+
+class Place:
+    """A place in a pool, on whose threads its holder does one thing after the other."""
+
+    def __init__(self, executor: ThreadPoolExecutor) -> None:
+        self._executor = executor
+        self._work: asyncio.Future[Any] | None = None
+
+    async def run(self, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        """Call a function on a thread of the pool, after those who asked before."""
+        work = partial(copy_context().run, partial(function, *args, **kwargs))
+        self._work = asyncio.get_running_loop().run_in_executor(self._executor, work)
+        self._work.add_done_callback(_heed)
+        answer: _T = await asyncio.shield(self._work)
+        return answer
+
+    def leave(self, freed: Callable[[], None]) -> None:
+        """Give the place up; it is free once nothing is done any more for whoever went away."""
+        if self._work is None or self._work.done():
+            freed()
+        else:
+            self._work.add_done_callback(lambda _: freed())
+
+
+def _heed(done: asyncio.Future[Any]) -> None:
+    """Take note of an error that nobody waits for any more."""
+    if not done.cancelled():
+        done.exception()
+
+
 class BoundedPool:
     """Runs functions on a few threads, away from the event loop.
 
@@ -37,6 +69,7 @@ class BoundedPool:
         self._waiting, self._refused = metrics.pending.labels(name), metrics.refused.labels(name)
         self._pending = 0
         self._mean_s: float | None = None  # nothing is measured yet
+        self._mean_held_s = 0.0
         self._flights: dict[str, asyncio.Future[Any]] = {}
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -65,6 +98,26 @@ class BoundedPool:
                 flight = self.fly(key, function, *args, **kwargs)
         answer: _T = await asyncio.shield(flight)
         return answer
+
+    @contextmanager
+    def held(self) -> Iterator[Place]:
+        """Hold a place for an answer that is made in several steps, until it is sent.
+
+        Raises
+        ------
+        BusyError
+            All places are taken; it says for how many seconds one is held.
+        """
+        if self._pending >= self._room:
+            self._refused.inc()
+            raise BusyError(min(math.ceil(self._mean_held_s) or 1, _LONGEST_S))
+        self._count(1)
+        place, started = Place(self._executor), time.perf_counter()
+        try:
+            yield place
+        finally:
+            self._mean_held_s += 0.2 * (time.perf_counter() - started - self._mean_held_s)
+            place.leave(lambda: self._count(-1))
 
     @contextmanager
     def place(self) -> Iterator[None]:
@@ -103,8 +156,7 @@ class BoundedPool:
     def _landed(self, key: str, done: asyncio.Future[Any]) -> None:
         if self._flights.get(key) is done:  # else another has started under its key since
             del self._flights[key]
-        if not done.cancelled():
-            done.exception()
+        _heed(done)
 
     def _start(self, work: Callable[[], _T]) -> asyncio.Future[_T]:
         self._count(1)

@@ -78,11 +78,16 @@ class Settings(BaseSettings):
         default=2,
         ge=1,
         le=64,
-        description="verifications, demos, bundles and lists made at once; no backtest holds them up",
+        description="verifications and demos made at once; no backtest holds them up",
     )
     proof_queue: int = Field(default=8, ge=0, le=10_000, description="of those, how many may wait; the next one gets 503")
     owner_workers: int = Field(default=2, ge=1, le=64, description="competitions started at once by owners")
     owner_queue: int = Field(default=32, ge=0, le=10_000, description="starts that may wait; the next one gets 503")
+    read_workers: int = Field(default=2, ge=1, le=64, description="threads for long lists, tables and downloads")
+    read_queue: int = Field(
+        default=62, ge=0, le=10_000, description="of those, how many may be sent at once beside them; the next one gets 503"
+    )
+    read_send_timeout_s: float = Field(default=10, gt=0, description="how long a long list waits for a slow client")
     stream_poll_s: float = Field(
         default=2,
         gt=0,
