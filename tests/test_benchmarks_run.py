@@ -135,3 +135,20 @@ def test_the_benchmark_of_many_fixtures_reports_every_size(tmp_path):
     assert [figure["baseline"] for figure in growing] == ["4 x 4", "16 x 4"] * 4
     assert all(figure["value"]["min"] > 0 for figure in said["figures"])
     assert list(said["equalities"].values()) == [True]
+
+
+def test_the_benchmark_of_streams_reports_every_number_of_watchers_and_each_is_sent_the_log(tmp_path):
+    report = tmp_path / "report.json"
+    sizes = ["--watchers", "1", "--rounds", "1", "--seconds", "0.2", "--messages", "60"]
+
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.benchmarks.streams", *sizes, "--json", str(report)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = json.loads(report.read_bytes())
+    assert [figure["name"] for figure in said["figures"] if figure["ratio"]] == ["1 watchers", "4 watchers", "16 watchers"]
+    assert list(said["equalities"].values()) == [True]

@@ -15,6 +15,7 @@ from clvlab.application.anchoring import Anchoring, StoredRecords
 from clvlab.application.caps import Caps
 from clvlab.application.competitions.competitions import Competitions
 from clvlab.application.competitions.demo import Demo
+from clvlab.application.competitions.event_log import EventLog
 from clvlab.application.competitions.job import CompetitionRuns
 from clvlab.application.deploys.deploys import Deploys
 from clvlab.application.deploys.job import DeployRuns
@@ -128,9 +129,10 @@ class Application:
         self._uploads = None if uploads is None else Uploads(database, catalog, uploads, clock)
         packs = Packs(catalog, self._uploads)
         self._hub = hub = Hub()
+        database.tell(hub.publish)
         budget, caps = budget or Budget(), caps or Caps()
         anchoring = Anchoring(database, anchorer(anchor or AnchorSettings(), StoredRecords(database)), clock)
-        runner = CompetitionRuns(database, packs, hub, anchoring, clock, budget, caps)
+        runner = CompetitionRuns(database, packs, anchoring, clock, budget, caps)
         handlers: dict[str, Handler] = {
             "backtest": BacktestRuns(database, catalog, clock),
             "competition": runner,
@@ -142,7 +144,8 @@ class Application:
         self.jobs = Jobs(database, hub, clock, workers, lease_ms, handlers, self.log.require_whole)
         self.runs = StoredRuns(database, anchoring, self.log, clock)
         self.decisions = RunDecisions(database)
-        self.competitions = Competitions(database, packs, self.jobs, hub, self.runs, runner, clock, new_id, caps)
+        self.competitions = Competitions(database, packs, self.jobs, self.runs, runner, clock, new_id, caps)
+        self.event_log = EventLog(database)
         self.deploys = Deploys(database, packs, hub, clock, new_id, budget, caps)
         self.backtests = BacktestReports(database, catalog, self.jobs, self.runs, clock, budget)
         self.leaderboard = Leaderboard(database)
@@ -174,6 +177,7 @@ class Application:
         """
         if self._uploads is not None:
             self._uploads.start()
+        self._database.listen()
         if self._watch is not None:
             self._watch.start()
         try:
@@ -198,10 +202,10 @@ class Application:
             self._database.close()
 
     def subscribe(self, subject: str, notify: Callable[[], None]) -> Callable[[], None]:
-        """Have ``notify`` called, on any thread, after this process stored something about a run or competition.
+        """Have ``notify`` called, on any thread, after something about a run or competition was stored.
 
-        The callback carries nothing: read after it, and every half second besides for what other processes store. Returns the
-        unsubscription.
+        Of what other processes store it is called after ``start`` and over PostgreSQL only, and may be missed: look now and
+        then besides. The callback carries nothing: read after it. Returns the unsubscription.
         """
         return self._hub.subscribe(subject, notify)
 

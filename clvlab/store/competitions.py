@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, delete, func, select, tuple_, update
+from sqlalchemy import ColumnElement, Connection, delete, func, select, tuple_, update
 
 from clvlab.store.database import first, insert, rows
+from clvlab.store.news import announce
 from clvlab.store.tables import competition_events, competitions, roster
 
 _PACK = 200
 _PACKS_AT_ONCE = 50
+_ORDER = (competitions.c.created_ts_ms, competitions.c.competition_id)
 
 
 def add(connection: Connection, values: Mapping[str, Any]) -> bool:
@@ -39,9 +41,13 @@ def change(connection: Connection, competition_id: str, **values: Any) -> None:
 
 
 def page(
-    connection: Connection, having: Mapping[str, str | None], after: tuple[int, str] | None, limit: int | None
+    connection: Connection,
+    having: Mapping[str, str | None],
+    after: tuple[int, str] | None,
+    until: tuple[int, str] | None,
+    limit: int | None,
 ) -> list[dict[str, Any]]:
-    """List competitions, oldest first: those that have these values in these columns (null is any), after one of them.
+    """List competitions, oldest first: those that have these values in these columns (null is any), after and up to some.
 
     Returns
     -------
@@ -49,10 +55,22 @@ def page(
         ``competition_id``, ``status``, ``config``, ``run_id`` and ``created_ts_ms``.
     """
     of = competitions.c
-    order = (of.created_ts_ms, of.competition_id)
-    query = select(of.competition_id, of.status, of.config, of.run_id, of.created_ts_ms).order_by(*order).limit(limit)
-    query = query.where(*(of[name] == value for name, value in having.items() if value is not None))
-    return rows(connection, query if after is None else query.where(tuple_(*order) > tuple_(*after)))
+    query = select(of.competition_id, of.status, of.config, of.run_id, of.created_ts_ms).where(*_having(having))
+    if after is not None:
+        query = query.where(tuple_(*_ORDER) > tuple_(*after))
+    if until is not None:
+        query = query.where(tuple_(*_ORDER) <= tuple_(*until))
+    return rows(connection, query.order_by(*_ORDER).limit(limit))
+
+
+def newest_row(connection: Connection, having: Mapping[str, str | None]) -> dict[str, Any] | None:
+    """Return ``created_ts_ms`` and ``competition_id`` of the last competition that ``page`` lists."""
+    newest_first = [column.desc() for column in _ORDER]
+    return first(connection, select(*_ORDER).where(*_having(having)).order_by(*newest_first).limit(1))
+
+
+def _having(values: Mapping[str, str | None]) -> list[ColumnElement[bool]]:
+    return [competitions.c[name] == value for name, value in values.items() if value is not None]
 
 
 def roster_of(connection: Connection, competition_id: str) -> list[dict[str, Any]]:
@@ -89,6 +107,7 @@ def remove(connection: Connection, competition_id: str) -> None:
     """Delete a competition that is held and has no events, with its roster."""
     connection.execute(delete(roster).where(roster.c.competition_id == competition_id))
     connection.execute(delete(competitions).where(competitions.c.competition_id == competition_id))
+    announce(connection, competition_id)
 
 
 def append(
@@ -118,12 +137,14 @@ def append(
     ]
     connection.execute(competition_events.insert(), packs)
     change(connection, competition_id, next_seq=start + len(events))
+    announce(connection, competition_id)
 
 
 def events(connection: Connection, competition_id: str, since_seq: int, limit: int | None) -> list[dict[str, Any]]:
     """Return the events after ``since_seq``, in order."""
     log, found = competition_events.c, list[dict[str, Any]]()
-    query = select(competition_events).where(log.competition_id == competition_id).order_by(log.first_seq).limit(_PACKS_AT_ONCE)
+    at_once = _PACKS_AT_ONCE if limit is None else min(limit // _PACK + 2, _PACKS_AT_ONCE)  # what is not needed is not decoded
+    query = select(competition_events).where(log.competition_id == competition_id).order_by(log.first_seq).limit(at_once)
     while limit is None or len(found) < limit:
         later = query.where(log.first_seq > since_seq - _PACK, log.first_seq + log.count > since_seq + 1)
         packs = rows(connection, later)

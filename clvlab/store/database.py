@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from secrets import token_hex
 from typing import Any
 
 from sqlalchemy import Connection as Connection  # only the store knows its library
@@ -16,6 +17,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from clvlab.errors import StoreBusyError, StoreError, StoreFullError, StoreUnreachableError
 from clvlab.store.migrations import check, upgrade
+from clvlab.store.news import NEWS, Listener, notify
 from clvlab.store.url import database_url
 from clvlab.store.waits import WAITS, Waits, take_time
 
@@ -59,6 +61,9 @@ class Database:
         place = _MEMORY if url is None else database_url(url)
         self._engine = _engine(place, waits or Waits())
         self._apart = None if _is_in_memory(place) else _engine(place, _AT_ONCE, kept=False)
+        self._told: Callable[[str], None] = lambda subject: None  # noqa: ARG005
+        self._listener: Listener | None = None
+        self._teller = token_hex(8)
         try:
             if _is_read_only(place):
                 with self.read() as connection:
@@ -95,10 +100,23 @@ class Database:
         """
         with self._transaction(immediate=True) as connection:
             yield connection
+            announced: set[str] = connection.get_execution_options()[NEWS]
+            notify(connection, self._teller, announced)
+        for subject in announced:
+            self._told(subject)
+
+    def tell(self, told: Callable[[str], None]) -> None:
+        """Have ``told`` called with every subject that a transaction of this process announced, after its commit."""
+        self._told = told
+
+    def listen(self) -> None:
+        """Tell of what other processes announce as well, where the database can say so: PostgreSQL; idempotent."""
+        if self._listener is None and self._engine.dialect.name == "postgresql":
+            self._listener = Listener(self._engine, self._told, self._teller)
 
     @contextmanager
     def _transaction(self, *, immediate: bool) -> Iterator[Connection]:
-        options: dict[str, Any] = {_IMMEDIATE: immediate, _GUARD: self._guard}
+        options: dict[str, Any] = {_IMMEDIATE: immediate, _GUARD: self._guard} | ({NEWS: set[str]()} if immediate else {})
         if self._engine.dialect.name == "postgresql" and not immediate:
             options |= {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
         try:
@@ -125,6 +143,9 @@ class Database:
 
     def close(self) -> None:
         """Release the connections; a database in memory is gone with them."""
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
         self._engine.dispose()
 
 

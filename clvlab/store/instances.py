@@ -51,6 +51,12 @@ def append(connection: Connection, instance_id: str, ts_ms: int, rows: Sequence[
     connection.execute(update(instances).where(instances.c.instance_id == instance_id).values(next_event_id=start + len(rows)))
 
 
+def newest_event_id(connection: Connection, instance_id: str) -> int:
+    """Return the id of an instance's newest runtime event; 0 without any."""
+    query = select(instances.c.next_event_id).where(instances.c.instance_id == instance_id)
+    return int(connection.execute(query).scalar_one()) - 1
+
+
 def events(connection: Connection, instance_id: str, since: int, limit: int | None) -> list[dict[str, Any]]:
     """Return the runtime events with ``id > since``, in order."""
     query = (

@@ -15,6 +15,7 @@ from sqlalchemy import ColumnElement, Connection, and_, case, func, or_, select,
 
 from clvlab.errors import LeaseLostError
 from clvlab.store.database import first, insert
+from clvlab.store.news import announce
 from clvlab.store.tables import jobs, runs, turns
 
 _RESTS_MS = {2: 10_000, 3: 60_000}  # after so many attempts that ended without a word
@@ -131,6 +132,7 @@ def note_progress(connection: Connection, job: Job, progress: Any) -> None:
     """Note how far the newest attempt at a job is; an older attempt notes nothing."""
     own = (jobs.c.job_id == job.job_id) & (jobs.c.attempt == job.attempt)
     connection.execute(update(jobs).where(own).values(progress=progress))
+    announce(connection, job.run_id)
 
 
 def progress(connection: Connection, run_id: str) -> Any:
@@ -182,6 +184,7 @@ def give_back(connection: Connection, job: Job) -> bool:
 def finish(connection: Connection, job: Job, status: JobStatus, cause: str | None = None) -> None:
     """End a job whose row is held by ``fence``."""
     connection.execute(update(jobs).where(jobs.c.job_id == job.job_id).values(status=status, cause=cause))
+    announce(connection, job.run_id)
 
 
 def counts(connection: Connection) -> dict[str, int]:

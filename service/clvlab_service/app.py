@@ -28,6 +28,8 @@ from clvlab_service.auth import authenticator
 from clvlab_service.caching import Varying
 from clvlab_service.docs_page import install_docs_page
 from clvlab_service.errors import ending_problem, install_error_handlers, problem_kinds, two_lengths_problem, unexpected_problem
+from clvlab_service.event_pages import EventPages
+from clvlab_service.forwarding import ForwardedClient
 from clvlab_service.logs import Forward, logger
 from clvlab_service.methods import Methods
 from clvlab_service.middleware import BodyLimit, Metrics, Observe, OneLength
@@ -51,10 +53,13 @@ from clvlab_service.routers import (
 )
 from clvlab_service.settings import Settings
 from clvlab_service.streams import arena, progress
+from clvlab_service.streams.feeds import Feeds
+from clvlab_service.streams.places import StreamPlaces
 from clvlab_service.threads import DaemonThreads
 
 _GIVE_BACK_S = 1.0
 _ALLOWED = ("GET", "HEAD", "POST", "DELETE")
+_STREAM_WORKERS, _HANDSHAKES = 2, 100  # threads that read for streams, and who may ask for one at once
 _EXPOSED = (
     "Allow",
     "Content-Disposition",
@@ -108,6 +113,7 @@ def create_app(settings: Settings) -> FastAPI:
     )
     log, metrics = logger(settings.log_level), Metrics()
     app.state.settings, app.state.log, app.state.metrics = settings, log, metrics
+    app.state.stream_places = StreamPlaces(settings, metrics)
     app.state.auth = authenticator(settings, log)
     for router in _ROUTERS:
         app.include_router(router)
@@ -131,9 +137,8 @@ def create_app(settings: Settings) -> FastAPI:
             expose_headers=_EXPOSED,
         )
     app.add_middleware(OneLength, refused=two_lengths_problem)
-    app.add_middleware(
-        Observe, log=log, metrics=metrics, unexpected=unexpected_problem, ending=ending_problem
-    )  # the last one added is the outermost
+    app.add_middleware(Observe, log=log, metrics=metrics, unexpected=unexpected_problem, ending=ending_problem)
+    app.add_middleware(ForwardedClient, trusted=settings.trusted_proxies)  # the last one added is the outermost
     return app
 
 
@@ -189,10 +194,14 @@ def _lifespan(settings: Settings, opening: Callable[[], Application]) -> Callabl
                 ("measures", 1, 0),
                 ("health", 1, 0),  # whoever asks while it is asked waits for the same answer
                 ("uploads", settings.upload_workers, settings.upload_queue),
+                ("reads", settings.read_workers, settings.read_queue),
+                ("streams", _STREAM_WORKERS, 2 * settings.max_streams + _HANDSHAKES),
             )
         }
         forward = Forward(state.log)
         logging.getLogger("clvlab").addHandler(forward)
+        state.pages = EventPages(application.event_log)
+        state.feeds = Feeds(application, state.pages, state.pools["streams"], settings.stream_poll_s, state.log)
         try:
             application.start()
             await state.auth.keys.start()

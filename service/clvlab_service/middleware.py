@@ -6,8 +6,7 @@ import asyncio
 import math
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from secrets import token_hex
 from types import MappingProxyType
 
@@ -36,7 +35,6 @@ class Metrics:
         )
         self.in_flight = Gauge("clvlab_http_requests_in_flight", "Requests being answered.", registry=self.registry)
         self.streams = Gauge("clvlab_streams_open", "WebSocket streams open.", registry=self.registry)
-        self.streams_open = 0
         self.pending = Gauge("clvlab_pool_pending", "Computations running or waiting.", ("pool",), registry=self.registry)
         self.jobs = Gauge("clvlab_jobs", "Background jobs by status.", ("status",), registry=self.registry)
         self.queue_age = Gauge(
@@ -46,16 +44,6 @@ class Metrics:
         self.log_entries = Gauge("clvlab_log_entries", "Length of the run log.", registry=self.registry)
         self.store_up = Gauge("clvlab_store_up", "Whether the store answered within a second.", registry=self.registry)
         self.refused = Counter("clvlab_pool_refused", "Computations refused.", ("pool",), registry=self.registry)
-
-    @contextmanager
-    def stream(self) -> Iterator[None]:
-        """Count one open stream."""
-        self.streams_open += 1
-        try:
-            with self.streams.track_inprogress():
-                yield
-        finally:
-            self.streams_open -= 1
 
     def store(self, found: Measures | None) -> None:
         """Take what was measured of the store; null if it did not answer."""

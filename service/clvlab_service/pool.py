@@ -20,6 +20,35 @@ from clvlab_service.threads import DaemonThreads
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
+_LONGEST_S = 60
+
+
+class Place:
+    """A place in a pool, on whose threads its holder does one thing after the other."""
+
+    def __init__(self, launch: Callable[[Callable[[], Any]], asyncio.Future[Any]]) -> None:
+        self._launch = launch
+        self._work: asyncio.Future[Any] | None = None
+
+    async def run(self, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        """Call a function on a thread of the pool, after those who asked before."""
+        self._work = self._launch(partial(function, *args, **kwargs))
+        self._work.add_done_callback(_heed)
+        answer: _T = await asyncio.shield(self._work)
+        return answer
+
+    def leave(self, freed: Callable[[], None]) -> None:
+        """Give the place up; it is free once nothing is done any more for whoever went away."""
+        if self._work is None or self._work.done():
+            freed()
+        else:
+            self._work.add_done_callback(lambda _: freed())
+
+
+def _heed(done: asyncio.Future[Any]) -> None:
+    """Take note of an error that nobody waits for any more."""
+    if not done.cancelled():
+        done.exception()
 
 
 class BoundedPool:
@@ -41,6 +70,7 @@ class BoundedPool:
         self._waiting, self._refused = metrics.pending.labels(name), metrics.refused.labels(name)
         self._pending = 0
         self._mean_s: float | None = None  # nothing is measured yet
+        self._mean_held_s = 0.0
         self._flights: dict[str, asyncio.Future[Any]] = {}
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -71,6 +101,25 @@ class BoundedPool:
         return answer
 
     @contextmanager
+    def held(self) -> Iterator[Place]:
+        """Hold a place for an answer that is made in several steps, until it is sent.
+
+        Raises
+        ------
+        BusyError
+            All places are taken; it says for how many seconds one is held.
+        ShuttingDownError
+        """
+        self._require_room(min(self._mean_held_s, _LONGEST_S))
+        self._count(1)
+        place, started = Place(self._launch), time.perf_counter()
+        try:
+            yield place
+        finally:
+            self._mean_held_s += 0.2 * (time.perf_counter() - started - self._mean_held_s)
+            place.leave(lambda: self._count(-1))
+
+    @contextmanager
     def place(self) -> Iterator[None]:
         """Hold a place while work is prepared, and until it is started.
 
@@ -78,16 +127,19 @@ class BoundedPool:
         ------
         BusyError, ShuttingDownError
         """
-        if self._ended:
-            raise ShuttingDownError
-        if self._pending >= self._room:
-            self._refused.inc()
-            raise BusyError(max(1, math.ceil((self._mean_s or 0) * self._pending / self._workers)))
+        self._require_room((self._mean_s or 0) * self._pending / self._workers)
         self._count(1)
         try:
             yield
         finally:
             self._count(-1)
+
+    def _require_room(self, wait_s: float) -> None:
+        if self._ended:
+            raise ShuttingDownError
+        if self._pending >= self._room:
+            self._refused.inc()
+            raise BusyError(max(1, math.ceil(wait_s)))
 
     def turn(self, key: str) -> asyncio.Lock:
         """Return what those who ask for the same take turns by: the first starts it, the others find it started."""
@@ -109,19 +161,19 @@ class BoundedPool:
     def _landed(self, key: str, done: asyncio.Future[Any]) -> None:
         if self._flights.get(key) is done:  # else another has started under its key since
             del self._flights[key]
-        if not done.cancelled():
-            done.exception()
+        _heed(done)
 
     def _start(self, work: Callable[[], _T], party: str = "") -> asyncio.Future[_T]:
         self._count(1)
-        future = self._threads.start(partial(self._timed, work), party)
-        self._under_way.add(future)
-        future.add_done_callback(self._over)
+        future = self._launch(partial(self._timed, work), party)
+        future.add_done_callback(lambda _: self._count(-1))
         return future
 
-    def _over(self, future: asyncio.Future[Any]) -> None:
-        self._under_way.discard(future)
-        self._count(-1)
+    def _launch(self, work: Callable[[], _T], party: str = "") -> asyncio.Future[_T]:
+        future = self._threads.start(work, party)
+        self._under_way.add(future)
+        future.add_done_callback(self._under_way.discard)
+        return future
 
     def _timed(self, work: Callable[[], _T]) -> _T:
         """Do some work, and measure it: not what it waited, which those before it have measured."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -23,6 +24,7 @@ from clvlab_service.protocol import TimedProtocol
 from clvlab_service.settings import LOOPBACK, Settings
 
 _LAST_ANSWERS_S = 1
+_UNREAD_MS = 30_000
 
 
 def serve(host: str, port: int, dev_folder: Path | None, say: Callable[[str], None]) -> None:
@@ -83,6 +85,8 @@ def _config(app: ASGIApp, settings: Settings, host: str, port: int) -> uvicorn.C
         log_level="warning",
         log_config=None,
         access_log=False,  # the service has its own, with request ids
+        ws_per_message_deflate=False,  # it would compress every message anew for each who watches
+        proxy_headers=False,  # and its own setting of proxies
         lifespan="on",
         timeout_graceful_shutdown=settings.shutdown_s + _LAST_ANSWERS_S,
     )
@@ -138,6 +142,8 @@ def _listening(host: str, port: int) -> socket.socket:
     family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)[0]
     sock = socket.socket(family, kind, protocol)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if sys.platform == "linux":  # connections inherit it: a client that reads nothing any more keeps none of them open
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNREAD_MS)
     try:
         sock.bind(address)
     except OSError as error:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Self
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Field, SecretStr, model_validator
+from pydantic import BeforeValidator, Field, IPvAnyNetwork, SecretStr, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from clvlab.anchor.settings import ENVIRONMENT, AnchorSettings, words
@@ -89,14 +89,31 @@ class Settings(BaseSettings):
         default=2,
         ge=1,
         le=64,
-        description="verifications, demos, bundles and lists made at once; no backtest holds them up",
+        description="verifications and demos made at once; no backtest holds them up",
     )
     proof_queue: int = Field(default=8, ge=0, le=10_000, description="of those, how many may wait; the next one gets 503")
     owner_workers: int = Field(default=2, ge=1, le=64, description="competitions started at once by owners")
     owner_queue: int = Field(default=32, ge=0, le=10_000, description="starts that may wait; the next one gets 503")
-    stream_poll_s: float = Field(default=0.25, gt=0, description="seconds between two looks at the log by a stream")
+    read_workers: int = Field(default=2, ge=1, le=64, description="threads for long lists, tables and downloads")
+    read_queue: int = Field(
+        default=62, ge=0, le=10_000, description="of those, how many may be sent at once beside them; the next one gets 503"
+    )
+    read_send_timeout_s: float = Field(default=10, gt=0, description="how long a long list waits for a slow client")
+    stream_poll_s: float = Field(
+        default=2,
+        gt=0,
+        description="seconds between two looks at what is streamed and was not told of: by services on one SQLite file, "
+        "or while PostgreSQL can't be listened to",
+    )
     stream_send_timeout_s: float = Field(default=10, gt=0, description="how long a stream waits for a slow client")
     max_streams: int = Field(default=200, ge=0, description="streams open at once in this process")
+    max_client_streams: int = Field(
+        default=32, ge=0, description="of those, how many to one address; IPv6 addresses of one /64 are one"
+    )
+    trusted_proxies: Annotated[tuple[IPvAnyNetwork, ...], NoDecode, BeforeValidator(words)] = Field(
+        default=(),
+        description="networks of proxies whose `X-Forwarded-For` is believed, separated by commas",
+    )
     shutdown_s: int = Field(
         default=20,
         ge=1,

@@ -5,10 +5,6 @@ from __future__ import annotations
 import argparse
 import http.client
 import json
-import os
-import re
-import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -23,9 +19,8 @@ from typing import Any
 
 from tests.benchmarks.measure import spread
 from tests.benchmarks.report import Budget, Figure, machine, table
+from tests.benchmarks.serving import Owner, serving
 
-_CLVLAB = [sys.executable, "-m", "clvlab"]
-_EAGER = {"cooldown_s": 0, "min_drift_micro_logits": 1, "min_persistence": 0.0, "warmup_ticks": 1}
 _BUDGET = Budget(0.05)
 _DECISIONS = 500
 _TICKS_OF_WHOLE = 60
@@ -69,40 +64,14 @@ def _arguments() -> argparse.Namespace:
 @contextmanager
 def _service(folder: Path) -> Iterator[tuple[int, str]]:
     messages = _arguments().messages
-    whole = [(f"whole-{fixtures}", fixtures, _TICKS_OF_WHOLE) for fixtures in _sizes()]
-    for pack, fixtures, count in (("small", 20, 300), ("large", 1, messages), *whole):
-        _run(folder, "packs", "build", "--out", f"packs/{pack}", "--fixtures", str(fixtures), "--messages", str(count))
-        _run(folder, "packs", "admit", pack, "--catalog", "packs")
-    environment = os.environ | {
-        "CLVLAB_PACKS": "packs",
-        "CLVLAB_LOG_LEVEL": "error",
-        "CLVLAB_PUBLIC_QUEUE": "1000",
-        "PYTHONPATH": str(Path(__file__).parents[2]),
-    }
-    log = folder / "serve.log"
-    with log.open("wb") as output:
-        process = subprocess.Popen([*_CLVLAB, "serve", "--dev", "--port", "0"], cwd=folder, env=environment, stderr=output)
-        try:
-            while not (found := re.search(r"http://127\.0\.0\.1:(\d+),", log.read_text())):
-                if process.poll() is not None:
-                    raise RuntimeError(log.read_text())
-                time.sleep(0.05)
-            time.sleep(1)
-            yield int(found[1]), _run(folder, "dev-token").strip()
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.wait(timeout=60)
-
-
-def _run(folder: Path, *arguments: str) -> str:
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
-    return subprocess.run(
-        [*_CLVLAB, *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=True
-    ).stdout
+    whole = {f"whole-{fixtures}": (fixtures, _TICKS_OF_WHOLE) for fixtures in _sizes()}
+    packs = {"small": (20, 300), "large": (1, messages), **whole}
+    with serving(folder, packs, CLVLAB_PUBLIC_QUEUE="1000") as served:
+        yield served.port, served.token
 
 
 def _figures(port: int, token: str, asked: argparse.Namespace) -> tuple[list[Figure], dict[str, Any]]:
-    owner = _Owner(port, token)
+    owner = Owner(port, token)
     small, large = (owner.get(f"/replay-packs/{pack}")["fixtures"] for pack in ("small", "large"))
     run_id, decisions = owner.run_of(_DECISIONS, "small", small[0])
     counter = iter(range(10**9))
@@ -138,7 +107,7 @@ def _figures(port: int, token: str, asked: argparse.Namespace) -> tuple[list[Fig
     return figures, {"decisions of the verified run": decisions} | sizes
 
 
-def _while_a_competition_runs(port: int, owner: _Owner, fixture_id: int, rounds: int) -> tuple[list[float], dict[str, Any]]:
+def _while_a_competition_runs(port: int, owner: Owner, fixture_id: int, rounds: int) -> tuple[list[float], dict[str, Any]]:
     """The p99 of each round, and how large and long the competitions were."""
     found, seconds, events = [], [], 0
     for _ in range(rounds):
@@ -173,7 +142,7 @@ def _whole_s(port: int, fixtures: int, number: int) -> float:
 
 
 def _while_packs_are_replayed(
-    port: int, owner: _Owner, fixture_id: int, asked: argparse.Namespace, counter: Iterator[int]
+    port: int, owner: Owner, fixture_id: int, asked: argparse.Namespace, counter: Iterator[int]
 ) -> list[float]:
     """The p99 of the health in each round, while clients backtest whole packs and a competition runs."""
     found = []
@@ -188,49 +157,6 @@ def _while_packs_are_replayed(
             over.set()
             found.append(_p99(watching.result()))
     return found
-
-
-class _Owner:
-    """Sets up what is measured."""
-
-    def __init__(self, port: int, token: str) -> None:
-        self._port = port
-        self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-
-    def get(self, path: str) -> Any:
-        return self._ask("GET", path, None)
-
-    def post(self, path: str, body: Any = None) -> Any:
-        return self._ask("POST", path, body)
-
-    def competition(self, pack_id: str, fixture_id: int, agents: int) -> str:
-        """A competition with so many eager agents."""
-        config = {"competition_type": "bench", "source_mode": "replay", "market_scope": "all", "roster_size": max(agents, 2)}
-        created = self.post("/competitions", config | {"pack_id": pack_id, "fixture_id": fixture_id})["competition_id"]
-        for number in range(agents):
-            entry = {"strategy": "cumulative-drift", "config": _EAGER, "proof_mode": "reproducible"}
-            self.post(f"/competitions/{created}/agents", entry | {"agent_id": f"agent-{number}"})
-        return str(created)
-
-    def run_of(self, decisions: int, pack_id: str, fixture_id: int) -> tuple[str, int]:
-        """A run of at least so many decisions, of as few agents as that takes."""
-        for agents in range(1, 1000):
-            run_id = self.post(f"/competitions/{self.competition(pack_id, fixture_id, agents)}/start")["run_id"]
-            metrics = self.get(f"/runs/{run_id}")["metrics"]["agents"]
-            made = sum(agent["valid_count"] + agent["invalid_count"] + agent["pending_count"] for agent in metrics)
-            if made >= decisions:
-                return run_id, made
-        raise RuntimeError("the agents decide too little")
-
-    def _ask(self, method: str, path: str, body: Any) -> Any:
-        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=600)
-        connection.request(method, path, None if body is None else json.dumps(body), self._headers)
-        response = connection.getresponse()
-        content = response.read()
-        connection.close()
-        if response.status != 200:
-            raise RuntimeError(f"{method} {path}: {response.status} {content[:500]!r}")
-        return json.loads(content)
 
 
 def _burst(port: int, ask: Callable[[], Ask], clients: int, seconds: float) -> Load:

@@ -30,7 +30,7 @@ def running(app, send_buffer=None):
     sock.bind(("127.0.0.1", 0))
     if send_buffer:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)  # its connections inherit it
-    server = uvicorn.Server(uvicorn.Config(app, log_level="error", access_log=False, lifespan="on"))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error", access_log=False, lifespan="on", proxy_headers=False))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
     thread.start()
     try:

@@ -5,12 +5,15 @@ import pytest
 from tests.service import serving
 from tests.service.serving import BOUND, DEPLOY, assert_problem
 
+OWNER = "did:example:caps"  # who has nothing going on in a store that other tests have used
+
 
 @pytest.fixture
 def capped(store, keys):
     """A service that performs nothing by itself, and lets an owner have two of everything."""
     with serving.api(keys, store, max_owner_starts=2, max_owner_deploys=2, max_owner_drafts=3) as served:
         served.app.state.application.jobs.stop()
+        served.alice.headers["Authorization"] = f"Bearer {served.token(OWNER)}"
         yield served
 
 
@@ -32,7 +35,7 @@ def test_deploys_beyond_the_cap_are_429_until_one_is_over(capped):
 def test_starts_beyond_the_cap_are_429_and_claim_nothing(capped):
     application = capped.app.state.application
     for _ in range(2):
-        application.competitions.claim(serving.ALICE, capped.competition(agents=("baseline",)))
+        application.competitions.claim(OWNER, capped.competition(agents=("baseline",)))
     third = capped.competition(agents=("baseline",))
 
     problem = assert_problem(capped.alice.post(f"/competitions/{third}/start"), 429)
@@ -57,4 +60,4 @@ def test_drafts_beyond_the_cap_are_429_until_one_is_deleted(capped):
 
 def drafts_of_alice(served):
     """Those that earlier tests left in the same store."""
-    return sum(found["status"] == "draft" for found in served.get("/competitions", owner=serving.ALICE))
+    return sum(found["status"] == "draft" for found in served.get("/competitions", owner=OWNER))

@@ -20,7 +20,7 @@ from clvlab.answers.competitions import (
 )
 from clvlab.application.caps import Caps
 from clvlab.application.competitions.job import replay_binding
-from clvlab.application.competitions.listing import CompetitionFilter, summaries
+from clvlab.application.competitions.listing import CompetitionFilter, newest, summaries
 from clvlab.application.competitions.registration import Registration
 from clvlab.application.competitions.requests import AgentEntry, CompetitionConfig
 from clvlab.application.competitions.starting import Starting
@@ -94,9 +94,11 @@ class Competitions(Starting):
         return self.page(CompetitionFilter(status))[0]
 
     def page(
-        self, wanted: CompetitionFilter, cursor: str | None = None, limit: int | None = None
+        self, wanted: CompetitionFilter, cursor: str | None = None, limit: int | None = None, until: str | None = None
     ) -> tuple[list[CompetitionSummaryResponse], str | None]:
         """List competitions, oldest first, and the cursor of the next page or None; without a ``limit`` all of them.
+
+        ``cursor`` and ``until`` name the last competition before the list, and the last of it.
 
         Raises
         ------
@@ -104,7 +106,12 @@ class Competitions(Starting):
             A cursor that no page gave, or a limit outside 1..200.
         """
         with self.database.read() as connection:
-            return summaries(connection, wanted, cursor, limit)
+            return summaries(connection, wanted, cursor, limit, until)
+
+    def newest(self, wanted: CompetitionFilter) -> str | None:
+        """Return the cursor of the last competition of a list, to end it there; null of an empty one."""
+        with self.database.read() as connection:
+            return newest(connection, wanted)
 
     def state(self, competition_id: str) -> CompetitionStateResponse:
         """Return a competition whole.
@@ -177,7 +184,6 @@ class Competitions(Starting):
                 detail = f"competition {competition_id} was started, and its log is public record: it can't be deleted"
                 raise NotDeletableError("has_events", detail)
             rows.remove(connection, competition_id)
-        self.hub.publish(competition_id)
 
     def open(self, caller: str, competition_id: str) -> CompetitionStatusResponse:
         """Go from ``draft`` to ``open``.

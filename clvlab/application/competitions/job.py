@@ -15,7 +15,6 @@ from clvlab.application.competitions.requests import CompetitionConfig
 from clvlab.application.competitions.roster import rostered_agent, unused_of
 from clvlab.application.competitions.status import CompetitionStatus, require_startable
 from clvlab.application.events import EventKind, event, in_batches
-from clvlab.application.hub import Hub
 from clvlab.application.progress import Tell
 from clvlab.application.runs.binding import Bound, bind
 from clvlab.application.runs.budget import Budget
@@ -46,7 +45,6 @@ class CompetitionRuns:
 
     database: Database
     catalog: Packs
-    hub: Hub
     anchoring: Anchoring
     clock: Callable[[], int]
     budget: Budget
@@ -116,7 +114,6 @@ class CompetitionRuns:
             with self.database.write() as connection:
                 jobs.fence(connection, job)
                 rows.append(connection, competition_id, self.clock(), batch, packed=True)
-            self.hub.publish(competition_id)
         with self.database.write() as connection:
             jobs.fence(connection, job)
             now = self.clock()
@@ -125,7 +122,6 @@ class CompetitionRuns:
             rows.change(connection, competition_id, status=CompetitionStatus.FINALIZED, run_id=job.run_id)
             usage.weigh(connection, job.run_id)
             jobs.finish(connection, job, JobStatus.DONE)
-        self.hub.publish(competition_id)
 
     def failed(self, connection: Connection, job: Job, cause: str) -> None:
         """Release the claim: the competition is what it was before, with the cause on record."""

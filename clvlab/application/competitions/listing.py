@@ -33,9 +33,9 @@ class CompetitionFilter:
 
 
 def summaries(
-    connection: Connection, wanted: CompetitionFilter, cursor: str | None, limit: int | None
+    connection: Connection, wanted: CompetitionFilter, cursor: str | None, limit: int | None, until: str | None = None
 ) -> tuple[list[CompetitionSummaryResponse], str | None]:
-    """Return competitions oldest first, after a cursor, and the cursor of the next page or None.
+    """Return competitions oldest first, after a cursor and up to another, and the cursor of the next page or None.
 
     What is created meanwhile comes last, so a page misses nothing and repeats nothing.
 
@@ -46,6 +46,13 @@ def summaries(
     """
     if limit is not None and not 1 <= limit <= MAX_PAGE:
         raise PageError(f"limit must be 1 to {MAX_PAGE}, not {limit}")
-    found = rows.page(connection, asdict(wanted), position_of(cursor), None if limit is None else limit + 1)
+    bounds = position_of(cursor), position_of(until)
+    found = rows.page(connection, asdict(wanted), *bounds, None if limit is None else limit + 1)
     listed = [pick(CompetitionSummaryResponse, row) for row in found[:limit]]
     return listed, cursor_of(found[len(listed) - 1], _KEY) if len(found) > len(listed) else None
+
+
+def newest(connection: Connection, wanted: CompetitionFilter) -> str | None:
+    """Return the cursor of the last competition of a list as it is now; null of an empty one."""
+    found = rows.newest_row(connection, asdict(wanted))
+    return None if found is None else cursor_of(found, _KEY)

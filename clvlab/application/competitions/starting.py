@@ -10,7 +10,6 @@ from clvlab.answers.competitions import CompetitionStartResponse, CompetitionSta
 from clvlab.application.competitions.job import CompetitionRuns, replay_binding
 from clvlab.application.competitions.status import CompetitionStatus, require, require_owned, require_startable
 from clvlab.application.events import EventKind
-from clvlab.application.hub import Hub
 from clvlab.application.jobs import CANCELLED, Jobs
 from clvlab.application.runs.stored import StoredRuns
 from clvlab.application.uploads.seen import Packs
@@ -26,7 +25,6 @@ class Starting:
     database: Database
     catalog: Packs
     jobs: Jobs
-    hub: Hub
     runs: StoredRuns
     runner: CompetitionRuns
     clock: Callable[[], int]
@@ -58,9 +56,7 @@ class Starting:
         """
         with self.database.write() as connection:
             row = require_owned(rows.row(connection, competition_id, lock=True), competition_id, caller)
-            run_id = self.runner.claim(connection, row)
-        self.hub.publish(competition_id)
-        return run_id
+            return self.runner.claim(connection, row)
 
     def check_startable(self, caller: str, competition_id: str) -> None:
         """Refuse a start that could not be claimed, for what the competition's own row says; changes nothing.
@@ -113,7 +109,6 @@ class Starting:
         if row["status"] != CompetitionStatus.RUNNING or not self.jobs.cancel(running[0]["run_id"], CANCELLED):
             status = self.started(competition_id)["status"]
             raise TransitionError(f"competition {competition_id} is {status}: there is nothing to cancel")
-        self.hub.publish(competition_id)
         return pick(CompetitionStatusResponse, self.started(competition_id))
 
     def settle(self, competition_id: str) -> None:

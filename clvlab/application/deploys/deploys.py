@@ -181,6 +181,18 @@ class Deploys:
         rows = [row["record"] | {"run_status": statuses[row["run_id"]]} for row in found]
         return {"instances": [pick(InstanceSummary, row) for row in rows], "next_cursor": next_cursor}
 
+    def newest_event_id(self, caller: str, instance_id: str) -> int:
+        """Return the id of the newest runtime event of an instance; 0 without any.
+
+        Raises
+        ------
+        UnknownInstanceError
+            Absent, without an owner, or of another owner.
+        """
+        with self.database.read() as connection:
+            _owned(connection, instance_id, caller)
+            return instances.newest_event_id(connection, instance_id)
+
     def runtime_events(self, caller: str, instance_id: str, since: int = 0, limit: int | None = None) -> RuntimeEventsResponse:
         """Return events with ``id > since``, ascending; the first ``limit`` of them.
 

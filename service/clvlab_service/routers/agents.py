@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Header, Query
-from pydantic import AfterValidator
+from fastapi import APIRouter, Body, Header, Query, Request, Response
+from pydantic import AfterValidator, TypeAdapter
 
-from clvlab.answers.agents import AgentInstance, DeployResponse, InstanceListResponse, RuntimeEventsResponse
+from clvlab.answers.agents import AgentInstance, DeployResponse, InstanceListResponse, RuntimeEvent, RuntimeEventsResponse
 from clvlab.application.deploys.config import DeployConfig
 from clvlab_service.deps import SAFE_INTEGER, ApplicationDep, AuthenticatedRoute, CurrentPrincipal, CursorQuery, PageSizeQuery
 from clvlab_service.openapi import body_schema, problems
+from clvlab_service.reading import ReadPlace, json_list
 
 router = APIRouter(prefix="/agents", tags=["agents"], route_class=AuthenticatedRoute)
 
 _EXAMPLE = {"strategy": "cumulative-drift", "source_mode": "replay", "pack_id": "starter", "fixture_id": 90000000}
 _MAX_DEPTH = 50
+_AT_ONCE = 500
+_EVENTS = TypeAdapter(list[RuntimeEvent])
 _UNKNOWN = "Unknown instance, or the caller is not its owner"
 
 
@@ -80,14 +83,27 @@ def instance(instance_id: str, principal: CurrentPrincipal, application: Applica
 @router.get(
     "/instances/{instance_id}/runtime-events",
     operation_id="listRuntimeEvents",
+    response_model=RuntimeEventsResponse,
     responses=problems(401, 422, s404=_UNKNOWN),
 )
-def runtime_events(
+async def runtime_events(
+    request: Request,
     instance_id: str,
     principal: CurrentPrincipal,
     application: ApplicationDep,
+    place: ReadPlace,
     since: Annotated[int, Query(ge=0, le=SAFE_INTEGER, description="Exclusive cursor.")] = 0,
     limit: Annotated[int | None, Query(ge=1, le=1000, description="The first so many events after `since`.")] = None,
-) -> RuntimeEventsResponse:
+) -> Response:
     """Read what an instance did, on the operations channel; its owner only."""
-    return application.deploys.runtime_events(principal, instance_id, since, limit)
+    deploys = application.deploys
+    newest = await place.run(deploys.newest_event_id, principal, instance_id)  # what is appended from here on is not waited for
+    end = newest if limit is None else min(since + limit, newest)
+
+    def page(after: int) -> tuple[bytes, int | None]:
+        count = min(end - after, _AT_ONCE)
+        found = deploys.runtime_events(principal, instance_id, after, count)["events"] if count > 0 else []
+        following = after + count if after + count < end else None
+        return _EVENTS.dump_json(_EVENTS.validate_python(found))[1:-1], following
+
+    return await json_list(request, place, page, since, b'{"events":[', b"]}")

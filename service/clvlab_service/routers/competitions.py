@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from enum import StrEnum
 from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Path, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import JSONResponse, StreamingResponse
+from fastapi.responses import JSONResponse
 from pydantic import TypeAdapter
 
 from clvlab.answers.competitions import (
@@ -27,7 +26,9 @@ from clvlab.application.competitions.listing import CompetitionFilter
 from clvlab.application.competitions.requests import AgentEntry, CompetitionConfig
 from clvlab.application.competitions.status import CompetitionStatus
 from clvlab_service.deps import SAFE_INTEGER, ApplicationDep, AuthenticatedRoute, CurrentPrincipal, OwnerPool
+from clvlab_service.event_pages import EventPages
 from clvlab_service.openapi import problems
+from clvlab_service.reading import ReadPlace, json_list
 from clvlab_service.waiting import ACCEPTED, OVER, Prefer, accepted, landed
 
 router = APIRouter(prefix="/competitions", tags=["competitions"])
@@ -41,8 +42,8 @@ _UNDER_WAY: dict[int | str, dict[str, Any]] = {
     }
 }
 _UNKNOWN = "Unknown competition"
-_EVENTS_AT_ONCE = 2_000
-_EVENTS = TypeAdapter(list[CompetitionEvent])
+_AT_ONCE = 200
+_SUMMARIES = TypeAdapter(list[CompetitionSummaryResponse])
 _CONFIG = {
     "competition_type": "arena",
     "source_mode": "replay",
@@ -77,24 +78,39 @@ def create(
     return application.competitions.create(principal, body)
 
 
-@router.get("", operation_id="listCompetitions", responses=_LIST_HEADERS | problems(422))
-def competitions(
+@router.get(
+    "",
+    operation_id="listCompetitions",
+    response_model=list[CompetitionSummaryResponse],
+    responses=_LIST_HEADERS | problems(422),
+)
+async def competitions(
     request: Request,
     response: Response,
     application: ApplicationDep,
+    place: ReadPlace,
     status: Annotated[StatusFilter | None, Query(description="Only those of this status.")] = None,
     owner: Annotated[str | None, Query(max_length=500, description="Only those of this principal, a DID.")] = None,
     pack_id: Annotated[str | None, Query(max_length=200, description="Only those bound to this pack.")] = None,
     cursor: Annotated[str | None, Query(max_length=500, description="From the link to the next page.")] = None,
     limit: Annotated[int | None, Query(ge=1, le=200, description="Entries of a page; without it, all are listed.")] = None,
-) -> list[CompetitionSummaryResponse]:
+) -> list[CompetitionSummaryResponse] | Response:
     """List competitions, oldest first; with a `limit`, in pages of which each names the next in its header `Link`."""
     wanted = CompetitionFilter(None if status is None else CompetitionStatus(status.value.lower()), owner, pack_id)
-    found, next_cursor = application.competitions.page(wanted, cursor, limit)
-    if next_cursor is not None:
-        following = request.url.include_query_params(cursor=next_cursor)
-        response.headers["Link"] = f'<{following.path}?{following.query}>; rel="next"'  # RFC 8288, section 3
-    return found
+    listed = application.competitions
+    if limit is not None:
+        found, next_cursor = await place.run(listed.page, wanted, cursor, limit)
+        if next_cursor is not None:
+            following = request.url.include_query_params(cursor=next_cursor)
+            response.headers["Link"] = f'<{following.path}?{following.query}>; rel="next"'  # RFC 8288, section 3
+        return found
+    until = await place.run(listed.newest, wanted)  # what is created from here on is not waited for
+
+    def page(after: str | None) -> tuple[bytes, str | None]:
+        some, following = listed.page(wanted, after, _AT_ONCE, until)
+        return _SUMMARIES.dump_json(_SUMMARIES.validate_python(some))[1:-1], following
+
+    return await json_list(request, place, page, cursor)
 
 
 @router.get(
@@ -232,27 +248,16 @@ def agent_errors(competition_id: str, principal: CurrentPrincipal, application: 
     response_model=list[CompetitionEvent],
     responses=problems(422, s404=_UNKNOWN),
 )
-def events(
+async def events(
     competition_id: str,
-    application: ApplicationDep,
+    request: Request,
+    place: ReadPlace,
     since_seq: Annotated[int, Query(ge=-SAFE_INTEGER, le=SAFE_INTEGER, description="Exclusive; -1 gives the whole log.")] = 0,
     limit: Annotated[int | None, Query(ge=1, le=10_000, description="The first so many events after `since_seq`.")] = None,
 ) -> Response:
     """Read the event log after `since_seq`, ascending."""
-
-    def part(since: int, left: int) -> list[CompetitionEvent]:
-        return application.competitions.events(competition_id, since, min(left, _EVENTS_AT_ONCE)) if left else []
-
-    left = SAFE_INTEGER if limit is None else limit
-    first = part(since_seq, left)
-
-    def written() -> Iterator[bytes]:
-        """Write the array in parts: the log of a large competition has hundreds of thousands of entries."""
-        found, before, more = first, b"[", left
-        while found:
-            yield before + _EVENTS.dump_json(_EVENTS.validate_python(found))[1:-1]
-            before, more = b",", more - len(found)
-            found = part(found[-1]["seq"], more)
-        yield b"]" if first else b"[]"
-
-    return StreamingResponse(written(), media_type="application/json")
+    pages: EventPages = request.app.state.pages
+    length = await place.run(pages.length, competition_id)  # what is appended from here on is not waited for
+    start = min(max(since_seq + 1, 0), length)
+    end = length if limit is None else min(start + limit, length)
+    return await json_list(request, place, lambda at: pages.joined(competition_id, at, end, length), start)

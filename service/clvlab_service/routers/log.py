@@ -10,6 +10,7 @@ from clvlab.answers.log import ConsistencyResponse, LogEntriesResponse, LogRespo
 from clvlab.application.log.public import MAX_ENTRIES
 from clvlab_service.deps import ApplicationDep
 from clvlab_service.openapi import problems
+from clvlab_service.reading import ReadPlace
 
 router = APIRouter(prefix="/log", tags=["log"])
 
@@ -20,9 +21,9 @@ _SIZE = Annotated[int, Query(ge=0, le=2**53 - 1, description="Number of entries.
 
 
 @router.get("", operation_id="getLog", responses=problems())
-def state(application: ApplicationDep) -> LogResponse:
+async def state(application: ApplicationDep, place: ReadPlace) -> LogResponse:
     """Read size and root of the log, and how many runs each owner committed to, sealed and abandoned."""
-    return application.log.state()
+    return await place.run(application.log.state)
 
 
 @router.get(
@@ -37,13 +38,14 @@ def checkpoint(application: ApplicationDep) -> Response:
 
 
 @router.get("/entries", operation_id="listLogEntries", responses=problems(422))
-def entries(
+async def entries(
     application: ApplicationDep,
+    place: ReadPlace,
     since: _SIZE = 0,
     limit: Annotated[int, Query(ge=1, le=MAX_ENTRIES, description="Entries of a page.")] = 100,
 ) -> LogEntriesResponse:
     """Read entries from an index on, to rebuild the tree and count for yourself."""
-    return application.log.entries(since, limit)
+    return await place.run(application.log.entries, since, limit)
 
 
 @router.get("/consistency", operation_id="getConsistency", responses=problems(422))

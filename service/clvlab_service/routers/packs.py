@@ -10,9 +10,10 @@ from clvlab.answers.packs import PackFixturesResponse, ReplayPackInfo, ReplayPac
 from clvlab.application.fixtures import FixtureFilter
 from clvlab.application.tables import PAGE
 from clvlab_service.caching import RevalidatedRoute
-from clvlab_service.deps import SAFE_INTEGER, ApplicationDep, CursorQuery, ProofPool
+from clvlab_service.deps import SAFE_INTEGER, ApplicationDep, CursorQuery
 from clvlab_service.negotiation import TABLE, Form, FormDep, RowsQuery, arrow_response
 from clvlab_service.openapi import problems
+from clvlab_service.reading import ReadPlace
 
 router = APIRouter(prefix="/replay-packs", tags=["packs"], route_class=RevalidatedRoute)
 
@@ -46,7 +47,7 @@ async def fixtures(
     request: Request,
     form: FormDep,
     application: ApplicationDep,
-    pool: ProofPool,
+    place: ReadPlace,
     market: Annotated[
         str | None, Query(max_length=200, description="Only fixtures with a market whose key begins so, with these markets.")
     ] = None,
@@ -62,5 +63,5 @@ async def fixtures(
     """List fixtures of a pack in order of their id, 100 a page: names, kickoffs, markets, and how good its ticks are."""
     wanted = FixtureFilter(market, after, before)
     if form is Form.ARROW:
-        return arrow_response(request, await pool.run(application.packs.fixtures_as_arrow, pack_id, wanted, cursor, limit))
-    return await pool.run(application.packs.fixtures, pack_id, wanted, cursor, limit or PAGE)
+        return arrow_response(request, await place.run(application.packs.fixtures_as_arrow, pack_id, wanted, cursor, limit))
+    return await place.run(application.packs.fixtures, pack_id, wanted, cursor, limit or PAGE)

@@ -27,6 +27,7 @@ from clvlab_service.caching import ImmutableRoute, RevalidatedRoute
 from clvlab_service.deps import SAFE_INTEGER, ApplicationDep, CursorQuery, NameQuery, PageSizeQuery, ProofPool
 from clvlab_service.negotiation import TABLE, Form, FormDep, RowsQuery, arrow_response
 from clvlab_service.openapi import problems
+from clvlab_service.reading import ReadPlace
 
 router = APIRouter(prefix="/runs", tags=["runs"])
 cards = APIRouter(prefix="/runs", tags=["runs"], route_class=RevalidatedRoute)
@@ -114,7 +115,7 @@ async def decisions(
     request: Request,
     form: FormDep,
     application: ApplicationDep,
-    pool: ProofPool,
+    place: ReadPlace,
     *,
     agent_id: NameQuery = None,
     fixture_id: Annotated[int | None, Query(ge=-SAFE_INTEGER, le=SAFE_INTEGER)] = None,
@@ -129,35 +130,36 @@ async def decisions(
     """List sealed decisions with their scores, 100 a page; the run is read once, and every page after the first is quick."""
     wanted = DecisionFilter(agent_id, fixture_id, market, side, reason, valid)
     if form is Form.ARROW:
-        table = await pool.run(application.decisions.as_arrow, run_id, wanted, sort, cursor, limit)
+        table = await place.run(application.decisions.as_arrow, run_id, wanted, sort, cursor, limit)
         return arrow_response(request, table)
-    return await pool.run(application.decisions.page, run_id, wanted, sort, cursor, limit or PAGE)
+    return await place.run(application.decisions.page, run_id, wanted, sort, cursor, limit or PAGE)
 
 
 @sealed.get("/{run_id}/evidence", operation_id="getEvidence", response_class=Response, responses=_file(_LINES))
-def evidence(run_id: str, request: Request, application: ApplicationDep) -> Response:
+async def evidence(run_id: str, request: Request, application: ApplicationDep, place: ReadPlace) -> Response:
     """Download `events.jsonl`; its SHA-256 is the evidence hash."""
-    return _part(request, application, run_id, Part.EVENTS)
+    return await place.run(_part, request, application, run_id, Part.EVENTS)
 
 
 @sealed.get("/{run_id}/scores", operation_id="getScores", response_class=Response, responses=_file(_LINES))
-def scores(run_id: str, request: Request, application: ApplicationDep) -> Response:
+async def scores(run_id: str, request: Request, application: ApplicationDep, place: ReadPlace) -> Response:
     """Download `scores.jsonl`, a row per decision."""
-    return _part(request, application, run_id, Part.SCORES)
+    return await place.run(_part, request, application, run_id, Part.SCORES)
 
 
 @sealed.get(
     "/{run_id}/manifest", operation_id="getManifest", response_class=Response, responses=_file("application/json", "object")
 )
-def manifest(run_id: str, request: Request, application: ApplicationDep) -> Response:
+async def manifest(run_id: str, request: Request, application: ApplicationDep, place: ReadPlace) -> Response:
     """Download `manifest.json`; its SHA-256 is the manifest hash."""
-    return _download(request, application.runs.sealed(run_id).manifest, "manifest.json", "application/json")
+    run = await place.run(application.runs.sealed, run_id)
+    return _download(request, run.manifest, "manifest.json", "application/json")
 
 
 @cards.get("/{run_id}/bundle", operation_id="getBundle", response_class=Response, responses=_file(_BYTES))
-async def bundle(run_id: str, request: Request, application: ApplicationDep, pool: ProofPool) -> Response:
+async def bundle(run_id: str, request: Request, application: ApplicationDep, place: ReadPlace) -> Response:
     """Download the proof bundle: all of the above, with the anchor and log proofs there are, for `clv_verify.py`."""
-    return _download(request, await pool.run(application.runs.bundle, run_id), f"{run_id}.clv", _BYTES)
+    return _download(request, await place.run(application.runs.bundle, run_id), f"{run_id}.clv", _BYTES)
 
 
 def _part(request: Request, application: Application, run_id: str, part: Part) -> Response:

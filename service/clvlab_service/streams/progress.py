@@ -6,12 +6,9 @@ from typing import Annotated
 
 import orjson
 from fastapi import APIRouter, Path, WebSocket
-from fastapi.concurrency import run_in_threadpool
 
-from clvlab.application.application import Application
-from clvlab.errors import UnknownRunError
-from clvlab_service.errors import known_problem
 from clvlab_service.streams.connection import Connection
+from clvlab_service.streams.feeds import Feed, Feeds
 
 router = APIRouter(prefix="/runs", tags=["runs"])
 
@@ -21,25 +18,50 @@ _OVER = ("sealed", "failed", "removed")
 @router.websocket("/{run_id}/progress")
 async def progress(websocket: WebSocket, run_id: Annotated[str, Path()]) -> None:
     """Send how far a run is, whenever that changes, until it is over."""
-    application: Application = websocket.app.state.application
-    try:
-        await run_in_threadpool(application.jobs.state, run_id)
-    except UnknownRunError as error:
-        await websocket.send_denial_response(known_problem(websocket, error))
-        return
-    await websocket.accept()
-    connection = Connection(websocket, websocket.app.state.settings, "the run is over")
-    await connection.serve(run_id, application, _send_progress(connection, application, run_id))
+    connection, feeds = Connection(websocket, "the run is over"), websocket.app.state.feeds
+    if await connection.opened(feeds.application.jobs.state, run_id):
+        with feeds.watch(run_id, ProgressFeed) as feed:
+            await connection.serve(_send_progress(connection, feed))
 
 
-async def _send_progress(connection: Connection, application: Application, run_id: str) -> None:
-    sent = None
+class ProgressFeed(Feed):
+    """How far a run is.
+
+    Attributes
+    ----------
+    text
+        The newest state.
+    number
+        How many states there were.
+    """
+
+    def __init__(self, subject: str, feeds: Feeds) -> None:
+        super().__init__(subject, feeds)
+        self.text, self.number = "", 0
+
+    async def follow(self) -> None:
+        """Read every state that lasts, until the run is over."""
+        while True:
+            state = await self.read(self.feeds.application.jobs.state, self.subject)
+            text = orjson.dumps(state).decode()
+            if text != self.text:
+                self.text, self.number = text, self.number + 1
+                self.tell()
+            if state["status"] in _OVER:
+                return
+            await self.news()
+
+
+async def _send_progress(connection: Connection, feed: ProgressFeed) -> None:
+    sent = 0
     while True:
-        connection.news.clear()
-        state = await run_in_threadpool(application.jobs.state, run_id)
-        if state != sent:
-            await connection.send(orjson.dumps(state).decode())
-            sent = state
-        if state["status"] in _OVER:
+        changed, over, error = feed.changed, feed.over, feed.error
+        if feed.number > sent:
+            sent = feed.number
+            await connection.send(feed.text)
+        elif error is not None:
+            raise error
+        elif over:
             return
-        await connection.wait()
+        else:
+            await changed.wait()

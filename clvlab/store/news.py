@@ -1,0 +1,105 @@
+"""News of what a transaction stored: told in this process after its commit, and by PostgreSQL to every other."""
+
+from __future__ import annotations
+
+import logging
+import os
+import selectors
+from collections.abc import Callable
+from contextlib import ExitStack
+from threading import Event, Thread
+from typing import Any
+
+from sqlalchemy import Connection, Engine, text
+from sqlalchemy.exc import SQLAlchemyError
+
+logger = logging.getLogger("clvlab.store")
+NEWS = "clvlab_news"
+"""Execution option of a connection: the subjects that its transaction announced."""
+_CHANNEL = "clvlab_news"
+_LONGEST_DELAY_S = 30.0
+_CLOSING_S = 2.0
+
+
+def announce(connection: Connection, subject: str) -> None:
+    """Have a subject told once the transaction is committed; one that only reads tells nothing."""
+    announced: set[str] | None = connection.get_execution_options().get(NEWS)
+    if announced is not None:
+        announced.add(subject)
+
+
+def notify(connection: Connection, teller: str, subjects: set[str]) -> None:
+    """Have the database tell other processes of subjects, if it can, when the transaction is committed."""
+    if connection.dialect.name == "postgresql":
+        for subject in sorted(subjects):
+            connection.execute(text("SELECT pg_notify(:channel, :said)"), {"channel": _CHANNEL, "said": f"{teller} {subject}"})
+
+
+class Listener:
+    """Hears what other processes announce in a PostgreSQL database, on a thread and a connection of its own.
+
+    News that come while the connection is lost are lost: who must not miss any also looks for itself now and then.
+
+    Parameters
+    ----------
+    engine
+        The database; its pool gives a connection away for every attempt to listen.
+    told
+        Called with each subject, on the listener's thread.
+    teller
+        Whose own news are passed over: they were told already.
+    first_delay_s
+        Seconds until the first attempt to connect again; they double with each that fails.
+    """
+
+    def __init__(self, engine: Engine, told: Callable[[str], None], teller: str, first_delay_s: float = 1.0) -> None:
+        self._engine, self._told, self._teller, self._first_delay_s = engine, told, teller, first_delay_s
+        self._stopping = Event()
+        self._woken, self._wake = os.pipe()
+        self._thread = Thread(target=self._listen, name="clvlab-news", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop listening; a database that does not answer is not waited for."""
+        self._stopping.set()
+        os.write(self._wake, b"x")
+        self._thread.join(_CLOSING_S)
+        if not self._thread.is_alive():
+            os.close(self._wake)
+            os.close(self._woken)
+
+    def _listen(self) -> None:
+        delay_s = self._first_delay_s
+        while not self._stopping.is_set():
+            try:
+                with ExitStack() as stack:
+                    connection = self._connected(stack)
+                    if delay_s > self._first_delay_s:
+                        logger.warning("news of other services are heard again")
+                    delay_s = self._first_delay_s
+                    self._hear(connection)
+            except (SQLAlchemyError, self._engine.dialect.loaded_dbapi.Error, OSError) as error:
+                if not self._stopping.is_set():
+                    cause = str(getattr(error, "orig", error)).splitlines() or [type(error).__name__]
+                    logger.warning("news of other services are not heard, next attempt in %g s: %s", delay_s, cause[0])
+                    self._stopping.wait(delay_s)
+                    delay_s = min(2 * delay_s, _LONGEST_DELAY_S)
+
+    def _connected(self, stack: ExitStack) -> Any:
+        """Take a connection away from the pool, for good, and listen."""
+        taken = stack.enter_context(self._engine.connect().execution_options(isolation_level="AUTOCOMMIT"))
+        connection = taken.connection.driver_connection
+        taken.detach()
+        taken.execute(text(f"LISTEN {_CHANNEL}"))
+        return connection
+
+    def _hear(self, connection: Any) -> None:
+        with selectors.DefaultSelector() as selector:
+            selector.register(connection.fileno(), selectors.EVENT_READ)
+            selector.register(self._woken, selectors.EVENT_READ)
+            while not self._stopping.is_set():
+                for said in connection.notifies(timeout=0):
+                    teller, _, subject = said.payload.partition(" ")
+                    if teller != self._teller:
+                        self._told(subject)
+                selector.select()
