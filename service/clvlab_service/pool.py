@@ -31,7 +31,12 @@ class Place:
         self._work: asyncio.Future[Any] | None = None
 
     async def run(self, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Call a function on a thread of the pool, after those who asked before."""
+        """Call a function on a thread of the pool, after those who asked before.
+
+        Raises
+        ------
+        ShuttingDownError
+        """
         self._work = self._launch(partial(function, *args, **kwargs))
         self._work.add_done_callback(_heed)
         answer: _T = await asyncio.shield(self._work)
@@ -164,12 +169,14 @@ class BoundedPool:
         _heed(done)
 
     def _start(self, work: Callable[[], _T], party: str = "") -> asyncio.Future[_T]:
-        self._count(1)
         future = self._launch(partial(self._timed, work), party)
+        self._count(1)
         future.add_done_callback(lambda _: self._count(-1))
         return future
 
     def _launch(self, work: Callable[[], _T], party: str = "") -> asyncio.Future[_T]:
+        if self._ended:  # nothing would ever call it
+            raise ShuttingDownError
         future = self._threads.start(work, party)
         self._under_way.add(future)
         future.add_done_callback(self._under_way.discard)
@@ -199,5 +206,6 @@ class BoundedPool:
         self._ended = True
         self._threads.end()
         for future in list(self._under_way):
-            future.set_exception(ShuttingDownError())
-            future.exception()  # there may be nobody to be told
+            if not future.done():  # else its callbacks have yet to be called
+                future.set_exception(ShuttingDownError())
+                future.exception()  # there may be nobody to be told

@@ -12,6 +12,7 @@ from fastapi import Depends, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Send
 
+from clvlab.errors import ClvlabError
 from clvlab_service.pool import Place
 
 Page = tuple[bytes, Any]
@@ -68,12 +69,22 @@ class _Parts(StreamingResponse):
 
     async def stream_response(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        # The server closes the connection of an answer that is not complete.
         async with aclosing(self._parts) as parts:
-            async for part in parts:
-                try:
-                    async with asyncio.timeout(self._patience_s):
-                        await send({"type": "http.response.body", "body": part, "more_body": True})
-                except TimeoutError:  # the server closes the connection of an answer that is not complete
-                    self._log.warning("slow_reader_dropped", seconds=self._patience_s)
-                    return
+            try:
+                async for part in parts:
+                    if not await self._taken(send, part):
+                        self._log.warning("slow_reader_dropped", seconds=self._patience_s)
+                        return
+            except ClvlabError as error:
+                self._log.error("answer_broken_off", error=f"{type(error).__name__}: {error}")
+                return
         await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _taken(self, send: Send, part: bytes) -> bool:
+        try:
+            async with asyncio.timeout(self._patience_s):
+                await send({"type": "http.response.body", "body": part, "more_body": True})
+        except TimeoutError:
+            return False
+        return True

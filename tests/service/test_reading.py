@@ -18,7 +18,7 @@ from pydantic import TypeAdapter
 from clvlab.answers.agents import RuntimeEventsResponse
 from clvlab.answers.competitions import CompetitionEvent, CompetitionSummaryResponse
 from clvlab.application.competitions.requests import CompetitionConfig
-from clvlab.errors import BusyError
+from clvlab.errors import BusyError, ShuttingDownError
 from clvlab.store import competitions, instances
 from tests.service.serving import CONFIG, DEPLOY, api, assert_problem
 from tests.service.tokens import ALICE
@@ -175,7 +175,8 @@ def blocked(served):
     """A service whose threads for reading all wait."""
     over = threading.Event()
     for _ in range(served.app.state.settings.read_workers):
-        served.app.state.pools["reads"]._executor.submit(over.wait)
+        served.get("/log")  # has one more thread begin
+        served.app.state.pools["reads"]._threads._queue.put("", over.wait)
     try:
         yield
     finally:
@@ -275,6 +276,33 @@ def test_a_place_is_taken_until_nothing_is_done_for_whoever_went_away():
             await asyncio.sleep(0.01)
         with pool.held():
             pass
-        pool.close()
+        await pool.close(1)
 
     asyncio.run(asyncio.wait_for(held(), 10))
+
+
+def test_an_answer_under_way_ends_when_the_service_does():
+    async def next_part():
+        pool = BoundedPool("p", 1, 0, Metrics())
+        with pool.held() as place:
+            await place.run(int)
+            pool.give_up()
+            with pytest.raises(ShuttingDownError):
+                await place.run(int)
+
+    asyncio.run(asyncio.wait_for(next_part(), 10))
+
+
+def test_an_answer_whose_store_is_lost_half_way_is_broken_off_in_one_line(keys, capfd):
+    with api(keys, send_buffer=4096) as served:
+        created = served.competition(agents=())
+        append(served, created, 30 * PAGE)
+        with begun(served, f"/competitions/{created}/events") as (_, rest):
+            with served.app.state.application._database.write() as connection:
+                connection.exec_driver_sql("ALTER TABLE competition_events RENAME TO lost")
+            with pytest.raises(httpx2.RemoteProtocolError):
+                list(rest)
+
+    said = [line for line in capfd.readouterr().err.splitlines() if "answer_broken_off" in line]
+    assert len(said) == 1
+    assert "Traceback" not in said[0]

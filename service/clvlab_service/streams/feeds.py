@@ -11,7 +11,7 @@ from typing import Any, ParamSpec, TypeVar
 import structlog
 
 from clvlab.application.application import Application
-from clvlab.errors import ClvlabError, UnknownCompetitionError
+from clvlab.errors import ClvlabError, ShuttingDownError, UnknownCompetitionError
 from clvlab_service.event_pages import EventPages
 from clvlab_service.pool import BoundedPool
 
@@ -53,7 +53,7 @@ class Feed(ABC):
             self.over = True
         except ClvlabError as error:
             self.error = error
-            if not isinstance(error, UnknownCompetitionError):  # it was deleted
+            if not isinstance(error, UnknownCompetitionError | ShuttingDownError):  # it was deleted, or we end
                 self.feeds.log.error("stream_failed", error=f"{type(error).__name__}: {error}")
         except Exception as error:  # else those who watch would wait for ever
             self.error = error
