@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +13,9 @@ from clvlab.cli.printing import err, out, plain, plain_lines
 from clvlab.errors import DatabaseUrlError, MissingExtraError, StoreError
 
 _UNAVAILABLE = 3  # other than for bad input, it is worth starting it again
+if TYPE_CHECKING:
+    from clvlab.application.application import Application
+
 _KEYS = Path(".clvlab")
 _StoreOption = Annotated[str, typer.Option("--database-url", help="Of the service's store.", envvar="CLVLAB_DATABASE_URL")]
 KeysOption = Annotated[Path, typer.Option("--keys", help="Folder of the key pair for local trials; made if missing.")]
@@ -49,19 +54,10 @@ def dev_token(
     typer.echo(token(keys, did, lifetime_s))
 
 
-def rebuild_leaderboard(
-    database_url: Annotated[str, typer.Option(help="Of the store, whose service is stopped.", envvar="CLVLAB_DATABASE_URL")],
-) -> None:
+def rebuild_leaderboard(database_url: _StoreOption) -> None:
     """Recompute the leaderboard from all sealed runs, store it, and print what differed; exit 1 if anything did."""
-    try:
-        from clvlab.application.application import Application
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("service", error.name) from error
-    application = Application(database_url)
-    try:
+    with _store(database_url) as application:
         differences = application.leaderboard.rebuild()
-    finally:
-        application.close()
     for difference in differences:
         out.print(plain(difference))
     out.print("rebuilt" if differences else "the leaderboard is what the sealed runs give")
@@ -76,13 +72,22 @@ def retention(
     database_url: _StoreOption,
 ) -> None:
     """Remove old backtests that were asked for without a token; the log, the leaderboard and their hashes stay."""
+    with _store(database_url) as application:
+        removed, freed = application.retention.apply(days)
+    out.print(f"{removed:,} runs were removed, {freed:,} bytes are free")
+
+
+@contextmanager
+def _store(database_url: str) -> Iterator[Application]:
+    """Open a store that there is: a misspelt name makes no new one."""
     try:
         from clvlab.application.application import Application
+        from clvlab.store.url import require_there
     except ModuleNotFoundError as error:
         raise MissingExtraError("service", error.name) from error
+    require_there(database_url)
     application = Application(database_url)
     try:
-        removed, freed = application.retention.apply(days)
+        yield application
     finally:
         application.close()
-    out.print(f"{removed:,} runs were removed, {freed:,} bytes are free")

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from pathlib import Path
 from urllib.parse import unquote
 
 from sqlalchemy.engine import URL
 
-from clvlab.errors import DatabaseUrlError, MissingExtraError
+from clvlab.errors import DatabaseUrlError, MissingExtraError, StoreUnreachableError
 
 _ESCAPE = r"%(?!00)[0-9A-Fa-f]{2}"
 _WORD = rf"(?:[^\s\x00-\x1f\x7f%@:/?\#\[\]]|{_ESCAPE})*"
@@ -36,6 +37,19 @@ _FORM = (
 def is_database_url(text: str) -> bool:
     """Tell whether a text is meant as the URL of a database, even if it is not a valid one."""
     return "://" in text or re.match(r"(?i)(sqlite|postgres)\w*(\+\w+)?:", text) is not None
+
+
+def require_there(text: str) -> None:
+    """Require a file of SQLite to be there, which opening it would make anew; other databases say so themselves.
+
+    Raises
+    ------
+    StoreUnreachableError
+        There is none, or it would be in memory.
+    """
+    place = database_url(text)
+    if place.get_backend_name() == "sqlite" and not place.query and not Path(place.database or "").is_file():
+        raise StoreUnreachableError(f"no database at {place.database or 'memory'!r}")
 
 
 def database_url(text: str) -> URL:

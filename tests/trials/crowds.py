@@ -63,8 +63,11 @@ def flood(folder: Path, url: str, seconds: float) -> dict[str, float]:
                 grown.append(service.process.memory_info().rss / 1e6)
                 time.sleep(seconds / 20)
         found = probes.result()
-    half = len(grown) // 2
+        lines = dict(line.rpartition(" ")[::2] for line in httpx2.get(f"{service.url}/metrics").text.splitlines())
+    runs, half = float(lines['clvlab_jobs{status="done"}']), len(grown) // 2
     return {
+        "runs sealed": runs,
+        "stored bytes a run": round(float(lines['clvlab_stored_bytes{of="public"}']) / runs),
         "healthz p99 s": round(quantiles(found, n=100)[98], 3),
         "RSS MB at half time": round(max(grown[:half])),
         "RSS MB at the end": round(max(grown[half:])),
