@@ -21,9 +21,9 @@ test:
 duels:
     CLVLAB_DUELS=whole pytest -n 2 --dist worksteal -m "long and not browser" tests
 
-# Every test, the duels at their short length, as CI runs them.
+# Every test, the duels at their short length, as CI runs them; three at once, as many wait for a process or a disk.
 all:
-    pytest -n 2 --dist worksteal -m "not browser"
+    pytest -n 3 --dist worksteal -m "not browser"
 
 # Notebooks and faces in Chromium.
 browser:

@@ -83,6 +83,7 @@ def test_the_benchmark_of_the_service_reports_every_job(tmp_path):
     assert said["settings"]["decisions of the verified run"] >= 500
 
 
+@whole_only
 def test_the_benchmark_of_imports_reports_every_job(tmp_path):
     report = tmp_path / "report.json"
 
@@ -137,6 +138,7 @@ def test_the_benchmark_of_many_fixtures_reports_every_size(tmp_path):
     assert list(said["equalities"].values()) == [True]
 
 
+@whole_only
 def test_the_benchmark_of_streams_reports_every_number_of_watchers_and_each_is_sent_the_log(tmp_path):
     report = tmp_path / "report.json"
     sizes = ["--watchers", "1", "--rounds", "1", "--seconds", "0.2", "--messages", "60"]

@@ -12,10 +12,10 @@ import typer
 from clvlab.cli.printing import err, out, plain, plain_lines
 from clvlab.errors import DatabaseUrlError, MissingExtraError, StoreError
 
-_UNAVAILABLE = 3  # other than for bad input, it is worth starting it again
 if TYPE_CHECKING:
     from clvlab.application.application import Application
 
+_UNAVAILABLE = 3  # other than for bad input, it is worth starting it again
 _KEYS = Path(".clvlab")
 _StoreOption = Annotated[str, typer.Option("--database-url", help="Of the service's store.", envvar="CLVLAB_DATABASE_URL")]
 KeysOption = Annotated[Path, typer.Option("--keys", help="Folder of the key pair for local trials; made if missing.")]

@@ -17,6 +17,7 @@ from clvlab.law.closing import Window
 from clvlab.law.tape import Tape
 from tests.engine.strategies import games
 from tests.factories import make_tape, message
+from tests.length import length
 
 pytestmark = pytest.mark.long
 
@@ -99,7 +100,7 @@ def test_agent_that_behaves_only_while_the_tape_is_short_is_caught(tape):
     assert not report.passed
 
 
-@pytest.mark.parametrize("fixture", [0, 77, 299])
+@pytest.mark.parametrize("fixture", length([77], [0, 77, 299]))
 def test_all_that_is_gained_in_one_fixture_draws_the_audit_there(tape, fixture):
     """A WAIT in every other fixture hides nothing, nor does a decision that gains little."""
     one = tape.fixtures["fixture_id"][fixture]
@@ -206,7 +207,7 @@ def test_agent_that_does_nothing_passes(tape):
 
 
 @given(games(), st.randoms(use_true_random=False))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=length(20, 50), deadline=None)
 def test_prefix_is_the_tape_of_the_messages_until_then(game, dice):
     if not game.rows:
         return

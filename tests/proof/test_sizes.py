@@ -12,6 +12,7 @@ from clvlab.proof.seal import SealedRun
 from clvlab.proof.verify import verify
 from clvlab.sql import second_opinion
 from tests.factories import make_sealed_run
+from tests.length import whole_only
 
 pytestmark = pytest.mark.long
 
@@ -71,6 +72,7 @@ def many_fixtures_named():
     return [changed(STARTED, binding=binding), *decisions(20_000), CLOSE]
 
 
+@whole_only
 @pytest.mark.parametrize(
     "lines",
     [
