@@ -22,7 +22,7 @@ from clvlab.store.runlog import RunLog
 from tests.trials.places import FIXTURE, PACK, Service, client, services
 
 _OWNERS = [f"did:example:trial-{number}" for number in range(3)]
-_SETTLED_S = 300
+_SETTLED_S = 1800  # jobs that were killed often rest for minutes
 
 
 def trial(folder: Path, url: str, count: int, kills: int, seed: int) -> dict[str, int]:
