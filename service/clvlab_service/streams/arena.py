@@ -81,15 +81,8 @@ class LogFeed(Feed):
 
 
 async def _send_log(connection: Connection, feed: LogFeed, seq: int) -> None:
-    while True:
-        changed, over, error = feed.changed, feed.over, feed.error
-        if seq + 1 < feed.length:
+    async for _ in feed.rounds():
+        while seq + 1 < feed.length:
             for text in await feed.after(seq):
                 await connection.send(text)
                 seq += 1
-        elif error is not None:
-            raise error
-        elif over:
-            return
-        else:
-            await changed.wait()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar
 
@@ -71,6 +71,23 @@ class Feed(ABC):
         """Wake the watchers."""
         self.changed.set()
         self.changed = asyncio.Event()
+
+    async def rounds(self) -> AsyncIterator[None]:
+        """Have a watcher send all that there is, and again whenever there is more, until nothing can follow.
+
+        Raises
+        ------
+        Exception
+            What the feed ended with.
+        """
+        while True:
+            changed, over, error = self.changed, self.over, self.error  # as they are before anything is sent
+            yield
+            if error is not None:
+                raise error
+            if over:
+                return
+            await changed.wait()
 
     async def read(self, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """Read the store, on a thread of the feeds; news that come from here on are looked at afterwards."""

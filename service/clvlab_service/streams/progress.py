@@ -54,14 +54,7 @@ class ProgressFeed(Feed):
 
 async def _send_progress(connection: Connection, feed: ProgressFeed) -> None:
     sent = 0
-    while True:
-        changed, over, error = feed.changed, feed.over, feed.error
+    async for _ in feed.rounds():
         if feed.number > sent:
             sent = feed.number
             await connection.send(feed.text)
-        elif error is not None:
-            raise error
-        elif over:
-            return
-        else:
-            await changed.wait()
