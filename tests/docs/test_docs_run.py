@@ -22,6 +22,7 @@ import pytest
 
 from clvlab.cli import printing
 from tests.commands import clvlab
+from tests.length import whole_only
 
 pytestmark = pytest.mark.long
 
@@ -137,6 +138,7 @@ def test_every_step_of_a_page_works(page, tmp_path):
     work_through(page, tmp_path, chosen)
 
 
+@whole_only
 @pytest.mark.realdata
 @pytest.mark.parametrize("page", [page for page in PAGES if "realdata" in page.read_text("utf-8")], ids=lambda page: page.name)
 def test_every_step_on_real_odds_works(page, tmp_path, realdata):
