@@ -218,6 +218,10 @@ class SourceError(ClvlabError):
     """A source row that can't be read: the message names file, line and reason."""
 
 
+class FeedError(ClvlabError):
+    """A live feed can't be used as things are; the message says what would mend that."""
+
+
 class OddsError(ClvlabError):
     """A value that is not valid odds, or an unknown way to read or combine odds."""
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from clvlab.errors import SourceError
 from clvlab.law.tape import Tape
+from clvlab.packs.captures.sources import CAPTURES
 from clvlab.packs.files import content_digest
 from clvlab.packs.importers import NORMALISERS
 from clvlab.packs.importers.source import Options
-from clvlab.packs.manifest import PackManifest
+from clvlab.packs.manifest import Fixture, PackManifest
 
 
 def is_genuine(folder: Path, manifest: PackManifest, tape: Tape) -> bool:
@@ -19,7 +21,8 @@ def is_genuine(folder: Path, manifest: PackManifest, tape: Tape) -> bool:
     True needs all of: a ``genuine-`` label that the normaliser itself gives to these messages, the raw files with their
     digests and no others, a capture with method, span and gaps as the messages show them, and equal ticks row for row.
     """
-    normalise = NORMALISERS.get(manifest.normaliser or "")
+    named = manifest.normaliser or ""
+    normalise = CAPTURES[named].normalise if named in CAPTURES else NORMALISERS.get(named)
     if not manifest.provenance.startswith("genuine-") or normalise is None or not manifest.raw:
         return False
     kept = {raw.name: folder / "raw" / raw.name for raw in manifest.raw}
@@ -36,6 +39,11 @@ def is_genuine(folder: Path, manifest: PackManifest, tape: Tape) -> bool:
         and present == set(kept)
         and again.provenance == manifest.provenance
         and again.capture == manifest.capture
+        and _kickoffs(again.fixtures) == _kickoffs(manifest.fixtures)
         and ticks.rows.equals(tape.rows)
         and ticks.series.equals(tape.series)
     )
+
+
+def _kickoffs(fixtures: Sequence[Fixture]) -> dict[int, int | None]:
+    return {fixture.fixture_id: fixture.kickoff_ts_ms for fixture in fixtures}

@@ -50,10 +50,17 @@ class _Model(BaseModel):
 
 
 class Gap(_Model):
-    """A stretch of time in which the capture is known to have missed messages."""
+    """A stretch of time in which the capture is known to have missed messages.
+
+    ``cause`` is null where the source does not say, ``markets`` (the provider's own names) where all were concerned. With
+    ``replayed`` the provider sent every message of that time afterwards, so that nothing is missing.
+    """
 
     from_ts_ms: _Int
     to_ts_ms: _Int
+    cause: str | None = None
+    markets: tuple[str, ...] | None = None
+    replayed: Literal[True] | None = None
 
 
 class Capture(_Model):
@@ -152,10 +159,14 @@ class PackManifest(_Model):
     def content(self) -> dict[str, Any]:
         """Everything that ``content_hash`` covers, as JSON values."""
         own = _said(self.model_dump(mode="json", exclude=set(_FILES)))
+        if own["capture"] is not None:
+            own["capture"] |= {"gaps": [_said(gap) for gap in own["capture"]["gaps"]]}
         return own | {"fixtures": [_said(fixture) for fixture in own["fixtures"]]}
 
 
-_OPTIONAL = ("sources", "margin_fallbacks", "kickoff", "max_close_age_s", "scheduled_ts_ms")
+_OPTIONAL = (
+    "sources", "margin_fallbacks", "kickoff", "max_close_age_s", "scheduled_ts_ms", "cause", "markets", "replayed",
+)  # fmt: skip
 _FILES = ("pack_id", "ticks_sha256", "results_sha256", "quality_sha256")
 
 

@@ -1,0 +1,60 @@
+"""A message of a tape as it comes: one market of one fixture, all of its sides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import polars as pl
+
+from clvlab.law.schema import FIXTURES, TICKS
+from clvlab.law.tape import Tape
+
+
+class Message(NamedTuple):
+    """What a market is from here on.
+
+    Attributes
+    ----------
+    fixture_id, tick_seq, ts_ms
+        The message's place on the tape, and the law's time of it.
+    in_running
+        Whether the fixture is in play.
+    market_key
+        The market.
+    sides
+        Its sides in byte order; those of every message about it.
+    prob_bps, odds_milli
+        Of each side; null where unpriced.
+    suspended
+        Whether no side has a probability.
+    """
+
+    fixture_id: int
+    tick_seq: int
+    ts_ms: int
+    in_running: bool
+    market_key: str
+    sides: tuple[str, ...]
+    prob_bps: tuple[int | None, ...]
+    odds_milli: tuple[int | None, ...]
+    suspended: bool
+
+
+def ticks_of(messages: Sequence[Message]) -> pl.DataFrame:
+    """Return ``TICKS`` of messages: a row per side."""
+    rows = [
+        (m.fixture_id, m.tick_seq, m.ts_ms, m.in_running, m.market_key, side, prob, odds, m.suspended)
+        for m in messages
+        for side, prob, odds in zip(m.sides, m.prob_bps, m.odds_milli, strict=True)
+    ]
+    order = ("fixture_id", "tick_seq", "ts_ms", "in_running", "market_key", "side", "prob_bps", "odds_milli", "suspended")
+    return pl.DataFrame(rows, schema={name: TICKS[name] for name in order}, orient="row").select(*TICKS)
+
+
+def tape_of(messages: Sequence[Message], fixtures: pl.DataFrame | None = None) -> Tape:
+    """Return the tape of messages so far; ``fixtures`` is ``FIXTURES``, without kickoffs by default."""
+    if fixtures is None:
+        ids = sorted({message.fixture_id for message in messages})
+        fixtures = pl.DataFrame([(fixture_id, None) for fixture_id in ids], schema=FIXTURES, orient="row")
+    return Tape.from_ticks(ticks_of(messages), fixtures)

@@ -1,0 +1,1 @@
+"""Captures: what live feeds sent, read again into the same ticks."""

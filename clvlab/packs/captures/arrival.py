@@ -1,0 +1,72 @@
+"""The order of a live tape, which is the order of arrival, and the law's time of each message, which never goes back."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from clvlab.law.message import Message
+from clvlab.packs.captures.reader import State
+
+_Market = tuple[int, str]
+_BEFORE_ALL = (-1, -(2**63))
+
+
+class Arrival:
+    """Numbers the messages of each fixture as they come, and sets the law's time.
+
+    Parameters
+    ----------
+    live
+        Whether the law's time goes on over all fixtures together, as agents of one run see them; else over each by itself.
+
+    Attributes
+    ----------
+    counts
+        Messages that came later than their time says (``late``), that are older than what is known of their market
+        (``stale``), or that have other sides than the market had (``other sides``); the last two leave no tick.
+    """
+
+    def __init__(self, *, live: bool) -> None:
+        self._live = live
+        self._ticks: Counter[int] = Counter()
+        self._last: dict[int, tuple[int, int]] = {}  # by fixture, or for all of them: law's time and fixture
+        self._markets: dict[_Market, State] = {}
+        self.counts: Counter[str] = Counter()
+
+    def place(self, state: State) -> Message | None:
+        """Return the message that a state becomes; null if it leaves no tick."""
+        market = state.fixture_id, state.market_key
+        known = self._markets.get(market)
+        if known is not None and state.ts_ms < known.ts_ms:
+            self.counts["stale"] += 1
+            return None
+        if known is not None and state.sides != known.sides:
+            self.counts["other sides"] += 1
+            return None
+        self._markets[market] = state
+        clock = 0 if self._live else state.fixture_id
+        last_ms, last_fixture = self._last.get(clock, _BEFORE_ALL)
+        ts_ms = state.ts_ms
+        if (ts_ms, state.fixture_id) < (last_ms, last_fixture):
+            # Agents are asked in the order of time, then fixture: a replay must ask them in the order of arrival.
+            self.counts["late"] += ts_ms < last_ms
+            ts_ms = last_ms + (state.fixture_id != last_fixture)
+        self._last[clock] = ts_ms, state.fixture_id
+        tick_seq = self._ticks[state.fixture_id]
+        self._ticks[state.fixture_id] += 1
+        return Message(
+            state.fixture_id, tick_seq, ts_ms, state.in_running, state.market_key,
+            state.sides, state.prob_bps, state.odds_milli, state.suspended,
+        )  # fmt: skip
+
+    def suspend(self, markets: Iterable[_Market]) -> Iterator[Message]:
+        """Return a message without prices for each of these markets that is open, at its last provider's time."""
+        for market in sorted(markets):
+            known = self._markets.get(market)
+            if known is None or known.suspended:
+                continue
+            nothing = (None,) * len(known.sides)
+            message = self.place(known._replace(prob_bps=nothing, odds_milli=nothing))
+            if message is not None:
+                yield message

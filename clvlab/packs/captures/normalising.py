@@ -1,0 +1,127 @@
+"""From the segments of a capture to ticks, as an importer makes them of files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from clvlab.errors import SourceError
+from clvlab.law.message import Message, ticks_of
+from clvlab.law.schema import TICKS, ClosingPolicy
+from clvlab.packs.captures.reader import Reader
+from clvlab.packs.captures.records import Header, Record, records_of
+from clvlab.packs.captures.replaying import Tracker, chained
+from clvlab.packs.files import file_sha256
+from clvlab.packs.importers.books import QuoteSpill, batches
+from clvlab.packs.importers.source import Account, Normalised, Options
+from clvlab.packs.manifest import Capture, KickoffKind
+
+METHOD = "provider messages, verbatim, as they came"
+_CHUNK = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """How the messages of a feed become a pack.
+
+    Attributes
+    ----------
+    feed
+        Its name, and that of its normaliser: ``txline`` and ``txline-capture/1``.
+    new_reader
+        Makes a reader; given whether it reads for a run, where every message counts as it comes.
+    margin, consensus, closing_source, closing_policy
+        Labels of the pack.
+    """
+
+    feed: str
+    new_reader: Callable[[bool], Reader]
+    margin: str
+    consensus: str
+    closing_source: str = "consensus"
+    closing_policy: ClosingPolicy = ClosingPolicy.LAST_STATE
+
+    @property
+    def normaliser(self) -> str:
+        return f"{self.feed}-capture/1"
+
+    def normalise(self, files: Mapping[str, Path], options: Options, scratch: Path) -> Normalised:
+        """Read the segments of a capture, as an importer reads files."""
+        return normalise_capture(self, files, options, scratch)
+
+
+def normalise_capture(source: Source, files: Mapping[str, Path], options: Options, scratch: Path) -> Normalised:
+    """Read the segments of a capture in the order in which they were written.
+
+    Parameters
+    ----------
+    source
+        Whose messages these have to be.
+    files
+        Segments by name.
+    options
+        How many rows are held at a time.
+    scratch
+        A folder for what is not held.
+
+    Raises
+    ------
+    SourceError
+        A line that is none of a capture, a segment that is missing, or another feed's.
+    """
+    names = sorted(files)
+    records = chained((name, file_sha256(files[name]), records_of(files[name])) for name in names)
+    header = next(records, None)
+    if not isinstance(header, Header):
+        raise SourceError(f"no segment of a capture in {', '.join(names) or 'no file'}")
+    if header.feed != source.feed:
+        raise SourceError(f"{names[0]}: holds messages of {header.feed!r}, not of {source.feed!r}")
+    tracker, spill = Tracker(header, source.new_reader(header.live)), QuoteSpill(scratch)
+    for chunk in _chunks(tracker, records):
+        spill.add(ticks_of(chunk).with_columns(event=pl.col("fixture_id").cast(pl.String)))
+    account = Account(options.lenient)
+    account.messages = tracker.messages
+    for reason, count in (*tracker.unreadable.items(), *tracker.arrival.counts.items()):
+        account.note(f"messages without a tick or time of their own: {reason}", count)
+    fixtures = tracker.fixtures
+    return Normalised(
+        parts=_parts(spill, options),
+        fixtures=tuple(fixtures[number] for number in sorted(fixtures) if str(number) in spill.rows_of),
+        account=account,
+        provenance=header.provenance,
+        normaliser=source.normaliser,
+        margin=source.margin,
+        consensus=source.consensus,
+        closing_source=source.closing_source,
+        closing_policy=source.closing_policy,
+        kickoff=KickoffKind.SCHEDULED,
+        capture=Capture(
+            method=METHOD,
+            tool=f"clvlab capture {source.feed}",
+            started_ts_ms=tracker.first_ms or 0,
+            ended_ts_ms=tracker.last_ms or 0,
+            gaps=tracker.ledger(),
+        ),
+        keep_raw=True,
+    )
+
+
+def _chunks(tracker: Tracker, records: Iterator[Header | Record]) -> Iterator[list[Message]]:
+    held: list[Message] = []
+    for record in records:
+        if isinstance(record, Record):
+            held += tracker.take(record)
+        if len(held) >= _CHUNK:
+            yield held
+            held = []
+    if held:
+        yield held
+
+
+def _parts(spill: QuoteSpill, options: Options) -> Iterator[pl.DataFrame]:
+    ids = {event: int(event) for event in spill.rows_of}
+    for batch in batches(spill.rows_of, ids, options.chunk_rows):
+        yield spill.rows(batch).select(*TICKS).sort("fixture_id", "tick_seq", "side")

@@ -1,0 +1,75 @@
+"""What reads a provider's messages one after the other: the states of markets that each of them leaves behind."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from clvlab.packs.manifest import Fixture
+
+
+class State(NamedTuple):
+    """A market as a message leaves it.
+
+    Attributes
+    ----------
+    fixture_id, market_key
+        The market.
+    ts_ms
+        The provider's time of it.
+    in_running
+        Whether its fixture is in play.
+    sides
+        In byte order: the same ones in every state of the market.
+    prob_bps, odds_milli
+        Of each side; null where unpriced. Probabilities of a market that is wholly priced sum to 10000.
+    """
+
+    fixture_id: int
+    market_key: str
+    ts_ms: int
+    in_running: bool
+    sides: tuple[str, ...]
+    prob_bps: tuple[int | None, ...]
+    odds_milli: tuple[int | None, ...]
+
+    @property
+    def suspended(self) -> bool:
+        return all(prob is None for prob in self.prob_bps)
+
+
+class Reader(Protocol):
+    """Reads the messages of one provider in order of arrival; keeps what is needed to read the next one.
+
+    Attributes
+    ----------
+    fixtures
+        What was said of each fixture so far: names, the provider's own id, and the kickoff as announced last; by fixture_id.
+    """
+
+    fixtures: Mapping[int, Fixture]
+
+    def take(self, text: bytes, received_ts_ms: int) -> Sequence[State]:
+        """Return the states that a message leaves behind, of some markets or none.
+
+        Raises
+        ------
+        ValueError
+            The message can't be read; it changed nothing.
+        """
+        ...
+
+    def forget(self, markets: Collection[str]) -> Collection[tuple[int, str]]:
+        """Take note that messages were missed: no delta is applied before the next full snapshot.
+
+        Parameters
+        ----------
+        markets
+            Which markets, by the provider's own names; all of them if empty.
+
+        Returns
+        -------
+        Collection
+            Fixture and key of each market that was known, and is not any more.
+        """
+        ...

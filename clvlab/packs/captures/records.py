@@ -1,0 +1,171 @@
+"""The lines of a capture: a provider's messages verbatim, when they came, and where some were missed.
+
+A segment is a file of such lines. Its first one says which it is, of what, and what the segment before it hashes to.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from clvlab.errors import SourceError
+from clvlab.packs.files import lines_of
+
+SCHEMA = "clvlab-capture/1"
+ENDING = ".jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a segment is.
+
+    Attributes
+    ----------
+    feed, provenance
+        Whose messages these are, and the label of what becomes of them.
+    capture_id
+        The same in all segments of a capture.
+    number
+        Of the segment, from 1.
+    previous
+        ``sha256:<hex>`` of the segment before; null of the first.
+    fixture_ids
+        What was subscribed to; everything if empty.
+    live
+        Whether the capture is that of a run, over these fixtures alone.
+    """
+
+    feed: str
+    provenance: str
+    capture_id: str
+    number: int
+    previous: str | None
+    fixture_ids: tuple[int, ...] = ()
+    live: bool = False
+
+    def line(self) -> bytes:
+        """Write the first line of the segment."""
+        own = {
+            "schema": SCHEMA, "feed": self.feed, "provenance": self.provenance, "capture_id": self.capture_id,
+            "number": self.number, "previous": self.previous, "fixture_ids": list(self.fixture_ids), "live": self.live,
+        }  # fmt: skip
+        return orjson.dumps(own) + b"\n"
+
+
+def name_of(number: int) -> str:
+    """Return the file name of a segment."""
+    return f"{number:06}{ENDING}"
+
+
+def message_line(text: bytes, at_ms: int, mark: str | None) -> bytes:
+    """Write a message: JSON of one line as it is, other text as a JSON string, other bytes as base64."""
+    head = b'{"at":%d,' % at_ms + (b"" if mark is None else b'"mark":' + orjson.dumps(mark) + b",")
+    if text[:1] in b"{[" and b"\n" not in text and b"\r" not in text and _is_json(text):
+        return b'%s"message":%s}\n' % (head, text)
+    try:
+        return b'%s"text":%s}\n' % (head, orjson.dumps(text.decode()))
+    except UnicodeDecodeError:
+        return b'%s"base64":%s}\n' % (head, orjson.dumps(base64.b64encode(text).decode()))
+
+
+def cut_line(at_ms: int, cause: str, markets: tuple[str, ...], *, resumable: bool) -> bytes:
+    """Write that messages may be missed from here on."""
+    return orjson.dumps({"at": at_ms, "cut": {"cause": cause, "markets": list(markets), "resumable": resumable}}) + b"\n"
+
+
+def resumed_line(at_ms: int, *, replayed: bool) -> bytes:
+    """Write that messages come again."""
+    return orjson.dumps({"at": at_ms, "resumed": {"replayed": replayed}}) + b"\n"
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A line of a segment; one of ``text``, ``cut`` and ``resumed`` is there.
+
+    Attributes
+    ----------
+    at_ms
+        When it came, or since or until when messages were missed.
+    text
+        The message, as it came.
+    mark
+        From where the feed can be resumed after it.
+    cut, resumed
+        As they were written.
+    """
+
+    at_ms: int
+    text: bytes | None = None
+    mark: str | None = None
+    cut: dict[str, Any] | None = None
+    resumed: dict[str, Any] | None = None
+
+
+def read_header(line: bytes, where: str) -> Header:
+    """Read the first line of a segment.
+
+    Raises
+    ------
+    SourceError
+    """
+    try:
+        own = orjson.loads(line)
+        if own.pop("schema") != SCHEMA:
+            raise ValueError(f"the schema is not {SCHEMA}")
+        return Header(**own | {"fixture_ids": tuple(own["fixture_ids"])})
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise SourceError(f"{where}: is no segment of a capture: {error}") from error
+
+
+def read_record(line: bytes, where: str) -> Record:
+    """Read a line of a segment after the first.
+
+    Raises
+    ------
+    SourceError
+    """
+    try:
+        own = orjson.loads(line)
+        at_ms, mark = own["at"], own.get("mark")
+        if type(at_ms) is not int or not isinstance(mark, str | None):
+            raise ValueError(f"at is {at_ms!r} and mark {mark!r}")
+        if "cut" in own or "resumed" in own:
+            return Record(at_ms, cut=own.get("cut"), resumed=own.get("resumed"))
+        return Record(at_ms, _text(line, own), mark)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise SourceError(f"{where}: is no line of a capture: {error}") from error
+
+
+def _text(line: bytes, own: dict[str, Any]) -> bytes:
+    if "text" in own:
+        return str(own["text"]).encode()
+    if "base64" in own:
+        return base64.b64decode(own["base64"], validate=True)
+    start = line.index(b'"message":') + len(b'"message":')  # a mark is JSON text: its quotes are escaped
+    return line[start : line.rindex(b"}")]
+
+
+def records_of(path: Path) -> Iterator[Header | Record]:
+    """Return what a segment holds, its header first.
+
+    Raises
+    ------
+    SourceError
+        It can't be read, or a line of it is none of a capture.
+    """
+    for number, line in lines_of(path):
+        where = f"{path.name}:{number}"
+        yield read_header(line, where) if number == 1 else read_record(line, where)

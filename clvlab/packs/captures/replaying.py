@@ -1,0 +1,146 @@
+"""Segments read again: the messages of the tape that they become, exactly as they came to be while they were captured."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from clvlab.errors import SourceError
+from clvlab.law.message import Message
+from clvlab.packs.captures.arrival import Arrival
+from clvlab.packs.captures.reader import Reader
+from clvlab.packs.captures.records import Header, Record
+from clvlab.packs.manifest import Fixture, Gap
+
+
+@dataclass
+class Tracker:
+    """Follows a capture record by record, live or read again: the tape's messages, and the ledger of gaps.
+
+    Parameters
+    ----------
+    header
+        Of its first segment.
+    reader
+        Of the provider's messages.
+
+    Attributes
+    ----------
+    gaps
+        The ledger so far, but for the gaps that are still open.
+    unreadable
+        Messages that the reader refused, by reason; each left no tick.
+    messages
+        How many came.
+    first_ms, last_ms
+        When the first and the last record came; null without any.
+    """
+
+    header: Header
+    reader: Reader
+    gaps: list[Gap] = field(default_factory=list)
+    unreadable: Counter[str] = field(default_factory=Counter)
+    messages: int = 0
+    first_ms: int | None = None
+    last_ms: int | None = None
+    _open: list[tuple[int, str, tuple[str, ...], bool]] = field(default_factory=list)
+    _wanted: frozenset[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.arrival = Arrival(live=self.header.live)
+        self._wanted = frozenset(self.header.fixture_ids)
+
+    @property
+    def fixtures(self) -> dict[int, Fixture]:
+        """What is known of the fixtures that the capture is of."""
+        return {
+            number: fixture
+            for number, fixture in sorted(self.reader.fixtures.items())
+            if not self._wanted or number in self._wanted
+        }
+
+    def take(self, record: Record) -> Sequence[Message]:
+        """Return the messages of the tape that a record becomes."""
+        self.first_ms = record.at_ms if self.first_ms is None else self.first_ms
+        self.last_ms = record.at_ms
+        if record.text is not None:
+            return self._message(record.text, record.at_ms)
+        if record.cut is not None:
+            return self._cut(record.at_ms, record.cut)
+        return self._resumed(record.at_ms, replayed=bool((record.resumed or {}).get("replayed")))
+
+    def _message(self, text: bytes, at_ms: int) -> Sequence[Message]:
+        self.messages += 1
+        try:
+            states = self.reader.take(text, at_ms)
+        except ValueError as error:
+            self.unreadable[str(error)[:200]] += 1
+            return ()
+        placed = [self.arrival.place(state) for state in states if not self._wanted or state.fixture_id in self._wanted]
+        return [message for message in placed if message is not None]
+
+    def _cut(self, at_ms: int, cut: Mapping[str, object]) -> Sequence[Message]:
+        markets = tuple(str(market) for market in cut.get("markets") or ())  # type: ignore[attr-defined]
+        resumable = bool(cut.get("resumable"))
+        self._open.append((at_ms, str(cut["cause"]), markets, resumable))
+        return () if resumable else self._suspended(markets)
+
+    def _resumed(self, at_ms: int, *, replayed: bool) -> Sequence[Message]:
+        opened, self._open = self._open, []
+        messages: list[Message] = []
+        for from_ms, cause, markets, resumable in opened:
+            self.gaps.append(gap_of(from_ms, at_ms, cause, markets, replayed=resumable and replayed))
+            if resumable and not replayed:
+                messages += self._suspended(markets)
+        return messages
+
+    def _suspended(self, markets: tuple[str, ...]) -> list[Message]:
+        forgotten = self.reader.forget(markets)
+        return list(self.arrival.suspend(market for market in forgotten if not self._wanted or market[0] in self._wanted))
+
+    def ledger(self) -> tuple[Gap, ...]:
+        """Return all gaps; one that is still open ends with the last record."""
+        end = self.last_ms or 0
+        still = [gap_of(since, max(since, end), cause, markets, replayed=False) for since, cause, markets, _ in self._open]
+        return (*self.gaps, *still)
+
+
+def gap_of(from_ms: int, to_ms: int, cause: str, markets: tuple[str, ...], *, replayed: bool) -> Gap:
+    """Return an entry of the ledger."""
+    return Gap(from_ts_ms=from_ms, to_ts_ms=to_ms, cause=cause, markets=markets or None, replayed=replayed or None)
+
+
+def chained(segments: Iterable[tuple[str, str, Iterator[Header | Record]]]) -> Iterator[Header | Record]:
+    """Return the records of segments in order, after a check that each is the next of the same capture.
+
+    Parameters
+    ----------
+    segments
+        Name, ``sha256:<hex>`` and content of each.
+
+    Raises
+    ------
+    SourceError
+        A segment is missing, or of another capture, or does not follow the one before it.
+    """
+    before: Header | None = None
+    hashed: str | None = None
+    for name, digest, content in segments:
+        header = next(content, None)
+        if not isinstance(header, Header):
+            raise SourceError(f"{name}: has no first line")
+        expected = 1 if before is None else before.number + 1
+        if header.number != expected or header.previous != hashed:
+            raise SourceError(
+                f"{name}: is segment {header.number}, after one that hashes to {header.previous}; number {expected} after "
+                f"{hashed} is due"
+            )
+        if before is None:
+            yield header
+        elif (header.capture_id, header.feed, header.provenance, header.fixture_ids, header.live) != (
+            before.capture_id, before.feed, before.provenance, before.fixture_ids, before.live,
+        ):  # fmt: skip
+            raise SourceError(f"{name}: is of capture {header.capture_id!r}, the one before of {before.capture_id!r}")
+        yield from content
+        before, hashed = header, digest
