@@ -119,25 +119,35 @@ class BetfairFeed:
 
     def listen(self, stop: Stop, fixture_ids: Sequence[int] = (), after: str | None = None) -> Iterator[Item]:
         """Return messages as they come; see ``Feed``. Marks are the two clocks of a subscription, as JSON."""
-        place, wanted = place_of(after), self._wanted(fixture_ids)
-        while not stop.is_set:
-            place.data_s = time.monotonic()
-            try:
-                with self._connection(place, wanted, _OFFERS) as lines:
-                    while not stop.is_set:
-                        line = lines.line(_LOOK_S)
-                        if line is not None:
-                            yield from self._items(line, place)
-            except ConnectionLostError as lost:
-                self.health.connected, self.health.error = False, str(lost)
-                self.health.retries += 1
-                if place.began and not place.missing:
-                    place.missing = True
-                    yield Cut(lost.cause, place.data_ms, resumable=place.resumable)
-                first_s, most_s = self._backoff_s
-                wait_s = min(most_s, first_s * 2.0 ** min(self.health.retries - 1, 30))
-                stop.wait(wait_s * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
-        self.health.connected = False
+        place = place_of(after)
+        try:
+            wanted = self._wanted(fixture_ids)
+            while not stop.is_set:
+                try:
+                    yield from self._heard(stop, place, wanted)
+                except ConnectionLostError as lost:
+                    self.health.connected, self.health.error = False, str(lost)
+                    self.health.retries += 1
+                    if place.began and not place.missing:
+                        place.missing = True
+                        yield Cut(lost.cause, place.data_ms, resumable=place.resumable)
+                    first_s, most_s = self._backoff_s
+                    wait_s = min(most_s, first_s * 2.0 ** min(self.health.retries - 1, 30))
+                    stop.wait(wait_s * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
+        except FeedError as error:
+            self.health.error = str(error)
+            raise
+        finally:
+            self.health.connected = False
+
+    def _heard(self, stop: Stop, place: Place, wanted: Mapping[str, Any]) -> Iterator[Item]:
+        """Return what comes over one connection."""
+        place.data_s = time.monotonic()
+        with self._connection(place, wanted, _OFFERS) as lines:
+            while not stop.is_set:
+                line = lines.line(_LOOK_S)
+                if line is not None:
+                    yield from self._items(line, place)
 
     @property
     def _where(self) -> str:

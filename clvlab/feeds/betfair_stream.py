@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import socket
 import ssl
@@ -84,6 +85,7 @@ class _LineStream(BetfairStream):  # type: ignore[misc]
         self, lines: _Lines, app_key: str, token: str, address: Address, connect_s: float, given_up: threading.Event
     ) -> None:
         super().__init__(0, lines, app_key, token, connect_s, 1 << 16, None)
+        self._socket: ssl.SSLSocket | None = None
         self._address = address
         self._given_up = given_up
         self._whole: deque[bytes] = deque()
@@ -98,6 +100,16 @@ class _LineStream(BetfairStream):  # type: ignore[misc]
         if opened is not None:
             opened.settimeout(silence_s)
         self._read_loop()
+
+    def stop(self) -> None:
+        """End the connection; two threads may do so at once."""
+        self._running = False
+        opened, self._socket = self._socket, None
+        if opened is None:
+            return
+        with contextlib.suppress(OSError):  # it is over already
+            opened.shutdown(socket.SHUT_RDWR)
+        opened.close()
 
     def _create_socket(self) -> ssl.SSLSocket:
         host, port, cafile = self._address
