@@ -217,8 +217,9 @@ class BetfairFeed:
             if place.missing:
                 place.missing = False
                 yield Resumed(line.at_ms, replayed=kind == "RESUB_DELTA")
-            place.began = True
-        has_clock = place.take(message) if segment not in ("SEG_START", "SEG") else False
+            place.began, place.partial = True, segment in ("SEG_START", "SEG")
+        # A heartbeat's clock goes beyond what is still to come of an answer.
+        has_clock = not place.missing and not place.partial and place.take(message)
         if message.get("mc"):
             yield self._received(line, message, place.mark if has_clock else None, place)
         elif time.monotonic() - place.data_s > self._data_patience_s:

@@ -45,6 +45,8 @@ class Place:
         Whether messages are being missed.
     began
         Whether anything was heard of the markets.
+    partial
+        Whether a message came in segments, of which more are due.
     data_ms, data_s
         When the last message came, by the clock of this machine and by one that never goes back.
     """
@@ -53,6 +55,7 @@ class Place:
     clk: str | None = None
     missing: bool = False
     began: bool = False
+    partial: bool = False
     data_ms: int = field(default_factory=now_ms)
     data_s: float = field(default_factory=time.monotonic)
 

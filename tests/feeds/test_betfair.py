@@ -12,6 +12,7 @@ import pytest
 from clvlab.errors import FeedError
 from clvlab.feeds.betfair import BetfairFeed
 from clvlab.feeds.devfeed.betfair import BetfairServer
+from clvlab.feeds.devfeed.betfair_conversation import Conversation, LeftError
 from clvlab.feeds.devfeed.betfair_markets import made_up_markets
 from clvlab.feeds.devfeed.faults import read_plan
 from clvlab.feeds.feed import Cut, GapCause, Received, Resumed, Stop
@@ -234,8 +235,6 @@ def test_heartbeats_alone_for_longer_than_the_patience_are_a_silence():
 
 
 def test_a_server_that_falls_silent_counts_as_dead_after_two_heartbeats(monkeypatch):
-    from clvlab.feeds.devfeed.betfair_conversation import Conversation
-
     script = made_up_markets(6, messages=100)
     with BetfairServer(script, read_plan("stall@50:30")) as server:
         feed, stop, began = feed_of(server), Stop(), 0.0
@@ -248,6 +247,26 @@ def test_a_server_that_falls_silent_counts_as_dead_after_two_heartbeats(monkeypa
                 assert (item.cause, item.resumable) == (GapCause.SILENCE, True)
                 assert 1.0 < time.monotonic() - began < 2.5
                 assert "not even heartbeats" in feed.health.error
+
+
+def test_a_heartbeat_before_the_answer_does_not_have_what_was_missed_left_out(monkeypatch):
+    script, clocks = made_up_markets(6, messages=100), []
+    subscribe = Conversation._subscribe
+
+    def beat_and_leave_once(self, clk):
+        clocks.append(clk)
+        if len(clocks) == 2:
+            self._say({"op": "mcm", "id": self._id, "ct": "HEARTBEAT", "clk": "99", "pt": 0})
+            raise LeftError
+        return subscribe(self, clk)
+
+    monkeypatch.setattr(Conversation, "_subscribe", beat_and_leave_once)
+    with BetfairServer(script, read_plan("cut@50")) as server:
+        items = heard(feed_of(server), script[-1]["pt"])
+
+    assert clocks == [None, 50, 50]
+    assert times(items) == [message["pt"] for message in script]
+    assert len(turns(items)) == 2
 
 
 def test_an_image_in_segments_is_a_message_each_and_resumed_after_the_last_alone():

@@ -1,4 +1,5 @@
 import bz2
+import random
 
 import orjson
 import polars as pl
@@ -238,6 +239,50 @@ def test_a_message_that_cant_be_read_is_refused_and_changes_nothing(live, reason
 
     told = [*reader.take(orjson.dumps(message(9, change(rc=[offers(2, 1.95, 2.1)]))), T), *reader.finish()]
     assert told[-1].odds_milli == (1900, 1950)
+
+
+def spoilt(message, chance):
+    """The message with one of its values replaced, or left out."""
+    message = orjson.loads(orjson.dumps(message))
+    places, waiting = [], [message]
+    while waiting:
+        each = waiting.pop()
+        inner = list(each.items()) if isinstance(each, dict) else list(enumerate(each))
+        places += [(each, key) for key, _ in inner]
+        waiting += [value for _, value in inner if isinstance(value, dict | list)]
+    holder, key = chance.choice(places)
+    holder[key] = chance.choice([None, 0, -1, 1.5, "x", [], {}, [[1, 2]], [[[], 0]], True, 10**18, "1.9"])
+    return message
+
+
+@pytest.mark.parametrize("live", [False, True])
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_is_wrong_with_a_refused_message_nothing_of_it_is_taken(live, seed):
+    chance = random.Random(seed)
+    of = {market: definition(marketType=f"KIND_{market}") for market in ("1.1", "1.2")}
+    script = [message(0, *(change(market, define, BOTH, img=True) for market, define in of.items()))] + [
+        message(
+            n,
+            *(change(market, rc=[offers(chance.choice((1, 2)), 1.9 - n / 1000, 2.1)]) for market in of),
+            change("1.1", of["1.1"]),
+        )
+        for n in range(1, 200)
+    ]
+    every, sound = BetfairReader(live=live), BetfairReader(live=live)
+    told, expected, refused = [], [], 0
+
+    for each in script:
+        text = orjson.dumps(spoilt(each, chance) if each is not script[0] and chance.random() < 0.4 else each)
+        try:
+            told += every.take(text, T)
+        except ValueError:
+            refused += 1
+            continue
+        expected += sound.take(text, T)
+
+    assert [*told, *every.finish()] == [*expected, *sound.finish()]
+    assert every.fixtures == sound.fixtures
+    assert 20 < refused < 100
 
 
 def test_two_changes_of_one_market_in_one_message_are_one_state():
