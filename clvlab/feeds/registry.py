@@ -29,7 +29,7 @@ FEEDS: Mapping[str, _Entry] = MappingProxyType(
     {
         "betfair": _Entry("clvlab.feeds.betfair", "BetfairFeed", ("username", "password", "app_key")),
         "kalshi": _Entry("clvlab.feeds.kalshi", "KalshiFeed", ("key_id", "private_key_file")),
-        "polymarket": _Entry("clvlab.feeds.polymarket", "PolymarketFeed"),
+        "polymarket": _Entry("clvlab.feeds.polymarket", "PolymarketFeed", ("events",)),
         "replay": _Entry("clvlab.feeds.replay", "ReplayFeed"),
         "the-odds-api": _Entry("clvlab.feeds.the_odds_api", "TheOddsApiFeed", ("key", "sport")),
         "txline": _Entry("clvlab.feeds.txline", "TxLineFeed", ("jwt", "api_token")),

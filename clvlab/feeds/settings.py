@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated, Any
 
-from pydantic import Field, SecretStr, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import BeforeValidator, Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from clvlab.errors import FeedError
+
+
+def _words(value: Any) -> Any:
+    return tuple(value.replace(",", " ").split()) if isinstance(value, str) else value
+
+
+_Words = Annotated[tuple[str, ...] | None, NoDecode, BeforeValidator(_words)]
 
 
 class FeedSettings(BaseSettings):
@@ -28,13 +36,18 @@ class FeedSettings(BaseSettings):
     betfair_username: str | None = Field(default=None, description="of the account")
     betfair_password: SecretStr | None = Field(default=None, description="of the account")
     betfair_app_key: SecretStr | None = Field(default=None, description="of the application")
+    betfair_market_ids: _Words = Field(default=None, description="what to follow")
+    betfair_event_ids: _Words = Field(default=None, description="what to follow")
     betfair_host: str | None = Field(default=None, description="of the stream")
     betfair_port: int | None = Field(default=None, ge=1, le=65_535, description="of the stream")
     betfair_cafile: Path | None = Field(default=None, description="certificates that the stream's is signed by")
 
+    polymarket_events: _Words = Field(default=None, description="what to follow: slugs or numbers")
     polymarket_url: str | None = Field(default=None, description="of the stream of books")
     polymarket_gamma_url: str | None = Field(default=None, description="of the list of markets")
 
+    kalshi_event_tickers: _Words = Field(default=None, description="what to follow")
+    kalshi_tickers: _Words = Field(default=None, description="markets to follow")
     kalshi_url: str | None = Field(default=None, description="of the stream of books")
     kalshi_api_url: str | None = Field(default=None, description="of the list of markets")
     kalshi_key_id: str | None = Field(default=None, description="of the key that signs")

@@ -6,7 +6,7 @@ that it does not hold that any more, or if there was no mark yet, the blocks of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -133,7 +133,7 @@ class TxLineFeed:
                 if response.status_code == httpx2.codes.UNAUTHORIZED and callable(self._jwt):
                     self._token = None
                     response = client.get(path)
-                self._check(response, ())
+                self._check(response)
                 found = {fixture.fixture_id: fixture for fixture in map(fixture_of, elements(response.content.decode()))}
             except (httpx2.HTTPError, Refused, ValueError, KeyError, TypeError) as error:
                 raise FeedError(f"TxLINE can't be asked for fixtures, see CLVLAB_TXLINE_URL and _JWT: {said(error)}") from None
@@ -191,7 +191,7 @@ class TxLineFeed:
                 if place.owed:
                     yield from self._resumed(client, place, stop, now_ms, is_reset=event.kind == "reset")
                 elif event.kind == "reset" and place.mark is not None:
-                    raise _Silent("the server lost its place")
+                    raise httpx2.RemoteProtocolError("the server lost its place")
                 place.mark = event.mark or place.mark
                 if event.kind not in ("heartbeat", "reset"):
                     yield from self._message(place, Received(event.data, now_ms, mark=event.mark or None))
@@ -263,7 +263,7 @@ class TxLineFeed:
         params = {"fixtureId": next(iter(place.wanted))} if len(place.wanted) == 1 else None
         patience = httpx2.Timeout(self._timeout_s, read=self._patience_s)
         with client.stream("GET", self._stream_path, headers=headers, params=params, timeout=patience) as response:
-            self._check(response, place.wanted)
+            self._check(response, place.wanted, begun=place.begun)
             line.response = response
             stream = EventStream()
             for chunk in response.iter_bytes():
@@ -271,15 +271,16 @@ class TxLineFeed:
                 for event in stream.take(chunk):
                     yield event, now_ms
 
-    def _check(self, response: httpx2.Response, wanted: frozenset[int] | tuple[()]) -> None:
+    def _check(self, response: httpx2.Response, wanted: Collection[int] = (), *, begun: bool = False) -> None:
+        """Refuse what is no answer; a path that was right once may be so again."""
         status = response.status_code
         if status == httpx2.codes.OK:
             return
-        if status == httpx2.codes.UNAUTHORIZED or is_passing(status):
-            raise refused(response)
         if status == httpx2.codes.FORBIDDEN:
             what = f"fixture {', '.join(map(str, sorted(wanted)))}" if wanted else "what was asked for"
             raise FeedError(f"the bundle of CLVLAB_TXLINE_API_TOKEN lacks {what}")
+        if begun or status == httpx2.codes.UNAUTHORIZED or is_passing(status):
+            raise refused(response)
         raise FeedError(f"TxLINE answered {status}: see CLVLAB_TXLINE_URL")
 
     def _client(self) -> httpx2.Client:

@@ -54,10 +54,10 @@ def test_control_c_ends_it():
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
-    [(("--faults", "flood@3"), "is no fault"), (("--fixture", "1"), "no fixture 1"), (("--pack", "x"), "no pack")],
+    ("option", "value", "said"),
+    [("--faults", "flood@3", "is no fault"), ("--fixture", "1", "no fixture 1"), ("--pack", "x", "no pack")],
 )
-def test_what_can_t_be_sent_is_said(tmp_path, options, said):
-    code, _, errors = clvlab(tmp_path, "devfeed", *options)
+def test_what_can_t_be_sent_is_said(tmp_path, option, value, said):
+    code, _, errors = clvlab(tmp_path, "devfeed", option, value)
 
     assert (code, said in " ".join(errors.split())) == (2, True)

@@ -39,6 +39,7 @@ def test_a_feed_is_made_of_its_settings(settings, name, variables):
         ("bet365", "no feed 'bet365'"),
         ("txline", "CLVLAB_TXLINE_JWT and CLVLAB_TXLINE_API_TOKEN"),
         ("the-odds-api", "CLVLAB_THE_ODDS_API_KEY and CLVLAB_THE_ODDS_API_SPORT"),
+        ("polymarket", "CLVLAB_POLYMARKET_EVENTS"),
         ("betfair", "CLVLAB_BETFAIR_USERNAME and CLVLAB_BETFAIR_PASSWORD and CLVLAB_BETFAIR_APP_KEY"),
         ("kalshi", "CLVLAB_KALSHI_KEY_ID and CLVLAB_KALSHI_PRIVATE_KEY_FILE"),
     ],
@@ -53,6 +54,10 @@ def test_a_value_that_can_t_be_used_is_named_and_not_shown(settings):
         settings(BETFAIR_PORT="hunter2")
 
     assert "hunter2" not in str(raised.value)
+
+
+def test_a_list_is_written_with_commas_or_spaces(settings):
+    assert settings(POLYMARKET_EVENTS="a, b c").polymarket_events == ("a", "b", "c")
 
 
 def test_settings_show_no_secret():

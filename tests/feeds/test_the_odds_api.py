@@ -24,8 +24,8 @@ def body(number):
     quotes = [{"key": "h2h", "last_update": when, "outcomes": outcomes}]
     books = [{"key": key, "title": key, "last_update": when, "markets": quotes} for key in "abc"]
     event = {
-        "id": "e1", "sport_key": "soccer_epl", "commence_time": "2026-01-02T18:00:00Z", "home_team": "Home", "away_team": "Away",
-        "bookmakers": books,
+        "id": "e1", "sport_key": "soccer_epl", "commence_time": "2026-01-02T18:00:00Z", "home_team": "Home",
+        "away_team": "Away", "bookmakers": books,
     }  # fmt: skip
     return orjson.dumps([event])
 

@@ -57,7 +57,8 @@ def test_a_message_without_percents_suspends(change):
 @pytest.mark.parametrize(
     "wrong",
     [
-        text(), b"no json", b"[]", b"7", text(MessageId="b")[:40], text(MessageId="b", Pct=...), text(MessageId="b", Prices=None),
+        text(), b"no json", b"[]", b"7", text(MessageId="b")[:40],
+        text(MessageId="b", Pct=...), text(MessageId="b", Prices=None),
         text(MessageId="b", Pct=["x", "y"]), text(MessageId="b", PriceNames=["over", "\n"]),
         text(MessageId="b", MarketPeriod="x" * 300), text(MessageId="b", Bookmaker="other"),
     ],
