@@ -1,3 +1,4 @@
+import math
 import random
 import socket
 import threading
@@ -9,14 +10,17 @@ import pytest
 
 from clvlab.errors import FeedError
 from clvlab.feeds.devfeed.faults import Fault, Plan, Planned, read_plan
+from clvlab.feeds.devfeed.packs import txline_server
 from clvlab.feeds.devfeed.script import Scripted
 from clvlab.feeds.devfeed.txline import TOKENS, TxLineServer
 from clvlab.feeds.feed import Cut, GapCause, Received, Resumed, Stop
+from clvlab.feeds.replay import messages_of
 from clvlab.feeds.txline import TxLineFeed
 from clvlab.packs.captures.records import Header, Record
 from clvlab.packs.captures.replaying import Tracker
 from clvlab.packs.captures.txline import TxLineReader
 from clvlab.packs.manifest import Fixture
+from clvlab.packs.opening import open_pack
 
 
 def message(number, fixture_id=7, **changes):
@@ -247,3 +251,23 @@ def test_health_and_label_say_what_it_is():
     assert abs(feed.health.clock_skew_ms) < 5000
     with pytest.raises(FeedError, match="CLVLAB_TXLINE_JWT"):
         TxLineFeed(jwt="two\nlines", api_token="t")
+
+
+def test_a_replay_that_breaks_off_leaves_the_gap_open_from_its_beginning():
+    old = int(time.time() * 1000) - 10_000
+    with TxLineServer(script(300, Ts=old), read_plan("cut@100,cut@110"), heartbeat_s=5.0) as server:
+        items = heard(feed_of(server), all_of(server))
+
+    first, second = (item for item in items if isinstance(item, Cut))
+    assert first.from_ts_ms == second.from_ts_ms
+    assert texts(items) == server.script.published
+
+
+def test_the_ticks_of_a_pack_come_back_over_the_protocol():
+    pack = open_pack("starter")
+    with txline_server(pack, speed=math.inf) as server:
+        items = heard(feed_of(server), all_of(server))
+
+    _, states = tracked(items)
+    alike = [state._replace(ts_ms=0) for state in states]
+    assert alike == [message._replace(ts_ms=0) for message in messages_of(pack)]
