@@ -207,14 +207,19 @@ def written_file(path: Path, mode: int = 0o666, *, replace: bool = False) -> Ite
         if replace:
             unfinished.path.replace(path)
         else:
-            _link(unfinished.path, path)
+            name_file(unfinished.path, path)
     finally:
         unfinished.close()
     flush(path.parent)  # the new name is durable too
 
 
-def _link(path: Path, name: Path) -> None:
-    """Give a file another name, in one step that fails where there is one."""
+def name_file(path: Path, name: Path) -> None:
+    """Give a file another name, in one step that fails where there is one.
+
+    Raises
+    ------
+    FileExistsError
+    """
     try:
         name.hardlink_to(path)
     except FileExistsError as error:

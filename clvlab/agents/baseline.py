@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import polars as pl
 from pydantic import Field
 
 from clvlab.agents.markets import in_markets
-from clvlab.agents.template import Config, backs
+from clvlab.agents.template import Config, back, backs, begins_with_one
+from clvlab.law.actions import Decision
+from clvlab.law.message import Message
 from clvlab.law.schema import SAFE_INTEGER
 from clvlab.law.tape import Tape
 
@@ -47,3 +51,27 @@ def decide(tape: Tape, config: BaselineConfig) -> pl.DataFrame:
         .collect(engine="in-memory")
     )
     return backs(first, config.stake)
+
+
+class BaselineFollower:
+    """Decides as ``decide`` does, message by message."""
+
+    def __init__(self, config: BaselineConfig) -> None:
+        self._config = config
+        self._seen: set[tuple[int, str]] = set()
+
+    def take(self, message: Message) -> Sequence[Decision]:
+        market, config = (message.fixture_id, message.market_key), self._config
+        if (
+            message.in_running
+            or message.suspended
+            or message.tick_seq < config.warmup_ticks
+            or market in self._seen
+            or not begins_with_one(message.market_key, config.markets)
+        ):
+            return ()
+        self._seen.add(market)
+        prob, side = min((-prob, side) for side, prob in zip(message.sides, message.prob_bps, strict=True) if prob is not None)
+        if -prob < config.min_prob_bps:
+            return ()
+        return (back(message, side, config.stake, f"likeliest side at first sight, {-prob} bps", None, None),)

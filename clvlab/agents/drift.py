@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import polars as pl
 from pydantic import Field
 
 from clvlab.agents.markets import in_markets
-from clvlab.agents.template import MAX_SECONDS, Config, backs, cool_down
+from clvlab.agents.template import MAX_SECONDS, Config, average, back, backs, begins_with_one, cool_down
+from clvlab.law.actions import Decision
+from clvlab.law.message import Message
 from clvlab.law.schema import SAFE_INTEGER
 from clvlab.law.tape import Tape
-from clvlab.odds.logit import micro_logits_of
+from clvlab.odds.logit import micro_logit_table, micro_logits_of
 
 
 class DriftConfig(Config):
@@ -92,3 +97,61 @@ def decide(tape: Tape, config: DriftConfig) -> pl.DataFrame:
         confidence=(1 + pl.col("persistence")) / 2,
     )
     return backs(picks, config.stake)
+
+
+@dataclass(slots=True)
+class _Side:
+    """What is kept of a side: its first priced message, the newest level, the average of signs, and messages since."""
+
+    first_level: int
+    first_prob_bps: int
+    first_ts_ms: int
+    level: int
+    persistence: float = 0.0
+    seen: int = 0
+
+
+class DriftFollower:
+    """Decides as ``decide`` does, message by message."""
+
+    def __init__(self, config: DriftConfig) -> None:
+        self._config, self._levels = config, micro_logit_table()
+        self._sides: dict[tuple[int, str, str], _Side] = {}
+        self._ready: dict[tuple[int, str], int] = {}
+
+    def take(self, message: Message) -> Sequence[Decision]:
+        config, market = self._config, (message.fixture_id, message.market_key)
+        if message.in_running or not begins_with_one(message.market_key, config.markets):
+            return ()
+        best: tuple[int, str, _Side, int] | None = None
+        for name, prob in zip(message.sides, message.prob_bps, strict=True):
+            if prob is None:
+                continue
+            side = self._walked(message, name, prob)
+            drift = side.level - side.first_level
+            if (
+                drift >= config.min_drift_micro_logits
+                and side.persistence >= config.min_persistence
+                and side.seen >= config.warmup_ticks
+                and message.ts_ms - side.first_ts_ms >= 1000 * config.warmup_s
+                and prob <= config.max_prob_bps
+                and (best is None or drift > best[0])
+            ):
+                best = drift, name, side, prob
+        if best is None or message.ts_ms < self._ready.get(market, message.ts_ms):
+            return ()
+        self._ready[market] = message.ts_ms + 1000 * config.cooldown_s
+        drift, name, side, prob = best
+        reason = f"drift of {drift} micro-logits over {side.seen} messages"
+        return (back(message, name, config.stake, reason, (1 + side.persistence) / 2, prob - side.first_prob_bps),)
+
+    def _walked(self, message: Message, name: str, prob: int) -> _Side:
+        key, level = (message.fixture_id, message.market_key, name), self._levels[prob]
+        side = self._sides.get(key)
+        if side is None:
+            side = self._sides[key] = _Side(level, prob, message.ts_ms, level)
+            return side
+        sign = float((level > side.level) - (level < side.level))
+        side.persistence = average(self._config.persistence_alpha, sign, side.persistence)
+        side.level, side.seen = level, side.seen + 1
+        return side

@@ -10,14 +10,24 @@ from typing import Any
 import polars as pl
 from pydantic import ValidationError
 
-from clvlab.agents import baseline, drift, llm, momentum
+from clvlab.agents import baseline, drift, llm, momentum, momentum_following
 from clvlab.agents.template import Config, Template
 from clvlab.engine.agent import register
+from clvlab.engine.following import Follower
 from clvlab.errors import AgentError, UnknownAgentError
 from clvlab.law.tape import Tape
 
 _DECIMAL = re.compile(r"-?[0-9]{1,20}(\.[0-9]{1,320})?")
 _Rule = Callable[[Tape, Any], pl.DataFrame]
+
+_FOLLOWERS: Mapping[str, Callable[[Any], Follower]] = MappingProxyType(
+    {
+        "baseline": baseline.BaselineFollower,
+        "cumulative-drift": drift.DriftFollower,
+        "sharp-momentum-v2": momentum_following.MomentumFollower,
+    }
+)
+"""Those that decide message by message by code of their own; the others decide anew at each."""
 
 TEMPLATES: Mapping[str, tuple[type[Config], _Rule]] = MappingProxyType(
     {
@@ -60,7 +70,7 @@ def template(strategy: str, params: Mapping[str, Any] | None = None, *, agent_id
         raise AgentError(
             f"{strategy}: parameter {name} = {wrong['input']!r:.80}: {wrong['msg']} (parameters: {known})"
         ) from error
-    return register(Template(agent_id or strategy, strategy, config, rule))
+    return register(Template(agent_id or strategy, strategy, config, rule, _FOLLOWERS.get(strategy)))
 
 
 def of_sealed_config(agent_id: str, strategy: str, config: Mapping[str, Any]) -> Template[Any]:

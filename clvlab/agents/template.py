@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Generic, TypeVar
 
@@ -10,7 +11,9 @@ import polars as pl
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from clvlab.engine.agent import Identity
-from clvlab.law.actions import MAX_NAME_BYTES
+from clvlab.engine.following import Follower, Redeciding
+from clvlab.law.actions import MAX_NAME_BYTES, Decision
+from clvlab.law.message import Message
 from clvlab.law.schema import DECISIONS, SAFE_INTEGER, Action
 from clvlab.law.tape import Tape
 
@@ -56,6 +59,7 @@ class Template(Generic[C]):
     strategy: str
     config: C
     rule: Callable[[Tape, C], pl.DataFrame]
+    follow: Callable[[C], Follower] | None = None
 
     @property
     def identity(self) -> Identity:
@@ -65,6 +69,26 @@ class Template(Generic[C]):
     def decide(self, tape: Tape) -> pl.DataFrame:
         """Return ``DECISIONS`` of the rule, under the agent's id."""
         return self.rule(tape, self.config).with_columns(agent_id=pl.lit(self.agent_id)).select(*DECISIONS)
+
+    def following(self, fixtures: pl.DataFrame) -> AbstractContextManager[Follower]:
+        """Return what decides message by message as the rule does over the whole tape; ``fixtures`` is ``FIXTURES``."""
+        return nullcontext(Redeciding(self, fixtures) if self.follow is None else self.follow(self.config))
+
+
+def average(alpha: float, newest: float, before: float) -> float:
+    """Return the next exponentially weighted average, rounded as Polars rounds it (``ewm_mean`` without adjustment)."""
+    return before + alpha * (newest - before)
+
+
+def begins_with_one(market_key: str, *groups: tuple[str, ...]) -> bool:
+    """Tell whether a market's key begins with one of each group of prefixes."""
+    return all(market_key.startswith(group) for group in groups)
+
+
+def back(message: Message, side: str, stake: int, reason: str, confidence: float | None, edge_bps: int | None) -> Decision:
+    """Return the BACK of a side at a message, as ``backs`` does."""
+    at = (message.fixture_id, message.tick_seq)
+    return (*at, Action.BACK.value, message.market_key, side, stake, None, reason, confidence, edge_bps)
 
 
 def cool_down(market: pl.Series, ts_ms: pl.Series, cooldown_s: int) -> pl.Series:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from types import MappingProxyType
 from typing import Any
@@ -13,7 +13,9 @@ from clvlab.agents.markets import checked_markets, in_markets
 from clvlab.agents.source import source_sha256
 from clvlab.engine.agent import Identity
 from clvlab.errors import AgentError
-from clvlab.law.schema import DECISIONS, Action
+from clvlab.law.actions import DECISION_COLUMNS, Decision, decisions_of
+from clvlab.law.message import Message
+from clvlab.law.schema import Action
 from clvlab.law.tape import Tape
 
 _SLICE = 65_536  # messages that stand in memory as Python values
@@ -25,15 +27,12 @@ _EXAMPLE = """for example
             if (book.prob_bps("part1") or 0) >= 6000:
                 return book.back("part1")
 """
-# A decision but for who makes it: DECISIONS without agent_id.
-Decision = tuple[int, int, str, str | None, str | None, int | None, int | None, str | None, float | None, int | None]
 _NONE = type(None)
 _TYPES = {
     "fixture_id": (int,), "tick_seq": (int,), "action": (str,), "market_key": (str, _NONE), "side": (str, _NONE),
     "stake": (int, _NONE), "limit_odds_milli": (int, _NONE), "reason": (str, _NONE), "confidence": (float, int, _NONE),
     "claimed_edge_bps": (int, _NONE),
 }  # fmt: skip
-_COLUMNS = {column: dtype for column, dtype in DECISIONS.items() if column != "agent_id"}
 
 
 class Book:
@@ -66,7 +65,7 @@ class Book:
 
     __slots__ = ("_columns", "_rows", "_sides", "fixture_id", "in_running", "market_key", "tick_seq", "ts_ms")
 
-    _columns: Mapping[str, memoryview]
+    _columns: Mapping[str, Sequence[int]]
     _rows: Mapping[str, int]
     _sides: Mapping[str, Mapping[str, int]]
 
@@ -141,13 +140,24 @@ class _MovingBook(Book):
 
     __slots__ = ()
 
-    def __init__(self, tape: Tape) -> None:
-        prices = {name: tape.rows[name].fill_null(_NULL) for name in ("prob_bps", "odds_milli")}
-        columns = prices | {name: tape.rows[name] for name in ("suspended", "ts_ms")}
-        self._columns = {name: column.to_numpy().data for name, column in columns.items()}
+    def __init__(self, columns: Mapping[str, Sequence[int]]) -> None:
+        self._columns = columns
 
-    def move(self, rows: Mapping[str, int], sides: Mapping[str, Mapping[str, int]]) -> None:
+    def move(
+        self,
+        at: tuple[int, int, int, bool, str],
+        rows: Mapping[str, int],
+        sides: Mapping[str, Mapping[str, int]],
+    ) -> None:
+        """Stand at a message: time, fixture, tick, in play and market; with the last row of each market, and its sides."""
+        self.ts_ms, self.fixture_id, self.tick_seq, self.in_running, self.market_key = at
         self._rows, self._sides = rows, sides
+
+
+def _columns_of(tape: Tape) -> Mapping[str, Sequence[int]]:
+    prices = {name: tape.rows[name].fill_null(_NULL) for name in ("prob_bps", "odds_milli")}
+    columns = prices | {name: tape.rows[name] for name in ("suspended", "ts_ms")}
+    return {name: column.to_numpy().data for name, column in columns.items()}
 
 
 class TickAgent:
@@ -228,11 +238,44 @@ class Walk:
             self._seen += 1
             if answer is not None:
                 self._decided += _checked(answer, book)
-        try:
-            decided = pl.DataFrame(self._decided, schema=_COLUMNS, orient="row")
-        except (OverflowError, pl.exceptions.PolarsError) as error:
-            raise AgentError(f"{self._name} decided with a number that does not fit: {error}") from error
-        return decided.with_columns(agent_id=pl.lit(self._name)).select(*DECISIONS)
+        return decisions_of(self._decided, self._name)
+
+
+class TickFollower:
+    """One run of a tick agent, message by message as they come."""
+
+    def __init__(self, agent: TickAgent) -> None:
+        self._on_tick, self._markets = deepcopy(agent).on_tick, agent.markets
+        self._columns: dict[str, list[int]] = {name: [] for name in ("prob_bps", "odds_milli", "suspended", "ts_ms")}
+        self._book = _MovingBook(self._columns)
+        self._rows: dict[int, dict[str, int]] = {}
+        self._sides: dict[int, dict[str, dict[str, int]]] = {}
+
+    def take(self, message: Message) -> list[Decision]:
+        """Return what the agent decides at a message.
+
+        Raises
+        ------
+        AgentError
+            As ``TickAgent.decide``.
+        """
+        fixture_id, market = message.fixture_id, message.market_key
+        if not market.startswith(self._markets):
+            return []
+        rows, sides = self._rows.setdefault(fixture_id, {}), self._sides.setdefault(fixture_id, {})
+        row = rows.get(market)
+        if row is None:
+            sides[market] = {side: number for number, side in enumerate(message.sides)}
+            row = rows[market] = len(self._columns["prob_bps"])
+            for column in self._columns.values():
+                column.extend([_NULL] * len(message.sides))
+        for number, (prob, odds) in enumerate(zip(message.prob_bps, message.odds_milli, strict=True), row):
+            self._columns["prob_bps"][number] = _NULL if prob is None else prob
+            self._columns["odds_milli"][number] = _NULL if odds is None else odds
+        self._columns["suspended"][row], self._columns["ts_ms"][row] = message.suspended, message.ts_ms
+        self._book.move((message.ts_ms, fixture_id, message.tick_seq, message.in_running, market), rows, sides)
+        answer = self._on_tick(self._book)
+        return [] if answer is None else _checked(answer, self._book)
 
 
 def _walked(tape: Tape, markets: tuple[str, ...], seen: int) -> Iterator[Book]:
@@ -255,24 +298,22 @@ def _walked(tape: Tape, markets: tuple[str, ...], seen: int) -> Iterator[Book]:
     before = messages.head(seen).group_by("fixture_id", "market_key", maintain_order=True).agg(pl.last("row"))
     for fixture_id, market_key, row in before.iter_rows():
         states[fixture_id][market_key] = row
-    book = _MovingBook(tape)
+    book = _MovingBook(_columns_of(tape))
     for part in messages.slice(seen).iter_slices(_SLICE):
         for ts_ms, fixture_id, tick_seq, in_running, market_key, row in zip(*(c.to_list() for c in part), strict=True):
             rows = states[fixture_id]
             rows[market_key] = row
-            book.ts_ms, book.fixture_id, book.tick_seq = ts_ms, fixture_id, tick_seq
-            book.in_running, book.market_key = in_running, market_key
-            book.move(rows, sides[fixture_id])
+            book.move((ts_ms, fixture_id, tick_seq, in_running, market_key), rows, sides[fixture_id])
             yield book
 
 
 def _checked(answer: Any, book: Book) -> list[Decision]:
     """Return what ``on_tick`` returned as decisions at the book's message, or refuse it."""
-    alone = isinstance(answer, tuple) and len(answer) == len(_COLUMNS) and not isinstance(answer[0], tuple)
+    alone = isinstance(answer, tuple) and len(answer) == len(DECISION_COLUMNS) and not isinstance(answer[0], tuple)
     several = [answer] if alone or not isinstance(answer, Iterable) or isinstance(answer, str | dict) else list(answer)
     at = (book.fixture_id, book.tick_seq)
     for one in several:
-        if not isinstance(one, tuple) or len(one) != len(_COLUMNS):
+        if not isinstance(one, tuple) or len(one) != len(DECISION_COLUMNS):
             raise AgentError(
                 f"on_tick must return book.back(...), book.wait(...), several of them, or None, not {answer!r:.80} "
                 f"(tick {book.tick_seq} of fixture {book.fixture_id}); {_EXAMPLE}"

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from clvlab.answers.leaderboard import AnchorSummary, EligibilityBadge, LeaderboardResponse, LeaderboardRow
 from clvlab.application.runs.counting import ANYBODY, Claimed, results
 from clvlab.application.runs.stored import against_the_record
+from clvlab.errors import PageError
 from clvlab.law.metrics import LOW_SAMPLE_BELOW, confidence
 from clvlab.proof.verify import verify
 from clvlab.store import runs, standings
@@ -33,14 +34,23 @@ class Leaderboard:
 
     database: Database
 
-    def rows(self) -> LeaderboardResponse:
-        """Rank all agents, best first, in a time that does not grow with runs or decisions."""
+    def rows(self, after_rank: int = 0, limit: int | None = None) -> LeaderboardResponse:
+        """Rank all agents, best first, in a time that does not grow with runs or decisions; answer so many of them.
+
+        Raises
+        ------
+        PageError
+            ``after_rank`` is negative, or ``limit`` not positive.
+        """
+        if after_rank < 0 or (limit is not None and limit < 1):
+            raise PageError(f"after_rank must not be negative, and limit be positive, not {after_rank} and {limit}")
         with self.database.read() as connection:
             found = standings.all_rows(connection)
         rows = [_row(standing, label) for standing, label in zip(found, labels(_keys(found)), strict=True)]
         # Agent ids by code point, which is the order of their bytes; a database may sort otherwise.
         rows.sort(key=lambda row: (row["avg_clv_bps"] is None, -(row["avg_clv_bps"] or 0.0), row["agent_id"]))
-        return {"rows": [{**row, "rank": rank} for rank, row in enumerate(rows, start=1)]}
+        wanted = rows[after_rank:] if limit is None else rows[after_rank : after_rank + limit]
+        return {"rows": [{**row, "rank": rank} for rank, row in enumerate(wanted, start=after_rank + 1)]}
 
     def bring_up_to_date(self) -> None:
         """Count all sealed runs where none is counted: the database is from before fixtures were."""

@@ -24,6 +24,7 @@ from clvlab.application.versions import judge
 from clvlab.cli import proof
 from clvlab.cli.agents import agents_app
 from clvlab.cli.backing import backup
+from clvlab.cli.feeds import devfeed
 from clvlab.cli.log import log_app, witness
 from clvlab.cli.options import JsonOption, NetworkOption, PackArgument, ReadsOption, RunArgument, RunsOption
 from clvlab.cli.packs import packs_app
@@ -50,6 +51,7 @@ app.command()(serve)
 app.command()(rebuild_leaderboard)
 app.command()(retention)
 app.command()(backup)
+app.command()(devfeed)
 app.command()(dev_token)
 
 _BAD_INPUT = 2

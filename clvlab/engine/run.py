@@ -20,7 +20,7 @@ from clvlab.law.gate import verdicts
 from clvlab.law.metrics import outcomes
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.law.positions import positions, proposals
-from clvlab.law.schema import LAW_VERSION, Causality, ClosingPolicy
+from clvlab.law.schema import LAW_VERSION, MODE_LABELS, Causality, ClosingPolicy, SourceMode
 from clvlab.law.tape import Binding, Tape
 from clvlab.proof.manifest import RUN_SCHEMA, config_hash, policy_hash, run_id
 from clvlab.proof.seal import SealedRun, seal
@@ -111,12 +111,7 @@ def run(
     ids = sorted(named)  # by code point, which is the order of bytes
     ask = _Question(tape, window, audit_seed)
     identities, frames, errors, causes = _asked(ask, [named[agent_id] for agent_id in ids], answered)
-    replayed = replay(tape, frames, window, errors=len(errors))
     policy = policy or PolicyEnvelope()
-    placed = positions(replayed.decisions, replayed.closes)
-    proposed = proposals(replayed.decisions, placed)
-    decisions = replayed.decisions.hstack(verdicts(proposed, policy, window.market_allowlist))
-    scored = scores(placed, window, tape.max_close_age_s)
     started = run_started(
         tape.binding,
         tape.closing_policy,
@@ -127,9 +122,56 @@ def run(
         kind=kind,
         origin_id=origin_id,
     )
-    sealed = seal(started, decisions, errors, replayed.closes, scored, commit_index)
+    return judged(started, tape, frames, window, policy, Failures(errors, causes), commit_index=commit_index)
+
+
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """Agents that failed: payloads of AGENT_ERROR in byte order of their ids, and what their errors said."""
+
+    errors: list[dict[str, Any]] = field(default_factory=list)
+    causes: Mapping[str, str] = field(default_factory=dict)
+
+
+def judged(
+    started: RunStarted,
+    tape: Tape,
+    decided: pl.DataFrame,
+    window: Window,
+    policy: PolicyEnvelope,
+    failures: Failures,
+    *,
+    commit_index: int | None = None,
+    captured: str | None = None,
+) -> RunResult:
+    """Judge what agents decided by the policy, score it by the law, and seal.
+
+    Parameters
+    ----------
+    started
+        Payload of RUN_STARTED.
+    tape
+        What was decided on.
+    decided
+        ``DECISIONS`` of all agents that did not fail, as ``locate`` found them on the tape.
+    window, policy
+        As ``started`` has them.
+    failures
+        Of the other agents.
+    commit_index
+        As for ``run``.
+    captured
+        Content hash of the tape's pack, of a live run.
+    """
+    replayed = replay(tape, decided, window, errors=len(failures.errors))
+    placed = positions(replayed.decisions, replayed.closes)
+    proposed = proposals(replayed.decisions, placed)
+    decisions = replayed.decisions.hstack(verdicts(proposed, policy, window.market_allowlist))
+    scored = scores(placed, window, tape.max_close_age_s)
+    sealed = seal(started, decisions, failures.errors, replayed.closes, scored, commit_index, captured)
     receipts = fills(sealed.run_id, decisions, proposed, policy)
-    return RunResult(sealed, decisions, replayed.closes, scored, outcomes(scored, tuple(ids)), receipts, errors, causes)
+    board = outcomes(scored, tuple(agent["agent_id"] for agent in started["agents"]))
+    return RunResult(sealed, decisions, replayed.closes, scored, board, receipts, failures.errors, failures.causes)
 
 
 def _labelled(identity: Identity, agent: Agent, labels: Mapping[str, Causality]) -> Identity:
@@ -206,16 +248,20 @@ def run_started(
     max_close_age_s: int | None,
     kind: str = "backtest",
     origin_id: str | None = None,
+    source_mode: SourceMode = SourceMode.REPLAY,
 ) -> RunStarted:
-    """Return the payload of RUN_STARTED, ``run_id`` included: all that shapes the result, known before the tape is opened."""
+    """Return the payload of RUN_STARTED, ``run_id`` included: all that shapes the result, known before the tape is opened.
+
+    A live run has no tape yet: its binding names the fixtures alone.
+    """
     envelope = policy.payload(window.market_allowlist)
     payload: RunStarted = {
         "run_id": "",  # made of all else
         "schema": RUN_SCHEMA,
         "kind": kind,
         "origin_id": origin_id,
-        "source_mode": "replay",
-        "mode_label": "Backtest",
+        "source_mode": source_mode.value,
+        "mode_label": MODE_LABELS[source_mode],
         "law_version": LAW_VERSION,
         "window": sealed_window(window, closing_policy, max_close_age_s),
         "binding": {

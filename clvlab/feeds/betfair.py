@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ipaddress
-import random
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clvlab.errors import FeedError, MissingLibraryError
+from clvlab.feeds.backoff import Backoff
 from clvlab.feeds.betfair_place import ConnectionLostError, Line, Place, place_of, read_message
 from clvlab.feeds.feed import Cut, GapCause, Health, Item, Received, Resumed, Stop
 from clvlab.packs.captures.betfair import BetfairReader
@@ -84,7 +85,7 @@ class BetfairFeed:
         backoff_s: tuple[float, float] = (0.5, 60.0),
         host: str = HOST,
         port: int = PORT,
-        cafile: str | None = None,
+        cafile: str | Path | None = None,
         login_url: str = LOGIN_URL,
     ) -> None:
         if not 500 <= heartbeat_ms <= 5000:
@@ -119,21 +120,21 @@ class BetfairFeed:
 
     def listen(self, stop: Stop, fixture_ids: Sequence[int] = (), after: str | None = None) -> Iterator[Item]:
         """Return messages as they come; see ``Feed``. Marks are the two clocks of a subscription, as JSON."""
-        place = place_of(after)
+        place, backoff = place_of(after), Backoff(*self._backoff_s)
         try:
             wanted = self._wanted(fixture_ids)
             while not stop.is_set:
                 try:
                     yield from self._heard(stop, place, wanted)
                 except ConnectionLostError as lost:
+                    if not self.health.retries:
+                        backoff.reset()
                     self.health.connected, self.health.error = False, str(lost)
                     self.health.retries += 1
                     if place.began and not place.missing:
                         place.missing = True
                         yield Cut(lost.cause, place.data_ms, resumable=place.resumable)
-                    first_s, most_s = self._backoff_s
-                    wait_s = min(most_s, first_s * 2.0 ** min(self.health.retries - 1, 30))
-                    stop.wait(wait_s * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
+                    stop.wait(backoff.wait_s())
         except FeedError as error:
             self.health.error = str(error)
             raise

@@ -9,6 +9,7 @@ import ssl
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -32,7 +33,7 @@ class Address(NamedTuple):
 
     host: str
     port: int
-    cafile: str | None
+    cafile: str | Path | None
 
 
 def session_of(username: str, password: str, app_key: str, login_url: str) -> str:

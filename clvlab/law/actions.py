@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import polars as pl
 
-from clvlab.errors import DecisionError
+from clvlab.errors import AgentError, DecisionError
 from clvlab.law.schema import DECISIONS, SAFE_INTEGER, Action, conform
 
+# A decision but for who makes it: DECISIONS without agent_id.
+Decision = tuple[int, int, str, str | None, str | None, int | None, int | None, str | None, float | None, int | None]
+DECISION_COLUMNS = {column: dtype for column, dtype in DECISIONS.items() if column != "agent_id"}
 MAX_REASON_BYTES = 2000
 MAX_NAME_BYTES = 200
 _KEY = ["agent_id", "fixture_id", "tick_seq", "market_key", "side"]
+
+
+def decisions_of(decided: Iterable[Decision], agent_id: str) -> pl.DataFrame:
+    """Return ``DECISIONS`` of an agent, still unchecked.
+
+    Raises
+    ------
+    AgentError
+        A number that does not fit its column.
+    """
+    try:
+        frame = pl.DataFrame(list(decided), schema=DECISION_COLUMNS, orient="row")
+    except (OverflowError, pl.exceptions.PolarsError) as error:
+        raise AgentError(f"{agent_id} decided with a number that does not fit: {error}") from error
+    return frame.with_columns(agent_id=pl.lit(agent_id)).select(*DECISIONS)
 
 
 def check_decisions(decisions: pl.DataFrame) -> pl.DataFrame:

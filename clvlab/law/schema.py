@@ -37,9 +37,21 @@ class Causality(StrEnum):
     TEMPLATE = "template"  # an object that the registry made, held to it by tests
     AUDITED_SANDBOX = "audited-sandbox"  # decided alike on prefixes, in processes that could read nothing else
     AUDITED_PROCESS = "audited-process"  # decided alike on prefixes, in processes of its own that were not locked in
+    LIVE = "live"  # decided before later messages existed: of live runs, and of them alone
     UNCHECKED = "unchecked"
     TICK_BY_TICK = "tick-by-tick"  # of older runs: said to have seen one message after the other
     PREFIX_AUDIT = "prefix-audit"  # of older runs: decided alike on prefixes, in the process that scored
+
+
+class SourceMode(StrEnum):
+    """What a run is fed with."""
+
+    REPLAY = "replay"
+    LIVE = "live"
+
+
+MODE_LABELS = {SourceMode.REPLAY: "Backtest", SourceMode.LIVE: "Live paper"}
+"""What a run is called: a replay is never called live."""
 
 
 class ClosingPolicy(StrEnum):

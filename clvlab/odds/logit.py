@@ -17,6 +17,12 @@ def micro_logits() -> pl.Series:
     return pl.Series("micro_logit", [int(line) for line in text.split()], dtype=pl.Int32)
 
 
+@lru_cache(maxsize=1)
+def micro_logit_table() -> tuple[int, ...]:
+    """Return the same as plain integers, by basis points, for one look-up after the other."""
+    return tuple(micro_logits())
+
+
 def micro_logits_of(prob_bps: pl.Series) -> pl.Series:
     """Look up the log-odds of each probability; null stays null."""
     return micro_logits().gather(prob_bps)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import polars as pl
 
 from clvlab.errors import PackFormatError
@@ -9,8 +11,14 @@ from clvlab.law.schema import ODDS_MILLI
 from clvlab.law.tape import Tape
 
 MAX_NAME_BYTES = 200
+_CONTROL = r"[\x00-\x1f\x7f]"
 _MAX_TS_MS = 2**53 // 1000
 _SUM_TOLERANCE_BPS = 50
+
+
+def is_name(text: str) -> bool:
+    """Tell whether a market or a side may be named so."""
+    return 1 <= len(text.encode(errors="replace")) <= MAX_NAME_BYTES and not re.search(_CONTROL, text)
 
 
 def check(tape: Tape) -> None:
@@ -44,7 +52,7 @@ def _name_rules() -> dict[str, pl.Expr]:
     return {
         "market_key and side must not be null": pl.any_horizontal(name.is_null()),
         f"market_key and side must have 1 to {MAX_NAME_BYTES} bytes and no control character": pl.any_horizontal(
-            ~name.str.len_bytes().is_between(1, MAX_NAME_BYTES) | name.str.contains(r"[\x00-\x1f\x7f]")
+            ~name.str.len_bytes().is_between(1, MAX_NAME_BYTES) | name.str.contains(_CONTROL)
         ),
         "a market must have at least two sides": pl.col("n_sides") < 2,
         "every message of a market must write one row per side": size != size.first().over("fixture_id", "market_key"),

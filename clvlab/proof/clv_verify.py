@@ -169,7 +169,8 @@ POLICY = {
     "min_edge_bps": null_or(between(-10_000, SAFE_INTEGER)), "min_prob_bps": PROBABILITY, "require_quote": BOOL,
     "schema": one_of("clvlab-policy/1"), "venue_allowlist": [TEXT], "warmup_ticks": COUNT,
 }  # fmt: skip
-LABELS = ("template", "audited-sandbox", "audited-process", "unchecked", "tick-by-tick", "prefix-audit")
+MODES = {"replay": "Backtest", "live": "Live paper"}
+LABELS = ("template", "audited-sandbox", "audited-process", "unchecked", "tick-by-tick", "prefix-audit", "live")
 AGENT = {
     "agent_id": TEXT, "causality": one_of(*LABELS), "config": r"\{\}", "config_hash": TEXT, "network?": "true",
     "proof_mode": TEXT, "reads?": [{"name": TEXT, "sha256": TEXT}], "source_sha256": null_or(TEXT), "strategy": TEXT,
@@ -183,9 +184,9 @@ WINDOW = {
 EVENTS: dict[str, Any] = {
     "RUN_STARTED": {
         "agents": [AGENT], "binding": {"content_hash": null_or(TEXT), "fixture_ids": [INT], "pack_id": null_or(TEXT)},
-        "kind": TEXT, "law_version": one_of("clv-law/1"), "mode_label": one_of("Backtest"), "origin_id": null_or(TEXT),
+        "kind": TEXT, "law_version": one_of("clv-law/1"), "mode_label": one_of(*MODES.values()), "origin_id": null_or(TEXT),
         "policy": POLICY, "policy_hash": TEXT, "run_id": TEXT, "schema": one_of("clvlab-run/1"),
-        "source_mode": one_of("replay"), "window": WINDOW},
+        "source_mode": one_of(*MODES), "window": WINDOW},
     "DECISION": {
         "action": {
             "limit_odds_milli": null_or(between(0, 2**31 - 1)), "market_key": null_or(TEXT), "side": null_or(TEXT),
@@ -199,7 +200,7 @@ EVENTS: dict[str, Any] = {
     "MARKET_CLOSE": {
         "close_kind": TEXT, "close_ts_ms": COUNT, "closing": null_or(STATE), "end_seq": INT, "fixture_id": INT,
         "market_key": TEXT},
-    "RUN_SEALED": {"agent_errors": COUNT, "decisions": COUNT, "market_closes": COUNT},
+    "RUN_SEALED": {"agent_errors": COUNT, "content_hash?": TEXT, "decisions": COUNT, "market_closes": COUNT},
 }  # fmt: skip
 RECEIPT = {
     "agent_id": TEXT, "decision_seq": INT, "non_scoring": "true", "odds_milli": null_or(INT), "run_id": TEXT, "stake": COUNT,
@@ -386,12 +387,15 @@ def read_evidence(data: bytes) -> Evidence:
             raise BrokenError(f"line {seq + 1} has seq {event['seq']}")
         payloads[kind].append((seq, event["payload"]) if kind == "DECISION" else event["payload"])
     counts = {f"{name}s".lower(): len(payloads[name.upper()]) for name in ("agent_error", "decision", "market_close")}
-    require(payloads["RUN_SEALED"] == [counts], f"RUN_SEALED must stand once, and count {counts}")
+    sealed = payloads["RUN_SEALED"] or [{}]
+    captured = "content_hash" in sealed[0]
+    found = [{name: value for name, value in each.items() if name != "content_hash"} for each in sealed]
+    require(found == [counts], f"RUN_SEALED must stand once, and count {counts}")
     closes = {(close["fixture_id"], close["market_key"]): close for close in payloads["MARKET_CLOSE"]}
     require(len(closes) == counts["market_closes"], "a market closes twice")
     evidence = Evidence(payloads["RUN_STARTED"][0], payloads["DECISION"], closes)
     agents = {agent["agent_id"] for agent in evidence.started["agents"]}
-    _check_started(evidence.started)
+    _check_started(evidence.started, captured=captured)
     _check_errors([error["agent_id"] for error in payloads["AGENT_ERROR"]], evidence, agents)
     _check_decisions(evidence, agents)
     _check_closes(evidence)
@@ -414,7 +418,9 @@ def _read_started(line: str) -> dict[str, Any]:
     return payload
 
 
-def _check_started(started: dict[str, Any]) -> None:
+def _check_started(started: dict[str, Any], *, captured: bool) -> None:
+    """Require of RUN_STARTED what its shape does not say; ``captured`` is whether RUN_SEALED names a pack."""
+    binding, live = started["binding"], started["source_mode"] == "live"
     window, policy, ids = started["window"], started["policy"], [agent["agent_id"] for agent in started["agents"]]
     allowlists = (window["market_allowlist"], policy["market_allowlist"], policy["venue_allowlist"])
     rules: dict[str, object] = {
@@ -423,6 +429,12 @@ def _check_started(started: dict[str, Any]) -> None:
         "window_id has 1 to 200 bytes": 1 <= len(window["window_id"].encode()) <= 200,
         "an allowlist has at most 1000 entries": max(map(len, allowlists)) <= 1000,
         "files that an agent could read are named in order": all(map(_in_order, started["agents"])),
+        "a run is labelled as what it is fed with": started["mode_label"] == MODES[started["source_mode"]],
+        "a live run is bound to no pack before it began": not live or binding["pack_id"] is binding["content_hash"] is None,
+        "RUN_SEALED names the pack that was captured of a live run, and of no other": captured == live,
+        "agents of a live run decided live, and no others": all(
+            (agent["causality"] == "live") == live for agent in started["agents"]
+        ),
         "some probability is allowed": policy["min_prob_bps"] <= policy["max_prob_bps"],
     }
     require_all(rules, "RUN_STARTED")
@@ -1176,7 +1188,7 @@ def check_disclosure(data: bytes, result: dict[str, Any]) -> None:
     closes = {(close["fixture_id"], close["market_key"]): close} if close else {}
     seq, last_decision, errors = lines["decision"]["index"], sealed["decisions"], sealed["agent_errors"]
     evidence = Evidence(started, [(seq, decision)], closes)
-    _check_started(started)
+    _check_started(started, captured="content_hash" in sealed)
     _check_decisions(evidence, {agent["agent_id"] for agent in started["agents"]})
     _check_closes(evidence)
     _check_coherence(evidence)

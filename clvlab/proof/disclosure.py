@@ -142,11 +142,11 @@ def _check_places(lines: dict[str, dict[str, Any]], score: dict[str, Any], count
     events = {name: read_single(line["line"].encode() + b"\n", _KINDS[name]) for name, line in lines.items()}
     at = {name: line["index"] for name, line in lines.items()}
     sealed = events["sealed"]["payload"]
-    if sealed.keys() != {"agent_errors", "decisions", "market_closes"}:
+    counts = ("agent_errors", "decisions", "market_closes")
+    if sealed.keys() - {"content_hash"} != set(counts):
         raise EvidenceError("RUN_SEALED counts something else")
-    if any(
-        type(number) is not int or number < 0 for number in (*sealed.values(), *(event["seq"] for event in events.values()))
-    ):
+    numbers = [*(sealed[name] for name in counts), *(event["seq"] for event in events.values())]
+    if any(type(number) is not int or number < 0 for number in numbers):
         raise EvidenceError("a number or count of a line is not valid")
     decisions, before_closes = sealed["decisions"], sealed["decisions"] + sealed["agent_errors"]
     right = (
@@ -163,7 +163,7 @@ def _check_places(lines: dict[str, dict[str, Any]], score: dict[str, Any], count
 def _alone(lines: dict[str, dict[str, Any]]) -> Evidence:
     """Read the disclosed lines as evidence of one decision, numbered and counted anew."""
     payloads = {name: parsed(line["line"].encode())["payload"] for name, line in lines.items()}
-    payloads["sealed"] = {"agent_errors": 0, "decisions": 1, "market_closes": int("close" in lines)}
+    payloads["sealed"] |= {"agent_errors": 0, "decisions": 1, "market_closes": int("close" in lines)}
     return read_evidence(
         b"".join(event_line(_KINDS[name], payload, seq) for seq, (name, payload) in enumerate(payloads.items()))
     )

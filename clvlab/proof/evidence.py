@@ -11,7 +11,17 @@ from clvlab.errors import EvidenceError, PolicyError, WindowError
 from clvlab.law.closing import Window, sealed_window
 from clvlab.law.gate import PostQuote, PreQuote
 from clvlab.law.policy import PolicyEnvelope
-from clvlab.law.schema import LAW_VERSION, SAFE_INTEGER, Action, Causality, CloseKind, ClosingPolicy, EndRule
+from clvlab.law.schema import (
+    LAW_VERSION,
+    MODE_LABELS,
+    SAFE_INTEGER,
+    Action,
+    Causality,
+    CloseKind,
+    ClosingPolicy,
+    EndRule,
+    SourceMode,
+)
 from clvlab.law.tape import check_close_age
 from clvlab.proof.canonical import canonical
 from clvlab.proof.coherence import check_coherence
@@ -40,7 +50,6 @@ _BINDING: _Types = {"content_hash": _OPTIONAL_TEXT, "fixture_ids": (list,), "pac
 _ERROR: _Types = {"agent_id": (str,), "error": (str,), "fixture_id": _OPTIONAL_INT, "tick_seq": _OPTIONAL_INT}
 # Columns that are never null; the others of a line may be.
 _GIVEN = {"seq", "agent_id", "fixture_id", "tick_seq", "ts_ms", "action", "end_seq", "close_ts_ms", "close_kind"}
-_LABELS = {("replay", "Backtest")}
 _CLOSE_KINDS = {
     EndRule.PRE_MATCH: (CloseKind.IN_RUNNING, CloseKind.KICKOFF, CloseKind.TAPE_END),
     EndRule.FIXED_DURATION: (CloseKind.DURATION,),
@@ -60,12 +69,20 @@ class Evidence:
         ``DECISION_EVENTS`` and ``CLOSE_EVENTS``, in order of ``seq``.
     errors
         Payloads of AGENT_ERROR.
+    captured
+        Content hash of the pack that a live run captured, as RUN_SEALED has it; null of a replay.
     """
 
     started: RunStarted
     decisions: pl.DataFrame
     closes: pl.DataFrame
     errors: list[dict[str, Any]]
+    captured: str | None = None
+
+    @property
+    def content_hash(self) -> str | None:
+        """Content hash of the pack that the run was over, known before it or captured by it."""
+        return self.captured or self.started["binding"]["content_hash"]
 
     @property
     def count(self) -> int:
@@ -124,8 +141,10 @@ def read_evidence(events: bytes) -> Evidence:
     errors = [read_single(line + b"\n", Kind.AGENT_ERROR) for line in events[after:closes_from].split(b"\n")[:-1]]
     closes = read_closes(events, closes_from, closes_to)
     sealed = read_single(events[closes_to:], Kind.RUN_SEALED)
-    evidence = Evidence(started["payload"], decisions, closes, [event["payload"] for event in errors])
+    captured = sealed["payload"].get("content_hash")
+    evidence = Evidence(started["payload"], decisions, closes, [event["payload"] for event in errors], captured)
     _check_started(evidence)
+    _check_mode(evidence)
     _check_numbers(evidence, started, errors, sealed)
     _check_values(evidence)
     _check_order(evidence)
@@ -153,12 +172,14 @@ def _check_numbers(evidence: Evidence, started: dict[str, Any], errors: list[dic
     counted = (evidence.decisions["seq"] == pl.int_range(1, n + 1, eager=True)).all() and (
         evidence.closes["seq"] == pl.int_range(n + m + 1, n + m + k + 1, eager=True)
     ).all()
-    if any(type(number) is not int for number in (*seqs, *sealed["payload"].values())):
+    named = {} if evidence.captured is None else {"content_hash": evidence.captured}
+    stated = sealed["payload"]
+    if any(type(number) is not int for number in (*seqs, *(stated[name] for name in stated if name not in named))):
         raise EvidenceError("seq and the counts of RUN_SEALED must be integers")
     if not counted or seqs != [0, *range(n + 1, n + m + 1), n + m + k + 1]:
         raise EvidenceError("seq must count the lines from 0")
-    if sealed["payload"] != {"agent_errors": m, "decisions": n, "market_closes": k}:
-        raise EvidenceError(f"RUN_SEALED counts {sealed['payload']}, before it stand {n} decisions, {m} errors, {k} closes")
+    if stated != {"agent_errors": m, "decisions": n, "market_closes": k} | named:
+        raise EvidenceError(f"RUN_SEALED counts {stated}, before it stand {n} decisions, {m} errors, {k} closes")
 
 
 def _check_values(evidence: Evidence) -> None:
@@ -250,10 +271,6 @@ def _check_started(evidence: Evidence) -> None:
         raise EvidenceError(f"agents must be named once and in byte order, not {ids}")
     if any(agent["causality"] not in list(Causality) for agent in started["agents"]):
         raise EvidenceError(f"a causality is none of {', '.join(Causality)}")
-    if (started["source_mode"], started["mode_label"]) not in _LABELS:
-        raise EvidenceError(
-            f"{started['source_mode']!r} is labelled {started['mode_label']!r}; a replay is a Backtest, never live"
-        )
     if any(type(number) is not int for number in started["binding"]["fixture_ids"]):
         raise EvidenceError("a fixture id is no integer")
     if not evidence.decisions["agent_id"].is_in(pl.Series(ids, dtype=pl.String).implode()).all():
@@ -267,6 +284,23 @@ def _check_started(evidence: Evidence) -> None:
             raise EvidenceError("the sealed policy is not as a policy is sealed")
     except (AttributeError, KeyError, TypeError, ValueError, PolicyError, WindowError) as error:
         raise EvidenceError(f"RUN_STARTED is malformed: {error!r}") from error
+
+
+def _check_mode(evidence: Evidence) -> None:
+    """Require a live run to say so everywhere, and a replay nowhere."""
+    started, binding = evidence.started, evidence.started["binding"]
+    if (started["source_mode"], started["mode_label"]) not in MODE_LABELS.items():
+        raise EvidenceError(
+            f"{started['source_mode']!r} is labelled {started['mode_label']!r}; a replay is a Backtest, never live"
+        )
+    live = started["source_mode"] == SourceMode.LIVE
+    # A pack that is known beforehand is no live feed; one that was captured is known by its hash when the run is sealed.
+    if live and (binding["pack_id"], binding["content_hash"]) != (None, None):
+        raise EvidenceError(f"a live run is bound to pack {binding['pack_id']!r} before it began")
+    if (type(evidence.captured) is str) != live:
+        raise EvidenceError(f"RUN_SEALED of a {started['source_mode']} has the content_hash {evidence.captured!r}")
+    if any((agent["causality"] == Causality.LIVE) != live for agent in started["agents"]):
+        raise EvidenceError(f"causality {Causality.LIVE.value!r} is that of all agents of a live run, and of no others")
 
 
 def _check_agent(agent: Any) -> None:

@@ -85,6 +85,7 @@ def seal(
     closes: pl.DataFrame,
     scores: pl.DataFrame,
     commit_index: int | None = None,
+    captured: str | None = None,
 ) -> SealedRun:
     """Seal a run.
 
@@ -102,6 +103,8 @@ def seal(
         ``SCORES``.
     commit_index
         Entry of the run log that committed to the run; null without a log.
+    captured
+        Content hash of the pack that a live run captured; null of a replay.
     """
     evidence, marks = Sealer(), Sealer()
     evidence.add(event_line(Kind.RUN_STARTED, started, 0))
@@ -111,8 +114,10 @@ def seal(
         evidence.add(event_line(Kind.AGENT_ERROR, payload, evidence.count))
     if closes.height:
         evidence.add(close_lines(closes))
-    counts = {"agent_errors": len(errors), "decisions": decisions.height, "market_closes": closes.height}
-    evidence.add(event_line(Kind.RUN_SEALED, counts, evidence.count))
+    sealed: dict[str, Any] = {"agent_errors": len(errors), "decisions": decisions.height, "market_closes": closes.height}
+    if captured is not None:
+        sealed |= {"content_hash": captured}
+    evidence.add(event_line(Kind.RUN_SEALED, sealed, evidence.count))
     for lines in ahead(score_lines, scores):
         marks.add(lines)
     bound = manifest(

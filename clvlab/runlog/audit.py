@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from clvlab.errors import EvidenceError, LogError
 from clvlab.proof.merkle import Frontier, leaf_hash
-from clvlab.runlog.entries import Commit, EntryKind, Outcome, Restart, read_entry
+from clvlab.runlog.entries import Commit, EntryKind, Outcome, Restart, Segment, read_entry
 from clvlab.runlog.log import MAX_NAME, Claim, RunCounts
 from clvlab.runlog.restarts import Restarted
 
@@ -69,6 +69,7 @@ class Auditor:
     _tree: Frontier = field(default_factory=Frontier)
     _commitments: dict[int, _Commitment] = field(default_factory=dict)
     _newest: dict[str, int] = field(default_factory=dict)
+    _segments: dict[str, int] = field(default_factory=dict)
     _tallies: dict[tuple[str, str | None], _Tally] = field(default_factory=lambda: defaultdict(_Tally))
     _due: dict[int, list[tuple[str, Callable[[], None]]]] = field(default_factory=lambda: defaultdict(list))
     _expected: dict[int, list[tuple[str, bytes]]] = field(default_factory=lambda: defaultdict(list))
@@ -151,6 +152,9 @@ class Auditor:
         if isinstance(entry, Restart):
             self._restart(index, data)
             return
+        if isinstance(entry, Segment):
+            self._segment(index, entry)
+            return
         name = entry.owner if isinstance(entry, Commit) else entry.cause
         if name is not None and not 1 <= len(name.encode()) <= MAX_NAME:
             self.fail(f"entry {index} has a name of {len(name.encode())} bytes, not 1 to {MAX_NAME}", index)
@@ -190,6 +194,12 @@ class Auditor:
         elif found.key.name in ended or found.key.public in {one.key.public for one in self.restarts}:
             self.fail(f"entry {index} takes up the name or key {str(found.key)[:120]!a}, which the log had before", index)
         self.restarts.append(found)
+
+    def _segment(self, index: int, entry: Segment) -> None:
+        due = self._segments.get(entry.capture_id, 0) + 1
+        if entry.number != due:
+            self.fail(f"entry {index} is segment {entry.number} of capture {entry.capture_id[:80]!a}, {due} is due", index)
+        self._segments[entry.capture_id] = max(due, entry.number)
 
     def _commit(self, index: int, entry: Commit) -> None:
         last = self._newest.get(entry.run_id)

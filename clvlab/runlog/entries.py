@@ -17,6 +17,7 @@ from clvlab.proof.canonical import parsed
 ENTRY_SCHEMA = "clvlab-log/2"
 _OLDER = "clvlab-log/1"  # whose commitments name no pack
 RESTART_SCHEMA = "clvlab-log/3"  # of this kind alone: what reads runs knows the others as before
+SEGMENT_SCHEMA = "clvlab-log/4"  # likewise
 
 
 class EntryKind(StrEnum):
@@ -24,6 +25,10 @@ class EntryKind(StrEnum):
     RESULT = "RESULT"
     ABANDONED = "ABANDONED"
     RESTART = "RESTART"
+    SEGMENT = "SEGMENT"
+
+
+OF_RUNS = (EntryKind.COMMIT, EntryKind.RESULT, EntryKind.ABANDONED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,18 +72,39 @@ class Restart:
     log: str
 
 
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A part of a capture, as it was when it was closed.
+
+    Attributes
+    ----------
+    capture_id, number
+        Which part of which capture, from 1; each is closed before the next begins.
+    sha256
+        Hash of its file.
+    """
+
+    capture_id: str
+    number: int
+    sha256: str
+
+
 _ALL: dict[str, Any] = {"kind": str, "schema": str, "ts_ms": int}
-_OF_RUNS: dict[str, Any] = _ALL | {"run_id": str}
+_BOTH = (_OLDER, ENTRY_SCHEMA)
+_OF_A_RUN: dict[str, Any] = _ALL | {"run_id": str}
 _KEYS: dict[tuple[str, str], dict[str, Any]] = {
-    (EntryKind.COMMIT, _OLDER): {"inputs_hash": str, "owner": str},
-    (EntryKind.COMMIT, ENTRY_SCHEMA): {"content_hash": (str, type(None)), "inputs_hash": str, "owner": str},
-    **{(EntryKind.RESULT, schema): {"commit_index": int, "manifest_hash": str} for schema in (_OLDER, ENTRY_SCHEMA)},
-    **{(EntryKind.ABANDONED, schema): {"cause": str, "commit_index": int} for schema in (_OLDER, ENTRY_SCHEMA)},
-    (EntryKind.RESTART, RESTART_SCHEMA): {"before": str, "kept": int, "log": str},
+    (EntryKind.COMMIT, _OLDER): _OF_A_RUN | {"inputs_hash": str, "owner": str},
+    (EntryKind.COMMIT, ENTRY_SCHEMA): _OF_A_RUN | {"content_hash": (str, type(None)), "inputs_hash": str, "owner": str},
+    **{
+        (EntryKind.RESULT, schema): _OF_A_RUN | {"commit_index": int, "manifest_hash": str} for schema in (_OLDER, ENTRY_SCHEMA)
+    },
+    **{(EntryKind.ABANDONED, schema): _OF_A_RUN | {"cause": str, "commit_index": int} for schema in _BOTH},
+    (EntryKind.RESTART, RESTART_SCHEMA): _ALL | {"before": str, "kept": int, "log": str},
+    (EntryKind.SEGMENT, SEGMENT_SCHEMA): _ALL | {"capture_id": str, "number": int, "sha256": str},
 }
 
 
-def read_entry(data: bytes) -> Commit | Outcome | Restart:
+def read_entry(data: bytes) -> Commit | Outcome | Restart | Segment:
     """Read an entry.
 
     Raises
@@ -91,11 +117,12 @@ def read_entry(data: bytes) -> Commit | Outcome | Restart:
     keys = _KEYS.get((stated.get("kind", ""), stated.get("schema", "")))
     if keys is None:
         raise EvidenceError(f"no entry of a run log: {data[:80]!r}")
-    types = (_ALL if stated["kind"] == EntryKind.RESTART else _OF_RUNS) | keys
-    if entry.keys() != types.keys() or not all(_is(entry[name], kind) for name, kind in types.items()):
+    if entry.keys() != keys.keys() or not all(_is(entry[name], kind) for name, kind in keys.items()):
         raise EvidenceError(f"an entry of kind {entry['kind']} has other keys or values: {data[:80]!r}")
     if stated["kind"] == EntryKind.RESTART:
         return Restart(entry["before"], entry["kept"], entry["log"])
+    if stated["kind"] == EntryKind.SEGMENT:
+        return Segment(entry["capture_id"], entry["number"], entry["sha256"])
     run_id, names_pack = entry["run_id"], "content_hash" in entry
     if stated["kind"] == EntryKind.COMMIT:
         return Commit(run_id, entry["owner"], entry["inputs_hash"], entry.get("content_hash"), names_pack)

@@ -16,11 +16,10 @@ from typing import Any, Protocol
 from clvlab.errors import LogConflictError, LogError
 from clvlab.law.schema import SAFE_INTEGER
 from clvlab.proof.canonical import canonical, parsed
-from clvlab.runlog.entries import ENTRY_SCHEMA, EntryKind
+from clvlab.runlog.entries import ENTRY_SCHEMA, OF_RUNS, EntryKind
 from clvlab.runlog.tree import Nodes, completed_roots, inclusion
 
 MAX_NAME = 300
-_OF_RUNS = (EntryKind.COMMIT, EntryKind.RESULT, EntryKind.ABANDONED)
 
 
 class LogRows(Nodes, Protocol):
@@ -232,7 +231,7 @@ class RunCounts:
 
 def counts(rows: LogRows) -> dict[str, RunCounts]:
     """Count runs by owner, in order of owner; never a rank input."""
-    return {owner: RunCounts(*(kinds.get(kind.value, 0) for kind in _OF_RUNS)) for owner, kinds in sorted(rows.tally().items())}
+    return {owner: RunCounts(*(kinds.get(kind.value, 0) for kind in OF_RUNS)) for owner, kinds in sorted(rows.tally().items())}
 
 
 @dataclass(frozen=True, slots=True)

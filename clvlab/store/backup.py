@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import sqlite3
@@ -9,8 +10,8 @@ from contextlib import closing
 from pathlib import Path
 
 from clvlab.errors import StoreError, StoreUnreachableError
-from clvlab.files import Unfinished, file_bytes_or_none, flush, replace_file
-from clvlab.store.url import database_url
+from clvlab.files import Unfinished, file_bytes_or_none, flush, name_file, replace_file
+from clvlab.store.url import database_url, require_there
 
 CHECKPOINT = ".checkpoint"
 """What the name of a backup ends with where it is the checkpoint beside it."""
@@ -43,7 +44,7 @@ def back_up(url: str, out: Path, checkpoint_file: Path | None = None) -> Path | 
         There is no file to copy, and what to do instead; or it can't be copied.
     """
     source = _file_of(url, out, checkpoint_file)
-    if out.exists():
+    if os.path.lexists(out):
         raise StoreError(f"{str(out)!r} is there already: a backup is never written over")
     note = None if checkpoint_file is None else file_bytes_or_none(checkpoint_file, _MAX_CHECKPOINT_BYTES)
     with Unfinished(out.parent) as folder:  # in it, so that no other name is left by SQLite
@@ -54,7 +55,7 @@ def back_up(url: str, out: Path, checkpoint_file: Path | None = None) -> Path | 
         beside = out.with_name(out.name + CHECKPOINT)
         if note is not None:
             replace_file(beside, note)
-        copy.replace(out)
+        name_file(copy, out)
         flush(out.parent)
     return None if note is None else beside
 
@@ -81,7 +82,5 @@ def _file_of(url: str, out: Path, checkpoint_file: Path | None) -> Path:
         raise StoreError(f"PostgreSQL is backed up by its own tool, with the password in PGPASSWORD or ~/.pgpass: {recipe}")
     if found.database in (None, "", ":memory:"):
         raise StoreError("a database in memory has no file to back up")
-    source = Path(str(found.database))
-    if not source.is_file():
-        raise StoreError(f"no database at {str(source)!r}")
-    return source
+    require_there(url)
+    return Path(str(found.database))

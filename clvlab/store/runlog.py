@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from sqlalchemy import Connection, func, select
 
 from clvlab.errors import LogError
-from clvlab.runlog.entries import EntryKind
+from clvlab.runlog.entries import OF_RUNS, EntryKind
 from clvlab.store.database import Database, guard_of
 from clvlab.store.tables import log_entries, log_nodes
 from clvlab.store.waits import lock_log
@@ -109,7 +109,7 @@ class LogRows:
         """Count the entries of runs by owner and kind."""
         found: dict[str, dict[str, int]] = defaultdict(dict)
         of = log_entries.c
-        query = select(of.owner, of.kind, func.count()).where(of.kind != EntryKind.RESTART).group_by(of.owner, of.kind)
+        query = select(of.owner, of.kind, func.count()).where(of.kind.in_(OF_RUNS)).group_by(of.owner, of.kind)
         for owner, kind, count in self._connection.execute(query):
             found[str(owner)][str(kind)] = int(count)
         return dict(found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Sequence
 from http import HTTPStatus
@@ -156,8 +157,11 @@ def known_problem(request: HTTPConnection, error: Exception) -> Response:
         facts["checks"] = error.failures
     if status in (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS):
         headers["Retry-After"] = str(getattr(error, "retry_after_s", _RETRY_AFTER_S))
-    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        request.app.state.log.error("request_failed", error=f"{type(error).__name__}: {error}")
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:  # nobody is woken because the service is busy or out of room, as it said
+        refused = status in (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.INSUFFICIENT_STORAGE)
+        request.app.state.log.log(
+            logging.WARNING if refused else logging.ERROR, "request_failed", error=f"{type(error).__name__}: {error}"
+        )
     # what a database driver says may name hosts and users: that is for the log
     detail = _STORE_DETAIL if isinstance(error, errors.StoreError) else str(error)
     return problem(request, status, detail, kind=kind, headers=headers, **facts)

@@ -32,7 +32,7 @@ PAGES = [*GUIDES, *sorted([*ROOT.glob("docs/reference/*.md"), *ROOT.glob("docs/e
 FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SERVED = "127.0.0.1:8000"  # in pages; here each page has a port of its own
 WIDTH = 120
-PLAIN = re.compile(r"clvlab (?!serve|devchain|demo)[^|&;<>()$`?\n#~]+")  # nothing that only a shell understands
+PLAIN = re.compile(r"clvlab (?!serve|devchain|devfeed|demo)[^|&;<>()$`?\n#~]+")  # nothing that only a shell understands
 PROGRAMS = {"clvlab": f"{shlex.quote(sys.executable)} -m clvlab", "python3": shlex.quote(sys.executable)}
 
 

@@ -125,3 +125,18 @@ def test_events_are_limited_to_the_first_after_since_seq(api, made):
 @pytest.mark.parametrize("limit", [0, -1, 10_001, "x"])
 def test_the_limit_of_events_is_bounded(api, made, limit):
     assert_problem(api.nobody.get(f"/competitions/{made[4]}/events", params={"limit": limit}), 422)
+
+
+@pytest.mark.usefixtures("made")
+def test_the_leaderboard_in_pages_is_the_whole_one(api):
+    whole = api.get("/leaderboard")["rows"]
+    pages = [api.get("/leaderboard", after_rank=number, limit=1)["rows"] for number in range(len(whole) + 1)]
+    paged = [row for page in pages for row in page]
+
+    assert len(whole) > 1
+    assert [(row["agent_id"], row["rank"]) for row in paged] == [(row["agent_id"], row["rank"]) for row in whole]
+
+
+@pytest.mark.parametrize("wrong", ["limit=0", "limit=1001", "after_rank=-1", "limit=x"])
+def test_pages_of_the_leaderboard_are_bounded(api, wrong):
+    assert_problem(api.nobody.get(f"/leaderboard?{wrong}"), 422)

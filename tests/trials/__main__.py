@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.postgres import postgres_server
 from tests.trials import crowds, faults, kills
-from tests.trials.places import postgres
 
 Found = Mapping[str, Any]
 _LIMIT_S = 1.0
@@ -66,7 +66,7 @@ def _place(store: str) -> Iterator[tuple[Path, str]]:
     with tempfile.TemporaryDirectory(prefix="clvlab-trial-") as name:
         folder = Path(name)
         if store == "postgresql":
-            with postgres(folder) as server:
+            with postgres_server(folder) as server:
                 yield folder, server.get_uri()
         else:
             yield folder, f"sqlite:///{folder / 'store.db'}"

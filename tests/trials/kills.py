@@ -38,13 +38,15 @@ def trial(folder: Path, url: str, count: int, kills: int, seed: int) -> dict[str
                 for number, ask in enumerate((_deploy, _backtest, _compete) * 2)
             ]
             asking.append(threads.submit(_read_checkpoints, over, folder, running, checkpoints))
-            for _ in range(kills):
-                time.sleep(chance.uniform(0.05, 1.2))
-                killed = chance.choice(running)
-                killed.kill()
-                time.sleep(chance.uniform(0, 0.2))
-                killed.start()
-            over.set()
+            try:
+                for _ in range(kills):
+                    time.sleep(chance.uniform(0.05, 1.2))
+                    killed = chance.choice(running)
+                    killed.kill()
+                    time.sleep(chance.uniform(0, 0.2))
+                    killed.start()
+            finally:
+                over.set()
             for done in asking:
                 done.result()
         _settle(running[0].url)
@@ -72,7 +74,7 @@ def _ask_until(
 
 
 def _deploy(asking: httpx2.Client, key: str) -> str:
-    body = PACK | {"strategy": "cumulative-drift", "fixture_id": FIXTURE + hash(key) % 4}
+    body = PACK | {"strategy": "cumulative-drift", "fixture_id": FIXTURE + len(key) % 4}
     answer = asking.post("/agents/deploy", json=body, headers={"Idempotency-Key": key})
     answer.raise_for_status()
     return str(answer.json()["run_id"])

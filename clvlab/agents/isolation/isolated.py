@@ -18,7 +18,10 @@ from clvlab.agents.isolation.code import Code, code_in_file, code_of
 from clvlab.agents.isolation.limits import Limits
 from clvlab.agents.isolation.process import AgentProcess
 from clvlab.engine.agent import Agent, Identity, Isolated, register
+from clvlab.engine.following import Follower
 from clvlab.errors import AgentError
+from clvlab.law.actions import Decision
+from clvlab.law.message import Message
 from clvlab.law.schema import Causality
 from clvlab.law.tape import Tape
 
@@ -83,6 +86,13 @@ class IsolatedAgent(Isolated):
         if self.limits.digests() != self.identity.reads:
             raise AgentError("a file that the agent may read changed while it was asked: ask again")
 
+    @contextmanager
+    def following(self, fixtures: pl.DataFrame) -> Iterator[Follower]:
+        """Ask a process of its own message by message, as they come."""
+        with self.fresh() as fresh:
+            assert isinstance(fresh, _Fresh)  # noqa: S101  what this class makes
+            yield _Followed(fresh.process, self.configured, list(fixtures.iter_rows()))
+
     def __repr__(self) -> str:
         where = "of this session" if self.code.file is None else ":".join(self.code.file)
         return f"Isolated agent {where}; next: clvlab.backtest(pack, agent)"
@@ -123,6 +133,25 @@ class _Fresh:
         if self.process.sandboxed != (self.agent.audited == Causality.AUDITED_SANDBOX):
             raise AgentError("two processes of one agent are locked in differently: ask again")
         return self.process.decisions(tape, **self.agent.configured)
+
+
+@dataclass(frozen=True)
+class _Followed:
+    """A process that is told of messages as they come."""
+
+    process: AgentProcess
+    configured: Mapping[str, Any]
+    fixtures: Sequence[tuple[int, int | None]]
+
+    def take(self, message: Message) -> Sequence[Decision]:
+        """Return what the agent decides at a message.
+
+        Raises
+        ------
+        AgentError
+            It failed, or its process ended or gave no answer in time.
+        """
+        return self.process.followed([message], self.fixtures, **self.configured)
 
 
 class _WarmProcesses:

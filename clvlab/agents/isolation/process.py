@@ -8,7 +8,7 @@ import pickle
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from threading import Lock, Thread
@@ -25,6 +25,8 @@ from clvlab.agents.isolation.sandbox import CLVLAB
 from clvlab.agents.isolation.tapes import write_tape
 from clvlab.engine.agent import Identity
 from clvlab.errors import AgentFailedError
+from clvlab.law.actions import DECISION_COLUMNS, Decision
+from clvlab.law.message import Message
 from clvlab.law.tape import Tape
 
 _WORKER = "clvlab.agents.isolation.worker"
@@ -103,6 +105,14 @@ class AgentProcess:
     def decisions(self, tape: Tape, **configured: Any) -> pl.DataFrame:
         """Return what the agent decides over a tape, of the types of ``DECISIONS`` and not yet checked further."""
         return decisions_in(self._asked(tape, FrameKind.DECISIONS, configured))
+
+    def followed(
+        self, messages: Sequence[Message], fixtures: Sequence[tuple[int, int | None]], **configured: Any
+    ) -> Sequence[Decision]:
+        """Return what the agent decides at messages, which follow all that it was told before; not yet checked further."""
+        told = {"messages": [tuple(message) for message in messages], "fixtures": list(fixtures)}
+        answer = self._asked(None, FrameKind.DECISIONS, configured | told)
+        return list(decisions_in(answer).select(*DECISION_COLUMNS).iter_rows()) if answer else []
 
     def close(self) -> None:
         """End the process and remove what it was given."""

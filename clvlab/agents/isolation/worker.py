@@ -19,6 +19,7 @@ from clvlab.agents.isolation.sandbox import end_with, limit_memory, lock_in
 
 if TYPE_CHECKING:
     from clvlab.engine.agent import Agent
+    from clvlab.engine.following import Follower
     from clvlab.law.tape import Tape
 
 _REQUESTS = {FrameKind.ASK: 1 << 40}  # the parent is trusted
@@ -56,6 +57,7 @@ def main() -> None:
     write_frame(answers, FrameKind.READY, json.dumps({"sandbox": locked}).encode())
     sys.stdout, sys.stderr = _Printed(answers, FrameKind.OUT), _Printed(answers, FrameKind.ERR)
     agent: Any = None
+    followers: list[Follower] = []  # of one run, once it has begun
     decide: Callable[[Any, Tape], object] = _grown() if settings["grows"] else lambda agent, tape: agent.decide(tape)
     while True:
         try:
@@ -66,7 +68,10 @@ def main() -> None:
             if "code" in request:
                 agent = _loaded(request)
             own = _configured(agent, request)
-            answer = _identity(own) if request["tape"] is None else _decisions(own, decide, request["tape"])
+            if "messages" in request:
+                answer = _followed(own, followers, request)
+            else:
+                answer = _identity(own) if request["tape"] is None else _decisions(own, decide, request["tape"])
         except BaseException as error:  # noqa: BLE001  the boundary of a process: whatever the agent raises is its failure
             failure = {"kind": type(error).__name__, "message": str(error)[:_MAX_MESSAGE], "trace": _trace(error)}
             answer = FrameKind.FAILURE, json.dumps(failure).encode(errors="replace")
@@ -148,6 +153,26 @@ def _grown() -> Callable[[Any, Tape], object]:
         return walks["walk"].decide(tape)
 
     return decide
+
+
+def _followed(agent: Agent, followers: list[Follower], request: dict[str, Any]) -> tuple[FrameKind, bytes]:
+    """Tell the agent of messages, one after the other; no decision is no bytes."""
+    import polars as pl
+
+    from clvlab.agents.isolation.columns import columns
+    from clvlab.agents.ticking import TickAgent, TickFollower
+    from clvlab.engine.following import Redeciding
+    from clvlab.law.actions import decisions_of
+    from clvlab.law.message import Message
+    from clvlab.law.schema import FIXTURES
+
+    if not followers:
+        if isinstance(agent, TickAgent) and type(agent).decide is TickAgent.decide:
+            followers.append(TickFollower(agent))
+        else:
+            followers.append(Redeciding(agent, pl.DataFrame(request["fixtures"], schema=FIXTURES, orient="row")))
+    decided = [one for message in request["messages"] for one in followers[0].take(Message(*message))]
+    return FrameKind.DECISIONS, columns(decisions_of(decided, agent.identity.agent_id)) if decided else b""
 
 
 def _decisions(agent: Agent, decide: Callable[[Any, Tape], object], folder: str) -> tuple[FrameKind, bytes]:

@@ -51,6 +51,10 @@ class Source:
     def normaliser(self) -> str:
         return f"{self.feed}-capture/1"
 
+    def reader(self, *, live: bool) -> Reader:
+        """Make a reader, of a run where it is live."""
+        return self.new_reader(live)
+
     def normalise(self, files: Mapping[str, Path], options: Options, scratch: Path) -> Normalised:
         """Read the segments of a capture, as an importer reads files."""
         return normalise_capture(self, files, options, scratch)
@@ -82,7 +86,7 @@ def normalise_capture(source: Source, files: Mapping[str, Path], options: Option
         raise SourceError(f"no segment of a capture in {', '.join(names) or 'no file'}")
     if header.feed != source.feed:
         raise SourceError(f"{names[0]}: holds messages of {header.feed!r}, not of {source.feed!r}")
-    tracker, spill = Tracker(header, source.new_reader(header.live)), QuoteSpill(scratch)
+    tracker, spill = Tracker(header, source.reader(live=header.live)), QuoteSpill(scratch)
     for chunk in _chunks(tracker, records):
         spill.add(ticks_of(chunk).with_columns(event=pl.col("fixture_id").cast(pl.String)))
     account = Account(options.lenient)

@@ -83,6 +83,11 @@ def resumed_line(at_ms: int, *, replayed: bool) -> bytes:
     return orjson.dumps({"at": at_ms, "resumed": {"replayed": replayed}}) + b"\n"
 
 
+def end_line(at_ms: int) -> bytes:
+    """Write that the segment is closed."""
+    return b'{"at":%d,"end":true}\n' % at_ms
+
+
 def _is_json(text: bytes) -> bool:
     try:
         orjson.loads(text)
@@ -93,7 +98,7 @@ def _is_json(text: bytes) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A line of a segment; one of ``text``, ``cut`` and ``resumed`` is there.
+    """A line of a segment; one of ``text``, ``cut`` and ``resumed`` is there, or it is the end.
 
     Attributes
     ----------
@@ -112,6 +117,7 @@ class Record:
     mark: str | None = None
     cut: dict[str, Any] | None = None
     resumed: dict[str, Any] | None = None
+    is_end: bool = False
 
 
 def read_header(line: bytes, where: str) -> Header:
@@ -142,8 +148,8 @@ def read_record(line: bytes, where: str) -> Record:
         at_ms, mark = own["at"], own.get("mark")
         if type(at_ms) is not int or not isinstance(mark, str | None):
             raise ValueError(f"at is {at_ms!r} and mark {mark!r}")
-        if "cut" in own or "resumed" in own:
-            return Record(at_ms, cut=own.get("cut"), resumed=own.get("resumed"))
+        if own.keys() & {"cut", "resumed", "end"}:
+            return Record(at_ms, cut=own.get("cut"), resumed=own.get("resumed"), is_end="end" in own)
         return Record(at_ms, _text(line, own), mark)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise SourceError(f"{where}: is no line of a capture: {error}") from error

@@ -68,7 +68,9 @@ class Tracker:
             return self._message(record.text, record.at_ms)
         if record.cut is not None:
             return self._cut(record.at_ms, record.cut)
-        return self._resumed(record.at_ms, replayed=bool((record.resumed or {}).get("replayed")))
+        if record.resumed is not None:
+            return self._resumed(record.at_ms, replayed=bool(record.resumed.get("replayed")))
+        return ()
 
     def _message(self, text: bytes, at_ms: int) -> Sequence[Message]:
         self.messages += 1

@@ -9,13 +9,13 @@ from types import MappingProxyType
 from clvlab.packs.importers import betfair, betfair_files, football_data, polymarket, table, the_odds_api, txline
 from clvlab.packs.importers.source import Normalised, Options
 
-__all__ = ["IMPORTERS", "NORMALISERS"]
+__all__ = ["IMPORTERS", "NORMALISERS", "Normaliser"]
 
 _Finder = Callable[[Sequence[Path]], Mapping[str, Path]]
-_Normaliser = Callable[[Mapping[str, Path], Options, Path], Normalised]
+Normaliser = Callable[[Mapping[str, Path], Options, Path], Normalised]
 
 # source -> (find its files below the given paths, normalise them with a folder for scratch files)
-IMPORTERS: Mapping[str, tuple[_Finder, _Normaliser]] = MappingProxyType(
+IMPORTERS: Mapping[str, tuple[_Finder, Normaliser]] = MappingProxyType(
     {
         "betfair": (betfair_files.find, betfair.normalise),
         "csv": (table.find_csv, table.normalise),
@@ -28,6 +28,6 @@ IMPORTERS: Mapping[str, tuple[_Finder, _Normaliser]] = MappingProxyType(
 )
 
 # By the name and version under which a pack records its normaliser: those whose packs keep the raw messages.
-NORMALISERS: Mapping[str, _Normaliser] = MappingProxyType(
+NORMALISERS: Mapping[str, Normaliser] = MappingProxyType(
     {polymarket.NORMALISER: polymarket.normalise, txline.NORMALISER: txline.normalise}
 )

@@ -12,8 +12,8 @@ import polars as pl
 
 from clvlab.errors import SourceError
 from clvlab.law.schema import ODDS_MILLI, TICKS, Schema
-from clvlab.odds.consensus import PROB_UNIT, BookMessages, Consensus, ConsensusTicks, consensus_ticks
-from clvlab.odds.margin import Margin, fair_probabilities, overround
+from clvlab.odds.consensus import PROB_UNIT, BookMessages, Consensus, ConsensusTicks, Ints, consensus_ticks
+from clvlab.odds.margin import Floats, Margin, fair_probabilities, overround
 from clvlab.packs.importers.source import Account
 from clvlab.packs.invariants import MAX_NAME_BYTES
 
@@ -217,10 +217,8 @@ def _priced(
     prob = np.full(odds.shape, -1, dtype=np.int64)
     milli = np.full(odds.shape, -1, dtype=np.int64)
     if complete.any():
-        fair = fair_probabilities(odds[complete], margin)
-        prob[complete] = np.rint(fair.prob * PROB_UNIT).astype(np.int64)
-        milli[complete] = np.clip(np.floor(odds[complete] * 1000 + 0.5), *ODDS_MILLI).astype(np.int64)
-        account.margin_fallbacks += int(fair.fell_back.sum())
+        prob[complete], milli[complete], fell_back = book_prices(odds[complete], margin)
+        account.margin_fallbacks += fell_back
         margins = overround(odds[complete])
         account.note("book messages with an overround below 0 or above 30 %", int(((margins < 0) | (margins > 0.3)).sum()))
         tens, times = np.unique(np.rint(margins * 1000).astype(np.int64) * 10, return_counts=True)
@@ -228,6 +226,14 @@ def _priced(
     numbers = heads["book"].replace_strict(books, range(len(books)), return_dtype=pl.Int64)
     market, ts_ms, seen_ms = (heads[name].to_numpy() for name in ("market", "ts_ms", "seen_ms"))
     return BookMessages(market, ts_ms, numbers.to_numpy(), seen_ms, prob, milli)
+
+
+def book_prices(odds: Floats, margin: Margin) -> tuple[Ints, Ints, int]:
+    """Return probabilities in ``PROB_UNIT`` and odds x 1000, a row a book, and how many of them fell back on another method."""
+    fair = fair_probabilities(odds, margin)
+    prob = np.rint(fair.prob * PROB_UNIT).astype(np.int64)
+    milli = np.clip(np.floor(odds * 1000 + 0.5), *ODDS_MILLI).astype(np.int64)
+    return prob, milli, int(fair.fell_back.sum())
 
 
 def _long(ticks: ConsensusTicks, sides: pl.DataFrame, playing: pl.DataFrame) -> pl.DataFrame:

@@ -13,7 +13,7 @@ from clvlab.errors import PackFormatError, SourceError
 from clvlab.files import Unfinished
 from clvlab.law.tape import Tape
 from clvlab.packs.files import file_sha256
-from clvlab.packs.importers import IMPORTERS
+from clvlab.packs.importers import IMPORTERS, Normaliser
 from clvlab.packs.importers.source import Normalised, Options
 from clvlab.packs.manifest import PackManifest, SourceFile, pack_id_of
 from clvlab.packs.quality import Quality, QualityAccount
@@ -55,11 +55,24 @@ def import_source(source: str, paths: Sequence[Path], folder: Path, options: Opt
     missing = [str(path) for path in paths if not path.exists()]
     if missing or not paths:
         raise SourceError(f"no such file or folder: {', '.join(missing) or 'none given'}")
+    find, normalise = IMPORTERS[source]
+    files = find(paths)
+    manifest, quality = import_files(files, normalise, folder, options)
+    return ImportReport(manifest, quality, _unread(paths, files.values()))
+
+
+def import_files(
+    files: Mapping[str, Path], normalise: Normaliser, folder: Path, options: Options | None = None
+) -> tuple[PackManifest, Quality]:
+    """Make a pack of files by name, as ``import_source`` does; returns what was written, and what was found.
+
+    Raises
+    ------
+    SourceError, PackFormatError
+    """
     pack_id = pack_id_of(folder)
     if folder.exists() or folder.is_symlink():
         raise PackFormatError(f"{str(folder)!r} exists; a pack is never overwritten")
-    find, normalise = IMPORTERS[source]
-    files = find(paths)
     options = options or Options()
     folder.parent.mkdir(parents=True, exist_ok=True)
     with Unfinished(folder.parent) as scratch:
@@ -90,7 +103,7 @@ def import_source(source: str, paths: Sequence[Path], folder: Path, options: Opt
                 margin_fallbacks=result.account.margin_fallbacks or None,
             )
             written = writer.finish(manifest, files if result.keep_raw else {}, result.results, report)
-    return ImportReport(written, report, _unread(paths, files.values()))
+    return written, report
 
 
 def _tape(kickoffs: pl.DataFrame, result: Normalised, ticks: pl.DataFrame) -> Tape:

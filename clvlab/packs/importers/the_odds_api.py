@@ -29,7 +29,7 @@ from clvlab.packs.importers.times import time_ms
 from clvlab.packs.manifest import Fixture, KickoffKind
 
 NORMALISER = "the-odds-api/1"
-_RULES = Consensus(min_books=3, max_age_s=3600)
+RULES = Consensus(min_books=3, max_age_s=3600)
 _IN_NAME = re.compile(r"(\d{4}-\d\d-\d\d)[T_](\d\d)[:-]?(\d\d)[:-]?(\d\d)(Z|[+-]\d\d:?\d\d)")
 
 
@@ -45,7 +45,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
     if any(name.endswith(".parquet") for name in files):
         return changes.normalise(files, options, scratch)
     account = Account(options.lenient)
-    rules = options.rules(_RULES)
+    rules = options.rules(RULES)
     spill = QuoteSpill(scratch)
     known = _Known()
     rows: list[tuple[Any, ...]] = []
@@ -159,7 +159,7 @@ def _snapshot(name: str, path: Path, known: _Known, options: Options, account: A
         try:
             if event["sport_key"] != sports[0]:
                 raise ValueError(f"sport {event['sport_key']!r} in a file of {sports[0]!r}: import one sport at a time")
-            found = list(_quotes(name, number, event, ts_ms, form, account))
+            found = list(event_quotes(name, number, event, ts_ms, form, account))
             _learn(known, event, ts_ms)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             account.refuse(name, number, _said(error), "an event can't be read")
@@ -222,9 +222,16 @@ def _learn(known: _Known, event: Mapping[str, Any], ts_ms: int) -> None:
     known.sport_of[event["id"]] = event["sport_key"]
 
 
-def _quotes(
+def event_quotes(
     name: str, number: int, event: Mapping[str, Any], ts_ms: int, form: OddsFormat, account: Account
 ) -> Iterator[tuple[Any, ...]]:
+    """Read an event of an answer that could be seen at that time, as rows of ``QUOTES``; bad prices go to the account.
+
+    Raises
+    ------
+    ValueError, KeyError, TypeError, AttributeError
+        It is no event.
+    """
     home, away = event["home_team"], event["away_team"]
     texts = (event["id"], event["sport_key"], home, away)
     if not all(isinstance(text, str) and text for text in texts):

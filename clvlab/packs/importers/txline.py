@@ -20,6 +20,7 @@ from clvlab.odds.rounding import WHOLE_BPS, half_up
 from clvlab.packs.files import lines_of
 from clvlab.packs.importers.books import QuoteSpill, batches
 from clvlab.packs.importers.source import Account, Normalised, Options
+from clvlab.packs.invariants import MAX_NAME_BYTES, is_name
 from clvlab.packs.manifest import Capture, Fixture, Gap
 
 NORMALISER = "txline/1"
@@ -28,7 +29,9 @@ _SUM_TOLERANCE_BPS = 50
 
 
 @dataclass(frozen=True, slots=True)
-class _Message:
+class StablePrice:
+    """What a message says of its market; sides in the order in which it names them."""
+
     fixture_id: int
     ts_ms: int
     in_running: bool
@@ -129,7 +132,7 @@ def _read(number: int, name: str, path: Path, spill: QuoteSpill, account: Accoun
         for line_number, line in lines_of(path):
             try:
                 raw = orjson.loads(line)
-                message = _message(raw)
+                message = stable_price(raw)
                 if raw["MessageId"] in seen:
                     raise ValueError(f"MessageId {raw['MessageId']} appears twice")
                 if capture.messages and message.ts_ms < capture.last_ts_ms:
@@ -164,14 +167,21 @@ _ROWS = {"event": pl.String, "capture": pl.Int64, "message": pl.Int64} | {
 }
 
 
-def _rows(message: _Message, capture: int, number: int) -> Iterator[tuple[Any, ...]]:
+def _rows(message: StablePrice, capture: int, number: int) -> Iterator[tuple[Any, ...]]:
     suspended = all(prob is None for prob in message.prob_bps)
     head = (str(message.fixture_id), capture, number, message.fixture_id, message.ts_ms, message.in_running, message.market_key)
     for side, prob, odds in zip(message.sides, message.prob_bps, message.odds_milli, strict=True):
         yield (*head, side, prob, odds, suspended)
 
 
-def _message(raw: dict[str, Any]) -> _Message:
+def stable_price(raw: dict[str, Any]) -> StablePrice:
+    """Read a message.
+
+    Raises
+    ------
+    ValueError, KeyError, TypeError, ArithmeticError
+        It is not one, or breaks a rule of a pack.
+    """
     for key, kind in (("FixtureId", int), ("Ts", int), ("InRunning", bool), ("MessageId", str), ("SuperOddsType", str)):
         if type(raw[key]) is not kind:
             raise ValueError(f"{key} must be {kind.__name__}, not {raw[key]!r}")
@@ -185,15 +195,17 @@ def _message(raw: dict[str, Any]) -> _Message:
     if len(set(sides)) != len(sides) or len(sides) < 2 or len(prices) != len(percents) or len(prices) not in (0, len(sides)):
         raise ValueError(f"PriceNames {sides}, Prices {prices} and Pct {percents} do not belong together")
     key = "|".join([raw["SuperOddsType"], raw["MarketPeriod"] or "", raw["MarketParameters"] or ""])
+    if not all(is_name(name) for name in (key, *sides)):
+        raise ValueError(f"{key!r:.80} and {sides!r:.80} must have 1 to {MAX_NAME_BYTES} bytes and no control character")
     if not prices:
         nothing = (None,) * len(sides)
-        return _Message(raw["FixtureId"], raw["Ts"], raw["InRunning"], key, tuple(sides), nothing, nothing)
+        return StablePrice(raw["FixtureId"], raw["Ts"], raw["InRunning"], key, tuple(sides), nothing, nothing)
     odds = tuple(_odds(price) for price in prices)
     probs = tuple(None if percent == "NA" else _bps(percent) for percent in percents)
     total = sum(prob or 0 for prob in probs)
     if None not in probs and abs(total - WHOLE_BPS) > _SUM_TOLERANCE_BPS:
         raise ValueError(f"Pct {percents} sum to {total} basis points, not 10000 +- {_SUM_TOLERANCE_BPS}")
-    return _Message(raw["FixtureId"], raw["Ts"], raw["InRunning"], key, tuple(sides), probs, odds)
+    return StablePrice(raw["FixtureId"], raw["Ts"], raw["InRunning"], key, tuple(sides), probs, odds)
 
 
 def _bps(percent: str) -> int:

@@ -1,0 +1,202 @@
+"""A live run from its first message to its seal.
+
+Steps: 1. what an earlier process captured is read again; 2. messages come, each on the disk before an agent sees it, and what
+is decided at it before the next; 3. when the fixture closes the capture becomes a pack, and the run is scored over its ticks.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+
+import polars as pl
+
+from clvlab.application.live.asking import Asking
+from clvlab.application.live.journal import Answers, Journal
+from clvlab.application.runs.perform import Commitment, PerformedRun
+from clvlab.engine.agent import Agent
+from clvlab.engine.live import live_started, seal_live
+from clvlab.errors import ReplayError
+from clvlab.feeds.capturing import Capturing
+from clvlab.feeds.feed import Feed, Stop
+from clvlab.feeds.segments import Note
+from clvlab.law.closing import Window
+from clvlab.law.clv import is_allowed
+from clvlab.law.message import Message
+from clvlab.law.policy import PolicyEnvelope
+from clvlab.law.schema import FIXTURES
+from clvlab.packs.captures.packing import pack_capture
+from clvlab.packs.captures.records import Header
+from clvlab.packs.captures.replaying import Tracker
+from clvlab.packs.captures.sources import SOURCES
+from clvlab.packs.manifest import Fixture
+from clvlab.packs.reader import load_pack
+from clvlab.proof.started import RunStarted
+
+_GRACE_S = 900
+
+
+@dataclass(frozen=True)
+class LivePlan:
+    """Everything that shapes a live run, before its data exists.
+
+    Attributes
+    ----------
+    feed, fixture
+        What is followed; the fixture as announced when the run was asked for.
+    agents, window, policy
+        As of any run.
+    kind, origin_id
+        What asked for it; the id is unique, and so is the run.
+    grace_s
+        How long after the announced kickoff it is sealed at the latest, by the clock, where no message says that play began.
+    until_ts_ms
+        When it is sealed at the latest in any case; null without a bound.
+    """
+
+    feed: Feed
+    fixture: Fixture
+    agents: Sequence[Agent] = field(repr=False)
+    origin_id: str
+    window: Window = field(default_factory=Window)
+    policy: PolicyEnvelope = field(default_factory=PolicyEnvelope)
+    kind: str = "backtest"
+    grace_s: int = _GRACE_S
+    until_ts_ms: int | None = None
+
+    @cached_property
+    def started(self) -> RunStarted:
+        """Payload of RUN_STARTED, with the run id."""
+        return live_started(
+            [self.fixture.fixture_id],
+            self.agents,
+            self.window,
+            self.policy,
+            kind=self.kind,
+            origin_id=self.origin_id,
+            closing_policy=SOURCES[self.feed.name].closing_policy,
+        )
+
+    @property
+    def run_id(self) -> str:
+        return self.started["run_id"]
+
+    @property
+    def pack_id(self) -> str:
+        """Id of the pack that the run captures."""
+        return f"live-{self.run_id.removeprefix('run_')[:16]}"
+
+
+def follow(
+    plan: LivePlan,
+    folder: Path,
+    stop: Stop,
+    *,
+    commitment: Commitment | None = None,
+    note: Note | None = None,
+    told: Callable[[Message, Answers], None] = lambda message, answers: None,  # noqa: ARG005
+    idle: Callable[[Tracker], None] = lambda tracker: None,  # noqa: ARG005
+    clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+) -> PerformedRun | None:
+    """Follow a live run until its fixture closes, and seal it.
+
+    Parameters
+    ----------
+    plan
+        What to follow.
+    folder
+        Of the run: its segments, its journal and in the end its pack. A folder that an earlier process left is gone on with.
+    stop
+        Ends it before its time: the run is left as it is, to be gone on with.
+    commitment
+        What was committed to, if anything was.
+    note
+        Told of closed segments of the capture.
+    told
+        Told of every message, and what agents decided at it.
+    idle
+        Called now and then; an error that it raises ends the run likewise.
+    clock
+        UTC milliseconds.
+
+    Returns
+    -------
+    PerformedRun
+        Null if it was stopped.
+
+    Raises
+    ------
+    FeedError
+        The feed can't go on.
+    SourceError
+        The fixture closed without a message about it.
+    DecisionError
+        All agents failed.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    feed, number = plan.feed, plan.fixture.fixture_id
+    capture_id = plan.run_id.replace("run_", "cap_", 1)
+    header = Header(feed.name, feed.provenance, capture_id, 1, None, (number,), live=True)
+    capturing = Capturing(folder / "segments", feed, header, note=note, clock=clock)
+    tracker = Tracker(header, SOURCES[feed.name].reader(live=True))
+    journal = Journal(folder / "journal.jsonl")
+    fixtures = pl.DataFrame([(number, plan.fixture.kickoff_ts_ms)], schema=FIXTURES, orient="row")
+    closed, taken = False, 0
+    try:
+        with Asking(plan.agents, fixtures, journal) as asking, closing(capturing.records(stop)) as coming:
+            for record in chain(capturing.segments.past(), coming):
+                if record is None:
+                    idle(tracker)
+                else:
+                    taken += 1
+                    for message in tracker.take(record):
+                        told(message, asking.at(message, record.at_ms))
+                        closed = closed or message.in_running
+                closed = closed or _is_over(plan, tracker, clock())
+                if closed:
+                    break
+        if stop.is_set and not closed:
+            return None
+        capturing.segments.keep(taken)
+        capturing.segments.close()
+    finally:
+        journal.close()
+        capturing.segments.release()
+    return _sealed(plan, folder, capturing.segments.paths(), asking, commitment)
+
+
+def _is_over(plan: LivePlan, tracker: Tracker, now_ms: int) -> bool:
+    known = tracker.fixtures.get(plan.fixture.fixture_id, plan.fixture)
+    kickoff = known.kickoff_ts_ms if known.kickoff_ts_ms is not None else plan.fixture.kickoff_ts_ms
+    ends = [plan.until_ts_ms, None if kickoff is None else kickoff + 1000 * plan.grace_s]
+    return any(end is not None and now_ms >= end for end in ends)
+
+
+def _sealed(
+    plan: LivePlan, folder: Path, segments: Sequence[Path], asking: Asking, commitment: Commitment | None
+) -> PerformedRun:
+    """Make the pack, and score the run over it; what an earlier process made of the same capture is taken as it is."""
+    place = folder / plan.pack_id
+    if not place.exists():
+        pack_capture(segments, place)
+    pack = load_pack(place)
+    tape = pack.tape([plan.fixture.fixture_id])
+    if tape.messages.height != asking.messages:
+        raise ReplayError(f"agents were asked at {asking.messages} messages, the pack of them has {tape.messages.height}")
+    result = seal_live(
+        plan.started,
+        tape,
+        asking.decided,
+        asking.failures,
+        plan.window,
+        plan.policy,
+        captured=pack.content_hash,
+        commit_index=None if commitment is None else commitment.index,
+    )
+    matched = tape.series.filter(is_allowed(plan.window.market_allowlist)).select("fixture_id", "market_key").n_unique()
+    return PerformedRun(pack, plan.window, result, matched)

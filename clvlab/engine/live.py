@@ -1,0 +1,130 @@
+"""A live run: agents follow messages as they come, and what they decided is sealed when their fixture closes.
+
+The run can be replayed over the pack that it captured: the same agents give the same decisions, byte for byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import polars as pl
+
+from clvlab.engine.agent import Agent, Identity, identify
+from clvlab.engine.replay import locate
+from clvlab.engine.run import Failures, RunResult, judged, run_started
+from clvlab.errors import AgentFailedError, DecisionError
+from clvlab.law.actions import Decision, check_decisions, decisions_of
+from clvlab.law.closing import Window
+from clvlab.law.policy import PolicyEnvelope
+from clvlab.law.schema import Causality, ClosingPolicy, SourceMode
+from clvlab.law.tape import Binding, Tape
+from clvlab.proof.started import RunStarted
+
+
+def identify_live(agent: Agent) -> Identity:
+    """Return an agent's identity as a live run seals it: it decides before later messages exist.
+
+    Raises
+    ------
+    AgentError
+        As ``identify``.
+    """
+    return replace(identify(agent, audit=False), causality=Causality.LIVE)
+
+
+def live_started(
+    fixture_ids: Sequence[int],
+    agents: Sequence[Agent],
+    window: Window,
+    policy: PolicyEnvelope,
+    *,
+    kind: str,
+    origin_id: str,
+    closing_policy: ClosingPolicy = ClosingPolicy.LAST_STATE,
+    max_close_age_s: int | None = None,
+) -> RunStarted:
+    """Return the payload of RUN_STARTED of a live run, which no data shapes; ``origin_id`` makes it the only one of its kind.
+
+    Raises
+    ------
+    DecisionError
+        No agent, or two agents of one id.
+    AgentError
+        As ``identify``.
+    """
+    identities = [identify_live(agent) for agent in agents]
+    ids = [identity.agent_id for identity in identities]
+    if not ids or len(set(ids)) != len(ids):
+        raise DecisionError(f"a run needs agents with unique ids, not {ids}")
+    return run_started(
+        Binding(None, tuple(sorted(set(fixture_ids))), None),
+        closing_policy,
+        identities,
+        window,
+        policy,
+        max_close_age_s=max_close_age_s,
+        kind=kind,
+        origin_id=origin_id,
+        source_mode=SourceMode.LIVE,
+    )
+
+
+def checked(decided: Sequence[Decision], agent_id: str) -> None:
+    """Refuse decisions of an agent at one message that could not be sealed, before they count.
+
+    Raises
+    ------
+    AgentError, DecisionError
+        As the law refuses them.
+    """
+    if decided:
+        check_decisions(decisions_of(decided, agent_id))
+
+
+def error_of(agent_id: str, error: Exception) -> dict[str, Any]:
+    """Return the payload of AGENT_ERROR of an agent that failed."""
+    kind = error.kind if isinstance(error, AgentFailedError) else type(error).__name__
+    return {"agent_id": agent_id, "error": kind, "fixture_id": None, "tick_seq": None}
+
+
+def seal_live(
+    started: RunStarted,
+    tape: Tape,
+    decided: Mapping[str, Sequence[Decision]],
+    failures: Failures,
+    window: Window,
+    policy: PolicyEnvelope,
+    *,
+    captured: str,
+    commit_index: int | None = None,
+) -> RunResult:
+    """Score and seal what agents decided live.
+
+    Parameters
+    ----------
+    started
+        Payload of RUN_STARTED, as it was committed to.
+    tape
+        Of the pack that was captured, up to the message that sealed.
+    decided
+        Decisions by agent id, of the agents that did not fail.
+    failures
+        Of the others.
+    window, policy
+        As ``started`` has them.
+    captured
+        Content hash of that pack.
+    commit_index
+        Entry of a run log that committed to the run.
+
+    Raises
+    ------
+    DecisionError
+        All agents failed, or a decision is at a tick that the tape does not have.
+    """
+    if not decided:
+        raise DecisionError(f"no agent is left: {dict(failures.causes)!s:.500}")
+    frames = [locate(tape, check_decisions(decisions_of(own, agent_id))) for agent_id, own in sorted(decided.items())]
+    return judged(started, tape, pl.concat(frames), window, policy, failures, commit_index=commit_index, captured=captured)

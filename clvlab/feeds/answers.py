@@ -1,0 +1,73 @@
+"""HTTP answers that are no success, and labels by host, as several feeds read them."""
+
+from __future__ import annotations
+
+import ipaddress
+
+import httpx2
+
+from clvlab.errors import FeedError
+
+_MOST_WAIT_S = 3600.0
+
+
+class Refused(Exception):  # noqa: N818 - no error of the library: a feed waits, and asks again
+    """An answer that another one may follow: ``status``, and the seconds that the provider asked to wait."""
+
+    def __init__(self, status: int, retry_after_s: float) -> None:
+        super().__init__(f"the provider answered {status}")
+        self.status, self.retry_after_s = status, retry_after_s
+
+
+def refused(response: httpx2.Response) -> Refused:
+    """Return the exception of an answer that another one may follow."""
+    after = response.headers.get("retry-after", "")
+    return Refused(response.status_code, min(_MOST_WAIT_S, float(after)) if after.isdecimal() else 0.0)
+
+
+def is_passing(status: int) -> bool:
+    """Tell whether asking again may help."""
+    return status >= 500 or status in (408, 425, 429)
+
+
+def said(error: Exception) -> str:
+    """Return what went wrong, without what was sent: an error about a header shows it, and so a key."""
+    shown = isinstance(error, Refused | httpx2.ConnectError | httpx2.ReadError | httpx2.RemoteProtocolError)
+    return f"{type(error).__name__}: {error}" if shown and str(error) else type(error).__name__
+
+
+def secret(value: str, setting: str) -> str:
+    """Return a key that can stand in a header.
+
+    Raises
+    ------
+    FeedError
+    """
+    if not value or not value.isascii() or not value.isprintable() or " " in value:
+        raise FeedError(f"{setting} must be set, to one line of ASCII without spaces")
+    return value
+
+
+def base_url(text: str, setting: str) -> httpx2.URL:
+    """Return the address of a provider.
+
+    Raises
+    ------
+    FeedError
+    """
+    try:
+        url = httpx2.URL(text)
+    except (httpx2.InvalidURL, TypeError) as error:
+        raise FeedError(f"{setting} is no URL: {type(error).__name__}") from error
+    if url.scheme not in ("http", "https") or not url.host:
+        raise FeedError(f"{setting} must begin with http:// or https:// and name a host")
+    return url
+
+
+def provenance_of(feed: str, host: str) -> str:
+    """Return the label of messages from a host: those of this machine are nobody's odds."""
+    try:
+        loopback = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        loopback = host == "localhost" or host.endswith(".localhost")
+    return "synthetic-devfeed" if loopback else f"genuine-{feed}"

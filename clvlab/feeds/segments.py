@@ -1,0 +1,232 @@
+"""The segments of a capture on the disk: appended to, synced, closed one after the other, and taken up after a crash."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+
+from clvlab.errors import FeedError
+from clvlab.feeds.feed import Cut, Item, Resumed
+from clvlab.files import flush, lock
+from clvlab.packs.captures.records import (
+    ENDING,
+    Header,
+    Record,
+    cut_line,
+    end_line,
+    message_line,
+    name_of,
+    read_header,
+    read_record,
+    records_of,
+    resumed_line,
+)
+from clvlab.packs.captures.replaying import chained
+from clvlab.packs.files import file_sha256
+
+Note = Callable[[str, int, str], None]
+"""Takes capture id, number and ``sha256:<hex>`` of a segment that was closed."""
+_MAX_BYTES = 64 << 20
+_MAX_AGE_MS = 300_000
+
+
+class Segments:
+    """The segments of one capture, held by this process alone.
+
+    Parameters
+    ----------
+    folder, header, note
+        As for ``Capturing``.
+
+    Attributes
+    ----------
+    header
+        Of the segment that is open.
+    mark
+        From where the feed can be resumed; null if it can't.
+    last_ms
+        When the last record came; null of a capture that just begins.
+    lost_bytes
+        What was cut off the end: a line that a process which was killed had begun to write.
+    """
+
+    def __init__(self, folder: Path, header: Header, note: Note | None) -> None:
+        self._folder, self._note = folder, note
+        self.mark: str | None = None
+        self.last_ms: int | None = None
+        self.lost_bytes, self._open_cut = 0, False
+        self._file: int | None = None
+        folder.mkdir(parents=True, exist_ok=True)
+        self._held = ExitStack()
+        self._held.enter_context(lock(folder, patience_s=0))
+        try:
+            found = self.paths()
+            self.header = self._taken_up(found, header) if found else self._begun(header)
+        except BaseException:
+            self._held.close()
+            raise
+
+    def paths(self) -> list[Path]:
+        """Return the files, in order."""
+        return sorted(self._folder.glob(f"[0-9]*{ENDING}"))
+
+    def past(self) -> Iterator[Record]:
+        """Return what was written before, in order.
+
+        Raises
+        ------
+        SourceError
+            A segment is damaged or missing.
+        """
+        return (record for record in self._records() if not record.is_end)
+
+    def _records(self) -> Iterator[Record]:
+        found = chained((path.name, file_sha256(path), records_of(path)) for path in self.paths())
+        return (record for record in found if isinstance(record, Record))
+
+    def write(self, items: Sequence[Item]) -> list[Record]:
+        """Append what came, and return it as records; nothing is synced yet."""
+        lines = list(chain.from_iterable(map(self._lines, items)))
+        self._append(b"".join(lines))
+        records = [read_record(line, self._path.name) for line in lines]
+        self.last_ms = records[-1].at_ms
+        return records
+
+    def _lines(self, item: Item) -> list[bytes]:
+        if isinstance(item, Cut):
+            self._open_cut = True
+            return [cut_line(item.from_ts_ms, item.cause.value, item.markets, resumable=item.resumable)]
+        if isinstance(item, Resumed):
+            self._open_cut = False
+            return [resumed_line(item.to_ts_ms, replayed=item.replayed)]
+        # A feed knows nothing of what this process missed: its first message ends that.
+        resumed = [resumed_line(item.received_ts_ms, replayed=False)] if self._open_cut else []
+        self._open_cut = False
+        self.mark = self.mark if item.mark is None else item.mark
+        return [*resumed, message_line(item.text, item.received_ts_ms, item.mark)]
+
+    def _append(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._descriptor, view) :]
+        self._size += len(data)
+
+    def sync(self) -> None:
+        """Have everything that was written on the disk."""
+        os.fsync(self._descriptor)
+
+    @property
+    def _descriptor(self) -> int:
+        if self._file is None:
+            raise FeedError(f"the capture in {str(self._folder)!r} was closed")
+        return self._file
+
+    def keep(self, count: int) -> None:
+        """Take back what was written after so many records: nobody was shown it."""
+        for path in self.paths():
+            if count <= 0 and path != self.paths()[0]:
+                path.unlink()
+                continue
+            with path.open("rb") as file:
+                file.readline()
+                while count > 0 and (line := file.readline()) and not read_record(line, path.name).is_end:
+                    count -= 1
+                end = file.tell()
+            if count <= 0:
+                os.truncate(path, end)
+        self._open(self.paths()[-1])
+
+    def roll(self, now_ms: int) -> None:
+        """Close a segment that is full or old, and begin the next."""
+        if self._size >= _MAX_BYTES or now_ms - self._since_ms >= _MAX_AGE_MS:
+            self._next()
+
+    def _next(self) -> None:
+        digest = self._ended()
+        self.header = self._begun(replace(self.header, number=self.header.number + 1, previous=digest))
+
+    def _ended(self) -> str:
+        """Write the last line of the open segment, and note its hash."""
+        self._append(end_line(self.last_ms or 0))
+        self.sync()
+        return self._noted()
+
+    def _noted(self) -> str:
+        digest = file_sha256(self._path)
+        if self._note is not None:
+            self._note(self.header.capture_id, self.header.number, digest)
+        return digest
+
+    def _begun(self, header: Header) -> Header:
+        path = self._folder / name_of(header.number)
+        path.touch(exist_ok=False)
+        self._open(path)
+        self._append(header.line())
+        self.sync()
+        flush(self._folder)
+        return header
+
+    def _taken_up(self, found: Sequence[Path], wanted: Header) -> Header:
+        """Go on in the last segment, or after it if it was closed."""
+        self._path = found[-1]
+        whole = whole_lines(self._path)
+        self.lost_bytes = self._path.stat().st_size - whole
+        if not whole:  # killed before it had a first line: nothing refers to it
+            self._path.unlink()
+            if len(found) == 1:
+                return self._begun(wanted)
+            return self._taken_up(found[:-1], wanted)
+        os.truncate(self._path, whole)
+        with self._path.open("rb") as file:
+            header = read_header(file.readline(), self._path.name)
+        if (header.feed, header.fixture_ids, header.live) != (wanted.feed, wanted.fixture_ids, wanted.live):
+            raise FeedError(
+                f"{str(self._folder)!r} holds a capture of {header.feed!r}, fixtures {list(header.fixture_ids) or 'all'}: "
+                "name another folder"
+            )
+        self.header, ended = header, False
+        for record in self._records():
+            ended = record.is_end
+            if not ended:
+                self.last_ms, self.mark = record.at_ms, record.mark or self.mark
+                self._open_cut = record.cut is not None or (self._open_cut and record.resumed is None)
+        if ended:
+            return self._begun(replace(header, number=header.number + 1, previous=self._noted()))
+        self._open(self._path)
+        return header
+
+    def _open(self, path: Path) -> None:
+        if self._file is not None:
+            os.close(self._file)
+        self._path, self._file = path, os.open(path, os.O_WRONLY | os.O_APPEND)
+        self._size, self._since_ms = path.stat().st_size, self.last_ms or 0
+
+    def close(self) -> None:
+        """Close the last segment: the capture has ended."""
+        self._ended()
+        self.release()
+
+    def release(self) -> None:
+        """Leave the capture as it is on the disk, to be taken up again; one that was closed stays so."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+        self._held.close()
+
+
+def whole_lines(path: Path) -> int:
+    """Return how many bytes of a file are whole lines."""
+    with path.open("rb") as file:
+        size = at = file.seek(0, os.SEEK_END)
+        while at:
+            start = max(0, at - (1 << 16))
+            file.seek(start)
+            found = file.read(at - start).rfind(b"\n")
+            if found >= 0:
+                return start + found + 1
+            at = start
+    return 0 if size else size

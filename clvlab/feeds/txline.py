@@ -1,0 +1,297 @@
+"""TxLINE: server-sent events that resume where they broke off, and blocks of what they can't replay.
+
+After a cut the stream is asked for with ``Last-Event-ID``, and sends what was missed. If it says by a first event ``reset``
+that it does not hold that any more, or if there was no mark yet, the blocks of the missed time are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import httpx2
+
+from clvlab.errors import FeedError
+from clvlab.feeds.answers import Refused, base_url, is_passing, provenance_of, refused, said, secret
+from clvlab.feeds.background import Line, attended
+from clvlab.feeds.backoff import Backoff
+from clvlab.feeds.event_stream import Event, EventStream
+from clvlab.feeds.feed import Cut, GapCause, Health, Item, Received, Resumed, Stop
+from clvlab.feeds.txline_history import About, History, about, elements, fixture_of
+from clvlab.packs.manifest import Fixture
+
+URL = "https://txline.txodds.com"
+STREAM_PATH = "/api/odds/stream"
+BLOCK_PATH = "/api/odds/updates/{day}/{hour}/{block}"
+FIXTURES_PATH = "/api/fixtures/snapshot"
+_SLACK_MS = 60_000  # messages of one time do not come in the order of their times
+_MOST_SEEN = 500_000
+_RENEWALS = 3
+
+
+class _Silent(Exception):  # noqa: N818 - no error: the feed connects again
+    pass
+
+
+@dataclass
+class _Place:
+    """Where a feed is: what is due after a cut, and what was seen."""
+
+    wanted: frozenset[int]
+    mark: str | None
+    owed: bool  # a ``Resumed``
+    sound_ms: int = 0  # when the last message came before which none is missing
+    data_ms: int = 0
+    begun: bool = False
+    behind_ms: int | None = None  # until a message of this time comes, missed ones are still being sent
+    seen: dict[str, None] = field(default_factory=dict)
+    filled: set[str | None] = field(default_factory=set)
+
+    @property
+    def marked_ms(self) -> int | None:
+        """The provider's time of the mark."""
+        time = (self.mark or "").partition(":")[0]
+        return int(time) if time.isdecimal() else None
+
+    def begin(self, now_ms: int) -> None:
+        if not self.begun:
+            self.begun, self.sound_ms = True, (self.marked_ms if self.owed else None) or now_ms
+        self.data_ms = now_ms
+
+    def note(self, message_id: str | None) -> None:
+        if message_id is not None:
+            self.seen[message_id] = None
+            if len(self.seen) > _MOST_SEEN:
+                del self.seen[next(iter(self.seen))]
+
+    def caught_up(self, now_ms: int) -> None:
+        self.behind_ms, self.sound_ms = None, now_ms
+
+
+class TxLineFeed:
+    """The odds stream of TxLINE.
+
+    Parameters
+    ----------
+    jwt
+        Token of the session, or what returns a new one: called at first, and whenever it was refused.
+    api_token
+        Of the bundle that was subscribed to.
+    url, stream_path, block_path, fixtures_path
+        Where the provider is; without a path of fixtures they are those of the current block, without names and kickoffs.
+    patience_s, data_patience_s
+        How long no byte, and how long no message, may come before the feed connects again.
+    timeout_s
+        How long a connection or an answer may take.
+    first_wait_s, most_wait_s
+        Bounds of the waits between two tries.
+
+    Raises
+    ------
+    FeedError
+        A setting that can't be used.
+    """
+
+    name = "txline"
+
+    def __init__(
+        self,
+        *,
+        jwt: str | Callable[[], str],
+        api_token: str,
+        url: str = URL,
+        stream_path: str = STREAM_PATH,
+        block_path: str = BLOCK_PATH,
+        fixtures_path: str = FIXTURES_PATH,
+        patience_s: float = 45.0,
+        data_patience_s: float = 900.0,
+        timeout_s: float = 10.0,
+        first_wait_s: float = 0.5,
+        most_wait_s: float = 30.0,
+    ) -> None:
+        self._url = base_url(url, "CLVLAB_TXLINE_URL")
+        self._jwt = jwt if callable(jwt) else secret(jwt, "CLVLAB_TXLINE_JWT")
+        self._token: str | None = None
+        self._api_token = secret(api_token, "CLVLAB_TXLINE_API_TOKEN")
+        self._stream_path, self._block_path, self._fixtures_path = stream_path, block_path, fixtures_path
+        self._patience_s, self._data_patience_s, self._timeout_s = patience_s, data_patience_s, timeout_s
+        self._waits = (first_wait_s, most_wait_s)
+        self.provenance = provenance_of(self.name, self._url.host)
+        self.health = Health()
+
+    def fixtures(self) -> Sequence[Fixture]:
+        """Return the fixtures of the bundle, by kickoff."""
+        now_ms = _now_ms()
+        path = self._fixtures_path or self._block_path.format(
+            day=now_ms // 86_400_000, hour=now_ms // 3_600_000 % 24, block=now_ms // 300_000 % 12
+        )
+        with self._client() as client:
+            try:
+                response = client.get(path)
+                if response.status_code == httpx2.codes.UNAUTHORIZED and callable(self._jwt):
+                    self._token = None
+                    response = client.get(path)
+                self._check(response)
+                found = {fixture.fixture_id: fixture for fixture in map(fixture_of, elements(response.content.decode()))}
+            except (httpx2.HTTPError, Refused, ValueError, KeyError, TypeError) as error:
+                raise FeedError(f"TxLINE can't be asked for fixtures, see CLVLAB_TXLINE_URL and _JWT: {said(error)}") from None
+        return sorted(found.values(), key=lambda one: (one.kickoff_ts_ms or 0, one.fixture_id))
+
+    def listen(self, stop: Stop, fixture_ids: Sequence[int] = (), after: str | None = None) -> Iterator[Item]:
+        """Return messages as they come; see ``Feed``."""
+        place = _Place(frozenset(fixture_ids), after, owed=after is not None)
+        backoff, renewals = Backoff(*self._waits), 0
+        with self._client() as client, self._off():
+            while not stop.is_set:
+                cause, at_least, wrong = GapCause.CUT, 0.0, "the stream ended"
+                try:
+                    yield from self._connected(client, place, stop)
+                except (_Silent, httpx2.ReadTimeout) as error:
+                    cause, wrong = GapCause.SILENCE, f"nothing came for too long ({type(error).__name__})"
+                except Refused as error:
+                    cause = GapCause.QUOTA if error.status == httpx2.codes.TOO_MANY_REQUESTS else cause
+                    at_least, wrong = error.retry_after_s, said(error)
+                    if error.status == httpx2.codes.UNAUTHORIZED:
+                        self._token, renewals = None, renewals + 1
+                        if renewals > _RENEWALS or not callable(self._jwt):
+                            raise FeedError("TxLINE refuses the token of the session: renew CLVLAB_TXLINE_JWT") from None
+                except (httpx2.UnsupportedProtocol, httpx2.LocalProtocolError) as error:
+                    raise FeedError(f"TxLINE can't be asked, see CLVLAB_TXLINE_URL: {type(error).__name__}") from None
+                except (httpx2.HTTPError, ValueError) as error:
+                    wrong = said(error)
+                if stop.is_set:
+                    break
+                if not self.health.retries:  # something came
+                    backoff.reset()
+                    renewals = min(renewals, 1)
+                self.health.connected, self.health.error = False, wrong
+                self.health.retries += 1
+                if place.begun and not place.owed:
+                    place.owed = True
+                    yield Cut(cause, place.sound_ms, resumable=True)
+                stop.wait(backoff.wait_s(at_least))
+
+    @contextmanager
+    def _off(self) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            self.health.connected = False
+
+    def _connected(self, client: httpx2.Client, place: _Place, stop: Stop) -> Generator[Item, None, None]:
+        """Return what one connection brings."""
+        line = Line()
+        with closing(attended(self._events(client, place, line), stop, line.hang_up)) as events:
+            for n, (event, now_ms) in enumerate(events):
+                self.health.connected, self.health.heard_ts_ms = True, now_ms
+                if n == 0:
+                    place.begin(now_ms)
+                if place.owed:
+                    yield from self._resumed(client, place, stop, now_ms, is_reset=event.kind == "reset")
+                elif event.kind == "reset" and place.mark is not None:
+                    raise httpx2.RemoteProtocolError("the server lost its place")
+                place.mark = event.mark or place.mark
+                if event.kind not in ("heartbeat", "reset"):
+                    yield from self._message(place, Received(event.data, now_ms, mark=event.mark or None))
+                elif event.kind == "heartbeat":
+                    self.health.retries, self.health.error = 0, None
+                    if place.behind_ms is not None:
+                        place.caught_up(now_ms)
+                if now_ms - place.data_ms > self._data_patience_s * 1000:
+                    raise _Silent("heartbeats alone")
+
+    def _message(self, place: _Place, message: Received) -> Iterator[Received]:
+        place.data_ms = message.received_ts_ms
+        own = about(message.text)
+        if own.message_id in place.filled:
+            place.filled.discard(own.message_id)  # a block had it already
+            return
+        if place.behind_ms is None or (own.ts_ms or 0) >= place.behind_ms:
+            place.caught_up(message.received_ts_ms)
+        if place.wanted and own.fixture_id is not None and own.fixture_id not in place.wanted:
+            return
+        place.note(own.message_id)
+        message = Received(message.text, message.received_ts_ms, own.ts_ms, message.mark)
+        self.health.note(message)
+        yield message
+
+    def _resumed(
+        self, client: httpx2.Client, place: _Place, stop: Stop, now_ms: int, *, is_reset: bool
+    ) -> Iterator[Received | Resumed]:
+        """Return that messages come again, and those of the missed time that the stream will not send."""
+        missed: list[tuple[bytes, About]] = []
+        whole = True
+        if is_reset or place.mark is None:
+            missed, whole = self._missed(client, place, stop)
+            if stop.is_set:
+                return
+        place.owed, place.behind_ms = False, now_ms
+        yield Resumed(now_ms, replayed=whole)
+        for text, own in missed:
+            place.note(own.message_id)
+            place.filled |= {own.message_id} - {None}
+            message = Received(text, _now_ms(), own.ts_ms)
+            self.health.note(message)
+            yield message
+
+    def _missed(self, client: httpx2.Client, place: _Place, stop: Stop) -> tuple[list[tuple[bytes, About]], bool]:
+        """Return the messages of the missed time by their times, and whether every block answered."""
+        since_ms = (place.marked_ms or place.sound_ms) - (_SLACK_MS if place.seen else 0)
+        missed: list[tuple[bytes, About]] = []
+        whole = True
+        until_ms = max(_now_ms() + (self.health.clock_skew_ms or 0), since_ms)
+        with closing(attended(History(client, self._block_path).texts(since_ms, until_ms), stop)) as blocks:
+            for texts in blocks:
+                whole = whole and texts is not None
+                missed += [(text, about(text)) for text in texts or ()]
+        missed = [
+            (text, own)
+            for text, own in missed
+            if own.message_id not in place.seen
+            and (own.ts_ms is None or own.ts_ms >= since_ms)
+            and (not place.wanted or own.fixture_id is None or own.fixture_id in place.wanted)
+        ]
+        return sorted(missed, key=lambda one: one[1].ts_ms or 0), whole
+
+    def _events(self, client: httpx2.Client, place: _Place, line: Line) -> Generator[tuple[Event, int], None, None]:
+        """Return the events of a connection, and when each came."""
+        headers = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
+        if place.mark is not None:
+            headers["Last-Event-ID"] = place.mark
+        params = {"fixtureId": next(iter(place.wanted))} if len(place.wanted) == 1 else None
+        patience = httpx2.Timeout(self._timeout_s, read=self._patience_s)
+        with client.stream("GET", self._stream_path, headers=headers, params=params, timeout=patience) as response:
+            self._check(response, place.wanted, begun=place.begun)
+            line.response = response
+            stream = EventStream()
+            for chunk in response.iter_bytes():
+                now_ms = _now_ms()
+                for event in stream.take(chunk):
+                    yield event, now_ms
+
+    def _check(self, response: httpx2.Response, wanted: Collection[int] = (), *, begun: bool = False) -> None:
+        """Refuse what is no answer; a path that was right once may be so again."""
+        status = response.status_code
+        if status == httpx2.codes.OK:
+            return
+        if status == httpx2.codes.FORBIDDEN:
+            what = f"fixture {', '.join(map(str, sorted(wanted)))}" if wanted else "what was asked for"
+            raise FeedError(f"the bundle of CLVLAB_TXLINE_API_TOKEN lacks {what}")
+        if begun or status == httpx2.codes.UNAUTHORIZED or is_passing(status):
+            raise refused(response)
+        raise FeedError(f"TxLINE answered {status}: see CLVLAB_TXLINE_URL")
+
+    def _client(self) -> httpx2.Client:
+        return httpx2.Client(base_url=self._url, timeout=self._timeout_s, auth=self._signed)
+
+    def _signed(self, request: httpx2.Request) -> httpx2.Request:
+        if self._token is None:
+            self._token = secret(self._jwt() if callable(self._jwt) else self._jwt, "CLVLAB_TXLINE_JWT")
+        request.headers |= {"Authorization": f"Bearer {self._token}", "X-Api-Token": self._api_token}
+        return request
+
+
+def _now_ms() -> int:
+    return int(datetime.now(UTC).timestamp() * 1000)

