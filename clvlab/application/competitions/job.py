@@ -71,7 +71,7 @@ class CompetitionRuns:
             for agent_id, cause in misfits(entrants, own).items():
                 raise NotStartableError("entry_unusable", f"agent {agent_id!r} {cause}")
         plan = _plan(row, entrants, own)
-        enter(connection, plan, row["owner"], now, ranked=own.ranked, budget=self.budget)
+        enter(connection, plan.started, row["owner"], now, ranked=own.ranked, budget=self.budget)
         jobs.add(connection, "competition", plan.run_id, {"origin_id": competition_id}, now)
         payload = {
             "agents": [{**pick(RosterEntry, agent), "unused_keys": unused_of(agent)} for agent in agents],
@@ -125,14 +125,17 @@ class CompetitionRuns:
 
     def failed(self, connection: Connection, job: Job, cause: str) -> None:
         """Release the claim: the competition is what it was before, with the cause on record."""
-        competition_id = job.payload["origin_id"]
-        row = rows.row(connection, competition_id, lock=True)
-        if row is not None:
-            rows.append(
-                connection, competition_id, self.clock(), [event(EventKind.COMPETITION_FAILED, job.run_id, {"cause": cause})]
-            )
-            rows.change(connection, competition_id, status=row["claimed_from"], cause=cause)
-        give_up(connection, job.run_id, cause, self.clock())
+        note_failure(connection, job, cause, self.clock())
+
+
+def note_failure(connection: Connection, job: Job, cause: str, now_ms: int) -> None:
+    """Release the claim of a competition's start, which is what it was before, with the cause on record."""
+    competition_id = job.payload["origin_id"]
+    row = rows.row(connection, competition_id, lock=True)
+    if row is not None:
+        rows.append(connection, competition_id, now_ms, [event(EventKind.COMPETITION_FAILED, job.run_id, {"cause": cause})])
+        rows.change(connection, competition_id, status=row["claimed_from"], cause=cause)
+    give_up(connection, job.run_id, cause, now_ms)
 
 
 def _unchanged(own: Bound, row: _Row) -> Bound:

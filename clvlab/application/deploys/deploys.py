@@ -149,7 +149,7 @@ class Deploys:
                 use = {"owner": owner, "key": key, "fingerprint": fingerprint, "instance_id": instance_id, "created_ts_ms": now}
                 if not instances.take_key(connection, use):
                     raise _KeyTakenError
-            enter(connection, plan, owner, now, ranked=own.ranked, budget=self.budget)
+            enter(connection, plan.started, owner, now, ranked=own.ranked, budget=self.budget)
             jobs.add(connection, "deploy", run_id, {"origin_id": instance_id}, now)
             queued = runtime_event("RUN_QUEUED", str(config.agent_id), run_id, "", {})
             instances.append(connection, instance_id, now, [queued])
