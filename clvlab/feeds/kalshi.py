@@ -15,7 +15,9 @@ from websockets.sync.client import ClientConnection
 from clvlab.errors import FeedError
 from clvlab.feeds.feed import Cut, GapCause, Health, Item, Received, Resumed, Stop
 from clvlab.feeds.kalshi_signing import Signer
-from clvlab.feeds.sockets import PASSING, Cuts, LostError, Patience, Retry, Socket, is_local, now_ms, refused
+from clvlab.feeds.merging import Cuts
+from clvlab.feeds.retrying import PASSING, LostError, Patience, Retry, is_local, now_ms, refused
+from clvlab.feeds.sockets import Socket
 from clvlab.packs.captures.kalshi import KalshiReader
 from clvlab.packs.importers.times import time_ms
 from clvlab.packs.manifest import Fixture

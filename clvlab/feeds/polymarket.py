@@ -10,7 +10,9 @@ from websockets.sync.client import ClientConnection
 
 from clvlab.errors import FeedError
 from clvlab.feeds.feed import GapCause, Health, Item, Received, Resumed, Stop
-from clvlab.feeds.sockets import PASSING, LostError, Patience, Retry, Socket, is_local, now_ms, refused, together
+from clvlab.feeds.merging import together
+from clvlab.feeds.retrying import PASSING, LostError, Patience, Retry, is_local, now_ms, refused
+from clvlab.feeds.sockets import Socket
 from clvlab.packs.captures.polymarket import PolymarketReader
 from clvlab.packs.manifest import Fixture
 

@@ -2,70 +2,21 @@
 
 from __future__ import annotations
 
-import queue
-import random
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NoReturn, TypeVar
-from urllib.parse import urlsplit
 
-import httpx2
-from websockets.exceptions import InvalidStatus, WebSocketException
+from websockets.exceptions import InvalidStatus
 from websockets.http11 import USER_AGENT
 from websockets.protocol import Event
 from websockets.sync.client import ClientConnection, connect
 
-from clvlab.errors import FeedError
 from clvlab.feeds.feed import Cut, GapCause, Health, Item, Received, Resumed, Stop
+from clvlab.feeds.retrying import PASSING, LostError, Patience, Retry, is_local, now_ms, refused
 
 _POLL_S = 0.2
 _CLOSE_S = 0.5
 _MAX_BYTES = 64 << 20  # the first books of 500 assets come as one message
-_QUEUED = 1_000
-_HOPELESS = (400, 401, 403, 404, 410)
-_T = TypeVar("_T")
-
-
-class LostError(Exception):
-    """A connection is of no use any more; ``cause`` says why, ``wait_s`` how long the provider asks to be left alone."""
-
-    def __init__(self, cause: GapCause, detail: str, wait_s: float = 0.0) -> None:
-        super().__init__(detail)
-        self.cause = cause
-        self.wait_s = wait_s
-
-
-PASSING = (OSError, WebSocketException, httpx2.HTTPError, LostError)
-
-
-def now_ms() -> int:
-    """Return the time of this machine, UTC."""
-    return time.time_ns() // 1_000_000
-
-
-def is_local(url: str) -> bool:
-    """Whether a URL leads to this machine."""
-    host = urlsplit(url).hostname or ""
-    return host in ("localhost", "::1") or host.startswith("127.")
-
-
-def refused(status: int, headers: Mapping[str, str], settings: str) -> NoReturn:
-    """Raise what a refusal means: another try later, or none.
-
-    Raises
-    ------
-    FeedError
-        Trying again can't help; the message names ``settings``.
-    LostError
-        It can.
-    """
-    if status in _HOPELESS:
-        raise FeedError(f"the provider refuses with HTTP {status}: check {settings}")
-    wait = headers.get("Retry-After", "")
-    cause = GapCause.QUOTA if status == 429 else GapCause.CUT
-    raise LostError(cause, f"HTTP {status}", float(wait) if wait.isdecimal() else 0.0)
 
 
 class Heard(ClientConnection):
@@ -77,56 +28,6 @@ class Heard(ClientConnection):
         """Take note, and go on."""
         self.heard_s = time.monotonic()
         super().process_event(event)
-
-
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """How long a feed waits, in seconds.
-
-    Attributes
-    ----------
-    answer_s
-        For a connection, and for an answer.
-    silence_s
-        Without a byte.
-    data_s
-        Without a message, while heartbeats come.
-    first_s, most_s
-        Before it connects again: for the first time, and at most. Each time is twice the one before, less up to a half.
-    """
-
-    answer_s: float = 10.0
-    silence_s: float = 25.0
-    data_s: float = 900.0
-    first_s: float = 0.5
-    most_s: float = 30.0
-
-
-@dataclass
-class Retry:
-    """Tries again what fails for a while, and waits longer from time to time."""
-
-    health: Health
-    patience: Patience
-    failures: int = 0
-
-    def until_done(self, stop: Stop, attempt: Callable[[], _T]) -> _T | None:
-        """Return what an attempt returns, after as many as it takes; null if it is told to stop."""
-        while not stop.is_set:
-            try:
-                return attempt()
-            except PASSING as error:
-                self.failed(stop, error)
-        return None
-
-    def failed(self, stop: Stop, error: Exception) -> None:
-        """Take note of a failure, and wait."""
-        self.failures += 1
-        self.health.connected, self.health.retries = False, self.failures
-        self.health.error = f"{type(error).__name__}: {error}"[:200]
-        longest = min(self.patience.most_s, self.patience.first_s * 2.0 ** min(self.failures - 1, 16))
-        asked = error.wait_s if isinstance(error, LostError) else 0.0
-        stop.wait(max(asked, longest * random.uniform(0.5, 1.0)))  # noqa: S311  # so that not all come back at once
 
 
 @dataclass
@@ -241,84 +142,3 @@ class Socket:
             return self.provider_ms(text)
         except (ValueError, KeyError, TypeError, AttributeError, IndexError):
             return None  # the reader refuses such a message, and it is counted there
-
-
-@dataclass
-class Cuts:
-    """Cuts that are open on several connections or subscriptions of a feed.
-
-    A ``Resumed`` ends all of them for whoever reads the stream, so the others are cut anew after it.
-    """
-
-    _open: dict[Any, Cut] = field(default_factory=dict)
-
-    def placed(self, of: Any, item: Item) -> Iterator[Item]:
-        """Return an item of one of them, and what has to follow it."""
-        yield item
-        if isinstance(item, Cut):
-            self._open[of] = item
-        elif isinstance(item, Resumed):
-            self._open.pop(of, None)
-            for other in self._open.values():
-                yield Cut(other.cause, item.to_ts_ms, other.markets)
-
-    def is_open(self, of: Any) -> bool:
-        """Whether messages of it are being missed."""
-        return of in self._open
-
-    def clear(self) -> None:
-        """Take note that a cut covers all of them."""
-        self._open.clear()
-
-
-def together(stop: Stop, listeners: Sequence[Callable[[Stop], Iterator[Item]]]) -> Iterator[Item]:
-    """Return the items of several connections as they come, each connection in a thread of its own.
-
-    Raises
-    ------
-    FeedError
-        One of them can't go on.
-    """
-    ending, gone, cuts = Stop(), Stop(), Cuts()
-    items: queue.Queue[tuple[int, Item | Exception | None]] = queue.Queue(_QUEUED)
-
-    def put(number: int, item: Item | Exception | None) -> None:
-        while not gone.is_set:
-            try:
-                items.put((number, item), timeout=_POLL_S)
-            except queue.Full:
-                continue
-            return
-
-    def run(number: int) -> None:
-        end: Exception | None = None
-        try:
-            for item in listeners[number](ending):
-                put(number, item)
-        except Exception as error:  # noqa: BLE001  # raised again where the items are taken
-            end = error
-        put(number, end)
-
-    threads = [threading.Thread(target=run, args=(number,), daemon=True) for number in range(len(listeners))]
-    for thread in threads:
-        thread.start()
-    running = len(threads)
-    try:
-        while running:
-            if stop.is_set:
-                ending.set()
-            try:
-                number, item = items.get(timeout=_POLL_S)
-            except queue.Empty:
-                continue
-            if isinstance(item, Exception):
-                raise item
-            if item is None:
-                running -= 1
-            else:
-                yield from cuts.placed(number, item)
-    finally:
-        gone.set()
-        ending.set()
-        for thread in threads:
-            thread.join(_CLOSE_S + _POLL_S)

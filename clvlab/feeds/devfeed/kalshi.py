@@ -17,8 +17,8 @@ from clvlab.feeds.devfeed.faults import Plan
 from clvlab.feeds.devfeed.ladders import CENT, Change, Ladders, Script, synthetic_script
 from clvlab.feeds.devfeed.sockets import Peer, ScriptServer
 from clvlab.feeds.kalshi import PATH
-from clvlab.feeds.sockets import now_ms
 from clvlab.feeds.kalshi_signing import KEY, SIGNATURE, TIMESTAMP, is_signed
+from clvlab.feeds.retrying import now_ms
 
 KEY_ID = "development"
 _HOUR_MS = 3_600_000

@@ -14,7 +14,7 @@ from clvlab.feeds.devfeed.faults import Plan
 from clvlab.feeds.devfeed.ladders import Change, Ladders, Script, synthetic_script
 from clvlab.feeds.devfeed.sockets import Peer, ScriptServer
 from clvlab.feeds.polymarket import PATH
-from clvlab.feeds.sockets import now_ms
+from clvlab.feeds.retrying import now_ms
 
 _HOUR_MS = 3_600_000
 
