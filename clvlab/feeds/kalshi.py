@@ -15,7 +15,7 @@ from websockets.sync.client import ClientConnection
 from clvlab.errors import FeedError
 from clvlab.feeds.feed import Cut, GapCause, Health, Item, Received, Resumed, Stop
 from clvlab.feeds.kalshi_signing import Signer
-from clvlab.feeds.merging import Cuts
+from clvlab.feeds.merging import Cuts, together
 from clvlab.feeds.retrying import PASSING, LostError, Patience, Retry, is_local, now_ms, refused
 from clvlab.feeds.sockets import Socket
 from clvlab.packs.captures.kalshi import KalshiReader
@@ -75,7 +75,7 @@ class KalshiFeed:
         if not event_tickers and not tickers:
             raise FeedError("kalshi needs something to follow: set event_tickers or tickers")
         self.health = Health()
-        self.provenance = "synthetic-devfeed" if is_local(url) else "genuine-kalshi"
+        self.provenance = "synthetic-devfeed" if is_local(url) or is_local(api_url) else "genuine-kalshi"
         self._signer = Signer(key_id, Path(private_key_file))
         self._paths = [f"events/{name}" for name in event_tickers] + [f"markets/{name}" for name in tickers]
         self._url, self._path, self._api_url = url.rstrip("/"), path, api_url.rstrip("/")
@@ -98,6 +98,9 @@ class KalshiFeed:
 
     def listen(self, stop: Stop, fixture_ids: Sequence[int] = (), after: str | None = None) -> Iterator[Item]:
         """Return messages as they come: of each connection REST's answers first. What was missed can't be had again."""
+        yield from together(stop, [lambda ending: self._items(ending, fixture_ids, after)])
+
+    def _items(self, stop: Stop, fixture_ids: Sequence[int], after: str | None) -> Iterator[Item]:
         if after is not None:
             yield Resumed(now_ms())
         described = Retry(self.health, self._patience).until_done(stop, self._described)
@@ -172,12 +175,12 @@ class _Following:
         try:
             said = orjson.loads(message.text)
             kind, sid, seq = said["type"], said.get("sid"), said.get("seq")
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, LookupError, TypeError, AttributeError):
             yield message  # the reader refuses it; the next number shows the hole
             return
         if kind in ("subscribed", "ok"):
             yield from self._began(said)
-        elif sid in self._subscribed and type(seq) is int:
+        elif type(sid) is int and sid in self._subscribed and type(seq) is int:
             yield from self._counted(socket, self._subscribed[sid], sid, seq, message)
         yield message
         if kind == "error":
@@ -196,10 +199,10 @@ class _Following:
 
     def _began(self, said: dict[str, Any]) -> Iterator[Item]:
         """Kalshi may add what is asked for to a subscription that it has already."""
-        waiting = self._waiting.pop(said.get("id", 0), None)
-        if waiting is not None:
-            name, _ = waiting
-            sid = said["sid"] if "sid" in said else said["msg"]["sid"]
+        number, told = said.get("id"), said.get("msg")
+        sid = said.get("sid", told.get("sid") if isinstance(told, dict) else None)
+        if type(number) is int and number in self._waiting and type(sid) is int:
+            name, _ = self._waiting.pop(number)
             self._subscribed.setdefault(sid, _Subscription()).names.append(name)
             if self._cuts.is_open(name):
                 yield from self._cuts.placed(name, Resumed(now_ms()))
@@ -217,9 +220,10 @@ class _Following:
             self._subscribe(socket, name)
 
     def _refused(self, said: dict[str, Any]) -> None:
-        answer = said.get("msg") or {}
-        detail = f"Kalshi answers a command with error {answer.get('code')}: {answer.get('msg')}"
-        if answer.get("code") in _USELESS:
+        told = said.get("msg")
+        code, text = (told.get("code"), told.get("msg")) if isinstance(told, dict) else (None, told)
+        detail = f"Kalshi answers a command with error {code}: {text}"
+        if code in _USELESS:
             raise FeedError(f"{detail}; check event_tickers, tickers, key_id and private_key_file")
         raise LostError(GapCause.CUT, detail)
 

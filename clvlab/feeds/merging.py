@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from clvlab.feeds.feed import Cut, Item, Resumed, Stop
 
-_POLL_S = 0.2
+_POLL_S = 0.1
 _END_S = 0.8
 _QUEUED = 1_000
 
@@ -42,6 +43,8 @@ class Cuts:
 def together(stop: Stop, listeners: Sequence[Callable[[Stop], Iterator[Item]]]) -> Iterator[Item]:
     """Return the items of several connections as they come, each connection in a thread of its own.
 
+    When it is told to stop, it ends within a second, even while a connection is being tried; what came before is returned.
+
     Raises
     ------
     FeedError
@@ -70,11 +73,12 @@ def together(stop: Stop, listeners: Sequence[Callable[[Stop], Iterator[Item]]]) 
     threads = [threading.Thread(target=run, args=(number,), daemon=True) for number in range(len(listeners))]
     for thread in threads:
         thread.start()
-    running = len(threads)
+    running, until = len(threads), None
     try:
-        while running:
-            if stop.is_set:
+        while running and (until is None or time.monotonic() < until or not items.empty()):
+            if stop.is_set and until is None:
                 ending.set()
+                until = time.monotonic() + _END_S
             try:
                 number, item = items.get(timeout=_POLL_S)
             except queue.Empty:
@@ -88,5 +92,6 @@ def together(stop: Stop, listeners: Sequence[Callable[[Stop], Iterator[Item]]]) 
     finally:
         gone.set()
         ending.set()
+        until = until or time.monotonic() + _END_S
         for thread in threads:
-            thread.join(_END_S)
+            thread.join(max(0.0, until - time.monotonic()))

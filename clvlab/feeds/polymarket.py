@@ -58,7 +58,7 @@ class PolymarketFeed:
         if not events:
             raise FeedError("polymarket needs events to follow: set events to their slugs or numbers")
         self.health = Health()
-        self.provenance = "synthetic-devfeed" if is_local(url) else "genuine-polymarket"
+        self.provenance = "synthetic-devfeed" if is_local(url) or is_local(gamma_url) else "genuine-polymarket"
         self._events = tuple(events)
         self._url, self._gamma_url = url.rstrip("/") + path, gamma_url.rstrip("/")
         self._per_connection, self._heartbeat_s = assets_per_connection, heartbeat_s
@@ -81,6 +81,9 @@ class PolymarketFeed:
 
     def listen(self, stop: Stop, fixture_ids: Sequence[int] = (), after: str | None = None) -> Iterator[Item]:
         """Return messages as they come: of each connection gamma's answers first. What was missed can't be had again."""
+        yield from together(stop, [lambda ending: self._items(ending, fixture_ids, after)])
+
+    def _items(self, stop: Stop, fixture_ids: Sequence[int], after: str | None) -> Iterator[Item]:
         if after is not None:
             yield Resumed(now_ms())
         described = Retry(self.health, self._patience).until_done(stop, lambda: self._described(self._events))

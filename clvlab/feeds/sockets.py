@@ -140,5 +140,5 @@ class Socket:
     def _time(self, text: bytes) -> int | None:
         try:
             return self.provider_ms(text)
-        except (ValueError, KeyError, TypeError, AttributeError, IndexError):
+        except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError):
             return None  # the reader refuses such a message, and it is counted there

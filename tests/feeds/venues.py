@@ -1,13 +1,14 @@
 """What the tests of venues share: listening until a server has sent everything, reading what was heard, and a plain model."""
 
 import threading
+import time
 from decimal import ROUND_HALF_UP, Decimal
 
 import orjson
 
 from clvlab.feeds.feed import Cut, GapCause, Received, Resumed, Stop
 from clvlab.feeds.retrying import Patience
-from clvlab.packs.captures.records import Header, Record
+from clvlab.packs.captures.records import Header, Record, cut_line, message_line, name_of, resumed_line
 from clvlab.packs.captures.replaying import Tracker
 
 QUICK = Patience(answer_s=2.0, silence_s=2.0, data_s=10.0, first_s=0.01, most_s=0.05)
@@ -29,7 +30,9 @@ def heard(feed, server, *, quiet_s=0.4, most_s=20.0, **listen):
 
 
 def _end(server, stop, items, quiet_s, most_s):
-    server.is_done.wait(most_s)
+    until = time.monotonic() + most_s
+    while not server.is_done.wait(0.05) and not stop.is_set and time.monotonic() < until:
+        continue
     known = -1
     while len(items) != known and not stop.is_set:
         known = len(items)
@@ -49,6 +52,21 @@ def record_of(item):
         cut = {"cause": str(item.cause), "markets": list(item.markets), "resumable": item.resumable}
         return Record(item.from_ts_ms, cut=cut)
     return Record(item.to_ts_ms, resumed={"replayed": item.replayed})
+
+
+def written(folder, source, items):
+    """A segment of a capture that holds what was heard."""
+    lines = [Header(source.feed, "synthetic-devfeed", "c", 1, None).line()]
+    for item in items:
+        if isinstance(item, Received):
+            lines.append(message_line(item.text, item.received_ts_ms, item.mark))
+        elif isinstance(item, Cut):
+            lines.append(cut_line(item.from_ts_ms, str(item.cause), item.markets, resumable=item.resumable))
+        else:
+            lines.append(resumed_line(item.to_ts_ms, replayed=item.replayed))
+    path = folder / name_of(1)
+    path.write_bytes(b"".join(lines))
+    return path
 
 
 def of_socket(items, is_description):

@@ -160,10 +160,10 @@ def _is_bid(side: str) -> bool:
 
 
 def _time(part: Mapping[str, Any]) -> int:
-    found = int(part["timestamp"])
+    found = number(part["timestamp"])
     if not 0 <= found <= LAST_MS:
         raise ValueError(f"timestamp {found} is no time in milliseconds")
-    return found
+    return int(found)
 
 
 POLYMARKET = Source(

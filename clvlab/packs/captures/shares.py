@@ -15,6 +15,7 @@ from clvlab.packs.importers.polymarket import odds_milli
 WHOLE = 1_000_000
 """The price of a share that wins, in millionths."""
 _WIDEST = 100_000
+_LARGEST = 10**15
 _BETWEEN = re.compile(r" (?:vs\.?|v\.?) ", re.IGNORECASE)
 
 
@@ -95,14 +96,14 @@ def millionths(price: object) -> int:
     >>> millionths("0.445"), millionths(1)
     (445000, 1000000)
     """
-    exact = number(price) * WHOLE
-    if not 0 <= exact <= WHOLE or exact != int(exact):
-        raise ValueError(f"{price!r} is no price of a share")
+    exact = number(price)
+    if not 0 <= exact <= 1 or (exact := exact * WHOLE) != int(exact):
+        raise ValueError(f"{price!r:.80} is no price of a share")
     return int(exact)
 
 
 def number(value: object) -> Decimal:
-    """Return a number that is written as a text or as a number.
+    """Return a number of a sensible size that is written as a text or as a number.
 
     Raises
     ------
@@ -112,7 +113,7 @@ def number(value: object) -> Decimal:
         found = Decimal(str(value)) if isinstance(value, str | int | float) and not isinstance(value, bool) else None
     except InvalidOperation:
         found = None
-    if found is None or not found.is_finite():
+    if found is None or not found.is_finite() or not -_LARGEST <= found <= _LARGEST:
         raise ValueError(f"{value!r:.80} is no number")
     return found
 
