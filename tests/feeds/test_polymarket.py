@@ -60,13 +60,13 @@ def cuts(items):
 def test_thousands_of_messages_through_every_fault_are_received_in_order_or_lie_within_a_gap_and_read_as_the_script_says():
     plan = (
         "cut@200,cut@800,500@900,cut@900,stall@1300:0.3,duplicate@1400,out-of-order@1500,cut@1700,429@1700,malformed@2000,"
-        "old-snapshot@2300,cut@2700"
+        "stall@2010:0.5,old-snapshot@2300,cut@2700"
     )
     with server(plan, messages=3000) as to:
         items = heard(feed(to, heartbeat_s=0.1), to)
 
     connections = of_socket(items, is_description)
-    assert len(connections) == len(to.peers) == 8
+    assert len(connections) == len(to.peers) >= 7  # a connection that the feed gives up can be cut off meanwhile
     for received, peer in zip(connections, to.peers, strict=True):
         assert received == peer.sent[: len(received)]
     ended_by_the_feed = [received for received in connections if json_of(received[-1]) is None]
@@ -76,13 +76,13 @@ def test_thousands_of_messages_through_every_fault_are_received_in_order_or_lie_
     )
     sent = {ts_ms for received in connections for text in received for _, ts_ms in changes_of(text)}
     missed = sorted(set(range(START_MS + 100, START_MS + 100 * 3001, 100)) - sent)
-    assert 7 * 2 < len(missed) < 400
-    assert [(cut.cause, cut.markets, cut.resumable) for cut in cuts(items)] == [(GapCause.CUT, (), False)] * 7
+    assert 6 * 2 < len(missed) < 600
+    assert [(cut.cause, cut.markets, cut.resumable) for cut in cuts(items)] == [(GapCause.CUT, (), False)] * (len(to.peers) - 1)
 
     tracker, last, wrong = misfits(POLYMARKET, items, model(to), changes_of)
     swapped = [START_MS + 100 * 1501, START_MS + 100 * 1502]
     assert set(wrong) <= set(swapped)
-    assert len(tracker.gaps) == 7
+    assert len(tracker.gaps) == len(to.peers) - 1
     assert sum(tracker.unreadable.values()) == 1
     assert tracker.arrival.counts["stale"] == 0
     assert all(model(to).fits(market, max(at for own, at in model(to).at if own == market), last[market]) for market in last)
