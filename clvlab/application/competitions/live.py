@@ -2,45 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from clvlab.application.competitions.events import finalized_events, run_events
-from clvlab.application.competitions.job import note_failure
-from clvlab.application.competitions.requests import CompetitionConfig
+from clvlab.application.competitions.job import live_plan, note_failure
 from clvlab.application.competitions.roster import rostered_agent
 from clvlab.application.competitions.status import CompetitionStatus
 from clvlab.application.events import EventKind, event, in_batches
 from clvlab.application.live.following import LivePlan
 from clvlab.application.live.telling import Happening
-from clvlab.application.runs.entrants import Entrant
 from clvlab.application.runs.perform import PerformedRun
 from clvlab.errors import BindingError
 from clvlab.feeds.feed import Feed
-from clvlab.law.policy import PolicyEnvelope
 from clvlab.packs.manifest import Fixture
 from clvlab.proof.anchor import Anchor
 from clvlab.store import competitions as rows
 from clvlab.store.database import Connection
 from clvlab.store.jobs import Job
-
-
-def live_plan(
-    row: Mapping[str, Any], started_seq: int, agents: Sequence[Entrant], feed: Feed, fixture: Fixture, grace_s: int = 0
-) -> LivePlan:
-    """Return the live run that a competition and its roster stand for; each start of it is a run of its own."""
-    config = CompetitionConfig.model_validate(row["config"])
-    return LivePlan(
-        feed,
-        fixture,
-        agents,
-        f"{row['competition_id']}/{started_seq}",
-        window=config.window(),
-        policy=PolicyEnvelope(execution_mode=config.execution_mode),
-        kind="competition",
-        grace_s=grace_s,
-    )
 
 
 @dataclass(frozen=True)

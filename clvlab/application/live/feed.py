@@ -11,11 +11,16 @@ from threading import Lock
 
 from clvlab.answers.operations import FeedHealth
 from clvlab.errors import FeedError, NoFeedError
-from clvlab.feeds.feed import Feed
+from clvlab.feeds.feed import Feed, Stop
 from clvlab.packs.manifest import Fixture
 
 NO_FEED = "no live feed is configured: set CLVLAB_FEED and what it needs, and CLVLAB_LIVE_FOLDER"
 _ASKED_ANEW_S = 10.0
+
+
+def is_genuine(feed: Feed) -> bool:
+    """Tell whether runs over a feed are ranked: those over one that a developer made up are not."""
+    return feed.provenance.startswith("genuine-")
 
 
 @dataclass(frozen=True)
@@ -50,7 +55,8 @@ class LiveFeed:
     _asking: Lock = field(default_factory=Lock, init=False)
     _feed: Feed | None = field(default=None, init=False)
     _known: tuple[float, Sequence[Fixture]] | None = field(default=None, init=False)
-    _followed: dict[str, Feed] = field(default_factory=dict, init=False)
+    _followed: dict[str, tuple[Feed, Stop]] = field(default_factory=dict, init=False)
+    _ends: bool = field(default=False, init=False)
 
     def require(self) -> LiveSettings:
         """Return the settings.
@@ -117,23 +123,32 @@ class LiveFeed:
         return known[fixture_id]
 
     @contextmanager
-    def following(self, run_id: str) -> Iterator[Feed]:
-        """Make the feed of a run, which is watched as long as the context lasts."""
-        feed = self.require().new_feed()
+    def following(self, run_id: str) -> Iterator[tuple[Feed, Stop]]:
+        """Make the feed of a run, which is watched as long as the context lasts, and what stops the run before its time."""
+        feed, stop = self.require().new_feed(), Stop()
         with self._guard:
-            self._followed[run_id] = feed
+            self._followed[run_id] = feed, stop
+            if self._ends:
+                stop.set()
         try:
-            yield feed
+            yield feed, stop
         finally:
             with self._guard:
                 del self._followed[run_id]
+
+    def end(self) -> None:
+        """Have all runs of this process be left as they are: another one goes on with them."""
+        with self._guard:
+            self._ends = True
+            for _, stop in self._followed.values():
+                stop.set()
 
     def health(self) -> FeedHealth | None:
         """Say how the feed is: of the runs that follow it here the one that waits longest for data; null without a feed."""
         if self.settings is None:
             return None
         with self._guard:
-            followed = list(self._followed.values())
+            followed = [feed for feed, _ in self._followed.values()]
             asked = [] if self._feed is None else [self._feed]
         worst = min(followed or asked, key=lambda feed: (feed.health.connected, feed.health.data_ts_ms or 0), default=None)
         found = None if worst is None else worst.health

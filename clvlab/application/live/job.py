@@ -9,14 +9,15 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from clvlab.application.anchoring import Anchoring
+from clvlab.application.jobs import PostponedError
 from clvlab.application.live.feed import LiveFeed
 from clvlab.application.live.following import LivePlan, follow
 from clvlab.application.live.telling import Happening, Telling
 from clvlab.application.progress import Tell
 from clvlab.application.runs.in_database import begin, keep
 from clvlab.application.runs.perform import PerformedRun
-from clvlab.errors import LeaseLostError, StoreBusyError, StoreUnreachableError
-from clvlab.feeds.feed import Feed, Stop
+from clvlab.errors import StoreBusyError, StoreUnreachableError
+from clvlab.feeds.feed import Feed
 from clvlab.packs.manifest import Fixture
 from clvlab.proof.anchor import Anchor
 from clvlab.runlog.segments import note_segment
@@ -65,9 +66,8 @@ class LiveRuns:
 
     def perform(self, job: Job, tell: Tell) -> None:
         """Follow a run and seal it; one that another process began is gone on with."""
-        settings, stop = self.live.require(), Stop()
-        fixture = Fixture.model_validate(job.payload["fixture"])
-        with self.live.following(job.run_id) as feed:
+        settings, fixture = self.live.require(), Fixture.model_validate(job.payload["fixture"])
+        with self.live.following(job.run_id) as (feed, stop):
             with self.database.write() as connection:
                 jobs.fence(connection, job)
                 commitment = begin(connection, job.run_id, self.clock())
@@ -84,8 +84,10 @@ class LiveRuns:
                     idle=telling.looked,
                     clock=self.clock,
                 )
-        if done is None or telling.lost is not None:
-            raise telling.lost or LeaseLostError(f"job {job.job_id} was stopped")
+        if telling.lost is not None:
+            raise telling.lost
+        if done is None:
+            raise PostponedError("the process that followed it ends")
         with self.database.write() as connection:
             jobs.fence(connection, job)
             now = self.clock()

@@ -66,7 +66,14 @@ class DatabaseRecord:
 
 
 def enter(
-    connection: Connection, started: RunStarted, owner: str, now_ms: int, *, ranked: bool = True, budget: Budget | None = None
+    connection: Connection,
+    started: RunStarted,
+    owner: str,
+    now_ms: int,
+    *,
+    ranked: bool = True,
+    budget: Budget | None = None,
+    origin_id: str | None = None,
 ) -> bool:
     """Put a run on record and commit to it.
 
@@ -78,6 +85,8 @@ def enter(
         Whether it will be added to the standings when it is sealed.
     budget
         What the runs of the owner may take up; without one there is no bound.
+    origin_id
+        What asked for it, where the evidence names more than that: a start of a competition.
 
     Returns
     -------
@@ -92,7 +101,7 @@ def enter(
     row = {
         "run_id": run_id,
         "kind": started["kind"],
-        "origin_id": started["origin_id"],
+        "origin_id": origin_id or started["origin_id"],
         "source_mode": started["source_mode"],
         "mode_label": started["mode_label"],
         "lineage": lineage(started),
