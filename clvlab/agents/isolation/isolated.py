@@ -78,20 +78,27 @@ class IsolatedAgent(Isolated):
 
     @contextmanager
     def fresh(self, *, silent: bool = False, grows: bool = False) -> Iterator[Agent]:
-        process = AgentProcess(self.code, self.limits, silent=silent, grows=grows)
-        try:
+        with self._alone(AgentProcess(self.code, self.limits, silent=silent, grows=grows)) as process:
             yield _Fresh(process, self)
+
+    @contextmanager
+    def following(self, fixtures: pl.DataFrame) -> Iterator[Follower]:
+        """Ask a process of its own message by message, as they come.
+
+        An interrupt ends who follows, not the agent: its death would be sealed as a failure of it.
+        """
+        with self._alone(AgentProcess(self.code, self.limits, shielded=True)) as process:
+            yield _Followed(process, self.configured, list(fixtures.iter_rows()))
+
+    @contextmanager
+    def _alone(self, process: AgentProcess) -> Iterator[AgentProcess]:
+        """End a process with the context, in which no file that it may read has changed."""
+        try:
+            yield process
         finally:
             process.close()
         if self.limits.digests() != self.identity.reads:
             raise AgentError("a file that the agent may read changed while it was asked: ask again")
-
-    @contextmanager
-    def following(self, fixtures: pl.DataFrame) -> Iterator[Follower]:
-        """Ask a process of its own message by message, as they come."""
-        with self.fresh() as fresh:
-            assert isinstance(fresh, _Fresh)  # noqa: S101  what this class makes
-            yield _Followed(fresh.process, self.configured, list(fixtures.iter_rows()))
 
     def __repr__(self) -> str:
         where = "of this session" if self.code.file is None else ":".join(self.code.file)
