@@ -19,7 +19,7 @@ def shown_progress(what: str, total: int, *, progress: Progress | bool) -> Itera
         yield progress
     elif not progress:
         yield _silent
-    elif (shell := _notebook()) is not None:
+    elif (shell := notebook()) is not None:
         yield _notebook_bar(shell, what, total)
     elif sys.stderr.isatty():
         with _terminal_bar(what, total) as tell:
@@ -32,7 +32,7 @@ def _silent(done: int, total: int) -> None:
     """Say nothing."""
 
 
-def _notebook() -> Any:
+def notebook() -> Any:
     """Return IPython's display module if this runs in a kernel, which has loaded it; else null."""
     kernel = sys.modules.get("ipykernel.kernelapp")
     return sys.modules.get("IPython.display") if kernel is not None and kernel.IPKernelApp.initialized() else None
@@ -47,7 +47,7 @@ def _notebook_bar(shell: Any, what: str, total: int) -> Progress:
     return tell
 
 
-class _Shown:
+class Drawn:
     """HTML with a text beside it, for viewers of either."""
 
     def __init__(self, text: str, content: str) -> None:
@@ -60,10 +60,10 @@ class _Shown:
         return self._content
 
 
-def _bar(what: str, done: int, total: int) -> _Shown:
+def _bar(what: str, done: int, total: int) -> Drawn:
     text = f"{what}: {done:,} of {total:,} points"
     drawn = "" if done == total else f' <progress value="{done}" max="{total}"></progress>'
-    return _Shown(text, f'<div style="font:13px system-ui,sans-serif">{html.escape(text)}{drawn}</div>')
+    return Drawn(text, f'<div style="font:13px system-ui,sans-serif">{html.escape(text)}{drawn}</div>')
 
 
 @contextmanager
