@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from clvlab.application.live.following import LivePlan
-from clvlab.application.live.journal import Answers
+from clvlab.application.live.journal import Answers, Failure
 from clvlab.law.actions import Decision
 from clvlab.law.message import Message
 from clvlab.law.schema import Schema
@@ -54,7 +54,7 @@ class LiveView:
         """Take note of a message, and of what was decided at it."""
         self.messages += 1
         self._markets[message.market_key] = message
-        self.failures |= {agent_id: f"{own.error}: {own.cause}" for agent_id, own in answers.failed.items()}
+        self.failures |= {agent_id: _said(own) for agent_id, own in answers.failed.items()}
         self._rows += [self._row(agent_id, message, one) for agent_id, own in answers.decided.items() for one in own]
 
     def looked(self, tracker: Tracker) -> None:
@@ -102,3 +102,7 @@ class LiveView:
 
     def __repr__(self) -> str:
         return f"Live run {self.plan.run_id}: {self.line}; next: .frame"
+
+
+def _said(failure: Failure) -> str:
+    return failure.cause if failure.error in failure.cause else f"{failure.error}: {failure.cause}"
