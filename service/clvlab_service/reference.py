@@ -12,6 +12,8 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from clvlab.feeds.registry import FEEDS
+from clvlab.feeds.settings import FeedSettings, variable_of
 from clvlab_service.app import create_app
 from clvlab_service.errors import problem_kinds
 from clvlab_service.settings import Settings
@@ -35,6 +37,7 @@ def splice(text: str) -> str:
     makers = {
         "http": lambda: http_reference(create_app(Settings()).openapi()),
         "settings": settings_reference,
+        "feeds": feeds_reference,
         "problems": problems_reference,
     }
     return _MARK.sub(lambda found: found[1] + "\n" + makers[found[2]]() + "\n" + found[3], text)
@@ -46,6 +49,16 @@ def settings_reference() -> str:
     for name, field in _settings(Settings):
         default = "" if field.default in (None, (), frozenset()) else f"`{field.default}`"
         rows.append(f"| `CLVLAB_{name.upper()}` | {default} | {field.description} |")
+    return "\n".join(rows) + "\n"
+
+
+def feeds_reference() -> str:
+    """Return a table of the settings of all feeds: their defaults, and those without which a feed can't be made."""
+    needed = {f"{name.replace('-', '_')}_{need}" for name, entry in FEEDS.items() for need in entry.needs}
+    rows = ["| variable | default | |", "|---|---|---|"]
+    for name, field in FeedSettings.model_fields.items():
+        default = "needed" if name in needed else "" if field.default is None else f"`{field.default}`"
+        rows.append(f"| `{variable_of(name)}` | {default} | {field.description} |")
     return "\n".join(rows) + "\n"
 
 

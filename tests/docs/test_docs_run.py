@@ -83,12 +83,13 @@ def free_port():
 
 @contextmanager
 def nothing_left(folder):
-    """Ends the service that a page started, if the page did not come to that."""
+    """Ends services and feeds that a page started, if the page did not come to that."""
     try:
         yield
     finally:
-        with suppress(FileNotFoundError, ProcessLookupError):
-            os.kill(int((folder / "serve.pid").read_text()), signal.SIGTERM)
+        for pid in folder.glob("*.pid"):
+            with suppress(ProcessLookupError):
+                os.kill(int(pid.read_text()), signal.SIGTERM)
 
 
 def run(step, page, folder, namespace, port):
