@@ -91,6 +91,7 @@ class IsolatedAgent(Isolated):
         """Ask a process of its own message by message, as they come."""
         with self.fresh() as fresh:
             assert isinstance(fresh, _Fresh)  # noqa: S101  what this class makes
+            fresh.process.identity(**self.configured)  # loads its code: no message waits for that
             yield _Followed(fresh.process, self.configured, list(fixtures.iter_rows()))
 
     def __repr__(self) -> str:

@@ -57,7 +57,7 @@ class Telling:
     _over: Stop = field(default_factory=Stop, init=False)
     _messages: int = field(default=0, init=False)
     _gaps: int = field(default=0, init=False)
-    _health: tuple[bool, str | None] = field(default=(True, None), init=False)
+    _health: tuple[bool, str | None] = field(default=(False, None), init=False)
 
     def __enter__(self) -> Telling:
         self._thread = Thread(target=self._run, name="clvlab-live-telling", daemon=True)
