@@ -91,7 +91,8 @@ class Telling:
                 due = time.monotonic() + _HEALTH_S
                 self._look()
             self._say()
-        self._say()
+        while not self._queue.empty() and self.lost is None:
+            self._say()
 
     def _look(self) -> None:
         health = self.feed.health

@@ -245,3 +245,13 @@ def test_without_a_message_of_play_the_run_is_sealed_by_the_clock(plan, tmp_path
 
     assert live.pack.tape([FIXTURE]).messages.height == len(told) == 50
     assert {line["close_kind"] for line in lines(live.run, "MARKET_CLOSE")} == {"kickoff"}
+
+
+def test_a_run_that_is_taken_up_again_tells_every_decision_once(plan, tmp_path):
+    told, done, breaks = [], None, [25, 60]
+    while done is None:
+        stop = Stop()
+        broken = replace(plan, feed=Breaking(plan.feed, breaks, stop))
+        done = follow(broken, tmp_path / "run", stop, told=lambda _, answers: told.extend(answers.decided.values()))
+
+    assert sum(map(len, told)) == len(lines(done.run, "DECISION"))
