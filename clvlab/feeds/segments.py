@@ -166,9 +166,12 @@ class Segments:
 
     def _noted(self) -> str:
         digest = file_sha256(self._path)
-        if self._note is not None:
-            self._note(self.header.capture_id, self.header.number, digest)
+        self._tell(self.header.number, digest)
         return digest
+
+    def _tell(self, number: int, digest: str) -> None:
+        if self._note is not None:
+            self._note(self.header.capture_id, number, digest)
 
     def _begun(self, header: Header) -> Header:
         path = self._folder / name_of(header.number)
@@ -200,6 +203,8 @@ class Segments:
             if not ended:
                 self.last_ms, self.mark = record.at_ms, record.mark or self.mark
                 self._open_cut = record.cut is not None or (self._open_cut and record.resumed is None)
+        for number, path in enumerate(found[:-1], 1):  # a log refuses what was changed since, and learns what it missed
+            self._tell(number, file_sha256(path))
         if ended:
             return self._begun(replace(header, number=header.number + 1, previous=self._noted()))
         self._open(self._path)

@@ -116,7 +116,7 @@ def test_a_roll_that_was_killed_is_finished_and_noted(tmp_path, begun):
         assert segments.lost_bytes == len(begun or b"")
         segments.write([received(3)])
 
-    assert noted == [("cap", 2, file_sha256(paths[1]))]
+    assert noted == [("cap", number, file_sha256(path)) for number, path in enumerate(paths[:2], 1)]
     assert [record.mark for record in past(tmp_path)] == ["1", "2", "3", "3"]
 
 
