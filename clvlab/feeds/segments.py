@@ -94,21 +94,20 @@ class Segments:
 
     def write(self, items: Sequence[Item]) -> list[Record]:
         """Append what came, and return it as records; nothing is synced yet."""
-        lines = list(chain.from_iterable(map(self._lines, items)))
-        self._append(b"".join(lines))
-        records = [read_record(line, self._path.name) for line in lines]
-        self.last_ms = records[-1].at_ms
-        return records
+        written = list(chain.from_iterable(map(self._lines, items)))
+        self._append(b"".join(line for line, _ in written))
+        self.last_ms = written[-1][1].at_ms
+        return [record for _, record in written]
 
-    def _lines(self, item: Item) -> list[bytes]:
+    def _lines(self, item: Item) -> list[tuple[bytes, Record]]:
         if isinstance(item, Cut):
             self._open_cut = True
-            return [cut_line(item.from_ts_ms, item.cause.value, item.markets, resumable=item.resumable)]
+            return [_read(cut_line(item.from_ts_ms, item.cause.value, item.markets, resumable=item.resumable))]
         if isinstance(item, Resumed):
             self._open_cut = False
-            return [resumed_line(item.to_ts_ms, replayed=item.replayed)]
+            return [_read(resumed_line(item.to_ts_ms, replayed=item.replayed))]
         # A feed knows nothing of what this process missed: its first message ends that.
-        resumed = [resumed_line(item.received_ts_ms, replayed=False)] if self._open_cut else []
+        resumed = [_read(resumed_line(item.received_ts_ms, replayed=False))] if self._open_cut else []
         self._open_cut = False
         self.mark = self.mark if item.mark is None else item.mark
         return [*resumed, *_message_lines(item)]
@@ -229,13 +228,18 @@ class Segments:
         self._held.close()
 
 
-def _message_lines(item: Received) -> list[bytes]:
+def _message_lines(item: Received) -> list[tuple[bytes, Record]]:
     """Write a message, or that it was missed: a line that nobody could read again would spoil the whole capture."""
-    line = message_line(item.text, item.received_ts_ms, item.mark)
-    if len(line) <= MAX_LINE_BYTES:
-        return [line]
     at_ms = item.received_ts_ms
-    return [cut_line(at_ms, GapCause.OVERSIZE.value, (), resumable=False), resumed_line(at_ms, replayed=False)]
+    line = message_line(item.text, at_ms, item.mark)
+    if len(line) <= MAX_LINE_BYTES:
+        return [(line, Record(at_ms, item.text, item.mark))]
+    cut = cut_line(at_ms, GapCause.OVERSIZE.value, (), resumable=False)
+    return [_read(cut), _read(resumed_line(at_ms, replayed=False))]
+
+
+def _read(line: bytes) -> tuple[bytes, Record]:
+    return line, read_record(line, "a line")
 
 
 def _what(header: Header) -> tuple[object, ...]:
