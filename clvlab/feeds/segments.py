@@ -31,6 +31,8 @@ from clvlab.packs.files import MAX_LINE_BYTES, file_sha256
 
 Note = Callable[[str, int, str], None]
 """Takes capture id, number and ``sha256:<hex>`` of a segment that was closed."""
+_OWN = (GapCause.RESTART, GapCause.BACKLOG)
+_PATIENCE_S = 2.0  # for whoever is about to let go
 _MAX_BYTES = 64 << 20
 _MAX_AGE_MS = 300_000
 
@@ -66,7 +68,7 @@ class Segments:
         self._since_ms: int | None = None
         folder.mkdir(parents=True, exist_ok=True)
         self._held = ExitStack()
-        self._held.enter_context(lock(folder, patience_s=0))
+        self._held.enter_context(lock(folder, patience_s=_PATIENCE_S))
         try:
             found = self.paths()
             self.header = self._taken_up(found, header) if found else self._begun(header)
@@ -101,12 +103,12 @@ class Segments:
 
     def _lines(self, item: Item) -> list[tuple[bytes, Record]]:
         if isinstance(item, Cut):
-            self._open_cut = True
+            self._open_cut = self._open_cut or item.cause in _OWN
             return [_read(cut_line(item.from_ts_ms, item.cause.value, item.markets, resumable=item.resumable))]
         if isinstance(item, Resumed):
             self._open_cut = False
             return [_read(resumed_line(item.to_ts_ms, replayed=item.replayed))]
-        # A feed knows nothing of what this process missed: its first message ends that.
+        # A feed knows nothing of what this process missed: its first message ends that. Its own cuts it ends itself.
         resumed = [_read(resumed_line(item.received_ts_ms, replayed=False))] if self._open_cut else []
         self._open_cut = False
         self.mark = self.mark if item.mark is None else item.mark
@@ -201,7 +203,8 @@ class Segments:
             ended = record.is_end
             if not ended:
                 self.last_ms, self.mark = record.at_ms, record.mark or self.mark
-                self._open_cut = record.cut is not None or (self._open_cut and record.resumed is None)
+                own = record.cut is not None and record.cut["cause"] in _OWN
+                self._open_cut = own or (self._open_cut and record.resumed is None)
         for number, path in enumerate(found[:-1], 1):  # a log refuses what was changed since, and learns what it missed
             self._tell(number, file_sha256(path))
         if ended:

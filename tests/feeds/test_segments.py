@@ -259,14 +259,14 @@ ITEMS = st.lists(
 
 
 def plainly(items):
-    """The records of a capture, by a model that knows of no files: a message ends a gap that nothing else ended."""
+    """The records of a capture, by a model that knows of no files: a message ends a gap that the recorder made itself."""
     is_open = False
     for item in items:
         match item:
             case Cut():
                 cut = {"cause": item.cause.value, "markets": list(item.markets), "resumable": item.resumable}
                 yield Record(item.from_ts_ms, cut=cut)
-                is_open = True
+                is_open = is_open or item.cause in ("restart", "backlog")
             case Resumed():
                 yield Record(item.to_ts_ms, resumed={"replayed": item.replayed})
                 is_open = False
@@ -306,6 +306,18 @@ def test_what_is_read_again_is_what_was_written_however_it_was_broken_up(tmp_pat
     expected = list(plainly(item for items, _ in batches for item in items))
     assert past(folder) == expected
     assert tracked(past(folder)) == tracked(expected)
+
+
+def test_messages_of_one_connection_do_not_end_the_cut_of_another(tmp_path):
+    items = [received(1), Cut(GapCause.CUT, 1001, ("a",)), received(2), received(3), Resumed(1009)]
+
+    with opened(tmp_path) as segments:
+        segments.write(items)
+
+    tracker = Tracker(HEADER, TxLineReader())
+    for record in past(tmp_path):
+        tracker.take(record)
+    assert [(gap.from_ts_ms, gap.to_ts_ms) for gap in tracker.ledger()] == [(1001, 1009)]
 
 
 def test_a_full_disk_is_an_error_and_what_was_written_before_stands(tmp_path):
