@@ -155,6 +155,12 @@ class BacktestReport(Answer):
     close_kinds: dict[str, int]
     closing_age_ms: ClosingAge
     closing_source: str | None
+    in_gap: NotRequired[
+        Annotated[
+            int,
+            Field(ge=0, description="Scored decisions with an entry or close that a gap touches; absent in old reports."),
+        ]
+    ]
     statistics: NotRequired[Annotated[BacktestStatistics, Field(description="Of a backtest over several fixtures.")]]
     real_executable_edge_bps: Annotated[None, Field(description="Null on every replay.")]
 

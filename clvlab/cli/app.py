@@ -24,7 +24,7 @@ from clvlab.application.versions import judge
 from clvlab.cli import proof
 from clvlab.cli.agents import agents_app
 from clvlab.cli.backing import backup
-from clvlab.cli.feeds import devfeed
+from clvlab.cli.feeds import capture, devfeed
 from clvlab.cli.log import log_app, witness
 from clvlab.cli.options import JsonOption, NetworkOption, PackArgument, ReadsOption, RunArgument, RunsOption
 from clvlab.cli.packs import packs_app
@@ -51,6 +51,7 @@ app.command()(serve)
 app.command()(rebuild_leaderboard)
 app.command()(retention)
 app.command()(backup)
+app.command()(capture)
 app.command()(devfeed)
 app.command()(dev_token)
 

@@ -98,6 +98,7 @@ _VALUES: dict[str, Any] = {
         "score_root": _SCORES_HASH,
     },
     "id": 3,
+    "in_gap": 0,
     "index": 0,
     "instance_id": "inst_10394b04a7f04c2f938e2c7a81448fa3",
     "invalid_count": 0,

@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from clvlab.feeds.settings import FeedSettings
 from clvlab_service.app import create_app
 from clvlab_service.errors import problem_kinds
 from clvlab_service.settings import Settings
@@ -34,16 +35,17 @@ def splice(text: str) -> str:
     """Return a page with its marked parts written anew."""
     makers = {
         "http": lambda: http_reference(create_app(Settings()).openapi()),
-        "settings": settings_reference,
+        "settings": lambda: settings_reference(Settings),
+        "feeds": lambda: settings_reference(FeedSettings),
         "problems": problems_reference,
     }
     return _MARK.sub(lambda found: found[1] + "\n" + makers[found[2]]() + "\n" + found[3], text)
 
 
-def settings_reference() -> str:
-    """Return a table of all settings."""
+def settings_reference(model: type[BaseModel]) -> str:
+    """Return a table of all settings of a model."""
     rows = ["| variable | default | |", "|---|---|---|"]
-    for name, field in _settings(Settings):
+    for name, field in _settings(model):
         default = "" if field.default in (None, (), frozenset()) else f"`{field.default}`"
         rows.append(f"| `CLVLAB_{name.upper()}` | {default} | {field.description} |")
     return "\n".join(rows) + "\n"

@@ -149,7 +149,8 @@ def follow(
     closed, taken, known = False, 0, journal.last
     try:
         with Asking(plan.agents, fixtures, journal) as asking, closing(capturing.records(stop)) as coming:
-            for record in chain(capturing.segments.past(), coming):
+            past = ((record, False) for record in capturing.segments.past())
+            for record, is_new in chain(past, ((record, True) for record in coming)):
                 if record is None:
                     idle(tracker)
                 else:
@@ -159,7 +160,7 @@ def follow(
                         if asking.messages > known + 1:  # else it was told when it was new
                             told(message, answers)
                         closed = closed or message.in_running
-                closed = closed or _is_over(plan, tracker, clock())
+                closed = closed or (is_new and _is_over(plan, tracker, clock()))  # what was captured in time counts
                 if closed:
                     break
         if stop.is_set and not closed:

@@ -253,6 +253,17 @@ def test_without_a_message_of_play_the_run_is_sealed_by_the_clock(plan, tmp_path
     assert {line["close_kind"] for line in lines(live.run, "MARKET_CLOSE")} == {"kickoff"}
 
 
+def test_a_run_that_is_taken_up_after_its_end_keeps_all_that_was_captured_in_time(plan, tmp_path):
+    now, stop = [plan.fixture.kickoff_ts_ms], Stop()
+    plan = replace(plan, grace_s=60)
+    assert follow(replace(plan, feed=Breaking(plan.feed, [40], stop)), tmp_path, stop, clock=lambda: now[0]) is None
+    now[0] += 61_000
+
+    live = follow(plan, tmp_path, Stop(), clock=lambda: now[0])
+
+    assert live.pack.tape([FIXTURE]).messages.height == 41
+
+
 def test_a_run_that_is_taken_up_again_tells_every_decision_once(plan, tmp_path):
     told, done, breaks = [], None, [25, 60]
     while done is None:
