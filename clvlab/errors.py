@@ -222,6 +222,10 @@ class FeedError(ClvlabError):
     """A live feed can't be used as things are; the message says what would mend that."""
 
 
+class NoFeedError(FeedError):
+    """No live feed is configured; the message names the settings."""
+
+
 class OddsError(ClvlabError):
     """A value that is not valid odds, or an unknown way to read or combine odds."""
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from clvlab.law.message import Message
 from clvlab.law.schema import SAFE_INTEGER, Action
 from clvlab.law.tape import Tape, last_row_at
 
@@ -28,6 +29,16 @@ class Kelly:
 
     fraction_bps: int
     bankroll: int
+
+    def stake_at(self, message: Message, side: str) -> int:
+        """Return the stake on a side at a message, as ``sized`` does."""
+        at = message.sides.index(side)
+        prob_bps, odds_milli = message.prob_bps[at], message.odds_milli[at]
+        if prob_bps is None or odds_milli is None:
+            return 0
+        edge = prob_bps * odds_milli - 10_000_000
+        full = self.bankroll * self.fraction_bps * edge // (100_000_000 * (odds_milli - 1000))
+        return min(max(full, 0), SAFE_INTEGER)
 
     def sized(self, tape: Tape, decisions: pl.DataFrame) -> pl.DataFrame:
         """Return ``DECISIONS`` with the stake of every BACK replaced, rounded down; 0 without a quote or an edge at it."""

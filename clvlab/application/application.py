@@ -17,11 +17,16 @@ from clvlab.application.competitions.competitions import Competitions
 from clvlab.application.competitions.demo import Demo
 from clvlab.application.competitions.event_log import EventLog
 from clvlab.application.competitions.job import CompetitionRuns
+from clvlab.application.competitions.live import LiveCompetition
 from clvlab.application.deploys.deploys import Deploys
 from clvlab.application.deploys.job import DeployRuns
+from clvlab.application.deploys.live import LiveDeploy
 from clvlab.application.hub import Hub
 from clvlab.application.jobs import Handler, Jobs
 from clvlab.application.leaderboard import Leaderboard
+from clvlab.application.live.feed import LiveFeed
+from clvlab.application.live.feed import LiveSettings as LiveSettings
+from clvlab.application.live.job import LiveRuns
 from clvlab.application.log.public import PublicLog
 from clvlab.application.log.watching import Watch
 from clvlab.application.measures import Measures, measures
@@ -74,6 +79,8 @@ class Application:
         How much an owner may have going on at once.
     anchor
         Chain, and key if sealed runs of competitions and deploys are to be anchored there; by default nothing is anchored.
+    live
+        The feed that runs may follow, and where they are kept; by default there is none.
     log_key
         Signs checkpoints of the run log; without one they are not to be had.
     checkpoint_file
@@ -111,6 +118,7 @@ class Application:
         caps: Caps | None = None,
         anchor: AnchorSettings | None = None,
         uploads: UploadLimits | None = None,
+        live: LiveSettings | None = None,
         log_key: Signer | None = None,
         checkpoint_file: Path | None = None,
         witness: str | None = None,
@@ -132,21 +140,24 @@ class Application:
         database.tell(hub.publish)
         budget, caps = budget or Budget(), caps or Caps()
         anchoring = Anchoring(database, anchorer(anchor or AnchorSettings(), StoredRecords(database)), clock)
-        runner = CompetitionRuns(database, packs, anchoring, clock, budget, caps)
+        self.live = LiveFeed(live, clock)
+        runner = CompetitionRuns(database, packs, anchoring, clock, budget, caps, self.live)
         handlers: dict[str, Handler] = {
             "backtest": BacktestRuns(database, catalog, clock),
             "competition": runner,
             "deploy": DeployRuns(database, packs, anchoring, clock),
+            "live-competition": LiveRuns(database, self.live, LiveCompetition(), anchoring, clock),
+            "live-deploy": LiveRuns(database, self.live, LiveDeploy(), anchoring, clock),
         }
         if anchoring.anchorer.enabled:
             handlers["anchor"] = anchoring
         self.log = PublicLog(database, log_key, published)
-        self.jobs = Jobs(database, hub, clock, workers, lease_ms, handlers, self.log.require_whole)
+        self.jobs = Jobs(database, hub, clock, workers, lease_ms, handlers, self.log.require_whole, live.runs if live else 0)
         self.runs = StoredRuns(database, anchoring, self.log, clock)
         self.decisions = RunDecisions(database)
         self.competitions = Competitions(database, packs, self.jobs, self.runs, runner, clock, new_id, caps)
         self.event_log = EventLog(database)
-        self.deploys = Deploys(database, packs, hub, clock, new_id, budget, caps)
+        self.deploys = Deploys(database, packs, hub, clock, new_id, budget, caps, self.live)
         self.backtests = BacktestReports(database, catalog, self.jobs, self.runs, clock, budget)
         self.leaderboard = Leaderboard(database)
         self.leaderboard.bring_up_to_date()
@@ -196,6 +207,7 @@ class Application:
         """
         if self._watch is not None:
             self._watch.stop()
+        self.live.end()
         try:
             self.jobs.stop(within_s)
         finally:
@@ -216,14 +228,14 @@ class Application:
         ------
         StoreError
         """
-        return measures(self._database, self._clock)
+        return measures(self._database, self._clock, self.live.health())
 
     def ready(self) -> dict[str, Any]:
-        """Tell whether the store answers, for a readiness probe: ``{store, schema_version}``.
+        """Tell whether the store answers, for a readiness probe: ``{store, schema_version, feed}``.
 
         Raises
         ------
         StoreUnreachableError, StoreBusyError, StoreError
         """
         self._database.ask()
-        return {"store": self._database.kind, "schema_version": self._database.schema_version}
+        return {"store": self._database.kind, "schema_version": self._database.schema_version, "feed": self.live.health()}

@@ -35,7 +35,12 @@ class Caps:
         ------
         OwnerLimitError
         """
-        _require(jobs.open_of(connection, owner, "competition"), self.starts, "starts that are not over", _SOON_S)
+        _require(
+            jobs.open_of(connection, owner, ("competition", "live-competition")),
+            self.starts,
+            "starts that are not over",
+            _SOON_S,
+        )
 
     def require_deploy(self, connection: Connection, owner: str) -> None:
         """Refuse a deploy beyond the cap.
@@ -44,7 +49,8 @@ class Caps:
         ------
         OwnerLimitError
         """
-        _require(jobs.open_of(connection, owner, "deploy"), self.deploys, "deploys that are not over", _SOON_S)
+        there = jobs.open_of(connection, owner, ("deploy", "live-deploy"))
+        _require(there, self.deploys, "deploys that are not over", _SOON_S)
 
     def require_draft(self, connection: Connection, owner: str) -> None:
         """Refuse a draft beyond the cap.

@@ -42,6 +42,8 @@ _MAX_ATTEMPTS = 10
 _OVER = (RunStatus.SEALED, RunStatus.FAILED, RunStatus.REMOVED)
 _APART = "anchor"  # waits for a network: it has a thread of its own, so that nothing waits behind it
 _ASKED = "backtest"  # performed by whoever asked; a thread of its own takes up what nobody performs any more
+LIVE = ("live-competition", "live-deploy")
+"""Kinds of jobs that last as long as a match."""
 _POLL_S = 0.5
 _PATIENCE_S = 600.0
 
@@ -79,6 +81,8 @@ class Jobs:
         How long a worker is believed alive without a word; it renews three times as often.
     require_log
         Called before a job is taken that will append to the run log; raises ``LogBehindError`` while nothing may be.
+    live
+        Live runs that are followed at once, each on a thread of its own.
     """
 
     database: Database
@@ -88,6 +92,7 @@ class Jobs:
     lease_ms: int = 30_000
     handlers: Mapping[str, Handler] = field(default_factory=dict)
     require_log: Callable[[], None] = lambda: None
+    live: int = 0
     _threads: list[Thread] = field(default_factory=list, init=False)
     _stopping: Event = field(default_factory=Event, init=False)
     _guard: Lock = field(default_factory=Lock, init=False)
@@ -105,8 +110,9 @@ class Jobs:
                 self._stopping.clear()
                 self._attempts.ended.clear()
                 alone = {_APART: 0, _ASKED: self.lease_ms}
-                lanes = [([kind for kind in self.handlers if kind not in alone], 0)] * self.workers
+                lanes = [([kind for kind in self.handlers if kind not in (*alone, *LIVE)], 0)] * self.workers
                 lanes += [([kind], waited_ms) for kind, waited_ms in alone.items() if kind in self.handlers]
+                lanes += [(list(LIVE), 0)] * self.live
                 self._threads = [
                     Thread(target=self._work, args=lane, name=f"clvlab-job-{n}", daemon=True) for n, lane in enumerate(lanes)
                 ]

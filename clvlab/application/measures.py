@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from clvlab.answers.operations import FeedHealth
 from clvlab.application.runs.counting import ANYBODY
 from clvlab.store import jobs, uploads, usage
 from clvlab.store.database import Database
@@ -25,15 +26,18 @@ class Measures:
         What is taken up by runs without an owner (``public``), by those of owners, and by uploads.
     log_entries
         Length of the run log.
+    feed
+        How the live feed is; null without one.
     """
 
     jobs: Mapping[str, int]
     queue_age_s: Mapping[str, float]
     stored_bytes: Mapping[str, int]
     log_entries: int
+    feed: FeedHealth | None = None
 
 
-def measures(database: Database, clock: Callable[[], int]) -> Measures:
+def measures(database: Database, clock: Callable[[], int], feed: FeedHealth | None = None) -> Measures:
     """Measure a store.
 
     Raises
@@ -48,4 +52,5 @@ def measures(database: Database, clock: Callable[[], int]) -> Measures:
             {kind: max(0, now - since) / 1000 for kind, since in jobs.waiting_since(connection).items()},
             {"public": of_anybody, "owners": of_all - of_anybody, "uploads": uploads.total_bytes(connection)},
             LogRows(connection).size(),
+            feed,
         )

@@ -26,6 +26,7 @@ def serve(
     port: Annotated[int, typer.Option(help="0 is any free port.", envvar="CLVLAB_PORT", min=0, max=65_535)] = 8000,
     dev: Annotated[bool, typer.Option("--dev", help="Accept the tokens of dev-token, on this machine only.")] = False,
     keys: KeysOption = _KEYS,
+    devfeed: Annotated[bool, typer.Option("--devfeed", help="Play a synthetic match to live runs; with --dev.")] = False,
 ) -> None:
     """Serve HTTP; settings are environment variables CLVLAB_*, and without any the store is in memory."""
     try:
@@ -33,7 +34,7 @@ def serve(
     except ModuleNotFoundError as error:
         raise MissingExtraError("service", error.name) from error
     try:
-        run(host, port, keys if dev else None, lambda line: err.print(line, markup=False))
+        run(host, port, keys if dev else None, lambda line: err.print(line, markup=False), devfeed=devfeed)
     except DatabaseUrlError:
         raise
     except StoreError as error:

@@ -30,6 +30,7 @@ from clvlab.packs.files import file_sha256
 
 Note = Callable[[str, int, str], None]
 """Takes capture id, number and ``sha256:<hex>`` of a segment that was closed."""
+_PATIENCE_S = 2.0  # for whoever is about to let go
 _MAX_BYTES = 64 << 20
 _MAX_AGE_MS = 300_000
 
@@ -62,7 +63,7 @@ class Segments:
         self._file: int | None = None
         folder.mkdir(parents=True, exist_ok=True)
         self._held = ExitStack()
-        self._held.enter_context(lock(folder, patience_s=0))
+        self._held.enter_context(lock(folder, patience_s=_PATIENCE_S))
         try:
             found = self.paths()
             self.header = self._taken_up(found, header) if found else self._begun(header)

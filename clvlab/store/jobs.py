@@ -100,11 +100,11 @@ def _take_turn(connection: Connection, owner: str) -> None:
     connection.execute(taken.on_conflict_do_update(index_elements=["owner"], set_={"turn": taken.excluded.turn}))
 
 
-def open_of(connection: Connection, owner: str, kind: str) -> int:
-    """Count the jobs of a kind of an owner's runs that are queued or leased."""
+def open_of(connection: Connection, owner: str, kinds: Collection[str]) -> int:
+    """Count the jobs of some kinds of an owner's runs that are queued or leased."""
     query = select(func.count()).select_from(jobs).join(runs, runs.c.run_id == jobs.c.run_id)
     is_open = jobs.c.status.in_((JobStatus.QUEUED, JobStatus.LEASED))
-    return int(connection.execute(query.where(is_open, jobs.c.kind == kind, runs.c.owner == owner)).scalar_one())
+    return int(connection.execute(query.where(is_open, jobs.c.kind.in_(kinds), runs.c.owner == owner)).scalar_one())
 
 
 def _rest_ms() -> ColumnElement[int]:

@@ -52,6 +52,11 @@ def add(connection: Connection, values: dict[str, Any]) -> bool:
     return revived.rowcount == 1
 
 
+def name_pack(connection: Connection, run_id: str, pack_id: str, content_hash: str) -> None:
+    """Note the pack that a live run captured."""
+    connection.execute(update(runs).where(runs.c.run_id == run_id).values(pack_id=pack_id, content_hash=content_hash))
+
+
 def row(connection: Connection, run_id: str, *, lock: bool = False) -> dict[str, Any] | None:
     """Return the row of a run, without its bytes."""
     query = select(*(column for column in runs.c if column.name != "manifest")).where(runs.c.run_id == run_id)

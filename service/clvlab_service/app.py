@@ -19,6 +19,7 @@ from starlette_compress import CompressMiddleware, add_compress_type
 from clvlab.application.application import Application, Waits
 from clvlab.application.caps import Caps
 from clvlab.application.deploys.config import DeployConfig
+from clvlab.application.live.configured import live_settings
 from clvlab.application.packs import catalog_at
 from clvlab.application.runs.budget import Budget
 from clvlab.application.templates import parameter_models
@@ -159,6 +160,7 @@ def _opening(settings: Settings) -> Callable[[], Application]:
         caps=Caps(settings.max_owner_starts, settings.max_owner_deploys, settings.max_owner_drafts),
         anchor=settings.anchor,
         uploads=_upload_limits(settings.uploads, settings) if settings.uploads else None,
+        live=live_settings(settings.live_folder, settings.live_runs, settings.live_grace_s, dev=settings.devfeed),
         log_key=read_signer(settings.log_key_file) if settings.log_key_file else None,
         checkpoint_file=settings.checkpoint_file,
         witness=settings.log_witness,

@@ -42,20 +42,40 @@ class Metrics:
         )
         self.stored = Gauge("clvlab_stored_bytes", "What is taken up in the store.", ("of",), registry=self.registry)
         self.log_entries = Gauge("clvlab_log_entries", "Length of the run log.", registry=self.registry)
+        self.feed = Gauge(
+            "clvlab_feed",
+            "The live feed: `runs` that follow it, whether they are `connected`, `data_age_seconds`, `quota_left`.",
+            ("of",),
+            registry=self.registry,
+        )
         self.store_up = Gauge("clvlab_store_up", "Whether the store answered within a second.", registry=self.registry)
         self.refused = Counter("clvlab_pool_refused", "Computations refused.", ("pool",), registry=self.registry)
 
     def store(self, found: Measures | None) -> None:
         """Take what was measured of the store; null if it did not answer."""
         self.store_up.set(found is not None)
-        for gauge in (self.jobs, self.queue_age, self.stored):
+        for gauge in (self.jobs, self.queue_age, self.stored, self.feed):
             gauge.clear()
         self.log_entries.set(math.nan if found is None else found.log_entries)
         if found is not None:
-            shown = ((self.jobs, found.jobs), (self.queue_age, found.queue_age_s), (self.stored, found.stored_bytes))
+            shown = (
+                (self.jobs, found.jobs),
+                (self.queue_age, found.queue_age_s),
+                (self.stored, found.stored_bytes),
+                (self.feed, _of_feed(found)),
+            )
             for gauge, values in shown:
                 for label, value in values.items():
                     gauge.labels(label).set(value)
+
+
+def _of_feed(found: Measures) -> dict[str, float]:
+    if found.feed is None:
+        return {}
+    own = found.feed
+    named = {"runs": own["runs"], "connected": own["connected"], "quota_left": own["quota_left"]}
+    named |= {"data_age_seconds": own["data_age_s"]}
+    return {name: float(value) for name, value in named.items() if value is not None}
 
 
 class Observe:

@@ -56,8 +56,9 @@ _HEADERS = {
     503: _RETRY_AFTER,
 }
 _REASONS = (
-    "Of a start: `not_startable`, `roster_empty`, `no_live_feed`, `binding_missing`, `binding_changed`, `entry_unusable`. Of a "
-    "deletion: `has_events`, `in_use`. Of an idempotency key: `fingerprint`, `prior_attempt`."
+    "Of a start: `not_startable`, `roster_empty`, `no_live_feed`, `fixture_not_on_feed`, `no_quota`, `binding_missing`, "
+    "`binding_changed`, `entry_unusable`. Of a deletion: `has_events`, `in_use`. Of an idempotency key: `fingerprint`, "
+    "`prior_attempt`."
 )
 _BODY = "x-body"
 _REF = "#/components/schemas/"

@@ -27,7 +27,7 @@ _LAST_ANSWERS_S = 1
 _UNREAD_MS = 30_000
 
 
-def serve(host: str, port: int, dev_folder: Path | None, say: Callable[[str], None]) -> None:
+def serve(host: str, port: int, dev_folder: Path | None, say: Callable[[str], None], *, devfeed: bool = False) -> None:
     """Serve until interrupted.
 
     Parameters
@@ -38,6 +38,8 @@ def serve(host: str, port: int, dev_folder: Path | None, say: Callable[[str], No
         Trust the key in this folder, on this machine only.
     say
         Called with each line for the terminal once requests are accepted.
+    devfeed
+        Play a synthetic pack to live runs, for a first look; with ``dev_folder`` only.
 
     Raises
     ------
@@ -48,7 +50,7 @@ def serve(host: str, port: int, dev_folder: Path | None, say: Callable[[str], No
     OSError
         The port is taken, or the host is not an address of this machine.
     """
-    settings = _settings(host, dev_folder)
+    settings = _settings(host, dev_folder, devfeed=devfeed)
     app = _created(settings)
     start = _Start(app)
     config = _config(start, settings, host, port)
@@ -61,6 +63,8 @@ def serve(host: str, port: int, dev_folder: Path | None, say: Callable[[str], No
         if settings.database_url is None:
             say("The store is in memory: what is done now is gone when it stops. Set CLVLAB_DATABASE_URL to keep it.")
         say(_about_tokens(settings, dev_folder))
+        if settings.devfeed:
+            say("Live runs follow a synthetic feed: each sees a match from its first message, faster than it was.")
 
     forward_uvicorn(None)  # it would log a start that fails with its traceback, and the caller says why in one line
     try:
@@ -152,12 +156,16 @@ def _listening(host: str, port: int) -> socket.socket:
     return sock
 
 
-def _settings(host: str, dev_folder: Path | None) -> Settings:
+def _settings(host: str, dev_folder: Path | None, *, devfeed: bool) -> Settings:
     given: dict[str, Any] = {}
+    if devfeed and dev_folder is None:
+        raise SettingsError("--devfeed plays a made-up match: it goes with --dev only")
     if dev_folder is not None:
         if host not in LOOPBACK:
             raise SettingsError(f"--dev trusts a key that lies on this disk, so it listens on {LOOPBACK} only, not {host!r}")
         given = {"jwt_public_key_file": public_key_file(dev_folder), "jwt_issuer": ISSUER, "jwt_audience": AUDIENCE}
+        if devfeed:
+            given |= {"devfeed": True, "live_folder": dev_folder / "live"}
     try:
         return Settings(**given)
     except ValidationError as error:

@@ -34,6 +34,17 @@ class Settings(BaseSettings):
     packs: Path | None = Field(default=None, description="folder of the pack catalog; the bundled packs without one")
     job_workers: int = Field(default=2, ge=1, le=64, description="background jobs run at once by this process")
 
+    live_folder: Path | None = Field(
+        default=None,
+        description="of captures and journals of live runs, which a feed (`CLVLAB_FEED`) needs; services on one database share "
+        "it",
+    )
+    live_runs: int = Field(default=8, ge=1, le=1000, description="live runs followed at once by this process")
+    live_grace_s: int = Field(
+        default=900, ge=0, description="seconds after the announced kickoff when a live run is sealed, if no message says so"
+    )
+    devfeed: bool = Field(default=False, description="play a synthetic pack to live runs, for a first look")
+
     log_key_file: Path | None = Field(
         default=None, description="key of the run log, made by `clvlab log keygen`; without one it is shown unsigned"
     )

@@ -26,6 +26,7 @@ from clvlab.law.schema import Causality
 from clvlab.law.tape import Tape
 
 _MAX_WARM = 4
+_LIVE_TIMEOUT_S = 30.0
 _Key = tuple[Code, Limits]
 
 
@@ -88,9 +89,11 @@ class IsolatedAgent(Isolated):
 
     @contextmanager
     def following(self, fixtures: pl.DataFrame) -> Iterator[Follower]:
-        """Ask a process of its own message by message, as they come."""
-        with self.fresh() as fresh:
+        """Ask a process of its own message by message, as they come; one that is slow holds up all agents of the run."""
+        hurried = replace(self, limits=replace(self.limits, timeout_s=min(self.limits.timeout_s, _LIVE_TIMEOUT_S)))
+        with hurried.fresh() as fresh:
             assert isinstance(fresh, _Fresh)  # noqa: S101  what this class makes
+            fresh.process.identity(**self.configured)  # loads its code: no message waits for that
             yield _Followed(fresh.process, self.configured, list(fixtures.iter_rows()))
 
     def __repr__(self) -> str:

@@ -24,8 +24,9 @@ from clvlab.application.competitions.listing import CompetitionFilter, newest, s
 from clvlab.application.competitions.registration import Registration
 from clvlab.application.competitions.requests import AgentEntry, CompetitionConfig
 from clvlab.application.competitions.starting import Starting
-from clvlab.application.competitions.status import CompetitionStatus, require, require_owned
+from clvlab.application.competitions.status import MUTABLE, CompetitionStatus, require, require_owned
 from clvlab.application.events import EventKind
+from clvlab.application.live.feed import NO_FEED
 from clvlab.application.runs.binding import bind
 from clvlab.errors import (
     BindingError,
@@ -80,6 +81,10 @@ class Competitions(Starting):
         return {"competition_id": competition_id, "status": "draft", **ignored(config.ignored)}
 
     def _frozen(self, owner: str, config: CompetitionConfig) -> Mapping[str, Any]:
+        if config.source_mode == "live":
+            if config.pack_id is not None:
+                raise BindingError(f"a live competition follows the feed, and replays no pack: leave {config.pack_id!r} out")
+            return {}
         if config.pack_id is None:
             if config.fixture_id is not None:
                 raise BindingError(f"fixture_id {config.fixture_id} needs the pack_id that it belongs to")
@@ -139,8 +144,13 @@ class Competitions(Starting):
             "proof_card": self.runs.card(run_id) if run_id else None,
             "execution": self.runs.receipts(run_id, _SHOWN_RECEIPTS) if run_id else None,
             "replay_binding": replay_binding(row),
-            "cause": row["cause"],
+            "cause": row["cause"] or self._unstartable(row),
         }
+
+    def _unstartable(self, row: Mapping[str, Any]) -> str | None:
+        """Say of a live competition that it can't start as things are."""
+        waits = row["status"] in MUTABLE and row["config"]["source_mode"] == "live" and self.runner.live.settings is None
+        return NO_FEED if waits else None
 
     def register(self, caller: str, competition_id: str, entry: AgentEntry) -> AgentRegisterResponse:
         """Put an agent on the roster and pin its config.

@@ -15,6 +15,9 @@ from clvlab.application.competitions.requests import CompetitionConfig
 from clvlab.application.competitions.roster import rostered_agent, unused_of
 from clvlab.application.competitions.status import CompetitionStatus, require_startable
 from clvlab.application.events import EventKind, event, in_batches
+from clvlab.application.live.feed import LiveFeed, is_genuine
+from clvlab.application.live.following import LivePlan
+from clvlab.application.live.job import payload_of
 from clvlab.application.progress import Tell
 from clvlab.application.runs.binding import Bound, bind
 from clvlab.application.runs.budget import Budget
@@ -24,8 +27,11 @@ from clvlab.application.runs.misfits import misfits
 from clvlab.application.runs.perform import perform
 from clvlab.application.runs.plan import Plan
 from clvlab.application.uploads.seen import Packs
-from clvlab.errors import BindingError, EntryError, NotStartableError, PackError
+from clvlab.errors import BindingError, EntryError, FeedError, NoFeedError, NotStartableError, PackError
+from clvlab.feeds.feed import Feed
 from clvlab.law.policy import PolicyEnvelope
+from clvlab.packs.manifest import Fixture
+from clvlab.proof.started import RunStarted
 from clvlab.store import competitions as rows
 from clvlab.store import jobs, usage
 from clvlab.store.database import Connection, Database
@@ -49,8 +55,30 @@ class CompetitionRuns:
     clock: Callable[[], int]
     budget: Budget
     caps: Caps
+    live: LiveFeed
 
-    def claim(self, connection: Connection, row: _Row) -> str:
+    def fixture(self, row: _Row) -> Fixture | None:
+        """Ask the feed for the fixture of a live competition, before its row is held; null of a replay.
+
+        Raises
+        ------
+        NotStartableError
+        """
+        config = row["config"]
+        if config["source_mode"] != "live":
+            return None
+        try:
+            fixture = self.live.fixture(config["fixture_id"])
+            spent = self.live.out_of_quota()
+        except NoFeedError as error:
+            raise NotStartableError("no_live_feed", str(error)) from error
+        except FeedError as error:
+            raise NotStartableError("fixture_not_on_feed", str(error)) from error
+        if spent:
+            raise NotStartableError("no_quota", spent)
+        return fixture
+
+    def claim(self, connection: Connection, row: _Row, fixture: Fixture | None = None) -> str:
         """Claim the start of a competition whose row is held: status, run, job and first event; returns the run id.
 
         Raises
@@ -63,25 +91,31 @@ class CompetitionRuns:
         agents = rows.roster_of(connection, competition_id)
         if not agents:
             raise NotStartableError("roster_empty", f"competition {competition_id} has no agents: register one first")
-        if row["config"]["source_mode"] == "live":
-            raise NotStartableError("no_live_feed", "no live feed is configured: only a replay can start")
         entrants = _entrants(agents)
+        if fixture is not None:
+            return self._claim_live(connection, row, agents, entrants, fixture)
         own = self._binding(connection, row)
         if row["pack_id"] is None:  # else each was tried on the fixture when it registered
             for agent_id, cause in misfits(entrants, own).items():
                 raise NotStartableError("entry_unusable", f"agent {agent_id!r} {cause}")
         plan = _plan(row, entrants, own)
-        enter(connection, plan, row["owner"], now, ranked=own.ranked, budget=self.budget)
+        enter(connection, plan.started, row["owner"], now, ranked=own.ranked, budget=self.budget)
         jobs.add(connection, "competition", plan.run_id, {"origin_id": competition_id}, now)
-        payload = {
-            "agents": [{**pick(RosterEntry, agent), "unused_keys": unused_of(agent)} for agent in agents],
-            "replay_binding": own.payload(),
-            "window": plan.started["window"],
-            "policy_hash": plan.started["policy_hash"],
-        }
-        rows.append(connection, competition_id, now, [event(EventKind.COMPETITION_STARTED, plan.run_id, payload)])
-        status = {"status": CompetitionStatus.RUNNING, "claimed_from": row["status"], "started_seq": row["next_seq"]}
-        rows.change(connection, competition_id, **status, cause=None, **own.payload())
+        rows.append(connection, competition_id, now, [_begun(plan.started, agents, {"replay_binding": own.payload()})])
+        rows.change(connection, competition_id, **_running(row), **own.payload())
+        return plan.run_id
+
+    def _claim_live(
+        self, connection: Connection, row: _Row, agents: Sequence[_Row], entrants: Sequence[Entrant], fixture: Fixture
+    ) -> str:
+        competition_id, now, feed = row["competition_id"], self.clock(), self.live.asked()
+        plan = live_plan(row, row["next_seq"], entrants, feed, fixture)
+        ranked = is_genuine(feed)
+        enter(connection, plan.started, row["owner"], now, ranked=ranked, budget=self.budget, origin_id=competition_id)
+        jobs.add(connection, "live-competition", plan.run_id, payload_of(competition_id, fixture), now)
+        followed = {"replay_binding": None, "fixture": fixture.model_dump(mode="json", exclude={"rows", "digest"})}
+        rows.append(connection, competition_id, now, [_begun(plan.started, agents, followed)])
+        rows.change(connection, competition_id, **_running(row))
         return plan.run_id
 
     def _binding(self, connection: Connection, row: _Row) -> Bound:
@@ -125,14 +159,53 @@ class CompetitionRuns:
 
     def failed(self, connection: Connection, job: Job, cause: str) -> None:
         """Release the claim: the competition is what it was before, with the cause on record."""
-        competition_id = job.payload["origin_id"]
-        row = rows.row(connection, competition_id, lock=True)
-        if row is not None:
-            rows.append(
-                connection, competition_id, self.clock(), [event(EventKind.COMPETITION_FAILED, job.run_id, {"cause": cause})]
-            )
-            rows.change(connection, competition_id, status=row["claimed_from"], cause=cause)
-        give_up(connection, job.run_id, cause, self.clock())
+        note_failure(connection, job, cause, self.clock())
+
+
+def _begun(started: RunStarted, agents: Sequence[_Row], over: dict[str, Any]) -> dict[str, Any]:
+    payload = {
+        "agents": [{**pick(RosterEntry, agent), "unused_keys": unused_of(agent)} for agent in agents],
+        "window": started["window"],
+        "policy_hash": started["policy_hash"],
+        **over,
+    }
+    return event(EventKind.COMPETITION_STARTED, started["run_id"], payload)
+
+
+def _running(row: _Row) -> dict[str, Any]:
+    return {
+        "status": CompetitionStatus.RUNNING,
+        "claimed_from": row["status"],
+        "started_seq": row["next_seq"],
+        "cause": None,
+    }
+
+
+def live_plan(
+    row: _Row, started_seq: int, agents: Sequence[Entrant], feed: Feed, fixture: Fixture, grace_s: int = 0
+) -> LivePlan:
+    """Return the live run that a competition and its roster stand for; each start of it is a run of its own."""
+    config = CompetitionConfig.model_validate(row["config"])
+    return LivePlan(
+        feed,
+        fixture,
+        agents,
+        f"{row['competition_id']}/{started_seq}",
+        window=config.window(),
+        policy=PolicyEnvelope(execution_mode=config.execution_mode),
+        kind="competition",
+        grace_s=grace_s,
+    )
+
+
+def note_failure(connection: Connection, job: Job, cause: str, now_ms: int) -> None:
+    """Release the claim of a competition's start, which is what it was before, with the cause on record."""
+    competition_id = job.payload["origin_id"]
+    row = rows.row(connection, competition_id, lock=True)
+    if row is not None:
+        rows.append(connection, competition_id, now_ms, [event(EventKind.COMPETITION_FAILED, job.run_id, {"cause": cause})])
+        rows.change(connection, competition_id, status=row["claimed_from"], cause=cause)
+    give_up(connection, job.run_id, cause, now_ms)
 
 
 def _unchanged(own: Bound, row: _Row) -> Bound:

@@ -50,13 +50,29 @@ class Starting:
         UnknownCompetitionError, NotOwnerError
         NotStartableError
             ``reason`` is ``not_startable`` (running, finalized or completed), ``roster_empty``, ``no_live_feed``,
+            ``fixture_not_on_feed``, ``no_quota``,
             ``entry_unusable`` (an agent that this version can't make, or that the fixture does not fit which is bound now),
             ``binding_missing`` (no pack, and not exactly one verified in the catalog) or ``binding_changed`` (pack gone or
             changed since it was bound).
         """
+        with self.database.read() as connection:
+            row = require_owned(rows.row(connection, competition_id), competition_id, caller)
+        require_startable(row)
+        fixture = self.runner.fixture(row)
         with self.database.write() as connection:
             row = require_owned(rows.row(connection, competition_id, lock=True), competition_id, caller)
-            return self.runner.claim(connection, row)
+            return self.runner.claim(connection, row, fixture)
+
+    def is_live(self, competition_id: str) -> bool:
+        """Tell whether a competition follows a feed, so that its start is not waited for.
+
+        Raises
+        ------
+        UnknownCompetitionError
+        """
+        with self.database.read() as connection:
+            row = require(rows.row(connection, competition_id), competition_id)
+        return bool(row["config"]["source_mode"] == "live")
 
     def check_startable(self, caller: str, competition_id: str) -> None:
         """Refuse a start that could not be claimed, for what the competition's own row says; changes nothing.

@@ -19,16 +19,19 @@ from clvlab.application.caps import Caps
 from clvlab.application.deploys.agent import deployed_agent, pin
 from clvlab.application.deploys.config import DeployConfig
 from clvlab.application.deploys.job import plan_of, runtime_event
+from clvlab.application.deploys.live import live_plan_of
 from clvlab.application.deploys.preflight import Preflight, preflight
 from clvlab.application.hub import Hub
+from clvlab.application.live.feed import LiveFeed, is_genuine
+from clvlab.application.live.job import payload_of
 from clvlab.application.pages import page_of
-from clvlab.application.runs.binding import Bound
 from clvlab.application.runs.budget import Budget
 from clvlab.application.runs.entrants import config_hash_of, unused_keys
 from clvlab.application.runs.in_database import enter
 from clvlab.application.uploads.seen import Packs
 from clvlab.errors import IdempotencyConflictError, PageError, PreflightError, UnknownInstanceError
 from clvlab.law.schema import SAFE_INTEGER
+from clvlab.proof.started import RunStarted
 from clvlab.store import instances, jobs, runs
 from clvlab.store.database import Connection, Database
 from clvlab.store.runs import RunStatus
@@ -42,6 +45,16 @@ class _KeyTakenError(Exception):
     """Another request took the idempotency key while this one was preparing."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Launch:
+    """The run of a deploy: kind and payload of its job, RUN_STARTED, and whether it is ranked."""
+
+    kind: str
+    started: RunStarted
+    payload: dict[str, Any]
+    ranked: bool
+
+
 @dataclass(frozen=True)
 class Deploys:
     """Use cases of deployed agents."""
@@ -53,6 +66,7 @@ class Deploys:
     new_id: Callable[[], str]
     budget: Budget
     caps: Caps
+    live: LiveFeed
 
     def deploy(self, owner: str, body: Mapping[str, Any], idempotency_key: str | None = None) -> DeployResponse:
         """Check a configuration by name, store it as an instance, and queue its run; returns before that is sealed.
@@ -83,17 +97,17 @@ class Deploys:
         if idempotency_key is not None and not 1 <= len(idempotency_key) <= _MAX_KEY_CHARS:
             message = f"must have 1 to {_MAX_KEY_CHARS} characters, not {len(idempotency_key)}"
             raise PreflightError([{"name": "idempotency_key", "ok": False, "message": message}])
-        checked = preflight(body, self.catalog.seen_by(owner))
-        config, own = checked.config, checked.bound
+        checked = preflight(body, self.catalog.seen_by(owner), self.live)
+        config = checked.config
         fingerprint = None if config is None else config_hash_of(_agent(config).identity)
         if idempotency_key is not None:
             prior = self._prior(owner, idempotency_key, fingerprint)
             if prior is not None:
                 return {**prior, **_unread(body, config)}
-        if checked.failures or config is None or own is None or fingerprint is None:
+        if checked.failures or config is None or fingerprint is None:
             raise PreflightError(checked.failures)
         try:
-            record = self._store(owner, config, own, checked, fingerprint, idempotency_key)
+            record = self._store(owner, config, checked, fingerprint, idempotency_key)
         except _KeyTakenError:
             taken = self._prior(owner, str(idempotency_key), fingerprint)
             if taken is None:
@@ -120,13 +134,11 @@ class Deploys:
             raise IdempotencyConflictError("prior_attempt", detail)
         return pick(DeployResponse, instance["record"])
 
-    def _store(
-        self, owner: str, config: DeployConfig, own: Bound, checked: Preflight, fingerprint: str, key: str | None
-    ) -> AgentInstance:
+    def _store(self, owner: str, config: DeployConfig, checked: Preflight, fingerprint: str, key: str | None) -> AgentInstance:
         """Store instance, run, job and key in one transaction."""
         instance_id, now = "inst_" + self.new_id(), self.clock()
-        plan = plan_of(config, own, instance_id)
-        started, run_id = plan.started, plan.run_id
+        launch = self._launch(config, checked, instance_id)
+        started, run_id = launch.started, launch.started["run_id"]
         record: AgentInstance = {
             "instance_id": instance_id,
             "owner": owner,
@@ -137,7 +149,7 @@ class Deploys:
             "allowlists": {"markets": started["policy"]["market_allowlist"], "venues": started["policy"]["venue_allowlist"]},
             "run_mode": config.source_mode,
             "preflight": checked.checks,
-            "replay_binding": own.payload(),
+            "replay_binding": None if checked.bound is None else checked.bound.payload(),
             "run_id": run_id,
             "created_ts_ms": now,
         }
@@ -149,11 +161,21 @@ class Deploys:
                 use = {"owner": owner, "key": key, "fingerprint": fingerprint, "instance_id": instance_id, "created_ts_ms": now}
                 if not instances.take_key(connection, use):
                     raise _KeyTakenError
-            enter(connection, plan, owner, now, ranked=own.ranked, budget=self.budget)
-            jobs.add(connection, "deploy", run_id, {"origin_id": instance_id}, now)
+            enter(connection, started, owner, now, ranked=launch.ranked, budget=self.budget)
+            jobs.add(connection, launch.kind, run_id, launch.payload, now)
             queued = runtime_event("RUN_QUEUED", str(config.agent_id), run_id, "", {})
             instances.append(connection, instance_id, now, [queued])
         return record
+
+    def _launch(self, config: DeployConfig, checked: Preflight, instance_id: str) -> _Launch:
+        if checked.bound is not None:
+            plan = plan_of(config, checked.bound, instance_id)
+            return _Launch("deploy", plan.started, {"origin_id": instance_id}, checked.bound.ranked)
+        if checked.fixture is None:
+            raise PreflightError(checked.failures)
+        feed = self.live.asked()
+        live = live_plan_of(config, instance_id, feed, checked.fixture)
+        return _Launch("live-deploy", live.started, payload_of(instance_id, checked.fixture), is_genuine(feed))
 
     def instance(self, caller: str, instance_id: str) -> AgentInstance:
         """Return the record of an instance to its owner.

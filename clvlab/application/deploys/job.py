@@ -53,7 +53,7 @@ class DeployRuns:
 
     def perform(self, job: Job, tell: Tell) -> None:
         """Run a deployed agent and seal the run."""
-        instance_id, session = job.payload["origin_id"], _session(job)
+        instance_id, session = job.payload["origin_id"], session_of(job)
         with self.database.write() as connection:
             jobs.fence(connection, job)
             row = instances.row(connection, instance_id)
@@ -82,16 +82,21 @@ class DeployRuns:
 
     def failed(self, connection: Connection, job: Job, cause: str) -> None:
         """Put the cause on the run's record."""
-        instance_id = job.payload["origin_id"]
-        row = instances.row(connection, instance_id)
-        agent_id = "" if row is None else str(row["record"]["config"]["agent_id"])
-        ended = runtime_event("RUN_FAILED", agent_id, job.run_id, _session(job), {"cause": cause})
-        now = self.clock()
-        instances.append(connection, instance_id, now, [ended])
-        give_up(connection, job.run_id, cause, now)
+        note_failure(connection, job, cause, self.clock())
 
 
-def _session(job: Job) -> str:
+def note_failure(connection: Connection, job: Job, cause: str, now_ms: int) -> None:
+    """Put the cause of a failure on the record of an instance's run."""
+    instance_id = job.payload["origin_id"]
+    row = instances.row(connection, instance_id)
+    agent_id = "" if row is None else str(row["record"]["config"]["agent_id"])
+    ended = runtime_event("RUN_FAILED", agent_id, job.run_id, session_of(job), {"cause": cause})
+    instances.append(connection, instance_id, now_ms, [ended])
+    give_up(connection, job.run_id, cause, now_ms)
+
+
+def session_of(job: Job) -> str:
+    """Name one attempt at a run."""
     return f"{job.run_id}/{job.attempt}"
 
 

@@ -13,9 +13,11 @@ from clvlab.agents.registry import TEMPLATES
 from clvlab.answers.agents import PreflightCheck
 from clvlab.application.deploys.agent import deployed_agent, policy_of, resolve, window_of
 from clvlab.application.deploys.config import DeployConfig
+from clvlab.application.live.feed import LiveFeed
 from clvlab.application.runs.binding import Bound, PackSource, bind
 from clvlab.application.runs.misfits import misfits
-from clvlab.errors import ClvlabError
+from clvlab.errors import BindingError, ClvlabError
+from clvlab.packs.manifest import Fixture
 
 _STAND_IN = "baseline"
 _STAND_INS = {"strategy": _STAND_IN, "source_mode": "replay"}  # let the other checks be made when these are not usable
@@ -32,22 +34,26 @@ class Preflight:
     config
         The resolved configuration; None when a check of a field failed.
     bound
-        Its fixture; None when there is none.
+        Its fixture; None when there is none, or the deploy is live.
+    fixture
+        That of the feed; None when there is none, or the deploy is no live one.
     """
 
     checks: list[PreflightCheck]
     config: DeployConfig | None = None
     bound: Bound | None = None
+    fixture: Fixture | None = None
 
     @property
     def failures(self) -> list[PreflightCheck]:
         return [check for check in self.checks if not check["ok"]]
 
 
-def preflight(body: Mapping[str, Any], catalog: PackSource) -> Preflight:
+def preflight(body: Mapping[str, Any], catalog: PackSource, live: LiveFeed) -> Preflight:
     """Check a deploy.
 
-    Steps: 1. every field by its own type and bounds; 2. what fields say together, with defaults in place of fields that failed.
+    Steps: 1. every field by its own type and bounds; 2. what fields say together, with defaults in place of fields that failed;
+    3. of a live one, the feed.
     """
     wrong = _field_errors(body)
     config = DeployConfig.model_validate(_STAND_INS | {name: body[name] for name in body if name not in wrong})
@@ -65,13 +71,25 @@ def preflight(body: Mapping[str, Any], catalog: PackSource) -> Preflight:
     if agent is not None and own is not None and not {"pack_id", "fixture_id"} & set(wrong):
         wrong_params = misfits([agent], own).get(agent.identity.agent_id)
     wrong |= {"params": wrong_params} if wrong_params else {}
-    live = "no live feed is configured: deploy a replay" if config.source_mode == "live" else None
-    together = {"live_feed": live, "policy": policy, "window": window, "replay_binding": binding}
+    fixture, of_the_feed = _followed(config, live)
+    together = of_the_feed | {"policy": policy, "window": window, "replay_binding": binding}
     wrong |= {name: message for name, message in together.items() if message}
-    names = [*DeployConfig.model_fields, "live_feed", "policy", "window", "replay_binding"]
+    names = [*DeployConfig.model_fields, "live_feed", "fixture_on_feed", "quota", "policy", "window", "replay_binding"]
     checks: list[PreflightCheck] = [{"name": name, "ok": name not in wrong, "message": wrong.get(name, "ok")} for name in names]
     sound = not any(name in wrong for name in DeployConfig.model_fields)
-    return Preflight(checks, full if sound else None, own)
+    return Preflight(checks, full if sound else None, own, fixture)
+
+
+def _followed(config: DeployConfig, live: LiveFeed) -> tuple[Fixture | None, dict[str, str]]:
+    """Return the fixture that a live deploy follows, or what is wrong, by the name of the check."""
+    if config.source_mode != "live":
+        return None, {}
+    _, missing = _tried(live.asked)
+    if missing:
+        return None, {"live_feed": missing}
+    fixture, unknown = _tried(lambda: live.fixture(config.fixture_id))
+    quota = None if unknown else live.out_of_quota()
+    return fixture, {name: text for name, text in (("fixture_on_feed", unknown), ("quota", quota)) if text}
 
 
 def _field_errors(body: Mapping[str, Any]) -> dict[str, str]:
@@ -97,6 +115,8 @@ def _tried(attempt: Callable[[], Any]) -> tuple[Any, str | None]:
 
 
 def _binding(config: DeployConfig, catalog: PackSource) -> Bound | None:
-    if config.source_mode == "live" and config.pack_id is None:
+    if config.source_mode == "live":
+        if config.pack_id is not None:
+            raise BindingError(f"a live deploy follows the feed, and replays no pack: leave pack_id {config.pack_id!r} out")
         return None
     return bind(catalog, config.pack_id, config.fixture_id)

@@ -118,7 +118,7 @@ def follow(
     note
         Told of closed segments of the capture.
     told
-        Told of every message, and what agents decided at it.
+        Told of every message that is new to the journal, and what agents decided at it.
     idle
         Called now and then; an error that it raises ends the run likewise.
     clock
@@ -146,7 +146,7 @@ def follow(
     tracker = Tracker(header, SOURCES[feed.name].reader(live=True))
     journal = Journal(folder / "journal.jsonl")
     fixtures = pl.DataFrame([(number, plan.fixture.kickoff_ts_ms)], schema=FIXTURES, orient="row")
-    closed, taken = False, 0
+    closed, taken, known = False, 0, journal.last
     try:
         with Asking(plan.agents, fixtures, journal) as asking, closing(capturing.records(stop)) as coming:
             for record in chain(capturing.segments.past(), coming):
@@ -155,7 +155,9 @@ def follow(
                 else:
                     taken += 1
                     for message in tracker.take(record):
-                        told(message, asking.at(message, record.at_ms))
+                        answers = asking.at(message, record.at_ms)
+                        if asking.messages > known + 1:  # else it was told when it was new
+                            told(message, answers)
                         closed = closed or message.in_running
                 closed = closed or _is_over(plan, tracker, clock())
                 if closed:

@@ -124,7 +124,7 @@ class BacktestReports:
             taken = reports.take_key(connection, asked.key, asked.run_id, now, given=asked.given, active=not asked.known)
             if taken != asked.run_id:
                 raise _taken(asked.key)
-            if enter(connection, asked.plan, ANYBODY, now, budget=self.budget):
+            if enter(connection, asked.plan.started, ANYBODY, now, budget=self.budget):
                 payload = {"origin_id": asked.run_id, "request": asked.request.model_dump(mode="json", exclude_unset=True)}
                 job_rows.add(connection, _KIND, asked.run_id, payload, now)
 

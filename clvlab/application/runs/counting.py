@@ -60,7 +60,8 @@ def results(verification: Verification, owner: str, claim: Claim) -> list[dict[s
     if verification.scores is None or verification.outcomes is None or started is None:
         return []
     binding = started["binding"]
-    fixture_ids, content_hash = binding["fixture_ids"], str(binding["content_hash"])
+    # Of a live fixture there are as many captures as runs: its first result counts, whoever captured it.
+    fixture_ids, content_hash = binding["fixture_ids"], binding["content_hash"] or started["source_mode"]
     agent_ids = [agent["agent_id"] for agent in started["agents"]]
     new = {agent_id: claim((owner, agent_id), content_hash, fixture_ids) for agent_id in agent_ids}
     sums = _sums(verification.scores, new, whole=all(len(own) == len(fixture_ids) for own in new.values()))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +14,11 @@ from clvlab.agents.registry import TEMPLATES, template
 from clvlab.agents.sizing import Kelly
 from clvlab.agents.template import Template
 from clvlab.engine.agent import Identity, register
+from clvlab.engine.following import Follower
 from clvlab.errors import AgentError, EntryError, EvidenceError
+from clvlab.law.actions import Decision
+from clvlab.law.message import Message
+from clvlab.law.schema import Action
 from clvlab.law.tape import Tape
 from clvlab.proof.canonical import without_floats
 from clvlab.proof.manifest import config_hash
@@ -41,6 +46,29 @@ class Entrant:
         """Return ``DECISIONS`` of the template, sized."""
         decisions = self.template.decide(tape)
         return decisions if self.kelly is None else self.kelly.sized(tape, decisions)
+
+    @contextmanager
+    def following(self, fixtures: pl.DataFrame) -> Iterator[Follower]:
+        """Follow as the template does, sized; ``fixtures`` is ``FIXTURES``."""
+        with self.template.following(fixtures) as follower:
+            yield follower if self.kelly is None else _Sized(follower, self.kelly)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sized:
+    """Follows as a template does, and sizes what it decides."""
+
+    follower: Follower
+    kelly: Kelly
+
+    def take(self, message: Message) -> Sequence[Decision]:
+        return [self._sized(message, one) for one in self.follower.take(message)]
+
+    def _sized(self, message: Message, decision: Decision) -> Decision:
+        side = decision[4]
+        if decision[2] != Action.BACK or side is None:
+            return decision
+        return (*decision[:5], self.kelly.stake_at(message, side), *decision[6:])
 
 
 def entrant(

@@ -20,6 +20,7 @@ from clvlab.application.runs.record import ABANDONED
 from clvlab.proof.anchor import Anchor
 from clvlab.proof.checks import Check
 from clvlab.proof.manifest import inputs_hash
+from clvlab.proof.started import RunStarted
 from clvlab.runlog.log import abandon, commit, commit_anew, conclude
 from clvlab.store import anchors, runs, standings
 from clvlab.store.database import Connection, Database
@@ -49,7 +50,7 @@ class DatabaseRecord:
     def commit(self, plan: Plan) -> Commitment:
         """Enter a run and begin it."""
         with self.database.write() as connection:
-            enter(connection, plan, self.owner, self.clock())
+            enter(connection, plan.started, self.owner, self.clock())
             return begin(connection, plan.run_id, self.clock())
 
     def keep(self, done: PerformedRun) -> None:
@@ -65,18 +66,27 @@ class DatabaseRecord:
 
 
 def enter(
-    connection: Connection, plan: Plan, owner: str, now_ms: int, *, ranked: bool = True, budget: Budget | None = None
+    connection: Connection,
+    started: RunStarted,
+    owner: str,
+    now_ms: int,
+    *,
+    ranked: bool = True,
+    budget: Budget | None = None,
+    origin_id: str | None = None,
 ) -> bool:
     """Put a run on record and commit to it.
 
     Parameters
     ----------
-    connection, plan, owner, now_ms
-        Where, what, who and when.
+    connection, started, owner, now_ms
+        Where, what (the payload of RUN_STARTED), who and when.
     ranked
         Whether it will be added to the standings when it is sealed.
     budget
         What the runs of the owner may take up; without one there is no bound.
+    origin_id
+        What asked for it, where the evidence names more than that: a start of a competition.
 
     Returns
     -------
@@ -87,17 +97,17 @@ def enter(
     ------
     StorageSpentError
     """
-    started, run_id = plan.started, plan.run_id
+    run_id, binding = started["run_id"], started["binding"]
     row = {
         "run_id": run_id,
         "kind": started["kind"],
-        "origin_id": started["origin_id"],
+        "origin_id": origin_id or started["origin_id"],
         "source_mode": started["source_mode"],
         "mode_label": started["mode_label"],
         "lineage": lineage(started),
         "owner": owner,
-        "pack_id": plan.pack.pack_id,
-        "content_hash": plan.pack.content_hash,
+        "pack_id": binding["pack_id"],
+        "content_hash": binding["content_hash"],
         "created_ts_ms": now_ms,
         "ranked": ranked,
     }
@@ -106,7 +116,7 @@ def enter(
     if budget is not None:
         budget.require_room(connection, owner)
     log = LogRows(connection, writing=True)
-    runs.commit_to(connection, run_id, commit(log, run_id, owner, inputs_hash(started), plan.pack.content_hash, now_ms))
+    runs.commit_to(connection, run_id, commit(log, run_id, owner, inputs_hash(started), binding["content_hash"], now_ms))
     return True
 
 

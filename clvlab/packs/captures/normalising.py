@@ -11,7 +11,7 @@ import polars as pl
 from clvlab.errors import SourceError
 from clvlab.law.message import Message, ticks_of
 from clvlab.law.schema import TICKS, ClosingPolicy
-from clvlab.packs.captures.reader import Reader
+from clvlab.packs.captures.reader import HoldingReader, Reader
 from clvlab.packs.captures.records import Header, Record, records_of
 from clvlab.packs.captures.replaying import Tracker, chained
 from clvlab.packs.files import file_sha256
@@ -35,6 +35,8 @@ class Source:
         Makes a reader; given whether it reads for a run, where every message counts as it comes.
     margin, consensus, closing_source, closing_policy
         Labels of the pack.
+    kickoff
+        What the kickoffs of its fixtures are; those of a run are always the scheduled ones.
     """
 
     feed: str
@@ -43,6 +45,7 @@ class Source:
     consensus: str
     closing_source: str = "consensus"
     closing_policy: ClosingPolicy = ClosingPolicy.LAST_STATE
+    kickoff: KickoffKind = KickoffKind.SCHEDULED
 
     @property
     def normaliser(self) -> str:
@@ -90,6 +93,9 @@ def normalise_capture(source: Source, files: Mapping[str, Path], options: Option
     account.messages = tracker.messages
     for reason, count in (*tracker.unreadable.items(), *tracker.arrival.counts.items()):
         account.note(f"messages without a tick or time of their own: {reason}", count)
+    if isinstance(tracker.reader, HoldingReader):
+        for reason, count in tracker.reader.counts.items():
+            account.note(reason, count)
     fixtures = tracker.fixtures
     return Normalised(
         parts=_parts(spill, options),
@@ -101,7 +107,7 @@ def normalise_capture(source: Source, files: Mapping[str, Path], options: Option
         consensus=source.consensus,
         closing_source=source.closing_source,
         closing_policy=source.closing_policy,
-        kickoff=KickoffKind.SCHEDULED,
+        kickoff=KickoffKind.SCHEDULED if header.live else source.kickoff,
         capture=Capture(
             method=METHOD,
             tool=f"clvlab capture {source.feed}",
@@ -121,6 +127,7 @@ def _chunks(tracker: Tracker, records: Iterator[Header | Record]) -> Iterator[li
         if len(held) >= _CHUNK:
             yield held
             held = []
+    held += tracker.finish()
     if held:
         yield held
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from clvlab.packs.manifest import Fixture
 
@@ -72,4 +72,22 @@ class Reader(Protocol):
         Collection
             Fixture and key of each market that was known, and is not any more.
         """
+        ...
+
+
+@runtime_checkable
+class HoldingReader(Reader, Protocol):
+    """Holds states back until a later message shows that they are the last ones of their time.
+
+    Attributes
+    ----------
+    counts
+        What it had to read otherwise than a reader that knows the end, by reason.
+    """
+
+    @property
+    def counts(self) -> Mapping[str, int]: ...
+
+    def finish(self) -> Sequence[State]:
+        """Return the states that are held back: the capture ends, or messages were missed."""
         ...

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from clvlab.errors import SourceError
 from clvlab.law.message import Message
 from clvlab.packs.captures.arrival import Arrival
-from clvlab.packs.captures.reader import Reader
+from clvlab.packs.captures.reader import HoldingReader, Reader, State
 from clvlab.packs.captures.records import Header, Record
 from clvlab.packs.manifest import Fixture, Gap
 
@@ -79,6 +79,13 @@ class Tracker:
         except ValueError as error:
             self.unreadable[str(error)[:200]] += 1
             return ()
+        return self._placed(states)
+
+    def finish(self) -> list[Message]:
+        """Return the messages of what the reader held back, none of most readers; called when the capture ends."""
+        return self._placed(self.reader.finish()) if isinstance(self.reader, HoldingReader) else []
+
+    def _placed(self, states: Iterable[State]) -> list[Message]:
         placed = [self.arrival.place(state) for state in states if not self._wanted or state.fixture_id in self._wanted]
         return [message for message in placed if message is not None]
 
@@ -98,8 +105,9 @@ class Tracker:
         return messages
 
     def _suspended(self, markets: tuple[str, ...]) -> list[Message]:
-        forgotten = self.reader.forget(markets)
-        return list(self.arrival.suspend(market for market in forgotten if not self._wanted or market[0] in self._wanted))
+        held = self.finish()
+        forgotten = [market for market in self.reader.forget(markets) if not self._wanted or market[0] in self._wanted]
+        return [*held, *self.arrival.suspend(forgotten)]
 
     def ledger(self) -> tuple[Gap, ...]:
         """Return all gaps; one that is still open ends with the last record."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from clvlab.packs.captures import replay, the_odds_api, txline
+from clvlab.packs.captures import betfair, kalshi, polymarket, replay, the_odds_api, txline
 from clvlab.packs.captures.normalising import Source
 
-_SOURCES: tuple[Source, ...] = (replay.SOURCE, the_odds_api.SOURCE, txline.SOURCE)
-SOURCES: Mapping[str, Source] = MappingProxyType({source.feed: source for source in _SOURCES})
+SOURCES: Mapping[str, Source] = MappingProxyType(
+    {module.SOURCE.feed: module.SOURCE for module in (betfair, kalshi, polymarket, replay, the_odds_api, txline)}
+)
 CAPTURES: Mapping[str, Source] = MappingProxyType({source.normaliser: source for source in SOURCES.values()})
 """By the name under which a pack records its normaliser."""

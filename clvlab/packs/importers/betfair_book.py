@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -136,6 +136,15 @@ class States:
         return tuple(np.frombuffer(bytes(column), np.int64).reshape(len(self.ts_ms), -1) for column in self.prices)
 
 
+class Checked(NamedTuple):
+    """A market change that belongs to its market; the runners of its definition are named by key."""
+
+    definition: dict[str, Any] | None
+    named: dict[str, Mapping[str, Any]]
+    deltas: list[tuple[str, Mapping[str, Any]]]
+    is_image: bool
+
+
 @dataclass(slots=True)
 class MarketBook:
     """A market, and the states it went through since they were last taken.
@@ -178,16 +187,32 @@ class MarketBook:
         ValueError, KeyError, TypeError, AttributeError
             A change that does not belong to this market; nothing of it was taken then.
         """
+        self.put(self.checked(change), ts_ms)
+
+    def checked(self, change: Mapping[str, Any], coming: Set[str] = frozenset()) -> Checked:
+        """Return a market change that can be put; ``coming`` are runners of definitions that will be put before it.
+
+        Raises
+        ------
+        ValueError, KeyError, TypeError, AttributeError
+            A change that does not belong to this market.
+        """
         definition = change.get("marketDefinition")
-        if definition is None and not self.definition:
+        if definition is None and not self.definition and not coming:
             raise ValueError(f"market {self.market_id} changes before it is defined")
         named = {} if definition is None else _checked_definition(definition)
         deltas = [(_key(delta), delta) for delta in change.get("rc", ())]
-        _check_deltas(deltas, self.runners.keys() | named.keys() if named else self.runners.keys())
+        new = named.keys() | coming
+        _check_deltas(deltas, self.runners.keys() | new if new else self.runners.keys())
+        return Checked(definition, named, deltas, bool(change.get("img")))
+
+    def put(self, change: Checked, ts_ms: int) -> None:
+        """Take one market change that was checked, and write down the state after it."""
+        definition, named, deltas, is_image = change
         if definition is not None:
             self._define(definition, named, ts_ms)
         changed = [self.runners[key] for key, _ in deltas]
-        if change.get("img"):
+        if is_image:
             changed = list(self.runners.values())
             for runner in changed:
                 runner.back, runner.lay, runner.last_traded = Ladder(is_back=True), Ladder(is_back=False), None
@@ -256,6 +281,8 @@ def _check_deltas(deltas: Iterable[tuple[str, Mapping[str, Any]]], known: Set[st
             raise KeyError(key)
         for name in _LEVELS.keys() & delta.keys():
             for *level, price, size in delta[name]:
+                if type(price) not in (int, float):
+                    raise ValueError(f"a price of {price!r} is no number")
                 if size and not (1.0 < price <= _MAX_PRICE and size > 0):
                     raise ValueError(f"an offer of {size} at {price} is not a valid offer")
                 if len(level) != _LEVELS[name] or (level and type(level[0]) is not int):

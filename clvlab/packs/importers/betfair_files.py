@@ -20,12 +20,12 @@ from clvlab.packs.importers.source import Account, Options, files_below
 from clvlab.packs.importers.times import LAST_MS
 
 _ENDINGS = (".bz2", ".gz", ".tar")
-_PLAIN = re.compile(r"\d+\.\d+")
+PLAIN = re.compile(r"\d+\.\d+")
 
 
 def find(paths: Sequence[Path]) -> dict[str, Path]:
     """Return files as named, and of a folder ``*.bz2``, ``*.gz``, ``*.tar`` and files named like a market."""
-    return files_below(paths, _ENDINGS, _PLAIN)
+    return files_below(paths, _ENDINGS, PLAIN)
 
 
 def market_files(files: Mapping[str, Path], options: Options, account: Account) -> Iterator[MarketFile]:
@@ -114,7 +114,7 @@ class MarketFile:
             raise ValueError(f"pt {ts_ms} is before the message above, {self._last_ms}, or no time")
         for change in message.get("mc", ()):
             self.account.messages += 1
-            if not isinstance(change["id"], str) or not _PLAIN.fullmatch(change["id"]):
+            if not isinstance(change["id"], str) or not PLAIN.fullmatch(change["id"]):
                 raise ValueError(f"{change['id']!r} is no market id")
             sport = change.get("marketDefinition", {}).get("eventTypeId", self._sport)
             self._sport = self._sport or sport

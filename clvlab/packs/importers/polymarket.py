@@ -26,7 +26,7 @@ from clvlab.packs.manifest import Fixture
 NORMALISER = "polymarket/1"
 _ROUND_S = 60
 _SIDES = {"home": "part1", "draw": "draw", "away": "part2"}
-_MARKET_KEY = "1X2_PARTICIPANT_RESULT||"
+MARKET_KEY = "1X2_PARTICIPANT_RESULT||"
 _FIXTURES = "fixtures.json"
 _MIN_PRICE = Decimal("1e-9")
 
@@ -151,7 +151,7 @@ def _rounds(quotes: Sequence[_Quote]) -> Iterator[dict[str, _Quote]]:
 def _rows(fixture_id: int, quotes: Sequence[_Quote], account: Account) -> Iterator[tuple[Any, ...]]:
     for seq, quoted in enumerate(_rounds(quotes)):
         ts_ms = max(quote.ts_s for quote in quoted.values()) * 1000
-        head = (fixture_id, seq, ts_ms, False, _MARKET_KEY)
+        head = (fixture_id, seq, ts_ms, False, MARKET_KEY)
         complete = len(quoted) == len(_SIDES) and any(quote.price for quote in quoted.values())
         if complete:
             account.overround_bps[round((sum(quote.price for quote in quoted.values()) - 1) * 1000) * 10] += 1
@@ -160,10 +160,10 @@ def _rows(fixture_id: int, quotes: Sequence[_Quote], account: Account) -> Iterat
         account.books[int(complete)] += 1
         shares = largest_remainder({side: quote.price for side, quote in quoted.items()}) if complete else {}
         for side in sorted(_SIDES.values()):
-            yield (*head, side, shares.get(side), _odds_milli(quoted[side].price) if complete else None, not complete)
+            yield (*head, side, shares.get(side), odds_milli(quoted[side].price) if complete else None, not complete)
 
 
-def _odds_milli(price: Decimal) -> int | None:
+def odds_milli(price: Decimal) -> int | None:
     """Decimal odds x 1000 of a share's price; none for a price at which nothing can be won or bought."""
     if not 0 < price < 1:
         return None

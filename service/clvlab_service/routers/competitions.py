@@ -204,6 +204,9 @@ async def start(
         await run_in_threadpool(competitions.check_startable, principal, competition_id)
         with pool.place():
             run_id = await run_in_threadpool(competitions.claim, principal, competition_id)
+            if await run_in_threadpool(competitions.is_live, competition_id):
+                begun = await run_in_threadpool(competitions.started, competition_id)
+                return JSONResponse(begun, 202, {"Location": f"/competitions/{competition_id}"})
             flight = pool.fly(run_id, partial(application.jobs.settle, run_id), principal)
     if not await landed(flight, prefer, None):
         state = await run_in_threadpool(application.jobs.state, run_id)

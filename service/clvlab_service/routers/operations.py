@@ -32,7 +32,7 @@ async def ready(application: ApplicationDep, pool: HealthPool) -> ReadinessRespo
         found = await asyncio.wait_for(pool.share("ready", application.ready), _DEADLINE_S)
     except TimeoutError:
         raise StoreUnreachableError(f"the database did not answer within {_DEADLINE_S} s") from None
-    return {"status": "ok", "store": found["store"], "schema_version": found["schema_version"]}
+    return {"status": "ok", "store": found["store"], "schema_version": found["schema_version"], "feed": found["feed"]}
 
 
 _TEXT: dict[int | str, dict[str, Any]] = {

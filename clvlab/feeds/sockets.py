@@ -1,0 +1,144 @@
+"""Feeds over WebSockets: one connection after another, what is heard on each, and where messages were missed between them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from websockets.exceptions import InvalidStatus
+from websockets.http11 import USER_AGENT
+from websockets.protocol import Event
+from websockets.sync.client import ClientConnection, connect
+
+from clvlab.feeds.feed import Cut, GapCause, Health, Item, Received, Resumed, Stop
+from clvlab.feeds.retrying import PASSING, LostError, Patience, Retry, leads_here, now_ms, refused
+
+_POLL_S = 0.2
+_CLOSE_S = 0.5
+_MAX_BYTES = 64 << 20  # the first books of 500 assets come as one message
+
+
+class Heard(ClientConnection):
+    """A connection that knows when its last frame came, heartbeats among them."""
+
+    heard_s = 0.0
+
+    def process_event(self, event: Event) -> None:
+        """Take note, and go on."""
+        self.heard_s = time.monotonic()
+        super().process_event(event)
+
+
+@dataclass
+class Socket:
+    """One connection after another to a WebSocket.
+
+    Parameters
+    ----------
+    url, settings
+        Where, and what to check if it refuses for good.
+    begin
+        Called with every new connection; subscribes, and returns what is to come before its messages.
+    read
+        Returns what a message becomes.
+    provider_ms
+        Returns the provider's time of a message.
+    headers
+        Of the next handshake.
+    heartbeat
+        What to send every so many seconds; null where the provider sends heartbeats.
+    markets
+        What cuts name.
+    """
+
+    url: str
+    settings: str
+    health: Health
+    patience: Patience
+    begin: Callable[[ClientConnection], Iterable[Item]]
+    read: Callable[[ClientConnection, Received], Iterable[Item]]
+    provider_ms: Callable[[bytes], int | None]
+    headers: Callable[[], dict[str, str]] = dict
+    heartbeat: tuple[str, float] | None = None
+    markets: tuple[str, ...] = ()
+    _retry: Retry = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._retry = Retry(self.health, self.patience)
+
+    def listen(self, stop: Stop) -> Iterator[Item]:
+        """Return messages until it is told to stop, and ``Cut`` and ``Resumed`` between two connections."""
+        is_cut = False
+        while (opened := self._retry.until_done(stop, self._opened)) is not None:
+            socket, first = opened
+            last_ms = now_ms()
+            try:
+                with socket:
+                    if is_cut:
+                        yield Resumed(last_ms)
+                    yield from first
+                    for message in self._messages(socket, stop):
+                        last_ms = message.received_ts_ms
+                        yield from self.read(socket, message)
+            except PASSING as error:
+                cause = error.cause if isinstance(error, LostError) else GapCause.CUT
+                is_cut = True
+                yield Cut(cause, last_ms, self.markets)
+                self._retry.failed(stop, error)
+
+    def _opened(self) -> tuple[Heard, list[Item]]:
+        try:
+            socket = connect(
+                self.url,
+                additional_headers=self.headers(),
+                user_agent_header=USER_AGENT,
+                proxy=None if leads_here(self.url) else True,
+                open_timeout=self.patience.answer_s,
+                close_timeout=_CLOSE_S,
+                ping_interval=None,
+                max_size=_MAX_BYTES,
+                create_connection=Heard,
+                legacy=True,
+            )
+        except InvalidStatus as error:
+            refused(error.response.status_code, error.response.headers, self.settings)
+        try:
+            return socket, list(self.begin(socket))  # type: ignore[return-value]
+        except BaseException:
+            socket.close()
+            raise
+
+    def _messages(self, socket: Heard, stop: Stop) -> Iterator[Received]:
+        self.health.connected = True
+        data = beat = time.monotonic()
+        while not stop.is_set:
+            if self.heartbeat is not None and time.monotonic() - beat >= self.heartbeat[1]:
+                socket.send(self.heartbeat[0])
+                beat = time.monotonic()
+            try:
+                text = socket.recv(_POLL_S, decode=False)
+            except TimeoutError:
+                self._check(time.monotonic(), socket.heard_s, data)
+                continue
+            if text == b"PONG":
+                self.health.heard_ts_ms = now_ms()
+                continue
+            data = time.monotonic()
+            self._retry.succeeded()
+            message = Received(bytes(text), now_ms(), self._time(text))
+            self.health.note(message)
+            yield message
+
+    def _check(self, now: float, heard: float, data: float) -> None:
+        self.health.heard_ts_ms = max(self.health.heard_ts_ms or 0, now_ms() - round((now - heard) * 1000))
+        if now - heard > self.patience.silence_s:
+            raise LostError(GapCause.SILENCE, f"nothing came for {self.patience.silence_s:g} s")
+        if now - data > self.patience.data_s:
+            raise LostError(GapCause.SILENCE, f"heartbeats came, but no message for {self.patience.data_s:g} s")
+
+    def _time(self, text: bytes) -> int | None:
+        try:
+            return self.provider_ms(text)
+        except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError):
+            return None  # the reader refuses such a message, and it is counted there

@@ -1,0 +1,177 @@
+"""Reads what Kalshi sends: snapshots of resting bids for yes and for no, and changes of them, after REST described the tickers.
+
+A bid for no at a price is an offer of yes at one dollar less that price. Changes are amounts to add, so one counts once: by the
+number within its subscription, after a snapshot of the same subscription. Snapshots may carry no time: they are as of the last
+time that Kalshi named, or of their arrival before it named one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+import orjson
+
+from clvlab.packs.captures.kalshi_markets import described, is_description
+from clvlab.packs.captures.normalising import Source
+from clvlab.packs.captures.reader import State
+from clvlab.packs.captures.shares import WHOLE, Quote, ShareMarket, millionths, number
+from clvlab.packs.importers.times import time_ms
+from clvlab.packs.manifest import Fixture
+
+_CENT = WHOLE // 100
+_Bids = dict[int, Decimal]
+_SNAPSHOT, _DELTA = "orderbook_snapshot", "orderbook_delta"
+
+
+@dataclass(slots=True)
+class _Ladder:
+    """Resting bids of a ticker; ``sid`` is the subscription of its last snapshot, null while the ladder is unknown."""
+
+    market: ShareMarket
+    own_side: str | None
+    sid: int | None = None
+    bids: dict[str, _Bids] = field(default_factory=dict)
+
+    def quote(self, ts_ms: int) -> None:
+        """Tell the market: of a side of its own, or of both sides of a yes/no market."""
+        yes = no = None
+        if self.sid is not None:
+            best = {side: max(bids, default=0) for side, bids in self.bids.items()}
+            yes, no = Quote(best["yes"], WHOLE - best["no"]), Quote(best["no"], WHOLE - best["yes"])
+        if self.own_side is not None:
+            self.market.quote(self.own_side, yes, ts_ms)
+        else:
+            self.market.quote("yes", yes, ts_ms)
+            self.market.quote("no", no, ts_ms)
+
+
+class KalshiReader:
+    """Reads the messages of the channel ``orderbook_delta``, and the REST answers among them.
+
+    Attributes
+    ----------
+    fixtures
+        Events; ``source_id`` is the event's ticker, and kickoff is when the first of its markets closes, for Kalshi names none.
+    """
+
+    def __init__(self) -> None:
+        self._fixtures: dict[int, Fixture] = {}
+        self.fixtures: Mapping[int, Fixture] = self._fixtures
+        self._ladders: dict[str, _Ladder] = {}
+        self._seqs: dict[int, int] = {}
+        self._named_ms: int | None = None
+
+    @property
+    def tickers(self) -> dict[str, int]:
+        """The fixture of every ticker that was described."""
+        return {ticker: ladder.market.fixture_id for ticker, ladder in self._ladders.items()}
+
+    def take(self, text: bytes, received_ts_ms: int) -> Sequence[State]:
+        """Return the state of the market that a message moves."""
+        message = orjson.loads(text)
+        if not isinstance(message, dict):
+            raise ValueError("a message is a JSON object")
+        if is_description(message):
+            self._describe(message)
+            return ()
+        try:
+            return self._book(message, received_ts_ms)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"no message of the order book: {type(error).__name__}: {error}") from error
+
+    def _book(self, message: Mapping[str, Any], received_ts_ms: int) -> Sequence[State]:
+        kind = message["type"]
+        if kind == "subscribed":
+            self._seqs.pop(message["msg"]["sid"], None)
+        if kind not in (_SNAPSHOT, _DELTA):
+            return ()
+        sid, seq, said = message["sid"], message["seq"], message["msg"]
+        ladder = self._ladders.get(said["market_ticker"])
+        bids = {side: _bids(said, side) for side in ("yes", "no")} if kind == _SNAPSHOT else {}
+        change = _change(said) if kind == _DELTA else None
+        ts_ms = _time(said)
+        if type(sid) is not int or type(seq) is not int:
+            raise ValueError(f"sid {sid!r} and seq {seq!r} must be numbers")
+        self._named_ms = max(self._named_ms or 0, ts_ms) if ts_ms is not None else self._named_ms
+        if seq <= self._seqs.get(sid, 0):
+            return ()  # sent twice: its amounts were added already
+        self._seqs[sid] = seq
+        if ladder is None:
+            return ()
+        if change is None:
+            ladder.sid, ladder.bids = sid, bids
+        elif ladder.sid == sid:
+            _add(ladder.bids[change[0]], *change[1:])
+        else:
+            return ()
+        ladder.quote(ts_ms or self._named_ms or received_ts_ms)
+        state = ladder.market.moved(in_running=False)
+        return [] if state is None else [state]
+
+    def forget(self, markets: Collection[str]) -> Collection[tuple[int, str]]:
+        """Hold the ladders of these tickers for unknown until their next snapshots, and their markets for suspended."""
+        if not markets:
+            self._seqs.clear()  # a new connection counts its subscriptions from the start
+        forgotten = set()
+        for ticker in markets or self._ladders:
+            ladder = self._ladders.get(ticker)
+            if ladder is not None and ladder.sid is not None:
+                ladder.sid = None
+                ladder.quote(0)
+                ladder.market.forget()
+                forgotten.add((ladder.market.fixture_id, ladder.market.market_key))
+        return forgotten
+
+    def _describe(self, message: Mapping[str, Any]) -> None:
+        event = described(message)
+        self._fixtures[event.fixture.fixture_id] = event.fixture
+        for key, sides in event.markets.items():
+            tickers = {ticker: side for side, ticker in sides.items() if ticker not in self._ladders}
+            if len(tickers) == len(set(sides.values())):
+                market = ShareMarket(event.fixture.fixture_id, key, tuple(sides))
+                own = len(tickers) > 1
+                self._ladders |= {ticker: _Ladder(market, side if own else None) for ticker, side in tickers.items()}
+
+
+def _bids(said: Mapping[str, Any], side: str) -> _Bids:
+    dollars = said.get(f"{side}_dollars_fp", said.get(f"{side}_dollars"))
+    levels = said.get(side) if dollars is None else dollars
+    bids = {(_cents(price) if dollars is None else millionths(price)): number(size) for price, size in levels or ()}
+    return {price: size for price, size in bids.items() if size > 0}
+
+
+def _change(said: Mapping[str, Any]) -> tuple[str, int, Decimal]:
+    side = said["side"]
+    if side not in ("yes", "no"):
+        raise ValueError(f"a side is yes or no, not {side!r}")
+    price = millionths(said["price_dollars"]) if "price_dollars" in said else _cents(said["price"])
+    return side, price, number(said["delta_fp"] if "delta_fp" in said else said["delta"])
+
+
+def _add(bids: _Bids, price: int, amount: Decimal) -> None:
+    size = bids.pop(price, Decimal(0)) + amount
+    if size > 0:
+        bids[price] = size
+
+
+def _cents(price: object) -> int:
+    if type(price) is not int or not 0 <= price <= 100:
+        raise ValueError(f"{price!r} is no price in cents")
+    return price * _CENT
+
+
+def _time(said: Mapping[str, Any]) -> int | None:
+    found = said.get("ts_ms", said.get("ts"))
+    return None if found is None else time_ms(found)
+
+
+SOURCE = Source(
+    feed="kalshi",
+    new_reader=lambda _live: KalshiReader(),
+    margin="multiplicative",
+    consensus="single-venue",
+    closing_source="venue",
+)
