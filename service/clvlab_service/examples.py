@@ -44,6 +44,8 @@ _VALUES: dict[str, Any] = {
     "brier": None,
     "causality": "template",
     "cause": None,
+    "FeedHealth.error": None,
+    "FeedHealth.quota_left": None,
     "BacktestState.stage": "deciding",
     "BacktestState.status": "running",
     "cancelBacktest.status": "failed",
