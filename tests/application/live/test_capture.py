@@ -9,12 +9,15 @@ import subprocess
 import sys
 import threading
 import time
+from io import StringIO
 
 import pytest
+from rich.console import Console
 
 import clvlab as cl
 from clvlab.application.live.capture import capture, segments_folder
 from clvlab.application.log import operations
+from clvlab.cli import feeds
 from clvlab.errors import FeedError, FileLockedError, LogConflictError, PackFormatError, SourceError, StoreBusyError
 from clvlab.feeds.devfeed.faults import read_plan
 from clvlab.feeds.devfeed.packs import txline_server
@@ -341,3 +344,15 @@ def test_a_laboratory_captures_shows_how_it_is_and_opens_the_pack(feed, tmp_path
 def test_a_laboratory_says_what_it_can_t_take(feed, tmp_path, until, fixtures):
     with pytest.raises(FeedError):
         cl.Lab().capture(feed, tmp_path / "mine", until=until, fixtures=fixtures)
+
+
+def test_a_terminal_shows_a_table_that_changes(monkeypatch, tmp_path):
+    monkeypatch.setenv("CLVLAB_REPLAY_SPEED", "1e12")
+    screen = StringIO()
+    monkeypatch.setattr(feeds, "err", Console(file=screen, force_terminal=True, width=100))
+
+    code, out, _ = clvlab(tmp_path, "capture", "replay", "--out", "mine", "--fixture", FIXTURE)
+
+    assert code == 0
+    assert "on the disk" in screen.getvalue()
+    assert "Captured" in out
