@@ -128,12 +128,10 @@ class BacktestStatistics(Answer):
     figures: Annotated[list[FigureRow], Field(description="The tear sheet's figures, but for those of its placebos.")]
 
 
-class BacktestReport(Answer):
-    """What came of a backtest."""
+class RunReport(Answer):
+    """What came of a run."""
 
-    backtest_id: str
     run_id: str
-    mode_label: Literal["Backtest"]
     pack_id: str
     provenance: str
     content_hash: Hash
@@ -161,8 +159,22 @@ class BacktestReport(Answer):
             Field(ge=0, description="Scored decisions with an entry or close that a gap touches; absent in old reports."),
         ]
     ]
+    real_executable_edge_bps: Annotated[None, Field(description="Null on every replay, and on paper.")]
+
+
+class BacktestReport(RunReport):
+    """What came of a backtest."""
+
+    backtest_id: str
+    mode_label: Literal["Backtest"]
     statistics: NotRequired[Annotated[BacktestStatistics, Field(description="Of a backtest over several fixtures.")]]
-    real_executable_edge_bps: Annotated[None, Field(description="Null on every replay.")]
+
+
+class LiveReport(RunReport):
+    """What came of a live run."""
+
+    mode_label: Literal["Live paper"]
+    gaps: Annotated[dict[str, int], Field(description="By cause, what the capture missed and nobody sent again.")]
 
 
 class BacktestSummary(Answer):

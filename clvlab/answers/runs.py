@@ -23,7 +23,7 @@ RunStatus = TypeAliasType(
 )
 
 RunKind = TypeAliasType(
-    "RunKind", Annotated[Literal["competition", "deploy", "backtest"], Field(description="What asked for a run.")]
+    "RunKind", Annotated[Literal["competition", "deploy", "backtest", "live"], Field(description="What asked for a run.")]
 )
 
 
@@ -94,11 +94,13 @@ class RunInfo(Answer):
     """Metadata of a run; its timestamps stand beside the seal, not in it."""
 
     run_id: str
-    kind: Annotated[str | None, Field(description="What asked for it: `competition`, `deploy` or `backtest`.")]
+    kind: Annotated[str | None, Field(description="What asked for it: `competition`, `deploy`, `backtest` or `live`.")]
     status: RunStatus
     cause: Annotated[str | None, Field(description="Why it failed.")]
     source_mode: str | None
-    mode_label: Annotated[str | None, Field(description="`Backtest` for every replay.", examples=["Backtest"])]
+    mode_label: Annotated[
+        str | None, Field(description="`Backtest` for every replay, `Live paper` for every live run.", examples=["Backtest"])
+    ]
     created_ts_ms: int | None
     sealed_ts_ms: int | None
     checked_ts_ms: Annotated[int | None, Field(description="When the checks were recomputed; null where that is now.")]

@@ -5,19 +5,25 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
 
 from clvlab.anchor.configured import anchorer
 from clvlab.anchor.settings import AnchorSettings
 from clvlab.application.anchoring import Anchoring, StoredRecords
 from clvlab.application.leaderboard import Leaderboard
+from clvlab.application.live.feed import is_genuine
+from clvlab.application.live.paper import run_live
+from clvlab.application.live.question import LiveQuestion
+from clvlab.application.live.view import LiveView
 from clvlab.application.log.public import PublicLog
 from clvlab.application.runs.in_database import DatabaseRecord
 from clvlab.application.runs.perform import PerformedRun
 from clvlab.application.runs.plan import Plan
 from clvlab.application.runs.record import make
 from clvlab.application.runs.stored import StoredRuns
-from clvlab.engine.agent import Identity
+from clvlab.engine.agent import Agent, Identity
+from clvlab.law.closing import Window
+from clvlab.packs.reader import Pack
 from clvlab.proof.canonical import canonical, sha256, without_floats
 from clvlab.store import runs, trials
 from clvlab.store.database import Connection, Database
@@ -70,11 +76,29 @@ class KeptRuns:
 
     def perform(self, plan: Plan) -> PerformedRun:
         """Make a run and keep it, on the record and as a trial of each agent; the same run again changes nothing."""
+        return make(plan, self._record(plan.agents))
 
+    def live(
+        self, question: LiveQuestion, folder: Path, look: Callable[[LiveView], None], house: Callable[[Pack], Pack]
+    ) -> PerformedRun:
+        """Follow a live run, and keep it likewise; over a feed that somebody made up it is not ranked.
+
+        Parameters
+        ----------
+        question, look, house
+            As for ``run_live``.
+        folder
+            Of live runs.
+        """
+        record = self._record(question.agents, ranked=is_genuine(question.feed))
+        return run_live(question, record, folder, look=look, house=house, clock=self._clock)
+
+    def _record(self, agents: Sequence[Agent], *, ranked: bool = True) -> DatabaseRecord:
         def tried(connection: Connection, done: PerformedRun) -> None:
-            trials.add(connection, done.pack.content_hash, trial_ids(plan), self._clock())
+            identities = [_tried(agent.identity, done.pack, done.fixture_ids, done.window) for agent in agents]
+            trials.add(connection, done.pack.content_hash, identities, self._clock())
 
-        return make(plan, DatabaseRecord(self._database, _OWNER, self._clock, also=tried))
+        return DatabaseRecord(self._database, _OWNER, self._clock, also=tried, ranked=ranked)
 
     def receipts(self, run_id: str) -> bytes:
         """Return what venues said of a run, as lines."""
@@ -92,14 +116,15 @@ class KeptRuns:
 
 def trial_ids(plan: Plan) -> list[str]:
     """Return the id of each agent's trial: a hash of all that shapes its scores, so neither of its name nor of the policy."""
-    return [sha256(canonical(_tried(plan, agent.identity))) for agent in plan.agents]
+    return [_tried(agent.identity, plan.pack, plan.fixture_ids, plan.window) for agent in plan.agents]
 
 
-def _tried(plan: Plan, identity: Identity) -> dict[str, Any]:
-    return {
-        "content_hash": plan.pack.content_hash,
-        "fixture_ids": list(plan.fixture_ids),
-        "window": plan.window.payload(),
+def _tried(identity: Identity, pack: Pack, fixture_ids: Sequence[int], window: Window) -> str:
+    tried = {
+        "content_hash": pack.content_hash,
+        "fixture_ids": list(fixture_ids),
+        "window": window.payload(),
         "strategy": [identity.strategy, identity.strategy_version, identity.source_sha256],
         "config": without_floats(identity.config),
     }
+    return sha256(canonical(tried))

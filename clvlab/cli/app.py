@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
-import orjson
 import typer
 
 from clvlab.agents.isolation.isolated import isolated
@@ -25,7 +22,9 @@ from clvlab.cli import proof
 from clvlab.cli.agents import agents_app
 from clvlab.cli.backing import backup
 from clvlab.cli.feeds import capture, devfeed
+from clvlab.cli.live import live
 from clvlab.cli.log import log_app, witness
+from clvlab.cli.making import now_ms, params_of, program
 from clvlab.cli.options import JsonOption, NetworkOption, PackArgument, ReadsOption, RunArgument, RunsOption
 from clvlab.cli.packs import packs_app
 from clvlab.cli.printing import err, leaderboard, out, plain, plain_lines, print_json, show_checks, show_report, table
@@ -53,6 +52,7 @@ app.command()(retention)
 app.command()(backup)
 app.command()(capture)
 app.command()(devfeed)
+app.command()(live)
 app.command()(dev_token)
 
 _BAD_INPUT = 2
@@ -81,7 +81,7 @@ def demo(runs_folder: RunsOption = Path("runs")) -> None:
     tests = []
     for name in ("baseline", "cumulative-drift"):
         with err.status(f"backtesting {name}"):
-            tests.append(make(backtests.plan_backtest(pack, name), FolderRecord(runs_folder, _now_ms)))
+            tests.append(make(backtests.plan_backtest(pack, name), FolderRecord(runs_folder, now_ms)))
     out.print(leaderboard(tests))
     for test in tests:
         show_report(test.report)
@@ -91,19 +91,11 @@ def demo(runs_folder: RunsOption = Path("runs")) -> None:
     for verdict in verdicts:
         show_checks(verdict)
     out.print("Try next:")
-    out.print(f"  {_program()} verify {plain(str(folders[1]))}")
+    out.print(f"  {program()} verify {plain(str(folders[1]))}")
     out.print(f"  sha256sum {plain(str(folders[1] / 'events.jsonl'))}")
-    out.print(f"  {_program()} show {plain(str(folders[1]))} --decisions 5")
-    out.print(f"  {_program()} backtest starter --agent cumulative-drift --param cooldown_s=3600")
+    out.print(f"  {program()} show {plain(str(folders[1]))} --decisions 5")
+    out.print(f"  {program()} backtest starter --agent cumulative-drift --param cooldown_s=3600")
     raise typer.Exit(0 if all(verdict.passed for verdict in verdicts) else 1)
-
-
-def _program() -> str:
-    """How to call the command line again from here."""
-    called = Path(sys.argv[0])
-    if shutil.which("clvlab"):
-        return "clvlab"
-    return f"{sys.executable} -m clvlab" if called.name == "__main__.py" else str(called)
 
 
 @app.command()
@@ -132,39 +124,20 @@ def backtest(
         plan = backtests.plan_backtest(
             packs.open_pack(pack),
             isolated(agent, reads=reads or [], network=network) if reads or network else agent,
-            params=_params(param or []),
+            params=params_of(param or []),
             fixture_ids=fixture,
             window=window,
-            policy=backtests.envelope(_params(policy or [])),
+            policy=backtests.envelope(params_of(policy or [])),
             audit=audit,
         )
-        test = make(plan, FolderRecord(runs_folder, _now_ms, opened, owner))
+        test = make(plan, FolderRecord(runs_folder, now_ms, opened, owner))
     folder = runs_folder / test.run_id
     if as_json:
         print_json(test.report | {"run_folder": str(folder)})
         return
     show_report(test.report)
     out.print(f"Sealed in {plain(str(folder))}")
-    out.print(f"Next: {_program()} verify {plain(str(folder))}")
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
-def _params(pairs: Sequence[str]) -> dict[str, Any]:
-    params: dict[str, Any] = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals:
-            raise typer.BadParameter(f"{pair!r} is not name=value")
-        if name in params:
-            raise typer.BadParameter(f"{name} is given twice")
-        try:
-            params[name] = orjson.loads(value)
-        except orjson.JSONDecodeError:  # not JSON: a plain word
-            params[name] = value
-    return params
+    out.print(f"Next: {program()} verify {plain(str(folder))}")
 
 
 @app.command()

@@ -75,6 +75,9 @@ def show_report(report: Mapping[str, Any]) -> None:
             "decisions by close": _counted(report["close_kinds"]),
             "age of the close": ages,
             "source of the close": f"{report['closing_source']} ({report['provenance']})",
+        }
+        | ({"gaps": _counted(report["gaps"])} if "gaps" in report else {})
+        | {
             "evidence hash": report["evidence_hash"],
             "run": report["run_id"],
         },

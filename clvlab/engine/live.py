@@ -13,7 +13,7 @@ import polars as pl
 
 from clvlab.engine.agent import Agent, Identity, identify
 from clvlab.engine.replay import locate
-from clvlab.engine.run import Failures, RunResult, judged, run_started
+from clvlab.engine.run import Failures, RunResult, asked_once, judged, located, run_started
 from clvlab.errors import AgentFailedError, DecisionError
 from clvlab.law.actions import Decision, check_decisions, decisions_of
 from clvlab.law.closing import Window
@@ -128,3 +128,43 @@ def seal_live(
         raise DecisionError(f"no agent is left: {dict(failures.causes)!s:.500}")
     frames = [locate(tape, check_decisions(decisions_of(own, agent_id))) for agent_id, own in sorted(decided.items())]
     return judged(started, tape, pl.concat(frames), window, policy, failures, commit_index=commit_index, captured=captured)
+
+
+def replay_live(
+    started: RunStarted,
+    tape: Tape,
+    agents: Sequence[Agent],
+    errors: list[dict[str, Any]],
+    window: Window,
+    policy: PolicyEnvelope,
+    *,
+    captured: str,
+    commit_index: int | None = None,
+) -> RunResult:
+    """Ask the agents of a live run again, over the whole of what it captured, and seal what they decide as it was sealed.
+
+    Parameters
+    ----------
+    started, tape, window, policy, captured, commit_index
+        As for ``seal_live``.
+    agents
+        Those that did not fail; the others decided nothing that stands.
+    errors
+        Payloads of AGENT_ERROR of the others.
+
+    Raises
+    ------
+    AgentError, DecisionError
+        An agent fails, or decides what can't be sealed.
+    """
+    frames = [located(agent.identity.agent_id, tape, asked_once(agent, tape)) for agent in agents]
+    return judged(
+        started,
+        tape,
+        pl.concat(frames),
+        window,
+        policy,
+        Failures(errors),
+        commit_index=commit_index,
+        captured=captured,
+    )

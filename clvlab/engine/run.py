@@ -230,9 +230,23 @@ def _answer(question: _Question, identity: Identity, agent: Agent) -> pl.DataFra
         if not report.passed:
             raise LookaheadError(f"{report!r}. Nothing was sealed")
         decided = report.decisions
-    if decided is None:
-        with fresh(agent) as other:
-            decided = decisions_of(other, tape)
+    return located(name, tape, asked_once(agent, tape) if decided is None else decided)
+
+
+def asked_once(agent: Agent, tape: Tape) -> pl.DataFrame:
+    """Return ``DECISIONS`` of an agent that has seen nothing."""
+    with fresh(agent) as other:
+        return decisions_of(other, tape)
+
+
+def located(name: str, tape: Tape, decided: pl.DataFrame) -> pl.DataFrame:
+    """Find the ticks of an agent's decisions on the tape.
+
+    Raises
+    ------
+    DecisionError
+        A decision is under another name, or at a tick that the tape does not have.
+    """
     if decided.filter(pl.col("agent_id") != name).height:
         raise DecisionError(f"agent {name!r} returned decisions under another agent_id")
     return locate(tape, decided)

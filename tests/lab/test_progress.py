@@ -58,7 +58,7 @@ class Shell:
 
 def test_a_notebook_updates_one_line_and_keeps_the_last(monkeypatch):
     shell = Shell()
-    monkeypatch.setattr(progress, "_notebook", lambda: shell)
+    monkeypatch.setattr(progress, "notebook", lambda: shell)
 
     walked("<b>sweep</b>", progress=True)
 

@@ -79,22 +79,30 @@ class IsolatedAgent(Isolated):
 
     @contextmanager
     def fresh(self, *, silent: bool = False, grows: bool = False) -> Iterator[Agent]:
-        process = AgentProcess(self.code, self.limits, silent=silent, grows=grows)
-        try:
+        with self._alone(AgentProcess(self.code, self.limits, silent=silent, grows=grows)) as process:
             yield _Fresh(process, self)
+
+    @contextmanager
+    def following(self, fixtures: pl.DataFrame) -> Iterator[Follower]:
+        """Ask a process of its own message by message, as they come.
+
+        One that is slow holds up all agents of the run, but not for long. An interrupt ends who follows, not the agent: its
+        death would be sealed as a failure of it.
+        """
+        hurried = replace(self.limits, timeout_s=min(self.limits.timeout_s, _LIVE_TIMEOUT_S))
+        with self._alone(AgentProcess(self.code, hurried, shielded=True)) as process:
+            process.identity(**self.configured)  # loads its code: no message waits for that
+            yield _Followed(process, self.configured, list(fixtures.iter_rows()))
+
+    @contextmanager
+    def _alone(self, process: AgentProcess) -> Iterator[AgentProcess]:
+        """End a process with the context, in which no file that it may read has changed."""
+        try:
+            yield process
         finally:
             process.close()
         if self.limits.digests() != self.identity.reads:
             raise AgentError("a file that the agent may read changed while it was asked: ask again")
-
-    @contextmanager
-    def following(self, fixtures: pl.DataFrame) -> Iterator[Follower]:
-        """Ask a process of its own message by message, as they come; one that is slow holds up all agents of the run."""
-        hurried = replace(self, limits=replace(self.limits, timeout_s=min(self.limits.timeout_s, _LIVE_TIMEOUT_S)))
-        with hurried.fresh() as fresh:
-            assert isinstance(fresh, _Fresh)  # noqa: S101  what this class makes
-            fresh.process.identity(**self.configured)  # loads its code: no message waits for that
-            yield _Followed(fresh.process, self.configured, list(fixtures.iter_rows()))
 
     def __repr__(self) -> str:
         where = "of this session" if self.code.file is None else ":".join(self.code.file)

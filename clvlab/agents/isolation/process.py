@@ -53,6 +53,8 @@ class AgentProcess:
         Whether what it prints is dropped.
     grows
         Whether each tape that it is asked about begins with the one before.
+    shielded
+        Whether Ctrl-C in the terminal, and an interrupt of a notebook, which reach a group of processes, do not reach it.
 
     Attributes
     ----------
@@ -60,7 +62,9 @@ class AgentProcess:
         Whether it is locked in: it said so before it loaded any code of the agent.
     """
 
-    def __init__(self, code: Code, limits: Limits, *, silent: bool = False, grows: bool = False) -> None:
+    def __init__(
+        self, code: Code, limits: Limits, *, silent: bool = False, grows: bool = False, shielded: bool = False
+    ) -> None:
         self._code, self._limits = code, limits
         self._folder = tempfile.TemporaryDirectory(prefix="clvlab-agent-")
         self._lock, self._loaded = Lock(), False
@@ -82,6 +86,7 @@ class AgentProcess:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env=_environment(network=limits.network),
+            process_group=0 if shielded else None,
         )
         self._requests, self._answers = cast(BinaryIO, self._process.stdin), cast(BinaryIO, self._process.stdout)
         self._sandboxed: bool | None = None

@@ -23,6 +23,30 @@ def is_genuine(feed: Feed) -> bool:
     return feed.provenance.startswith("genuine-")
 
 
+def chosen(fixtures: Sequence[Fixture], fixture_id: int | None, now_ms: int, grace_s: int) -> Fixture:
+    """Return the fixture of that id among those of a feed; without an id the next to kick off.
+
+    Raises
+    ------
+    FeedError
+        There is no such fixture, none that is still to kick off, or it kicked off so long ago that its run would be over.
+    """
+    if fixture_id is None:
+        coming = [one for one in fixtures if one.kickoff_ts_ms is None or one.kickoff_ts_ms > now_ms]
+        if not coming:
+            raise FeedError("the feed has no fixture that is still to kick off: name one, or wait")
+        return min(coming, key=lambda one: (one.kickoff_ts_ms is None, one.kickoff_ts_ms or 0, one.fixture_id))
+    known = {one.fixture_id: one for one in fixtures}
+    if fixture_id not in known:
+        shown = ", ".join(str(number) for number in list(known)[:10]) or "none"
+        raise FeedError(f"the feed has no fixture {fixture_id}; it has {shown}{', ...' if len(known) > 10 else ''}")
+    found = known[fixture_id]
+    if found.kickoff_ts_ms is not None and now_ms >= found.kickoff_ts_ms + 1000 * grace_s:
+        ago_s = (now_ms - found.kickoff_ts_ms) // 1000
+        raise FeedError(f"fixture {fixture_id} kicked off {ago_s:,} s ago: it is followed until {grace_s:,} s after that")
+    return found
+
+
 @dataclass(frozen=True)
 class LiveSettings:
     """What an operator sets of live runs.
@@ -109,18 +133,7 @@ class LiveFeed:
         FeedError
             It has no such fixture, or none that is still to kick off.
         """
-        found = self.fixtures()
-        if fixture_id is None:
-            now = self.clock()
-            coming = [one for one in found if one.kickoff_ts_ms is None or one.kickoff_ts_ms > now]
-            if not coming:
-                raise FeedError("the feed has no fixture that is still to kick off: name one, or wait")
-            return min(coming, key=lambda one: (one.kickoff_ts_ms is None, one.kickoff_ts_ms or 0, one.fixture_id))
-        known = {one.fixture_id: one for one in found}
-        if fixture_id not in known:
-            shown = ", ".join(str(number) for number in list(known)[:10]) or "none"
-            raise FeedError(f"the feed has no fixture {fixture_id}; it has {shown}{', ...' if len(known) > 10 else ''}")
-        return known[fixture_id]
+        return chosen(self.fixtures(), fixture_id, self.clock(), self.require().grace_s)
 
     @contextmanager
     def following(self) -> Iterator[tuple[Feed, Stop]]:

@@ -18,7 +18,7 @@ import polars as pl
 
 from clvlab.application.live.asking import Asking
 from clvlab.application.live.journal import Answers, Journal
-from clvlab.application.runs.perform import Commitment, PerformedRun
+from clvlab.application.runs.perform import Commitment, PerformedRun, captured_pack_id
 from clvlab.engine.agent import Agent
 from clvlab.engine.live import live_started, seal_live
 from clvlab.errors import ReplayError
@@ -65,7 +65,7 @@ class LivePlan:
     origin_id: str
     window: Window = field(default_factory=Window)
     policy: PolicyEnvelope = field(default_factory=PolicyEnvelope)
-    kind: str = "backtest"
+    kind: str = "live"
     grace_s: int = _GRACE_S
     until_ts_ms: int | None = None
 
@@ -89,7 +89,7 @@ class LivePlan:
     @property
     def pack_id(self) -> str:
         """Id of the pack that the run captures."""
-        return f"live-{self.run_id.removeprefix('run_')[:16]}"
+        return captured_pack_id(self.run_id)
 
 
 def follow(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,22 +11,19 @@ from clvlab.application.anchoring import Anchoring
 from clvlab.application.jobs import PostponedError
 from clvlab.application.live.feed import LiveFeed
 from clvlab.application.live.following import LivePlan, follow
+from clvlab.application.live.noting import Noting
 from clvlab.application.live.telling import Happening, Telling
 from clvlab.application.progress import Tell
 from clvlab.application.runs.in_database import begin, keep
 from clvlab.application.runs.perform import Commitment, PerformedRun
-from clvlab.errors import FileLockedError, StoreBusyError, StoreUnreachableError
+from clvlab.errors import FileLockedError
 from clvlab.feeds.feed import Feed, Stop
 from clvlab.packs.manifest import Fixture
 from clvlab.proof.anchor import Anchor
-from clvlab.runlog.segments import note_segment
-from clvlab.store import jobs, runs, usage
+from clvlab.store import jobs, usage
 from clvlab.store.database import Connection, Database
 from clvlab.store.jobs import Job, JobStatus
-from clvlab.store.runlog import LogRows
-
-logger = logging.getLogger("clvlab.live")
-_NOTE_PATIENCE_S = 30.0
+from clvlab.store.runlog import RunLog
 
 
 class Subject(Protocol):
@@ -83,7 +78,6 @@ class LiveRuns:
         with self.database.write() as connection:
             jobs.fence(connection, job)
             now = self.clock()
-            runs.name_pack(connection, job.run_id, done.pack.pack_id, done.pack.content_hash)
             anchor = keep(connection, done, self.anchoring, now)
             self.subject.sealed(connection, job, done, anchor, now)
             usage.weigh(connection, job.run_id)
@@ -99,7 +93,7 @@ class LiveRuns:
                     folder,
                     stop,
                     commitment=commitment,
-                    note=self._note,
+                    note=Noting(RunLog(self.database), self.clock),
                     told=telling.decided,
                     idle=telling.looked,
                     clock=self.clock,
@@ -115,19 +109,6 @@ class LiveRuns:
         with self.database.write() as connection:
             jobs.fence(connection, job)
             self.subject.told(connection, job, happenings, self.clock())
-
-    def _note(self, capture_id: str, number: int, sha256: str) -> None:
-        """Note a segment in the log, before the next begins; a store that is busy is waited for."""
-        until = time.monotonic() + _NOTE_PATIENCE_S
-        while True:
-            try:
-                with self.database.write() as connection:
-                    return note_segment(LogRows(connection, writing=True), capture_id, number, sha256, self.clock())
-            except (StoreBusyError, StoreUnreachableError) as error:
-                if time.monotonic() > until:
-                    raise
-                logger.warning("segment %d of %s is noted later: %s", number, capture_id, error)
-                time.sleep(0.5)
 
 
 def payload_of(origin_id: str, fixture: Fixture) -> dict[str, Any]:

@@ -15,8 +15,7 @@ from clvlab.application.runs.budget import Budget
 from clvlab.application.runs.card import lineage, metrics
 from clvlab.application.runs.counting import ANYBODY, results, stored_claim
 from clvlab.application.runs.perform import Commitment, PerformedRun
-from clvlab.application.runs.plan import Plan
-from clvlab.application.runs.record import ABANDONED
+from clvlab.application.runs.record import ABANDONED, Planned
 from clvlab.proof.anchor import Anchor
 from clvlab.proof.checks import Check
 from clvlab.proof.manifest import inputs_hash
@@ -24,7 +23,7 @@ from clvlab.proof.started import RunStarted
 from clvlab.runlog.log import abandon, commit, commit_anew, conclude
 from clvlab.store import anchors, runs, standings
 from clvlab.store.database import Connection, Database
-from clvlab.store.runlog import LogRows
+from clvlab.store.runlog import LogRows, RunLog
 from clvlab.store.runs import RunStatus
 
 
@@ -40,17 +39,25 @@ class DatabaseRecord:
         UTC milliseconds, which enter the log and no run.
     also
         Called in the transaction that keeps a run.
+    ranked
+        Whether runs are added to the standings.
     """
 
     database: Database
     owner: str
     clock: Callable[[], int]
     also: Callable[[Connection, PerformedRun], None] = lambda connection, done: None  # noqa: ARG005
+    ranked: bool = True
 
-    def commit(self, plan: Plan) -> Commitment:
+    @property
+    def log(self) -> RunLog:
+        """The database's own."""
+        return RunLog(self.database)
+
+    def commit(self, plan: Planned) -> Commitment:
         """Enter a run and begin it."""
         with self.database.write() as connection:
-            enter(connection, plan.started, self.owner, self.clock())
+            enter(connection, plan.started, self.owner, self.clock(), ranked=self.ranked)
             return begin(connection, plan.run_id, self.clock())
 
     def keep(self, done: PerformedRun) -> None:
@@ -147,7 +154,7 @@ def give_up(connection: Connection, run_id: str, cause: str, now_ms: int) -> Non
 def keep(connection: Connection, done: PerformedRun, anchoring: Anchoring | None, now_ms: int) -> Anchor:
     """Store a run, log its result, begin its anchor and, if it is ranked, add it to the standings.
 
-    The same again changes nothing.
+    The same again changes nothing. Of a live run the pack that it captured is noted.
 
     Without ``anchoring`` the run is not anchored.
 
@@ -161,6 +168,8 @@ def keep(connection: Connection, done: PerformedRun, anchoring: Anchoring | None
     new = runs.seal(connection, run, done.receipts, checks=recorded(verification.checks), metrics=pooled, ts_ms=now_ms)
     if not new:
         return anchors.anchor_of(connection, run.run_id) or Anchor()
+    if done.is_live:
+        runs.name_pack(connection, run.run_id, done.pack.pack_id, done.pack.content_hash)
     causes = [
         {"run_id": run.run_id, "agent_id": error["agent_id"], "error": error["error"], "message": message_of(cause)}
         for error in done.result.errors

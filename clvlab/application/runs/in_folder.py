@@ -12,8 +12,7 @@ from clvlab.anchor.settings import AnchorSettings
 from clvlab.answers.runs import InspectorRecord
 from clvlab.application.runs.inspector import inspect_decision
 from clvlab.application.runs.perform import Commitment, PerformedRun
-from clvlab.application.runs.plan import Plan
-from clvlab.application.runs.record import ABANDONED
+from clvlab.application.runs.record import ABANDONED, Planned
 from clvlab.errors import AnchorError
 from clvlab.proof.anchor import Anchor
 from clvlab.proof.manifest import inputs_hash
@@ -42,7 +41,7 @@ class FolderRecord:
     log: LogStore | None = None
     owner: str = "local"
 
-    def commit(self, plan: Plan) -> Commitment:
+    def commit(self, plan: Planned) -> Commitment:
         """Commit to a run.
 
         Raises
@@ -53,8 +52,8 @@ class FolderRecord:
         if self.log is None:
             return Commitment(plan.run_id)
         with self.log.write() as rows:
-            inputs = inputs_hash(plan.started)
-            return Commitment(plan.run_id, commit(rows, plan.run_id, self.owner, inputs, plan.pack.content_hash, self.clock()))
+            inputs, content_hash = inputs_hash(plan.started), plan.started["binding"]["content_hash"]
+            return Commitment(plan.run_id, commit(rows, plan.run_id, self.owner, inputs, content_hash, self.clock()))
 
     def keep(self, done: PerformedRun) -> None:
         """Store a run, then conclude its commitment.

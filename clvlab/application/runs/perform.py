@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import cast
@@ -10,7 +11,7 @@ from typing import cast
 import orjson
 import polars as pl
 
-from clvlab.answers.backtests import BacktestReport, PolicySummary
+from clvlab.answers.backtests import BacktestReport, LiveReport, PolicySummary, RunReport
 from clvlab.application.progress import Stage, Tell, tell_nobody
 from clvlab.application.runs.card import metrics, verdicts
 from clvlab.application.runs.gaps import in_gap, lasting_gaps
@@ -21,7 +22,7 @@ from clvlab.law.closing import Window
 from clvlab.law.clv import is_allowed, scores
 from clvlab.law.metrics import outcomes
 from clvlab.law.positions import positions
-from clvlab.law.schema import Reason
+from clvlab.law.schema import Reason, SourceMode
 from clvlab.law.tape import Tape
 from clvlab.packs.reader import Pack
 from clvlab.proof.events import receipt_lines
@@ -104,23 +105,33 @@ class PerformedRun:
         """The fixtures that were replayed, ascending."""
         return tuple(self.started["binding"]["fixture_ids"])
 
+    @property
+    def is_live(self) -> bool:
+        """Whether it was decided live, and the pack captured on the way."""
+        return self.started["source_mode"] == SourceMode.LIVE
+
     @cached_property
-    def report(self) -> BacktestReport:
-        """Everything that is published of a backtest, as JSON values.
+    def report(self) -> BacktestReport | LiveReport:
+        """Everything that is published of a backtest, or likewise of a live run, as JSON values.
 
         References
         ----------
         Interface specification, "BacktestReport".
         """
+        if self.is_live:
+            return {**self._report, "mode_label": "Live paper", "gaps": _lost(self.pack)}
+        named = {"backtest_id": backtest_id(self.run_id), "mode_label": "Backtest"}
+        return cast("BacktestReport", {**self._report, **named})
+
+    @property
+    def _report(self) -> RunReport:
         rows, started = self.scores, self.started
         is_scored = rows["reason"] == Reason.SCORED
         scored_rows, gapped = rows.filter(is_scored), int((self.in_gap & is_scored).sum())
         ages = scored_rows["closing_age_ms"]
         fixture_ids = list(started["binding"]["fixture_ids"])
         return {
-            "backtest_id": backtest_id(self.run_id),
             "run_id": self.run_id,
-            "mode_label": "Backtest",
             "pack_id": self.pack.pack_id,
             "provenance": self.pack.provenance,
             "content_hash": self.pack.content_hash,
@@ -145,6 +156,19 @@ class PerformedRun:
             "in_gap": gapped,
             "real_executable_edge_bps": None,
         }
+
+
+def captured_pack_id(run_id: str) -> str:
+    """Return the id of the pack that a live run captures."""
+    return f"live-{run_id.removeprefix('run_')[:16]}"
+
+
+def content_hash_of(sealed: SealedRun) -> str | None:
+    """Return the content hash of the pack of a run whose bytes can be read: that of its binding, or of what it captured."""
+    lines = sealed.events.partition(b"\n")[0], sealed.events.rstrip(b"\n").rpartition(b"\n")[2]
+    started, ended = (orjson.loads(line)["payload"] for line in lines)
+    found: str | None = ended.get("content_hash") or started["binding"]["content_hash"]
+    return found
 
 
 def backtest_id(run_id: str) -> str:
@@ -217,17 +241,23 @@ def reopen(pack: Pack, sealed: SealedRun, receipts: bytes = b"") -> PerformedRun
     EvidenceError
         The evidence can't be read.
     PackTamperedError
-        The run was made over another pack than this one.
+        The run was made over another pack than this one, or captured another.
     """
     evidence = read_evidence(sealed.events)
     bound = evidence.started["binding"]
-    if bound["content_hash"] != pack.content_hash:
-        raise PackTamperedError(f"the pack of {sealed.run_id}", str(bound["content_hash"]), pack.content_hash)
+    if evidence.content_hash != pack.content_hash:
+        raise PackTamperedError(f"the pack of {sealed.run_id}", str(evidence.content_hash), pack.content_hash)
     window = evidence.window
     rows = scores(positions(evidence.decisions, evidence.closes), window, evidence.max_close_age_s)
     board = outcomes(rows, tuple(agent["agent_id"] for agent in evidence.started["agents"]))
     result = RunResult(sealed, evidence.decisions, evidence.closes, rows, board, read_receipts(receipts), evidence.errors)
     return PerformedRun(pack, window, result, _matched(pack.tape(bound["fixture_ids"]), window))
+
+
+def _lost(pack: Pack) -> dict[str, int]:
+    """Count the gaps of a capture by cause, but for those whose messages were all sent again."""
+    gaps = () if pack.manifest.capture is None else pack.manifest.capture.gaps
+    return dict(sorted(Counter(gap.cause or "unknown" for gap in gaps if not gap.replayed).items()))
 
 
 def _unmatched(markets_matched: int) -> list[str]:

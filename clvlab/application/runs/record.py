@@ -8,15 +8,32 @@ from clvlab.application.causes import cause_of
 from clvlab.application.runs.perform import Commitment, PerformedRun, perform
 from clvlab.application.runs.plan import Plan
 from clvlab.errors import ClvlabError
+from clvlab.proof.started import RunStarted
+from clvlab.runlog.log import LogStore
 
 ABANDONED = "failed"
 """All that the log says of a failure, as nothing can be taken back from it."""
 
 
+class Planned(Protocol):
+    """A run as it is planned: of a pack that is there, or of one that a live run will capture."""
+
+    @property
+    def run_id(self) -> str: ...
+
+    @property
+    def started(self) -> RunStarted: ...
+
+
 class Record(Protocol):
     """Where runs are committed to and kept: in a folder, with or without a log, or in the database."""
 
-    def commit(self, plan: Plan) -> Commitment:
+    @property
+    def log(self) -> LogStore | None:
+        """The log in which runs are committed to; null without one."""
+        ...
+
+    def commit(self, plan: Planned) -> Commitment:
         """Commit to a run before its tape is opened; again if it was abandoned."""
         ...
 

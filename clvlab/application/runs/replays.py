@@ -13,8 +13,9 @@ from clvlab.agents.isolation.isolated import IsolatedAgent
 from clvlab.agents.registry import of_sealed_config
 from clvlab.application.packs import bundled_catalog, open_pack
 from clvlab.engine.agent import Agent, sealable
+from clvlab.engine.live import replay_live
 from clvlab.engine.replay import locate, replay
-from clvlab.engine.run import run
+from clvlab.engine.run import RunResult, run
 from clvlab.errors import AgentError, DecisionError, ReplayError
 from clvlab.law.schema import DECISIONS, Causality
 from clvlab.law.tape import Tape
@@ -52,7 +53,7 @@ def prices_again(sealed: SealedRun, pack: str | Path | None = None) -> Replayed:
         The evidence can't be read.
     """
     evidence = read_evidence(sealed.events)
-    found = _pack(evidence.started["binding"], pack)
+    found = _pack(evidence, pack)
     return _prices(evidence, found.tape(evidence.started["binding"]["fixture_ids"]), found)
 
 
@@ -62,7 +63,8 @@ def replay_run(
     """Run a sealed run again, after a look at its prices.
 
     The agents' code runs apart, so that it can't reach what compares; the label ``causality`` is carried over, as an audit
-    is not repeated.
+    is not repeated. A live run is replayed over the pack that it captured: its agents, which saw one message at a time, are
+    asked about the whole. RUN_STARTED, which was committed to before there was a pack, is taken as it is.
 
     Parameters
     ----------
@@ -81,22 +83,12 @@ def replay_run(
         The evidence can't be read.
     """
     evidence = read_evidence(sealed.events)
-    started, binding = evidence.started, evidence.started["binding"]
-    found = _pack(binding, pack)
-    tape = found.tape(binding["fixture_ids"])
+    found = _pack(evidence, pack)
+    tape = found.tape(evidence.started["binding"]["fixture_ids"])
     prices = _prices(evidence, tape, found)
     if not prices.agrees:
         return prices
-    result = run(
-        tape,
-        [_agent(named, agents) for named in started["agents"]],
-        evidence.window,
-        policy=evidence.policy,
-        kind=started["kind"],
-        origin_id=started["origin_id"],
-        commit_index=sealed.commit_index,
-        labels={named["agent_id"]: Causality(named["causality"]) for named in started["agents"]},
-    )
+    result = _made_again(evidence, tape, agents, sealed.commit_index)
     again = result.run
     pairs = {
         "events.jsonl": (sealed.events, again.events),
@@ -108,7 +100,39 @@ def replay_run(
     for name, (stored, made) in pairs.items():
         if stored != made:
             return Replayed(agrees=False, detail=f"run again, {name} differs from the stored one at {_first(stored, made)}")
-    return Replayed(agrees=True, detail=f"run again from pack {found.pack_id!r}, all {len(pairs)} files have the same bytes")
+    same = f"run again from pack {found.pack_id!r}, all {len(pairs)} files have the same bytes"
+    if evidence.captured is not None:
+        same += (
+            f": asked about the whole of it, the agents decide as they did live ({evidence.decisions.height:,} decisions, "
+            f"{evidence.closes.height:,} closes)"
+        )
+    return Replayed(agrees=True, detail=same)
+
+
+def _made_again(evidence: Evidence, tape: Tape, agents: Sequence[IsolatedAgent], commit_index: int | None) -> RunResult:
+    started = evidence.started
+    if evidence.captured is not None:
+        failed = {error["agent_id"] for error in evidence.errors}
+        return replay_live(
+            started,
+            tape,
+            [_agent(named, agents) for named in started["agents"] if named["agent_id"] not in failed],
+            evidence.errors,
+            evidence.window,
+            evidence.policy,
+            captured=evidence.captured,
+            commit_index=commit_index,
+        )
+    return run(
+        tape,
+        [_agent(named, agents) for named in started["agents"]],
+        evidence.window,
+        policy=evidence.policy,
+        kind=started["kind"],
+        origin_id=started["origin_id"],
+        commit_index=commit_index,
+        labels={named["agent_id"]: Causality(named["causality"]) for named in started["agents"]},
+    )
 
 
 def _prices(evidence: Evidence, tape: Tape, pack: Pack) -> Replayed:
@@ -148,21 +172,21 @@ def _differing(stored: pl.DataFrame, made: pl.DataFrame) -> str:
     return f"the line with seq {ours['seq']}: it says {names}"
 
 
-def _pack(binding: Mapping[str, Any], given: str | Path | None) -> Pack:
-    expected = binding["content_hash"]
+def _pack(evidence: Evidence, given: str | Path | None) -> Pack:
+    """Find the pack of a run: of one that was live by its content hash alone, as the evidence has no name of it."""
+    expected, name = evidence.content_hash, evidence.started["binding"]["pack_id"]
+    said = "the pack that it captured" if evidence.captured is not None else f"pack {name!r}"
     if given is None:
         known = {pack.content_hash: pack for pack in bundled_catalog().packs()}
         if expected not in known:
-            raise ReplayError(
-                f"no pack of the catalog has content hash {expected}: name the folder of pack {binding['pack_id']!r}"
-            )
-        found = known[expected]
+            raise ReplayError(f"no pack of the catalog has content hash {expected}: name the folder of {said}")
+        found = known[str(expected)]
     else:
         found = open_pack(given)
-    if (found.pack_id, found.content_hash) != (binding["pack_id"], expected):
+    if found.content_hash != expected or name not in (None, found.pack_id):
         raise ReplayError(
-            f"the run was over pack {binding['pack_id']!r} of {expected}, {str(given or found.pack_id)!r} is "
-            f"{found.pack_id!r} of {found.content_hash}"
+            f"the run was over {said} of {expected}, {str(given or found.pack_id)!r} is {found.pack_id!r} of "
+            f"{found.content_hash}"
         )
     return found
 
@@ -170,13 +194,20 @@ def _pack(binding: Mapping[str, Any], given: str | Path | None) -> Pack:
 def _agent(named: Mapping[str, Any], at_hand: Sequence[IsolatedAgent]) -> Agent:
     """Find the agent that RUN_STARTED names, and make sure that it is the same one."""
     what = f"agent {named['agent_id']!r} ({named['strategy']} {named['strategy_version']})"
-    found = _template(named) if named["causality"] == Causality.TEMPLATE else _of_file(named, at_hand)
+    found = _template(named) if _is_template(named) else _of_file(named, at_hand)
     for agent in found:
         identity = agent.identity
         same = all(getattr(identity, key) == named[key] for key in ("agent_id", "strategy", "strategy_version"))
         if same and sealable(identity) == named["config"]:
             return agent
     raise ReplayError(f"{what} is not at hand as it was sealed: give its source as file.py:name, or its version of clvlab")
+
+
+def _is_template(named: Mapping[str, Any]) -> bool:
+    """Tell templates, which have no source of their own, from agents of one's own; of a live run the label does not."""
+    if named["causality"] == Causality.LIVE:
+        return named["source_sha256"] is None
+    return bool(named["causality"] == Causality.TEMPLATE)
 
 
 def _template(named: Mapping[str, Any]) -> list[Agent]:

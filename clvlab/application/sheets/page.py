@@ -35,7 +35,7 @@ def tear_sheet_page(performed: PerformedRun) -> str:
     """
     sheet, report = TearSheet(performed), performed.report
     run = {
-        "backtest": report["backtest_id"],
+        **({"backtest": report["backtest_id"]} if report["mode_label"] == "Backtest" else {}),
         "run": report["run_id"],
         "window": report["window_id"],
         "pack": report["content_hash"],

@@ -31,7 +31,7 @@ def shown_progress(what: str, total: int, *, progress: Progress | bool) -> Itera
         yield progress
     elif not progress:
         yield _silent
-    elif (shell := _notebook()) is not None:
+    elif (shell := notebook()) is not None:
         yield _notebook_bar(shell, what, total)
     elif sys.stderr.isatty():
         with _terminal_bar(what, total) as tell:
@@ -45,9 +45,9 @@ def shown_state(what: str, *, progress: Callable[[_State], None] | bool) -> Iter
     """Return the callback that is told how work without a known end is: a table that changes, or the caller's own."""
     if callable(progress):
         yield progress
-    elif progress and (shell := _notebook()) is not None:
-        handle = shell.display(_Shown(what, html.escape(what)), display_id=True)
-        yield lambda state: handle.update(_Shown(f"{what}: {state.line}", html.block(what, html.facts(state.facts))))
+    elif progress and (shell := notebook()) is not None:
+        handle = shell.display(Drawn(what, html.escape(what)), display_id=True)
+        yield lambda state: handle.update(Drawn(f"{what}: {state.line}", html.block(what, html.facts(state.facts))))
     elif progress and sys.stderr.isatty():
         from rich.console import Console  # only here: most sessions never draw a line
         from rich.markup import escape
@@ -62,7 +62,7 @@ def _silent(done: int, total: int) -> None:
     """Say nothing."""
 
 
-def _notebook() -> Any:
+def notebook() -> Any:
     """Return IPython's display module if this runs in a kernel, which has loaded it; else null."""
     kernel = sys.modules.get("ipykernel.kernelapp")
     return sys.modules.get("IPython.display") if kernel is not None and kernel.IPKernelApp.initialized() else None
@@ -77,7 +77,7 @@ def _notebook_bar(shell: Any, what: str, total: int) -> Progress:
     return tell
 
 
-class _Shown:
+class Drawn:
     """HTML with a text beside it, for viewers of either."""
 
     def __init__(self, text: str, content: str) -> None:
@@ -90,10 +90,10 @@ class _Shown:
         return self._content
 
 
-def _bar(what: str, done: int, total: int) -> _Shown:
+def _bar(what: str, done: int, total: int) -> Drawn:
     text = f"{what}: {done:,} of {total:,} points"
     drawn = "" if done == total else f' <progress value="{done}" max="{total}"></progress>'
-    return _Shown(text, f'<div style="font:13px system-ui,sans-serif">{html.escape(text)}{drawn}</div>')
+    return Drawn(text, f'<div style="font:13px system-ui,sans-serif">{html.escape(text)}{drawn}</div>')
 
 
 @contextmanager

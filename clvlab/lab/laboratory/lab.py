@@ -11,12 +11,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from clvlab.application.live.question import GRACE_S
+from clvlab.engine.agent import Agent
 from clvlab.errors import MissingExtraError, UnsupportedError
+from clvlab.feeds.feed import Feed
+from clvlab.lab.drawing.watching import Look
 from clvlab.lab.laboratory.local import LocalPlace
 from clvlab.lab.laboratory.making import Verbs
-from clvlab.lab.laboratory.place import Place, capturing, entry, question
+from clvlab.lab.laboratory.place import Place, capturing, entries, entry, live_request, question
 from clvlab.lab.results.pack import Pack
 from clvlab.lab.results.result import Result
+from clvlab.law.closing import Window
+from clvlab.law.policy import PolicyEnvelope
 from clvlab.packs.catalog import Catalog
 
 if TYPE_CHECKING:
@@ -30,8 +36,8 @@ class Lab(Verbs):
     Parameters
     ----------
     where
-        Nothing: in memory, gone at the end. A path: a SQLite file, with imported packs in a folder beside it (``lab.db`` and
-        ``lab.packs``). A URL of ``http`` or ``https``: a service.
+        Nothing: in memory, gone at the end. A path: a SQLite file, with imported packs and live runs in folders beside it
+        (``lab.db``, ``lab.packs`` and ``lab.live``). A URL of ``http`` or ``https``: a service.
     token
         Bearer token for a service; ``compete`` and ``deploy`` need one there.
 
@@ -92,6 +98,67 @@ class Lab(Verbs):
         clvlab.errors.UnsupportedError: this laboratory deploys nothing: .backtest() replays the same agent
         """
         return self._place.deploy(question(pack, [fixture]), entry(agent, params), settings)
+
+    def live(
+        self,
+        agents: str | Agent | Sequence[str | Agent] | Mapping[str, str | Agent | tuple[str | Agent, Mapping[str, Any]]],
+        feed: Feed | str | None = None,
+        *,
+        fixture: int | None = None,
+        window: Window | None = None,
+        policy: PolicyEnvelope | None = None,
+        until: datetime | str | None = None,
+        grace_s: int = GRACE_S,
+        progress: Look | bool = True,
+    ) -> Result:
+        """Let agents decide on paper while a fixture's odds come in; returns when its window closes, with the sealed run.
+
+        The run is committed to in the laboratory's log before its first message, and what comes in is kept as a pack, over
+        which it can be replayed. An interrupt leaves the run: the same call goes on with it, and the messages that were missed
+        are a gap. Until it is over it lies in a folder that bears its id, in ``lab.live`` beside ``lab.db``.
+
+        Parameters
+        ----------
+        agents
+            As for ``compete``, or one agent.
+        feed
+            Name of a feed, or an object that is one; by default the one that ``CLVLAB_FEED`` names.
+        fixture
+            A fixture id of the feed; by default the next fixture to kick off.
+        window, policy
+            As for ``backtest``.
+        until
+            When the run is sealed at the latest, as ``2026-07-11T19:00Z``; by default when play begins.
+        grace_s
+            Seconds after the announced kickoff when it is sealed, where no message says that play began.
+        progress
+            Whether the run is shown as it goes, in a notebook or a terminal; or what is called several times a second with a
+            view of it: how far it is in ``.line``, and its decisions so far in ``.frame``, valid and pending, without a CLV. Of
+            a run at a service only the line is known.
+
+        Raises
+        ------
+        FeedError
+            The feed lacks a setting, can't be reached or went on with, or has no such fixture.
+        FileLockedError
+            The same run is being followed elsewhere.
+        SourceError, DecisionError
+            Nothing was said of the fixture; no agent, two of one name, or all of them failed.
+        UnknownAgentError, AgentError, WindowError, PolicyError
+        UnsupportedError
+            At a service: an agent of one's own, a feed, a window, policy or time of its own.
+
+        Examples
+        --------
+        >>> import clvlab as cl
+        >>> from clvlab.feeds.replay import ReplayFeed
+        >>> lab, pack = cl.Lab(), cl.open_pack("starter").source
+        >>> run = lab.live("cumulative-drift", ReplayFeed(pack=pack, speed=1e9, shift=True), fixture=90000000)
+        >>> run.report["mode_label"], run.run.verify().passed, run.pack.pack_id in list(lab.packs().frame["pack_id"])
+        ('Live paper', True, True)
+        """
+        request = live_request(feed, fixture, window, policy, until, grace_s, progress=progress)
+        return self._place.live(request, entries(agents))
 
     def import_odds(
         self, source: str, paths: str | Path | Sequence[str | Path], pack_id: str | None = None, **options: Any
@@ -211,14 +278,15 @@ def _shown(where: object) -> str:
 
 
 def _local(path: Path | None) -> LocalPlace:
-    """Return the place of a SQLite file, with imported packs beside it; without a path in memory, and gone at the end."""
+    """Return the place of a SQLite file, with folders beside it; without a path in memory, and gone at the end."""
     try:
         from clvlab.application.kept import KeptRuns
     except ModuleNotFoundError as error:
         raise MissingExtraError("notebook", error.name) from error
     if path is not None:
         kept = KeptRuns(f"sqlite:///{quote(str(path))}")
-        return LocalPlace(path.name, kept, Catalog(path.with_name(f"{path.stem}.packs")))
+        beside = {name: path.with_name(f"{path.stem}.{name}") for name in ("packs", "live")}
+        return LocalPlace(path.name, kept, Catalog(beside["packs"]), beside["live"])
     kept, folder = KeptRuns(), Path(tempfile.mkdtemp(prefix="clvlab-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)  # a pack may outlive the laboratory
-    return LocalPlace("this laboratory", kept, Catalog(folder))
+    return LocalPlace("this laboratory", kept, Catalog(folder / "packs"), folder / "live")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,19 +11,23 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import polars as pl
 
 from clvlab.application import backtests, importing, packs
+from clvlab.application.live.configured import feed_at
+from clvlab.application.live.question import LiveQuestion
 from clvlab.application.runs.perform import PerformedRun, perform
 from clvlab.application.runs.plan import Plan
 from clvlab.engine.agent import Agent
 from clvlab.errors import PackFormatError, UnsupportedError
 from clvlab.files import Unfinished
 from clvlab.lab.drawing.progress import Progress
+from clvlab.lab.drawing.watching import watched
 from clvlab.lab.laboratory.capturing import capture_feed
 from clvlab.lab.laboratory.listing import Listing, list_packs, list_runs, list_standings, pack_row
-from clvlab.lab.laboratory.place import Capturing, Entry, Question, pages, run_tables
+from clvlab.lab.laboratory.place import Capturing, Entry, LiveRequest, Question, pages, run_tables
 from clvlab.lab.results.pack import Pack
 from clvlab.lab.results.result import Result
 from clvlab.lab.results.run import Run, VerificationResult, verification_of
 from clvlab.lab.results.sweeping import Trial, sweep_grid
+from clvlab.law.closing import Window
 from clvlab.packs import reader
 from clvlab.packs.catalog import Catalog
 from clvlab.packs.importers.importing import import_source
@@ -46,12 +51,21 @@ class LocalPlace:
     kept
         Where runs are kept; None keeps nothing.
     imported
-        Imported packs; None takes no imports.
+        Imported and captured packs; None takes no imports.
+    live
+        Folder of live runs, each in one that bears its id.
     """
 
-    def __init__(self, where: str = "this machine", kept: KeptRuns | None = None, imported: Catalog | None = None) -> None:
+    def __init__(
+        self,
+        where: str = "this machine",
+        kept: KeptRuns | None = None,
+        imported: Catalog | None = None,
+        live: Path | None = None,
+    ) -> None:
         self.where = where
         self._runs = kept
+        self._live = live
         self._catalogs = [*([imported] if imported else []), packs.bundled_catalog()]
         self._closed = False
 
@@ -108,10 +122,37 @@ class LocalPlace:
     def compete(self, question: Question, entries: Sequence[Entry]) -> Result:
         return Result.of(self._perform(question, entries, "competition"))
 
+    def live(self, request: LiveRequest, entries: Sequence[Entry]) -> Result:
+        """Follow a fixture live; the pack that is captured is admitted beside the imported ones."""
+        if self._live is None:
+            raise UnsupportedError("no live run is kept outside a laboratory: open one with clvlab.Lab(...)")
+        agents = [_named(entry, request.window) for entry in entries]
+        asked = LiveQuestion(
+            feed_at(request.feed),
+            agents,
+            request.fixture,
+            request.window,
+            request.policy,
+            request.until_ts_ms,
+            request.grace_s,
+        )
+        whom = agents[0].identity.agent_id if len(agents) == 1 else f"{len(agents)} agents"
+        with watched(f"live run of {whom}", progress=request.progress) as look:
+            return Result.of(self._kept.live(asked, self._live, look, self._housed))
+
+    def _housed(self, captured: reader.Pack) -> reader.Pack:
+        """Move a captured pack beside the imported ones."""
+        imported, made = self._catalogs[0], captured.folder
+        imported.folder.mkdir(parents=True, exist_ok=True)
+        with self._kept.alone():
+            _admit(imported, made, captured.pack_id)
+        shutil.rmtree(made, ignore_errors=True)  # what is left if it was there already
+        return imported.open(captured.pack_id)
+
     def _perform(self, question: Question, entries: Sequence[Entry], kind: str) -> PerformedRun:
         if self._closed:  # a sweep may outlive its laboratory, and be asked to seal
             raise UnsupportedError("this laboratory was closed: open it again with clvlab.Lab(...)")
-        plan = self._plan(question, [_named(entry, question) for entry in entries], kind)
+        plan = self._plan(question, [_named(entry, question.window) for entry in entries], kind)
         return perform(plan) if self._runs is None else self._runs.perform(plan)
 
     def _plan(self, question: Question, agents: Sequence[Agent], kind: str = "backtest") -> Plan:
@@ -174,7 +215,7 @@ class LocalPlace:
 
 
 def _admit(catalog: Catalog, made: Path, pack_id: str) -> None:
-    """Move an imported pack into its catalog, unless it is there already.
+    """Move an imported or captured pack into its catalog, unless it is there already.
 
     Raises
     ------
@@ -191,9 +232,9 @@ def _admit(catalog: Catalog, made: Path, pack_id: str) -> None:
     catalog.admit(pack_id)
 
 
-def _named(entry: Entry, question: Question) -> Agent:
+def _named(entry: Entry, window: Window) -> Agent:
     """Find the agent of an entry, under the entry's name if it has one."""
-    agent = backtests.resolve(entry.agent, entry.params, question.window)
+    agent = backtests.resolve(entry.agent, entry.params, window)
     if entry.agent_id is None or entry.agent_id == agent.identity.agent_id:
         return agent
     return backtests.rename(agent, entry.agent_id)

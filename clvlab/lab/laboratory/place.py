@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import polars as pl
 
+from clvlab.application.live.question import GRACE_S, instant_ms
 from clvlab.engine.agent import Agent
 from clvlab.errors import AgentError, FeedError, PackFormatError, PolicyError, UnknownPackError, WindowError
+from clvlab.feeds.feed import Feed
 from clvlab.lab.drawing.progress import Progress
+from clvlab.lab.drawing.watching import Look
 from clvlab.lab.laboratory.listing import Listing
 from clvlab.lab.results.pack import Pack
 from clvlab.lab.results.result import Result
@@ -60,6 +63,59 @@ class Entry:
     agent: str | Agent
     params: Mapping[str, Any]
     agent_id: str | None = None
+
+
+@dataclass(frozen=True)
+class LiveRequest:
+    """What a live run follows, and how it is watched.
+
+    Attributes
+    ----------
+    feed
+        A feed, its name, or null for the one that is configured.
+    fixture
+        A fixture id; null is the next to kick off.
+    until_ts_ms
+        When it is sealed at the latest; null without a bound.
+    grace_s
+        How long after the announced kickoff it is sealed, where no message says that play began.
+    progress
+        Whether it is shown, or what is called with it.
+    """
+
+    feed: Feed | str | None = None
+    fixture: int | None = None
+    window: Window = field(default_factory=Window)
+    policy: PolicyEnvelope = field(default_factory=PolicyEnvelope)
+    until_ts_ms: int | None = None
+    grace_s: int = GRACE_S
+    progress: Look | bool = True
+
+
+def live_request(
+    feed: Any = None,
+    fixture: Any = None,
+    window: Any = None,
+    policy: Any = None,
+    until: Any = None,
+    grace_s: Any = GRACE_S,
+    *,
+    progress: Look | bool = True,
+) -> LiveRequest:
+    """Return what a live run follows, with defaults for what was left out.
+
+    Raises
+    ------
+    FeedError, WindowError, PolicyError
+        A value of another type.
+    """
+    if fixture is not None and type(fixture) is not int:
+        raise FeedError(f"a fixture is named by its id, a whole number, not {fixture!r:.80}")
+    if type(grace_s) is not int:
+        raise FeedError(f"a time of grace is a whole number of seconds, not {grace_s!r:.80}")
+    own = question("", None, window, policy)
+    until_ts_ms = None if until is None else instant_ms(until)
+    return LiveRequest(feed, fixture, own.window, own.policy, until_ts_ms, grace_s, progress)
 
 
 def question(pack: Any, fixtures: Any = None, window: Any = None, policy: Any = None, *, audit: bool = True) -> Question:
@@ -149,6 +205,10 @@ class Place(Protocol):
     def backtest(self, question: Question, entry: Entry) -> Result: ...
     def compete(self, question: Question, entries: Sequence[Entry]) -> Result: ...
 
+    def live(self, request: LiveRequest, entries: Sequence[Entry]) -> Result:
+        """Follow a fixture live until it is sealed."""
+        ...
+
     def deploy(self, question: Question, entry: Entry, settings: Mapping[str, Any]) -> Result:
         """Pin an agent as an instance of the caller, and let it run."""
         ...
@@ -168,7 +228,7 @@ class Place(Protocol):
 
 
 def entries(
-    agents: Sequence[str | Agent] | Mapping[str, str | Agent | tuple[str | Agent, Mapping[str, Any]]],
+    agents: str | Agent | Sequence[str | Agent] | Mapping[str, str | Agent | tuple[str | Agent, Mapping[str, Any]]],
 ) -> list[Entry]:
     """Return the entries of a competition; a lone agent in place of a list is one.
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import httpx2
+from websockets.exceptions import ConnectionClosed
 
 from clvlab.agents.registry import TEMPLATES
+from clvlab.answers.runs import RunProgress
 from clvlab.application import backtests, packs
 from clvlab.client import ApiError, Client
 from clvlab.errors import (
@@ -20,8 +23,9 @@ from clvlab.errors import (
     UnknownRunError,
     UnsupportedError,
 )
+from clvlab.lab.drawing.watching import RemoteView, View, watched
 from clvlab.lab.laboratory.listing import Listing, list_packs, list_runs, list_standings
-from clvlab.lab.laboratory.place import Entry, Question, pages, run_tables
+from clvlab.lab.laboratory.place import Entry, LiveRequest, Question, pages, run_tables
 from clvlab.lab.results.pack import Pack
 from clvlab.lab.results.result import Result
 from clvlab.lab.results.run import Run, VerificationResult, verification_of
@@ -35,6 +39,9 @@ if TYPE_CHECKING:
 
 _MIN_ROSTER = 2
 _TRANSCRIBED = "llm"
+_STARTED = "COMPETITION_STARTED"
+_UNDER_WAY = ("queued", "running")
+_PAUSE_S = 1.0
 
 
 class RemotePlace:
@@ -124,6 +131,28 @@ class RemotePlace:
             raise RunFailedError(run_id, str(told["cause"]))
         return self.open_run(run_id)
 
+    def live(self, request: LiveRequest, entries: Sequence[Entry]) -> Result:
+        """Deploy a template on the feed of the service, or let several compete; an interrupt ends the waiting, not the run."""
+        own = replace(request, fixture=None, progress=True)
+        if own != LiveRequest():
+            raise UnsupportedError(
+                f"{self.where} follows its own feed with its own window, policy and times: follow in a Lab() here"
+            )
+        for entry in entries:
+            self._template(entry, "follow")
+        names = _names(entries)
+        with self._asking() as client:
+            if len(entries) == 1:
+                asked = {"strategy": str(entries[0].agent), "source_mode": "live", "fixture_id": request.fixture}
+                run_id = client.deploy(asked, params=dict(entries[0].params), agent_id=entries[0].agent_id)["run_id"]
+            else:
+                run_id = self._started(client, {"source_mode": "live", "fixture_id": request.fixture}, names, entries)
+            with watched(f"live run at {self.where}", progress=request.progress) as look:
+                told = _followed(client, run_id, look)
+        if told["status"] != "sealed":
+            raise RunFailedError(run_id, str(told["cause"]))
+        return self.open_run(run_id)
+
     def _template(self, entry: Entry, verb: str) -> str:
         """Return the template that an entry names, whose parameters are sound.
 
@@ -147,23 +176,20 @@ class RemotePlace:
             raise UnsupportedError(f"{self.where} runs competitions with its own window and policy: compete in a Lab() here")
         for entry in entries:
             self._template(entry, "compete")
-        names = [entry.agent_id or str(entry.agent) for entry in entries]
-        if not names or len(set(names)) != len(names):
-            raise DecisionError(f"a run needs agents with unique ids, not {names}")
-        config: dict[str, Any] = {
-            "competition_type": "arena",
-            "source_mode": "replay",
-            "market_scope": "all",
-            "roster_size": max(_MIN_ROSTER, len(entries)),
-            "pack_id": _named_pack(question),
-        }
+        names, pack_id = _names(entries), _named_pack(question)
         with self._asking() as client:
-            fixture_id = _only(question.fixtures or client.pack(config["pack_id"])["fixtures"])
-            made = client.create_competition(config, fixture_id=fixture_id)["competition_id"]
-            for name, entry in zip(names, entries, strict=True):
-                client.register(made, name, str(entry.agent), entry.params)
-            run_id = client.start(made)["run_id"]
-        return self.open_run(str(run_id))
+            fixture_id = _only(question.fixtures or client.pack(pack_id)["fixtures"])
+            config = {"source_mode": "replay", "pack_id": pack_id, "fixture_id": fixture_id}
+            return self.open_run(self._started(client, config, names, entries))
+
+    def _started(self, client: Client, config: Mapping[str, Any], names: Sequence[str], entries: Sequence[Entry]) -> str:
+        """Create a competition, enter the agents, and start it; returns the run id, of a live one at once."""
+        shape = {"competition_type": "arena", "market_scope": "all", "roster_size": max(_MIN_ROSTER, len(entries))}
+        made = client.create_competition(config, **shape)["competition_id"]
+        for name, entry in zip(names, entries, strict=True):
+            client.register(made, name, str(entry.agent), entry.params)
+        begun = client.start(made)["run_id"]
+        return begun or next(str(event["run_id"]) for event in client.events(made, -1) if event["kind"] == _STARTED)
 
     def runs(self, limit: int | None = None) -> Listing:
         with self._asking() as client:
@@ -209,6 +235,35 @@ def _limits(policy: PolicyEnvelope) -> dict[str, Any] | None:
     """Return the limits that differ from the defaults."""
     own, defaults = asdict(policy), asdict(PolicyEnvelope())
     return {name: value for name, value in own.items() if value != defaults[name]} or None
+
+
+def _followed(client: Client, run_id: str, look: Callable[[View], None]) -> RunProgress:
+    """Wait until a run is over, however long a match lasts; return how it ended."""
+    try:
+        while (told := client.progress(run_id))["status"] in _UNDER_WAY:
+            try:
+                for told in client.follow(run_id):
+                    look(RemoteView(f"{told['done'] or 0:,} messages"))
+            except ConnectionClosed:
+                time.sleep(_PAUSE_S)
+    except KeyboardInterrupt as error:
+        error.add_note(f"The service goes on with it: .open_run({run_id!r}) reads it once it is sealed.")
+        raise
+    return told
+
+
+def _names(entries: Sequence[Entry]) -> list[str]:
+    """Return the ids under which agents are entered.
+
+    Raises
+    ------
+    DecisionError
+        No agent, or two of one name.
+    """
+    names = [entry.agent_id or str(entry.agent) for entry in entries]
+    if not names or len(set(names)) != len(names):
+        raise DecisionError(f"a run needs agents with unique ids, not {names}")
+    return names
 
 
 def _only(fixtures: Sequence[int]) -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import polars as pl
 
-from clvlab.application.runs.perform import PerformedRun
+from clvlab.application.runs.perform import PerformedRun, captured_pack_id
 from clvlab.proof.started import AgentStarted, RunStarted
 
 
@@ -22,12 +22,15 @@ class Contender:
         How it stands in RUN_STARTED.
     started
         Payload of RUN_STARTED.
+    content_hash
+        Of the pack that was replayed, or captured.
     """
 
     scores: pl.DataFrame = field(repr=False)
     outcomes: pl.DataFrame = field(repr=False)
     agent: AgentStarted
     started: RunStarted = field(repr=False)
+    content_hash: str
 
     @property
     def agent_id(self) -> str:
@@ -35,17 +38,13 @@ class Contender:
 
     @property
     def pack_id(self) -> str:
-        return str(self.started["binding"]["pack_id"])
-
-    @property
-    def content_hash(self) -> str:
-        return str(self.started["binding"]["content_hash"])
+        return self.started["binding"]["pack_id"] or captured_pack_id(self.started["run_id"])
 
 
-def contenders(scores: pl.DataFrame, outcomes: pl.DataFrame, started: RunStarted) -> list[Contender]:
+def contenders(scores: pl.DataFrame, outcomes: pl.DataFrame, started: RunStarted, content_hash: str) -> list[Contender]:
     """Return the agents of a run, in order of their ids."""
     return [
-        Contender(_of(scores, agent["agent_id"]), _of(outcomes, agent["agent_id"]), agent, started)
+        Contender(_of(scores, agent["agent_id"]), _of(outcomes, agent["agent_id"]), agent, started, content_hash)
         for agent in started["agents"]
     ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from html import escape
 from typing import Any
 
@@ -40,7 +41,8 @@ class Report(dict[str, Any], Shown):
         return pl.DataFrame(rows, schema={"name": pl.String, "value": pl.String}, orient="row")
 
     def __repr__(self) -> str:
-        return f"Report {self['backtest_id']} of {self['agent']['agent_id']} on {self['pack_id']!r}; next: .frame, .keys()"
+        named = self.get("backtest_id", self["run_id"])
+        return f"Report {named} of {self['agent']['agent_id']} on {self['pack_id']!r}; next: .frame, .keys()"
 
     def _repr_html_(self) -> str:
         return self.shown()
@@ -58,17 +60,22 @@ class Report(dict[str, Any], Shown):
                     "fixtures": self["n_fixtures"],
                     "markets": self["markets_matched"],
                     "confidence": f"{metrics['clv_confidence']}{' (small sample)' if metrics['low_sample'] else ''}",
-                    "decisions by close": ", ".join(f"{kind} {count:,}" for kind, count in self["close_kinds"].items())
-                    or "none",
+                    "decisions by close": counted(self["close_kinds"]),
                     "age of the close": _age(age["median"], age["max"]),
                     "source of the close": f"{self['closing_source']} ({self['provenance']})",
-                    "run": self["run_id"],
                 }
+                | ({"gaps": counted(self["gaps"])} if "gaps" in self else {})
+                | {"run": self["run_id"]}
             ),
             html.table(["decisions by reason", "count"], list(self["reasons"].items())),
             html.table(["check", "verdict"], [(name, html.badge(verdict)) for name, verdict in self["checks"].items()]),
             *(f"<p>{escape(warning)}</p>" for warning in self["warnings"]),
         )
+
+
+def counted(counts: Mapping[str, int]) -> str:
+    """Say counts by name."""
+    return ", ".join(f"{name} {count:,}" for name, count in counts.items()) or "none"
 
 
 def bps(value: float | None) -> str:

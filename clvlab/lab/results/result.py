@@ -8,7 +8,7 @@ from functools import cached_property
 import polars as pl
 
 from clvlab.application.runs.gaps import lasting_gaps
-from clvlab.application.runs.perform import PerformedRun, reopen
+from clvlab.application.runs.perform import PerformedRun, content_hash_of, reopen
 from clvlab.application.sheets.plots import Plots
 from clvlab.application.sheets.tearsheet import TearSheet
 from clvlab.drawing import html
@@ -62,7 +62,7 @@ class Result(Shown):
 
     @cached_property
     def pack(self) -> reader.Pack:
-        """The pack that was replayed, if it is at hand; found by its content hash.
+        """The pack that was replayed, or captured, if it is at hand; found by its content hash.
 
         Raises
         ------
@@ -99,7 +99,7 @@ class Result(Shown):
         EvidenceError
             The bytes can't be read.
         """
-        return contenders(*self._read)
+        return contenders(*self._read, str(content_hash_of(self.run.source)))
 
     @property
     def run_id(self) -> str:
@@ -138,18 +138,22 @@ class Result(Shown):
 
     @property
     def report(self) -> Report:
-        """The report of a backtest.
+        """The report of a backtest, or of a live run of one agent.
 
         Raises
         ------
         UnsupportedError
-            The run is no backtest.
+            The run has several agents, or was deployed.
         UnknownPackError
             The pack is not at hand.
         """
-        if self._kind != "backtest":
+        if not self._is_reported:
             raise UnsupportedError(f"only a backtest has a report, and {self.run_id} is a {self._kind}: see .frame")
         return Report(self.source.report)
+
+    @property
+    def _is_reported(self) -> bool:
+        return self._kind == "backtest" or (self._kind == "live" and len(self.contenders) == 1)
 
     def compare(self, *, level: float = 0.95, resamples: int = 5_000, seed: int = 0) -> Comparison:
         """Compare the agents with the first of them, paired by fixture; see ``clvlab.compare``."""
@@ -270,7 +274,8 @@ class Result(Shown):
     def _title(self) -> str:
         own = self.contenders
         whom = own[0].agent_id if len(own) == 1 else f"{len(own)} agents"
-        return f"{self._kind.capitalize()} of {whom} on {own[0].pack_id!r}"
+        what = own[0].started["mode_label"] if self._kind == "live" else self._kind.capitalize()
+        return f"{what} of {whom} on {own[0].pack_id!r}"
 
     @property
     def _kind(self) -> str:
@@ -289,7 +294,7 @@ class Result(Shown):
         return f"{self._title}: {said}; next: {steps}"
 
     def _repr_html_(self) -> str:
-        if self._performed is not None and self._kind == "backtest":
+        if self._performed is not None and self._is_reported:
             clv = self.tear_sheet().clv
             known = clv.low is not None and clv.high is not None
             return self.report.shown(

@@ -1,0 +1,111 @@
+"""What is asked of a live run on paper: whom, over which feed, and for how long."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from clvlab.application.live.following import LivePlan
+from clvlab.engine.agent import Agent
+from clvlab.engine.live import live_started
+from clvlab.errors import FeedError
+from clvlab.feeds.feed import Feed
+from clvlab.law.closing import Window
+from clvlab.law.policy import PolicyEnvelope
+from clvlab.packs.manifest import Fixture
+from clvlab.proof.canonical import canonical, sha256
+
+GRACE_S = 900
+_KIND = "live"
+
+
+@dataclass(frozen=True)
+class LiveQuestion:
+    """A live run as somebody asks for it.
+
+    Attributes
+    ----------
+    feed, agents
+        What is followed, by whom.
+    fixture_id
+        Null is the next fixture to kick off.
+    window, policy
+        As of any run.
+    until_ts_ms
+        When it is sealed at the latest; null without a bound.
+    grace_s
+        How long after the announced kickoff it is sealed, where no message says that play began.
+
+    Raises
+    ------
+    FeedError
+        A time of grace below zero.
+    """
+
+    feed: Feed
+    agents: Sequence[Agent] = field(repr=False)
+    fixture_id: int | None = None
+    window: Window = field(default_factory=Window)
+    policy: PolicyEnvelope = field(default_factory=PolicyEnvelope)
+    until_ts_ms: int | None = None
+    grace_s: int = GRACE_S
+
+    def __post_init__(self) -> None:
+        if self.grace_s < 0:
+            raise FeedError(f"a run is sealed some seconds after the kickoff, not {self.grace_s} s")
+
+    @property
+    def key(self) -> str:
+        """Hash of all that is asked: by it a run that was interrupted is found again.
+
+        Raises
+        ------
+        DecisionError, AgentError
+            No agent, two of one name, or one that can't be sealed.
+        """
+        fixture_ids = () if self.fixture_id is None else (self.fixture_id,)
+        shaped = live_started(fixture_ids, self.agents, self.window, self.policy, kind=_KIND, origin_id="")
+        asked = {"feed": self.feed.name, "provenance": self.feed.provenance, "run": shaped["run_id"]}
+        return sha256(canonical(asked | {"grace_s": self.grace_s, "until_ts_ms": self.until_ts_ms}))
+
+    def plan(self, origin_id: str, fixture: Fixture) -> LivePlan:
+        """Return the run that follows this fixture; ``origin_id`` makes it the only one."""
+        return LivePlan(
+            self.feed,
+            fixture,
+            self.agents,
+            origin_id,
+            window=self.window,
+            policy=self.policy,
+            kind=_KIND,
+            grace_s=self.grace_s,
+            until_ts_ms=self.until_ts_ms,
+        )
+
+
+def instant_ms(when: datetime | str) -> int:
+    """Return a time in UTC milliseconds.
+
+    Parameters
+    ----------
+    when
+        With its time zone, as ``2026-07-11T19:00Z``.
+
+    Raises
+    ------
+    FeedError
+        A text that is no time, or a time without a zone.
+
+    Examples
+    --------
+    >>> instant_ms("2026-07-11T19:00Z")
+    1783796400000
+    """
+    try:
+        found = when if isinstance(when, datetime) else datetime.fromisoformat(when)
+    except (TypeError, ValueError) as error:
+        raise FeedError(f"{when!r:.80} is no time: write it as 2026-07-11T19:00Z") from error
+    if found.tzinfo is None:
+        raise FeedError(f"{str(when)!r:.80} has no time zone: write it as 2026-07-11T19:00Z")
+    return round(found.timestamp() * 1000)

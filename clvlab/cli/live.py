@@ -1,0 +1,152 @@
+"""``clvlab live``: agents that follow a fixture on paper, as its odds come in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.status import Status
+
+from clvlab.agents.isolation.isolated import isolated
+from clvlab.application import backtests
+from clvlab.application.live.configured import feed_at
+from clvlab.application.live.paper import run_live
+from clvlab.application.live.question import GRACE_S, LiveQuestion, instant_ms
+from clvlab.application.live.view import LiveView
+from clvlab.application.log import operations
+from clvlab.application.runs.in_folder import FolderRecord
+from clvlab.application.runs.perform import PerformedRun
+from clvlab.cli.making import now_ms, params_of, program
+from clvlab.cli.options import JsonOption, NetworkOption, ReadsOption
+from clvlab.cli.printing import err, leaderboard, out, plain, print_json, show_report
+from clvlab.engine.agent import Agent
+from clvlab.law.closing import Window
+
+_INTERRUPTED = 130  # as a shell has it
+_LIVE = "live"
+
+
+def live(
+    agent: Annotated[list[str], typer.Argument(help="Name of a template, or file.py:name; several compete.")],
+    feed: Annotated[str | None, typer.Option(help="Name of the feed; that of CLVLAB_FEED by default.")] = None,
+    fixture: Annotated[int | None, typer.Option(help="A fixture id; the next to kick off by default.")] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(help="When the run is sealed at the latest, as 2026-07-11T19:00Z; when play begins by default."),
+    ] = None,
+    grace_s: Annotated[
+        int,
+        typer.Option(help="Seconds after the announced kickoff when it is sealed, if no message says that play began.", min=0),
+    ] = GRACE_S,
+    param: Annotated[
+        list[str] | None, typer.Option(help="A parameter of the only agent as name=value; may be repeated.")
+    ] = None,
+    market: Annotated[list[str] | None, typer.Option(help="A market-key prefix; may be repeated; all by default.")] = None,
+    horizon_s: Annotated[int, typer.Option(help="Decisions closer than this to the close stay pending.")] = 60,
+    policy: Annotated[list[str] | None, typer.Option(help="A limit of the policy as name=value; may be repeated.")] = None,
+    reads: ReadsOption = None,
+    network: NetworkOption = False,
+    log: Annotated[str | None, typer.Option(help="File or URL of a run log to commit in before the first message.")] = None,
+    owner: Annotated[str, typer.Option(help="Who commits, with --log.")] = "local",
+    out_folder: Annotated[
+        Path, typer.Option("--out", help="Where the sealed run is written; its capture lies in live/.")
+    ] = Path("runs"),
+    as_json: JsonOption = False,
+) -> None:
+    """Follow a fixture live on paper, and seal the run when play begins; Ctrl-C leaves it, and the same command goes on."""
+    window = Window(min_clv_horizon_s=horizon_s, market_allowlist=tuple(market or ("",)))
+    agents = _agents(agent, param or [], window, reads or [], network=network)
+    asked = LiveQuestion(
+        feed_at(feed),
+        agents,
+        fixture,
+        window,
+        backtests.envelope(params_of(policy or [])),
+        None if until is None else instant_ms(until),
+        grace_s,
+    )
+    with operations.open_log(log, create=True) if log else nullcontext() as opened, err.status("following") as status:
+        shown = _Shown(status)
+        try:
+            done = run_live(asked, FolderRecord(out_folder, now_ms, opened, owner), out_folder / _LIVE, look=shown.look)
+        except KeyboardInterrupt:
+            err.print("left as it is: the same command goes on with it")
+            raise typer.Exit(_INTERRUPTED) from None
+    _show(done, out_folder / done.run_id, agent, as_json=as_json)
+
+
+def _agents(names: Sequence[str], param: Sequence[str], window: Window, reads: Sequence[Path], *, network: bool) -> list[Agent]:
+    if param and len(names) > 1:
+        raise typer.BadParameter("--param goes with one agent")
+    limited = [isolated(name, reads=reads, network=network) if reads or network else name for name in names]
+    return [backtests.resolve(own, params_of(param), window) for own in limited]
+
+
+class _Shown:
+    """Prints what is new in a live run, line by line, and how far it is."""
+
+    def __init__(self, status: Status) -> None:
+        self._status = status
+        self._begun, self._decisions, self._gaps = False, 0, 0
+        self._failures: set[str] = set()
+
+    def look(self, view: LiveView) -> None:
+        """Print what came since the last look."""
+        if not self._begun:
+            self._begun = True
+            err.print(plain(_followed(view)))
+        rows = view.decisions(self._decisions)
+        self._decisions += rows.height
+        for row in rows.iter_rows(named=True):
+            err.print(plain(_decision(row)))
+        for gap in view.gaps[self._gaps :]:
+            filled = ", sent again" if gap.replayed else ""
+            err.print(plain(f"gap of {(gap.to_ts_ms - gap.from_ts_ms) / 1000:,.1f} s: {gap.cause}{filled}"))
+        self._gaps = len(view.gaps)
+        for agent_id in view.failures.keys() - self._failures:
+            self._failures.add(agent_id)
+            err.print(plain(f"{agent_id} failed, and the others go on: {view.failures[agent_id]}"))
+        self._status.update(plain(view.line))
+
+
+def _followed(view: LiveView) -> str:
+    plan = view.plan
+    names = f" ({' v '.join(plan.fixture.names)})" if plan.fixture.names else ""
+    kickoff = plan.fixture.kickoff_ts_ms
+    said = "without an announced kickoff" if kickoff is None else f"which kicks off at {_time(kickoff)} UTC"
+    return f"{plan.run_id} follows fixture {plan.fixture.fixture_id}{names} on {plan.feed.name}, {said}"
+
+
+def _decision(row: dict[str, Any]) -> str:
+    where = f"{_time(row['ts_ms'])} {row['agent_id']}:"
+    if row["market_key"] is None:
+        return f"{where} {row['action']}, pending"
+    price = "unpriced" if row["prob_bps"] is None else f"at {row['prob_bps'] / 100:.2f} %"
+    quote = "" if row["odds_milli"] is None else f", odds {row['odds_milli'] / 1000:.3f}"
+    return f"{where} {row['action']} {row['side']} of {row['market_key']} {price}{quote}, pending"
+
+
+def _time(ts_ms: int) -> str:
+    return datetime.fromtimestamp(ts_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _show(done: PerformedRun, folder: Path, names: Sequence[str], *, as_json: bool) -> None:
+    several = len(names) > 1
+    report: dict[str, Any] = dict(done.report)
+    if several:
+        report["agent"] = {"agent_id": f"{len(names)} agents"}
+    if as_json:
+        report = {key: value for key, value in report.items() if not (several and key == "agent")}
+        print_json(report | {"run_folder": str(folder), "pack_folder": str(done.pack.folder)})
+        return
+    if several:
+        out.print(leaderboard([done]))
+    show_report(report)
+    code = "".join(f" --agent {name}" for name in names if ".py:" in name)
+    out.print(f"Sealed in {plain(str(folder))}")
+    out.print(f"Captured in {plain(str(done.pack.folder))}")
+    out.print(f"Next: {program()} verify {plain(str(folder))} --replay --pack {plain(str(done.pack.folder))}{plain(code)}")

@@ -1,0 +1,42 @@
+"""What commands that make runs have in common."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+import typer
+
+
+def now_ms() -> int:
+    """UTC milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+def params_of(pairs: Sequence[str]) -> dict[str, Any]:
+    """Return parameters that were given as ``name=value``, the value as JSON or a plain word."""
+    params: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise typer.BadParameter(f"{pair!r} is not name=value")
+        if name in params:
+            raise typer.BadParameter(f"{name} is given twice")
+        try:
+            params[name] = orjson.loads(value)
+        except orjson.JSONDecodeError:  # not JSON: a plain word
+            params[name] = value
+    return params
+
+
+def program() -> str:
+    """How to call the command line again from here."""
+    called = Path(sys.argv[0])
+    if shutil.which("clvlab"):
+        return "clvlab"
+    return f"{sys.executable} -m clvlab" if called.name == "__main__.py" else str(called)
