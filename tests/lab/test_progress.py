@@ -102,7 +102,7 @@ def test_a_terminal_shows_a_state_in_one_line(monkeypatch):
 
 def test_a_notebook_shows_a_state_as_a_table_that_changes(monkeypatch):
     shell = Shell()
-    monkeypatch.setattr(progress, "_notebook", lambda: shell)
+    monkeypatch.setattr(progress, "notebook", lambda: shell)
 
     told(progress=True)
 
