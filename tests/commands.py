@@ -1,11 +1,17 @@
-"""Commands called in this process: most of the time of a process of their own is that of its imports."""
+"""Commands called in this process, or many in one other: most of the time of a process of their own is that of its imports."""
 
+import json
+import os
+import subprocess
 import sys
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from io import BytesIO, StringIO, TextIOWrapper
+from pathlib import Path
 from unittest.mock import patch
 
 from clvlab.cli import main
+
+ROOT = Path(__file__).parents[1]
 
 
 def clvlab(folder, *args):
@@ -19,3 +25,30 @@ def clvlab(folder, *args):
         except SystemExit as end:
             code = end.code or 0
     return code, *(text.buffer.getvalue().decode() for text in (out, err))
+
+
+def apart(folder, calls, *, start=(), timeout_s=60):
+    """Give the same of several calls, made one after the other in one process.
+
+    Each is the environment it has besides, and its arguments; ``start`` is the command that starts the process.
+    """
+    done = subprocess.run(
+        [*start, sys.executable, "-m", "tests.commands", str(folder)],
+        input=json.dumps(calls, default=str),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=timeout_s,
+    )
+    assert done.returncode == 0, done.stderr
+    return [tuple(answer) for answer in json.loads(done.stdout)]
+
+
+def _called(folder, environment, args):
+    with patch.dict(os.environ, environment):
+        return clvlab(folder, *args)
+
+
+if __name__ == "__main__":
+    print(json.dumps([_called(sys.argv[1], *call) for call in json.load(sys.stdin)]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 import polars as pl
@@ -144,6 +145,7 @@ class FailingAgent:
         raise RuntimeError(f"no decision over {len(tape.binding.fixture_ids)} fixtures")
 
 
+@cache
 def make_mixed_run(pack: str | None = None) -> RunResult:
     """Run with a winner, a loser, a WAIT, an invalid decision, two markets, two fixtures, a failed agent and a full gate.
 

@@ -154,3 +154,27 @@ def test_the_benchmark_of_streams_reports_every_number_of_watchers_and_each_is_s
     said = json.loads(report.read_bytes())
     assert [figure["name"] for figure in said["figures"] if figure["ratio"]] == ["1 watchers", "4 watchers", "16 watchers"]
     assert list(said["equalities"].values()) == [True]
+
+
+@whole_only
+def test_the_benchmark_of_captures_reports_every_size_and_all_is_written(tmp_path):
+    report = tmp_path / "report.json"
+
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "tests.benchmarks.capture"),
+            *("--messages", "200", "--rounds", "1", "--shorter", "100", "--json", str(report)),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = json.loads(report.read_bytes())
+    assert [figure["name"] for figure in said["figures"]] == [
+        *(f"{count:,} of {size:,} B" for size in (200, 2000) for count in (200, 800, 3200)),
+        "at half",
+        "at the end",
+    ]
+    assert list(said["equalities"].values()) == [True]

@@ -153,6 +153,12 @@ class RunReport(Answer):
     close_kinds: dict[str, int]
     closing_age_ms: ClosingAge
     closing_source: str | None
+    in_gap: NotRequired[
+        Annotated[
+            int,
+            Field(ge=0, description="Scored decisions with an entry or close that a gap touches; absent in old reports."),
+        ]
+    ]
     real_executable_edge_bps: Annotated[None, Field(description="Null on every replay, and on paper.")]
 
 

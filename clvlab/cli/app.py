@@ -21,7 +21,7 @@ from clvlab.application.versions import judge
 from clvlab.cli import proof
 from clvlab.cli.agents import agents_app
 from clvlab.cli.backing import backup
-from clvlab.cli.feeds import devfeed
+from clvlab.cli.feeds import capture, devfeed
 from clvlab.cli.live import live
 from clvlab.cli.log import log_app, witness
 from clvlab.cli.making import now_ms, params_of, program
@@ -50,6 +50,7 @@ app.command()(serve)
 app.command()(rebuild_leaderboard)
 app.command()(retention)
 app.command()(backup)
+app.command()(capture)
 app.command()(devfeed)
 app.command()(live)
 app.command()(dev_token)

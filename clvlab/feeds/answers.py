@@ -1,8 +1,6 @@
-"""HTTP answers that are no success, and labels by host, as several feeds read them."""
+"""HTTP answers that are no success, as several feeds read them."""
 
 from __future__ import annotations
-
-import ipaddress
 
 import httpx2
 
@@ -62,12 +60,3 @@ def base_url(text: str, setting: str) -> httpx2.URL:
     if url.scheme not in ("http", "https") or not url.host:
         raise FeedError(f"{setting} must begin with http:// or https:// and name a host")
     return url
-
-
-def provenance_of(feed: str, host: str) -> str:
-    """Return the label of messages from a host: those of this machine are nobody's odds."""
-    try:
-        loopback = ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        loopback = host == "localhost" or host.endswith(".localhost")
-    return "synthetic-devfeed" if loopback else f"genuine-{feed}"

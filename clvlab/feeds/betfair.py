@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
-import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,6 +11,7 @@ from clvlab.errors import FeedError, MissingLibraryError
 from clvlab.feeds.backoff import Backoff
 from clvlab.feeds.betfair_place import ConnectionLostError, Line, Place, place_of, read_message
 from clvlab.feeds.feed import Cut, GapCause, Health, Item, Received, Resumed, Stop
+from clvlab.feeds.hosts import provenance_of
 from clvlab.packs.captures.betfair import BetfairReader
 from clvlab.packs.manifest import Fixture
 
@@ -95,7 +94,7 @@ class BetfairFeed:
         if session_token is None and not (username and password):
             raise FeedError("Betfair needs a session: set username and password, or session_token")
         self.health = Health()
-        self.provenance = "synthetic-devfeed" if _is_loopback(host) else "genuine-betfair"
+        self.provenance = provenance_of(self.name, host)
         self._app_key, self._session = app_key, session_token
         self._username, self._password, self._login_url = username, password, login_url
         own = {"marketIds": list(market_ids), "eventIds": list(event_ids)}
@@ -252,16 +251,3 @@ class BetfairFeed:
         if message.get("mc"):
             reader.take(line.text, line.at_ms)
         return message.get("ct") == "SUB_IMAGE" and message.get("segmentType") in (None, "SEG_END")
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        try:
-            address = ipaddress.ip_address(socket.inet_aton(host))  # 127.1
-        except OSError:
-            return False
-    return address.is_loopback or address.is_unspecified

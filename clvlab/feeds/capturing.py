@@ -41,7 +41,9 @@ class Capturing:
     clock
         UTC milliseconds.
     backlog
-        Messages that may wait to be written; beyond it the feed waits, and after five seconds is cut.
+        Messages that may wait to be written; beyond it the feed waits.
+    patience_s
+        How long it waits before it is cut.
 
     Attributes
     ----------
@@ -65,8 +67,9 @@ class Capturing:
         note: Note | None = None,
         clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         backlog: int = _BACKLOG,
+        patience_s: float = _PATIENCE_S,
     ) -> None:
-        self.feed, self._clock, self._backlog = feed, clock, backlog
+        self.feed, self._clock, self._backlog, self._patience_s = feed, clock, backlog, patience_s
         self.segments = Segments(folder, header, note)
 
     def records(self, stop: Stop) -> Generator[Record | None]:
@@ -86,7 +89,7 @@ class Capturing:
             mark = self.segments.mark
             if since_ms is not None:
                 yield from self._written([Cut(cause, since_ms, resumable=mark is not None)])
-            reading = _Reading(self.feed, self.segments.header.fixture_ids, mark, self._backlog)
+            reading = _Reading(self.feed, self.segments.header.fixture_ids, mark, self._backlog, self._patience_s)
             yield from self._listened(reading, stop)
             if reading.error is not None:
                 raise reading.error
@@ -106,6 +109,7 @@ class Capturing:
                 yield from self._written(items)
                 if time.monotonic() >= due:
                     self.segments.sync()
+                    self.segments.roll(self._clock())
                     due = time.monotonic() + _SYNC_S
                 if over and not items:
                     return
@@ -128,11 +132,11 @@ class Capturing:
 class _Reading(Thread):
     """Reads a feed into a queue until it is stopped, has ended, or nobody takes from the queue for some seconds."""
 
-    def __init__(self, feed: Feed, fixture_ids: Sequence[int], mark: str | None, backlog: int) -> None:
+    def __init__(self, feed: Feed, fixture_ids: Sequence[int], mark: str | None, backlog: int, patience_s: float) -> None:
         super().__init__(name=f"clvlab-feed-{feed.name}", daemon=True)
         self.stop, self.behind = Stop(), False
         self.error: FeedError | None = None
-        self._feed, self._fixture_ids, self._mark = feed, fixture_ids, mark
+        self._feed, self._fixture_ids, self._mark, self._patience_s = feed, fixture_ids, mark, patience_s
         self._queue: Queue[Item] = Queue(backlog)
 
     def run(self) -> None:
@@ -147,7 +151,7 @@ class _Reading(Thread):
             self.error.__cause__ = error
 
     def _put(self, item: Item) -> bool:
-        until = time.monotonic() + _PATIENCE_S
+        until = time.monotonic() + self._patience_s
         while not self.stop.is_set:
             try:
                 self._queue.put(item, timeout=_IDLE_S)

@@ -26,6 +26,8 @@ class GapCause(StrEnum):
     """The recorder itself was not running."""
     BACKLOG = "backlog"
     """Messages came faster than they could be written down."""
+    OVERSIZE = "oversize"
+    """A message was longer than a line of a capture may be."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx2
 import orjson
@@ -14,9 +15,10 @@ from websockets.sync.client import ClientConnection
 
 from clvlab.errors import FeedError
 from clvlab.feeds.feed import Cut, GapCause, Health, Item, Received, Resumed, Stop
+from clvlab.feeds.hosts import provenance_of
 from clvlab.feeds.kalshi_signing import Signer
 from clvlab.feeds.merging import Cuts, together
-from clvlab.feeds.retrying import PASSING, LostError, Patience, Retry, is_local, now_ms, refused
+from clvlab.feeds.retrying import PASSING, LostError, Patience, Retry, leads_here, now_ms, refused
 from clvlab.feeds.sockets import Socket
 from clvlab.packs.captures.kalshi import KalshiReader
 from clvlab.packs.importers.times import time_ms
@@ -75,7 +77,7 @@ class KalshiFeed:
         if not event_tickers and not tickers:
             raise FeedError("kalshi needs something to follow: set event_tickers or tickers")
         self.health = Health()
-        self.provenance = "synthetic-devfeed" if is_local(url) or is_local(api_url) else "genuine-kalshi"
+        self.provenance = provenance_of(self.name, *(urlsplit(one).hostname or "" for one in (url, api_url)))
         self._signer = Signer(key_id, Path(private_key_file))
         self._paths = [f"events/{name}" for name in event_tickers] + [f"markets/{name}" for name in tickers]
         self._url, self._path, self._api_url = url.rstrip("/"), path, api_url.rstrip("/")
@@ -128,7 +130,7 @@ class KalshiFeed:
 
     def answers(self, paths: Sequence[str]) -> list[Received]:
         """Ask REST, unsigned: what markets are is public."""
-        with httpx2.Client(timeout=self._patience.answer_s, trust_env=not is_local(self._api_url)) as client:
+        with httpx2.Client(timeout=self._patience.answer_s, trust_env=not leads_here(self._api_url)) as client:
             return [self._answer(client, path) for path in paths]
 
     def _answer(self, client: httpx2.Client, path: str) -> Received:

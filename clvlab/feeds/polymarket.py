@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from urllib.parse import urlsplit
 
 import httpx2
 import orjson
@@ -10,8 +11,9 @@ from websockets.sync.client import ClientConnection
 
 from clvlab.errors import FeedError
 from clvlab.feeds.feed import GapCause, Health, Item, Received, Resumed, Stop
+from clvlab.feeds.hosts import provenance_of
 from clvlab.feeds.merging import together
-from clvlab.feeds.retrying import PASSING, LostError, Patience, Retry, is_local, now_ms, refused
+from clvlab.feeds.retrying import PASSING, LostError, Patience, Retry, leads_here, now_ms, refused
 from clvlab.feeds.sockets import Socket
 from clvlab.packs.captures.polymarket import PolymarketReader
 from clvlab.packs.manifest import Fixture
@@ -58,7 +60,7 @@ class PolymarketFeed:
         if not events:
             raise FeedError("polymarket needs events to follow: set events to their slugs or numbers")
         self.health = Health()
-        self.provenance = "synthetic-devfeed" if is_local(url) or is_local(gamma_url) else "genuine-polymarket"
+        self.provenance = provenance_of(self.name, *(urlsplit(one).hostname or "" for one in (url, gamma_url)))
         self._events = tuple(events)
         self._url, self._gamma_url = url.rstrip("/") + path, gamma_url.rstrip("/")
         self._per_connection, self._heartbeat_s = assets_per_connection, heartbeat_s
@@ -127,7 +129,7 @@ class PolymarketFeed:
 
     def _described(self, events: Sequence[str]) -> dict[str, tuple[Received, PolymarketReader]]:
         """Ask gamma about events: its answer about each, and a reader that took it."""
-        local = is_local(self._gamma_url)
+        local = leads_here(self._gamma_url)
         with httpx2.Client(timeout=self._patience.answer_s, trust_env=not local) as client:
             return {event: self._answer(client, event) for event in events}
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NoReturn, TypeVar
 from urllib.parse import urlsplit
 
@@ -13,7 +12,9 @@ import httpx2
 from websockets.exceptions import WebSocketException
 
 from clvlab.errors import FeedError
+from clvlab.feeds.backoff import Backoff
 from clvlab.feeds.feed import GapCause, Health, Stop
+from clvlab.feeds.hosts import is_local
 
 _HOPELESS = (400, 401, 403, 404, 410)
 _T = TypeVar("_T")
@@ -36,10 +37,9 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def is_local(url: str) -> bool:
+def leads_here(url: str) -> bool:
     """Whether a URL leads to this machine."""
-    host = urlsplit(url).hostname or ""
-    return host in ("localhost", "::1") or host.startswith("127.")
+    return is_local(urlsplit(url).hostname or "")
 
 
 def refused(status: int, headers: Mapping[str, str], settings: str) -> NoReturn:
@@ -89,6 +89,10 @@ class Retry:
     health: Health
     patience: Patience
     failures: int = 0
+    _backoff: Backoff = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._backoff = Backoff(self.patience.first_s, self.patience.most_s)
 
     def until_done(self, stop: Stop, attempt: Callable[[], _T]) -> _T | None:
         """Return what an attempt returns, after as many as it takes; null if it is told to stop."""
@@ -99,11 +103,14 @@ class Retry:
                 self.failed(stop, error)
         return None
 
+    def succeeded(self) -> None:
+        """Begin anew."""
+        self.failures = 0
+        self._backoff.reset()
+
     def failed(self, stop: Stop, error: Exception) -> None:
         """Take note of a failure, and wait."""
         self.failures += 1
         self.health.connected, self.health.retries = False, self.failures
         self.health.error = f"{type(error).__name__}: {error}"[:200]
-        longest = min(self.patience.most_s, self.patience.first_s * 2.0 ** min(self.failures - 1, 16))
-        asked = error.wait_s if isinstance(error, LostError) else 0.0
-        stop.wait(max(asked, longest * random.uniform(0.5, 1.0)))  # noqa: S311  # so that not all come back at once
+        stop.wait(self._backoff.wait_s(error.wait_s if isinstance(error, LostError) else 0.0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -10,7 +11,7 @@ from itertools import chain
 from pathlib import Path
 
 from clvlab.errors import FeedError
-from clvlab.feeds.feed import Cut, Item, Resumed
+from clvlab.feeds.feed import Cut, GapCause, Item, Received, Resumed
 from clvlab.files import flush, lock
 from clvlab.packs.captures.records import (
     ENDING,
@@ -26,10 +27,12 @@ from clvlab.packs.captures.records import (
     resumed_line,
 )
 from clvlab.packs.captures.replaying import chained
-from clvlab.packs.files import file_sha256
+from clvlab.packs.files import MAX_LINE_BYTES, file_sha256
 
 Note = Callable[[str, int, str], None]
 """Takes capture id, number and ``sha256:<hex>`` of a segment that was closed."""
+_OWN = (GapCause.RESTART, GapCause.BACKLOG)
+_PATIENCE_S = 2.0  # for whoever is about to let go
 _MAX_BYTES = 64 << 20
 _MAX_AGE_MS = 300_000
 
@@ -52,17 +55,20 @@ class Segments:
         When the last record came; null of a capture that just begins.
     lost_bytes
         What was cut off the end: a line that a process which was killed had begun to write.
+    synced_s
+        When everything was on the disk last, by the monotonic clock.
     """
 
     def __init__(self, folder: Path, header: Header, note: Note | None) -> None:
         self._folder, self._note = folder, note
         self.mark: str | None = None
         self.last_ms: int | None = None
-        self.lost_bytes, self._open_cut = 0, False
+        self.lost_bytes, self.synced_s, self._open_cut = 0, time.monotonic(), False
         self._file: int | None = None
+        self._since_ms: int | None = None
         folder.mkdir(parents=True, exist_ok=True)
         self._held = ExitStack()
-        self._held.enter_context(lock(folder, patience_s=0))
+        self._held.enter_context(lock(folder, patience_s=_PATIENCE_S))
         try:
             found = self.paths()
             self.header = self._taken_up(found, header) if found else self._begun(header)
@@ -90,24 +96,23 @@ class Segments:
 
     def write(self, items: Sequence[Item]) -> list[Record]:
         """Append what came, and return it as records; nothing is synced yet."""
-        lines = list(chain.from_iterable(map(self._lines, items)))
-        self._append(b"".join(lines))
-        records = [read_record(line, self._path.name) for line in lines]
-        self.last_ms = records[-1].at_ms
-        return records
+        written = list(chain.from_iterable(map(self._lines, items)))
+        self._append(b"".join(line for line, _ in written))
+        self.last_ms = written[-1][1].at_ms
+        return [record for _, record in written]
 
-    def _lines(self, item: Item) -> list[bytes]:
+    def _lines(self, item: Item) -> list[tuple[bytes, Record]]:
         if isinstance(item, Cut):
-            self._open_cut = True
-            return [cut_line(item.from_ts_ms, item.cause.value, item.markets, resumable=item.resumable)]
+            self._open_cut = self._open_cut or item.cause in _OWN
+            return [_read(cut_line(item.from_ts_ms, item.cause.value, item.markets, resumable=item.resumable))]
         if isinstance(item, Resumed):
             self._open_cut = False
-            return [resumed_line(item.to_ts_ms, replayed=item.replayed)]
-        # A feed knows nothing of what this process missed: its first message ends that.
-        resumed = [resumed_line(item.received_ts_ms, replayed=False)] if self._open_cut else []
+            return [_read(resumed_line(item.to_ts_ms, replayed=item.replayed))]
+        # A feed knows nothing of what this process missed: its first message ends that. Its own cuts it ends itself.
+        resumed = [_read(resumed_line(item.received_ts_ms, replayed=False))] if self._open_cut else []
         self._open_cut = False
         self.mark = self.mark if item.mark is None else item.mark
-        return [*resumed, message_line(item.text, item.received_ts_ms, item.mark)]
+        return [*resumed, *_message_lines(item)]
 
     def _append(self, data: bytes) -> None:
         view = memoryview(data)
@@ -118,6 +123,7 @@ class Segments:
     def sync(self) -> None:
         """Have everything that was written on the disk."""
         os.fsync(self._descriptor)
+        self.synced_s = time.monotonic()
 
     @property
     def _descriptor(self) -> int:
@@ -127,23 +133,27 @@ class Segments:
 
     def keep(self, count: int) -> None:
         """Take back what was written after so many records: nobody was shown it."""
-        for path in self.paths():
-            if count <= 0 and path != self.paths()[0]:
-                path.unlink()
-                continue
+        paths, self.last_ms = self.paths(), None
+        for number, path in enumerate(paths, 1):
             with path.open("rb") as file:
-                file.readline()
-                while count > 0 and (line := file.readline()) and not read_record(line, path.name).is_end:
-                    count -= 1
+                self.header = read_header(file.readline(), path.name)
                 end = file.tell()
-            if count <= 0:
+                while count > 0 and (line := file.readline()) and not (record := read_record(line, path.name)).is_end:
+                    count, end, self.last_ms = count - 1, file.tell(), record.at_ms
+            if count == 0:
+                for later in reversed(paths[number:]):
+                    later.unlink()
                 os.truncate(path, end)
-        self._open(self.paths()[-1])
+                self._open(path)
+                return
 
     def roll(self, now_ms: int) -> None:
-        """Close a segment that is full or old, and begin the next."""
-        if self._size >= _MAX_BYTES or now_ms - self._since_ms >= _MAX_AGE_MS:
+        """Close a segment that is full, or that is old and holds something, and begin the next."""
+        self._since_ms = now_ms if self._since_ms is None else self._since_ms
+        is_old = now_ms - self._since_ms >= _MAX_AGE_MS and self._size > len(self.header.line())
+        if is_old or self._size >= _MAX_BYTES:
             self._next()
+            self._since_ms = now_ms
 
     def _next(self) -> None:
         digest = self._ended()
@@ -157,9 +167,12 @@ class Segments:
 
     def _noted(self) -> str:
         digest = file_sha256(self._path)
-        if self._note is not None:
-            self._note(self.header.capture_id, self.header.number, digest)
+        self._tell(self.header.number, digest)
         return digest
+
+    def _tell(self, number: int, digest: str) -> None:
+        if self._note is not None:
+            self._note(self.header.capture_id, number, digest)
 
     def _begun(self, header: Header) -> Header:
         path = self._folder / name_of(header.number)
@@ -174,7 +187,7 @@ class Segments:
         """Go on in the last segment, or after it if it was closed."""
         self._path = found[-1]
         whole = whole_lines(self._path)
-        self.lost_bytes = self._path.stat().st_size - whole
+        self.lost_bytes += self._path.stat().st_size - whole
         if not whole:  # killed before it had a first line: nothing refers to it
             self._path.unlink()
             if len(found) == 1:
@@ -183,17 +196,17 @@ class Segments:
         os.truncate(self._path, whole)
         with self._path.open("rb") as file:
             header = read_header(file.readline(), self._path.name)
-        if (header.feed, header.fixture_ids, header.live) != (wanted.feed, wanted.fixture_ids, wanted.live):
-            raise FeedError(
-                f"{str(self._folder)!r} holds a capture of {header.feed!r}, fixtures {list(header.fixture_ids) or 'all'}: "
-                "name another folder"
-            )
+        if _what(header) != _what(wanted):
+            raise FeedError(f"{str(self._folder)!r} holds {_said(header)}, and not {_said(wanted)}: name another folder")
         self.header, ended = header, False
         for record in self._records():
             ended = record.is_end
             if not ended:
                 self.last_ms, self.mark = record.at_ms, record.mark or self.mark
-                self._open_cut = record.cut is not None or (self._open_cut and record.resumed is None)
+                own = record.cut is not None and record.cut["cause"] in _OWN
+                self._open_cut = own or (self._open_cut and record.resumed is None)
+        for number, path in enumerate(found[:-1], 1):  # a log refuses what was changed since, and learns what it missed
+            self._tell(number, file_sha256(path))
         if ended:
             return self._begun(replace(header, number=header.number + 1, previous=self._noted()))
         self._open(self._path)
@@ -203,7 +216,7 @@ class Segments:
         if self._file is not None:
             os.close(self._file)
         self._path, self._file = path, os.open(path, os.O_WRONLY | os.O_APPEND)
-        self._size, self._since_ms = path.stat().st_size, self.last_ms or 0
+        self._size, self._since_ms = path.stat().st_size, None
 
     def close(self) -> None:
         """Close the last segment: the capture has ended."""
@@ -216,6 +229,29 @@ class Segments:
             os.close(self._file)
             self._file = None
         self._held.close()
+
+
+def _message_lines(item: Received) -> list[tuple[bytes, Record]]:
+    """Write a message, or that it was missed: a line that nobody could read again would spoil the whole capture."""
+    at_ms = item.received_ts_ms
+    line = message_line(item.text, at_ms, item.mark)
+    if len(line) <= MAX_LINE_BYTES:
+        return [(line, Record(at_ms, item.text, item.mark))]
+    cut = cut_line(at_ms, GapCause.OVERSIZE.value, (), resumable=False)
+    return [_read(cut), _read(resumed_line(at_ms, replayed=False))]
+
+
+def _read(line: bytes) -> tuple[bytes, Record]:
+    return line, read_record(line, "a line")
+
+
+def _what(header: Header) -> tuple[object, ...]:
+    return header.feed, header.provenance, header.fixture_ids, header.live
+
+
+def _said(header: Header) -> str:
+    kind = "a live run's capture" if header.live else "a capture"
+    return f"{kind} of {header.feed!r} ({header.provenance}), fixtures {list(header.fixture_ids) or 'all'}"
 
 
 def whole_lines(path: Path) -> int:

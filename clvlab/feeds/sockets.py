@@ -12,7 +12,7 @@ from websockets.protocol import Event
 from websockets.sync.client import ClientConnection, connect
 
 from clvlab.feeds.feed import Cut, GapCause, Health, Item, Received, Resumed, Stop
-from clvlab.feeds.retrying import PASSING, LostError, Patience, Retry, is_local, now_ms, refused
+from clvlab.feeds.retrying import PASSING, LostError, Patience, Retry, leads_here, now_ms, refused
 
 _POLL_S = 0.2
 _CLOSE_S = 0.5
@@ -93,7 +93,7 @@ class Socket:
                 self.url,
                 additional_headers=self.headers(),
                 user_agent_header=USER_AGENT,
-                proxy=None if is_local(self.url) else True,
+                proxy=None if leads_here(self.url) else True,
                 open_timeout=self.patience.answer_s,
                 close_timeout=_CLOSE_S,
                 ping_interval=None,
@@ -125,7 +125,7 @@ class Socket:
                 self.health.heard_ts_ms = now_ms()
                 continue
             data = time.monotonic()
-            self._retry.failures = 0
+            self._retry.succeeded()
             message = Received(bytes(text), now_ms(), self._time(text))
             self.health.note(message)
             yield message

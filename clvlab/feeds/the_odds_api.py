@@ -14,10 +14,11 @@ import httpx2
 import orjson
 
 from clvlab.errors import FeedError
-from clvlab.feeds.answers import Refused, base_url, is_passing, provenance_of, refused, said, secret
+from clvlab.feeds.answers import Refused, base_url, is_passing, refused, said, secret
 from clvlab.feeds.background import awaited
 from clvlab.feeds.backoff import Backoff
 from clvlab.feeds.feed import Cut, GapCause, Health, Item, Received, Resumed, Stop
+from clvlab.feeds.hosts import provenance_of
 from clvlab.packs.importers.source import fixture_id_of
 from clvlab.packs.importers.times import time_ms
 from clvlab.packs.manifest import Fixture

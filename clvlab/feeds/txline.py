@@ -14,11 +14,12 @@ from datetime import UTC, datetime
 import httpx2
 
 from clvlab.errors import FeedError
-from clvlab.feeds.answers import Refused, base_url, is_passing, provenance_of, refused, said, secret
+from clvlab.feeds.answers import Refused, base_url, is_passing, refused, said, secret
 from clvlab.feeds.background import Line, attended
 from clvlab.feeds.backoff import Backoff
 from clvlab.feeds.event_stream import Event, EventStream
 from clvlab.feeds.feed import Cut, GapCause, Health, Item, Received, Resumed, Stop
+from clvlab.feeds.hosts import provenance_of
 from clvlab.feeds.txline_history import About, History, about, elements, fixture_of
 from clvlab.packs.manifest import Fixture
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
+from functools import cache
 
 import polars as pl
 
@@ -147,7 +148,13 @@ def _mask(rules: Mapping[str, pl.Expr], reasons: type[StrEnum]) -> pl.Expr:
 
 def _listed(mask: pl.Series, reasons: type[StrEnum], back: pl.Series) -> pl.Series:
     """Spell masks as lists of reasons; null for a WAIT."""
+    spelled = _spelled(reasons).gather(mask)
+    return pl.select(pl.when(back).then(spelled)).to_series()
+
+
+@cache
+def _spelled(reasons: type[StrEnum]) -> pl.Series:
+    """Spell every mask; making the lists takes longer than judging a small run."""
     names = [reason.value for reason in reasons]
     lists = [[name for bit, name in enumerate(names) if number >> bit & 1] for number in range(1 << len(names))]
-    spelled = pl.Series(lists, dtype=REASONS).gather(mask)
-    return pl.select(pl.when(back).then(spelled)).to_series()
+    return pl.Series(lists, dtype=REASONS)

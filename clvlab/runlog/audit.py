@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from clvlab.runlog.restarts import Restarted
 
 _MAX_ENTRY = 16_384  # a writer's names are short; more is no entry of a run
 _NAMED = 20
+_SHA256 = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +198,9 @@ class Auditor:
         self.restarts.append(found)
 
     def _segment(self, index: int, entry: Segment) -> None:
+        if not 1 <= len(entry.capture_id.encode()) <= MAX_NAME or not _SHA256.fullmatch(entry.sha256):
+            self.fail(f"entry {index} names no segment: {entry.capture_id[:80]!a}, {entry.sha256[:80]!a}", index)
+            return  # what is no name is not counted under it
         due = self._segments.get(entry.capture_id, 0) + 1
         if entry.number != due:
             self.fail(f"entry {index} is segment {entry.number} of capture {entry.capture_id[:80]!a}, {due} is due", index)

@@ -29,7 +29,7 @@ def note_segment(rows: LogRows, capture_id: str, number: int, sha256: str, ts_ms
         The log has another hash of it, or lacks the part before.
     """
     known = segments(rows, capture_id)
-    if number <= len(known):
+    if 1 <= number <= len(known):
         if known[number - 1].sha256 != sha256:
             raise LogConflictError(
                 f"segment {number} of capture {capture_id} is in the log as {known[number - 1].sha256}, not {sha256}"

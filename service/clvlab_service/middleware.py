@@ -73,8 +73,8 @@ def _of_feed(found: Measures) -> dict[str, float]:
     if found.feed is None:
         return {}
     own = found.feed
-    named = {"runs": own["runs"], "connected": own["connected"], "quota_left": own["quota_left"]}
-    named |= {"data_age_seconds": own["data_age_s"]}
+    named: dict[str, float | None] = {name: own[name] for name in ("runs", "connected", "quota_left")}
+    named["data_age_seconds"] = own["data_age_s"]
     return {name: float(value) for name, value in named.items() if value is not None}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from clvlab.feeds.registry import FEEDS
-from clvlab.feeds.settings import FeedSettings, variable_of
+from clvlab.feeds.settings import FeedSettings
 from clvlab_service.app import create_app
 from clvlab_service.errors import problem_kinds
 from clvlab_service.settings import Settings
@@ -36,30 +36,26 @@ def splice(text: str) -> str:
     """Return a page with its marked parts written anew."""
     makers = {
         "http": lambda: http_reference(create_app(Settings()).openapi()),
-        "settings": settings_reference,
-        "feeds": feeds_reference,
+        "settings": lambda: settings_reference(Settings),
+        "feeds": lambda: settings_reference(FeedSettings, _needed()),
         "problems": problems_reference,
     }
     return _MARK.sub(lambda found: found[1] + "\n" + makers[found[2]]() + "\n" + found[3], text)
 
 
-def settings_reference() -> str:
-    """Return a table of all settings."""
+def settings_reference(model: type[BaseModel], needed: Collection[str] = ()) -> str:
+    """Return a table of all settings of a model, of which some are needed."""
     rows = ["| variable | default | |", "|---|---|---|"]
-    for name, field in _settings(Settings):
-        default = "" if field.default in (None, (), frozenset()) else f"`{field.default}`"
+    for name, field in _settings(model):
+        unset = "needed" if name in needed else ""
+        default = unset if field.default in (None, (), frozenset()) else f"`{field.default}`"
         rows.append(f"| `CLVLAB_{name.upper()}` | {default} | {field.description} |")
     return "\n".join(rows) + "\n"
 
 
-def feeds_reference() -> str:
-    """Return a table of the settings of all feeds: their defaults, and those without which a feed can't be made."""
-    needed = {f"{name.replace('-', '_')}_{need}" for name, entry in FEEDS.items() for need in entry.needs}
-    rows = ["| variable | default | |", "|---|---|---|"]
-    for name, field in FeedSettings.model_fields.items():
-        default = "needed" if name in needed else "" if field.default is None else f"`{field.default}`"
-        rows.append(f"| `{variable_of(name)}` | {default} | {field.description} |")
-    return "\n".join(rows) + "\n"
+def _needed() -> set[str]:
+    """Name the settings without which a feed can't be made."""
+    return {f"{name.replace('-', '_')}_{need}" for name, entry in FEEDS.items() for need in entry.needs}
 
 
 def _settings(model: type[BaseModel]) -> Iterator[tuple[str, FieldInfo]]:

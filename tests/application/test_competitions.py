@@ -215,7 +215,9 @@ def test_a_pack_that_changed_since_creation_stops_the_start_and_nothing_else(one
     application.close()
 
 
-@pytest.mark.parametrize(("fields", "reason"), [({}, "roster_empty"), ({"source_mode": "live"}, "no_live_feed")])
+@pytest.mark.parametrize(
+    ("fields", "reason"), [({}, "roster_empty"), ({"source_mode": "live", "pack_id": None}, "no_live_feed")]
+)
 def test_what_can_not_run_does_not_start(in_memory, fields, reason):
     roster = ("baseline",) if fields else ()
     competition_id = make_competition(in_memory, *roster, **fields)

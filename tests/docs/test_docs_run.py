@@ -32,7 +32,9 @@ PAGES = [*GUIDES, *sorted([*ROOT.glob("docs/reference/*.md"), *ROOT.glob("docs/e
 FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SERVED = "127.0.0.1:8000"  # in pages; here each page has a port of its own
 WIDTH = 120
-PLAIN = re.compile(r"clvlab (?!serve|devchain|devfeed|demo)[^|&;<>()$`?\n#~]+")  # nothing that only a shell understands
+PLAIN = re.compile(  # nothing that only a shell understands, but for a file that takes what is printed
+    r"(clvlab (?!serve|devchain|devfeed|demo)[^|&;<>()$`?\n#~]+)(?:> (\S+))?"
+)
 PROGRAMS = {"clvlab": f"{shlex.quote(sys.executable)} -m clvlab", "python3": shlex.quote(sys.executable)}
 
 
@@ -99,11 +101,15 @@ def run(step, page, folder, namespace, port):
         with chdir(folder), redirect_stdout(printed):
             exec(compile(step.code, f"{page.name}:{step.line}", "exec"), namespace)
         return where, printed.getvalue()
-    if PLAIN.fullmatch(step.code.strip()):
+    if plain := PLAIN.fullmatch(step.code.strip()):
+        command, file = plain.groups()
         with patch.object(printing.out, "_width", WIDTH):
-            code, out, err = clvlab(folder, *expanded(ours(step.code, port, {}), folder))
+            code, out, err = clvlab(folder, *expanded(ours(command, port, {}), folder))
         assert code == 0, f"{where}\nexit status {code}\n{out}{err}"
-        return where, out
+        if file is None:
+            return where, out
+        (folder / file).write_text(out, encoding="utf-8")
+        return where, ""
     environment = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": str(WIDTH), "NO_COLOR": "1", "CLVLAB_PORT": str(port)}
     done = subprocess.run(
         ["sh", "-c", ours(step.code, port)],

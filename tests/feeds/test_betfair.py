@@ -21,6 +21,7 @@ from clvlab.packs.captures.records import Header, Record, cut_line, message_line
 from clvlab.packs.captures.replaying import Tracker
 from clvlab.packs.importers import betfair as importer
 from clvlab.packs.importers.source import Options, fixture_id_of
+from tests.length import length
 
 SECRETS = ("key", "session")
 
@@ -105,8 +106,9 @@ class Model:
         return definition["marketType"] + "||", fixture_id_of(definition["eventId"]), not open_, odds
 
 
+@pytest.mark.long
 def test_through_five_cuts_every_message_comes_once_and_in_order():
-    script = made_up_markets(1, messages=3000)
+    script = made_up_markets(1, messages=length(3_000, 10_000))
     model = Model()
 
     with BetfairServer(script, read_plan("cut@0,cut@7,cut@400,cut@401,cut@2500")) as server:

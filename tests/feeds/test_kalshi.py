@@ -14,6 +14,7 @@ from clvlab.feeds.retrying import Patience
 from clvlab.packs.captures.kalshi import SOURCE as KALSHI
 from clvlab.packs.importers.source import fixture_id_of
 from tests.feeds.venues import QUICK, START_MS, Model, heard, json_of, misfits, of_socket, record_of, tracker_of
+from tests.length import length
 
 SIDES = {"HOM": "part1", "TIE": "draw", "AWY": "part2"}
 
@@ -58,6 +59,7 @@ def cuts(items):
     return [item for item in items if isinstance(item, Cut)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("in_dollars", [False, True])
 def test_thousands_of_messages_through_every_fault_are_received_in_order_or_lie_within_a_gap_and_read_as_the_script_says(
     key_file, in_dollars
@@ -66,7 +68,7 @@ def test_thousands_of_messages_through_every_fault_are_received_in_order_or_lie_
         "cut@200,cut@800,500@900,cut@900,stall@1300:0.3,duplicate@1400,out-of-order@1500,cut@1700,429@1700,malformed@2000,"
         "sequence-hole@2300,cut@2700"
     )
-    with server(plan, messages=3000, in_dollars=in_dollars) as to:
+    with server(plan, messages=length(3_000, 10_000), in_dollars=in_dollars) as to:
         items = heard(feed(to, key_file), to)
 
     connections = of_socket(items, is_description)

@@ -18,6 +18,7 @@ from clvlab.packs.captures.polymarket import SOURCE as POLYMARKET
 from clvlab.packs.captures.records import name_of
 from clvlab.packs.importers.source import Options
 from tests.feeds.venues import QUICK, START_MS, Model, heard, json_of, misfits, of_socket, record_of, tracker_of, written
+from tests.length import length
 
 MATCH = "1X2_PARTICIPANT_RESULT||"
 
@@ -57,12 +58,14 @@ def cuts(items):
     return [item for item in items if isinstance(item, Cut)]
 
 
+@pytest.mark.long
 def test_thousands_of_messages_through_every_fault_are_received_in_order_or_lie_within_a_gap_and_read_as_the_script_says():
     plan = (
         "cut@200,cut@800,500@900,cut@900,stall@1300:0.3,duplicate@1400,out-of-order@1500,cut@1700,429@1700,malformed@2000,"
         "stall@2010:0.5,old-snapshot@2300,cut@2700"
     )
-    with server(plan, messages=3000) as to:
+    count = length(3_000, 10_000)
+    with server(plan, messages=count) as to:
         items = heard(feed(to, heartbeat_s=0.1), to)
 
     connections = of_socket(items, is_description)
@@ -75,7 +78,7 @@ def test_thousands_of_messages_through_every_fault_are_received_in_order_or_lie_
         received == peer.sent or received in ended_by_the_feed for received, peer in zip(connections, to.peers, strict=True)
     )
     sent = {ts_ms for received in connections for text in received for _, ts_ms in changes_of(text)}
-    missed = sorted(set(range(START_MS + 100, START_MS + 100 * 3001, 100)) - sent)
+    missed = sorted(set(range(START_MS + 100, START_MS + 100 * (count + 1), 100)) - sent)
     assert 6 * 2 < len(missed) < 600
     assert [(cut.cause, cut.markets, cut.resumable) for cut in cuts(items)] == [(GapCause.CUT, (), False)] * (len(to.peers) - 1)
 

@@ -15,6 +15,7 @@ from clvlab.packs.captures.records import Header, Record
 from clvlab.packs.captures.replaying import Tracker
 from clvlab.packs.captures.the_odds_api import TheOddsApiReader
 from clvlab.packs.importers.source import fixture_id_of
+from tests.length import length
 
 
 def body(number):
@@ -58,12 +59,14 @@ def gaps(items):
     return [item for item in items if not isinstance(item, Received)]
 
 
+@pytest.mark.long
 def test_every_answer_is_a_message_and_every_poll_without_one_a_gap():
-    bodies = [body(number) for number in range(300)]
+    count = length(300, 10_000)
+    bodies = [body(number) for number in range(count)]
     plan = read_plan("cut@20,429@60,500@100,cut@150,500@200,500@200,malformed@250")
 
-    with TheOddsApiServer(bodies, plan, quota=10_000) as server:
-        items = heard(feed_of(server), 300)
+    with TheOddsApiServer(bodies, plan, quota=2 * count) as server:
+        items = heard(feed_of(server), count, length(15.0, 180.0))
 
     received = texts(items)
     assert received[:250] + received[251:] == bodies[:250] + bodies[251:]

@@ -21,6 +21,7 @@ from clvlab.packs.captures.replaying import Tracker
 from clvlab.packs.captures.txline import TxLineReader
 from clvlab.packs.manifest import Fixture
 from clvlab.packs.opening import open_pack
+from tests.length import length
 
 
 def message(number, fixture_id=7, **changes):
@@ -100,11 +101,13 @@ def gaps(items):
     return [type(item) for item in items if not isinstance(item, Received)]
 
 
+@pytest.mark.long
 def test_everything_that_was_sent_around_five_cuts_comes_once_and_in_order():
-    cuts = sorted(random.sample(range(10, 2990), 5))
+    count = length(3_000, 10_000)
+    cuts = sorted(random.sample(range(10, count - 10), 5))
     plan = Plan([Planned(at, Fault.CUT) for at in cuts])
 
-    with TxLineServer(script(3000, 0.0003), plan) as server:
+    with TxLineServer(script(count, 0.0003), plan) as server:
         items = heard(feed_of(server), all_of(server))
 
     assert texts(items) == server.script.published
@@ -113,7 +116,7 @@ def test_everything_that_was_sent_around_five_cuts_comes_once_and_in_order():
     assert all(item.replayed for item in items if isinstance(item, Resumed))
     tracker, states = tracked(items)
     assert {(state.fixture_id, state.market_key): state.prob_bps for state in states} == last_prices(server.script.published)
-    assert (len(states), len(tracker.gaps), tracker.unreadable) == (3000, 5, {})
+    assert (len(states), len(tracker.gaps), tracker.unreadable) == (count, 5, {})
 
 
 def test_each_fault_of_the_messages_is_received_verbatim_and_left_to_the_reader():

@@ -4,7 +4,7 @@ import sys
 import pytest
 
 from clvlab.lab.drawing import progress
-from clvlab.lab.drawing.progress import shown_progress
+from clvlab.lab.drawing.progress import shown_progress, shown_state
 
 
 class Terminal(io.StringIO):
@@ -66,3 +66,47 @@ def test_a_notebook_updates_one_line_and_keeps_the_last(monkeypatch):
     assert "<progress" in shell.shown[0]._repr_html_()
     assert "<progress" not in shell.shown[3]._repr_html_()
     assert "<b>" not in shell.shown[0]._repr_html_()
+
+
+class State:
+    line, facts = "7 messages <now>", {"messages": "<7>"}
+
+
+def told(**options):
+    with shown_state("Capture of txline", **options) as tell:
+        tell(State())
+
+
+def test_a_state_goes_to_the_caller_s_own():
+    states = []
+
+    told(progress=states.append)
+
+    assert [state.line for state in states] == ["7 messages <now>"]
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_where_nobody_looks_no_state_is_shown(asked, capfd):
+    told(progress=asked)
+
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_terminal_shows_a_state_in_one_line(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", Terminal())
+
+    told(progress=True)
+
+    assert "Capture of txline" in sys.stderr.getvalue()
+
+
+def test_a_notebook_shows_a_state_as_a_table_that_changes(monkeypatch):
+    shell = Shell()
+    monkeypatch.setattr(progress, "notebook", lambda: shell)
+
+    told(progress=True)
+
+    first, last = shell.shown
+    assert repr(first) == "Capture of txline"
+    assert repr(last) == "Capture of txline: 7 messages <now>"
+    assert "&lt;7&gt;" in last._repr_html_()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from solders.hash import Hash
@@ -29,8 +30,9 @@ WITNESS_KEY = Signer("witness.example", 4, bytes(range(2, 34)))
 PACK, OTHER_PACK = "sha256:" + "c" * 64, "sha256:" + "d" * 64
 
 
+@cache
 def logged() -> tuple[SealedRun, RunLog, str]:
-    """The mixed run, committed to amid others; its log, and the checkpoint from before its commitment.
+    """The mixed run, committed to amid others; its log, to be read only, and the checkpoint from before its commitment.
 
     Its owner has one commitment over the same pack before and two after it, one of them abandoned, and one over another.
     """

@@ -20,6 +20,7 @@ FIXTURE = 90000000
 CONFIG = {"competition_type": "arena", "source_mode": "replay", "market_scope": "all", "roster_size": 3}
 BOUND = CONFIG | {"pack_id": "starter", "fixture_id": FIXTURE}
 BACKTEST = {"pack_id": "starter", "fixture_id": FIXTURE, "window_id": "full", "market_allowlist": [""]}
+PLAIN = {"verify": False, "timeout": 60}  # a client of plain HTTP: reading the certificates of all the world takes 25 ms
 DEPLOY = {"strategy": "cumulative-drift", "source_mode": "replay", "pack_id": "starter", "fixture_id": FIXTURE}
 
 
@@ -122,9 +123,9 @@ def api(keys, database_url=None, *, send_buffer=None, **settings):
     with running(app, send_buffer) as url:
         headers = [{"Authorization": f"Bearer {dev_token(keys, did, 3600)}"} for did in (ALICE, BOB)]
         with (
-            httpx2.Client(base_url=url, headers=headers[0], timeout=60) as alice,
-            httpx2.Client(base_url=url, headers=headers[1], timeout=60) as bob,
-            httpx2.Client(base_url=url, timeout=60) as nobody,
+            httpx2.Client(base_url=url, headers=headers[0], **PLAIN) as alice,
+            httpx2.Client(base_url=url, headers=headers[1], **PLAIN) as bob,
+            httpx2.Client(base_url=url, **PLAIN) as nobody,
         ):
             yield Api(url, keys, alice, bob, nobody, app)
 

@@ -10,12 +10,12 @@ from tests.service.serving import api
 pytestmark = pytest.mark.long
 
 
-def test_examples_of_the_client_hold_at_a_service(keys, store, tmp_path, monkeypatch):
+def test_examples_of_the_client_hold_at_a_service(keys, tmp_path, monkeypatch):
     build(Recipe(seed=7, fixtures=1, messages=40), tmp_path / "mine")
     (tmp_path / "pack.zip").write_bytes(zipped(files_of(tmp_path / "mine")))
     monkeypatch.chdir(tmp_path)
 
-    with api(keys, store, uploads=tmp_path / "uploads") as served:
+    with api(keys, uploads=tmp_path / "uploads") as served:
         done = doctest.testmod(client, extraglobs={"url": served.url, "token": served.token()}, optionflags=doctest.ELLIPSIS)
 
     assert done.attempted > 35

@@ -38,6 +38,9 @@ export { entry, other, deploy, backtest, bytes, note, faults, wrong };
 """
 
 
+over_stores = pytest.mark.parametrize("store", length(["postgresql"], ["memory", "postgresql"]), indirect=True)
+
+
 @pytest.fixture(scope="module")
 def served(store, keys):
     with api(keys, store, public_queue=100) as found:
@@ -45,6 +48,7 @@ def served(store, keys):
         yield found
 
 
+@over_stores
 def test_generated_requests_get_declared_answers_only(served, tmp_path):
     """Examples, edge cases, random bodies, and sequences of calls that feed each other."""
     command = [sys.executable, "-m", "schemathesis.cli", "run", f"{served.url}/openapi.json", "--checks", CHECKS]
@@ -81,6 +85,7 @@ def generated(served, tmp_path_factory):
         del sys.modules[name]
 
 
+@over_stores
 def test_a_generated_client_runs_a_competition_and_a_backtest(served, generated):
     def module(name):
         return importlib.import_module(f"{generated}.{name}")
@@ -104,6 +109,7 @@ def test_a_generated_client_runs_a_competition_and_a_backtest(served, generated)
     assert refused.status == 409
 
 
+@over_stores
 @pytest.mark.parametrize("file", ["evidence", "scores", "manifest"])
 def test_a_generated_client_has_sealed_files_as_bytes(served, generated, file):
     run_id = served.get("/runs", limit=1)["runs"][0]["run_id"]
@@ -115,6 +121,7 @@ def test_a_generated_client_has_sealed_files_as_bytes(served, generated, file):
     assert read.payload.read() == served.nobody.get(f"/runs/{run_id}/{file}").content
 
 
+@over_stores
 def test_a_generated_client_has_a_bundle_as_bytes_and_metrics_as_text(served, generated):
     run_id = served.get("/runs", limit=1)["runs"][0]["run_id"]
     client = importlib.import_module(f"{generated}.client").Client(served.url)

@@ -11,7 +11,7 @@ from clvlab_service.middleware import Metrics
 from clvlab_service.pool import BoundedPool
 
 from clvlab.errors import BusyError
-from tests.service.serving import BACKTEST, api
+from tests.service.serving import BACKTEST, PLAIN, api
 
 CLIENTS = 64
 
@@ -25,7 +25,7 @@ def served(keys):
 def health_seconds(url, until):
     """How long each look at the health took, until told to stop."""
     found = []
-    with httpx2.Client(base_url=url, timeout=60) as client:
+    with httpx2.Client(base_url=url, **PLAIN) as client:
         while not until.is_set():
             started = time.perf_counter()
             assert client.get("/healthz").status_code == 200
@@ -39,7 +39,7 @@ def asked_at_once(url, ask):
     barrier = threading.Barrier(CLIENTS)
 
     def one(number):
-        with httpx2.Client(base_url=url, timeout=120) as client:
+        with httpx2.Client(base_url=url, **PLAIN) as client:
             barrier.wait()
             return ask(client, number)
 
@@ -142,7 +142,7 @@ def test_retry_after_is_measured_without_the_wait():
 
 def test_the_pool_works_on_after_a_client_left(served):
     impatient = httpx2.Timeout(60, read=0.001)
-    with httpx2.Client(base_url=served.url, timeout=impatient) as client:
+    with httpx2.Client(base_url=served.url, timeout=impatient, verify=False) as client:
         for number in range(20):
             with suppress(httpx2.ReadTimeout):
                 client.post("/backtests", json=BACKTEST | {"window_id": f"left {number}"})

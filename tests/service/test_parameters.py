@@ -23,7 +23,7 @@ def api(api_in_memory):
         ("/runs?limit=1&limit=2", ["limit"]),
         ("/runs?limit=1&limit=1", ["limit"]),
         ("/runs?%00=1", ["\x00"]),
-        ("/leaderboard?limit=1", ["limit"]),
+        ("/leaderboard?since=1", ["since"]),
         ("/leaderboard?x", ["x"]),
         ("/leaderboard?=x", [""]),
         ("/competitions?status=RUNNING&status=DRAFT", ["status"]),
@@ -43,7 +43,7 @@ def test_parameters_that_are_unknown_or_stand_twice_are_422_and_named(api, path,
 
 def test_an_unknown_parameter_is_told_which_ones_there_are(api):
     assert "cursor, limit" in assert_problem(api.nobody.get("/backtests?page=1"), 422)["detail"]
-    assert "takes no parameters" in assert_problem(api.nobody.get("/leaderboard?page=1"), 422)["detail"]
+    assert "takes no parameters" in assert_problem(api.nobody.get("/healthz?page=1"), 422)["detail"]
 
 
 def test_every_operation_refuses_an_unknown_parameter_and_says_so_in_the_document(api):

@@ -20,7 +20,7 @@ from clvlab.answers.competitions import CompetitionEvent, CompetitionSummaryResp
 from clvlab.application.competitions.requests import CompetitionConfig
 from clvlab.errors import BusyError, ShuttingDownError
 from clvlab.store import competitions, instances
-from tests.service.serving import CONFIG, DEPLOY, api, assert_problem
+from tests.service.serving import CONFIG, DEPLOY, PLAIN, api, assert_problem
 from tests.service.tokens import ALICE
 
 EVENTS = TypeAdapter(list[CompetitionEvent])
@@ -220,10 +220,9 @@ def test_many_readers_of_a_long_log_leave_a_call_of_an_owner_quick(keys):
     with api(keys) as served, ThreadPoolExecutor(48) as pool:
         created = served.competition(agents=())
         append(served, created, 8 * PAGE)
-        own = {"base_url": served.url, "timeout": 60}
-        reading = [pool.submit(httpx2.get, f"{served.url}/competitions/{created}/events", timeout=60) for _ in range(48)]
+        reading = [pool.submit(httpx2.get, f"{served.url}/competitions/{created}/events", **PLAIN) for _ in range(48)]
         seconds = []
-        with httpx2.Client(**own, headers=served.alice.headers) as owner:
+        with httpx2.Client(base_url=served.url, headers=served.alice.headers, **PLAIN) as owner:
             while not all(future.done() for future in reading) or not seconds:
                 started = time.perf_counter()
                 assert owner.post("/competitions", json=CONFIG).status_code == 200

@@ -17,6 +17,8 @@ import pytest
 
 import clvlab
 from clvlab.client import ApiError
+from tests.commands import apart
+from tests.commands import clvlab as command
 from tests.service.serving import BACKTEST, BOUND, CONFIG
 
 pytestmark = pytest.mark.long
@@ -59,31 +61,20 @@ def wait_until_ready(url):
 
 
 def clvlab_prints(folder, *arguments):
-    return subprocess.run([*CLVLAB, *arguments], cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
-
-
-def failed(folder, *arguments, **environment):
-    done = subprocess.run(
-        [*CLVLAB, "serve", "--port", "0", *arguments],
-        cwd=folder,
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    return done.returncode, done.stderr
+    code, printed, said = command(folder, *arguments)
+    assert code == 0, said
+    return printed.strip()
 
 
 @pytest.fixture(scope="module")
 def dev(tmp_path_factory):
     folder = tmp_path_factory.mktemp("dev")
-    with serving(folder, "--dev") as (url, _, _):
-        yield url, folder
+    with serving(folder, "--dev") as (url, _, log):
+        yield url, folder, log
 
 
 def test_the_whole_walk_with_a_token_of_dev_token(dev):
-    url, folder = dev
+    url, folder, _ = dev
 
     with clvlab.Client(url, clvlab_prints(folder, "dev-token")) as client:
         created = client.create_competition(BOUND)["competition_id"]
@@ -157,34 +148,66 @@ def test_what_a_file_holds_is_there_after_a_restart(tmp_path):
         assert client.verify(made["run_id"])["verified"]
 
 
-def test_it_serves_when_it_says_so(tmp_path):
-    with serving(tmp_path, wait=False) as (url, _, _):
+def test_it_serves_when_it_says_so_and_says_that_it_stopped(tmp_path):
+    with serving(tmp_path, wait=False) as (url, process, log):
         assert httpx2.get(f"{url}/readyz").status_code == 200
-
-
-def test_it_stops_when_asked_and_says_so(tmp_path):
-    with serving(tmp_path) as (_, process, log):
         process.send_signal(signal.SIGTERM)
         process.wait(timeout=20)
 
     assert '"event":"stopped"' in log.read_text()
 
 
-def test_lines_of_the_server_beneath_are_lines_of_the_log(tmp_path):
-    with serving(tmp_path, "--dev") as (url, _, log):
-        said = log.read_text()
-        with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as client:
-            client.sendall(b"NO HTTP\r\n\r\n")
-            assert client.recv(100).startswith(b"HTTP/1.1 400")
-        lines = [json.loads(line) for line in log.read_text().removeprefix(said).splitlines()]
+def test_lines_of_the_server_beneath_are_lines_of_the_log(dev):
+    url, _, log = dev
+    said = log.read_text()
 
-    assert {"event": "Invalid HTTP request received.", "level": "warning", "logger": "uvicorn.error"}.items() <= lines[
-        -1
-    ].items()
+    with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as client:
+        client.sendall(b"NO HTTP\r\n\r\n")
+        assert client.recv(100).startswith(b"HTTP/1.1 400")
+
+    lines = [json.loads(line) for line in log.read_text().removeprefix(said).splitlines()]
+    refused = {"event": "Invalid HTTP request received.", "level": "warning", "logger": "uvicorn.error"}
+    assert any(refused.items() <= line.items() for line in lines)
 
 
-def test_a_configured_database_that_cannot_be_reached_keeps_it_from_starting(tmp_path):
-    code, said = failed(tmp_path, CLVLAB_DATABASE_URL="postgresql+psycopg://nobody:secret@127.0.0.1:1/none")
+NO_SETTINGS = {
+    "key on this disk": (["--dev", "--host", "0.0.0.0"], {}, "--dev trusts a key that lies on this disk"),
+    "keys of nobody": ([], {"CLVLAB_JWKS_URL": "https://a.example/jwks"}, "CLVLAB_JWT_ISSUER"),
+    "two kinds of keys": (["--dev"], {"CLVLAB_JWKS_URL": "https://a.example/jwks"}, "not both"),
+    "word for a number": ([], {"CLVLAB_PUBLIC_WORKERS": "many"}, "public_workers"),
+    "key that is not there": (
+        [],
+        {"CLVLAB_JWT_PUBLIC_KEY_FILE": "gone.pem", "CLVLAB_JWT_ISSUER": "i", "CLVLAB_JWT_AUDIENCE": "a"},
+        "gone.pem",
+    ),
+    "empty catalog": ([], {"CLVLAB_PACKS": "."}, "admits no pack"),  # before the store is opened
+}
+NOBODY_THERE = {"CLVLAB_DATABASE_URL": "postgresql+psycopg://nobody:secret@127.0.0.1:1/none"}
+
+
+@pytest.fixture(scope="module")
+def refusals(tmp_path_factory):
+    """What ``clvlab serve`` says where it can't begin: exit code, output and errors."""
+    given = {name: (environment, arguments) for name, (arguments, environment, _) in NO_SETTINGS.items()}
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        given |= {"nobody there": (NOBODY_THERE, []), "port": ({}, ["--port", port])}
+        calls = [(environment, ["serve", "--port", "0", *arguments]) for environment, arguments in given.values()]
+        answers = apart(tmp_path_factory.mktemp("refusals"), calls)
+    return dict(zip(given, answers, strict=True)), port
+
+
+@pytest.mark.parametrize("name", NO_SETTINGS)
+def test_settings_that_cannot_be_used_exit_2_with_one_error(refusals, name):
+    code, _, said = refusals[0][name]
+
+    assert code == 2
+    assert NO_SETTINGS[name][2] in " ".join(said.split())
+    assert "Traceback" not in said
+
+
+def test_a_configured_database_that_cannot_be_reached_keeps_it_from_starting(refusals):
+    code, _, said = refusals[0]["nobody there"]
 
     assert code == 3
     assert said.startswith("error: the database does not answer")
@@ -192,22 +215,12 @@ def test_a_configured_database_that_cannot_be_reached_keeps_it_from_starting(tmp
     assert "serves" not in said
 
 
-@pytest.mark.parametrize(
-    ("arguments", "environment", "message"),
-    [
-        (["--dev", "--host", "0.0.0.0"], {}, "--dev trusts a key that lies on this disk"),
-        ([], {"CLVLAB_JWKS_URL": "https://a.example/jwks"}, "CLVLAB_JWT_ISSUER"),
-        (["--dev"], {"CLVLAB_JWKS_URL": "https://a.example/jwks"}, "not both"),
-        ([], {"CLVLAB_PUBLIC_WORKERS": "many"}, "public_workers"),
-        ([], {"CLVLAB_JWT_PUBLIC_KEY_FILE": "gone.pem", "CLVLAB_JWT_ISSUER": "i", "CLVLAB_JWT_AUDIENCE": "a"}, "gone.pem"),
-    ],
-)
-def test_settings_that_cannot_be_used_exit_2_with_one_error(tmp_path, arguments, environment, message):
-    code, said = failed(tmp_path, *arguments, **environment)
+def test_a_port_that_is_taken_is_named(refusals):
+    answers, port = refusals
+    code, _, said = answers["port"]
 
     assert code == 2
-    assert message in " ".join(said.split())
-    assert "Traceback" not in said
+    assert f"port {port}: Address already in use" in " ".join(said.split())
 
 
 def test_a_catalog_of_ones_own_is_served_and_the_only_pack_of_it_is_bound_at_start(tmp_path):
@@ -227,15 +240,6 @@ def test_a_catalog_of_ones_own_is_served_and_the_only_pack_of_it_is_bound_at_sta
     assert bound["fixture_id"] == min(fixtures)
 
 
-def test_a_port_that_is_taken_is_named(tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
-        code, said = failed(tmp_path, "--port", port)
-
-    assert code == 2
-    assert f"port {port}: Address already in use" in " ".join(said.split())
-
-
 def test_answers_do_not_wait_for_acknowledgements(dev):
     with httpx2.Client(base_url=dev[0]) as client:
         client.get("/healthz")
@@ -244,13 +248,6 @@ def test_answers_do_not_wait_for_acknowledgements(dev):
             client.get("/healthz")
 
     assert time.perf_counter() - started < 50 * 0.04
-
-
-def test_an_empty_catalog_keeps_it_from_starting(tmp_path):
-    code, said = failed(tmp_path, CLVLAB_PACKS=".")
-
-    assert code == 2  # before the store is opened
-    assert "admits no pack" in said
 
 
 def test_uvicorn_serves_it_by_name():

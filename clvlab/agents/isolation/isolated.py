@@ -26,6 +26,7 @@ from clvlab.law.schema import Causality
 from clvlab.law.tape import Tape
 
 _MAX_WARM = 4
+_LIVE_TIMEOUT_S = 30.0
 _Key = tuple[Code, Limits]
 
 
@@ -85,9 +86,12 @@ class IsolatedAgent(Isolated):
     def following(self, fixtures: pl.DataFrame) -> Iterator[Follower]:
         """Ask a process of its own message by message, as they come.
 
-        An interrupt ends who follows, not the agent: its death would be sealed as a failure of it.
+        One that is slow holds up all agents of the run, but not for long. An interrupt ends who follows, not the agent: its
+        death would be sealed as a failure of it.
         """
-        with self._alone(AgentProcess(self.code, self.limits, shielded=True)) as process:
+        hurried = replace(self.limits, timeout_s=min(self.limits.timeout_s, _LIVE_TIMEOUT_S))
+        with self._alone(AgentProcess(self.code, hurried, shielded=True)) as process:
+            process.identity(**self.configured)  # loads its code: no message waits for that
             yield _Followed(process, self.configured, list(fixtures.iter_rows()))
 
     @contextmanager

@@ -79,7 +79,7 @@ class LiveFeed:
     _asking: Lock = field(default_factory=Lock, init=False)
     _feed: Feed | None = field(default=None, init=False)
     _known: tuple[float, Sequence[Fixture]] | None = field(default=None, init=False)
-    _followed: dict[str, tuple[Feed, Stop]] = field(default_factory=dict, init=False)
+    _followed: dict[object, tuple[Feed, Stop]] = field(default_factory=dict, init=False)
     _ends: bool = field(default=False, init=False)
 
     def require(self) -> LiveSettings:
@@ -136,18 +136,18 @@ class LiveFeed:
         return chosen(self.fixtures(), fixture_id, self.clock(), self.require().grace_s)
 
     @contextmanager
-    def following(self, run_id: str) -> Iterator[tuple[Feed, Stop]]:
+    def following(self) -> Iterator[tuple[Feed, Stop]]:
         """Make the feed of a run, which is watched as long as the context lasts, and what stops the run before its time."""
-        feed, stop = self.require().new_feed(), Stop()
+        feed, stop, key = self.require().new_feed(), Stop(), object()
         with self._guard:
-            self._followed[run_id] = feed, stop
+            self._followed[key] = feed, stop
             if self._ends:
                 stop.set()
         try:
             yield feed, stop
         finally:
             with self._guard:
-                del self._followed[run_id]
+                del self._followed[key]
 
     def end(self) -> None:
         """Have all runs of this process be left as they are: another one goes on with them."""

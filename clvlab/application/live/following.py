@@ -118,7 +118,7 @@ def follow(
     note
         Told of closed segments of the capture.
     told
-        Told of every message, and what agents decided at it.
+        Told of every message that is new to the journal, and what agents decided at it.
     idle
         Called now and then; an error that it raises ends the run likewise.
     clock
@@ -146,18 +146,21 @@ def follow(
     tracker = Tracker(header, SOURCES[feed.name].reader(live=True))
     journal = Journal(folder / "journal.jsonl")
     fixtures = pl.DataFrame([(number, plan.fixture.kickoff_ts_ms)], schema=FIXTURES, orient="row")
-    closed, taken = False, 0
+    closed, taken, known = False, 0, journal.last
     try:
         with Asking(plan.agents, fixtures, journal) as asking, closing(capturing.records(stop)) as coming:
-            for record in chain(capturing.segments.past(), coming):
+            past = ((record, False) for record in capturing.segments.past())
+            for record, is_new in chain(past, ((record, True) for record in coming)):
                 if record is None:
                     idle(tracker)
                 else:
                     taken += 1
                     for message in tracker.take(record):
-                        told(message, asking.at(message, record.at_ms))
+                        answers = asking.at(message, record.at_ms)
+                        if asking.messages > known + 1:  # else it was told when it was new
+                            told(message, answers)
                         closed = closed or message.in_running
-                closed = closed or _is_over(plan, tracker, clock())
+                closed = closed or (is_new and _is_over(plan, tracker, clock()))  # what was captured in time counts
                 if closed:
                     break
         if stop.is_set and not closed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from clvlab.application.anchoring import Anchoring
@@ -14,8 +15,9 @@ from clvlab.application.live.noting import Noting
 from clvlab.application.live.telling import Happening, Telling
 from clvlab.application.progress import Tell
 from clvlab.application.runs.in_database import begin, keep
-from clvlab.application.runs.perform import PerformedRun
-from clvlab.feeds.feed import Feed
+from clvlab.application.runs.perform import Commitment, PerformedRun
+from clvlab.errors import FileLockedError
+from clvlab.feeds.feed import Feed, Stop
 from clvlab.packs.manifest import Fixture
 from clvlab.proof.anchor import Anchor
 from clvlab.store import jobs, usage
@@ -61,23 +63,14 @@ class LiveRuns:
     def perform(self, job: Job, tell: Tell) -> None:
         """Follow a run and seal it; one that another process began is gone on with."""
         settings, fixture = self.live.require(), Fixture.model_validate(job.payload["fixture"])
-        with self.live.following(job.run_id) as (feed, stop):
+        with self.live.following() as (feed, stop):
             with self.database.write() as connection:
                 jobs.fence(connection, job)
                 commitment = begin(connection, job.run_id, self.clock())
                 plan = self.subject.plan(connection, job, feed, fixture, settings.grace_s)
                 self.subject.begun(connection, job, self.clock())
-            with Telling(lambda happenings: self._tell(job, happenings), tell, feed, stop) as telling:
-                done = follow(
-                    plan,
-                    settings.folder / job.run_id,
-                    stop,
-                    commitment=commitment,
-                    note=Noting(RunLog(self.database), self.clock),
-                    told=telling.decided,
-                    idle=telling.looked,
-                    clock=self.clock,
-                )
+            telling = Telling(lambda happenings: self._tell(job, happenings), tell, feed, stop)
+            done = self._followed(plan, settings.folder / job.run_id, stop, commitment, telling)
         if telling.lost is not None:
             raise telling.lost
         if done is None:
@@ -89,6 +82,24 @@ class LiveRuns:
             self.subject.sealed(connection, job, done, anchor, now)
             usage.weigh(connection, job.run_id)
             jobs.finish(connection, job, JobStatus.DONE)
+
+    def _followed(
+        self, plan: LivePlan, folder: Path, stop: Stop, commitment: Commitment, telling: Telling
+    ) -> PerformedRun | None:
+        try:
+            with telling:
+                return follow(
+                    plan,
+                    folder,
+                    stop,
+                    commitment=commitment,
+                    note=Noting(RunLog(self.database), self.clock),
+                    told=telling.decided,
+                    idle=telling.looked,
+                    clock=self.clock,
+                )
+        except FileLockedError as error:  # who held the job before finds soon that it does not any more
+            raise PostponedError(str(error)) from error
 
     def failed(self, connection: Connection, job: Job, cause: str) -> None:
         """Note a failure for good."""

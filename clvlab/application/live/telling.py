@@ -57,7 +57,7 @@ class Telling:
     _over: Stop = field(default_factory=Stop, init=False)
     _messages: int = field(default=0, init=False)
     _gaps: int = field(default=0, init=False)
-    _health: tuple[bool, str | None] = field(default=(True, None), init=False)
+    _health: tuple[bool, str | None] = field(default=(False, None), init=False)
 
     def __enter__(self) -> Telling:
         self._thread = Thread(target=self._run, name="clvlab-live-telling", daemon=True)
@@ -91,7 +91,8 @@ class Telling:
                 due = time.monotonic() + _HEALTH_S
                 self._look()
             self._say()
-        self._say()
+        while not self._queue.empty() and self.lost is None:
+            self._say()
 
     def _look(self) -> None:
         health = self.feed.health

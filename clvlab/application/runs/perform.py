@@ -14,6 +14,7 @@ import polars as pl
 from clvlab.answers.backtests import BacktestReport, LiveReport, PolicySummary, RunReport
 from clvlab.application.progress import Stage, Tell, tell_nobody
 from clvlab.application.runs.card import metrics, verdicts
+from clvlab.application.runs.gaps import in_gap, lasting_gaps
 from clvlab.application.runs.plan import Plan
 from clvlab.engine.run import RunResult, run
 from clvlab.errors import PackError, PackReplayError, PackTamperedError, PlanChangedError
@@ -76,6 +77,14 @@ class PerformedRun:
         return self.result.scores
 
     @cached_property
+    def in_gap(self) -> pl.Series:
+        """For each row of the scores, whether its entry or close is touched by a gap of the pack's capture; Boolean."""
+        gaps = lasting_gaps(self.pack)
+        named = any(gap.markets for gap in gaps)
+        markets = self.pack.tape(self.fixture_ids).series["market_key"].unique().to_list() if named else ()
+        return in_gap(self.result.decisions, self.result.closes, gaps, markets)
+
+    @cached_property
     def receipts(self) -> bytes:
         """What the paper venue said, as lines: no evidence, never scored."""
         return receipt_lines(self.result.receipts)
@@ -117,7 +126,8 @@ class PerformedRun:
     @property
     def _report(self) -> RunReport:
         rows, started = self.scores, self.started
-        scored_rows = rows.filter(pl.col("reason") == Reason.SCORED)
+        is_scored = rows["reason"] == Reason.SCORED
+        scored_rows, gapped = rows.filter(is_scored), int((self.in_gap & is_scored).sum())
         ages = scored_rows["closing_age_ms"]
         fixture_ids = list(started["binding"]["fixture_ids"])
         return {
@@ -132,7 +142,7 @@ class PerformedRun:
             "window": started["window"],
             "market_universe": list(self.window.market_allowlist),
             "markets_matched": self.markets_matched,
-            "warnings": [*_unmatched(self.markets_matched), *_old_closes(scored_rows)],
+            "warnings": [*_unmatched(self.markets_matched), *_old_closes(scored_rows), *_gapped(gapped, scored_rows.height)],
             "agent": started["agents"][0],
             "evidence_hash": self.run.evidence_hash,
             "manifest_hash": self.run.manifest_hash,
@@ -143,6 +153,7 @@ class PerformedRun:
             "close_kinds": _counts(rows.filter(pl.col("close_kind").is_not_null()), "close_kind"),
             "closing_age_ms": {"median": cast("float | None", ages.median()), "max": cast("int | None", ages.max())},
             "closing_source": self.pack.manifest.closing_source,
+            "in_gap": gapped,
             "real_executable_edge_bps": None,
         }
 
@@ -273,6 +284,15 @@ def _old_closes(scored: pl.DataFrame) -> list[str]:
     return [
         f"{old:,} of {count:,} scored decisions ({old / count:.1%}) have a close older than {_OLD_CLOSE_MS // _HOUR_MS} h, the "
         f"oldest {oldest_ms / _HOUR_MS:,.1f} h; a pack that is imported with a max_close_age_s leaves them unscored"
+    ]
+
+
+def _gapped(count: int, scored: int) -> list[str]:
+    if not count:
+        return []
+    return [
+        f"{count:,} of {scored:,} scored decisions ({count / scored:.1%}) have an entry or a close that a gap of the capture "
+        "touches: prices may have changed in it unseen; they are marked in_gap"
     ]
 
 

@@ -15,6 +15,7 @@ TITLES = {
     "by_market": "Mean CLV (bps of probability) by market",
     "by_side": "Mean CLV (bps of probability) by side",
     "by_probability": "Mean CLV (bps of probability) by entry probability",
+    "by_gap": "Mean CLV (bps of probability) by gaps of the capture",
     "reasons": "Decisions by reason",
     "refusals": "Refused by the policy, by reason (scores do not depend on it)",
     "quality": "Data quality of the scored decisions",
@@ -34,18 +35,20 @@ def scored_decisions(backtest: PerformedRun) -> pl.DataFrame:
     pl.DataFrame
         ``seq, fixture_id, tick_seq, market_key, side, entry_prob_bps, close_prob_bps, odds_milli, clv_bps, stake``;
         ``edge_pct`` and ``price_ratio_pct`` in percent, the ratio null where nothing was asked for the side; ``to_close_s``
-        from decision to close and ``closing_age_s`` of the closing message, in seconds; ``confidence`` 0..1.
+        from decision to close and ``closing_age_s`` of the closing message, in seconds; ``confidence`` 0..1; ``in_gap``,
+        whether a gap of the capture touches its entry or close.
     """
     closes = backtest.result.closes.select("fixture_id", "close_ts_ms").unique()
     entry = pl.col("entry_prob_bps")
     return (
         backtest.scores.lazy()
+        .with_columns(in_gap=backtest.in_gap)
         .filter(pl.col("reason") == Reason.SCORED)
         .join(backtest.result.decisions.lazy().select("seq", "ts_ms", "stake"), on="seq", how="left", maintain_order="left")
         .join(closes.lazy(), on="fixture_id", how="left", maintain_order="left")
         .select(
             "seq", "fixture_id", "tick_seq", "market_key", "side", "entry_prob_bps", "close_prob_bps", "odds_milli", "clv_bps",
-            "stake", edge_pct=pl.col("edge_bps") / 100,
+            "stake", "in_gap", edge_pct=pl.col("edge_bps") / 100,
             price_ratio_pct=pl.when(entry > 0).then(100 * (pl.col("close_prob_bps") / entry - 1)),
             to_close_s=(pl.col("close_ts_ms") - pl.col("ts_ms")) / 1000,
             closing_age_s=pl.col("closing_age_ms") / 1000,
@@ -56,13 +59,17 @@ def scored_decisions(backtest: PerformedRun) -> pl.DataFrame:
 
 
 def tables(backtest: PerformedRun, scored: pl.DataFrame, level: float, seed: int) -> dict[str, pl.DataFrame]:
-    """Return every breakdown by name; see ``TITLES``, and ``fixtures``, the best first."""
+    """Return every breakdown by name; see ``TITLES``, and ``fixtures``, the best first.
+
+    ``by_gap`` has no row where no scored decision is touched by a gap.
+    """
 
     def means(groups: pl.Series) -> pl.DataFrame:
         return group_means(scored["clv_bps"], scored["fixture_id"], groups, level=level, seed=seed)
 
     time = pl.Series(np.searchsorted(EDGES_S[1:], scored["to_close_s"].to_numpy(), side="right"))
     tenth = (scored["entry_prob_bps"] // 1000).clip(0, 9)
+    by_gap = _labelled(means(scored["in_gap"].cast(pl.Int64)), "entry and close", ("clear of gaps", "touched by a gap"))
     return {
         "by_time": _labelled(means(time), "time to close", _TIMES),
         "by_market": means(_markets(scored["market_key"]))
@@ -70,6 +77,7 @@ def tables(backtest: PerformedRun, scored: pl.DataFrame, level: float, seed: int
         .rename(_NAMES | {"group": "market"}),
         "by_side": means(scored["side"]).rename(_NAMES | {"group": "side"}),
         "by_probability": _labelled(means(tenth), "entry probability", [f"{10 * k}-{10 * k + 10} %" for k in range(10)]),
+        "by_gap": by_gap if scored["in_gap"].any() else by_gap.clear(),
         "fixtures": fixture_totals(scored),
         "reasons": _counts(backtest.report["reasons"], "reason"),
         "refusals": _counts(backtest.report["policy"]["refused"], "reason"),

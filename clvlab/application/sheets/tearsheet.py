@@ -142,7 +142,7 @@ class TearSheet(Shown):
 
     @cached_property
     def tables(self) -> dict[str, pl.DataFrame]:
-        """The breakdowns by name: by_time, by_market, by_side, by_probability, fixtures, reasons, refusals, quality."""
+        """The breakdowns by name: by_time, by_market, by_side, by_probability, by_gap, fixtures, reasons, refusals, quality."""
         return breakdowns.tables(self.source, self.scored, self.level, self.seed)
 
     @cached_property

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from clvlab.drawing import html
 
 Progress = Callable[[int, int], None]
+
+
+class Stated(Protocol):
+    """Work without a known end, at one moment: in one line, and as names and values."""
+
+    @property
+    def line(self) -> str: ...
+    @property
+    def facts(self) -> Mapping[str, str]: ...
+
+
+_State = TypeVar("_State", bound=Stated)
 
 
 @contextmanager
@@ -26,6 +38,24 @@ def shown_progress(what: str, total: int, *, progress: Progress | bool) -> Itera
             yield tell
     else:
         yield _silent
+
+
+@contextmanager
+def shown_state(what: str, *, progress: Callable[[_State], None] | bool) -> Iterator[Callable[[_State], None]]:
+    """Return the callback that is told how work without a known end is: a table that changes, or the caller's own."""
+    if callable(progress):
+        yield progress
+    elif progress and (shell := notebook()) is not None:
+        handle = shell.display(Drawn(what, html.escape(what)), display_id=True)
+        yield lambda state: handle.update(Drawn(f"{what}: {state.line}", html.block(what, html.facts(state.facts))))
+    elif progress and sys.stderr.isatty():
+        from rich.console import Console  # only here: most sessions never draw a line
+        from rich.markup import escape
+
+        with Console(stderr=True).status(what) as status:
+            yield lambda state: status.update(escape(f"{what}: {state.line}"))
+    else:
+        yield lambda _: None
 
 
 def _silent(done: int, total: int) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import atexit
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from clvlab.application.live.question import GRACE_S
@@ -18,12 +18,16 @@ from clvlab.feeds.feed import Feed
 from clvlab.lab.drawing.watching import Look
 from clvlab.lab.laboratory.local import LocalPlace
 from clvlab.lab.laboratory.making import Verbs
-from clvlab.lab.laboratory.place import Place, entries, entry, live_request, question
+from clvlab.lab.laboratory.place import Place, capturing, entries, entry, live_request, question
 from clvlab.lab.results.pack import Pack
 from clvlab.lab.results.result import Result
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.packs.catalog import Catalog
+
+if TYPE_CHECKING:
+    from clvlab.application.live.watch import CaptureState
+    from clvlab.feeds.feed import Feed
 
 
 class Lab(Verbs):
@@ -192,6 +196,56 @@ class Lab(Verbs):
         files = [Path(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
         name = pack_id if pack_id is not None or not files else files[0].name.partition(".")[0]
         return self._place.import_odds(source, files, name or "", options)
+
+    def capture(
+        self,
+        feed: str | Feed,
+        out: str | Path,
+        *,
+        fixtures: Sequence[int] | None = None,
+        until: datetime | float | None = None,
+        log: str | Path | None = None,
+        progress: Callable[[CaptureState], None] | bool = True,
+    ) -> Pack:
+        """Write down what a feed sends, and make a pack of it; interrupting the kernel ends it properly.
+
+        Parameters
+        ----------
+        feed
+            Name of a feed, whose keys are variables ``CLVLAB_*``; or one that was made.
+        out
+            Folder of the new pack. Until it stands, the segments lie beside it, in ``<out>.capture``; what was left there is
+            gone on with.
+        fixtures
+            Fixture ids; everything by default.
+        until
+            When it ends: a time with its zone, or seconds from now; else when the feed ends, or with an interrupt.
+        log
+            File or URL of a run log, in which each segment is noted when it is closed.
+        progress
+            Whether it is shown how the capture is, in a notebook or a terminal; or what is told.
+
+        Raises
+        ------
+        FeedError
+            The feed can't go on, and what would mend that.
+        PackFormatError, SourceError
+            There is a pack in that place; or nothing came that could be read.
+        FileLockedError
+            Another process captures there.
+        UnsupportedError
+            At a service.
+
+        Examples
+        --------
+        >>> import clvlab as cl, tempfile
+        >>> from clvlab.feeds.replay import ReplayFeed
+        >>> feed = ReplayFeed(pack=cl.open_pack("starter").source, speed=float("inf"), shift=True)
+        >>> pack = cl.Lab().capture(feed, f"{tempfile.mkdtemp()}/mine", fixtures=[90000000])
+        >>> pack.provenance
+        'synthetic-replay'
+        """
+        return self._place.capture(feed, Path(out), capturing(fixtures, until, log, progress))
 
 
 def _place(where: str | Path | None, token: str | None) -> Place:

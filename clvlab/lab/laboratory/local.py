@@ -20,8 +20,9 @@ from clvlab.errors import PackFormatError, UnsupportedError
 from clvlab.files import Unfinished
 from clvlab.lab.drawing.progress import Progress
 from clvlab.lab.drawing.watching import watched
+from clvlab.lab.laboratory.capturing import capture_feed
 from clvlab.lab.laboratory.listing import Listing, list_packs, list_runs, list_standings, pack_row
-from clvlab.lab.laboratory.place import Entry, LiveRequest, Question, pages, run_tables
+from clvlab.lab.laboratory.place import Capturing, Entry, LiveRequest, Question, pages, run_tables
 from clvlab.lab.results.pack import Pack
 from clvlab.lab.results.result import Result
 from clvlab.lab.results.run import Run, VerificationResult, verification_of
@@ -36,6 +37,7 @@ from clvlab.proof.anchor import Anchor
 
 if TYPE_CHECKING:
     from clvlab.application.kept import KeptRuns  # needs the libraries of the store
+    from clvlab.feeds.feed import Feed
     from clvlab.sql import Table  # loads a database
 
 
@@ -110,6 +112,9 @@ class LocalPlace:
             with self._kept.alone():  # another process may import a pack of this name, or admit one, right now
                 _admit(imported, made, pack_id)
         return self.pack(pack_id)
+
+    def capture(self, feed: str | Feed, out: Path, capturing: Capturing) -> Pack:
+        return capture_feed(feed, out, capturing)
 
     def backtest(self, question: Question, entry: Entry) -> Result:
         return Result.of(self._perform(question, [entry], "backtest"))

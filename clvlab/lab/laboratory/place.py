@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -28,6 +30,8 @@ from clvlab.proof.events import DECISION_EVENTS
 from clvlab.proof.evidence import read_evidence
 
 if TYPE_CHECKING:
+    from clvlab.application.live.watch import CaptureState
+    from clvlab.feeds.feed import Feed
     from clvlab.sql import Table  # loads a database
 
 _PAGE = 200  # the most that a service gives at once
@@ -149,6 +153,47 @@ def entry(agent: Any, params: Any = None) -> Entry:
     return _named((agent, {} if params is None else params))
 
 
+@dataclass(frozen=True)
+class Capturing:
+    """How a feed is captured.
+
+    Attributes
+    ----------
+    fixtures
+        What to listen to; everything if empty.
+    until_ts_ms
+        When it ends by the clock; null without a bound.
+    log
+        File or URL of a run log; null without one.
+    progress
+        Whether it is shown how it is, or what is told.
+    """
+
+    fixtures: tuple[int, ...]
+    until_ts_ms: int | None
+    log: str | Path | None
+    progress: Callable[[CaptureState], None] | bool
+
+
+def capturing(fixtures: Any, until: Any, log: Any, progress: Any) -> Capturing:
+    """Return how a feed is to be captured; ``until`` is a time with its zone, or seconds from now.
+
+    Raises
+    ------
+    FeedError
+        A value of another type.
+    """
+    if isinstance(until, datetime) and until.tzinfo is not None:
+        until_s: float | None = until.timestamp()
+    elif until is None or (isinstance(until, int | float) and not isinstance(until, bool)):
+        until_s = None if until is None else time.time() + until
+    else:
+        raise FeedError(f"until is a datetime with a time zone, or seconds from now, not {until!r:.80}")
+    if fixtures is not None and (isinstance(fixtures, str) or not isinstance(fixtures, Iterable)):
+        raise FeedError(f"fixtures are a list of fixture ids, not {fixtures!r:.80}")
+    return Capturing(tuple(fixtures or ()), None if until_s is None else round(until_s * 1000), log, progress)
+
+
 class Place(Protocol):
     """Where packs and runs are made and kept: this machine, or a service."""
 
@@ -156,6 +201,7 @@ class Place(Protocol):
 
     def packs(self) -> Listing: ...
     def import_odds(self, source: str, paths: Sequence[Path], pack_id: str, options: Mapping[str, Any]) -> Pack: ...
+    def capture(self, feed: str | Feed, out: Path, capturing: Capturing) -> Pack: ...
     def backtest(self, question: Question, entry: Entry) -> Result: ...
     def compete(self, question: Question, entries: Sequence[Entry]) -> Result: ...
 

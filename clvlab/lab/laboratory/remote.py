@@ -80,6 +80,9 @@ class RemotePlace:
             f"{self.where} serves the packs of its operator: import in a Lab() here, or send the odds with Client.upload_pack()"
         )
 
+    def capture(self, *_: Any) -> NoReturn:
+        raise UnsupportedError(f"{self.where} listens to its own feeds: capture in a Lab() here")
+
     def sweep(self, *_: Any, **__: Any) -> NoReturn:
         raise UnsupportedError(f"{self.where} scores no grids: sweep in a Lab() here, and enter the best in .compete()")
 

@@ -7,6 +7,7 @@ from functools import cached_property
 
 import polars as pl
 
+from clvlab.application.runs.gaps import lasting_gaps
 from clvlab.application.runs.perform import PerformedRun, content_hash_of, reopen
 from clvlab.application.sheets.plots import Plots
 from clvlab.application.sheets.tearsheet import TearSheet
@@ -111,8 +112,19 @@ class Result(Shown):
 
     @property
     def scores(self) -> Scores:
-        """``SCORES``: one row per decision of all agents, abstentions and invalid ones included."""
-        return Scores(self._read[0])
+        """``SCORES``: one row per decision of all agents, abstentions and invalid ones included; and ``in_gap``.
+
+        ``in_gap`` tells whether a gap of the pack's capture touches entry or close; null where the pack is not at hand.
+        """
+        return Scores(self._read[0].with_columns(in_gap=self._in_gap))
+
+    @property
+    def _in_gap(self) -> pl.Expr | pl.Series:
+        try:
+            pack = self._performed.pack if self._performed else self.pack
+        except UnknownPackError:
+            return pl.lit(None, dtype=pl.Boolean)
+        return self.source.in_gap if lasting_gaps(pack) else pl.lit(value=False)
 
     @cached_property
     def leaderboard(self) -> Leaderboard:

@@ -34,6 +34,11 @@ class Arrival:
         self._markets: dict[_Market, State] = {}
         self.counts: Counter[str] = Counter()
 
+    @property
+    def refused(self) -> Counter[str]:
+        """Those of the counts whose messages left no tick."""
+        return Counter({reason: count for reason, count in self.counts.items() if reason != "late"})
+
     def place(self, state: State) -> Message | None:
         """Return the message that a state becomes; null if it leaves no tick."""
         market = state.fixture_id, state.market_key

@@ -14,10 +14,12 @@ from typing import Any
 import orjson
 
 from clvlab.errors import SourceError
+from clvlab.law.schema import SAFE_INTEGER
 from clvlab.packs.files import lines_of
 
 SCHEMA = "clvlab-capture/1"
 ENDING = ".jsonl"
+_DEEP = 1_000  # as many levels as that, and orjson reads no deeper than 1,024
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +91,11 @@ def end_line(at_ms: int) -> bytes:
 
 
 def _is_json(text: bytes) -> bool:
+    """Tell whether it is JSON, and still can be read one level deeper."""
     try:
         orjson.loads(text)
+        if text.count(b"[") + text.count(b"{") >= _DEEP:
+            orjson.loads(b"[%s]" % text)
     except orjson.JSONDecodeError:
         return False
     return True
@@ -145,14 +150,31 @@ def read_record(line: bytes, where: str) -> Record:
     """
     try:
         own = orjson.loads(line)
-        at_ms, mark = own["at"], own.get("mark")
-        if type(at_ms) is not int or not isinstance(mark, str | None):
+        at_ms, mark = own.pop("at"), own.pop("mark", None)
+        (kind,) = own
+        if type(at_ms) is not int or not 0 <= at_ms <= SAFE_INTEGER or not isinstance(mark, str | None):
             raise ValueError(f"at is {at_ms!r} and mark {mark!r}")
-        if own.keys() & {"cut", "resumed", "end"}:
-            return Record(at_ms, cut=own.get("cut"), resumed=own.get("resumed"), is_end="end" in own)
+        if kind in _CONTENTS:
+            _check(own[kind], _CONTENTS[kind])
+            return Record(at_ms, **own)
+        if kind == "end":
+            return Record(at_ms, is_end=True)
         return Record(at_ms, _text(line, own), mark)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise SourceError(f"{where}: is no line of a capture: {error}") from error
+
+
+_CONTENTS: dict[str, dict[str, type]] = {
+    "cut": {"cause": str, "markets": list, "resumable": bool},
+    "resumed": {"replayed": bool},
+}
+
+
+def _check(content: dict[str, Any], kinds: dict[str, type]) -> None:
+    if {name: type(value) for name, value in content.items()} != kinds or not all(
+        isinstance(market, str) for market in content.get("markets", ())
+    ):
+        raise ValueError(f"its content is {content!r:.200}")
 
 
 def _text(line: bytes, own: dict[str, Any]) -> bytes:

@@ -112,13 +112,15 @@ class Tracker:
     def ledger(self) -> tuple[Gap, ...]:
         """Return all gaps; one that is still open ends with the last record."""
         end = self.last_ms or 0
-        still = [gap_of(since, max(since, end), cause, markets, replayed=False) for since, cause, markets, _ in self._open]
+        still = [gap_of(since, end, cause, markets, replayed=False) for since, cause, markets, _ in self._open]
         return (*self.gaps, *still)
 
 
 def gap_of(from_ms: int, to_ms: int, cause: str, markets: tuple[str, ...], *, replayed: bool) -> Gap:
-    """Return an entry of the ledger."""
-    return Gap(from_ts_ms=from_ms, to_ts_ms=to_ms, cause=cause, markets=markets or None, replayed=replayed or None)
+    """Return an entry of the ledger; a clock that was put back makes no gap end before it began."""
+    return Gap(
+        from_ts_ms=from_ms, to_ts_ms=max(from_ms, to_ms), cause=cause, markets=markets or None, replayed=replayed or None
+    )
 
 
 def chained(segments: Iterable[tuple[str, str, Iterator[Header | Record]]]) -> Iterator[Header | Record]:

@@ -17,6 +17,7 @@ from clvlab.feeds.feed import Cut, GapCause, Resumed, Stop
 from clvlab.feeds.replay import ReplayFeed
 from clvlab.packs.reader import verify_pack
 from clvlab.proof.verify import verify
+from tests.length import length
 
 FIXTURE = 90000000
 
@@ -51,12 +52,15 @@ def pack():
 def plan(pack):
     """A plan over a replay that is as fast as can be; every test runs it anew."""
     feed = ReplayFeed(pack=pack, speed=1e12, shift=True)
-    agents = [
-        *(template(name) for name in ("baseline", "cumulative-drift", "sharp-momentum-v2")),
-        cl.isolated(Swings()),
-    ]
+    agents = [template(name) for name in ("baseline", "cumulative-drift", "sharp-momentum-v2")]
     (fixture,) = [one for one in feed.fixtures() if one.fixture_id == FIXTURE]
     return LivePlan(feed, fixture, agents, origin_id="run of a test")
+
+
+@pytest.fixture
+def mixed(plan):
+    """The same with an agent of one's own, which has a process of its own."""
+    return replace(plan, agents=[*plan.agents, cl.isolated(Swings())])
 
 
 def lines(sealed, *kinds):
@@ -68,13 +72,13 @@ def replayed(live, agents):
     return run(live.pack.tape([FIXTURE]), agents, live.window, audit_seed=None).run
 
 
-def test_a_live_run_equals_the_replay_of_its_capture(plan, tmp_path):
-    live = follow(plan, tmp_path / "run", Stop())
+def test_a_live_run_equals_the_replay_of_its_capture(mixed, tmp_path):
+    live = follow(mixed, tmp_path / "run", Stop())
 
     verify_pack(live.pack.folder)
     assert verify(live.run, live.receipts).verified
-    assert lines(live.run, "DECISION", "MARKET_CLOSE") == lines(replayed(live, plan.agents), "DECISION", "MARKET_CLOSE")
-    assert {line["agent_id"] for line in lines(live.run, "DECISION")} == {agent.identity.agent_id for agent in plan.agents}
+    assert lines(live.run, "DECISION", "MARKET_CLOSE") == lines(replayed(live, mixed.agents), "DECISION", "MARKET_CLOSE")
+    assert {line["agent_id"] for line in lines(live.run, "DECISION")} == {agent.identity.agent_id for agent in mixed.agents}
 
 
 def test_a_live_run_says_so_in_its_evidence(plan, tmp_path):
@@ -123,8 +127,10 @@ class Breaking:
                 return
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_a_run_that_is_taken_up_again_ends_with_the_same_lines(plan, tmp_path, seed):
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(length(2, 12)))
+def test_a_run_that_is_taken_up_again_ends_with_the_same_lines(plan, mixed, tmp_path, seed):
+    plan = mixed if seed == 0 else plan
     whole = follow(plan, tmp_path / "whole", Stop())
     chance, attempts, done = Random(seed), 0, None
     breaks = sorted(chance.sample(range(1, 80), 4))
@@ -189,7 +195,7 @@ class Failing(cl.TickAgent):
         return book.back(book.sides()[0]) if book.tick_seq == 3 else None
 
 
-@pytest.mark.parametrize("breaks", [[], [40], [20, 20]])
+@pytest.mark.parametrize("breaks", [[], [20, 20]])
 def test_an_agent_that_fails_stops_and_the_others_go_on(plan, tmp_path, breaks):
     agents = [*plan.agents[:2], cl.isolated(Failing())]
     done = None
@@ -245,3 +251,24 @@ def test_without_a_message_of_play_the_run_is_sealed_by_the_clock(plan, tmp_path
 
     assert live.pack.tape([FIXTURE]).messages.height == len(told) == 50
     assert {line["close_kind"] for line in lines(live.run, "MARKET_CLOSE")} == {"kickoff"}
+
+
+def test_a_run_that_is_taken_up_after_its_end_keeps_all_that_was_captured_in_time(plan, tmp_path):
+    now, stop = [plan.fixture.kickoff_ts_ms], Stop()
+    plan = replace(plan, grace_s=60)
+    assert follow(replace(plan, feed=Breaking(plan.feed, [40], stop)), tmp_path, stop, clock=lambda: now[0]) is None
+    now[0] += 61_000
+
+    live = follow(plan, tmp_path, Stop(), clock=lambda: now[0])
+
+    assert live.pack.tape([FIXTURE]).messages.height == 41
+
+
+def test_a_run_that_is_taken_up_again_tells_every_decision_once(plan, tmp_path):
+    told, done, breaks = [], None, [25, 60]
+    while done is None:
+        stop = Stop()
+        broken = replace(plan, feed=Breaking(plan.feed, breaks, stop))
+        done = follow(broken, tmp_path / "run", stop, told=lambda _, answers: told.extend(answers.decided.values()))
+
+    assert sum(map(len, told)) == len(lines(done.run, "DECISION"))

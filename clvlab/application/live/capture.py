@@ -1,0 +1,199 @@
+"""Capturing a feed into a pack: segments beside it meanwhile, and the pack once the capture has ended.
+
+Steps: 1. what an earlier process captured is read again; 2. messages are written down as they come; 3. the segments become a
+pack, which is verified, and then keeps them.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from secrets import token_hex
+
+from clvlab.application.live.watch import CaptureState, Watch
+from clvlab.errors import FeedError, PackFormatError, SourceError, StoreBusyError, StoreUnreachableError
+from clvlab.feeds.backoff import Backoff
+from clvlab.feeds.capturing import Capturing
+from clvlab.feeds.feed import Feed, Stop
+from clvlab.feeds.segments import Note
+from clvlab.packs.captures.packing import pack_capture
+from clvlab.packs.captures.records import Header
+from clvlab.packs.captures.sources import SOURCES
+from clvlab.packs.files import file_sha256
+from clvlab.packs.manifest import pack_id_of
+from clvlab.packs.reader import Pack, verify_pack
+from clvlab.runlog.log import LogStore
+from clvlab.runlog.segments import note_segment
+
+_TELL_S = 0.5
+_BUSY_S = 60.0
+
+Clock = Callable[[], int]
+
+
+def segments_folder(out: Path) -> Path:
+    """Return where the segments of a pack lie that is still being captured."""
+    return out.with_name(f"{out.name}.capture")
+
+
+def capture(
+    feed: Feed,
+    out: Path,
+    stop: Stop,
+    *,
+    fixture_ids: Sequence[int] = (),
+    until_ts_ms: int | None = None,
+    log: LogStore | None = None,
+    tell: Callable[[CaptureState], None] = lambda state: None,  # noqa: ARG005
+    clock: Clock = lambda: time.time_ns() // 1_000_000,
+) -> Pack:
+    """Capture a feed until it is stopped, its time has come, or it has ended, and make a pack of it.
+
+    Parameters
+    ----------
+    feed
+        What is captured.
+    out
+        Folder of the new pack; its name becomes the pack id. Until it stands, the segments lie beside it, in
+        ``<out>.capture``; what a process that was killed left there is gone on with.
+    stop
+        Ends it.
+    fixture_ids
+        What to listen to; everything if empty.
+    until_ts_ms
+        When it ends by the clock; null without a bound.
+    log
+        Run log in which each segment is noted when it is closed.
+    tell
+        Told how the capture is, now and then.
+    clock
+        UTC milliseconds.
+
+    Returns
+    -------
+    Pack
+        As verified. The segments are in its ``raw`` folder, and nowhere else any more.
+
+    Raises
+    ------
+    FeedError
+        The feed can't go on; or the folder of segments holds another capture.
+    FileLockedError
+        Another process captures there.
+    PackFormatError
+        There is a pack, or something else, in that place.
+    SourceError
+        A segment can't be read, or no message gave a tick.
+    StoreBusyError, StoreUnreachableError, LogConflictError
+        A segment could not be noted. What was captured is kept, as after every error.
+    """
+    pack_id_of(out)
+    folder = segments_folder(out)
+    if out.exists() or out.is_symlink():
+        return _packed_before(out, folder)
+    if feed.name not in SOURCES:
+        raise FeedError(f"captures of {feed.name!r} can't become packs: capture one of {', '.join(SOURCES)}")
+    header = Header(feed.name, feed.provenance, f"cap_{token_hex(16)}", 1, None, tuple(sorted(set(fixture_ids))))
+    note = None if log is None else _note_in(log, clock)
+    capturing = Capturing(folder, feed, header, note=note, clock=clock)
+    segments = capturing.segments
+    try:
+        watch = Watch(feed, segments, clock)
+        for record in segments.past():
+            watch.take(record)
+        watch.begin()
+        _record(capturing, watch, stop, until_ts_ms, tell, clock)
+        segments.close()
+    except FeedError as error:
+        raise FeedError(f"{error}. What was captured lies in {str(folder)!r}: the same command goes on from there") from error
+    finally:
+        segments.release()
+    return _packed(segments.paths(), out, folder)
+
+
+def _record(
+    capturing: Capturing,
+    watch: Watch,
+    stop: Stop,
+    until_ts_ms: int | None,
+    tell: Callable[[CaptureState], None],
+    clock: Clock,
+) -> None:
+    due = time.monotonic()
+    if until_ts_ms is not None and clock() >= until_ts_ms:
+        stop.set()
+    with closing(capturing.records(stop)) as coming:
+        for record in coming:
+            if record is not None:
+                watch.take(record)
+            if until_ts_ms is not None and clock() >= until_ts_ms:
+                stop.set()
+            if time.monotonic() >= due:
+                due = time.monotonic() + _TELL_S
+                tell(watch.state)
+    tell(watch.state)
+
+
+def _packed(paths: Sequence[Path], out: Path, folder: Path) -> Pack:
+    try:
+        pack_capture(paths, out)
+    except SourceError as error:
+        raise SourceError(f"{error}; the segments stay in {str(folder)!r}") from error
+    pack = verify_pack(out)
+    shutil.rmtree(folder)
+    return pack
+
+
+def _packed_before(out: Path, folder: Path) -> Pack:
+    """Finish what a process that was killed between the pack and the removal of its segments left."""
+    if not folder.is_dir():
+        raise PackFormatError(f"{str(out)!r} exists; a pack is never overwritten")
+    pack = verify_pack(out)
+    kept = {raw.name: raw.digest for raw in pack.manifest.raw}
+    if kept != {path.name: file_sha256(path) for path in folder.iterdir()}:
+        raise PackFormatError(f"{str(out)!r} exists and is not made of {str(folder)!r}: move one of them away")
+    shutil.rmtree(folder)
+    return pack
+
+
+def _note_in(log: LogStore, clock: Clock) -> Note:
+    """Return what notes segments, and tries again for a minute while the store is busy."""
+
+    def note(capture_id: str, number: int, sha256: str) -> None:
+        backoff, until = Backoff(0.1, 2.0), time.monotonic() + _BUSY_S
+        while True:
+            try:
+                with log.write() as rows:
+                    return note_segment(rows, capture_id, number, sha256, clock())
+            except (StoreBusyError, StoreUnreachableError):
+                if time.monotonic() >= until:
+                    raise
+            time.sleep(backoff.wait_s())
+
+    return note
+
+
+@contextmanager
+def stopped_by_signals(stop: Stop) -> Iterator[None]:
+    """Let Ctrl-C, and a request to end the process, end the feed; the second Ctrl-C interrupts whatever goes on."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # no other thread is told of signals
+        return
+    before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)}
+
+    def end(number: int, _: object) -> None:
+        stop.set()
+        signal.signal(number, before[signal.Signals(number)])
+
+    for one in before:
+        signal.signal(one, end)
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)

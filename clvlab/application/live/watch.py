@@ -1,0 +1,158 @@
+"""How a capture is: a value that says it at one moment, for whoever watches."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from heapq import nsmallest
+from types import MappingProxyType
+
+from clvlab.feeds.feed import Feed
+from clvlab.feeds.segments import Segments
+from clvlab.packs.captures.records import Record
+from clvlab.packs.captures.replaying import Tracker
+from clvlab.packs.captures.sources import SOURCES
+
+_OLDEST = 10
+
+
+@dataclass(frozen=True, slots=True)
+class MarketAge:
+    """An open market, and how long ago the last message about it came."""
+
+    fixture_id: int
+    market_key: str
+    age_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureState:
+    """A capture at one moment.
+
+    Attributes
+    ----------
+    messages, messages_per_s
+        How many came in all, those of earlier processes too, and how many a second since the last time that this was said.
+    refused
+        Messages that leave no tick, by reason.
+    gaps
+        Gaps by cause, those that are still open too.
+    oldest
+        The open markets about which nothing was heard for longest, at most ten.
+    quota_left, clock_skew_ms, connected, error
+        As the feed says.
+    lost_bytes
+        What a process that was killed had begun to write.
+    synced_s
+        Seconds since everything was on the disk.
+    segment
+        Number of the segment that is open.
+    """
+
+    messages: int = 0
+    messages_per_s: float = 0.0
+    refused: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    gaps: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    oldest: tuple[MarketAge, ...] = ()
+    quota_left: int | None = None
+    clock_skew_ms: int | None = None
+    connected: bool = False
+    error: str | None = None
+    lost_bytes: int = 0
+    synced_s: float = 0.0
+    segment: int = 1
+
+    @property
+    def outcome(self) -> dict[str, str]:
+        """What came of it so far in words, by name; what there is nothing to say of is left out."""
+        return _without_empty(
+            {
+                "messages": f"{self.messages:,}",
+                "refused": _counted(self.refused),
+                "gaps": _counted(self.gaps),
+                "lost by a kill": f"{self.lost_bytes:,} bytes" if self.lost_bytes else "",
+            }
+        )
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """Everything in words, likewise."""
+        return self.outcome | _without_empty(
+            {
+                "messages a second": f"{self.messages_per_s:,.0f}",
+                "connected": "yes" if self.connected else "no",
+                "error": self.error or "",
+                "quota left": "" if self.quota_left is None else f"{self.quota_left:,}",
+                "clock skew": "" if self.clock_skew_ms is None else f"{self.clock_skew_ms:+,} ms",
+                "on the disk": f"all of {self.synced_s:.1f} s ago, in segment {self.segment:,}",
+                "silent for longest": "; ".join(
+                    f"{one.fixture_id} {one.market_key} {one.age_s:,.0f} s" for one in self.oldest[:3]
+                ),
+            }
+        )
+
+    @property
+    def line(self) -> str:
+        """The most of it in one line."""
+        parts = [f"{self.messages:,} messages", f"{self.messages_per_s:,.0f}/s"]
+        parts += [f"{sum(self.refused.values()):,} refused"] if self.refused else []
+        parts += [f"gaps: {_counted(self.gaps)}"] if self.gaps else []
+        parts += [f"{self.lost_bytes:,} bytes lost by a kill"] if self.lost_bytes else []
+        parts += [f"oldest market {self.oldest[0].age_s:,.0f} s"] if self.oldest else []
+        parts += [self.error] if self.error else [] if self.connected else ["not connected"]
+        return ", ".join(parts)
+
+
+def _without_empty(said: Mapping[str, str]) -> dict[str, str]:
+    return {name: text for name, text in said.items() if text}
+
+
+def _counted(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count:,}" for name, count in counts.items())
+
+
+class Watch:
+    """Follows a capture record by record, as a run over it would."""
+
+    def __init__(self, feed: Feed, segments: Segments, clock: Callable[[], int]) -> None:
+        self._feed, self._segments, self._clock = feed, segments, clock
+        self._tracker = Tracker(segments.header, SOURCES[feed.name].reader(live=segments.header.live))
+        self._open: dict[tuple[int, str], int] = {}  # when the last message about each open market came
+        self._before = time.monotonic(), 0
+
+    def take(self, record: Record) -> None:
+        """Take note of a record."""
+        for message in self._tracker.take(record):
+            market = message.fixture_id, message.market_key
+            if message.suspended:
+                self._open.pop(market, None)
+            else:
+                self._open[market] = record.at_ms
+
+    def begin(self) -> None:
+        """Count messages a second from here on."""
+        self._before = time.monotonic(), self._tracker.messages
+
+    @property
+    def state(self) -> CaptureState:
+        """How the capture is now."""
+        tracker, health, now = self._tracker, self._feed.health, self._clock()
+        (then, counted), at = self._before, time.monotonic()
+        self._before = at, tracker.messages
+        oldest = nsmallest(_OLDEST, self._open.items(), key=lambda one: (one[1], one[0]))
+        return CaptureState(
+            messages=tracker.messages,
+            messages_per_s=(tracker.messages - counted) / max(at - then, 1e-3),
+            refused=dict(tracker.unreadable + tracker.arrival.refused),
+            gaps=dict(Counter(str(gap.cause) for gap in tracker.ledger())),
+            oldest=tuple(MarketAge(*market, max(0.0, (now - at_ms) / 1000)) for market, at_ms in oldest),
+            quota_left=health.quota_left,
+            clock_skew_ms=health.clock_skew_ms,
+            connected=health.connected,
+            error=health.error,
+            lost_bytes=self._segments.lost_bytes,
+            synced_s=at - self._segments.synced_s,
+            segment=self._segments.header.number,
+        )

@@ -1,0 +1,26 @@
+"""Applications that follow a replay as if it came live; run as a process of its own, to be killed.
+
+Called with the database URL, the folder of live runs and a speed; prints ``ready`` when its workers run.
+"""
+
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+from clvlab.application.application import Application, LiveSettings
+from clvlab.feeds.replay import ReplayFeed
+from clvlab.packs.opening import open_pack
+
+
+def live_application(url, folder, speed=1e12, **options):
+    """An application whose feed plays the starter pack to each run, so much faster than it was."""
+    feed = partial(ReplayFeed, pack=open_pack("starter"), speed=speed, shift=True)
+    return Application(url, live=LiveSettings(feed, Path(folder), runs=3), lease_ms=600, **options)
+
+
+if __name__ == "__main__":
+    application = live_application(sys.argv[1], sys.argv[2], float(sys.argv[3]))
+    application.start()
+    print("ready", flush=True)
+    time.sleep(120)

@@ -1,0 +1,200 @@
+"""A pack of a capture says what the capture says, and is refused when it was changed to say otherwise."""
+
+import json
+import shutil
+
+import orjson
+import pytest
+
+from clvlab.errors import PackError, SourceError
+from clvlab.feeds.feed import Cut, GapCause, Received, Resumed, Stop
+from clvlab.feeds.replay import ReplayFeed
+from clvlab.feeds.segments import Segments
+from clvlab.packs.captures.packing import pack_capture
+from clvlab.packs.captures.records import Header
+from clvlab.packs.digest import fixture_digests
+from clvlab.packs.files import content_digest
+from clvlab.packs.manifest import PackManifest
+from clvlab.packs.opening import open_pack
+from clvlab.packs.reader import verify_pack
+
+MINUTES = 300_000
+
+
+def price(number, fixture_id=7):
+    over = 1000 + number % 8000
+    return orjson.dumps({
+        "FixtureId": fixture_id, "MessageId": f"m{number}", "Ts": 1_700_000_000_000 + number,
+        "Bookmaker": "TXLineStablePriceDemargined", "SuperOddsType": "OVERUNDER", "InRunning": False,
+        "MarketParameters": f"line={number % 3}.5", "MarketPeriod": None, "PriceNames": ["over", "under"],
+        "Prices": [2833, 1545], "Pct": [f"{over / 100:.3f}", f"{(10_000 - over) / 100:.3f}"],
+    })  # fmt: skip
+
+
+def segments_of(folder, items, header, each=40):
+    segments = Segments(folder, header, None)
+    for number, start in enumerate(range(0, len(items), each)):
+        segments.roll(number * MINUTES)
+        segments.write(items[start : start + each])
+    segments.close()
+    return segments.paths()
+
+
+def prices(provenance="genuine-txline"):
+    items = [Received(price(number, 7 + number % 2), 5_000 + number, mark=str(number)) for number in range(200)]
+    items[100:100] = [Cut(GapCause.CUT, 5_099), Resumed(5_100)]
+    items[50:50] = [Received(b"PONG\xff", 5_050)]
+    return items, Header("txline", provenance, "cap", 1, None)
+
+
+@pytest.fixture
+def packed(tmp_path):
+    paths = segments_of(tmp_path / "pack.capture", *prices())
+    assert len(paths) > 3
+    pack_capture(paths, tmp_path / "pack")
+    return tmp_path / "pack"
+
+
+def test_a_pack_of_a_genuine_feed_is_genuine_and_keeps_every_message(packed):
+    pack = verify_pack(packed)
+
+    assert (pack.provenance, pack.is_genuine) == ("genuine-txline", True)
+    raw = b"".join(path.read_bytes() for path in sorted((packed / "raw").iterdir()))
+    assert all(price(number, 7 + number % 2) in raw for number in range(200))
+    (gap,) = pack.manifest.capture.gaps
+    assert (gap.cause, gap.from_ts_ms, gap.to_ts_ms, gap.replayed) == ("cut", 5_099, 5_100, None)
+    assert sum(fixture.rows for fixture in pack.manifest.fixtures) == 2 * (
+        200 + 6
+    )  # a state without prices for each market that was open
+
+
+def test_a_pack_of_a_development_feed_is_not(tmp_path):
+    paths = segments_of(tmp_path / "c", *prices("synthetic-devfeed"))
+    pack_capture(paths, tmp_path / "pack")
+
+    pack = verify_pack(tmp_path / "pack")
+
+    assert (pack.provenance, pack.is_genuine) == ("synthetic-devfeed", False)
+
+
+def test_a_capture_of_a_replay_has_the_ticks_of_its_pack_and_kickoffs_as_announced(tmp_path):
+    source = open_pack("starter")
+    feed = ReplayFeed(pack=source, speed=1e12)
+    paths = segments_of(tmp_path / "c", list(feed.listen(Stop())), Header("replay", feed.provenance, "cap", 1, None), 999)
+
+    pack_capture(paths, tmp_path / "pack")
+
+    pack = verify_pack(tmp_path / "pack")
+    assert fixture_digests(pack.tape()) == fixture_digests(source.tape())
+    assert pack.fixtures.equals(source.fixtures)
+
+
+def stated(change):
+    """Change what the descriptor states, and hash it anew: a change that no digest shows."""
+
+    def tamper(folder):
+        path = folder / "datapackage.json"
+        descriptor = json.loads(path.read_bytes())
+        change(descriptor["clvlab"])
+        _rehash(descriptor)
+        path.write_text(json.dumps(descriptor))
+
+    return tamper
+
+
+def _rehash(descriptor):
+    own = {key: value for key, value in descriptor["clvlab"].items() if key not in ("schema", "content_hash")}
+    hashes = {one["path"].partition(".")[0] + "_sha256": one["hash"] for one in descriptor["resources"]}
+    manifest = PackManifest.model_validate(own | hashes | {"pack_id": descriptor["name"]})
+    descriptor["clvlab"]["content_hash"] = manifest.content_hash
+
+
+def _raw(change):
+    """Change the segments as well as their digests in the descriptor."""
+
+    def tamper(folder):
+        change(folder / "raw")
+
+        def digests(own):
+            own["raw"] = [{"name": path.name, "digest": content_digest(path)} for path in sorted((folder / "raw").iterdir())]
+
+        stated(digests)(folder)
+
+    return tamper
+
+
+def _changed_line(raw):
+    path = raw / "000002.jsonl"
+    path.write_bytes(path.read_bytes().replace(b"1545", b"1546", 1))
+
+
+def _last_message_changed(raw):
+    path = max(raw.iterdir())
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[-2] = lines[-2].replace(b"1545", b"1546")
+    path.write_bytes(b"".join(lines))
+
+
+def _gap_taken_out(raw):
+    for path in raw.iterdir():
+        lines = path.read_bytes().splitlines(keepends=True)
+        path.write_bytes(b"".join(line for line in lines if b'"cut":{' not in line and b'"resumed":{' not in line))
+
+
+def _cut_without_content(raw):
+    path = max(raw.iterdir())
+    path.write_bytes(path.read_bytes() + b'{"at":5,"cut":{}}\n')
+
+
+TAMPERINGS = {
+    "a gap that is left out": stated(lambda own: own["capture"].update(gaps=[])),
+    "a gap that is said to be replayed": stated(lambda own: own["capture"]["gaps"][0].update(replayed=True)),
+    "a gap that is shorter": stated(lambda own: own["capture"]["gaps"][0].update(to_ts_ms=5_099)),
+    "a gap of some markets": stated(lambda own: own["capture"]["gaps"][0].update(markets=["x"])),
+    "another cause": stated(lambda own: own["capture"]["gaps"][0].update(cause="quota")),
+    "another span": stated(lambda own: own["capture"].update(ended_ts_ms=9_000)),
+    "a kickoff": stated(lambda own: own["fixtures"][0].update(kickoff_ts_ms=1_700_000_000_100)),
+    "a segment left out": _raw(lambda raw: (raw / "000002.jsonl").unlink()),
+    "the last segment left out": _raw(lambda raw: max(raw.iterdir()).unlink()),
+    "a segment added": _raw(lambda raw: shutil.copyfile(raw / "000001.jsonl", raw / "000009.jsonl")),
+    "a message changed": _raw(_changed_line),
+    "the last message changed": _raw(_last_message_changed),
+    "the gap taken out of the segments": _raw(_gap_taken_out),
+    "a line of nothing": _raw(_cut_without_content),
+    "the raw files alone": lambda folder: _changed_line(folder / "raw"),
+}
+
+
+@pytest.mark.parametrize("tamper", TAMPERINGS.values(), ids=TAMPERINGS.keys())
+def test_a_pack_that_was_changed_is_refused(packed, tamper):
+    tamper(packed)
+
+    with pytest.raises(PackError):
+        verify_pack(packed)
+
+
+def test_a_capture_that_is_read_again_gives_the_same_pack(packed, tmp_path):
+    again = pack_capture(sorted((packed / "raw").iterdir()), tmp_path / "again")
+
+    assert again.content_hash == verify_pack(packed).content_hash
+
+
+@pytest.mark.parametrize("items", [[], [Received(b"PONG", 5)]])
+def test_a_capture_without_a_tick_becomes_no_pack(tmp_path, items):
+    segments = Segments(tmp_path / "c", prices()[1], None)
+    if items:
+        segments.write(items)
+    segments.close()
+
+    with pytest.raises(SourceError, match="no tick could be made"):
+        pack_capture(segments.paths(), tmp_path / "pack")
+    assert not (tmp_path / "pack").exists()
+
+
+def test_only_captures_that_can_be_read_become_packs(tmp_path):
+    paths = segments_of(tmp_path / "c", [Received(b"{}", 5)], Header("bet-o-matic", "genuine-bet-o-matic", "cap", 1, None))
+
+    with pytest.raises(SourceError, match="captures of 'bet-o-matic' can't be read"):
+        pack_capture(paths, tmp_path / "pack")
+    with pytest.raises(SourceError, match="no segment"):
+        pack_capture([], tmp_path / "pack")
