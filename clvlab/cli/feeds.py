@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +14,7 @@ import typer
 from rich.live import Live
 from rich.table import Table
 
+from clvlab.cli.making import end_of, now_ms
 from clvlab.cli.printing import err, facts, out, plain, show_pack
 from clvlab.feeds.devfeed.faults import read_plan
 from clvlab.packs.opening import open_pack
@@ -38,12 +38,13 @@ def capture(
 
     from clvlab.application.live.capture import capture as captured
     from clvlab.application.live.capture import segments_folder, stopped_by_signals
+    from clvlab.application.live.until import until_ts_ms
     from clvlab.application.log import operations
     from clvlab.feeds.feed import Stop
     from clvlab.feeds.registry import feed_of
     from clvlab.feeds.settings import feed_settings
 
-    until_ts_ms = None if until is None else _time_ms(until)
+    ends_ms = until_ts_ms(end_of(until), now_ms())
     made, stop = feed_of(feed_settings(), feed), Stop()
     where = plain(str(segments_folder(out_folder)))
     with (
@@ -52,26 +53,11 @@ def capture(
         _shown() as (show, last),
     ):
         err.print(f"capturing {plain(made.name)} ({plain(made.provenance)}) into {where}; Ctrl-C ends it")
-        pack = captured(made, out_folder, stop, fixture_ids=fixture or (), until_ts_ms=until_ts_ms, log=opened, tell=show)
+        pack = captured(made, out_folder, stop, fixture_ids=fixture or (), until_ts_ms=ends_ms, log=opened, tell=show)
     for state in last:
         facts("Captured", state.outcome)
     show_pack(pack)
     out.print(f"Next: clvlab backtest {plain(str(out_folder))} --agent baseline")
-
-
-def _time_ms(text: str) -> int:
-    """Read a time with its zone, or seconds from now."""
-    try:
-        if text.startswith("+"):
-            return round((time.time() + float(text)) * 1000)
-        found = datetime.fromisoformat(text)
-    except (ValueError, OverflowError) as error:
-        raise typer.BadParameter(
-            f"{text!r} is neither a time, as 2026-07-04T18:00Z, nor +SECONDS", param_hint="--until"
-        ) from error
-    if found.tzinfo is None:
-        raise typer.BadParameter(f"{text!r} has no zone: write {text}Z for UTC", param_hint="--until")
-    return round(found.timestamp() * 1000)
 
 
 @contextmanager

@@ -15,12 +15,12 @@ from clvlab.agents.isolation.isolated import isolated
 from clvlab.application import backtests
 from clvlab.application.live.configured import feed_at
 from clvlab.application.live.paper import run_live
-from clvlab.application.live.question import GRACE_S, LiveQuestion, instant_ms
+from clvlab.application.live.question import GRACE_S, LiveQuestion
 from clvlab.application.live.view import LiveView
 from clvlab.application.log import operations
 from clvlab.application.runs.in_folder import FolderRecord
 from clvlab.application.runs.perform import PerformedRun
-from clvlab.cli.making import now_ms, params_of, program
+from clvlab.cli.making import end_of, now_ms, params_of, program
 from clvlab.cli.options import JsonOption, NetworkOption, ReadsOption
 from clvlab.cli.printing import err, leaderboard, out, plain, print_json, show_report
 from clvlab.engine.agent import Agent
@@ -36,7 +36,7 @@ def live(
     fixture: Annotated[int | None, typer.Option(help="A fixture id; the next to kick off by default.")] = None,
     until: Annotated[
         str | None,
-        typer.Option(help="When the run is sealed at the latest, as 2026-07-11T19:00Z; when play begins by default."),
+        typer.Option(help="When it is sealed at the latest: a time with its zone, or +SECONDS; when play begins by default."),
     ] = None,
     grace_s: Annotated[
         int,
@@ -66,7 +66,7 @@ def live(
         fixture,
         window,
         backtests.envelope(params_of(policy or [])),
-        None if until is None else instant_ms(until),
+        end_of(until),
         grace_s,
     )
     with operations.open_log(log, create=True) if log else nullcontext() as opened, err.status("following") as status:

@@ -12,6 +12,9 @@ from typing import Any
 import orjson
 import typer
 
+from clvlab.application.live.until import Until, until_of
+from clvlab.errors import FeedError
+
 
 def now_ms() -> int:
     """UTC milliseconds."""
@@ -32,6 +35,14 @@ def params_of(pairs: Sequence[str]) -> dict[str, Any]:
         except orjson.JSONDecodeError:  # not JSON: a plain word
             params[name] = value
     return params
+
+
+def end_of(text: str | None) -> Until | None:
+    """Return what ``--until`` says: a time with its zone, or ``+SECONDS``."""
+    try:
+        return None if text is None else until_of(text)
+    except FeedError as error:
+        raise typer.BadParameter(str(error), param_hint="--until") from error
 
 
 def program() -> str:

@@ -77,7 +77,7 @@ class TestLive:
         [
             (["--feed", "radio"], "there is no feed 'radio'"),
             (["--fixture", "7"], "the feed has no fixture 7"),
-            (["--until", "noon"], "write it as 2026-07-11T19:00Z"),
+            (["--until", "noon"], "Invalid value for --until"),
             (["--until", "2020-01-01T00:00Z"], "is over"),
             (["--param", "warmup_ticks=2", "baseline"], "--param goes with one agent"),
             (["--policy", "max_money=2"], "a policy has no limit 'max_money'"),

@@ -58,7 +58,7 @@ class Shell:
 
 def test_a_notebook_updates_one_line_and_keeps_the_last(monkeypatch):
     shell = Shell()
-    monkeypatch.setattr(progress, "notebook", lambda: shell)
+    monkeypatch.setattr(progress, "_notebook", lambda: shell)
 
     walked("<b>sweep</b>", progress=True)
 
@@ -73,7 +73,7 @@ class State:
 
 
 def told(**options):
-    with shown_state("Capture of txline", **options) as tell:
+    with shown_state("Capture of txline", **options, more=lambda state: f"<p>{len(state.facts)} more</p>") as tell:
         tell(State())
 
 
@@ -102,7 +102,7 @@ def test_a_terminal_shows_a_state_in_one_line(monkeypatch):
 
 def test_a_notebook_shows_a_state_as_a_table_that_changes(monkeypatch):
     shell = Shell()
-    monkeypatch.setattr(progress, "notebook", lambda: shell)
+    monkeypatch.setattr(progress, "_notebook", lambda: shell)
 
     told(progress=True)
 
@@ -110,3 +110,4 @@ def test_a_notebook_shows_a_state_as_a_table_that_changes(monkeypatch):
     assert repr(first) == "Capture of txline"
     assert repr(last) == "Capture of txline: 7 messages <now>"
     assert "&lt;7&gt;" in last._repr_html_()
+    assert "<p>1 more</p>" in last._repr_html_()

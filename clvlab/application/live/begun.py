@@ -18,6 +18,7 @@ import orjson
 from clvlab.application.live.feed import chosen
 from clvlab.application.live.following import LivePlan
 from clvlab.application.live.question import LiveQuestion
+from clvlab.application.live.until import until_ts_ms
 from clvlab.application.runs.perform import Commitment
 from clvlab.errors import FeedError, FileLockedError, LogError, ReplayError
 from clvlab.files import lock, replace_file
@@ -34,6 +35,7 @@ class _Asked(TypedDict):
     question: str
     origin_id: str
     fixture: dict[str, Any]
+    until_ts_ms: int | None
     commit_index: NotRequired[int | None]
 
 
@@ -109,14 +111,17 @@ def begin(question: LiveQuestion, root: Path, now_ms: int) -> Begun:
     for asked in sorted(root.glob(f"*/{_ASKED}")):
         stored = _read(asked.parent)
         if stored["question"] == key:
-            return Begun(question.plan(stored["origin_id"], Fixture.model_validate(stored["fixture"])), asked.parent)
-    if question.until_ts_ms is not None and question.until_ts_ms <= now_ms:
+            fixture = Fixture.model_validate(stored["fixture"])
+            return Begun(question.plan(stored["origin_id"], fixture, stored["until_ts_ms"]), asked.parent)
+    until = until_ts_ms(question.until, now_ms)
+    if until is not None and until <= now_ms:
         raise FeedError("the time at which the run is to be sealed at the latest is over")
     fixture = chosen(question.feed.fixtures(), question.fixture_id, now_ms, question.grace_s)
-    plan = question.plan(f"live_{token_hex(16)}", fixture)
+    plan = question.plan(f"live_{token_hex(16)}", fixture, until)
     begun = Begun(plan, root / plan.run_id)
     begun.folder.mkdir()
-    _write(begun.folder, {"question": key, "origin_id": plan.origin_id, "fixture": fixture.model_dump(mode="json")})
+    asked_for = _Asked(question=key, origin_id=plan.origin_id, fixture=fixture.model_dump(mode="json"), until_ts_ms=until)
+    _write(begun.folder, asked_for)
     return begun
 
 
@@ -127,7 +132,7 @@ def _write(folder: Path, asked: _Asked) -> None:
 def _read(folder: Path) -> _Asked:
     try:
         stored: _Asked = orjson.loads((folder / _ASKED).read_bytes())
-        _ = stored["question"], stored["origin_id"], stored["fixture"]
+        _ = stored["question"], stored["origin_id"], stored["fixture"], stored["until_ts_ms"]
     except (ValueError, TypeError, KeyError) as error:
         raise ReplayError(f"what was begun in {str(folder)!r} can't be read: remove the folder") from error
     return stored

@@ -15,12 +15,11 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from secrets import token_hex
 
+from clvlab.application.live.noting import Noting
 from clvlab.application.live.watch import CaptureState, Watch
-from clvlab.errors import FeedError, PackFormatError, SourceError, StoreBusyError, StoreUnreachableError
-from clvlab.feeds.backoff import Backoff
+from clvlab.errors import FeedError, PackFormatError, SourceError
 from clvlab.feeds.capturing import Capturing
 from clvlab.feeds.feed import Feed, Stop
-from clvlab.feeds.segments import Note
 from clvlab.packs.captures.packing import pack_capture
 from clvlab.packs.captures.records import Header
 from clvlab.packs.captures.sources import SOURCES
@@ -28,10 +27,8 @@ from clvlab.packs.files import file_sha256
 from clvlab.packs.manifest import pack_id_of
 from clvlab.packs.reader import Pack, verify_pack
 from clvlab.runlog.log import LogStore
-from clvlab.runlog.segments import note_segment
 
 _TELL_S = 0.5
-_BUSY_S = 60.0
 
 Clock = Callable[[], int]
 
@@ -99,7 +96,7 @@ def capture(
     if feed.name not in SOURCES:
         raise FeedError(f"captures of {feed.name!r} can't become packs: capture one of {', '.join(SOURCES)}")
     header = Header(feed.name, feed.provenance, f"cap_{token_hex(16)}", 1, None, tuple(sorted(set(fixture_ids))))
-    note = None if log is None else _note_in(log, clock)
+    note = None if log is None else Noting(log, clock)
     capturing = Capturing(folder, feed, header, note=note, clock=clock)
     segments = capturing.segments
     try:
@@ -159,23 +156,6 @@ def _packed_before(out: Path, folder: Path) -> Pack:
         raise PackFormatError(f"{str(out)!r} exists and is not made of {str(folder)!r}: move one of them away")
     shutil.rmtree(folder)
     return pack
-
-
-def _note_in(log: LogStore, clock: Clock) -> Note:
-    """Return what notes segments, and tries again for a minute while the store is busy."""
-
-    def note(capture_id: str, number: int, sha256: str) -> None:
-        backoff, until = Backoff(0.1, 2.0), time.monotonic() + _BUSY_S
-        while True:
-            try:
-                with log.write() as rows:
-                    return note_segment(rows, capture_id, number, sha256, clock())
-            except (StoreBusyError, StoreUnreachableError):
-                if time.monotonic() >= until:
-                    raise
-            time.sleep(backoff.wait_s())
-
-    return note
 
 
 @contextmanager

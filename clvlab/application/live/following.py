@@ -100,6 +100,7 @@ def follow(
     commitment: Commitment | None = None,
     note: Note | None = None,
     told: Callable[[Message, Answers], None] = lambda message, answers: None,  # noqa: ARG005
+    recalled: Callable[[Message, Answers], None] = lambda message, answers: None,  # noqa: ARG005
     idle: Callable[[Tracker], None] = lambda tracker: None,  # noqa: ARG005
     clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
 ) -> PerformedRun | None:
@@ -119,6 +120,8 @@ def follow(
         Told of closed segments of the capture.
     told
         Told of every message that is new to the journal, and what agents decided at it.
+    recalled
+        Told likewise of those up to the last that the journal has, which were told when they were new.
     idle
         Called now and then; an error that it raises ends the run likewise.
     clock
@@ -157,8 +160,7 @@ def follow(
                     taken += 1
                     for message in tracker.take(record):
                         answers = asking.at(message, record.at_ms)
-                        if asking.messages > known + 1:  # else it was told when it was new
-                            told(message, answers)
+                        (told if asking.messages > known + 1 else recalled)(message, answers)
                         closed = closed or message.in_running
                 closed = closed or (is_new and _is_over(plan, tracker, clock()))  # what was captured in time counts
                 if closed:

@@ -12,7 +12,7 @@ from clvlab.runlog.log import LogStore
 from clvlab.runlog.segments import note_segment
 
 logger = logging.getLogger("clvlab.live")
-_PATIENCE_S = 30.0
+_PATIENCE_S = 60.0
 _PAUSE_S = 0.5
 
 
@@ -29,7 +29,7 @@ class Noting:
         Raises
         ------
         StoreBusyError, StoreUnreachableError
-            The log could not be written for half a minute.
+            The log could not be written for a minute.
         LogConflictError
             It has another hash of the segment.
         """

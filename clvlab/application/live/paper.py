@@ -21,7 +21,7 @@ from clvlab.errors import ClvlabError, FeedError, StoreError
 from clvlab.feeds.feed import Stop
 from clvlab.packs.reader import Pack
 
-_LOOK_S = 0.2
+_LOOK_S = 0.5
 
 
 def run_live(
@@ -47,7 +47,7 @@ def run_live(
     root
         Folder of live runs; each has a folder in it that bears its id.
     look
-        Called several times a second with the run as it is, on this thread; an error of its own ends the run like an interrupt.
+        Called twice a second with the run as it is, on this thread; an error of its own ends the run like an interrupt.
     house
         Puts the captured pack where it will stay.
     clock
@@ -88,6 +88,7 @@ def _made(
                 commitment=commitment,
                 note=None if record.log is None else Noting(record.log, clock),
                 told=view.decided,
+                recalled=view.decided,
                 idle=view.looked,
                 clock=clock,
             )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 
 from clvlab.application.live.following import LivePlan
+from clvlab.application.live.until import Until, until_ts_ms
 from clvlab.engine.agent import Agent
 from clvlab.engine.live import live_started
 from clvlab.errors import FeedError
@@ -32,15 +32,15 @@ class LiveQuestion:
         Null is the next fixture to kick off.
     window, policy
         As of any run.
-    until_ts_ms
-        When it is sealed at the latest; null without a bound.
+    until
+        When it is sealed at the latest, a time or seconds from its beginning; null without a bound.
     grace_s
         How long after the announced kickoff it is sealed, where no message says that play began.
 
     Raises
     ------
     FeedError
-        A time of grace below zero.
+        A time of grace below zero, or an end that is no time.
     """
 
     feed: Feed
@@ -48,12 +48,13 @@ class LiveQuestion:
     fixture_id: int | None = None
     window: Window = field(default_factory=Window)
     policy: PolicyEnvelope = field(default_factory=PolicyEnvelope)
-    until_ts_ms: int | None = None
+    until: Until | None = None
     grace_s: int = GRACE_S
 
     def __post_init__(self) -> None:
         if self.grace_s < 0:
             raise FeedError(f"a run is sealed some seconds after the kickoff, not {self.grace_s} s")
+        until_ts_ms(self.until, 0)
 
     @property
     def key(self) -> str:
@@ -67,10 +68,10 @@ class LiveQuestion:
         fixture_ids = () if self.fixture_id is None else (self.fixture_id,)
         shaped = live_started(fixture_ids, self.agents, self.window, self.policy, kind=_KIND, origin_id="")
         asked = {"feed": self.feed.name, "provenance": self.feed.provenance, "run": shaped["run_id"]}
-        return sha256(canonical(asked | {"grace_s": self.grace_s, "until_ts_ms": self.until_ts_ms}))
+        return sha256(canonical(asked | {"grace_s": self.grace_s, "until": None if self.until is None else str(self.until)}))
 
-    def plan(self, origin_id: str, fixture: Fixture) -> LivePlan:
-        """Return the run that follows this fixture; ``origin_id`` makes it the only one."""
+    def plan(self, origin_id: str, fixture: Fixture, end_ts_ms: int | None) -> LivePlan:
+        """Return the run that follows this fixture until then; ``origin_id`` makes it the only one."""
         return LivePlan(
             self.feed,
             fixture,
@@ -80,32 +81,5 @@ class LiveQuestion:
             policy=self.policy,
             kind=_KIND,
             grace_s=self.grace_s,
-            until_ts_ms=self.until_ts_ms,
+            until_ts_ms=end_ts_ms,
         )
-
-
-def instant_ms(when: datetime | str) -> int:
-    """Return a time in UTC milliseconds.
-
-    Parameters
-    ----------
-    when
-        With its time zone, as ``2026-07-11T19:00Z``.
-
-    Raises
-    ------
-    FeedError
-        A text that is no time, or a time without a zone.
-
-    Examples
-    --------
-    >>> instant_ms("2026-07-11T19:00Z")
-    1783796400000
-    """
-    try:
-        found = when if isinstance(when, datetime) else datetime.fromisoformat(when)
-    except (TypeError, ValueError) as error:
-        raise FeedError(f"{when!r:.80} is no time: write it as 2026-07-11T19:00Z") from error
-    if found.tzinfo is None:
-        raise FeedError(f"{str(when)!r:.80} has no time zone: write it as 2026-07-11T19:00Z")
-    return round(found.timestamp() * 1000)

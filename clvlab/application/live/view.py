@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
@@ -90,14 +91,28 @@ class LiveView:
         return self.decisions()
 
     @property
+    def facts(self) -> dict[str, str]:
+        """Everything in words, by name; what there is nothing to say of is left out."""
+        age_s, error = self.data_age_s, self.plan.feed.health.error
+        said = {
+            "fixture": f"{self.plan.fixture.fixture_id} on {self.plan.feed.name}",
+            "messages": f"{self.messages:,}",
+            "decisions": f"{self.count:,}",
+            "last data": "" if age_s is None else f"{age_s:,.0f} s ago",
+            "gaps": ", ".join(f"{cause} {count:,}" for cause, count in Counter(str(gap.cause) for gap in self.gaps).items()),
+            "failed": "; ".join(f"{agent_id}: {said}" for agent_id, said in self.failures.items()),
+            "error": error or "",
+        }
+        return {name: text for name, text in said.items() if text}
+
+    @property
     def line(self) -> str:
-        """How far it is, in one line."""
-        health, age_s = self.plan.feed.health, self.data_age_s
-        age = "no data yet" if age_s is None else f"last data {age_s:,.0f} s ago"
-        parts = [f"{self.messages:,} messages", f"{self.count:,} decisions", age]
-        parts += [f"{len(self.gaps):,} gaps"] if self.gaps else []
+        """The most of it in one line."""
+        facts = self.facts
+        parts = [f"{facts['messages']} messages", f"{facts['decisions']} decisions"]
+        parts += [f"{name} {facts[name]}" for name in ("last data", "gaps") if name in facts]
         parts += [f"{len(self.failures):,} agents failed"] if self.failures else []
-        parts += [health.error] if health.error else []
+        parts += [facts["error"]] if "error" in facts else []
         return ", ".join(parts)
 
     def __repr__(self) -> str:

@@ -256,8 +256,7 @@ def reopen(pack: Pack, sealed: SealedRun, receipts: bytes = b"") -> PerformedRun
 
 def _lost(pack: Pack) -> dict[str, int]:
     """Count the gaps of a capture by cause, but for those whose messages were all sent again."""
-    gaps = () if pack.manifest.capture is None else pack.manifest.capture.gaps
-    return dict(sorted(Counter(gap.cause or "unknown" for gap in gaps if not gap.replayed).items()))
+    return dict(sorted(Counter(gap.cause or "unknown" for gap in lasting_gaps(pack)).items()))
 
 
 def _unmatched(markets_matched: int) -> list[str]:

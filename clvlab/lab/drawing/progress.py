@@ -31,7 +31,7 @@ def shown_progress(what: str, total: int, *, progress: Progress | bool) -> Itera
         yield progress
     elif not progress:
         yield _silent
-    elif (shell := notebook()) is not None:
+    elif (shell := _notebook()) is not None:
         yield _notebook_bar(shell, what, total)
     elif sys.stderr.isatty():
         with _terminal_bar(what, total) as tell:
@@ -41,13 +41,20 @@ def shown_progress(what: str, total: int, *, progress: Progress | bool) -> Itera
 
 
 @contextmanager
-def shown_state(what: str, *, progress: Callable[[_State], None] | bool) -> Iterator[Callable[[_State], None]]:
-    """Return the callback that is told how work without a known end is: a table that changes, or the caller's own."""
+def shown_state(
+    what: str, *, progress: Callable[[_State], None] | bool, more: Callable[[_State], str] = lambda _: ""
+) -> Iterator[Callable[[_State], None]]:
+    """Return the callback that is told how work without a known end is: a table that changes, or the caller's own.
+
+    In a notebook ``more`` says, in HTML, what stands under the table.
+    """
     if callable(progress):
         yield progress
-    elif progress and (shell := notebook()) is not None:
-        handle = shell.display(Drawn(what, html.escape(what)), display_id=True)
-        yield lambda state: handle.update(Drawn(f"{what}: {state.line}", html.block(what, html.facts(state.facts))))
+    elif progress and (shell := _notebook()) is not None:
+        handle = shell.display(_Drawn(what, html.escape(what)), display_id=True)
+        yield lambda state: handle.update(
+            _Drawn(f"{what}: {state.line}", html.block(what, html.facts(state.facts), more(state)))
+        )
     elif progress and sys.stderr.isatty():
         from rich.console import Console  # only here: most sessions never draw a line
         from rich.markup import escape
@@ -62,7 +69,7 @@ def _silent(done: int, total: int) -> None:
     """Say nothing."""
 
 
-def notebook() -> Any:
+def _notebook() -> Any:
     """Return IPython's display module if this runs in a kernel, which has loaded it; else null."""
     kernel = sys.modules.get("ipykernel.kernelapp")
     return sys.modules.get("IPython.display") if kernel is not None and kernel.IPKernelApp.initialized() else None
@@ -77,7 +84,7 @@ def _notebook_bar(shell: Any, what: str, total: int) -> Progress:
     return tell
 
 
-class Drawn:
+class _Drawn:
     """HTML with a text beside it, for viewers of either."""
 
     def __init__(self, text: str, content: str) -> None:
@@ -90,10 +97,10 @@ class Drawn:
         return self._content
 
 
-def _bar(what: str, done: int, total: int) -> Drawn:
+def _bar(what: str, done: int, total: int) -> _Drawn:
     text = f"{what}: {done:,} of {total:,} points"
     drawn = "" if done == total else f' <progress value="{done}" max="{total}"></progress>'
-    return Drawn(text, f'<div style="font:13px system-ui,sans-serif">{html.escape(text)}{drawn}</div>')
+    return _Drawn(text, f'<div style="font:13px system-ui,sans-serif">{html.escape(text)}{drawn}</div>')
 
 
 @contextmanager

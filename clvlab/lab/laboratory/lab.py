@@ -6,7 +6,6 @@ import atexit
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -14,8 +13,6 @@ from urllib.parse import quote
 from clvlab.application.live.question import GRACE_S
 from clvlab.engine.agent import Agent
 from clvlab.errors import MissingExtraError, UnsupportedError
-from clvlab.feeds.feed import Feed
-from clvlab.lab.drawing.watching import Look
 from clvlab.lab.laboratory.local import LocalPlace
 from clvlab.lab.laboratory.making import Verbs
 from clvlab.lab.laboratory.place import Place, capturing, entries, entry, live_request, question
@@ -26,6 +23,8 @@ from clvlab.law.policy import PolicyEnvelope
 from clvlab.packs.catalog import Catalog
 
 if TYPE_CHECKING:
+    from clvlab.application.live.until import Until
+    from clvlab.application.live.view import LiveView
     from clvlab.application.live.watch import CaptureState
     from clvlab.feeds.feed import Feed
 
@@ -107,9 +106,9 @@ class Lab(Verbs):
         fixture: int | None = None,
         window: Window | None = None,
         policy: PolicyEnvelope | None = None,
-        until: datetime | str | None = None,
+        until: Until | None = None,
         grace_s: int = GRACE_S,
-        progress: Look | bool = True,
+        progress: Callable[[LiveView], None] | bool = True,
     ) -> Result:
         """Let agents decide on paper while a fixture's odds come in; returns when its window closes, with the sealed run.
 
@@ -128,13 +127,14 @@ class Lab(Verbs):
         window, policy
             As for ``backtest``.
         until
-            When the run is sealed at the latest, as ``2026-07-11T19:00Z``; by default when play begins.
+            When the run is sealed at the latest: a time with its zone, or seconds from its beginning; by default when play
+            begins.
         grace_s
             Seconds after the announced kickoff when it is sealed, where no message says that play began.
         progress
-            Whether the run is shown as it goes, in a notebook or a terminal; or what is called several times a second with a
-            view of it: how far it is in ``.line``, and its decisions so far in ``.frame``, valid and pending, without a CLV. Of
-            a run at a service only the line is known.
+            Whether the run is shown as it goes, in a notebook or a terminal; or what is called twice a second with a view of
+            it: how far it is in ``.line``, and its decisions so far in ``.frame``, valid and pending, without a CLV. Of a run
+            at a service only the line is known.
 
         Raises
         ------
@@ -203,7 +203,7 @@ class Lab(Verbs):
         out: str | Path,
         *,
         fixtures: Sequence[int] | None = None,
-        until: datetime | float | None = None,
+        until: Until | None = None,
         log: str | Path | None = None,
         progress: Callable[[CaptureState], None] | bool = True,
     ) -> Pack:

@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import polars as pl
 
 from clvlab.application import backtests, importing, packs
-from clvlab.application.live.configured import feed_at
-from clvlab.application.live.question import LiveQuestion
 from clvlab.application.runs.perform import PerformedRun, perform
 from clvlab.application.runs.plan import Plan
 from clvlab.engine.agent import Agent
 from clvlab.errors import PackFormatError, UnsupportedError
 from clvlab.files import Unfinished
 from clvlab.lab.drawing.progress import Progress
-from clvlab.lab.drawing.watching import watched
 from clvlab.lab.laboratory.capturing import capture_feed
+from clvlab.lab.laboratory.following import follow_feed
 from clvlab.lab.laboratory.listing import Listing, list_packs, list_runs, list_standings, pack_row
 from clvlab.lab.laboratory.place import Capturing, Entry, LiveRequest, Question, pages, run_tables
 from clvlab.lab.results.pack import Pack
@@ -127,18 +125,7 @@ class LocalPlace:
         if self._live is None:
             raise UnsupportedError("no live run is kept outside a laboratory: open one with clvlab.Lab(...)")
         agents = [_named(entry, request.window) for entry in entries]
-        asked = LiveQuestion(
-            feed_at(request.feed),
-            agents,
-            request.fixture,
-            request.window,
-            request.policy,
-            request.until_ts_ms,
-            request.grace_s,
-        )
-        whom = agents[0].identity.agent_id if len(agents) == 1 else f"{len(agents)} agents"
-        with watched(f"live run of {whom}", progress=request.progress) as look:
-            return Result.of(self._kept.live(asked, self._live, look, self._housed))
+        return Result.of(follow_feed(request, agents, self._kept, self._live, self._housed))
 
     def _housed(self, captured: reader.Pack) -> reader.Pack:
         """Move a captured pack beside the imported ones."""

@@ -5,19 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import polars as pl
 
-from clvlab.application.live.question import GRACE_S, instant_ms
+from clvlab.application.live.question import GRACE_S
+from clvlab.application.live.until import Until, until_ts_ms
 from clvlab.engine.agent import Agent
 from clvlab.errors import AgentError, FeedError, PackFormatError, PolicyError, UnknownPackError, WindowError
 from clvlab.feeds.feed import Feed
 from clvlab.lab.drawing.progress import Progress
-from clvlab.lab.drawing.watching import Look
 from clvlab.lab.laboratory.listing import Listing
 from clvlab.lab.results.pack import Pack
 from clvlab.lab.results.result import Result
@@ -30,8 +29,8 @@ from clvlab.proof.events import DECISION_EVENTS
 from clvlab.proof.evidence import read_evidence
 
 if TYPE_CHECKING:
+    from clvlab.application.live.view import LiveView
     from clvlab.application.live.watch import CaptureState
-    from clvlab.feeds.feed import Feed
     from clvlab.sql import Table  # loads a database
 
 _PAGE = 200  # the most that a service gives at once
@@ -75,7 +74,7 @@ class LiveRequest:
         A feed, its name, or null for the one that is configured.
     fixture
         A fixture id; null is the next to kick off.
-    until_ts_ms
+    until
         When it is sealed at the latest; null without a bound.
     grace_s
         How long after the announced kickoff it is sealed, where no message says that play began.
@@ -87,9 +86,9 @@ class LiveRequest:
     fixture: int | None = None
     window: Window = field(default_factory=Window)
     policy: PolicyEnvelope = field(default_factory=PolicyEnvelope)
-    until_ts_ms: int | None = None
+    until: Until | None = None
     grace_s: int = GRACE_S
-    progress: Look | bool = True
+    progress: Callable[[LiveView], None] | bool = True
 
 
 def live_request(
@@ -100,7 +99,7 @@ def live_request(
     until: Any = None,
     grace_s: Any = GRACE_S,
     *,
-    progress: Look | bool = True,
+    progress: Callable[[LiveView], None] | bool = True,
 ) -> LiveRequest:
     """Return what a live run follows, with defaults for what was left out.
 
@@ -114,8 +113,7 @@ def live_request(
     if type(grace_s) is not int:
         raise FeedError(f"a time of grace is a whole number of seconds, not {grace_s!r:.80}")
     own = question("", None, window, policy)
-    until_ts_ms = None if until is None else instant_ms(until)
-    return LiveRequest(feed, fixture, own.window, own.policy, until_ts_ms, grace_s, progress)
+    return LiveRequest(feed, fixture, own.window, own.policy, until, grace_s, progress)
 
 
 def question(pack: Any, fixtures: Any = None, window: Any = None, policy: Any = None, *, audit: bool = True) -> Question:
@@ -183,15 +181,10 @@ def capturing(fixtures: Any, until: Any, log: Any, progress: Any) -> Capturing:
     FeedError
         A value of another type.
     """
-    if isinstance(until, datetime) and until.tzinfo is not None:
-        until_s: float | None = until.timestamp()
-    elif until is None or (isinstance(until, int | float) and not isinstance(until, bool)):
-        until_s = None if until is None else time.time() + until
-    else:
-        raise FeedError(f"until is a datetime with a time zone, or seconds from now, not {until!r:.80}")
+    ends_ms = until_ts_ms(until, time.time_ns() // 1_000_000)
     if fixtures is not None and (isinstance(fixtures, str) or not isinstance(fixtures, Iterable)):
         raise FeedError(f"fixtures are a list of fixture ids, not {fixtures!r:.80}")
-    return Capturing(tuple(fixtures or ()), None if until_s is None else round(until_s * 1000), log, progress)
+    return Capturing(tuple(fixtures or ()), ends_ms, log, progress)
 
 
 class Place(Protocol):

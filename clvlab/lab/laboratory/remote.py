@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import httpx2
@@ -23,7 +23,7 @@ from clvlab.errors import (
     UnknownRunError,
     UnsupportedError,
 )
-from clvlab.lab.drawing.watching import RemoteView, View, watched
+from clvlab.lab.drawing.progress import shown_state
 from clvlab.lab.laboratory.listing import Listing, list_packs, list_runs, list_standings
 from clvlab.lab.laboratory.place import Entry, LiveRequest, Question, pages, run_tables
 from clvlab.lab.results.pack import Pack
@@ -147,7 +147,8 @@ class RemotePlace:
                 run_id = client.deploy(asked, params=dict(entries[0].params), agent_id=entries[0].agent_id)["run_id"]
             else:
                 run_id = self._started(client, {"source_mode": "live", "fixture_id": request.fixture}, names, entries)
-            with watched(f"live run at {self.where}", progress=request.progress) as look:
+            progress: Callable[[Any], None] | bool = request.progress
+            with shown_state(f"Live run at {self.where}", progress=progress) as look:
                 told = _followed(client, run_id, look)
         if told["status"] != "sealed":
             raise RunFailedError(run_id, str(told["cause"]))
@@ -237,13 +238,28 @@ def _limits(policy: PolicyEnvelope) -> dict[str, Any] | None:
     return {name: value for name, value in own.items() if value != defaults[name]} or None
 
 
-def _followed(client: Client, run_id: str, look: Callable[[View], None]) -> RunProgress:
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A live run at a service, as far as its progress tells."""
+
+    messages: int
+
+    @property
+    def line(self) -> str:
+        return f"{self.messages:,} messages"
+
+    @property
+    def facts(self) -> dict[str, str]:
+        return {"messages": f"{self.messages:,}"}
+
+
+def _followed(client: Client, run_id: str, look: Callable[[Told], None]) -> RunProgress:
     """Wait until a run is over, however long a match lasts; return how it ended."""
     try:
         while (told := client.progress(run_id))["status"] in _UNDER_WAY:
             try:
                 for told in client.follow(run_id):
-                    look(RemoteView(f"{told['done'] or 0:,} messages"))
+                    look(Told(told["done"] or 0))
             except ConnectionClosed:
                 time.sleep(_PAUSE_S)
     except KeyboardInterrupt as error:

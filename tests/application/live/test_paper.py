@@ -1,6 +1,7 @@
 """Live runs that somebody sits before: interrupted, gone on with, abandoned, and on record all the way."""
 
 import threading
+from datetime import UTC, datetime
 
 import pytest
 
@@ -8,7 +9,8 @@ import clvlab as cl
 from clvlab.agents.registry import template
 from clvlab.application.live.feed import chosen
 from clvlab.application.live.paper import run_live
-from clvlab.application.live.question import LiveQuestion, instant_ms
+from clvlab.application.live.question import LiveQuestion
+from clvlab.application.live.until import until_of, until_ts_ms
 from clvlab.application.log.operations import open_log
 from clvlab.application.runs.in_folder import FolderRecord
 from clvlab.errors import DecisionError, FeedError, FileLockedError, LogError, ReplayError
@@ -233,7 +235,8 @@ class TestTheView:
 
         assert [gap.cause for gap in views[-1].gaps] == ["cut"]
         assert views[-1].failures == {"failing": "the agent failed with ValueError: no more"}
-        assert "1 gaps" in views[-1].line
+        assert "gaps cut 1" in views[-1].line
+        assert views[-1].facts["failed"] == "failing: the agent failed with ValueError: no more"
         assert "1 agents failed" in views[-1].line
 
 
@@ -251,7 +254,7 @@ class TestWhatIsAsked:
 
     def test_an_end_that_is_over_is_refused(self, tmp_path):
         with pytest.raises(FeedError, match="is over"):
-            followed(tmp_path, question(until_ts_ms=1))
+            followed(tmp_path, question(until=datetime(2020, 1, 1, tzinfo=UTC)))
 
     def test_it_is_sealed_at_its_end(self, tmp_path):
         feed = Pausing(30)
@@ -261,14 +264,29 @@ class TestWhatIsAsked:
         def look(view):
             now[0] = end + 1 if view.messages == 30 else now[0]
 
-        done = followed(tmp_path, question(feed, until_ts_ms=end), look=look, clock=lambda: now[0])
+        done = followed(tmp_path, question(feed, until=1.0), look=look, clock=lambda: now[0])
 
         assert done.pack.tape([FIXTURE]).messages.height == 30
 
-    @pytest.mark.parametrize("when", ["soon", "2026-07-11T19:00", 7])
-    def test_a_time_names_its_zone(self, when):
-        with pytest.raises(FeedError, match="write it as 2026-07-11T19:00Z"):
-            instant_ms(when)
+    def test_its_end_stays_where_it_was_when_it_is_gone_on_with(self, tmp_path):
+        feed = played()
+        end = feed.fixtures()[0].kickoff_ts_ms - 1_000_000
+        begun = {"look": interrupting(20), "clock": lambda: end - 60_000}
+        with pytest.raises(KeyboardInterrupt):
+            followed(tmp_path, question(Pausing(20, feed), until=60.0), **begun)
+
+        done = followed(tmp_path, question(feed, until=60.0), clock=lambda: end)
+
+        assert done.pack.tape([FIXTURE]).messages.height == 20
+
+    @pytest.mark.parametrize("text", ["soon", "+soon", "2026-07-11T19:00"])
+    def test_an_end_is_a_time_with_its_zone_or_seconds(self, text):
+        with pytest.raises(FeedError, match="2026-07-11T19:00Z"):
+            until_of(text)
+        with pytest.raises(FeedError, match="a datetime with a time zone, or seconds from now"):
+            question(until=text)
+        assert until_ts_ms(until_of("+1.5"), NOW) == NOW + 1500
+        assert until_ts_ms(until_of("2027-01-15T08:00Z"), 0) == NOW
 
     def test_a_time_of_grace_is_not_negative(self):
         with pytest.raises(FeedError, match="not -1 s"):
