@@ -64,7 +64,7 @@ def flood(folder: Path, url: str, seconds: float) -> dict[str, float]:
                 time.sleep(seconds / 20)
         found = probes.result()
         lines = dict(line.rpartition(" ")[::2] for line in httpx2.get(f"{service.url}/metrics").text.splitlines())
-    runs, half = float(lines['clvlab_jobs{status="done"}']), len(grown) // 2
+    runs, half = round(float(lines['clvlab_jobs{status="done"}'])), len(grown) // 2
     return {
         "runs sealed": runs,
         "stored bytes a run": round(float(lines['clvlab_stored_bytes{of="public"}']) / runs),
