@@ -13,17 +13,16 @@ from clvlab.errors import FileError
 from clvlab.files import MAX_BYTES, file_bytes
 from clvlab.proof import clv_states, clv_verify
 from clvlab.store.folder import write_run
+from tests.commands import ROOT, apart
 from tests.factories import make_sealed_run
 from tests.length import length
 from tests.proof.bundles import make_bundle
 
 pytestmark = pytest.mark.long
 
-COMMANDS = {
-    "file": [sys.executable, "-I", clv_verify.__file__],
-    "states": [sys.executable, "-I", clv_states.__file__],
-    "package": [sys.executable, "-m", "clvlab", "verify"],
-}
+ALONE = {"file": clv_verify.__file__, "states": clv_states.__file__}
+COMMANDS = [*ALONE, "package"]
+LIMITED = ["bash", "-c", 'ulimit -v 3145728; exec "$@"', "-"]  # in 3 GB of memory
 
 
 def pipe(path):
@@ -42,11 +41,18 @@ def sparse(path):
 ODD = [pipe, device, sparse, Path.mkdir]
 
 
-def called(command, *arguments):
-    """Run in 3 GB of memory, for at most 30 s."""
-    limited = ["bash", "-c", 'ulimit -v 3145728; exec "$@"', "-", *COMMANDS[command], *map(str, arguments)]
-    done = subprocess.run(limited, capture_output=True, text=True, check=False, timeout=30)
-    return done.returncode, done.stderr + done.stdout
+def called(command, *calls):
+    """What a verifier answers to calls of so many arguments: exit status and all that it says; each in at most 30 s."""
+    if command == "package":
+        answers = apart(ROOT, [({}, ["verify", *arguments]) for arguments in calls], start=LIMITED, timeout_s=30 * len(calls))
+        return [(status, errors + said) for status, said, errors in answers]
+    done = [_called_alone(ALONE[command], arguments) for arguments in calls]
+    return [(one.returncode, one.stderr + one.stdout) for one in done]
+
+
+def _called_alone(file, arguments):
+    command = [*LIMITED, sys.executable, "-I", file, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
 
 
 @pytest.fixture
@@ -61,47 +67,54 @@ def ticks(tmp_path):
     return path
 
 
-def refused(status, said):
-    return status == 2 and said.count("\n") == 1 and "Traceback" not in said
+def refused(answers):
+    return [status == 2 and said.count("\n") == 1 and "Traceback" not in said for status, said in answers]
 
 
-@pytest.mark.parametrize("make", ODD, ids=lambda make: make.__name__)
 @pytest.mark.parametrize("command", COMMANDS)
-def test_run_that_is_no_file_and_no_run_folder_is_refused(tmp_path, ticks, command, make):
-    path = tmp_path / "run.clv"
-    make(path)
+def test_run_that_is_no_file_and_no_run_folder_is_refused(tmp_path, ticks, command):
+    paths = [tmp_path / f"{make.__name__}.clv" for make in ODD]
+    for make, path in zip(ODD, paths, strict=True):
+        make(path)
 
-    assert refused(*called(command, path, *([ticks] if command == "states" else [])))
+    answers = called(command, *([path, *([ticks] if command == "states" else [])] for path in paths))
+
+    assert refused(answers) == [True] * len(ODD), answers
 
 
-@pytest.mark.parametrize("make", ODD, ids=lambda make: make.__name__)
 @pytest.mark.parametrize("name", length(["events.jsonl"], ["events.jsonl", "scores.jsonl", "manifest.json"]))
 @pytest.mark.parametrize("command", COMMANDS)
-def test_folder_with_something_else_in_place_of_a_file_is_refused(folder, ticks, command, name, make):
-    (folder / name).unlink()
-    make(folder / name)
+def test_folder_with_something_else_in_place_of_a_file_is_refused(folder, ticks, command, name):
+    folders = [folder.parent / make.__name__ / folder.name for make in ODD]
+    for make, other in zip(ODD, folders, strict=True):
+        shutil.copytree(folder, other)
+        (other / name).unlink()
+        make(other / name)
 
-    assert refused(*called(command, folder, *([ticks] if command == "states" else [])))
+    answers = called(command, *([other, *([ticks] if command == "states" else [])] for other in folders))
+
+    assert refused(answers) == [True] * len(ODD), answers
 
 
-@pytest.mark.parametrize("make", ODD, ids=lambda make: make.__name__)
-def test_keys_and_ticks_that_are_no_files_are_refused(folder, tmp_path, make):
-    bundle, odd = tmp_path / "run.clv", tmp_path / "odd"
+@pytest.mark.parametrize("command", COMMANDS)
+def test_keys_and_ticks_that_are_no_files_are_refused(folder, tmp_path, command):
+    bundle, odd = tmp_path / "run.clv", [tmp_path / make.__name__ for make in ODD]
     bundle.write_bytes(make_bundle())
-    make(odd)
+    for make, path in zip(ODD, odd, strict=True):
+        make(path)
 
-    assert refused(*called("file", bundle, "--trust", odd))
-    assert refused(*called("package", bundle, "--trust", odd))
-    assert refused(*called("states", folder, odd))
+    answers = called(command, *([folder, path] if command == "states" else [bundle, "--trust", path] for path in odd))
+
+    assert refused(answers) == [True] * len(ODD), answers
 
 
-def test_file_that_memory_does_not_hold_is_refused_in_a_line(tmp_path):
+@pytest.mark.parametrize("command", ["file", "package"])
+def test_file_that_memory_does_not_hold_is_refused_in_a_line(tmp_path, command):
     path = tmp_path / "run.clv"
     path.touch()
     os.truncate(path, MAX_BYTES - 1)
 
-    assert refused(*called("file", path))
-    assert refused(*called("package", path))
+    assert refused(called(command, [path])) == [True]
 
 
 def test_file_is_read_whole_and_a_link_to_it_too(tmp_path):
@@ -121,8 +134,9 @@ def test_stand_alone_limits_are_those_of_the_package():
 
 
 def test_run_folder_may_lack_scores_and_receipts(folder):
-    shutil.copytree(folder, folder.parent / "other")
+    whole = folder.parent / "other"
+    shutil.copytree(folder, whole)
     (folder / "scores.jsonl").unlink()
 
-    assert called("package", folder)[0] == called("file", folder)[0] == 1
-    assert called("package", folder.parent / "other")[0] == 0
+    assert [status for status, _ in called("package", [folder], [whole])] == [1, 0]
+    assert called("file", [folder])[0][0] == 1

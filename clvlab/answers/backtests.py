@@ -159,21 +159,32 @@ class RunReport(Answer):
             Field(ge=0, description="Scored decisions with an entry or close that a gap touches; absent in old reports."),
         ]
     ]
+    statistics: NotRequired[Annotated[BacktestStatistics, Field(description="Of a backtest over several fixtures.")]]
     real_executable_edge_bps: Annotated[None, Field(description="Null on every replay, and on paper.")]
 
 
-class BacktestReport(RunReport):
-    """What came of a backtest."""
+class _BacktestName(Answer):
+    """What a backtest is called; first in its report."""
 
     backtest_id: str
+    run_id: str
     mode_label: Literal["Backtest"]
-    statistics: NotRequired[Annotated[BacktestStatistics, Field(description="Of a backtest over several fixtures.")]]
 
 
-class LiveReport(RunReport):
+class BacktestReport(_BacktestName, RunReport):
+    """What came of a backtest."""
+
+
+class _LiveName(Answer):
+    """What a live run is called; first in its report."""
+
+    run_id: str
+    mode_label: Literal["Live paper"]
+
+
+class LiveReport(_LiveName, RunReport):
     """What came of a live run."""
 
-    mode_label: Literal["Live paper"]
     gaps: Annotated[dict[str, int], Field(description="By cause, what the capture missed and nobody sent again.")]
 
 

@@ -66,6 +66,7 @@ PARAMS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("strategy", "params"), [(name, params) for name, several in PARAMS.items() for params in several])
 def test_a_template_decides_message_by_message_as_over_the_whole_tape(strategy, params):
     made = 0

@@ -8,6 +8,11 @@ from clvlab.application.packs import bundled_catalog
 from clvlab.packs.catalog import Catalog
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _tables(tables_in_memory):
+    """Every test here may open a store in memory."""
+
+
 @pytest.fixture
 def application(database_url):
     """Application over an empty store of each kind; its workers are not started."""

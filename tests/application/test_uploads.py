@@ -66,6 +66,34 @@ def small(folder, one_pack):
     opened.close()
 
 
+@pytest.fixture(scope="module")
+def kept(mine, tmp_path_factory):
+    """A store that holds the pack as an upload of Alice's, and its folder: verifying one takes a process."""
+    place = tmp_path_factory.mktemp("kept")
+    application = Application(f"sqlite:///{place / 'store.db'}", uploads=UploadLimits(place / "uploads"))
+    application.uploads.start()
+    upload(application, zipped(files_of(mine)))
+    application.close()
+    return place
+
+
+@pytest.fixture
+def url_of_kept(kept, tmp_path, folder):
+    """URL of a copy of that store, beside a copy of its folder."""
+    shutil.copytree(kept / "uploads", folder)
+    shutil.copy(kept / "store.db", tmp_path)
+    return f"sqlite:///{tmp_path / 'store.db'}"
+
+
+@pytest.fixture
+def holding(url_of_kept, folder, one_pack):
+    """Application over the copies, and a catalog of one pack."""
+    opened = Application(url_of_kept, catalog=one_pack, uploads=UploadLimits(folder))
+    opened.start()
+    yield opened
+    opened.close()
+
+
 def upload(application, body, owner=ALICE, **request):
     incoming = application.uploads.receive(owner, UploadRequest(**request))
     incoming.write(body)
@@ -199,43 +227,37 @@ def test_two_that_race_for_an_id_get_one_pack(stored, mine):
     assert stored.uploads.open(ALICE, "mine").content_hash in outcomes
 
 
-def test_competitions_and_deploys_of_its_owner_run_over_it(small, mine):
-    upload(small, zipped(files_of(mine)))
-
-    competition = make_competition(small, "baseline", pack_id="mine")
-    started = small.competitions.start(ALICE, competition)
-    deployed = small.deploys.deploy(ALICE, DEPLOY)
-    small.jobs.settle(deployed["run_id"])
+def test_competitions_and_deploys_of_its_owner_run_over_it(holding):
+    competition = make_competition(holding, "baseline", pack_id="mine")
+    started = holding.competitions.start(ALICE, competition)
+    deployed = holding.deploys.deploy(ALICE, DEPLOY)
+    holding.jobs.settle(deployed["run_id"])
 
     assert started["replay_binding"] == {
-        "pack_id": "mine", "fixture_id": FIXTURE, "content_hash": small.uploads.info(ALICE, "mine")["content_hash"],
+        "pack_id": "mine", "fixture_id": FIXTURE, "content_hash": holding.uploads.info(ALICE, "mine")["content_hash"],
     }  # fmt: skip
     for run_id in (started["run_id"], deployed["run_id"]):
-        assert small.runs.verify(run_id)["verified"]
+        assert holding.runs.verify(run_id)["verified"]
 
 
-def test_nobody_else_sees_it(small, mine):
-    upload(small, zipped(files_of(mine)))
-
+def test_nobody_else_sees_it(holding):
     with pytest.raises(BindingError, match="unknown or unverified pack 'mine'"):
-        make_competition(small, pack_id="mine", owner=BOB)
+        make_competition(holding, pack_id="mine", owner=BOB)
     with pytest.raises(PreflightError, match="unknown or unverified pack 'mine'"):
-        small.deploys.deploy(BOB, DEPLOY)
+        holding.deploys.deploy(BOB, DEPLOY)
     with pytest.raises(UnknownPackError):
-        small.packs.info("mine")
-    for act in (small.uploads.info, small.uploads.open, small.uploads.delete):
+        holding.packs.info("mine")
+    for act in (holding.uploads.info, holding.uploads.open, holding.uploads.delete):
         with pytest.raises(UnknownPackError):
             act(BOB, "mine")
-    assert [pack["pack_id"] for pack in small.packs.all()["packs"]] == ["starter"]
-    assert small.uploads.all(BOB) == {"packs": []}
+    assert [pack["pack_id"] for pack in holding.packs.all()["packs"]] == ["starter"]
+    assert holding.uploads.all(BOB) == {"packs": []}
 
 
-def test_it_is_not_counted_where_the_only_pack_of_the_catalog_is_taken(small, mine):
-    upload(small, zipped(files_of(mine)))
+def test_it_is_not_counted_where_the_only_pack_of_the_catalog_is_taken(holding):
+    competition = make_competition(holding, "baseline", pack_id=None)
 
-    competition = make_competition(small, "baseline", pack_id=None)
-
-    assert small.competitions.start(ALICE, competition)["replay_binding"]["pack_id"] == "starter"
+    assert holding.competitions.start(ALICE, competition)["replay_binding"]["pack_id"] == "starter"
 
 
 def test_runs_over_it_count_on_the_leaderboard_from_its_admission_on(stored, mine, one_pack):
@@ -261,40 +283,38 @@ def run_both(stored):
     stored.jobs.settle(stored.deploys.deploy(ALICE, DEPLOY)["run_id"])
 
 
-def test_an_admission_that_was_killed_goes_on_and_another_pack_of_the_name_is_let_be(small, mine, one_pack, monkeypatch):
+def test_an_admission_that_was_killed_goes_on_and_another_pack_of_the_name_is_let_be(holding, one_pack, monkeypatch):
     def killed(*_):
         raise SystemExit
 
-    upload(small, zipped(files_of(mine)))
     with monkeypatch.context() as patch:
         patch.setattr(Catalog, "admit", killed)
         patch.setattr("clvlab.application.uploads.uploads.shutil.rmtree", lambda *_, **__: None)
         with pytest.raises(SystemExit):
-            small.uploads.admit(ALICE, "mine", one_pack)
+            holding.uploads.admit(ALICE, "mine", one_pack)
     assert (one_pack.folder / "mine").is_dir()
 
-    assert small.uploads.admit(ALICE, "mine", one_pack).pack_id == "mine"
+    assert holding.uploads.admit(ALICE, "mine", one_pack).pack_id == "mine"
 
     (one_pack.folder / "catalog.json").unlink()
     (one_pack.folder / "mine" / "datapackage.json").write_text("{}")
     with pytest.raises(UploadConflictError, match="has a 'mine' already"):
-        small.uploads.admit(ALICE, "mine", one_pack)
+        holding.uploads.admit(ALICE, "mine", one_pack)
     assert (one_pack.folder / "mine" / "datapackage.json").read_text() == "{}"
 
 
-def test_a_pack_of_the_catalog_goes_before_an_upload_of_its_id(small, mine, one_pack):
-    upload(small, zipped(files_of(mine)))
-    before = make_competition(small, "baseline", pack_id="mine")
+def test_a_pack_of_the_catalog_goes_before_an_upload_of_its_id(holding, one_pack):
+    before = make_competition(holding, "baseline", pack_id="mine")
     build(Recipe(seed=8, fixtures=1, messages=40), one_pack.folder / "mine")
     admitted = one_pack.admit("mine")
 
-    assert not small.uploads.info(ALICE, "mine")["admitted"]
-    after = make_competition(small, "baseline", pack_id="mine")
-    assert small.competitions.start(ALICE, after)["replay_binding"]["content_hash"] == admitted.content_hash
+    assert not holding.uploads.info(ALICE, "mine")["admitted"]
+    after = make_competition(holding, "baseline", pack_id="mine")
+    assert holding.competitions.start(ALICE, after)["replay_binding"]["content_hash"] == admitted.content_hash
     with pytest.raises(NotStartableError) as refused:
-        small.competitions.start(ALICE, before)
+        holding.competitions.start(ALICE, before)
     assert refused.value.reason == "binding_changed"
-    small.uploads.delete(ALICE, "mine")
+    holding.uploads.delete(ALICE, "mine")
 
 
 def test_it_is_deleted_unless_something_that_is_not_over_needs_it(stored, mine, folder):
@@ -311,10 +331,9 @@ def test_it_is_deleted_unless_something_that_is_not_over_needs_it(stored, mine, 
     assert stored.runs.verify(run_id)["verified"]
 
 
-def test_a_queued_run_keeps_it(folder, mine):
-    application = Application(uploads=UploadLimits(folder))  # its workers are not started
+def test_a_queued_run_keeps_it(url_of_kept, folder):
+    application = Application(url_of_kept, uploads=UploadLimits(folder))  # its workers are not started
     application.uploads.start()
-    upload(application, zipped(files_of(mine)))
     run_id = application.deploys.deploy(ALICE, DEPLOY)["run_id"]
 
     with pytest.raises(UploadConflictError, match=f"run {run_id}"):
@@ -323,42 +342,40 @@ def test_a_queued_run_keeps_it(folder, mine):
 
 
 @pytest.mark.parametrize("name", ["datapackage.json", "ticks.parquet"])
-def test_a_pack_whose_files_are_not_those_of_its_row_is_not_there(small, mine, folder, name):
-    found, _ = upload(small, zipped(files_of(mine)))
-    competition = make_competition(small, "baseline", pack_id="mine")
+def test_a_pack_whose_files_are_not_those_of_its_row_is_not_there(holding, mine, folder, name):
+    found = holding.uploads.info(ALICE, "mine")
+    competition = make_competition(holding, "baseline", pack_id="mine")
     (kept,) = folder.glob(f"*/mine/{name}")
     kept.write_bytes(kept.read_bytes() + b" ")
 
-    assert small.uploads.all(ALICE) == {"packs": []}
+    assert holding.uploads.all(ALICE) == {"packs": []}
     with pytest.raises(UnknownPackError):
-        small.uploads.info(ALICE, "mine")
+        holding.uploads.info(ALICE, "mine")
     with pytest.raises(NotStartableError, match="not available"):
-        small.competitions.start(ALICE, competition)
-    again, new = upload(small, zipped(files_of(mine)))
+        holding.competitions.start(ALICE, competition)
+    again, new = upload(holding, zipped(files_of(mine)))
     assert (again | {"created_ts_ms": 0}, new) == (found | {"created_ts_ms": 0}, True)
-    small.competitions.start(ALICE, competition)
+    holding.competitions.start(ALICE, competition)
 
 
-def test_what_a_process_left_that_died_is_removed_at_the_next_start(small, folder, mine):
-    upload(small, zipped(files_of(mine)))
+def test_what_a_process_left_that_died_is_removed_at_the_next_start(holding, folder):
     kept = left_in(folder)
     (folder / ".unfinished-dead" / "given").mkdir(parents=True)
-    living = small.uploads.receive(ALICE, UploadRequest())
+    living = holding.uploads.receive(ALICE, UploadRequest())
 
-    small.uploads.start()
+    holding.uploads.start()
 
     assert left_in(folder) == sorted([living.path.name, *kept])
     living.discard()
 
 
-def test_files_without_a_row_are_replaced(small, folder, mine):
-    upload(small, zipped(files_of(mine)))
+def test_files_without_a_row_are_replaced(holding, folder, mine):
     (home,) = folder.iterdir()
-    small.uploads.delete(ALICE, "mine")
+    holding.uploads.delete(ALICE, "mine")
     shutil.copytree(mine, home / "mine")
     (home / "mine" / "stray").write_text("x")
 
-    upload(small, zipped(files_of(mine)))
+    upload(holding, zipped(files_of(mine)))
 
     assert sorted(path.name for path in (home / "mine").iterdir()) == ["datapackage.json", "ticks.parquet"]
 
@@ -368,13 +385,8 @@ def test_without_a_folder_there_are_no_uploads(in_memory):
         _ = in_memory.uploads
 
 
-def test_the_operator_lists_uploads_and_admits_one(tmp_path, folder, mine, one_pack):
-    url = f"sqlite:///{tmp_path / 'store.db'}"
-    application = Application(url, uploads=UploadLimits(folder))
-    application.start()
-    upload(application, zipped(files_of(mine)))
-    application.close()
-    store = ["--database-url", url, "--uploads", str(folder), "--catalog", str(one_pack.folder)]
+def test_the_operator_lists_uploads_and_admits_one(url_of_kept, tmp_path, folder, one_pack):
+    store = ["--database-url", url_of_kept, "--uploads", str(folder), "--catalog", str(one_pack.folder)]
 
     _, listed, _ = clvlab(tmp_path, "packs", "uploads", *store, "--json")
     code, _, errors = clvlab(tmp_path, "packs", "admit-upload", ALICE, "mine", *store)

@@ -72,9 +72,10 @@ def test_thousands_of_messages_through_every_fault_are_received_in_order_or_lie_
         items = heard(feed(to, key_file), to)
 
     connections = of_socket(items, is_description)
-    assert connections == [peer.sent for peer in to.peers]
-    assert len(connections) == 6
-    assert [cut.markets for cut in cuts(items) if cut.cause is GapCause.CUT] == [()] * 5
+    assert len(connections) == len(to.peers) >= 6  # a connection that the feed gives up can be cut off meanwhile
+    for received, peer in zip(connections, to.peers, strict=True):
+        assert received == peer.sent[: len(received)]
+    assert [cut.markets for cut in cuts(items) if cut.cause is GapCause.CUT] == [()] * (len(to.peers) - 1)
     holes = [cut for cut in cuts(items) if cut.cause is GapCause.SEQUENCE]
     assert holes  # a second one can lie within the first, which lasts until the new subscription is answered
     assert all(len({ticker.rpartition("-")[0] for ticker in hole.markets}) == 1 for hole in holes)

@@ -118,6 +118,7 @@ def test_no_flipped_bit_goes_undetected(check):
             read_bundle(content)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [name for name in PARTS if name != "receipts.jsonl"])
 def test_no_flipped_bit_in_a_part_goes_undetected_behind_a_header_made_to_fit(check, name):
     contents, chance = read_bundle(WHOLE), random.Random(name)
@@ -343,6 +344,7 @@ def test_signatures_of_rfc_8032_hold(seed, public, message, signature):
             clv_verify.check_signature(key, other, signed, "RFC 8032")
 
 
+@pytest.mark.long
 def test_signature_check_agrees_with_the_library_on_altered_signatures():
     chance = random.Random(2)
     key = Ed25519PrivateKey.from_private_bytes(bytes(32))

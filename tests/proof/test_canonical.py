@@ -86,6 +86,7 @@ def test_other_bytes_for_a_value_are_refused_by_both(line):
         clv_verify.parsed(line)
 
 
+@pytest.mark.long
 @given(st.lists(st.tuples(texts, texts, texts), min_size=1, max_size=4, unique_by=lambda names: names[0]))
 @settings(max_examples=length(20, 60), deadline=None)
 def test_columns_are_written_as_the_values_would_be(names):

@@ -9,6 +9,7 @@ import pytest
 
 from clvlab.proof.audit import audit
 from clvlab.proof.closure import package_folder, source_digest
+from tests.length import length
 
 
 @pytest.fixture
@@ -128,7 +129,8 @@ def test_modules_of_like_names_may_come_from_anywhere(monkeypatch):
     assert audit() == ()
 
 
-@pytest.mark.parametrize("flags", [[], ["-O"], ["-OO"]])
+@pytest.mark.long
+@pytest.mark.parametrize("flags", length([[], ["-OO"]], [[], ["-O"], ["-OO"]]))
 def test_a_copy_that_wrote_its_own_bytecode_is_clean(tmp_path, flags):
     subprocess.run(["cp", "-r", str(package_folder()), str(tmp_path)], check=True)
     code = "from clvlab.proof.audit import audit, package_folder; import clvlab.proof.verify; print(package_folder(), audit())"

@@ -101,6 +101,7 @@ def test_what_a_tape_gives_is_read(policy, window, kickoff_s):
     assert read(lines_of(policy, window, TAPE[:-1], kickoff_s=kickoff_s)) is None
 
 
+@pytest.mark.long
 @given(settings_of_a_run())
 @settings(max_examples=length(20, 60), deadline=None)
 def test_what_any_tape_gives_is_read_by_both(setting):

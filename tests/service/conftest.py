@@ -5,6 +5,11 @@ import pytest
 from tests.service.serving import api as serve_api
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _tables(tables_in_memory):
+    """Every test here may open a store in memory."""
+
+
 @pytest.fixture(scope="session")
 def keys(tmp_path_factory):
     return tmp_path_factory.mktemp("keys")

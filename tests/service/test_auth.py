@@ -110,7 +110,7 @@ def test_a_pem_file_verifies_whatever_key_id_a_token_names(by_file):
         ({"exp": float("nan")}, "exp"),
         ({"exp": "soon"}, "exp"),
         ({"exp": [1]}, "exp"),
-        ({"exp": str(int(time.time()) + 600)}, "exp must be a number"),
+        ({"exp": "99999999999"}, "exp must be a number"),
         ({"iat": str(int(time.time()))}, "iat must be a number"),
         ({"nbf": str(int(time.time()))}, "nbf must be a number"),
         ({"exp": True}, "exp"),

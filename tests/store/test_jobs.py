@@ -87,7 +87,7 @@ def test_jobs_of_an_owner_that_are_not_over_are_counted_by_kind(database):
     claimed(database, 0)
 
     with database.read() as connection:
-        found = [jobs.open_of(connection, owner, kind) for owner in "abc" for kind in ("deploy", "competition")]
+        found = [jobs.open_of(connection, owner, (kind,)) for owner in "abc" for kind in ("deploy", "competition")]
 
     assert found == [2, 0, 1, 0, 0, 0]
 

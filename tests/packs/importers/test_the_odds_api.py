@@ -379,6 +379,7 @@ def power(odds):
     return [(1 / o) ** low for o in odds]
 
 
+@pytest.mark.long
 @pytest.mark.realdata
 @pytest.mark.parametrize("name", length(["worldcup"], ["worldcup", "mlb"]))
 def test_the_close_of_real_markets_is_that_of_a_plain_recomputation(realdata, tmp_path, name):
