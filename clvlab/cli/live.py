@@ -28,6 +28,7 @@ from clvlab.law.closing import Window
 
 _INTERRUPTED = 130  # as a shell has it
 _LIVE = "live"
+_FILE = ".py:"
 
 
 def live(
@@ -82,7 +83,7 @@ def live(
 def _agents(names: Sequence[str], param: Sequence[str], window: Window, reads: Sequence[Path], *, network: bool) -> list[Agent]:
     if param and len(names) > 1:
         raise typer.BadParameter("--param goes with one agent")
-    limited = [isolated(name, reads=reads, network=network) if reads or network else name for name in names]
+    limited = [isolated(name, reads=reads, network=network) if _FILE in name else name for name in names]
     return [backtests.resolve(own, params_of(param), window) for own in limited]
 
 
@@ -146,7 +147,7 @@ def _show(done: PerformedRun, folder: Path, names: Sequence[str], *, as_json: bo
     if several:
         out.print(leaderboard([done]))
     show_report(report)
-    code = "".join(f" --agent {name}" for name in names if ".py:" in name)
+    code = "".join(f" --agent {name}" for name in names if _FILE in name)
     out.print(f"Sealed in {plain(str(folder))}")
     out.print(f"Captured in {plain(str(done.pack.folder))}")
     out.print(f"Next: {program()} verify {plain(str(folder))} --replay --pack {plain(str(done.pack.folder))}{plain(code)}")

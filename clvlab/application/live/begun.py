@@ -108,11 +108,10 @@ def begin(question: LiveQuestion, root: Path, now_ms: int) -> Begun:
     """
     root.mkdir(parents=True, exist_ok=True)
     key = question.key
-    for asked in sorted(root.glob(f"*/{_ASKED}")):
-        stored = _read(asked.parent)
+    for folder, stored in _unfinished(root):
         if stored["question"] == key:
             fixture = Fixture.model_validate(stored["fixture"])
-            return Begun(question.plan(stored["origin_id"], fixture, stored["until_ts_ms"]), asked.parent)
+            return Begun(question.plan(stored["origin_id"], fixture, stored["until_ts_ms"]), folder)
     until = until_ts_ms(question.until, now_ms)
     if until is not None and until <= now_ms:
         raise FeedError("the time at which the run is to be sealed at the latest is over")
@@ -123,6 +122,15 @@ def begin(question: LiveQuestion, root: Path, now_ms: int) -> Begun:
     asked_for = _Asked(question=key, origin_id=plan.origin_id, fixture=fixture.model_dump(mode="json"), until_ts_ms=until)
     _write(begun.folder, asked_for)
     return begun
+
+
+def _unfinished(root: Path) -> Iterator[tuple[Path, _Asked]]:
+    for asked in sorted(root.glob(f"*/{_ASKED}")):
+        try:
+            stored = _read(asked.parent)
+        except FileNotFoundError:  # it is over by now
+            continue
+        yield asked.parent, stored
 
 
 def _write(folder: Path, asked: _Asked) -> None:

@@ -116,6 +116,8 @@ class Lab(Verbs):
         which it can be replayed. An interrupt leaves the run: the same call goes on with it, and the messages that were missed
         are a gap. Until it is over it lies in a folder that bears its id, in ``lab.live`` beside ``lab.db``.
 
+        A service follows its own feed: one template is deployed, several compete.
+
         Parameters
         ----------
         agents
