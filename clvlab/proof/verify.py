@@ -51,6 +51,7 @@ class Verification:
     manifest_hash: str
     checks: dict[str, Check]
     started: RunStarted | None = None
+    evidence: Evidence | None = field(default=None, repr=False)
     scores: pl.DataFrame | None = None
     outcomes: pl.DataFrame | None = None
     anchor: Anchor = field(default_factory=Anchor)
@@ -128,6 +129,7 @@ def verify(
             "anchor": anchor_check(anchor, sha256(rebuilt), seen, trust),
         },
         started=evidence.started,
+        evidence=evidence,
         scores=rederived,
         outcomes=outcomes(rederived, agents),
         anchor=anchor,

@@ -2,23 +2,14 @@
 
 from clvlab.statistics.beating import BeatRate, Middle, beat_close_rate, cluster_median, wilson_interval
 from clvlab.statistics.calibration import Calibration, calibrate, calibration
-from clvlab.statistics.clusters import (
-    MIN_CLUSTERS,
-    Clusters,
-    Draws,
-    Estimate,
-    cluster_errors,
-    cluster_mean,
-    estimates,
-    estimates_together,
-    group_means,
-    resample,
-    sum_by_cluster,
-)
+from clvlab.statistics.clusters import MIN_CLUSTERS, Clusters, Errors, cluster_errors, sum_by_cluster
 from clvlab.statistics.concentration import Concentration, concentration
+from clvlab.statistics.delaying import Delay, delay
+from clvlab.statistics.families import Family, family_of, normal_scores
+from clvlab.statistics.flipping import sign_flip_p_values
+from clvlab.statistics.means import Estimate, cluster_mean, estimates, group_means
 from clvlab.statistics.pairs import Difference, paired_difference
-from clvlab.statistics.placebo import Placebo, placebo, placebos
-from clvlab.statistics.trials import Deflated, deflated_t, expected_max_t, family_wise_p_values, influence_shape
+from clvlab.statistics.permutation import Permutation, permute_fixtures
 
 __all__ = [
     "MIN_CLUSTERS",
@@ -26,12 +17,13 @@ __all__ = [
     "Calibration",
     "Clusters",
     "Concentration",
-    "Deflated",
+    "Delay",
     "Difference",
-    "Draws",
+    "Errors",
     "Estimate",
+    "Family",
     "Middle",
-    "Placebo",
+    "Permutation",
     "beat_close_rate",
     "calibrate",
     "calibration",
@@ -39,17 +31,14 @@ __all__ = [
     "cluster_mean",
     "cluster_median",
     "concentration",
-    "deflated_t",
+    "delay",
     "estimates",
-    "estimates_together",
-    "expected_max_t",
-    "family_wise_p_values",
+    "family_of",
     "group_means",
-    "influence_shape",
+    "normal_scores",
     "paired_difference",
-    "placebo",
-    "placebos",
-    "resample",
+    "permute_fixtures",
+    "sign_flip_p_values",
     "sum_by_cluster",
     "wilson_interval",
 ]

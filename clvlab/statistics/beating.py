@@ -102,7 +102,7 @@ def beat_close_rate(clv_bps: pl.Series, fixtures: pl.Series, level: float = 0.95
     rate = beat / moved
     went = pl.select(pl.when(clv_bps != 0).then((clv_bps > 0).cast(pl.Float64))).to_series()
     sums, rows, _ = sum_by_cluster(went, fixtures)
-    error = float(cluster_errors(sums)[1][0])
+    error = float(cluster_errors(sums).errors[0])
     effective = min(rate * (1 - rate) / error**2, moved) if error > 0 else float(rows.len())
     return BeatRate(beat, tied, lost, rate, *wilson_interval(rate, effective, level), effective)
 
@@ -132,7 +132,7 @@ def cluster_median(values: pl.Series, clusters: pl.Series, level: float = 0.95) 
     sums, rows, _ = sum_by_cluster(below, clusters)
     if rows.len() < 2:
         return Middle(float(median), None, None)
-    reach = NormalDist().inv_cdf((1 + level) / 2) * float(cluster_errors(sums)[1][0])
+    reach = NormalDist().inv_cdf((1 + level) / 2) * float(cluster_errors(sums).errors[0])
     low, high = _quantile(values, 0.5 - reach, "nearest"), _quantile(values, 0.5 + reach, "nearest")
     # a median between two values is no value: the nearest may lie on its other side
     if low > median:

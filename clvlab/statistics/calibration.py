@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from clvlab.statistics.clusters import group_means
+from clvlab.statistics.means import group_means
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Calibration:
         ``share * (1 - share)``: what always stating the overall share would get.
     frame
         One row per bin: ``bin`` (lower edge), ``n``, ``n_clusters``, ``confidence`` (mean), ``share`` that came true with
-        ``low`` and ``high`` of its cluster bootstrap.
+        ``low`` and ``high`` over clusters.
     """
 
     n: int
@@ -46,9 +46,7 @@ class Calibration:
     frame: pl.DataFrame
 
 
-def calibration(
-    confidence: pl.Series, clv_bps: pl.Series, fixtures: pl.Series, *, bins: int = 10, seed: int = 0
-) -> Calibration | None:
+def calibration(confidence: pl.Series, clv_bps: pl.Series, fixtures: pl.Series, *, bins: int = 10) -> Calibration | None:
     """Compare confidences with how often the close was beaten; null where no scored decision has one.
 
     Parameters
@@ -61,8 +59,6 @@ def calibration(
         The fixture of each decision.
     bins
         Equal parts of 0..1.
-    seed
-        Of the intervals.
 
     Examples
     --------
@@ -71,12 +67,10 @@ def calibration(
     (0.04, 0.04, 0.25, 0.25)
     """
     beat = pl.select(pl.when(clv_bps.is_not_null()).then((clv_bps > 0).cast(pl.Float64))).to_series()
-    return calibrate(confidence, beat, fixtures, bins=bins, seed=seed)
+    return calibrate(confidence, beat, fixtures, bins=bins)
 
 
-def calibrate(
-    stated: pl.Series, happened: pl.Series, fixtures: pl.Series, *, bins: int = 10, seed: int = 0
-) -> Calibration | None:
+def calibrate(stated: pl.Series, happened: pl.Series, fixtures: pl.Series, *, bins: int = 10) -> Calibration | None:
     """Compare stated probabilities with what happened; null where nothing is known of any.
 
     Parameters
@@ -89,8 +83,6 @@ def calibrate(
         The fixture of each.
     bins
         Equal parts of 0..1.
-    seed
-        Of the intervals.
 
     Examples
     --------
@@ -111,7 +103,7 @@ def calibrate(
     brier = float(((frame["confidence"] - frame["beat"]) ** 2).to_numpy().mean())
     reliability = float((table["n"] * (table["confidence"] - table["beat"]) ** 2).sum()) / frame.height
     uncertainty = share * (1 - share)
-    known = group_means(frame["beat"], frame["fixture_id"], frame["bin"], seed=seed)
+    known = group_means(frame["beat"], frame["fixture_id"], frame["bin"])
     shown = known.select(
         "n", "n_clusters", table["confidence"], pl.col("mean").alias("share"), pl.col("low", "high").clip(0, 1)
     ).insert_column(0, known["group"].rename("bin"))

@@ -2,8 +2,8 @@
 
 References
 ----------
-Cochran (1977), "Sampling Techniques", chapter 6: the variance of a difference of two ratios from one sample. Cameron, Gelbach
-and Miller (2008), Review of Economics and Statistics 90(3): the bootstrap of t over clusters.
+Cochran (1977), "Sampling Techniques", chapter 6: the variance of a difference of two ratios from one sample. Bell and McCaffrey
+(2002), Survey Methodology 28(2): CR2 and its degrees of freedom, here of two means at once.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import stdtrit
 
-from clvlab.statistics.clusters import MIN_CLUSTERS, RESAMPLES, Clusters, Floats, drawn_weights
+from clvlab.statistics.clusters import MIN_CLUSTERS, Clusters, cluster_errors
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +25,10 @@ class Difference:
     difference
         First less second; null where either has no value.
     standard_error, t
-        Clustered and paired: a fixture that is good for both adds no error.
+        Clustered and paired: a fixture that is good for both adds no error. Null with fewer than two fixtures of either,
+        ``t`` also where the error is zero.
     low, high
-        Interval of the cluster bootstrap of t; null with fewer than ``MIN_CLUSTERS`` fixtures.
+        Student's interval; null with fewer than ``MIN_CLUSTERS`` fixtures.
     n_clusters
         Fixtures in which either has a value.
     """
@@ -39,9 +41,7 @@ class Difference:
     n_clusters: int
 
 
-def paired_difference(
-    clusters: Clusters, first: int = 0, second: int = 1, *, level: float = 0.95, resamples: int = RESAMPLES, seed: int = 0
-) -> Difference:
+def paired_difference(clusters: Clusters, first: int = 0, second: int = 1, *, level: float = 0.95) -> Difference:
     """Estimate how far the mean of one column is above that of another.
 
     Parameters
@@ -52,8 +52,6 @@ def paired_difference(
         Columns.
     level
         Of the interval.
-    resamples, seed
-        Of the bootstrap over the fixtures of either.
 
     Examples
     --------
@@ -63,31 +61,39 @@ def paired_difference(
     (3.2, 5.49)
     """
     used = (clusters.counts[:, [first, second]] > 0).any(axis=1)
-    sums, counts = clusters.sums[used][:, [first, second]], clusters.counts[used][:, [first, second]]
-    size = len(sums)
-    if not size or not counts.sum(0).all():
+    both = Clusters(*(part[used][:, [first, second]] for part in (clusters.sums, clusters.counts, clusters.squares)))
+    size = int(used.sum())
+    if not size or not both.counts.sum(0).all():
         return Difference(None, None, None, None, None, size)
-    difference, error = (float(one[0]) for one in _differences(np.ones((1, size)), sums, counts))
-    t = difference / error if size > 1 and error > 0 else None
-    low = high = None
-    if t is not None and size >= MIN_CLUSTERS:
-        drawn = np.empty(resamples)
-        for start, weights in drawn_weights(size, resamples, seed):
-            again, errors = _differences(weights.astype(np.float64), sums, counts)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                drawn[start : start + len(weights)] = (again - difference) / errors
-        tail = (1 - level) / 2
-        below, above = np.quantile(drawn[~np.isnan(drawn)], [tail, 1 - tail], method="inverted_cdf")
-        low, high = difference - above * error, difference - below * error
-    return Difference(difference, error if size > 1 else None, t, low, high, size)
+    found = cluster_errors(both)
+    difference = float(found.means[0] - found.means[1])
+    error = float(np.sqrt(((found.residuals[:, 0] - found.residuals[:, 1]) ** 2).sum()))
+    if not np.isfinite(error):
+        return Difference(difference, None, None, None, None, size)
+    if error <= 1e-12 * float(np.abs(found.means).max()):
+        error = 0.0
+    half = float(stdtrit(_degrees(both), (1 + level) / 2)) * error if error else 0.0
+    known = size >= MIN_CLUSTERS
+    return Difference(
+        difference,
+        error,
+        difference / error if error else None,
+        difference - half if known else None,
+        difference + half if known else None,
+        size,
+    )
 
 
-def _differences(weights: Floats, sums: Floats, counts: Floats) -> tuple[Floats, Floats]:
-    """Return the weighted difference of the two ratios and its error, one per row of weights."""
-    total, n = weights @ sums, weights @ counts
-    size = len(sums)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        means = total / n
-        added = [(sums[:, k] - means[:, [k]] * counts[:, k]) / n[:, [k]] for k in (0, 1)]
-        variance = (weights * (added[0] - added[1]) ** 2).sum(1)
-    return means[:, 0] - means[:, 1], np.sqrt(variance * size / max(size - 1, 1))
+def _degrees(both: Clusters) -> float:
+    """Return the degrees of freedom of the difference's error, if decisions had independent errors."""
+    counts = both.counts
+    total = counts.sum(0)
+    scaled = counts / np.sqrt(1 - counts / total)
+    trace, squares = (1 / total).sum(), 0.0
+    # of B = B1 + B2, whose parts are (1 / N^2) (n on the diagonal, -(scaled scaled') / N elsewhere): the trace of B B'
+    for j in (0, 1):
+        for k in (0, 1):
+            products = scaled[:, j] * scaled[:, k]
+            apart = (products.sum() ** 2 - (products**2).sum()) / (total[j] * total[k])
+            squares += ((counts[:, j] * counts[:, k]).sum() + apart) / (total[j] * total[k]) ** 2
+    return float(trace**2 / squares)

@@ -14,6 +14,7 @@ import polars as pl
 from clvlab.answers.backtests import BacktestReport, LiveReport, PolicySummary, RunReport
 from clvlab.application.progress import Stage, Tell, tell_nobody
 from clvlab.application.runs.card import metrics, verdicts
+from clvlab.application.runs.entries import at_close
 from clvlab.application.runs.gaps import in_gap, lasting_gaps
 from clvlab.application.runs.plan import Plan
 from clvlab.engine.run import RunResult, run
@@ -83,6 +84,11 @@ class PerformedRun:
         named = any(gap.markets for gap in gaps)
         markets = self.pack.tape(self.fixture_ids).series["market_key"].unique().to_list() if named else ()
         return in_gap(self.result.decisions, self.result.closes, gaps, markets)
+
+    @cached_property
+    def at_close(self) -> pl.Series:
+        """For each row of the scores, whether it was entered at the message that closes its market; Boolean."""
+        return at_close(self.result.decisions, self.result.closes)
 
     @cached_property
     def receipts(self) -> bytes:

@@ -6,9 +6,10 @@ import numpy as np
 import polars as pl
 
 from clvlab.application.runs.perform import PerformedRun
+from clvlab.application.sheets.measures import MEASURES
 from clvlab.law.schema import Reason
 from clvlab.statistics import group_means
-from clvlab.statistics.placebo import EDGES_S
+from clvlab.statistics.delaying import EDGES_S
 
 TITLES = {
     "by_time": "Mean CLV (bps of probability) by time to the close",
@@ -36,20 +37,18 @@ def scored_decisions(backtest: PerformedRun) -> pl.DataFrame:
         ``seq, fixture_id, tick_seq, market_key, side, entry_prob_bps, close_prob_bps, odds_milli, clv_bps, stake``;
         ``edge_pct`` and ``price_ratio_pct`` in percent, the ratio null where nothing was asked for the side; ``to_close_s``
         from decision to close and ``closing_age_s`` of the closing message, in seconds; ``confidence`` 0..1; ``in_gap``,
-        whether a gap of the capture touches its entry or close.
+        whether a gap of the capture touches its entry or close; ``at_close``, whether it was entered at the closing message.
     """
     closes = backtest.result.closes.select("fixture_id", "close_ts_ms").unique()
-    entry = pl.col("entry_prob_bps")
     return (
         backtest.scores.lazy()
-        .with_columns(in_gap=backtest.in_gap)
+        .with_columns(in_gap=backtest.in_gap, at_close=backtest.at_close)
         .filter(pl.col("reason") == Reason.SCORED)
         .join(backtest.result.decisions.lazy().select("seq", "ts_ms", "stake"), on="seq", how="left", maintain_order="left")
         .join(closes.lazy(), on="fixture_id", how="left", maintain_order="left")
         .select(
             "seq", "fixture_id", "tick_seq", "market_key", "side", "entry_prob_bps", "close_prob_bps", "odds_milli", "clv_bps",
-            "stake", "in_gap", edge_pct=pl.col("edge_bps") / 100,
-            price_ratio_pct=pl.when(entry > 0).then(100 * (pl.col("close_prob_bps") / entry - 1)),
+            "stake", "in_gap", "at_close", *(one.value.alias(one.column) for one in (MEASURES["edge"], MEASURES["price_ratio"])),
             to_close_s=(pl.col("close_ts_ms") - pl.col("ts_ms")) / 1000,
             closing_age_s=pl.col("closing_age_ms") / 1000,
             confidence=pl.col("confidence_ppm") / 1_000_000,
@@ -58,14 +57,14 @@ def scored_decisions(backtest: PerformedRun) -> pl.DataFrame:
     )  # fmt: skip
 
 
-def tables(backtest: PerformedRun, scored: pl.DataFrame, level: float, seed: int) -> dict[str, pl.DataFrame]:
+def tables(backtest: PerformedRun, scored: pl.DataFrame, level: float) -> dict[str, pl.DataFrame]:
     """Return every breakdown by name; see ``TITLES``, and ``fixtures``, the best first.
 
     ``by_gap`` has no row where no scored decision is touched by a gap.
     """
 
     def means(groups: pl.Series) -> pl.DataFrame:
-        return group_means(scored["clv_bps"], scored["fixture_id"], groups, level=level, seed=seed)
+        return group_means(scored["clv_bps"], scored["fixture_id"], groups, level=level)
 
     time = pl.Series(np.searchsorted(EDGES_S[1:], scored["to_close_s"].to_numpy(), side="right"))
     tenth = (scored["entry_prob_bps"] // 1000).clip(0, 9)

@@ -10,7 +10,7 @@ import polars as pl
 
 from clvlab.application.sheets.settling import Settlement
 from clvlab.drawing.axes import BLUE, GREY, RED, axes_or_new
-from clvlab.statistics import Calibration, Estimate, Middle, Placebo
+from clvlab.statistics import Calibration, Estimate, Middle, Permutation
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,7 +19,7 @@ _MOST_POINTS = 400
 _MOST_DOTS = 1_000
 _CLV = "CLV, bps of probability"
 _ALWAYS = (
-    "clv", "cumulative", "by_time", "by_probability", "by_market", "by_side", "fixtures", "entry_and_close", "placebo",
+    "clv", "cumulative", "by_time", "by_probability", "by_market", "by_side", "fixtures", "entry_and_close", "permutation",
 )  # fmt: skip
 
 
@@ -37,7 +37,7 @@ class Sheet(Protocol):
     @property
     def median(self) -> Middle: ...
     @property
-    def placebo(self) -> Placebo | None: ...
+    def permutation(self) -> Permutation | None: ...
     @property
     def calibration(self) -> Calibration | None: ...
     @property
@@ -141,16 +141,16 @@ class Plots:
         ax.set(xlabel="entry probability, %", ylabel="closing probability, %", title=said)
         return ax
 
-    def placebo(self, ax: Axes | None = None) -> Axes:
-        """Mean CLV of the decisions beside that of random entries."""
-        ax, found = axes_or_new(ax), self._sheet.placebo
-        ax.set(xlabel=f"mean {_CLV}", ylabel="draws", title="No scored decision")
+    def permutation(self, ax: Axes | None = None) -> Axes:
+        """Mean CLV of the decisions beside that of the same decisions in other fixtures."""
+        ax, found = axes_or_new(ax), self._sheet.permutation
+        ax.set(xlabel=f"mean {_CLV}", ylabel="draws", title="No decision that other fixtures have a price for")
         if found:
-            ax.hist(found.draws, bins=20, color=GREY, alpha=0.7, label="random entries")
+            ax.hist(found.draws, bins=20, color=GREY, alpha=0.7, label="in other fixtures")
             _span(ax, found.low, found.high)
             ax.axvline(found.observed, color=RED, linewidth=1.2, label="the agent")
             ax.legend()
-            ax.set_title(f"Agent {found.observed:+.1f}, placebo {found.mean:+.1f}{_interval(found.low, found.high)} bps")
+            ax.set_title(f"Agent {found.observed:+.1f}, other fixtures {found.mean:+.1f}{_interval(found.low, found.high)} bps")
         return ax
 
     def calibration(self, ax: Axes | None = None) -> Axes:

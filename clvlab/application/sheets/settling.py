@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from clvlab.packs.results import Settled
-from clvlab.statistics import Calibration, Clusters, Estimate, calibrate, estimates_together, sum_by_cluster
+from clvlab.statistics import Calibration, Clusters, Estimate, calibrate, estimates, sum_by_cluster
 
 PERCENT = "%"
 Figure = tuple[str, float | None, float | None, float | None, str]
@@ -91,9 +91,7 @@ def returns_of(result: pl.Expr, odds: pl.Expr) -> pl.Expr:
     )  # fmt: skip
 
 
-def settlement(
-    scored: pl.DataFrame, results: pl.DataFrame | None, *, level: float = 0.95, resamples: int = 5_000, seed: int = 0
-) -> Settlement | None:
+def settlement(scored: pl.DataFrame, results: pl.DataFrame | None, *, level: float = 0.95) -> Settlement | None:
     """Settle scored decisions; null where no result is known of any.
 
     Parameters
@@ -102,7 +100,7 @@ def settlement(
         As ``breakdowns.scored_decisions`` gives them.
     results
         ``RESULTS`` of the pack.
-    level, resamples, seed
+    level
         Of the intervals, over fixtures.
     """
     if results is None:
@@ -122,11 +120,9 @@ def settlement(
     )  # fmt: skip
     fixtures = frame["fixture_id"]
     sums = [*(sum_by_cluster(100 * frame[name], fixtures)[0] for name in ("profit", "expected")), _by_stake(frame)]
-    (roi,), (expected,), (stake_roi,) = estimates_together(sums, level=level, resamples=resamples, seed=seed)
+    (roi,), (expected,), (stake_roi,) = (estimates(one, level=level) for one in sums)
     won = known.select(pl.when(pl.col("result").is_in([Settled.WON, Settled.LOST])).then(pl.col("result") == Settled.WON))
-    close, entry = (
-        calibrate(known[f"{name}_prob_bps"] / 10_000, won.to_series(), fixtures, seed=seed) for name in ("close", "entry")
-    )
+    close, entry = (calibrate(known[f"{name}_prob_bps"] / 10_000, won.to_series(), fixtures) for name in ("close", "entry"))
     return Settlement(
         frame=frame,
         roi=roi,

@@ -14,7 +14,7 @@ from clvlab.statistics import Estimate
 
 
 def statistics_of(performed: PerformedRun, level: float = 0.95, resamples: int = 5_000, seed: int = 0) -> BacktestStatistics:
-    """Return the statistics of a backtest of one agent, as JSON values: those of its tear sheet, without the placebos.
+    """Return the statistics of a backtest of one agent, as JSON values: those of its tear sheet over all it scored.
 
     Parameters
     ----------
@@ -23,7 +23,7 @@ def statistics_of(performed: PerformedRun, level: float = 0.95, resamples: int =
     level
         Level of the intervals, above 0 and below 1.
     resamples, seed
-        Size and seed of the bootstrap over fixtures; the same seed gives the same statistics.
+        Number and seed of the sign flips by fixture; the same seed gives the same statistics.
 
     Raises
     ------
@@ -37,7 +37,7 @@ def statistics_of(performed: PerformedRun, level: float = 0.95, resamples: int =
     >>> found["clv_bps"]["n"], found["clv_bps"]["n_clusters"], round(found["effective_clusters"], 1)
     (114, 12, 10.0)
     """
-    sheet = TearSheet(performed, level, resamples, seed=seed)
+    sheet = TearSheet(performed, level, resamples, seed=seed, all_scored=True)
     spread = sheet.concentration
     return {
         "clv_bps": _mean(sheet.clv, level),
@@ -50,7 +50,7 @@ def statistics_of(performed: PerformedRun, level: float = 0.95, resamples: int =
         "top_five_share": spread.top_share,
         "resamples": resamples,
         "seed": seed,
-        "figures": [_row(figure) for figure in sheet.figures(placebos=False)],
+        "figures": [_row(figure) for figure in sheet.figures(moved=False)],
     }
 
 

@@ -1,8 +1,8 @@
-"""The placebo: what entries at random times, in the same series and equally long before the close, would have got.
+"""The value of acting now: what the same positions would have got at a random later message.
 
-A season whose favourites shorten gives a positive CLV to anybody who backs favourites. The placebo keeps which series an agent
-chose, how often and how early, and takes its timing away. All entries of a fixture are moved by the same share of their cell,
-round and round, so that decisions that came together stay together, and the band is not that of independent decisions.
+Each decision is moved to a later message of its own series, as long before the close up to a bin, all those of a fixture by the
+same share, round and round, so that decisions that came together stay together. The difference is what waiting would have cost.
+It is no test of skill: where all favourites shorten, whoever backs them gains by acting early without knowing anything.
 
 References
 ----------
@@ -13,7 +13,6 @@ Block-Resampling Procedure for Stationary Data".
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,21 +29,21 @@ EDGES_S = (0, 300, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400, 172_80
 
 
 @dataclass(frozen=True, slots=True)
-class Placebo:
-    """Mean CLV of random entries beside that of the decisions, in bps of probability.
+class Delay:
+    """Mean CLV of the decisions beside that of the same positions entered later, in bps of probability.
 
     Attributes
     ----------
     observed
         Mean CLV of the decisions.
     mean, low, high
-        Of the random entries: the mean over all draws, and the band that holds 95 % of the draws.
-    excess
-        ``observed - mean``: what the timing adds.
+        Entered later: the mean over all draws, and the band that holds 95 % of the draws.
+    value
+        ``observed - mean``: the value of acting now.
     p_value
-        One-sided: how often a random draw is at least as good.
+        One-sided: how often a draw is at least as good.
     n, free
-        Decisions, and those of them whose cell holds another entry; the others can't be moved.
+        Decisions, and those of them whose bin holds a later message; the others can't be moved.
     draws
         The mean CLV of each draw.
     """
@@ -53,7 +52,7 @@ class Placebo:
     mean: float
     low: float
     high: float
-    excess: float
+    value: float
     p_value: float
     n: int
     free: int
@@ -71,17 +70,10 @@ class _Cells:
     prob_bps: npt.NDArray[np.int16]
 
 
-def placebo(
-    tape: Tape,
-    scored: pl.DataFrame,
-    ends: pl.DataFrame,
-    *,
-    horizon_s: int = 60,
-    draws: int = 200,
-    seed: int = 0,
-    delayed: bool = False,
-) -> Placebo | None:
-    """Score random entries in the same series and time-to-close bins as the decisions; null without a scored decision.
+def delay(
+    tape: Tape, scored: pl.DataFrame, ends: pl.DataFrame, *, horizon_s: int = 60, draws: int = 200, seed: int = 0
+) -> Delay | None:
+    """Score the decisions as if each had been made at a random later message; null without a scored decision.
 
     Parameters
     ----------
@@ -92,65 +84,43 @@ def placebo(
     ends
         ``end_seq`` and ``close_ts_ms`` of each of their fixtures, as in ``FIXTURE_CLOSES``.
     horizon_s
-        Seconds before the close after which nothing is scored: no entry is drawn there.
+        Seconds before the close after which nothing is scored: nothing is moved there.
     draws
         How often all decisions are moved.
     seed
         The same seed moves them alike.
-    delayed
-        Draw only from entries at or after the decision's own. An agent that backs what has risen picks its series by what came
-        before; earlier entries then know what the agent did not, and are too good. Later ones could have been had.
 
     Returns
     -------
-    Placebo or None
+    Delay or None
         An entry is a priced message of the series inside the window. The bins, by the age of the message that a decision
         acted on at the close, have the edges ``EDGES_S``.
 
     Examples
     --------
     >>> import clvlab as cl
-    >>> found = cl.backtest("starter", "cumulative-drift").tear_sheet().placebo
+    >>> found = cl.backtest("starter", "cumulative-drift").tear_sheet().delay
     >>> found.low < found.mean < found.high
     True
     """
     if scored.is_empty():
         return None
-    return _drawn(_cells(tape, scored, ends, horizon_s), scored, draws, seed, delayed=delayed)
-
-
-def placebos(
-    tape: Tape, scored: pl.DataFrame, ends: pl.DataFrame, *, horizon_s: int = 60, draws: int = 200, seed: int = 0
-) -> tuple[Placebo, Placebo] | None:
-    """Return the placebo anywhere in the cell and the delayed one; see ``placebo``."""
-    if scored.is_empty():
-        return None
     cells = _cells(tape, scored, ends, horizon_s)
-    with ThreadPoolExecutor(2) as pool:  # arrays are gathered and added outside the interpreter's lock
-        anywhere, delayed = pool.map(lambda later: _drawn(cells, scored, draws, seed, delayed=later), (False, True))
-    return anywhere, delayed
-
-
-def _drawn(cells: _Cells, scored: pl.DataFrame, draws: int, seed: int, *, delayed: bool) -> Placebo:
     closes, n = int(scored["close_prob_bps"].sum()), scored.height
-    place = cells.own - cells.first
-    width = cells.width - place if delayed else cells.width
-    start, begin = (cells.own, np.zeros_like(place)) if delayed else (cells.first, place)
     n_fixtures = int(cells.fixture.max()) + 1
     rng = np.random.default_rng(seed)
     # in 32 bits: half the memory to walk through
-    begin_32, start_32, width_32 = (part.astype(np.int32) for part in (begin, start, width))
+    start, width = cells.own.astype(np.int32), (cells.first + cells.width - cells.own).astype(np.int32)
     means = np.empty(draws)
     for draw in range(draws):
-        moved = begin_32 + (rng.random(n_fixtures)[cells.fixture] * width_32).astype(np.int32)
-        moved -= width_32 * (moved >= width_32)
-        means[draw] = (closes - int(cells.prob_bps[start_32 + moved].sum(dtype=np.int64))) / n
+        moved = (rng.random(n_fixtures)[cells.fixture] * width).astype(np.int32)
+        means[draw] = (closes - int(cells.prob_bps[start + moved].sum(dtype=np.int64))) / n
     observed = (closes - int(cells.prob_bps[cells.own].sum(dtype=np.int64))) / n
     low, high = np.quantile(means, [0.025, 0.975])
     mean = float(means.mean())
     p_value = (1 + np.count_nonzero(means >= observed)) / (1 + draws)
     free = int(np.count_nonzero(width > 1))
-    return Placebo(observed, mean, float(low), float(high), observed - mean, float(p_value), n, free, means)
+    return Delay(observed, mean, float(low), float(high), observed - mean, float(p_value), n, free, means)
 
 
 def _cells(tape: Tape, scored: pl.DataFrame, ends: pl.DataFrame, horizon_s: int) -> _Cells:

@@ -1,0 +1,87 @@
+"""What a scored decision can be measured by, and which question each measure answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from clvlab.errors import StatisticsError
+from clvlab.law.schema import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A number for each scored decision.
+
+    Attributes
+    ----------
+    name
+        What ``by=`` takes.
+    column
+        Name of the values, with their unit; their mean is ``mean_<column>``.
+    title, unit
+        In words.
+    question
+        What its mean answers.
+    value
+        Over the columns of ``SCORES``.
+    """
+
+    name: str
+    column: str
+    title: str
+    unit: str
+    question: str
+    value: pl.Expr = field(repr=False)
+
+    @property
+    def mean(self) -> str:
+        """Name of the column of its mean."""
+        return f"mean_{self.column}"
+
+
+_ENTRY = pl.col("entry_prob_bps")
+MEASURES = {
+    one.name: one
+    for one in (
+        Measure(
+            "clv", "clv_bps", "CLV", "bps of probability", "did the price move my way after I took it", pl.col("clv_bps")
+        ),
+        Measure(
+            "edge", "edge_pct", "edge at the price taken", "%", "would this price have paid, if the close is right",
+            pl.col("edge_bps") / 100,
+        ),
+        Measure(
+            "price_ratio", "price_ratio_pct", "CLV as price ratio", "%", "what would a fair price have gained",
+            pl.when(_ENTRY > 0).then(100 * (pl.col("close_prob_bps") / _ENTRY - 1)),
+        ),
+    )
+}  # fmt: skip
+
+
+def measure_of(by: str | Measure) -> Measure:
+    """Return the measure of a name.
+
+    Raises
+    ------
+    StatisticsError
+        There is none of that name.
+
+    Examples
+    --------
+    >>> measure_of("edge").question
+    'would this price have paid, if the close is right'
+    """
+    found = by if isinstance(by, Measure) else MEASURES.get(by) if isinstance(by, str) else None
+    if found is None:
+        raise StatisticsError(f"means are taken by {', '.join(MEASURES)}, not by {by!r:.80}")
+    return found
+
+
+def counted() -> pl.Expr:
+    """Tell which decisions the statistics count: those that are scored and were not made on the closing message itself.
+
+    An entry at the closing message is the close: its CLV is 0 by construction, and dilutes a mean. The law scores it.
+    """
+    return (pl.col("reason") == Reason.SCORED) & ~pl.col("at_close")

@@ -1,0 +1,143 @@
+"""Estimates of means over clusters: interval, t and p-value, from Student's distribution with the degrees of freedom that hold.
+
+References
+----------
+Bell and McCaffrey (2002), Survey Methodology 28(2). Kish (1965), "Survey Sampling": design effect, effective clusters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from scipy.special import stdtr, stdtrit
+
+from clvlab.statistics.clusters import MIN_CLUSTERS, Clusters, Floats, cluster_errors, sum_by_cluster
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A mean and how well it is known, all in the unit of the values.
+
+    Attributes
+    ----------
+    mean
+        Null without values.
+    standard_error, degrees_of_freedom, t
+        Cluster-robust; null with fewer than two clusters, ``t`` also where the error is zero.
+    low, high
+        Student's interval; null with fewer than ``MIN_CLUSTERS`` clusters.
+    p_value
+        One-sided: how often chance alone gives a ``t`` as high; null where there is no interval or no error.
+    n, n_clusters
+        Values and clusters.
+    effective_clusters
+        Clusters of equal size that would be spread as evenly: ``sum(n)^2 / sum(n^2)``.
+    design_effect
+        Variance of the mean over what it would be if the values were independent; 1 when they are.
+    effective_n
+        ``n / design_effect``: how many independent values would say as much.
+    """
+
+    mean: float | None
+    standard_error: float | None
+    degrees_of_freedom: float | None
+    t: float | None
+    low: float | None
+    high: float | None
+    p_value: float | None
+    n: int
+    n_clusters: int
+    effective_clusters: float | None
+    design_effect: float | None
+    effective_n: float | None
+
+
+def estimates(clusters: Clusters, *, level: float = 0.95) -> list[Estimate]:
+    """Estimate the mean of each column; see ``cluster_mean``."""
+    found, counts = cluster_errors(clusters), clusters.counts
+    total, used = counts.sum(0), (counts > 0).sum(0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        t = np.where(found.errors > 0, found.means / found.errors, np.nan)
+        independent = (clusters.squares.sum(0) - total * found.means**2) / (total * (total - 1))
+        effect = np.where(independent > 0, found.errors**2 / independent, np.nan)
+        evenly = total**2 / (counts**2).sum(0)
+        size = np.where(effect > 0, total / effect, np.nan)
+    enough = used >= MIN_CLUSTERS
+    half = np.where(enough, np.where(found.errors > 0, stdtrit(found.degrees, (1 + level) / 2) * found.errors, 0.0), np.nan)
+    p_value = np.where(enough, stdtr(found.degrees, -t), np.nan)
+    columns: tuple[Floats, ...] = (
+        found.means, found.errors, found.degrees, t, found.means - half, found.means + half, p_value, total, used, evenly,
+        effect, size,
+    )  # fmt: skip
+    return [_estimate(*(float(column[k]) for column in columns)) for k in range(len(total))]
+
+
+def _estimate(
+    mean: float, error: float, degrees: float, t: float, low: float, high: float, p_value: float, n: float, used: float,
+    evenly: float, effect: float, size: float,
+) -> Estimate:  # fmt: skip
+    return Estimate(
+        mean=finite(mean),
+        standard_error=finite(error),
+        degrees_of_freedom=finite(degrees),
+        t=finite(t),
+        low=finite(low),
+        high=finite(high),
+        p_value=finite(p_value),
+        n=int(n),
+        n_clusters=int(used),
+        effective_clusters=finite(evenly),
+        design_effect=finite(effect),
+        effective_n=finite(size),
+    )
+
+
+def finite(value: float) -> float | None:
+    """Return a number, or null for what is none."""
+    return float(value) if np.isfinite(value) else None
+
+
+def cluster_mean(values: pl.Series, clusters: pl.Series, *, level: float = 0.95) -> Estimate:
+    """Estimate the mean of values that come in clusters.
+
+    Parameters
+    ----------
+    values
+        Numbers, for example ``clv_bps``; nulls are left out.
+    clusters
+        What each belongs to, as a rule ``fixture_id``.
+    level
+        Of the interval.
+
+    Examples
+    --------
+    >>> clv_bps, fixtures = pl.Series([10, 10, 10, -4, -4, 6, 6, 6, 1, -3, 5]), pl.Series([1, 1, 1, 2, 2, 3, 3, 3, 4, 5, 6])
+    >>> found = cluster_mean(clv_bps, fixtures)
+    >>> round(found.mean, 2), round(found.t, 2), found.n, found.n_clusters, round(found.effective_clusters, 1)
+    (3.91, 1.4, 11, 6, 4.8)
+    """
+    return estimates(sum_by_cluster(values, clusters)[0], level=level)[0]
+
+
+def group_means(values: pl.Series, clusters: pl.Series, groups: pl.Series, *, level: float = 0.95) -> pl.DataFrame:
+    """Estimate the mean of every group.
+
+    Returns
+    -------
+    pl.DataFrame
+        (group, n, n_clusters, mean, low, high, t), sorted by group; see ``Estimate``. Rows with a null group are a group.
+
+    Examples
+    --------
+    >>> group_means(pl.Series([1, 2, 3]), pl.Series([1, 1, 2]), pl.Series(["a", "b", "a"])).select("group", "n", "mean").rows()
+    [('a', 2, 2.0), ('b', 1, 2.0)]
+    """
+    names = groups.rename("group")
+    sums, _, columns = sum_by_cluster(values, clusters, names)
+    found = estimates(sums, level=level) if columns is not None and columns.len() else []
+    shown = ("n", "n_clusters", "mean", "low", "high", "t")
+    schema = {name: pl.Int64 if name.startswith("n") else pl.Float64 for name in shown}
+    table = pl.DataFrame([[getattr(one, name) for name in shown] for one in found], schema=schema, orient="row")
+    return table.insert_column(0, names.clear() if columns is None else columns.rename("group"))

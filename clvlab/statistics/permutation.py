@@ -1,0 +1,196 @@
+"""Permutation over fixtures: what the choice of fixture and side adds to what everybody gets there.
+
+A season whose favourites shorten gives a positive CLV to anybody who backs favourites. So all decisions of a fixture are moved
+together to another one, drawn from all fixtures whatever the agent entered: the same market, as long before the close, and the
+side of the same rank by probability, be it the favourite or the second. What the agent knew of its own fixture is of no use
+there; when, where and how often it backs is.
+
+References
+----------
+Phipson and Smyth (2010), "Permutation P-values Should Never Be Zero", Statistical Applications in Genetics and Molecular
+Biology 9(1): the p-value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from clvlab.law.closing import Window, fixture_closes, market_closes
+from clvlab.law.tape import Tape, last_row_at
+
+Ints = npt.NDArray[np.int64]
+_MARKET = ["fixture_id", "market_key"]
+
+
+@dataclass(frozen=True, slots=True)
+class Permutation:
+    """Mean CLV of the decisions beside that of the same decisions in other fixtures, in bps of probability.
+
+    Attributes
+    ----------
+    observed
+        Mean CLV of the decisions.
+    mean, low, high
+        In other fixtures: the mean over all draws, and the band that holds 95 % of the draws.
+    excess
+        ``observed - mean``: what the choice of fixture and side adds.
+    p_value
+        One-sided: how often a draw is at least as good.
+    n
+        Decisions.
+    matched
+        Share of them, 0..1, that found a price to take in the other fixture; the others are left out of the draw.
+    draws
+        The mean CLV of each draw.
+    """
+
+    observed: float
+    mean: float
+    low: float
+    high: float
+    excess: float
+    p_value: float
+    n: int
+    matched: float
+    draws: npt.NDArray[np.float64] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _Markets:
+    """The messages of all markets that could be backed, market by market in order of time.
+
+    ``number`` finds a market by fixture and key, -1 where there is none. Of each market: the first of its messages, its sides,
+    how far apart they lie in the tape, its closing message; of each message, its row in the tape and its time.
+    """
+
+    number: Ints
+    first: Ints
+    n_sides: Ints
+    apart: Ints
+    close_row: Ints
+    row: Ints
+    key: Ints
+    span: int
+    start_ms: int
+    prob_bps: Ints
+
+
+def permute_fixtures(
+    tape: Tape, scored: pl.DataFrame, window: Window, *, draws: int = 200, seed: int = 0
+) -> Permutation | None:
+    """Score the decisions of each fixture in other fixtures; null without a scored decision, or where none finds a price.
+
+    Parameters
+    ----------
+    tape
+        The ticks of all fixtures that could have been entered.
+    scored
+        Scored decisions: ``fixture_id, tick_seq, market_key, side, to_close_s, clv_bps``.
+    window
+        Where fixtures close.
+    draws
+        How often all fixtures are permuted.
+    seed
+        The same seed moves them alike.
+
+    Examples
+    --------
+    >>> import clvlab as cl
+    >>> found = cl.backtest("starter", "cumulative-drift").tear_sheet().permutation
+    >>> found.low < found.mean < found.high
+    True
+    """
+    if scored.is_empty():
+        return None
+    ends = fixture_closes(tape, window)
+    keys = scored["market_key"].unique().sort()
+    markets = _markets(tape, ends, keys)
+    fixture = ends["fixture_id"].search_sorted(scored["fixture_id"]).to_numpy().astype(np.int64)
+    key = keys.search_sorted(scored["market_key"]).to_numpy().astype(np.int64)
+    age_ms = (scored["to_close_s"] * 1000).round().cast(pl.Int64).to_numpy()
+    close_ms = ends["close_ts_ms"].to_numpy()
+    rank = _ranks(tape, scored)
+    rng, means, matched = np.random.default_rng(seed), np.full(draws, np.nan), 0
+    for draw in range(draws):
+        donor = rng.permutation(ends.height)[fixture]
+        clv = _clv_there(markets, markets.number[donor, key], close_ms[donor] - age_ms, rank)
+        if clv.size:
+            means[draw] = clv.mean()
+        matched += clv.size
+    means = means[~np.isnan(means)]
+    if not means.size:
+        return None
+    observed = float(scored["clv_bps"].to_numpy().mean())
+    low, high = np.quantile(means, [0.025, 0.975])
+    p_value = (1 + np.count_nonzero(means >= observed)) / (1 + means.size)
+    share = matched / (draws * scored.height)
+    mean = float(means.mean())
+    return Permutation(observed, mean, float(low), float(high), observed - mean, float(p_value), scored.height, share, means)
+
+
+def _markets(tape: Tape, ends: pl.DataFrame, keys: pl.Series) -> _Markets:
+    own = tape.series.filter(pl.col("side_no") == 0, pl.col("market_key").is_in(keys.implode()))
+    closes = market_closes(tape, own.select(_MARKET), ends).select(*_MARKET, "close_row")
+    own = own.join(closes, on=_MARKET, how="left", maintain_order="left")
+    number = np.full((ends.height, keys.len()), -1, dtype=np.int64)
+    places = (ends["fixture_id"].search_sorted(own["fixture_id"]), keys.search_sorted(own["market_key"]))
+    number[places[0].to_numpy(), places[1].to_numpy()] = np.arange(own.height)
+    start, length = own["start"].to_numpy(), own["rows"].to_numpy()
+    first = np.concatenate([[0], np.cumsum(length)])
+    of = np.repeat(np.arange(own.height), length)
+    row = start[of] + np.arange(first[-1]) - first[of]
+    ts_ms = tape.rows["ts_ms"].to_numpy()[row]
+    start_ms = int(ts_ms.min())
+    span = int(ts_ms.max()) - start_ms + 2
+    return _Markets(
+        number, first[:-1], own["n_sides"].to_numpy(), length, own["close_row"].fill_null(-1).to_numpy(), row,
+        of * span + (ts_ms - start_ms), span, start_ms, tape.rows["prob_bps"].fill_null(-1).cast(pl.Int64).to_numpy(),
+    )  # fmt: skip
+
+
+def _ranks(tape: Tape, scored: pl.DataFrame) -> Ints:
+    """Return the rank by probability, from 0, of the side that each decision backed, among the sides of its market then."""
+    numbered = tape.series.with_row_index("series")
+    asked = scored.join(numbered, on=["fixture_id", "market_key", "side"], how="left", maintain_order="left")
+    row = last_row_at(tape.key, asked["start"], asked["series"], asked["tick_seq"]).to_numpy()
+    place, side = row - asked["start"].to_numpy(), asked["side_no"].to_numpy()
+    prob_bps = tape.rows["prob_bps"].fill_null(-1).cast(pl.Int64).to_numpy()
+    rank = np.zeros(scored.height, dtype=np.int64)
+    for n_sides in np.unique(asked["n_sides"].to_numpy()):
+        some = np.flatnonzero(asked["n_sides"].to_numpy() == n_sides)
+        rows = (asked["market_start"].to_numpy() + place)[some, None] + np.arange(n_sides) * asked["rows"].to_numpy()[
+            some, None
+        ]
+        rank[some] = (_by_rank(prob_bps[rows]) == side[some, None]).argmax(1)
+    return rank
+
+
+def _by_rank(prob_bps: Ints) -> npt.NDArray[Any]:
+    """Return the numbers of the sides (columns), the likeliest first."""
+    return np.argsort(-prob_bps, axis=1, kind="stable")
+
+
+def _clv_there(markets: _Markets, market: Ints, at_ms: Ints, rank: Ints) -> Ints:
+    """Return the CLV of backing the side of a rank at a time, of those markets that have a price then and at the close."""
+    known = (market >= 0) & (at_ms >= markets.start_ms)
+    market, at_ms, rank = market[known], at_ms[known], rank[known]
+    asked = market * markets.span + np.minimum(at_ms - markets.start_ms, markets.span - 1)
+    place = np.searchsorted(markets.key, asked, side="right") - 1
+    row, close = markets.row[np.maximum(place, 0)], markets.close_row[market]
+    # an entry at the closing message is the close
+    known = (place >= markets.first[market]) & (row < close) & (rank < markets.n_sides[market])
+    market, row, close, rank = market[known], row[known], close[known], rank[known]
+    found = []
+    for n_sides in np.unique(markets.n_sides[market]):
+        some = np.flatnonzero(markets.n_sides[market] == n_sides)
+        sides = np.arange(n_sides) * markets.apart[market[some], None]
+        entries, closes = markets.prob_bps[row[some, None] + sides], markets.prob_bps[close[some, None] + sides]
+        side = _by_rank(entries)[np.arange(some.size), rank[some]][:, None]
+        entry, at_close = (np.take_along_axis(part, side, axis=1)[:, 0] for part in (entries, closes))
+        found.append((at_close - entry)[(entry >= 0) & (at_close >= 0)])
+    return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
