@@ -65,7 +65,14 @@ class MeanStatistics(Answer):
     level: Annotated[float, Field(description="How much the interval holds, 0..1.")]
     standard_error: Annotated[float | None, Field(description="Clustered by fixture; null with fewer than 2 fixtures.")]
     t: Annotated[float | None, Field(description="Clustered by fixture; null also where the error is zero.")]
+    degrees_of_freedom: Annotated[
+        float | None, Field(description="Of `t`: fixtures less one, and the fewer the more a few of them hold.")
+    ]
     p_value: Annotated[float | None, Field(description="One-sided: how often chance alone gives a `t` as high.")]
+    sign_flip_p: Annotated[
+        float | None,
+        Field(ge=0, le=1, description="Two-sided: how often a coin for the sign of each fixture gives a mean as far from 0."),
+    ]
     n: Annotated[int, Field(description="Scored decisions that have a value.")]
     n_clusters: Annotated[int, Field(description="Their fixtures.")]
     design_effect: Annotated[float | None, Field(description="Variance over what it would be if decisions were independent.")]
@@ -123,9 +130,11 @@ class BacktestStatistics(Answer):
     ]
     largest_fixture_share: Annotated[_Share, Field(description="Share of the scored decisions in one fixture, at most; 0..1.")]
     top_five_share: Annotated[_Share, Field(description="Share of the scored decisions in the five largest fixtures; 0..1.")]
-    resamples: Annotated[int, Field(description="Of the bootstrap over fixtures.")]
+    resamples: Annotated[int, Field(description="Of the sign flips by fixture.")]
     seed: int
-    figures: Annotated[list[FigureRow], Field(description="The tear sheet's figures, but for those of its placebos.")]
+    figures: Annotated[
+        list[FigureRow], Field(description="The tear sheet's figures over all scored decisions, but for those that move them.")
+    ]
 
 
 class RunReport(Answer):

@@ -19,9 +19,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.special import ndtri, stdtr
 
 from clvlab.statistics.clusters import MIN_CLUSTERS, RESAMPLES, Clusters, Floats, cluster_errors
+from clvlab.statistics.student import normal_score
 
 _CELLS = 4_000_000  # of what is drawn, in memory at once
 
@@ -54,8 +54,7 @@ def normal_scores(clusters: Clusters) -> Floats:
     found = cluster_errors(clusters)
     judged = ((clusters.counts > 0).sum(0) >= MIN_CLUSTERS) & (found.errors > 0)
     t = np.divide(found.means, found.errors, out=np.full(len(judged), np.nan), where=judged)
-    tail = stdtr(found.degrees, -np.abs(t))  # the small tail, which keeps its digits
-    return np.asarray(np.copysign(-ndtri(tail), t), dtype=np.float64)
+    return normal_score(found.degrees, t)
 
 
 def family_of(clusters: Clusters, *, earlier: int = 0, resamples: int = RESAMPLES, seed: int = 0) -> Family:

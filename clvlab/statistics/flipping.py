@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
 from clvlab.statistics.clusters import MIN_CLUSTERS, RESAMPLES, Clusters, Floats
 
@@ -81,8 +80,8 @@ def _all_signs(size: int) -> Floats:
     return np.where(numbers >> np.arange(size) & 1, -1.0, 1.0)
 
 
-def _drawn(size: int, resamples: int, seed: int) -> Iterator[npt.NDArray[np.float64]]:
+def _drawn(size: int, resamples: int, seed: int) -> Iterator[Floats]:
     rng = np.random.default_rng(seed)
     step = max(1, _CELLS // size)
     for start in range(0, resamples, step):
-        yield rng.integers(0, 2, (min(step, resamples - start), size)) * 2.0 - 1
+        yield 1.0 - 2.0 * rng.integers(0, 2, (min(step, resamples - start), size)).astype(np.float64)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
-from scipy.special import stdtr, stdtrit
 
 from clvlab.statistics.clusters import MIN_CLUSTERS, Clusters, Floats, cluster_errors, sum_by_cluster
+from clvlab.statistics.student import two_sided_quantile, upper_tail
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +65,8 @@ def estimates(clusters: Clusters, *, level: float = 0.95) -> list[Estimate]:
         evenly = total**2 / (counts**2).sum(0)
         size = np.where(effect > 0, total / effect, np.nan)
     enough = used >= MIN_CLUSTERS
-    half = np.where(enough, np.where(found.errors > 0, stdtrit(found.degrees, (1 + level) / 2) * found.errors, 0.0), np.nan)
-    p_value = np.where(enough, stdtr(found.degrees, -t), np.nan)
+    half = np.where(enough, np.where(found.errors > 0, two_sided_quantile(found.degrees, level) * found.errors, 0.0), np.nan)
+    p_value = np.where(enough, upper_tail(found.degrees, t), np.nan)
     columns: tuple[Floats, ...] = (
         found.means, found.errors, found.degrees, t, found.means - half, found.means + half, p_value, total, used, evenly,
         effect, size,

@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import stdtrit
 
-from clvlab.statistics.clusters import MIN_CLUSTERS, Clusters, cluster_errors
+from clvlab.statistics.clusters import MIN_CLUSTERS, Clusters, Floats, cluster_errors
+from clvlab.statistics.student import two_sided_quantile
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def paired_difference(clusters: Clusters, first: int = 0, second: int = 1, *, le
         return Difference(difference, None, None, None, None, size)
     if error <= 1e-12 * float(np.abs(found.means).max()):
         error = 0.0
-    half = float(stdtrit(_degrees(both), (1 + level) / 2)) * error if error else 0.0
+    half = float(two_sided_quantile(_degrees(both), level)) * error if error else 0.0
     known = size >= MIN_CLUSTERS
     return Difference(
         difference,
@@ -84,7 +84,7 @@ def paired_difference(clusters: Clusters, first: int = 0, second: int = 1, *, le
     )
 
 
-def _degrees(both: Clusters) -> float:
+def _degrees(both: Clusters) -> Floats:
     """Return the degrees of freedom of the difference's error, if decisions had independent errors."""
     counts = both.counts
     total = counts.sum(0)
@@ -96,4 +96,4 @@ def _degrees(both: Clusters) -> float:
             products = scaled[:, j] * scaled[:, k]
             apart = (products.sum() ** 2 - (products**2).sum()) / (total[j] * total[k])
             squares += ((counts[:, j] * counts[:, k]).sum() + apart) / (total[j] * total[k]) ** 2
-    return float(trace**2 / squares)
+    return np.asarray(trace**2 / squares)

@@ -48,7 +48,8 @@ def scored_decisions(backtest: PerformedRun) -> pl.DataFrame:
         .join(closes.lazy(), on="fixture_id", how="left", maintain_order="left")
         .select(
             "seq", "fixture_id", "tick_seq", "market_key", "side", "entry_prob_bps", "close_prob_bps", "odds_milli", "clv_bps",
-            "stake", "in_gap", "at_close", *(one.value.alias(one.column) for one in (MEASURES["edge"], MEASURES["price_ratio"])),
+            "stake", "in_gap", "at_close",
+            *(one.value.alias(one.column) for one in (MEASURES["edge"], MEASURES["price_ratio"])),
             to_close_s=(pl.col("close_ts_ms") - pl.col("ts_ms")) / 1000,
             closing_age_s=pl.col("closing_age_ms") / 1000,
             confidence=pl.col("confidence_ppm") / 1_000_000,

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from math import sqrt
-from typing import TYPE_CHECKING
 
 from clvlab.application.sheets.measures import MEASURES
 from clvlab.application.sheets.settling import PERCENT, Figure
+from clvlab.application.sheets.sheet import Sheet
 from clvlab.statistics import Permutation
-
-if TYPE_CHECKING:
-    from clvlab.application.sheets.tearsheet import TearSheet
 
 BPS = MEASURES["clv"].unit
 _P = "probability"
 
 
-def figures(sheet: TearSheet, *, moved: bool) -> list[Figure]:
+def figures(sheet: Sheet, *, moved: bool) -> list[Figure]:
     """Return the rows of ``TearSheet.frame``; without those of moved decisions, which read the whole tape, in far less time."""
     clv, beat, median, ratio, edge = sheet.clv, sheet.beat, sheet.median, sheet.price_ratio, sheet.edge
     naive = clv.t * sqrt(clv.design_effect) if clv.t is not None and clv.design_effect is not None else None
@@ -49,7 +46,7 @@ def figures(sheet: TearSheet, *, moved: bool) -> list[Figure]:
     ]
 
 
-def _moved(sheet: TearSheet) -> list[Figure]:
+def _moved(sheet: Sheet) -> list[Figure]:
     elsewhere, later = sheet.permutation, sheet.delay
     return [
         ("mean CLV of the same decisions in other fixtures", *_band(elsewhere), BPS),
@@ -59,7 +56,7 @@ def _moved(sheet: TearSheet) -> list[Figure]:
     ]
 
 
-def line(sheet: TearSheet) -> str:
+def line(sheet: Sheet) -> str:
     """The sheet in one sentence."""
     clv, edge, beat = sheet.clv, sheet.edge, sheet.beat
     if clv.mean is None:
@@ -69,16 +66,17 @@ def line(sheet: TearSheet) -> str:
     return (
         f"{clv.n:,} scored decisions in {clv.n_clusters:,} fixtures{_left_out(sheet)}: mean CLV {clv.mean:+z.2f} bps "
         f"{_span(clv.low, clv.high)}, median {sheet.median.median:+z.1f} bps, cluster t {t}; edge at the price taken "
-        f"{edge.mean or 0:+z.2f} % {_span(edge.low, edge.high)}; beat the close {share}, {beat.tied:,} unmoved{_returned(sheet)}"
+        f"{edge.mean or 0:+z.2f} % {_span(edge.low, edge.high)}; beat the close {share}, {beat.tied:,} unmoved"
+        f"{_returned(sheet)}"
     )
 
 
-def _left_out(sheet: TearSheet) -> str:
+def _left_out(sheet: Sheet) -> str:
     count, both = sheet.left_out, sheet.with_at_close.mean
     return f" ({count:,} more at the closing message, with them {both:+z.2f} bps)" if count and both is not None else ""
 
 
-def _returned(sheet: TearSheet) -> str:
+def _returned(sheet: Sheet) -> str:
     roi = sheet.settled.roi if sheet.settled else None
     if roi is None or roi.mean is None:
         return ""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 
-from clvlab.application.sheets.settling import Settlement
+from clvlab.application.sheets.sheet import Sheet
 from clvlab.drawing.axes import BLUE, GREY, RED, axes_or_new
-from clvlab.statistics import Calibration, Estimate, Middle, Permutation
+from clvlab.statistics import Calibration
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,29 +21,6 @@ _CLV = "CLV, bps of probability"
 _ALWAYS = (
     "clv", "cumulative", "by_time", "by_probability", "by_market", "by_side", "fixtures", "entry_and_close", "permutation",
 )  # fmt: skip
-
-
-class Sheet(Protocol):
-    """What is drawn: a ``TearSheet``."""
-
-    @property
-    def level(self) -> float: ...
-    @property
-    def scored(self) -> pl.DataFrame: ...
-    @property
-    def tables(self) -> dict[str, pl.DataFrame]: ...
-    @property
-    def clv(self) -> Estimate: ...
-    @property
-    def median(self) -> Middle: ...
-    @property
-    def permutation(self) -> Permutation | None: ...
-    @property
-    def calibration(self) -> Calibration | None: ...
-    @property
-    def settled(self) -> Settlement | None: ...
-    @property
-    def top_five(self) -> tuple[float | None, float | None]: ...
 
 
 class Plots:

@@ -10,7 +10,6 @@ from clvlab.answers.backtests import BacktestStatistics, BeatCloseStatistics, Fi
 from clvlab.application.runs.perform import PerformedRun
 from clvlab.application.sheets.settling import Figure
 from clvlab.application.sheets.tearsheet import TearSheet
-from clvlab.statistics import Estimate
 
 
 def statistics_of(performed: PerformedRun, level: float = 0.95, resamples: int = 5_000, seed: int = 0) -> BacktestStatistics:
@@ -40,9 +39,9 @@ def statistics_of(performed: PerformedRun, level: float = 0.95, resamples: int =
     sheet = TearSheet(performed, level, resamples, seed=seed, all_scored=True)
     spread = sheet.concentration
     return {
-        "clv_bps": _mean(sheet.clv, level),
-        "price_ratio_pct": _mean(sheet.price_ratio, level),
-        "edge_pct": _mean(sheet.edge, level),
+        "clv_bps": _mean(sheet, "clv"),
+        "price_ratio_pct": _mean(sheet, "price_ratio"),
+        "edge_pct": _mean(sheet, "edge"),
         "median_clv_bps": pick(MedianStatistics, {**asdict(sheet.median), "level": level}),
         "beat_close": pick(BeatCloseStatistics, {**asdict(sheet.beat), "level": level}),
         "effective_clusters": spread.effective_clusters,
@@ -54,8 +53,9 @@ def statistics_of(performed: PerformedRun, level: float = 0.95, resamples: int =
     }
 
 
-def _mean(found: Estimate, level: float) -> MeanStatistics:
-    return pick(MeanStatistics, {**asdict(found), "level": level})
+def _mean(sheet: TearSheet, name: str) -> MeanStatistics:
+    found = asdict(sheet.means[name])
+    return pick(MeanStatistics, {**found, "level": sheet.level, "sign_flip_p": sheet.sign_flips[name]})
 
 
 def _row(figure: Figure) -> FigureRow:

@@ -91,24 +91,25 @@ class TearSheet(Shown):
     @property
     def clv(self) -> Estimate:
         """Mean CLV, in bps of probability."""
-        return self._means["clv"]
+        return self.means["clv"]
 
     @property
     def price_ratio(self) -> Estimate:
         """Mean of closing over entry probability, less one, in percent: what a fair price would have gained."""
-        return self._means["price_ratio"]
+        return self.means["price_ratio"]
 
     @property
     def edge(self) -> Estimate:
         """Mean value of the price taken at the closing probability, in percent: "CLV %", with the margin that was paid."""
-        return self._means["edge"]
+        return self.means["edge"]
 
     @cached_property
     def _sums(self) -> dict[str, Clusters]:
         return {name: sum_by_cluster(self.scored[one.column], self.scored["fixture_id"])[0] for name, one in MEASURES.items()}
 
     @cached_property
-    def _means(self) -> dict[str, Estimate]:
+    def means(self) -> dict[str, Estimate]:
+        """The three means by name of their measure."""
         return {name: estimates(sums, level=self.level)[0] for name, sums in self._sums.items()}
 
     @property

@@ -8,20 +8,25 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from clvlab.application.sheets.measures import Measure
 from clvlab.drawing.axes import GREY
 
 _LABELLED_CELLS = 60
 
 
-def draw_heatmap(frame: pl.DataFrame, grid: Mapping[str, tuple[Any, ...]], x: str, y: str | None, alpha: float, ax: Any) -> Any:
-    """Draw mean CLV over one or two parameters; white is zero, grey is no scored decision.
+def draw_heatmap(
+    frame: pl.DataFrame, grid: Mapping[str, tuple[Any, ...]], measure: Measure, x: str, y: str | None, alpha: float, ax: Any
+) -> Any:
+    """Draw the mean over one or two parameters; white is zero, grey is no scored decision.
 
     Parameters
     ----------
     frame
-        Rows in order of the grid, with ``mean_clv_bps`` and ``p_family``.
+        Rows in order of the grid, with the mean of the measure and ``p_family``.
     grid
         Values of each parameter, in the order of the rows: the last one changes fastest.
+    measure
+        What is drawn the mean of.
     x, y
         Parameters along the axes; means over the others are drawn.
     alpha
@@ -32,7 +37,7 @@ def draw_heatmap(frame: pl.DataFrame, grid: Mapping[str, tuple[Any, ...]], x: st
     shape = tuple(len(values) for values in grid.values())
     names = list(grid)
     others = tuple(k for k, name in enumerate(names) if name not in (x, y))
-    means = frame["mean_clv_bps"].to_numpy().astype(float).reshape(shape)
+    means = frame[measure.mean].to_numpy().astype(float).reshape(shape)
     counted = ~np.isnan(means)
     with np.errstate(invalid="ignore"):
         cells = np.where(counted, means, 0).sum(axis=others) / counted.sum(axis=others)
@@ -45,11 +50,19 @@ def draw_heatmap(frame: pl.DataFrame, grid: Mapping[str, tuple[Any, ...]], x: st
     reach = float(np.nanmax(np.abs(cells), initial=0)) or 1.0
     ax.set_facecolor(GREY)
     image = ax.pcolormesh(cells, cmap="RdBu", vmin=-reach, vmax=reach)
-    ax.figure.colorbar(image, ax=ax, label="mean CLV, bps of probability")
+    ax.figure.colorbar(image, ax=ax, label=f"mean {measure.title}, {measure.unit}")
     for (row, column), mean in np.ndenumerate(cells):
         if cells.size <= _LABELLED_CELLS and not np.isnan(mean):
             ink = "white" if abs(mean) > 0.6 * reach else "black"
-            ax.text(column + 0.5, row + 0.5, f"{mean:+.0f}", ha="center", va="center", fontsize=8, color=ink)
+            ax.text(
+                column + 0.5,
+                row + 0.5,
+                f"{mean:+.0f}" if reach >= 10 else f"{mean:+.1f}",
+                ha="center",
+                va="center",
+                fontsize=8,
+                color=ink,
+            )
         if good[row, column]:
             ax.plot(column + 0.85, row + 0.8, marker="o", markersize=3, color="black")
     ax.set_xticks(np.arange(len(grid[x])) + 0.5, [str(value) for value in grid[x]])
@@ -60,4 +73,4 @@ def draw_heatmap(frame: pl.DataFrame, grid: Mapping[str, tuple[Any, ...]], x: st
         ax.set_yticks(np.arange(len(grid[y])) + 0.5, [str(value) for value in grid[y]])
         ax.set_ylabel(y)
     dots = f"dot: family-wise p < {alpha:.2g}" if not averaged else "means over the other parameters"
-    ax.set_title(f"Mean CLV by {x}" + (f" and {y}" if y else "") + f" ({dots})", fontsize=9)
+    ax.set_title(f"Mean {measure.title} by {x}" + (f" and {y}" if y else "") + f" ({dots})", fontsize=9)

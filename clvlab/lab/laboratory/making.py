@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from clvlab.application.sheets.measures import measure_of
 from clvlab.drawing.showing import check_settings
 from clvlab.engine.agent import Agent
 from clvlab.errors import StatisticsError
@@ -123,6 +124,7 @@ class Verbs(Records):
         policy: PolicyEnvelope | None = None,
         progress: Progress | bool = True,
         earlier_trials: int = 0,
+        by: str = "clv",
         level: float = 0.95,
         resamples: int = 5_000,
         seed: int = 0,
@@ -145,13 +147,18 @@ class Verbs(Records):
             how many there are.
         earlier_trials
             Trials that were made elsewhere before this sweep: they deflate its best.
-        level, resamples, seed
-            Of the intervals and of the bootstrap over fixtures.
+        by
+            What the points are judged by: ``clv``, the law's measure; ``edge``, the value of the price taken at the closing
+            probability; or ``price_ratio``.
+        level
+            Of the intervals.
+        resamples, seed
+            Of the highest that chance gives over all points.
 
         Raises
         ------
         StatisticsError
-            A grid without a parameter or a value, or with a value twice; or a negative number of earlier trials.
+            A grid without a parameter or a value, or with a value twice; a negative number of earlier trials; no such measure.
         UnknownPackError, UnknownFixtureError, UnknownAgentError, AgentError, DecisionError
             As for ``backtest``; a note names the point of the grid.
         UnsupportedError
@@ -171,28 +178,27 @@ class Verbs(Records):
         """
         asked, values = question(pack, fixtures, window, policy), grid_of(grid)
         check_settings(level, resamples=resamples)
+        measure_of(by)
         check_trials(earlier_trials)
         trials, recorded = self._place.sweep(asked, entry(agent), values, progress=progress)
-        return Sweep(trials, values, earlier_trials + recorded, level, resamples, seed)
+        return Sweep(trials, values, earlier_trials + recorded, by, level, resamples, seed)
 
-    def compare(
-        self, runs: Sequence[Result | str], *, level: float = 0.95, resamples: int = 5_000, seed: int = 0
-    ) -> Comparison:
+    def compare(self, runs: Sequence[Result | str], by: str = "clv", *, level: float = 0.95) -> Comparison:
         """Compare agents over the same pack with the first one: settings, paired difference, positions in common.
 
         Parameters
         ----------
         runs
             Backtests and competitions, of which every agent takes part: at least two agents. In a laboratory also ids of runs.
+        by
+            The measure: ``clv``, ``edge`` or ``price_ratio``.
         level
             Of the intervals.
-        resamples, seed
-            Of the bootstrap over fixtures.
 
         Raises
         ------
         StatisticsError
-            Fewer than two agents, or different packs.
+            Fewer than two agents, or different packs; or no such measure.
         UnknownRunError
 
         Examples
@@ -212,4 +218,4 @@ class Verbs(Records):
         for one in found:
             if not isinstance(one, Result):
                 raise StatisticsError(f"backtests, competitions and ids of runs can be compared, not {one!r:.80}")
-        return Comparison(tuple(agent for one in found for agent in one.contenders), level, resamples, seed)
+        return Comparison(tuple(agent for one in found for agent in one.contenders), by, level)

@@ -134,24 +134,24 @@ def lookahead_audit(
     return AuditReport(backtests.lookahead_audit(agent, tape, cuts=cuts, seed=seed, max_rows=max_rows))
 
 
-def leaderboard(runs: Sequence[Result], *, level: float = 0.95, resamples: int = 5_000, seed: int = 0) -> Leaderboard:
+def leaderboard(runs: Sequence[Result], by: str = "clv", *, level: float = 0.95) -> Leaderboard:
     """Rank backtests by mean CLV; intervals stand beside it and rank nothing.
 
     Parameters
     ----------
     runs
         Backtests and competitions, over the same packs or not.
+    by
+        The measure in whose order they are shown: ``clv``, ``edge`` or ``price_ratio``; the rank is the law's, by CLV.
     level
         Of the intervals.
-    resamples, seed
-        Of the bootstrap over fixtures.
 
     Examples
     --------
     >>> leaderboard([backtest("starter", "baseline"), backtest("starter", "cumulative-drift")]).frame["agent_id"][0]
     'cumulative-drift'
     """
-    return Leaderboard(tuple(one for run in runs for one in run.contenders), level, resamples, seed)
+    return Leaderboard(tuple(one for run in runs for one in run.contenders), by, level)
 
 
 _HERE = Verbs(LocalPlace())

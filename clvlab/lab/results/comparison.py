@@ -12,31 +12,28 @@ import numpy as np
 import polars as pl
 
 from clvlab.application import backtests
+from clvlab.application.sheets.measures import MEASURES, Measure, counted, measure_of
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown, check_settings
 from clvlab.errors import StatisticsError
 from clvlab.lab.results.contender import Contender
 from clvlab.law.ranking import rank
-from clvlab.law.schema import Reason, Schema
-from clvlab.statistics import Clusters, Estimate, estimates, paired_difference
+from clvlab.law.schema import Schema
+from clvlab.statistics import Clusters, estimates, paired_difference
 
-_MEANS: Schema = {
-    "agent": pl.String, "n": pl.Int64, "fixtures": pl.Int64, "mean_clv_bps": pl.Float64, "low": pl.Float64, "high": pl.Float64,
-    "t": pl.Float64, "mean_edge_bps": pl.Float64,
-}  # fmt: skip
-_DIFFERENCES: Schema = {
-    "difference": pl.String, "fixtures": pl.Int64, "mean_clv_bps": pl.Float64, "low": pl.Float64, "high": pl.Float64,
-    "t": pl.Float64,
-}  # fmt: skip
-_RANKING = ("rank", "agent_id", "mean_clv_bps", "low", "high", "t", "action_count", "fixtures", "total_clv_bps", "sim_pnl")
+_RANKING = ("rank", "agent_id", "mean_clv_bps", "action_count", "fixtures", "total_clv_bps", "sim_pnl")
 _KEY = ("fixture_id", "tick_seq", "market_key", "side")
 
 
-def fixture_sums(scores: Sequence[pl.DataFrame]) -> tuple[Clusters, pl.Series]:
-    """Return the CLV of several ``SCORES`` per fixture, a column each, in bps; and the fixtures."""
-    clv, scored = pl.col("clv_bps"), pl.col("reason") == Reason.SCORED
+def fixture_sums(scores: Sequence[pl.DataFrame], measure: Measure) -> tuple[Clusters, pl.Series]:
+    """Return what several ``SCORES`` with ``at_close`` measure per fixture, a column each; and the fixtures."""
+    value = pl.col("value")
     each = [
-        frame.filter(scored).group_by("fixture_id").agg(sums=clv.sum(), counts=pl.len(), squares=(clv * clv).sum())
+        frame.filter(counted())
+        .select("fixture_id", value=measure.value.cast(pl.Float64))
+        .drop_nulls("value")
+        .group_by("fixture_id")
+        .agg(sums=value.sum(), counts=pl.len(), squares=(value * value).sum())
         for frame in scores
     ]
     fixtures = pl.concat([own["fixture_id"] for own in each]).unique().sort()
@@ -46,6 +43,31 @@ def fixture_sums(scores: Sequence[pl.DataFrame]) -> tuple[Clusters, pl.Series]:
         for name, part in parts.items():
             part[rows, column] = own[name].to_numpy()
     return Clusters(**parts), fixtures
+
+
+def mean_table(scores: Sequence[pl.DataFrame], measure: Measure, level: float) -> pl.DataFrame:
+    """Return one row for each of several ``SCORES`` with ``at_close``: the mean that is asked for, its errors, the others.
+
+    Returns
+    -------
+    pl.DataFrame
+        ``n, fixtures``, the mean under its name, ``low, high, t, p_value`` of it, and the means by the other measures.
+    """
+    found = estimates(fixture_sums(scores, measure)[0], level=level)
+    named = {
+        "n": [one.n for one in found],
+        "fixtures": [one.n_clusters for one in found],
+        measure.mean: [one.mean for one in found],
+        "low": [one.low for one in found],
+        "high": [one.high for one in found],
+        "t": [one.t for one in found],
+        "p_value": [one.p_value for one in found],
+    }
+    for other in MEASURES.values():
+        if other is not measure:
+            named[other.mean] = [frame.filter(counted()).select(other.value.mean()).item() for frame in scores]
+    schema = {name: pl.Int64 if name in ("n", "fixtures") else pl.Float64 for name in named}
+    return pl.DataFrame(named, schema=schema)
 
 
 def unique_names(names: Sequence[str]) -> list[str]:
@@ -61,19 +83,19 @@ class Comparison(Shown):
     ----------
     sources
         The agents; the others are compared with the first.
+    by
+        Name of the measure that is compared: ``clv``, ``edge`` or ``price_ratio``.
     level
         Of all intervals.
-    resamples, seed
-        Of the bootstrap over fixtures.
     """
 
     sources: tuple[Contender, ...]
+    by: str = "clv"
     level: float = 0.95
-    resamples: int = 5_000
-    seed: int = 0
 
     def __post_init__(self) -> None:
-        check_settings(self.level, resamples=self.resamples)
+        check_settings(self.level)
+        measure_of(self.by)
         if len(self.sources) < 2:
             raise StatisticsError(f"a comparison needs at least two backtests, not {len(self.sources)}")
         first = self.sources[0]
@@ -90,34 +112,31 @@ class Comparison(Shown):
 
     @cached_property
     def _sums(self) -> tuple[Clusters, pl.Series]:
-        return fixture_sums([source.scores for source in self.sources])
+        return fixture_sums([source.scores for source in self.sources], self._measure)
 
-    @cached_property
-    def estimates(self) -> list[Estimate]:
-        """Mean CLV of each backtest, in bps of probability."""
-        return estimates(self._sums[0], level=self.level, resamples=self.resamples, seed=self.seed)
+    @property
+    def _measure(self) -> Measure:
+        return measure_of(self.by)
 
     @cached_property
     def frame(self) -> pl.DataFrame:
-        """One row per backtest: mean CLV in bps of probability, its interval, and the mean edge at the price taken, in bps."""
-        rows = [
-            (name, one.n, one.n_clusters, one.mean, one.low, one.high, one.t, source.scores["edge_bps"].mean())
-            for name, one, source in zip(self.names, self.estimates, self.sources, strict=True)
-        ]
-        return pl.DataFrame(rows, schema=_MEANS, orient="row")
+        """One row per backtest: the mean that is compared, its interval, cluster t and one-sided p, and the other means."""
+        means = mean_table([source.scores for source in self.sources], self._measure, self.level)
+        return means.insert_column(0, pl.Series("agent", self.names))
 
     @cached_property
     def differences(self) -> pl.DataFrame:
-        """One row per other backtest: its mean CLV less that of the first, paired by fixture, in bps of probability."""
+        """One row per other backtest: its mean less that of the first, paired by fixture, in the unit of the measure."""
         rows = []
         for k in range(1, len(self.sources)):
-            one = paired_difference(self._sums[0], k, 0, level=self.level, resamples=self.resamples, seed=self.seed)
+            one = paired_difference(self._sums[0], k, 0, level=self.level)
             rows.append((f"{self.names[k]} - {self.names[0]}", one.n_clusters, one.difference, one.low, one.high, one.t))
-        return pl.DataFrame(rows, schema=_DIFFERENCES, orient="row")
+        numbers: Schema = dict.fromkeys((self._measure.mean, "low", "high", "t"), pl.Float64)
+        return pl.DataFrame(rows, schema={"difference": pl.String, "fixtures": pl.Int64, **numbers}, orient="row")
 
     @cached_property
     def fixtures(self) -> pl.DataFrame:
-        """One row per fixture: the mean CLV of each backtest in it, in bps; null without a scored decision."""
+        """One row per fixture: the mean of each backtest in it, in the measure's unit; null without a scored decision."""
         sums, fixtures = self._sums
         means = {
             name: pl.select(pl.when(pl.Series(n) > 0).then(pl.Series(s) / pl.Series(n))).to_series()
@@ -155,27 +174,30 @@ class Comparison(Shown):
 
     def __repr__(self) -> str:
         said = "; ".join(
-            f"{row['difference']}: " + ("no difference to estimate" if row["mean_clv_bps"] is None else _said(row))
+            f"{row['difference']}: "
+            + ("no difference to estimate" if row[self._measure.mean] is None else _said(row, self._measure))
             for row in self.differences.iter_rows(named=True)
         )
         return f"Comparison of {len(self.sources)} backtests: {said}; next: .differences, .settings, .overlap, .fixtures"
 
     def _repr_html_(self) -> str:
+        measure = self._measure
         parts = {
-            f"Mean CLV, bps of probability, {self.level:.0%} interval over fixtures": self.frame,
-            "Difference of mean CLV, paired by fixture, bps of probability": self.differences,
+            f"Mean {measure.title}, {measure.unit}, {self.level:.0%} interval over fixtures": self.frame,
+            f"Difference of mean {measure.title}, paired by fixture, {measure.unit}": self.differences,
             "Settings that differ": self.settings,
             "Positions in common": self.overlap,
         }
         return html.block(
             f"Comparison on {self.sources[0].pack_id}",
+            f'<p class="quiet">By {measure.title}: {measure.question}?</p>',
             *(html.section(title, html.table(frame.columns, frame.rows())) for title, frame in parts.items() if frame.height),
         )
 
 
-def _said(row: dict[str, Any]) -> str:
+def _said(row: dict[str, Any], measure: Measure) -> str:
     interval = "" if row["low"] is None else f" [{row['low']:.2f}, {row['high']:.2f}]"
-    return f"{row['mean_clv_bps']:+.2f} bps of probability{interval}"
+    return f"{row[measure.mean]:+.2f} {measure.unit}{interval}"
 
 
 def _settings(source: Contender) -> dict[str, str | None]:
@@ -191,32 +213,31 @@ def _settings(source: Contender) -> dict[str, str | None]:
 
 @dataclass(frozen=True)
 class Leaderboard(Shown):
-    """Backtests ranked by mean CLV, and by nothing else; made by ``clvlab.leaderboard()``."""
+    """Backtests ranked by mean CLV as the law ranks them, or laid out by another mean; made by ``clvlab.leaderboard()``."""
 
     sources: tuple[Contender, ...]
+    by: str = "clv"
     level: float = 0.95
-    resamples: int = 5_000
-    seed: int = 0
 
     def __post_init__(self) -> None:
-        check_settings(self.level, resamples=self.resamples)
+        check_settings(self.level)
+        measure_of(self.by)
 
     @cached_property
     def frame(self) -> pl.DataFrame:
-        """``OUTCOMES`` with ``rank``, and beside them fixtures, interval and cluster t of the mean, which do not rank."""
+        """``OUTCOMES`` with the law's ``rank``; beside it ``fixtures``, ``low``, ``high``, ``t`` and ``p_value`` of the mean.
+
+        By another measure than CLV, rows are in order of its mean, which stands under its name; the rank is still the law's.
+        Means and intervals leave entries at the closing message out, which the law ranks.
+        """
         if not self.sources:
             return backtests.leaderboard([])
-        found = estimates(
-            fixture_sums([source.scores for source in self.sources])[0],
-            level=self.level,
-            resamples=self.resamples,
-            seed=self.seed,
-        )
-        rows = [(one.n_clusters, one.low, one.high, one.t) for one in found]
-        schema = {"fixtures": pl.Int64, "low": pl.Float64, "high": pl.Float64, "t": pl.Float64}
-        return rank(
-            pl.concat([source.outcomes for source in self.sources]).hstack(pl.DataFrame(rows, schema=schema, orient="row"))
-        )
+        measure = measure_of(self.by)
+        found = mean_table([source.scores for source in self.sources], measure, self.level)
+        ranked = rank(pl.concat([source.outcomes for source in self.sources]).hstack(found.drop("n", "mean_clv_bps")))
+        if self.by == "clv":
+            return ranked
+        return ranked.sort(measure.mean, descending=True, nulls_last=True, maintain_order=True)
 
     def __repr__(self) -> str:
         first = "" if self.frame.is_empty() else f", {self.frame['agent_id'][0]} first"
@@ -224,12 +245,14 @@ class Leaderboard(Shown):
 
     def table(self) -> str:
         """Return the ranking as an HTML table."""
-        shown = self.frame.select([name for name in _RANKING if name in self.frame.columns])
+        own = measure_of(self.by).mean
+        names = dict.fromkeys((*_RANKING[:2], own, "low", "high", "t", "p_value", *_RANKING[2:]))
+        shown = self.frame.select([name for name in names if name in self.frame.columns])
         return html.table(shown.columns, shown.rows())
 
     def _repr_html_(self) -> str:
         return html.block(
-            "Leaderboard by mean CLV (bps of probability)",
+            f"Leaderboard by mean {measure_of(self.by).title} ({measure_of(self.by).unit})",
             self.table(),
-            f'<p class="quiet">Intervals hold {self.level:.0%}, over fixtures; nothing but the mean ranks.</p>',
+            f'<p class="quiet">Intervals hold {self.level:.0%}, over fixtures; the rank is that of the law, by mean CLV.</p>',
         )

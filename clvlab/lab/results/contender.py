@@ -17,7 +17,7 @@ class Contender:
     Attributes
     ----------
     scores, outcomes
-        ``SCORES`` and ``OUTCOMES`` of this agent alone.
+        ``SCORES`` with ``at_close``, and ``OUTCOMES``, of this agent alone.
     agent
         How it stands in RUN_STARTED.
     started

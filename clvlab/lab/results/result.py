@@ -7,6 +7,7 @@ from functools import cached_property
 
 import polars as pl
 
+from clvlab.application.runs.entries import at_close
 from clvlab.application.runs.gaps import lasting_gaps
 from clvlab.application.runs.perform import PerformedRun, content_hash_of, reopen
 from clvlab.application.sheets.plots import Plots
@@ -76,7 +77,7 @@ class Result(Shown):
 
     @cached_property
     def _read(self) -> tuple[pl.DataFrame, pl.DataFrame, RunStarted]:
-        """``SCORES`` and ``OUTCOMES`` of all agents, and the payload of RUN_STARTED.
+        """``SCORES`` with ``at_close`` and ``OUTCOMES`` of all agents, and the payload of RUN_STARTED.
 
         Raises
         ------
@@ -84,11 +85,13 @@ class Result(Shown):
             The bytes can't be read.
         """
         if self._performed is not None:
-            return self._performed.scores, self._performed.result.outcomes, self._performed.started
+            run = self._performed
+            return run.scores.with_columns(run.at_close), run.result.outcomes, run.started
         found = self.verify().source
-        if found.scores is None or found.outcomes is None or found.started is None:
+        if found.scores is None or found.outcomes is None or found.evidence is None:
             raise EvidenceError(f"run {self.run_id} can't be read: {found.recomputed_evidence_hash}")
-        return found.scores, found.outcomes, found.started
+        read = found.evidence
+        return found.scores.with_columns(at_close(read.decisions, read.closes)), found.outcomes, read.started
 
     @cached_property
     def contenders(self) -> list[Contender]:
@@ -112,9 +115,10 @@ class Result(Shown):
 
     @property
     def scores(self) -> Scores:
-        """``SCORES``: one row per decision of all agents, abstentions and invalid ones included; and ``in_gap``.
+        """``SCORES``: one row per decision of all agents, abstentions and invalid ones included; ``at_close`` and ``in_gap``.
 
-        ``in_gap`` tells whether a gap of the pack's capture touches entry or close; null where the pack is not at hand.
+        ``at_close`` tells whether it was entered at the closing message of its market, ``in_gap`` whether a gap of the pack's
+        capture touches entry or close; null where the pack is not at hand.
         """
         return Scores(self._read[0].with_columns(in_gap=self._in_gap))
 
@@ -155,14 +159,14 @@ class Result(Shown):
     def _is_reported(self) -> bool:
         return self._kind == "backtest" or (self._kind == "live" and len(self.contenders) == 1)
 
-    def compare(self, *, level: float = 0.95, resamples: int = 5_000, seed: int = 0) -> Comparison:
+    def compare(self, by: str = "clv", *, level: float = 0.95) -> Comparison:
         """Compare the agents with the first of them, paired by fixture; see ``clvlab.compare``."""
-        return Comparison(tuple(self.contenders), level, resamples, seed)
+        return Comparison(tuple(self.contenders), by, level)
 
     def tear_sheet(
         self, agent_id: str | None = None, *, level: float = 0.95, resamples: int = 5_000, draws: int = 200, seed: int = 0
     ) -> TearSheet:
-        """Return the statistics of one agent: means with intervals over fixtures, breakdowns, placebo, pictures.
+        """Return the statistics of one agent: means with intervals over fixtures, nulls beside them, breakdowns, pictures.
 
         Parameters
         ----------
@@ -171,11 +175,11 @@ class Result(Shown):
         level
             Of the intervals, above 0 and below 1.
         resamples
-            Of the bootstrap over fixtures.
+            Of the sign flips by fixture.
         draws
-            Of the placebo.
+            How often decisions are moved to other fixtures, and to later messages.
         seed
-            Of both; the same seed gives the same sheet.
+            Of all of them; the same seed gives the same sheet.
 
         Raises
         ------

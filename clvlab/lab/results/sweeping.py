@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from clvlab.application import backtests
+from clvlab.application.runs.entries import at_close
+from clvlab.application.sheets.measures import Measure, measure_of
 from clvlab.drawing import axes as drawing
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown, check_settings
@@ -19,25 +21,20 @@ from clvlab.engine.replay import locate, replay
 from clvlab.errors import ClvlabError, StatisticsError
 from clvlab.lab.drawing.heatmap import draw_heatmap
 from clvlab.lab.drawing.progress import Progress, shown_progress
-from clvlab.lab.results.comparison import fixture_sums
+from clvlab.lab.results.comparison import fixture_sums, mean_table
 from clvlab.lab.results.result import Result
 from clvlab.law.closing import Window
 from clvlab.law.clv import scores
 from clvlab.law.positions import positions
-from clvlab.law.schema import Schema
 from clvlab.law.tape import Tape
 from clvlab.packs.reader import Pack
-from clvlab.statistics import Clusters, Deflated, deflated_t, estimates, family_wise_p_values, influence_shape
+from clvlab.statistics import Clusters, Family, family_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Seal = Callable[[Mapping[str, Any]], Result]
 _SHOWN_ROWS = 40
-_FOUND: Schema = {
-    "n": pl.Int64, "fixtures": pl.Int64, "mean_clv_bps": pl.Float64, "low": pl.Float64, "high": pl.Float64, "t": pl.Float64,
-    "p_alone": pl.Float64,
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -60,7 +57,7 @@ class Trial:
     params
         Parameters of this point.
     scores
-        ``SCORES``.
+        ``SCORES`` with ``at_close``.
     """
 
     number: int
@@ -140,7 +137,8 @@ def sweep_grid(
 def _scored(tape: Tape, agent: str | Agent, params: Mapping[str, Any], window: Window) -> pl.DataFrame:
     decided = decisions_of(backtests.resolve(agent, params, window), tape)
     replayed = replay(tape, locate(tape, decided), window)
-    return scores(positions(replayed.decisions, replayed.closes), window, tape.max_close_age_s)
+    rows = scores(positions(replayed.decisions, replayed.closes), window, tape.max_close_age_s)
+    return rows.with_columns(at_close(replayed.decisions, replayed.closes))
 
 
 @dataclass(frozen=True)
@@ -155,13 +153,18 @@ class Sweep(Shown):
         Values of each parameter.
     earlier_trials
         Trials made before this sweep, which count as well.
-    level, resamples, seed
-        Of the intervals and of the bootstrap over fixtures.
+    by
+        Name of the measure that points are judged by: ``clv``, ``edge`` or ``price_ratio``.
+    level
+        Of the intervals.
+    resamples, seed
+        Of the highest that chance gives over all points.
     """
 
     sources: tuple[Trial, ...]
     grid: Mapping[str, tuple[Any, ...]]
     earlier_trials: int = 0
+    by: str = "clv"
     level: float = 0.95
     resamples: int = 5_000
     seed: int = 0
@@ -169,58 +172,63 @@ class Sweep(Shown):
     def __post_init__(self) -> None:
         check_settings(self.level, resamples=self.resamples)
         check_trials(self.earlier_trials)
+        measure_of(self.by)
 
     @property
     def trials(self) -> int:
         """Trials on record: the points of the grid and those made before."""
         return len(self.sources) + self.earlier_trials
 
+    @property
+    def _measure(self) -> Measure:
+        return measure_of(self.by)
+
     @cached_property
-    def _sums(self) -> Clusters:
-        return fixture_sums([trial.scores for trial in self.sources])[0]
+    def sums(self) -> Clusters:
+        """What the points measure per fixture (row), a column each, and how many decisions."""
+        return fixture_sums([trial.scores for trial in self.sources], self._measure)[0]
+
+    @cached_property
+    def family(self) -> Family:
+        """What is left of each point when all trials count, those made before too."""
+        return family_of(self.sums, earlier=self.earlier_trials, resamples=self.resamples, seed=self.seed)
 
     @cached_property
     def frame(self) -> pl.DataFrame:
-        """One row per point: parameters, ``n`` scored decisions, ``fixtures``, ``mean_clv_bps``, ``low``, ``high``, ``t``.
+        """One row per point: parameters, ``n`` decisions, ``fixtures``, the mean it is judged by, ``low``, ``high``, ``t``.
 
-        ``p_alone`` is the one-sided p-value as if nothing else had been tried, ``p_family`` that of the maximum of t over the
-        grid. Null with fewer than five fixtures.
+        ``p_alone`` is the one-sided p-value as if nothing else had been tried, ``p_family`` that of the highest over all
+        trials. Null with fewer than five fixtures. The means by the other measures come last. Entries at the closing message
+        are left out.
         """
-        found = estimates(self._sums, level=self.level, resamples=self.resamples, seed=self.seed)
-        family = family_wise_p_values(self._sums, resamples=self.resamples, seed=self.seed)
-        rows = [(one.n, one.n_clusters, one.mean, one.low, one.high, one.t, one.p_value) for one in found]
-        table = pl.DataFrame(rows, schema=_FOUND, orient="row")
+        found = mean_table([trial.scores for trial in self.sources], self._measure, self.level)
+        table = found.rename({"p_value": "p_alone"})
+        p_family = pl.Series("p_family", self.family.p_values).fill_nan(None)
+        table.insert_column(table.get_column_index("p_alone") + 1, p_family)
         params = [pl.Series(name, [trial.params[name] for trial in self.sources], strict=False) for name in self.grid]
-        return pl.DataFrame(params).hstack(table).with_columns(p_family=pl.Series(family).fill_nan(None))
+        return pl.DataFrame(params).hstack(table)
 
-    @cached_property
-    def deflated(self) -> Deflated | None:
-        """The best t, less what chance gives over all trials; null if no trial has a t."""
-        ts = [t for t in self.frame["t"] if t is not None]
-        if not ts:
-            return None
-        top = self.frame["t"].arg_max() or 0
-        skewness, kurtosis = influence_shape(self._sums, top)
-        fixtures = int(self.frame["fixtures"][top])
-        return deflated_t(max(ts), fixtures, ts, earlier=self.earlier_trials, skewness=skewness, kurtosis=kurtosis)
+    def best(self, by: str | None = None) -> Trial:
+        """Return the point with the highest mean among those with an interval; the first one of equals.
 
-    def best(self, by: str = "mean_clv_bps") -> Trial:
-        """Return the point with the highest mean CLV (or ``by="t"``) among those with an interval; the first one of equals.
+        Parameters
+        ----------
+        by
+            A measure, ``clv``, ``edge`` or ``price_ratio``; or ``t``, of the measure of this sweep, which is the default.
 
         Raises
         ------
         StatisticsError
-            No point has scored decisions in five fixtures, or ``by`` is neither.
+            No point has scored decisions in five fixtures, or ``by`` is none of them.
         """
-        if by not in ("mean_clv_bps", "t"):
-            raise StatisticsError(f"the best point goes by mean_clv_bps or t, not {by!r}")
-        known = self.frame.with_row_index("number").drop_nulls(["low", by])
+        column = "t" if by == "t" else measure_of(by or self.by).mean
+        known = self.frame.with_row_index("number").drop_nulls(["low", column])
         if known.is_empty():
             raise StatisticsError("no point of the grid has an interval: they have scored decisions in too few fixtures")
-        return self.sources[int(known.sort(by, descending=True, maintain_order=True)["number"][0])]
+        return self.sources[int(known.sort(column, descending=True, maintain_order=True)["number"][0])]
 
     def heatmap(self, x: str | None = None, y: str | None = None, ax: Axes | None = None) -> Axes:
-        """Draw mean CLV over two parameters (the first two with several values), averaged over the others.
+        """Draw the mean over two parameters (the first two with several values), averaged over the others.
 
         A dot marks a point whose family-wise p-value is below 1 - ``level``.
 
@@ -238,7 +246,7 @@ class Sweep(Shown):
             if name is not None and name not in self.grid:
                 raise StatisticsError(f"the grid has no parameter {name!r}; it has: {', '.join(self.grid)}")
         ax = drawing.axes_or_new(ax)
-        draw_heatmap(self.frame, self.grid, x, y, 1 - self.level, ax)
+        draw_heatmap(self.frame, self.grid, self._measure, x, y, 1 - self.level, ax)
         return ax
 
     @property
@@ -247,27 +255,31 @@ class Sweep(Shown):
         passed = self.frame.filter(pl.col("p_family") < 1 - self.level).height
         alone = self.frame.filter(pl.col("p_alone") < 1 - self.level).height
         said = (
-            f"{len(self.sources)} points, {self.trials} trials on record: {alone} above zero taken alone, "
-            f"{passed} when all points are counted"
+            f"{len(self.sources)} points, {self.trials} trials on record: by {self._measure.title}, {alone} above zero taken "
+            f"alone, {passed} when all trials are counted"
         )
-        found = self.deflated
-        if found is None:
+        top = self.frame["p_family"].arg_min()
+        if top is None:
             return f"{said}; no point has a t"
+        best, found = self.frame.row(top, named=True), self.family
         return (
-            f"{said}; best t {found.t:.2f}, where chance gives {found.expected_max:.2f}, deflated p {1 - found.probability:.2g}"
+            f"{said}; best t {best['t']:.2f}, {found.scores[top]:.2f} on the normal scale, where chance gives "
+            f"{found.expected_max:.2f}: p {best['p_family']:.2g}"
         )
 
     def __repr__(self) -> str:
         return f"Sweep of {_name(self.sources[0].setting.agent)}: {self.line}; next: .frame, .heatmap(), .best().seal()"
 
     def _repr_html_(self) -> str:
-        shown = self.frame.sort("mean_clv_bps", descending=True, nulls_last=True, maintain_order=True).head(_SHOWN_ROWS)
+        measure = self._measure
+        shown = self.frame.sort(measure.mean, descending=True, nulls_last=True, maintain_order=True).head(_SHOWN_ROWS)
         more = self.frame.height - shown.height
         return html.block(
             f"Sweep of {_name(self.sources[0].setting.agent)} on {self.sources[0].setting.pack.pack_id}",
             f"<p>{html.escape(self.line)}.</p>",
-            html.figures([drawing.svg(lambda ax: self.heatmap(ax=ax), "mean CLV over the grid")]),
-            html.section("Points by mean CLV, bps of probability", html.table(shown.columns, shown.rows())),
+            f'<p class="quiet">By {measure.title}: {measure.question}?</p>',
+            html.figures([drawing.svg(lambda ax: self.heatmap(ax=ax), f"mean {measure.title} over the grid")]),
+            html.section(f"Points by mean {measure.title}, {measure.unit}", html.table(shown.columns, shown.rows())),
             f'<p class="quiet">and {more} more, in .frame</p>' if more else "",
         )
 
