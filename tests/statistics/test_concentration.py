@@ -44,6 +44,6 @@ def test_means_of_whole_clusters_are_as_uncertain_as_that_many_equal_ones():
 def test_equal_clusters_whose_values_agree_are_the_effective_sample_size_too():
     values, clusters = np.repeat(np.random.default_rng(1).normal(0, 1, 200), 5), sized(*[5] * 200)
 
-    found = cluster_mean(pl.Series(values), clusters, resamples=10)
+    found = cluster_mean(pl.Series(values), clusters)
 
     assert found.effective_n == pytest.approx(concentration(clusters).effective_clusters, rel=0.01)

@@ -8,6 +8,7 @@ from functools import cached_property
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import polars as pl
 
 from clvlab.application import backtests
@@ -258,13 +259,13 @@ class Sweep(Shown):
             f"{len(self.sources)} points, {self.trials} trials on record: by {self._measure.title}, {alone} above zero taken "
             f"alone, {passed} when all trials are counted"
         )
-        top = self.frame["p_family"].arg_min()
-        if top is None:
+        found = self.family
+        if np.isnan(found.scores).all():
             return f"{said}; no point has a t"
-        best, found = self.frame.row(top, named=True), self.family
+        top = int(np.nanargmax(found.scores))
         return (
-            f"{said}; best t {best['t']:.2f}, {found.scores[top]:.2f} on the normal scale, where chance gives "
-            f"{found.expected_max:.2f}: p {best['p_family']:.2g}"
+            f"{said}; best t {self.frame['t'][top]:.2f}, {found.scores[top]:.2f} on the normal scale, where chance gives "
+            f"{found.expected_max:.2f}: p {found.p_values[top]:.2g}"
         )
 
     def __repr__(self) -> str:

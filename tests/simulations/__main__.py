@@ -1,0 +1,20 @@
+"""``python -m tests.simulations``: what the statistics do where the truth is known, as docs state it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from tests.simulations import families, means, moving
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Simulate means, families and moved decisions whose truth is known.")
+    parser.add_argument("--rounds", type=int, default=1_000)
+    rounds = parser.parse_args().rounds
+    for table in (means.table(2 * rounds), families.table(rounds), moving.table(max(rounds // 5, 1))):
+        sys.stdout.write(table + "\n\n")
+
+
+if __name__ == "__main__":
+    main()
