@@ -18,7 +18,7 @@ _VERIFIER = Path(__file__).parents[2] / "clvlab" / "proof" / "clv_verify.py"
 _STRATEGIES = ("baseline", "cumulative-drift", "sharp-momentum-v2")
 _SCRIPT = "Polars script"
 _ANCHORS = 20
-_BOOTSTRAP = (5_000, 500)  # resamples, fixtures
+_SIGN_FLIPS = (5_000, 500)  # resamples, fixtures
 
 Samples = dict[str, list[Sample]]
 
@@ -91,7 +91,7 @@ def _commands(folder: Path, sizes: dict[str, Any]) -> dict[str, list[str]]:
         commands |= {f"{strategy} small": ["decide", small, strategy], f"{strategy} large": ["decide", large, strategy]}
         commands[f"{strategy} season"] = ["decide_season", small, strategy]
     few = str(sizes["decisions"]["run-small"])
-    commands |= {"tear_sheet": ["tear_sheet", large, few], "bootstrap": ["bootstrap", small, *(str(n) for n in _BOOTSTRAP)]}
+    commands |= {"tear_sheet": ["tear_sheet", large, few], "estimated": ["estimated", small, *(str(n) for n in _SIGN_FLIPS)]}
     commands["explore"] = ["explore", small, str(min(MESSAGES, sizes["ticks"]["small"])), few]
     return commands
 
@@ -165,9 +165,15 @@ def _store(samples: Samples, sizes: dict[str, Any]) -> Iterator[Figure]:
 
 
 def _statistics(samples: Samples) -> Iterator[Figure]:
-    sheets, resamples, fixtures = samples["tear_sheet"], *_BOOTSTRAP
+    sheets, resamples, fixtures = samples["tear_sheet"], *_SIGN_FLIPS
     yield Figure("statistics", f"tear sheet, {sheets[0].facts['decisions']} decisions", "s", _seconds(sheets), Budget(3))
-    yield Figure("statistics", f"bootstrap, {resamples} x {fixtures} fixtures", "s", _seconds(samples["bootstrap"]), Budget(1))
+    yield Figure(
+        "statistics",
+        f"interval and {resamples} sign flips over {fixtures} fixtures",
+        "s",
+        _seconds(samples["estimated"]),
+        Budget(1),
+    )
     moves = samples["explore"]
     name = f"a move through {moves[0].facts['messages']} messages of 3 sides"
     yield Figure("explorer", name, "s", spread([sample.seconds / MOVES for sample in moves]), Budget(0.15))

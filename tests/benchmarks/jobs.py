@@ -33,7 +33,7 @@ from clvlab.packs.reader import verify_pack
 from clvlab.proof.bundle import bundle, read_bundle
 from clvlab.proof.seal import seal
 from clvlab.proof.verify import verify
-from clvlab.statistics import cluster_mean
+from clvlab.statistics import estimates, sign_flip_p_values, sum_by_cluster
 from clvlab.store.folder import read_run
 from tests.benchmarks import baseline
 from tests.benchmarks.agents import Average, Every, Momentum
@@ -231,15 +231,16 @@ def tear_sheet(folder: Path, decisions: str) -> Job:
     return job
 
 
-def bootstrap(_: Path, resamples: str, fixtures: str) -> Job:
-    """Estimate a mean and its interval over fixtures of 200 decisions each."""
+def estimated(_: Path, resamples: str, fixtures: str) -> Job:
+    """Estimate a mean, its interval and its sign flips over fixtures of 200 decisions each."""
     ids = np.repeat(np.arange(int(fixtures)), 200)
     clv_bps = pl.Series(np.random.default_rng(0).normal(5, 40, int(fixtures))[ids])
     names = pl.Series(ids)
 
     def job() -> Facts:
-        found = cluster_mean(clv_bps, names, resamples=int(resamples))
-        return {"low": found.low, "high": found.high, "decisions": found.n}
+        sums, _, _ = sum_by_cluster(clv_bps, names)
+        (found,), (p_value,) = estimates(sums), sign_flip_p_values(sums, resamples=int(resamples))
+        return {"low": found.low, "high": found.high, "decisions": found.n, "p_value": float(p_value)}
 
     return job
 
@@ -249,6 +250,6 @@ JOBS: dict[str, Callable[..., Job]] = {
     for job in (
         script, sql, scored, sealed, digest, content_hash, verified_pack, seal_run, verify_run, verify_alone,
         anchored, opinion, bundled, unbundled, gate, ticking, decide, decide_season, decision, board,
-        tear_sheet, bootstrap, explore,
+        tear_sheet, estimated, explore,
     )
 }  # fmt: skip

@@ -13,15 +13,16 @@ def tests():
 
 
 def test_means_are_those_of_the_backtests_in_the_order_given(tests):
-    frame = cl.compare(tests, resamples=100).frame
+    frame = cl.compare(tests).frame
 
     assert frame["agent"].to_list() == ["cumulative-drift", "cumulative-drift (2)", "baseline"]
-    assert frame["mean_clv_bps"].to_list() == pytest.approx([one.report["metrics"]["avg_clv_bps"] for one in tests])
-    assert frame["n"].to_list() == [one.report["metrics"]["action_count"] for one in tests]
+    sheets = [one.tear_sheet() for one in tests]
+    assert frame["mean_clv_bps"].to_list() == pytest.approx([sheet.clv.mean for sheet in sheets])
+    assert frame["n"].to_list() == [sheet.clv.n for sheet in sheets]
 
 
 def test_the_difference_is_that_of_the_means(tests):
-    found = cl.compare(tests, resamples=200)
+    found = cl.compare(tests)
 
     means = found.frame["mean_clv_bps"]
     assert found.differences["mean_clv_bps"].to_list() == pytest.approx([means[1] - means[0], means[2] - means[0]])
@@ -29,14 +30,14 @@ def test_the_difference_is_that_of_the_means(tests):
 
 
 def test_only_settings_that_differ_are_shown(tests):
-    settings = cl.compare(tests[:2], resamples=100).settings
+    settings = cl.compare(tests[:2]).settings
 
     assert settings.rows() == [("config.warmup_ticks", "6", "40")]
 
 
 def test_positions_are_counted_once_for_each_side_of_the_pair(tests):
     one, other = tests[:2]
-    overlap = cl.compare([one, other], resamples=100).overlap.row(0, named=True)
+    overlap = cl.compare([one, other]).overlap.row(0, named=True)
 
     keys = [set(bt.scores.select("fixture_id", "tick_seq", "market_key", "side").iter_rows()) for bt in (one, other)]
     assert overlap["both"] == len(keys[0] & keys[1])
@@ -45,16 +46,23 @@ def test_positions_are_counted_once_for_each_side_of_the_pair(tests):
 
 
 def test_a_backtest_beside_itself_differs_by_nothing(tests):
-    found = cl.compare([tests[0], tests[0]], resamples=100)
+    found = cl.compare([tests[0], tests[0]])
 
-    assert found.differences.row(0)[2:] == (0.0, None, None, None)
+    assert found.differences.row(0)[2:] == (0.0, 0.0, 0.0, None)
     assert found.settings.is_empty()
     assert found.overlap["shared_pct"][0] == 100
 
 
 def test_fixtures_have_the_mean_of_each(tests):
-    fixtures = cl.compare(tests, resamples=100).fixtures
-    own = tests[0].scores.group_by("fixture_id").agg(pl.mean("clv_bps")).drop_nulls().sort("fixture_id")
+    fixtures = cl.compare(tests).fixtures
+    own = (
+        tests[0]
+        .scores.filter(~pl.col("at_close"))
+        .group_by("fixture_id")
+        .agg(pl.mean("clv_bps"))
+        .drop_nulls()
+        .sort("fixture_id")
+    )
 
     assert fixtures.drop_nulls("cumulative-drift").select("fixture_id", pl.col("cumulative-drift").alias("clv_bps")).equals(own)
 
@@ -62,12 +70,36 @@ def test_fixtures_have_the_mean_of_each(tests):
 def test_an_agent_without_a_scored_decision_is_shown_without_a_mean(tests):
     none = cl.backtest("starter", window=cl.Window("none", market_allowlist=("NOTHING",)))
 
-    found = cl.compare([tests[0], none], resamples=100)
+    found = cl.compare([tests[0], none])
 
     assert found.frame["mean_clv_bps"][1] is None
     assert found.differences["mean_clv_bps"][0] is None
     assert "no difference to estimate" in repr(found)
     assert found._repr_html_()
+
+
+def test_they_are_compared_by_the_measure_that_is_asked_for(tests):
+    by_clv, by_edge = cl.compare(tests), cl.compare(tests, by="edge")
+
+    assert by_edge.frame["mean_edge_pct"].to_list() == pytest.approx([one.tear_sheet().edge.mean for one in tests])
+    assert by_edge.frame["t"].to_list() == pytest.approx([one.tear_sheet().edge.t for one in tests])
+    assert by_edge.frame["mean_clv_bps"].to_list() == pytest.approx(by_clv.frame["mean_clv_bps"].to_list())
+    assert by_edge.differences.columns[2] == "mean_edge_pct"
+    assert "would this price have paid" in by_edge._repr_html_()
+
+
+def test_a_leaderboard_by_edge_keeps_the_rank_of_the_law(tests):
+    frame = cl.leaderboard(tests, by="edge").frame
+
+    assert frame["mean_edge_pct"].is_sorted(descending=True)
+    assert frame.sort("rank")["mean_clv_bps"].is_sorted(descending=True)
+
+
+@pytest.mark.parametrize("by", ["roi", "", 3, None])
+def test_a_measure_that_there_is_not_is_named(tests, by):
+    for verb in (cl.compare, cl.leaderboard):
+        with pytest.raises(StatisticsError, match=f"not by {by!r}"):
+            verb(tests, by=by)
 
 
 def test_one_backtest_or_different_packs_are_refused(tests):
@@ -78,7 +110,7 @@ def test_one_backtest_or_different_packs_are_refused(tests):
 
 
 def test_the_leaderboard_ranks_by_mean_and_keeps_the_law_s_figures(tests):
-    frame = cl.leaderboard(tests, resamples=100).frame
+    frame = cl.leaderboard(tests).frame
 
     assert frame["rank"].to_list() == [1, 2, 3]
     assert frame["mean_clv_bps"].is_sorted(descending=True)

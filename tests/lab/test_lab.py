@@ -104,7 +104,7 @@ class TestEveryLab:
 
         assert sorted(found.agent_ids) == ["early", "first"]
         assert found.frame["rank"].to_list() == [1, 2]
-        assert found.compare(resamples=50).names == ["early", "first"]
+        assert found.compare().names == ["early", "first"]
         assert lab.verify(found).passed
         row = lab.runs().frame.row(by_predicate=pl.col("run_id") == found.run_id, named=True)
         assert (row["kind"], row["status"], row["agents"]) == ("competition", "sealed", "early, first")
@@ -145,7 +145,7 @@ class TestEveryLab:
     def test_compares_runs_by_their_ids(self, lab):
         first, second = (lab.compete("starter", [name], fixtures=[FIXTURE]).run_id for name in BOTH)
 
-        found = lab.compare([first, second], resamples=50)
+        found = lab.compare([first, second])
 
         assert found.names == BOTH
         assert found.overlap["both"].len() == 1

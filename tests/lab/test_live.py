@@ -91,7 +91,7 @@ class TestALiveRun:
 
         assert decided(live) == decided(replayed)
         assert live.pack.pack_id in lab.packs().frame["pack_id"]
-        found = lab.compare([live, replayed], resamples=50)
+        found = lab.compare([live, replayed])
         assert found.frame["mean_clv_bps"].n_unique() == 2
         assert lab.sql(f"select count(*) from ticks where pack_id = '{live.pack.pack_id}'").frame.item() > MESSAGES
 

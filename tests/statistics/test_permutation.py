@@ -8,7 +8,6 @@ from tests.factories import make_tape, message
 from tests.length import length
 from tests.simulations import moving
 
-
 SMALL = length({"fixtures": 60, "ticks": 30, "draws": 99}, {})
 
 

@@ -1,3 +1,5 @@
+from dataclasses import asdict
+
 import orjson
 import polars as pl
 import pytest
@@ -5,14 +7,16 @@ from pydantic import TypeAdapter
 
 import clvlab as cl
 from clvlab.answers.backtests import BacktestStatistics
+from clvlab.application.sheets.measures import MEASURES
 from clvlab.application.sheets.statistics import _finite, statistics_of
+from clvlab.application.sheets.tearsheet import TearSheet
 from clvlab.errors import StatisticsError
 
-PLACEBOS = {
-    "placebo: mean CLV of random entries",
-    "one-sided p of the placebo",
-    "mean CLV of the same entries, delayed at random",
-    "one-sided p of the delay",
+MOVED = {
+    "mean CLV of the same decisions in other fixtures",
+    "one-sided p of the choice of fixture and side",
+    "value of acting now",
+    "one-sided p of acting now, no test of skill",
 }
 
 
@@ -27,19 +31,21 @@ def found(bt):
 
 
 def test_the_statistics_are_those_of_the_tear_sheet(bt, found):
-    sheet = bt.tear_sheet(level=0.9, resamples=500, seed=3)
+    sheet = TearSheet(bt.source, 0.9, 500, seed=3, all_scored=True)
 
-    for name, estimate in (("clv_bps", sheet.clv), ("price_ratio_pct", sheet.price_ratio), ("edge_pct", sheet.edge)):
-        assert {key: getattr(estimate, key) for key in estimate.__slots__} | {"level": 0.9} == found[name]
+    for measure in MEASURES.values():
+        shown = asdict(sheet.means[measure.name]) | {"level": 0.9, "sign_flip_p": sheet.sign_flips[measure.name]}
+        assert found[measure.column] == {key: shown[key] for key in found[measure.column]}
+        assert {"low", "degrees_of_freedom", "p_value", "sign_flip_p"} <= set(found[measure.column])
     assert found["median_clv_bps"]["low"] == sheet.median.low
     assert found["beat_close"]["rate"] == sheet.beat.rate
 
 
-def test_the_figures_are_the_sheet_s_rows_but_the_placebos(bt, found):
-    frame = bt.tear_sheet(level=0.9, resamples=500, seed=3, draws=5).frame
+def test_the_figures_are_the_sheet_s_rows_but_those_of_moved_decisions(bt, found):
+    frame = TearSheet(bt.source, 0.9, 500, 5, 3, all_scored=True).frame
 
-    assert set(frame["figure"]) >= PLACEBOS
-    assert found["figures"] == frame.filter(~pl.col("figure").is_in(PLACEBOS)).to_dicts()
+    assert set(frame["figure"]) >= MOVED
+    assert found["figures"] == frame.filter(~pl.col("figure").is_in(MOVED)).to_dicts()
 
 
 def test_concentration_is_that_of_scored_decisions_by_fixture(bt, found):
@@ -52,7 +58,13 @@ def test_concentration_is_that_of_scored_decisions_by_fixture(bt, found):
 
 def test_the_same_seed_gives_the_same_statistics_and_another_one_others(bt, found):
     assert statistics_of(bt.source, level=0.9, resamples=500, seed=3) == found
-    assert statistics_of(bt.source, level=0.9, resamples=500, seed=4)["clv_bps"]["low"] != found["clv_bps"]["low"]
+    other = statistics_of(bt.source, level=0.9, resamples=500, seed=4)
+    assert other["clv_bps"]["sign_flip_p"] != found["clv_bps"]["sign_flip_p"]
+
+
+def test_all_that_the_law_scored_counts(bt, found):
+    assert found["clv_bps"]["n"] == bt.report["metrics"]["action_count"]
+    assert found["clv_bps"]["mean"] == pytest.approx(bt.report["metrics"]["avg_clv_bps"])
 
 
 @pytest.mark.parametrize("fixtures", [0, 1, 2, 40])

@@ -28,16 +28,26 @@ def value(sheet, figure):
     return sheet.frame.row(by_predicate=pl.col("figure") == figure, named=True)
 
 
-def test_the_mean_is_the_law_s_and_the_interval_that_of_the_bootstrap(bt, sheet):
+def test_the_mean_with_all_that_was_scored_is_the_law_s(bt, sheet):
     scored = bt.scores.filter(pl.col("reason") == "scored")
 
-    assert sheet.clv.mean == pytest.approx(bt.report["metrics"]["avg_clv_bps"])
-    assert sheet.clv == cluster_mean(scored["clv_bps"], scored["fixture_id"], resamples=500)
+    assert sheet.with_at_close.mean == pytest.approx(bt.report["metrics"]["avg_clv_bps"])
+    assert sheet.with_at_close == cluster_mean(scored["clv_bps"], scored["fixture_id"])
+    assert value(sheet, "mean CLV with entries at the closing message")["low"] == sheet.with_at_close.low
+
+
+def test_entries_at_the_closing_message_are_left_out_and_counted(bt, sheet):
+    late = bt.scores.filter(pl.col("reason") == "scored", "at_close")
+    counted = bt.scores.filter(pl.col("reason") == "scored", ~pl.col("at_close"))
+
+    assert late["clv_bps"].to_list() == [0] * sheet.left_out
+    assert sheet.clv == cluster_mean(counted["clv_bps"], counted["fixture_id"])
+    assert sheet.clv.n == sheet.with_at_close.n - sheet.left_out
     assert value(sheet, "mean CLV")["low"] == sheet.clv.low
 
 
 def test_the_naive_t_is_that_of_independent_decisions(bt, sheet):
-    clv = bt.scores["clv_bps"].drop_nulls()
+    clv = bt.scores.filter(~pl.col("at_close"))["clv_bps"].drop_nulls()
 
     naive = value(sheet, "t, as if decisions were independent")["value"]
 
@@ -46,15 +56,16 @@ def test_the_naive_t_is_that_of_independent_decisions(bt, sheet):
 
 
 def test_the_price_ratio_and_the_edge_are_in_percent(bt, sheet):
-    scored = bt.scores.filter(pl.col("reason") == "scored")
+    scored = bt.scores.filter(pl.col("reason") == "scored", ~pl.col("at_close"))
 
     assert sheet.price_ratio.mean == pytest.approx((100 * (scored["close_prob_bps"] / scored["entry_prob_bps"] - 1)).mean())
     assert sheet.edge.mean == pytest.approx(scored["edge_bps"].mean() / 100)
 
 
-def test_the_placebo_observes_the_mean_of_the_decisions(sheet):
-    assert sheet.placebo.observed == pytest.approx(sheet.clv.mean)
-    assert sheet.delayed.observed == pytest.approx(sheet.clv.mean)
+def test_moved_decisions_are_observed_with_the_mean_of_the_decisions(sheet):
+    assert sheet.permutation.observed == pytest.approx(sheet.clv.mean)
+    assert sheet.delay.observed == pytest.approx(sheet.clv.mean)
+    assert 0.8 < sheet.permutation.matched <= 1
 
 
 def test_every_breakdown_holds_every_scored_decision(sheet):
@@ -85,7 +96,12 @@ def test_many_markets_are_pooled():
 
 
 def test_the_top_five_are_the_best_fixtures(bt, sheet):
-    totals = bt.scores.group_by("fixture_id").agg(pl.sum("clv_bps"), n=pl.col("clv_bps").count()).sort("clv_bps")
+    totals = (
+        bt.scores.filter(~pl.col("at_close"))
+        .group_by("fixture_id")
+        .agg(pl.sum("clv_bps"), n=pl.col("clv_bps").count())
+        .sort("clv_bps")
+    )
 
     left = totals.head(totals.height - 5)
     assert sheet.top_five[1] == pytest.approx(left["clv_bps"].sum() / left["n"].sum())
@@ -101,7 +117,8 @@ def test_refusals_of_the_policy_are_listed():
 
 def test_without_a_scored_decision_the_sheet_says_so_and_still_shows(silent):
     assert "no scored decision" in repr(silent)
-    assert silent.placebo is None
+    assert silent.permutation is None
+    assert silent.delay is None
     assert silent.frame["value"].drop_nulls().is_empty()
     assert "<svg" not in silent._repr_html_()
 
