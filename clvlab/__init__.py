@@ -18,7 +18,17 @@ if TYPE_CHECKING:
     from clvlab.agents.isolation.isolated import isolated
     from clvlab.agents.ticking import Book, TickAgent
     from clvlab.client import Client
-    from clvlab.lab import backtest, compare, import_odds, leaderboard, lookahead_audit, open_pack, open_run, sweep
+    from clvlab.lab import (
+        backtest,
+        compare,
+        import_odds,
+        leaderboard,
+        lookahead_audit,
+        open_pack,
+        open_run,
+        sweep,
+        walk_forward,
+    )
     from clvlab.lab.laboratory.lab import Lab
     from clvlab.law.closing import Window
     from clvlab.law.policy import PolicyEnvelope
@@ -41,6 +51,7 @@ __all__ = [
     "open_run",
     "strategy",
     "sweep",
+    "walk_forward",
 ]
 
 _HOMES = {
@@ -60,6 +71,7 @@ _HOMES = {
     "open_run": "clvlab.lab",
     "strategy": "clvlab.agents.columnar",
     "sweep": "clvlab.lab",
+    "walk_forward": "clvlab.lab",
 }
 
 

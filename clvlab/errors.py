@@ -168,6 +168,19 @@ class UnknownFixtureError(PackError):
         self.pack_id = pack_id
 
 
+class HeldOutError(PackError):
+    """A fixture that a plan holds out, and that nobody reads before the plan is opened."""
+
+    def __init__(self, pack_id: str, fixture_id: int, plan_id: str, count: int) -> None:
+        others = f" and {count - 1} more" if count > 1 else ""
+        super().__init__(
+            f"fixture {fixture_id}{others} of {pack_id!r} is held out by {plan_id}, until its .open(): "
+            "name fixtures among its .training"
+        )
+        self.fixture_id = fixture_id
+        self.plan_id = plan_id
+
+
 class PackReplayError(PackError):
     """A pack that opened and could not be replayed."""
 

@@ -21,6 +21,7 @@ from clvlab.application.runs.perform import PerformedRun
 from clvlab.application.runs.plan import Plan
 from clvlab.application.runs.record import make
 from clvlab.application.runs.stored import StoredRuns
+from clvlab.application.searches import Searches
 from clvlab.engine.agent import Agent, Identity
 from clvlab.law.closing import Window
 from clvlab.packs.reader import Pack
@@ -49,6 +50,8 @@ class KeptRuns:
     ----------
     runs, leaderboard
         What is kept, and what it adds up to per agent.
+    searches
+        Searches that were planned, and what they hold out.
 
     Raises
     ------
@@ -62,6 +65,7 @@ class KeptRuns:
         anchoring = Anchoring(database, anchorer(AnchorSettings(), StoredRecords(database)), clock)
         self.runs = StoredRuns(database, anchoring, PublicLog(database, None), clock)
         self.leaderboard = Leaderboard(database)
+        self.searches = Searches(database, _OWNER, clock)
         self.leaderboard.bring_up_to_date()
 
     def close(self) -> None:
@@ -112,6 +116,11 @@ class KeptRuns:
             others = trials.of_pack(connection, content_hash) - set(ids)
             trials.add(connection, content_hash, ids, self._clock())
         return len(others)
+
+    def count_trials(self, content_hash: str) -> int:
+        """Count what is on record over a pack."""
+        with self._database.read() as connection:
+            return len(trials.of_pack(connection, content_hash))
 
 
 def trial_ids(plan: Plan) -> list[str]:

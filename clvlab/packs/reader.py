@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
 import polars as pl
 from pydantic import ValidationError
 
-from clvlab.errors import PackFormatError, PackTamperedError, UnknownFixtureError
+from clvlab.errors import HeldOutError, PackFormatError, PackTamperedError, UnknownFixtureError
 from clvlab.law.schema import FIXTURES, SERIES
 from clvlab.law.tape import ROWS, Binding, Tape, series_table
 from clvlab.packs import invariants
@@ -24,11 +24,18 @@ from clvlab.packs.results import RESULTS_FILE, read_results, results_digest
 
 @dataclass(frozen=True)
 class Pack:
-    """A pack whose file hash was checked; its ticks are read when a tape is asked for."""
+    """A pack whose file hash was checked; its ticks are read when a tape is asked for.
+
+    Attributes
+    ----------
+    held_out
+        Fixtures that are shut, each with the plan that holds it out: no tape has them, nor have the results.
+    """
 
     folder: Path
     manifest: PackManifest = field(repr=False)
     content_hash: str
+    held_out: tuple[tuple[int, str], ...] = field(default=(), repr=False)
 
     @property
     def pack_id(self) -> str:
@@ -57,7 +64,7 @@ class Pack:
     @cached_property
     def is_genuine(self) -> bool:
         """Whether the raw capture, normalised again, gives these ticks row for row; earned, never declared."""
-        return is_genuine(self.folder, self.manifest, self.tape())
+        return is_genuine(self.folder, self.manifest, replace(self, held_out=()).tape())
 
     @cached_property
     def fixtures(self) -> pl.DataFrame:
@@ -79,7 +86,7 @@ class Pack:
         if self.manifest.results_sha256 is None:
             return None
         self.check_file(RESULTS_FILE, self.manifest.results_sha256)
-        return read_results(self.folder)
+        return read_results(self.folder).filter(~pl.col("fixture_id").is_in(list(dict(self.held_out))))
 
     @cached_property
     def quality(self) -> Quality | None:
@@ -111,6 +118,8 @@ class Pack:
         ------
         UnknownFixtureError
             A fixture that the pack does not declare.
+        HeldOutError
+            A fixture that a plan holds out.
         PackFormatError
             The ticks can't be read or have other columns.
         """
@@ -121,6 +130,9 @@ class Pack:
         for fixture_id in wanted:
             if type(fixture_id) is not int or fixture_id not in known:
                 raise UnknownFixtureError(fixture_id, self.pack_id, self.fixture_ids)
+        shut = [(fixture_id, plan_id) for fixture_id, plan_id in self.held_out if fixture_id in set(wanted)]
+        if shut:
+            raise HeldOutError(self.pack_id, *shut[0], len(shut))
         rows, series = _read(self.folder / TICKS_FILE, None if wanted == self.fixture_ids else wanted)
         fixtures = self.fixtures.filter(pl.col("fixture_id").is_in(wanted)).select(*FIXTURES)
         binding = Binding(self.pack_id, wanted, self.content_hash)

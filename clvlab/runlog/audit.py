@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from clvlab.errors import EvidenceError, LogError
 from clvlab.proof.merkle import Frontier, leaf_hash
-from clvlab.runlog.entries import Commit, EntryKind, Outcome, Restart, Segment, read_entry
+from clvlab.runlog.entries import Commit, EntryKind, Opened, Outcome, Planned, Restart, Segment, read_entry
 from clvlab.runlog.log import MAX_NAME, Claim, RunCounts
 from clvlab.runlog.restarts import Restarted
 
@@ -72,6 +72,8 @@ class Auditor:
     _commitments: dict[int, _Commitment] = field(default_factory=dict)
     _newest: dict[str, int] = field(default_factory=dict)
     _segments: dict[str, int] = field(default_factory=dict)
+    _plans: dict[str, int] = field(default_factory=dict)
+    _opened: set[str] = field(default_factory=set)
     _tallies: dict[tuple[str, str | None], _Tally] = field(default_factory=lambda: defaultdict(_Tally))
     _due: dict[int, list[tuple[str, Callable[[], None]]]] = field(default_factory=lambda: defaultdict(list))
     _expected: dict[int, list[tuple[str, bytes]]] = field(default_factory=lambda: defaultdict(list))
@@ -157,6 +159,9 @@ class Auditor:
         if isinstance(entry, Segment):
             self._segment(index, entry)
             return
+        if isinstance(entry, Planned | Opened):
+            self._plan(index, entry)
+            return
         name = entry.owner if isinstance(entry, Commit) else entry.cause
         if name is not None and not 1 <= len(name.encode()) <= MAX_NAME:
             self.fail(f"entry {index} has a name of {len(name.encode())} bytes, not 1 to {MAX_NAME}", index)
@@ -205,6 +210,25 @@ class Auditor:
         if entry.number != due:
             self.fail(f"entry {index} is segment {entry.number} of capture {entry.capture_id[:80]!a}, {due} is due", index)
         self._segments[entry.capture_id] = max(due, entry.number)
+
+    def _plan(self, index: int, entry: Planned | Opened) -> None:
+        name, known = entry.plan_id, self._plans.get(entry.plan_id)
+        if not 1 <= len(name.encode()) <= MAX_NAME:
+            self.fail(f"entry {index} names no plan: {name[:80]!a}", index)
+        elif isinstance(entry, Planned):
+            if known is not None:
+                self.fail(f"entry {index} plans {name[:80]!a} again, which is entry {known}", index)
+            self._plans.setdefault(name, index)
+        elif known is None or known != entry.plan_index:
+            self.fail(
+                f"entry {index} opens plan {name[:80]!a} of entry {entry.plan_index}, which is no such plan before it", index
+            )
+        else:
+            if entry.again != (name in self._opened):
+                self.fail(
+                    f"entry {index} opens plan {name[:80]!a} {'again' if entry.again else 'first'}, which is not so", index
+                )
+            self._opened.add(name)
 
     def _commit(self, index: int, entry: Commit) -> None:
         last = self._newest.get(entry.run_id)

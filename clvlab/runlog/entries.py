@@ -18,6 +18,7 @@ ENTRY_SCHEMA = "clvlab-log/2"
 _OLDER = "clvlab-log/1"  # whose commitments name no pack
 RESTART_SCHEMA = "clvlab-log/3"  # of this kind alone: what reads runs knows the others as before
 SEGMENT_SCHEMA = "clvlab-log/4"  # likewise
+PLAN_SCHEMA = "clvlab-log/5"  # likewise, of plans and their openings
 
 
 class EntryKind(StrEnum):
@@ -26,6 +27,8 @@ class EntryKind(StrEnum):
     ABANDONED = "ABANDONED"
     RESTART = "RESTART"
     SEGMENT = "SEGMENT"
+    PLAN = "PLAN"
+    OPENED = "OPENED"
 
 
 OF_RUNS = (EntryKind.COMMIT, EntryKind.RESULT, EntryKind.ABANDONED)
@@ -89,6 +92,38 @@ class Segment:
     sha256: str
 
 
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A search that was planned: which, by whom, over which pack, and the hash of the plan."""
+
+    plan_id: str
+    owner: str
+    plan_hash: str
+    content_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The opening of a plan's hold-out.
+
+    Attributes
+    ----------
+    plan_id, plan_index
+        Which plan, and its entry.
+    trial
+        Hash of the configuration that is run.
+    again
+        Whether it had been opened before.
+    """
+
+    plan_id: str
+    plan_index: int
+    trial: str
+    again: bool
+
+
+Entry = Commit | Outcome | Restart | Segment | Planned | Opened
+
 _ALL: dict[str, Any] = {"kind": str, "schema": str, "ts_ms": int}
 _BOTH = (_OLDER, ENTRY_SCHEMA)
 _OF_A_RUN: dict[str, Any] = _ALL | {"run_id": str}
@@ -101,10 +136,12 @@ _KEYS: dict[tuple[str, str], dict[str, Any]] = {
     **{(EntryKind.ABANDONED, schema): _OF_A_RUN | {"cause": str, "commit_index": int} for schema in _BOTH},
     (EntryKind.RESTART, RESTART_SCHEMA): _ALL | {"before": str, "kept": int, "log": str},
     (EntryKind.SEGMENT, SEGMENT_SCHEMA): _ALL | {"capture_id": str, "number": int, "sha256": str},
+    (EntryKind.PLAN, PLAN_SCHEMA): _ALL | {"content_hash": str, "owner": str, "plan_hash": str, "plan_id": str},
+    (EntryKind.OPENED, PLAN_SCHEMA): _ALL | {"again": bool, "plan_id": str, "plan_index": int, "trial": str},
 }
 
 
-def read_entry(data: bytes) -> Commit | Outcome | Restart | Segment:
+def read_entry(data: bytes) -> Entry:
     """Read an entry.
 
     Raises
@@ -123,6 +160,10 @@ def read_entry(data: bytes) -> Commit | Outcome | Restart | Segment:
         return Restart(entry["before"], entry["kept"], entry["log"])
     if stated["kind"] == EntryKind.SEGMENT:
         return Segment(entry["capture_id"], entry["number"], entry["sha256"])
+    if stated["kind"] == EntryKind.PLAN:
+        return Planned(entry["plan_id"], entry["owner"], entry["plan_hash"], entry["content_hash"])
+    if stated["kind"] == EntryKind.OPENED:
+        return Opened(entry["plan_id"], entry["plan_index"], entry["trial"], entry["again"])
     run_id, names_pack = entry["run_id"], "content_hash" in entry
     if stated["kind"] == EntryKind.COMMIT:
         return Commit(run_id, entry["owner"], entry["inputs_hash"], entry.get("content_hash"), names_pack)
@@ -131,4 +172,6 @@ def read_entry(data: bytes) -> Commit | Outcome | Restart | Segment:
 
 
 def _is(value: Any, kind: Any) -> bool:
-    return value >= 0 if type(value) is int and kind is int else isinstance(value, kind) and not isinstance(value, bool)
+    if kind is bool or isinstance(value, bool):
+        return kind is bool and isinstance(value, bool)
+    return value >= 0 if type(value) is int and kind is int else isinstance(value, kind)

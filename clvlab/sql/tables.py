@@ -13,7 +13,19 @@ from clvlab.errors import QueryError
 
 
 class PackFiles(dict[str, Path]):
-    """A table that lies in Parquet files of one schema, by the id of their pack, which becomes its first column."""
+    """A table that lies in Parquet files of one schema, by the id of their pack, which becomes its first column.
+
+    Parameters
+    ----------
+    files
+        The file of each pack.
+    without
+        Fixtures of a pack that the table does not have.
+    """
+
+    def __init__(self, files: Mapping[str, Path], without: Mapping[str, tuple[int, ...]] | None = None) -> None:
+        super().__init__(files)
+        self.without = without or {}
 
 
 Table = pl.DataFrame | PackFiles
@@ -68,7 +80,9 @@ def _add(connection: duckdb.DuckDBPyConnection, name: str, table: Table) -> None
         return
     parts = []
     for number, (pack_id, path) in enumerate(table.items()):
-        connection.register(f"{name}_{number}", pl.scan_parquet(path, glob=False))
+        rows = pl.scan_parquet(path, glob=False)
+        shut = table.without.get(pack_id)
+        connection.register(f"{name}_{number}", rows.filter(~pl.col("fixture_id").is_in(shut)) if shut else rows)
         parts.append(f"SELECT {_quoted(pack_id)} AS pack_id, * FROM {name}_{number}")  # noqa: S608  a quoted literal
     connection.execute(f"CREATE VIEW {name} AS {' UNION ALL BY NAME '.join(parts)}")
 

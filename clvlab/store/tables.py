@@ -313,6 +313,27 @@ trials = Table(
     Index(None, "content_hash"),
 )
 
+# Searches that were planned, and the fixtures that each holds out: shut to all else until ``opened``.
+plans = Table(
+    "plans",
+    metadata,
+    Column("plan_id", Name, primary_key=True),
+    Column("content_hash", Name, nullable=False),
+    Column("idx", BigInteger, nullable=False),  # of its entry in the log
+    Column("opened", Boolean, nullable=False),
+    Column("trials_before", BigInteger, nullable=False),  # over its pack
+    Column("payload", Json, nullable=False),
+    Column("created_ts_ms", BigInteger, nullable=False),
+)
+
+held_out = Table(
+    "held_out",
+    metadata,
+    Column("plan_id", Name, primary_key=True),
+    Column("digest", Name, primary_key=True),
+    Index(None, "digest"),
+)
+
 # Packs that owners uploaded: the same content once per owner. ``entry`` is by what the files are known again.
 uploads = Table(
     "uploads",

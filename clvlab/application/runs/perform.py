@@ -227,7 +227,7 @@ def perform(plan: Plan, commitment: Commitment | None = None, tell: Tell = tell_
     )
     tell(Stage.KEEPING)
     _check(result.run.run_id, commitment)
-    return PerformedRun(plan.pack, plan.window, result, _matched(tape, plan.window))
+    return PerformedRun(plan.pack, plan.window, result, matched(tape, plan.window))
 
 
 def _check(run_id: str, commitment: Commitment | None) -> None:
@@ -235,7 +235,7 @@ def _check(run_id: str, commitment: Commitment | None) -> None:
         raise PlanChangedError(commitment.run_id, run_id)
 
 
-def _matched(tape: Tape, window: Window) -> int:
+def matched(tape: Tape, window: Window) -> int:
     return tape.series.filter(is_allowed(window.market_allowlist)).select("fixture_id", "market_key").n_unique()
 
 
@@ -257,7 +257,7 @@ def reopen(pack: Pack, sealed: SealedRun, receipts: bytes = b"") -> PerformedRun
     rows = scores(positions(evidence.decisions, evidence.closes), window, evidence.max_close_age_s)
     board = outcomes(rows, tuple(agent["agent_id"] for agent in evidence.started["agents"]))
     result = RunResult(sealed, evidence.decisions, evidence.closes, rows, board, read_receipts(receipts), evidence.errors)
-    return PerformedRun(pack, window, result, _matched(pack.tape(bound["fixture_ids"]), window))
+    return PerformedRun(pack, window, result, matched(pack.tape(bound["fixture_ids"]), window))
 
 
 def _lost(pack: Pack) -> dict[str, int]:

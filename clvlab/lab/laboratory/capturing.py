@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clvlab.lab.drawing.progress import shown_state
-from clvlab.lab.laboratory.place import Capturing
+from clvlab.lab.laboratory.asked import Capturing
 from clvlab.lab.results.pack import Pack
 
 if TYPE_CHECKING:

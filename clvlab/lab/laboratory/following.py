@@ -14,7 +14,7 @@ from clvlab.application.runs.perform import PerformedRun
 from clvlab.drawing import html
 from clvlab.engine.agent import Agent
 from clvlab.lab.drawing.progress import shown_state
-from clvlab.lab.laboratory.place import LiveRequest
+from clvlab.lab.laboratory.asked import LiveRequest
 from clvlab.packs.reader import Pack
 
 if TYPE_CHECKING:

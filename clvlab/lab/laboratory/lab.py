@@ -13,9 +13,10 @@ from urllib.parse import quote
 from clvlab.application.live.question import GRACE_S
 from clvlab.engine.agent import Agent
 from clvlab.errors import MissingExtraError, UnsupportedError
+from clvlab.lab.laboratory.asked import capturing, entries, live_request
+from clvlab.lab.laboratory.keeping import Keeping
 from clvlab.lab.laboratory.local import LocalPlace
-from clvlab.lab.laboratory.making import Verbs
-from clvlab.lab.laboratory.place import Place, capturing, entries, entry, live_request, question
+from clvlab.lab.laboratory.place import Place
 from clvlab.lab.results.pack import Pack
 from clvlab.lab.results.result import Result
 from clvlab.law.closing import Window
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from clvlab.feeds.feed import Feed
 
 
-class Lab(Verbs):
+class Lab(Keeping):
     """Packs, and the runs that are made of them: kept in memory, in a file, or at a service.
 
     Parameters
@@ -59,44 +60,6 @@ class Lab(Verbs):
 
     def __init__(self, where: str | Path | None = None, *, token: str | None = None) -> None:
         super().__init__(_place(where, token))
-
-    def deploy(
-        self,
-        pack: Pack | str,
-        agent: str,
-        *,
-        fixture: int,
-        params: Mapping[str, Any] | None = None,
-        **settings: Any,
-    ) -> Result:
-        """Deploy a template at a service: pinned as an instance of the caller, and run; returns when the run is sealed.
-
-        Parameters
-        ----------
-        pack, agent, params
-            As for ``backtest``; the agent is a template.
-        fixture
-            What is replayed.
-        **settings
-            Further fields of DeployConfig, such as ``max_orders``, ``sizing`` or ``agent_id``.
-
-        Raises
-        ------
-        UnsupportedError
-            Not at a service, or an agent of one's own.
-        RunFailedError
-            The run failed; it says why.
-        ApiError
-            The service refused: ``problem["checks"]`` names every failing check.
-
-        Examples
-        --------
-        >>> import clvlab as cl
-        >>> cl.Lab().deploy("starter", "baseline", fixture=90000000)
-        Traceback (most recent call last):
-        clvlab.errors.UnsupportedError: this laboratory deploys nothing: .backtest() replays the same agent
-        """
-        return self._place.deploy(question(pack, [fixture]), entry(agent, params), settings)
 
     def live(
         self,

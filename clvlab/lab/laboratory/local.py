@@ -17,14 +17,18 @@ from clvlab.engine.agent import Agent
 from clvlab.errors import PackFormatError, UnsupportedError
 from clvlab.files import Unfinished
 from clvlab.lab.drawing.progress import Progress
+from clvlab.lab.laboratory.asked import Capturing, Entry, Folds, HoldOut, LiveRequest, Question
 from clvlab.lab.laboratory.capturing import capture_feed
 from clvlab.lab.laboratory.following import follow_feed
 from clvlab.lab.laboratory.listing import Listing, list_packs, list_runs, list_standings, pack_row
-from clvlab.lab.laboratory.place import Capturing, Entry, LiveRequest, Question, pages, run_tables
+from clvlab.lab.laboratory.place import pages, run_tables
+from clvlab.lab.laboratory.searching import make_plan, walk_grid
 from clvlab.lab.results.pack import Pack
+from clvlab.lab.results.planning import SearchPlan
 from clvlab.lab.results.result import Result
 from clvlab.lab.results.run import Run, VerificationResult, verification_of
-from clvlab.lab.results.sweeping import Trial, sweep_grid
+from clvlab.lab.results.sweeping import Trial, grid_points, sweep_grid
+from clvlab.lab.results.walking import WalkForward
 from clvlab.law.closing import Window
 from clvlab.packs import reader
 from clvlab.packs.catalog import Catalog
@@ -82,16 +86,22 @@ class LocalPlace:
 
     def _packs(self) -> Iterator[reader.Pack]:
         for catalog in self._catalogs:
-            yield from catalog.packs()
+            yield from map(self._shut, catalog.packs())
 
     def pack(self, where: Pack | str | Path) -> Pack:
         """Open a pack: one of this place, of the bundled ones, or a folder."""
-        if isinstance(where, Pack):
-            return where
         imported = self._catalogs[0]
-        if isinstance(where, str) and where in imported.entries():
-            return Pack(imported.open(where))
-        return Pack(packs.open_pack(where))
+        if isinstance(where, Pack):
+            found = where.source
+        elif isinstance(where, str) and where in imported.entries():
+            found = imported.open(where)
+        else:
+            found = packs.open_pack(where)
+        return Pack(self._shut(found))
+
+    def _shut(self, pack: reader.Pack) -> reader.Pack:
+        """Return a pack without what plans hold out here."""
+        return pack if self._runs is None else self._runs.searches.shut(pack)
 
     def deploy(self, *_: Any) -> NoReturn:
         raise UnsupportedError(f"{self.where} deploys nothing: .backtest() replays the same agent")
@@ -169,6 +179,18 @@ class LocalPlace:
         agents = [backtests.resolve(entry.agent, one.params, question.window) for one in trials]
         return trials, self._runs.record_trials([self._plan(question, [agent]) for agent in agents])
 
+    def walk(
+        self, question: Question, entry: Entry, grid: Mapping[str, Sequence[Any]], folds: Folds, *, progress: Progress | bool
+    ) -> WalkForward:
+        found = walk_grid(self.pack(question.pack).source, question, entry, grid, folds, progress=progress)
+        if self._runs is not None:
+            agents = [backtests.resolve(entry.agent, point, question.window) for point in grid_points(grid)]
+            self._runs.record_trials([self._plan(question, [agent]) for agent in agents])
+        return found
+
+    def plan(self, question: Question, entry: Entry, grid: Mapping[str, tuple[Any, ...]], hold: HoldOut) -> SearchPlan:
+        return make_plan(self, self._kept, self.pack(question.pack).source, question, entry, grid, hold)
+
     def runs(self, limit: int | None = None) -> Listing:
         return list_runs(pages(self._kept.runs.page, limit), self._kept.runs.card, self.where)
 
@@ -191,7 +213,10 @@ class LocalPlace:
             | {
                 "fixtures": lambda: self._of_packs(lambda pack: pack.fixtures),
                 "results": lambda: self._of_packs(lambda pack: pack.results),
-                "ticks": lambda: PackFiles({pack.pack_id: pack.folder / TICKS_FILE for pack in self._packs()}),
+                "ticks": lambda: PackFiles(
+                    {pack.pack_id: pack.folder / TICKS_FILE for pack in self._packs()},
+                    {pack.pack_id: tuple(dict(pack.held_out)) for pack in self._packs()},
+                ),
             }
         )
 

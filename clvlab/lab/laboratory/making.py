@@ -11,12 +11,13 @@ from clvlab.drawing.showing import check_settings
 from clvlab.engine.agent import Agent
 from clvlab.errors import StatisticsError
 from clvlab.lab.drawing.progress import Progress
-from clvlab.lab.laboratory.place import entries, entry, question
+from clvlab.lab.laboratory.asked import Folds, entries, entry, question
 from clvlab.lab.laboratory.records import Records
 from clvlab.lab.results.comparison import Comparison
 from clvlab.lab.results.pack import Pack
 from clvlab.lab.results.result import Result
 from clvlab.lab.results.sweeping import Sweep, check_trials, grid_of
+from clvlab.lab.results.walking import WalkForward
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
 
@@ -182,6 +183,60 @@ class Verbs(Records):
         check_trials(earlier_trials)
         trials, recorded = self._place.sweep(asked, entry(agent), values, progress=progress)
         return Sweep(trials, values, earlier_trials + recorded, by, level, resamples, seed)
+
+    def walk_forward(
+        self,
+        pack: Pack | str | Path,
+        agent: str | Agent,
+        grid: Mapping[str, Sequence[Any]],
+        *,
+        folds: int = 5,
+        by: str | Mapping[int, object] = "kickoff",
+        objective: str = "clv",
+        fixtures: Sequence[int] | None = None,
+        window: Window | None = None,
+        level: float = 0.95,
+        progress: Progress | bool = True,
+    ) -> WalkForward:
+        """Choose the best point of a grid on the folds so far, let it decide on the next one, and go on.
+
+        Parameters
+        ----------
+        pack, agent, fixtures, window
+            As for ``backtest``.
+        grid
+            Values of each parameter.
+        folds
+            Of as many fixtures each as can be; the first one only trains.
+        by
+            ``kickoff``, or a mapping from fixture to the name of its fold, in whose order they follow each other.
+        objective
+            The measure by which points are chosen: ``clv``, ``edge`` or ``price_ratio``.
+        level
+            Of the intervals.
+        progress
+            As for ``sweep``.
+
+        Raises
+        ------
+        StatisticsError
+            A grid or folds that can't be; no point with an interval in training; or no such measure.
+        UnknownPackError, UnknownFixtureError, UnknownAgentError, AgentError, DecisionError
+            As for ``sweep``.
+        UnsupportedError
+            At a service.
+
+        Examples
+        --------
+        >>> import clvlab as cl
+        >>> found = cl.walk_forward("season", "cumulative-drift", {"warmup_ticks": [20, 40]}, folds=3, progress=False)
+        >>> found.frame["fold"].to_list(), found.frame["n"].sum() == found.sheet.with_at_close.n - found.sheet.left_out
+        ([1, 2], True)
+        """
+        asked, values = question(pack, fixtures, window), grid_of(grid)
+        check_settings(level)
+        measure_of(objective)
+        return self._place.walk(asked, entry(agent), values, Folds(folds, by, objective, level), progress=progress)
 
     def compare(self, runs: Sequence[Result | str], by: str = "clv", *, level: float = 0.95) -> Comparison:
         """Compare agents over the same pack with the first one: settings, paired difference, positions in common.

@@ -24,8 +24,9 @@ from clvlab.errors import (
     UnsupportedError,
 )
 from clvlab.lab.drawing.progress import shown_state
+from clvlab.lab.laboratory.asked import Entry, LiveRequest, Question
 from clvlab.lab.laboratory.listing import Listing, list_packs, list_runs, list_standings
-from clvlab.lab.laboratory.place import Entry, LiveRequest, Question, pages, run_tables
+from clvlab.lab.laboratory.place import pages, run_tables
 from clvlab.lab.results.pack import Pack
 from clvlab.lab.results.result import Result
 from clvlab.lab.results.run import Run, VerificationResult, verification_of
@@ -84,7 +85,9 @@ class RemotePlace:
         raise UnsupportedError(f"{self.where} listens to its own feeds: capture in a Lab() here")
 
     def sweep(self, *_: Any, **__: Any) -> NoReturn:
-        raise UnsupportedError(f"{self.where} scores no grids: sweep in a Lab() here, and enter the best in .compete()")
+        raise UnsupportedError(f"{self.where} scores no grids: search in a Lab() here, and enter the best in .compete()")
+
+    walk = plan = sweep
 
     def _check_audited(self, question: Question) -> None:
         if not question.audit:

@@ -155,4 +155,4 @@ def leaderboard(runs: Sequence[Result], by: str = "clv", *, level: float = 0.95)
 
 
 _HERE = Verbs(LocalPlace())
-backtest, compare, sweep = _HERE.backtest, _HERE.compare, _HERE.sweep
+backtest, compare, sweep, walk_forward = _HERE.backtest, _HERE.compare, _HERE.sweep, _HERE.walk_forward

@@ -71,7 +71,7 @@ class Trial:
         return self.setting.seal(self.params)
 
     def __repr__(self) -> str:
-        return f"Trial {self.number} with {_said(self.params)}; next: .seal()"
+        return f"Trial {self.number} with {spoken(self.params)}; next: .seal()"
 
 
 def grid_of(grid: Mapping[str, Sequence[Any]]) -> dict[str, tuple[Any, ...]]:
@@ -93,6 +93,11 @@ def grid_of(grid: Mapping[str, Sequence[Any]]) -> dict[str, tuple[Any, ...]]:
             if value in own[:number]:
                 raise StatisticsError(f"the grid has {name}={value!r} twice: each value is one trial")
     return values
+
+
+def grid_points(grid: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    """Return the parameters of every point, the last parameter fastest."""
+    return [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
 
 
 def check_trials(earlier_trials: int) -> None:
@@ -122,22 +127,23 @@ def sweep_grid(
     """
     setting = _Setting(pack, agent, seal)
     tape = pack.tape(fixture_ids)
-    points = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
+    points = grid_points(grid)
     trials = []
-    with shown_progress(f"sweep of {_name(agent)}", len(points), progress=progress) as tell:
+    with shown_progress(f"sweep of {agent_name(agent)}", len(points), progress=progress) as tell:
         for number, params in enumerate(points):
-            try:
-                trials.append(Trial(number, params, _scored(tape, agent, params, window or Window()), setting))
-            except ClvlabError as error:
-                error.add_note(f"at point {number} of the grid: {_said(params)}")
-                raise
+            trials.append(Trial(number, params, scored_point(tape, agent, params, window or Window(), number), setting))
             tell(number + 1, len(points))
     return tuple(trials)
 
 
-def _scored(tape: Tape, agent: str | Agent, params: Mapping[str, Any], window: Window) -> pl.DataFrame:
-    decided = decisions_of(backtests.resolve(agent, params, window), tape)
-    replayed = replay(tape, locate(tape, decided), window)
+def scored_point(tape: Tape, agent: str | Agent, params: Mapping[str, Any], window: Window, number: int) -> pl.DataFrame:
+    """Return ``SCORES`` with ``at_close`` of an agent at a point of a grid; an error of it is noted to be of that point."""
+    try:
+        decided = decisions_of(backtests.resolve(agent, params, window), tape)
+        replayed = replay(tape, locate(tape, decided), window)
+    except ClvlabError as error:
+        error.add_note(f"at point {number} of the grid: {spoken(params)}")
+        raise
     rows = scores(positions(replayed.decisions, replayed.closes), window, tape.max_close_age_s)
     return rows.with_columns(at_close(replayed.decisions, replayed.closes))
 
@@ -269,14 +275,14 @@ class Sweep(Shown):
         )
 
     def __repr__(self) -> str:
-        return f"Sweep of {_name(self.sources[0].setting.agent)}: {self.line}; next: .frame, .heatmap(), .best().seal()"
+        return f"Sweep of {agent_name(self.sources[0].setting.agent)}: {self.line}; next: .frame, .heatmap(), .best().seal()"
 
     def _repr_html_(self) -> str:
         measure = self._measure
         shown = self.frame.sort(measure.mean, descending=True, nulls_last=True, maintain_order=True).head(_SHOWN_ROWS)
         more = self.frame.height - shown.height
         return html.block(
-            f"Sweep of {_name(self.sources[0].setting.agent)} on {self.sources[0].setting.pack.pack_id}",
+            f"Sweep of {agent_name(self.sources[0].setting.agent)} on {self.sources[0].setting.pack.pack_id}",
             f"<p>{html.escape(self.line)}.</p>",
             f'<p class="quiet">By {measure.title}: {measure.question}?</p>',
             html.figures([drawing.svg(lambda ax: self.heatmap(ax=ax), f"mean {measure.title} over the grid")]),
@@ -285,9 +291,11 @@ class Sweep(Shown):
         )
 
 
-def _name(agent: str | Agent) -> str:
+def agent_name(agent: str | Agent) -> str:
+    """Return what an agent is called in a title."""
     return agent if isinstance(agent, str) else agent.identity.agent_id
 
 
-def _said(params: Mapping[str, Any]) -> str:
+def spoken(params: Mapping[str, Any]) -> str:
+    """Return parameters in words."""
     return ", ".join(f"{name}={value!r}" for name, value in params.items())

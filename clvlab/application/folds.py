@@ -1,0 +1,120 @@
+"""Parts of a pack: folds in order of time, and what is held out of a search."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import ceil
+
+import numpy as np
+
+from clvlab.errors import StatisticsError
+from clvlab.packs.reader import Pack
+from clvlab.statistics import MIN_CLUSTERS
+
+KICKOFF, RANDOM = "kickoff", "random"
+
+
+def in_order_of_kickoff(pack: Pack, fixtures: Iterable[int] | None = None) -> list[int]:
+    """Return fixtures as they kick off.
+
+    Raises
+    ------
+    StatisticsError
+        One without a kickoff.
+    """
+    asked = set(pack.fixture_ids if fixtures is None else fixtures)
+    kickoffs = {one.fixture_id: one.kickoff_ts_ms for one in pack.manifest.fixtures if one.fixture_id in asked}
+    unknown = [fixture_id for fixture_id, kickoff in kickoffs.items() if kickoff is None]
+    if unknown:
+        raise StatisticsError(
+            f"fixture {unknown[0]} of {pack.pack_id!r} has no kickoff: give a mapping from fixtures to folds as by="
+        )
+    return sorted(asked, key=lambda fixture_id: (kickoffs[fixture_id], fixture_id))
+
+
+def folds_of(
+    pack: Pack, folds: int, by: str | Mapping[int, object] = KICKOFF, fixtures: Iterable[int] | None = None
+) -> list[tuple[int, ...]]:
+    """Cut fixtures into folds, the earliest first.
+
+    Parameters
+    ----------
+    pack
+        Whose fixtures.
+    folds
+        How many, of as equal size as can be; with a mapping it is the number of its folds.
+    by
+        ``kickoff``; or a mapping from fixture to the name of its fold, in whose order they follow each other.
+    fixtures
+        All by default.
+
+    Raises
+    ------
+    StatisticsError
+        Fewer than two folds, or one with fewer than ``MIN_CLUSTERS`` fixtures; a fixture without kickoff or fold; or another
+        ``by``.
+    """
+    asked = tuple(pack.fixture_ids if fixtures is None else fixtures)
+    if isinstance(by, Mapping):
+        absent = [fixture_id for fixture_id in asked if fixture_id not in by]
+        if absent:
+            raise StatisticsError(f"fixture {absent[0]} of {pack.pack_id!r} has no fold in the mapping")
+        names = sorted({by[fixture_id] for fixture_id in asked})  # type: ignore[type-var]
+        found = [tuple(fixture_id for fixture_id in asked if by[fixture_id] == name) for name in names]
+    elif by == KICKOFF:
+        if type(folds) is not int or folds < 2:
+            raise StatisticsError(f"folds must be a whole number of at least 2, not {folds!r:.80}")
+        parts = np.array_split(np.array(in_order_of_kickoff(pack, asked)), folds)
+        found = [tuple(int(one) for one in part) for part in parts]
+    else:
+        raise StatisticsError(f"folds go by {KICKOFF!r}, or by a mapping from fixtures to folds, not {by!r:.80}")
+    if len(found) < 2 or min(map(len, found)) < MIN_CLUSTERS:
+        sizes = ", ".join(str(len(part)) for part in found)
+        raise StatisticsError(f"walking forward takes two folds of at least {MIN_CLUSTERS} fixtures each, not of {sizes}")
+    return found
+
+
+def hold_out_of(
+    pack: Pack, hold_out: float | Sequence[int], by: str = KICKOFF, seed: int = 0, fixtures: Iterable[int] | None = None
+) -> tuple[int, ...]:
+    """Return the fixtures that a search leaves alone, ascending.
+
+    Parameters
+    ----------
+    pack
+        Whose fixtures.
+    hold_out
+        Share of the fixtures, above 0 and below 1; or the fixtures.
+    by
+        ``kickoff``, the last ones; or ``random``.
+    seed
+        Of ``random``.
+    fixtures
+        What the search may be over; all by default.
+
+    Raises
+    ------
+    StatisticsError
+        A share out of range, another ``by``, or fewer than ``MIN_CLUSTERS`` fixtures on either side.
+    """
+    asked = tuple(sorted(pack.fixture_ids if fixtures is None else set(fixtures)))
+    if isinstance(hold_out, Sequence) and not isinstance(hold_out, str):
+        held = set(hold_out)
+        strange = [one for one in hold_out if one not in set(asked)]
+        if strange:
+            raise StatisticsError(f"fixture {strange[0]!r} can't be held out: it is none of those that are searched over")
+    elif isinstance(hold_out, bool) or not isinstance(hold_out, int | float) or not 0 < hold_out < 1:
+        raise StatisticsError(f"hold_out is a share of the fixtures between 0 and 1, or a list of them, not {hold_out!r:.80}")
+    else:
+        size = ceil(hold_out * len(asked))
+        if by == KICKOFF:
+            held = set(in_order_of_kickoff(pack, asked)[len(asked) - size :])
+        elif by == RANDOM:
+            held = {int(one) for one in np.random.default_rng(seed).permutation(asked)[:size]}
+        else:
+            raise StatisticsError(f"a hold-out is chosen by {KICKOFF!r} or {RANDOM!r}, not {by!r:.80}")
+    if min(len(held), len(asked) - len(held)) < MIN_CLUSTERS:
+        raise StatisticsError(
+            f"a hold-out takes at least {MIN_CLUSTERS} fixtures, and leaves as many: not {len(held)} of {len(asked)}"
+        )
+    return tuple(sorted(held))

@@ -1,0 +1,227 @@
+"""What places of a laboratory are asked."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from clvlab.application.live.question import GRACE_S
+from clvlab.application.live.until import Until, until_ts_ms
+from clvlab.engine.agent import Agent
+from clvlab.errors import AgentError, FeedError, PackFormatError, PolicyError, UnknownPackError, WindowError
+from clvlab.feeds.feed import Feed
+from clvlab.lab.results.pack import Pack
+from clvlab.law.closing import Window
+from clvlab.law.policy import PolicyEnvelope
+
+if TYPE_CHECKING:
+    from clvlab.application.live.view import LiveView
+    from clvlab.application.live.watch import CaptureState
+
+
+@dataclass(frozen=True)
+class Question:
+    """Over what agents are asked to decide.
+
+    Attributes
+    ----------
+    pack
+        A pack, its id, or the path of its folder.
+    fixtures
+        Fixture ids; null is all.
+    """
+
+    pack: Pack | str | Path
+    fixtures: Sequence[int] | None = None
+    window: Window = field(default_factory=Window)
+    policy: PolicyEnvelope = field(default_factory=PolicyEnvelope)
+    audit: bool = True
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An agent as it enters a competition."""
+
+    agent: str | Agent
+    params: Mapping[str, Any]
+    agent_id: str | None = None
+
+
+@dataclass(frozen=True)
+class Folds:
+    """How fixtures are cut into folds, and by which measure a point is chosen."""
+
+    folds: int
+    by: str | Mapping[int, object]
+    objective: str
+    level: float = 0.95
+
+
+@dataclass(frozen=True)
+class HoldOut:
+    """What a plan holds out, how it is chosen, and how the search goes on the others."""
+
+    hold_out: float | Sequence[int]
+    by: str
+    folds: int
+    objective: str
+    seed: int
+
+
+@dataclass(frozen=True)
+class LiveRequest:
+    """What a live run follows, and how it is watched.
+
+    Attributes
+    ----------
+    feed
+        A feed, its name, or null for the one that is configured.
+    fixture
+        A fixture id; null is the next to kick off.
+    until
+        When it is sealed at the latest; null without a bound.
+    grace_s
+        How long after the announced kickoff it is sealed, where no message says that play began.
+    progress
+        Whether it is shown, or what is called with it.
+    """
+
+    feed: Feed | str | None = None
+    fixture: int | None = None
+    window: Window = field(default_factory=Window)
+    policy: PolicyEnvelope = field(default_factory=PolicyEnvelope)
+    until: Until | None = None
+    grace_s: int = GRACE_S
+    progress: Callable[[LiveView], None] | bool = True
+
+
+def live_request(
+    feed: Any = None,
+    fixture: Any = None,
+    window: Any = None,
+    policy: Any = None,
+    until: Any = None,
+    grace_s: Any = GRACE_S,
+    *,
+    progress: Callable[[LiveView], None] | bool = True,
+) -> LiveRequest:
+    """Return what a live run follows, with defaults for what was left out.
+
+    Raises
+    ------
+    FeedError, WindowError, PolicyError
+        A value of another type.
+    """
+    if fixture is not None and type(fixture) is not int:
+        raise FeedError(f"a fixture is named by its id, a whole number, not {fixture!r:.80}")
+    if type(grace_s) is not int:
+        raise FeedError(f"a time of grace is a whole number of seconds, not {grace_s!r:.80}")
+    own = question("", None, window, policy)
+    return LiveRequest(feed, fixture, own.window, own.policy, until, grace_s, progress)
+
+
+def question(pack: Any, fixtures: Any = None, window: Any = None, policy: Any = None, *, audit: bool = True) -> Question:
+    """Return a question, with defaults for what was left out.
+
+    Raises
+    ------
+    UnknownPackError, PackFormatError, WindowError, PolicyError
+        A value of another type, or no fixture.
+    """
+    if not isinstance(pack, Pack | str | Path):
+        raise UnknownPackError(f"a pack is named by its id or folder, or is a pack, not {pack!r:.80}")
+    if fixtures is not None and (isinstance(fixtures, str) or not isinstance(fixtures, Iterable)):
+        raise PackFormatError(f"fixtures are a list of fixture ids, not {fixtures!r:.80}")
+    chosen = None if fixtures is None else tuple(fixtures)
+    if chosen == ():
+        raise PackFormatError("name at least one fixture, or none at all for every fixture")
+    if window is not None and not isinstance(window, Window):
+        raise WindowError(f"a window is a clvlab.Window, not {window!r:.80}")
+    if policy is not None and not isinstance(policy, PolicyEnvelope):
+        raise PolicyError(f"a policy is a clvlab.PolicyEnvelope, not {policy!r:.80}")
+    return Question(pack, chosen, window or Window(), policy or PolicyEnvelope(), audit)
+
+
+def entry(agent: Any, params: Any = None) -> Entry:
+    """Return an agent with its parameters as an entry.
+
+    Raises
+    ------
+    AgentError
+        Something that is no agent, or no mapping of parameters.
+    """
+    if not _is_agent(agent):
+        raise AgentError(f"an agent is the name of a template, 'file.py:name', or an agent, not {agent!r:.80}")
+    return _named((agent, {} if params is None else params))
+
+
+@dataclass(frozen=True)
+class Capturing:
+    """How a feed is captured.
+
+    Attributes
+    ----------
+    fixtures
+        What to listen to; everything if empty.
+    until_ts_ms
+        When it ends by the clock; null without a bound.
+    log
+        File or URL of a run log; null without one.
+    progress
+        Whether it is shown how it is, or what is told.
+    """
+
+    fixtures: tuple[int, ...]
+    until_ts_ms: int | None
+    log: str | Path | None
+    progress: Callable[[CaptureState], None] | bool
+
+
+def capturing(fixtures: Any, until: Any, log: Any, progress: Any) -> Capturing:
+    """Return how a feed is to be captured; ``until`` is a time with its zone, or seconds from now.
+
+    Raises
+    ------
+    FeedError
+        A value of another type.
+    """
+    ends_ms = until_ts_ms(until, time.time_ns() // 1_000_000)
+    if fixtures is not None and (isinstance(fixtures, str) or not isinstance(fixtures, Iterable)):
+        raise FeedError(f"fixtures are a list of fixture ids, not {fixtures!r:.80}")
+    return Capturing(tuple(fixtures or ()), ends_ms, log, progress)
+
+
+def entries(
+    agents: str | Agent | Sequence[str | Agent] | Mapping[str, str | Agent | tuple[str | Agent, Mapping[str, Any]]],
+) -> list[Entry]:
+    """Return the entries of a competition; a lone agent in place of a list is one.
+
+    Raises
+    ------
+    AgentError
+        Something that is neither an agent nor an agent with its parameters.
+    """
+    if isinstance(agents, Mapping):
+        return [_named(own, name) for name, own in agents.items()]
+    if isinstance(agents, str | Agent):
+        return [entry(agents)]
+    if not isinstance(agents, Iterable):
+        raise AgentError(f"a competition takes a list of agents, or a mapping from names to agents, not {agents!r:.80}")
+    return [_named(agent) for agent in agents]
+
+
+def _is_agent(own: Any) -> bool:
+    return isinstance(own, str | Agent) and not isinstance(own, type)  # a class has the methods of its objects
+
+
+def _named(own: Any, name: str | None = None) -> Entry:
+    match own:
+        case (agent, Mapping() as params) if _is_agent(agent):
+            return Entry(agent, dict(params), name)
+        case agent if _is_agent(agent):
+            return Entry(agent, {}, name)
+        case _:
+            raise AgentError(f"an entry is an agent, or an agent with a mapping of its parameters, not {own!r:.80}")

@@ -1,0 +1,146 @@
+"""Searches on this machine: over a grid, forward over folds, and by a plan that stands in the log first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from clvlab.application import backtests
+from clvlab.application.folds import folds_of, hold_out_of
+from clvlab.application.searches import KeptPlan
+from clvlab.engine.agent import Identity
+from clvlab.errors import HeldOutError, StatisticsError
+from clvlab.lab.drawing.progress import Progress
+from clvlab.lab.laboratory.asked import Entry, Folds, HoldOut, Question
+from clvlab.lab.laboratory.place import Place
+from clvlab.lab.results.planning import SearchPlan, Verbs
+from clvlab.lab.results.result import Result
+from clvlab.lab.results.sweeping import Sweep
+from clvlab.lab.results.walking import WalkForward, walk
+from clvlab.packs.reader import Pack
+from clvlab.proof.canonical import canonical, sha256
+
+if TYPE_CHECKING:
+    from clvlab.application.kept import KeptRuns
+
+PLAN_SCHEMA = "clvlab-plan/1"
+
+
+def walk_grid(
+    pack: Pack, question: Question, entry: Entry, grid: Mapping[str, Sequence[Any]], asked: Folds, *, progress: Progress | bool
+) -> WalkForward:
+    """Walk a grid forward over a pack."""
+    folds = folds_of(pack, asked.folds, asked.by, question.fixtures)
+    return walk(
+        pack,
+        entry.agent,
+        grid,
+        folds,
+        by=asked.objective,
+        window=question.window,
+        level=asked.level,
+        progress=progress,
+    )
+
+
+def make_plan(
+    place: Place,
+    runs: KeptRuns,
+    pack: Pack,
+    question: Question,
+    entry: Entry,
+    grid: Mapping[str, tuple[Any, ...]],
+    hold: HoldOut,
+) -> SearchPlan:
+    """Keep a plan in a laboratory; the same one again is the one that is there.
+
+    Raises
+    ------
+    HeldOutError
+        Another plan holds some of its fixtures out.
+    StatisticsError
+        A hold-out, fold or objective that can't be.
+    """
+    asked = pack.fixture_ids if question.fixtures is None else tuple(sorted(set(question.fixtures)))
+    held = hold_out_of(pack, hold.hold_out, hold.by, hold.seed, asked)
+    digests = {one.fixture_id: str(one.digest) for one in pack.manifest.fixtures if one.fixture_id in set(held)}
+    payload = {
+        "schema": PLAN_SCHEMA,
+        "pack_id": pack.pack_id,
+        "content_hash": pack.content_hash,
+        "fixture_ids": list(asked),
+        "agent": _agent_of(entry, grid, question),
+        "grid": {name: list(values) for name, values in grid.items()},
+        "window": question.window.payload(),
+        "objective": hold.objective,
+        "folds": hold.folds,
+        "hold_out": {
+            "by": hold.by,
+            "seed": hold.seed,
+            "fixture_ids": list(held),
+            "content_hash": sha256(canonical(sorted(digests.values()))),
+        },
+    }
+    kept = runs.searches.plan(payload, digests, check=lambda plan_id: _check_free(pack, asked, plan_id))
+    training = tuple(one for one in asked if one not in digests)
+    over = Question(question.pack, training, question.window, question.policy, question.audit)
+    folds = Folds(hold.folds, "kickoff", hold.objective)
+    verbs = Verbs(
+        kept=lambda: runs.searches.kept(kept.plan_id),
+        sweep=lambda progress: _sweep(place, over, entry, grid, hold.objective, progress=progress),
+        walk=lambda progress: place.walk(over, entry, grid, folds, progress=progress),
+        open=partial(_open, place, runs, kept, question, entry, held),
+        trials=lambda: runs.count_trials(pack.content_hash),
+    )
+    return SearchPlan(grid, training, held, verbs)
+
+
+def _agent_of(entry: Entry, grid: Mapping[str, Sequence[Any]], question: Question) -> dict[str, Any]:
+    """Return what of an agent is the same at all points of a grid."""
+    point = {name: values[0] for name, values in grid.items()}
+    identity: Identity = backtests.resolve(entry.agent, point, question.window).identity
+    return {
+        "strategy": identity.strategy,
+        "strategy_version": identity.strategy_version,
+        "source_sha256": identity.source_sha256,
+    }
+
+
+def _check_free(pack: Pack, asked: Sequence[int], plan_id: str) -> None:
+    shut = [(fixture_id, other) for fixture_id, other in pack.held_out if fixture_id in set(asked) and other != plan_id]
+    if shut:
+        raise HeldOutError(pack.pack_id, *shut[0], len(shut))
+
+
+def _sweep(
+    place: Place,
+    question: Question,
+    entry: Entry,
+    grid: Mapping[str, tuple[Any, ...]],
+    objective: str,
+    *,
+    progress: Progress | bool,
+) -> Sweep:
+    trials, recorded = place.sweep(question, entry, grid, progress=progress)
+    return Sweep(trials, grid, recorded, objective)
+
+
+def _open(
+    place: Place,
+    runs: KeptRuns,
+    plan: KeptPlan,
+    question: Question,
+    entry: Entry,
+    held: Sequence[int],
+    params: Mapping[str, Any],
+    *,
+    again: bool,
+) -> Result:
+    grid = {name: (value,) for name, value in params.items()}
+    if _agent_of(entry, grid, question) != plan.payload["agent"]:
+        raise StatisticsError(f"the agent is another one than {plan.plan_id} was made for: it changed since")
+    runs.searches.open_(plan.plan_id, params, again=again)
+    return place.backtest(
+        Question(question.pack, held, question.window, question.policy, question.audit), Entry(entry.agent, params)
+    )

@@ -1,0 +1,150 @@
+"""A search that was planned: what it may see, and what is kept from it until one configuration is chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Protocol
+
+import polars as pl
+
+from clvlab.application.searches import KeptPlan
+from clvlab.drawing import html
+from clvlab.drawing.showing import Shown
+from clvlab.errors import StatisticsError
+from clvlab.lab.drawing.progress import Progress
+from clvlab.lab.results.result import Result
+from clvlab.lab.results.sweeping import Sweep, spoken
+from clvlab.lab.results.walking import WalkForward
+
+
+class Opening(Protocol):
+    """Notes an opening for a configuration, or for another one again, and runs it over what is held out."""
+
+    def __call__(self, params: Mapping[str, Any], *, again: bool) -> Result: ...
+
+
+@dataclass(frozen=True)
+class Verbs:
+    """What a plan asks of the laboratory that made it.
+
+    Attributes
+    ----------
+    kept
+        Returns the plan as it stands.
+    sweep, walk
+        Search the training fixtures.
+    open
+        Runs a configuration over what is held out.
+    trials
+        Counts the trials that are on record over the pack.
+    """
+
+    kept: Callable[[], KeptPlan]
+    sweep: Callable[[Progress | bool], Sweep]
+    walk: Callable[[Progress | bool], WalkForward]
+    open: Opening
+    trials: Callable[[], int]
+
+
+@dataclass(frozen=True)
+class SearchPlan(Shown):
+    """A search that stands in the log before it is made; made by ``Lab.plan()``.
+
+    Attributes
+    ----------
+    grid
+        Values of each parameter.
+    training, held_out
+        Fixtures that may be searched, and those that are shut until ``open``.
+    """
+
+    grid: Mapping[str, tuple[Any, ...]]
+    training: tuple[int, ...] = field(repr=False)
+    held_out: tuple[int, ...] = field(repr=False)
+    verbs: Verbs = field(repr=False)
+
+    @cached_property
+    def _kept(self) -> KeptPlan:
+        return self.verbs.kept()
+
+    @property
+    def plan_id(self) -> str:
+        return self._kept.plan_id
+
+    @property
+    def index(self) -> int:
+        """Entry of the laboratory's log that has the plan's hash."""
+        return self._kept.index
+
+    @property
+    def payload(self) -> Mapping[str, Any]:
+        """What was planned; its SHA-256 as canonical JSON is the plan's hash."""
+        return self._kept.payload
+
+    def sweep(self, *, progress: Progress | bool = True) -> Sweep:
+        """Score the grid over the training fixtures, by the plan's objective."""
+        return self.verbs.sweep(progress)
+
+    def walk_forward(self, *, progress: Progress | bool = True) -> WalkForward:
+        """Walk the grid forward over the plan's folds of the training fixtures."""
+        return self.verbs.walk(progress)
+
+    def open(self, params: Mapping[str, Any] | None = None, *, again: bool = False) -> Result:
+        """Run one configuration over what was held out. The opening stands in the log before its first tick is read.
+
+        Parameters
+        ----------
+        params
+            A point of the grid; by default the best one over the training fixtures, which are then searched.
+        again
+            Open for another configuration than before, which the log shows. The same one again gives the same run.
+
+        Raises
+        ------
+        StatisticsError
+            No point of the grid; or the agent is another one than was planned.
+        LogConflictError
+            It was opened for another configuration, and ``again`` was not said.
+        """
+        chosen = dict(self.sweep(progress=False).best().params if params is None else params)
+        if chosen.keys() != self.grid.keys() or any(chosen[name] not in values for name, values in self.grid.items()):
+            raise StatisticsError(f"the plan has no point with {spoken(chosen)}: it is about {', '.join(self.grid)}")
+        return self.verbs.open(chosen, again=again)
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        """One row per fact of the plan as it stands now: (fact, value)."""
+        kept = self.verbs.kept()
+        points = 1
+        for values in self.grid.values():
+            points *= len(values)
+        opened = ", ".join(str(index) for index, _ in kept.openings)
+        times = {0: "not yet", 1: f"once in this log, as entry {opened}"}
+        facts = {
+            "plan": kept.plan_id,
+            "hash": kept.plan_hash,
+            "planned as entry": f"{kept.index:,}",
+            "objective": str(kept.payload["objective"]),
+            "points of the grid": f"{points:,}",
+            "training fixtures": f"{len(self.training):,}",
+            "fixtures held out": f"{len(self.held_out):,}, {kept.payload['hold_out']['content_hash']}",
+            "trials over the pack before the plan": f"{kept.trials_before:,}",
+            "trials over the pack by now": f"{self.verbs.trials():,}",
+            "opened": times.get(len(kept.openings), f"{len(kept.openings)} times, as entries {opened}"),
+        }
+        return pl.DataFrame(list(facts.items()), schema={"fact": pl.String, "value": pl.String}, orient="row")
+
+    def __repr__(self) -> str:
+        kept = self.verbs.kept()
+        opened = "not opened" if not kept.openings else f"opened {len(kept.openings)} times"
+        steps = ".sweep(), .walk_forward(), .open()"
+        return f"Plan {kept.plan_id} at entry {kept.index:,}: {len(self.held_out)} fixtures held out, {opened}; next: {steps}"
+
+    def _repr_html_(self) -> str:
+        return html.block(
+            f"Search plan {self.plan_id}",
+            html.table(self.frame.columns, self.frame.rows()),
+            '<p class="quiet">No log shows what was read of these odds outside this laboratory.</p>',
+        )

@@ -1,0 +1,212 @@
+"""Walking forward: what was best so far decides on what comes next, again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from clvlab.application import backtests
+from clvlab.application.runs.perform import PerformedRun
+from clvlab.application.sheets.measures import Measure, measure_of
+from clvlab.application.sheets.tearsheet import TearSheet
+from clvlab.application.walking import Step, decided_after, pooled
+from clvlab.drawing import axes as drawing
+from clvlab.drawing import html
+from clvlab.drawing.showing import Shown
+from clvlab.engine.agent import Agent
+from clvlab.errors import StatisticsError
+from clvlab.lab.drawing.progress import Progress, shown_progress
+from clvlab.lab.results.comparison import fixture_sums
+from clvlab.lab.results.sweeping import agent_name, grid_points, scored_point
+from clvlab.law.closing import Window
+from clvlab.packs.reader import Pack
+from clvlab.statistics import Clusters, estimates
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+@dataclass(frozen=True)
+class Forward:
+    """One step: what was best on the folds before, and how it did on this one.
+
+    Attributes
+    ----------
+    fold
+        Number of the test fold, from 1; fold 0 only trains.
+    params
+        What was best.
+    train_mean, test_mean
+        Of the measure, in its unit; of the test fold only what was decided after the last training close, null without any.
+    n, removed
+        Decisions that count in the test fold, and those made before the last training close.
+    """
+
+    fold: int
+    train_fixtures: int
+    test_fixtures: int
+    params: Mapping[str, Any]
+    train_mean: float
+    test_mean: float | None
+    n: int
+    removed: int
+
+
+@dataclass(frozen=True)
+class WalkForward(Shown):
+    """A search that was walked forward; made by ``clvlab.walk_forward()``.
+
+    Attributes
+    ----------
+    steps
+        One for each fold but the first.
+    run
+        What was decided out of sample, scored as one run.
+    by
+        Name of the measure by which points were chosen.
+    points
+        How many points the grid has.
+    """
+
+    agent: str
+    steps: tuple[Forward, ...]
+    run: PerformedRun
+    by: str
+    points: int
+    level: float = 0.95
+
+    @cached_property
+    def sheet(self) -> TearSheet:
+        """The tear sheet of all decisions out of sample, pooled."""
+        return TearSheet(self.run, self.level)
+
+    @property
+    def _measure(self) -> Measure:
+        return measure_of(self.by)
+
+    @cached_property
+    def frame(self) -> pl.DataFrame:
+        """One row per step: fixtures, what was chosen, the means in and out of sample, decisions, and those removed."""
+        rows = [
+            {
+                "fold": one.fold,
+                "train_fixtures": one.train_fixtures,
+                "test_fixtures": one.test_fixtures,
+                **one.params,
+                f"train_{self._measure.column}": one.train_mean,
+                f"test_{self._measure.column}": one.test_mean,
+                "n": one.n,
+                "removed": one.removed,
+            }
+            for one in self.steps
+        ]
+        return pl.DataFrame(rows, infer_schema_length=None)
+
+    @property
+    def removed(self) -> int:
+        """How many decisions were made before the last training close, and do not count."""
+        return sum(one.removed for one in self.steps)
+
+    @property
+    def line(self) -> str:
+        """The walk in one sentence."""
+        found, measure = self.sheet.means[self.by], self._measure
+        if found.mean is None:
+            return f"{len(self.steps)} folds out of sample, and no decision that counts"
+        train = float(np.mean([one.train_mean for one in self.steps]))
+        interval = "" if found.low is None else f" [{found.low:+z.2f}, {found.high:+z.2f}]"
+        return (
+            f"{self.points} points over {len(self.steps)} folds out of sample: mean {measure.title} {found.mean:+z.2f} "
+            f"{measure.unit}{interval}, where the chosen points had {train:+z.2f} in training; {found.n:,} decisions, "
+            f"{self.removed:,} removed as made before the last training close"
+        )
+
+    def degradation(self, ax: Axes | None = None) -> Axes:
+        """Draw the mean of the chosen points in training beside that on the fold that follows."""
+        ax, measure = drawing.axes_or_new(ax), self._measure
+        for one in self.steps:
+            test = np.nan if one.test_mean is None else one.test_mean
+            ax.plot([0, 1], [one.train_mean, test], color=drawing.BLUE, marker="o", markersize=4, linewidth=1)
+            ax.annotate(f"fold {one.fold}", (1, test), textcoords="offset points", xytext=(6, -3), fontsize=8)
+        ax.axhline(0, color=drawing.GREY, linewidth=0.8)
+        ax.set_xticks([0, 1], ["in training", "out of sample"])
+        ax.set(xlim=(-0.2, 1.3), xlabel="", ylabel=f"mean {measure.title}, {measure.unit}")
+        ax.set_title("From training to the next fold")
+        return ax
+
+    def __repr__(self) -> str:
+        return f"Walk forward of {self.agent}: {self.line}; next: .frame, .sheet, .degradation()"
+
+    def _repr_html_(self) -> str:
+        return html.block(
+            f"Walk forward of {self.agent} on {self.run.pack.pack_id}",
+            f"<p>{html.escape(self.line)}.</p>",
+            f'<p class="quiet">By {self._measure.title}: {self._measure.question}?</p>',
+            html.figures([drawing.svg(lambda ax: self.degradation(ax), "from training to the next fold")]),
+            html.section("Folds", html.table(self.frame.columns, self.frame.rows())),
+            html.section("Out of sample, pooled", f"<p>{html.unbroken(self.sheet.line)}.</p>"),
+        )
+
+
+def walk(
+    pack: Pack,
+    agent: str | Agent,
+    grid: Mapping[str, Sequence[Any]],
+    folds: Sequence[tuple[int, ...]],
+    *,
+    by: str = "clv",
+    window: Window | None = None,
+    level: float = 0.95,
+    progress: Progress | bool = True,
+) -> WalkForward:
+    """Score a grid on every fold, and let what was best on the folds before decide on the next; see ``clvlab.walk_forward``.
+
+    An agent sees one fold at a time, so that nothing which it learns in one reaches another.
+    """
+    asked, measure = window or Window(), measure_of(by)
+    points = grid_points(grid)
+    sums = []
+    with shown_progress(f"walk of {agent_name(agent)}", len(points) * len(folds), progress=progress) as tell:
+        for number, fold in enumerate(folds):
+            tape, scores = pack.tape(fold), []
+            for point, params in enumerate(points):
+                scores.append(scored_point(tape, agent, params, asked, point))
+                tell(number * len(points) + point + 1, len(points) * len(folds))
+            sums.append(fixture_sums(scores, measure)[0])
+    steps, found, decided = [], [], []
+    for number in range(1, len(folds)):
+        best, train_mean = _best(sums[:number])
+        train = tuple(fixture_id for fold in folds[:number] for fixture_id in fold)
+        step = Step(train, folds[number], backtests.resolve(agent, points[best], asked))
+        own, removed = decided_after(pack, step, asked)
+        steps.append(step)
+        decided.append(own)
+        found.append((number, len(train), len(folds[number]), points[best], train_mean, removed))
+    run = pooled(pack, steps, decided, asked, {"by": by, "folds": len(folds), "points": len(points)})
+    pooled_scores = run.scores.with_columns(run.at_close)
+    forwards = []
+    for (number, train_size, test_size, params, train_mean, removed), step in zip(found, steps, strict=True):
+        (mean,) = estimates(fixture_sums([pooled_scores.filter(pl.col("fixture_id").is_in(step.test))], measure)[0])
+        forwards.append(Forward(number, train_size, test_size, params, train_mean, mean.mean, mean.n, removed))
+    return WalkForward(agent_name(agent), tuple(forwards), run, by, len(points), level)
+
+
+def _best(parts: Sequence[Clusters]) -> tuple[int, float]:
+    """Return the point with the highest mean over some folds, among those with an interval, and that mean.
+
+    Raises
+    ------
+    StatisticsError
+        No point has one.
+    """
+    stacked = Clusters(*(np.vstack([getattr(part, name) for part in parts]) for name in ("sums", "counts", "squares")))
+    means = [np.nan if one.low is None or one.mean is None else one.mean for one in estimates(stacked)]
+    if np.isnan(means).all():
+        raise StatisticsError("no point of the grid has an interval in training: scored decisions in too few fixtures")
+    best = int(np.nanargmax(means))
+    return best, means[best]

@@ -1,0 +1,75 @@
+"""Search plans in the run log: what will be searched is noted before, and each opening of the hold-out before it is read.
+
+So whoever sees the log knows how often a plan's hold-out was opened here, and for which configurations. What was read of the
+same odds outside, no log knows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from clvlab.errors import LogConflictError
+from clvlab.proof.canonical import canonical
+from clvlab.runlog.entries import PLAN_SCHEMA, EntryKind, Opened, Planned, read_entry
+from clvlab.runlog.log import LogRows
+from clvlab.runlog.tree import completed_roots
+
+_NOBODY = ""  # the column counts runs by owner; a plan is none
+
+
+def planned(rows: LogRows, plan_id: str) -> int | None:
+    """Return the index of a plan's entry, null if the log has none."""
+    return next((index for index, kind in rows.about(plan_id) if kind == EntryKind.PLAN), None)
+
+
+def openings(rows: LogRows, plan_id: str) -> list[tuple[int, Opened]]:
+    """Return the openings of a plan's hold-out, in order, with their indices."""
+    found = [(index, read_entry(rows.entry(index))) for index, kind in rows.about(plan_id) if kind == EntryKind.OPENED]
+    return [(index, entry) for index, entry in found if isinstance(entry, Opened)]
+
+
+def note_plan(rows: LogRows, plan: Planned, ts_ms: int) -> int:
+    """Note a plan, before anything of it is computed; returns its index. The same plan again has the same one."""
+    known = planned(rows, plan.plan_id)
+    return _append(rows, EntryKind.PLAN, plan.plan_id, asdict(plan), ts_ms) if known is None else known
+
+
+def note_opening(rows: LogRows, plan_id: str, trial: str, ts_ms: int, *, again: bool = False) -> int:
+    """Note that a hold-out is opened for a configuration, before its first tick is read; returns the entry's index.
+
+    The same configuration again has the same entry.
+
+    Parameters
+    ----------
+    rows
+        Of the log.
+    plan_id, trial
+        Which plan, and the hash of the configuration that is run.
+    ts_ms
+        Now.
+    again
+        Open it for another configuration than before.
+
+    Raises
+    ------
+    LogConflictError
+        No such plan; or it was opened for another configuration, and ``again`` was not said.
+    """
+    plan_index = planned(rows, plan_id)
+    if plan_index is None:
+        raise LogConflictError(f"the log has no plan {plan_id}")
+    before = openings(rows, plan_id)
+    for index, opened in before:
+        if opened.trial == trial:
+            return index
+    if before and not again:
+        raise LogConflictError(f"plan {plan_id} was opened as entry {before[0][0]} for another configuration")
+    stated = {"again": bool(before), "plan_id": plan_id, "plan_index": plan_index, "trial": trial}
+    return _append(rows, EntryKind.OPENED, plan_id, stated, ts_ms)
+
+
+def _append(rows: LogRows, kind: EntryKind, plan_id: str, stated: dict[str, object], ts_ms: int) -> int:
+    entry = canonical(stated | {"kind": kind.value, "schema": PLAN_SCHEMA, "ts_ms": ts_ms})
+    index = rows.size()
+    rows.add(index, kind.value, plan_id, _NOBODY, None, None, entry, completed_roots(rows, index, entry))
+    return index
