@@ -63,7 +63,7 @@ class Searches:
     def __init__(self, database: Database, owner: str, clock: Callable[[], int]) -> None:
         self._database, self._owner, self._clock = database, owner, clock
 
-    def plan(self, payload: Mapping[str, Any], digests: Mapping[int, str], check: Callable[[str], None]) -> KeptPlan:
+    def plan(self, payload: Mapping[str, Any], digests: Mapping[int, str], check: Callable[[], None]) -> KeptPlan:
         """Keep a plan and note it in the log; the same plan again is the one that is there.
 
         Parameters
@@ -73,14 +73,14 @@ class Searches:
         digests
             Of the fixtures that are held out, by fixture.
         check
-            Called with the id of a plan that is new, and may refuse it.
+            Called before a new plan is kept, and may refuse it.
         """
         stated = without_floats(dict(payload))
         plan_hash = sha256(canonical(stated))
         plan_id = f"plan_{plan_hash.removeprefix('sha256:')[:32]}"
         with self._database.write() as connection:
             if plans.row(connection, plan_id) is None:
-                check(plan_id)
+                check()
                 now = self._clock()
                 content_hash = str(payload["content_hash"])
                 index = note_plan(

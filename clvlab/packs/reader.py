@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -130,14 +130,24 @@ class Pack:
         for fixture_id in wanted:
             if type(fixture_id) is not int or fixture_id not in known:
                 raise UnknownFixtureError(fixture_id, self.pack_id, self.fixture_ids)
-        shut = [(fixture_id, plan_id) for fixture_id, plan_id in self.held_out if fixture_id in set(wanted)]
-        if shut:
-            raise HeldOutError(self.pack_id, *shut[0], len(shut))
+        self.check_open(wanted)
         rows, series = _read(self.folder / TICKS_FILE, None if wanted == self.fixture_ids else wanted)
         fixtures = self.fixtures.filter(pl.col("fixture_id").is_in(wanted)).select(*FIXTURES)
         binding = Binding(self.pack_id, wanted, self.content_hash)
         own = self.manifest
         return Tape(binding, rows, series, fixtures, own.closing_policy, self._announced(wanted), own.max_close_age_s)
+
+    def check_open(self, fixture_ids: Iterable[int]) -> None:
+        """Refuse fixtures that a plan holds out.
+
+        Raises
+        ------
+        HeldOutError
+        """
+        wanted = set(fixture_ids) if self.held_out else set()
+        shut = [(fixture_id, plan_id) for fixture_id, plan_id in self.held_out if fixture_id in wanted]
+        if shut:
+            raise HeldOutError(self.pack_id, *shut[0], len(shut))
 
     def _announced(self, wanted: Sequence[int]) -> pl.DataFrame | None:
         """Return the kickoffs that agents may see, where they are not those that end the window."""

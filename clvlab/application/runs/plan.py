@@ -35,7 +35,7 @@ class Plan:
 
     Raises
     ------
-    UnknownFixtureError, DecisionError
+    UnknownFixtureError, HeldOutError, DecisionError
     """
 
     pack: Pack
@@ -52,6 +52,7 @@ class Plan:
         for fixture_id in self.fixtures or ():
             if fixture_id not in known:
                 raise UnknownFixtureError(fixture_id, self.pack.pack_id, self.pack.fixture_ids)
+        self.pack.check_open(self.fixture_ids)  # before anything is committed to
         ids = [agent.identity.agent_id for agent in self.agents]
         if not ids or len(set(ids)) != len(ids):
             raise DecisionError(f"a run needs agents with unique ids, not {ids}")

@@ -10,7 +10,7 @@ from clvlab.application import backtests
 from clvlab.application.folds import folds_of, hold_out_of
 from clvlab.application.searches import KeptPlan
 from clvlab.engine.agent import Identity
-from clvlab.errors import HeldOutError, StatisticsError
+from clvlab.errors import StatisticsError
 from clvlab.lab.drawing.progress import Progress
 from clvlab.lab.laboratory.asked import Entry, Folds, HoldOut, Question
 from clvlab.lab.laboratory.place import Place
@@ -82,7 +82,7 @@ def make_plan(
             "content_hash": sha256(canonical(sorted(digests.values()))),
         },
     }
-    kept = runs.searches.plan(payload, digests, check=lambda plan_id: _check_free(pack, asked, plan_id))
+    kept = runs.searches.plan(payload, digests, check=lambda: pack.check_open(asked))
     training = tuple(one for one in asked if one not in digests)
     over = Question(question.pack, training, question.window, question.policy, question.audit)
     folds = Folds(hold.folds, "kickoff", hold.objective)
@@ -105,12 +105,6 @@ def _agent_of(entry: Entry, grid: Mapping[str, Sequence[Any]], question: Questio
         "strategy_version": identity.strategy_version,
         "source_sha256": identity.source_sha256,
     }
-
-
-def _check_free(pack: Pack, asked: Sequence[int], plan_id: str) -> None:
-    shut = [(fixture_id, other) for fixture_id, other in pack.held_out if fixture_id in set(asked) and other != plan_id]
-    if shut:
-        raise HeldOutError(pack.pack_id, *shut[0], len(shut))
 
 
 def _sweep(

@@ -1,0 +1,181 @@
+import pytest
+
+import clvlab as cl
+from clvlab.application.log.operations import open_log
+from clvlab.application.searches import trial_of
+from clvlab.errors import HeldOutError, LogConflictError, StatisticsError, UnsupportedError
+from clvlab.lab.laboratory.local import LocalPlace
+from clvlab.lab.laboratory.making import Verbs
+from clvlab.proof.canonical import canonical, sha256
+from clvlab.runlog.audit import Auditor
+
+GRID = {"warmup_ticks": [20, 40], "cooldown_s": [600, 3600]}
+POINT, OTHER = {"warmup_ticks": 20, "cooldown_s": 600}, {"warmup_ticks": 40, "cooldown_s": 600}
+
+
+@pytest.fixture
+def lab(tmp_path):
+    with cl.Lab(tmp_path / "lab.db") as made:
+        yield made
+
+
+@pytest.fixture
+def plan(lab):
+    return lab.plan("season", "cumulative-drift", GRID, hold_out=0.2, objective="edge")
+
+
+@pytest.fixture
+def logged(tmp_path):
+    """Reads the entries of the laboratory's log."""
+
+    def read():
+        with open_log(tmp_path / "lab.db") as log, log.read() as rows:
+            return [rows.entry(index) for index in range(rows.size())]
+
+    return read
+
+
+def test_the_plan_stands_in_the_log_before_anything_is_searched(plan, logged):
+    (entry,) = logged()
+
+    assert plan.index == 0
+    assert sha256(canonical(dict(plan.payload))).encode() in entry
+    assert plan.payload["grid"] == {name: list(values) for name, values in GRID.items()}
+    assert (plan.payload["objective"], plan.payload["hold_out"]["fixture_ids"]) == ("edge", list(plan.held_out))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda lab, _: lab.backtest("season", "baseline"),
+        lambda lab, held: lab.backtest("season", "baseline", fixtures=held[:1]),
+        lambda lab, held: lab.backtest(cl.open_pack("season"), "baseline", fixtures=held[-1:]),
+        lambda lab, held: lab.backtest(cl.open_pack("season").source.folder, "baseline", fixtures=held),
+        lambda lab, held: lab.compete("season", ["baseline", "cumulative-drift"], fixtures=held),
+        lambda lab, held: lab.sweep("season", "baseline", {"stake": [1]}, fixtures=held),
+        lambda lab, _: lab.walk_forward("season", "baseline", {"stake": [1]}),
+        lambda lab, _: lab.plan("season", "baseline", {"stake": [1]}, hold_out=0.5),
+    ],
+)
+def test_no_call_reads_what_is_held_out(lab, plan, call, logged):
+    before = len(logged())
+
+    with pytest.raises(HeldOutError, match=plan.plan_id):
+        call(lab, plan.held_out)
+
+    assert len(logged()) == before  # nor is anything committed to
+
+
+def test_sql_sees_neither_ticks_nor_results_of_it(lab, plan):
+    ticks = lab.sql("SELECT DISTINCT fixture_id FROM ticks WHERE pack_id = 'season'").frame
+    results = lab.sql("SELECT DISTINCT fixture_id FROM results WHERE pack_id = 'season'").frame
+
+    assert set(ticks["fixture_id"]) == set(plan.training)
+    assert set(results["fixture_id"]).isdisjoint(plan.held_out)
+
+
+def test_the_shut_fixtures_are_shut_for_whoever_opens_the_file_later(lab, plan, tmp_path):
+    assert plan.held_out
+    lab.close()
+
+    with cl.Lab(tmp_path / "lab.db") as later, pytest.raises(HeldOutError):
+        later.backtest("season", "baseline")
+
+
+def test_elsewhere_they_are_open(plan):
+    assert cl.backtest("season", "baseline", fixtures=plan.held_out[:5]).report["n_fixtures"] == 5
+
+
+def test_training_fixtures_are_searched_by_the_objective(plan):
+    found = plan.sweep(progress=False)
+
+    assert (found.by, found.trials) == ("edge", 4)
+    assert found.frame["fixtures"].max() <= len(plan.training)
+    assert plan.walk_forward(progress=False).frame["test_fixtures"].sum() < len(plan.training)
+
+
+def test_opening_stands_in_the_log_before_the_run_and_lets_all_read(lab, plan, logged):
+    result = plan.open(POINT)
+
+    log = logged()
+    assert b'"kind":"OPENED"' in log[1]
+    assert trial_of(POINT).encode() in log[1]
+    assert b'"kind":"COMMIT"' in log[2]
+    assert result.run.source.commit_index == 2
+    assert tuple(result.source.fixture_ids) == plan.held_out
+    assert lab.backtest("season", "baseline").report["n_fixtures"] == 300
+
+
+def test_opening_again_gives_the_same_run_and_another_configuration_must_be_said(plan, logged):
+    first = plan.open(POINT)
+
+    assert plan.open(POINT).run_id == first.run_id
+    with pytest.raises(LogConflictError, match="another configuration"):
+        plan.open(OTHER)
+    other = plan.open(OTHER, again=True)
+
+    assert other.run_id != first.run_id
+    openings = [entry for entry in logged() if b'"kind":"OPENED"' in entry]
+    assert [b'"again":true' in entry for entry in openings] == [False, True]
+    assert "2 times" in plan.frame["value"].str.join("\n").item()
+
+
+def test_by_default_the_best_over_the_training_fixtures_is_opened(plan):
+    best = plan.sweep(progress=False).best()
+
+    assert plan.open().source.started["agents"][0]["config"].items() >= {**best.params}.items()
+
+
+def test_the_same_plan_again_is_the_one_that_is_there(lab, plan, logged):
+    again = lab.plan("season", "cumulative-drift", GRID, hold_out=0.2, objective="edge")
+
+    assert (again.plan_id, again.index) == (plan.plan_id, plan.index)
+    assert len(logged()) == 1
+
+
+def test_a_plan_that_changes_in_anything_is_another(lab, plan):
+    with pytest.raises(HeldOutError):
+        lab.plan("season", "cumulative-drift", GRID, hold_out=0.2, objective="clv")
+    plan.open(POINT)
+
+    other = lab.plan("season", "cumulative-drift", GRID, hold_out=0.2, objective="clv")
+
+    assert other.plan_id != plan.plan_id
+
+
+@pytest.mark.parametrize("params", [{}, {"warmup_ticks": 20}, POINT | {"cooldown_s": 1}, POINT | {"stake": 1}])
+def test_what_is_no_point_of_the_grid_opens_nothing(plan, params, logged):
+    with pytest.raises(StatisticsError, match="no point"):
+        plan.open(params)
+
+    assert len(logged()) == 1
+
+
+def test_the_card_says_what_was_planned_tried_and_opened(lab):
+    lab.backtest("season", "baseline")
+    plan = lab.plan("season", "cumulative-drift", GRID, hold_out=0.2)
+    facts = dict(plan.frame.rows())
+
+    assert facts["trials over the pack before the plan"] == "1"
+    assert facts["opened"] == "not yet"
+    plan.open(POINT)
+    facts = dict(plan.frame.rows())
+    assert facts["opened"] == f"once in this log, as entry {plan.index + 1}"
+    assert facts["trials over the pack by now"] == "2"
+    assert "outside this laboratory" in plan._repr_html_()
+
+
+def test_outside_a_laboratory_there_is_no_log_to_plan_in():
+    with pytest.raises(UnsupportedError, match="outside a laboratory"):
+        cl.Lab.plan(Verbs(LocalPlace()), "season", "cumulative-drift", GRID)
+
+
+def test_the_log_of_a_laboratory_with_a_plan_is_sound(plan, logged):
+    plan.open(POINT)
+
+    auditor = Auditor()
+    for entry in logged():
+        auditor.add(entry)
+    auditor.finish()
+
+    assert auditor.broken == []

@@ -1,0 +1,130 @@
+import pytest
+
+from clvlab.errors import LogConflictError
+from clvlab.proof.canonical import canonical
+from clvlab.runlog.audit import Auditor
+from clvlab.runlog.entries import Opened, Planned, read_entry
+from clvlab.runlog.log import commit, counts
+from clvlab.runlog.plans import note_opening, note_plan, openings, planned
+from clvlab.runlog.tree import tree_root
+from clvlab.store.runlog import RunLog
+
+PLAN = Planned("plan_1", "local", "sha256:" + "a" * 64, "sha256:" + "b" * 64)
+TRIALS = ["sha256:" + digit * 64 for digit in "cd"]
+
+
+@pytest.fixture
+def log():
+    log = RunLog()
+    with log.write() as rows:
+        commit(rows, "run_1", "local", "sha256:" + "a" * 64, None, 5)
+        note_plan(rows, PLAN, 6)
+        note_opening(rows, "plan_1", TRIALS[0], 7)
+        note_opening(rows, "plan_1", TRIALS[1], 8, again=True)
+    return log
+
+
+def entries(log):
+    with log.read() as rows:
+        return [rows.entry(index) for index in range(rows.size())]
+
+
+def audited(found):
+    auditor = Auditor()
+    for data in found:
+        auditor.add(data)
+    auditor.finish()
+    return auditor
+
+
+def test_a_plan_and_its_openings_are_read_back(log):
+    with log.read() as rows:
+        assert planned(rows, "plan_1") == 1
+        assert openings(rows, "plan_1") == [
+            (2, Opened("plan_1", 1, TRIALS[0], again=False)),
+            (3, Opened("plan_1", 1, TRIALS[1], again=True)),
+        ]
+        assert planned(rows, "plan_2") is None
+    assert read_entry(entries(log)[1]) == PLAN
+
+
+def test_the_same_again_changes_nothing(log):
+    before = entries(log)
+
+    with log.write() as rows:
+        assert note_plan(rows, PLAN, 99) == 1
+        assert note_opening(rows, "plan_1", TRIALS[0], 99) == 2
+        assert note_opening(rows, "plan_1", TRIALS[1], 99) == 3
+
+    assert entries(log) == before
+
+
+def test_another_configuration_is_refused_unless_it_is_said_to_be_another():
+    log = RunLog()
+    with log.write() as rows:
+        note_plan(rows, PLAN, 1)
+        note_opening(rows, "plan_1", TRIALS[0], 2)
+
+    with pytest.raises(LogConflictError, match="opened as entry 1 for another"), log.write() as rows:
+        note_opening(rows, "plan_1", TRIALS[1], 3)
+    with pytest.raises(LogConflictError, match="no plan plan_2"), log.write() as rows:
+        note_opening(rows, "plan_2", TRIALS[1], 3)
+    assert len(entries(log)) == 2
+
+
+def test_plans_count_as_no_runs_and_their_log_is_sound(log):
+    auditor = audited(entries(log))
+
+    assert auditor.broken == []
+    with log.read() as rows:
+        assert auditor.root() == tree_root(rows, rows.size())
+        assert [(owner, count.committed) for owner, count in counts(rows).items()] == [("local", 1)]
+
+
+def plan(**changes):
+    stated = {
+        "kind": "PLAN",
+        "schema": "clvlab-log/5",
+        "ts_ms": 1,
+        "plan_id": "p",
+        "owner": "x",
+        "plan_hash": "h",
+        "content_hash": "c",
+    }
+    return canonical(stated | changes)
+
+
+def opened(**changes):
+    stated = {
+        "kind": "OPENED",
+        "schema": "clvlab-log/5",
+        "ts_ms": 1,
+        "plan_id": "p",
+        "plan_index": 0,
+        "trial": "t",
+        "again": False,
+    }
+    return canonical(stated | changes)
+
+
+@pytest.mark.parametrize(
+    ("found", "rule"),
+    [
+        ([plan(), plan()], "plans 'p' again, which is entry 0"),
+        ([opened()], "opens plan 'p' of entry 0, which is no such plan"),
+        ([plan(), opened(plan_index=1)], "opens plan 'p' of entry 1, which is no such plan"),
+        ([plan(), opened(plan_id="q")], "opens plan 'q' of entry 0, which is no such plan"),
+        ([plan(), opened(again=True)], "opens plan 'p' again, which is not so"),
+        ([plan(), opened(), opened()], "opens plan 'p' first, which is not so"),
+        ([plan(plan_id="")], "names no plan"),
+        ([plan(schema="clvlab-log/2")], "not well-formed"),
+        ([plan(), opened(again=1)], "not well-formed"),
+        ([plan(), opened(plan_index=True)], "not well-formed"),
+        ([plan(), opened(run_id="x")], "not well-formed"),
+    ],
+)
+def test_a_plan_out_of_turn_or_of_another_form_is_named(found, rule):
+    auditor = audited(found)
+
+    assert [rule in broken.rule for broken in auditor.broken] == [True]
+    assert auditor.broken[0].index == len(found) - 1
