@@ -24,9 +24,9 @@ def naive_and_clustered(seed: int = 0) -> dict[int, tuple[float, float]]:
     for size in (1, 3, 10, 30):
         ids = np.repeat(np.arange(_FIXTURES), size)
         naive = clustered = 0
-        for number in range(_ROUNDS):
+        for _ in range(_ROUNDS):
             clv = pl.Series(rng.normal(0, 20, _FIXTURES)[ids] + rng.normal(0, 30, ids.size))
-            found = cluster_mean(clv, pl.Series(ids), resamples=300, seed=number)
+            found = cluster_mean(clv, pl.Series(ids))
             naive += abs(clv.mean()) > 1.96 * clv.std() / clv.len() ** 0.5
             clustered += not found.low <= 0 <= found.high
         missed[size] = (naive / _ROUNDS, clustered / _ROUNDS)
@@ -37,7 +37,7 @@ def draw_missed(ax: object) -> None:
     missed = naive_and_clustered()
     places = np.arange(len(missed))
     for shift, kind, colour in ((-0.2, 0, drawing.RED), (0.2, 1, drawing.BLUE)):
-        name = ("decisions as if independent", "bootstrap over fixtures")[kind]
+        name = ("decisions as if independent", "interval over fixtures")[kind]
         ax.bar(places + shift, [100 * both[kind] for both in missed.values()], 0.38, color=colour, label=name)
     ax.axhline(5, color=drawing.GREY, linewidth=0.8)
     ax.set_xticks(places, [str(size) for size in missed])
@@ -48,7 +48,7 @@ def draw_missed(ax: object) -> None:
 def main(folder: Path) -> None:
     season = cl.backtest("season", "cumulative-drift")
     plot, view = season.plot, season.explore(90000146, position=100).view
-    pictures = {"naive-t": draw_missed, "clv": plot.clv, "by-time": plot.by_time, "placebo": plot.placebo}
+    pictures = {"naive-t": draw_missed, "clv": plot.clv, "by-time": plot.by_time, "permutation": plot.permutation}
     for name, draw in pictures.items():
         drawn = drawing.svg(draw, name.replace("-", " "), (5.2, 2.9))
         (folder / f"{name}.svg").write_text(drawn.replace("<svg", _SVG, 1), encoding="utf-8")
