@@ -54,7 +54,7 @@ class KalshiReader:
     Attributes
     ----------
     fixtures
-        Events; ``source_id`` is the event's ticker, and kickoff is when the first of its markets closes, for Kalshi names none.
+        Events; ``source_id`` is the event's ticker, kickoff the earliest ``occurrence_datetime`` of its markets.
     """
 
     def __init__(self) -> None:

@@ -8,7 +8,8 @@ from clvlab.packs.captures.kalshi import KalshiReader
 from clvlab.packs.importers.source import fixture_id_of
 
 MATCH = "1X2_PARTICIPANT_RESULT||"
-ALONE = {"market": {"ticker": "E-A", "event_ticker": "E", "title": "Rain?", "close_time": "2026-06-25T20:00:00Z"}}
+TIMES = {"occurrence_datetime": "2026-06-25T20:00:00Z", "close_time": "2026-07-09T20:00:00Z"}
+ALONE = {"market": {"ticker": "E-A", "event_ticker": "E", "title": "Rain?", **TIMES}}
 
 
 def snapshot(seq, yes, no, ticker="E-A", sid=1, **said):
@@ -181,3 +182,17 @@ def test_real_snapshots_are_priced_where_their_books_are_narrow(realdata):
                 assert sum(state.prob_bps) == 10_000
                 assert abs(state.prob_bps[1] - 50 * (yes + 100 - no)) <= 1
     assert priced > 10
+
+
+def test_the_kickoff_is_when_the_match_is_due_and_not_when_its_markets_close(reader):
+    take(reader, {"event": match_event(1)})
+
+    assert reader.fixtures[fixture_id_of("MATCH-1")].kickoff_ts_ms == 1_782_417_600_000
+
+
+def test_an_event_that_says_no_time_has_no_kickoff():
+    reader, market = KalshiReader(), {name: said for name, said in ALONE["market"].items() if name != "occurrence_datetime"}
+
+    take(reader, {"market": market})
+
+    assert reader.fixtures[fixture_id_of("E")].kickoff_ts_ms is None
