@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from clvlab.application.anchoring import Anchoring
-from clvlab.application.jobs import PostponedError
+from clvlab.application.handling import PostponedError
 from clvlab.application.live.feed import LiveFeed
 from clvlab.application.live.following import LivePlan, follow
 from clvlab.application.live.noting import Noting
