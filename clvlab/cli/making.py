@@ -15,6 +15,9 @@ import typer
 from clvlab.application.live.until import Until, until_of
 from clvlab.errors import FeedError
 
+INTERRUPTED = 130
+"""Exit status of what Ctrl-C left as it is, as a shell has it."""
+
 
 def now_ms() -> int:
     """UTC milliseconds."""

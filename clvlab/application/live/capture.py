@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from secrets import token_hex
 
@@ -133,7 +134,7 @@ def _record(
             if time.monotonic() >= due:
                 due = time.monotonic() + _TELL_S
                 tell(watch.state)
-    tell(watch.state)
+    tell(replace(watch.state, is_over=True))
 
 
 def _packed(paths: Sequence[Path], out: Path, folder: Path) -> Pack:

@@ -38,7 +38,8 @@ from clvlab.packs.manifest import Fixture
 from clvlab.packs.reader import load_pack
 from clvlab.proof.started import RunStarted
 
-_GRACE_S = 900
+GRACE_S = 900
+"""How long after the announced kickoff a run is sealed, unless it is said otherwise, in seconds."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class LivePlan:
     window: Window = field(default_factory=Window)
     policy: PolicyEnvelope = field(default_factory=PolicyEnvelope)
     kind: str = "live"
-    grace_s: int = _GRACE_S
+    grace_s: int = GRACE_S
     until_ts_ms: int | None = None
 
     @cached_property
@@ -123,7 +124,7 @@ def follow(
     recalled
         Told likewise of those up to the last that the journal has, which were told when they were new.
     idle
-        Called now and then; an error that it raises ends the run likewise.
+        Called now and then, and whenever a gap has ended; an error that it raises ends the run likewise.
     clock
         UTC milliseconds.
 
@@ -162,6 +163,8 @@ def follow(
                         answers = asking.at(message, record.at_ms)
                         (told if asking.messages > known + 1 else recalled)(message, answers)
                         closed = closed or message.in_running
+                    if record.resumed is not None:  # a feed that is never idle has gaps, too
+                        idle(tracker)
                 closed = closed or (is_new and _is_over(plan, tracker, clock()))  # what was captured in time counts
                 if closed:
                     break

@@ -51,7 +51,7 @@ def follow_feed(
         request.grace_s,
     )
     whom = agents[0].identity.agent_id if len(agents) == 1 else f"{len(agents)} agents"
-    with shown_state(f"Live run of {whom}", progress=request.progress, more=_newest) as look:
+    with shown_state(f"Live run of {whom}", "sealed", progress=request.progress, more=_newest) as look:
         return kept.live(asked, folder, look, house)
 
 

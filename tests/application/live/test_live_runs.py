@@ -18,6 +18,7 @@ from clvlab.feeds.replay import ReplayFeed
 from clvlab.packs.reader import verify_pack
 from clvlab.proof.verify import verify
 from tests.length import length
+from tests.live import Cutting
 
 FIXTURE = 90000000
 
@@ -262,6 +263,20 @@ def test_a_run_that_is_taken_up_after_its_end_keeps_all_that_was_captured_in_tim
     live = follow(plan, tmp_path, Stop(), clock=lambda: now[0])
 
     assert live.pack.tape([FIXTURE]).messages.height == 41
+
+
+def test_gaps_of_a_feed_that_is_never_idle_are_told_when_they_end(plan, tmp_path):
+    told, gaps = [], []
+
+    follow(
+        replace(plan, feed=Cutting(40)),
+        tmp_path / "run",
+        Stop(),
+        told=lambda message, _: told.append(message),
+        idle=lambda tracker: gaps.append((len(told), [gap.cause for gap in tracker.gaps])),
+    )
+
+    assert [causes for number, causes in gaps if 40 <= number <= 50] == [["cut"]]
 
 
 def test_a_run_that_is_taken_up_again_tells_every_decision_once(plan, tmp_path):
