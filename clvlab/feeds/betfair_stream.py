@@ -54,7 +54,7 @@ def session_of(username: str, password: str, app_key: str, login_url: str) -> st
         said = str(error.response.get("error") or error.response.get("status"))[:80]
         if said in _TRY_LATER:
             raise ConnectionLostError(f"the login is refused for now: {said}", GapCause.QUOTA) from None
-        raise FeedError(f"Betfair refuses the login ({said}): check username, password and app_key") from None
+        raise FeedError(f"Betfair refuses the login ({said}): check CLVLAB_BETFAIR_USERNAME, _PASSWORD and _APP_KEY") from None
     except StatusCodeError as error:
         raise ConnectionLostError(f"the login is answered with status {error.status_code}") from None
     except BetfairError as error:  # its text and its causes may hold what was sent
@@ -219,9 +219,8 @@ class Connection:
                 stream.run(self._request, self._silence_s)
         except ssl.SSLCertVerificationError as error:
             host, port, _ = self._address
-            self._put(
-                FeedError(f"{host}:{port} shows a certificate that can't be trusted ({error.verify_message}): check cafile")
-            )
+            why = error.verify_message
+            self._put(FeedError(f"{host}:{port} shows a certificate that can't be trusted ({why}): see CLVLAB_BETFAIR_CAFILE"))
         except OSError as error:
             self._put(ConnectionLostError(f"no connection: {error}"))
         except Exception as error:  # noqa: BLE001 - the end of a thread: whoever takes the lines raises it

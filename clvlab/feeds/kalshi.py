@@ -75,7 +75,7 @@ class KalshiFeed:
         patience: Patience | None = None,
     ) -> None:
         if not event_tickers and not tickers:
-            raise FeedError("kalshi needs something to follow: set event_tickers or tickers")
+            raise FeedError("kalshi needs something to follow: set CLVLAB_KALSHI_EVENT_TICKERS or _TICKERS")
         self.health = Health()
         self.provenance = provenance_of(self.name, *(urlsplit(one).hostname or "" for one in (url, api_url)))
         self._signer = Signer(key_id, Path(private_key_file))
@@ -84,7 +84,7 @@ class KalshiFeed:
         self._patience = patience or Patience(silence_s=_SILENCE_S)
 
     def fixtures(self) -> Sequence[Fixture]:
-        """Return the events, by the time when they close.
+        """Return the events, by kickoff; an event that names none comes last.
 
         Raises
         ------
@@ -94,7 +94,7 @@ class KalshiFeed:
         try:
             described = self._described()
         except PASSING as error:
-            raise FeedError(f"Kalshi can't be asked now ({error}): try again, or check api_url") from error
+            raise FeedError(f"Kalshi can't be asked now ({error}): try again, or check CLVLAB_KALSHI_API_URL") from error
         found = {number: own for _, reader in described.values() for number, own in reader.fixtures.items()}
         return sorted(found.values(), key=lambda own: (own.kickoff_ts_ms is None, own.kickoff_ts_ms or 0, own.fixture_id))
 
@@ -110,7 +110,7 @@ class KalshiFeed:
             return
         known = {number for _, reader in described.values() for number in reader.fixtures}
         if unknown := sorted(set(fixture_ids) - known):
-            raise FeedError(f"none of the events is fixture {unknown[0]}: add it to event_tickers")
+            raise FeedError(f"none of the events is fixture {unknown[0]}: add it to CLVLAB_KALSHI_EVENT_TICKERS")
         wanted = {
             path: [ticker for ticker, number in reader.tickers.items() if not fixture_ids or number in fixture_ids]
             for path, (_, reader) in described.items()
@@ -118,7 +118,7 @@ class KalshiFeed:
         following = _Following(self, {path: tickers for path, tickers in wanted.items() if tickers}, self._patience.answer_s)
         socket = Socket(
             url=self._url + self._path,
-            settings="key_id, private_key_file and url",
+            settings="CLVLAB_KALSHI_KEY_ID, _PRIVATE_KEY_FILE and _URL",
             health=self.health,
             patience=self._patience,
             begin=following.begin,
@@ -136,7 +136,7 @@ class KalshiFeed:
     def _answer(self, client: httpx2.Client, path: str) -> Received:
         response = client.get(f"{self._api_url}/{path}", params={"with_nested_markets": "true"})
         if response.status_code != 200:
-            refused(response.status_code, response.headers, f"event_tickers, tickers and api_url, for {path!r}")
+            refused(response.status_code, response.headers, f"CLVLAB_KALSHI_EVENT_TICKERS, _TICKERS and _API_URL, for {path!r}")
         return Received(response.content, now_ms())
 
     def _described(self) -> dict[str, tuple[Received, KalshiReader]]:
@@ -226,7 +226,7 @@ class _Following:
         code, text = (told.get("code"), told.get("msg")) if isinstance(told, dict) else (None, told)
         detail = f"Kalshi answers a command with error {code}: {text}"
         if code in _USELESS:
-            raise FeedError(f"{detail}; check event_tickers, tickers, key_id and private_key_file")
+            raise FeedError(f"{detail}; check CLVLAB_KALSHI_EVENT_TICKERS, _TICKERS, _KEY_ID and _PRIVATE_KEY_FILE")
         raise LostError(GapCause.CUT, detail)
 
 

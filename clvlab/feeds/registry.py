@@ -27,7 +27,7 @@ class _Entry:
 
 FEEDS: Mapping[str, _Entry] = MappingProxyType(
     {
-        "betfair": _Entry("clvlab.feeds.betfair", "BetfairFeed", ("username", "password", "app_key")),
+        "betfair": _Entry("clvlab.feeds.betfair", "BetfairFeed", ("app_key",)),
         "kalshi": _Entry("clvlab.feeds.kalshi", "KalshiFeed", ("key_id", "private_key_file")),
         "polymarket": _Entry("clvlab.feeds.polymarket", "PolymarketFeed", ("events",)),
         "replay": _Entry("clvlab.feeds.replay", "ReplayFeed"),

@@ -26,6 +26,8 @@ def settings(monkeypatch):
         ("txline", {"TXLINE_JWT": "j", "TXLINE_API_TOKEN": "t", "TXLINE_URL": "http://127.0.0.1:1"}),
         ("the-odds-api", {"THE_ODDS_API_KEY": "k", "THE_ODDS_API_SPORT": "s", "THE_ODDS_API_RESERVE": "5"}),
         ("replay", {"REPLAY_SPEED": "10", "REPLAY_SHIFT": "true"}),
+        ("betfair", {"BETFAIR_APP_KEY": "k", "BETFAIR_SESSION_TOKEN": "t"}),
+        ("betfair", {"BETFAIR_APP_KEY": "k", "BETFAIR_USERNAME": "u", "BETFAIR_PASSWORD": "p"}),
     ],
 )
 def test_a_feed_is_made_of_its_settings(settings, name, variables):
@@ -40,7 +42,7 @@ def test_a_feed_is_made_of_its_settings(settings, name, variables):
         ("txline", "CLVLAB_TXLINE_JWT and CLVLAB_TXLINE_API_TOKEN"),
         ("the-odds-api", "CLVLAB_THE_ODDS_API_KEY and CLVLAB_THE_ODDS_API_SPORT"),
         ("polymarket", "CLVLAB_POLYMARKET_EVENTS"),
-        ("betfair", "CLVLAB_BETFAIR_USERNAME and CLVLAB_BETFAIR_PASSWORD and CLVLAB_BETFAIR_APP_KEY"),
+        ("betfair", "CLVLAB_BETFAIR_APP_KEY"),
         ("kalshi", "CLVLAB_KALSHI_KEY_ID and CLVLAB_KALSHI_PRIVATE_KEY_FILE"),
     ],
 )
