@@ -105,12 +105,12 @@ def devfeed(
 
     pace = math.inf if math.isinf(speed) else speed
     with txline_server(open_pack(pack), fixture or (), speed=pace, plan=read_plan(faults), port=port) as server:
-        out.print("A feed waits here for somebody to listen. In another terminal:\n")
-        for name, value in {"": "txline", "URL": server.url, "JWT": TOKENS[0], "API_TOKEN": TOKENS[1]}.items():
-            out.print(f"export CLVLAB_{f'TXLINE_{name}' if name else 'FEED'}={plain(value)}")
-        out.print("\nCtrl-C ends it")
-        sys.stdout.flush()
         try:
+            out.print("A feed waits here for somebody to listen. In another terminal:\n")
+            for name, value in {"": "txline", "URL": server.url, "JWT": TOKENS[0], "API_TOKEN": TOKENS[1]}.items():
+                out.print(f"export CLVLAB_{f'TXLINE_{name}' if name else 'FEED'}={plain(value)}")
+            out.print("\nCtrl-C ends it")
+            sys.stdout.flush()
             while not server.is_done:
                 time.sleep(0.1)
             time.sleep(_LINGER_S)  # for who reads the last one
