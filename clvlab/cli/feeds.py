@@ -15,7 +15,7 @@ import typer
 from rich.live import Live
 from rich.table import Table
 
-from clvlab.cli.making import INTERRUPTED, end_of, now_ms, program
+from clvlab.cli.making import INTERRUPTED, end_of, ended_like_an_interrupt, now_ms, program
 from clvlab.cli.printing import err, facts, out, plain, show_pack
 from clvlab.errors import FeedError
 from clvlab.feeds.devfeed.faults import Plan, read_plan
@@ -61,9 +61,8 @@ def capture(
     with (
         operations.open_log(log, create=True) if log else nullcontext() as opened,
         stopped_by_signals(stop),
-        _shown() as (show, last),
+        _shown(f"capturing {plain(made.name)} ({plain(made.provenance)}) into {where}; Ctrl-C ends it") as (show, last),
     ):
-        err.print(f"capturing {plain(made.name)} ({plain(made.provenance)}) into {where}; Ctrl-C ends it")
         try:
             pack = captured(made, out_folder, stop, fixture_ids=fixture or (), until_ts_ms=ends_ms, log=opened, tell=show)
         except KeyboardInterrupt:  # the second: the first ends the feed
@@ -76,14 +75,20 @@ def capture(
 
 
 @contextmanager
-def _shown() -> Iterator[tuple[Callable[[CaptureState], None], list[CaptureState]]]:
+def _shown(head: str) -> Iterator[tuple[Callable[[CaptureState], None], list[CaptureState]]]:
     """Show how a capture is, in a terminal as a table that changes, elsewhere a line now and then; and keep the last state."""
     last: list[CaptureState] = []
+
+    def keep(state: CaptureState) -> None:
+        if not last:
+            err.print(head)
+        last[:] = [state]
+
     if err.is_terminal:
         with Live(console=err, transient=True, auto_refresh=False) as live:
 
             def draw(state: CaptureState) -> None:
-                last[:] = [state]
+                keep(state)
                 live.update(_table(state), refresh=True)
 
             yield draw, last
@@ -92,8 +97,8 @@ def _shown() -> Iterator[tuple[Callable[[CaptureState], None], list[CaptureState
 
     def say(state: CaptureState) -> None:
         nonlocal due
-        last[:] = [state]
-        if time.monotonic() >= due:
+        keep(state)
+        if time.monotonic() >= due or state.is_over:
             due = time.monotonic() + _LINE_S
             err.print(plain(state.line))
 
@@ -123,14 +128,15 @@ def devfeed(
     """Send odds as a provider would, once somebody listens; Ctrl-C ends it, as does the last message."""
     with _served(lambda: _server(feed, pack, fixture or (), speed, read_plan(faults), port), port) as server:
         try:
-            out.print("A feed waits here for somebody to listen. In another terminal:\n")
-            for name, value in server.variables.items():
-                out.print(f"export {name}={plain(shlex.quote(value))}")
-            out.print(f"{program()} capture {plain(feed)} --out match\n\nCtrl-C ends it")
-            sys.stdout.flush()
-            while not server.is_done:
-                time.sleep(0.1)
-            time.sleep(_LINGER_S)  # for who reads the last one
+            with ended_like_an_interrupt():
+                out.print("A feed waits here for somebody to listen. In another terminal:\n")
+                for name, value in server.variables.items():
+                    out.print(f"export {name}={plain(shlex.quote(value))}")
+                out.print(f"{program()} capture {plain(feed)} --out match\n\nCtrl-C ends it")
+                sys.stdout.flush()
+                while not server.is_done:
+                    time.sleep(0.1)
+                time.sleep(_LINGER_S)  # for who reads the last one
         except KeyboardInterrupt:
             out.print("ended")
         else:

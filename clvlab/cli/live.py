@@ -21,7 +21,7 @@ from clvlab.application.live.view import LiveView
 from clvlab.application.log import operations
 from clvlab.application.runs.in_folder import FolderRecord
 from clvlab.application.runs.perform import PerformedRun
-from clvlab.cli.making import INTERRUPTED, end_of, now_ms, params_of, program
+from clvlab.cli.making import INTERRUPTED, end_of, ended_like_an_interrupt, now_ms, params_of, program
 from clvlab.cli.options import JsonOption, NetworkOption, ReadsOption
 from clvlab.cli.printing import err, leaderboard, out, plain, print_json, show_report
 from clvlab.engine.agent import Agent
@@ -74,7 +74,8 @@ def live(
     with operations.open_log(log, create=True) if log else nullcontext() as opened, err.status("following") as status:
         shown = _Shown(status)
         try:
-            done = run_live(asked, FolderRecord(out_folder, now_ms, opened, owner), out_folder / _LIVE, look=shown.look)
+            with ended_like_an_interrupt():
+                done = run_live(asked, FolderRecord(out_folder, now_ms, opened, owner), out_folder / _LIVE, look=shown.look)
         except KeyboardInterrupt:
             left = "left as it is: the same command goes on with it"
             err.print(left if shown.begun else "interrupted before the run began: nothing is left of it")

@@ -223,6 +223,13 @@ class Segments:
         self._ended()
         self.release()
 
+    def drop(self) -> None:
+        """Remove a capture in which nothing was written down, and its folder if nothing else is in it."""
+        for path in self.paths():
+            path.unlink()
+        if not any(self._folder.iterdir()):
+            self._folder.rmdir()
+
     def release(self) -> None:
         """Leave the capture as it is on the disk, to be taken up again; one that was closed stays so."""
         if self._file is not None:

@@ -68,11 +68,12 @@ def test_a_port_that_is_taken_is_named(tmp_path):
         assert (code, f"127.0.0.1:{port} can't be listened on: Address already in use" in " ".join(errors.split())) == (2, True)
 
 
-def test_control_c_ends_it():
-    process, _ = started()
+@pytest.mark.parametrize("asked", [signal.SIGINT, signal.SIGTERM])
+def test_control_c_and_a_request_to_end_end_it(asked):
+    process, _ = started("--feed", "betfair")
 
     with process:
-        process.send_signal(signal.SIGINT)
+        process.send_signal(asked)
         assert "ended" in process.stdout.read()
 
     assert process.returncode == 0

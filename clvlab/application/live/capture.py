@@ -86,7 +86,7 @@ def capture(
     PackFormatError
         There is a pack, or something else, in that place.
     SourceError
-        A segment can't be read, or no message gave a tick.
+        Nothing came, and nothing is kept; a segment can't be read, or no message gave a tick.
     StoreBusyError, StoreUnreachableError, LogConflictError
         A segment could not be noted. What was captured is kept, as after every error.
     """
@@ -106,10 +106,16 @@ def capture(
             watch.take(record)
         watch.begin()
         _record(capturing, watch, stop, until_ts_ms, tell, clock)
+        if segments.last_ms is None:
+            raise SourceError(f"nothing came from {feed.name}, and nothing is kept: {feed.health.error or 'it was silent'}")
         segments.close()
     except FeedError as error:
+        if segments.last_ms is None:
+            raise
         raise FeedError(f"{error}. What was captured lies in {str(folder)!r}: the same command goes on from there") from error
     finally:
+        if segments.last_ms is None:  # of another host or fixture it would only stand in the way
+            segments.drop()
         segments.release()
     return _packed(segments.paths(), out, folder)
 

@@ -106,12 +106,12 @@ class BetfairServer:
         return {"CLVLAB_FEED": "betfair"} | {f"CLVLAB_BETFAIR_{name}": value for name, value in (own | keys).items()}
 
     def __enter__(self) -> BetfairServer:
+        self._listener = socket.create_server((self.host, self.port))
         self._folder = tempfile.TemporaryDirectory(prefix="clvlab-devfeed-")
         certificate, key = write_certificate(Path(self._folder.name))
         self.cafile = str(certificate)
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.load_cert_chain(certificate, key)
-        self._listener = socket.create_server((self.host, self.port))
         self._listener.settimeout(0.2)
         self.port = self._listener.getsockname()[1]
         self._begin(self._accept)

@@ -170,6 +170,21 @@ def test_a_feed_without_a_message_that_can_be_read_says_where_its_segments_are(f
         capture(Garbled(feed, 0, None), tmp_path / "mine", Stop())
 
 
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_capture_to_which_nothing_came_stands_in_no_ones_way(feed, tmp_path, fails):
+    class Mute(Interrupted):
+        def listen(self, *_):
+            self.health.error = "ConnectError: no route"
+            if fails:
+                raise FeedError("renew CLVLAB_TXLINE_JWT")
+            yield from ()
+
+    with pytest.raises(FeedError if fails else SourceError, match=r"renew CLVLAB_TXLINE_JWT$|nothing came .*no route"):
+        capture(Mute(feed, 0, None), tmp_path / "mine", Stop())
+
+    assert list(tmp_path.iterdir()) == []
+
+
 class Rolling(Interrupted):
     """A feed that takes its time at every four hundredth message."""
 
