@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.constrain import Constrain
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 from clvlab.cli.making import INTERRUPTED, end_of, ended_like_an_interrupt, now_ms, program
 from clvlab.cli.printing import err, facts, out, plain, show_pack
@@ -89,7 +91,7 @@ def _shown(head: str) -> Iterator[tuple[Callable[[CaptureState], None], list[Cap
 
             def draw(state: CaptureState) -> None:
                 keep(state)
-                live.update(_table(state), refresh=True)
+                live.update(_table(state, err.width), refresh=True)
 
             yield draw, last
         return
@@ -105,11 +107,15 @@ def _shown(head: str) -> Iterator[tuple[Callable[[CaptureState], None], list[Cap
     yield say, last
 
 
-def _table(state: CaptureState) -> Table:
+def _table(state: CaptureState, width: int) -> Constrain:
+    """Return a row for each fact, no higher than it was: only errors are broken. The "^C" that is echoed has room behind it."""
     shown = Table(show_header=False, box=None)
+    shown.add_column(no_wrap=True)
     for name, text in state.facts.items():
-        shown.add_row(f"[dim]{name}[/]", plain(text))
-    return shown
+        cell = Text.from_markup("\n".join(map(plain, text.split("; "))), overflow="ellipsis")
+        cell.no_wrap = name != "error"
+        shown.add_row(f"[dim]{name}[/]", cell)
+    return Constrain(shown, width - 4)
 
 
 def devfeed(

@@ -123,7 +123,7 @@ class _Shown:
 def _followed(view: LiveView) -> str:
     plan = view.plan
     ends = "; only play, or --until, ends it" if plan.fixture.kickoff_ts_ms is None and plan.until_ts_ms is None else ""
-    return f"{plan.run_id} follows fixture {view.fixture} on {plan.feed.name}, kickoff {view.kickoff}{ends}"
+    return f"{plan.run_id} follows fixture {view.fixture} on {plan.feed.name}, kickoff {view.facts['kickoff']}{ends}"
 
 
 def _decision(row: dict[str, Any]) -> str:

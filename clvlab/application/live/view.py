@@ -97,6 +97,7 @@ class LiveView:
         """What came of it so far in words, by name; what there is nothing to say of is left out."""
         return _without_empty(
             {
+                "run": self.plan.run_id,
                 "fixture": f"{self.fixture} on {self.plan.feed.name}",
                 "kickoff": self.kickoff,
                 "messages": f"{self.messages:,}",
@@ -114,6 +115,7 @@ class LiveView:
         age_s, health = self.data_age_s, self.plan.feed.health
         return self.outcome | _without_empty(
             {
+                "kickoff": f"{self.kickoff}{self._until_kickoff}",
                 "connected": "yes" if health.connected else "no",
                 "last data": "" if age_s is None else f"{span(age_s)} ago",
                 "quota left": "" if health.quota_left is None else f"{health.quota_left:,}",
@@ -129,13 +131,19 @@ class LiveView:
 
     @property
     def kickoff(self) -> str:
-        """When it kicks off as announced, and how long that is from now."""
+        """When it kicks off as announced."""
         kickoff_ms = self.plan.fixture.kickoff_ts_ms
         if kickoff_ms is None:
             return "not announced"
+        return datetime.fromtimestamp(kickoff_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+    @property
+    def _until_kickoff(self) -> str:
+        kickoff_ms = self.plan.fixture.kickoff_ts_ms
+        if kickoff_ms is None:
+            return ""
         left_s = (kickoff_ms - self.clock()) / 1000
-        when = datetime.fromtimestamp(kickoff_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-        return f"{when}, in {span(left_s)}" if left_s > 0 else f"{when}, {span(-left_s)} ago"
+        return f", in {span(left_s)}" if left_s > 0 else f", {span(-left_s)} ago"
 
     @property
     def line(self) -> str:

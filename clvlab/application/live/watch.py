@@ -17,6 +17,7 @@ from clvlab.packs.captures.replaying import Tracker
 from clvlab.packs.captures.sources import SOURCES
 
 _OLDEST = 10
+_LONG_MS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +92,10 @@ class CaptureState:
                 "connected": "yes" if self.connected else "no",
                 "error": self.error or "",
                 "quota left": "" if self.quota_left is None else f"{self.quota_left:,}",
-                "clock skew": "" if self.clock_skew_ms is None else f"{self.clock_skew_ms:+,} ms",
-                "on the disk": f"all of {self.synced_s:.1f} s ago, in segment {self.segment:,}",
+                "clock skew": "" if self.clock_skew_ms is None else _skew(self.clock_skew_ms),
+                "on the disk": f"everything up to {self.synced_s:.1f} s ago, segment {self.segment:,}",
                 "silent for longest": "; ".join(
-                    f"{one.fixture_id} {one.market_key} {span(one.age_s)}" for one in self.oldest[:3]
+                    f"{span(one.age_s)}: {one.fixture_id} {one.market_key}" for one in self.oldest[:3]
                 ),
             }
         )
@@ -115,6 +116,13 @@ class CaptureState:
 
 def _without_empty(said: Mapping[str, str]) -> dict[str, str]:
     return {name: text for name, text in said.items() if text}
+
+
+def _skew(skew_ms: int) -> str:
+    """Say by how much the provider's clock differs from this machine's."""
+    if abs(skew_ms) < _LONG_MS:
+        return f"{skew_ms:+,} ms"
+    return f"{span(abs(skew_ms) / 1000)} {'ahead' if skew_ms > 0 else 'behind'}"
 
 
 def _counted(counts: Mapping[str, int]) -> str:

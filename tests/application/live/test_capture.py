@@ -16,6 +16,7 @@ from rich.console import Console
 
 import clvlab as cl
 from clvlab.application.live.capture import capture, segments_folder
+from clvlab.application.live.watch import CaptureState, MarketAge
 from clvlab.application.log import operations
 from clvlab.cli import feeds
 from clvlab.errors import FeedError, FileLockedError, LogConflictError, PackFormatError, SourceError, StoreBusyError
@@ -371,3 +372,16 @@ def test_a_terminal_shows_a_table_that_changes(monkeypatch, tmp_path):
     assert code == 0
     assert "on the disk" in screen.getvalue()
     assert "Captured" in out
+
+
+def test_the_table_of_a_terminal_keeps_its_height_and_leaves_room_for_what_control_c_echoes():
+    silent = tuple(MarketAge(FIXTURE, "OVERUNDER_PARTICIPANT_GOALS|half=1|line=1.5", age_s) for age_s in (7500.0, 3.0, 2.0))
+    screen = StringIO()
+
+    Console(file=screen, width=40).print(feeds._table(CaptureState(oldest=silent, clock_skew_ms=-7_500_000), 40))
+
+    lines = screen.getvalue().splitlines()
+    assert len(lines) == len(CaptureState(clock_skew_ms=1).facts) + 3
+    assert max(map(len, lines)) <= 36
+    assert "2 h 5 min behind" in screen.getvalue()
+    assert "silent for longest  2 h 5 min: " in screen.getvalue()
