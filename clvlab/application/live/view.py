@@ -102,12 +102,16 @@ class LiveView:
                 "kickoff": self.kickoff,
                 "messages": f"{self.messages:,}",
                 "decisions": f"{self.count:,}",
-                "gaps": ", ".join(
-                    f"{cause} {count:,}" for cause, count in Counter(str(gap.cause) for gap in self.gaps).items()
-                ),
+                "gaps": self._counted_gaps,
                 "failed": "; ".join(f"{agent_id}: {said}" for agent_id, said in self.failures.items()),
             }
         )
+
+    @property
+    def _counted_gaps(self) -> str:
+        causes = Counter(str(gap.cause) for gap in self.gaps)
+        again = sum(1 for gap in self.gaps if gap.replayed)
+        return ", ".join(f"{cause} {count:,}" for cause, count in causes.items()) + (f"; {again:,} sent again" if again else "")
 
     @property
     def facts(self) -> dict[str, str]:

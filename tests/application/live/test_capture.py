@@ -378,10 +378,10 @@ def test_the_table_of_a_terminal_keeps_its_height_and_leaves_room_for_what_contr
     silent = tuple(MarketAge(FIXTURE, "OVERUNDER_PARTICIPANT_GOALS|half=1|line=1.5", age_s) for age_s in (7500.0, 3.0, 2.0))
     screen = StringIO()
 
-    Console(file=screen, width=40).print(feeds._table(CaptureState(oldest=silent, clock_skew_ms=-7_500_000), 40))
+    Console(file=screen, width=50).print(feeds._table(CaptureState(oldest=silent, clock_skew_ms=-7_500_000), 50))
 
     lines = screen.getvalue().splitlines()
     assert len(lines) == len(CaptureState(clock_skew_ms=1).facts) + 3
-    assert max(map(len, lines)) <= 36
+    assert max(map(len, lines)) <= 46
     assert "2 h 5 min behind" in screen.getvalue()
     assert "silent for longest  2 h 5 min: " in screen.getvalue()
