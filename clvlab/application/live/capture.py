@@ -100,6 +100,7 @@ def capture(
     note = None if log is None else Noting(log, clock)
     capturing = Capturing(folder, feed, header, note=note, clock=clock)
     segments = capturing.segments
+    begun_ms = clock()
     try:
         watch = Watch(feed, segments, clock)
         for record in segments.past():
@@ -107,7 +108,9 @@ def capture(
         watch.begin()
         _record(capturing, watch, stop, until_ts_ms, tell, clock)
         if segments.last_ms is None:
-            raise SourceError(f"nothing came from {feed.name}, and nothing is kept: {feed.health.error or 'it was silent'}")
+            is_late = until_ts_ms is not None and until_ts_ms <= begun_ms
+            why = "its end had come before it began" if is_late else feed.health.error or "the feed was silent"
+            raise SourceError(f"nothing came from {feed.name}, and nothing is kept: {why}")
         segments.close()
     except FeedError as error:
         if segments.last_ms is None:
@@ -140,7 +143,7 @@ def _record(
             if time.monotonic() >= due:
                 due = time.monotonic() + _TELL_S
                 tell(watch.state)
-    tell(replace(watch.state, is_over=True))
+    tell(replace(watch.state, is_over=capturing.segments.last_ms is not None))
 
 
 def _packed(paths: Sequence[Path], out: Path, folder: Path) -> Pack:

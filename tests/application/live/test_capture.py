@@ -186,6 +186,11 @@ def test_a_capture_to_which_nothing_came_stands_in_no_ones_way(feed, tmp_path, f
     assert list(tmp_path.iterdir()) == []
 
 
+def test_an_end_that_had_come_before_anything_was_captured_is_named(feed, tmp_path):
+    with pytest.raises(SourceError, match="its end had come before it began"):
+        capture(feed, tmp_path / "mine", Stop(), until_ts_ms=1)
+
+
 class Rolling(Interrupted):
     """A feed that takes its time at every four hundredth message."""
 
