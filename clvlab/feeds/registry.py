@@ -57,7 +57,7 @@ def feed_of(settings: FeedSettings, name: str | None = None) -> Feed:
     """
     name = name or settings.feed
     if name is None or name not in FEEDS:
-        asked = "no feed is named: set CLVLAB_FEED to" if name is None else f"there is no feed {name!r}:"
+        asked = "no feed is named: set CLVLAB_FEED to" if name is None else f"there is no feed {name!r}: name"
         raise FeedError(f"{asked} one of {', '.join(FEEDS)}")
     entry = FEEDS[name]
     prefix = f"{name.replace('-', '_')}_"

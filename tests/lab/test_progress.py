@@ -118,6 +118,17 @@ def test_a_notebook_shows_a_state_as_a_table_that_changes(monkeypatch):
     assert "connected" not in last._repr_html_()
 
 
+def test_a_notebook_says_what_an_interrupt_leaves(monkeypatch):
+    shell, stopped = Shell(), KeyboardInterrupt()
+    stopped.add_note("The same call goes on with <it>.")
+    monkeypatch.setattr(progress, "_notebook", lambda: shell)
+
+    with pytest.raises(KeyboardInterrupt):
+        told(stopped, progress=True)
+
+    assert "<p>The same call goes on with &lt;it&gt;.</p>" in shell.shown[-1]._repr_html_()
+
+
 @pytest.mark.parametrize(("error", "ended"), [(KeyboardInterrupt, "interrupted"), (ValueError, "failed")])
 def test_a_notebook_says_how_work_ended(monkeypatch, error, ended):
     shell = Shell()

@@ -94,18 +94,18 @@ def _notebook_table(shell: Any, what: str, done: str, more: Callable[[_State], s
         last[:] = [state]
         handle.update(_Drawn(f"{what}: {state.line}", html.block(what, html.facts(state.facts), more(state))))
 
-    ended = "failed"
+    ended, notes = "failed", ""
     try:
         yield tell
         ended = done
-    except KeyboardInterrupt:
-        ended = "interrupted"
+    except KeyboardInterrupt as error:
+        ended, notes = "interrupted", "".join(f"<p>{html.escape(note)}</p>" for note in getattr(error, "__notes__", ()))
         raise
     finally:
         facts = last[0].outcome if last else {}
         said = ", ".join(f"{name} {text}" for name, text in facts.items())
         text = f"{what}: {ended}" + (f", {said}" if said else "")
-        handle.update(_Drawn(text, html.block(f"{what}: {ended}", html.facts(facts))))
+        handle.update(_Drawn(text, html.block(f"{what}: {ended}", notes, html.facts(facts))))
 
 
 class _Drawn:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from clvlab.application.live.view import LiveView
 
 _NEWEST = 5
-_COLUMNS = ("agent_id", "tick_seq", "action", "market_key", "side", "prob_bps", "odds_milli", "reason", "clv_bps")
+_COLUMNS = ("agent_id", "action", "side", "prob_bps", "odds_milli", "market_key", "tick_seq")
 
 
 def follow_feed(
@@ -56,6 +56,7 @@ def follow_feed(
 
 
 def _newest(view: LiveView) -> str:
-    """Return the newest decisions as a table, the last one first."""
+    """Return the newest decisions as a table, the last one first; all are pending."""
     shown = view.decisions(view.count - _NEWEST).select(*_COLUMNS).select(pl.all().reverse())
-    return html.section("Newest decisions", html.table(shown.columns, shown.rows())) if shown.height else ""
+    rows = html.table(shown.columns, shown.rows())
+    return html.section("Newest decisions, pending until the seal", rows, whole=True) if shown.height else ""
