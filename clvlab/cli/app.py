@@ -51,6 +51,8 @@ def main() -> None:
         app()
     except ClvlabError as error:
         err.print(f"[red]error:[/] {plain_lines(str(error))}")
+        for note in getattr(error, "__notes__", ()):
+            err.print(plain(note))
         sys.exit(_BAD_INPUT)
     except OSError as error:
         err.print(f"[red]error:[/] {plain(str(error))}")

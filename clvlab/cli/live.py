@@ -116,7 +116,8 @@ class _Shown:
         self._gaps = len(view.gaps)
         for agent_id in view.failures.keys() - self._failures:
             self._failures.add(agent_id)
-            err.print(plain(f"{agent_id} failed, and the others go on: {view.failures[agent_id]}"))
+            others = ", and the others go on" if len(view.failures) < len(view.plan.agents) else ""
+            err.print(plain(f"{agent_id} failed{others}: {(view.failures[agent_id].splitlines() or [''])[0]}"))
         self._status.update(plain(view.line))
 
 

@@ -124,10 +124,22 @@ def seal_live(
     DecisionError
         All agents failed, or a decision is at a tick that the tape does not have.
     """
-    if not decided:
-        raise DecisionError(f"no agent is left: {dict(failures.causes)!s:.500}")
+    require_agent(decided, failures)
     frames = [locate(tape, check_decisions(decisions_of(own, agent_id))) for agent_id, own in sorted(decided.items())]
     return judged(started, tape, pl.concat(frames), window, policy, failures, commit_index=commit_index, captured=captured)
+
+
+def require_agent(decided: Mapping[str, Sequence[Decision]], failures: Failures) -> None:
+    """Require an agent that has not failed.
+
+    Raises
+    ------
+    DecisionError
+        With the first line of what each said.
+    """
+    if not decided:
+        said = "; ".join(f"{agent_id}: {(cause.splitlines() or [''])[0]}" for agent_id, cause in failures.causes.items())
+        raise DecisionError(f"no agent is left: {said:.500}")
 
 
 def replay_live(

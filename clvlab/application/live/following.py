@@ -20,7 +20,7 @@ from clvlab.application.live.asking import Asking
 from clvlab.application.live.journal import Answers, Journal
 from clvlab.application.runs.perform import Commitment, PerformedRun, captured_pack_id
 from clvlab.engine.agent import Agent
-from clvlab.engine.live import live_started, seal_live
+from clvlab.engine.live import live_started, require_agent, seal_live
 from clvlab.errors import ReplayError
 from clvlab.feeds.capturing import Capturing
 from clvlab.feeds.feed import Feed, Stop
@@ -140,7 +140,7 @@ def follow(
     SourceError
         The fixture closed without a message about it.
     DecisionError
-        All agents failed.
+        All agents failed; it is raised as soon as the last of them did.
     """
     folder.mkdir(parents=True, exist_ok=True)
     feed, number = plan.feed, plan.fixture.fixture_id
@@ -163,6 +163,7 @@ def follow(
                         answers = asking.at(message, record.at_ms)
                         (told if asking.messages > known + 1 else recalled)(message, answers)
                         closed = closed or message.in_running
+                        require_agent(asking.decided, asking.failures)
                     if record.resumed is not None:  # a feed that is never idle has gaps, too
                         idle(tracker)
                 closed = closed or (is_new and _is_over(plan, tracker, clock()))  # what was captured in time counts

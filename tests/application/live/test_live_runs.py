@@ -18,7 +18,7 @@ from clvlab.feeds.replay import ReplayFeed
 from clvlab.packs.reader import verify_pack
 from clvlab.proof.verify import verify
 from tests.length import length
-from tests.live import Cutting
+from tests.live import Cutting, Pausing
 
 FIXTURE = 90000000
 
@@ -226,6 +226,20 @@ def test_an_agent_that_takes_a_decision_back_gets_an_error(plan, tmp_path):
 def test_a_run_whose_agents_all_failed_is_not_sealed(plan, tmp_path):
     with pytest.raises(DecisionError, match=r"no agent is left.*no more"):
         follow(replace(plan, agents=[cl.isolated(Failing())]), tmp_path / "run", Stop())
+
+
+def test_a_run_ends_as_soon_as_its_last_agent_failed(plan, tmp_path):
+    told = []
+
+    with pytest.raises(DecisionError, match=r"^no agent is left: Failing: .*no more$"):
+        follow(
+            replace(plan, agents=[cl.isolated(Failing())], feed=Pausing(60)),
+            tmp_path / "run",
+            Stop(),
+            told=lambda message, _: told.append(message),
+        )
+
+    assert len(told) < 60
 
 
 def test_a_fixture_that_nothing_was_said_of_is_not_sealed(plan, tmp_path):
