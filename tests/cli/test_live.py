@@ -81,6 +81,7 @@ class TestLive:
             (["--until", "noon"], "Invalid value for --until"),
             (["--until", "2020-01-01T00:00Z"], "is over"),
             (["--param", "warmup_ticks=2", "baseline"], "--param goes with one agent"),
+            (["--log", "no/such/folder/log.db"], "the run log 'no/such/folder/log.db' can't be opened"),
             (["--policy", "max_money=2"], "a policy has no limit 'max_money'"),
         ],
     )
