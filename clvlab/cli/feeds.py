@@ -146,7 +146,7 @@ def devfeed(
         except KeyboardInterrupt:
             out.print("ended")
         else:
-            out.print(f"ended: all {server.messages:,} messages were sent")
+            out.print(f"ended: all {server.published_count:,} messages were sent")
 
 
 def _server(

@@ -94,7 +94,7 @@ class BetfairServer:
         return self.finished.is_set()
 
     @property
-    def messages(self) -> int:
+    def published_count(self) -> int:
         """How many messages went by."""
         return self.exchange.published
 

@@ -71,7 +71,7 @@ class TxLineServer(HttpServer):
         return self.script.ended.is_set() and self._at >= len(self.script.published)
 
     @property
-    def messages(self) -> int:
+    def published_count(self) -> int:
         """How many messages were published."""
         return len(self.script.published)
 
