@@ -6,7 +6,6 @@ pack, which is verified, and then keeps them.
 
 from __future__ import annotations
 
-import shutil
 import signal
 import threading
 import time
@@ -20,6 +19,7 @@ from clvlab.application.live.watch import CaptureState, Watch
 from clvlab.errors import FeedError, PackFormatError, SourceError
 from clvlab.feeds.capturing import Capturing
 from clvlab.feeds.feed import Feed, Stop
+from clvlab.files import lock
 from clvlab.packs.captures.packing import pack_capture
 from clvlab.packs.captures.records import Header
 from clvlab.packs.captures.sources import SOURCES
@@ -29,6 +29,7 @@ from clvlab.packs.reader import Pack, verify_pack
 from clvlab.runlog.log import LogStore
 
 _TELL_S = 0.5
+_PATIENCE_S = 2.0  # for whoever makes the pack right now
 
 Clock = Callable[[], int]
 
@@ -105,12 +106,12 @@ def capture(
             watch.take(record)
         watch.begin()
         _record(capturing, watch, stop, until_ts_ms, tell, clock)
-        segments.close()
+        segments.end()
+        return _packed(segments.paths(), out, folder)  # the folder is still held: nobody begins to write what is removed then
     except FeedError as error:
         raise FeedError(f"{error}. What was captured lies in {str(folder)!r}: the same command goes on from there") from error
     finally:
         segments.release()
-    return _packed(segments.paths(), out, folder)
 
 
 def _record(
@@ -142,7 +143,7 @@ def _packed(paths: Sequence[Path], out: Path, folder: Path) -> Pack:
     except SourceError as error:
         raise SourceError(f"{error}; the segments stay in {str(folder)!r}") from error
     pack = verify_pack(out)
-    shutil.rmtree(folder)
+    _removed(paths, folder)
     return pack
 
 
@@ -150,12 +151,22 @@ def _packed_before(out: Path, folder: Path) -> Pack:
     """Finish what a process that was killed between the pack and the removal of its segments left."""
     if not folder.is_dir():
         raise PackFormatError(f"{str(out)!r} exists; a pack is never overwritten")
-    pack = verify_pack(out)
-    kept = {raw.name: raw.digest for raw in pack.manifest.raw}
-    if kept != {path.name: file_sha256(path) for path in folder.iterdir()}:
-        raise PackFormatError(f"{str(out)!r} exists and is not made of {str(folder)!r}: move one of them away")
-    shutil.rmtree(folder)
+    with lock(folder, patience_s=_PATIENCE_S):
+        pack = verify_pack(out)
+        kept = {raw.name: raw.digest for raw in pack.manifest.raw}
+        left = {path: file_sha256(path) for path in folder.iterdir() if path.is_file()}
+        if not {path.name: digest for path, digest in left.items()}.items() <= kept.items():
+            raise PackFormatError(f"{str(out)!r} exists and is not made of {str(folder)!r}: move one of them away")
+        _removed(list(left), folder)
     return pack
+
+
+def _removed(segments: Sequence[Path], folder: Path) -> None:
+    """Remove segments that a pack keeps, and the folder unless somebody put something else into it."""
+    for path in segments:
+        path.unlink()
+    if not any(folder.iterdir()):
+        folder.rmdir()
 
 
 @contextmanager
