@@ -91,6 +91,8 @@ class Capturing:
                 yield from self._written([Cut(cause, since_ms, resumable=mark is not None)])
             reading = _Reading(self.feed, self.segments.header.fixture_ids, mark, self._backlog, self._patience_s)
             yield from self._listened(reading, stop)
+            if (owed_ms := self.feed.health.owed_since_ms) is not None:  # it ends before all came that was promised again
+                yield from self._written([Cut(GapCause.CUT, owed_ms, resumable=True)])
             if reading.error is not None:
                 raise reading.error
             if not reading.behind:
