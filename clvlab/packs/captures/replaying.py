@@ -13,6 +13,9 @@ from clvlab.packs.captures.reader import HoldingReader, Reader, State
 from clvlab.packs.captures.records import Header, Record
 from clvlab.packs.manifest import Fixture, Gap
 
+_MOST_REASONS = 100  # they quote what was sent: a provider could make up more than memory holds
+_OTHER = "other reasons"
+
 
 @dataclass
 class Tracker:
@@ -77,7 +80,8 @@ class Tracker:
         try:
             states = self.reader.take(text, at_ms)
         except ValueError as error:
-            self.unreadable[str(error)[:200]] += 1
+            reason = str(error)[:200]
+            self.unreadable[reason if reason in self.unreadable or len(self.unreadable) < _MOST_REASONS else _OTHER] += 1
             return ()
         return self._placed(states)
 
