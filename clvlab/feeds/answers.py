@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import socket
+from typing import Any
+
 import httpx2
 
 from clvlab.errors import FeedError
+from clvlab.feeds.hosts import check_peer, is_local, is_proxied
 
 _MOST_WAIT_S = 3600.0
 
@@ -32,6 +36,22 @@ def said(error: Exception) -> str:
     """Return what went wrong, without what was sent: an error about a header shows it, and so a key."""
     shown = isinstance(error, Refused | httpx2.ConnectError | httpx2.ReadError | httpx2.RemoteProtocolError)
     return f"{type(error).__name__}: {error}" if shown and str(error) else type(error).__name__
+
+
+def client_of(url: httpx2.URL, **options: Any) -> httpx2.Client:
+    """Return a client of a provider's address: what answers there must not be this machine, unless the address says so."""
+
+    def check(response: httpx2.Response) -> None:
+        stream = response.extensions.get("network_stream")
+        connection = None if stream is None else stream.get_extra_info("socket")
+        if isinstance(connection, socket.socket) and not is_proxied(url.scheme):
+            try:
+                check_peer(connection, url.host)
+            except OSError as error:
+                raise httpx2.ReadError("the connection broke off", request=response.request) from error
+
+    trust_env = url.scheme == "https" and not is_local(url.host)
+    return httpx2.Client(trust_env=trust_env, event_hooks={"response": [check]}, **options)
 
 
 def secret(value: str, setting: str) -> str:

@@ -21,6 +21,7 @@ from betfairlightweight.streaming import BaseListener, BetfairStream
 from clvlab.errors import FeedError
 from clvlab.feeds.betfair_place import ConnectionLostError, Line, now_ms
 from clvlab.feeds.feed import GapCause
+from clvlab.feeds.hosts import check_peer
 
 MAX_LINE_BYTES = 16 << 20
 _CRLF = b"\r\n"
@@ -117,8 +118,9 @@ class _LineStream(BetfairStream):  # type: ignore[misc]
         context = ssl.create_default_context(cafile=cafile)
         plain = socket.create_connection((host, port), self.timeout)
         try:
+            check_peer(plain, host)
             return context.wrap_socket(plain, server_hostname=host)
-        except (OSError, ValueError):
+        except (OSError, ValueError, FeedError):
             plain.close()
             raise
 

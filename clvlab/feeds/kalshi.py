@@ -14,11 +14,12 @@ import orjson
 from websockets.sync.client import ClientConnection
 
 from clvlab.errors import FeedError
+from clvlab.feeds.answers import client_of
 from clvlab.feeds.feed import Cut, GapCause, Health, Item, Received, Resumed, Stop
 from clvlab.feeds.hosts import provenance_of
 from clvlab.feeds.kalshi_signing import Signer
 from clvlab.feeds.merging import Cuts, together
-from clvlab.feeds.retrying import PASSING, LostError, Patience, Retry, leads_here, now_ms, refused
+from clvlab.feeds.retrying import PASSING, LostError, Patience, Retry, now_ms, refused
 from clvlab.feeds.sockets import Socket
 from clvlab.packs.captures.kalshi import KalshiReader
 from clvlab.packs.importers.times import time_ms
@@ -130,7 +131,7 @@ class KalshiFeed:
 
     def answers(self, paths: Sequence[str]) -> list[Received]:
         """Ask REST, unsigned: what markets are is public."""
-        with httpx2.Client(timeout=self._patience.answer_s, trust_env=not leads_here(self._api_url)) as client:
+        with client_of(httpx2.URL(self._api_url), timeout=self._patience.answer_s) as client:
             return [self._answer(client, path) for path in paths]
 
     def _answer(self, client: httpx2.Client, path: str) -> Received:

@@ -10,10 +10,11 @@ import orjson
 from websockets.sync.client import ClientConnection
 
 from clvlab.errors import FeedError
+from clvlab.feeds.answers import client_of
 from clvlab.feeds.feed import GapCause, Health, Item, Received, Resumed, Stop
 from clvlab.feeds.hosts import provenance_of
 from clvlab.feeds.merging import together
-from clvlab.feeds.retrying import PASSING, LostError, Patience, Retry, leads_here, now_ms, refused
+from clvlab.feeds.retrying import PASSING, LostError, Patience, Retry, now_ms, refused
 from clvlab.feeds.sockets import Socket
 from clvlab.packs.captures.polymarket import PolymarketReader
 from clvlab.packs.manifest import Fixture
@@ -129,8 +130,7 @@ class PolymarketFeed:
 
     def _described(self, events: Sequence[str]) -> dict[str, tuple[Received, PolymarketReader]]:
         """Ask gamma about events: its answer about each, and a reader that took it."""
-        local = leads_here(self._gamma_url)
-        with httpx2.Client(timeout=self._patience.answer_s, trust_env=not local) as client:
+        with client_of(httpx2.URL(self._gamma_url), timeout=self._patience.answer_s) as client:
             return {event: self._answer(client, event) for event in events}
 
     def _answer(self, client: httpx2.Client, event: str) -> tuple[Received, PolymarketReader]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
 from websockets.exceptions import InvalidStatus
 from websockets.http11 import USER_AGENT
@@ -12,7 +13,8 @@ from websockets.protocol import Event
 from websockets.sync.client import ClientConnection, connect
 
 from clvlab.feeds.feed import Cut, GapCause, Health, Item, Received, Resumed, Stop
-from clvlab.feeds.retrying import PASSING, LostError, Patience, Retry, leads_here, now_ms, refused
+from clvlab.feeds.hosts import check_peer, is_local, is_proxied
+from clvlab.feeds.retrying import PASSING, LostError, Patience, Retry, now_ms, refused
 
 _POLL_S = 0.2
 _CLOSE_S = 0.5
@@ -88,12 +90,14 @@ class Socket:
                 self._retry.failed(stop, error)
 
     def _opened(self) -> tuple[Heard, list[Item]]:
+        where = urlsplit(self.url)
+        host = where.hostname or ""
         try:
             socket = connect(
                 self.url,
                 additional_headers=self.headers(),
                 user_agent_header=USER_AGENT,
-                proxy=None if leads_here(self.url) else True,
+                proxy=True if is_proxied(where.scheme) and not is_local(host) else None,
                 open_timeout=self.patience.answer_s,
                 close_timeout=_CLOSE_S,
                 ping_interval=None,
@@ -104,6 +108,8 @@ class Socket:
         except InvalidStatus as error:
             refused(error.response.status_code, error.response.headers, self.settings)
         try:
+            if not is_proxied(where.scheme):
+                check_peer(socket.socket, host)
             return socket, list(self.begin(socket))  # type: ignore[return-value]
         except BaseException:
             socket.close()

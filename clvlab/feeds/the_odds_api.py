@@ -14,7 +14,7 @@ import httpx2
 import orjson
 
 from clvlab.errors import FeedError
-from clvlab.feeds.answers import Refused, base_url, is_passing, refused, said, secret
+from clvlab.feeds.answers import Refused, base_url, client_of, is_passing, refused, said, secret
 from clvlab.feeds.background import awaited
 from clvlab.feeds.backoff import Backoff
 from clvlab.feeds.feed import Cut, GapCause, Health, Item, Received, Resumed, Stop
@@ -198,7 +198,7 @@ class TheOddsApiFeed:
 
     def _client(self) -> httpx2.Client:
         # A client writes the addresses it asks to the log, so that the key is put in after that.
-        return httpx2.Client(base_url=self._url, timeout=self._timeout_s, transport=_WithKey(self._key))
+        return client_of(self._url, base_url=self._url, timeout=self._timeout_s, transport=_WithKey(self._key))
 
 
 class _WithKey(httpx2.HTTPTransport):

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 import httpx2
 
 from clvlab.errors import FeedError
-from clvlab.feeds.answers import Refused, base_url, is_passing, refused, said, secret
+from clvlab.feeds.answers import Refused, base_url, client_of, is_passing, refused, said, secret
 from clvlab.feeds.background import Line, attended
 from clvlab.feeds.backoff import Backoff
 from clvlab.feeds.event_stream import Event, EventStream
@@ -256,7 +256,7 @@ class TxLineFeed:
         raise FeedError(f"TxLINE answered {status}: see CLVLAB_TXLINE_URL")
 
     def _client(self) -> httpx2.Client:
-        return httpx2.Client(base_url=self._url, timeout=self._timeout_s, auth=self._signed)
+        return client_of(self._url, base_url=self._url, timeout=self._timeout_s, auth=self._signed)
 
     def _signed(self, request: httpx2.Request) -> httpx2.Request:
         if self._token is None:

@@ -14,7 +14,6 @@ from clvlab.packs.importers import NORMALISERS
 from clvlab.packs.importers.source import Options
 from clvlab.packs.manifest import Fixture, PackManifest
 
-
 _LABELS = ("margin", "consensus", "closing_source", "closing_policy", "kickoff")
 
 
