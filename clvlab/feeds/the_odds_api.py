@@ -1,4 +1,4 @@
-"""The Odds API v4, polled: every answer is one message, and every poll without an answer a gap.
+"""The Odds API v4, polled: every answer is one message, and every poll without one that can be read a gap.
 
 Each poll costs markets times regions. The feed knows from the headers what is left, and stops before it spends a reserve.
 """
@@ -122,6 +122,10 @@ class TheOddsApiFeed:
                     if answer is None:
                         break
                     self._check(answer)
+                    if answer.status_code == httpx2.codes.OK and not _is_list(answer.content):
+                        heard_ms = heard_ms or _now_ms()
+                        yield Received(answer.content, _now_ms())  # kept; what the odds are then nobody knows
+                        raise httpx2.DecodingError("no list of events")
                 except (httpx2.HTTPError, Refused) as error:
                     self.health.connected, self.health.error = False, said(error)
                     self.health.retries += 1
@@ -222,6 +226,13 @@ def _fixture(event: dict[str, Any]) -> Fixture:
         source_id=event["id"],
         kickoff_ts_ms=time_ms(event["commence_time"]),
     )
+
+
+def _is_list(content: bytes) -> bool:
+    try:
+        return isinstance(orjson.loads(content), list)
+    except orjson.JSONDecodeError:
+        return False
 
 
 def _words(text: str) -> tuple[str, ...]:
