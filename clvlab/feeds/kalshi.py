@@ -21,7 +21,7 @@ from clvlab.feeds.kalshi_signing import Signer
 from clvlab.feeds.merging import Cuts, together
 from clvlab.feeds.retrying import PASSING, LostError, Patience, Retry, now_ms, refused
 from clvlab.feeds.sockets import Socket
-from clvlab.packs.captures.kalshi import KalshiReader
+from clvlab.packs.captures.kalshi import KalshiReader, is_readable
 from clvlab.packs.importers.times import time_ms
 from clvlab.packs.manifest import Fixture
 
@@ -179,11 +179,11 @@ class _Following:
             said = orjson.loads(message.text)
             kind, sid, seq = said["type"], said.get("sid"), said.get("seq")
         except (ValueError, LookupError, TypeError, AttributeError):
-            yield message  # the reader refuses it; the next number shows the hole
+            yield message  # the reader refuses it; the next number shows the hole, as after a book that can't be read
             return
         if kind in ("subscribed", "ok"):
             yield from self._began(said)
-        elif type(sid) is int and sid in self._subscribed and type(seq) is int:
+        elif type(sid) is int and sid in self._subscribed and type(seq) is int and is_readable(said):
             yield from self._counted(socket, self._subscribed[sid], sid, seq, message)
         yield message
         if kind == "error":

@@ -102,6 +102,21 @@ def test_a_hole_in_the_numbers_cuts_the_tickers_of_its_subscription_alone_until_
     assert [gap.cause for gap in tracker.ledger()] == ["sequence-hole"]
 
 
+def test_a_change_that_can_t_be_read_is_a_hole(key_file):
+    class Lying(KalshiServer):
+        def text(self, peer, change, added):
+            told = super().text(peer, change, added)
+            return told.replace('"delta":', '"delta":"NaN","was":') if self.number == 60 else told
+
+    with Lying.synthetic(messages=200, start_ms=START_MS, ping_s=0.2) as to:
+        items = heard(feed(to, key_file), to)
+
+    (cut,) = cuts(items)
+    assert cut.cause is GapCause.SEQUENCE
+    assert len(cut.markets) == 3
+    assert sum(isinstance(item, Resumed) for item in items) == 1
+
+
 def test_rest_comes_first_and_describes_the_fixtures(key_file):
     with server() as to:
         own = feed(to, key_file)
