@@ -41,4 +41,10 @@ class ReplayReader:
         return forgotten
 
 
-SOURCE = Source(feed="replay", new_reader=lambda _live: ReplayReader(), margin="as-delivered", consensus="as-delivered")
+SOURCE = Source(
+    feed="replay",
+    new_reader=lambda _live: ReplayReader(),
+    margin="as-delivered",
+    consensus="as-delivered",
+    is_provider=False,
+)
