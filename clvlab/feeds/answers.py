@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx2
 
@@ -66,8 +67,8 @@ def secret(value: str, setting: str) -> str:
     return value
 
 
-def base_url(text: str, setting: str) -> httpx2.URL:
-    """Return the address of a provider.
+def base_url(text: str, setting: str, kind: str = "http") -> httpx2.URL:
+    """Return the address of a provider, ``http`` or ``ws``, plain or encrypted.
 
     Raises
     ------
@@ -75,8 +76,10 @@ def base_url(text: str, setting: str) -> httpx2.URL:
     """
     try:
         url = httpx2.URL(text)
-    except (httpx2.InvalidURL, TypeError) as error:
+        split = urlsplit(text)
+        is_whole = url.scheme in (kind, f"{kind}s") and bool(split.hostname) and split.port != 0
+    except (httpx2.InvalidURL, TypeError, ValueError) as error:
         raise FeedError(f"{setting} is no URL: {type(error).__name__}") from error
-    if url.scheme not in ("http", "https") or not url.host:
-        raise FeedError(f"{setting} must begin with http:// or https:// and name a host")
+    if not is_whole:
+        raise FeedError(f"{setting} must begin with {kind}:// or {kind}s:// and name a host")
     return url

@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx2
 import orjson
 from websockets.sync.client import ClientConnection
 
 from clvlab.errors import FeedError
-from clvlab.feeds.answers import client_of
+from clvlab.feeds.answers import base_url, client_of, secret
 from clvlab.feeds.feed import Cut, GapCause, Health, Item, Received, Resumed, Stop
 from clvlab.feeds.hosts import provenance_of
 from clvlab.feeds.kalshi_signing import Signer
@@ -78,8 +77,9 @@ class KalshiFeed:
         if not event_tickers and not tickers:
             raise FeedError("kalshi needs something to follow: set event_tickers or tickers")
         self.health = Health()
-        self.provenance = provenance_of(self.name, *(urlsplit(one).hostname or "" for one in (url, api_url)))
-        self._signer = Signer(key_id, Path(private_key_file))
+        where = base_url(url, "CLVLAB_KALSHI_URL", "ws"), base_url(api_url, "CLVLAB_KALSHI_API_URL")
+        self.provenance = provenance_of(self.name, *(one.host for one in where))
+        self._signer = Signer(secret(key_id, "CLVLAB_KALSHI_KEY_ID"), Path(private_key_file))
         self._paths = [f"events/{name}" for name in event_tickers] + [f"markets/{name}" for name in tickers]
         self._url, self._path, self._api_url = url.rstrip("/"), path, api_url.rstrip("/")
         self._patience = patience or Patience(silence_s=_SILENCE_S)

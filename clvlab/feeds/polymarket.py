@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from urllib.parse import urlsplit
 
 import httpx2
 import orjson
 from websockets.sync.client import ClientConnection
 
 from clvlab.errors import FeedError
-from clvlab.feeds.answers import client_of
+from clvlab.feeds.answers import base_url, client_of
 from clvlab.feeds.feed import GapCause, Health, Item, Received, Resumed, Stop
 from clvlab.feeds.hosts import provenance_of
 from clvlab.feeds.merging import together
@@ -61,7 +60,8 @@ class PolymarketFeed:
         if not events:
             raise FeedError("polymarket needs events to follow: set events to their slugs or numbers")
         self.health = Health()
-        self.provenance = provenance_of(self.name, *(urlsplit(one).hostname or "" for one in (url, gamma_url)))
+        where = base_url(url, "CLVLAB_POLYMARKET_URL", "ws"), base_url(gamma_url, "CLVLAB_POLYMARKET_GAMMA_URL")
+        self.provenance = provenance_of(self.name, *(one.host for one in where))
         self._events = tuple(events)
         self._url, self._gamma_url = url.rstrip("/") + path, gamma_url.rstrip("/")
         self._per_connection, self._heartbeat_s = assets_per_connection, heartbeat_s
