@@ -130,8 +130,11 @@ class Segments:
 
     def _append(self, data: bytes) -> None:
         view = memoryview(data)
-        while view:
-            view = view[os.write(self._descriptor, view) :]
+        try:
+            while view:
+                view = view[os.write(self._descriptor, view) :]
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(self._path)) from error
         self._size += len(data)
 
     def sync(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -21,6 +22,13 @@ from clvlab.packs.files import MAX_LINE_BYTES
 _POLL_S = 0.2
 _CLOSE_S = 0.5
 _MAX_BYTES = MAX_LINE_BYTES - (1 << 12)  # so that a line of a capture can hold it
+
+
+class _Discreet(logging.LoggerAdapter[logging.Logger]):
+    """A log without the details of a handshake, which hold keys and signatures."""
+
+    def isEnabledFor(self, level: int) -> bool:  # noqa: N802 - the library's name
+        return level > logging.DEBUG and super().isEnabledFor(level)
 
 
 class Heard(ClientConnection):
@@ -106,6 +114,7 @@ class Socket:
                 ping_interval=None,
                 max_size=_MAX_BYTES,
                 create_connection=Heard,
+                logger=_Discreet(logging.getLogger("websockets.client"), {}),
                 legacy=True,
             )
         except InvalidStatus as error:

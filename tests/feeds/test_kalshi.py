@@ -1,3 +1,4 @@
+import logging
 import threading
 import time
 
@@ -115,6 +116,16 @@ def test_a_change_that_can_t_be_read_is_a_hole(key_file):
     assert cut.cause is GapCause.SEQUENCE
     assert len(cut.markets) == 3
     assert sum(isinstance(item, Resumed) for item in items) == 1
+
+
+def test_neither_key_nor_signature_is_logged(key_file, caplog):
+    caplog.set_level(logging.DEBUG)
+    with server() as to:
+        heard(feed(to, key_file), to)
+
+    told = [record.getMessage() for record in caplog.records if record.name != "websockets.server"]
+    assert told
+    assert not any(KEY_ID in text or "ACCESS" in text for text in told)
 
 
 def test_rest_comes_first_and_describes_the_fixtures(key_file):
