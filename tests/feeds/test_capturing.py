@@ -182,6 +182,20 @@ def test_a_feed_that_is_faster_than_the_disk_is_cut_loudly_and_nothing_vanishes(
     assert bool(holes) != resumes
 
 
+def test_messages_that_are_too_large_together_are_a_backlog_like_too_many(tmp_path, monkeypatch):
+    monkeypatch.setattr("clvlab.feeds.capturing._MOST_BYTES", 500)
+    capturing = Capturing(tmp_path, Numbered(6000), HEADER, patience_s=0.05)
+    slow(capturing, 0.2)
+    stop, records = Stop(), []
+    for record in capturing.records(stop):
+        records += [] if record is None else [record]
+        if any(record.cut for record in records):
+            stop.set()
+
+    assert {record.cut["cause"] for record in records if record.cut} == {"backlog"}
+    assert len(numbers(records)) < 200
+
+
 def test_a_feed_that_fails_says_why_after_all_that_came_before_is_written(tmp_path):
     def fail(number):
         if number == 7:
