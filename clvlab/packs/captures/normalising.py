@@ -37,8 +37,6 @@ class Source:
         Labels of the pack.
     kickoff
         What the kickoffs of its fixtures are unless one was moved; those of a run are always the scheduled ones.
-    is_provider
-        Whether its messages are a provider's, so that they can be genuine.
     """
 
     feed: str
@@ -48,7 +46,6 @@ class Source:
     closing_source: str = "consensus"
     closing_policy: ClosingPolicy = ClosingPolicy.LAST_STATE
     kickoff: KickoffKind = KickoffKind.SCHEDULED
-    is_provider: bool = True
 
     @property
     def normaliser(self) -> str:
@@ -89,7 +86,7 @@ def normalise_capture(source: Source, files: Mapping[str, Path], options: Option
         raise SourceError(f"no segment of a capture in {', '.join(names) or 'no file'}")
     if header.feed != source.feed:
         raise SourceError(f"{names[0]}: holds messages of {header.feed!r}, not of {source.feed!r}")
-    if header.provenance.startswith("genuine-") and (header.provenance != f"genuine-{source.feed}" or not source.is_provider):
+    if header.provenance.startswith("genuine-") and header.provenance != f"genuine-{source.feed}":
         raise SourceError(f"{names[0]}: captures of {source.feed!r} are not {header.provenance!r}")
     tracker, spill = Tracker(header, source.reader(live=header.live)), QuoteSpill(scratch)
     for chunk in _chunks(tracker, records):

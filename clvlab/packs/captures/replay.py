@@ -41,10 +41,4 @@ class ReplayReader:
         return forgotten
 
 
-SOURCE = Source(
-    feed="replay",
-    new_reader=lambda _live: ReplayReader(),
-    margin="as-delivered",
-    consensus="as-delivered",
-    is_provider=False,
-)
+SOURCE = Source(feed="replay", new_reader=lambda _live: ReplayReader(), margin="as-delivered", consensus="as-delivered")

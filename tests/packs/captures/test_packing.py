@@ -187,9 +187,7 @@ def test_a_capture_that_is_read_again_gives_the_same_pack(packed, tmp_path):
     assert again.content_hash == verify_pack(packed).content_hash
 
 
-@pytest.mark.parametrize(
-    ("feed", "label"), [("txline", "genuine-betfair"), ("replay", "genuine-replay"), ("replay", "genuine-txline")]
-)
+@pytest.mark.parametrize(("feed", "label"), [("txline", "genuine-betfair"), ("replay", "genuine-txline")])
 def test_a_capture_with_the_label_of_another_one_becomes_no_pack(tmp_path, feed, label):
     paths = segments_of(tmp_path / "c", [Received(price(1), 5)], Header(feed, label, "cap", 1, None))
 
