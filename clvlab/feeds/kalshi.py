@@ -7,20 +7,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx2
 import orjson
 from websockets.sync.client import ClientConnection
 
 from clvlab.errors import FeedError
+from clvlab.feeds.answers import base_url, client_of, secret
 from clvlab.feeds.feed import Cut, GapCause, Health, Item, Received, Resumed, Stop
 from clvlab.feeds.hosts import provenance_of
 from clvlab.feeds.kalshi_signing import Signer
 from clvlab.feeds.merging import Cuts, together
-from clvlab.feeds.retrying import PASSING, LostError, Patience, Retry, leads_here, now_ms, refused
+from clvlab.feeds.retrying import PASSING, LostError, Patience, Retry, now_ms, refused
 from clvlab.feeds.sockets import Socket
-from clvlab.packs.captures.kalshi import KalshiReader
+from clvlab.packs.captures.kalshi import KalshiReader, is_readable
 from clvlab.packs.importers.times import time_ms
 from clvlab.packs.manifest import Fixture
 
@@ -77,8 +77,9 @@ class KalshiFeed:
         if not event_tickers and not tickers:
             raise FeedError("kalshi needs something to follow: set CLVLAB_KALSHI_EVENT_TICKERS or _TICKERS")
         self.health = Health()
-        self.provenance = provenance_of(self.name, *(urlsplit(one).hostname or "" for one in (url, api_url)))
-        self._signer = Signer(key_id, Path(private_key_file))
+        where = base_url(url, "CLVLAB_KALSHI_URL", "ws"), base_url(api_url, "CLVLAB_KALSHI_API_URL")
+        self.provenance = provenance_of(self.name, *(one.host for one in where))
+        self._signer = Signer(secret(key_id, "CLVLAB_KALSHI_KEY_ID"), Path(private_key_file))
         self._paths = [f"events/{name}" for name in event_tickers] + [f"markets/{name}" for name in tickers]
         self._url, self._path, self._api_url = url.rstrip("/"), path, api_url.rstrip("/")
         self._patience = patience or Patience(silence_s=_SILENCE_S)
@@ -130,7 +131,7 @@ class KalshiFeed:
 
     def answers(self, paths: Sequence[str]) -> list[Received]:
         """Ask REST, unsigned: what markets are is public."""
-        with httpx2.Client(timeout=self._patience.answer_s, trust_env=not leads_here(self._api_url)) as client:
+        with client_of(httpx2.URL(self._api_url), timeout=self._patience.answer_s) as client:
             return [self._answer(client, path) for path in paths]
 
     def _answer(self, client: httpx2.Client, path: str) -> Received:
@@ -178,11 +179,11 @@ class _Following:
             said = orjson.loads(message.text)
             kind, sid, seq = said["type"], said.get("sid"), said.get("seq")
         except (ValueError, LookupError, TypeError, AttributeError):
-            yield message  # the reader refuses it; the next number shows the hole
+            yield message  # the reader refuses it; the next number shows the hole, as after a book that can't be read
             return
         if kind in ("subscribed", "ok"):
             yield from self._began(said)
-        elif type(sid) is int and sid in self._subscribed and type(seq) is int:
+        elif type(sid) is int and sid in self._subscribed and type(seq) is int and is_readable(said):
             yield from self._counted(socket, self._subscribed[sid], sid, seq, message)
         yield message
         if kind == "error":

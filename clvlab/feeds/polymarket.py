@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from urllib.parse import urlsplit
 
 import httpx2
 import orjson
 from websockets.sync.client import ClientConnection
 
 from clvlab.errors import FeedError
+from clvlab.feeds.answers import base_url, client_of
 from clvlab.feeds.feed import GapCause, Health, Item, Received, Resumed, Stop
 from clvlab.feeds.hosts import provenance_of
 from clvlab.feeds.merging import together
-from clvlab.feeds.retrying import PASSING, LostError, Patience, Retry, leads_here, now_ms, refused
+from clvlab.feeds.retrying import PASSING, LostError, Patience, Retry, now_ms, refused
 from clvlab.feeds.sockets import Socket
 from clvlab.packs.captures.polymarket import PolymarketReader
 from clvlab.packs.manifest import Fixture
@@ -60,7 +60,8 @@ class PolymarketFeed:
         if not events:
             raise FeedError("polymarket needs events to follow: set CLVLAB_POLYMARKET_EVENTS to their slugs or numbers")
         self.health = Health()
-        self.provenance = provenance_of(self.name, *(urlsplit(one).hostname or "" for one in (url, gamma_url)))
+        where = base_url(url, "CLVLAB_POLYMARKET_URL", "ws"), base_url(gamma_url, "CLVLAB_POLYMARKET_GAMMA_URL")
+        self.provenance = provenance_of(self.name, *(one.host for one in where))
         self._events = tuple(events)
         self._url, self._gamma_url = url.rstrip("/") + path, gamma_url.rstrip("/")
         self._per_connection, self._heartbeat_s = assets_per_connection, heartbeat_s
@@ -129,8 +130,7 @@ class PolymarketFeed:
 
     def _described(self, events: Sequence[str]) -> dict[str, tuple[Received, PolymarketReader]]:
         """Ask gamma about events: its answer about each, and a reader that took it."""
-        local = leads_here(self._gamma_url)
-        with httpx2.Client(timeout=self._patience.answer_s, trust_env=not local) as client:
+        with client_of(httpx2.URL(self._gamma_url), timeout=self._patience.answer_s) as client:
             return {event: self._answer(client, event) for event in events}
 
     def _answer(self, client: httpx2.Client, event: str) -> tuple[Received, PolymarketReader]:

@@ -1,3 +1,4 @@
+import logging
 import threading
 import time
 
@@ -100,6 +101,31 @@ def test_a_hole_in_the_numbers_cuts_the_tickers_of_its_subscription_alone_until_
     tracker, _, wrong = misfits(KALSHI, items, model(to), changes_of)
     assert wrong == []
     assert [gap.cause for gap in tracker.ledger()] == ["sequence-hole"]
+
+
+def test_a_change_that_can_t_be_read_is_a_hole(key_file):
+    class Lying(KalshiServer):
+        def text(self, peer, change, added):
+            told = super().text(peer, change, added)
+            return told.replace('"delta":', '"delta":"NaN","was":') if self.number == 60 else told
+
+    with Lying.synthetic(messages=200, start_ms=START_MS, ping_s=0.2) as to:
+        items = heard(feed(to, key_file), to)
+
+    (cut,) = cuts(items)
+    assert cut.cause is GapCause.SEQUENCE
+    assert len(cut.markets) == 3
+    assert sum(isinstance(item, Resumed) for item in items) == 1
+
+
+def test_neither_key_nor_signature_is_logged(key_file, caplog):
+    caplog.set_level(logging.DEBUG)
+    with server() as to:
+        heard(feed(to, key_file), to)
+
+    told = [record.getMessage() for record in caplog.records if record.name != "websockets.server"]
+    assert told
+    assert not any(KEY_ID in text or "ACCESS" in text for text in told)
 
 
 def test_rest_comes_first_and_describes_the_fixtures(key_file):

@@ -127,11 +127,20 @@ def test_a_cut_of_one_connection_of_several_names_its_assets_and_leaves_the_othe
         items = heard(feed(to, assets_per_connection=3), to)
 
     assert len(to.peers) == 3
-    (cut,) = cuts(items)
+    *_, cut = cuts(items)
     assert set(cut.markets) in ({"11", "12", "13"}, {"21", "22", "23"})
     tracker, _, wrong = misfits(POLYMARKET, items, model(to), changes_of)
     assert wrong == []
-    assert tracker.ledger()[0].markets == cut.markets
+    assert tracker.ledger()[-1].markets == cut.markets
+
+
+def test_each_connection_of_several_is_cut_until_it_stands():
+    with server(messages=300) as to:
+        items = heard(feed(to, assets_per_connection=3), to)
+
+    begun = [item for item in items if not isinstance(item, Received)]
+    assert {frozenset(cut.markets) for cut in cuts(items)} == {frozenset({"11", "12", "13"}), frozenset({"21", "22", "23"})}
+    assert (type(items[0]), type(begun[-1])) == (Cut, Resumed)
 
 
 def test_a_connection_that_stays_cut_is_cut_anew_after_another_one_is_resumed():

@@ -58,6 +58,32 @@ def test_a_value_that_can_t_be_used_is_named_and_not_shown(settings):
     assert "hunter2" not in str(raised.value)
 
 
+NEEDED = {
+    "kalshi": {"KALSHI_KEY_ID": "k", "KALSHI_PRIVATE_KEY_FILE": "/nowhere", "KALSHI_EVENT_TICKERS": "A"},
+    "polymarket": {"POLYMARKET_EVENTS": "a"},
+    "the-odds-api": {"THE_ODDS_API_KEY": "k", "THE_ODDS_API_SPORT": "s"},
+    "txline": {"TXLINE_JWT": "j", "TXLINE_API_TOKEN": "t"},
+}
+URLS = [
+    ("kalshi", "KALSHI_URL", "https://kalshi.example"), ("kalshi", "KALSHI_API_URL", "ws://kalshi.example"),
+    ("polymarket", "POLYMARKET_URL", "poly"), ("polymarket", "POLYMARKET_GAMMA_URL", "ftp://127.0.0.1"),
+    ("the-odds-api", "THE_ODDS_API_URL", "http://"), ("txline", "TXLINE_URL", "http://txline.example:port"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "variable", "url"), URLS + [(name, variable, "http://[") for name, variable, _ in URLS])
+def test_an_address_that_is_none_is_named(settings, name, variable, url):
+    with pytest.raises(FeedError, match=f"CLVLAB_{variable} (is no URL|must begin with)"):
+        feed_of(settings(**NEEDED[name] | {variable: url}), name)
+
+
+def test_a_key_id_that_can_t_stand_in_a_header_is_named_and_not_shown(settings):
+    with pytest.raises(FeedError, match="CLVLAB_KALSHI_KEY_ID must be set") as raised:
+        feed_of(settings(**NEEDED["kalshi"] | {"KALSHI_KEY_ID": "hunter2\nX-Other: 1"}), "kalshi")
+
+    assert "hunter2" not in str(raised.value)
+
+
 def test_a_list_is_written_with_commas_or_spaces(settings):
     assert settings(POLYMARKET_EVENTS="a, b c").polymarket_events == ("a", "b", "c")
 

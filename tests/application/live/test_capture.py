@@ -25,6 +25,7 @@ from clvlab.feeds.devfeed.packs import txline_server
 from clvlab.feeds.devfeed.txline import TOKENS
 from clvlab.feeds.feed import Cut, GapCause, Received, Resumed, Stop
 from clvlab.feeds.replay import ReplayFeed
+from clvlab.packs.captures.packing import pack_capture
 from clvlab.packs.digest import fixture_digests
 from clvlab.packs.files import file_sha256
 from clvlab.packs.opening import open_pack
@@ -160,6 +161,53 @@ def test_two_at_once_are_kept_apart(pack, tmp_path):
 
     assert failed
     assert verify_pack(tmp_path / "mine").provenance == "synthetic-replay"
+
+
+def test_a_folder_with_something_else_in_it_is_let_be(feed, tmp_path):
+    folder = segments_folder(tmp_path / "mine")
+    folder.mkdir()
+    (folder / "notes.txt").write_text("of somebody")
+
+    with pytest.raises(FeedError, match=r"holds 'notes\.txt', which is no segment"):
+        capture(feed, tmp_path / "mine", Stop())
+
+    assert (folder / "notes.txt").read_text() == "of somebody"
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+def test_what_was_put_into_the_folder_meanwhile_stays(feed, tmp_path):
+    folder = segments_folder(tmp_path / "mine")
+
+    capture(feed, tmp_path / "mine", Stop(), tell=lambda _: (folder / "notes.txt").write_text("of somebody"))
+
+    assert [path.name for path in folder.iterdir()] == ["notes.txt"]
+
+
+def test_nobody_begins_to_capture_into_a_folder_of_which_a_pack_is_made(feed, tmp_path, monkeypatch):
+    refused = []
+
+    def packed(paths, out):
+        try:
+            capture(feed, out, Stop())
+        except FileLockedError as error:
+            refused.append(error)
+        return pack_capture(paths, out)
+
+    monkeypatch.setattr("clvlab.application.live.capture.pack_capture", packed)
+    made = capture(feed, tmp_path / "mine", Stop())
+
+    assert len(refused) == 1
+    assert list(tmp_path.iterdir()) == [made.folder]
+
+
+def test_the_rest_of_the_segments_is_removed_if_only_some_were(feed, tmp_path):
+    made = capture(feed, tmp_path / "mine", Stop(), fixture_ids=[FIXTURE])
+    segments_folder(made.folder).mkdir()
+
+    again = capture(feed, tmp_path / "mine", Stop(), fixture_ids=[FIXTURE])
+
+    assert again.content_hash == made.content_hash
+    assert list(tmp_path.iterdir()) == [made.folder]
 
 
 def test_a_feed_without_a_message_that_can_be_read_says_where_its_segments_are(feed, tmp_path):

@@ -74,6 +74,31 @@ def test_a_message_that_comes_twice_counts_once(open_reader):
     assert take(open_reader, delta(3, "yes", 40, -5))[0].prob_bps == (5950, 4050)
 
 
+@pytest.mark.parametrize("lost", [[], [delta(2, "yes", 41, "NaN")], [delta(2, "yes", 41, 5, ticker=["E-A"])]])
+def test_a_change_that_is_missing_or_can_t_be_read_suspends_until_the_next_snapshot(open_reader, lost):
+    for message in lost:
+        with pytest.raises(ValueError, match="is no"):
+            take(open_reader, message)
+
+    (suspended,) = take(open_reader, delta(3, "yes", 40, -10))
+    assert suspended.suspended
+    assert take(open_reader, delta(4, "yes", 41, 5)) == []
+    (state,) = take(open_reader, snapshot(5, [[41, 5]], [[58, 10]]))
+    assert state.prob_bps == (5850, 4150)
+
+
+def test_a_hole_concerns_every_market_of_its_subscription_and_no_other(open_reader):
+    other = {"market": {"ticker": "F-A", "event_ticker": "F", "title": "Snow?", "close_time": "2026-06-25T20:00:00Z"}}
+    third = {"market": {"ticker": "G-A", "event_ticker": "G", "title": "Hail?", "close_time": "2026-06-25T20:00:00Z"}}
+    take(open_reader, other, third)
+    take(open_reader, snapshot(2, [[40, 1]], [[58, 1]], "F-A"), snapshot(1, [[40, 1]], [[58, 1]], "G-A", sid=2))
+
+    states = take(open_reader, delta(9, "yes", 41, 5))
+
+    assert {state.market_key: state.suspended for state in states} == {"E-A||": True, "F-A||": True}
+    assert take(open_reader, delta(2, "yes", 41, 5, ticker="G-A", sid=2))[0].prob_bps == (5850, 4150)
+
+
 def test_no_delta_is_applied_before_the_next_snapshot_of_its_own_subscription(open_reader):
     assert open_reader.forget(["E-A", "unheard-of"]) == {(fixture_id_of("E"), "E-A||")}
     assert open_reader.forget(["E-A"]) == set()
