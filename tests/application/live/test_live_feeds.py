@@ -11,12 +11,12 @@ from clvlab.application.live.configured import live_settings
 from clvlab.application.live.journal import Answers
 from clvlab.application.live.telling import Telling
 from clvlab.application.progress import Stage
-from clvlab.errors import ClvlabError, FeedError
+from clvlab.errors import ClvlabError, FeedError, OwnerLimitError
 from clvlab.feeds.feed import Received, Stop
 from clvlab.law.message import Message
 from clvlab.store.tables import jobs
-from tests.factories import ALICE, make_competition
-from tests.live import FIXTURE, Around, Ending, played
+from tests.factories import ALICE, BOB, make_competition
+from tests.live import FIXTURE, Around, Ending, Pausing, played
 
 
 def status(application, run_id):
@@ -107,3 +107,21 @@ def test_a_pack_for_a_first_look_that_is_not_there_is_known_before_the_start(tmp
 
     with pytest.raises(ClvlabError, match="no pack 'nope'"):
         live_settings(tmp_path / "live", 1, 900, dev=True)
+
+
+def test_live_runs_of_an_owner_beyond_the_cap_are_refused_and_others_are_followed(service):
+    """Each holds its place for as long as its match lasts, and a service has few."""
+    application, feeds = service
+    feeds.append(Pausing(10))
+    deploy = {"strategy": "baseline", "source_mode": "live", "fixture_id": FIXTURE}
+    first, *_ = [application.deploys.deploy(ALICE, deploy, f"key {number}") for number in range(4)]
+    competition_id = make_competition(application, "baseline", source_mode="live", pack_id=None, fixture_id=FIXTURE)
+
+    with pytest.raises(OwnerLimitError, match="you have 4 live runs that are not over, and may have 4 at once"):
+        application.deploys.deploy(ALICE, deploy)
+    with pytest.raises(OwnerLimitError, match="live runs"):
+        application.competitions.claim(ALICE, competition_id)
+
+    assert application.competitions.state(competition_id)["status"] == "draft"
+    assert application.deploys.deploy(ALICE, deploy, "key 0")["run_id"] == first["run_id"]
+    assert application.deploys.deploy(BOB, deploy)["run_id"]
