@@ -14,6 +14,7 @@ from functools import cached_property
 from itertools import chain
 from pathlib import Path
 
+import orjson
 import polars as pl
 
 from clvlab.application.live.asking import Asking
@@ -25,6 +26,7 @@ from clvlab.errors import ReplayError
 from clvlab.feeds.capturing import Capturing
 from clvlab.feeds.feed import Feed, Stop
 from clvlab.feeds.segments import Note
+from clvlab.files import replace_file
 from clvlab.law.closing import Window
 from clvlab.law.clv import is_allowed
 from clvlab.law.message import Message
@@ -40,6 +42,7 @@ from clvlab.proof.started import RunStarted
 
 GRACE_S = 900
 """How long after the announced kickoff a run is sealed, unless it is said otherwise, in seconds."""
+_JOURNAL, _ENDED = "journal.jsonl", "ended.json"
 
 
 @dataclass(frozen=True)
@@ -148,9 +151,9 @@ def follow(
     header = Header(feed.name, feed.provenance, capture_id, 1, None, (number,), live=True)
     capturing = Capturing(folder / "segments", feed, header, note=note, clock=clock)
     tracker = Tracker(header, SOURCES[feed.name].reader(live=True))
-    journal = Journal(folder / "journal.jsonl")
-    fixtures = pl.DataFrame([(number, plan.fixture.kickoff_ts_ms)], schema=FIXTURES, orient="row")
-    closed, taken, known = False, 0, journal.last
+    journal = Journal(folder / _JOURNAL)
+    fixtures = pl.DataFrame([(number, None)], schema=FIXTURES, orient="row")  # no agent sees a kickoff: see replay_live
+    closed, taken, known, ended_at = False, 0, journal.last, _ended_at(folder)
     try:
         with Asking(plan.agents, fixtures, journal) as asking, closing(capturing.records(stop)) as coming:
             past = ((record, False) for record in capturing.segments.past())
@@ -166,17 +169,36 @@ def follow(
                         require_agent(asking.decided, asking.failures)
                     if record.resumed is not None:  # a feed that is never idle has gaps, too
                         idle(tracker)
-                closed = closed or (is_new and _is_over(plan, tracker, clock()))  # what was captured in time counts
+                # What was captured in time counts, and so does the end that an earlier process came to.
+                closed = closed or taken == ended_at or (is_new and _is_over(plan, tracker, clock()))
                 if closed:
                     break
         if stop.is_set and not closed:
             return None
+        # Who takes it up from here on must seal the same: a cut of its own would suspend the markets at their close.
+        replace_file(folder / _ENDED, orjson.dumps({"records": taken}))
         capturing.segments.keep(taken)
         capturing.segments.close()
     finally:
         journal.close()
         capturing.segments.release()
     return _sealed(plan, folder, capturing.segments.paths(), asking, commitment)
+
+
+def is_begun(folder: Path) -> bool:
+    """Tell whether a run was followed in a folder before."""
+    return (folder / _JOURNAL).exists()
+
+
+def _ended_at(folder: Path) -> int | None:
+    """Return after how many records the fixture closed to a process that ended before the seal; null if it did not."""
+    path = folder / _ENDED
+    try:
+        return int(orjson.loads(path.read_bytes())["records"])
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError, LookupError) as error:
+        raise ReplayError(f"{str(path)!r} does not say where the run ended: remove it") from error
 
 
 def _is_over(plan: LivePlan, tracker: Tracker, now_ms: int) -> bool:

@@ -293,6 +293,41 @@ def test_gaps_of_a_feed_that_is_never_idle_are_told_when_they_end(plan, tmp_path
     assert [causes for number, causes in gaps if 40 <= number <= 50] == [["cut"]]
 
 
+class Markless(Scripted):
+    """A feed that can't be resumed, and falls silent after fifty messages."""
+
+    def listen(self, stop, fixture_ids=(), after=None):
+        for item in list(self.feed.listen(Stop(), fixture_ids, after))[:50]:
+            yield replace(item, mark=None)
+        stop.wait(60)
+
+
+@pytest.mark.parametrize("died_in", ["pack_capture", "seal_live"])
+def test_a_run_that_was_over_when_its_process_died_is_sealed_as_it_was(plan, tmp_path, monkeypatch, died_in):
+    """What came after would be a gap up to the close, in which nothing is scored."""
+    kickoff = plan.fixture.kickoff_ts_ms
+    now, told = [kickoff], []
+
+    def tell(message, _):
+        told.append(message)
+        now[0] = kickoff + 60_001 if len(told) == 50 else now[0]
+
+    def die(*_, **__):
+        raise KeyboardInterrupt
+
+    plan = replace(plan, feed=Markless(plan.feed, None), grace_s=60)
+    with monkeypatch.context() as dying:
+        dying.setattr(f"clvlab.application.live.following.{died_in}", die)
+        with pytest.raises(KeyboardInterrupt):
+            follow(plan, tmp_path / "run", Stop(), told=tell, clock=lambda: now[0])
+
+    live = follow(plan, tmp_path / "run", Stop(), told=tell, clock=lambda: now[0])
+
+    assert live.pack.tape([FIXTURE]).messages.height == 50
+    assert live.pack.manifest.capture.gaps == ()
+    assert set(live.scores["reason"]) == {"scored"}
+
+
 def test_a_run_that_is_taken_up_again_tells_every_decision_once(plan, tmp_path):
     told, done, breaks = [], None, [25, 60]
     while done is None:
