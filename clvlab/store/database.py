@@ -57,7 +57,7 @@ class Database:
     def __init__(
         self, url: str | None = None, waits: Waits | None = None, *, guard: Callable[[Any], None] | None = None
     ) -> None:
-        self._guard = guard
+        self._guard, self._closed = guard, False
         place = _MEMORY if url is None else database_url(url)
         self._engine = _engine(place, waits or Waits())
         self._apart = None if _is_in_memory(place) else _engine(place, _AT_ONCE, kept=False)
@@ -120,8 +120,13 @@ class Database:
         if self._engine.dialect.name == "postgresql" and not immediate:
             options |= {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
         try:
-            with self._engine.connect().execution_options(**options) as connection, connection.begin():
-                yield connection
+            with self._engine.connect().execution_options(**options) as connection:
+                try:
+                    with connection.begin():
+                        yield connection
+                finally:
+                    if self._closed and not connection.invalidated:
+                        connection.detach()  # there is no pool any more that would close it
         except DBAPIError as error:
             raise _translated(error) from error
         except PoolTimeoutError as error:
@@ -142,7 +147,8 @@ class Database:
                 raise _translated(error) from error
 
     def close(self) -> None:
-        """Release the connections; a database in memory is gone with them."""
+        """Release the connections, those in use when their transactions end; a database in memory is gone with them."""
+        self._closed = True
         if self._listener is not None:
             self._listener.close()
             self._listener = None

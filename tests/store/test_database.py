@@ -66,6 +66,17 @@ def test_log_of_an_older_schema_keeps_its_entries_and_goes_on(postgres_url, tmp_
         opened.close()
 
 
+def test_a_connection_in_use_is_closed_when_its_transaction_ends_after_the_database_was_closed(emptied_postgres_url):
+    database = Database(emptied_postgres_url)
+
+    with database.read() as connection:
+        used = connection.connection.driver_connection
+        database.close()
+        connection.execute(text("SELECT 1"))
+
+    assert used.closed
+
+
 def test_a_transaction_that_fails_leaves_nothing(database):
     def write():
         with database.write() as connection:

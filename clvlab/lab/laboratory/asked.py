@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clvlab.application.live.question import GRACE_S
+from clvlab.application.live.following import GRACE_S
 from clvlab.application.live.until import Until, until_ts_ms
 from clvlab.engine.agent import Agent
 from clvlab.errors import AgentError, FeedError, PackFormatError, PolicyError, UnknownPackError, WindowError
