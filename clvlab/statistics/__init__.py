@@ -8,6 +8,7 @@ from clvlab.statistics.delaying import Delay, delay
 from clvlab.statistics.families import Family, family_of, normal_scores
 from clvlab.statistics.flipping import sign_flip_p_values
 from clvlab.statistics.means import Estimate, cluster_mean, estimates, group_means
+from clvlab.statistics.overfitting import Overfitting, overfitting
 from clvlab.statistics.pairs import Difference, paired_difference
 from clvlab.statistics.permutation import Permutation, permute_fixtures
 
@@ -23,6 +24,7 @@ __all__ = [
     "Estimate",
     "Family",
     "Middle",
+    "Overfitting",
     "Permutation",
     "beat_close_rate",
     "calibrate",
@@ -36,6 +38,7 @@ __all__ = [
     "family_of",
     "group_means",
     "normal_scores",
+    "overfitting",
     "paired_difference",
     "permute_fixtures",
     "sign_flip_p_values",
