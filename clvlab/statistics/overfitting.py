@@ -24,7 +24,7 @@ from clvlab.errors import StatisticsError
 from clvlab.statistics.clusters import Clusters, Floats
 
 Ints = npt.NDArray[np.int64]
-By = Literal["mean", "t"]
+Statistic = Literal["mean", "t"]
 
 MIN_CONFIGURATIONS = 10  # an odd number of n has a rank at the median itself: PBO by chance is 1/2 + 1/(2 n)
 MIN_FIXTURES = 4  # a block
@@ -46,7 +46,7 @@ class Overfitting:
         Share of the splits whose choice is below zero out of sample.
     slope, intercept
         Least squares of ``out_of_sample`` on ``in_sample``; nan where all choices are as good in sample.
-    by
+    statistic
         What chooses and ranks: ``mean`` over decisions, or cluster ``t``.
     blocks, fixtures, left_out
         Blocks, fixtures in each, and fixtures at the end that fill no block.
@@ -64,7 +64,7 @@ class Overfitting:
     loss: float
     slope: float
     intercept: float
-    by: By
+    statistic: Statistic
     blocks: int
     fixtures: int
     left_out: int
@@ -85,7 +85,7 @@ class Overfitting:
         return np.asarray(np.log(self.ranks / (1 - self.ranks)), dtype=np.float64)
 
 
-def overfitting(clusters: Clusters, *, blocks: int = 16, by: By = "mean") -> Overfitting:
+def overfitting(clusters: Clusters, *, blocks: int = 16, statistic: Statistic = "mean") -> Overfitting:
     """Choose the best configuration in every half of the blocks, and rank it in the other half.
 
     Parameters
@@ -94,7 +94,7 @@ def overfitting(clusters: Clusters, *, blocks: int = 16, by: By = "mean") -> Ove
         A column per configuration, a row per fixture in order of time.
     blocks
         Even, from 4 to ``MOST_BLOCKS``. Each has as many fixtures; the last ones, which fill no block, are left out.
-    by
+    statistic
         ``mean``: sum over count of all decisions of a half. ``t``: that mean over its cluster-robust error CR1, which is CR2
         where fixtures hold as many decisions each.
 
@@ -118,17 +118,17 @@ def overfitting(clusters: Clusters, *, blocks: int = 16, by: By = "mean") -> Ove
     >>> [round(overfitting(Clusters(one, np.ones_like(one), one**2)).pbo, 2) for one in (noise, better)]
     [0.37, 0.0]
     """
-    _check(clusters, blocks, by)
+    _check(clusters, blocks, statistic)
     fixtures = len(clusters.sums) // blocks
-    parts = _parts(clusters, blocks, fixtures, by)
+    parts = _parts(clusters, blocks, fixtures, statistic)
     halves = _halves(blocks)
-    judged = _judged(parts, halves, by)
+    judged = _judged(parts, halves, statistic)
     if judged.size < MIN_CONFIGURATIONS:
         raise StatisticsError(
             f"{judged.size} of {clusters.sums.shape[1]} configurations have decisions in every half of the blocks, and fewer "
             f"than {MIN_CONFIGURATIONS} have too few ranks to tell chance from choice: try more, or fewer blocks"
         )
-    chosen, in_sample, out_of_sample, ranks = _choices([part[:, judged] for part in parts], halves, by)
+    chosen, in_sample, out_of_sample, ranks = _choices([part[:, judged] for part in parts], halves, statistic)
     slope, intercept = _line(in_sample, out_of_sample)
     return Overfitting(
         # rank and median are multiples of a half: the comparison is exact, as one of logits with zero may not be
@@ -136,7 +136,7 @@ def overfitting(clusters: Clusters, *, blocks: int = 16, by: By = "mean") -> Ove
         loss=float(np.mean(out_of_sample < 0)),
         slope=slope,
         intercept=intercept,
-        by=by,
+        statistic=statistic,
         blocks=blocks,
         fixtures=fixtures,
         left_out=len(clusters.sums) - blocks * fixtures,
@@ -149,11 +149,11 @@ def overfitting(clusters: Clusters, *, blocks: int = 16, by: By = "mean") -> Ove
     )
 
 
-def _check(clusters: Clusters, blocks: int, by: str) -> None:
+def _check(clusters: Clusters, blocks: int, statistic: str) -> None:
     if type(blocks) is not int or blocks % 2 or not _MIN_BLOCKS <= blocks <= MOST_BLOCKS:
         raise StatisticsError(f"blocks must be an even number from {_MIN_BLOCKS} to {MOST_BLOCKS}, not {blocks!r:.80}")
-    if by not in ("mean", "t"):
-        raise StatisticsError(f"configurations are chosen by mean or t, not by {by!r:.80}")
+    if statistic not in ("mean", "t"):
+        raise StatisticsError(f"configurations are chosen by mean or t, not by {statistic!r:.80}")
     if not all(np.isfinite(part).all() for part in (clusters.sums, clusters.counts)):
         raise StatisticsError("the sums and counts of configurations must be finite numbers")
     if len(clusters.sums) < blocks * MIN_FIXTURES:
@@ -163,11 +163,11 @@ def _check(clusters: Clusters, blocks: int, by: str) -> None:
         )
 
 
-def _parts(clusters: Clusters, blocks: int, fixtures: int, by: str) -> list[Floats]:
+def _parts(clusters: Clusters, blocks: int, fixtures: int, statistic: str) -> list[Floats]:
     """Sum per block (row) and configuration what the figure of a half is made of: these add up over blocks."""
     sums, counts = (part[: blocks * fixtures] for part in (clusters.sums, clusters.counts))
     each = [sums, counts]
-    if by == "t":
+    if statistic == "t":
         each += [sums**2, sums * counts, counts**2, (counts > 0).astype(np.float64)]
     return [part.reshape(blocks, fixtures, -1).sum(1) for part in each]
 
@@ -178,16 +178,16 @@ def _halves(blocks: int) -> Ints:
     return np.asarray((1 << chosen).sum(1), dtype=np.int64)
 
 
-def _judged(parts: list[Floats], halves: Ints, by: str) -> Ints:
+def _judged(parts: list[Floats], halves: Ints, statistic: str) -> Ints:
     """Return the columns that have a figure in every half."""
     blocks = len(parts[1])
     known = (parts[1] > 0).sum(0) > blocks // 2  # else there is a half without a decision
-    if by == "t":
+    if statistic == "t":
         columns = np.flatnonzero(known)
         tables = _tables([part[:, columns] for part in parts])
         step = max(1, _CELLS // max(columns.size, 1))
         for start in range(0, len(halves), step):
-            known[columns] &= np.isfinite(_figures(tables, halves[start : start + step], by)).all(0)
+            known[columns] &= np.isfinite(_figures(tables, halves[start : start + step], statistic)).all(0)
     return np.flatnonzero(known)
 
 
@@ -206,13 +206,13 @@ def _tables(parts: list[Floats]) -> list[tuple[Floats, Floats]]:
     return tables
 
 
-def _figures(tables: list[tuple[Floats, Floats]], halves: Ints, by: str) -> Floats:
+def _figures(tables: list[tuple[Floats, Floats]], halves: Ints, statistic: str) -> Floats:
     """Return the figure of every configuration (column) in each half (row); not finite where it has none."""
     size = len(tables[0][0])
     sums, counts, *others = (low[halves % size] + high[halves // size] for low, high in tables)
     with np.errstate(divide="ignore", invalid="ignore"):
         means = sums / counts
-        if by == "mean":
+        if statistic == "mean":
             return np.asarray(means, dtype=np.float64)
         squares, crossed, sizes, used = others
         spread = squares - 2 * means * crossed + means**2 * sizes
@@ -220,7 +220,7 @@ def _figures(tables: list[tuple[Floats, Floats]], halves: Ints, by: str) -> Floa
         return np.asarray(means * counts / np.sqrt(spread), dtype=np.float64)
 
 
-def _choices(parts: list[Floats], halves: Ints, by: str) -> tuple[Ints, Floats, Floats, Floats]:
+def _choices(parts: list[Floats], halves: Ints, statistic: str) -> tuple[Ints, Floats, Floats, Floats]:
     """Return what each half chose, its figure there and in the other half, and its rank in the other half, from 1."""
     tables, whole = _tables(parts), (1 << len(parts[0])) - 1
     splits = len(halves)
@@ -228,7 +228,7 @@ def _choices(parts: list[Floats], halves: Ints, by: str) -> tuple[Ints, Floats, 
     step = max(1, _CELLS // parts[0].shape[1])
     for start in range(0, splits // 2, step):
         places = np.arange(start, min(start + step, splits // 2))
-        one, other = (_figures(tables, bits, by) for bits in (halves[places], whole ^ halves[places]))
+        one, other = (_figures(tables, bits, statistic) for bits in (halves[places], whole ^ halves[places]))
         for ins, outs, to in ((one, other, places), (other, one, splits - 1 - places)):
             best = ins.argmax(1)
             row = np.arange(len(to))

@@ -23,7 +23,7 @@ def noise(seed, fixtures=160, configurations=20):
 
 @pytest.mark.parametrize("case", VECTORS["cases"], ids=lambda case: case["name"])
 def test_every_logit_is_that_of_another_package(case):
-    found = overfitting(clusters_of(case["sums"], case["counts"]), blocks=case["blocks"], by=case["by"])
+    found = overfitting(clusters_of(case["sums"], case["counts"]), blocks=case["blocks"], statistic=case["statistic"])
 
     expected = np.array(case["distinct"])[case["logits"]]
     assert np.allclose(found.logits, expected, rtol=0, atol=VECTORS["tolerance"])
@@ -31,18 +31,18 @@ def test_every_logit_is_that_of_another_package(case):
     assert found.ranks.mean() == pytest.approx(case["mean_rank"])
 
 
-@pytest.mark.parametrize("by", ["mean", "t"])
-def test_each_split_is_what_the_definition_says(by):
+@pytest.mark.parametrize("statistic", ["mean", "t"])
+def test_each_split_is_what_the_definition_says(statistic):
     rng = np.random.default_rng(3)
     counts = rng.integers(0, 4, (27, 11))
     values = clusters_of(rng.normal(0, 30, (27, 11)) * counts, counts)
 
-    found = overfitting(values, blocks=6, by=by)
+    found = overfitting(values, blocks=6, statistic=statistic)
 
     blocks = np.split(np.arange(24), 6)
     for split, chosen in enumerate(combinations(range(6), 3)):
         inside = np.concatenate([blocks[k] for k in chosen])
-        one, other = (figures(values, rows, by) for rows in (inside, np.setdiff1d(np.arange(24), inside)))
+        one, other = (figures(values, rows, statistic) for rows in (inside, np.setdiff1d(np.arange(24), inside)))
         best = int(one.argmax())
         assert found.chosen[split] == best
         assert (found.in_sample[split], found.out_of_sample[split]) == pytest.approx((one[best], other[best]))
@@ -50,10 +50,10 @@ def test_each_split_is_what_the_definition_says(by):
     assert (found.splits, found.fixtures, found.left_out) == (20, 4, 3)
 
 
-def figures(values, rows, by):
+def figures(values, rows, statistic):
     sums, counts = values.sums[rows], values.counts[rows]
     means = sums.sum(0) / counts.sum(0)
-    if by == "mean":
+    if statistic == "mean":
         return means
     used = (counts > 0).sum(0)
     return means * counts.sum(0) / np.sqrt(used / (used - 1) * ((sums - means * counts) ** 2).sum(0))
@@ -62,7 +62,7 @@ def figures(values, rows, by):
 def test_t_is_that_of_the_tear_sheet_where_fixtures_are_of_one_size():
     values = clusters_of(noise(1, 64, 10))
 
-    found = overfitting(values, blocks=4, by="t")
+    found = overfitting(values, blocks=4, statistic="t")
 
     first = cluster_errors(clusters_of(values.sums[:32]))
     assert found.in_sample[0] == pytest.approx((first.means / first.errors).max())
@@ -127,7 +127,7 @@ def test_a_configuration_that_never_varies_has_no_t():
     values[:, 0] = 3
 
     assert overfitting(clusters_of(values), blocks=8).unjudged == 0
-    assert overfitting(clusters_of(values), blocks=8, by="t").unjudged == 1
+    assert overfitting(clusters_of(values), blocks=8, statistic="t").unjudged == 1
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_a_configuration_that_never_varies_has_no_t():
         ({"blocks": 7}, "blocks must be an even number from 4 to 20, not 7"),
         ({"blocks": 22}, "not 22"),
         ({"blocks": 8.0}, "not 8.0"),
-        ({"by": "sharpe"}, "not by 'sharpe'"),
+        ({"statistic": "sharpe"}, "not by 'sharpe'"),
         ({"fixtures": 60}, "60 fixtures make 16 blocks of 3"),
         ({"configurations": 9}, "9 of 9 configurations"),
     ],

@@ -25,7 +25,7 @@ _FILE = Path(__file__).with_name("overfitting.json")
 def cases(seed: int = 11):
     """Yield name, figure, blocks, sums and counts: a row per fixture, a column per configuration, whole numbers."""
     rng = np.random.default_rng(seed)
-    for name, by, blocks, fixtures, columns, most, copies in (
+    for name, statistic, blocks, fixtures, columns, most, copies in (
         ("one decision a fixture", "t", 8, 64, 12, 1, 0),
         ("noise", "mean", 8, 40, 10, 6, 0),
         ("one is better, fixtures left over", "mean", 8, 46, 11, 6, 0),
@@ -38,10 +38,10 @@ def cases(seed: int = 11):
         sums = np.rint(counts * effect + rng.normal(0, 80, counts.shape) * np.sqrt(counts)).astype(int)
         for copy in range(copies):
             sums[:, -1 - copy], counts[:, -1 - copy] = sums[:, copy], counts[:, copy]
-        yield name, by, blocks, sums, counts
+        yield name, statistic, blocks, sums, counts
 
 
-def figure(by: str, sums, counts):
+def figure(statistic: str, sums, counts):
     """Return what the package calls for a column and the rows of a half."""
 
     def mean(series):
@@ -54,7 +54,7 @@ def figure(by: str, sums, counts):
         squares = sum((sums[k][series.name] - m * counts[k][series.name]) ** 2 for k in rows)
         return m / (sqrt(len(rows) / (len(rows) - 1) * squares) / total)
 
-    return mean if by == "mean" else clustered
+    return mean if statistic == "mean" else clustered
 
 
 def main() -> None:
@@ -63,15 +63,15 @@ def main() -> None:
     from ffn import calc_prob_backtest_overfitting
 
     lines = []
-    for name, by, blocks, sums, counts in cases():
-        own = None if by == "t" and (counts == 1).all() else figure(by, sums.tolist(), counts.tolist())
+    for name, statistic, blocks, sums, counts in cases():
+        own = None if statistic == "t" and (counts == 1).all() else figure(statistic, sums.tolist(), counts.tolist())
         found = calc_prob_backtest_overfitting(pd.DataFrame(sums), blocks, metric=own, full_output=True)
         logits = [round(logit, 13) for logit in found["logits"]]
         distinct = sorted(set(logits))
         case = {
-            "name": name, "by": by, "blocks": blocks, "pbo": found["pbo"], "mean_rank": round(found["mean_oos_rank"], 13),
-            "sums": sums.tolist(), "counts": counts.tolist(), "distinct": distinct,
-            "logits": [distinct.index(logit) for logit in logits],
+            "name": name, "statistic": statistic, "blocks": blocks, "pbo": found["pbo"],
+            "mean_rank": round(found["mean_oos_rank"], 13), "sums": sums.tolist(), "counts": counts.tolist(),
+            "distinct": distinct, "logits": [distinct.index(logit) for logit in logits],
         }  # fmt: skip
         lines.append(json.dumps(case, separators=(",", ":")))
         sys.stdout.write(f"{name}: PBO {found['pbo']:.4f} over {len(logits)} splits\n")
