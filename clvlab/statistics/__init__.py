@@ -1,5 +1,6 @@
 """Statistics that don't flatter: fixtures, not decisions, are what is independent."""
 
+from clvlab.statistics.bankroll import Bankroll, bankroll
 from clvlab.statistics.beating import BeatRate, Middle, beat_close_rate, cluster_median, wilson_interval
 from clvlab.statistics.calibration import Calibration, calibrate, calibration
 from clvlab.statistics.clusters import MIN_CLUSTERS, Clusters, Errors, cluster_errors, sum_by_cluster
@@ -11,9 +12,11 @@ from clvlab.statistics.means import Estimate, cluster_mean, estimates, group_mea
 from clvlab.statistics.overfitting import Overfitting, overfitting
 from clvlab.statistics.pairs import Difference, paired_difference
 from clvlab.statistics.permutation import Permutation, permute_fixtures
+from clvlab.statistics.staking import Staking, kelly_shares, stakes, training_edge
 
 __all__ = [
     "MIN_CLUSTERS",
+    "Bankroll",
     "BeatRate",
     "Calibration",
     "Clusters",
@@ -26,6 +29,8 @@ __all__ = [
     "Middle",
     "Overfitting",
     "Permutation",
+    "Staking",
+    "bankroll",
     "beat_close_rate",
     "calibrate",
     "calibration",
@@ -37,11 +42,14 @@ __all__ = [
     "estimates",
     "family_of",
     "group_means",
+    "kelly_shares",
     "normal_scores",
     "overfitting",
     "paired_difference",
     "permute_fixtures",
     "sign_flip_p_values",
+    "stakes",
     "sum_by_cluster",
+    "training_edge",
     "wilson_interval",
 ]
