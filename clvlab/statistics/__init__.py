@@ -12,6 +12,7 @@ from clvlab.statistics.means import Estimate, cluster_mean, estimates, group_mea
 from clvlab.statistics.overfitting import Overfitting, overfitting
 from clvlab.statistics.pairs import Difference, paired_difference
 from clvlab.statistics.permutation import Permutation, permute_fixtures
+from clvlab.statistics.slopes import Share, Slope, cluster_slope, explained_share
 from clvlab.statistics.staking import Staking, kelly_shares, stakes, training_edge
 
 __all__ = [
@@ -29,6 +30,8 @@ __all__ = [
     "Middle",
     "Overfitting",
     "Permutation",
+    "Share",
+    "Slope",
     "Staking",
     "bankroll",
     "beat_close_rate",
@@ -37,9 +40,11 @@ __all__ = [
     "cluster_errors",
     "cluster_mean",
     "cluster_median",
+    "cluster_slope",
     "concentration",
     "delay",
     "estimates",
+    "explained_share",
     "family_of",
     "group_means",
     "kelly_shares",
