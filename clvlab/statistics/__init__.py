@@ -11,6 +11,7 @@ from clvlab.statistics.flipping import sign_flip_p_values
 from clvlab.statistics.means import Estimate, cluster_mean, estimates, group_means
 from clvlab.statistics.overfitting import Overfitting, overfitting
 from clvlab.statistics.pairs import Difference, paired_difference
+from clvlab.statistics.paths import known_moves, path_slopes, price_points
 from clvlab.statistics.permutation import Permutation, permute_fixtures
 from clvlab.statistics.slopes import Share, Slope, cluster_slope, explained_share
 from clvlab.statistics.staking import Staking, kelly_shares, stakes, training_edge
@@ -48,10 +49,13 @@ __all__ = [
     "family_of",
     "group_means",
     "kelly_shares",
+    "known_moves",
     "normal_scores",
     "overfitting",
     "paired_difference",
+    "path_slopes",
     "permute_fixtures",
+    "price_points",
     "sign_flip_p_values",
     "stakes",
     "sum_by_cluster",

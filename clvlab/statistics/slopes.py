@@ -1,7 +1,7 @@
 """Slopes through the origin over values that come in clusters, with the errors of means over clusters.
 
 A mean is the slope on a constant. So all of ``clusters`` carries over, with the sum of ``x^2`` as the size of a cluster and the
-sum of ``x y`` as its total: estimate, CR2 and its degrees of freedom are then exactly those of least squares without an intercept.
+sum of ``x y`` as its total: estimate, CR2 and its degrees of freedom are those of least squares without an intercept.
 
 References
 ----------
