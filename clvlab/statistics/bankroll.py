@@ -35,7 +35,7 @@ class Bankroll:
     Attributes
     ----------
     path
-        After each fixture, as they came; the start is first.
+        After each fixture with a stake, as they came; the start is first.
     fan
         Quantiles (row, see ``QUANTILES``) of the resampled paths after as many fixtures (column).
     growth
@@ -89,7 +89,7 @@ def bankroll(
     ----------
     bets
         ``fixture_id``; ``close_ts_ms`` of the fixture; ``to_close_s`` from bet to close; ``share`` that is staked; ``profit``
-        per unit of stake, -1 or more.
+        per unit of stake, -1 or more. Fixtures without a stake are left out, unless all are.
     growing
         Whether a share is of the bankroll as it is when the bet is made, open stakes at cost; else of the start.
     exposure
