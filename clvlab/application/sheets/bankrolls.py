@@ -132,8 +132,10 @@ class BankrollFan(Shown):
         ax.axhline(1, color=GREY, linewidth=0.8)
         if min(fan.min(), path.min()) > exp(-12):
             ax.set_yscale("log")
+            ax.yaxis.set_major_formatter("{x:g}")
+            ax.yaxis.set_minor_formatter("{x:g}" if fan[-1].max() < 10 * fan[0].min() else "")
         ax.legend()
-        ax.set(xlabel="fixtures settled", ylabel="bankroll, start 1", title=f"{str(self.staking).capitalize()}: no score")
+        ax.set(xlabel="fixtures settled", ylabel="bankroll, start 1", title=f"Bankroll, {self.staking}: no score")
         return ax
 
     def __repr__(self) -> str:
