@@ -224,6 +224,8 @@ def stakes(bets: pl.DataFrame, staking: Staking, edge: float | None = None) -> p
 
 def _wanted(odds: Floats, staking: Staking, edge: float) -> Floats:
     """Return what each side of one market should have at one time."""
-    probabilities = np.where(odds > 1 + edge, (1 + edge) / odds, 0.0)
-    found = staking.fraction * kelly_shares(probabilities / max(float(probabilities.sum()), 1.0), odds)
-    return np.asarray(np.minimum(found, staking.most), dtype=np.float64)
+    had = odds > max(1.0, 1 + edge)
+    probabilities, shares = (1 + edge) / odds[had], np.zeros_like(odds)
+    found = staking.fraction * kelly_shares(probabilities / max(float(probabilities.sum()), 1.0), odds[had])
+    shares[had] = np.minimum(found, staking.most)
+    return shares

@@ -98,6 +98,7 @@ def test_without_an_edge_kelly_stakes_nothing(edge):
 
 def test_odds_that_are_too_short_for_the_edge_get_nothing():
     assert stakes(bets(("m", "a", 60, 1.02), ("n", "b", 60, 2.0)), FULL, 0.05).to_list() == pytest.approx([0, 0.05])
+    assert stakes(bets(("m", "a", 60, 1.0), ("n", "b", 60, 1.0)), FULL, -0.05).to_list() == [0, 0]
 
 
 @pytest.mark.parametrize("edge", [None, 2.0, "0.02", True, float("nan"), -1.0])
