@@ -162,6 +162,11 @@ def path_slopes(points: pl.DataFrame, *, level: float = 0.95) -> pl.DataFrame:
     pl.DataFrame
         One row per leg, see ``LEGS``: ``leg, slope, low, high, t, p_value`` (two-sided) ``, n`` sides and ``fixtures``.
 
+    Notes
+    -----
+    On simulated fair prices a test at .05 rejects in .05 to .06 of the samples of 150 fixtures. With fewer the legs to the
+    result are rough, because a longshot that wins is rare and far off: .06 of 80 fixtures, .09 of 40, .12 of 20.
+
     Examples
     --------
     >>> points = pl.DataFrame({"fixture_id": range(6), "n_sides": 2, "open": [0.5, 0.6, 0.4, 0.5, 0.3, 0.7],

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 ALL = "all markets"
 _MOST_MARKETS = 12
+_ROUGH_BELOW = 80  # fixtures: below, a test at .05 rejects fair prices more often
 _READING = (
     "A slope is 0 where prices are fair. Opening: above 0, favourites shorten. Close: above 0, favourites win more often than "
     "the close says. Reversal: below 0, results take back part of what prices moved before the close, because prices went too "
@@ -106,6 +107,17 @@ class PricePath(Shown):
         slopes = f"slopes: {', '.join(said)}" if said else "no price moved"
         return "; ".join(part for part in (f"{self.points.height:,} sides", slopes, when, results) if part)
 
+    @property
+    def cautions(self) -> list[str]:
+        """What a reader has to know before the figures."""
+        settled = self.points.drop_nulls("won")["fixture_id"].n_unique()
+        if not 0 < settled < _ROUGH_BELOW:
+            return []
+        return [
+            f"the results of {settled} fixtures are few for slopes to the result: longshots that win are rare and far off, so "
+            "intervals are short, and a test at .05 rejects fair prices up to once in eight times"
+        ]
+
     def chart(self, ax: Axes | None = None) -> Axes:
         """Draw how much of the move to the close had been made, by hours before it.
 
@@ -143,6 +155,7 @@ class PricePath(Shown):
             f"Price path of {self.source.pack_id} ({self.source.provenance})",
             f"<p>{html.escape(self.line)}.</p>",
             f'<p class="quiet">{_READING} Intervals hold {self.level:.0%}, over fixtures.</p>',
+            *(f"<p>{html.escape(caution)}</p>" for caution in self.cautions),
             html.figures(pictures),
             html.section("Slopes by market", html.table(self.frame.columns, self.frame.drop_nulls("slope").rows())),
             html.section("Known of the move, all markets", html.table(known.columns, known.rows())),
