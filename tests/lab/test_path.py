@@ -54,6 +54,15 @@ def test_a_window_chooses_the_markets(settled):
     assert found.points["market_key"].unique().to_list() == ["WINNER||"]
 
 
+def test_some_fixtures_are_those_alone(settled):
+    some = settled.fixture_ids[:12]
+
+    found = settled.price_path(fixture_ids=some)
+
+    assert set(found.points["fixture_id"]) == set(some)
+    assert found.points.equals(settled.price_path().points.filter(pl.col("fixture_id").is_in(some)))
+
+
 def test_the_page_draws_what_has_a_slope_and_says_how_to_read_it(settled, tmp_path):
     page = settled.price_path().to_html(tmp_path / "path.html").read_text("utf-8")
     without = cl.open_pack("starter").price_path()._repr_html_()

@@ -60,7 +60,10 @@ class Pack(Shown):
         """Return the ticks, one row per (fixture_id, tick_seq, market_key, side)."""
         return self.source.tape(fixture_ids).ticks().collect(engine="in-memory")
 
-    def price_path(self, window: Window | None = None, *, hours: Sequence[float] = HOURS, level: float = 0.95) -> PricePath:
+    def price_path(
+        self, window: Window | None = None, *, hours: Sequence[float] = HOURS, level: float = 0.95,
+        fixture_ids: Sequence[int] | None = None,
+    ) -> PricePath:  # fmt: skip
         """Return whether prices drift on their way from opening to close and result, and when the move was known.
 
         Parameters
@@ -71,6 +74,8 @@ class Pack(Shown):
             Hours before the close at which is asked how much of the move had been made.
         level
             Level of the intervals, over fixtures.
+        fixture_ids
+            Some of the fixtures; all by default. What a plan holds out is refused when the ticks are read.
 
         Raises
         ------
@@ -83,7 +88,7 @@ class Pack(Shown):
         >>> open_pack("starter").price_path().known["hours"].to_list()[:3]
         [72.0, 48.0, 24.0]
         """
-        return price_path(self.source, window, hours, level)
+        return price_path(self.source, window, hours, level, fixture_ids)
 
     def __repr__(self) -> str:
         rows = sum(fixture.rows for fixture in self.source.manifest.fixtures)

@@ -46,12 +46,15 @@ class PricePath(Shown):
         Hours before the close at which is asked how much of the move had been made, descending.
     level
         Level of the intervals, over fixtures.
+    fixture_ids
+        The fixtures; all of the pack where it is null.
     """
 
     source: Pack
     window: Window = field(default_factory=Window)
     hours: tuple[float, ...] = HOURS
     level: float = 0.95
+    fixture_ids: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         check_settings(self.level)
@@ -59,7 +62,7 @@ class PricePath(Shown):
     @cached_property
     def points(self) -> pl.DataFrame:
         """One row per side that is priced at its close: ``open``, ``close``, ``at`` the hours, ``won`` (1, 0, or null)."""
-        points = price_points(self.source.tape(), self.window, self.hours)
+        points = price_points(self.source.tape(self.fixture_ids), self.window, self.hours)
         results = self.source.results
         if results is None:
             return points.with_columns(won=pl.lit(None, dtype=pl.Float64))
@@ -162,15 +165,17 @@ class PricePath(Shown):
         )
 
 
-def price_path(pack: Pack, window: Window | None, hours: Sequence[float], level: float) -> PricePath:
-    """Return the price path of a pack.
+def price_path(
+    pack: Pack, window: Window | None, hours: Sequence[float], level: float, fixture_ids: Sequence[int] | None
+) -> PricePath:
+    """Return the price path of a pack, or of some of its fixtures.
 
     Raises
     ------
     StatisticsError
         Hours that are not above 0, or a level outside 0..1.
     """
-    return PricePath(pack, window or Window(), check_hours(hours), level)
+    return PricePath(pack, window or Window(), check_hours(hours), level, None if fixture_ids is None else tuple(fixture_ids))
 
 
 def _stacked(tables: list[tuple[str, pl.DataFrame]]) -> pl.DataFrame:
