@@ -53,7 +53,7 @@ def test_the_benchmark_command_reports_every_job_and_its_jobs_agree(tmp_path):
         "season pack",
         "import clvlab, without duckdb or fastapi",
     }
-    assert len(said["equalities"]) == 14
+    assert len(said["equalities"]) == 15
     assert all(said["equalities"].values())
     assert all(figure["value"]["min"] > 0 for figure in said["figures"])
 

@@ -1,5 +1,6 @@
 """Statistics that don't flatter: fixtures, not decisions, are what is independent."""
 
+from clvlab.statistics.bankroll import Bankroll, bankroll
 from clvlab.statistics.beating import BeatRate, Middle, beat_close_rate, cluster_median, wilson_interval
 from clvlab.statistics.calibration import Calibration, calibrate, calibration
 from clvlab.statistics.clusters import MIN_CLUSTERS, Clusters, Errors, cluster_errors, sum_by_cluster
@@ -8,11 +9,16 @@ from clvlab.statistics.delaying import Delay, delay
 from clvlab.statistics.families import Family, family_of, normal_scores
 from clvlab.statistics.flipping import sign_flip_p_values
 from clvlab.statistics.means import Estimate, cluster_mean, estimates, group_means
+from clvlab.statistics.overfitting import Overfitting, overfitting
 from clvlab.statistics.pairs import Difference, paired_difference
+from clvlab.statistics.paths import known_moves, path_slopes, price_points
 from clvlab.statistics.permutation import Permutation, permute_fixtures
+from clvlab.statistics.slopes import Share, Slope, cluster_slope, explained_share
+from clvlab.statistics.staking import Staking, kelly_shares, stakes, training_edge
 
 __all__ = [
     "MIN_CLUSTERS",
+    "Bankroll",
     "BeatRate",
     "Calibration",
     "Clusters",
@@ -23,22 +29,36 @@ __all__ = [
     "Estimate",
     "Family",
     "Middle",
+    "Overfitting",
     "Permutation",
+    "Share",
+    "Slope",
+    "Staking",
+    "bankroll",
     "beat_close_rate",
     "calibrate",
     "calibration",
     "cluster_errors",
     "cluster_mean",
     "cluster_median",
+    "cluster_slope",
     "concentration",
     "delay",
     "estimates",
+    "explained_share",
     "family_of",
     "group_means",
+    "kelly_shares",
+    "known_moves",
     "normal_scores",
+    "overfitting",
     "paired_difference",
+    "path_slopes",
     "permute_fixtures",
+    "price_points",
     "sign_flip_p_values",
+    "stakes",
     "sum_by_cluster",
+    "training_edge",
     "wilson_interval",
 ]

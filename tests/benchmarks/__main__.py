@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.benchmarks.exploring import MESSAGES, MOVES
+from tests.benchmarks.luck import PATHS, PLAIN_SPLITS, POINTS, SPLITS
 from tests.benchmarks.measure import Sample, imported, measured, prepared, spread
 from tests.benchmarks.report import Budget, Equality, Figure, growth, machine, rate, ratio, table
 
@@ -93,6 +94,8 @@ def _commands(folder: Path, sizes: dict[str, Any]) -> dict[str, list[str]]:
     few = str(sizes["decisions"]["run-small"])
     commands |= {"tear_sheet": ["tear_sheet", large, few], "estimated": ["estimated", small, *(str(n) for n in _SIGN_FLIPS)]}
     commands["explore"] = ["explore", small, str(min(MESSAGES, sizes["ticks"]["small"])), few]
+    commands |= {f"split {points}": ["split", small, str(points)] for points in POINTS}
+    commands |= {"split_plainly": ["split_plainly", small, str(POINTS[-1])], "fanned": ["fanned", small, *map(str, PATHS)]}
     return commands
 
 
@@ -174,6 +177,14 @@ def _statistics(samples: Samples) -> Iterator[Figure]:
         _seconds(samples["estimated"]),
         Budget(1),
     )
+    few, many, plain = (samples[name] for name in (f"split {POINTS[0]}", f"split {POINTS[1]}", "split_plainly"))
+    name = f"overfitting, {SPLITS} splits of {POINTS[1]} points"
+    linear = growth(many, few, POINTS[1] / POINTS[0])
+    yield Figure("statistics", name, "s", _seconds(many), Budget(10), f"{POINTS[1] // POINTS[0]} x {POINTS[0]} points", linear)
+    each = growth(many, plain, SPLITS / PLAIN_SPLITS)
+    yield Figure("statistics", "the same, a split", "s", _seconds(many), Budget(1, on="ratio"), "split by split", each)
+    name = f"bankroll, {PATHS[0]} paths of {PATHS[1]} bets"
+    yield Figure("statistics", name, "s", _seconds(samples["fanned"]), Budget(10))
     moves = samples["explore"]
     name = f"a move through {moves[0].facts['messages']} messages of 3 sides"
     yield Figure("explorer", name, "s", spread([sample.seconds / MOVES for sample in moves]), Budget(0.15))
@@ -201,6 +212,8 @@ def _equalities(samples: Samples, sizes: dict[str, Any]) -> Iterator[Equality]:
             yield Equality(f"{job} and script score the same decisions and CLV, {density}", same and scored)
     hashes = [sample.facts for sample in samples["content_hash"]]
     yield Equality("content hash recomputed", all(facts["recomputed"] == facts["stated"] for facts in hashes))
+    ranks = [sample.facts["ranks"] for sample in (*samples[f"split {POINTS[1]}"], *samples["split_plainly"])]
+    yield Equality("splits at once rank as splits one by one", all(one == ranks[0] for one in ranks))
     pooled = {size: {sample.facts["runs"] for sample in samples[f"board {size}"]} for size in ("small", "large")}
     yield Equality("leaderboards pool every run", pooled == {size: {count} for size, count in _boards(sizes).items()})
     for size in ("small", "large"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,6 +11,7 @@ import polars as pl
 
 from clvlab.application.runs.perform import PerformedRun
 from clvlab.application.sheets import breakdowns
+from clvlab.application.sheets.bankrolls import HALF_KELLY, BankrollFan, bankroll_of
 from clvlab.application.sheets.cautions import cautions
 from clvlab.application.sheets.figures import BPS, figures, line
 from clvlab.application.sheets.measures import MEASURES
@@ -28,6 +30,7 @@ from clvlab.statistics import (
     Estimate,
     Middle,
     Permutation,
+    Staking,
     beat_close_rate,
     calibration,
     cluster_mean,
@@ -174,6 +177,37 @@ class TearSheet(Shown):
     def settled(self) -> Settlement | None:
         """What the decisions won, where the pack has results; null where it has none."""
         return settlement(self.scored, self.source.pack.results, level=self.level)
+
+    def bankroll(
+        self, edge: float | None = None, *, training: Collection[int] | None = None, staking: Staking = HALF_KELLY,
+        open_s: int = 7_200, ruin_below: float = 0.5, paths: int = 1_000,
+    ) -> BankrollFan:  # fmt: skip
+        """Follow a bankroll through the settled decisions, and through fixtures drawn from them; no score, and ranks nothing.
+
+        Parameters
+        ----------
+        edge
+            What each bet is assumed to bring, as a share of the stake; Kelly takes ``(1 + edge) / odds`` for the probability.
+        training
+            Instead of an edge: fixtures whose mean edge at the close is taken; the others are bet on.
+        staking
+            How much is staked: half of Kelly, at most 5 % on a side, by default.
+        open_s
+            Seconds from the close of a fixture to its result.
+        ruin_below
+            Share of the start below which a bankroll is ruined.
+        paths
+            Number of paths.
+
+        Raises
+        ------
+        StatisticsError
+            No settled decision; Kelly without an edge, or with the one of the fixtures that are bet on; a value out of range.
+        """
+        return bankroll_of(
+            self, self.agent_id, edge=edge, training=training, staking=staking, open_s=open_s, ruin_below=ruin_below,
+            paths=paths, seed=self.seed,
+        )  # fmt: skip
 
     @cached_property
     def tables(self) -> dict[str, pl.DataFrame]:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import polars as pl
 
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown
+from clvlab.lab.results.path import PricePath, price_path
+from clvlab.law.closing import Window
 from clvlab.packs import reader
 from clvlab.packs.quality import Quality
+from clvlab.statistics.paths import HOURS
 
 
 class Pack(Shown):
@@ -54,6 +59,36 @@ class Pack(Shown):
     def ticks(self, fixture_ids: list[int] | None = None) -> pl.DataFrame:
         """Return the ticks, one row per (fixture_id, tick_seq, market_key, side)."""
         return self.source.tape(fixture_ids).ticks().collect(engine="in-memory")
+
+    def price_path(
+        self, window: Window | None = None, *, hours: Sequence[float] = HOURS, level: float = 0.95,
+        fixture_ids: Sequence[int] | None = None,
+    ) -> PricePath:  # fmt: skip
+        """Return whether prices drift on their way from opening to close and result, and when the move was known.
+
+        Parameters
+        ----------
+        window
+            Where fixtures close, and which markets count; to the kickoff by default.
+        hours
+            Hours before the close at which is asked how much of the move had been made.
+        level
+            Level of the intervals, over fixtures.
+        fixture_ids
+            Some of the fixtures; all by default. What a plan holds out is refused when the ticks are read.
+
+        Raises
+        ------
+        StatisticsError
+            Hours that are not above 0, or a level outside 0..1.
+
+        Examples
+        --------
+        >>> from clvlab.lab import open_pack
+        >>> open_pack("starter").price_path().known["hours"].to_list()[:3]
+        [72.0, 48.0, 24.0]
+        """
+        return price_path(self.source, window, hours, level, fixture_ids)
 
     def __repr__(self) -> str:
         rows = sum(fixture.rows for fixture in self.source.manifest.fixtures)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import cached_property
 
 import polars as pl
@@ -10,6 +10,7 @@ import polars as pl
 from clvlab.application.runs.entries import at_close
 from clvlab.application.runs.gaps import lasting_gaps
 from clvlab.application.runs.perform import PerformedRun, content_hash_of, reopen
+from clvlab.application.sheets.bankrolls import HALF_KELLY, BankrollFan
 from clvlab.application.sheets.plots import Plots
 from clvlab.application.sheets.tearsheet import TearSheet
 from clvlab.drawing import html
@@ -23,6 +24,7 @@ from clvlab.lab.results.run import Run, VerificationResult
 from clvlab.law.ranking import rank
 from clvlab.packs import reader
 from clvlab.proof.started import RunStarted
+from clvlab.statistics import Staking
 
 
 class Result(Shown):
@@ -197,6 +199,13 @@ class Result(Shown):
         12
         """
         return TearSheet(self._part(agent_id), level, resamples, draws, seed)
+
+    def bankroll(
+        self, edge: float | None = None, *, agent_id: str | None = None, training: Collection[int] | None = None,
+        staking: Staking = HALF_KELLY,
+    ) -> BankrollFan:  # fmt: skip
+        """Follow a bankroll through the settled decisions of one agent; see ``TearSheet.bankroll``, which has more settings."""
+        return self.tear_sheet(agent_id).bankroll(edge, training=training, staking=staking)
 
     def explore(
         self,

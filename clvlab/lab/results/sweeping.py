@@ -23,6 +23,7 @@ from clvlab.errors import ClvlabError, StatisticsError
 from clvlab.lab.drawing.heatmap import draw_heatmap
 from clvlab.lab.drawing.progress import Progress, shown_progress
 from clvlab.lab.results.comparison import fixture_sums, mean_table
+from clvlab.lab.results.overfitting import OverfittingResult, overfitting_of
 from clvlab.lab.results.result import Result
 from clvlab.law.closing import Window
 from clvlab.law.clv import scores
@@ -30,6 +31,7 @@ from clvlab.law.positions import positions
 from clvlab.law.tape import Tape
 from clvlab.packs.reader import Pack
 from clvlab.statistics import Clusters, Family, family_of
+from clvlab.statistics.overfitting import Statistic
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -233,6 +235,33 @@ class Sweep(Shown):
         if known.is_empty():
             raise StatisticsError("no point of the grid has an interval: they have scored decisions in too few fixtures")
         return self.sources[int(known.sort(column, descending=True, maintain_order=True)["number"][0])]
+
+    def overfitting(self, blocks: int = 16, *, statistic: Statistic = "mean") -> OverfittingResult:
+        """Return how often the best point of one half of the fixtures is no better than the median in the other half.
+
+        Parameters
+        ----------
+        blocks
+            Even, from 4 to 20: the fixtures are cut into as many blocks in order of kickoff, and all halves of them tried.
+        statistic
+            What chooses and ranks: ``mean`` of the measure of this sweep over decisions, or its cluster ``t``.
+
+        Raises
+        ------
+        StatisticsError
+            Too few points or fixtures, or blocks that can't be halved.
+
+        Examples
+        --------
+        >>> import clvlab as cl
+        >>> grid = {"warmup_ticks": [5, 10, 15, 20, 30, 40], "cooldown_s": [0, 3600]}
+        >>> found = cl.sweep("season", "cumulative-drift", grid, progress=False).overfitting(blocks=8)
+        >>> found.source.configurations, found.source.splits, 0 <= found.pbo <= 1
+        (12, 70, True)
+        """
+        scores, points = [trial.scores for trial in self.sources], self.frame.select(list(self.grid))
+        fixtures = self.sources[0].setting.pack.fixtures.select("fixture_id", "kickoff_ts_ms")
+        return overfitting_of(scores, points, self._measure, fixtures, blocks, statistic)
 
     def heatmap(self, x: str | None = None, y: str | None = None, ax: Axes | None = None) -> Axes:
         """Draw the mean over two parameters (the first two with several values), averaged over the others.

@@ -1,0 +1,182 @@
+"""The way of a pack's prices: from opening to close, and from close to result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from clvlab.drawing import axes as drawing
+from clvlab.drawing import html
+from clvlab.drawing.showing import Shown, check_settings
+from clvlab.lab.drawing.path import draw_known, draw_slopes
+from clvlab.law.closing import Window
+from clvlab.packs.reader import Pack
+from clvlab.packs.results import Settled
+from clvlab.statistics import known_moves, path_slopes, price_points
+from clvlab.statistics.paths import HOURS, LEGS, check_hours
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+ALL = "all markets"
+_MOST_MARKETS = 12
+_ROUGH_BELOW = 80  # fixtures: below, a test at .05 rejects fair prices more often
+_READING = (
+    "A slope is 0 where prices are fair. Opening: above 0, favourites shorten. Close: above 0, favourites win more often than "
+    "the close says. Reversal: below 0, results take back part of what prices moved before the close, because prices went too "
+    "far or because closes are noisy; above 0, prices had further to go."
+)
+
+
+@dataclass(frozen=True)
+class PricePath(Shown):
+    """What prices did on their way from opening to result; made by ``Pack.price_path()``.
+
+    Attributes
+    ----------
+    source
+        The pack.
+    window
+        Where fixtures close, and which markets count.
+    hours
+        Hours before the close at which is asked how much of the move had been made, descending.
+    level
+        Level of the intervals, over fixtures.
+    fixture_ids
+        The fixtures; all of the pack where it is null.
+    """
+
+    source: Pack
+    window: Window = field(default_factory=Window)
+    hours: tuple[float, ...] = HOURS
+    level: float = 0.95
+    fixture_ids: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        check_settings(self.level)
+
+    @cached_property
+    def points(self) -> pl.DataFrame:
+        """One row per side that is priced at its close: ``open``, ``close``, ``at`` the hours, ``won`` (1, 0, or null)."""
+        points = price_points(self.source.tape(self.fixture_ids), self.window, self.hours)
+        results = self.source.results
+        if results is None:
+            return points.with_columns(won=pl.lit(None, dtype=pl.Float64))
+        won = pl.when(pl.col("result").is_in([Settled.WON, Settled.LOST])).then(pl.col("result") == Settled.WON)
+        known = results.select("fixture_id", "market_key", "side", won=won.cast(pl.Float64))
+        return points.join(known, on=["fixture_id", "market_key", "side"], how="left", maintain_order="left")
+
+    @cached_property
+    def _markets(self) -> list[tuple[str, pl.DataFrame]]:
+        """All points, and where there are several markets those of each, without its parameters, the largest first."""
+        # TYPE|PERIOD|PARAMETERS: lines differ from fixture to fixture
+        kind = pl.col("market_key").str.split("|").list.head(2).list.join("|").str.strip_chars_end("|")
+        named = self.points.with_columns(market=kind)
+        sizes = named["market"].value_counts(name="n").sort("n", "market", descending=[True, False])
+        if sizes.height < 2:
+            return [(ALL, self.points)]
+        kept = sizes["market"].head(_MOST_MARKETS).to_list()
+        groups = [(name, named.filter(pl.col("market") == name)) for name in kept]
+        if sizes.height > _MOST_MARKETS:
+            groups.append((f"{sizes.height - _MOST_MARKETS} other markets", named.filter(~pl.col("market").is_in(kept))))
+        return [(ALL, self.points), *groups]
+
+    @cached_property
+    def frame(self) -> pl.DataFrame:
+        """One row per market and leg: slope with interval; see ``clvlab.statistics.path_slopes``. All markets come first."""
+        return _stacked([(name, path_slopes(points, level=self.level)) for name, points in self._markets])
+
+    @cached_property
+    def known(self) -> pl.DataFrame:
+        """One row per market and hour: how much of the move had been made; see ``clvlab.statistics.known_moves``."""
+        return _stacked([(name, known_moves(points, self.hours, level=self.level)) for name, points in self._markets])
+
+    @property
+    def line(self) -> str:
+        """What came out over all markets, in one sentence."""
+        said = []
+        for row in self.frame.filter(pl.col("market") == ALL).iter_rows(named=True):
+            if row["slope"] is not None:
+                interval = "" if row["low"] is None else f" [{row['low']:+.2f}, {row['high']:+.2f}]"
+                said.append(f"{row['leg']} {row['slope']:+.2f}{interval}")
+        half = self.known.filter(pl.col("market") == ALL, pl.col("share") >= 0.5)
+        hour = half["hours"].to_list()[0] if half.height else None
+        when = "" if hour is None else f"half of the move was known {hour:g} h before the close"
+        results = "" if self.points["won"].count() else "no result is known"
+        slopes = f"slopes: {', '.join(said)}" if said else "no price moved"
+        return "; ".join(part for part in (f"{self.points.height:,} sides", slopes, when, results) if part)
+
+    @property
+    def cautions(self) -> list[str]:
+        """What a reader has to know before the figures."""
+        settled = self.points.drop_nulls("won")["fixture_id"].n_unique()
+        if not 0 < settled < _ROUGH_BELOW:
+            return []
+        return [
+            f"the results of {settled} fixtures are few for slopes to the result: longshots that win are rare and far off, so "
+            "intervals are short, and a test at .05 rejects fair prices up to once in eight times"
+        ]
+
+    def chart(self, ax: Axes | None = None) -> Axes:
+        """Draw how much of the move to the close had been made, by hours before it.
+
+        Raises
+        ------
+        MissingLibraryError
+            matplotlib is not installed.
+        """
+        ax = drawing.axes_or_new(ax)
+        draw_known(self.known, ax)
+        return ax
+
+    def slopes(self, leg: str = "reversal", ax: Axes | None = None) -> Axes:
+        """Draw the slope of one leg, ``opening``, ``close`` or ``reversal``, by market.
+
+        Raises
+        ------
+        MissingLibraryError
+            matplotlib is not installed.
+        """
+        ax = drawing.axes_or_new(ax)
+        question = {one.name: one.question for one in LEGS}
+        draw_slopes(self.frame, leg, f"{question.get(leg, leg).capitalize()}?", ax)
+        return ax
+
+    def __repr__(self) -> str:
+        return f"Price path of {self.source.pack_id!r}: {self.line}; next: .frame, .known, .chart(), .slopes()"
+
+    def _repr_html_(self) -> str:
+        legs = [one.name for one in LEGS if self.frame.filter(pl.col("leg") == one.name)["slope"].count()]
+        pictures = [drawing.svg(self.chart, "what was known of the move")]
+        pictures += [drawing.svg(partial(self.slopes, leg), f"slopes, {leg}") for leg in legs]
+        known = self.known.filter(pl.col("market") == ALL).drop("market")
+        return html.block(
+            f"Price path of {self.source.pack_id} ({self.source.provenance})",
+            f"<p>{html.escape(self.line)}.</p>",
+            f'<p class="quiet">{_READING} Intervals hold {self.level:.0%}, over fixtures.</p>',
+            *(f"<p>{html.escape(caution)}</p>" for caution in self.cautions),
+            html.figures(pictures),
+            html.section("Slopes by market", html.table(self.frame.columns, self.frame.drop_nulls("slope").rows())),
+            html.section("Known of the move, all markets", html.table(known.columns, known.rows())),
+        )
+
+
+def price_path(
+    pack: Pack, window: Window | None, hours: Sequence[float], level: float, fixture_ids: Sequence[int] | None
+) -> PricePath:
+    """Return the price path of a pack, or of some of its fixtures.
+
+    Raises
+    ------
+    StatisticsError
+        Hours that are not above 0, or a level outside 0..1.
+    """
+    return PricePath(pack, window or Window(), check_hours(hours), level, None if fixture_ids is None else tuple(fixture_ids))
+
+
+def _stacked(tables: list[tuple[str, pl.DataFrame]]) -> pl.DataFrame:
+    return pl.concat([table.select(pl.lit(name).alias("market"), pl.all()) for name, table in tables])
