@@ -23,11 +23,12 @@ from clvlab.lab.laboratory.following import follow_feed
 from clvlab.lab.laboratory.listing import Listing, list_packs, list_runs, list_standings, pack_row
 from clvlab.lab.laboratory.place import pages, run_tables
 from clvlab.lab.laboratory.searching import make_plan, walk_grid
+from clvlab.lab.results.grid import grid_points
 from clvlab.lab.results.pack import Pack
 from clvlab.lab.results.planning import SearchPlan
 from clvlab.lab.results.result import Result
 from clvlab.lab.results.run import Run, VerificationResult, verification_of
-from clvlab.lab.results.sweeping import Trial, grid_points, sweep_grid
+from clvlab.lab.results.sweeping import Trial, sweep_grid
 from clvlab.lab.results.walking import WalkForward
 from clvlab.law.closing import Window
 from clvlab.packs import reader

@@ -14,9 +14,10 @@ from clvlab.lab.drawing.progress import Progress
 from clvlab.lab.laboratory.asked import Folds, entries, entry, question
 from clvlab.lab.laboratory.records import Records
 from clvlab.lab.results.comparison import Comparison
+from clvlab.lab.results.grid import check_trials, grid_of
 from clvlab.lab.results.pack import Pack
 from clvlab.lab.results.result import Result
-from clvlab.lab.results.sweeping import Sweep, check_trials, grid_of
+from clvlab.lab.results.sweeping import Sweep
 from clvlab.lab.results.walking import WalkForward
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope

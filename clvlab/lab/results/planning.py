@@ -14,8 +14,9 @@ from clvlab.drawing import html
 from clvlab.drawing.showing import Shown
 from clvlab.errors import StatisticsError
 from clvlab.lab.drawing.progress import Progress
+from clvlab.lab.results.grid import spoken
 from clvlab.lab.results.result import Result
-from clvlab.lab.results.sweeping import Sweep, spoken
+from clvlab.lab.results.sweeping import Sweep
 from clvlab.lab.results.walking import WalkForward
 
 

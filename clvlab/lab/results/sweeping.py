@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 
-from clvlab.application import backtests
-from clvlab.application.runs.entries import at_close
 from clvlab.application.sheets.measures import Measure, measure_of
 from clvlab.drawing import axes as drawing
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown, check_settings
-from clvlab.engine.agent import Agent, decisions_of
-from clvlab.engine.replay import locate, replay
-from clvlab.errors import ClvlabError, StatisticsError
+from clvlab.engine.agent import Agent
+from clvlab.errors import StatisticsError
 from clvlab.lab.drawing.heatmap import draw_heatmap
 from clvlab.lab.drawing.progress import Progress, shown_progress
 from clvlab.lab.results.comparison import fixture_sums, mean_table
+from clvlab.lab.results.grid import agent_name, check_trials, grid_points, scored_point, spoken
 from clvlab.lab.results.overfitting import OverfittingResult, overfitting_of
 from clvlab.lab.results.result import Result
 from clvlab.law.closing import Window
-from clvlab.law.clv import scores
-from clvlab.law.positions import positions
-from clvlab.law.tape import Tape
 from clvlab.packs.reader import Pack
 from clvlab.statistics import Clusters, Family, family_of
 from clvlab.statistics.overfitting import Statistic
@@ -76,43 +70,6 @@ class Trial:
         return f"Trial {self.number} with {spoken(self.params)}; next: .seal()"
 
 
-def grid_of(grid: Mapping[str, Sequence[Any]]) -> dict[str, tuple[Any, ...]]:
-    """Return the values of each parameter.
-
-    Raises
-    ------
-    StatisticsError
-        No parameter, or one without a list of values, or with a value twice.
-    """
-    if not isinstance(grid, Mapping):
-        raise StatisticsError(f"a grid is a mapping from parameters to lists of values, not {grid!r:.80}")
-    values = {name: () if isinstance(own, str) or not isinstance(own, Iterable) else tuple(own) for name, own in grid.items()}
-    wrong = [name for name, own in values.items() if not own]
-    if not grid or wrong:
-        raise StatisticsError(f"a grid needs parameters, each with a list of values: {wrong[0] if wrong else 'it is empty'}")
-    for name, own in values.items():
-        for number, value in enumerate(own):
-            if value in own[:number]:
-                raise StatisticsError(f"the grid has {name}={value!r} twice: each value is one trial")
-    return values
-
-
-def grid_points(grid: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
-    """Return the parameters of every point, the last parameter fastest."""
-    return [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
-
-
-def check_trials(earlier_trials: int) -> None:
-    """Refuse a count of earlier trials that is not a valid count.
-
-    Raises
-    ------
-    StatisticsError
-    """
-    if type(earlier_trials) is not int or earlier_trials < 0:
-        raise StatisticsError(f"earlier_trials counts trials, it can't be {earlier_trials!r}")
-
-
 def sweep_grid(
     pack: Pack,
     agent: str | Agent,
@@ -136,18 +93,6 @@ def sweep_grid(
             trials.append(Trial(number, params, scored_point(tape, agent, params, window or Window(), number), setting))
             tell(number + 1, len(points))
     return tuple(trials)
-
-
-def scored_point(tape: Tape, agent: str | Agent, params: Mapping[str, Any], window: Window, number: int) -> pl.DataFrame:
-    """Return ``SCORES`` with ``at_close`` of an agent at a point of a grid; an error of it is noted to be of that point."""
-    try:
-        decided = decisions_of(backtests.resolve(agent, params, window), tape)
-        replayed = replay(tape, locate(tape, decided), window)
-    except ClvlabError as error:
-        error.add_note(f"at point {number} of the grid: {spoken(params)}")
-        raise
-    rows = scores(positions(replayed.decisions, replayed.closes), window, tape.max_close_age_s)
-    return rows.with_columns(at_close(replayed.decisions, replayed.closes))
 
 
 @dataclass(frozen=True)
@@ -318,13 +263,3 @@ class Sweep(Shown):
             html.section(f"Points by mean {measure.title}, {measure.unit}", html.table(shown.columns, shown.rows())),
             f'<p class="quiet">and {more} more, in .frame</p>' if more else "",
         )
-
-
-def agent_name(agent: str | Agent) -> str:
-    """Return what an agent is called in a title."""
-    return agent if isinstance(agent, str) else agent.identity.agent_id
-
-
-def spoken(params: Mapping[str, Any]) -> str:
-    """Return parameters in words."""
-    return ", ".join(f"{name}={value!r}" for name, value in params.items())

@@ -22,7 +22,7 @@ from clvlab.engine.agent import Agent
 from clvlab.errors import StatisticsError
 from clvlab.lab.drawing.progress import Progress, shown_progress
 from clvlab.lab.results.comparison import fixture_sums
-from clvlab.lab.results.sweeping import agent_name, grid_points, scored_point
+from clvlab.lab.results.grid import agent_name, grid_points, scored_point
 from clvlab.law.closing import Window
 from clvlab.packs.reader import Pack
 from clvlab.statistics import Clusters, estimates
