@@ -44,7 +44,7 @@ package:
 # Every speed figure.
 bench:
     python -m tests.benchmarks
-    for part in imports fixtures isolation http; do python -m tests.benchmarks.$part; done
+    for part in imports fixtures isolation http searching; do python -m tests.benchmarks.$part; done
 
 # Known vulnerabilities of the pinned versions; pip-audit lives in an environment of its own, installed from a folder if one is named.
 audit wheels="":

@@ -197,3 +197,18 @@ def test_the_benchmark_of_watched_live_runs_reports_every_number_of_watchers_and
     assert [figure["job"] for figure in said["figures"] if figure["ratio"]] == ["1 watchers"] * 2 + ["3 watchers"] * 2
     assert said["settings"]["decisions of a match"] > 0
     assert list(said["equalities"].values()) == [True]
+
+
+@whole_only
+def test_the_benchmark_of_searches_reports_every_size(tmp_path):
+    report = tmp_path / "report.json"
+    sizes = ["--rounds", "1", "--scale", "0.1", "--json", str(report)]
+
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.benchmarks.searching", *sizes], cwd=ROOT, capture_output=True, text=True
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    named = [(figure["job"].partition(",")[0], figure["name"]) for figure in json.loads(report.read_bytes())["figures"]]
+    assert [name for job, name in named if job == "family judged"] == [f"{n} configurations" for n in ("62", "250", "1,000")]
+    assert [name for job, name in named if job == "walked forward"] == ["3 points", "12 points", "50 points"]
