@@ -38,8 +38,8 @@ class Verification:
         Hash of the rebuilt manifest; of the stored one when it can't be rebuilt.
     checks
         Verdict and explanation under each of the seven names.
-    started
-        Payload of RUN_STARTED; null when the evidence can't be read.
+    started, evidence
+        Payload of RUN_STARTED, and all that was read; null when the evidence can't be read.
     scores, outcomes
         ``SCORES`` and ``OUTCOMES`` re-derived from the evidence; null when it can't be read.
     """
