@@ -13,6 +13,7 @@ Efron and Tibshirani (1993), "An Introduction to the Bootstrap", chapter 8: whol
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -117,16 +118,17 @@ def bankroll(
     >>> found.growth.low < 0.005 < found.growth.high, found.fan.shape  # 0.55 log(1.1) + 0.45 log(0.9) = 0.005
     (True, (5, 401))
     """
-    _check(bets, exposure, open_s, ruin_below, paths)
+    _check(bets, exposure, open_s, ruin_below, paths, level)
     season = _season(bets.filter(pl.col("share") > 0) if (bets["share"] > 0).any() else bets)
     fixtures = len(season.close_ms)
-    own, staked, cut = _follow(season, np.arange(fixtures)[None, :], growing, exposure, open_s)
+    follow = partial(_follow, season, growing=growing, exposure=exposure, open_s=open_s)
+    own, staked, cut = follow(np.arange(fixtures)[None, :])
     rng = np.random.default_rng(seed)
     values = np.empty((paths, fixtures))
     step = max(1, int(_CELLS / (len(season.share) + fixtures)))
     for start in range(0, paths, step):
         drawn = rng.integers(0, fixtures, (min(step, paths - start), fixtures))
-        values[start : start + step] = _follow(season, drawn, growing, exposure, open_s)[0]
+        values[start : start + step] = follow(drawn)[0]
     values = np.concatenate([np.ones((paths, 1)), values], axis=1)
     peak = np.maximum.accumulate(values, axis=1)
     path = np.concatenate([[1.0], own[0]])
@@ -144,7 +146,7 @@ def bankroll(
     )
 
 
-def _check(bets: pl.DataFrame, exposure: float, open_s: int, ruin_below: float, paths: int) -> None:
+def _check(bets: pl.DataFrame, exposure: float, open_s: int, ruin_below: float, paths: int, level: float) -> None:
     if bets.is_empty():
         raise StatisticsError("there is no settled bet to follow a bankroll through")
     for name, value in (("exposure", exposure), ("ruin_below", ruin_below)):
@@ -154,6 +156,8 @@ def _check(bets: pl.DataFrame, exposure: float, open_s: int, ruin_below: float, 
         raise StatisticsError(f"open_s is a whole number of seconds from close to result, at least 1, not {open_s!r:.80}")
     if type(paths) is not int or paths < 1:
         raise StatisticsError(f"paths must be a whole number of at least 1, not {paths!r:.80}")
+    if not isinstance(level, int | float) or not 0 < level < 1:
+        raise StatisticsError(f"the level of an interval lies between 0 and 1, as 0.95 does, not {level!r:.80}")
     for name, lowest in (("share", 0.0), ("profit", -1.0), ("to_close_s", 0.0)):
         values = bets[name].to_numpy().astype(np.float64)
         if not (values >= lowest).all() or not np.isfinite(values).all():
@@ -177,7 +181,7 @@ def _season(bets: pl.DataFrame) -> _Season:
     )
 
 
-def _follow(season: _Season, drawn: Ints, growing: bool, exposure: float, open_s: int) -> tuple[Floats, float, int]:  # noqa: FBT001
+def _follow(season: _Season, drawn: Ints, *, growing: bool, exposure: float, open_s: int) -> tuple[Floats, float, int]:
     """Return the bankroll of each path (row) after each place of the calendar, all stakes of the first, and its cut bets."""
     paths, places = drawn.shape
     # 1. events of all paths, in order of path and time: each bet, and after the last of its place the settlement

@@ -111,6 +111,13 @@ def price_points(tape: Tape, window: Window, hours: Sequence[float] = HOURS) -> 
     ------
     StatisticsError
         Hours that are not above 0.
+
+    Examples
+    --------
+    >>> import clvlab as cl
+    >>> found = price_points(cl.open_pack("starter").source.tape(), Window(), [6.0])
+    >>> found.select("side", "open", "close", "at").row(0)
+    ('draw', 0.2704, 0.2722, [0.276])
     """
     asked = check_hours(hours)
     series = tape.series.with_row_index("series").filter(is_allowed(window.market_allowlist))
@@ -203,6 +210,13 @@ def known_moves(points: pl.DataFrame, hours: Sequence[float] = HOURS, *, level: 
     pl.DataFrame
         One row per hour, the longest before the close first: ``share`` 0..1 with ``low`` and ``high``; ``slope`` of the whole
         move on the move so far with its interval; ``opened``, share of the sides that had a price; ``n`` sides.
+
+    Examples
+    --------
+    >>> points = pl.DataFrame({"fixture_id": range(6), "open": 0.5, "close": [0.6, 0.7, 0.3, 0.4, 0.4, 0.8],
+    ...                        "at": [[0.55], [0.6], [0.4], [0.5], [0.5], [0.5]]})
+    >>> known_moves(points, [6.0]).select("hours", pl.col("share", "slope").round(2)).rows()
+    [(6.0, 0.45, 2.0)]
     """
     rows = []
     fixtures, whole = points["fixture_id"], points["close"] - points["open"]

@@ -49,6 +49,11 @@ class Staking:
     ------
     StatisticsError
         Any of these out of its range.
+
+    Examples
+    --------
+    >>> str(Staking(fraction=0.25, exposure=0.3))
+    '0.25 x Kelly, at most 5% on a side, at most 30% at once'
     """
 
     kind: Literal["kelly", "flat"] = "kelly"

@@ -202,6 +202,7 @@ def test_stakes_of_nothing_leave_the_bankroll_as_it_was():
         ("share", 0.1, {"ruin_below": 0}, "ruin_below .* 0"),
         ("share", 0.1, {"open_s": 0}, "open_s .* 0"),
         ("share", 0.1, {"paths": 0}, "paths .* 0"),
+        ("share", 0.1, {"level": 95}, "level .* 95"),
     ],
 )
 def test_values_out_of_range_are_refused(column, value, options, said):

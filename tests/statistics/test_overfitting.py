@@ -1,4 +1,5 @@
 import json
+from fractions import Fraction
 from itertools import combinations
 from pathlib import Path
 
@@ -29,6 +30,30 @@ def test_every_logit_is_that_of_another_package(case):
     assert np.allclose(found.logits, expected, rtol=0, atol=VECTORS["tolerance"])
     assert found.pbo == case["pbo"]
     assert found.ranks.mean() == pytest.approx(case["mean_rank"])
+
+
+def test_means_that_are_equal_share_their_rank_and_the_first_is_chosen():
+    """Whole numbers of few decisions: many means are the same fraction, of other sums and counts."""
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        counts = rng.integers(1, 4, (24, 12))
+        values = clusters_of(rng.integers(-2, 3, counts.shape), counts)
+
+        found = overfitting(values, blocks=6)
+
+        blocks = np.split(np.arange(24), 6)
+        for split, chosen in enumerate(combinations(range(6), 3)):
+            inside = np.concatenate([blocks[k] for k in chosen])
+            one, other = (fractions_of(values, rows) for rows in (inside, np.setdiff1d(np.arange(24), inside)))
+            best = one.index(max(one))
+            below, level = (sum(mean < other[best] for mean in other), other.count(other[best]))
+            assert found.chosen[split] == best
+            assert found.ranks[split] * 13 == pytest.approx(below + (level + 1) / 2)
+
+
+def fractions_of(values, rows):
+    sums, counts = values.sums[rows].sum(0).astype(int).tolist(), values.counts[rows].sum(0).astype(int).tolist()
+    return [Fraction(*pair) for pair in zip(sums, counts, strict=True)]
 
 
 @pytest.mark.parametrize("statistic", ["mean", "t"])

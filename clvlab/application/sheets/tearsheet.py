@@ -203,6 +203,13 @@ class TearSheet(Shown):
         ------
         StatisticsError
             No settled decision; Kelly without an edge, or with the one of the fixtures that are bet on; a value out of range.
+
+        Examples
+        --------
+        >>> import clvlab as cl
+        >>> cl.backtest("starter", "cumulative-drift").tear_sheet().bankroll(edge=0.02)
+        Traceback (most recent call last):
+        clvlab.errors.StatisticsError: pack 'starter' has no results, so no bet on it can be settled
         """
         return bankroll_of(
             self, self.agent_id, edge=edge, training=training, staking=staking, open_s=open_s, ruin_below=ruin_below,

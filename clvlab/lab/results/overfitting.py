@@ -38,7 +38,7 @@ def overfitting_of(
     Parameters
     ----------
     scores
-        ``SCORES`` with ``at_close`` of each point.
+        ``SCORES`` with ``at_close`` of each point; fixtures in which none decided are left out.
     points
         Their parameters, a row each.
     measure
