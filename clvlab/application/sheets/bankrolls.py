@@ -94,15 +94,17 @@ class BankrollFan(Shown):
     def line(self) -> str:
         """What became of the bankroll, in one sentence."""
         found, growth = self.source, self.source.growth
+        if not found.n:
+            return f"{self.staking}{self._assumed}: no bet gets a stake, so the bankroll stays as it is"
         grown = "all lost" if growth.mean is None and found.path[-1] <= 0 else "no growth to estimate"
         if growth.mean is not None:
             span = "" if growth.low is None or growth.high is None else f" [{100 * growth.low:z.3f}, {100 * growth.high:z.3f}]"
             grown = f"log growth {100 * growth.mean:+z.3f} % a fixture{span}"
+        low, high, fall = found.fan[0, -1], found.fan[-1, -1], 100 * found.drawdowns[2]
         return (
-            f"{self.staking}{self._assumed}: {found.path[-1]:.2f} of the start after {found.path.size - 1:,} fixtures "
-            f"(nine in ten paths {found.fan[0, -1]:.2f} to {found.fan[-1, -1]:.2f}), {grown}; {100 * found.ruin:.1f} % of "
-            f"{found.paths:,} paths fall below {found.ruin_below:g}, the median path by {100 * found.drawdowns[2]:.0f} % "
-            "from a peak; no score"
+            f"{self.staking}{self._assumed}: {found.path[-1]:.2f} of the start after {found.n:,} bets on "
+            f"{found.path.size - 1:,} fixtures (nine in ten paths {low:.2f} to {high:.2f}), {grown}; {100 * found.ruin:.1f} % "
+            f"of {found.paths:,} paths fall below {found.ruin_below:g}, the median path by {fall:.0f} % from a peak; no score"
         )
 
     @property

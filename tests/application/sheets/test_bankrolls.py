@@ -96,6 +96,15 @@ def test_bets_of_one_day_share_the_bankroll(sheet):
     assert one_day.source.turnover == pytest.approx(1)
 
 
+@pytest.mark.parametrize("edge", [0.0, -0.04])
+def test_without_an_edge_nothing_is_staked_and_the_line_says_so(sheet, edge):
+    found = sheet.bankroll(edge, paths=5)
+
+    assert found.line.endswith("no bet gets a stake, so the bankroll stays as it is")
+    assert (found.source.fan == 1).all()
+    assert "<svg" in found._repr_html_()
+
+
 def test_it_says_that_it_is_no_score_and_changes_none(sheet, tmp_path):
     before = sheet.frame
 
