@@ -116,7 +116,7 @@ def cluster_mean(values: pl.Series, clusters: pl.Series, *, level: float = 0.95)
     >>> clv_bps, fixtures = pl.Series([10, 10, 10, -4, -4, 6, 6, 6, 1, -3, 5]), pl.Series([1, 1, 1, 2, 2, 3, 3, 3, 4, 5, 6])
     >>> found = cluster_mean(clv_bps, fixtures)
     >>> round(found.mean, 2), round(found.t, 2), found.n, found.n_clusters, round(found.effective_clusters, 1)
-    (3.91, 1.4, 11, 6, 4.8)
+    (3.91, 1.45, 11, 6, 4.8)
     """
     return estimates(sum_by_cluster(values, clusters)[0], level=level)[0]
 

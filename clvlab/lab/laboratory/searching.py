@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from clvlab.application import backtests
 from clvlab.application.folds import folds_of, hold_out_of
-from clvlab.application.searches import KeptPlan
 from clvlab.engine.agent import Identity
 from clvlab.errors import StatisticsError
 from clvlab.lab.drawing.progress import Progress
@@ -21,8 +20,9 @@ from clvlab.lab.results.walking import WalkForward, walk
 from clvlab.packs.reader import Pack
 from clvlab.proof.canonical import canonical, sha256
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # they need the libraries of the store
     from clvlab.application.kept import KeptRuns
+    from clvlab.application.searches import KeptPlan
 
 PLAN_SCHEMA = "clvlab-plan/1"
 

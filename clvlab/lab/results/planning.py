@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import polars as pl
 
-from clvlab.application.searches import KeptPlan
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown
 from clvlab.errors import StatisticsError
@@ -18,6 +17,9 @@ from clvlab.lab.results.grid import spoken
 from clvlab.lab.results.result import Result
 from clvlab.lab.results.sweeping import Sweep
 from clvlab.lab.results.walking import WalkForward
+
+if TYPE_CHECKING:
+    from clvlab.application.searches import KeptPlan  # needs the libraries of the store
 
 
 class Opening(Protocol):
