@@ -62,6 +62,6 @@ def table(rounds: int) -> str:
     few = max(rounds // 5, 1)
     lines += [
         f"{announced(few, fixtures=300, edge_bps=edge)} of {few:,} do over 300 fixtures where one has a true edge of {edge} bps"
-        for edge in (17, 34, 68)
+        for edge in (5, 10, 34)
     ]
     return "\n".join(lines)
