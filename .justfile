@@ -49,7 +49,7 @@ bench:
 # The bundled packs anew, from their recipes; the same recipes give the same bytes.
 packs:
     rm -r packs/starter packs/season
-    clvlab packs build --out packs/starter --seed 1 --fixtures 12 --messages 300
+    clvlab packs build --out packs/starter --seed 2 --fixtures 12 --messages 300
     clvlab packs build --out packs/season --seed 2026 --fixtures 300 --messages 900
     clvlab packs admit starter --catalog packs
     clvlab packs admit season --catalog packs

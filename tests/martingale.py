@@ -102,7 +102,9 @@ def backed_clv(tape: Tape, decisions: pl.DataFrame) -> pl.DataFrame:
 def _backs(ticks: pl.LazyFrame, agent_id: str) -> pl.DataFrame:
     given = {"agent_id": pl.lit(agent_id), "action": pl.lit("BACK"), "stake": pl.lit(100)}
     frame = ticks.collect().with_columns(**given)
-    return pl.DataFrame({name: frame[name] if name in frame.columns else [None] * frame.height for name in DECISIONS}, DECISIONS)
+    return pl.DataFrame(
+        {name: frame[name] if name in frame.columns else [None] * frame.height for name in DECISIONS}, DECISIONS
+    )
 
 
 def _prices(rng, fixtures, ticks, n_sides, drift_bps, momentum_bps):

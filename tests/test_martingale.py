@@ -2,8 +2,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from clvlab.law.closing import Window
 from clvlab.engine.run import run
+from clvlab.law.closing import Window
 from tests.factories import make_agent
 from tests.martingale import BOUNDS_BPS, backed_clv, favourites, martingale_tape, risers
 

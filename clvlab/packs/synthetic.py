@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 
 from clvlab.errors import PackFormatError
-from clvlab.law.schema import SAFE_INTEGER, TICKS
+from clvlab.law.schema import SAFE_INTEGER
 from clvlab.odds.probit import Ints
 from clvlab.packs.manifest import Fixture, PackManifest, pack_id_of
 from clvlab.packs.results import RESULTS, Settled

@@ -118,17 +118,18 @@ def hidden_number(start: int, noise: int, news: News, played: int, dice: Dice) -
     The forecast is the regression of jointly normal variables: with V the variance of the level and C its covariance with the
     end, E = level x C / V, and the error's variance is Var(end) - C x C / V. The sums of twelve uniforms are normal enough.
     """
-    arriving = news.arrives.astype(np.int64)
-    ramp, whole = np.arange(1, news.takes + 1), np.ones(news.takes, dtype=np.int64)
-    parts = np.zeros_like(arriving)
-    parts[news.arrives] = dice.bell(news.step, int(arriving.sum()))
-    times = np.ones_like(arriving)
+    pieces = news.arrives.astype(np.int64)
+    parts = np.zeros_like(pieces)
+    parts[news.arrives] = dice.bell(news.step, int(pieces.sum()))
+    times = np.ones_like(pieces)
     times[len(times) - played :] = PLAY_NOISE
-    level = dice.bell(start, 1)[0] + np.cumsum(dice.bell(noise, len(times)) * times + _over_next(parts, whole))
+    level = dice.bell(start, 1)[0] + np.cumsum(dice.bell(noise, len(times)) * times + _over_next(parts, news.takes))
     # Variances in millionths. Of a piece of news k of ``takes`` parts are in: k x k count in V, k x takes in C.
     at_once = start * start + noise * noise * np.cumsum(times * times)
-    own = (at_once + news.step**2 * np.cumsum(_over_next(arriving, 2 * ramp - 1))) // MICRO
-    shared = (at_once + news.step**2 * news.takes * np.cumsum(_over_next(arriving, whole))) // MICRO
+    arriving = _over_next(pieces, news.takes)
+    taken_in = np.cumsum(arriving - news.takes * _later(pieces, news.takes))  # k, over the pieces that are arriving
+    own = (at_once + news.step**2 * np.cumsum(2 * taken_in - arriving)) // MICRO  # k x k is the sum of 2 k - 1
+    shared = (at_once + news.step**2 * news.takes * np.cumsum(arriving)) // MICRO
     rest = MICRO - played * (PLAY_NOISE * noise) ** 2 // MICRO
     forecast = level + level * (shared - own) // own
     error = (int(shared[-1]) + rest - shared - shared * (shared - own) // own) * MICRO
@@ -136,6 +137,10 @@ def hidden_number(start: int, noise: int, news: News, played: int, dice: Dice) -
     return Hidden(forecast, np.sqrt(error).astype(np.int64), int(level[-1]) + int(dice.bell(int(np.sqrt(rest * MICRO)), 1)[0]))
 
 
-def _over_next(values: Ints, weights: Ints) -> Ints:
-    """Let each value count, by its weights, in its own message and the ones after it."""
-    return np.convolve(values, weights)[: len(values)]
+def _over_next(values: Ints, messages: int) -> Ints:
+    """Let each value count in its own message and those after it, so many in all."""
+    return np.cumsum(values - _later(values, messages))
+
+
+def _later(values: Ints, messages: int) -> Ints:
+    return np.concatenate([np.zeros(messages, dtype=np.int64), values])[: len(values)]
