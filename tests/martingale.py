@@ -79,7 +79,7 @@ def martingale_tape(
 
 
 def favourites(tape: Tape, tick_seq: int = 0, agent_id: str = "favourites") -> pl.DataFrame:
-    """Return ``DECISIONS`` that back the likeliest side of each fixture at one message; it earns 0, or the drift still to come."""
+    """Return ``DECISIONS`` that back the likeliest side of each fixture at one message: they earn 0, or the drift to come."""
     ticks = tape.ticks().filter(pl.col("tick_seq") == tick_seq)
     best = ticks.sort("prob_bps", "side", descending=[True, False]).unique("fixture_id", keep="first", maintain_order=True)
     return _backs(best.sort("fixture_id"), agent_id)

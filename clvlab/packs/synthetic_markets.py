@@ -51,10 +51,12 @@ class Market:
 
     def winner(self, hidden: Hidden) -> str:
         """Return the side that won."""
-        first, *others = self.sides if len(self.sides) == 2 else (self.sides[1], self.sides[2], self.sides[0])
+        if len(self.sides) == 2:
+            return self.sides[0] if hidden.end > -self.offset else self.sides[1]
+        draw, part1, part2 = self.sides
         if hidden.end > -self.offset:
-            return first
-        return others[-1] if len(others) == 2 and hidden.end > -self._other else others[0]
+            return part1
+        return draw if hidden.end > -self._other else part2
 
     @property
     def _other(self) -> int:

@@ -47,7 +47,7 @@ class Dice:
     def bell(self, scale: int, n: int) -> Ints:
         """Draw ``n`` integers, as often below 0 as above, with a standard deviation of ``scale``: sums of twelve uniforms."""
         total = (self.below(2 * scale + 1, 12 * n) - scale).reshape(n, 12).sum(axis=1)
-        return np.sign(total) * (np.abs(total) // 2)  # not total // 2: rounding down would be a drift
+        return np.asarray(np.sign(total) * (np.abs(total) // 2))  # not total // 2: rounding down would be a drift
 
 
 def _mixed(z: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:

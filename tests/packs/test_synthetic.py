@@ -1,4 +1,4 @@
-"""What the generator promises: prices fair to whoever does not look back, one trend, margins, and results that fit the closes."""
+"""What the generator promises: prices fair to whoever does not look back, one trend, margins, results that fit closes."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -23,7 +23,7 @@ SEEDS = (1, 2, 3)
 
 @dataclass(frozen=True)
 class Season:
-    """A synthetic season: its tape, and of every side its close and what entries at first sight (0) and hours before it earn."""
+    """A synthetic season; ``entries`` are at first sight (hours 0) and some hours before kickoff, on every side."""
 
     tape: Tape
     results: pl.DataFrame
