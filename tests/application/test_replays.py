@@ -23,7 +23,7 @@ import clvlab as cl
 @cl.strategy
 def mine(ticks, threshold=0.5):
     likely = pl.col("prob_bps") > 10_000 * pl.lit(threshold)
-    return ticks.filter(likely).unique(["fixture_id", "market_key"], keep="first", maintain_order=True)
+    return ticks.filter(likely).sort("tick_seq", maintain_order=True).unique(["fixture_id", "market_key"], keep="first", maintain_order=True)
 """
 
 
