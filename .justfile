@@ -46,6 +46,14 @@ bench:
     python -m tests.benchmarks
     for part in imports fixtures isolation http searching; do python -m tests.benchmarks.$part; done
 
+# The bundled packs anew, from their recipes; the same recipes give the same bytes.
+packs:
+    rm -r packs/starter packs/season
+    clvlab packs build --out packs/starter --seed 2 --fixtures 12 --messages 300
+    clvlab packs build --out packs/season --seed 2026 --fixtures 300 --messages 900
+    clvlab packs admit starter --catalog packs
+    clvlab packs admit season --catalog packs
+
 # Known vulnerabilities of the pinned versions; pip-audit lives in an environment of its own, installed from a folder if one is named.
 audit wheels="":
     python -m venv .audit

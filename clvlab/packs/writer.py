@@ -29,7 +29,11 @@ _COLUMNS = (
 
 
 def write_pack(
-    ticks: pl.DataFrame, manifest: PackManifest, folder: Path, raw: Mapping[str, Path] = MappingProxyType({})
+    ticks: pl.DataFrame,
+    manifest: PackManifest,
+    folder: Path,
+    raw: Mapping[str, Path] = MappingProxyType({}),
+    results: pl.DataFrame | None = None,
 ) -> PackManifest:
     """Write a pack of ticks that stand in memory.
 
@@ -43,6 +47,8 @@ def write_pack(
         Where the pack will stand; it must not exist. Nothing is left there if anything fails.
     raw
         Files of the provider's messages to keep in ``raw/``, by the name they get there.
+    results
+        ``RESULTS``, where they are known.
 
     Returns
     -------
@@ -56,7 +62,7 @@ def write_pack(
     """
     with PackWriter(folder, manifest.fixtures) as writer:
         writer.add(Tape.from_ticks(ticks, writer.kickoffs, closing_policy=manifest.closing_policy))
-        return writer.finish(manifest, raw)
+        return writer.finish(manifest, raw, results)
 
 
 class PackWriter:

@@ -11,7 +11,7 @@ _REF = "#/components/schemas/"
 _TYPES = {"string": str, "integer": int, "number": int | float, "boolean": bool, "array": list, "object": dict}
 _UNKNOWN = {"string": "...", "integer": 1, "number": 0.5, "boolean": True, "array": [], "object": {}, "null": None}
 
-_CONTENT_HASH = "sha256:6e8d9a4a92135cc47c97aa027de379aab9d2e48c66454ae1eaeb5049e31e5cea"
+_CONTENT_HASH = "sha256:b53a395a0cb0b4c77bb09206da4618ae2b60ea338722ca2bb8ad33cebc568cd0"
 _EVIDENCE_HASH = "sha256:e1ad6beb5c295f58e2199d09ca67bc2552ce1719d3cdd6dcc17f7db85a982994"
 _MANIFEST_HASH = "sha256:8e30ceccf56089a02d7564f8e139437e99de4733d30986c2d8e024921e59e22b"
 _SCORES_HASH = "sha256:1f0cbb9b3e2a1d6c9e0f4b7a58d3c2e16a7f90b4c5d8e1f2a3b4c5d6e7f80912"

@@ -8,26 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from clvlab.agents.registry import TEMPLATES, template
+from clvlab.agents.registry import TEMPLATES
 from clvlab.application.packs import open_pack
-from clvlab.proof.canonical import canonical, sha256, without_floats
+from tests.vectors.templates import FILE, canonical_rows
 
 ROOT = Path(__file__).parents[2]
-VECTORS = json.loads((ROOT / "tests" / "vectors" / "templates.json").read_text())
+VECTORS = json.loads(FILE.read_text("utf-8"))
 _DIGESTS = """
 from clvlab.application.packs import open_pack
-from tests.agents.test_template_vectors import TEMPLATES, canonical_rows
+from clvlab.agents.registry import TEMPLATES
+from tests.vectors.templates import canonical_rows
 import polars as pl
 tape = open_pack("season").tape()
 print(pl.thread_pool_size(), *(canonical_rows(tape, strategy, {})[0] for strategy in TEMPLATES))
 """
-
-
-def canonical_rows(tape, strategy, params):
-    """Digest and rows of a template's decisions: by (fixture_id, tick_seq, market_key, side), fractions as decimal text."""
-    decided = template(strategy, params).decide(tape).sort("fixture_id", "tick_seq", "market_key", "side", nulls_last=False)
-    rows = [without_floats(row) for row in decided.iter_rows(named=True)]
-    return sha256(b"".join(canonical(row) + b"\n" for row in rows)), rows
 
 
 def test_the_vectors_are_of_the_bundled_pack_and_of_every_template():

@@ -170,9 +170,9 @@ def test_fixtures_score_alike_alone_and_together(pack):
 
 
 def test_the_leaderboard_ranks_by_mean_clv(pack):
-    board = backtests.leaderboard([performed(pack, name) for name in ("baseline", "cumulative-drift")])
+    board = backtests.leaderboard([performed(pack, name) for name in ("cumulative-drift", "baseline")])
 
-    assert board["agent_id"].to_list() == ["cumulative-drift", "baseline"]
+    assert board["agent_id"].to_list() == ["baseline", "cumulative-drift"]
     assert board["mean_clv_bps"].is_sorted(descending=True)
 
 

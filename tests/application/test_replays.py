@@ -22,8 +22,8 @@ import clvlab as cl
 
 @cl.strategy
 def mine(ticks, threshold=0.5):
-    likely = pl.col("prob_bps") > 10_000 * pl.lit(threshold)
-    return ticks.filter(likely).unique(["fixture_id", "market_key"], keep="first", maintain_order=True)
+    likely = ticks.filter(pl.col("prob_bps") > 10_000 * pl.lit(threshold)).sort("tick_seq", maintain_order=True)
+    return likely.unique(["fixture_id", "market_key"], keep="first", maintain_order=True)
 """
 
 

@@ -377,7 +377,7 @@ def test_files_without_a_row_are_replaced(holding, folder, mine):
 
     upload(holding, zipped(files_of(mine)))
 
-    assert sorted(path.name for path in (home / "mine").iterdir()) == ["datapackage.json", "ticks.parquet"]
+    assert sorted(path.name for path in (home / "mine").iterdir()) == ["datapackage.json", "results.parquet", "ticks.parquet"]
 
 
 def test_without_a_folder_there_are_no_uploads(in_memory):

@@ -176,7 +176,7 @@ class TestALabHere:
 
         assert pack.pack_id == "mine"
         assert sheet.clv.n == 1
-        assert here.sql("select pack_id, side, result from results order by side").frame.rows() == [
+        assert here.sql("select pack_id, side, result from results where pack_id = 'mine' order by side").frame.rows() == [
             ("mine", "part1", "won"), ("mine", "part2", "lost"),
         ]  # fmt: skip
         assert here.sql("select count(*) from ticks where pack_id = 'mine'").frame.item() == 4

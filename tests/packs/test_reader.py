@@ -66,7 +66,7 @@ def test_a_changed_tick_with_a_fitting_file_hash_is_seen_on_verifying(pack):
         {"max_close_age_s": 21_600},
         {"closing_source": "best"},
         {"margin": "power"},
-        {"recipe": {"seed": 2, "fixtures": 12, "messages": 300}},
+        {"recipe": {"seed": 3, "fixtures": 12, "messages": 300}},
     ],
 )
 def test_a_changed_label_is_seen_on_opening(pack, label):

@@ -21,7 +21,7 @@ class Explorer(Exploration, Interactive):
     >>> from clvlab.lab import backtest
     >>> explorer = backtest("starter", "cumulative-drift").explore(90000005)
     >>> explorer.view.sides, explorer.frame.height > 0
-    (('over', 'under'), True)
+    (('draw', 'part1', 'part2'), True)
     """
 
     def __repr__(self) -> str:

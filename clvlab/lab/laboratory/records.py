@@ -94,7 +94,7 @@ class Records:
         >>> lab = cl.Lab()
         >>> run_id = lab.backtest("starter", "cumulative-drift").run.run_id
         >>> lab.open_run(run_id).tear_sheet(resamples=100, draws=10).clv.n
-        114
+        129
         """
         if not isinstance(run_id, str):
             raise UnknownRunError(f"a run is named by its id, not {run_id!r:.80}")
@@ -129,7 +129,7 @@ class Records:
         >>> lab = cl.Lab()
         >>> _ = lab.compete("starter", ["baseline", "cumulative-drift"])
         >>> lab.leaderboard().frame.select("rank", "agent_id").rows()
-        [(1, 'cumulative-drift'), (2, 'baseline')]
+        [(1, 'baseline'), (2, 'cumulative-drift')]
         """
         return self._place.leaderboard()
 
@@ -151,7 +151,7 @@ class Records:
         >>> lab = cl.Lab()
         >>> _ = lab.backtest("starter", "cumulative-drift")
         >>> lab.sql("select reason, count(*) as n from scores group by reason order by n desc").frame.rows()
-        [('scored', 114), ('closing_suspended', 6)]
+        [('scored', 129), ('closing_suspended', 6), ('pending_horizon', 1)]
         """
         if not isinstance(statement, str):
             raise QueryError(f"a SQL statement is a text, not {statement!r:.80}")

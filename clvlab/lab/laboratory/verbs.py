@@ -149,7 +149,7 @@ def leaderboard(runs: Sequence[Result], by: str = "clv", *, level: float = 0.95)
     Examples
     --------
     >>> leaderboard([backtest("starter", "baseline"), backtest("starter", "cumulative-drift")]).frame["agent_id"][0]
-    'cumulative-drift'
+    'baseline'
     """
     return Leaderboard(tuple(one for run in runs for one in run.contenders), by, level)
 

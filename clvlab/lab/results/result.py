@@ -242,7 +242,7 @@ class Result(Shown):
         --------
         >>> from clvlab.lab import backtest
         >>> backtest("starter", "cumulative-drift").explore(90000005).view.sides
-        ('over', 'under')
+        ('draw', 'part1', 'part2')
         """
         explorer = Explorer(self._part(agent_id))
         if fixture_id is None and market_key is None:

@@ -47,7 +47,7 @@ def draw_missed(ax: object) -> None:
 
 def main(folder: Path) -> None:
     season = cl.backtest("season", "cumulative-drift")
-    plot, view = season.plot, season.explore(90000146, position=100).view
+    plot, view = season.plot, season.explore(90000167, position=70).view
     pictures = {"naive-t": draw_missed, "clv": plot.clv, "by-time": plot.by_time, "permutation": plot.permutation}
     for name, draw in pictures.items():
         drawn = drawing.svg(draw, name.replace("-", " "), (5.2, 2.9))

@@ -3,6 +3,9 @@ import pytest
 
 import clvlab as cl
 from clvlab.application.sheets.settling import settlement
+from clvlab.packs.manifest import PackManifest
+from clvlab.packs.synthetic import Recipe, synthetic
+from clvlab.packs.writer import write_pack
 
 SCHEMA = {"seq": pl.Int64, "fixture_id": pl.Int64, "market_key": pl.String, "side": pl.String, "odds_milli": pl.Int64,
           "stake": pl.Int64, "edge_pct": pl.Float64, "entry_prob_bps": pl.Int64, "close_prob_bps": pl.Int64}  # fmt: skip
@@ -105,8 +108,11 @@ class TestTearSheet:
             assert f'aria-label="{title}"' in page
         assert "Calibration: closing probability against results" in page
 
-    def test_of_a_pack_without_results_says_nothing_of_them(self):
-        sheet = cl.backtest("starter", "cumulative-drift").tear_sheet(resamples=50, draws=5)
+    def test_of_a_pack_without_results_says_nothing_of_them(self, tmp_path):
+        made = synthetic(Recipe(fixtures=6, messages=200))
+        write_pack(made.ticks, PackManifest(pack_id="p", provenance="unknown", fixtures=made.fixtures), tmp_path / "p")
+
+        sheet = cl.backtest(tmp_path / "p", "cumulative-drift").tear_sheet(resamples=50, draws=5)
 
         assert sheet.settled is None
         assert "return on investment" not in sheet._repr_html_()
