@@ -19,7 +19,7 @@ def tear_sheet_page(performed: PerformedRun) -> str:
     Parameters
     ----------
     performed
-        The backtest. The placebos read its pack's whole tape.
+        The backtest. Moving its decisions reads the whole tape of its pack.
 
     Raises
     ------
