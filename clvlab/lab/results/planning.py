@@ -141,7 +141,7 @@ class SearchPlan(Shown):
 
     def __repr__(self) -> str:
         kept = self.verbs.kept()
-        opened = "not opened" if not kept.openings else f"opened {len(kept.openings)} times"
+        opened = {0: "not opened", 1: "opened once"}.get(len(kept.openings), f"opened {len(kept.openings)} times")
         steps = ".sweep(), .walk_forward(), .open()"
         return f"Plan {kept.plan_id} at entry {kept.index:,}: {len(self.held_out)} fixtures held out, {opened}; next: {steps}"
 
