@@ -178,3 +178,22 @@ def test_the_benchmark_of_captures_reports_every_size_and_all_is_written(tmp_pat
         "at the end",
     ]
     assert list(said["equalities"].values()) == [True]
+
+
+@whole_only
+def test_the_benchmark_of_watched_live_runs_reports_every_number_of_watchers_and_each_is_sent_the_log(tmp_path):
+    report = tmp_path / "report.json"
+    sizes = ["--watchers", "1", "3", "--rounds", "1", "--messages", "60", "--every-ms", "5"]
+
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.benchmarks.watching", *sizes, "--json", str(report)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = json.loads(report.read_bytes())
+    assert [figure["job"] for figure in said["figures"] if figure["ratio"]] == ["1 watchers"] * 2 + ["3 watchers"] * 2
+    assert said["settings"]["decisions of a match"] > 0
+    assert list(said["equalities"].values()) == [True]

@@ -21,8 +21,9 @@ from clvlab.application.competitions.live import LiveCompetition
 from clvlab.application.deploys.deploys import Deploys
 from clvlab.application.deploys.job import DeployRuns
 from clvlab.application.deploys.live import LiveDeploy
+from clvlab.application.handling import Handler
 from clvlab.application.hub import Hub
-from clvlab.application.jobs import Handler, Jobs
+from clvlab.application.jobs import Jobs
 from clvlab.application.leaderboard import Leaderboard
 from clvlab.application.live.feed import LiveFeed
 from clvlab.application.live.feed import LiveSettings as LiveSettings

@@ -10,6 +10,7 @@ from clvlab.store.database import Connection
 
 _SOON_S = 5
 _LATER_S = 60
+_LIVE = ("live-competition", "live-deploy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +23,14 @@ class Caps:
         Runs that are queued or running, of competitions and of deployed agents.
     drafts
         Competitions that were not started yet.
+    live
+        Runs that follow a feed, of both kinds: each holds its place until its match is over, which may be days away.
     """
 
     starts: int = 8
     deploys: int = 200
     drafts: int = 1000
+    live: int = 4
 
     def require_start(self, connection: Connection, owner: str) -> None:
         """Refuse a start beyond the cap.
@@ -51,6 +55,16 @@ class Caps:
         """
         there = jobs.open_of(connection, owner, ("deploy", "live-deploy"))
         _require(there, self.deploys, "deploys that are not over", _SOON_S)
+
+    def require_live(self, connection: Connection, owner: str) -> None:
+        """Refuse a live run beyond the cap.
+
+        Raises
+        ------
+        OwnerLimitError
+        """
+        there = jobs.open_of(connection, owner, _LIVE)
+        _require(there, self.live, "live runs that are not over", _LATER_S)
 
     def require_draft(self, connection: Connection, owner: str) -> None:
         """Refuse a draft beyond the cap.

@@ -7,25 +7,20 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from threading import Event, Lock, Thread
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from clvlab.answers.runs import RunProgress
 from clvlab.application.attempt import Attempts
-from clvlab.application.causes import cause_of
+from clvlab.application.handling import SUBJECT, Handler, Handling
 from clvlab.application.hub import Hub
 from clvlab.application.postponing import Postponing
-from clvlab.application.progress import Tell
 from clvlab.errors import (
     BusyError,
-    LeaseLostError,
     LogBehindError,
     RunCancelledError,
     RunFailedError,
     ShuttingDownError,
-    StoreBusyError,
     StoreError,
-    StoreFullError,
-    StoreUnreachableError,
     UnknownRunError,
 )
 from clvlab.store import jobs as job_rows
@@ -37,8 +32,6 @@ from clvlab.store.runs import RunStatus
 logger = logging.getLogger("clvlab.jobs")
 CANCELLED = "cancelled"
 """Cause of a run that whoever asked for it did not want any more."""
-_SUBJECT = "jobs"
-_MAX_ATTEMPTS = 10
 _OVER = (RunStatus.SEALED, RunStatus.FAILED, RunStatus.REMOVED)
 _APART = "anchor"  # waits for a network: it has a thread of its own, so that nothing waits behind it
 _ASKED = "backtest"  # performed by whoever asked; a thread of its own takes up what nobody performs any more
@@ -51,22 +44,6 @@ _PATIENCE_S = 600.0
 def never(connection: Connection) -> bool:  # noqa: ARG001
     """Let a cancel be."""
     return False
-
-
-class PostponedError(Exception):
-    """A job can't be done now through no fault of its own; it is tried again, however often."""
-
-
-class Handler(Protocol):
-    """What a use case does with jobs of its kind."""
-
-    def perform(self, job: Job, tell: Tell) -> None:
-        """Do the work, and end the job in the transaction that stores it (``fence``, then ``finish``); or postpone it."""
-        ...
-
-    def failed(self, connection: Connection, job: Job, cause: str) -> None:
-        """Note a failure for good, in the transaction that ends the job."""
-        ...
 
 
 @dataclass
@@ -98,10 +75,12 @@ class Jobs:
     _guard: Lock = field(default_factory=Lock, init=False)
     _attempts: Attempts = field(init=False)
     _postponing: Postponing = field(init=False)
+    _handling: Handling = field(init=False)
 
     def __post_init__(self) -> None:
         self._attempts = Attempts(self.database, self.hub, self.clock, self.lease_ms)
         self._postponing = Postponing(self.database, self.clock)
+        self._handling = Handling(self.database, self.hub, self._attempts, self._postponing)
 
     def start(self) -> None:
         """Start the worker threads; idempotent."""
@@ -135,7 +114,7 @@ class Jobs:
         until = None if within_s is None else time.monotonic() + within_s
         with self._guard:
             self._stopping.set()
-            self.hub.publish(_SUBJECT)
+            self.hub.publish(SUBJECT)
             for thread in self._threads:
                 thread.join(None if until is None else max(0.0, until - time.monotonic()))
             self._threads = []
@@ -144,7 +123,7 @@ class Jobs:
 
     def _work(self, kinds: Collection[str], waited_ms: int) -> None:
         while not self._stopping.is_set():
-            seen = self.hub.version(_SUBJECT)
+            seen = self.hub.version(SUBJECT)
             try:
                 self._postponing.say_unsaid()
                 worked = self.run_one(kinds, waited_ms)
@@ -157,7 +136,7 @@ class Jobs:
                 logger.exception("a worker lost its job, which is taken up again when the lease runs out")
                 worked = False
             if not worked:
-                self.hub.wait(_SUBJECT, seen, _POLL_S)
+                self.hub.wait(SUBJECT, seen, _POLL_S)
 
     def run_one(self, kinds: Collection[str] | None = None, waited_ms: int = 0) -> bool:
         """Claim and perform one job, of any kind or of these, on this thread; False if none has waited so long.
@@ -194,7 +173,7 @@ class Jobs:
         while time.monotonic() < until:
             if self._attempts.ended.is_set():
                 raise ShuttingDownError
-            seen = self.hub.version(_SUBJECT)
+            seen = self.hub.version(SUBJECT)
             with self.database.read() as connection:
                 row = runs.row(connection, run_id)
             if row is None:
@@ -204,7 +183,7 @@ class Jobs:
             self.require_log()
             job = self._claim(run_id=run_id)
             if job is None:
-                self.hub.wait(_SUBJECT, seen, _POLL_S)
+                self.hub.wait(SUBJECT, seen, _POLL_S)
             else:
                 self._perform(job)
         raise BusyError(int(_PATIENCE_S))
@@ -253,7 +232,7 @@ class Jobs:
         attempt = self._attempts.of(run_id)
         if attempt is not None:
             attempt.end()
-        self._publish(job)
+        self._handling.publish(job)
         return True
 
     def counts(self) -> dict[str, int]:
@@ -267,46 +246,4 @@ class Jobs:
             return job_rows.claim(connection, kinds, now, self.lease_ms, run_id, waited_ms)
 
     def _perform(self, job: Job) -> None:
-        handler = self.handlers[job.kind]
-        try:
-            if job.attempt - job.postponed > _MAX_ATTEMPTS:
-                self._fail(handler, job, f"given up after {_MAX_ATTEMPTS} attempts that ended without a word")
-                return
-            with self._attempts.at(job, told=job.kind != _APART) as attempt:
-                handler.perform(job, attempt.tell)
-        except (PostponedError, LogBehindError) as error:
-            self._postponing.postpone(job, str(error))
-        except LeaseLostError as error:
-            logger.warning("%s", error)
-        except (StoreBusyError, StoreFullError, StoreUnreachableError) as error:  # no fault of the job
-            self._postponing.interrupted(job, str(error))
-            raise
-        except StoreError:
-            raise
-        except Exception as error:  # the boundary of a job: whatever an agent or a pack did, the job ends with a cause
-            logger.exception("job %d failed", job.job_id)
-            self._fail(handler, job, cause_of(error))
-        finally:
-            self._publish(job)
-
-    def _publish(self, job: Job) -> None:
-        for subject in (_SUBJECT, job.payload["origin_id"], job.run_id):
-            self.hub.publish(subject)
-
-    def _fail(self, handler: Handler, job: Job, cause: str) -> None:
-        try:
-            with self.database.write() as connection:
-                job_rows.fence(connection, job)
-                handler.failed(connection, job, cause)
-                job_rows.finish(connection, job, JobStatus.FAILED, cause)
-        except LeaseLostError as error:
-            logger.warning("%s", error)
-        except LogBehindError as error:
-            self._postponing.postpone(job, str(error))
-        except StoreError:
-            raise
-        except Exception:  # a job whose failure can't be noted must end all the same
-            logger.exception("the failure of job %d can't be noted", job.job_id)
-            with self.database.write() as connection:
-                job_rows.fence(connection, job)
-                job_rows.finish(connection, job, JobStatus.FAILED, cause)
+        self._handling.perform(self.handlers[job.kind], job, told=job.kind != _APART)

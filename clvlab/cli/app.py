@@ -41,19 +41,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-app.add_typer(agents_app, name="agents")
-app.add_typer(packs_app, name="packs")
-app.add_typer(log_app, name="log")
-for command in (proof.anchor, proof.bundle, proof.devchain, proof.disclose, proof.verifier, version, witness):
-    app.command()(command)
-app.command()(serve)
-app.command()(rebuild_leaderboard)
-app.command()(retention)
-app.command()(backup)
-app.command()(capture)
-app.command()(devfeed)
-app.command()(live)
-app.command()(dev_token)
 
 _BAD_INPUT = 2
 
@@ -64,6 +51,8 @@ def main() -> None:
         app()
     except ClvlabError as error:
         err.print(f"[red]error:[/] {plain_lines(str(error))}")
+        for note in getattr(error, "__notes__", ()):
+            err.print(plain(note))
         sys.exit(_BAD_INPUT)
     except OSError as error:
         err.print(f"[red]error:[/] {plain(str(error))}")
@@ -73,7 +62,6 @@ def main() -> None:
         sys.exit(_BAD_INPUT)
 
 
-@app.command()
 def demo(runs_folder: RunsOption = Path("runs")) -> None:
     """Backtest two agents over a synthetic pack, seal and verify both runs, and show the checks."""
     pack = packs.open_pack("season")
@@ -98,7 +86,6 @@ def demo(runs_folder: RunsOption = Path("runs")) -> None:
     raise typer.Exit(0 if all(verdict.passed for verdict in verdicts) else 1)
 
 
-@app.command()
 def backtest(
     pack: PackArgument,
     agent: Annotated[str, typer.Option(help="Name of a template, or file.py:name.")] = "baseline",
@@ -140,7 +127,6 @@ def backtest(
     out.print(f"Next: {program()} verify {plain(str(folder))}")
 
 
-@app.command()
 def verify(
     run: RunArgument,
     second_opinion: Annotated[
@@ -189,7 +175,6 @@ def verify(
     raise typer.Exit(0 if verdict.passed and not failed and all(agrees for agrees, _ in further.values()) else 1)
 
 
-@app.command()
 def show(
     run: RunArgument,
     decisions: Annotated[
@@ -226,3 +211,15 @@ def _decision(row: Mapping[str, Any]) -> str:
     if row["clv_bps"] is None:
         return f"{where}  {proposed}: {row['reason']}"
     return f"{where}  {proposed}: {row['entry_prob_bps']} -> {row['close_prob_bps']} bps, CLV {row['clv_bps']:+}"
+
+
+for panel, commands in {
+    "Runs": (demo, backtest, live, verify, show),
+    "Feeds": (capture, devfeed),
+    "Proofs": (proof.anchor, proof.bundle, proof.disclose, proof.verifier, proof.devchain, witness, version),
+    "Service": (serve, dev_token, backup, retention, rebuild_leaderboard),
+}.items():
+    for command in commands:
+        app.command(rich_help_panel=panel)(command)
+for group, name in ((agents_app, "agents"), (packs_app, "packs"), (log_app, "log")):
+    app.add_typer(group, name=name, rich_help_panel="Of several commands")

@@ -14,25 +14,26 @@ from rich.status import Status
 from clvlab.agents.isolation.isolated import isolated
 from clvlab.application import backtests
 from clvlab.application.live.configured import feed_at
+from clvlab.application.live.following import GRACE_S
 from clvlab.application.live.paper import run_live
-from clvlab.application.live.question import GRACE_S, LiveQuestion
+from clvlab.application.live.question import LiveQuestion
 from clvlab.application.live.view import LiveView
 from clvlab.application.log import operations
 from clvlab.application.runs.in_folder import FolderRecord
 from clvlab.application.runs.perform import PerformedRun
-from clvlab.cli.making import end_of, now_ms, params_of, program
+from clvlab.cli.making import INTERRUPTED, end_of, ended_like_an_interrupt, now_ms, params_of, program
 from clvlab.cli.options import JsonOption, NetworkOption, ReadsOption
 from clvlab.cli.printing import err, leaderboard, out, plain, print_json, show_report
 from clvlab.engine.agent import Agent
 from clvlab.law.closing import Window
 
-_INTERRUPTED = 130  # as a shell has it
 _LIVE = "live"
 _FILE = ".py:"
+_MOST = 20  # decisions that are printed at once
 
 
 def live(
-    agent: Annotated[list[str], typer.Argument(help="Name of a template, or file.py:name; several compete.")],
+    agent: Annotated[list[str], typer.Argument(help="Name of a template, or file.py:name; several compete.", metavar="AGENT")],
     feed: Annotated[str | None, typer.Option(help="Name of the feed; that of CLVLAB_FEED by default.")] = None,
     fixture: Annotated[int | None, typer.Option(help="A fixture id; the next to kick off by default.")] = None,
     until: Annotated[
@@ -73,10 +74,12 @@ def live(
     with operations.open_log(log, create=True) if log else nullcontext() as opened, err.status("following") as status:
         shown = _Shown(status)
         try:
-            done = run_live(asked, FolderRecord(out_folder, now_ms, opened, owner), out_folder / _LIVE, look=shown.look)
+            with ended_like_an_interrupt():
+                done = run_live(asked, FolderRecord(out_folder, now_ms, opened, owner), out_folder / _LIVE, look=shown.look)
         except KeyboardInterrupt:
-            err.print("left as it is: the same command goes on with it")
-            raise typer.Exit(_INTERRUPTED) from None
+            left = "left as it is: the same command goes on with it"
+            err.print(left if shown.begun else "interrupted before the run began: nothing is left of it")
+            raise typer.Exit(INTERRUPTED) from None
     _show(done, out_folder / done.run_id, agent, as_json=as_json)
 
 
@@ -92,16 +95,19 @@ class _Shown:
 
     def __init__(self, status: Status) -> None:
         self._status = status
-        self._begun, self._decisions, self._gaps = False, 0, 0
+        self.begun, self._decisions, self._gaps = False, 0, 0
         self._failures: set[str] = set()
 
     def look(self, view: LiveView) -> None:
         """Print what came since the last look."""
-        if not self._begun:
-            self._begun = True
+        if not self.begun:
+            self.begun = True
             err.print(plain(_followed(view)))
         rows = view.decisions(self._decisions)
         self._decisions += rows.height
+        if rows.height > _MOST:
+            err.print(f"{rows.height - _MOST:,} decisions, and")
+            rows = rows.tail(_MOST)
         for row in rows.iter_rows(named=True):
             err.print(plain(_decision(row)))
         for gap in view.gaps[self._gaps :]:
@@ -110,16 +116,15 @@ class _Shown:
         self._gaps = len(view.gaps)
         for agent_id in view.failures.keys() - self._failures:
             self._failures.add(agent_id)
-            err.print(plain(f"{agent_id} failed, and the others go on: {view.failures[agent_id]}"))
+            others = ", and the others go on" if len(view.failures) < len(view.plan.agents) else ""
+            err.print(plain(f"{agent_id} failed{others}: {(view.failures[agent_id].splitlines() or [''])[0]}"))
         self._status.update(plain(view.line))
 
 
 def _followed(view: LiveView) -> str:
     plan = view.plan
-    names = f" ({' v '.join(plan.fixture.names)})" if plan.fixture.names else ""
-    kickoff = plan.fixture.kickoff_ts_ms
-    said = "without an announced kickoff" if kickoff is None else f"which kicks off at {_time(kickoff)} UTC"
-    return f"{plan.run_id} follows fixture {plan.fixture.fixture_id}{names} on {plan.feed.name}, {said}"
+    ends = "; only play, or --until, ends it" if plan.fixture.kickoff_ts_ms is None and plan.until_ts_ms is None else ""
+    return f"{plan.run_id} follows fixture {view.fixture} on {plan.feed.name}, kickoff {view.facts['kickoff']}{ends}"
 
 
 def _decision(row: dict[str, Any]) -> str:

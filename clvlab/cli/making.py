@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import sys
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import orjson
 import typer
 
 from clvlab.application.live.until import Until, until_of
 from clvlab.errors import FeedError
+
+INTERRUPTED = 130
+"""Exit status of what Ctrl-C left as it is, as a shell has it."""
 
 
 def now_ms() -> int:
@@ -43,6 +49,23 @@ def end_of(text: str | None) -> Until | None:
         return None if text is None else until_of(text)
     except FeedError as error:
         raise typer.BadParameter(str(error), param_hint="--until") from error
+
+
+@contextmanager
+def ended_like_an_interrupt() -> Iterator[None]:
+    """Have a request to end the process raise what Ctrl-C does, so that it is said what is left."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # no other thread is told of signals
+        return
+
+    def end(*_: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def program() -> str:

@@ -11,8 +11,9 @@ import typer
 
 from clvlab.agents.isolation.isolated import IsolatedAgent
 from clvlab.anchor.settings import AnchorSettings, anchor_from_environment
+from clvlab.application import replays
 from clvlab.application.log import operations
-from clvlab.application.runs import bundles, in_folder, replays
+from clvlab.application.runs import bundles, in_folder
 from clvlab.cli.options import CheckpointFileOption, JsonOption, RunArgument
 from clvlab.cli.printing import err, facts, out, plain, print_json
 from clvlab.errors import AnchorError, BundleError, EvidenceError

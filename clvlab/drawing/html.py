@@ -21,6 +21,7 @@ _STYLE = """
 .clvlab span.open{opacity:.75}
 .clvlab p{margin:.3rem 0}
 .clvlab h5{margin:.9rem 0 .2rem;font-size:13px;font-weight:600}.clvlab .wide{overflow-x:auto}
+.clvlab .wide.whole td{white-space:nowrap}
 .clvlab .figures{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(20rem,100%),1fr));gap:.8rem;margin:.6rem 0}
 .clvlab .figures>div{max-width:32rem}
 .clvlab svg{width:100%;height:auto;stroke-linejoin:round;stroke-linecap:butt}
@@ -68,10 +69,10 @@ def unbroken(text: str) -> str:
     return sub(r"(?<=\d) (?=%|bps)", "&nbsp;", escape(text))
 
 
-def section(title: str, *parts: str) -> str:
-    """Put HTML under a small head, which is text and may be empty; what is too wide scrolls."""
+def section(title: str, *parts: str, whole: bool = False) -> str:
+    """Put HTML under a small head, which is text and may be empty; what is too wide scrolls; ``whole`` cells do not break."""
     head = f"<h5>{escape(title)}</h5>" if title else ""
-    return f'{head}<div class="wide">{"".join(parts)}</div>'
+    return f'{head}<div class="wide{" whole" if whole else ""}">{"".join(parts)}</div>'
 
 
 def fence(title: str, *parts: str) -> str:

@@ -14,9 +14,10 @@ import polars as pl
 from clvlab.engine.agent import Agent, Identity, identify
 from clvlab.engine.replay import locate
 from clvlab.engine.run import Failures, RunResult, asked_once, judged, located, run_started
-from clvlab.errors import AgentFailedError, DecisionError
+from clvlab.errors import AgentFailedError, DecisionError, LookaheadError
 from clvlab.law.actions import Decision, check_decisions, decisions_of
 from clvlab.law.closing import Window
+from clvlab.law.message import Message
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.law.schema import Causality, ClosingPolicy, SourceMode
 from clvlab.law.tape import Binding, Tape
@@ -71,14 +72,23 @@ def live_started(
     )
 
 
-def checked(decided: Sequence[Decision], agent_id: str) -> None:
+def checked(decided: Sequence[Decision], agent_id: str, at: Message) -> None:
     """Refuse decisions of an agent at one message that could not be sealed, before they count.
 
     Raises
     ------
+    LookaheadError
+        One is of another message.
     AgentError, DecisionError
         As the law refuses them.
     """
+    # An agent owns its process, and may answer anything: at an earlier tick it would take a price that it saw move since, and
+    # at one that never comes it would spoil the seal of all agents.
+    for fixture_id, tick_seq, *_ in decided:
+        if (fixture_id, tick_seq) != (at.fixture_id, at.tick_seq):
+            raise LookaheadError(
+                f"asked at tick {at.tick_seq} of fixture {at.fixture_id}, it decided at tick {tick_seq} of fixture {fixture_id}"
+            )
     if decided:
         check_decisions(decisions_of(decided, agent_id))
 
@@ -124,10 +134,22 @@ def seal_live(
     DecisionError
         All agents failed, or a decision is at a tick that the tape does not have.
     """
-    if not decided:
-        raise DecisionError(f"no agent is left: {dict(failures.causes)!s:.500}")
+    require_agent(decided, failures)
     frames = [locate(tape, check_decisions(decisions_of(own, agent_id))) for agent_id, own in sorted(decided.items())]
     return judged(started, tape, pl.concat(frames), window, policy, failures, commit_index=commit_index, captured=captured)
+
+
+def require_agent(decided: Mapping[str, Sequence[Decision]], failures: Failures) -> None:
+    """Require an agent that has not failed.
+
+    Raises
+    ------
+    DecisionError
+        With the first line of what each said.
+    """
+    if not decided:
+        said = "; ".join(f"{agent_id}: {(cause.splitlines() or [''])[0]}" for agent_id, cause in failures.causes.items())
+        raise DecisionError(f"no agent is left: {said:.500}")
 
 
 def replay_live(
@@ -157,7 +179,10 @@ def replay_live(
     AgentError, DecisionError
         An agent fails, or decides what can't be sealed.
     """
-    frames = [located(agent.identity.agent_id, tape, asked_once(agent, tape)) for agent in agents]
+    # As the agents saw it, message by message: of no pack, and without kickoffs, which some feeds move, and others never say.
+    kickoffs = tape.fixtures.with_columns(kickoff_ts_ms=pl.lit(None, pl.Int64))
+    seen = replace(tape, binding=Binding(None, tape.binding.fixture_ids, None), announced=kickoffs)
+    frames = [located(agent.identity.agent_id, tape, asked_once(agent, seen)) for agent in agents]
     return judged(
         started,
         tape,

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import socket
+from typing import Any
+from urllib.parse import urlsplit
+
 import httpx2
 
 from clvlab.errors import FeedError
+from clvlab.feeds.hosts import check_peer, is_local, is_proxied
 
 _MOST_WAIT_S = 3600.0
 
@@ -34,6 +39,22 @@ def said(error: Exception) -> str:
     return f"{type(error).__name__}: {error}" if shown and str(error) else type(error).__name__
 
 
+def client_of(url: httpx2.URL, **options: Any) -> httpx2.Client:
+    """Return a client of a provider's address: what answers there must not be this machine, unless the address says so."""
+
+    def check(response: httpx2.Response) -> None:
+        stream = response.extensions.get("network_stream")
+        connection = None if stream is None else stream.get_extra_info("socket")
+        if isinstance(connection, socket.socket) and not is_proxied(url.scheme):
+            try:
+                check_peer(connection, url.host)
+            except OSError as error:
+                raise httpx2.ReadError("the connection broke off", request=response.request) from error
+
+    trust_env = url.scheme == "https" and not is_local(url.host)
+    return httpx2.Client(trust_env=trust_env, event_hooks={"response": [check]}, **options)
+
+
 def secret(value: str, setting: str) -> str:
     """Return a key that can stand in a header.
 
@@ -46,8 +67,8 @@ def secret(value: str, setting: str) -> str:
     return value
 
 
-def base_url(text: str, setting: str) -> httpx2.URL:
-    """Return the address of a provider.
+def base_url(text: str, setting: str, kind: str = "http") -> httpx2.URL:
+    """Return the address of a provider, ``http`` or ``ws``, plain or encrypted.
 
     Raises
     ------
@@ -55,8 +76,10 @@ def base_url(text: str, setting: str) -> httpx2.URL:
     """
     try:
         url = httpx2.URL(text)
-    except (httpx2.InvalidURL, TypeError) as error:
+        split = urlsplit(text)
+        is_whole = url.scheme in (kind, f"{kind}s") and bool(split.hostname) and split.port != 0
+    except (httpx2.InvalidURL, TypeError, ValueError) as error:
         raise FeedError(f"{setting} is no URL: {type(error).__name__}") from error
-    if url.scheme not in ("http", "https") or not url.host:
-        raise FeedError(f"{setting} must begin with http:// or https:// and name a host")
+    if not is_whole:
+        raise FeedError(f"{setting} must begin with {kind}:// or {kind}s:// and name a host")
     return url

@@ -6,12 +6,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from clvlab.errors import FeedError, MissingLibraryError
 from clvlab.feeds.backoff import Backoff
 from clvlab.feeds.betfair_place import ConnectionLostError, Line, Place, place_of, read_message
 from clvlab.feeds.feed import Cut, GapCause, Health, Item, Received, Resumed, Stop
-from clvlab.feeds.hosts import provenance_of
+from clvlab.feeds.hosts import is_local, provenance_of
 from clvlab.packs.captures.betfair import BetfairReader
 from clvlab.packs.manifest import Fixture
 
@@ -23,15 +24,17 @@ LOGIN_URL = "https://identitysso.betfair.com/api/"
 _OFFERS = ("EX_MARKET_DEF", "EX_ALL_OFFERS", "EX_LTP")
 _LOOK_S = 0.2
 _IMAGE_S = 15.0
+_ACCOUNT = "CLVLAB_BETFAIR_SESSION_TOKEN, or _USERNAME and _PASSWORD"
+_WHAT = "CLVLAB_BETFAIR_MARKET_IDS, _EVENT_IDS and market_filter"
 _HOPELESS = {
-    "NO_APP_KEY": "app_key",
-    "INVALID_APP_KEY": "app_key",
-    "NOT_AUTHORIZED": "app_key, which lacks access to the stream",
-    "NO_SESSION": "session_token, or username and password",
-    "INVALID_SESSION_INFORMATION": "session_token, or username and password",
-    "SUBSCRIPTION_LIMIT_EXCEEDED": "market_ids, event_ids and market_filter: they take in too many markets",
-    "INVALID_INPUT": "market_ids, event_ids, market_filter, conflate_ms and heartbeat_ms",
-    "INVALID_REQUEST": "market_ids, event_ids, market_filter, conflate_ms and heartbeat_ms",
+    "NO_APP_KEY": "CLVLAB_BETFAIR_APP_KEY",
+    "INVALID_APP_KEY": "CLVLAB_BETFAIR_APP_KEY",
+    "NOT_AUTHORIZED": "CLVLAB_BETFAIR_APP_KEY, which lacks access to the stream",
+    "NO_SESSION": _ACCOUNT,
+    "INVALID_SESSION_INFORMATION": _ACCOUNT,
+    "SUBSCRIPTION_LIMIT_EXCEEDED": f"{_WHAT}: they take in too many markets",
+    "INVALID_INPUT": f"{_WHAT}, conflate_ms and heartbeat_ms",
+    "INVALID_REQUEST": f"{_WHAT}, conflate_ms and heartbeat_ms",
 }
 _CROWDED = {"TOO_MANY_REQUESTS", "MAX_CONNECTION_LIMIT_EXCEEDED"}
 
@@ -46,7 +49,7 @@ class BetfairFeed:
     username, password
         Of the account, to log in with before every connection.
     session_token
-        Returns the token of a session, in place of a login.
+        Token of a session, or what returns one before every connection; in place of a login.
     market_ids, event_ids, market_filter
         What to subscribe to: ``marketIds``, ``eventIds`` and other fields of a market filter as Betfair documents it.
     conflate_ms
@@ -74,7 +77,7 @@ class BetfairFeed:
         app_key: str,
         username: str | None = None,
         password: str | None = None,
-        session_token: Callable[[], str] | None = None,
+        session_token: str | Callable[[], str] | None = None,
         market_ids: Sequence[str] = (),
         event_ids: Sequence[str] = (),
         market_filter: Mapping[str, Any] | None = None,
@@ -92,11 +95,16 @@ class BetfairFeed:
         if not 0 <= conflate_ms <= 120_000:
             raise FeedError(f"conflate_ms must be 0 to 120000, not {conflate_ms}")
         if session_token is None and not (username and password):
-            raise FeedError("Betfair needs a session: set username and password, or session_token")
+            raise FeedError(f"Betfair needs a session: set {_ACCOUNT}")
+        login = urlsplit(login_url)
+        if not login.hostname or (login.scheme != "https" and (login.scheme != "http" or not is_local(login.hostname))):
+            raise FeedError(
+                "CLVLAB_BETFAIR_LOGIN_URL must begin with https://, or http:// on this machine: a password is sent there"
+            )
         self.health = Health()
         self.provenance = provenance_of(self.name, host)
         self._app_key, self._session = app_key, session_token
-        self._username, self._password, self._login_url = username, password, login_url
+        self._username, self._password, self._login_url = username, password, login_url.rstrip("/") + "/"
         own = {"marketIds": list(market_ids), "eventIds": list(event_ids)}
         self._filter = dict(market_filter or {}) | {key: ids for key, ids in own.items() if ids}
         self._conflate_ms, self._heartbeat_ms, self._data_patience_s = conflate_ms, heartbeat_ms, data_patience_s
@@ -113,7 +121,7 @@ class BetfairFeed:
                     if time.monotonic() > end_s:
                         raise FeedError(f"{self._where} sent no image in {_IMAGE_S:g} s: ask again, or for fewer markets")
         except (ConnectionLostError, ValueError) as error:
-            raise FeedError(f"{self._where} can't be asked: {error}; check host, port and cafile") from error
+            raise FeedError(f"{self._where} can't be asked: {error}; check CLVLAB_BETFAIR_HOST, _PORT and _CAFILE") from error
         self._fixtures = reader.fixtures
         return sorted(reader.fixtures.values(), key=lambda fixture: (fixture.kickoff_ts_ms or 0, fixture.fixture_id))
 
@@ -171,7 +179,7 @@ class BetfairFeed:
 
     def _token(self) -> str:
         if self._session is not None:
-            return self._session()
+            return self._session if isinstance(self._session, str) else self._session()
         from clvlab.feeds.betfair_stream import session_of
 
         return session_of(self._username or "", self._password or "", self._app_key, self._login_url)
@@ -184,7 +192,7 @@ class BetfairFeed:
             self.fixtures()
         unknown = sorted(set(fixture_ids) - self._fixtures.keys())
         if unknown:
-            raise FeedError(f"no market of fixture {unknown[0]} is on: check market_ids, event_ids and market_filter")
+            raise FeedError(f"no market of fixture {unknown[0]} is on: check {_WHAT}")
         events = {str(self._fixtures[fixture_id].source_id).partition("@")[0] for fixture_id in fixture_ids}
         return self._filter | {"eventIds": sorted(events)}
 

@@ -21,8 +21,10 @@ from betfairlightweight.streaming import BaseListener, BetfairStream
 from clvlab.errors import FeedError
 from clvlab.feeds.betfair_place import ConnectionLostError, Line, now_ms
 from clvlab.feeds.feed import GapCause
+from clvlab.feeds.hosts import check_peer
+from clvlab.packs.files import MAX_LINE_BYTES
 
-MAX_LINE_BYTES = 16 << 20
+_MAX_BYTES = MAX_LINE_BYTES - (1 << 12)  # of a line that a line of a capture can hold, with its mark
 _CRLF = b"\r\n"
 _QUEUED = 10_000
 _TRY_LATER = {"TEMPORARY_BAN_TOO_MANY_REQUESTS", "INTERNAL_ERROR", "SERVICE_UNAVAILABLE", "LIMITED_ACCESS"}
@@ -54,7 +56,7 @@ def session_of(username: str, password: str, app_key: str, login_url: str) -> st
         said = str(error.response.get("error") or error.response.get("status"))[:80]
         if said in _TRY_LATER:
             raise ConnectionLostError(f"the login is refused for now: {said}", GapCause.QUOTA) from None
-        raise FeedError(f"Betfair refuses the login ({said}): check username, password and app_key") from None
+        raise FeedError(f"Betfair refuses the login ({said}): check CLVLAB_BETFAIR_USERNAME, _PASSWORD and _APP_KEY") from None
     except StatusCodeError as error:
         raise ConnectionLostError(f"the login is answered with status {error.status_code}") from None
     except BetfairError as error:  # its text and its causes may hold what was sent
@@ -117,8 +119,9 @@ class _LineStream(BetfairStream):  # type: ignore[misc]
         context = ssl.create_default_context(cafile=cafile)
         plain = socket.create_connection((host, port), self.timeout)
         try:
+            check_peer(plain, host)
             return context.wrap_socket(plain, server_hostname=host)
-        except (OSError, ValueError):
+        except (OSError, ValueError, FeedError):
             plain.close()
             raise
 
@@ -138,8 +141,8 @@ class _LineStream(BetfairStream):  # type: ignore[misc]
                 raise ConnectionLostError("the provider closed the connection")
             *whole, self._part = (self._part + part).split(_CRLF)
             self._whole += whole
-            if len(self._part) > MAX_LINE_BYTES:
-                raise ConnectionLostError(f"a line has more than {MAX_LINE_BYTES:,} bytes")
+            if len(self._part) > _MAX_BYTES or any(len(line) > _MAX_BYTES for line in whole):
+                raise ConnectionLostError(f"a line has more than {_MAX_BYTES:,} bytes", GapCause.OVERSIZE)
         return (self._whole.popleft() + _CRLF).decode("utf-8", "surrogateescape")
 
     def _send(self, message: Mapping[str, Any]) -> None:
@@ -219,9 +222,8 @@ class Connection:
                 stream.run(self._request, self._silence_s)
         except ssl.SSLCertVerificationError as error:
             host, port, _ = self._address
-            self._put(
-                FeedError(f"{host}:{port} shows a certificate that can't be trusted ({error.verify_message}): check cafile")
-            )
+            why = error.verify_message
+            self._put(FeedError(f"{host}:{port} shows a certificate that can't be trusted ({why}): see CLVLAB_BETFAIR_CAFILE"))
         except OSError as error:
             self._put(ConnectionLostError(f"no connection: {error}"))
         except Exception as error:  # noqa: BLE001 - the end of a thread: whoever takes the lines raises it

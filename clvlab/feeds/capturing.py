@@ -14,11 +14,12 @@ from queue import Empty, Full, Queue
 from threading import Thread
 
 from clvlab.errors import FeedError
-from clvlab.feeds.feed import Cut, Feed, GapCause, Item, Stop
+from clvlab.feeds.feed import Cut, Feed, GapCause, Item, Received, Stop
 from clvlab.feeds.segments import Note, Segments
 from clvlab.packs.captures.records import Header, Record
 
 _BACKLOG = 20_000
+_MOST_BYTES = 256 << 20
 _PATIENCE_S = 5.0
 _BATCH = 2_000
 _IDLE_S = 0.1
@@ -91,6 +92,8 @@ class Capturing:
                 yield from self._written([Cut(cause, since_ms, resumable=mark is not None)])
             reading = _Reading(self.feed, self.segments.header.fixture_ids, mark, self._backlog, self._patience_s)
             yield from self._listened(reading, stop)
+            if (owed_ms := self.feed.health.owed_since_ms) is not None:  # it ends before all came that was promised again
+                yield from self._written([Cut(GapCause.CUT, owed_ms, resumable=True)])
             if reading.error is not None:
                 raise reading.error
             if not reading.behind:
@@ -129,6 +132,24 @@ class Capturing:
         self.segments.roll(self._clock())
 
 
+class _Backlog(Queue[Item]):
+    """Items that wait to be written: full when they are too many, or together too large for memory."""
+
+    _bytes = 0
+
+    def _put(self, item: Item) -> None:
+        super()._put(item)
+        self._bytes += len(item.text) if isinstance(item, Received) else 0
+
+    def _get(self) -> Item:
+        item = super()._get()
+        self._bytes -= len(item.text) if isinstance(item, Received) else 0
+        return item
+
+    def _qsize(self) -> int:
+        return self.maxsize if self._bytes >= _MOST_BYTES else super()._qsize()
+
+
 class _Reading(Thread):
     """Reads a feed into a queue until it is stopped, has ended, or nobody takes from the queue for some seconds."""
 
@@ -137,7 +158,7 @@ class _Reading(Thread):
         self.stop, self.behind = Stop(), False
         self.error: FeedError | None = None
         self._feed, self._fixture_ids, self._mark, self._patience_s = feed, fixture_ids, mark, patience_s
-        self._queue: Queue[Item] = Queue(backlog)
+        self._queue = _Backlog(backlog)
 
     def run(self) -> None:
         try:

@@ -42,6 +42,7 @@ class EventStream:
     _begun: bool = False
     _kind: bytes = b""
     _data: list[bytes] = field(default_factory=list)
+    _size: int = 0
     _mark: str = ""
 
     def take(self, chunk: bytes) -> Iterator[Event]:
@@ -50,7 +51,7 @@ class EventStream:
         Raises
         ------
         ValueError
-            A line without an end that no event has.
+            A line, or an event, without an end.
 
         Examples
         --------
@@ -62,23 +63,24 @@ class EventStream:
         self._after_cr = chunk.endswith(b"\r")
         lines = (self._rest + chunk).replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
         self._rest = lines.pop()
-        if len(self._rest) > _MOST_BYTES:
-            raise ValueError(f"an event has more than {_MOST_BYTES:,} bytes")
         for line in lines:
             event = self._line(line if self._begun else line.removeprefix(_BYTE_ORDER_MARK))
             self._begun = True
             if event is not None:
                 yield event
+        if self._size + len(self._rest) > _MOST_BYTES:
+            raise ValueError(f"an event has more than {_MOST_BYTES:,} bytes")
 
     def _line(self, line: bytes) -> Event | None:
         if not line:
             kind, data = self._kind, self._data
-            self._kind, self._data = b"", []
+            self._kind, self._data, self._size = b"", [], 0
             return Event(kind.decode(errors="replace") or "message", b"\n".join(data), self._mark) if any(data) else None
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if name == b"data":
             self._data.append(value)
+            self._size += len(value) + 1
         elif name == b"event":
             self._kind = value
         elif name == b"id" and b"\0" not in value:

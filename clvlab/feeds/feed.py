@@ -113,6 +113,8 @@ class Health:
         Connections in a row that failed.
     error
         What went wrong last, without a secret; null while all is well.
+    owed_since_ms
+        Since when messages were missed that are just being sent again, so that a ``Resumed`` has promised them; null if none.
     """
 
     connected: bool = False
@@ -122,6 +124,7 @@ class Health:
     quota_left: int | None = None
     retries: int = 0
     error: str | None = None
+    owed_since_ms: int | None = None
 
     def note(self, message: Received) -> None:
         """Take note of a message."""

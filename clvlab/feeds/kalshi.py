@@ -7,20 +7,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx2
 import orjson
 from websockets.sync.client import ClientConnection
 
 from clvlab.errors import FeedError
+from clvlab.feeds.answers import base_url, client_of, secret
 from clvlab.feeds.feed import Cut, GapCause, Health, Item, Received, Resumed, Stop
 from clvlab.feeds.hosts import provenance_of
 from clvlab.feeds.kalshi_signing import Signer
 from clvlab.feeds.merging import Cuts, together
-from clvlab.feeds.retrying import PASSING, LostError, Patience, Retry, leads_here, now_ms, refused
+from clvlab.feeds.retrying import PASSING, LostError, Patience, Retry, now_ms, refused
 from clvlab.feeds.sockets import Socket
-from clvlab.packs.captures.kalshi import KalshiReader
+from clvlab.packs.captures.kalshi import KalshiReader, is_readable
 from clvlab.packs.importers.times import time_ms
 from clvlab.packs.manifest import Fixture
 
@@ -75,16 +75,17 @@ class KalshiFeed:
         patience: Patience | None = None,
     ) -> None:
         if not event_tickers and not tickers:
-            raise FeedError("kalshi needs something to follow: set event_tickers or tickers")
+            raise FeedError("kalshi needs something to follow: set CLVLAB_KALSHI_EVENT_TICKERS or _TICKERS")
         self.health = Health()
-        self.provenance = provenance_of(self.name, *(urlsplit(one).hostname or "" for one in (url, api_url)))
-        self._signer = Signer(key_id, Path(private_key_file))
+        where = base_url(url, "CLVLAB_KALSHI_URL", "ws"), base_url(api_url, "CLVLAB_KALSHI_API_URL")
+        self.provenance = provenance_of(self.name, *(one.host for one in where))
+        self._signer = Signer(secret(key_id, "CLVLAB_KALSHI_KEY_ID"), Path(private_key_file))
         self._paths = [f"events/{name}" for name in event_tickers] + [f"markets/{name}" for name in tickers]
         self._url, self._path, self._api_url = url.rstrip("/"), path, api_url.rstrip("/")
         self._patience = patience or Patience(silence_s=_SILENCE_S)
 
     def fixtures(self) -> Sequence[Fixture]:
-        """Return the events, by the time when they close.
+        """Return the events, by kickoff; an event that names none comes last.
 
         Raises
         ------
@@ -94,7 +95,7 @@ class KalshiFeed:
         try:
             described = self._described()
         except PASSING as error:
-            raise FeedError(f"Kalshi can't be asked now ({error}): try again, or check api_url") from error
+            raise FeedError(f"Kalshi can't be asked now ({error}): try again, or check CLVLAB_KALSHI_API_URL") from error
         found = {number: own for _, reader in described.values() for number, own in reader.fixtures.items()}
         return sorted(found.values(), key=lambda own: (own.kickoff_ts_ms is None, own.kickoff_ts_ms or 0, own.fixture_id))
 
@@ -110,7 +111,7 @@ class KalshiFeed:
             return
         known = {number for _, reader in described.values() for number in reader.fixtures}
         if unknown := sorted(set(fixture_ids) - known):
-            raise FeedError(f"none of the events is fixture {unknown[0]}: add it to event_tickers")
+            raise FeedError(f"none of the events is fixture {unknown[0]}: add it to CLVLAB_KALSHI_EVENT_TICKERS")
         wanted = {
             path: [ticker for ticker, number in reader.tickers.items() if not fixture_ids or number in fixture_ids]
             for path, (_, reader) in described.items()
@@ -118,7 +119,7 @@ class KalshiFeed:
         following = _Following(self, {path: tickers for path, tickers in wanted.items() if tickers}, self._patience.answer_s)
         socket = Socket(
             url=self._url + self._path,
-            settings="key_id, private_key_file and url",
+            settings="CLVLAB_KALSHI_KEY_ID, _PRIVATE_KEY_FILE and _URL",
             health=self.health,
             patience=self._patience,
             begin=following.begin,
@@ -130,13 +131,13 @@ class KalshiFeed:
 
     def answers(self, paths: Sequence[str]) -> list[Received]:
         """Ask REST, unsigned: what markets are is public."""
-        with httpx2.Client(timeout=self._patience.answer_s, trust_env=not leads_here(self._api_url)) as client:
+        with client_of(httpx2.URL(self._api_url), timeout=self._patience.answer_s) as client:
             return [self._answer(client, path) for path in paths]
 
     def _answer(self, client: httpx2.Client, path: str) -> Received:
         response = client.get(f"{self._api_url}/{path}", params={"with_nested_markets": "true"})
         if response.status_code != 200:
-            refused(response.status_code, response.headers, f"event_tickers, tickers and api_url, for {path!r}")
+            refused(response.status_code, response.headers, f"CLVLAB_KALSHI_EVENT_TICKERS, _TICKERS and _API_URL, for {path!r}")
         return Received(response.content, now_ms())
 
     def _described(self) -> dict[str, tuple[Received, KalshiReader]]:
@@ -178,11 +179,11 @@ class _Following:
             said = orjson.loads(message.text)
             kind, sid, seq = said["type"], said.get("sid"), said.get("seq")
         except (ValueError, LookupError, TypeError, AttributeError):
-            yield message  # the reader refuses it; the next number shows the hole
+            yield message  # the reader refuses it; the next number shows the hole, as after a book that can't be read
             return
         if kind in ("subscribed", "ok"):
             yield from self._began(said)
-        elif type(sid) is int and sid in self._subscribed and type(seq) is int:
+        elif type(sid) is int and sid in self._subscribed and type(seq) is int and is_readable(said):
             yield from self._counted(socket, self._subscribed[sid], sid, seq, message)
         yield message
         if kind == "error":
@@ -226,7 +227,7 @@ class _Following:
         code, text = (told.get("code"), told.get("msg")) if isinstance(told, dict) else (None, told)
         detail = f"Kalshi answers a command with error {code}: {text}"
         if code in _USELESS:
-            raise FeedError(f"{detail}; check event_tickers, tickers, key_id and private_key_file")
+            raise FeedError(f"{detail}; check CLVLAB_KALSHI_EVENT_TICKERS, _TICKERS, _KEY_ID and _PRIVATE_KEY_FILE")
         raise LostError(GapCause.CUT, detail)
 
 

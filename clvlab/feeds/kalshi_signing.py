@@ -60,7 +60,9 @@ def _private_key(path: Path) -> RSAPrivateKey:
     try:
         key = load_pem_private_key(path.read_bytes(), password=None)
     except (OSError, ValueError, TypeError) as error:
-        raise FeedError(f"private_key_file {str(path)!r} can't be read as a PEM key: {type(error).__name__}") from error
+        raise FeedError(
+            f"CLVLAB_KALSHI_PRIVATE_KEY_FILE {str(path)!r} can't be read as a PEM key: {type(error).__name__}"
+        ) from error
     if not isinstance(key, RSAPrivateKey):
-        raise FeedError(f"private_key_file {str(path)!r} holds no RSA key")
+        raise FeedError(f"CLVLAB_KALSHI_PRIVATE_KEY_FILE {str(path)!r} holds no RSA key")
     return key

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from urllib.parse import urlsplit
 
 import httpx2
 import orjson
 from websockets.sync.client import ClientConnection
 
 from clvlab.errors import FeedError
+from clvlab.feeds.answers import base_url, client_of
 from clvlab.feeds.feed import GapCause, Health, Item, Received, Resumed, Stop
 from clvlab.feeds.hosts import provenance_of
 from clvlab.feeds.merging import together
-from clvlab.feeds.retrying import PASSING, LostError, Patience, Retry, leads_here, now_ms, refused
+from clvlab.feeds.retrying import PASSING, LostError, Patience, Retry, now_ms, refused
 from clvlab.feeds.sockets import Socket
 from clvlab.packs.captures.polymarket import PolymarketReader
 from clvlab.packs.manifest import Fixture
@@ -58,9 +58,10 @@ class PolymarketFeed:
         patience: Patience | None = None,
     ) -> None:
         if not events:
-            raise FeedError("polymarket needs events to follow: set events to their slugs or numbers")
+            raise FeedError("polymarket needs events to follow: set CLVLAB_POLYMARKET_EVENTS to their slugs or numbers")
         self.health = Health()
-        self.provenance = provenance_of(self.name, *(urlsplit(one).hostname or "" for one in (url, gamma_url)))
+        where = base_url(url, "CLVLAB_POLYMARKET_URL", "ws"), base_url(gamma_url, "CLVLAB_POLYMARKET_GAMMA_URL")
+        self.provenance = provenance_of(self.name, *(one.host for one in where))
         self._events = tuple(events)
         self._url, self._gamma_url = url.rstrip("/") + path, gamma_url.rstrip("/")
         self._per_connection, self._heartbeat_s = assets_per_connection, heartbeat_s
@@ -77,7 +78,7 @@ class PolymarketFeed:
         try:
             readers = [reader for _, reader in self._described(self._events).values()]
         except PASSING as error:
-            raise FeedError(f"gamma can't be asked now ({error}): try again, or check gamma_url") from error
+            raise FeedError(f"gamma can't be asked now ({error}): try again, or check CLVLAB_POLYMARKET_GAMMA_URL") from error
         found = [fixture for reader in readers for fixture in reader.fixtures.values()]
         return sorted(found, key=lambda own: (own.kickoff_ts_ms is None, own.kickoff_ts_ms or 0, own.fixture_id))
 
@@ -93,7 +94,7 @@ class PolymarketFeed:
             return
         known = {fixture_id for _, reader in described.values() for fixture_id in reader.fixtures}
         if unknown := sorted(set(fixture_ids) - known):
-            raise FeedError(f"none of the events is fixture {unknown[0]}: add it to events")
+            raise FeedError(f"none of the events is fixture {unknown[0]}: add it to CLVLAB_POLYMARKET_EVENTS")
         event_of: dict[str, str] = {}
         for event, (_, reader) in described.items():
             assets = [asset for asset, number in reader.assets.items() if not fixture_ids or number in fixture_ids]
@@ -103,7 +104,7 @@ class PolymarketFeed:
     def _connections(self, stop: Stop, event_of: Mapping[str, str]) -> Iterator[Item]:
         assets, most = list(event_of), self._per_connection
         if not assets:
-            raise FeedError("nothing is traded on these events any more: set events to others")
+            raise FeedError("nothing is traded on these events any more: set CLVLAB_POLYMARKET_EVENTS to others")
         parts = [assets[start : start + most] for start in range(0, len(assets), most)]
         sockets = [self._socket(part, sorted({event_of[asset] for asset in part}), whole=len(parts) == 1) for part in parts]
         yield from together(stop, [socket.listen for socket in sockets])
@@ -111,7 +112,7 @@ class PolymarketFeed:
     def _socket(self, assets: Sequence[str], events: Sequence[str], *, whole: bool) -> Socket:
         return Socket(
             url=self._url,
-            settings="url, path and whether Polymarket serves this country",
+            settings="CLVLAB_POLYMARKET_URL, and whether Polymarket serves this country",
             health=self.health,
             patience=self._patience,
             begin=lambda socket: self._begin(socket, assets, events),
@@ -129,17 +130,16 @@ class PolymarketFeed:
 
     def _described(self, events: Sequence[str]) -> dict[str, tuple[Received, PolymarketReader]]:
         """Ask gamma about events: its answer about each, and a reader that took it."""
-        local = leads_here(self._gamma_url)
-        with httpx2.Client(timeout=self._patience.answer_s, trust_env=not local) as client:
+        with client_of(httpx2.URL(self._gamma_url), timeout=self._patience.answer_s) as client:
             return {event: self._answer(client, event) for event in events}
 
     def _answer(self, client: httpx2.Client, event: str) -> tuple[Received, PolymarketReader]:
         by = "id" if event.isdecimal() else "slug"
         response = client.get(f"{self._gamma_url}/events", params={by: event})
         if response.status_code != 200:
-            refused(response.status_code, response.headers, "gamma_url and events")
+            refused(response.status_code, response.headers, "CLVLAB_POLYMARKET_GAMMA_URL and _EVENTS")
         if response.content.strip() == b"[]":
-            raise FeedError(f"Polymarket has no event {event!r}: check events")
+            raise FeedError(f"Polymarket has no event {event!r}: check CLVLAB_POLYMARKET_EVENTS")
         reader = PolymarketReader()
         try:
             reader.take(response.content, 0)

@@ -27,7 +27,7 @@ class _Entry:
 
 FEEDS: Mapping[str, _Entry] = MappingProxyType(
     {
-        "betfair": _Entry("clvlab.feeds.betfair", "BetfairFeed", ("username", "password", "app_key")),
+        "betfair": _Entry("clvlab.feeds.betfair", "BetfairFeed", ("app_key",)),
         "kalshi": _Entry("clvlab.feeds.kalshi", "KalshiFeed", ("key_id", "private_key_file")),
         "polymarket": _Entry("clvlab.feeds.polymarket", "PolymarketFeed", ("events",)),
         "replay": _Entry("clvlab.feeds.replay", "ReplayFeed"),
@@ -57,8 +57,8 @@ def feed_of(settings: FeedSettings, name: str | None = None) -> Feed:
     """
     name = name or settings.feed
     if name is None or name not in FEEDS:
-        asked = "no feed is named" if name is None else f"there is no feed {name!r}"
-        raise FeedError(f"{asked}: set CLVLAB_FEED to one of {', '.join(FEEDS)}")
+        asked = "no feed is named: set CLVLAB_FEED to" if name is None else f"there is no feed {name!r}: name"
+        raise FeedError(f"{asked} one of {', '.join(FEEDS)}")
     entry = FEEDS[name]
     prefix = f"{name.replace('-', '_')}_"
     given = {

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NoReturn, TypeVar
-from urllib.parse import urlsplit
 
 import httpx2
 from websockets.exceptions import WebSocketException
@@ -14,7 +13,6 @@ from websockets.exceptions import WebSocketException
 from clvlab.errors import FeedError
 from clvlab.feeds.backoff import Backoff
 from clvlab.feeds.feed import GapCause, Health, Stop
-from clvlab.feeds.hosts import is_local
 
 _HOPELESS = (400, 401, 403, 404, 410)
 _T = TypeVar("_T")
@@ -35,11 +33,6 @@ PASSING = (OSError, WebSocketException, httpx2.HTTPError, LostError)
 def now_ms() -> int:
     """Return the time of this machine, UTC."""
     return time.time_ns() // 1_000_000
-
-
-def leads_here(url: str) -> bool:
-    """Whether a URL leads to this machine."""
-    return is_local(urlsplit(url).hostname or "")
 
 
 def refused(status: int, headers: Mapping[str, str], settings: str) -> NoReturn:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from clvlab.errors import FeedError
-from clvlab.feeds.feed import Cut, GapCause, Item, Received, Resumed
+from clvlab.feeds.feed import Cut, GapCause, Item, Resumed
+from clvlab.feeds.open_cuts import OpenCuts
 from clvlab.files import flush, lock
 from clvlab.packs.captures.records import (
     ENDING,
@@ -31,7 +33,6 @@ from clvlab.packs.files import MAX_LINE_BYTES, file_sha256
 
 Note = Callable[[str, int, str], None]
 """Takes capture id, number and ``sha256:<hex>`` of a segment that was closed."""
-_OWN = (GapCause.RESTART, GapCause.BACKLOG)
 _PATIENCE_S = 2.0  # for whoever is about to let go
 _MAX_BYTES = 64 << 20
 _MAX_AGE_MS = 300_000
@@ -63,14 +64,14 @@ class Segments:
         self._folder, self._note = folder, note
         self.mark: str | None = None
         self.last_ms: int | None = None
-        self.lost_bytes, self.synced_s, self._open_cut = 0, time.monotonic(), False
+        self.lost_bytes, self.synced_s, self._open_cuts = 0, time.monotonic(), OpenCuts()
         self._file: int | None = None
         self._since_ms: int | None = None
         folder.mkdir(parents=True, exist_ok=True)
         self._held = ExitStack()
         self._held.enter_context(lock(folder, patience_s=_PATIENCE_S))
         try:
-            found = self.paths()
+            found = self._found()
             self.header = self._taken_up(found, header) if found else self._begun(header)
         except BaseException:
             self._held.close()
@@ -79,6 +80,18 @@ class Segments:
     def paths(self) -> list[Path]:
         """Return the files, in order."""
         return sorted(self._folder.glob(f"[0-9]*{ENDING}"))
+
+    def _found(self) -> list[Path]:
+        """Return the files that an earlier process left; what is in the folder is removed once it is in a pack."""
+        if not self._folder.is_dir():  # it was waited for, and became a pack meanwhile
+            raise FeedError(f"the capture in {str(self._folder)!r} has just ended: its pack stands, name another folder")
+        found = self.paths()
+        strays = sorted(
+            {path.name for path in self._folder.iterdir() if not path.name.startswith(".")} - {path.name for path in found}
+        )
+        if strays:
+            raise FeedError(f"{str(self._folder)!r} holds {strays[0]!r}, which is no segment: move it, or name another folder")
+        return found
 
     def past(self) -> Iterator[Record]:
         """Return what was written before, in order.
@@ -103,21 +116,25 @@ class Segments:
 
     def _lines(self, item: Item) -> list[tuple[bytes, Record]]:
         if isinstance(item, Cut):
-            self._open_cut = self._open_cut or item.cause in _OWN
-            return [_read(cut_line(item.from_ts_ms, item.cause.value, item.markets, resumable=item.resumable))]
+            self._open_cuts.cut(item)
+            return [_written(item)]
         if isinstance(item, Resumed):
-            self._open_cut = False
-            return [_read(resumed_line(item.to_ts_ms, replayed=item.replayed))]
-        # A feed knows nothing of what this process missed: its first message ends that. Its own cuts it ends itself.
-        resumed = [_read(resumed_line(item.received_ts_ms, replayed=False))] if self._open_cut else []
-        self._open_cut = False
+            self._open_cuts.resumed()
+            return [_written(item)]
+        at_ms, before = item.received_ts_ms, self._open_cuts.before_message(item.received_ts_ms)
         self.mark = self.mark if item.mark is None else item.mark
-        return [*resumed, *_message_lines(item)]
+        line = message_line(item.text, at_ms, item.mark)
+        if len(line) > MAX_LINE_BYTES:  # a line that nobody could read again would spoil the whole capture
+            return [_written(one) for one in (*before, *self._open_cuts.in_place_of_message(at_ms))]
+        return [*map(_written, before), (line, Record(at_ms, item.text, item.mark))]
 
     def _append(self, data: bytes) -> None:
         view = memoryview(data)
-        while view:
-            view = view[os.write(self._descriptor, view) :]
+        try:
+            while view:
+                view = view[os.write(self._descriptor, view) :]
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(self._path)) from error
         self._size += len(data)
 
     def sync(self) -> None:
@@ -203,8 +220,10 @@ class Segments:
             ended = record.is_end
             if not ended:
                 self.last_ms, self.mark = record.at_ms, record.mark or self.mark
-                own = record.cut is not None and record.cut["cause"] in _OWN
-                self._open_cut = own or (self._open_cut and record.resumed is None)
+                if record.cut is not None:
+                    self._open_cuts.cut(_cut_of(record.at_ms, record.cut))
+                elif record.resumed is not None:
+                    self._open_cuts.resumed()
         for number, path in enumerate(found[:-1], 1):  # a log refuses what was changed since, and learns what it missed
             self._tell(number, file_sha256(path))
         if ended:
@@ -219,9 +238,20 @@ class Segments:
         self._size, self._since_ms = path.stat().st_size, None
 
     def close(self) -> None:
-        """Close the last segment: the capture has ended."""
-        self._ended()
+        """Close the last segment, and leave the folder: the capture has ended."""
+        self.end()
         self.release()
+
+    def end(self) -> None:
+        """Close the last segment, and hold the folder until ``release``."""
+        self._ended()
+
+    def drop(self) -> None:
+        """Remove a capture in which nothing was written down, and its folder if nothing else is in it."""
+        for path in self.paths():
+            path.unlink()
+        if not any(self._folder.iterdir()):
+            self._folder.rmdir()
 
     def release(self) -> None:
         """Leave the capture as it is on the disk, to be taken up again; one that was closed stays so."""
@@ -231,18 +261,17 @@ class Segments:
         self._held.close()
 
 
-def _message_lines(item: Received) -> list[tuple[bytes, Record]]:
-    """Write a message, or that it was missed: a line that nobody could read again would spoil the whole capture."""
-    at_ms = item.received_ts_ms
-    line = message_line(item.text, at_ms, item.mark)
-    if len(line) <= MAX_LINE_BYTES:
-        return [(line, Record(at_ms, item.text, item.mark))]
-    cut = cut_line(at_ms, GapCause.OVERSIZE.value, (), resumable=False)
-    return [_read(cut), _read(resumed_line(at_ms, replayed=False))]
-
-
-def _read(line: bytes) -> tuple[bytes, Record]:
+def _written(item: Cut | Resumed) -> tuple[bytes, Record]:
+    if isinstance(item, Cut):
+        line = cut_line(item.from_ts_ms, item.cause.value, item.markets, resumable=item.resumable)
+    else:
+        line = resumed_line(item.to_ts_ms, replayed=item.replayed)
     return line, read_record(line, "a line")
+
+
+def _cut_of(at_ms: int, cut: Mapping[str, Any]) -> Cut:
+    known = GapCause(cut["cause"]) if cut["cause"] in list(GapCause) else GapCause.CUT
+    return Cut(known, at_ms, tuple(cut["markets"]), cut["resumable"])
 
 
 def _what(header: Header) -> tuple[object, ...]:

@@ -33,9 +33,11 @@ class FeedSettings(BaseSettings):
         default=None, description="`betfair`, `kalshi`, `polymarket`, `replay`, `the-odds-api` or `txline`"
     )
 
-    betfair_username: str | None = Field(default=None, description="of the account")
-    betfair_password: SecretStr | None = Field(default=None, description="of the account")
     betfair_app_key: SecretStr | None = Field(default=None, description="of the application")
+    betfair_username: str | None = Field(default=None, description="of the account; needed without a session token")
+    betfair_password: SecretStr | None = Field(default=None, description="of the account; needed without a session token")
+    betfair_session_token: SecretStr | None = Field(default=None, description="of a session, in place of a login")
+    betfair_login_url: str | None = Field(default=None, description="where to log in: https, or http on this machine")
     betfair_market_ids: _Words = Field(default=None, description="what to follow")
     betfair_event_ids: _Words = Field(default=None, description="what to follow")
     betfair_host: str | None = Field(default=None, description="of the stream")

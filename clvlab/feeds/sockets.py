@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
-from websockets.exceptions import InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.frames import CloseCode
 from websockets.http11 import USER_AGENT
 from websockets.protocol import Event
 from websockets.sync.client import ClientConnection, connect
 
 from clvlab.feeds.feed import Cut, GapCause, Health, Item, Received, Resumed, Stop
-from clvlab.feeds.retrying import PASSING, LostError, Patience, Retry, leads_here, now_ms, refused
+from clvlab.feeds.hosts import check_peer, is_local, is_proxied
+from clvlab.feeds.retrying import PASSING, LostError, Patience, Retry, now_ms, refused
+from clvlab.packs.files import MAX_LINE_BYTES
 
 _POLL_S = 0.2
 _CLOSE_S = 0.5
-_MAX_BYTES = 64 << 20  # the first books of 500 assets come as one message
+_MAX_BYTES = MAX_LINE_BYTES - (1 << 12)  # so that a line of a capture can hold it
+
+
+class _Discreet(logging.LoggerAdapter[logging.Logger]):
+    """A log without the details of a handshake, which hold keys and signatures."""
+
+    def isEnabledFor(self, level: int) -> bool:  # noqa: N802 - the library's name
+        return level > logging.DEBUG and super().isEnabledFor(level)
 
 
 class Heard(ClientConnection):
@@ -69,7 +81,9 @@ class Socket:
 
     def listen(self, stop: Stop) -> Iterator[Item]:
         """Return messages until it is told to stop, and ``Cut`` and ``Resumed`` between two connections."""
-        is_cut = False
+        is_cut = bool(self.markets)  # one of several: the others may bring messages before it stands
+        if is_cut:
+            yield Cut(GapCause.CUT, now_ms(), self.markets)
         while (opened := self._retry.until_done(stop, self._opened)) is not None:
             socket, first = opened
             last_ms = now_ms()
@@ -82,28 +96,32 @@ class Socket:
                         last_ms = message.received_ts_ms
                         yield from self.read(socket, message)
             except PASSING as error:
-                cause = error.cause if isinstance(error, LostError) else GapCause.CUT
                 is_cut = True
-                yield Cut(cause, last_ms, self.markets)
+                yield Cut(_cause(error), last_ms, self.markets)
                 self._retry.failed(stop, error)
 
     def _opened(self) -> tuple[Heard, list[Item]]:
+        where = urlsplit(self.url)
+        host = where.hostname or ""
         try:
             socket = connect(
                 self.url,
                 additional_headers=self.headers(),
                 user_agent_header=USER_AGENT,
-                proxy=None if leads_here(self.url) else True,
+                proxy=True if is_proxied(where.scheme) and not is_local(host) else None,
                 open_timeout=self.patience.answer_s,
                 close_timeout=_CLOSE_S,
                 ping_interval=None,
                 max_size=_MAX_BYTES,
                 create_connection=Heard,
+                logger=_Discreet(logging.getLogger("websockets.client"), {}),
                 legacy=True,
             )
         except InvalidStatus as error:
             refused(error.response.status_code, error.response.headers, self.settings)
         try:
+            if not is_proxied(where.scheme):
+                check_peer(socket.socket, host)
             return socket, list(self.begin(socket))  # type: ignore[return-value]
         except BaseException:
             socket.close()
@@ -122,7 +140,7 @@ class Socket:
                 self._check(time.monotonic(), socket.heard_s, data)
                 continue
             if text == b"PONG":
-                self.health.heard_ts_ms = now_ms()
+                self._check(time.monotonic(), socket.heard_s, data)
                 continue
             data = time.monotonic()
             self._retry.succeeded()
@@ -142,3 +160,9 @@ class Socket:
             return self.provider_ms(text)
         except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError):
             return None  # the reader refuses such a message, and it is counted there
+
+
+def _cause(error: Exception) -> GapCause:
+    if isinstance(error, ConnectionClosed) and error.sent is not None and error.sent.code == CloseCode.MESSAGE_TOO_BIG:
+        return GapCause.OVERSIZE
+    return error.cause if isinstance(error, LostError) else GapCause.CUT

@@ -1,4 +1,4 @@
-"""The Odds API v4, polled: every answer is one message, and every poll without an answer a gap.
+"""The Odds API v4, polled: every answer is one message, and every poll without one that can be read a gap.
 
 Each poll costs markets times regions. The feed knows from the headers what is left, and stops before it spends a reserve.
 """
@@ -14,7 +14,7 @@ import httpx2
 import orjson
 
 from clvlab.errors import FeedError
-from clvlab.feeds.answers import Refused, base_url, is_passing, refused, said, secret
+from clvlab.feeds.answers import Refused, base_url, client_of, is_passing, refused, said, secret
 from clvlab.feeds.background import awaited
 from clvlab.feeds.backoff import Backoff
 from clvlab.feeds.feed import Cut, GapCause, Health, Item, Received, Resumed, Stop
@@ -122,6 +122,10 @@ class TheOddsApiFeed:
                     if answer is None:
                         break
                     self._check(answer)
+                    if answer.status_code == httpx2.codes.OK and not _is_list(answer.content):
+                        heard_ms = heard_ms or _now_ms()
+                        yield Received(answer.content, _now_ms())  # kept; what the odds are then nobody knows
+                        raise httpx2.DecodingError("no list of events")
                 except (httpx2.HTTPError, Refused) as error:
                     self.health.connected, self.health.error = False, said(error)
                     self.health.retries += 1
@@ -198,7 +202,7 @@ class TheOddsApiFeed:
 
     def _client(self) -> httpx2.Client:
         # A client writes the addresses it asks to the log, so that the key is put in after that.
-        return httpx2.Client(base_url=self._url, timeout=self._timeout_s, transport=_WithKey(self._key))
+        return client_of(self._url, base_url=self._url, timeout=self._timeout_s, transport=_WithKey(self._key))
 
 
 class _WithKey(httpx2.HTTPTransport):
@@ -222,6 +226,13 @@ def _fixture(event: dict[str, Any]) -> Fixture:
         source_id=event["id"],
         kickoff_ts_ms=time_ms(event["commence_time"]),
     )
+
+
+def _is_list(content: bytes) -> bool:
+    try:
+        return isinstance(orjson.loads(content), list)
+    except orjson.JSONDecodeError:
+        return False
 
 
 def _words(text: str) -> tuple[str, ...]:

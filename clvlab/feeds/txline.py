@@ -8,67 +8,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 import httpx2
 
 from clvlab.errors import FeedError
-from clvlab.feeds.answers import Refused, base_url, is_passing, refused, said, secret
+from clvlab.feeds.answers import Refused, base_url, client_of, is_passing, refused, said, secret
 from clvlab.feeds.background import Line, attended
 from clvlab.feeds.backoff import Backoff
 from clvlab.feeds.event_stream import Event, EventStream
 from clvlab.feeds.feed import Cut, GapCause, Health, Item, Received, Resumed, Stop
 from clvlab.feeds.hosts import provenance_of
 from clvlab.feeds.txline_history import About, History, about, elements, fixture_of
+from clvlab.feeds.txline_place import Place, mark_of
 from clvlab.packs.manifest import Fixture
 
 URL = "https://txline.txodds.com"
 STREAM_PATH = "/api/odds/stream"
 BLOCK_PATH = "/api/odds/updates/{day}/{hour}/{block}"
 FIXTURES_PATH = "/api/fixtures/snapshot"
-_SLACK_MS = 60_000  # messages of one time do not come in the order of their times
-_MOST_SEEN = 500_000
 _RENEWALS = 3
 
 
 class _Silent(Exception):  # noqa: N818 - no error: the feed connects again
     pass
-
-
-@dataclass
-class _Place:
-    """Where a feed is: what is due after a cut, and what was seen."""
-
-    wanted: frozenset[int]
-    mark: str | None
-    owed: bool  # a ``Resumed``
-    sound_ms: int = 0  # when the last message came before which none is missing
-    data_ms: int = 0
-    begun: bool = False
-    behind_ms: int | None = None  # until a message of this time comes, missed ones are still being sent
-    seen: dict[str, None] = field(default_factory=dict)
-    filled: set[str | None] = field(default_factory=set)
-
-    @property
-    def marked_ms(self) -> int | None:
-        """The provider's time of the mark."""
-        time = (self.mark or "").partition(":")[0]
-        return int(time) if time.isdecimal() else None
-
-    def begin(self, now_ms: int) -> None:
-        if not self.begun:
-            self.begun, self.sound_ms = True, (self.marked_ms if self.owed else None) or now_ms
-        self.data_ms = now_ms
-
-    def note(self, message_id: str | None) -> None:
-        if message_id is not None:
-            self.seen[message_id] = None
-            if len(self.seen) > _MOST_SEEN:
-                del self.seen[next(iter(self.seen))]
-
-    def caught_up(self, now_ms: int) -> None:
-        self.behind_ms, self.sound_ms = None, now_ms
 
 
 class TxLineFeed:
@@ -142,7 +105,7 @@ class TxLineFeed:
 
     def listen(self, stop: Stop, fixture_ids: Sequence[int] = (), after: str | None = None) -> Iterator[Item]:
         """Return messages as they come; see ``Feed``."""
-        place = _Place(frozenset(fixture_ids), after, owed=after is not None)
+        place = Place(frozenset(fixture_ids), mark_of(after or ""), owed=after is not None)
         backoff, renewals = Backoff(*self._waits), 0
         with self._client() as client, self._off():
             while not stop.is_set:
@@ -167,7 +130,7 @@ class TxLineFeed:
                 if not self.health.retries:  # something came
                     backoff.reset()
                     renewals = min(renewals, 1)
-                self.health.connected, self.health.error = False, wrong
+                self.health.connected, self.health.error, self.health.owed_since_ms = False, wrong, None
                 self.health.retries += 1
                 if place.begun and not place.owed:
                     place.owed = True
@@ -181,7 +144,7 @@ class TxLineFeed:
         finally:
             self.health.connected = False
 
-    def _connected(self, client: httpx2.Client, place: _Place, stop: Stop) -> Generator[Item, None, None]:
+    def _connected(self, client: httpx2.Client, place: Place, stop: Stop) -> Generator[Item, None, None]:
         """Return what one connection brings."""
         line = Line()
         with closing(attended(self._events(client, place, line), stop, line.hang_up)) as events:
@@ -192,34 +155,39 @@ class TxLineFeed:
                 if place.owed:
                     yield from self._resumed(client, place, stop, now_ms, is_reset=event.kind == "reset")
                 elif event.kind == "reset" and place.mark is not None:
+                    place.lost()
                     raise httpx2.RemoteProtocolError("the server lost its place")
-                place.mark = event.mark or place.mark
+                mark = mark_of(event.mark)
+                place.mark = mark or place.mark
                 if event.kind not in ("heartbeat", "reset"):
-                    yield from self._message(place, Received(event.data, now_ms, mark=event.mark or None))
+                    yield from self._message(place, Received(event.data, now_ms, mark=mark))
                 elif event.kind == "heartbeat":
                     self.health.retries, self.health.error = 0, None
                     if place.behind_ms is not None:
-                        place.caught_up(now_ms)
+                        self._caught_up(place, now_ms)
                 if now_ms - place.data_ms > self._data_patience_s * 1000:
                     raise _Silent("heartbeats alone")
 
-    def _message(self, place: _Place, message: Received) -> Iterator[Received]:
-        place.data_ms = message.received_ts_ms
+    def _message(self, place: Place, message: Received) -> Iterator[Received]:
+        place.data_ms, place.doubtful_ms = message.received_ts_ms, None
         own = about(message.text)
-        if own.message_id in place.filled:
-            place.filled.discard(own.message_id)  # a block had it already
-            return
+        if place.filled.take(own.message_id):
+            return  # a block had it already
         if place.behind_ms is None or (own.ts_ms or 0) >= place.behind_ms:
-            place.caught_up(message.received_ts_ms)
+            self._caught_up(place, message.received_ts_ms)
         if place.wanted and own.fixture_id is not None and own.fixture_id not in place.wanted:
             return
-        place.note(own.message_id)
+        place.seen.add(own.message_id)
         message = Received(message.text, message.received_ts_ms, own.ts_ms, message.mark)
         self.health.note(message)
         yield message
 
+    def _caught_up(self, place: Place, now_ms: int) -> None:
+        place.caught_up(now_ms)
+        self.health.owed_since_ms = None
+
     def _resumed(
-        self, client: httpx2.Client, place: _Place, stop: Stop, now_ms: int, *, is_reset: bool
+        self, client: httpx2.Client, place: Place, stop: Stop, now_ms: int, *, is_reset: bool
     ) -> Iterator[Received | Resumed]:
         """Return that messages come again, and those of the missed time that the stream will not send."""
         missed: list[tuple[bytes, About]] = []
@@ -228,21 +196,20 @@ class TxLineFeed:
             missed, whole = self._missed(client, place, stop)
             if stop.is_set:
                 return
-        place.owed, place.behind_ms = False, now_ms
+        self.health.owed_since_ms = place.sound_ms
+        place.resumed(now_ms, self._skew_ms, at_mark=not is_reset and place.mark is not None)
         yield Resumed(now_ms, replayed=whole)
         for text, own in missed:
-            place.note(own.message_id)
-            place.filled |= {own.message_id} - {None}
+            place.seen.add(own.message_id)
+            place.filled.add(own.message_id)
             message = Received(text, _now_ms(), own.ts_ms)
             self.health.note(message)
             yield message
 
-    def _missed(self, client: httpx2.Client, place: _Place, stop: Stop) -> tuple[list[tuple[bytes, About]], bool]:
+    def _missed(self, client: httpx2.Client, place: Place, stop: Stop) -> tuple[list[tuple[bytes, About]], bool]:
         """Return the messages of the missed time by their times, and whether every block answered."""
-        since_ms = (place.marked_ms or place.sound_ms) - (_SLACK_MS if place.seen else 0)
+        since_ms, until_ms, whole = place.missed(_now_ms(), self._skew_ms)
         missed: list[tuple[bytes, About]] = []
-        whole = True
-        until_ms = max(_now_ms() + (self.health.clock_skew_ms or 0), since_ms)
         with closing(attended(History(client, self._block_path).texts(since_ms, until_ms), stop)) as blocks:
             for texts in blocks:
                 whole = whole and texts is not None
@@ -256,7 +223,11 @@ class TxLineFeed:
         ]
         return sorted(missed, key=lambda one: one[1].ts_ms or 0), whole
 
-    def _events(self, client: httpx2.Client, place: _Place, line: Line) -> Generator[tuple[Event, int], None, None]:
+    @property
+    def _skew_ms(self) -> int:
+        return self.health.clock_skew_ms or 0
+
+    def _events(self, client: httpx2.Client, place: Place, line: Line) -> Generator[tuple[Event, int], None, None]:
         """Return the events of a connection, and when each came."""
         headers = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
         if place.mark is not None:
@@ -285,7 +256,7 @@ class TxLineFeed:
         raise FeedError(f"TxLINE answered {status}: see CLVLAB_TXLINE_URL")
 
     def _client(self) -> httpx2.Client:
-        return httpx2.Client(base_url=self._url, timeout=self._timeout_s, auth=self._signed)
+        return client_of(self._url, base_url=self._url, timeout=self._timeout_s, auth=self._signed)
 
     def _signed(self, request: httpx2.Request) -> httpx2.Request:
         if self._token is None:

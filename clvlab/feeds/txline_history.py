@@ -63,7 +63,10 @@ def elements(array: str) -> Iterator[str]:
         raise ValueError("no JSON array")
     at = _next(text, 1)
     while not text.startswith("]", at):
-        _, end = decoder.raw_decode(text, at)
+        try:
+            _, end = decoder.raw_decode(text, at)
+        except RecursionError as error:
+            raise ValueError("a JSON array is nested too deep") from error
         yield text[at:end]
         at = _next(text, end)
         if text.startswith(",", at):

@@ -14,12 +14,15 @@ from clvlab.packs.importers import NORMALISERS
 from clvlab.packs.importers.source import Options
 from clvlab.packs.manifest import Fixture, PackManifest
 
+_LABELS = ("margin", "consensus", "closing_source", "closing_policy", "kickoff")
+
 
 def is_genuine(folder: Path, manifest: PackManifest, tape: Tape) -> bool:
     """Tell whether the raw messages in a pack give exactly its ticks, times, gaps and label.
 
-    True needs all of: a ``genuine-`` label that the normaliser itself gives to these messages, the raw files with their
-    digests and no others, a capture with method, span and gaps as the messages show them, and equal ticks row for row.
+    True needs all of: a ``genuine-`` label that the normaliser itself gives to these messages, and its other labels, of which
+    one says how markets close; the raw files with their digests and no others; fixtures, and a capture with method, span and
+    gaps, as the messages show them; and equal ticks row for row.
     """
     named = manifest.normaliser or ""
     normalise = CAPTURES[named].normalise if named in CAPTURES else NORMALISERS.get(named)
@@ -39,11 +42,13 @@ def is_genuine(folder: Path, manifest: PackManifest, tape: Tape) -> bool:
         and present == set(kept)
         and again.provenance == manifest.provenance
         and again.capture == manifest.capture
-        and _kickoffs(again.fixtures) == _kickoffs(manifest.fixtures)
+        and all(getattr(again, label) == getattr(manifest, label) for label in _LABELS)
+        and _said(again.fixtures) == _said(manifest.fixtures)
         and ticks.rows.equals(tape.rows)
         and ticks.series.equals(tape.series)
     )
 
 
-def _kickoffs(fixtures: Sequence[Fixture]) -> dict[int, int | None]:
-    return {fixture.fixture_id: fixture.kickoff_ts_ms for fixture in fixtures}
+def _said(fixtures: Sequence[Fixture]) -> list[Fixture]:
+    """Return fixtures without what follows from their ticks."""
+    return [fixture.model_copy(update={"rows": 0, "digest": None}) for fixture in fixtures]

@@ -13,7 +13,7 @@ from clvlab.law.tape import Tape
 MAX_NAME_BYTES = 200
 _CONTROL = r"[\x00-\x1f\x7f]"
 _MAX_TS_MS = 2**53 // 1000
-_SUM_TOLERANCE_BPS = 50
+SUM_TOLERANCE_BPS = 50
 
 
 def is_name(text: str) -> bool:
@@ -102,8 +102,8 @@ def _message_rules() -> dict[str, pl.Expr]:
         "a tick must have one market, and ticks of a fixture must count 0, 1, 2, ...": pl.col("tick_seq")
         != expected_seq.fill_null(0),
         "time must not go backwards": same_fixture & (pl.col("ts_ms") < pl.col("ts_ms").shift(1)),
-        f"the sides of a priced market must sum to 10000 +- {_SUM_TOLERANCE_BPS}": full
-        & ((pl.col("total") - 10_000).abs() > _SUM_TOLERANCE_BPS),
+        f"the sides of a priced market must sum to 10000 +- {SUM_TOLERANCE_BPS}": full
+        & ((pl.col("total") - 10_000).abs() > SUM_TOLERANCE_BPS),
         "a message without any price must be marked suspended": (pl.col("priced") == 0) & ~pl.col("suspended"),
     }
 

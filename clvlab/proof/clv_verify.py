@@ -154,6 +154,7 @@ def one_of(*texts: str) -> str:
 
 # A text: characters that stand for themselves, and between them the escapes that have no shorter or other form.
 TEXT = r'"[^"\\\x00-\x1f]*(?:\\(?:["\\bfnrt]|u00(?:0[0-7bef]|1[0-9a-f]))[^"\\\x00-\x1f]*)*"'
+HASH = r'"sha256:[0-9a-f]{64}"'
 BOOL, INT, COUNT = "true|false", between(-SAFE_INTEGER, SAFE_INTEGER), between(0, SAFE_INTEGER)
 SECONDS, MAX_WINDOW_S, PROBABILITY = between(0, SAFE_INTEGER // 1000), SAFE_INTEGER // 1_000_000, between(0, 10_000)
 SIDE = {"odds_milli": null_or(between(1001, 100_000_000)), "prob_bps": null_or(PROBABILITY), "side": TEXT}
@@ -200,7 +201,7 @@ EVENTS: dict[str, Any] = {
     "MARKET_CLOSE": {
         "close_kind": TEXT, "close_ts_ms": COUNT, "closing": null_or(STATE), "end_seq": INT, "fixture_id": INT,
         "market_key": TEXT},
-    "RUN_SEALED": {"agent_errors": COUNT, "content_hash?": TEXT, "decisions": COUNT, "market_closes": COUNT},
+    "RUN_SEALED": {"agent_errors": COUNT, "content_hash?": HASH, "decisions": COUNT, "market_closes": COUNT},
 }  # fmt: skip
 RECEIPT = {
     "agent_id": TEXT, "decision_seq": INT, "non_scoring": "true", "odds_milli": null_or(INT), "run_id": TEXT, "stake": COUNT,

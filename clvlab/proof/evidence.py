@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,6 +51,7 @@ _BINDING: _Types = {"content_hash": _OPTIONAL_TEXT, "fixture_ids": (list,), "pac
 _ERROR: _Types = {"agent_id": (str,), "error": (str,), "fixture_id": _OPTIONAL_INT, "tick_seq": _OPTIONAL_INT}
 # Columns that are never null; the others of a line may be.
 _GIVEN = {"seq", "agent_id", "fixture_id", "tick_seq", "ts_ms", "action", "end_seq", "close_ts_ms", "close_kind"}
+_SHA256 = re.compile(r"sha256:[0-9a-f]{64}")
 _CLOSE_KINDS = {
     EndRule.PRE_MATCH: (CloseKind.IN_RUNNING, CloseKind.KICKOFF, CloseKind.TAPE_END),
     EndRule.FIXED_DURATION: (CloseKind.DURATION,),
@@ -297,7 +299,8 @@ def _check_mode(evidence: Evidence) -> None:
     # A pack that is known beforehand is no live feed; one that was captured is known by its hash when the run is sealed.
     if live and (binding["pack_id"], binding["content_hash"]) != (None, None):
         raise EvidenceError(f"a live run is bound to pack {binding['pack_id']!r} before it began")
-    if (type(evidence.captured) is str) != live:
+    named = isinstance(evidence.captured, str) and _SHA256.fullmatch(evidence.captured) is not None
+    if named != live or (evidence.captured is not None) != live:
         raise EvidenceError(f"RUN_SEALED of a {started['source_mode']} has the content_hash {evidence.captured!r}")
     if any((agent["causality"] == Causality.LIVE) != live for agent in started["agents"]):
         raise EvidenceError(f"causality {Causality.LIVE.value!r} is that of all agents of a live run, and of no others")

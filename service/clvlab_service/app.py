@@ -157,7 +157,7 @@ def _opening(settings: Settings) -> Callable[[], Application]:
         ),
         catalog=catalog_at(settings.packs) if settings.packs else None,
         budget=Budget(settings.max_public_run_bytes, settings.max_owner_run_bytes),
-        caps=Caps(settings.max_owner_starts, settings.max_owner_deploys, settings.max_owner_drafts),
+        caps=Caps(settings.max_owner_starts, settings.max_owner_deploys, settings.max_owner_drafts, settings.max_owner_live),
         anchor=settings.anchor,
         uploads=_upload_limits(settings.uploads, settings) if settings.uploads else None,
         live=live_settings(settings.live_folder, settings.live_runs, settings.live_grace_s, dev=settings.devfeed),

@@ -85,6 +85,9 @@ class Settings(BaseSettings):
     max_owner_deploys: int = Field(
         default=200, ge=1, description="deploys of an owner that are not over; the next one gets 429"
     )
+    max_owner_live: int = Field(
+        default=4, ge=1, description="live runs of an owner that are not over, started or deployed; the next one gets 429"
+    )
     max_owner_drafts: int = Field(default=1000, ge=1, description="competitions of an owner that were not started; then 429")
     max_upload_ticks: int = Field(default=5_000_000, ge=1, description="rows of an uploaded pack")
     upload_timeout_s: int = Field(default=60, ge=1, description="how long an upload may be verified")

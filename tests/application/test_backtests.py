@@ -4,10 +4,10 @@ import pytest
 import clvlab as cl
 from clvlab.application import backtests
 from clvlab.application.packs import open_pack
+from clvlab.application.replays import replay_run
 from clvlab.application.runs.in_folder import FolderRecord
 from clvlab.application.runs.perform import reopen
 from clvlab.application.runs.record import make
-from clvlab.application.runs.replays import replay_run
 from clvlab.cli.printing import show_pack, show_report
 from clvlab.errors import UnknownFixtureError
 from clvlab.lab.results.result import Result

@@ -7,6 +7,7 @@ from sqlalchemy import update
 from clvlab.application.application import Application
 from clvlab.application.competitions.requests import AgentEntry
 from clvlab.application.deploys.config import DeployConfig
+from clvlab.application.replays import replay_run
 from clvlab.errors import IdempotencyConflictError, PageError, PreflightError, UnknownInstanceError
 from clvlab.store.tables import instances
 from tests.factories import ALICE, BOB, make_competition
@@ -37,6 +38,24 @@ def test_a_deploy_answers_before_its_run_and_the_run_seals_what_was_deployed(app
     assert after["lineage"]["policy_hash"] == answer["policy_hash"]
     assert application.runs.verify(answer["run_id"])["verified"]
     assert set(after["checks"].values()) == {"pass", "not_applicable"}
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        {},
+        {"sizing": "fractional_kelly", "stake": 40, "agent_id": "mine"},
+        {"params": {"unknown": 0.5}, "market_allowlist": ["1X2"]},
+    ],
+)
+def test_a_deployed_agent_is_made_again_of_its_sealed_configuration_and_decides_the_same(in_memory, own):
+    answer = in_memory.deploys.deploy(ALICE, BODY | own)
+    performed(in_memory, answer)
+
+    again = replay_run(in_memory.runs.sealed(answer["run_id"]))
+
+    assert again.agrees, again.detail
+    assert "run again from pack 'starter'" in again.detail
 
 
 def test_the_record_of_an_instance_says_what_was_checked_and_pinned(in_memory):

@@ -7,8 +7,8 @@ import pytest
 from clvlab.agents.isolation.isolated import isolated
 from clvlab.application.backtests import envelope, plan_backtest
 from clvlab.application.packs import open_pack
+from clvlab.application.replays import replay_run
 from clvlab.application.runs.perform import Commitment, perform
-from clvlab.application.runs.replays import replay_run
 from clvlab.engine.run import run
 from clvlab.errors import EvidenceError, ReplayError
 from clvlab.law.closing import Window

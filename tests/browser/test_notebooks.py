@@ -90,3 +90,13 @@ def test_the_third_notebook_shows_a_proof_and_what_breaks_it(opened, requests, a
 
     assert cut_off(page, ".clvlab") == []
     assert requests.external == []
+
+
+def test_the_eighth_notebook_follows_a_match_and_its_view_says_how_it_ended(opened, requests, artefacts):
+    page = opened("08_live_on_paper.ipynb")
+
+    page.locator(".clvlab h4", has_text="Live run of risers: sealed").wait_for()
+    shoot(page, "h4:has-text('Live run of risers')", artefacts, "live")
+
+    assert cut_off(page, ".clvlab") == []
+    assert requests.external == []

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from clvlab.feeds.replay import ReplayFeed
 from tests.commands import clvlab
 from tests.live import FIXTURE
 
@@ -78,8 +79,12 @@ class TestLive:
             (["--feed", "radio"], "there is no feed 'radio'"),
             (["--fixture", "7"], "the feed has no fixture 7"),
             (["--until", "noon"], "Invalid value for --until"),
+            (["--until", "+nan"], "Invalid value for --until"),
+            (["--until", "+inf"], "Invalid value for --until"),
+            (["--until", "+1e300"], "Invalid value for --until"),
             (["--until", "2020-01-01T00:00Z"], "is over"),
             (["--param", "warmup_ticks=2", "baseline"], "--param goes with one agent"),
+            (["--log", "no/such/folder/log.db"], "the run log 'no/such/folder/log.db' can't be opened"),
             (["--policy", "max_money=2"], "a policy has no limit 'max_money'"),
         ],
     )
@@ -95,6 +100,31 @@ def test_without_a_feed_it_says_what_to_set(folder):
 
     assert code == 2
     assert "set CLVLAB_FEED to one of" in err
+
+
+def test_a_request_to_end_the_process_leaves_the_run_and_says_so(folder):
+    command = [sys.executable, "-m", "clvlab", "live", "baseline"]
+    slow = os.environ | AT_ONCE | {"CLVLAB_REPLAY_SPEED": "20000"}
+    with subprocess.Popen(command, cwd=folder, env=slow, stderr=subprocess.PIPE, text=True) as process:
+        assert "follows fixture" in process.stderr.readline()
+        process.terminate()
+        left = process.stderr.read()
+
+    assert process.returncode == 130
+    assert "left as it is: the same command goes on with it" in left
+
+
+def test_an_interrupt_before_a_run_began_says_that_nothing_is_left(folder, monkeypatch):
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setenv("CLVLAB_FEED", "replay")
+    monkeypatch.setattr(ReplayFeed, "fixtures", interrupted)
+
+    code, _, err = clvlab(folder, "live", "baseline")
+
+    assert (code, err) == (130, "interrupted before the run began: nothing is left of it\n")
+    assert list((folder / "runs" / "live").iterdir()) == []
 
 
 def test_control_c_in_a_terminal_leaves_the_run_and_its_agent_and_the_same_command_goes_on(folder):

@@ -341,17 +341,20 @@ def test_a_server_that_is_not_there_is_tried_again_until_told_to_stop():
     assert list(feed.listen(stop)) == []
     assert feed.health.retries > 2
     assert "no connection" in feed.health.error
-    with pytest.raises(FeedError, match="check host, port and cafile"):
+    with pytest.raises(FeedError, match="check CLVLAB_BETFAIR_HOST, _PORT and _CAFILE"):
         feed.fixtures()
 
 
 @pytest.mark.parametrize(
     ("other", "mends"),
     [
-        ({"app_key": "secret-1"}, "INVALID_APP_KEY: check app_key"),
-        ({"app_key": ""}, "NO_APP_KEY: check app_key"),
-        ({"session_token": lambda: "secret-2"}, "INVALID_SESSION_INFORMATION: check session_token, or username and password"),
-        ({"cafile": None}, "check cafile"),
+        ({"app_key": "secret-1"}, "INVALID_APP_KEY: check CLVLAB_BETFAIR_APP_KEY"),
+        ({"app_key": ""}, "NO_APP_KEY: check CLVLAB_BETFAIR_APP_KEY"),
+        (
+            {"session_token": lambda: "secret-2"},
+            "INVALID_SESSION_INFORMATION: check CLVLAB_BETFAIR_SESSION_TOKEN, or _USERNAME and _PASSWORD",
+        ),
+        ({"cafile": None}, "see CLVLAB_BETFAIR_CAFILE"),
     ],
 )
 def test_what_trying_again_cant_mend_is_an_error_that_names_the_setting(other, mends):
@@ -378,7 +381,9 @@ def test_a_session_that_is_refused_midway_is_an_error():
     [
         ({"heartbeat_ms": 100}, "heartbeat_ms"),
         ({"conflate_ms": -1}, "conflate_ms"),
-        ({"session_token": None}, "username and password, or session_token"),
+        ({"login_url": "http://betfair.example/api/"}, "CLVLAB_BETFAIR_LOGIN_URL must begin with https"),
+        ({"login_url": "ftp://127.0.0.1/"}, "CLVLAB_BETFAIR_LOGIN_URL must begin with https"),
+        ({"session_token": None}, "set CLVLAB_BETFAIR_SESSION_TOKEN, or _USERNAME and _PASSWORD"),
     ],
 )
 def test_a_setting_out_of_range_is_refused(other, said):
@@ -435,7 +440,7 @@ def test_an_account_is_logged_in_and_a_wrong_one_is_an_error_without_its_passwor
         account = {"session_token": None, "username": "me", "login_url": f"http://127.0.0.1:{login.server_port}/"}
 
         items = heard(feed_of(server, **account, password="secret"), script[-1]["pt"])
-        with pytest.raises(FeedError, match="check username, password and app_key") as raised:
+        with pytest.raises(FeedError, match="check CLVLAB_BETFAIR_USERNAME, _PASSWORD and _APP_KEY") as raised:
             list(feed_of(server, **account, password="sesame").listen(Stop()))
         login.shutdown()
 

@@ -120,9 +120,12 @@ def test_a_process_that_is_killed_loses_nothing_that_the_provider_sends_again(tm
 
         feed, stop = TxLineFeed(url=server.url, jwt=TOKENS[0], api_token=TOKENS[1]), Stop()
         capturing = Capturing(tmp_path, feed, HEADER)
+        last = None
         with closing(capturing.records(stop)) as coming:
             for record in coming:
-                if record is not None and record.text == server.script.published[-1] and server.script.ended.is_set():
+                last = last if record is None else record.text
+                is_all = server.script.ended.is_set() and last == server.script.published[-1]
+                if is_all and feed.health.owed_since_ms is None:
                     stop.set()
         capturing.segments.close()
         published = server.script.published
@@ -177,6 +180,20 @@ def test_a_feed_that_is_faster_than_the_disk_is_cut_loudly_and_nothing_vanishes(
     assert all(said for said, *_ in holes)
     assert last == 5999
     assert bool(holes) != resumes
+
+
+def test_messages_that_are_too_large_together_are_a_backlog_like_too_many(tmp_path, monkeypatch):
+    monkeypatch.setattr("clvlab.feeds.capturing._MOST_BYTES", 500)
+    capturing = Capturing(tmp_path, Numbered(6000), HEADER, patience_s=0.05)
+    slow(capturing, 0.2)
+    stop, records = Stop(), []
+    for record in capturing.records(stop):
+        records += [] if record is None else [record]
+        if any(record.cut for record in records):
+            stop.set()
+
+    assert {record.cut["cause"] for record in records if record.cut} == {"backlog"}
+    assert len(numbers(records)) < 200
 
 
 def test_a_feed_that_fails_says_why_after_all_that_came_before_is_written(tmp_path):

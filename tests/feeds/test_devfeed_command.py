@@ -1,5 +1,6 @@
 import re
 import signal
+import socket
 import subprocess
 import sys
 from contextlib import closing
@@ -43,11 +44,36 @@ def test_the_ticks_of_a_pack_come_over_the_settings_that_it_prints(monkeypatch):
     assert sum(isinstance(item, Cut) for item in items) == 1
 
 
-def test_control_c_ends_it():
-    process, _ = started()
+def test_made_up_markets_of_betfair_are_captured_over_the_settings_that_it_prints(monkeypatch, tmp_path):
+    process, variables = started("--feed", "betfair", "--speed", "inf", "--faults", "cut@100")
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
 
     with process:
-        process.send_signal(signal.SIGINT)
+        code, out, errors = clvlab(tmp_path, "capture", "betfair", "--out", "match", "--until", "+4")
+        said = process.stdout.read()
+
+    assert code == 0, errors
+    assert "provenance           synthetic-devfeed" in out
+    assert "gaps                 cut" in out
+    assert "messages were sent" in said
+
+
+def test_a_port_that_is_taken_is_named(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        answers = [clvlab(tmp_path, "devfeed", "--feed", feed, "--port", port) for feed in ("txline", "betfair")]
+
+    for code, _, errors in answers:
+        assert (code, f"127.0.0.1:{port} can't be listened on: Address already in use" in " ".join(errors.split())) == (2, True)
+
+
+@pytest.mark.parametrize("asked", [signal.SIGINT, signal.SIGTERM])
+def test_control_c_and_a_request_to_end_end_it(asked):
+    process, _ = started("--feed", "betfair")
+
+    with process:
+        process.send_signal(asked)
         assert "ended" in process.stdout.read()
 
     assert process.returncode == 0
@@ -55,7 +81,12 @@ def test_control_c_ends_it():
 
 @pytest.mark.parametrize(
     ("option", "value", "said"),
-    [("--faults", "flood@3", "is no fault"), ("--fixture", "1", "no fixture 1"), ("--pack", "x", "no pack")],
+    [
+        ("--faults", "flood@3", "is no fault"),
+        ("--fixture", "1", "no fixture 1"),
+        ("--pack", "x", "no pack"),
+        ("--feed", "radio", "'radio' is not one of 'txline', 'betfair'"),
+    ],
 )
 def test_what_can_t_be_sent_is_said(tmp_path, option, value, said):
     code, _, errors = clvlab(tmp_path, "devfeed", option, value)

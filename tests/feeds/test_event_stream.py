@@ -35,3 +35,10 @@ def test_a_line_without_end_is_refused():
 
     with pytest.raises(ValueError, match="more than"):
         list(stream.take(b"x" * (17 << 20)))
+
+
+def test_an_event_without_end_is_refused():
+    stream = EventStream()
+
+    with pytest.raises(ValueError, match="more than"):
+        list(itertools.chain.from_iterable(map(stream.take, [b"data: " + b"x" * (1 << 20) + b"\n"] * 17)))

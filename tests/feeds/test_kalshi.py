@@ -1,3 +1,4 @@
+import logging
 import threading
 import time
 
@@ -102,6 +103,31 @@ def test_a_hole_in_the_numbers_cuts_the_tickers_of_its_subscription_alone_until_
     assert [gap.cause for gap in tracker.ledger()] == ["sequence-hole"]
 
 
+def test_a_change_that_can_t_be_read_is_a_hole(key_file):
+    class Lying(KalshiServer):
+        def text(self, peer, change, added):
+            told = super().text(peer, change, added)
+            return told.replace('"delta":', '"delta":"NaN","was":') if self.number == 60 else told
+
+    with Lying.synthetic(messages=200, start_ms=START_MS, ping_s=0.2) as to:
+        items = heard(feed(to, key_file), to)
+
+    (cut,) = cuts(items)
+    assert cut.cause is GapCause.SEQUENCE
+    assert len(cut.markets) == 3
+    assert sum(isinstance(item, Resumed) for item in items) == 1
+
+
+def test_neither_key_nor_signature_is_logged(key_file, caplog):
+    caplog.set_level(logging.DEBUG)
+    with server() as to:
+        heard(feed(to, key_file), to)
+
+    told = [record.getMessage() for record in caplog.records if record.name != "websockets.server"]
+    assert told
+    assert not any(KEY_ID in text or "ACCESS" in text for text in told)
+
+
 def test_rest_comes_first_and_describes_the_fixtures(key_file):
     with server() as to:
         own = feed(to, key_file)
@@ -143,7 +169,7 @@ def test_pings_without_messages_are_a_cut_after_a_longer_patience(key_file):
 
 
 def test_a_wrong_key_ends_the_feed_and_is_not_shown(key_file, tmp_path):
-    with server() as to, pytest.raises(FeedError, match="HTTP 401: check key_id, private_key_file") as refused:
+    with server() as to, pytest.raises(FeedError, match="HTTP 401: check CLVLAB_KALSHI_KEY_ID, _PRIVATE_KEY_FILE") as refused:
         heard(feed(to, key_file, key_id="the-wrong-one"), to, most_s=3.0)
     assert "the-wrong-one" not in str(refused.value)
 
@@ -155,19 +181,21 @@ def test_a_wrong_key_ends_the_feed_and_is_not_shown(key_file, tmp_path):
 
 
 def test_a_key_file_that_holds_no_rsa_key_is_named(key_file):
-    with pytest.raises(FeedError, match=r"private_key_file '.*key.pem' can't be read as a PEM key: FileNotFoundError"):
+    with pytest.raises(
+        FeedError, match=r"CLVLAB_KALSHI_PRIVATE_KEY_FILE '.*key.pem' can't be read as a PEM key: FileNotFoundError"
+    ):
         KalshiFeed(key_id="k", private_key_file=key_file, tickers=["A"])
     key_file.write_bytes(ed25519.Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     with pytest.raises(FeedError, match="holds no RSA key"):
         KalshiFeed(key_id="k", private_key_file=key_file, tickers=["A"])
-    with pytest.raises(FeedError, match="set event_tickers or tickers"):
+    with pytest.raises(FeedError, match="set CLVLAB_KALSHI_EVENT_TICKERS or _TICKERS"):
         KalshiFeed(key_id="k", private_key_file=key_file)
 
 
 def test_an_event_that_is_not_there_ends_the_feed(key_file):
     with (
         server() as to,
-        pytest.raises(FeedError, match="HTTP 404: check event_tickers, tickers and api_url, for 'events/NONE'"),
+        pytest.raises(FeedError, match="HTTP 404: check CLVLAB_KALSHI_EVENT_TICKERS, _TICKERS and _API_URL, for 'events/NONE'"),
     ):
         heard(feed(to, key_file, event_tickers=["NONE"]), to, most_s=3.0)
 
@@ -175,7 +203,7 @@ def test_an_event_that_is_not_there_ends_the_feed(key_file):
 def test_a_ticker_that_kalshi_does_not_take_ends_the_feed(key_file):
     with server(matches=1) as to:
         to._shares = {"MATCH-1-HOM"}
-        with pytest.raises(FeedError, match="error 16: Market not found; check event_tickers"):
+        with pytest.raises(FeedError, match="error 16: Market not found; check CLVLAB_KALSHI_EVENT_TICKERS"):
             heard(feed(to, key_file), to, most_s=3.0)
 
 

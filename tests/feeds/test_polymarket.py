@@ -118,7 +118,7 @@ def test_some_fixtures_alone_can_be_listened_to():
     for item in items:
         tracker.take(record_of(item))
     assert list(tracker.fixtures) == [1002]
-    with server() as to, pytest.raises(FeedError, match="none of the events is fixture 7: add it to events"):
+    with server() as to, pytest.raises(FeedError, match="none of the events is fixture 7: add it to CLVLAB_POLYMARKET_EVENTS"):
         heard(feed(to), to, most_s=0.1, fixture_ids=[7])
 
 
@@ -127,11 +127,20 @@ def test_a_cut_of_one_connection_of_several_names_its_assets_and_leaves_the_othe
         items = heard(feed(to, assets_per_connection=3), to)
 
     assert len(to.peers) == 3
-    (cut,) = cuts(items)
+    *_, cut = cuts(items)
     assert set(cut.markets) in ({"11", "12", "13"}, {"21", "22", "23"})
     tracker, _, wrong = misfits(POLYMARKET, items, model(to), changes_of)
     assert wrong == []
-    assert tracker.ledger()[0].markets == cut.markets
+    assert tracker.ledger()[-1].markets == cut.markets
+
+
+def test_each_connection_of_several_is_cut_until_it_stands():
+    with server(messages=300) as to:
+        items = heard(feed(to, assets_per_connection=3), to)
+
+    begun = [item for item in items if not isinstance(item, Received)]
+    assert {frozenset(cut.markets) for cut in cuts(items)} == {frozenset({"11", "12", "13"}), frozenset({"21", "22", "23"})}
+    assert (type(items[0]), type(begun[-1])) == (Cut, Resumed)
 
 
 def test_a_connection_that_stays_cut_is_cut_anew_after_another_one_is_resumed():
@@ -171,14 +180,14 @@ def test_no_byte_at_all_is_a_cut_before_silence_of_messages_is():
 
 @pytest.mark.parametrize("status", ["401@0", "401@50,cut@50"])
 def test_a_refusal_that_no_try_can_mend_ends_the_feed_and_names_the_setting(status):
-    with server(status) as to, pytest.raises(FeedError, match=r"HTTP 401: check .*url"):
+    with server(status) as to, pytest.raises(FeedError, match=r"HTTP 401: check CLVLAB_POLYMARKET_(GAMMA_)?URL"):
         heard(feed(to), to, most_s=3.0)
 
 
 def test_an_event_that_is_not_there_ends_the_feed():
-    with server() as to, pytest.raises(FeedError, match="Polymarket has no event 'no-such': check events"):
+    with server() as to, pytest.raises(FeedError, match="Polymarket has no event 'no-such': check CLVLAB_POLYMARKET_EVENTS"):
         feed(to, events=["no-such"]).fixtures()
-    with pytest.raises(FeedError, match="set events"):
+    with pytest.raises(FeedError, match="set CLVLAB_POLYMARKET_EVENTS"):
         PolymarketFeed(events=[])
 
 

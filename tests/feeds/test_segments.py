@@ -81,6 +81,27 @@ def test_a_message_that_is_longer_than_a_line_may_be_is_a_gap_that_says_so(tmp_p
     assert [(gap.cause, gap.from_ts_ms, gap.to_ts_ms) for gap in tracker.ledger()] == [("oversize", 5, 5)]
 
 
+def test_a_message_that_is_too_long_does_not_end_the_cut_of_another_connection(tmp_path):
+    items = [Cut(GapCause.CUT, 4, ("a",)), Received(b"7" * (MAX_LINE_BYTES + 1), 5), received(2), Resumed(2000)]
+
+    assert gaps_of(tmp_path, items) == [("cut", 4, 2000), ("oversize", 5, 2000)]
+
+
+def test_what_ends_the_recorders_own_cut_does_not_end_that_of_a_connection(tmp_path):
+    items = [received(1), Cut(GapCause.RESTART, 1001), Cut(GapCause.CUT, 1001, ("a",)), received(2), Resumed(1009)]
+
+    assert gaps_of(tmp_path, items) == [("restart", 1001, 1002), ("cut", 1001, 1002), ("cut", 1002, 1009)]
+
+
+def gaps_of(folder, items):
+    with opened(folder) as segments:
+        segments.write(items)
+    tracker = Tracker(HEADER, TxLineReader())
+    for record in past(folder):
+        tracker.take(record)
+    return [(gap.cause, gap.from_ts_ms, gap.to_ts_ms) for gap in tracker.ledger()]
+
+
 TORN = [b'{"at":17,"mess', b'{"at":17,"message":{"a":1}}', b"\x00" * 40, b"{"]
 
 
@@ -259,20 +280,27 @@ ITEMS = st.lists(
 
 
 def plainly(items):
-    """The records of a capture, by a model that knows of no files: a message ends a gap that the recorder made itself."""
-    is_open = False
+    """The records of a capture, by a model that knows of no files: a message ends a gap that the recorder made itself.
+
+    Gaps that the feed made after that one go on.
+    """
+    is_open, others = False, []
     for item in items:
         match item:
             case Cut():
                 cut = {"cause": item.cause.value, "markets": list(item.markets), "resumable": item.resumable}
                 yield Record(item.from_ts_ms, cut=cut)
-                is_open = is_open or item.cause in ("restart", "backlog")
+                if item.cause in ("restart", "backlog"):
+                    is_open, others = True, []
+                else:
+                    others.append(cut)
             case Resumed():
                 yield Record(item.to_ts_ms, resumed={"replayed": item.replayed})
-                is_open = False
+                is_open, others = False, []
             case Received():
                 if is_open:
                     yield Record(item.received_ts_ms, resumed={"replayed": False})
+                    yield from (Record(item.received_ts_ms, cut=cut) for cut in others)
                 is_open = False
                 yield Record(item.received_ts_ms, item.text, item.mark)
 
@@ -325,7 +353,7 @@ def test_a_full_disk_is_an_error_and_what_was_written_before_stands(tmp_path):
         segments.write([received(1)])
         os.close(segments._file)
         segments._file = os.open("/dev/full", os.O_WRONLY)
-        with pytest.raises(OSError, match="No space"):
+        with pytest.raises(OSError, match=r"No space.*000001\.jsonl"):
             segments.write([received(2)])
         with suppress(OSError):
             segments.sync()

@@ -72,11 +72,28 @@ def test_every_answer_is_a_message_and_every_poll_without_one_a_gap():
     assert received[:250] + received[251:] == bodies[:250] + bodies[251:]
     assert bodies[250].startswith(received[250])
     found = gaps(items)
-    assert [type(gap) for gap in found] == [Cut, Resumed] * 5
+    assert [type(gap) for gap in found] == [Cut, Resumed] * 6
     causes = [gap.cause for gap in found if isinstance(gap, Cut)]
-    assert causes == [GapCause.CUT, GapCause.QUOTA, GapCause.CUT, GapCause.CUT, GapCause.CUT]
+    assert causes == [GapCause.CUT, GapCause.QUOTA, GapCause.CUT, GapCause.CUT, GapCause.CUT, GapCause.CUT]
     assert not any(gap.resumable for gap in found if isinstance(gap, Cut))
     assert not any(gap.replayed for gap in found if isinstance(gap, Resumed))
+
+
+@pytest.mark.parametrize("page", [b"<html>try later</html>", b"", b'{"message": "maintenance"}', b"\xff", b"[" * 2_000])
+def test_an_answer_that_lists_no_events_is_kept_and_begins_a_gap(page):
+    with TheOddsApiServer([body(0), page, page, body(1)], quota=10_000) as server:
+        items = heard(feed_of(server), 4)
+
+    assert [type(item) for item in items] == [Received, Received, Cut, Received, Resumed, Received]
+    assert items[2].from_ts_ms == items[0].received_ts_ms
+
+
+def test_an_answer_that_lists_no_events_ends_no_gap_of_a_restart():
+    with TheOddsApiServer([body(0), b"", body(1)], quota=10_000) as server:
+        heard(feed_of(server), 1)
+        items = heard(feed_of(server), 2)
+
+    assert [type(item) for item in items] == [Received, Cut, Resumed, Received]
 
 
 def test_reading_gives_the_prices_of_the_answers_and_none_while_they_were_missed():

@@ -47,7 +47,27 @@ def honest(rng: Random) -> tuple[SealedRun, bytes]:
     agents = [make_agent(_decisions(rng, ticks), name) for name in rng.choice([["a"], ["a", "b"], ["a", "é"]])]
     failing = [FailingAgent()] if rng.random() < 0.4 else []
     result = run(tape, [*agents, *failing], window, policy=policy)
-    return result.run, receipt_lines(result.receipts)
+    sealed, receipts = result.run, receipt_lines(result.receipts)
+    if rng.random() < 0.4:
+        sealed = _lived(result.run)
+        receipts = receipts.replace(result.run.run_id.encode(), sealed.run_id.encode())
+    return sealed, receipts
+
+
+def _lived(sealed: SealedRun) -> SealedRun:
+    """The same run as if it had been decided live."""
+    events = [json.loads(line) for line in sealed.events.splitlines()]
+    _as_live(events)
+    return resealed(events, sealed, judged=True)
+
+
+def _as_live(events: Events) -> None:
+    started = events[0]["payload"]
+    started |= {"source_mode": "live", "mode_label": "Live paper", "origin_id": "live_1"}
+    started["binding"] |= {"pack_id": None, "content_hash": None}
+    for agent in started["agents"]:
+        agent["causality"] = "live"
+    events[-1]["payload"]["content_hash"] = "sha256:" + "d" * 64
 
 
 def _tape(rng: Random) -> Tape:
@@ -240,9 +260,25 @@ def _another_policy(rng: Random, events: Events) -> None:
     window["closing_policy"] = rng.choice(["last_state", "last_open"])
 
 
+def _another_mode(rng: Random, events: Events) -> None:
+    """Say live of a replay or the other way round: everywhere, or in some places only."""
+    live = [events[0], events[-1]] if rng.random() < 0.3 else deepcopy([events[0], events[-1]])
+    _as_live(live)
+    started, sealed = events[0]["payload"], events[-1]["payload"]
+    rng.choice([
+        lambda: started.update({name: live[0]["payload"][name] for name in rng.sample(("source_mode", "mode_label"), 1)}),
+        lambda: started.update(source_mode="replay", mode_label="Backtest"),
+        lambda: started.update(binding=live[0]["payload"]["binding"]),
+        lambda: started.update(binding=started["binding"] | {"pack_id": "starter"}),
+        lambda: rng.choice(started["agents"]).update(causality=rng.choice(["live", "template", "unchecked", "Live"])),
+        lambda: sealed.update(content_hash=rng.choice([*ODD, "sha256:" + "d" * 64])),
+        lambda: sealed.pop("content_hash", None),
+    ])()  # fmt: skip
+
+
 CHANGES: list[Callable[[Random, Events], None]] = [
-    _anything, _anything, _from_elsewhere, _drop, _repeat, _swap, _another_time, _another_tick, _another_state, _another_state,
-    _state_of_another, _another_end, _failure, _another_policy,
+    _another_mode, _another_mode, _anything, _anything, _from_elsewhere, _drop, _repeat, _swap, _another_time, _another_tick,
+    _another_state, _another_state, _state_of_another, _another_end, _failure, _another_policy,
 ]  # fmt: skip
 
 
@@ -266,10 +302,10 @@ def _in_order(rng: Random, events: Events) -> None:
         return
     for seq, event in enumerate(events):
         event["seq"] = seq
-    found = [event["kind"] for event in events]
+    found, sealed = [event["kind"] for event in events], events[-1]["payload"]
     events[-1]["payload"] = {
         f"{name}s".lower(): found.count(name.upper()) for name in ("agent_error", "decision", "market_close")
-    }
+    } | ({"content_hash": sealed["content_hash"]} if isinstance(sealed, dict) and "content_hash" in sealed else {})
 
 
 def _key(event: dict[str, Any]) -> tuple[Any, ...]:

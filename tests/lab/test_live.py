@@ -180,7 +180,7 @@ class TestWhatIsAsked:
     @pytest.mark.parametrize(
         ("asked", "error", "said"),
         [
-            ({"feed": "radio"}, FeedError, f"there is no feed 'radio': set CLVLAB_FEED to one of {', '.join(FEEDS)}"),
+            ({"feed": "radio"}, FeedError, f"there is no feed 'radio': name one of {', '.join(FEEDS)}"),
             ({"feed": 7}, FeedError, "a feed is named, or is an object that can be listened to, not 7"),
             ({"feed": None}, FeedError, "no feed is named"),
             ({"fixture": "90000000"}, FeedError, "a fixture is named by its id"),

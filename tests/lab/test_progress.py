@@ -69,12 +69,15 @@ def test_a_notebook_updates_one_line_and_keeps_the_last(monkeypatch):
 
 
 class State:
-    line, facts = "7 messages <now>", {"messages": "<7>"}
+    line, facts, outcome = "7 messages <now>", {"messages": "<7>", "connected": "yes"}, {"messages": "<7>"}
 
 
-def told(**options):
-    with shown_state("Capture of txline", **options, more=lambda state: f"<p>{len(state.facts)} more</p>") as tell:
+def told(error=None, **options):
+    more = {"more": lambda state: f"<p>{len(state.facts)} more</p>"}
+    with shown_state("Capture of txline", "made into a pack", **options, **more) as tell:
         tell(State())
+        if error is not None:
+            raise error
 
 
 def test_a_state_goes_to_the_caller_s_own():
@@ -106,8 +109,32 @@ def test_a_notebook_shows_a_state_as_a_table_that_changes(monkeypatch):
 
     told(progress=True)
 
-    first, last = shell.shown
-    assert repr(first) == "Capture of txline"
-    assert repr(last) == "Capture of txline: 7 messages <now>"
-    assert "&lt;7&gt;" in last._repr_html_()
-    assert "<p>1 more</p>" in last._repr_html_()
+    first, then, last = shell.shown
+    assert repr(first) == "Capture of txline: begins"
+    assert repr(then) == "Capture of txline: 7 messages <now>"
+    assert "&lt;7&gt;" in then._repr_html_()
+    assert "<p>2 more</p>" in then._repr_html_()
+    assert repr(last) == "Capture of txline: made into a pack, messages <7>"
+    assert "connected" not in last._repr_html_()
+
+
+def test_a_notebook_says_what_an_interrupt_leaves(monkeypatch):
+    shell, stopped = Shell(), KeyboardInterrupt()
+    stopped.add_note("The same call goes on with <it>.")
+    monkeypatch.setattr(progress, "_notebook", lambda: shell)
+
+    with pytest.raises(KeyboardInterrupt):
+        told(stopped, progress=True)
+
+    assert "<p>The same call goes on with &lt;it&gt;.</p>" in shell.shown[-1]._repr_html_()
+
+
+@pytest.mark.parametrize(("error", "ended"), [(KeyboardInterrupt, "interrupted"), (ValueError, "failed")])
+def test_a_notebook_says_how_work_ended(monkeypatch, error, ended):
+    shell = Shell()
+    monkeypatch.setattr(progress, "_notebook", lambda: shell)
+
+    with pytest.raises(error):
+        told(error, progress=True)
+
+    assert repr(shell.shown[-1]) == f"Capture of txline: {ended}, messages <7>"

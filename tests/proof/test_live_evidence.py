@@ -76,12 +76,14 @@ def test_a_bundle_and_a_disclosure_of_a_live_run_hold(tmp_path):
         swapped(b'"content_hash":"%s",' % PACK.encode(), b""),
         swapped(b'"content_hash":"%s"' % PACK.encode(), b'"content_hash":null'),
         swapped(b'"content_hash":"%s"' % PACK.encode(), b'"content_hash":1'),
+        swapped(b'"content_hash":"%s"' % PACK.encode(), b'"content_hash":""'),
+        swapped(PACK.encode(), PACK.upper().encode()),
         swapped(b'"content_hash":null', b'"content_hash":"%s"' % PACK.encode()),
         swapped(b'"pack_id":null', b'"pack_id":"starter"'),
     ],
     ids=[
         "called a backtest", "fed by a replay", "a mode of no engine", "decided otherwise", "pack withheld", "pack null",
-        "pack a number", "bound to a pack", "named a pack",
+        "pack a number", "pack empty", "pack no hash", "bound to a pack", "named a pack",
     ],
 )  # fmt: skip
 def test_a_live_run_that_is_half_a_replay_fails_even_if_sealed_again(live, change):
@@ -99,8 +101,9 @@ def test_a_live_run_that_is_half_a_replay_fails_even_if_sealed_again(live, chang
         lambda data: data.replace(b'"causality":"template"', b'"causality":"live"'),
         lambda data: data.replace(b'"agent_errors":0,', b'"agent_errors":0,"content_hash":"%s",' % PACK.encode()),
         lambda data: data.replace(b'"agent_errors":0,', b'"agent_errors":0,"content_hash":null,'),
+        lambda data: data.replace(b'"agent_errors":0,', b'"agent_errors":0,"content_hash":2,'),
     ],
-    ids=["called live", "fed live", "decided live", "sealed a pack", "sealed no pack"],
+    ids=["called live", "fed live", "decided live", "sealed a pack", "sealed no pack", "sealed a number"],
 )
 def test_a_replay_that_is_half_live_fails_even_if_sealed_again(replay, change):
     edit(replay / "events.jsonl", change)

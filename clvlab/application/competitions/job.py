@@ -108,6 +108,7 @@ class CompetitionRuns:
     def _claim_live(
         self, connection: Connection, row: _Row, agents: Sequence[_Row], entrants: Sequence[Entrant], fixture: Fixture
     ) -> str:
+        self.caps.require_live(connection, row["owner"])
         competition_id, now, feed = row["competition_id"], self.clock(), self.live.asked()
         plan = live_plan(row, row["next_seq"], entrants, feed, fixture)
         ranked = is_genuine(feed)

@@ -22,6 +22,7 @@ from clvlab.application.deploys.job import plan_of, runtime_event
 from clvlab.application.deploys.live import live_plan_of
 from clvlab.application.deploys.preflight import Preflight, preflight
 from clvlab.application.hub import Hub
+from clvlab.application.jobs import LIVE
 from clvlab.application.live.feed import LiveFeed, is_genuine
 from clvlab.application.live.job import payload_of
 from clvlab.application.pages import page_of
@@ -161,6 +162,8 @@ class Deploys:
                 use = {"owner": owner, "key": key, "fingerprint": fingerprint, "instance_id": instance_id, "created_ts_ms": now}
                 if not instances.take_key(connection, use):
                     raise _KeyTakenError
+            if launch.kind in LIVE:
+                self.caps.require_live(connection, owner)
             enter(connection, started, owner, now, ranked=launch.ranked, budget=self.budget)
             jobs.add(connection, launch.kind, run_id, launch.payload, now)
             queued = runtime_event("RUN_QUEUED", str(config.agent_id), run_id, "", {})

@@ -14,7 +14,7 @@ from clvlab.engine.agent import Agent, Isolated
 from clvlab.engine.following import Follower, following
 from clvlab.engine.live import checked, error_of
 from clvlab.engine.run import Failures
-from clvlab.errors import LookaheadError
+from clvlab.errors import ClvlabError, LookaheadError
 from clvlab.law.actions import Decision
 from clvlab.law.message import Message
 
@@ -44,15 +44,17 @@ class Asking:
     def __init__(self, agents: Sequence[Agent], fixtures: pl.DataFrame, journal: Journal) -> None:
         self._agents, self._fixtures, self._journal = agents, fixtures, journal
         self._followers: dict[str, tuple[Follower, bool]] = {}
+        self._held: dict[str, ExitStack] = {}
         self.decided: dict[str, list[Decision]] = {}
         self._failed: dict[str, tuple[dict[str, Any], str]] = {}
-        self._number = -1
+        self._number, self._received_ts_ms = -1, 0
 
     def __enter__(self) -> Asking:
         with ExitStack() as stack:
             for agent in self._agents:
                 name = agent.identity.agent_id
-                self._followers[name] = stack.enter_context(following(agent, self._fixtures)), isinstance(agent, Isolated)
+                held = self._held[name] = stack.enter_context(ExitStack())
+                self._followers[name] = held.enter_context(following(agent, self._fixtures)), isinstance(agent, Isolated)
                 self.decided[name] = []
             apart = sum(is_apart for _, is_apart in self._followers.values())
             self._pool = stack.enter_context(ThreadPoolExecutor(max(1, apart), thread_name_prefix="clvlab-live-agent"))
@@ -60,6 +62,13 @@ class Asking:
         return self
 
     def __exit__(self, *error: object) -> None:
+        for agent_id, held in self._held.items():
+            try:
+                held.close()
+            except ClvlabError as failure:  # a file changed that it reads, for instance: the others have done nothing wrong
+                if agent_id in self._followers:
+                    answers = Answers(failed={agent_id: self._fail(agent_id, failure)})
+                    self._journal.write(self._number, self._received_ts_ms, answers)
         self._stack.close()
 
     @property
@@ -74,7 +83,7 @@ class Asking:
 
     def at(self, message: Message, received_ts_ms: int) -> Answers:
         """Ask all agents at the next message; what they decided is on the disk when this returns."""
-        self._number += 1
+        self._number, self._received_ts_ms = self._number + 1, received_ts_ms
         known = self._journal.known.get(self._number)
         gone = {} if known is None else dict(known.failed)
         for agent_id, failure in gone.items():
@@ -88,11 +97,10 @@ class Asking:
         for agent_id, answer in asked.items():
             try:
                 own = answer()
-                checked(own, agent_id)
+                checked(own, agent_id, message)
                 self._compare(agent_id, own, known)
             except Exception as error:  # noqa: BLE001  an agent is foreign code: its failure is a fact of the run
-                failed[agent_id] = Failure(error_of(agent_id, error)["error"], str(error)[:_MAX_CAUSE])
-                self._drop(agent_id, error_of(agent_id, error), failed[agent_id])
+                failed[agent_id] = self._fail(agent_id, error)
             else:
                 self.decided[agent_id] += own
                 if own:
@@ -109,6 +117,12 @@ class Asking:
         before = [] if known is None else list(known.decided.get(agent_id, ()))
         if repr([tuple(one) for one in own]) != repr(before):  # a claim that is no number equals nothing, itself included
             raise LookaheadError(f"asked again, it decides otherwise at message {self._number} than it did: {before!s:.200}")
+
+    def _fail(self, agent_id: str, error: Exception) -> Failure:
+        stated = error_of(agent_id, error)
+        failure = Failure(stated["error"], str(error)[:_MAX_CAUSE])
+        self._drop(agent_id, stated, failure)
+        return failure
 
     def _drop(self, agent_id: str, error: dict[str, Any], failure: Failure) -> None:
         self._followers.pop(agent_id, None)

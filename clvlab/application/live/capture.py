@@ -6,12 +6,12 @@ pack, which is verified, and then keeps them.
 
 from __future__ import annotations
 
-import shutil
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from secrets import token_hex
 
@@ -20,6 +20,7 @@ from clvlab.application.live.watch import CaptureState, Watch
 from clvlab.errors import FeedError, PackFormatError, SourceError
 from clvlab.feeds.capturing import Capturing
 from clvlab.feeds.feed import Feed, Stop
+from clvlab.files import lock
 from clvlab.packs.captures.packing import pack_capture
 from clvlab.packs.captures.records import Header
 from clvlab.packs.captures.sources import SOURCES
@@ -29,6 +30,7 @@ from clvlab.packs.reader import Pack, verify_pack
 from clvlab.runlog.log import LogStore
 
 _TELL_S = 0.5
+_PATIENCE_S = 2.0  # for whoever makes the pack right now
 
 Clock = Callable[[], int]
 
@@ -85,7 +87,7 @@ def capture(
     PackFormatError
         There is a pack, or something else, in that place.
     SourceError
-        A segment can't be read, or no message gave a tick.
+        Nothing came, and nothing is kept; a segment can't be read, or no message gave a tick.
     StoreBusyError, StoreUnreachableError, LogConflictError
         A segment could not be noted. What was captured is kept, as after every error.
     """
@@ -99,18 +101,27 @@ def capture(
     note = None if log is None else Noting(log, clock)
     capturing = Capturing(folder, feed, header, note=note, clock=clock)
     segments = capturing.segments
+    begun_ms = clock()
     try:
         watch = Watch(feed, segments, clock)
         for record in segments.past():
             watch.take(record)
         watch.begin()
         _record(capturing, watch, stop, until_ts_ms, tell, clock)
-        segments.close()
+        if segments.last_ms is None:
+            is_late = until_ts_ms is not None and until_ts_ms <= begun_ms
+            why = "its end had come before it began" if is_late else feed.health.error or "the feed was silent"
+            raise SourceError(f"nothing came from {feed.name}, and nothing is kept: {why}")
+        segments.end()
+        return _packed(segments.paths(), out, folder)  # the folder is still held: nobody begins to write what is removed then
     except FeedError as error:
+        if segments.last_ms is None:
+            raise
         raise FeedError(f"{error}. What was captured lies in {str(folder)!r}: the same command goes on from there") from error
     finally:
+        if segments.last_ms is None:  # of another host or fixture it would only stand in the way
+            segments.drop()
         segments.release()
-    return _packed(segments.paths(), out, folder)
 
 
 def _record(
@@ -133,7 +144,7 @@ def _record(
             if time.monotonic() >= due:
                 due = time.monotonic() + _TELL_S
                 tell(watch.state)
-    tell(watch.state)
+    tell(replace(watch.state, is_over=capturing.segments.last_ms is not None))
 
 
 def _packed(paths: Sequence[Path], out: Path, folder: Path) -> Pack:
@@ -142,7 +153,7 @@ def _packed(paths: Sequence[Path], out: Path, folder: Path) -> Pack:
     except SourceError as error:
         raise SourceError(f"{error}; the segments stay in {str(folder)!r}") from error
     pack = verify_pack(out)
-    shutil.rmtree(folder)
+    _removed(paths, folder)
     return pack
 
 
@@ -150,12 +161,22 @@ def _packed_before(out: Path, folder: Path) -> Pack:
     """Finish what a process that was killed between the pack and the removal of its segments left."""
     if not folder.is_dir():
         raise PackFormatError(f"{str(out)!r} exists; a pack is never overwritten")
-    pack = verify_pack(out)
-    kept = {raw.name: raw.digest for raw in pack.manifest.raw}
-    if kept != {path.name: file_sha256(path) for path in folder.iterdir()}:
-        raise PackFormatError(f"{str(out)!r} exists and is not made of {str(folder)!r}: move one of them away")
-    shutil.rmtree(folder)
+    with lock(folder, patience_s=_PATIENCE_S):
+        pack = verify_pack(out)
+        kept = {raw.name: raw.digest for raw in pack.manifest.raw}
+        left = {path: file_sha256(path) for path in folder.iterdir() if path.is_file()}
+        if not {path.name: digest for path, digest in left.items()}.items() <= kept.items():
+            raise PackFormatError(f"{str(out)!r} exists and is not made of {str(folder)!r}: move one of them away")
+        _removed(list(left), folder)
     return pack
+
+
+def _removed(segments: Sequence[Path], folder: Path) -> None:
+    """Remove segments that a pack keeps, and the folder unless somebody put something else into it."""
+    for path in segments:
+        path.unlink()
+    if not any(folder.iterdir()):
+        folder.rmdir()
 
 
 @contextmanager

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from clvlab.application.live.feed import LiveSettings
 from clvlab.errors import FeedError
@@ -32,19 +34,32 @@ def live_settings(folder: Path | None, runs: int, grace_s: int, *, dev: bool = F
     Raises
     ------
     FeedError
-        A feed without a folder, or a setting of the feed that is missing or can't be used.
+        A feed without a folder, one in which nothing can be kept, or a setting of the feed that is missing or can't be used.
     """
     settings = feed_settings()
     if not dev and settings.feed is None:
         return None
     if folder is None:
-        raise FeedError(f"the feed {settings.feed!r} needs CLVLAB_LIVE_FOLDER, where captures are kept")
-    if dev:
-        speed = settings.replay_speed or _DEV_SPEED
-        return LiveSettings(partial(_dev_feed, settings.replay_pack, speed), folder, runs, grace_s)
+        raise FeedError(
+            f"the feed {'for a first look' if dev else settings.feed!r} needs CLVLAB_LIVE_FOLDER, where captures are kept"
+        )
+    _require_writable(folder)
     settings = _as_of_now(settings)
-    feed_of(settings)  # what is missing is known before the start
-    return LiveSettings(partial(feed_of, settings), folder, runs, grace_s)
+    new_feed: Callable[[], Feed] = partial(feed_of, settings)
+    if dev:
+        new_feed = partial(_dev_feed, settings.replay_pack, settings.replay_speed or _DEV_SPEED)
+    new_feed()  # what is missing is known before the start
+    return LiveSettings(new_feed, folder, runs, grace_s)
+
+
+def _require_writable(folder: Path) -> None:
+    """Make the folder of live runs: each run would fail in it, long after the start, that can't be kept there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            return
+    except OSError as error:
+        raise FeedError(f"live runs can't be kept in CLVLAB_LIVE_FOLDER {str(folder)!r}: {error.strerror}") from error
 
 
 def feed_at(feed: Feed | str | None) -> Feed:

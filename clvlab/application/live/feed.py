@@ -10,6 +10,7 @@ from pathlib import Path
 from threading import Lock
 
 from clvlab.answers.operations import FeedHealth
+from clvlab.application.live.following import GRACE_S
 from clvlab.errors import FeedError, NoFeedError
 from clvlab.feeds.feed import Feed, Stop
 from clvlab.packs.manifest import Fixture
@@ -66,7 +67,7 @@ class LiveSettings:
     new_feed: Callable[[], Feed]
     folder: Path
     runs: int = 8
-    grace_s: int = 900
+    grace_s: int = GRACE_S
 
 
 @dataclass

@@ -14,17 +14,19 @@ from functools import cached_property
 from itertools import chain
 from pathlib import Path
 
+import orjson
 import polars as pl
 
 from clvlab.application.live.asking import Asking
 from clvlab.application.live.journal import Answers, Journal
 from clvlab.application.runs.perform import Commitment, PerformedRun, captured_pack_id
 from clvlab.engine.agent import Agent
-from clvlab.engine.live import live_started, seal_live
+from clvlab.engine.live import live_started, require_agent, seal_live
 from clvlab.errors import ReplayError
 from clvlab.feeds.capturing import Capturing
 from clvlab.feeds.feed import Feed, Stop
 from clvlab.feeds.segments import Note
+from clvlab.files import replace_file
 from clvlab.law.closing import Window
 from clvlab.law.clv import is_allowed
 from clvlab.law.message import Message
@@ -38,7 +40,9 @@ from clvlab.packs.manifest import Fixture
 from clvlab.packs.reader import load_pack
 from clvlab.proof.started import RunStarted
 
-_GRACE_S = 900
+GRACE_S = 900
+"""How long after the announced kickoff a run is sealed, unless it is said otherwise, in seconds."""
+_JOURNAL, _ENDED = "journal.jsonl", "ended.json"
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,7 @@ class LivePlan:
     window: Window = field(default_factory=Window)
     policy: PolicyEnvelope = field(default_factory=PolicyEnvelope)
     kind: str = "live"
-    grace_s: int = _GRACE_S
+    grace_s: int = GRACE_S
     until_ts_ms: int | None = None
 
     @cached_property
@@ -123,7 +127,7 @@ def follow(
     recalled
         Told likewise of those up to the last that the journal has, which were told when they were new.
     idle
-        Called now and then; an error that it raises ends the run likewise.
+        Called now and then, and whenever a gap has ended; an error that it raises ends the run likewise.
     clock
         UTC milliseconds.
 
@@ -139,7 +143,7 @@ def follow(
     SourceError
         The fixture closed without a message about it.
     DecisionError
-        All agents failed.
+        All agents failed; it is raised as soon as the last of them did.
     """
     folder.mkdir(parents=True, exist_ok=True)
     feed, number = plan.feed, plan.fixture.fixture_id
@@ -147,9 +151,9 @@ def follow(
     header = Header(feed.name, feed.provenance, capture_id, 1, None, (number,), live=True)
     capturing = Capturing(folder / "segments", feed, header, note=note, clock=clock)
     tracker = Tracker(header, SOURCES[feed.name].reader(live=True))
-    journal = Journal(folder / "journal.jsonl")
-    fixtures = pl.DataFrame([(number, plan.fixture.kickoff_ts_ms)], schema=FIXTURES, orient="row")
-    closed, taken, known = False, 0, journal.last
+    journal = Journal(folder / _JOURNAL)
+    fixtures = pl.DataFrame([(number, None)], schema=FIXTURES, orient="row")  # no agent sees a kickoff: see replay_live
+    closed, taken, known, ended_at = False, 0, journal.last, _ended_at(folder)
     try:
         with Asking(plan.agents, fixtures, journal) as asking, closing(capturing.records(stop)) as coming:
             past = ((record, False) for record in capturing.segments.past())
@@ -162,17 +166,39 @@ def follow(
                         answers = asking.at(message, record.at_ms)
                         (told if asking.messages > known + 1 else recalled)(message, answers)
                         closed = closed or message.in_running
-                closed = closed or (is_new and _is_over(plan, tracker, clock()))  # what was captured in time counts
+                        require_agent(asking.decided, asking.failures)
+                    if record.resumed is not None:  # a feed that is never idle has gaps, too
+                        idle(tracker)
+                # What was captured in time counts, and so does the end that an earlier process came to.
+                closed = closed or taken == ended_at or (is_new and _is_over(plan, tracker, clock()))
                 if closed:
                     break
         if stop.is_set and not closed:
             return None
+        # Who takes it up from here on must seal the same: a cut of its own would suspend the markets at their close.
+        replace_file(folder / _ENDED, orjson.dumps({"records": taken}))
         capturing.segments.keep(taken)
         capturing.segments.close()
     finally:
         journal.close()
         capturing.segments.release()
     return _sealed(plan, folder, capturing.segments.paths(), asking, commitment)
+
+
+def is_begun(folder: Path) -> bool:
+    """Tell whether a run was followed in a folder before."""
+    return (folder / _JOURNAL).exists()
+
+
+def _ended_at(folder: Path) -> int | None:
+    """Return after how many records the fixture closed to a process that ended before the seal; null if it did not."""
+    path = folder / _ENDED
+    try:
+        return int(orjson.loads(path.read_bytes())["records"])
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError, LookupError) as error:
+        raise ReplayError(f"{str(path)!r} does not say where the run ended: remove it") from error
 
 
 def _is_over(plan: LivePlan, tracker: Tracker, now_ms: int) -> bool:

@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from clvlab.application.anchoring import Anchoring
-from clvlab.application.jobs import PostponedError
+from clvlab.application.handling import PostponedError
 from clvlab.application.live.feed import LiveFeed
-from clvlab.application.live.following import LivePlan, follow
+from clvlab.application.live.following import LivePlan, follow, is_begun
 from clvlab.application.live.noting import Noting
 from clvlab.application.live.telling import Happening, Telling
 from clvlab.application.progress import Tell
 from clvlab.application.runs.in_database import begin, keep
 from clvlab.application.runs.perform import Commitment, PerformedRun
-from clvlab.errors import FileLockedError
+from clvlab.errors import FeedError, FileLockedError
 from clvlab.feeds.feed import Feed, Stop
 from clvlab.packs.manifest import Fixture
 from clvlab.proof.anchor import Anchor
@@ -86,6 +86,7 @@ class LiveRuns:
     def _followed(
         self, plan: LivePlan, folder: Path, stop: Stop, commitment: Commitment, telling: Telling
     ) -> PerformedRun | None:
+        was_begun = is_begun(folder)
         try:
             with telling:
                 return follow(
@@ -95,10 +96,15 @@ class LiveRuns:
                     commitment=commitment,
                     note=Noting(RunLog(self.database), self.clock),
                     told=telling.decided,
+                    recalled=telling.recalled,
                     idle=telling.looked,
                     clock=self.clock,
                 )
         except FileLockedError as error:  # who held the job before finds soon that it does not any more
+            raise PostponedError(str(error)) from error
+        except FeedError as error:  # an operator can mend that: what was decided is not lost to a token that ran out
+            if not telling.messages and not was_begun:
+                raise
             raise PostponedError(str(error)) from error
 
     def failed(self, connection: Connection, job: Job, cause: str) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 from pathlib import Path
+from typing import Any
 
 import orjson
 
@@ -31,7 +33,7 @@ class Answers:
 
 
 class Journal:
-    """A file of one line for each message at which somebody decided or failed.
+    """A file of a line for each message at which somebody decided or failed, and more where it is asked again and others fail.
 
     Parameters
     ----------
@@ -63,24 +65,47 @@ class Journal:
     def _read(self, line: bytes) -> None:
         try:
             own = orjson.loads(line)
-            decided = {agent_id: [tuple(one) for one in several] for agent_id, several in own["decided"].items()}
+            decided = {agent_id: [_decision(one) for one in several] for agent_id, several in own["decided"].items()}
             failed = {agent_id: Failure(**stated) for agent_id, stated in own["failed"].items()}
-            self.known[int(own["message"])] = Answers(decided, failed)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            self._note(int(own["message"]), Answers(decided, failed))
+        except (ValueError, TypeError, LookupError, AttributeError) as error:
             raise ReplayError(f"the journal of a live run can't be read: {line[:80]!r}") from error
+
+    def _note(self, number: int, answers: Answers) -> None:
+        """Add what was said later of a message to what was said of it before: who has failed once has failed."""
+        before = self.known.get(number, Answers())
+        failed = {**answers.failed, **before.failed}
+        decided = {**answers.decided, **before.decided}
+        self.known[number] = Answers({name: own for name, own in decided.items() if name not in failed}, failed)
 
     def write(self, number: int, received_ts_ms: int, answers: Answers) -> None:
         """Add what came of a message; on the disk when this returns."""
         line = {
             "message": number,
             "received_ts_ms": received_ts_ms,
-            "decided": answers.decided,
+            "decided": {agent_id: [_written(one) for one in several] for agent_id, several in answers.decided.items()},
             "failed": {agent_id: {"error": own.error, "cause": own.cause} for agent_id, own in answers.failed.items()},
         }
         os.write(self._file, orjson.dumps(line) + b"\n")
         os.fsync(self._file)
-        self.known[number], self.last = answers, number
+        self._note(number, answers)
+        self.last = max(self.last, number)
 
     def close(self) -> None:
         """Let go of the file."""
         os.close(self._file)
+
+
+def _written(decision: Decision) -> list[Any]:
+    """Return a decision as JSON can hold it, which has no infinity, and no NaN: such a claim is a text."""
+    *named, confidence, edge_bps = decision
+    claim: Any = confidence
+    return [*named, claim if claim is None or isfinite(claim) else str(claim), edge_bps]
+
+
+def _decision(written: Sequence[Any]) -> Decision:
+    """Return what was written as it was decided."""
+    *named, confidence, edge_bps = written
+    decided: Any = (*named, float(confidence) if isinstance(confidence, str) else confidence, edge_bps)
+    decision: Decision = decided
+    return decision

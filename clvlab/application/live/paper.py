@@ -103,6 +103,7 @@ def _made(
                 raise FeedError(f"{error}; {plan.run_id} is left as it is: mend that, and ask for it again") from error
             record.abandon(plan.run_id, cause_of(error))
             begun.over()
+            error.add_note(f"{plan.run_id} is abandoned; what it captured stays in {str(begun.folder)!r}")
             raise
         begun.over()
         return done

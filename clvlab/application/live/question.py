@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from clvlab.application.live.following import LivePlan
+from clvlab.application.live.following import GRACE_S, LivePlan
 from clvlab.application.live.until import Until, until_ts_ms
 from clvlab.engine.agent import Agent
 from clvlab.engine.live import live_started
@@ -16,7 +16,6 @@ from clvlab.law.policy import PolicyEnvelope
 from clvlab.packs.manifest import Fixture
 from clvlab.proof.canonical import canonical, sha256
 
-GRACE_S = 900
 _KIND = "live"
 
 

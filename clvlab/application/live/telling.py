@@ -46,6 +46,8 @@ class Telling:
     ----------
     lost
         Why it is not; null while it is.
+    messages
+        How many were shown to the agents, by earlier processes too.
     """
 
     store: Callable[[Sequence[Happening]], None]
@@ -53,9 +55,9 @@ class Telling:
     feed: Feed
     stop: Stop
     lost: LeaseLostError | None = field(default=None, init=False)
+    messages: int = field(default=0, init=False)
     _queue: SimpleQueue[Happening] = field(default_factory=SimpleQueue, init=False)
     _over: Stop = field(default_factory=Stop, init=False)
-    _messages: int = field(default=0, init=False)
     _gaps: int = field(default=0, init=False)
     _health: tuple[bool, str | None] = field(default=(False, None), init=False)
 
@@ -70,13 +72,17 @@ class Telling:
 
     def decided(self, message: Message, answers: Answers) -> None:
         """Tell what agents decided at a message, and which of them failed."""
-        self._messages += 1
+        self.messages += 1
         where = {"fixture_id": message.fixture_id, "tick_seq": message.tick_seq, "ts_ms": message.ts_ms}
         for agent_id, several in answers.decided.items():
             for one in several:
                 self._queue.put(("AGENT_ACTION", agent_id, where | dict(zip(_ACTION, one[2:], strict=True))))
         for agent_id, failure in answers.failed.items():
             self._queue.put(("AGENT_ERROR", agent_id, where | {"error": failure.error}))
+
+    def recalled(self, message: Message, answers: Answers) -> None:  # noqa: ARG002
+        """Count a message that was told of by another process."""
+        self.messages += 1
 
     def looked(self, tracker: Tracker) -> None:
         """Tell of gaps that have ended."""
@@ -101,7 +107,7 @@ class Telling:
             self._health = known
             self._queue.put(("FEED_HEALTH", "", {"connected": health.connected, "error": health.error}))
         try:
-            self.tell(Stage.DECIDING, self._messages, self._messages)
+            self.tell(Stage.DECIDING, self.messages, self.messages)
         except LeaseLostError as error:
             self._lose(error)
 

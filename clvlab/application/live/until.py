@@ -7,6 +7,7 @@ from datetime import datetime
 from clvlab.errors import FeedError
 
 Until = datetime | float
+_MOST_S = 10**11
 
 
 def until_of(text: str) -> Until:
@@ -23,9 +24,11 @@ def until_of(text: str) -> Until:
     (90.0, '2026-07-11T19:00:00+00:00')
     """
     try:
-        return float(text) if text.startswith("+") else _with_zone(datetime.fromisoformat(text))
+        until = float(text) if text.startswith("+") else _with_zone(datetime.fromisoformat(text))
+        until_ts_ms(until, 0)
     except ValueError as error:
         raise FeedError(f"{text!r:.80} is neither a time, as 2026-07-11T19:00Z, nor +SECONDS") from error
+    return until
 
 
 def until_ts_ms(until: Until | None, now_ms: int) -> int | None:
@@ -34,13 +37,13 @@ def until_ts_ms(until: Until | None, now_ms: int) -> int | None:
     Raises
     ------
     FeedError
-        Neither a time with its zone nor a number of seconds.
+        Neither a time with its zone nor a number of seconds, or one that no calendar holds.
     """
     if until is None:
         return None
     if isinstance(until, datetime):
         return round(_with_zone(until).timestamp() * 1000)
-    if isinstance(until, int | float) and not isinstance(until, bool):
+    if isinstance(until, int | float) and not isinstance(until, bool) and abs(until) <= _MOST_S:  # a NaN is not
         return now_ms + round(until * 1000)
     raise FeedError(f"until is a datetime with a time zone, or seconds from now, not {until!r:.80}")
 

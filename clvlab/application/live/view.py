@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
@@ -12,6 +13,7 @@ import polars as pl
 
 from clvlab.application.live.following import LivePlan
 from clvlab.application.live.journal import Answers, Failure
+from clvlab.application.live.spans import span
 from clvlab.law.actions import Decision
 from clvlab.law.message import Message
 from clvlab.law.schema import Schema
@@ -91,19 +93,61 @@ class LiveView:
         return self.decisions()
 
     @property
+    def outcome(self) -> dict[str, str]:
+        """What came of it so far in words, by name; what there is nothing to say of is left out."""
+        return _without_empty(
+            {
+                "run": self.plan.run_id,
+                "fixture": f"{self.fixture} on {self.plan.feed.name}",
+                "kickoff": self.kickoff,
+                "messages": f"{self.messages:,}",
+                "decisions": f"{self.count:,}",
+                "gaps": self._counted_gaps,
+                "failed": "; ".join(f"{agent_id}: {said}" for agent_id, said in self.failures.items()),
+            }
+        )
+
+    @property
+    def _counted_gaps(self) -> str:
+        causes = Counter(str(gap.cause) for gap in self.gaps)
+        again = sum(1 for gap in self.gaps if gap.replayed)
+        return ", ".join(f"{cause} {count:,}" for cause, count in causes.items()) + (f"; {again:,} sent again" if again else "")
+
+    @property
     def facts(self) -> dict[str, str]:
-        """Everything in words, by name; what there is nothing to say of is left out."""
-        age_s, error = self.data_age_s, self.plan.feed.health.error
-        said = {
-            "fixture": f"{self.plan.fixture.fixture_id} on {self.plan.feed.name}",
-            "messages": f"{self.messages:,}",
-            "decisions": f"{self.count:,}",
-            "last data": "" if age_s is None else f"{age_s:,.0f} s ago",
-            "gaps": ", ".join(f"{cause} {count:,}" for cause, count in Counter(str(gap.cause) for gap in self.gaps).items()),
-            "failed": "; ".join(f"{agent_id}: {said}" for agent_id, said in self.failures.items()),
-            "error": error or "",
-        }
-        return {name: text for name, text in said.items() if text}
+        """Everything in words, likewise."""
+        age_s, health = self.data_age_s, self.plan.feed.health
+        return self.outcome | _without_empty(
+            {
+                "kickoff": f"{self.kickoff}{self._until_kickoff}",
+                "connected": "yes" if health.connected else "no",
+                "last data": "" if age_s is None else f"{span(age_s)} ago",
+                "quota left": "" if health.quota_left is None else f"{health.quota_left:,}",
+                "error": health.error or "",
+            }
+        )
+
+    @property
+    def fixture(self) -> str:
+        """The fixture's id, and its names where they are known."""
+        fixture = self.plan.fixture
+        return f"{fixture.fixture_id} ({' v '.join(fixture.names)})" if fixture.names else str(fixture.fixture_id)
+
+    @property
+    def kickoff(self) -> str:
+        """When it kicks off as announced."""
+        kickoff_ms = self.plan.fixture.kickoff_ts_ms
+        if kickoff_ms is None:
+            return "not announced"
+        return datetime.fromtimestamp(kickoff_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+    @property
+    def _until_kickoff(self) -> str:
+        kickoff_ms = self.plan.fixture.kickoff_ts_ms
+        if kickoff_ms is None:
+            return ""
+        left_s = (kickoff_ms - self.clock()) / 1000
+        return f", in {span(left_s)}" if left_s > 0 else f", {span(-left_s)} ago"
 
     @property
     def line(self) -> str:
@@ -112,11 +156,15 @@ class LiveView:
         parts = [f"{facts['messages']} messages", f"{facts['decisions']} decisions"]
         parts += [f"{name} {facts[name]}" for name in ("last data", "gaps") if name in facts]
         parts += [f"{len(self.failures):,} agents failed"] if self.failures else []
-        parts += [facts["error"]] if "error" in facts else []
+        parts += [facts["error"]] if "error" in facts else [] if facts["connected"] == "yes" else ["not connected"]
         return ", ".join(parts)
 
     def __repr__(self) -> str:
         return f"Live run {self.plan.run_id}: {self.line}; next: .frame"
+
+
+def _without_empty(said: Mapping[str, str]) -> dict[str, str]:
+    return {name: text for name, text in said.items() if text}
 
 
 def _said(failure: Failure) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from heapq import nsmallest
 from types import MappingProxyType
 
+from clvlab.application.live.spans import span
 from clvlab.feeds.feed import Feed
 from clvlab.feeds.segments import Segments
 from clvlab.packs.captures.records import Record
@@ -16,6 +17,7 @@ from clvlab.packs.captures.replaying import Tracker
 from clvlab.packs.captures.sources import SOURCES
 
 _OLDEST = 10
+_LONG_MS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,8 @@ class CaptureState:
         Seconds since everything was on the disk.
     segment
         Number of the segment that is open.
+    is_over
+        Whether nothing is listened to any more: the segments become a pack.
     """
 
     messages: int = 0
@@ -63,6 +67,7 @@ class CaptureState:
     lost_bytes: int = 0
     synced_s: float = 0.0
     segment: int = 1
+    is_over: bool = False
 
     @property
     def outcome(self) -> dict[str, str]:
@@ -79,16 +84,18 @@ class CaptureState:
     @property
     def facts(self) -> dict[str, str]:
         """Everything in words, likewise."""
+        if self.is_over:
+            return self.outcome | {"over": "a pack is made of it"}
         return self.outcome | _without_empty(
             {
                 "messages a second": f"{self.messages_per_s:,.0f}",
                 "connected": "yes" if self.connected else "no",
                 "error": self.error or "",
                 "quota left": "" if self.quota_left is None else f"{self.quota_left:,}",
-                "clock skew": "" if self.clock_skew_ms is None else f"{self.clock_skew_ms:+,} ms",
-                "on the disk": f"all of {self.synced_s:.1f} s ago, in segment {self.segment:,}",
+                "clock skew": "" if self.clock_skew_ms is None else _skew(self.clock_skew_ms),
+                "on the disk": f"everything up to {self.synced_s:.1f} s ago, segment {self.segment:,}",
                 "silent for longest": "; ".join(
-                    f"{one.fixture_id} {one.market_key} {one.age_s:,.0f} s" for one in self.oldest[:3]
+                    f"{span(one.age_s)}: {one.fixture_id} {one.market_key}" for one in self.oldest[:3]
                 ),
             }
         )
@@ -100,13 +107,22 @@ class CaptureState:
         parts += [f"{sum(self.refused.values()):,} refused"] if self.refused else []
         parts += [f"gaps: {_counted(self.gaps)}"] if self.gaps else []
         parts += [f"{self.lost_bytes:,} bytes lost by a kill"] if self.lost_bytes else []
-        parts += [f"oldest market {self.oldest[0].age_s:,.0f} s"] if self.oldest else []
+        parts += [f"oldest market {span(self.oldest[0].age_s)}"] if self.oldest else []
+        if self.is_over:
+            return ", ".join([*parts, "over: a pack is made of it"])
         parts += [self.error] if self.error else [] if self.connected else ["not connected"]
         return ", ".join(parts)
 
 
 def _without_empty(said: Mapping[str, str]) -> dict[str, str]:
     return {name: text for name, text in said.items() if text}
+
+
+def _skew(skew_ms: int) -> str:
+    """Say by how much the provider's clock differs from this machine's."""
+    if abs(skew_ms) < _LONG_MS:
+        return f"{skew_ms:+,} ms"
+    return f"{span(abs(skew_ms) / 1000)} {'ahead' if skew_ms > 0 else 'behind'}"
 
 
 def _counted(counts: Mapping[str, int]) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from clvlab.answers.log import OwnerCounts
-from clvlab.errors import LogError, MissingExtraError
+from clvlab.errors import LogError, MissingExtraError, StoreUnreachableError
 from clvlab.runlog.bundled import LOG_PART, LOG_PART_WITHOUT_CLAIM
 from clvlab.runlog.log import LogRows, LogStore, claim, counts, proven
 from clvlab.runlog.note import Checkpoint, Signer, Verifier, checkpoint, open_note, read_signer, write_signer
@@ -39,12 +39,17 @@ def open_log(place: str | Path, *, create: bool = False) -> Iterator[LogStore]:
         from clvlab.store.url import is_database_url
     except ModuleNotFoundError as error:
         raise MissingExtraError("service", error.name) from error
-    text = str(place)
-    if not is_database_url(text):
+    text, is_file = str(place), not is_database_url(str(place))
+    if is_file:
         if not create and not Path(text).is_file():
             raise LogError(f"no run log at {text!r}")
         text = f"sqlite:///{quote(text)}"
-    database = Database(text) if create else database_to_read(text)
+    try:
+        database = Database(text) if create else database_to_read(text)
+    except StoreUnreachableError as error:
+        if not is_file:  # a URL may hold a password
+            raise
+        raise StoreUnreachableError(f"the run log {str(place)!r} can't be opened: {error}") from error
     try:
         yield RunLog(database)
     finally:

@@ -12,6 +12,7 @@ import socket
 import ssl
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -19,6 +20,7 @@ from typing import Any
 
 from clvlab.feeds.devfeed.betfair_conversation import PATIENCE_S, Conversation, LeftError
 from clvlab.feeds.devfeed.betfair_exchange import Exchange
+from clvlab.feeds.devfeed.betfair_markets import STEP_MS, made_up_markets
 from clvlab.feeds.devfeed.certificate import write_certificate
 from clvlab.feeds.devfeed.faults import Plan
 
@@ -44,6 +46,8 @@ class BetfairServer:
         Markets in one segment of an image.
     pace_s
         Time from one message to the next.
+    port
+        On loopback; 0 takes a free one.
 
     Attributes
     ----------
@@ -69,8 +73,10 @@ class BetfairServer:
         kept: int = 1000,
         segment: int = 50,
         pace_s: float = 0.0,
+        port: int = 0,
     ) -> None:
         self.exchange = Exchange(script, plan or Plan(), app_key, session, published, missed, kept, segment, pace_s)
+        self.port = port
         self._threads: list[threading.Thread] = []
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
@@ -82,15 +88,32 @@ class BetfairServer:
     def finished(self) -> threading.Event:
         return self.exchange.finished
 
+    @property
+    def is_done(self) -> bool:
+        """Whether some client has been sent the end of the script."""
+        return self.finished.is_set()
+
+    @property
+    def published_count(self) -> int:
+        """How many messages went by."""
+        return self.exchange.published
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The settings with which it is listened to, once the context was entered."""
+        own = {"HOST": self.host, "PORT": str(self.port), "CAFILE": self.cafile}
+        keys = {"APP_KEY": self.exchange.app_key, "SESSION_TOKEN": self.exchange.session}
+        return {"CLVLAB_FEED": "betfair"} | {f"CLVLAB_BETFAIR_{name}": value for name, value in (own | keys).items()}
+
     def __enter__(self) -> BetfairServer:
+        self._listener = socket.create_server((self.host, self.port))
         self._folder = tempfile.TemporaryDirectory(prefix="clvlab-devfeed-")
         certificate, key = write_certificate(Path(self._folder.name))
         self.cafile = str(certificate)
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.load_cert_chain(certificate, key)
-        self._listener = socket.create_server((self.host, 0))
         self._listener.settimeout(0.2)
-        self.port: int = self._listener.getsockname()[1]
+        self.port = self._listener.getsockname()[1]
         self._begin(self._accept)
         return self
 
@@ -123,3 +146,10 @@ class BetfairServer:
                     Conversation(self.exchange, secure).converse()
             except (OSError, ValueError, LeftError):  # the client went, was left, or asked nothing that can be read
                 return
+
+
+def betfair_server(*, speed: float = 60.0, plan: Plan | None = None, port: int = 0) -> BetfairServer:
+    """Return a server of two matches that are made up, from now until their results, at so many times their pace."""
+    script = made_up_markets(0, start_ms=int(time.time() * 1000))
+    first = sum("img" in change for message in script for change in message["mc"])  # so that there is something to ask for
+    return BetfairServer(script, plan, published=first, pace_s=STEP_MS / 1000 / speed, port=port)

@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 _START_MS = 1_780_000_000_000
+STEP_MS = 1500
+"""From one message to the next, on average."""
 _KINDS = (("MATCH_ODDS", 3), ("OVER_UNDER_25", 2))
 
 
@@ -85,14 +87,14 @@ class _Market:
         return self.define(status="CLOSED", runners=runners)
 
 
-def made_up_markets(seed: int, *, events: int = 2, messages: int = 2000) -> list[dict[str, Any]]:
+def made_up_markets(seed: int, *, events: int = 2, messages: int = 2000, start_ms: int = _START_MS) -> list[dict[str, Any]]:
     """Return a script of two markets an event, from their first offers to their results: at least so many messages.
 
     The first message of each market is its image, and every message has a time of its own. Markets are suspended now and then,
     and the second one of every event is so over the close.
     """
     chance = random.Random(seed)  # noqa: S311 - no secret
-    markets = [_market(event, n, chance) for event in range(1, events + 1) for n in range(len(_KINDS))]
+    markets = [_market(event, n, chance, start_ms) for event in range(1, events + 1) for n in range(len(_KINDS))]
     closing = markets[::2]
     told = [market.define() | {"img": True, "rc": [market.quote(n) for n in range(len(market.prob))]} for market in markets]
     while len(told) < messages * 9 // 10:
@@ -103,7 +105,7 @@ def made_up_markets(seed: int, *, events: int = 2, messages: int = 2000) -> list
     told += [market.define(status="OPEN", inPlay=True) for market in markets]
     told += [market.settle(chance.randrange(len(market.prob))) for market in markets]
     return [
-        {"op": "mcm", "pt": _START_MS + 1500 * n + chance.randrange(1000), "clk": None, "mc": [change]}
+        {"op": "mcm", "pt": start_ms + STEP_MS * n + chance.randrange(1000), "clk": None, "mc": [change]}
         for n, change in enumerate(told)
     ]
 
@@ -117,9 +119,9 @@ def _moved(market: _Market, chance: random.Random) -> list[dict[str, Any]]:
     return [{"id": market.market_id, "rc": [market.quote(runner)]}]
 
 
-def _market(event: int, number: int, chance: random.Random) -> _Market:
+def _market(event: int, number: int, chance: random.Random, start_ms: int) -> _Market:
     kind, runners = _KINDS[number]
-    start = datetime.fromtimestamp(_START_MS / 1000 + 7200, UTC)
+    start = datetime.fromtimestamp(start_ms / 1000 + 7200, UTC)
     definition = {
         "eventId": str(9000 + event), "eventTypeId": "1", "eventName": f"Home {event} v Away {event}", "marketType": kind,
         "bettingType": "ODDS", "numberOfWinners": 1, "marketTime": start.strftime("%Y-%m-%dT%H:%M:%S.000Z"), "status": "OPEN",

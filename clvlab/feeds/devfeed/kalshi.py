@@ -21,7 +21,7 @@ from clvlab.feeds.kalshi_signing import KEY, SIGNATURE, TIMESTAMP, is_signed
 from clvlab.feeds.retrying import now_ms
 
 KEY_ID = "development"
-_HOUR_MS = 3_600_000
+_HOUR_MS, _DAY_MS = 3_600_000, 86_400_000
 _API = "/trade-api/v2/"
 _OUTCOMES = ("HOM", "TIE", "AWY")
 
@@ -58,7 +58,7 @@ class KalshiServer(ScriptServer):
     ) -> Self:  # fmt: skip
         """Make up some matches of three outcomes each, from ``start_ms`` on, which is now if null."""
         start = now_ms() if start_ms is None else start_ms
-        events = [match_event(number, close_time=_iso(start + 2 * _HOUR_MS)) for number in range(1, matches + 1)]
+        events = [match_event(number, kickoff_ms=start + 2 * _HOUR_MS) for number in range(1, matches + 1)]
         tickers = [market["ticker"] for event in events for market in event["markets"]]
         script = synthetic_script(tickers, messages, seed=seed, start_ms=start, closes=closes)
         return cls(events, script, plan, **how)
@@ -131,13 +131,17 @@ class KalshiServer(ScriptServer):
         return orjson.dumps({"type": kind, "sid": sid, "seq": peer.seqs[sid], "msg": told}).decode()
 
 
-def match_event(number: int, close_time: str = "2026-06-25T22:00:00Z") -> dict[str, Any]:
-    """Return what REST says of a match: the tickers of the first one are ``MATCH-1-HOM``, ``-TIE`` and ``-AWY``."""
+def match_event(number: int, kickoff_ms: int = 1_782_417_600_000) -> dict[str, Any]:
+    """Return what REST says of a match: the tickers of the first one are ``MATCH-1-HOM``, ``-TIE`` and ``-AWY``.
+
+    As at Kalshi the markets close two weeks after the kickoff, unless the match ends before.
+    """
     ticker, names = f"MATCH-{number}", (f"Home {number}", "Tie", f"Away {number}")
     title = f"{names[0]} vs {names[2]} Winner?"
     about = {"event_ticker": ticker, "title": title}
+    times = {"occurrence_datetime": _iso(kickoff_ms), "close_time": _iso(kickoff_ms + 14 * _DAY_MS), "can_close_early": True}
     markets = [
-        {**about, "ticker": f"{ticker}-{outcome}", "yes_sub_title": name, "close_time": close_time}
+        {**about, **times, "ticker": f"{ticker}-{outcome}", "yes_sub_title": name}
         for outcome, name in zip(_OUTCOMES, names, strict=True)
     ]
     return {**about, "mutually_exclusive": True, "markets": markets}

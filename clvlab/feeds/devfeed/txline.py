@@ -70,6 +70,17 @@ class TxLineServer(HttpServer):
         """Whether everything is published, and was sent to somebody."""
         return self.script.ended.is_set() and self._at >= len(self.script.published)
 
+    @property
+    def published_count(self) -> int:
+        """How many messages were published."""
+        return len(self.script.published)
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The settings with which it is listened to."""
+        own = {"URL": self.url, "JWT": self.jwt, "API_TOKEN": self._api_token}
+        return {"CLVLAB_FEED": "txline"} | {f"CLVLAB_TXLINE_{name}": value for name, value in own.items()}
+
     def get(self, request: Request) -> None:
         """Answer a GET."""
         if request.headers.get("Authorization") != f"Bearer {self.jwt}":

@@ -13,12 +13,14 @@ Progress = Callable[[int, int], None]
 
 
 class Stated(Protocol):
-    """Work without a known end, at one moment: in one line, and as names and values."""
+    """Work without a known end, at one moment: in one line, as names and values, and what of these stays when it is over."""
 
     @property
     def line(self) -> str: ...
     @property
     def facts(self) -> Mapping[str, str]: ...
+    @property
+    def outcome(self) -> Mapping[str, str]: ...
 
 
 _State = TypeVar("_State", bound=Stated)
@@ -42,19 +44,18 @@ def shown_progress(what: str, total: int, *, progress: Progress | bool) -> Itera
 
 @contextmanager
 def shown_state(
-    what: str, *, progress: Callable[[_State], None] | bool, more: Callable[[_State], str] = lambda _: ""
+    what: str, done: str, *, progress: Callable[[_State], None] | bool, more: Callable[[_State], str] = lambda _: ""
 ) -> Iterator[Callable[[_State], None]]:
     """Return the callback that is told how work without a known end is: a table that changes, or the caller's own.
 
-    In a notebook ``more`` says, in HTML, what stands under the table.
+    In a notebook ``more`` says, in HTML, what stands under the table; at the end the table says that the work is ``done``,
+    failed or was interrupted, and what came of it.
     """
     if callable(progress):
         yield progress
     elif progress and (shell := _notebook()) is not None:
-        handle = shell.display(_Drawn(what, html.escape(what)), display_id=True)
-        yield lambda state: handle.update(
-            _Drawn(f"{what}: {state.line}", html.block(what, html.facts(state.facts), more(state)))
-        )
+        with _notebook_table(shell, what, done, more) as tell:
+            yield tell
     elif progress and sys.stderr.isatty():
         from rich.console import Console  # only here: most sessions never draw a line
         from rich.markup import escape
@@ -82,6 +83,29 @@ def _notebook_bar(shell: Any, what: str, total: int) -> Progress:
         handle.update(_bar(what, done, of))
 
     return tell
+
+
+@contextmanager
+def _notebook_table(shell: Any, what: str, done: str, more: Callable[[_State], str]) -> Iterator[Callable[[_State], None]]:
+    handle = shell.display(_Drawn(f"{what}: begins", html.block(f"{what}: begins")), display_id=True)
+    last: list[_State] = []
+
+    def tell(state: _State) -> None:
+        last[:] = [state]
+        handle.update(_Drawn(f"{what}: {state.line}", html.block(what, html.facts(state.facts), more(state))))
+
+    ended, notes = "failed", ""
+    try:
+        yield tell
+        ended = done
+    except KeyboardInterrupt as error:
+        ended, notes = "interrupted", "".join(f"<p>{html.escape(note)}</p>" for note in getattr(error, "__notes__", ()))
+        raise
+    finally:
+        facts = last[0].outcome if last else {}
+        said = ", ".join(f"{name} {text}" for name, text in facts.items())
+        text = f"{what}: {ended}" + (f", {said}" if said else "")
+        handle.update(_Drawn(text, html.block(f"{what}: {ended}", notes, html.facts(facts))))
 
 
 class _Drawn:

@@ -17,14 +17,17 @@ if TYPE_CHECKING:
 def capture_feed(feed: str | Feed, out: Path, capturing: Capturing) -> Pack:
     """Capture a feed, by its name or one that was made, into a pack; see ``Lab.capture``."""
     from clvlab.application.live.capture import capture, stopped_by_signals
+    from clvlab.application.live.configured import feed_at
     from clvlab.application.log import operations
     from clvlab.feeds.feed import Stop
-    from clvlab.feeds.registry import feed_of
-    from clvlab.feeds.settings import feed_settings
 
-    made, stop = feed_of(feed_settings(), feed) if isinstance(feed, str) else feed, Stop()
+    made, stop = feed_at(feed), Stop()
     log = nullcontext() if capturing.log is None else operations.open_log(capturing.log, create=True)
-    with log as opened, stopped_by_signals(stop), shown_state(f"Capture of {made.name}", progress=capturing.progress) as tell:
+    with (
+        log as opened,
+        stopped_by_signals(stop),
+        shown_state(f"Capture of {made.name}", "made into a pack", progress=capturing.progress) as tell,
+    ):
         return Pack(
             capture(
                 made,

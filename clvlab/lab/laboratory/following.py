@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from clvlab.application.live.view import LiveView
 
 _NEWEST = 5
-_COLUMNS = ("agent_id", "tick_seq", "action", "market_key", "side", "prob_bps", "odds_milli", "reason", "clv_bps")
+_COLUMNS = ("agent_id", "action", "side", "prob_bps", "odds_milli", "market_key", "tick_seq")
 
 
 def follow_feed(
@@ -51,11 +51,12 @@ def follow_feed(
         request.grace_s,
     )
     whom = agents[0].identity.agent_id if len(agents) == 1 else f"{len(agents)} agents"
-    with shown_state(f"Live run of {whom}", progress=request.progress, more=_newest) as look:
+    with shown_state(f"Live run of {whom}", "sealed", progress=request.progress, more=_newest) as look:
         return kept.live(asked, folder, look, house)
 
 
 def _newest(view: LiveView) -> str:
-    """Return the newest decisions as a table, the last one first."""
+    """Return the newest decisions as a table, the last one first; all are pending."""
     shown = view.decisions(view.count - _NEWEST).select(*_COLUMNS).select(pl.all().reverse())
-    return html.section("Newest decisions", html.table(shown.columns, shown.rows())) if shown.height else ""
+    rows = html.table(shown.columns, shown.rows())
+    return html.section("Newest decisions, pending until the seal", rows, whole=True) if shown.height else ""

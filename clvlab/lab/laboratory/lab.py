@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from clvlab.application.live.question import GRACE_S
+from clvlab.application.live.following import GRACE_S
 from clvlab.engine.agent import Agent
 from clvlab.errors import MissingExtraError, UnsupportedError
 from clvlab.lab.laboratory.local import LocalPlace

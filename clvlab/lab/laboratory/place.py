@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import polars as pl
 
-from clvlab.application.live.question import GRACE_S
+from clvlab.application.live.following import GRACE_S
 from clvlab.application.live.until import Until, until_ts_ms
 from clvlab.engine.agent import Agent
 from clvlab.errors import AgentError, FeedError, PackFormatError, PolicyError, UnknownPackError, WindowError

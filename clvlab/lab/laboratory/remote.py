@@ -148,10 +148,10 @@ class RemotePlace:
             else:
                 run_id = self._started(client, {"source_mode": "live", "fixture_id": request.fixture}, names, entries)
             progress: Callable[[Any], None] | bool = request.progress
-            with shown_state(f"Live run at {self.where}", progress=progress) as look:
+            with shown_state(f"Live run at {self.where}", "sealed", progress=progress) as look:
                 told = _followed(client, run_id, look)
-        if told["status"] != "sealed":
-            raise RunFailedError(run_id, str(told["cause"]))
+                if told["status"] != "sealed":
+                    raise RunFailedError(run_id, str(told["cause"]))
         return self.open_run(run_id)
 
     def _template(self, entry: Entry, verb: str) -> str:
@@ -251,6 +251,8 @@ class Told:
     @property
     def facts(self) -> dict[str, str]:
         return {"messages": f"{self.messages:,}"}
+
+    outcome = facts
 
 
 def _followed(client: Client, run_id: str, look: Callable[[Told], None]) -> RunProgress:

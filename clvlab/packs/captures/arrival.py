@@ -6,7 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from clvlab.law.message import Message
+from clvlab.law.schema import ODDS_MILLI, SAFE_INTEGER
+from clvlab.odds.rounding import WHOLE_BPS
 from clvlab.packs.captures.reader import State
+from clvlab.packs.importers.times import LAST_MS
+from clvlab.packs.invariants import SUM_TOLERANCE_BPS, is_name
 
 _Market = tuple[int, str]
 _BEFORE_ALL = (-1, -(2**63))
@@ -24,7 +28,8 @@ class Arrival:
     ----------
     counts
         Messages that came later than their time says (``late``), that are older than what is known of their market
-        (``stale``), or that have other sides than the market had (``other sides``); the last two leave no tick.
+        (``stale``), that have other sides than the market had (``other sides``), or that no pack may hold
+        (``against the format``); all but the first leave no tick.
     """
 
     def __init__(self, *, live: bool) -> None:
@@ -43,6 +48,9 @@ class Arrival:
         """Return the message that a state becomes; null if it leaves no tick."""
         market = state.fixture_id, state.market_key
         known = self._markets.get(market)
+        if not _may_stand(state, is_new=known is None):
+            self.counts["against the format"] += 1
+            return None
         if known is not None and state.ts_ms < known.ts_ms:
             self.counts["stale"] += 1
             return None
@@ -75,3 +83,23 @@ class Arrival:
             message = self.place(known._replace(prob_bps=nothing, odds_milli=nothing))
             if message is not None:
                 yield message
+
+
+def _may_stand(state: State, *, is_new: bool) -> bool:
+    """Tell whether a pack may hold a state: one message of a provider that lies must not spoil a whole capture."""
+    n = len(state.sides)
+    if not 2 <= n == len(state.prob_bps) == len(state.odds_milli):
+        return False
+    if is_new and not (_are_named(state.market_key, state.sides) and abs(state.fixture_id) <= SAFE_INTEGER):
+        return False
+    priced = [prob for prob in state.prob_bps if prob is not None]
+    return (
+        0 <= state.ts_ms <= LAST_MS
+        and all(0 <= prob <= WHOLE_BPS for prob in priced)
+        and all(odds is None or ODDS_MILLI[0] <= odds <= ODDS_MILLI[1] for odds in state.odds_milli)
+        and (len(priced) < n or abs(sum(priced) - WHOLE_BPS) <= SUM_TOLERANCE_BPS)
+    )
+
+
+def _are_named(market_key: str, sides: tuple[str, ...]) -> bool:
+    return len(set(sides)) == len(sides) and all(is_name(name) for name in (market_key, *sides))

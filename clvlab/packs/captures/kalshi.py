@@ -1,7 +1,8 @@
 """Reads what Kalshi sends: snapshots of resting bids for yes and for no, and changes of them, after REST described the tickers.
 
 A bid for no at a price is an offer of yes at one dollar less that price. Changes are amounts to add, so one counts once: by the
-number within its subscription, after a snapshot of the same subscription. Snapshots may carry no time: they are as of the last
+number within its subscription, after a snapshot of the same subscription; after a hole in the numbers none does before the next
+snapshot. Snapshots may carry no time: they are as of the last
 time that Kalshi named, or of their arrival before it named one.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -54,7 +55,7 @@ class KalshiReader:
     Attributes
     ----------
     fixtures
-        Events; ``source_id`` is the event's ticker, and kickoff is when the first of its markets closes, for Kalshi names none.
+        Events; ``source_id`` is the event's ticker, kickoff the earliest ``occurrence_datetime`` of its markets.
     """
 
     def __init__(self) -> None:
@@ -88,28 +89,32 @@ class KalshiReader:
             self._seqs.pop(message["msg"]["sid"], None)
         if kind not in (_SNAPSHOT, _DELTA):
             return ()
-        sid, seq, said = message["sid"], message["seq"], message["msg"]
-        ladder = self._ladders.get(said["market_ticker"])
-        bids = {side: _bids(said, side) for side in ("yes", "no")} if kind == _SNAPSHOT else {}
-        change = _change(said) if kind == _DELTA else None
-        ts_ms = _time(said)
-        if type(sid) is not int or type(seq) is not int:
-            raise ValueError(f"sid {sid!r} and seq {seq!r} must be numbers")
-        self._named_ms = max(self._named_ms or 0, ts_ms) if ts_ms is not None else self._named_ms
-        if seq <= self._seqs.get(sid, 0):
+        sid, seq, ticker, bids, change, named_ms = _told(message)
+        ladder, before = self._ladders.get(ticker), self._seqs.get(sid)
+        self._named_ms = max(self._named_ms or 0, named_ms) if named_ms is not None else self._named_ms
+        if seq <= (before or 0):
             return ()  # sent twice: its amounts were added already
         self._seqs[sid] = seq
-        if ladder is None:
-            return ()
-        if change is None:
-            ladder.sid, ladder.bids = sid, bids
-        elif ladder.sid == sid:
-            _add(ladder.bids[change[0]], *change[1:])
-        else:
-            return ()
-        ladder.quote(ts_ms or self._named_ms or received_ts_ms)
-        state = ladder.market.moved(in_running=False)
-        return [] if state is None else [state]
+        ts_ms = named_ms or self._named_ms or received_ts_ms
+        touched = [] if before is None or seq == before + 1 else self._lost(sid, ts_ms)
+        if ladder is not None and (change is None or ladder.sid == sid):
+            if change is None:
+                ladder.sid, ladder.bids = sid, bids
+            else:
+                _add(ladder.bids[change[0]], *change[1:])
+            ladder.quote(ts_ms)
+            touched.append(ladder)
+        markets = {(own.market.fixture_id, own.market.market_key): own.market for own in touched}
+        states = [market.moved(in_running=False) for market in markets.values()]
+        return [state for state in states if state is not None]
+
+    def _lost(self, sid: int, ts_ms: int) -> list[_Ladder]:
+        """Hold the ladders of a subscription for unknown: a change of one of them is missing."""
+        lost = [ladder for ladder in self._ladders.values() if ladder.sid == sid]
+        for ladder in lost:
+            ladder.sid = None
+            ladder.quote(ts_ms)
+        return lost
 
     def forget(self, markets: Collection[str]) -> Collection[tuple[int, str]]:
         """Hold the ladders of these tickers for unknown until their next snapshots, and their markets for suspended."""
@@ -134,6 +139,39 @@ class KalshiReader:
                 market = ShareMarket(event.fixture.fixture_id, key, tuple(sides))
                 own = len(tickers) > 1
                 self._ladders |= {ticker: _Ladder(market, side if own else None) for ticker, side in tickers.items()}
+
+
+class _Told(NamedTuple):
+    """What a message of the book says; ``bids`` of a snapshot, ``change`` of a change, else null."""
+
+    sid: int
+    seq: int
+    ticker: str
+    bids: dict[str, _Bids]
+    change: tuple[str, int, Decimal] | None
+    ts_ms: int | None
+
+
+def _told(message: Mapping[str, Any]) -> _Told:
+    sid, seq, said = message["sid"], message["seq"], message["msg"]
+    bids, change = dict[str, _Bids](), None
+    if message["type"] == _SNAPSHOT:
+        bids = {side: _bids(said, side) for side in ("yes", "no")}
+    else:
+        change = _change(said)
+    if type(sid) is not int or type(seq) is not int:
+        raise ValueError(f"sid {sid!r} and seq {seq!r} must be numbers")
+    if not isinstance(said["market_ticker"], str):
+        raise ValueError(f"{said['market_ticker']!r:.80} is no ticker")
+    return _Told(sid, seq, said["market_ticker"], bids, change, _time(said))
+
+
+def is_readable(message: Mapping[str, Any]) -> bool:
+    """Tell whether a reader can take a message: one of the book that it can't take is missing in the book."""
+    try:
+        return message["type"] not in (_SNAPSHOT, _DELTA) or bool(_told(message))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return False
 
 
 def _bids(said: Mapping[str, Any], side: str) -> _Bids:

@@ -54,8 +54,9 @@ def described(answer: Mapping[str, Any]) -> Event:
 
 def _event(ticker: str, title: str, listed: Sequence[Mapping[str, Any]], *, exclusive: bool) -> Event:
     names = _names(title)
-    closes = [of_iso(market["close_time"]) for market in listed if market.get("close_time")]
-    fixture = Fixture(fixture_id=fixture_id_of(ticker), names=names, source_id=ticker, kickoff_ts_ms=min(closes, default=None))
+    # Not close_time: trading goes on while a match is played, and that time lies days or weeks behind its end.
+    starts = [of_iso(market["occurrence_datetime"]) for market in listed if market.get("occurrence_datetime")]
+    fixture = Fixture(fixture_id=fixture_id_of(ticker), names=names, source_id=ticker, kickoff_ts_ms=min(starts, default=None))
     tickers = [str(market["ticker"]) for market in listed]
     if not exclusive or len(tickers) < 2:
         return Event(fixture, {f"{own}||": {"no": own, "yes": own} for own in tickers})

@@ -17,7 +17,7 @@ from clvlab.packs.captures.replaying import Tracker, chained
 from clvlab.packs.files import file_sha256
 from clvlab.packs.importers.books import QuoteSpill, batches
 from clvlab.packs.importers.source import Account, Normalised, Options
-from clvlab.packs.manifest import Capture, KickoffKind
+from clvlab.packs.manifest import Capture, Fixture, KickoffKind
 
 METHOD = "provider messages, verbatim, as they came"
 _CHUNK = 50_000
@@ -36,7 +36,7 @@ class Source:
     margin, consensus, closing_source, closing_policy
         Labels of the pack.
     kickoff
-        What the kickoffs of its fixtures are; those of a run are always the scheduled ones.
+        What the kickoffs of its fixtures are unless one was moved; those of a run are always the scheduled ones.
     """
 
     feed: str
@@ -86,6 +86,8 @@ def normalise_capture(source: Source, files: Mapping[str, Path], options: Option
         raise SourceError(f"no segment of a capture in {', '.join(names) or 'no file'}")
     if header.feed != source.feed:
         raise SourceError(f"{names[0]}: holds messages of {header.feed!r}, not of {source.feed!r}")
+    if header.provenance.startswith("genuine-") and header.provenance != f"genuine-{source.feed}":
+        raise SourceError(f"{names[0]}: captures of {source.feed!r} are not {header.provenance!r}")
     tracker, spill = Tracker(header, source.reader(live=header.live)), QuoteSpill(scratch)
     for chunk in _chunks(tracker, records):
         spill.add(ticks_of(chunk).with_columns(event=pl.col("fixture_id").cast(pl.String)))
@@ -96,10 +98,10 @@ def normalise_capture(source: Source, files: Mapping[str, Path], options: Option
     if isinstance(tracker.reader, HoldingReader):
         for reason, count in tracker.reader.counts.items():
             account.note(reason, count)
-    fixtures = tracker.fixtures
+    kickoff, fixtures = _kickoffs(source, tracker)
     return Normalised(
         parts=_parts(spill, options),
-        fixtures=tuple(fixtures[number] for number in sorted(fixtures) if str(number) in spill.rows_of),
+        fixtures=tuple(fixture for fixture in fixtures if str(fixture.fixture_id) in spill.rows_of),
         account=account,
         provenance=header.provenance,
         normaliser=source.normaliser,
@@ -107,7 +109,7 @@ def normalise_capture(source: Source, files: Mapping[str, Path], options: Option
         consensus=source.consensus,
         closing_source=source.closing_source,
         closing_policy=source.closing_policy,
-        kickoff=KickoffKind.SCHEDULED if header.live else source.kickoff,
+        kickoff=kickoff,
         capture=Capture(
             method=METHOD,
             tool=f"clvlab capture {source.feed}",
@@ -130,6 +132,17 @@ def _chunks(tracker: Tracker, records: Iterator[Header | Record]) -> Iterator[li
     held += tracker.finish()
     if held:
         yield held
+
+
+def _kickoffs(source: Source, tracker: Tracker) -> tuple[KickoffKind, list[Fixture]]:
+    """Return the fixtures by id, and what their kickoffs are: one that was moved was no agent to know beforehand."""
+    fixtures = list(tracker.fixtures.values())
+    if tracker.header.live or source.kickoff is KickoffKind.ACTUAL:
+        return KickoffKind.SCHEDULED if tracker.header.live else KickoffKind.ACTUAL, fixtures
+    first = {own.fixture_id: tracker.announced.get(own.fixture_id, own.kickoff_ts_ms) for own in fixtures}
+    if all(own.kickoff_ts_ms == first[own.fixture_id] for own in fixtures):
+        return KickoffKind.SCHEDULED, fixtures
+    return KickoffKind.ACTUAL, [own.model_copy(update={"scheduled_ts_ms": first[own.fixture_id]}) for own in fixtures]
 
 
 def _parts(spill: QuoteSpill, options: Options) -> Iterator[pl.DataFrame]:

@@ -58,7 +58,8 @@ def _event(entry: Mapping[str, Any]) -> Event:
     if not 0 <= number <= SAFE_INTEGER:
         raise ValueError(f"the id of an event is {number}")
     open_markets = [market for market in entry["markets"] if market.get("clobTokenIds") and not market.get("closed")]
-    starts = (entry.get("startTime"), *(market.get("gameStartTime") for market in open_markets), entry.get("endDate"))
+    # Not endDate, by which an event is to be resolved: a close at that time may know the result.
+    starts = (entry.get("startTime"), *(market.get("gameStartTime") for market in open_markets))
     kickoff = next((start for start in starts if start), None)
     names = _names(title, entry.get("teams") or ())
     fixture = Fixture(

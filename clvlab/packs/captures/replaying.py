@@ -13,6 +13,9 @@ from clvlab.packs.captures.reader import HoldingReader, Reader, State
 from clvlab.packs.captures.records import Header, Record
 from clvlab.packs.manifest import Fixture, Gap
 
+_MOST_REASONS = 100  # they quote what was sent: a provider could make up more than memory holds
+_OTHER = "other reasons"
+
 
 @dataclass
 class Tracker:
@@ -35,6 +38,8 @@ class Tracker:
         How many came.
     first_ms, last_ms
         When the first and the last record came; null without any.
+    announced
+        Kickoffs as they were known at the first tick of each fixture.
     """
 
     header: Header
@@ -44,6 +49,7 @@ class Tracker:
     messages: int = 0
     first_ms: int | None = None
     last_ms: int | None = None
+    announced: dict[int, int | None] = field(default_factory=dict)
     _open: list[tuple[int, str, tuple[str, ...], bool]] = field(default_factory=list)
     _wanted: frozenset[int] = field(init=False)
 
@@ -77,7 +83,8 @@ class Tracker:
         try:
             states = self.reader.take(text, at_ms)
         except ValueError as error:
-            self.unreadable[str(error)[:200]] += 1
+            reason = str(error)[:200]
+            self.unreadable[reason if reason in self.unreadable or len(self.unreadable) < _MOST_REASONS else _OTHER] += 1
             return ()
         return self._placed(states)
 
@@ -86,8 +93,12 @@ class Tracker:
         return self._placed(self.reader.finish()) if isinstance(self.reader, HoldingReader) else []
 
     def _placed(self, states: Iterable[State]) -> list[Message]:
-        placed = [self.arrival.place(state) for state in states if not self._wanted or state.fixture_id in self._wanted]
-        return [message for message in placed if message is not None]
+        found = [self.arrival.place(state) for state in states if not self._wanted or state.fixture_id in self._wanted]
+        placed = [message for message in found if message is not None]
+        for message in placed:
+            if message.fixture_id not in self.announced:
+                self.announced[message.fixture_id] = self.reader.fixtures[message.fixture_id].kickoff_ts_ms
+        return placed
 
     def _cut(self, at_ms: int, cut: Mapping[str, object]) -> Sequence[Message]:
         markets = tuple(str(market) for market in cut.get("markets") or ())  # type: ignore[attr-defined]

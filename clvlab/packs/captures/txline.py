@@ -8,17 +8,21 @@ import orjson
 
 from clvlab.packs.captures.normalising import Source
 from clvlab.packs.captures.reader import State
+from clvlab.packs.importers.times import LAST_MS
 from clvlab.packs.importers.txline import stable_price
 from clvlab.packs.manifest import Fixture
 
 
 class TxLineReader:
-    """Reads stable-price messages; one that was read before is refused. They say no names and no kickoffs."""
+    """Reads stable-price messages; one that was read before is refused. They say no names and no kickoffs.
+
+    Of each market the ids of its newest time are kept: a message that is older leaves no tick, whoever it is.
+    """
 
     def __init__(self) -> None:
         self._fixtures: dict[int, Fixture] = {}
         self.fixtures: Mapping[int, Fixture] = self._fixtures
-        self._seen: set[str] = set()
+        self._seen: dict[tuple[int, str], tuple[int, set[str]]] = {}
         self._known: set[tuple[int, str]] = set()
 
     def take(self, text: bytes, received_ts_ms: int) -> Sequence[State]:  # noqa: ARG002
@@ -32,10 +36,17 @@ class TxLineReader:
             raise ValueError(f"no stable-price message: it lacks {error}") from error
         except (TypeError, ArithmeticError) as error:
             raise ValueError(f"no stable-price message: {type(error).__name__}") from error
-        if raw["MessageId"] in self._seen:
+        if message.ts_ms > LAST_MS:
+            raise ValueError("its Ts is after all times")
+        market = message.fixture_id, message.market_key
+        newest_ms, ids = self._seen.get(market, (-1, set[str]()))
+        if message.ts_ms == newest_ms and raw["MessageId"] in ids:
             raise ValueError("its MessageId was seen before")
-        self._seen.add(raw["MessageId"])
-        self._known.add((message.fixture_id, message.market_key))
+        if message.ts_ms > newest_ms:
+            self._seen[market] = message.ts_ms, {raw["MessageId"]}
+        elif message.ts_ms == newest_ms:
+            ids.add(raw["MessageId"])
+        self._known.add(market)
         self._fixtures.setdefault(message.fixture_id, Fixture(fixture_id=message.fixture_id))
         sides, prob_bps, odds_milli = zip(
             *sorted(zip(message.sides, message.prob_bps, message.odds_milli, strict=True)), strict=True

@@ -44,7 +44,10 @@ def of_iso(text: str, zone: ZoneInfo | None = None) -> int:
         local, moment = moment, moment.replace(tzinfo=zone)
         if moment.astimezone(UTC).astimezone(zone).replace(tzinfo=None) != local:
             raise ValueError(f"{text!r} is a time that the clocks of {zone.key} left out")
-    return round(moment.astimezone(UTC).timestamp() * 1000)
+    try:
+        return round(moment.astimezone(UTC).timestamp() * 1000)
+    except OverflowError as error:  # in UTC the first or the last day has another year
+        raise ValueError(f"{text!r} is outside of the years 1 to 9999") from error
 
 
 def zone_of(name: str | None) -> ZoneInfo | None:

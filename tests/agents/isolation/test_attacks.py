@@ -11,7 +11,7 @@ import clvlab as cl
 from clvlab.agents.isolation.isolated import IsolatedAgent, isolated
 from clvlab.agents.isolation.sandbox import can_lock_in
 from clvlab.application.packs import open_pack
-from clvlab.application.runs.replays import prices_again, replay_run
+from clvlab.application.replays import prices_again, replay_run
 from clvlab.engine import lookahead
 from clvlab.engine import run as engine
 from clvlab.engine.run import run

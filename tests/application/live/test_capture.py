@@ -16,6 +16,7 @@ from rich.console import Console
 
 import clvlab as cl
 from clvlab.application.live.capture import capture, segments_folder
+from clvlab.application.live.watch import CaptureState, MarketAge
 from clvlab.application.log import operations
 from clvlab.cli import feeds
 from clvlab.errors import FeedError, FileLockedError, LogConflictError, PackFormatError, SourceError, StoreBusyError
@@ -24,6 +25,7 @@ from clvlab.feeds.devfeed.packs import txline_server
 from clvlab.feeds.devfeed.txline import TOKENS
 from clvlab.feeds.feed import Cut, GapCause, Received, Resumed, Stop
 from clvlab.feeds.replay import ReplayFeed
+from clvlab.packs.captures.packing import pack_capture
 from clvlab.packs.digest import fixture_digests
 from clvlab.packs.files import file_sha256
 from clvlab.packs.opening import open_pack
@@ -161,6 +163,53 @@ def test_two_at_once_are_kept_apart(pack, tmp_path):
     assert verify_pack(tmp_path / "mine").provenance == "synthetic-replay"
 
 
+def test_a_folder_with_something_else_in_it_is_let_be(feed, tmp_path):
+    folder = segments_folder(tmp_path / "mine")
+    folder.mkdir()
+    (folder / "notes.txt").write_text("of somebody")
+
+    with pytest.raises(FeedError, match=r"holds 'notes\.txt', which is no segment"):
+        capture(feed, tmp_path / "mine", Stop())
+
+    assert (folder / "notes.txt").read_text() == "of somebody"
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+def test_what_was_put_into_the_folder_meanwhile_stays(feed, tmp_path):
+    folder = segments_folder(tmp_path / "mine")
+
+    capture(feed, tmp_path / "mine", Stop(), tell=lambda _: (folder / "notes.txt").write_text("of somebody"))
+
+    assert [path.name for path in folder.iterdir()] == ["notes.txt"]
+
+
+def test_nobody_begins_to_capture_into_a_folder_of_which_a_pack_is_made(feed, tmp_path, monkeypatch):
+    refused = []
+
+    def packed(paths, out):
+        try:
+            capture(feed, out, Stop())
+        except FileLockedError as error:
+            refused.append(error)
+        return pack_capture(paths, out)
+
+    monkeypatch.setattr("clvlab.application.live.capture.pack_capture", packed)
+    made = capture(feed, tmp_path / "mine", Stop())
+
+    assert len(refused) == 1
+    assert list(tmp_path.iterdir()) == [made.folder]
+
+
+def test_the_rest_of_the_segments_is_removed_if_only_some_were(feed, tmp_path):
+    made = capture(feed, tmp_path / "mine", Stop(), fixture_ids=[FIXTURE])
+    segments_folder(made.folder).mkdir()
+
+    again = capture(feed, tmp_path / "mine", Stop(), fixture_ids=[FIXTURE])
+
+    assert again.content_hash == made.content_hash
+    assert list(tmp_path.iterdir()) == [made.folder]
+
+
 def test_a_feed_without_a_message_that_can_be_read_says_where_its_segments_are(feed, tmp_path):
     class Garbled(Interrupted):
         def listen(self, *_):
@@ -168,6 +217,26 @@ def test_a_feed_without_a_message_that_can_be_read_says_where_its_segments_are(f
 
     with pytest.raises(SourceError, match=r"no tick.*mine\.capture"):
         capture(Garbled(feed, 0, None), tmp_path / "mine", Stop())
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_capture_to_which_nothing_came_stands_in_no_ones_way(feed, tmp_path, fails):
+    class Mute(Interrupted):
+        def listen(self, *_):
+            self.health.error = "ConnectError: no route"
+            if fails:
+                raise FeedError("renew CLVLAB_TXLINE_JWT")
+            yield from ()
+
+    with pytest.raises(FeedError if fails else SourceError, match=r"renew CLVLAB_TXLINE_JWT$|nothing came .*no route"):
+        capture(Mute(feed, 0, None), tmp_path / "mine", Stop())
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_end_that_had_come_before_anything_was_captured_is_named(feed, tmp_path):
+    with pytest.raises(SourceError, match="its end had come before it began"):
+        capture(feed, tmp_path / "mine", Stop(), until_ts_ms=1)
 
 
 class Rolling(Interrupted):
@@ -356,3 +425,16 @@ def test_a_terminal_shows_a_table_that_changes(monkeypatch, tmp_path):
     assert code == 0
     assert "on the disk" in screen.getvalue()
     assert "Captured" in out
+
+
+def test_the_table_of_a_terminal_keeps_its_height_and_leaves_room_for_what_control_c_echoes():
+    silent = tuple(MarketAge(FIXTURE, "OVERUNDER_PARTICIPANT_GOALS|half=1|line=1.5", age_s) for age_s in (7500.0, 3.0, 2.0))
+    screen = StringIO()
+
+    Console(file=screen, width=50).print(feeds._table(CaptureState(oldest=silent, clock_skew_ms=-7_500_000), 50))
+
+    lines = screen.getvalue().splitlines()
+    assert len(lines) == len(CaptureState(clock_skew_ms=1).facts) + 3
+    assert max(map(len, lines)) <= 46
+    assert "2 h 5 min behind" in screen.getvalue()
+    assert "silent for longest  2 h 5 min: " in screen.getvalue()

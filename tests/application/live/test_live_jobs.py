@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from clvlab.agents.registry import template
+from clvlab.application.replays import replay_run
 from clvlab.engine.run import run
 from clvlab.errors import BindingError, NotStartableError, PreflightError
 from clvlab.law.closing import Window
@@ -76,6 +77,7 @@ def test_a_live_deploy_is_told_of_sealed_and_verified(live, tmp_path):
         "RUN_QUEUED", "RUN_STARTED", "STATUS_CHANGED", "STATUS_CHANGED", "RUN_SEALED",
     ]  # fmt: skip
     assert len([event for event in told if event["type"] == "AGENT_ACTION"]) == len(lines(found, "DECISION"))
+    assert replay_run(found, pack=captured(tmp_path, answer["run_id"]).folder).agrees
     card = live.runs.card(answer["run_id"])
     assert (card["run"]["source_mode"], card["run"]["mode_label"]) == ("live", "Live paper")
 

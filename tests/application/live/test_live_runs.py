@@ -18,6 +18,7 @@ from clvlab.feeds.replay import ReplayFeed
 from clvlab.packs.reader import verify_pack
 from clvlab.proof.verify import verify
 from tests.length import length
+from tests.live import Cutting, Pausing
 
 FIXTURE = 90000000
 
@@ -227,6 +228,20 @@ def test_a_run_whose_agents_all_failed_is_not_sealed(plan, tmp_path):
         follow(replace(plan, agents=[cl.isolated(Failing())]), tmp_path / "run", Stop())
 
 
+def test_a_run_ends_as_soon_as_its_last_agent_failed(plan, tmp_path):
+    told = []
+
+    with pytest.raises(DecisionError, match=r"^no agent is left: Failing: .*no more$"):
+        follow(
+            replace(plan, agents=[cl.isolated(Failing())], feed=Pausing(60)),
+            tmp_path / "run",
+            Stop(),
+            told=lambda message, _: told.append(message),
+        )
+
+    assert len(told) < 60
+
+
 def test_a_fixture_that_nothing_was_said_of_is_not_sealed(plan, tmp_path):
     with pytest.raises(SourceError, match="no tick could be made"):
         follow(replace(plan, feed=Scripted(plan.feed, lambda _: [])), tmp_path / "run", Stop())
@@ -262,6 +277,55 @@ def test_a_run_that_is_taken_up_after_its_end_keeps_all_that_was_captured_in_tim
     live = follow(plan, tmp_path, Stop(), clock=lambda: now[0])
 
     assert live.pack.tape([FIXTURE]).messages.height == 41
+
+
+def test_gaps_of_a_feed_that_is_never_idle_are_told_when_they_end(plan, tmp_path):
+    told, gaps = [], []
+
+    follow(
+        replace(plan, feed=Cutting(40)),
+        tmp_path / "run",
+        Stop(),
+        told=lambda message, _: told.append(message),
+        idle=lambda tracker: gaps.append((len(told), [gap.cause for gap in tracker.gaps])),
+    )
+
+    assert [causes for number, causes in gaps if 40 <= number <= 50] == [["cut"]]
+
+
+class Markless(Scripted):
+    """A feed that can't be resumed, and falls silent after fifty messages."""
+
+    def listen(self, stop, fixture_ids=(), after=None):
+        for item in list(self.feed.listen(Stop(), fixture_ids, after))[:50]:
+            yield replace(item, mark=None)
+        stop.wait(60)
+
+
+@pytest.mark.parametrize("died_in", ["pack_capture", "seal_live"])
+def test_a_run_that_was_over_when_its_process_died_is_sealed_as_it_was(plan, tmp_path, monkeypatch, died_in):
+    """What came after would be a gap up to the close, in which nothing is scored."""
+    kickoff = plan.fixture.kickoff_ts_ms
+    now, told = [kickoff], []
+
+    def tell(message, _):
+        told.append(message)
+        now[0] = kickoff + 60_001 if len(told) == 50 else now[0]
+
+    def die(*_, **__):
+        raise KeyboardInterrupt
+
+    plan = replace(plan, feed=Markless(plan.feed, None), grace_s=60)
+    with monkeypatch.context() as dying:
+        dying.setattr(f"clvlab.application.live.following.{died_in}", die)
+        with pytest.raises(KeyboardInterrupt):
+            follow(plan, tmp_path / "run", Stop(), told=tell, clock=lambda: now[0])
+
+    live = follow(plan, tmp_path / "run", Stop(), told=tell, clock=lambda: now[0])
+
+    assert live.pack.tape([FIXTURE]).messages.height == 50
+    assert live.pack.manifest.capture.gaps == ()
+    assert set(live.scores["reason"]) == {"scored"}
 
 
 def test_a_run_that_is_taken_up_again_tells_every_decision_once(plan, tmp_path):

@@ -190,7 +190,7 @@ class TestAFeedThatEnds:
         assert done.pack.tape([FIXTURE]).messages.height == MESSAGES
 
     def test_before_its_first_message_abandons_it(self, tmp_path, log):
-        with pytest.raises(FeedError, match=r"renew CLVLAB_TXLINE_JWT$"):
+        with pytest.raises(FeedError, match=r"renew CLVLAB_TXLINE_JWT\nrun_\w+ is abandoned"):
             followed(tmp_path, question(Ending(0)), log)
 
         assert [entry["kind"] for entry in entries(log)] == [EntryKind.COMMIT, EntryKind.ABANDONED]

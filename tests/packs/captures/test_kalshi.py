@@ -8,7 +8,8 @@ from clvlab.packs.captures.kalshi import KalshiReader
 from clvlab.packs.importers.source import fixture_id_of
 
 MATCH = "1X2_PARTICIPANT_RESULT||"
-ALONE = {"market": {"ticker": "E-A", "event_ticker": "E", "title": "Rain?", "close_time": "2026-06-25T20:00:00Z"}}
+TIMES = {"occurrence_datetime": "2026-06-25T20:00:00Z", "close_time": "2026-07-09T20:00:00Z"}
+ALONE = {"market": {"ticker": "E-A", "event_ticker": "E", "title": "Rain?", **TIMES}}
 
 
 def snapshot(seq, yes, no, ticker="E-A", sid=1, **said):
@@ -71,6 +72,31 @@ def test_amounts_are_added_until_a_level_is_empty(open_reader):
 def test_a_message_that_comes_twice_counts_once(open_reader):
     assert take(open_reader, delta(2, "yes", 40, -5), delta(2, "yes", 40, -5)) == []
     assert take(open_reader, delta(3, "yes", 40, -5))[0].prob_bps == (5950, 4050)
+
+
+@pytest.mark.parametrize("lost", [[], [delta(2, "yes", 41, "NaN")], [delta(2, "yes", 41, 5, ticker=["E-A"])]])
+def test_a_change_that_is_missing_or_can_t_be_read_suspends_until_the_next_snapshot(open_reader, lost):
+    for message in lost:
+        with pytest.raises(ValueError, match="is no"):
+            take(open_reader, message)
+
+    (suspended,) = take(open_reader, delta(3, "yes", 40, -10))
+    assert suspended.suspended
+    assert take(open_reader, delta(4, "yes", 41, 5)) == []
+    (state,) = take(open_reader, snapshot(5, [[41, 5]], [[58, 10]]))
+    assert state.prob_bps == (5850, 4150)
+
+
+def test_a_hole_concerns_every_market_of_its_subscription_and_no_other(open_reader):
+    other = {"market": {"ticker": "F-A", "event_ticker": "F", "title": "Snow?", "close_time": "2026-06-25T20:00:00Z"}}
+    third = {"market": {"ticker": "G-A", "event_ticker": "G", "title": "Hail?", "close_time": "2026-06-25T20:00:00Z"}}
+    take(open_reader, other, third)
+    take(open_reader, snapshot(2, [[40, 1]], [[58, 1]], "F-A"), snapshot(1, [[40, 1]], [[58, 1]], "G-A", sid=2))
+
+    states = take(open_reader, delta(9, "yes", 41, 5))
+
+    assert {state.market_key: state.suspended for state in states} == {"E-A||": True, "F-A||": True}
+    assert take(open_reader, delta(2, "yes", 41, 5, ticker="G-A", sid=2))[0].prob_bps == (5850, 4150)
 
 
 def test_no_delta_is_applied_before_the_next_snapshot_of_its_own_subscription(open_reader):
@@ -181,3 +207,17 @@ def test_real_snapshots_are_priced_where_their_books_are_narrow(realdata):
                 assert sum(state.prob_bps) == 10_000
                 assert abs(state.prob_bps[1] - 50 * (yes + 100 - no)) <= 1
     assert priced > 10
+
+
+def test_the_kickoff_is_when_the_match_is_due_and_not_when_its_markets_close(reader):
+    take(reader, {"event": match_event(1)})
+
+    assert reader.fixtures[fixture_id_of("MATCH-1")].kickoff_ts_ms == 1_782_417_600_000
+
+
+def test_an_event_that_says_no_time_has_no_kickoff():
+    reader, market = KalshiReader(), {name: said for name, said in ALONE["market"].items() if name != "occurrence_datetime"}
+
+    take(reader, {"market": market})
+
+    assert reader.fixtures[fixture_id_of("E")].kickoff_ts_ms is None

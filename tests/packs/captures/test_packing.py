@@ -7,6 +7,7 @@ import orjson
 import pytest
 
 from clvlab.errors import PackError, SourceError
+from clvlab.feeds.devfeed.polymarket import match_event
 from clvlab.feeds.feed import Cut, GapCause, Received, Resumed, Stop
 from clvlab.feeds.replay import ReplayFeed
 from clvlab.feeds.segments import Segments
@@ -154,6 +155,13 @@ TAMPERINGS = {
     "another cause": stated(lambda own: own["capture"]["gaps"][0].update(cause="quota")),
     "another span": stated(lambda own: own["capture"].update(ended_ts_ms=9_000)),
     "a kickoff": stated(lambda own: own["fixtures"][0].update(kickoff_ts_ms=1_700_000_000_100)),
+    "another closing policy": stated(lambda own: own.update(closing_policy="last_open")),
+    "another source of closes": stated(lambda own: own.update(closing_source="venue")),
+    "another way to take the margin out": stated(lambda own: own.update(margin="power")),
+    "another consensus": stated(lambda own: own.update(consensus="single-venue")),
+    "another kind of kickoff": stated(lambda own: own.update(kickoff="actual")),
+    "names": stated(lambda own: own["fixtures"][0].update(names=["Home", "Away"])),
+    "an id of the provider": stated(lambda own: own["fixtures"][0].update(source_id="7")),
     "a segment left out": _raw(lambda raw: (raw / "000002.jsonl").unlink()),
     "the last segment left out": _raw(lambda raw: max(raw.iterdir()).unlink()),
     "a segment added": _raw(lambda raw: shutil.copyfile(raw / "000001.jsonl", raw / "000009.jsonl")),
@@ -177,6 +185,38 @@ def test_a_capture_that_is_read_again_gives_the_same_pack(packed, tmp_path):
     again = pack_capture(sorted((packed / "raw").iterdir()), tmp_path / "again")
 
     assert again.content_hash == verify_pack(packed).content_hash
+
+
+@pytest.mark.parametrize(("feed", "label"), [("txline", "genuine-betfair"), ("replay", "genuine-txline")])
+def test_a_capture_with_the_label_of_another_one_becomes_no_pack(tmp_path, feed, label):
+    paths = segments_of(tmp_path / "c", [Received(price(1), 5)], Header(feed, label, "cap", 1, None))
+
+    with pytest.raises(SourceError, match=f"captures of '{feed}' are not '{label}'"):
+        pack_capture(paths, tmp_path / "pack")
+
+
+def shares(kickoff, at_ms):
+    books = [
+        {"event_type": "book", "asset_id": asset, "timestamp": str(at_ms), "bids": [{"price": "0.33", "size": "1"}]}
+        | {"asks": [{"price": "0.34", "size": "1"}]}
+        for asset in ("11", "12", "13")
+    ]  # fmt: skip
+    return [Received(orjson.dumps(one), at_ms) for one in ([match_event(1, kickoff=kickoff)], *books)]
+
+
+def test_a_kickoff_that_was_moved_meanwhile_is_none_that_agents_knew(tmp_path):
+    header = Header("polymarket", "genuine-polymarket", "cap", 1, None)
+    items = shares("2026-06-25T20:00:00Z", 1_782_000_000_000) + shares("2026-06-25T23:00:00Z", 1_782_000_001_000)
+
+    pack_capture(segments_of(tmp_path / "c", items, header), tmp_path / "pack")
+    pack_capture(segments_of(tmp_path / "d", items[:4], header), tmp_path / "still")
+
+    pack, still = verify_pack(tmp_path / "pack"), verify_pack(tmp_path / "still")
+    assert pack.is_genuine
+    assert pack.manifest.kickoff == "actual"
+    assert pack.tape().announced["kickoff_ts_ms"].to_list() == [1_782_417_600_000]
+    assert pack.fixtures["kickoff_ts_ms"].to_list() == [1_782_428_400_000]
+    assert (still.manifest.kickoff, still.manifest.fixtures[0].scheduled_ts_ms) == ("scheduled", None)
 
 
 @pytest.mark.parametrize("items", [[], [Received(b"PONG", 5)]])

@@ -210,3 +210,11 @@ def test_a_later_description_moves_the_kickoff_and_says_what_is_in_play(open_rea
     (state,) = take(open_reader, change("y", 101, "BUY", "0.41", "5"))
     assert state.in_running
     assert open_reader.fixtures[77].kickoff_ts_ms == 1_782_842_400_000
+
+
+def test_the_time_by_which_an_event_is_resolved_is_no_kickoff(reader):
+    assert reader.fixtures[77].kickoff_ts_ms is None
+
+    take(reader, [EVENT | {"markets": [EVENT["markets"][0] | {"gameStartTime": "2026-06-30 18:00:00+00"}]}])
+
+    assert reader.fixtures[77].kickoff_ts_ms == 1_782_842_400_000

@@ -1,4 +1,5 @@
 import gzip
+import random
 
 import orjson
 import pytest
@@ -88,6 +89,47 @@ def test_a_capture_and_a_file_of_the_same_messages_give_the_same_digests(tmp_pat
     path.write_bytes(b"\n".join(lines) + b"\n")
 
     assert captured(lines) == imported(path, tmp_path / "p")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_message_that_comes_again_leaves_no_second_tick_however_much_later(seed):
+    chance, once, again = random.Random(seed), [], []
+    told = [
+        Record(
+            number,
+            text(MessageId=str(number), Ts=1_700_000_000_000 + chance.randrange(60), MarketParameters=chance.choice("ab")),
+        )
+        for number in range(60)
+    ]
+    cuts = [Record(0, cut={"cause": "cut", "markets": [], "resumable": False}), Record(0, resumed={"replayed": False})]
+    for number, record in enumerate(told):
+        between = cuts if chance.random() < 0.1 else []
+        once += [*between, record]
+        again += [*between, record, *chance.choices(told[: number + 1], k=3)]
+
+    def ticks(records):
+        tracker = Tracker(Header("txline", "genuine-txline", "c", 1, None), TxLineReader())
+        return [placed for record in records for placed in tracker.take(record)]
+
+    assert ticks(again) == ticks(once)
+
+
+def test_ids_of_the_newest_time_of_each_market_alone_are_kept():
+    reader = TxLineReader()
+    for number in range(1_000):
+        reader.take(text(MessageId=str(number), Ts=1_700_000_000_000 + number // 2), 5)
+
+    assert [len(ids) for _, ids in reader._seen.values()] == [2]
+
+
+def test_reasons_for_which_nothing_was_read_do_not_fill_the_memory():
+    tracker = Tracker(Header("txline", "genuine-txline", "c", 1, None), TxLineReader())
+    for number in range(1_000):
+        tracker.take(Record(1, text(MessageId=str(number), Bookmaker=str(number))))
+
+    assert len(tracker.unreadable) == 101
+    assert tracker.unreadable["other reasons"] == 900
+    assert tracker.unreadable.total() == 1_000
 
 
 @pytest.mark.realdata

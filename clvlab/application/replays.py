@@ -8,15 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+from pydantic import ValidationError
 
 from clvlab.agents.isolation.isolated import IsolatedAgent
 from clvlab.agents.registry import of_sealed_config
+from clvlab.application.deploys.agent import deployed_agent
+from clvlab.application.deploys.config import DeployConfig
 from clvlab.application.packs import bundled_catalog, open_pack
 from clvlab.engine.agent import Agent, sealable
 from clvlab.engine.live import replay_live
 from clvlab.engine.replay import locate, replay
 from clvlab.engine.run import RunResult, run
-from clvlab.errors import AgentError, DecisionError, ReplayError
+from clvlab.errors import AgentError, DecisionError, EntryError, ReplayError
 from clvlab.law.schema import DECISIONS, Causality
 from clvlab.law.tape import Tape
 from clvlab.packs.reader import Pack
@@ -25,6 +28,7 @@ from clvlab.proof.evidence import Evidence, read_evidence
 from clvlab.proof.seal import SealedRun
 
 _TICK = 2**31 - 1
+_DEPLOY = "deploy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +120,7 @@ def _made_again(evidence: Evidence, tape: Tape, agents: Sequence[IsolatedAgent],
         return replay_live(
             started,
             tape,
-            [_agent(named, agents) for named in started["agents"] if named["agent_id"] not in failed],
+            [_agent(started["kind"], named, agents) for named in started["agents"] if named["agent_id"] not in failed],
             evidence.errors,
             evidence.window,
             evidence.policy,
@@ -125,7 +129,7 @@ def _made_again(evidence: Evidence, tape: Tape, agents: Sequence[IsolatedAgent],
         )
     return run(
         tape,
-        [_agent(named, agents) for named in started["agents"]],
+        [_agent(started["kind"], named, agents) for named in started["agents"]],
         evidence.window,
         policy=evidence.policy,
         kind=started["kind"],
@@ -191,11 +195,11 @@ def _pack(evidence: Evidence, given: str | Path | None) -> Pack:
     return found
 
 
-def _agent(named: Mapping[str, Any], at_hand: Sequence[IsolatedAgent]) -> Agent:
+def _agent(kind: str, named: Mapping[str, Any], at_hand: Sequence[IsolatedAgent]) -> Agent:
     """Find the agent that RUN_STARTED names, and make sure that it is the same one."""
     what = f"agent {named['agent_id']!r} ({named['strategy']} {named['strategy_version']})"
-    found = _template(named) if _is_template(named) else _of_file(named, at_hand)
-    for agent in found:
+    of_template = _deployed if kind == _DEPLOY else _template
+    for agent in of_template(named) if _is_template(named) else _of_file(named, at_hand):
         identity = agent.identity
         same = all(getattr(identity, key) == named[key] for key in ("agent_id", "strategy", "strategy_version"))
         if same and sealable(identity) == named["config"]:
@@ -208,6 +212,14 @@ def _is_template(named: Mapping[str, Any]) -> bool:
     if named["causality"] == Causality.LIVE:
         return named["source_sha256"] is None
     return bool(named["causality"] == Causality.TEMPLATE)
+
+
+def _deployed(named: Mapping[str, Any]) -> list[Agent]:
+    """Make a deployed agent again, sized as its sealed configuration says."""
+    try:
+        return [deployed_agent(DeployConfig.model_validate(named["config"]), named["agent_id"])]
+    except (AgentError, EntryError, ValidationError) as error:
+        raise ReplayError(f"no deployed agent {named['agent_id']!r} can be made of the sealed config: {error}") from error
 
 
 def _template(named: Mapping[str, Any]) -> list[Agent]:
