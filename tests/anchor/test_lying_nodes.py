@@ -39,7 +39,7 @@ def asked(local):
     done, liar = local.anchor().commit("run_1", HASH), Liar(local.chain)
     with serving(liar) as url:
         signers = frozenset({str(local.key.pubkey()), str(TRUSTED.pubkey())})
-        changed = {"rpc_url": url, "keypair": None, "signers": signers, "patience_s": 0.02, "timeout_s": 1.0}
+        changed = {"rpc_url": url, "keypair": None, "signers": signers, "patience_s": 0.02, "timeout_s": 3.0}
         reader = NullAnchor(local.settings.model_copy(update=changed))
 
         def verdict(change, anchor=done):

@@ -2,12 +2,12 @@
 
 import orjson
 import pytest
-from clvlab.application.runs.replays import replay_run
 
 import clvlab as cl
 from clvlab.agents.registry import template
 from clvlab.application.live.following import LivePlan, follow
 from clvlab.application.live.journal import Answers, Failure, Journal
+from clvlab.application.replays import replay_run
 from clvlab.feeds.feed import Received, Stop
 from tests.live import FIXTURE, MESSAGES, Around, Pausing, played
 
