@@ -75,7 +75,7 @@ LIES = {
     "odds above all odds": ("betfair", [betfair(numberOfWinners=2)], [betfair(lay=1.0000001, numberOfWinners=2, name="x")]),
     "a market of one side": ("betfair", [betfair()], [betfair(runners=(1,), market="1.2", marketType="OTHER")]),
     "a market with too long a name": ("betfair", [betfair()], [betfair(market="1.2", marketType="X" * 300)]),
-    "a start before all times": ("kalshi", KALSHI, books(of_kalshi(2, occurrence_datetime=NEVER), 2)),
+    "an occurrence before all times": ("kalshi", KALSHI, books(of_kalshi(2, occurrence_datetime=NEVER), 2)),
     "a ticker with a control character": ("kalshi", KALSHI, books(of_kalshi(2, ticker="M\x07", yes_sub_title="?"), 2)),
     "a kickoff before all times": ("polymarket", POLYMARKET, shares(of_polymarket(2, startTime=NEVER), "21")),
     "a side with too long a name": ("polymarket", POLYMARKET, shares(of_polymarket(2, "Z" * 300), "21", "210")),
