@@ -2,7 +2,7 @@
 
 >>> from clvlab.lab.statistics import cluster_mean
 >>> cluster_mean.__module__
-'clvlab.statistics.clusters'
+'clvlab.statistics.means'
 """
 
 from __future__ import annotations
