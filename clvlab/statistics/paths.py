@@ -117,7 +117,7 @@ def price_points(tape: Tape, window: Window, hours: Sequence[float] = HOURS) -> 
     >>> import clvlab as cl
     >>> found = price_points(cl.open_pack("starter").source.tape(), Window(), [6.0])
     >>> found.select("side", "open", "close", "at").row(0)
-    ('draw', 0.2704, 0.2722, [0.276])
+    ('draw', 0.2636, 0.2606, [0.2603])
     """
     asked = check_hours(hours)
     series = tape.series.with_row_index("series").filter(is_allowed(window.market_allowlist))

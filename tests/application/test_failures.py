@@ -64,7 +64,7 @@ def test_a_full_disk_stops_a_seal_and_loses_nothing_of_what_was_there(tmp_path):
     pages = [0]
 
     def limit(connection):
-        pages[0] = pages[0] or connection.exec_driver_sql("PRAGMA page_count").scalar_one() + 3
+        pages[0] = pages[0] or connection.exec_driver_sql("PRAGMA page_count").scalar_one() + 1
         connection.exec_driver_sql(f"PRAGMA max_page_count={pages[0]}")
 
     event.listen(application._database._engine, "begin", limit)

@@ -207,9 +207,9 @@ class TearSheet(Shown):
         Examples
         --------
         >>> import clvlab as cl
-        >>> cl.backtest("starter", "cumulative-drift").tear_sheet().bankroll(edge=0.02)
-        Traceback (most recent call last):
-        clvlab.errors.StatisticsError: pack 'starter' has no results, so no bet on it can be settled
+        >>> found = cl.backtest("starter", "cumulative-drift").tear_sheet().bankroll(edge=0.02)
+        >>> found.line.partition(":")[0]
+        '0.5 x Kelly, at most 5% on a side for an edge of +2.00 %, as stated'
         """
         return bankroll_of(
             self, self.agent_id, edge=edge, training=training, staking=staking, open_s=open_s, ruin_below=ruin_below,

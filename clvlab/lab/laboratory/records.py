@@ -94,7 +94,7 @@ class Records:
         >>> lab = cl.Lab()
         >>> run_id = lab.backtest("starter", "cumulative-drift").run.run_id
         >>> lab.open_run(run_id).tear_sheet(resamples=100, draws=10).clv.n
-        129
+        128
         """
         if not isinstance(run_id, str):
             raise UnknownRunError(f"a run is named by its id, not {run_id!r:.80}")

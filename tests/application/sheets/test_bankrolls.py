@@ -126,6 +126,8 @@ def test_a_bankroll_that_is_lost_can_be_drawn(sheet):
     assert lost.source.ruin > 0.9
 
 
-def test_a_pack_without_results_has_no_bankroll():
+def test_a_pack_without_results_has_no_bankroll(monkeypatch):
+    monkeypatch.setattr("clvlab.packs.reader.Pack.results", None)
+
     with pytest.raises(StatisticsError, match="'starter' has no results"):
         cl.backtest("starter", "cumulative-drift").bankroll(0.02)

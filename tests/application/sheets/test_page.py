@@ -52,7 +52,7 @@ def test_the_page_says_what_it_is_of_and_whether_that_is_sealed(page):
 
 
 def test_the_page_says_how_evenly_the_decisions_are_spread(page):
-    assert "129 scored decisions in 12 fixtures are spread as evenly as over 10.6 fixtures of one size" in page
+    assert "128 scored decisions in 12 fixtures are spread as evenly as over 10.7 fixtures of one size" in page
 
 
 def test_the_same_backtest_gives_the_same_bytes(page):

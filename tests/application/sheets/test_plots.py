@@ -43,7 +43,7 @@ def test_many_decisions_are_aggregated_and_the_plot_says_so(sheets):
     figure = Figure()
     entry, walk = (getattr(sheets["many"].plot, name)(figure.add_subplot()) for name in ("entry_and_close", "cumulative"))
 
-    assert "5,325 decisions in cells of 5 %" in entry.get_title()
+    assert "5,324 decisions in cells of 5 %" in entry.get_title()
     assert sum(len(dots.get_offsets()) for dots in entry.collections) < 400
     assert "(14 to a point)" in walk.get_xlabel()
     assert len(walk.lines[0].get_xdata()) <= 400
