@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import ceil
+from typing import Any
 
 import numpy as np
 
@@ -33,7 +34,7 @@ def in_order_of_kickoff(pack: Pack, fixtures: Iterable[int] | None = None) -> li
 
 
 def folds_of(
-    pack: Pack, folds: int, by: str | Mapping[int, object] = KICKOFF, fixtures: Iterable[int] | None = None
+    pack: Pack, folds: int, by: str | Mapping[int, Any] = KICKOFF, fixtures: Iterable[int] | None = None
 ) -> list[tuple[int, ...]]:
     """Cut fixtures into folds, the earliest first.
 
@@ -59,7 +60,10 @@ def folds_of(
         absent = [fixture_id for fixture_id in asked if fixture_id not in by]
         if absent:
             raise StatisticsError(f"fixture {absent[0]} of {pack.pack_id!r} has no fold in the mapping")
-        names = sorted({by[fixture_id] for fixture_id in asked})  # type: ignore[type-var]
+        try:
+            names = sorted({by[fixture_id] for fixture_id in asked})
+        except TypeError as error:
+            raise StatisticsError(f"the names of folds must have an order, as all of one kind have: {error}") from error
         found = [tuple(fixture_id for fixture_id in asked if by[fixture_id] == name) for name in names]
     elif by == KICKOFF:
         if type(folds) is not int or folds < 2:

@@ -14,6 +14,7 @@ from clvlab.engine.replay import locate
 from clvlab.engine.run import Failures, judged, run_started
 from clvlab.law.closing import Window, fixture_closes
 from clvlab.law.policy import PolicyEnvelope
+from clvlab.law.tape import Tape
 from clvlab.packs.reader import Pack
 
 AGENT_ID = "walk-forward"
@@ -21,23 +22,40 @@ AGENT_ID = "walk-forward"
 
 @dataclass(frozen=True)
 class Step:
-    """A fold that is decided on by what was chosen on those before it."""
+    """A fold that is decided on by what was chosen on those before it.
 
-    train: tuple[int, ...]
-    test: tuple[int, ...]
-    agent: Agent
-
-
-def decided_after(pack: Pack, step: Step, window: Window) -> tuple[pl.DataFrame, int]:
-    """Return ``DECISIONS`` of a step's agent on its test fold, and how many were left out.
-
-    What it decides before the last close of the training fold is left out: whoever chose it then could not have known it.
+    Attributes
+    ----------
+    tape
+        Of the fold.
+    agent
+        What was chosen.
+    last_close_ms
+        When the last of the fixtures closed on which it was chosen.
     """
-    last_close = int(fixture_closes(pack.tape(step.train), window)["close_ts_ms"].to_numpy().max())
-    tape = pack.tape(step.test)
-    decided = decisions_of(step.agent, tape)
-    later = locate(tape, decided)["ts_ms"] > last_close
+
+    tape: Tape
+    agent: Agent
+    last_close_ms: int
+
+    @property
+    def fixture_ids(self) -> tuple[int, ...]:
+        return self.tape.binding.fixture_ids
+
+
+def decided_after(step: Step) -> tuple[pl.DataFrame, int]:
+    """Return ``DECISIONS`` of a step's agent on its fold, and how many were left out.
+
+    What it decides before the last close of those that chose it is left out: whoever chose it then could not have known it.
+    """
+    decided = decisions_of(step.agent, step.tape)
+    later = locate(step.tape, decided)["ts_ms"] > step.last_close_ms
     return decided.filter(later).with_columns(agent_id=pl.lit(AGENT_ID)), int((~later).sum())
+
+
+def last_close_ms(tape: Tape, window: Window) -> int:
+    """Return when the last fixture of a tape closes."""
+    return int(fixture_closes(tape, window)["close_ts_ms"].to_numpy().max())
 
 
 def pooled(
@@ -56,7 +74,7 @@ def pooled(
     config
         How it was chosen; it stands as the agent's.
     """
-    fixtures = sorted(fixture_id for step in steps for fixture_id in step.test)
+    fixtures = sorted(fixture_id for step in steps for fixture_id in step.fixture_ids)
     tape = pack.tape(fixtures)
     policy = PolicyEnvelope()
     identity = Identity(AGENT_ID, AGENT_ID, "1", dict(config))

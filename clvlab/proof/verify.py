@@ -38,8 +38,8 @@ class Verification:
         Hash of the rebuilt manifest; of the stored one when it can't be rebuilt.
     checks
         Verdict and explanation under each of the seven names.
-    started, evidence
-        Payload of RUN_STARTED, and all that was read; null when the evidence can't be read.
+    evidence
+        What was read; null when it can't be.
     scores, outcomes
         ``SCORES`` and ``OUTCOMES`` re-derived from the evidence; null when it can't be read.
     """
@@ -50,11 +50,15 @@ class Verification:
     recomputed_evidence_hash: str
     manifest_hash: str
     checks: dict[str, Check]
-    started: RunStarted | None = None
     evidence: Evidence | None = field(default=None, repr=False)
     scores: pl.DataFrame | None = None
     outcomes: pl.DataFrame | None = None
     anchor: Anchor = field(default_factory=Anchor)
+
+    @property
+    def started(self) -> RunStarted | None:
+        """Payload of RUN_STARTED; null when the evidence can't be read."""
+        return None if self.evidence is None else self.evidence.started
 
     @property
     def passed(self) -> bool:
@@ -128,7 +132,6 @@ def verify(
             "receipt_separation": checks.receipt_separation(evidence),
             "anchor": anchor_check(anchor, sha256(rebuilt), seen, trust),
         },
-        started=evidence.started,
         evidence=evidence,
         scores=rederived,
         outcomes=outcomes(rederived, agents),

@@ -13,7 +13,7 @@ Block-Resampling Procedure for Stationary Data".
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ import numpy.typing as npt
 import polars as pl
 
 from clvlab.law.tape import Tape
+from clvlab.statistics.moved import Moved
 
 Ints = npt.NDArray[np.int64]
 
@@ -29,34 +30,16 @@ EDGES_S = (0, 300, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400, 172_80
 
 
 @dataclass(frozen=True, slots=True)
-class Delay:
-    """Mean CLV of the decisions beside that of the same positions entered later, in bps of probability.
+class Delay(Moved):
+    """The same positions entered later; ``gain`` is the value of acting now.
 
     Attributes
     ----------
-    observed
-        Mean CLV of the decisions.
-    mean, low, high
-        Entered later: the mean over all draws, and the band that holds 95 % of the draws.
-    value
-        ``observed - mean``: the value of acting now.
-    p_value
-        One-sided: how often a draw is at least as good.
-    n, free
-        Decisions, and those of them whose bin holds a later message; the others can't be moved.
-    draws
-        The mean CLV of each draw.
+    free
+        How many of them have a later message in their bin; the others can't be moved.
     """
 
-    observed: float
-    mean: float
-    low: float
-    high: float
-    value: float
-    p_value: float
-    n: int
     free: int
-    draws: npt.NDArray[np.float64] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +99,7 @@ def delay(
         moved = (rng.random(n_fixtures)[cells.fixture] * width).astype(np.int32)
         means[draw] = (closes - int(cells.prob_bps[start + moved].sum(dtype=np.int64))) / n
     observed = (closes - int(cells.prob_bps[cells.own].sum(dtype=np.int64))) / n
-    low, high = np.quantile(means, [0.025, 0.975])
-    mean = float(means.mean())
-    p_value = (1 + np.count_nonzero(means >= observed)) / (1 + draws)
-    free = int(np.count_nonzero(width > 1))
-    return Delay(observed, mean, float(low), float(high), observed - mean, float(p_value), n, free, means)
+    return Delay(observed, n, means, int(np.count_nonzero(width > 1)))
 
 
 def _cells(tape: Tape, scored: pl.DataFrame, ends: pl.DataFrame, horizon_s: int) -> _Cells:

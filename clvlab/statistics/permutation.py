@@ -13,7 +13,7 @@ Biology 9(1): the p-value.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,42 +22,23 @@ import polars as pl
 
 from clvlab.law.closing import Window, fixture_closes, market_closes
 from clvlab.law.tape import Tape, last_row_at
+from clvlab.statistics.moved import Moved
 
 Ints = npt.NDArray[np.int64]
 _MARKET = ["fixture_id", "market_key"]
 
 
 @dataclass(frozen=True, slots=True)
-class Permutation:
-    """Mean CLV of the decisions beside that of the same decisions in other fixtures, in bps of probability.
+class Permutation(Moved):
+    """The same decisions in other fixtures; ``gain`` is what the choice of fixture and side adds.
 
     Attributes
     ----------
-    observed
-        Mean CLV of the decisions.
-    mean, low, high
-        In other fixtures: the mean over all draws, and the band that holds 95 % of the draws.
-    excess
-        ``observed - mean``: what the choice of fixture and side adds.
-    p_value
-        One-sided: how often a draw is at least as good.
-    n
-        Decisions.
     matched
         Share of them, 0..1, that found a price to take in the other fixture; the others are left out of the draw.
-    draws
-        The mean CLV of each draw.
     """
 
-    observed: float
-    mean: float
-    low: float
-    high: float
-    excess: float
-    p_value: float
-    n: int
     matched: float
-    draws: npt.NDArray[np.float64] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +107,7 @@ def permute_fixtures(
     if not means.size:
         return None
     observed = float(scored["clv_bps"].to_numpy().mean())
-    low, high = np.quantile(means, [0.025, 0.975])
-    p_value = (1 + np.count_nonzero(means >= observed)) / (1 + means.size)
-    share = matched / (draws * scored.height)
-    mean = float(means.mean())
-    return Permutation(observed, mean, float(low), float(high), observed - mean, float(p_value), scored.height, share, means)
+    return Permutation(observed, scored.height, means, matched / (draws * scored.height))
 
 
 def _markets(tape: Tape, ends: pl.DataFrame, keys: pl.Series) -> _Markets:

@@ -45,6 +45,8 @@ def test_folds_of_too_few_fixtures_and_fixtures_without_a_fold_are_refused(pack)
         folds_of(pack, 2, fixtures=pack.fixture_ids[:8])
     with pytest.raises(StatisticsError, match=f"fixture {pack.fixture_ids[1]} of 'season' has no fold"):
         folds_of(pack, 2, {pack.fixture_ids[0]: 1})
+    with pytest.raises(StatisticsError, match="must have an order"):
+        folds_of(pack, 2, {one: "a" if one % 2 else 1 for one in pack.fixture_ids})
     with pytest.raises(StatisticsError, match="'season'"):
         folds_of(pack, 2, "season")
 

@@ -7,7 +7,7 @@ from clvlab.errors import HeldOutError, LogConflictError, StatisticsError, Unsup
 from clvlab.lab.laboratory.local import LocalPlace
 from clvlab.lab.laboratory.making import Verbs
 from clvlab.proof.canonical import canonical, sha256
-from clvlab.runlog.audit import Auditor
+from tests.logs import audited
 
 GRID = {"warmup_ticks": [20, 40], "cooldown_s": [600, 3600]}
 POINT, OTHER = {"warmup_ticks": 20, "cooldown_s": 600}, {"warmup_ticks": 40, "cooldown_s": 600}
@@ -173,9 +173,4 @@ def test_outside_a_laboratory_there_is_no_log_to_plan_in():
 def test_the_log_of_a_laboratory_with_a_plan_is_sound(plan, logged):
     plan.open(POINT)
 
-    auditor = Auditor()
-    for entry in logged():
-        auditor.add(entry)
-    auditor.finish()
-
-    assert auditor.broken == []
+    assert audited(logged()).broken == []

@@ -2,12 +2,12 @@ import pytest
 
 from clvlab.errors import LogConflictError
 from clvlab.proof.canonical import canonical
-from clvlab.runlog.audit import Auditor
 from clvlab.runlog.entries import Opened, Planned, read_entry
 from clvlab.runlog.log import commit, counts
 from clvlab.runlog.plans import note_opening, note_plan, openings, planned
 from clvlab.runlog.tree import tree_root
 from clvlab.store.runlog import RunLog
+from tests.logs import audited, entries
 
 PLAN = Planned("plan_1", "local", "sha256:" + "a" * 64, "sha256:" + "b" * 64)
 TRIALS = ["sha256:" + digit * 64 for digit in "cd"]
@@ -22,19 +22,6 @@ def log():
         note_opening(rows, "plan_1", TRIALS[0], 7)
         note_opening(rows, "plan_1", TRIALS[1], 8, again=True)
     return log
-
-
-def entries(log):
-    with log.read() as rows:
-        return [rows.entry(index) for index in range(rows.size())]
-
-
-def audited(found):
-    auditor = Auditor()
-    for data in found:
-        auditor.add(data)
-    auditor.finish()
-    return auditor
 
 
 def test_a_plan_and_its_openings_are_read_back(log):

@@ -2,12 +2,12 @@ import pytest
 
 from clvlab.errors import LogConflictError
 from clvlab.proof.canonical import canonical
-from clvlab.runlog.audit import Auditor
 from clvlab.runlog.entries import Segment, read_entry
 from clvlab.runlog.log import commit, counts
 from clvlab.runlog.segments import note_segment, segments
 from clvlab.runlog.tree import tree_root
 from clvlab.store.runlog import RunLog
+from tests.logs import audited, entries
 
 HASHES = [f"sha256:{digit * 64}" for digit in "0123"]
 
@@ -22,19 +22,6 @@ def log():
             if number == 2:
                 note_segment(rows, "cap_2", 1, HASHES[0], 13)
     return log
-
-
-def entries(log):
-    with log.read() as rows:
-        return [rows.entry(index) for index in range(rows.size())]
-
-
-def audited(found):
-    auditor = Auditor()
-    for data in found:
-        auditor.add(data)
-    auditor.finish()
-    return auditor
 
 
 def test_the_segments_of_a_capture_are_read_back_in_order(log):

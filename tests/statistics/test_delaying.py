@@ -34,7 +34,7 @@ def test_later_entries_lie_at_or_after_the_decision_in_its_bin():
 
     assert set(np.round(found.draws)) == {9000 - 4000, 9000 - 4400, 9000 - 5000}
     assert found.observed == run.scores["clv_bps"][0]
-    assert found.value == pytest.approx(found.observed - found.mean)
+    assert found.gain == pytest.approx(found.observed - found.mean)
 
 
 def test_unpriced_messages_the_horizon_and_the_play_are_never_entered():
@@ -92,7 +92,7 @@ def test_hindsight_gains_by_acting_now():
 
     found = delay(tape, scored(run), ends(run))
 
-    assert found.value > 0
+    assert found.gain > 0
     assert found.p_value == pytest.approx(1 / 201)
 
 

@@ -7,7 +7,7 @@ from math import sqrt
 from clvlab.application.sheets.measures import MEASURES
 from clvlab.application.sheets.settling import PERCENT, Figure
 from clvlab.application.sheets.sheet import Sheet
-from clvlab.statistics import Permutation
+from clvlab.statistics.moved import Moved
 
 BPS = MEASURES["clv"].unit
 _P = "probability"
@@ -51,7 +51,7 @@ def _moved(sheet: Sheet) -> list[Figure]:
     return [
         ("mean CLV of the same decisions in other fixtures", *_band(elsewhere), BPS),
         ("one-sided p of the choice of fixture and side", elsewhere.p_value if elsewhere else None, None, None, _P),
-        ("value of acting now", later.value if later else None, None, None, BPS),
+        ("value of acting now", later.gain if later else None, None, None, BPS),
         ("one-sided p of acting now, no test of skill", later.p_value if later else None, None, None, _P),
     ]
 
@@ -83,7 +83,7 @@ def _returned(sheet: Sheet) -> str:
     return f"; return on investment {roi.mean:+z.2f} % {_span(roi.low, roi.high)} of {roi.n:,} settled, which is not CLV"
 
 
-def _band(found: Permutation | None) -> tuple[float | None, float | None, float | None]:
+def _band(found: Moved | None) -> tuple[float | None, float | None, float | None]:
     return (found.mean, found.low, found.high) if found else (None, None, None)
 
 

@@ -206,20 +206,22 @@ class LocalPlace:
         return list_standings(self._kept.leaderboard.rows()["rows"], self.where)
 
     def tables(self) -> dict[str, Callable[[], Table]]:
-        from clvlab.sql import PackFiles
-
         return (
             {"packs": lambda: self.packs().frame}
             | run_tables(self.runs, self.open_run)
             | {
                 "fixtures": lambda: self._of_packs(lambda pack: pack.fixtures),
                 "results": lambda: self._of_packs(lambda pack: pack.results),
-                "ticks": lambda: PackFiles(
-                    {pack.pack_id: pack.folder / TICKS_FILE for pack in self._packs()},
-                    {pack.pack_id: tuple(dict(pack.held_out)) for pack in self._packs()},
-                ),
+                "ticks": self._ticks,
             }
         )
+
+    def _ticks(self) -> Table:
+        from clvlab.sql import PackFiles
+
+        found = list(self._packs())
+        files = {pack.pack_id: pack.folder / TICKS_FILE for pack in found}
+        return PackFiles(files, {pack.pack_id: tuple(dict(pack.held_out)) for pack in found})
 
     def _of_packs(self, of: Callable[[reader.Pack], pl.DataFrame | None]) -> pl.DataFrame:
         found = [(pack.pack_id, frame) for pack in self._packs() if (frame := of(pack)) is not None]

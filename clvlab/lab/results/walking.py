@@ -14,7 +14,7 @@ from clvlab.application import backtests
 from clvlab.application.runs.perform import PerformedRun
 from clvlab.application.sheets.measures import Measure, measure_of
 from clvlab.application.sheets.tearsheet import TearSheet
-from clvlab.application.walking import Step, decided_after, pooled
+from clvlab.application.walking import Step, decided_after, last_close_ms, pooled
 from clvlab.drawing import axes as drawing
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown
@@ -170,28 +170,27 @@ def walk(
     """
     asked, measure = window or Window(), measure_of(by)
     points = grid_points(grid)
-    sums = []
+    sums, tapes = [], [pack.tape(fold) for fold in folds]
     with shown_progress(f"walk of {agent_name(agent)}", len(points) * len(folds), progress=progress) as tell:
-        for number, fold in enumerate(folds):
-            tape, scores = pack.tape(fold), []
+        for number, tape in enumerate(tapes):
+            scores = []
             for point, params in enumerate(points):
                 scores.append(scored_point(tape, agent, params, asked, point))
                 tell(number * len(points) + point + 1, len(points) * len(folds))
             sums.append(fixture_sums(scores, measure)[0])
-    steps, found, decided = [], [], []
+    steps, found, decided, closed_ms = [], [], [], [last_close_ms(tape, asked) for tape in tapes]
     for number in range(1, len(folds)):
         best, train_mean = _best(sums[:number])
-        train = tuple(fixture_id for fold in folds[:number] for fixture_id in fold)
-        step = Step(train, folds[number], backtests.resolve(agent, points[best], asked))
-        own, removed = decided_after(pack, step, asked)
+        step = Step(tapes[number], backtests.resolve(agent, points[best], asked), max(closed_ms[:number]))
+        own, removed = decided_after(step)
         steps.append(step)
         decided.append(own)
-        found.append((number, len(train), len(folds[number]), points[best], train_mean, removed))
+        found.append((number, sum(map(len, folds[:number])), len(folds[number]), points[best], train_mean, removed))
     run = pooled(pack, steps, decided, asked, {"by": by, "folds": len(folds), "points": len(points)})
     pooled_scores = run.scores.with_columns(run.at_close)
     forwards = []
     for (number, train_size, test_size, params, train_mean, removed), step in zip(found, steps, strict=True):
-        (mean,) = estimates(fixture_sums([pooled_scores.filter(pl.col("fixture_id").is_in(step.test))], measure)[0])
+        (mean,) = estimates(fixture_sums([pooled_scores.filter(pl.col("fixture_id").is_in(step.fixture_ids))], measure)[0])
         forwards.append(Forward(number, train_size, test_size, params, train_mean, mean.mean, mean.n, removed))
     return WalkForward(agent_name(agent), tuple(forwards), run, by, len(points), level)
 
