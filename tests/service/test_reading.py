@@ -22,6 +22,7 @@ from clvlab.errors import BusyError, ShuttingDownError
 from clvlab.store import competitions, instances
 from tests.service.serving import CONFIG, DEPLOY, PLAIN, api, assert_problem
 from tests.service.tokens import ALICE
+from tests.waiting import until
 
 EVENTS = TypeAdapter(list[CompetitionEvent])
 SUMMARIES = TypeAdapter(list[CompetitionSummaryResponse])
@@ -51,13 +52,6 @@ def add_runtime_events(served, instance, count):
     row = {"type": "AGENT_ACTION", "agent_id": "a", "run_id": "r", "session_id": "s", "payload": {"é": 1.5}}
     with served.app.state.application._database.write() as connection:
         instances.append(connection, instance, 1, [row] * count)
-
-
-def until(holds):
-    end = time.monotonic() + 10
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 @pytest.fixture(scope="module")

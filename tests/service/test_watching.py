@@ -17,6 +17,7 @@ from websockets.exceptions import ConnectionClosedError
 from websockets.sync.client import connect
 
 from tests.service.serving import BOUND, api, make_entry, make_settings
+from tests.waiting import until
 
 EAGER = {"cooldown_s": 0, "min_drift_micro_logits": 1, "min_persistence": 0.0, "warmup_ticks": 1}
 POLL_S = 0.05
@@ -171,13 +172,6 @@ def torn(url, base):
     """Ask for a stream, and break off at some time."""
     stream = opened(url, base)
     threading.Timer(0.01, reset, [stream]).run()
-
-
-def until(holds):
-    end = time.monotonic() + 10
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def test_one_address_has_a_bounded_number_of_streams(keys):

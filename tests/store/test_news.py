@@ -2,7 +2,6 @@
 
 import logging
 import threading
-import time
 from contextlib import closing, contextmanager
 
 import psycopg
@@ -11,6 +10,7 @@ import pytest
 from clvlab.store import competitions
 from clvlab.store.database import Database
 from clvlab.store.news import Listener, announce
+from tests.waiting import until
 
 WITHIN_S = 10
 
@@ -136,12 +136,5 @@ def listening(url, count):
     """Backends that listen, once there are so many."""
     query = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%'"
     with psycopg.connect(url, autocommit=True) as connection:
-        until(lambda: len(connection.execute(query).fetchall()) == count)
+        until(lambda: len(connection.execute(query).fetchall()) == count, WITHIN_S)
         return [pid for (pid,) in connection.execute(query)]
-
-
-def until(holds):
-    end = time.monotonic() + WITHIN_S
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.01)

@@ -1,6 +1,5 @@
 """The feed of a service that can't go on, or can't begin."""
 
-import time
 from pathlib import Path
 
 import pytest
@@ -17,17 +16,11 @@ from clvlab.law.message import Message
 from clvlab.store.tables import jobs
 from tests.factories import ALICE, BOB, make_competition
 from tests.live import FIXTURE, Around, Ending, Pausing, played
+from tests.waiting import until
 
 
 def status(application, run_id):
     return application.runs.card(run_id)["run"]["status"]
-
-
-def until(condition):
-    end = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def put_off(application):
