@@ -16,6 +16,8 @@ from clvlab.proof.events import CLOSE_EVENTS, PROPOSAL_EVENTS, SIDES
 
 _MARKET = ["fixture_id", "market_key"]
 _PPM = 1_000_000
+# By time, then by names: who was asked first must shape no byte of the evidence (evidence-format.md).
+SEALED_ORDER = ["ts_ms", "fixture_id", "tick_seq", "agent_id", "market_key", "side", "action"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +44,13 @@ def replay(tape: Tape, decisions: pl.DataFrame, window: Window, *, errors: int =
     errors
         Number of lines about failed agents, which stand between decisions and closes.
     """
-    # By time, then by names: who was asked first must shape no byte of the evidence (evidence-format.md).
-    order = ["ts_ms", "fixture_id", "tick_seq", "agent_id", "market_key", "side", "action"]
-    named = decisions.sort(order, nulls_last=False).with_columns(seq=pl.int_range(1, pl.len() + 1))
+    named = decisions.sort(SEALED_ORDER, nulls_last=False).with_columns(seq=pl.int_range(1, pl.len() + 1))
 
     back = named["action"] == Action.BACK
     acted_on = pl.select(pl.when(back).then(named["market_row"])).to_series()
-    events = named.with_columns(*_untrusted(named), *_states(tape, acted_on, named["n_sides"]))
+    events = named.with_columns(
+        *_states(tape, acted_on, named["n_sides"]), confidence_ppm=confidence_ppm(), confidence_raw=_confidence_raw(named)
+    )
 
     # Markets that somebody backed: an agent can't make evidence grow by waiting.
     markets = named.filter(back & named["market_key"].is_not_null()).select(_MARKET).unique()
@@ -135,17 +137,21 @@ def _states(tape: Tape, row: pl.Series, n_sides: pl.Series) -> pl.DataFrame:
     )
 
 
-def _untrusted(decisions: pl.DataFrame) -> list[pl.Expr | pl.Series]:
-    """Turn the claimed confidence to integers: parts per million, half up, or the raw value where it is no probability."""
+def confidence_ppm() -> pl.Expr:
+    """Turn a claimed confidence to parts per million, half up; null where it is no probability."""
+    claimed = pl.col("confidence")
+    return pl.when(claimed.is_between(0.0, 1.0)).then((claimed * _PPM + 0.5).floor()).cast(pl.Int64)
+
+
+def _confidence_raw(decisions: pl.DataFrame) -> pl.Series:
+    """Spell the claims of confidence that are no probability."""
     # A claim is sealed as it was made, however absurd, and never scored: tidied up, it could not be held against anybody.
     claimed = pl.col("confidence")
-    sane = claimed.is_between(0.0, 1.0)
-    raw = decisions.filter(claimed.is_not_null() & ~(sane & claimed.is_not_nan()))["confidence"].unique()
+    raw = decisions.filter(claimed.is_not_null() & ~(claimed.is_between(0.0, 1.0) & claimed.is_not_nan()))[
+        "confidence"
+    ].unique()
     spelled = {value: _spelled(value) for value in raw}
-    return [
-        pl.when(sane).then((claimed * _PPM + 0.5).floor()).cast(pl.Int64).alias("confidence_ppm"),
-        decisions["confidence"].replace_strict(spelled, default=None, return_dtype=pl.String).alias("confidence_raw"),
-    ]
+    return decisions["confidence"].replace_strict(spelled, default=None, return_dtype=pl.String)
 
 
 def _spelled(value: float) -> str:

@@ -90,15 +90,33 @@ def _prices(events: pl.DataFrame, key: list[str], *further: str) -> pl.DataFrame
     """Return one row per key and side of every state: (key, further columns, side, prob_bps, odds_milli)."""
     states = events.filter(pl.col("sides").list.len() > 0).select(*key, *further, "state_suspended", "sides")
     prices = states.explode("sides").unnest("sides")
-    impossible = (
-        pl.col("side").is_null()
-        | ~pl.col("prob_bps").is_between(0, 10_000)
-        | ~pl.col("odds_milli").is_between(*ODDS_MILLI)
-        | (pl.col("state_suspended") & pl.col("prob_bps").is_not_null())
-    )
-    if prices.select(impossible.any()).item():
-        raise EvidenceError("a side without a name, a price out of range, or a probability in a suspended market")
+    if prices["side"].null_count():
+        raise EvidenceError("a side without a name")
+    check_prices(prices, "state_suspended")
     same = pl.all_horizontal(pl.col(column) == pl.col(column).shift(1) for column in key)
     if prices.select((same & (pl.col("side") <= pl.col("side").shift(1))).any()).item():
         raise EvidenceError("the sides of a market must be unique and in byte order")
     return prices
+
+
+def check_prices(prices: pl.DataFrame, suspended: str = "suspended") -> None:
+    """Refuse prices that no market has.
+
+    Parameters
+    ----------
+    prices
+        ``prob_bps``, ``odds_milli``, and whether the market is suspended.
+    suspended
+        Name of that column.
+
+    Raises
+    ------
+    EvidenceError
+    """
+    impossible = (
+        ~pl.col("prob_bps").is_between(0, 10_000)
+        | ~pl.col("odds_milli").is_between(*ODDS_MILLI)
+        | (pl.col(suspended) & pl.col("prob_bps").is_not_null())
+    )
+    if prices.select(impossible.any()).item():
+        raise EvidenceError("a price out of range, or a probability in a suspended market")

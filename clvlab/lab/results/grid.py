@@ -9,14 +9,9 @@ from typing import Any
 import polars as pl
 
 from clvlab.application import backtests
-from clvlab.application.runs.entries import at_close
-from clvlab.engine.agent import Agent, decisions_of
-from clvlab.engine.replay import locate, replay
+from clvlab.engine.agent import Agent
+from clvlab.engine.scoring import Scorer
 from clvlab.errors import ClvlabError, StatisticsError
-from clvlab.law.closing import Window
-from clvlab.law.clv import scores
-from clvlab.law.positions import positions
-from clvlab.law.tape import Tape
 
 
 def grid_of(grid: Mapping[str, Sequence[Any]]) -> dict[str, tuple[Any, ...]]:
@@ -56,16 +51,13 @@ def check_trials(earlier_trials: int) -> None:
         raise StatisticsError(f"earlier_trials counts trials, it can't be {earlier_trials!r}")
 
 
-def scored_point(tape: Tape, agent: str | Agent, params: Mapping[str, Any], window: Window, number: int) -> pl.DataFrame:
+def scored_point(scorer: Scorer, agent: str | Agent, params: Mapping[str, Any], number: int) -> pl.DataFrame:
     """Return ``SCORES`` with ``at_close`` of an agent at a point of a grid; an error of it is noted to be of that point."""
     try:
-        decided = decisions_of(backtests.resolve(agent, params, window), tape)
-        replayed = replay(tape, locate(tape, decided), window)
+        return scorer.scores(backtests.resolve(agent, params, scorer.window))
     except ClvlabError as error:
         error.add_note(f"at point {number} of the grid: {spoken(params)}")
         raise
-    rows = scores(positions(replayed.decisions, replayed.closes), window, tape.max_close_age_s)
-    return rows.with_columns(at_close(replayed.decisions, replayed.closes))
 
 
 def agent_name(agent: str | Agent) -> str:

@@ -15,6 +15,7 @@ from clvlab.drawing import axes as drawing
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown, check_settings
 from clvlab.engine.agent import Agent
+from clvlab.engine.scoring import Scorer
 from clvlab.errors import StatisticsError
 from clvlab.lab.drawing.heatmap import draw_heatmap
 from clvlab.lab.drawing.progress import Progress, shown_progress
@@ -85,12 +86,12 @@ def sweep_grid(
     ``seal`` makes a backtest of the parameters of a point.
     """
     setting = _Setting(pack, agent, seal)
-    tape = pack.tape(fixture_ids)
+    scorer = Scorer(pack.tape(fixture_ids), window or Window())
     points = grid_points(grid)
     trials = []
     with shown_progress(f"sweep of {agent_name(agent)}", len(points), progress=progress) as tell:
         for number, params in enumerate(points):
-            trials.append(Trial(number, params, scored_point(tape, agent, params, window or Window(), number), setting))
+            trials.append(Trial(number, params, scored_point(scorer, agent, params, number), setting))
             tell(number + 1, len(points))
     return tuple(trials)
 

@@ -19,6 +19,7 @@ from clvlab.drawing import axes as drawing
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown
 from clvlab.engine.agent import Agent
+from clvlab.engine.scoring import Scorer
 from clvlab.errors import StatisticsError
 from clvlab.lab.drawing.progress import Progress, shown_progress
 from clvlab.lab.results.comparison import fixture_sums
@@ -173,9 +174,9 @@ def walk(
     sums, tapes = [], [pack.tape(fold) for fold in folds]
     with shown_progress(f"walk of {agent_name(agent)}", len(points) * len(folds), progress=progress) as tell:
         for number, tape in enumerate(tapes):
-            scores = []
+            scorer, scores = Scorer(tape, asked), []
             for point, params in enumerate(points):
-                scores.append(scored_point(tape, agent, params, asked, point))
+                scores.append(scored_point(scorer, agent, params, point))
                 tell(number * len(points) + point + 1, len(points) * len(folds))
             sums.append(fixture_sums(scores, measure)[0])
     steps, found, decided, closed_ms = [], [], [], [last_close_ms(tape, asked) for tape in tapes]
