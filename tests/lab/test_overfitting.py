@@ -5,6 +5,7 @@ import pytest
 
 import clvlab as cl
 from clvlab.application.sheets.measures import MEASURES
+from clvlab.application.sheets.sums import fixture_sums
 from clvlab.errors import StatisticsError
 from clvlab.lab.drawing.splits import MOST_DOTS
 from clvlab.lab.results.overfitting import overfitting_of
@@ -14,11 +15,12 @@ mpl.use("Agg")
 POINTS = pl.DataFrame({"threshold": range(12)})
 
 
-def scores_of(clv_bps):
-    """``SCORES`` of one point, as far as they are read: one decision a fixture, fixture 100 first."""
-    return pl.DataFrame(
-        {"fixture_id": range(100, 100 + len(clv_bps)), "clv_bps": clv_bps, "reason": "scored", "at_close": False},
-        schema_overrides={"fixture_id": pl.Int64, "clv_bps": pl.Int64},
+def sums_of(clv_bps):
+    """``FIXTURE_SUMS`` of one point: one decision a fixture, fixture 100 first."""
+    scores = {"fixture_id": range(100, 100 + len(clv_bps)), "clv_bps": clv_bps}
+    rows = pl.DataFrame(scores, schema={"fixture_id": pl.Int64, "clv_bps": pl.Int64})
+    return fixture_sums(
+        rows.with_columns(reason=pl.lit("scored"), at_close=False, edge_bps=0, entry_prob_bps=0, close_prob_bps=0)
     )
 
 
@@ -30,7 +32,7 @@ def judged(values, kickoffs=None, **options):
     kickoffs = range(len(values)) if kickoffs is None else kickoffs
     asked = {"blocks": 8, "statistic": "mean"} | options
     return overfitting_of(
-        [scores_of(column) for column in values.T], POINTS, MEASURES["clv"], fixtures_of(kickoffs), *asked.values()
+        [sums_of(column) for column in values.T], POINTS, MEASURES["clv"], fixtures_of(kickoffs), *asked.values()
     )
 
 

@@ -8,11 +8,11 @@ from functools import cached_property
 from itertools import combinations
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from clvlab.application import backtests
-from clvlab.application.sheets.measures import MEASURES, Measure, counted, measure_of
+from clvlab.application.sheets.measures import MEASURES, Measure, measure_of
+from clvlab.application.sheets.sums import fixture_sums, stacked
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown, check_settings
 from clvlab.errors import StatisticsError
@@ -25,35 +25,15 @@ _RANKING = ("rank", "agent_id", "mean_clv_bps", "action_count", "fixtures", "tot
 _KEY = ("fixture_id", "tick_seq", "market_key", "side")
 
 
-def fixture_sums(scores: Sequence[pl.DataFrame], measure: Measure) -> tuple[Clusters, pl.Series]:
-    """Return what several ``SCORES`` with ``at_close`` measure per fixture, a column each; and the fixtures."""
-    value = pl.col("value")
-    each = [
-        frame.filter(counted())
-        .select("fixture_id", value=measure.value.cast(pl.Float64))
-        .drop_nulls("value")
-        .group_by("fixture_id")
-        .agg(sums=value.sum(), counts=pl.len(), squares=(value * value).sum())
-        for frame in scores
-    ]
-    fixtures = pl.concat([own["fixture_id"] for own in each]).unique().sort()
-    parts = {name: np.zeros((fixtures.len(), len(scores))) for name in ("sums", "counts", "squares")}
-    for column, own in enumerate(each):
-        rows = fixtures.search_sorted(own["fixture_id"]).to_numpy()
-        for name, part in parts.items():
-            part[rows, column] = own[name].to_numpy()
-    return Clusters(**parts), fixtures
-
-
-def mean_table(scores: Sequence[pl.DataFrame], measure: Measure, level: float) -> pl.DataFrame:
-    """Return one row for each of several ``SCORES`` with ``at_close``: the mean that is asked for, its errors, the others.
+def mean_table(sums: Sequence[pl.DataFrame], measure: Measure, level: float) -> pl.DataFrame:
+    """Return one row for each of several ``FIXTURE_SUMS``: the mean that is asked for, its errors, the others.
 
     Returns
     -------
     pl.DataFrame
         ``n, fixtures``, the mean under its name, ``low, high, t, p_value`` of it, and the means by the other measures.
     """
-    found = estimates(fixture_sums(scores, measure)[0], level=level)
+    found = estimates(stacked(sums, measure)[0], level=level)
     named = {
         "n": [one.n for one in found],
         "fixtures": [one.n_clusters for one in found],
@@ -65,7 +45,7 @@ def mean_table(scores: Sequence[pl.DataFrame], measure: Measure, level: float) -
     }
     for other in MEASURES.values():
         if other is not measure:
-            named[other.mean] = [frame.filter(counted()).select(other.value.mean()).item() for frame in scores]
+            named[other.mean] = [one.mean for one in estimates(stacked(sums, other)[0], level=level)]
     schema = {name: pl.Int64 if name in ("n", "fixtures") else pl.Float64 for name in named}
     return pl.DataFrame(named, schema=schema)
 
@@ -111,8 +91,12 @@ class Comparison(Shown):
         return unique_names([source.agent_id for source in self.sources])
 
     @cached_property
+    def _each(self) -> list[pl.DataFrame]:
+        return [fixture_sums(source.scores) for source in self.sources]
+
+    @cached_property
     def _sums(self) -> tuple[Clusters, pl.Series]:
-        return fixture_sums([source.scores for source in self.sources], self._measure)
+        return stacked(self._each, self._measure)
 
     @property
     def _measure(self) -> Measure:
@@ -121,7 +105,7 @@ class Comparison(Shown):
     @cached_property
     def frame(self) -> pl.DataFrame:
         """One row per backtest: the mean that is compared, its interval, cluster t and one-sided p, and the other means."""
-        means = mean_table([source.scores for source in self.sources], self._measure, self.level)
+        means = mean_table(self._each, self._measure, self.level)
         return means.insert_column(0, pl.Series("agent", self.names))
 
     @cached_property
@@ -233,7 +217,7 @@ class Leaderboard(Shown):
         if not self.sources:
             return backtests.leaderboard([])
         measure = measure_of(self.by)
-        found = mean_table([source.scores for source in self.sources], measure, self.level)
+        found = mean_table([fixture_sums(source.scores) for source in self.sources], measure, self.level)
         ranked = rank(pl.concat([source.outcomes for source in self.sources]).hstack(found.drop("n", "mean_clv_bps")))
         if self.by == "clv":
             return ranked

@@ -10,12 +10,12 @@ import numpy as np
 import polars as pl
 
 from clvlab.application.sheets.measures import Measure
+from clvlab.application.sheets.sums import stacked
 from clvlab.drawing import axes as drawing
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown
 from clvlab.lab.drawing.splits import draw_splits
-from clvlab.lab.results.comparison import fixture_sums
-from clvlab.statistics import Overfitting, overfitting
+from clvlab.statistics import Clusters, Overfitting, overfitting
 from clvlab.statistics.overfitting import Statistic
 
 if TYPE_CHECKING:
@@ -30,15 +30,15 @@ _READING = (
 
 
 def overfitting_of(
-    scores: Sequence[pl.DataFrame], points: pl.DataFrame, measure: Measure, fixtures: pl.DataFrame, blocks: int,
+    sums: Sequence[pl.DataFrame], points: pl.DataFrame, measure: Measure, fixtures: pl.DataFrame, blocks: int,
     statistic: Statistic,
 ) -> OverfittingResult:  # fmt: skip
     """Choose among the points of a sweep in each half of its fixtures; see ``clvlab.statistics.overfitting``.
 
     Parameters
     ----------
-    scores
-        ``SCORES`` with ``at_close`` of each point; fixtures in which none decided are left out.
+    sums
+        ``FIXTURE_SUMS`` of each point; fixtures in which none decided are left out.
     points
         Their parameters, a row each.
     measure
@@ -53,10 +53,10 @@ def overfitting_of(
     StatisticsError
         Too few points or fixtures, or blocks that can't be halved.
     """
-    sums, ids = fixture_sums(scores, measure)
+    clusters, ids = stacked(sums, measure)
     kickoffs = pl.DataFrame({"fixture_id": ids}).with_row_index("row").join(fixtures, on="fixture_id", how="left")
     order = kickoffs.sort("kickoff_ts_ms", "fixture_id", nulls_last=True)["row"].to_numpy()
-    in_time = type(sums)(*(part[order] for part in (sums.sums, sums.counts, sums.squares)))
+    in_time = Clusters(clusters.sums[order], clusters.counts[order], clusters.squares[order])
     return OverfittingResult(overfitting(in_time, blocks=blocks, statistic=statistic), points, measure)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from clvlab.application.sheets.measures import Measure, measure_of
+from clvlab.application.sheets.sums import fixture_sums, stacked
 from clvlab.drawing import axes as drawing
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown, check_settings
@@ -19,7 +20,7 @@ from clvlab.engine.scoring import Scorer
 from clvlab.errors import StatisticsError
 from clvlab.lab.drawing.heatmap import draw_heatmap
 from clvlab.lab.drawing.progress import Progress, shown_progress
-from clvlab.lab.results.comparison import fixture_sums, mean_table
+from clvlab.lab.results.comparison import mean_table
 from clvlab.lab.results.grid import agent_name, check_trials, grid_points, scored_point, spoken
 from clvlab.lab.results.overfitting import OverfittingResult, overfitting_of
 from clvlab.lab.results.result import Result
@@ -42,6 +43,7 @@ class _Setting:
     pack: Pack
     agent: str | Agent
     seal: Seal
+    score: Callable[[Mapping[str, Any], int], pl.DataFrame]
 
 
 @dataclass(frozen=True)
@@ -54,14 +56,19 @@ class Trial:
         Row in the sweep's ``frame``.
     params
         Parameters of this point.
-    scores
-        ``SCORES`` with ``at_close``.
+    sums
+        ``FIXTURE_SUMS``: what its decisions measure in each fixture.
     """
 
     number: int
     params: Mapping[str, Any]
-    scores: pl.DataFrame
+    sums: pl.DataFrame
     setting: _Setting
+
+    @property
+    def scores(self) -> pl.DataFrame:
+        """``SCORES`` with ``at_close``: the agent is asked again, as a sweep keeps no decisions."""
+        return self.setting.score(self.params, self.number)
 
     def seal(self) -> Result:
         """Run it again as a backtest, audited and sealed; its scores are those of the trial."""
@@ -85,13 +92,16 @@ def sweep_grid(
 
     ``seal`` makes a backtest of the parameters of a point.
     """
-    setting = _Setting(pack, agent, seal)
-    scorer = Scorer(pack.tape(fixture_ids), window or Window())
-    points = grid_points(grid)
+    scorer, points = Scorer(pack.tape(fixture_ids), window or Window()), grid_points(grid)
+
+    def score(params: Mapping[str, Any], number: int) -> pl.DataFrame:
+        return scored_point(scorer, agent, params, number)
+
+    setting = _Setting(pack, agent, seal, score)
     trials = []
     with shown_progress(f"sweep of {agent_name(agent)}", len(points), progress=progress) as tell:
         for number, params in enumerate(points):
-            trials.append(Trial(number, params, scored_point(scorer, agent, params, number), setting))
+            trials.append(Trial(number, params, fixture_sums(score(params, number)), setting))
             tell(number + 1, len(points))
     return tuple(trials)
 
@@ -141,7 +151,11 @@ class Sweep(Shown):
     @cached_property
     def sums(self) -> Clusters:
         """What the points measure per fixture (row), a column each, and how many decisions."""
-        return fixture_sums([trial.scores for trial in self.sources], self._measure)[0]
+        return stacked(self._each, self._measure)[0]
+
+    @property
+    def _each(self) -> list[pl.DataFrame]:
+        return [trial.sums for trial in self.sources]
 
     @cached_property
     def family(self) -> Family:
@@ -156,7 +170,7 @@ class Sweep(Shown):
         trials. Null with fewer than five fixtures. The means by the other measures come last. Entries at the closing message
         are left out.
         """
-        found = mean_table([trial.scores for trial in self.sources], self._measure, self.level)
+        found = mean_table(self._each, self._measure, self.level)
         table = found.rename({"p_value": "p_alone"})
         p_family = pl.Series("p_family", self.family.p_values).fill_nan(None)
         table.insert_column(table.get_column_index("p_alone") + 1, p_family)
@@ -205,9 +219,9 @@ class Sweep(Shown):
         >>> found.source.configurations, found.source.splits, 0 <= found.pbo <= 1
         (12, 70, True)
         """
-        scores, points = [trial.scores for trial in self.sources], self.frame.select(list(self.grid))
+        points = self.frame.select(list(self.grid))
         fixtures = self.sources[0].setting.pack.fixtures.select("fixture_id", "kickoff_ts_ms")
-        return overfitting_of(scores, points, self._measure, fixtures, blocks, statistic)
+        return overfitting_of(self._each, points, self._measure, fixtures, blocks, statistic)
 
     def heatmap(self, x: str | None = None, y: str | None = None, ax: Axes | None = None) -> Axes:
         """Draw the mean over two parameters (the first two with several values), averaged over the others.

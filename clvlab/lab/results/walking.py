@@ -13,6 +13,7 @@ import polars as pl
 from clvlab.application import backtests
 from clvlab.application.runs.perform import PerformedRun
 from clvlab.application.sheets.measures import Measure, measure_of
+from clvlab.application.sheets.sums import fixture_sums, stacked
 from clvlab.application.sheets.tearsheet import TearSheet
 from clvlab.application.walking import Step, decided_after, last_close_ms, pooled
 from clvlab.drawing import axes as drawing
@@ -22,7 +23,6 @@ from clvlab.engine.agent import Agent
 from clvlab.engine.scoring import Scorer
 from clvlab.errors import StatisticsError
 from clvlab.lab.drawing.progress import Progress, shown_progress
-from clvlab.lab.results.comparison import fixture_sums
 from clvlab.lab.results.grid import agent_name, grid_points, scored_point
 from clvlab.law.closing import Window
 from clvlab.packs.reader import Pack
@@ -174,11 +174,11 @@ def walk(
     sums, tapes = [], [pack.tape(fold) for fold in folds]
     with shown_progress(f"walk of {agent_name(agent)}", len(points) * len(folds), progress=progress) as tell:
         for number, tape in enumerate(tapes):
-            scorer, scores = Scorer(tape, asked), []
+            scorer, own_sums = Scorer(tape, asked), []
             for point, params in enumerate(points):
-                scores.append(scored_point(scorer, agent, params, point))
+                own_sums.append(fixture_sums(scored_point(scorer, agent, params, point)))
                 tell(number * len(points) + point + 1, len(points) * len(folds))
-            sums.append(fixture_sums(scores, measure)[0])
+            sums.append(stacked(own_sums, measure)[0])
     steps, found, decided, closed_ms = [], [], [], [last_close_ms(tape, asked) for tape in tapes]
     for number in range(1, len(folds)):
         best, train_mean = _best(sums[:number])
@@ -188,10 +188,11 @@ def walk(
         decided.append(own)
         found.append((number, sum(map(len, folds[:number])), len(folds[number]), points[best], train_mean, removed))
     run = pooled(pack, steps, decided, asked, {"by": by, "folds": len(folds), "points": len(points)})
-    pooled_scores = run.scores.with_columns(run.at_close)
+    out_of_sample = fixture_sums(run.scores.with_columns(run.at_close))
     forwards = []
     for (number, train_size, test_size, params, train_mean, removed), step in zip(found, steps, strict=True):
-        (mean,) = estimates(fixture_sums([pooled_scores.filter(pl.col("fixture_id").is_in(step.fixture_ids))], measure)[0])
+        own = out_of_sample.filter(pl.col("fixture_id").is_in(step.fixture_ids))
+        (mean,) = estimates(stacked([own], measure)[0])
         forwards.append(Forward(number, train_size, test_size, params, train_mean, mean.mean, mean.n, removed))
     return WalkForward(agent_name(agent), tuple(forwards), run, by, len(points), level)
 

@@ -1,0 +1,47 @@
+"""What decisions measure in each fixture: all that a mean over fixtures needs of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+
+from clvlab.application.sheets.measures import MEASURES, Measure, counted
+from clvlab.law.schema import Schema
+from clvlab.statistics import Clusters
+
+_PARTS = ("sums", "counts", "squares")
+
+# Per fixture and measure: the sum of the values, how many they are, and the sum of their squares; see ``Clusters``.
+FIXTURE_SUMS: Schema = {"fixture_id": pl.Int64, **{f"{name}_{part}": pl.Float64 for name in MEASURES for part in _PARTS}}
+
+
+def fixture_sums(scores: pl.DataFrame) -> pl.DataFrame:
+    """Sum what ``SCORES`` with ``at_close`` measure: ``FIXTURE_SUMS``, sorted by fixture.
+
+    Rows are added in their order, so that the last bit of a sum is the same on any number of threads.
+    """
+    rows = scores.filter(counted()).select(
+        "fixture_id", *(measure.value.cast(pl.Float64).alias(name) for name, measure in MEASURES.items())
+    )
+    fixtures = rows["fixture_id"].unique().sort()
+    place, found = fixtures.search_sorted(rows["fixture_id"]).to_numpy(), {"fixture_id": fixtures}
+    for name in MEASURES:
+        known = rows[name].is_not_null().to_numpy()
+        at, value = place[known], rows[name].drop_nulls().to_numpy()
+        for part, weights in zip(_PARTS, (value, np.ones_like(value), value * value), strict=True):
+            found[f"{name}_{part}"] = pl.Series(np.bincount(at, weights, fixtures.len()))
+    return pl.DataFrame(found, schema=FIXTURE_SUMS)
+
+
+def stacked(each: Sequence[pl.DataFrame], measure: Measure) -> tuple[Clusters, pl.Series]:
+    """Put several ``FIXTURE_SUMS`` beside each other, a column each; and return the fixtures of the rows."""
+    used = [own.filter(pl.col(f"{measure.name}_counts") > 0) for own in each]
+    fixtures = pl.concat([own["fixture_id"] for own in used]).unique().sort()
+    parts = {part: np.zeros((fixtures.len(), len(used))) for part in _PARTS}
+    for column, own in enumerate(used):
+        rows = fixtures.search_sorted(own["fixture_id"]).to_numpy()
+        for part, values in parts.items():
+            values[rows, column] = own[f"{measure.name}_{part}"].to_numpy()
+    return Clusters(**parts), fixtures
