@@ -507,6 +507,10 @@ class StatisticsError(ClvlabError):
     """Statistics that can't be made of what was given: too few backtests, different packs, an empty grid, a level of 2."""
 
 
+class ExecutorError(ClvlabError):
+    """Processes that were to share the work died, or are not there."""
+
+
 class QueryError(ClvlabError):
     """A SQL statement that can't be answered."""
 

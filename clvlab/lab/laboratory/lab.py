@@ -36,8 +36,9 @@ class Lab(Keeping):
     Parameters
     ----------
     where
-        Nothing: in memory, gone at the end. A path: a SQLite file, with imported packs and live runs in folders beside it
-        (``lab.db``, ``lab.packs`` and ``lab.live``). A URL of ``http`` or ``https``: a service.
+        Nothing: in memory, gone at the end. A path: a SQLite file, with imported packs, live runs and what points of searches
+        measured in folders beside it (``lab.db``, ``lab.packs``, ``lab.live`` and ``lab.sums``). A URL of ``http`` or
+        ``https``: a service.
     token
         Bearer token for a service; ``compete`` and ``deploy`` need one there.
 
@@ -250,8 +251,8 @@ def _local(path: Path | None) -> LocalPlace:
         raise MissingExtraError("notebook", error.name) from error
     if path is not None:
         kept = KeptRuns(f"sqlite:///{quote(str(path))}")
-        beside = {name: path.with_name(f"{path.stem}.{name}") for name in ("packs", "live")}
-        return LocalPlace(path.name, kept, Catalog(beside["packs"]), beside["live"])
+        beside = {name: path.with_name(f"{path.stem}.{name}") for name in ("packs", "live", "sums")}
+        return LocalPlace(path.name, kept, Catalog(beside["packs"]), beside["live"], beside["sums"])
     kept, folder = KeptRuns(), Path(tempfile.mkdtemp(prefix="clvlab-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)  # a pack may outlive the laboratory
-    return LocalPlace("this laboratory", kept, Catalog(folder / "packs"), folder / "live")
+    return LocalPlace("this laboratory", kept, Catalog(folder / "packs"), folder / "live", folder / "sums")

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import polars as pl
 
 from clvlab.application import backtests, importing, packs
+from clvlab.application.points.kept import KeptSums
 from clvlab.application.runs.perform import PerformedRun, perform
 from clvlab.application.runs.plan import Plan
 from clvlab.engine.agent import Agent
 from clvlab.errors import PackFormatError, UnsupportedError
 from clvlab.files import Unfinished
-from clvlab.lab.drawing.progress import Progress
 from clvlab.lab.laboratory.asked import Capturing, Entry, Folds, HoldOut, LiveRequest, Question
 from clvlab.lab.laboratory.capturing import capture_feed
 from clvlab.lab.laboratory.following import follow_feed
 from clvlab.lab.laboratory.listing import Listing, list_packs, list_runs, list_standings, pack_row
 from clvlab.lab.laboratory.place import pages, run_tables
 from clvlab.lab.laboratory.searching import make_plan, walk_grid
-from clvlab.lab.results.grid import grid_points
+from clvlab.lab.results.grid import Work, grid_points
 from clvlab.lab.results.pack import Pack
 from clvlab.lab.results.planning import SearchPlan
 from clvlab.lab.results.result import Result
@@ -57,6 +57,8 @@ class LocalPlace:
         Imported and captured packs; None takes no imports.
     live
         Folder of live runs, each in one that bears its id.
+    sums
+        Folder in which the sums of points of searches are kept; None computes them each time.
     """
 
     def __init__(
@@ -65,10 +67,12 @@ class LocalPlace:
         kept: KeptRuns | None = None,
         imported: Catalog | None = None,
         live: Path | None = None,
+        sums: Path | None = None,
     ) -> None:
         self.where = where
         self._runs = kept
         self._live = live
+        self._sums = None if sums is None else KeptSums(sums)
         self._catalogs = [*([imported] if imported else []), packs.bundled_catalog()]
         self._closed = False
 
@@ -158,10 +162,11 @@ class LocalPlace:
         return Plan(pack, agents, question.window, question.policy, question.fixtures, kind=kind, audit=question.audit)
 
     def sweep(
-        self, question: Question, entry: Entry, grid: Mapping[str, Sequence[Any]], *, progress: Progress | bool
+        self, question: Question, entry: Entry, grid: Mapping[str, Sequence[Any]], work: Work
     ) -> tuple[tuple[Trial, ...], int]:
         pack = self.pack(question.pack)
         question = replace(question, pack=pack)
+        fixtures = pack.source.fixture_ids if question.fixtures is None else question.fixtures
 
         def seal(params: Mapping[str, Any]) -> Result:
             return self.backtest(question, Entry(entry.agent, params))
@@ -171,9 +176,12 @@ class LocalPlace:
             entry.agent,
             grid,
             seal=seal,
+            check=lambda: self._shut(pack.source).check_open(fixtures),
+            kept=self._sums,
             fixture_ids=question.fixtures,
             window=question.window,
-            progress=progress,
+            executor=work.executor,
+            progress=work.progress,
         )
         if self._runs is None:
             return trials, 0
@@ -181,9 +189,9 @@ class LocalPlace:
         return trials, self._runs.record_trials([self._plan(question, [agent]) for agent in agents])
 
     def walk(
-        self, question: Question, entry: Entry, grid: Mapping[str, Sequence[Any]], folds: Folds, *, progress: Progress | bool
+        self, question: Question, entry: Entry, grid: Mapping[str, Sequence[Any]], folds: Folds, work: Work
     ) -> WalkForward:
-        found = walk_grid(self.pack(question.pack).source, question, entry, grid, folds, progress=progress)
+        found = walk_grid(self.pack(question.pack).source, question, entry, grid, folds, work, self._sums)
         if self._runs is not None:
             agents = [backtests.resolve(entry.agent, point, question.window) for point in grid_points(grid)]
             self._runs.record_trials([self._plan(question, [agent]) for agent in agents])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from clvlab.lab.drawing.progress import Progress
 from clvlab.lab.laboratory.asked import Folds, entries, entry, question
 from clvlab.lab.laboratory.records import Records
 from clvlab.lab.results.comparison import Comparison
-from clvlab.lab.results.grid import check_trials, grid_of
+from clvlab.lab.results.grid import Work, check_trials, grid_of
 from clvlab.lab.results.pack import Pack
 from clvlab.lab.results.result import Result
 from clvlab.lab.results.sweeping import Sweep
@@ -124,6 +125,7 @@ class Verbs(Records):
         fixtures: Sequence[int] | None = None,
         window: Window | None = None,
         policy: PolicyEnvelope | None = None,
+        executor: Executor | None = None,
         progress: Progress | bool = True,
         earlier_trials: int = 0,
         by: str = "clv",
@@ -144,6 +146,10 @@ class Verbs(Records):
             As for ``backtest``.
         grid
             Values of each parameter.
+        executor
+            Any ``concurrent.futures.Executor`` whose processes can import clvlab and read the pack's folder, that of a Dask
+            cluster for instance (``Client.get_executor()``). By default this process, and all cores of this machine once a few
+            seconds of work are left. What comes out is the same.
         progress
             Whether a bar is shown, in a notebook or a terminal; or what is called after each point with how many are done and
             how many there are.
@@ -182,7 +188,7 @@ class Verbs(Records):
         check_settings(level, resamples=resamples)
         measure_of(by)
         check_trials(earlier_trials)
-        trials, recorded = self._place.sweep(asked, entry(agent), values, progress=progress)
+        trials, recorded = self._place.sweep(asked, entry(agent), values, Work(executor, progress))
         return Sweep(trials, values, earlier_trials + recorded, by, level, resamples, seed)
 
     def walk_forward(
@@ -197,6 +203,7 @@ class Verbs(Records):
         fixtures: Sequence[int] | None = None,
         window: Window | None = None,
         level: float = 0.95,
+        executor: Executor | None = None,
         progress: Progress | bool = True,
     ) -> WalkForward:
         """Choose the best point of a grid on the folds so far, let it decide on the next one, and go on.
@@ -215,7 +222,7 @@ class Verbs(Records):
             The measure by which points are chosen: ``clv``, ``edge`` or ``price_ratio``.
         level
             Of the intervals.
-        progress
+        executor, progress
             As for ``sweep``.
 
         Raises
@@ -237,7 +244,7 @@ class Verbs(Records):
         asked, values = question(pack, fixtures, window), grid_of(grid)
         check_settings(level)
         measure_of(objective)
-        return self._place.walk(asked, entry(agent), values, Folds(folds, by, objective, level), progress=progress)
+        return self._place.walk(asked, entry(agent), values, Folds(folds, by, objective, level), Work(executor, progress))
 
     def compare(self, runs: Sequence[Result | str], by: str = "clv", *, level: float = 0.95) -> Comparison:
         """Compare agents over the same pack with the first one: settings, paired difference, positions in common.

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import polars as pl
 
 from clvlab.feeds.feed import Feed
-from clvlab.lab.drawing.progress import Progress
 from clvlab.lab.laboratory.asked import Capturing, Entry, Folds, HoldOut, LiveRequest, Question
 from clvlab.lab.laboratory.listing import Listing
+from clvlab.lab.results.grid import Work
 from clvlab.lab.results.pack import Pack
 from clvlab.lab.results.planning import SearchPlan
 from clvlab.lab.results.result import Result
@@ -49,13 +49,13 @@ class Place(Protocol):
         ...
 
     def sweep(
-        self, question: Question, entry: Entry, grid: Mapping[str, Sequence[Any]], *, progress: Progress | bool
+        self, question: Question, entry: Entry, grid: Mapping[str, Sequence[Any]], work: Work
     ) -> tuple[tuple[Trial, ...], int]:
         """Score a grid; returns its trials, and how many others are on record over the pack."""
         ...
 
     def walk(
-        self, question: Question, entry: Entry, grid: Mapping[str, Sequence[Any]], folds: Folds, *, progress: Progress | bool
+        self, question: Question, entry: Entry, grid: Mapping[str, Sequence[Any]], folds: Folds, work: Work
     ) -> WalkForward:
         """Walk a grid forward over folds of the fixtures."""
         ...

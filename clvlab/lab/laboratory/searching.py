@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from clvlab.application import backtests
 from clvlab.application.folds import folds_of, hold_out_of
+from clvlab.application.points.kept import KeptSums
 from clvlab.engine.agent import Identity
 from clvlab.errors import StatisticsError
-from clvlab.lab.drawing.progress import Progress
 from clvlab.lab.laboratory.asked import Entry, Folds, HoldOut, Question
 from clvlab.lab.laboratory.place import Place
+from clvlab.lab.results.grid import Work
 from clvlab.lab.results.planning import SearchPlan, Verbs
 from clvlab.lab.results.result import Result
 from clvlab.lab.results.sweeping import Sweep
@@ -28,7 +29,13 @@ PLAN_SCHEMA = "clvlab-plan/1"
 
 
 def walk_grid(
-    pack: Pack, question: Question, entry: Entry, grid: Mapping[str, Sequence[Any]], asked: Folds, *, progress: Progress | bool
+    pack: Pack,
+    question: Question,
+    entry: Entry,
+    grid: Mapping[str, Sequence[Any]],
+    asked: Folds,
+    work: Work,
+    kept: KeptSums | None,
 ) -> WalkForward:
     """Walk a grid forward over a pack."""
     folds = folds_of(pack, asked.folds, asked.by, question.fixtures)
@@ -40,7 +47,9 @@ def walk_grid(
         by=asked.objective,
         window=question.window,
         level=asked.level,
-        progress=progress,
+        kept=kept,
+        executor=work.executor,
+        progress=work.progress,
     )
 
 
@@ -88,8 +97,8 @@ def make_plan(
     folds = Folds(hold.folds, "kickoff", hold.objective)
     verbs = Verbs(
         kept=lambda: runs.searches.kept(kept.plan_id),
-        sweep=lambda progress: _sweep(place, over, entry, grid, hold.objective, progress=progress),
-        walk=lambda progress: place.walk(over, entry, grid, folds, progress=progress),
+        sweep=lambda work: _sweep(place, over, entry, grid, hold.objective, work),
+        walk=lambda work: place.walk(over, entry, grid, folds, work),
         open=partial(_open, place, runs, kept, question, entry, held),
         trials=lambda: runs.count_trials(pack.content_hash),
     )
@@ -113,10 +122,9 @@ def _sweep(
     entry: Entry,
     grid: Mapping[str, tuple[Any, ...]],
     objective: str,
-    *,
-    progress: Progress | bool,
+    work: Work,
 ) -> Sweep:
-    trials, recorded = place.sweep(question, entry, grid, progress=progress)
+    trials, recorded = place.sweep(question, entry, grid, work)
     return Sweep(trials, grid, recorded, objective)
 
 

@@ -1,17 +1,33 @@
-"""A grid of parameters: its points, and the scores of an agent at one of them."""
+"""A grid of parameters, its points, and how they are worked on."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
 from itertools import product
+from math import prod
 from typing import Any
 
-import polars as pl
-
-from clvlab.application import backtests
 from clvlab.engine.agent import Agent
-from clvlab.engine.scoring import Scorer
-from clvlab.errors import ClvlabError, StatisticsError
+from clvlab.errors import StatisticsError
+from clvlab.lab.drawing.progress import Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """How a search is worked on.
+
+    Attributes
+    ----------
+    executor
+        Who computes; see ``sums_of_points``.
+    progress
+        Whether a bar is shown, or what is told of each point.
+    """
+
+    executor: Executor | None = None
+    progress: Progress | bool = True
 
 
 def grid_of(grid: Mapping[str, Sequence[Any]]) -> dict[str, tuple[Any, ...]]:
@@ -35,9 +51,14 @@ def grid_of(grid: Mapping[str, Sequence[Any]]) -> dict[str, tuple[Any, ...]]:
     return values
 
 
-def grid_points(grid: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
-    """Return the parameters of every point, the last parameter fastest."""
-    return [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
+def grid_points(grid: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
+    """Yield the parameters of every point, the last parameter fastest."""
+    return (dict(zip(grid, values, strict=True)) for values in product(*grid.values()))
+
+
+def grid_size(grid: Mapping[str, Sequence[Any]]) -> int:
+    """Count the points."""
+    return prod(map(len, grid.values()))
 
 
 def check_trials(earlier_trials: int) -> None:
@@ -51,20 +72,6 @@ def check_trials(earlier_trials: int) -> None:
         raise StatisticsError(f"earlier_trials counts trials, it can't be {earlier_trials!r}")
 
 
-def scored_point(scorer: Scorer, agent: str | Agent, params: Mapping[str, Any], number: int) -> pl.DataFrame:
-    """Return ``SCORES`` with ``at_close`` of an agent at a point of a grid; an error of it is noted to be of that point."""
-    try:
-        return scorer.scores(backtests.resolve(agent, params, scorer.window))
-    except ClvlabError as error:
-        error.add_note(f"at point {number} of the grid: {spoken(params)}")
-        raise
-
-
 def agent_name(agent: str | Agent) -> str:
     """Return what an agent is called in a title."""
     return agent if isinstance(agent, str) else agent.identity.agent_id
-
-
-def spoken(params: Mapping[str, Any]) -> str:
-    """Return parameters in words."""
-    return ", ".join(f"{name}={value!r}" for name, value in params.items())

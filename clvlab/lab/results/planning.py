@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 import polars as pl
 
+from clvlab.application.points.search import spoken
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown
 from clvlab.errors import StatisticsError
 from clvlab.lab.drawing.progress import Progress
-from clvlab.lab.results.grid import spoken
+from clvlab.lab.results.grid import Work
 from clvlab.lab.results.result import Result
 from clvlab.lab.results.sweeping import Sweep
 from clvlab.lab.results.walking import WalkForward
@@ -45,8 +47,8 @@ class Verbs:
     """
 
     kept: Callable[[], KeptPlan]
-    sweep: Callable[[Progress | bool], Sweep]
-    walk: Callable[[Progress | bool], WalkForward]
+    sweep: Callable[[Work], Sweep]
+    walk: Callable[[Work], WalkForward]
     open: Opening
     trials: Callable[[], int]
 
@@ -86,13 +88,13 @@ class SearchPlan(Shown):
         """What was planned; its SHA-256 as canonical JSON is the plan's hash."""
         return self._kept.payload
 
-    def sweep(self, *, progress: Progress | bool = True) -> Sweep:
-        """Score the grid over the training fixtures, by the plan's objective."""
-        return self.verbs.sweep(progress)
+    def sweep(self, *, executor: Executor | None = None, progress: Progress | bool = True) -> Sweep:
+        """Score the grid over the training fixtures, by the plan's objective; see ``Lab.sweep``."""
+        return self.verbs.sweep(Work(executor, progress))
 
-    def walk_forward(self, *, progress: Progress | bool = True) -> WalkForward:
-        """Walk the grid forward over the plan's folds of the training fixtures."""
-        return self.verbs.walk(progress)
+    def walk_forward(self, *, executor: Executor | None = None, progress: Progress | bool = True) -> WalkForward:
+        """Walk the grid forward over the plan's folds of the training fixtures; see ``Lab.walk_forward``."""
+        return self.verbs.walk(Work(executor, progress))
 
     def open(self, params: Mapping[str, Any] | None = None, *, again: bool = False) -> Result:
         """Run one configuration over what was held out. The opening stands in the log before its first tick is read.

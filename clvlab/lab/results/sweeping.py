@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -10,18 +11,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
+from clvlab.application.points.kept import KeptSums, search_points
+from clvlab.application.points.scoring import point_scores
+from clvlab.application.points.search import search_of, spoken
 from clvlab.application.sheets.measures import Measure, measure_of
-from clvlab.application.sheets.sums import fixture_sums, stacked
+from clvlab.application.sheets.sums import stacked
 from clvlab.drawing import axes as drawing
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown, check_settings
 from clvlab.engine.agent import Agent
-from clvlab.engine.scoring import Scorer
 from clvlab.errors import StatisticsError
 from clvlab.lab.drawing.heatmap import draw_heatmap
 from clvlab.lab.drawing.progress import Progress, shown_progress
 from clvlab.lab.results.comparison import mean_table
-from clvlab.lab.results.grid import agent_name, check_trials, grid_points, scored_point, spoken
+from clvlab.lab.results.grid import agent_name, check_trials, grid_points, grid_size
 from clvlab.lab.results.overfitting import OverfittingResult, overfitting_of
 from clvlab.lab.results.result import Result
 from clvlab.law.closing import Window
@@ -43,7 +46,7 @@ class _Setting:
     pack: Pack
     agent: str | Agent
     seal: Seal
-    score: Callable[[Mapping[str, Any], int], pl.DataFrame]
+    score: Callable[[Mapping[str, Any]], pl.DataFrame]
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,7 @@ class Trial:
     @property
     def scores(self) -> pl.DataFrame:
         """``SCORES`` with ``at_close``: the agent is asked again, as a sweep keeps no decisions."""
-        return self.setting.score(self.params, self.number)
+        return self.setting.score(self.params)
 
     def seal(self) -> Result:
         """Run it again as a backtest, audited and sealed; its scores are those of the trial."""
@@ -84,25 +87,29 @@ def sweep_grid(
     grid: Mapping[str, Sequence[Any]],
     *,
     seal: Seal,
+    check: Callable[[], object],
+    kept: KeptSums | None = None,
     fixture_ids: Sequence[int] | None = None,
     window: Window | None = None,
+    executor: Executor | None = None,
     progress: Progress | bool = True,
 ) -> tuple[Trial, ...]:
     """Score an agent at every point of a grid, the last parameter fastest; see ``clvlab.sweep``.
 
-    ``seal`` makes a backtest of the parameters of a point.
+    ``seal`` makes a backtest of the parameters of a point; ``check`` refuses fixtures that a plan holds out by now.
     """
-    scorer, points = Scorer(pack.tape(fixture_ids), window or Window()), grid_points(grid)
+    search, count = search_of(pack, agent, fixture_ids, window or Window()), grid_size(grid)
 
-    def score(params: Mapping[str, Any], number: int) -> pl.DataFrame:
-        return scored_point(scorer, agent, params, number)
+    def score(params: Mapping[str, Any]) -> pl.DataFrame:
+        check()
+        return point_scores(search, params)
 
-    setting = _Setting(pack, agent, seal, score)
-    trials = []
-    with shown_progress(f"sweep of {agent_name(agent)}", len(points), progress=progress) as tell:
-        for number, params in enumerate(points):
-            trials.append(Trial(number, params, fixture_sums(score(params, number)), setting))
-            tell(number + 1, len(points))
+    setting, trials = _Setting(pack, agent, seal, score), []
+    with shown_progress(f"sweep of {agent_name(agent)}", count, progress=progress) as tell:
+        found = search_points(search, grid_points(grid), count, executor=executor, kept=kept)
+        for number, (params, sums) in enumerate(zip(grid_points(grid), found, strict=True)):
+            trials.append(Trial(number, params, sums, setting))
+            tell(number + 1, count)
     return tuple(trials)
 
 

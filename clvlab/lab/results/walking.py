@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,8 @@ import numpy as np
 import polars as pl
 
 from clvlab.application import backtests
+from clvlab.application.points.kept import KeptSums, search_points
+from clvlab.application.points.search import search_of
 from clvlab.application.runs.perform import PerformedRun
 from clvlab.application.sheets.measures import Measure, measure_of
 from clvlab.application.sheets.sums import fixture_sums, stacked
@@ -20,10 +23,9 @@ from clvlab.drawing import axes as drawing
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown
 from clvlab.engine.agent import Agent
-from clvlab.engine.scoring import Scorer
 from clvlab.errors import StatisticsError
 from clvlab.lab.drawing.progress import Progress, shown_progress
-from clvlab.lab.results.grid import agent_name, grid_points, scored_point
+from clvlab.lab.results.grid import agent_name, grid_points
 from clvlab.law.closing import Window
 from clvlab.packs.reader import Pack
 from clvlab.statistics import Clusters, estimates
@@ -163,6 +165,8 @@ def walk(
     by: str = "clv",
     window: Window | None = None,
     level: float = 0.95,
+    kept: KeptSums | None = None,
+    executor: Executor | None = None,
     progress: Progress | bool = True,
 ) -> WalkForward:
     """Score a grid on every fold, and let what was best on the folds before decide on the next; see ``clvlab.walk_forward``.
@@ -170,29 +174,28 @@ def walk(
     An agent sees one fold at a time, so that nothing which it learns in one reaches another.
     """
     asked, measure = window or Window(), measure_of(by)
-    points = grid_points(grid)
-    sums, tapes = [], [pack.tape(fold) for fold in folds]
+    points, sums, tapes = list(grid_points(grid)), [], [pack.tape(fold) for fold in folds]
     with shown_progress(f"walk of {agent_name(agent)}", len(points) * len(folds), progress=progress) as tell:
-        for number, tape in enumerate(tapes):
-            scorer, own_sums = Scorer(tape, asked), []
-            for point, params in enumerate(points):
-                own_sums.append(fixture_sums(scored_point(scorer, agent, params, point)))
-                tell(number * len(points) + point + 1, len(points) * len(folds))
-            sums.append(stacked(own_sums, measure)[0])
-    steps, found, decided, closed_ms = [], [], [], [last_close_ms(tape, asked) for tape in tapes]
+        for number, fold in enumerate(folds):
+            search, own = search_of(pack, agent, fold, asked), []
+            for found in search_points(search, points, len(points), executor=executor, kept=kept):
+                own.append(found)
+                tell(number * len(points) + len(own), len(points) * len(folds))
+            sums.append(stacked(own, measure)[0])
+    steps, chosen, decided, closed_ms = [], [], [], [last_close_ms(tape, asked) for tape in tapes]
     for number in range(1, len(folds)):
         best, train_mean = _best(sums[:number])
         step = Step(tapes[number], backtests.resolve(agent, points[best], asked), max(closed_ms[:number]))
-        own, removed = decided_after(step)
+        kept_decisions, removed = decided_after(step)
         steps.append(step)
-        decided.append(own)
-        found.append((number, sum(map(len, folds[:number])), len(folds[number]), points[best], train_mean, removed))
+        decided.append(kept_decisions)
+        chosen.append((number, sum(map(len, folds[:number])), len(folds[number]), points[best], train_mean, removed))
     run = pooled(pack, steps, decided, asked, {"by": by, "folds": len(folds), "points": len(points)})
     out_of_sample = fixture_sums(run.scores.with_columns(run.at_close))
     forwards = []
-    for (number, train_size, test_size, params, train_mean, removed), step in zip(found, steps, strict=True):
-        own = out_of_sample.filter(pl.col("fixture_id").is_in(step.fixture_ids))
-        (mean,) = estimates(stacked([own], measure)[0])
+    for (number, train_size, test_size, params, train_mean, removed), step in zip(chosen, steps, strict=True):
+        tested = out_of_sample.filter(pl.col("fixture_id").is_in(step.fixture_ids))
+        (mean,) = estimates(stacked([tested], measure)[0])
         forwards.append(Forward(number, train_size, test_size, params, train_mean, mean.mean, mean.n, removed))
     return WalkForward(agent_name(agent), tuple(forwards), run, by, len(points), level)
 

@@ -1,0 +1,126 @@
+"""Where points are scored: in this process, on every core of this machine, or by an executor of the caller's."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import BrokenExecutor, Executor, Future
+from itertools import chain, islice
+
+import polars as pl
+
+from clvlab.application.points.scoring import Fault, answer_at, sums_at
+from clvlab.application.points.search import Params, Search, spoken
+from clvlab.errors import ExecutorError
+
+_ALONE_S = 1.0  # how long points are scored here before other processes are thought of
+_WORTH_S = 4.0  # work that is left, from which they are faster: starting them takes about a second each
+_TASK_S = 0.25  # work that is sent at once
+_MOST_POINTS = 256  # in a task
+_WAITING = 4  # tasks a worker, sent ahead
+_ATTEMPTS = 3  # of a task whose process dies
+
+Chunk = tuple[Params, ...]
+Answer = Future[list[pl.DataFrame] | Fault]
+
+
+def sums_of_points(search: Search, points: Iterable[Params], count: int, executor: Executor | None) -> Iterator[pl.DataFrame]:
+    """Yield ``FIXTURE_SUMS`` of each point, in their order.
+
+    Points are taken from the iterable as they are needed, and what is yielded does not depend on who computes it.
+
+    Parameters
+    ----------
+    search
+        What the points have in common.
+    points
+        Parameters of each.
+    count
+        How many points there are.
+    executor
+        Any executor, whose processes can import clvlab and read the pack's folder; by default this process, and, once a few
+        seconds of work are left, all cores of this machine (``CLVLAB_WORKERS`` processes).
+
+    Raises
+    ------
+    ExecutorError
+        A point's process died again and again, or the caller's executor is broken.
+    ClvlabError
+        The agent, the pack or the parameters are at fault.
+    """
+    left = iter(points)
+    begun, done = time.perf_counter(), 0
+    while time.perf_counter() - begun < _ALONE_S and (chunk := tuple(islice(left, 1))):
+        yield from sums_at(search, chunk)
+        done += 1
+    each_s = (time.perf_counter() - begun) / max(done, 1)
+    if executor is None and (workers() == 1 or each_s * (count - done) < _WORTH_S):
+        for params in left:
+            yield from sums_at(search, (params,))
+        return
+    size = min(max(int(_TASK_S / each_s), 1), _MOST_POINTS)
+    chunks = iter(lambda: tuple(islice(left, size)), ())
+    yield from chain.from_iterable(_sent(search, chunks, executor))
+
+
+def workers() -> int:
+    """Return how many processes are used: ``CLVLAB_WORKERS``, or as many as this process may use cores.
+
+    Raises
+    ------
+    ExecutorError
+    """
+    text = os.environ.get("CLVLAB_WORKERS", "")
+    if text and not (text.isascii() and text.isdigit() and int(text)):
+        raise ExecutorError(f"CLVLAB_WORKERS must be a positive whole number, not {text!r}")
+    return int(text) if text else len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _sent(search: Search, chunks: Iterator[Chunk], executor: Executor | None) -> Iterator[list[pl.DataFrame]]:
+    """Send tasks ahead, and yield their answers in order; one whose process dies is sent again."""
+    waiting: deque[tuple[Chunk, Answer]] = deque()
+    pool, attempts = executor or _cores(), 1
+    try:
+        while True:
+            while len(waiting) < _WAITING * workers() and (chunk := next(chunks, None)):
+                waiting.append((chunk, pool.submit(answer_at, search, chunk)))
+            if not waiting:
+                return
+            try:
+                found = waiting[0][1].result()
+            except Exception as error:
+                if attempts == _ATTEMPTS or (executor is not None and isinstance(error, BrokenExecutor)):
+                    raise ExecutorError(_lost(waiting[0][0], error, attempts)) from error
+                attempts += 1
+                pool = executor or _cores()
+                waiting = deque((chunk, _again(pool, search, chunk, future)) for chunk, future in waiting)
+                continue
+            if isinstance(found, Fault):
+                raise found.error
+            attempts = 1
+            waiting.popleft()
+            yield found
+    finally:
+        for _, future in waiting:
+            future.cancel()
+
+
+def _again(pool: Executor, search: Search, chunk: Chunk, future: Answer) -> Answer:
+    """Send a task again whose process died; one that is done or under way is let be."""
+    return pool.submit(answer_at, search, chunk) if future.cancelled() or (future.done() and future.exception()) else future
+
+
+def _lost(chunk: Chunk, error: Exception, attempts: int) -> str:
+    what = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+    last = "" if len(chunk) == 1 else f" and {len(chunk) - 1} more"
+    return f"no answer at the point {spoken(chunk[0])}{last} after {attempts} attempts: {what}"
+
+
+def _cores() -> Executor:
+    """Return the pool of this process, with one Polars thread a worker; a new one where the last one broke."""
+    from loky import get_reusable_executor  # only here: most sessions never leave their process
+
+    pool: Executor = get_reusable_executor(max_workers=workers(), env={"POLARS_MAX_THREADS": "1"}, timeout=60)
+    return pool

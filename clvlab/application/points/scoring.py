@@ -1,0 +1,73 @@
+"""The work at a point, in this process or in another one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from clvlab.agents.isolation.isolated import IsolatedAgent
+from clvlab.application import backtests
+from clvlab.application.points.search import Params, Search, at_point
+from clvlab.application.sheets.sums import fixture_sums
+from clvlab.engine.agent import register
+from clvlab.engine.scoring import Scorer
+from clvlab.errors import ClvlabError, PackTamperedError
+from clvlab.law.closing import Window
+from clvlab.packs.reader import load_pack
+
+_KEPT = 1  # tapes that a process keeps: a pack may be large
+
+
+def point_scores(search: Search, params: Params) -> pl.DataFrame:
+    """Return ``SCORES`` with ``at_close`` of the agent at a point.
+
+    Raises
+    ------
+    ClvlabError
+        The agent, the pack or the parameters are at fault; a note names the point.
+    """
+    scorer = _scorer(search.folder, search.content_hash, search.fixture_ids, search.window)
+    agent = register(search.agent) if isinstance(search.agent, IsolatedAgent) else search.agent
+    with at_point(params):
+        return scorer.scores(backtests.resolve(agent, params, search.window))
+
+
+def sums_at(search: Search, points: Sequence[Params]) -> list[pl.DataFrame]:
+    """Return ``FIXTURE_SUMS`` of each point."""
+    return [fixture_sums(point_scores(search, params)) for params in points]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """An error on its way from another process: its class may not let it be pickled."""
+
+    kind: type[ClvlabError]
+    arguments: tuple[Any, ...]
+    state: dict[str, Any]
+
+    @property
+    def error(self) -> ClvlabError:
+        error = self.kind.__new__(self.kind, *self.arguments)
+        error.__dict__.update(self.state)
+        return error
+
+
+def answer_at(search: Search, points: Sequence[Params]) -> list[pl.DataFrame] | Fault:
+    """Return what ``sums_at`` returns or raises; what other processes are asked."""
+    try:
+        return sums_at(search, points)
+    except ClvlabError as error:
+        return Fault(type(error), error.args, error.__dict__)
+
+
+@lru_cache(maxsize=_KEPT)
+def _scorer(folder: Path, content_hash: str, fixture_ids: tuple[int, ...], window: Window) -> Scorer:
+    pack = load_pack(folder)
+    if pack.content_hash != content_hash:
+        raise PackTamperedError(f"content_hash of {pack.pack_id!r}", content_hash, pack.content_hash)
+    return Scorer(pack.tape(fixture_ids), window)

@@ -1,0 +1,144 @@
+"""What all points of a search have in common, and the name of the work at each."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import distributions
+from pathlib import Path
+from typing import Any
+
+from clvlab.agents.isolation.isolated import IsolatedAgent
+from clvlab.application import backtests
+from clvlab.application.versions import judge
+from clvlab.engine.agent import Agent
+from clvlab.errors import AgentError, ClvlabError
+from clvlab.law.closing import Window
+from clvlab.law.schema import LAW_VERSION
+from clvlab.packs.reader import Pack
+from clvlab.proof.canonical import canonical, sha256
+
+POINT_SCHEMA = "clvlab-point/1"
+Params = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """Fixtures, agent and window that all points share; it goes to other processes as it is.
+
+    Attributes
+    ----------
+    folder, content_hash
+        Where the pack is, and what it must be.
+    fixture_ids
+        Whole fixtures, sorted.
+    agent
+        Name of a template, or the code of an agent of one's own.
+    """
+
+    folder: Path
+    content_hash: str
+    fixture_ids: tuple[int, ...]
+    agent: str | IsolatedAgent
+    window: Window
+
+    @property
+    def agent_name(self) -> str:
+        """What the agent is called where its sums are kept."""
+        return self.agent if isinstance(self.agent, str) else f"own-{sha256(self.agent.code.content)[7:19]}"
+
+    def key(self, params: Params) -> str | None:
+        """Hash all that shapes the sums at a point; null where that can't be: over a network anything may answer.
+
+        A template is named by its version and every parameter. An agent of one's own is named by the pickle of its code, with
+        the helpers, globals and closures that it reaches, by the files that it reads, and by all that is installed beside it.
+        """
+        try:
+            with at_point(params):
+                identity = _identity(self.agent, params, self.window)
+        except TypeError:  # a parameter that JSON has no form for
+            return None
+        if identity is None:
+            return None
+        return sha256(
+            canonical(
+                {
+                    "schema": POINT_SCHEMA,
+                    "content_hash": self.content_hash,
+                    "fixture_ids": list(self.fixture_ids),
+                    "agent": identity,
+                    "window": self.window.payload(),
+                    "versions": _versions(),
+                }
+            )
+        )
+
+
+def search_of(pack: Pack, agent: str | Agent, fixture_ids: Sequence[int] | None, window: Window) -> Search:
+    """Return what the points of a search over a pack have in common.
+
+    Raises
+    ------
+    UnknownAgentError, AgentError
+        No agent that a grid can give parameters to.
+    HeldOutError
+        A fixture that a plan holds out.
+    """
+    wanted = pack.fixture_ids if fixture_ids is None else tuple(sorted(set(fixture_ids)))
+    pack.check_open(wanted)
+    if not isinstance(agent, str) or agent.rpartition(":")[0].endswith(".py"):
+        found = backtests.resolve(agent, None, window)
+        if not isinstance(found, IsolatedAgent):
+            raise AgentError(f"{type(agent).__name__} takes no parameters here: give the name of its template")
+        agent = found
+    return Search(pack.folder, pack.content_hash, wanted, agent, window)
+
+
+@contextmanager
+def at_point(params: Params) -> Iterator[None]:
+    """Note of an error at which point it came."""
+    try:
+        yield
+    except ClvlabError as error:
+        error.add_note(f"at the point {spoken(params)}")
+        raise
+
+
+def spoken(params: Params) -> str:
+    """Return parameters in words."""
+    return ", ".join(f"{name}={value!r}" for name, value in params.items())
+
+
+def _identity(agent: str | IsolatedAgent, params: Params, window: Window) -> dict[str, Any] | None:
+    if isinstance(agent, str):
+        identity = backtests.resolve(agent, params, window).identity
+        return {"strategy": identity.strategy, "version": identity.strategy_version, "config": _spelled(identity.config)}
+    if agent.limits.network:
+        return None
+    return {
+        "code": sha256(agent.code.content),
+        "name": None if agent.code.file is None else agent.code.file[1],
+        "config": _spelled(dict(agent.params) | dict(params)),
+        "reads": [list(read) for read in agent.limits.digests()],
+        "installed": _installed(),
+    }
+
+
+def _spelled(config: Params) -> str:
+    return json.dumps(config, sort_keys=True)  # 1, 1.0, true and "1" are four values
+
+
+@cache
+def _versions() -> dict[str, str]:
+    return judge() | {"law": LAW_VERSION, "python": sys.version}
+
+
+@cache
+def _installed() -> str:
+    """Hash the names and versions of everything installed, which an agent of one's own may import."""
+    names = sorted({f"{one.name}=={one.version}" for one in distributions()})
+    return sha256("\n".join(names).encode())

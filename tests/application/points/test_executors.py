@@ -1,0 +1,147 @@
+import os
+import signal
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import replace
+from multiprocessing import get_context
+
+import polars as pl
+import pytest
+from loky import get_reusable_executor
+from polars.testing import assert_frame_equal
+
+import clvlab as cl
+from clvlab.application import packs
+from clvlab.application.points import executors
+from clvlab.application.points.executors import sums_of_points, workers
+from clvlab.application.points.scoring import sums_at
+from clvlab.application.points.search import search_of
+from clvlab.errors import AgentError, ExecutorError, PackTamperedError
+from clvlab.law.closing import Window
+
+PACK = packs.open_pack("starter")
+SEARCH = search_of(PACK, "cumulative-drift", None, Window())
+POINTS = [{"warmup_ticks": warmup, "cooldown_s": 60} for warmup in range(5, 17)]
+
+
+@pytest.fixture(autouse=True)
+def small_tasks(monkeypatch):
+    """Send every point away, one a task."""
+    for name, value in {"_ALONE_S": 1e-9, "_WORTH_S": 0.0, "_TASK_S": 0.0}.items():
+        monkeypatch.setattr(executors, name, value)
+    monkeypatch.setenv("CLVLAB_WORKERS", "2")
+
+
+@pytest.fixture(scope="module")
+def expected():
+    return sums_at(SEARCH, POINTS)
+
+
+def assert_all_equal(found, expected):
+    for one, other in zip(found, expected, strict=True):
+        assert_frame_equal(one, other)
+
+
+def found(executor=None, search=SEARCH, points=POINTS):
+    return list(sums_of_points(search, points, len(points), executor))
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_processes_of_our_own_find_what_this_one_finds(expected, monkeypatch, count):
+    monkeypatch.setenv("CLVLAB_WORKERS", str(count))
+
+    assert_all_equal(found(), expected)
+
+
+def test_an_executor_of_the_callers_finds_the_same(expected):
+    with ThreadPoolExecutor(2) as threads, ProcessPoolExecutor(1, mp_context=get_context("spawn")) as processes:
+        assert_all_equal(found(threads), expected)
+        assert_all_equal(found(processes), expected)
+
+
+def test_a_worker_that_is_killed_costs_nothing(expected):
+    sums = sums_of_points(SEARCH, POINTS, len(POINTS), None)
+    first = [next(sums) for _ in range(3)]
+    for process in get_reusable_executor(max_workers=2, env={"POLARS_MAX_THREADS": "1"}, timeout=60)._processes.values():
+        os.kill(process.pid, signal.SIGKILL)
+
+    assert_all_equal([*first, *sums], expected)
+
+
+class Failing(ThreadPoolExecutor):
+    """Loses the first tasks."""
+
+    def __init__(self, losses, error):
+        super().__init__(1)
+        self.losses, self.error = losses, error
+
+    def submit(self, *args):
+        if not self.losses:
+            return super().submit(*args)
+        self.losses -= 1
+        lost = Future()
+        lost.set_exception(self.error)
+        return lost
+
+
+def test_a_task_that_is_lost_is_sent_again(expected):
+    with Failing(2, RuntimeError("the worker is gone")) as executor:
+        assert_all_equal(found(executor), expected)
+
+
+def test_a_task_that_is_lost_again_and_again_is_named():
+    with Failing(99, RuntimeError("the worker is gone")) as executor, pytest.raises(ExecutorError) as raised:
+        found(executor)
+    assert str(raised.value) == ("no answer at the point warmup_ticks=5, cooldown_s=60 after 3 attempts: the worker is gone")
+
+
+def test_a_broken_executor_of_the_callers_is_reported():
+    gone = Failing(1, BrokenExecutor("all processes are gone"))
+    with gone as executor, pytest.raises(ExecutorError, match="after 1 attempts: all processes are gone"):
+        found(executor)
+
+
+def test_an_agent_that_fails_in_another_process_is_reported_with_its_point():
+    with pytest.raises(AgentError, match="warmup_ticks") as raised:
+        found(points=[*POINTS, {"warmup_ticks": -1}])
+    assert raised.value.__notes__ == ["at the point warmup_ticks=-1"]
+
+
+@cl.strategy
+def first_ticks(ticks, *, least=6000):
+    return ticks.filter(pl.col("prob_bps") >= least).unique("series", keep="first", maintain_order=True)
+
+
+def test_an_agent_of_ones_own_goes_to_other_processes():
+    search = search_of(PACK, first_ticks, PACK.fixture_ids[:2], Window())
+    points = [{"least": least} for least in (4000, 5000, 6000)]
+
+    assert_all_equal(found(search=search, points=points), sums_at(search, points))
+
+
+def test_a_pack_that_is_not_what_it_was_is_refused():
+    with pytest.raises(PackTamperedError):
+        found(search=replace(SEARCH, content_hash="sha256:" + "0" * 64))
+
+
+def test_points_are_taken_as_they_are_needed():
+    taken = []
+
+    def points():
+        for warmup in range(10_000):
+            taken.append(warmup)
+            yield {"warmup_ticks": warmup}
+
+    sums = sums_of_points(SEARCH, points(), 10_000, None)
+    for _ in range(3):
+        next(sums)
+    sums.close()
+
+    assert len(taken) < 20
+
+
+def test_a_number_of_workers_that_is_none_is_refused(monkeypatch):
+    monkeypatch.setenv("CLVLAB_WORKERS", "two")
+    with pytest.raises(ExecutorError, match="'two'"):
+        workers()
+    monkeypatch.delenv("CLVLAB_WORKERS")
+    assert workers() >= 1

@@ -1,0 +1,105 @@
+import json
+
+import duckdb
+import pytest
+from polars.testing import assert_frame_equal
+
+from clvlab.application import packs
+from clvlab.application.points import executors
+from clvlab.application.points.kept import POINT_SUMS, KeptSums, search_points
+from clvlab.application.points.scoring import sums_at
+from clvlab.application.points.search import search_of
+from clvlab.errors import AgentError
+from clvlab.law.closing import Window
+
+SEARCH = search_of(packs.open_pack("starter"), "cumulative-drift", None, Window())
+POINTS = [{"warmup_ticks": warmup} for warmup in (5, 10, 20, 40)]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "sums"
+
+
+@pytest.fixture
+def computed(monkeypatch):
+    """The points that were computed."""
+    points = []
+
+    def counted(search, chunk):
+        points.extend(chunk)
+        return sums_at(search, chunk)
+
+    monkeypatch.setattr(executors, "sums_at", counted)
+    return points
+
+
+def found(folder, points=POINTS):
+    return list(search_points(SEARCH, points, len(points), kept=KeptSums(folder)))
+
+
+def assert_all_equal(found, expected):
+    for one, other in zip(found, expected, strict=True):
+        assert_frame_equal(one, other)
+
+
+def test_a_search_that_is_repeated_computes_nothing(folder, computed):
+    first = found(folder)
+    computed.clear()
+
+    assert_all_equal(found(folder), first)
+    assert computed == []
+
+
+def test_a_search_with_other_points_computes_those_alone(folder, computed):
+    found(folder, POINTS[1:3])
+    computed.clear()
+
+    assert_all_equal(found(folder), sums_at(SEARCH, POINTS))
+    assert computed == [POINTS[0], POINTS[3]]
+
+
+def test_a_search_that_broke_off_goes_on_where_it_stopped(folder, computed):
+    with pytest.raises(AgentError):
+        found(folder, [*POINTS[:2], {"warmup_ticks": -1}, *POINTS[2:]])
+    computed.clear()
+
+    found(folder)
+
+    assert computed == POINTS[2:]
+
+
+@pytest.mark.parametrize("damage", [b"", b"PAR1", None])
+def test_a_file_that_is_damaged_is_computed_again(folder, computed, damage):
+    first = found(folder)
+    (file, *_) = sorted(folder.rglob("*.parquet"))
+    if damage is None:
+        first[0].write_parquet(file)  # another schema
+    else:
+        file.write_bytes(damage)
+    computed.clear()
+
+    assert_all_equal(found(folder), first)
+    assert len(computed) == 1
+    assert len(found(folder)) == 4
+    assert len(computed) == 1
+
+
+def test_two_searches_write_the_same_bytes(folder, tmp_path):
+    found(folder)
+    found(tmp_path / "again", POINTS[::-1])
+
+    first, again = ({path.name: path.read_bytes() for path in root.rglob("*.parquet")} for root in (folder, tmp_path / "again"))
+    assert first == again
+
+
+def test_the_folder_is_a_partitioned_dataset(folder):
+    sums = found(folder)
+
+    rows = duckdb.sql(f"SELECT * FROM read_parquet('{folder}/**/*.parquet', hive_partitioning = true)").pl()
+
+    assert [*POINT_SUMS, "agent", "law", "pack"] == rows.columns
+    assert set(rows["agent"]) == {"cumulative-drift"}
+    assert {json.loads(params)["warmup_ticks"] for params in rows["params"]} == {5, 10, 20, 40}
+    assert rows["clv_sums"].sum() == pytest.approx(sum(one["clv_sums"].sum() for one in sums))
+    assert [path.name for path in folder.rglob(".*")] == []
