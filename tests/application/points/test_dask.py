@@ -1,0 +1,34 @@
+"""A search on a cluster: any machines that can read the pack's folder."""
+
+import os
+import signal
+
+import pytest
+from distributed import Client, LocalCluster
+from polars.testing import assert_frame_equal
+
+from clvlab.application import packs
+from clvlab.application.points import executors
+from clvlab.application.points.executors import sums_of_points
+from clvlab.application.points.scoring import sums_at
+from clvlab.application.points.search import search_of
+from clvlab.law.closing import Window
+
+SEARCH = search_of(packs.open_pack("starter"), "cumulative-drift", None, Window())
+POINTS = [{"warmup_ticks": warmup, "cooldown_s": 60} for warmup in range(60)]
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # of the worker that is killed
+def test_a_cluster_that_loses_a_worker_finds_what_this_process_finds(monkeypatch):
+    monkeypatch.setattr(executors, "_ALONE_S", 1e-9)
+    monkeypatch.setattr(executors, "_TASK_S", 0.0)
+    local = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with LocalCluster(**local) as cluster, Client(cluster) as client:
+        sums = sums_of_points(SEARCH, POINTS, len(POINTS), client.get_executor())
+        found = [next(sums)]
+        os.kill(next(iter(cluster.workers.values())).pid, signal.SIGKILL)
+        found += sums
+
+    for one, expected in zip(found, sums_at(SEARCH, POINTS), strict=True):
+        assert_frame_equal(one, expected)
