@@ -1,0 +1,99 @@
+"""``python -m tests.benchmarks.sweeping [--points 1 62 250 1000] [--fixtures 300] [--rounds 1] [--json report.json]``.
+
+Sweeps of the season pack in fresh processes: in one with one Polars thread, in one with all, and over all cores. The figure
+that counts is how much of a linear speed-up the cores give; what is found must be the same, bit for bit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import clvlab as cl
+from clvlab.application.points.executors import workers
+from tests.benchmarks.measure import Sample, spread
+from tests.benchmarks.report import Budget, Equality, Figure, growth, machine, ratio, table
+
+_AGENT = "cumulative-drift"
+_LEAST_SHARE = 0.8  # of a linear speed-up
+_WAYS = {
+    "one thread": {"CLVLAB_WORKERS": "1", "POLARS_MAX_THREADS": "1"},
+    "one process": {"CLVLAB_WORKERS": "1"},
+    "all cores": {},
+}
+
+
+def main() -> int:
+    """Time every size in every way, and print the table."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.sweeping", description="Measure sweeps.")
+    parser.add_argument("--points", type=int, nargs="+", default=[1, 62, 250, 1000])
+    parser.add_argument("--fixtures", type=int, default=300)
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--json", type=Path, metavar="report.json")
+    parser.add_argument("--alone", action="store_true", help="sweep once in this process, and print what was measured as JSON")
+    asked = parser.parse_args()
+    if asked.alone:
+        sys.stdout.write(json.dumps(swept(asked.points[0], asked.fixtures)))
+        return 0
+    samples: dict[tuple[int, str], list[Sample]] = {(points, way): [] for points in asked.points for way in _WAYS}
+    for _ in range(asked.rounds):
+        for points, way in samples:
+            samples[points, way].append(fresh(points, asked.fixtures, way))
+    figures, equal = [], []
+    for before, points in zip([None, *asked.points], asked.points, strict=False):
+        job, own = f"sweep of {points:,} points", {way: samples[points, way] for way in _WAYS}
+        for way, found in own.items():
+            grown = None if before is None else growth(found, samples[before, way], points / before)
+            named = None if before is None else f"{before:,} points, growth"
+            figures.append(Figure(job, way, "s", spread([one.seconds for one in found]), None, named, grown))
+        budget = Budget(1 / (_LEAST_SHARE * workers()), "ratio") if points == max(asked.points) else None
+        cores = spread([one.seconds for one in own["all cores"]])
+        share = ratio(own["all cores"], own["one thread"])
+        figures.append(Figure(job, f"on {workers()} cores", "s", cores, budget, "one thread", share))
+        peak = spread([one.peak_mb for one in own["all cores"]])
+        figures.append(Figure(job, "peak memory of the process that asks", "MB", peak))
+        digests = {one.facts["sha256"] for found in own.values() for one in found}
+        equal.append(Equality(f"{points:,} points: the same sums in every way", len(digests) == 1))
+    sys.stdout.write(table(figures) + "\n")
+    sys.stdout.writelines(f"{one.name}: {'yes' if one.holds else 'NO'}\n" for one in equal)
+    if asked.json:
+        asked.json.write_text(json.dumps({"machine": machine(), "figures": [f.payload() for f in figures]}, indent=2) + "\n")
+    return 0 if all(one.holds for one in equal) else 1
+
+
+def fresh(points: int, fixtures: int, way: str) -> Sample:
+    """Sweep in a fresh process."""
+    command = [sys.executable, "-m", "tests.benchmarks.sweeping", "--alone"]
+    command += ["--points", str(points), "--fixtures", str(fixtures)]
+    done = subprocess.run(command, env=os.environ | _WAYS[way], stdout=subprocess.PIPE, text=True, check=True)
+    return Sample(**json.loads(done.stdout))
+
+
+def swept(points: int, fixtures: int) -> dict[str, Any]:
+    """Sweep once; the digest is over what every point measured in every fixture."""
+    grid = {
+        "warmup_ticks": list(range(5, 5 + -(-points // 10))),
+        "cooldown_s": [60 * minute for minute in range(1, 11)][:points],
+    }
+    chosen = cl.open_pack("season").source.fixture_ids[:fixtures]
+    start = time.perf_counter()
+    found = cl.sweep("season", _AGENT, grid, fixtures=chosen, progress=False)
+    found.frame  # noqa: B018
+    seconds = time.perf_counter() - start
+    digest = hashlib.sha256()
+    for trial in found.sources:
+        digest.update(trial.sums.write_csv().encode())
+    peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {"seconds": seconds, "peak_mb": peak_mb, "facts": {"points": len(found.sources), "sha256": digest.hexdigest()}}
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
