@@ -260,14 +260,15 @@ def conform(frame: pl.DataFrame, schema: Schema, name: str) -> pl.DataFrame:
     SchemaError
         A column is missing, unknown, of another dtype, or an integer does not fit.
     """
-    missing = [column for column in schema if column not in frame.columns]
-    unknown = [column for column in frame.columns if column not in schema]
+    found = dict(frame.schema)
+    if list(found.items()) == list(schema.items()):
+        return frame
+    missing = [column for column in schema if column not in found]
+    unknown = [column for column in found if column not in schema]
     if missing or unknown:
         raise SchemaError(f"{name} must have the columns {list(schema)}: missing {missing}, unknown {unknown}")
     wrong = [
-        f"{column} is {frame.schema[column]}, not {dtype}"
-        for column, dtype in schema.items()
-        if not _converts(frame.schema[column], dtype)
+        f"{column} is {found[column]}, not {dtype}" for column, dtype in schema.items() if not _converts(found[column], dtype)
     ]
     if wrong:
         raise SchemaError(f"{name}: " + "; ".join(wrong))

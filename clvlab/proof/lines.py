@@ -110,8 +110,10 @@ def _block(
             raise _fault(text, "it does not have exactly the keys and types of its kind")
         return frame
 
+    if end - start <= _BATCH_BYTES:  # one batch at most, for which no thread is worth its start
+        return frame_of((start, end)) if start < end else pl.DataFrame(schema=schema)
     with ThreadPoolExecutor(_READERS) as pool:  # the first batch at fault is the one reported
-        return pl.concat([pl.DataFrame(schema=schema), *pool.map(frame_of, _cuts(events, start, end))])
+        return pl.concat(pool.map(frame_of, _cuts(events, start, end)))
 
 
 def _cuts(events: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:

@@ -23,6 +23,9 @@ from clvlab.proof.merkle import Digest
 from clvlab.proof.seal import SealedRun
 from clvlab.proof.started import RunStarted
 
+_Rederived = tuple[Evidence, pl.DataFrame, pl.DataFrame, bytes]
+_SMALL_BYTES = 1 << 20  # up to here a thread takes longer to start than it saves
+
 
 @dataclass(frozen=True, slots=True)
 class Verification:
@@ -92,20 +95,14 @@ def verify(
     """
     anchor, sealed_hash = anchor or Anchor(), _sealed_hash(run)
     boundary = checks.llm_boundary(trust_folder)
-    evidence_digest, score_digest = Digest(), Digest()
-    with ThreadPoolExecutor(1) as pool:  # reading runs outside the interpreter's lock, hashing lines inside
-        reading = pool.submit(_rederived, run)
-        evidence_digest.add(run.events)
-        score_digest.add(run.scores)
-        try:
-            evidence, placed, rederived, lines = reading.result()
-        except EvidenceError as error:
-            others = {"llm_boundary": boundary, "anchor": anchor_check(anchor, run.manifest_hash, seen, trust)}
-            return _unreadable(run, sealed_hash, str(error), others, anchor)
+    try:
+        (evidence, placed, rederived, lines), evidence_digest, score_digest = _read_and_hashed(run)
+    except EvidenceError as error:
+        others = {"llm_boundary": boundary, "anchor": anchor_check(anchor, run.manifest_hash, seen, trust)}
+        return _unreadable(run, sealed_hash, str(error), others, anchor)
     recomputed = evidence_digest.hash()
     if lines != run.scores:
-        score_digest = Digest()
-        score_digest.add(lines)
+        score_digest = _digest_of(lines)
     rebuilt = canonical(
         manifest(
             evidence.started,
@@ -139,7 +136,23 @@ def verify(
     )
 
 
-def _rederived(run: SealedRun) -> tuple[Evidence, pl.DataFrame, pl.DataFrame, bytes]:
+def _read_and_hashed(run: SealedRun) -> tuple[_Rederived, Digest, Digest]:
+    """Read the evidence, and hash it and the scores; of a large run at once."""
+    if len(run.events) <= _SMALL_BYTES:
+        return _rederived(run), _digest_of(run.events), _digest_of(run.scores)
+    with ThreadPoolExecutor(1) as pool:  # reading runs outside the interpreter's lock, hashing lines inside
+        reading = pool.submit(_rederived, run)
+        digests = _digest_of(run.events), _digest_of(run.scores)
+        return reading.result(), *digests
+
+
+def _digest_of(lines: bytes) -> Digest:
+    digest = Digest()
+    digest.add(lines)
+    return digest
+
+
+def _rederived(run: SealedRun) -> _Rederived:
     """Read the evidence and score it again: ``POSITIONS``, ``SCORES`` and their lines."""
     evidence = read_evidence(run.events)
     placed = positions(evidence.decisions, evidence.closes)
@@ -149,6 +162,8 @@ def _rederived(run: SealedRun) -> tuple[Evidence, pl.DataFrame, pl.DataFrame, by
 
 def _written(rederived: pl.DataFrame, stored: bytes) -> bytes:
     """Write ``SCORES`` as lines; as long as they are the stored ones they are compared only, not held a second time."""
+    if len(stored) <= _SMALL_BYTES:
+        return b"".join(map(score_lines, batches(rederived)))
     end = 0
     with ThreadPoolExecutor(2) as pool:
         for lines in pool.map(score_lines, batches(rederived)):
