@@ -83,6 +83,12 @@ class IsolatedAgent(Isolated):
             yield _Fresh(process, self)
 
     @contextmanager
+    def fresh_at(self, points: Sequence[Mapping[str, Any]]) -> Iterator[list[Agent]]:
+        """Start a process that has seen nothing, and return the agent in it with each of some parameters."""
+        with self._alone(AgentProcess(self.code, self.limits)) as process:
+            yield [_Fresh(process, self.with_params(**params)) for params in points]
+
+    @contextmanager
     def following(self, fixtures: pl.DataFrame) -> Iterator[Follower]:
         """Ask a process of its own message by message, as they come.
 

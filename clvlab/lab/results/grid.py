@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import product
 from typing import Any
 
 import polars as pl
 
+from clvlab.agents.isolation.isolated import IsolatedAgent
 from clvlab.application import backtests
 from clvlab.application.runs.entries import at_close
 from clvlab.engine.agent import Agent, decisions_of
@@ -56,10 +58,36 @@ def check_trials(earlier_trials: int) -> None:
         raise StatisticsError(f"earlier_trials counts trials, it can't be {earlier_trials!r}")
 
 
-def scored_point(tape: Tape, agent: str | Agent, params: Mapping[str, Any], window: Window, number: int) -> pl.DataFrame:
-    """Return ``SCORES`` with ``at_close`` of an agent at a point of a grid; an error of it is noted to be of that point."""
+@contextmanager
+def fresh_points(agent: str | Agent, points: Sequence[Mapping[str, Any]], window: Window) -> Iterator[Sequence[Agent | None]]:
+    """Return an agent of one's own at each point, in one process that has seen nothing; null where it keeps nothing anyway."""
     try:
-        decided = decisions_of(backtests.resolve(agent, params, window), tape)
+        first = backtests.resolve(agent, points[0], window)
+    except ClvlabError as error:
+        error.add_note(f"at point 0 of the grid: {spoken(points[0])}")
+        raise
+    if not isinstance(first, IsolatedAgent):
+        yield [None] * len(points)
+        return
+    with first.fresh_at(points) as found:
+        yield found
+
+
+def scored_point(
+    tape: Tape,
+    agent: str | Agent,
+    params: Mapping[str, Any],
+    window: Window,
+    number: int,
+    *,
+    asked: Agent | None = None,
+) -> pl.DataFrame:
+    """Return ``SCORES`` with ``at_close`` of an agent at a point of a grid; an error of it is noted to be of that point.
+
+    ``asked`` is the agent at that point where it is at hand.
+    """
+    try:
+        decided = decisions_of(asked or backtests.resolve(agent, params, window), tape)
         replayed = replay(tape, locate(tape, decided), window)
     except ClvlabError as error:
         error.add_note(f"at point {number} of the grid: {spoken(params)}")

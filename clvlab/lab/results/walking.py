@@ -22,7 +22,7 @@ from clvlab.engine.agent import Agent
 from clvlab.errors import StatisticsError
 from clvlab.lab.drawing.progress import Progress, shown_progress
 from clvlab.lab.results.comparison import fixture_sums
-from clvlab.lab.results.grid import agent_name, grid_points, scored_point
+from clvlab.lab.results.grid import agent_name, fresh_points, grid_points, scored_point
 from clvlab.law.closing import Window
 from clvlab.packs.reader import Pack
 from clvlab.statistics import Clusters, estimates
@@ -166,7 +166,7 @@ def walk(
 ) -> WalkForward:
     """Score a grid on every fold, and let what was best on the folds before decide on the next; see ``clvlab.walk_forward``.
 
-    An agent sees one fold at a time, so that nothing which it learns in one reaches another.
+    An agent is asked about one fold at a time, anew for each, so that nothing which it learns in one reaches another.
     """
     asked, measure = window or Window(), measure_of(by)
     points = grid_points(grid)
@@ -174,9 +174,10 @@ def walk(
     with shown_progress(f"walk of {agent_name(agent)}", len(points) * len(folds), progress=progress) as tell:
         for number, tape in enumerate(tapes):
             scores = []
-            for point, params in enumerate(points):
-                scores.append(scored_point(tape, agent, params, asked, point))
-                tell(number * len(points) + point + 1, len(points) * len(folds))
+            with fresh_points(agent, points, asked) as fresh:
+                for point, params in enumerate(points):
+                    scores.append(scored_point(tape, agent, params, asked, point, asked=fresh[point]))
+                    tell(number * len(points) + point + 1, len(points) * len(folds))
             sums.append(fixture_sums(scores, measure)[0])
     steps, found, decided, closed_ms = [], [], [], [last_close_ms(tape, asked) for tape in tapes]
     for number in range(1, len(folds)):
