@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -117,10 +117,10 @@ class KeptRuns:
             trials.add(connection, content_hash, ids, self._clock())
         return len(others)
 
-    def count_trials(self, content_hash: str) -> int:
-        """Count what is on record over a pack."""
+    def count_trials(self, content_hashes: Collection[str]) -> int:
+        """Count what is on record over some packs."""
         with self._database.read() as connection:
-            return len(trials.of_pack(connection, content_hash))
+            return trials.count(connection, content_hashes)
 
 
 def trial_ids(plan: Plan) -> list[str]:
