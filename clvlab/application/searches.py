@@ -10,7 +10,7 @@ from clvlab.errors import StatisticsError, UnknownRunError
 from clvlab.packs.reader import Pack
 from clvlab.proof.canonical import canonical, sha256, without_floats
 from clvlab.runlog.entries import Planned
-from clvlab.runlog.plans import note_opening, note_plan, openings
+from clvlab.runlog.plans import note_opening, note_plan, openings, plan_id_of
 from clvlab.store import plans, trials
 from clvlab.store.database import Database
 from clvlab.store.runlog import LogRows
@@ -90,7 +90,7 @@ class Searches:
         _check_twins(pack, set(payload["fixture_ids"]) - shut, digests)
         stated = without_floats(dict(payload))
         plan_hash = sha256(canonical(stated))
-        plan_id = f"plan_{plan_hash.removeprefix('sha256:')[:32]}"
+        plan_id = plan_id_of(plan_hash)
         with self._database.write() as connection:
             if plans.row(connection, plan_id) is None:
                 # In the transaction that keeps it: of two plans that are made at once, one sees the other.

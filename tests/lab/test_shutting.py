@@ -1,13 +1,16 @@
 """What a plan holds out stays shut, however it is come by."""
 
+import json
 import pickle
 import shutil
 
 import pytest
+from typer.testing import CliRunner
 
 import clvlab as cl
 from clvlab.application.log.operations import open_log
 from clvlab.application.searches import Searches
+from clvlab.cli.app import app
 from clvlab.errors import HeldOutError, PackTamperedError, StatisticsError
 from clvlab.feeds.replay import ReplayFeed
 from clvlab.store.database import Database
@@ -143,3 +146,15 @@ def test_the_card_says_which_other_plans_opened_the_same_fixtures(lab, tmp_path)
     assert dict(first.frame.rows())["opened by other plans"] == f"1 since, as {second.index + 1}"
     assert "opened once, and 1 times by other plans" in repr(second)
     assert audited(log_of(tmp_path)).broken == []
+
+
+def test_an_audit_says_which_plans_were_opened(lab, tmp_path):
+    plan = lab.plan("starter", "cumulative-drift", GRID, hold_out=0.5)
+    plan.open({"warmup_ticks": 3})
+    plan.open({"warmup_ticks": 5}, again=True)
+
+    found = CliRunner().invoke(app, ["log", "audit", str(tmp_path / "lab.db")])
+    facts = json.loads(CliRunner().invoke(app, ["log", "audit", str(tmp_path / "lab.db"), "--json"]).stdout)
+
+    assert f"{plan.plan_id} of laboratory, planned at entry 0: opened 2 times" in " ".join(found.stdout.split())
+    assert [len(one["opened"]) for one in facts["plans"]] == [2]
