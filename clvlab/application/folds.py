@@ -16,8 +16,12 @@ from clvlab.statistics import MIN_CLUSTERS
 KICKOFF, RANDOM = "kickoff", "random"
 
 
-def in_order_of_kickoff(pack: Pack, fixtures: Iterable[int] | None = None) -> list[int]:
-    """Return fixtures as they kick off.
+def in_order_of_kickoff(
+    pack: Pack,
+    fixtures: Iterable[int] | None = None,
+    instead: str = "give a mapping from fixtures to folds as by=",
+) -> list[int]:
+    """Return fixtures as they kick off; ``instead`` is what to do where that is not known.
 
     Raises
     ------
@@ -28,9 +32,7 @@ def in_order_of_kickoff(pack: Pack, fixtures: Iterable[int] | None = None) -> li
     kickoffs = {one.fixture_id: one.kickoff_ts_ms for one in pack.manifest.fixtures if one.fixture_id in asked}
     unknown = [fixture_id for fixture_id, kickoff in kickoffs.items() if kickoff is None]
     if unknown:
-        raise StatisticsError(
-            f"fixture {unknown[0]} of {pack.pack_id!r} has no kickoff: give a mapping from fixtures to folds as by="
-        )
+        raise StatisticsError(f"fixture {unknown[0]} of {pack.pack_id!r} has no kickoff: {instead}")
     return sorted(asked, key=lambda fixture_id: (kickoffs[fixture_id], fixture_id))
 
 
@@ -133,7 +135,8 @@ def hold_out_of(
     else:
         size = ceil(hold_out * len(asked))
         if by == KICKOFF:
-            held = set(in_order_of_kickoff(pack, asked)[len(asked) - size :])
+            instead = f"hold out by={RANDOM!r}, or name the fixtures as hold_out="
+            held = set(in_order_of_kickoff(pack, asked, instead)[len(asked) - size :])
         else:
             held = {int(one) for one in np.random.default_rng(seed).permutation(asked)[:size]}
     if min(len(held), len(asked) - len(held)) < MIN_CLUSTERS:

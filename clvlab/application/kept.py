@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from clvlab.anchor.configured import anchorer
@@ -79,8 +80,19 @@ class KeptRuns:
             yield
 
     def perform(self, plan: Plan) -> PerformedRun:
-        """Make a run and keep it, on the record and as a trial of each agent; the same run again changes nothing."""
-        return make(plan, self._record(plan.agents))
+        """Make a run and keep it, on the record and as a trial of each agent; the same run again changes nothing.
+
+        Raises
+        ------
+        HeldOutError
+            A plan holds some of its fixtures out, before anything is committed to.
+        """
+
+        def still_open(connection: Connection) -> None:
+            # The pack was opened before this transaction: a search may have been planned since.
+            self.searches.require_open(connection, plan.pack, plan.fixture_ids)
+
+        return make(plan, replace(self._record(plan.agents), before=still_open))
 
     def live(
         self, question: LiveQuestion, folder: Path, look: Callable[[LiveView], None], house: Callable[[Pack], Pack]

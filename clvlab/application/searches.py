@@ -12,7 +12,7 @@ from clvlab.proof.canonical import canonical, sha256, without_floats
 from clvlab.runlog.entries import Planned
 from clvlab.runlog.plans import note_opening, note_plan, openings, plan_id_of
 from clvlab.store import plans, trials
-from clvlab.store.database import Database
+from clvlab.store.database import Connection, Database
 from clvlab.store.runlog import LogRows
 
 
@@ -94,7 +94,7 @@ class Searches:
         with self._database.write() as connection:
             if plans.row(connection, plan_id) is None:
                 # In the transaction that keeps it: of two plans that are made at once, one sees the other.
-                _without(pack, plans.shut(connection)).check_open(payload["fixture_ids"])
+                self.require_open(connection, pack, payload["fixture_ids"])
                 now = self._clock()
                 index = note_plan(
                     LogRows(connection, writing=True), Planned(plan_id, self._owner, plan_hash, pack.content_hash), now
@@ -143,6 +143,15 @@ class Searches:
             index = note_opening(rows, plan_id, trial_of(params), self._clock(), again=again)
             plans.open_(connection, plan_id)
         return index
+
+    def require_open(self, connection: Connection, pack: Pack, fixture_ids: Iterable[int]) -> None:
+        """Refuse fixtures that a plan holds out by now, in a transaction of the caller's.
+
+        Raises
+        ------
+        HeldOutError
+        """
+        _without(pack, plans.shut(connection)).check_open(fixture_ids)
 
     def shut(self, pack: Pack) -> Pack:
         """Return the pack with the fixtures shut that plans hold out, by digest: whatever pack they have come in."""

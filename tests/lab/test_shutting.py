@@ -8,6 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 import clvlab as cl
+from clvlab.application.backtests import plan_backtest
+from clvlab.application.kept import KeptRuns
 from clvlab.application.log.operations import open_log
 from clvlab.application.searches import Searches
 from clvlab.cli.app import app
@@ -93,6 +95,29 @@ def test_a_plan_made_meanwhile_refuses_one_over_the_same_fixtures(tmp_path):
 
     assert len(log_of(tmp_path)) == 1
     database.close()
+
+
+def test_a_run_that_was_asked_for_before_the_plan_is_not_committed_to_after_it(tmp_path):
+    kept = KeptRuns(f"sqlite:///{tmp_path / 'lab.db'}")
+    run, pack = plan_backtest(cl.open_pack("starter").source), cl.open_pack("starter").source
+
+    kept.searches.plan({"fixture_ids": list(pack.fixture_ids)}, pack, pack.fixture_ids[:6])
+    with pytest.raises(HeldOutError):
+        kept.perform(run)
+
+    assert [b'"kind":"PLAN"' in entry for entry in log_of(tmp_path)] == [True]
+    kept.close()
+
+
+def test_without_kickoffs_a_hold_out_is_random_or_named(lab, tmp_path):
+    lines = odds(tmp_path).read_text().splitlines()
+    without = [",".join([*line.split(",")[:2], *line.split(",")[3:]]) for line in lines]
+    (tmp_path / "bare.csv").write_text("\n".join(without) + "\n")
+    pack = lab.import_odds("csv", tmp_path / "bare.csv")
+
+    with pytest.raises(StatisticsError, match="has no kickoff: hold out by='random', or name the fixtures"):
+        lab.plan(pack, "cumulative-drift", GRID, hold_out=0.5)
+    assert len(lab.plan(pack, "cumulative-drift", GRID, hold_out=0.5, by="random").held_out) == 5
 
 
 def test_a_fixture_and_its_twin_are_held_out_together_or_not_at_all(lab, tmp_path):
