@@ -110,6 +110,8 @@ class SearchPlan(Shown):
             No point of the grid; or the agent is another one than was planned.
         LogConflictError
             It was opened for another configuration, and ``again`` was not said.
+        PackTamperedError
+            The pack is not the one that was planned over.
         """
         if type(again) is not bool:
             raise StatisticsError(f"again is True or False, not {again!r:.80}")
