@@ -124,7 +124,8 @@ def _show(done: auditing.LogAudit) -> None:
         out.print(f"[yellow]restarted[/] at entry {one.index:,}: {was}; it goes on as {plain(one.key.name)}")
     for plan in done.plans:
         opened = ", ".join(f"{index:,}" for index in plan.openings)
-        times = f"opened {len(plan.openings)} times, at entries {opened}" if opened else "not opened"
+        count = len(plan.openings)
+        times = {0: "not opened", 1: f"opened once, at entry {opened}"}.get(count, f"opened {count} times, at entries {opened}")
         out.print(f"{plain(plan.plan_id)} of {plain(plan.owner)}, planned at entry {plan.index:,}: {times}")
     for lost in done.lost:
         out.print(f"[yellow]lost[/]: {plain(lost)}")

@@ -169,7 +169,7 @@ def test_the_card_says_which_other_plans_opened_the_same_fixtures(lab, tmp_path)
 
     assert dict(second.frame.rows())["opened by other plans"] == "1 before it, as 1"
     assert dict(first.frame.rows())["opened by other plans"] == f"1 since, as {second.index + 1}"
-    assert "opened once, and 1 times by other plans" in repr(second)
+    assert "opened once, with 1 opening by other plans" in repr(second)
     assert audited(log_of(tmp_path)).broken == []
 
 

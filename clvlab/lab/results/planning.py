@@ -158,7 +158,9 @@ class SearchPlan(Shown):
         kept = self.verbs.kept()
         opened = {0: "not opened", 1: "opened once"}.get(len(kept.openings), f"opened {len(kept.openings)} times")
         steps = ".sweep(), .walk_forward(), .open()"
-        others = f", and {len(kept.elsewhere)} times by other plans" if kept.elsewhere else ""
+        others = {0: "", 1: ", with 1 opening by other plans"}.get(
+            len(kept.elsewhere), f", with {len(kept.elsewhere)} openings by other plans"
+        )
         held = f"{len(self.held_out)} fixtures held out, {opened}{others}"
         return f"Plan {kept.plan_id} at entry {kept.index:,}: {held}; next: {steps}"
 
