@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from clvlab.errors import StatisticsError, UnknownRunError
@@ -151,19 +151,12 @@ class Searches:
         ------
         HeldOutError
         """
-        _without(pack, plans.shut(connection)).check_open(fixture_ids)
+        pack.shut_by(plans.shut(connection)).check_open(fixture_ids)
 
     def shut(self, pack: Pack) -> Pack:
         """Return the pack with the fixtures shut that plans hold out, by digest: whatever pack they have come in."""
         with self._database.read() as connection:
-            return _without(pack, plans.shut(connection))
-
-
-def _without(pack: Pack, by_digest: Mapping[str, str]) -> Pack:
-    """Return a pack with those fixtures shut whose digest a plan has."""
-    digests = ((fixture.fixture_id, str(fixture.digest)) for fixture in pack.manifest.fixtures)
-    held = {fixture_id: by_digest[digest] for fixture_id, digest in digests if digest in by_digest}
-    return pack if held == dict(pack.held_out) else replace(pack, held_out=tuple(sorted(held.items())))
+            return pack.shut_by(plans.shut(connection))
 
 
 def _digests(pack: Pack, held: Collection[int]) -> dict[str, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -145,6 +145,12 @@ class Pack:
         for fixture_id in fixture_ids:
             if type(fixture_id) is not int or fixture_id not in known:
                 raise UnknownFixtureError(fixture_id, self.pack_id, self.fixture_ids)
+
+    def shut_by(self, plans: Mapping[str, str]) -> Pack:
+        """Return the pack with those fixtures shut whose digest a plan has, and no others; itself if it is so already."""
+        digests = ((fixture.fixture_id, str(fixture.digest)) for fixture in self.manifest.fixtures)
+        held = {fixture_id: plans[digest] for fixture_id, digest in digests if digest in plans}
+        return self if held == dict(self.held_out) else replace(self, held_out=tuple(sorted(held.items())))
 
     def check_open(self, fixture_ids: Iterable[int]) -> None:
         """Refuse fixtures that a plan holds out.

@@ -120,6 +120,18 @@ def test_without_kickoffs_a_hold_out_is_random_or_named(lab, tmp_path):
     assert len(lab.plan(pack, "cumulative-drift", GRID, hold_out=0.5, by="random").held_out) == 5
 
 
+def test_no_run_in_a_folder_is_committed_to_in_its_log(lab, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    plan = lab.plan("starter", "cumulative-drift", GRID, hold_out=0.5)
+    asked = ["backtest", "starter", "--log", str(tmp_path / "lab.db"), "--fixture"]
+
+    refused = CliRunner().invoke(app, [*asked, str(plan.held_out[0])])
+    done = CliRunner().invoke(app, [*asked, str(plan.training[0])])
+
+    assert isinstance(refused.exception, HeldOutError)
+    assert (done.exit_code, len(log_of(tmp_path))) == (0, 3)
+
+
 def test_a_fixture_and_its_twin_are_held_out_together_or_not_at_all(lab, tmp_path):
     pack = lab.import_odds("csv", odds(tmp_path, twins=(2, 7)))
     digests = {one.fixture_id: one.digest for one in pack.source.manifest.fixtures}
