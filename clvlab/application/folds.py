@@ -9,14 +9,19 @@ from typing import Any
 import numpy as np
 
 from clvlab.errors import StatisticsError
+from clvlab.law.schema import SAFE_INTEGER
 from clvlab.packs.reader import Pack
 from clvlab.statistics import MIN_CLUSTERS
 
 KICKOFF, RANDOM = "kickoff", "random"
 
 
-def in_order_of_kickoff(pack: Pack, fixtures: Iterable[int] | None = None) -> list[int]:
-    """Return fixtures as they kick off.
+def in_order_of_kickoff(
+    pack: Pack,
+    fixtures: Iterable[int] | None = None,
+    instead: str = "give a mapping from fixtures to folds as by=",
+) -> list[int]:
+    """Return fixtures as they kick off; ``instead`` is what to do where that is not known.
 
     Raises
     ------
@@ -27,9 +32,7 @@ def in_order_of_kickoff(pack: Pack, fixtures: Iterable[int] | None = None) -> li
     kickoffs = {one.fixture_id: one.kickoff_ts_ms for one in pack.manifest.fixtures if one.fixture_id in asked}
     unknown = [fixture_id for fixture_id, kickoff in kickoffs.items() if kickoff is None]
     if unknown:
-        raise StatisticsError(
-            f"fixture {unknown[0]} of {pack.pack_id!r} has no kickoff: give a mapping from fixtures to folds as by="
-        )
+        raise StatisticsError(f"fixture {unknown[0]} of {pack.pack_id!r} has no kickoff: {instead}")
     return sorted(asked, key=lambda fixture_id: (kickoffs[fixture_id], fixture_id))
 
 
@@ -56,6 +59,7 @@ def folds_of(
         ``by``.
     """
     asked = tuple(pack.fixture_ids if fixtures is None else fixtures)
+    pack.check_known(asked)
     if isinstance(by, Mapping):
         absent = [fixture_id for fixture_id in asked if fixture_id not in by]
         if absent:
@@ -66,8 +70,7 @@ def folds_of(
             raise StatisticsError(f"the names of folds must have an order, as all of one kind have: {error}") from error
         found = [tuple(fixture_id for fixture_id in asked if by[fixture_id] == name) for name in names]
     elif by == KICKOFF:
-        if type(folds) is not int or folds < 2:
-            raise StatisticsError(f"folds must be a whole number of at least 2, not {folds!r:.80}")
+        check_folds(folds)
         parts = np.array_split(np.array(in_order_of_kickoff(pack, asked)), folds)
         found = [tuple(int(one) for one in part) for part in parts]
     else:
@@ -76,6 +79,17 @@ def folds_of(
         sizes = ", ".join(str(len(part)) for part in found)
         raise StatisticsError(f"walking forward takes two folds of at least {MIN_CLUSTERS} fixtures each, not of {sizes}")
     return found
+
+
+def check_folds(folds: int) -> None:
+    """Refuse a number of folds that can't be.
+
+    Raises
+    ------
+    StatisticsError
+    """
+    if type(folds) is not int or folds < 2:
+        raise StatisticsError(f"folds must be a whole number of at least 2, not {folds!r:.80}")
 
 
 def hold_out_of(
@@ -99,24 +113,32 @@ def hold_out_of(
     Raises
     ------
     StatisticsError
-        A share out of range, another ``by``, or fewer than ``MIN_CLUSTERS`` fixtures on either side.
+        A share out of range, another ``by``, a seed that is no whole number from 0 on, or fewer than ``MIN_CLUSTERS``
+        fixtures on either side.
+    UnknownFixtureError
+        A fixture that the pack does not declare.
     """
+    if by not in (KICKOFF, RANDOM):
+        raise StatisticsError(f"a hold-out is chosen by {KICKOFF!r} or {RANDOM!r}, not {by!r:.80}")
+    if type(seed) is not int or not 0 <= seed <= SAFE_INTEGER:
+        raise StatisticsError(f"a seed is a whole number from 0 to {SAFE_INTEGER}, not {seed!r:.80}")
+    pack.check_known(() if fixtures is None else fixtures)
     asked = tuple(sorted(pack.fixture_ids if fixtures is None else set(fixtures)))
     if isinstance(hold_out, Sequence) and not isinstance(hold_out, str):
-        held = set(hold_out)
-        strange = [one for one in hold_out if one not in set(asked)]
+        known = set(asked)
+        strange = [one for one in hold_out if type(one) is not int or one not in known]
         if strange:
             raise StatisticsError(f"fixture {strange[0]!r} can't be held out: it is none of those that are searched over")
+        held = set(hold_out)
     elif isinstance(hold_out, bool) or not isinstance(hold_out, int | float) or not 0 < hold_out < 1:
         raise StatisticsError(f"hold_out is a share of the fixtures between 0 and 1, or a list of them, not {hold_out!r:.80}")
     else:
         size = ceil(hold_out * len(asked))
         if by == KICKOFF:
-            held = set(in_order_of_kickoff(pack, asked)[len(asked) - size :])
-        elif by == RANDOM:
-            held = {int(one) for one in np.random.default_rng(seed).permutation(asked)[:size]}
+            instead = f"hold out by={RANDOM!r}, or name the fixtures as hold_out="
+            held = set(in_order_of_kickoff(pack, asked, instead)[len(asked) - size :])
         else:
-            raise StatisticsError(f"a hold-out is chosen by {KICKOFF!r} or {RANDOM!r}, not {by!r:.80}")
+            held = {int(one) for one in np.random.default_rng(seed).permutation(asked)[:size]}
     if min(len(held), len(asked) - len(held)) < MIN_CLUSTERS:
         raise StatisticsError(
             f"a hold-out takes at least {MIN_CLUSTERS} fixtures, and leaves as many: not {len(held)} of {len(asked)}"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from clvlab.anchor.configured import anchorer
@@ -79,8 +80,19 @@ class KeptRuns:
             yield
 
     def perform(self, plan: Plan) -> PerformedRun:
-        """Make a run and keep it, on the record and as a trial of each agent; the same run again changes nothing."""
-        return make(plan, self._record(plan.agents))
+        """Make a run and keep it, on the record and as a trial of each agent; the same run again changes nothing.
+
+        Raises
+        ------
+        HeldOutError
+            A plan holds some of its fixtures out, before anything is committed to.
+        """
+
+        def still_open(connection: Connection) -> None:
+            # The pack was opened before this transaction: a search may have been planned since.
+            self.searches.require_open(connection, plan.pack, plan.fixture_ids)
+
+        return make(plan, replace(self._record(plan.agents), before=still_open))
 
     def live(
         self, question: LiveQuestion, folder: Path, look: Callable[[LiveView], None], house: Callable[[Pack], Pack]
@@ -117,10 +129,10 @@ class KeptRuns:
             trials.add(connection, content_hash, ids, self._clock())
         return len(others)
 
-    def count_trials(self, content_hash: str) -> int:
-        """Count what is on record over a pack."""
+    def count_trials(self, content_hashes: Collection[str]) -> int:
+        """Count what is on record over some packs."""
         with self._database.read() as connection:
-            return len(trials.of_pack(connection, content_hash))
+            return trials.count(connection, content_hashes)
 
 
 def trial_ids(plan: Plan) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from clvlab.application.runs.perform import PerformedRun, matched
-from clvlab.engine.agent import Agent, Identity, decisions_of
+from clvlab.engine.agent import Agent, Identity, decisions_of, fresh
 from clvlab.engine.replay import locate
 from clvlab.engine.run import Failures, judged, run_started
 from clvlab.law.closing import Window, fixture_closes
@@ -48,7 +48,8 @@ def decided_after(step: Step) -> tuple[pl.DataFrame, int]:
 
     What it decides before the last close of those that chose it is left out: whoever chose it then could not have known it.
     """
-    decided = decisions_of(step.agent, step.tape)
+    with fresh(step.agent) as asked:
+        decided = decisions_of(asked, step.tape)
     later = locate(step.tape, decided)["ts_ms"] > step.last_close_ms
     return decided.filter(later).with_columns(agent_id=pl.lit(AGENT_ID)), int((~later).sum())
 

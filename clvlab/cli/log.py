@@ -122,6 +122,11 @@ def _show(done: auditing.LogAudit) -> None:
     for one in done.restarts:
         was = f"{plain(one.before.origin)} had published {one.before.size:,} entries, of which {one.kept:,} were kept"
         out.print(f"[yellow]restarted[/] at entry {one.index:,}: {was}; it goes on as {plain(one.key.name)}")
+    for plan in done.plans:
+        opened = ", ".join(f"{index:,}" for index in plan.openings)
+        count = len(plan.openings)
+        times = {0: "not opened", 1: f"opened once, at entry {opened}"}.get(count, f"opened {count} times, at entries {opened}")
+        out.print(f"{plain(plan.plan_id)} of {plain(plan.owner)}, planned at entry {plan.index:,}: {times}")
     for lost in done.lost:
         out.print(f"[yellow]lost[/]: {plain(lost)}")
     for broken in done.broken:

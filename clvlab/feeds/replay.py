@@ -77,19 +77,19 @@ class ReplayFeed:
     def __init__(self, *, pack: Pack, speed: float = 1.0, shift: bool = False) -> None:
         if not speed > 0:
             raise FeedError(f"CLVLAB_REPLAY_SPEED must be above 0, not {speed}")
-        self._pack, self._speed, self._shift = pack, speed, shift
+        self.pack, self._speed, self._shift = pack, speed, shift
         self._shift_ms: int | None = None if shift else 0
         self.health = Health()
 
     def fixtures(self) -> Sequence[Fixture]:
         """Return the fixtures of the pack, by kickoff."""
         shift_ms = self._shifted(self._first_ms())
-        found = [_moved(fixture, shift_ms) for fixture in announced(self._pack).values()]
+        found = [_moved(fixture, shift_ms) for fixture in announced(self.pack).values()]
         return sorted(found, key=lambda one: (one.kickoff_ts_ms or 0, one.fixture_id))
 
     def listen(self, stop: Stop, fixture_ids: Sequence[int] = (), after: str | None = None) -> Iterator[Item]:
         """Return the ticks in their order, and end after the last; a mark goes on where it stands, and nothing is missed."""
-        messages, fixtures = messages_of(self._pack, fixture_ids), announced(self._pack)
+        messages, fixtures = messages_of(self.pack, fixture_ids), announced(self.pack)
         at = 0
         if after is not None:
             at, self._shift_ms = _read_mark(after)
@@ -107,7 +107,7 @@ class ReplayFeed:
         self.health.connected = False
 
     def _first_ms(self) -> int:
-        first: int = self._pack.tape().rows["ts_ms"].min()  # type: ignore[assignment]
+        first: int = self.pack.tape().rows["ts_ms"].min()  # type: ignore[assignment]
         return first or 0
 
     def _shifted(self, first_ms: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -126,16 +126,31 @@ class Pack:
         wanted = self.fixture_ids if fixture_ids is None else tuple(sorted(set(fixture_ids)))
         if not wanted and self.fixture_ids:
             raise PackFormatError("name at least one fixture, or none at all for every fixture")
-        known = set(self.fixture_ids)
-        for fixture_id in wanted:
-            if type(fixture_id) is not int or fixture_id not in known:
-                raise UnknownFixtureError(fixture_id, self.pack_id, self.fixture_ids)
+        self.check_known(wanted)
         self.check_open(wanted)
         rows, series = _read(self.folder / TICKS_FILE, None if wanted == self.fixture_ids else wanted)
         fixtures = self.fixtures.filter(pl.col("fixture_id").is_in(wanted)).select(*FIXTURES)
         binding = Binding(self.pack_id, wanted, self.content_hash)
         own = self.manifest
         return Tape(binding, rows, series, fixtures, own.closing_policy, self._announced(wanted), own.max_close_age_s)
+
+    def check_known(self, fixture_ids: Iterable[int]) -> None:
+        """Refuse fixtures that the pack does not declare.
+
+        Raises
+        ------
+        UnknownFixtureError
+        """
+        known = set(self.fixture_ids)
+        for fixture_id in fixture_ids:
+            if type(fixture_id) is not int or fixture_id not in known:
+                raise UnknownFixtureError(fixture_id, self.pack_id, self.fixture_ids)
+
+    def shut_by(self, plans: Mapping[str, str]) -> Pack:
+        """Return the pack with those fixtures shut whose digest a plan has, and no others; itself if it is so already."""
+        digests = ((fixture.fixture_id, str(fixture.digest)) for fixture in self.manifest.fixtures)
+        held = {fixture_id: plans[digest] for fixture_id, digest in digests if digest in plans}
+        return self if held == dict(self.held_out) else replace(self, held_out=tuple(sorted(held.items())))
 
     def check_open(self, fixture_ids: Iterable[int]) -> None:
         """Refuse fixtures that a plan holds out.

@@ -11,6 +11,7 @@ from clvlab.errors import EvidenceError, LogError
 from clvlab.proof.merkle import Frontier, leaf_hash
 from clvlab.runlog.entries import Commit, EntryKind, Opened, Outcome, Planned, Restart, Segment, read_entry
 from clvlab.runlog.log import MAX_NAME, Claim, RunCounts
+from clvlab.runlog.plan_audit import PlanAuditor, PlanHistory
 from clvlab.runlog.restarts import Restarted
 
 _MAX_ENTRY = 16_384  # a writer's names are short; more is no entry of a run
@@ -72,8 +73,7 @@ class Auditor:
     _commitments: dict[int, _Commitment] = field(default_factory=dict)
     _newest: dict[str, int] = field(default_factory=dict)
     _segments: dict[str, int] = field(default_factory=dict)
-    _plans: dict[str, int] = field(default_factory=dict)
-    _opened: set[str] = field(default_factory=set)
+    _plans: PlanAuditor = field(default_factory=PlanAuditor)
     _tallies: dict[tuple[str, str | None], _Tally] = field(default_factory=lambda: defaultdict(_Tally))
     _due: dict[int, list[tuple[str, Callable[[], None]]]] = field(default_factory=lambda: defaultdict(list))
     _expected: dict[int, list[tuple[str, bytes]]] = field(default_factory=lambda: defaultdict(list))
@@ -160,7 +160,9 @@ class Auditor:
             self._segment(index, entry)
             return
         if isinstance(entry, Planned | Opened):
-            self._plan(index, entry)
+            rule = self._plans.add(index, entry)
+            if rule is not None:
+                self.fail(rule, index)
             return
         name = entry.owner if isinstance(entry, Commit) else entry.cause
         if name is not None and not 1 <= len(name.encode()) <= MAX_NAME:
@@ -184,6 +186,10 @@ class Auditor:
         """Count runs by owner and pack, in this order."""
         rows = sorted(self._tallies.items(), key=lambda row: (row[0][0], row[0][1] or ""))
         return tuple(PackCounts(*pack, tally.counts()) for pack, tally in rows if tally.committed)
+
+    def plans(self) -> tuple[PlanHistory, ...]:
+        """Return the planned searches, in order of their entries."""
+        return tuple(self._plans.plans.values())
 
     def _reached(self) -> None:
         for _, check in self._due.pop(self.size, ()):
@@ -210,25 +216,6 @@ class Auditor:
         if entry.number != due:
             self.fail(f"entry {index} is segment {entry.number} of capture {entry.capture_id[:80]!a}, {due} is due", index)
         self._segments[entry.capture_id] = max(due, entry.number)
-
-    def _plan(self, index: int, entry: Planned | Opened) -> None:
-        name, known = entry.plan_id, self._plans.get(entry.plan_id)
-        if not 1 <= len(name.encode()) <= MAX_NAME:
-            self.fail(f"entry {index} names no plan: {name[:80]!a}", index)
-        elif isinstance(entry, Planned):
-            if known is not None:
-                self.fail(f"entry {index} plans {name[:80]!a} again, which is entry {known}", index)
-            self._plans.setdefault(name, index)
-        elif known is None or known != entry.plan_index:
-            self.fail(
-                f"entry {index} opens plan {name[:80]!a} of entry {entry.plan_index}, which is no such plan before it", index
-            )
-        else:
-            if entry.again != (name in self._opened):
-                self.fail(
-                    f"entry {index} opens plan {name[:80]!a} {'again' if entry.again else 'first'}, which is not so", index
-                )
-            self._opened.add(name)
 
     def _commit(self, index: int, entry: Commit) -> None:
         last = self._newest.get(entry.run_id)

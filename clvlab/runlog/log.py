@@ -45,6 +45,10 @@ class LogRows(Nodes, Protocol):
         """Return the entries that restart the log, in order, with their indices."""
         ...
 
+    def shut(self) -> dict[str, str]:
+        """Return the plan that shuts each fixture, by the fixture's digest."""
+        ...
+
     def add(
         self,
         index: int,

@@ -17,6 +17,11 @@ from clvlab.runlog.tree import completed_roots
 _NOBODY = ""  # the column counts runs by owner; a plan is none
 
 
+def plan_id_of(plan_hash: str) -> str:
+    """Return the id of a plan: ``plan_`` and the beginning of its hash."""
+    return f"plan_{plan_hash.removeprefix('sha256:')[:32]}"
+
+
 def planned(rows: LogRows, plan_id: str) -> int | None:
     """Return the index of a plan's entry, null if the log has none."""
     return next((index for index, kind in rows.about(plan_id) if kind == EntryKind.PLAN), None)

@@ -19,12 +19,21 @@ def row(connection: Connection, plan_id: str) -> dict[str, Any] | None:
 def add(connection: Connection, plan: dict[str, Any], digests: Iterable[str]) -> None:
     """Keep a plan, and shut the fixtures of some digests."""
     connection.execute(plans.insert(), plan)
-    connection.execute(held_out.insert(), [{"plan_id": plan["plan_id"], "digest": digest} for digest in digests])
+    rows = [{"plan_id": plan["plan_id"], "digest": digest} for digest in digests]
+    if rows:
+        connection.execute(held_out.insert(), rows)
 
 
 def open_(connection: Connection, plan_id: str) -> None:
     """Let everybody read what a plan holds out."""
     connection.execute(update(plans).where(plans.c.plan_id == plan_id).values(opened=True))
+
+
+def sharing(connection: Connection, plan_id: str) -> list[str]:
+    """Return other plans that hold out, or held out, some of the same fixtures."""
+    own = select(held_out.c.digest).where(held_out.c.plan_id == plan_id)
+    query = select(held_out.c.plan_id).distinct().where(held_out.c.digest.in_(own), held_out.c.plan_id != plan_id)
+    return sorted(connection.execute(query).scalars())
 
 
 def shut(connection: Connection) -> dict[str, str]:

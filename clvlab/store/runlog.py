@@ -10,6 +10,7 @@ from sqlalchemy import Connection, func, select
 
 from clvlab.errors import LogError
 from clvlab.runlog.entries import OF_RUNS, EntryKind
+from clvlab.store import plans
 from clvlab.store.database import Database, guard_of
 from clvlab.store.tables import log_entries, log_nodes
 from clvlab.store.waits import lock_log
@@ -78,6 +79,10 @@ class LogRows:
         query = select(log_entries.c.idx, log_entries.c.entry).order_by(log_entries.c.idx)
         found = self._connection.execute(query.where(log_entries.c.owner == "", log_entries.c.kind == EntryKind.RESTART))
         return [(int(index), bytes(entry)) for index, entry in found]
+
+    def shut(self) -> dict[str, str]:
+        """Return the plan that shuts each fixture, by the fixture's digest."""
+        return plans.shut(self._connection)
 
     def add(
         self,

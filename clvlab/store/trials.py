@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, func, select
 
 from clvlab.store.database import insert
 from clvlab.store.tables import trials
@@ -20,3 +20,9 @@ def add(connection: Connection, content_hash: str, trial_ids: Iterable[str], ts_
 def of_pack(connection: Connection, content_hash: str) -> set[str]:
     """Return the ids of all trials over a pack."""
     return set(connection.execute(select(trials.c.trial_id).where(trials.c.content_hash == content_hash)).scalars())
+
+
+def count(connection: Connection, content_hashes: Collection[str]) -> int:
+    """Count the trials over some packs."""
+    query = select(func.count()).where(trials.c.content_hash.in_(content_hashes))
+    return int(connection.execute(query).scalar_one())

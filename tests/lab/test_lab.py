@@ -369,7 +369,7 @@ class TestAFile:
             assert later.packs().frame["pack_id"].to_list() == ["mine", "season", "starter"]
             assert later.open_run(run_id).tear_sheet(resamples=50, draws=5).clv.n == 1
             assert later.sweep("mine", "baseline", {"stake": [3, 4]}, resamples=50).trials == 5
-        assert sorted(path.name for path in tmp_path.iterdir()) == ["lab.db", "lab.packs", "mine.csv"]
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["lab.db", "lab.packs", "lab.sums", "mine.csv"]
 
     def test_is_one_for_two_labs_at_once(self, tmp_path, odds):
         labs = [cl.Lab(tmp_path / "lab.db") for _ in range(2)]

@@ -3,7 +3,15 @@ import pytest
 import clvlab as cl
 from clvlab.application.log.operations import open_log
 from clvlab.application.searches import trial_of
-from clvlab.errors import HeldOutError, LogConflictError, StatisticsError, UnsupportedError
+from clvlab.errors import (
+    AgentError,
+    HeldOutError,
+    LogConflictError,
+    PackFormatError,
+    StatisticsError,
+    UnknownFixtureError,
+    UnsupportedError,
+)
 from clvlab.lab.laboratory.local import LocalPlace
 from clvlab.lab.laboratory.making import Verbs
 from clvlab.proof.canonical import canonical, sha256
@@ -143,7 +151,10 @@ def test_a_plan_that_changes_in_anything_is_another(lab, plan):
     assert other.plan_id != plan.plan_id
 
 
-@pytest.mark.parametrize("params", [{}, {"warmup_ticks": 20}, POINT | {"cooldown_s": 1}, POINT | {"stake": 1}])
+@pytest.mark.parametrize(
+    "params",
+    [{}, {"warmup_ticks": 20}, POINT | {"cooldown_s": 1}, POINT | {"stake": 1}, POINT | {"warmup_ticks": 20.0}],
+)
 def test_what_is_no_point_of_the_grid_opens_nothing(plan, params, logged):
     with pytest.raises(StatisticsError, match="no point"):
         plan.open(params)
@@ -151,17 +162,74 @@ def test_what_is_no_point_of_the_grid_opens_nothing(plan, params, logged):
     assert len(logged()) == 1
 
 
+@pytest.mark.parametrize(
+    ("params", "again", "said"),
+    [("20", False, "'20'"), ([1], False, r"\[1\]"), (POINT, "no", "again is True or False, not 'no'")],
+)
+def test_what_can_not_be_said_of_an_opening_opens_nothing(plan, params, again, said, logged):
+    with pytest.raises(StatisticsError, match=said):
+        plan.open(params, again=again)
+
+    assert len(logged()) == 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "error", "said"),
+    [
+        ({"folds": 1}, StatisticsError, "not 1"),
+        ({"folds": "a"}, StatisticsError, "not 'a'"),
+        ({"seed": -1}, StatisticsError, "not -1"),
+        ({"seed": None, "by": "random"}, StatisticsError, "not None"),
+        ({"seed": 10**40}, StatisticsError, "not 1000"),
+        ({"by": "unknown", "hold_out": list(range(90000000, 90000010))}, StatisticsError, "'unknown'"),
+        ({"hold_out": [[1]]}, StatisticsError, r"fixture \[1\]"),
+        ({"hold_out": [float(one) for one in range(90000000, 90000010)]}, StatisticsError, "90000000.0"),
+        ({"fixtures": [1]}, UnknownFixtureError, "fixture 1 "),
+        ({"fixtures": [90000000.0]}, UnknownFixtureError, "90000000.0"),
+        ({"fixtures": [[1]]}, PackFormatError, r"not \[1\]"),
+    ],
+)
+def test_a_plan_that_can_not_be_is_not_noted(lab, asked, error, said, logged):
+    with pytest.raises(error, match=said):
+        lab.plan("season", "cumulative-drift", GRID, **asked)
+
+    assert logged() == []
+
+
+def test_a_grid_with_a_point_that_the_agent_does_not_take_shuts_nothing(lab, logged):
+    with pytest.raises(AgentError, match="'x'") as caught:
+        lab.plan("season", "cumulative-drift", {"warmup_ticks": [20, "x"]})
+
+    assert "at the point" in caught.value.__notes__[0]
+    assert logged() == []
+
+
+def test_an_agent_of_ones_own_is_planned_with_the_parameters_that_the_grid_leaves_alone(lab, plan):
+    plan.open(POINT)
+
+    @cl.strategy
+    def mine(ticks, *, size=1, other=5):
+        return ticks.head(size - other).collect()
+
+    asked = {"grid": {"size": [1, 2]}, "hold_out": 0.2}
+    with_nine = lab.plan("season", cl.isolated(mine, params={"other": 9}), **asked)
+
+    assert with_nine.payload["agent"]["config"] == {"markets": [""], "other": 9, "stake": 100}
+    with pytest.raises(HeldOutError):  # another plan
+        lab.plan("season", cl.isolated(mine, params={"other": 7}), **asked)
+
+
 def test_the_card_says_what_was_planned_tried_and_opened(lab):
     lab.backtest("season", "baseline")
     plan = lab.plan("season", "cumulative-drift", GRID, hold_out=0.2)
     facts = dict(plan.frame.rows())
 
-    assert facts["trials over the pack before the plan"] == "1"
+    assert facts["trials over these fixtures' packs before the plan"] == "1"
     assert facts["opened"] == "not yet"
     plan.open(POINT)
     facts = dict(plan.frame.rows())
     assert facts["opened"] == f"once in this log, as entry {plan.index + 1}"
-    assert facts["trials over the pack by now"] == "2"
+    assert facts["trials over these fixtures' packs by now"] == "2"
     assert "outside this laboratory" in plan._repr_html_()
 
 

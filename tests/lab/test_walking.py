@@ -5,7 +5,7 @@ from matplotlib.figure import Figure
 
 import clvlab as cl
 from clvlab.application.folds import folds_of
-from clvlab.errors import AgentError, StatisticsError
+from clvlab.errors import AgentError, StatisticsError, UnknownFixtureError
 from clvlab.law.closing import fixture_closes
 
 mpl.use("Agg")
@@ -112,3 +112,24 @@ def test_a_grid_without_an_interval_in_training_is_refused():
 
     with pytest.raises(StatisticsError, match="interval in training"):
         cl.walk_forward("season", "baseline", {"warmup_ticks": [0]}, folds=3, window=nothing, progress=False)
+
+
+def test_an_agent_that_keeps_what_it_saw_sees_one_fold_only():
+    @cl.strategy
+    def remembering(ticks, *, nth=20):
+        seen = globals().setdefault("SEEN", set())
+        now = set(ticks.select("fixture_id").unique().collect()["fixture_id"])
+        others = len(seen - now)
+        seen |= now
+        chosen = ticks.sort("fixture_id", "tick_seq").group_by("fixture_id", maintain_order=True)
+        return chosen.agg(pl.col("tick_seq", "market_key", "side").slice(nth).first()).with_columns(reason=pl.lit(f"{others}"))
+
+    found = cl.walk_forward("season", remembering, {"nth": [50, 60]}, folds=3, progress=False)
+
+    assert set(found.run.result.decisions["reason"]) == {"0"}
+
+
+@pytest.mark.parametrize("fixtures", [[1], ["a"], [90000000.0]])
+def test_unknown_fixtures_are_named(fixtures):
+    with pytest.raises(UnknownFixtureError, match=f"{fixtures[0]}"):
+        cl.walk_forward("starter", "cumulative-drift", {"warmup_ticks": [20]}, folds=2, fixtures=fixtures, progress=False)

@@ -4,12 +4,14 @@ from clvlab.errors import LogConflictError
 from clvlab.proof.canonical import canonical
 from clvlab.runlog.entries import Opened, Planned, read_entry
 from clvlab.runlog.log import commit, counts
-from clvlab.runlog.plans import note_opening, note_plan, openings, planned
+from clvlab.runlog.plans import note_opening, note_plan, openings, plan_id_of, planned
 from clvlab.runlog.tree import tree_root
 from clvlab.store.runlog import RunLog
 from tests.logs import audited, entries
 
-PLAN = Planned("plan_1", "local", "sha256:" + "a" * 64, "sha256:" + "b" * 64)
+HASH = "sha256:" + "a" * 64
+PLAN_ID = plan_id_of(HASH)
+PLAN = Planned(PLAN_ID, "local", HASH, "sha256:" + "b" * 64)
 TRIALS = ["sha256:" + digit * 64 for digit in "cd"]
 
 
@@ -19,17 +21,17 @@ def log():
     with log.write() as rows:
         commit(rows, "run_1", "local", "sha256:" + "a" * 64, None, 5)
         note_plan(rows, PLAN, 6)
-        note_opening(rows, "plan_1", TRIALS[0], 7)
-        note_opening(rows, "plan_1", TRIALS[1], 8, again=True)
+        note_opening(rows, PLAN_ID, TRIALS[0], 7)
+        note_opening(rows, PLAN_ID, TRIALS[1], 8, again=True)
     return log
 
 
 def test_a_plan_and_its_openings_are_read_back(log):
     with log.read() as rows:
-        assert planned(rows, "plan_1") == 1
-        assert openings(rows, "plan_1") == [
-            (2, Opened("plan_1", 1, TRIALS[0], again=False)),
-            (3, Opened("plan_1", 1, TRIALS[1], again=True)),
+        assert planned(rows, PLAN_ID) == 1
+        assert openings(rows, PLAN_ID) == [
+            (2, Opened(PLAN_ID, 1, TRIALS[0], again=False)),
+            (3, Opened(PLAN_ID, 1, TRIALS[1], again=True)),
         ]
         assert planned(rows, "plan_2") is None
     assert read_entry(entries(log)[1]) == PLAN
@@ -40,8 +42,8 @@ def test_the_same_again_changes_nothing(log):
 
     with log.write() as rows:
         assert note_plan(rows, PLAN, 99) == 1
-        assert note_opening(rows, "plan_1", TRIALS[0], 99) == 2
-        assert note_opening(rows, "plan_1", TRIALS[1], 99) == 3
+        assert note_opening(rows, PLAN_ID, TRIALS[0], 99) == 2
+        assert note_opening(rows, PLAN_ID, TRIALS[1], 99) == 3
 
     assert entries(log) == before
 
@@ -50,10 +52,10 @@ def test_another_configuration_is_refused_unless_it_is_said_to_be_another():
     log = RunLog()
     with log.write() as rows:
         note_plan(rows, PLAN, 1)
-        note_opening(rows, "plan_1", TRIALS[0], 2)
+        note_opening(rows, PLAN_ID, TRIALS[0], 2)
 
     with pytest.raises(LogConflictError, match="opened as entry 1 for another"), log.write() as rows:
-        note_opening(rows, "plan_1", TRIALS[1], 3)
+        note_opening(rows, PLAN_ID, TRIALS[1], 3)
     with pytest.raises(LogConflictError, match="no plan plan_2"), log.write() as rows:
         note_opening(rows, "plan_2", TRIALS[1], 3)
     assert len(entries(log)) == 2
@@ -63,6 +65,7 @@ def test_plans_count_as_no_runs_and_their_log_is_sound(log):
     auditor = audited(entries(log))
 
     assert auditor.broken == []
+    assert [(one.plan_id, one.index, one.openings) for one in auditor.plans()] == [(PLAN_ID, 1, {2: TRIALS[0], 3: TRIALS[1]})]
     with log.read() as rows:
         assert auditor.root() == tree_root(rows, rows.size())
         assert [(owner, count.committed) for owner, count in counts(rows).items()] == [("local", 1)]
@@ -73,10 +76,10 @@ def plan(**changes):
         "kind": "PLAN",
         "schema": "clvlab-log/5",
         "ts_ms": 1,
-        "plan_id": "p",
+        "plan_id": PLAN_ID,
         "owner": "x",
-        "plan_hash": "h",
-        "content_hash": "c",
+        "plan_hash": HASH,
+        "content_hash": "sha256:" + "b" * 64,
     }
     return canonical(stated | changes)
 
@@ -86,9 +89,9 @@ def opened(**changes):
         "kind": "OPENED",
         "schema": "clvlab-log/5",
         "ts_ms": 1,
-        "plan_id": "p",
+        "plan_id": PLAN_ID,
         "plan_index": 0,
-        "trial": "t",
+        "trial": TRIALS[0],
         "again": False,
     }
     return canonical(stated | changes)
@@ -97,13 +100,19 @@ def opened(**changes):
 @pytest.mark.parametrize(
     ("found", "rule"),
     [
-        ([plan(), plan()], "plans 'p' again, which is entry 0"),
-        ([opened()], "opens plan 'p' of entry 0, which is no such plan"),
-        ([plan(), opened(plan_index=1)], "opens plan 'p' of entry 1, which is no such plan"),
+        ([plan(), plan()], f"plans {PLAN_ID!r} again, which is entry 0"),
+        ([opened()], f"opens plan {PLAN_ID!r} of entry 0, which is no such plan"),
+        ([plan(), opened(plan_index=1)], f"opens plan {PLAN_ID!r} of entry 1, which is no such plan"),
         ([plan(), opened(plan_id="q")], "opens plan 'q' of entry 0, which is no such plan"),
-        ([plan(), opened(again=True)], "opens plan 'p' again, which is not so"),
-        ([plan(), opened(), opened()], "opens plan 'p' first, which is not so"),
+        ([plan(), opened(again=True)], f"opens plan {PLAN_ID!r} again, which is not so"),
+        ([plan(), opened(), opened()], f"opens plan {PLAN_ID!r} first, which is not so"),
+        ([plan(), opened(), opened(again=True)], "for the configuration for which entry 1 did"),
+        ([plan(), opened(trial="t")], f"opens plan {PLAN_ID!r} for no configuration: 't'"),
         ([plan(plan_id="")], "names no plan"),
+        ([plan(), plan(plan_id="plan_1")], "names no plan: 'plan_1' is not the id of"),
+        ([plan(plan_hash="h")], "plans by no hash: 'h'"),
+        ([plan(content_hash="c")], "plans by no hash"),
+        ([plan(owner="")], "has an owner of 0 bytes"),
         ([plan(schema="clvlab-log/2")], "not well-formed"),
         ([plan(), opened(again=1)], "not well-formed"),
         ([plan(), opened(plan_index=True)], "not well-formed"),

@@ -27,7 +27,7 @@ from clvlab.law.tape import Tape
 
 _MAX_WARM = 4
 _LIVE_TIMEOUT_S = 30.0
-_Key = tuple[Code, Limits]
+_Key = tuple[Code, Limits, str | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +44,8 @@ class IsolatedAgent(Isolated):
         Who decides, where it is not who the agent says.
     sealed
         The config of a sealed run that is run again; then ``params`` is empty.
+    scope
+        Names the fixtures that it is asked about while its process is kept: one of another scope has not seen them.
     """
 
     code: Code
@@ -51,6 +53,7 @@ class IsolatedAgent(Isolated):
     params: Mapping[str, Any] = field(default_factory=dict)
     agent_id: str | None = None
     sealed: Mapping[str, Any] | None = None
+    scope: str | None = None
 
     def __init_subclass__(cls) -> None:
         """Refuse a subclass, whose methods would run here, and would be called what clvlab made."""
@@ -73,8 +76,8 @@ class IsolatedAgent(Isolated):
             return Causality.AUDITED_SANDBOX if process.sandboxed else Causality.AUDITED_PROCESS
 
     def decide(self, tape: Tape) -> pl.DataFrame:
-        """Return ``DECISIONS`` of a process that is kept, and may remember earlier tapes: nothing to seal."""
-        with _WARM.process(self.code, self.limits) as process:
+        """Return ``DECISIONS`` of a process that is kept, and may remember earlier tapes of its scope: nothing to seal."""
+        with _WARM.process(self.code, self.limits, self.scope) as process:
             return process.decisions(tape, **self.configured)
 
     @contextmanager
@@ -174,15 +177,15 @@ class _WarmProcesses:
         self._lock = Lock()
 
     @contextmanager
-    def process(self, code: Code, limits: Limits) -> Iterator[AgentProcess]:
+    def process(self, code: Code, limits: Limits, scope: str | None = None) -> Iterator[AgentProcess]:
         """Lend a process of an agent, started if there is none that lives."""
-        key = code, limits
+        key = code, limits, scope
         with self._lock:
             process = self._kept.pop(key, None)
             if process is not None and not process.alive:
                 process.close()
                 process = None
-            self._kept[key] = process = process or AgentProcess(*key)
+            self._kept[key] = process = process or AgentProcess(code, limits)
             self._lent[key] += 1
             for idle in [other for other in self._kept if not self._lent[other]][: max(0, len(self._kept) - _MAX_WARM)]:
                 self._kept.pop(idle).close()

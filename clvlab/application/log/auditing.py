@@ -15,6 +15,7 @@ from clvlab.proof.canonical import canonical, parsed
 from clvlab.runlog.audit import Auditor, Broken, PackCounts
 from clvlab.runlog.bundled import Trust
 from clvlab.runlog.note import Checkpoint, checkpoint, decode
+from clvlab.runlog.plan_audit import PlanHistory
 from clvlab.runlog.restarts import Restarted
 from clvlab.runlog.signers import Keys
 
@@ -41,6 +42,8 @@ class LogAudit:
         Where the log was restored and goes on under another name, and what of the above can't be compared with it since.
     counts
         Runs by owner and pack, counted from the entries.
+    plans
+        Searches that were planned, and what opened their hold-outs.
     broken, broken_count
         The first rules that do not hold, and how many do not.
     """
@@ -56,6 +59,7 @@ class LogAudit:
     restarts: tuple[Restarted, ...]
     lost: tuple[str, ...]
     counts: tuple[PackCounts, ...]
+    plans: tuple[PlanHistory, ...]
     broken: tuple[Broken, ...]
     broken_count: int
 
@@ -88,6 +92,16 @@ class LogAudit:
                 ],
                 "lost": list(self.lost),
                 "counts": counted,
+                "plans": [
+                    {
+                        "plan_id": one.plan_id,
+                        "owner": one.owner,
+                        "content_hash": one.content_hash,
+                        "index": one.index,
+                        "opened": [{"index": index, "trial": trial} for index, trial in one.openings.items()],
+                    }
+                    for one in self.plans
+                ],
                 "broken": broken,
                 "broken_count": self.broken_count,
             }
@@ -151,7 +165,7 @@ def audit(
     done = LogAudit(
         place=place, origin=said.origin, size=found.size, root_hash="sha256:" + found.root().hex(),
         signature_judged=bool(keys.logs), witnesses=said.witnesses, checkpoints=said.extended, bundles=len(bundles or {}),
-        restarts=tuple(found.restarts), lost=tuple(said.lost), counts=found.counts(),
+        restarts=tuple(found.restarts), lost=tuple(said.lost), counts=found.counts(), plans=found.plans(),
         broken=tuple(found.broken), broken_count=found.broken_count,
     )  # fmt: skip
     if state is not None and done.sound:

@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import distributions
 from pathlib import Path
@@ -94,7 +94,8 @@ def search_of(pack: Pack, agent: str | Agent, fixture_ids: Sequence[int] | None,
         found = backtests.resolve(agent, None, window)
         if not isinstance(found, IsolatedAgent):
             raise AgentError(f"{type(agent).__name__} takes no parameters here: give the name of its template")
-        agent = found
+        # A process that was asked about other fixtures, those of a later fold for instance, is not asked about these.
+        agent = replace(found, scope=sha256(canonical([pack.content_hash, list(wanted)])))
     return Search(pack.folder, pack.content_hash, wanted, agent, window)
 
 

@@ -41,6 +41,8 @@ class DatabaseRecord:
         Called in the transaction that keeps a run.
     ranked
         Whether runs are added to the standings.
+    before
+        Called in the transaction that commits to a run, which it may refuse.
     """
 
     database: Database
@@ -48,6 +50,7 @@ class DatabaseRecord:
     clock: Callable[[], int]
     also: Callable[[Connection, PerformedRun], None] = lambda connection, done: None  # noqa: ARG005
     ranked: bool = True
+    before: Callable[[Connection], None] = lambda connection: None  # noqa: ARG005
 
     @property
     def log(self) -> RunLog:
@@ -57,6 +60,7 @@ class DatabaseRecord:
     def commit(self, plan: Planned) -> Commitment:
         """Enter a run and begin it."""
         with self.database.write() as connection:
+            self.before(connection)
             enter(connection, plan.started, self.owner, self.clock(), ranked=self.ranked)
             return begin(connection, plan.run_id, self.clock())
 

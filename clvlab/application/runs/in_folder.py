@@ -12,6 +12,7 @@ from clvlab.anchor.settings import AnchorSettings
 from clvlab.answers.runs import InspectorRecord
 from clvlab.application.runs.inspector import inspect_decision
 from clvlab.application.runs.perform import Commitment, PerformedRun
+from clvlab.application.runs.plan import Plan
 from clvlab.application.runs.record import ABANDONED, Planned
 from clvlab.errors import AnchorError
 from clvlab.proof.anchor import Anchor
@@ -48,10 +49,14 @@ class FolderRecord:
         ------
         LogConflictError
             The run is under way for another owner.
+        HeldOutError
+            The log is a laboratory's, in which a plan holds out some of the fixtures.
         """
         if self.log is None:
             return Commitment(plan.run_id)
         with self.log.write() as rows:
+            if isinstance(plan, Plan):  # what is captured live is of no pack yet
+                plan.pack.shut_by(rows.shut()).check_open(plan.fixture_ids)
             inputs, content_hash = inputs_hash(plan.started), plan.started["binding"]["content_hash"]
             return Commitment(plan.run_id, commit(rows, plan.run_id, self.owner, inputs, content_hash, self.clock()))
 

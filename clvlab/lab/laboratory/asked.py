@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -136,6 +136,9 @@ def question(pack: Any, fixtures: Any = None, window: Any = None, policy: Any = 
     if fixtures is not None and (isinstance(fixtures, str) or not isinstance(fixtures, Iterable)):
         raise PackFormatError(f"fixtures are a list of fixture ids, not {fixtures!r:.80}")
     chosen = None if fixtures is None else tuple(fixtures)
+    strange = [one for one in chosen or () if not isinstance(one, Hashable)]
+    if strange:
+        raise PackFormatError(f"a fixture is named by its id, a whole number, not {strange[0]!r:.80}")
     if chosen == ():
         raise PackFormatError("name at least one fixture, or none at all for every fixture")
     if window is not None and not isinstance(window, Window):

@@ -76,8 +76,8 @@ class Keeping(Verbs):
         """Plan a search, and shut what it holds out, before anything is searched.
 
         Grid, agent, objective, folds and the content of the hold-out are hashed into the laboratory's log. Until
-        ``plan.open()`` no call here reads the fixtures that are held out, in whatever pack they come. The same plan again
-        is the one that is there.
+        ``plan.open()`` no call here reads the fixtures that are held out, in whatever pack they come; a service over the same
+        database does. The same plan again is the one that is there.
 
         Parameters
         ----------
@@ -99,11 +99,12 @@ class Keeping(Verbs):
         Raises
         ------
         StatisticsError
-            A grid, hold-out or measure that can't be.
+            A grid, hold-out, number of folds, seed or measure that can't be; or a fixture that is held out has the ticks of
+            one that would be searched.
         HeldOutError
             Another plan holds some of the fixtures out.
-        UnknownPackError, UnknownAgentError, AgentError
-            As for ``backtest``.
+        UnknownPackError, UnknownFixtureError, UnknownAgentError, AgentError
+            As for ``backtest``; a note names the point of the grid.
         UnsupportedError
             At a service, or outside a laboratory.
 

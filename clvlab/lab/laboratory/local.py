@@ -11,18 +11,20 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import polars as pl
 
 from clvlab.application import backtests, importing, packs
+from clvlab.application.live.configured import feed_at
 from clvlab.application.points.kept import KeptSums
 from clvlab.application.runs.perform import PerformedRun, perform
 from clvlab.application.runs.plan import Plan
 from clvlab.engine.agent import Agent
 from clvlab.errors import PackFormatError, UnsupportedError
+from clvlab.feeds.replay import ReplayFeed
 from clvlab.files import Unfinished
 from clvlab.lab.laboratory.asked import Capturing, Entry, Folds, HoldOut, LiveRequest, Question
 from clvlab.lab.laboratory.capturing import capture_feed
 from clvlab.lab.laboratory.following import follow_feed
 from clvlab.lab.laboratory.listing import Listing, list_packs, list_runs, list_standings, pack_row
 from clvlab.lab.laboratory.place import pages, run_tables
-from clvlab.lab.laboratory.searching import make_plan, walk_grid
+from clvlab.lab.laboratory.searching import Shelf, make_plan, walk_grid
 from clvlab.lab.results.grid import Work, grid_points
 from clvlab.lab.results.pack import Pack
 from clvlab.lab.results.planning import SearchPlan
@@ -102,11 +104,11 @@ class LocalPlace:
             found = imported.open(where)
         else:
             found = packs.open_pack(where)
-        return Pack(self._shut(found))
+        return Pack(found, self._shut)
 
     def _shut(self, pack: reader.Pack) -> reader.Pack:
-        """Return a pack without what plans hold out here."""
-        return pack if self._runs is None else self._runs.searches.shut(pack)
+        """Return a pack without what plans hold out here; one that outlives the laboratory stays as it was."""
+        return pack if self._runs is None or self._closed else self._runs.searches.shut(pack)
 
     def deploy(self, *_: Any) -> NoReturn:
         raise UnsupportedError(f"{self.where} deploys nothing: .backtest() replays the same agent")
@@ -127,7 +129,7 @@ class LocalPlace:
         return self.pack(pack_id)
 
     def capture(self, feed: str | Feed, out: Path, capturing: Capturing) -> Pack:
-        return capture_feed(feed, out, capturing)
+        return capture_feed(self._open_feed(feed, capturing.fixtures), out, capturing)
 
     def backtest(self, question: Question, entry: Entry) -> Result:
         return Result.of(self._perform(question, [entry], "backtest"))
@@ -140,7 +142,21 @@ class LocalPlace:
         if self._live is None:
             raise UnsupportedError("no live run is kept outside a laboratory: open one with clvlab.Lab(...)")
         agents = [_named(entry, request.window) for entry in entries]
+        feed = self._open_feed(request.feed, () if request.fixture is None else (request.fixture,))
+        request = replace(request, feed=feed)
         return Result.of(follow_feed(request, agents, self._kept, self._live, self._housed))
+
+    def _open_feed(self, feed: Feed | str | None, fixture_ids: Sequence[int]) -> Feed:
+        """Return a feed, unless it plays what a plan holds out: its times would be others, and so its digest.
+
+        Raises
+        ------
+        HeldOutError
+        """
+        made = feed_at(feed)
+        if isinstance(made, ReplayFeed):
+            self._shut(made.pack).check_open(fixture_ids or made.pack.fixture_ids)
+        return made
 
     def _housed(self, captured: reader.Pack) -> reader.Pack:
         """Move a captured pack beside the imported ones."""
@@ -198,7 +214,7 @@ class LocalPlace:
         return found
 
     def plan(self, question: Question, entry: Entry, grid: Mapping[str, tuple[Any, ...]], hold: HoldOut) -> SearchPlan:
-        return make_plan(self, self._kept, self.pack(question.pack).source, question, entry, grid, hold)
+        return make_plan(self, self._kept, Shelf(self.pack, self._packs), question, entry, grid, hold)
 
     def runs(self, limit: int | None = None) -> Listing:
         return list_runs(pages(self._kept.runs.page, limit), self._kept.runs.card, self.where)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clvlab.application import backtests
-from clvlab.application.folds import folds_of, hold_out_of
+from clvlab.application.folds import check_folds, folds_of, hold_out_of
 from clvlab.application.points.kept import KeptSums
-from clvlab.engine.agent import Identity
-from clvlab.errors import StatisticsError
+from clvlab.application.points.search import at_point
+from clvlab.engine.agent import Identity, sealable
+from clvlab.errors import PackTamperedError, StatisticsError
 from clvlab.lab.laboratory.asked import Entry, Folds, HoldOut, Question
 from clvlab.lab.laboratory.place import Place
-from clvlab.lab.results.grid import Work
+from clvlab.lab.results.grid import Work, grid_points
+from clvlab.lab.results.pack import Pack as LabPack
 from clvlab.lab.results.planning import SearchPlan, Verbs
 from clvlab.lab.results.result import Result
 from clvlab.lab.results.sweeping import Sweep
@@ -26,6 +30,22 @@ if TYPE_CHECKING:  # they need the libraries of the store
     from clvlab.application.searches import KeptPlan
 
 PLAN_SCHEMA = "clvlab-plan/1"
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """The packs of a laboratory, as plans let them be read.
+
+    Attributes
+    ----------
+    open
+        Opens one.
+    packs
+        Returns those that can be named.
+    """
+
+    open: Callable[[LabPack | str | Path], LabPack]
+    packs: Callable[[], Iterable[Pack]]
 
 
 def walk_grid(
@@ -56,7 +76,7 @@ def walk_grid(
 def make_plan(
     place: Place,
     runs: KeptRuns,
-    pack: Pack,
+    shelf: Shelf,
     question: Question,
     entry: Entry,
     grid: Mapping[str, tuple[Any, ...]],
@@ -70,10 +90,16 @@ def make_plan(
         Another plan holds some of its fixtures out.
     StatisticsError
         A hold-out, fold or objective that can't be.
+    AgentError
+        A point of the grid that the agent does not take: it would be planned for good, and never searched.
     """
+    check_folds(hold.folds)
+    pack = shelf.open(question.pack).source
     asked = pack.fixture_ids if question.fixtures is None else tuple(sorted(set(question.fixtures)))
     held = hold_out_of(pack, hold.hold_out, hold.by, hold.seed, asked)
-    digests = {one.fixture_id: str(one.digest) for one in pack.manifest.fixtures if one.fixture_id in set(held)}
+    out = set(held)
+    digests = {one.fixture_id: str(one.digest) for one in pack.manifest.fixtures if one.fixture_id in out}
+    shut = set(digests.values())
     payload = {
         "schema": PLAN_SCHEMA,
         "pack_id": pack.pack_id,
@@ -91,29 +117,48 @@ def make_plan(
             "content_hash": sha256(canonical(sorted(digests.values()))),
         },
     }
-    kept = runs.searches.plan(payload, digests, check=lambda: pack.check_open(asked))
+
+    def contents() -> set[str]:
+        alike = (one for one in shelf.packs() if any(fixture.digest in shut for fixture in one.manifest.fixtures))
+        return {pack.content_hash, *(one.content_hash for one in alike)}
+
+    kept = runs.searches.plan(payload, pack, held, contents())
+
+    def planned(fixtures: Sequence[int]) -> Question:
+        """Ask about fixtures of the very pack that was planned over."""
+        found = shelf.open(question.pack)
+        if found.content_hash != pack.content_hash:
+            raise PackTamperedError(f"pack {pack.pack_id!r} of {kept.plan_id}", pack.content_hash, found.content_hash)
+        return Question(found, fixtures, question.window, question.policy, question.audit)
+
     training = tuple(one for one in asked if one not in digests)
-    over = Question(question.pack, training, question.window, question.policy, question.audit)
     folds = Folds(hold.folds, "kickoff", hold.objective)
     verbs = Verbs(
         kept=lambda: runs.searches.kept(kept.plan_id),
-        sweep=lambda work: _sweep(place, over, entry, grid, hold.objective, work),
-        walk=lambda work: place.walk(over, entry, grid, folds, work),
-        open=partial(_open, place, runs, kept, question, entry, held),
-        trials=lambda: runs.count_trials(pack.content_hash),
+        sweep=lambda work: _sweep(place, planned(training), entry, grid, hold.objective, work),
+        walk=lambda work: place.walk(planned(training), entry, grid, folds, work),
+        open=partial(_open, place, runs, kept, lambda: planned(held), entry),
+        trials=lambda: runs.count_trials(contents()),
     )
     return SearchPlan(grid, training, held, verbs)
 
 
 def _agent_of(entry: Entry, grid: Mapping[str, Sequence[Any]], question: Question) -> dict[str, Any]:
     """Return what of an agent is the same at all points of a grid."""
-    point = {name: values[0] for name, values in grid.items()}
-    identity: Identity = backtests.resolve(entry.agent, point, question.window).identity
-    return {
+    identities = []
+    for point in grid_points(grid):
+        with at_point(point):
+            identities.append(backtests.resolve(entry.agent, point, question.window).identity)
+    identity: Identity = identities[0]
+    named = {
         "strategy": identity.strategy,
         "strategy_version": identity.strategy_version,
         "source_sha256": identity.source_sha256,
     }
+    if identity.source_sha256 is None:  # a template, whose version and window say the rest
+        return named
+    config = {name: value for name, value in sealable(identity).items() if name not in grid}
+    return named | {"config": config, "reads": [list(one) for one in identity.reads]}
 
 
 def _sweep(
@@ -132,17 +177,15 @@ def _open(
     place: Place,
     runs: KeptRuns,
     plan: KeptPlan,
-    question: Question,
+    asked: Callable[[], Question],
     entry: Entry,
-    held: Sequence[int],
     params: Mapping[str, Any],
     *,
     again: bool,
 ) -> Result:
+    question = asked()
     grid = {name: (value,) for name, value in params.items()}
     if _agent_of(entry, grid, question) != plan.payload["agent"]:
         raise StatisticsError(f"the agent is another one than {plan.plan_id} was made for: it changed since")
     runs.searches.open_(plan.plan_id, params, again=again)
-    return place.backtest(
-        Question(question.pack, held, question.window, question.policy, question.audit), Entry(entry.agent, params)
-    )
+    return place.backtest(question, Entry(entry.agent, params))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import polars as pl
 
@@ -16,10 +16,29 @@ from clvlab.statistics.paths import HOURS
 
 
 class Pack(Shown):
-    """A hash-verified pack."""
+    """A hash-verified pack.
 
-    def __init__(self, pack: reader.Pack) -> None:
-        self.source = pack
+    Parameters
+    ----------
+    pack
+        As it was read.
+    shut
+        Returns it without what plans hold out by now: a pack that was opened before a plan is bound by it as well.
+    """
+
+    def __init__(self, pack: reader.Pack, shut: Callable[[reader.Pack], reader.Pack] | None = None) -> None:
+        self._pack, self._shut = pack, shut
+
+    @property
+    def source(self) -> reader.Pack:
+        """The pack as it may be read now."""
+        if self._shut is not None:
+            self._pack = self._shut(self._pack)  # the same object, and what it has cached, while nothing changes
+        return self._pack
+
+    def __reduce__(self) -> tuple[type[Pack], tuple[reader.Pack]]:
+        """Go to another process as it may be read now."""
+        return Pack, (self.source,)
 
     @property
     def pack_id(self) -> str:

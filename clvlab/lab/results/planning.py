@@ -112,11 +112,25 @@ class SearchPlan(Shown):
             No point of the grid; or the agent is another one than was planned.
         LogConflictError
             It was opened for another configuration, and ``again`` was not said.
+        PackTamperedError
+            The pack is not the one that was planned over.
         """
-        chosen = dict(self.sweep(progress=False).best().params if params is None else params)
-        if chosen.keys() != self.grid.keys() or any(chosen[name] not in values for name, values in self.grid.items()):
-            raise StatisticsError(f"the plan has no point with {spoken(chosen)}: it is about {', '.join(self.grid)}")
-        return self.verbs.open(chosen, again=again)
+        if type(again) is not bool:
+            raise StatisticsError(f"again is True or False, not {again!r:.80}")
+        chosen = self.sweep(progress=False).best().params if params is None else params
+        if not isinstance(chosen, Mapping):
+            raise StatisticsError(f"a point of the grid is a mapping from parameters to values, not {chosen!r:.80}")
+        # The grid's own value, of its own type: 20.0 is 20 in Python, and would be another configuration in the log.
+        point = {
+            name: value
+            for name, values in self.grid.items()
+            for value in values
+            if name in chosen and type(value) is type(chosen[name]) and value == chosen[name]
+        }
+        if point.keys() != self.grid.keys() or chosen.keys() != self.grid.keys():
+            told = f"with {spoken(chosen)}" if chosen else "without parameters"
+            raise StatisticsError(f"the plan has no point {told}: it is about {', '.join(self.grid)}")
+        return self.verbs.open(point, again=again)
 
     @property
     def frame(self) -> pl.DataFrame:
@@ -135,9 +149,10 @@ class SearchPlan(Shown):
             "points of the grid": f"{points:,}",
             "training fixtures": f"{len(self.training):,}",
             "fixtures held out": f"{len(self.held_out):,}, {kept.payload['hold_out']['content_hash']}",
-            "trials over the pack before the plan": f"{kept.trials_before:,}",
-            "trials over the pack by now": f"{self.verbs.trials():,}",
+            "trials over these fixtures' packs before the plan": f"{kept.trials_before:,}",
+            "trials over these fixtures' packs by now": f"{self.verbs.trials():,}",
             "opened": times.get(len(kept.openings), f"{len(kept.openings)} times, as entries {opened}"),
+            "opened by other plans": _opened_elsewhere(kept),
         }
         return pl.DataFrame(list(facts.items()), schema={"fact": pl.String, "value": pl.String}, orient="row")
 
@@ -145,7 +160,11 @@ class SearchPlan(Shown):
         kept = self.verbs.kept()
         opened = {0: "not opened", 1: "opened once"}.get(len(kept.openings), f"opened {len(kept.openings)} times")
         steps = ".sweep(), .walk_forward(), .open()"
-        return f"Plan {kept.plan_id} at entry {kept.index:,}: {len(self.held_out)} fixtures held out, {opened}; next: {steps}"
+        others = {0: "", 1: ", with 1 opening by other plans"}.get(
+            len(kept.elsewhere), f", with {len(kept.elsewhere)} openings by other plans"
+        )
+        held = f"{len(self.held_out)} fixtures held out, {opened}{others}"
+        return f"Plan {kept.plan_id} at entry {kept.index:,}: {held}; next: {steps}"
 
     def _repr_html_(self) -> str:
         return html.block(
@@ -153,3 +172,11 @@ class SearchPlan(Shown):
             html.table(self.frame.columns, self.frame.rows()),
             '<p class="quiet">No log shows what was read of these odds outside this laboratory.</p>',
         )
+
+
+def _opened_elsewhere(kept: KeptPlan) -> str:
+    """Return in words how often other plans opened the same fixtures, or some of them."""
+    before = [str(index) for index in kept.elsewhere if index < kept.index]
+    since = [str(index) for index in kept.elsewhere if index > kept.index]
+    told = [f"{len(own)} {when}, as {', '.join(own)}" for own, when in ((before, "before it"), (since, "since")) if own]
+    return "; ".join(told) or "never"

@@ -171,7 +171,7 @@ def walk(
 ) -> WalkForward:
     """Score a grid on every fold, and let what was best on the folds before decide on the next; see ``clvlab.walk_forward``.
 
-    An agent sees one fold at a time, so that nothing which it learns in one reaches another.
+    An agent is asked about one fold at a time, anew for each, so that nothing which it learns in one reaches another.
     """
     asked, measure = window or Window(), measure_of(by)
     points, sums, tapes = list(grid_points(grid)), [], [pack.tape(fold) for fold in folds]
