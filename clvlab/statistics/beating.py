@@ -5,8 +5,8 @@ References
 Wilson (1927), "Probable Inference, the Law of Succession, and Statistical Inference", JASA 22. Dean and Pagano (2015),
 "Evaluating Confidence Interval Methods for Binomial Proportions in Clustered Surveys", Journal of Survey Statistics and
 Methodology 3(4): Wilson's interval on the effective sample size. Korn and Graubard (1998), "Confidence Intervals for
-Proportions with Small Expected Number of Positive Counts Estimated from Survey Data", Survey Methodology 24(2): that size by the
-degrees of freedom. Woodruff (1952), "Confidence Intervals for Medians and Other Position Measures", JASA 47.
+Proportions with Small Expected Number of Positive Counts Estimated from Survey Data", Survey Methodology 24(2): that size by
+the degrees of freedom. Woodruff (1952), "Confidence Intervals for Medians and Other Position Measures", JASA 47.
 """
 
 from __future__ import annotations

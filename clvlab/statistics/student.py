@@ -1,4 +1,4 @@
-"""Student's distribution and the normal one, of scipy: loaded at the first estimate, as that takes longer than most commands."""
+"""Student's distribution and the normal one, of scipy: loaded at the first estimate, as it takes longer than most commands."""
 
 from __future__ import annotations
 

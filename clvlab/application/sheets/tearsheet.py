@@ -166,7 +166,11 @@ class TearSheet(Shown):
     @cached_property
     def cautions(self) -> list[str]:
         """What a reader has to know before the figures: warnings of the report, and what is thin, skewed or impossible."""
-        return [*self.source.report["warnings"], *cautions(self._sums["clv"], self.clv, self.source)]
+        sums = {f"mean {MEASURES[name].title}": self._sums[name] for name in ("clv", "edge")}
+        if self.settled:
+            profit = self.settled.frame
+            sums["return on investment"] = sum_by_cluster(profit["profit"], profit["fixture_id"])[0]
+        return [*self.source.report["warnings"], *cautions(sums, self.clv, self.source)]
 
     @cached_property
     def calibration(self) -> Calibration | None:
