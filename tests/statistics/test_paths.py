@@ -216,7 +216,9 @@ def test_a_window_chooses_markets():
     assert price_points(tape, Window(market_allowlist=("z",))).is_empty()
 
 
-@pytest.mark.parametrize(("hours", "said"), [([], "none"), ([1, 0], "0"), ([-2], "-2"), ([float("nan")], "nan")])
+@pytest.mark.parametrize(
+    ("hours", "said"), [([], "none"), ([1, 0], "0"), ([-2], "-2"), ([float("nan")], "nan"), (["x"], "'x'")]
+)
 def test_hours_that_are_none_are_refused(hours, said):
     with pytest.raises(StatisticsError, match=f"not {said}"):
         known_moves(points_of(*fair(np.random.default_rng(9), 5)), hours)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import polars as pl
 
-from clvlab.application.runs.perform import PerformedRun
-from clvlab.statistics import Clusters, Estimate, cluster_errors
+from clvlab.application.sheets.measures import MEASURES
+from clvlab.application.sheets.sheet import Sheet
+from clvlab.statistics import Clusters, Estimate, cluster_errors, sum_by_cluster
 
 MIN_EFFECTIVE = 10
 MAX_SKEWNESS = 2.0
@@ -16,20 +15,15 @@ _ROUNDING = 0.001  # odds have three decimals: those of a fair market may sum to
 _MARKET = ["fixture_id", "market_key"]
 
 
-def cautions(sums: Mapping[str, Clusters], mean: Estimate, backtest: PerformedRun) -> list[str]:
-    """Return what is to be said of means over fixtures, and of the prices that they rest on.
-
-    Parameters
-    ----------
-    sums
-        What is averaged, by its name in words: values by fixture, one column.
-    mean
-        Of the CLV.
-    backtest
-        What was decided.
-    """
+def cautions(sheet: Sheet) -> list[str]:
+    """Return what is to be said of the means of a sheet over fixtures, and of the prices that they rest on."""
+    sums = {f"mean {MEASURES[name].title}": sheet.sums[name] for name in ("clv", "edge")}
+    if sheet.settled:
+        profit = sheet.settled.frame
+        sums["return on investment"] = sum_by_cluster(profit["profit"], profit["fixture_id"])[0]
     skewed = [said for name, clusters in sums.items() for said in _skewed(name, clusters)]
-    return [*_thin(mean), *skewed, *_impossible(backtest.result.decisions, backtest.result.closes)]
+    run = sheet.source.result
+    return [*_thin(sheet.clv), *skewed, *_impossible(run.decisions, run.closes)]
 
 
 def _thin(mean: Estimate) -> list[str]:

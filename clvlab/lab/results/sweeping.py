@@ -124,7 +124,7 @@ class Sweep(Shown):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_settings(self.level, resamples=self.resamples)
+        check_settings(self.level, self.seed, resamples=self.resamples)
         check_trials(self.earlier_trials)
         measure_of(self.by)
 
