@@ -83,7 +83,7 @@ class MedianStatistics(Answer):
     """The median CLV of scored decisions and its interval over fixtures, in bps of probability."""
 
     median: Annotated[float | None, Field(description="Null without a scored decision.")]
-    low: Annotated[float | None, Field(description="Null with fewer than 2 fixtures.")]
+    low: Annotated[float | None, Field(description="Null with fewer than 5 fixtures.")]
     high: float | None
     level: float
 
@@ -95,7 +95,12 @@ class BeatCloseStatistics(Answer):
     tied: Annotated[int, Field(description="Those with a CLV of 0: their market did not move.")]
     lost: int
     rate: Annotated[float | None, Field(ge=0, le=1, description="`beat / (beat + lost)`, 0..1; null if nothing moved.")]
-    low: Annotated[float | None, Field(description="Of Wilson's interval on the effective sample size, 0..1.")]
+    low: Annotated[
+        float | None,
+        Field(
+            description="Of Wilson's interval on the effective sample size, 0..1; null with fewer than 5 fixtures that moved."
+        ),
+    ]
     high: float | None
     level: float
     effective_n: float | None

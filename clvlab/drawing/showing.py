@@ -27,8 +27,8 @@ def optional(library: str, what: str) -> Any:
         raise MissingLibraryError(library.partition(".")[0], what) from error
 
 
-def check_settings(level: float, **counts: int) -> None:
-    """Refuse a level outside 0..1 and counts below 1.
+def check_settings(level: float, seed: int = 0, **counts: int) -> None:
+    """Refuse a level outside 0..1, a seed below 0 and counts below 1.
 
     Raises
     ------
@@ -36,6 +36,8 @@ def check_settings(level: float, **counts: int) -> None:
     """
     if not isinstance(level, int | float) or not 0 < level < 1:
         raise StatisticsError(f"the level of an interval lies between 0 and 1, as 0.95 does, not {level!r:.80}")
+    if type(seed) is not int or seed < 0:
+        raise StatisticsError(f"a seed is a whole number of at least 0, not {seed!r:.80}")
     for name, count in counts.items():
         if type(count) is not int or count < 1:
             raise StatisticsError(f"{name} must be a whole number of at least 1, not {count!r}")

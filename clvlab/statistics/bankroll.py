@@ -27,6 +27,7 @@ Ints = npt.NDArray[np.int64]
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 _CELLS = 2_000_000  # events in memory at once
+_ROUNDING = 1e-9  # of a stake: less is cut by floating point alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +215,7 @@ def _follow(season: _Season, drawn: Ints, *, growing: bool, exposure: float, ope
         open_ += stake
         staked[place] += stake
         gained[place] += stake * pays
-        turnover, cut = turnover + float(stake[0]), cut + int(stake[0] < asked[0])
+        turnover, cut = turnover + float(stake[0]), cut + int(stake[0] < asked[0] * (1 - _ROUNDING))
         if settled.any():
             over = place[settled]
             wealth[settled] = np.maximum(wealth[settled] + gained[over], 0.0)

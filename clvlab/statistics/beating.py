@@ -4,8 +4,9 @@ References
 ----------
 Wilson (1927), "Probable Inference, the Law of Succession, and Statistical Inference", JASA 22. Dean and Pagano (2015),
 "Evaluating Confidence Interval Methods for Binomial Proportions in Clustered Surveys", Journal of Survey Statistics and
-Methodology 3(4): Wilson's interval on the effective sample size. Woodruff (1952), "Confidence Intervals for Medians and Other
-Position Measures", JASA 47.
+Methodology 3(4): Wilson's interval on the effective sample size. Korn and Graubard (1998), "Confidence Intervals for
+Proportions with Small Expected Number of Positive Counts Estimated from Survey Data", Survey Methodology 24(2): that size by
+the degrees of freedom. Woodruff (1952), "Confidence Intervals for Medians and Other Position Measures", JASA 47.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from typing import Literal, cast
 
 import polars as pl
 
-from clvlab.statistics.clusters import cluster_errors, sum_by_cluster
+from clvlab.statistics.clusters import MIN_CLUSTERS, cluster_errors, sum_by_cluster
+from clvlab.statistics.student import two_sided_quantile
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,8 @@ class BeatRate:
     rate
         ``beat / (beat + lost)``, 0..1; null if nothing moved.
     low, high
-        Wilson's interval on the effective sample size.
+        Wilson's interval on the effective sample size, with Student's quantile in place of the normal one; null with fewer
+        than ``MIN_CLUSTERS`` fixtures that moved.
     effective_n
         Independent decisions that would say as much; the number of fixtures where all went one way.
     """
@@ -71,7 +74,7 @@ def wilson_interval(rate: float, n: float, level: float = 0.95) -> tuple[float, 
     >>> [round(bound, 4) for bound in wilson_interval(0.5, 10)]
     [0.2366, 0.7634]
     """
-    z = NormalDist().inv_cdf((1 + level) / 2)
+    z = _normal_quantile(level)
     centre = (rate + z * z / (2 * n)) / (1 + z * z / n)
     half = z * sqrt(rate * (1 - rate) / n + z * z / (4 * n * n)) / (1 + z * z / n)
     return max(0.0, centre - half), min(1.0, centre + half)
@@ -102,9 +105,13 @@ def beat_close_rate(clv_bps: pl.Series, fixtures: pl.Series, level: float = 0.95
     rate = beat / moved
     went = pl.select(pl.when(clv_bps != 0).then((clv_bps > 0).cast(pl.Float64))).to_series()
     sums, rows, _ = sum_by_cluster(went, fixtures)
-    error = float(cluster_errors(sums).errors[0])
+    found = cluster_errors(sums)
+    error = float(found.errors[0])
     effective = min(rate * (1 - rate) / error**2, moved) if error > 0 else float(rows.len())
-    return BeatRate(beat, tied, lost, rate, *wilson_interval(rate, effective, level), effective)
+    if rows.len() < MIN_CLUSTERS:
+        return BeatRate(beat, tied, lost, rate, None, None, effective)
+    known = effective * (_normal_quantile(level) / float(two_sided_quantile(found.degrees, level)[0])) ** 2
+    return BeatRate(beat, tied, lost, rate, *wilson_interval(rate, known, level), effective)
 
 
 def cluster_median(values: pl.Series, clusters: pl.Series, level: float = 0.95) -> Middle:
@@ -117,7 +124,7 @@ def cluster_median(values: pl.Series, clusters: pl.Series, level: float = 0.95) 
     clusters
         What each belongs to, as a rule ``fixture_id``.
     level
-        Of the interval, null with fewer than two clusters.
+        Of the interval, null with fewer than ``MIN_CLUSTERS`` clusters.
 
     Examples
     --------
@@ -130,9 +137,10 @@ def cluster_median(values: pl.Series, clusters: pl.Series, level: float = 0.95) 
     # a value at the median is half below it: so a median that many values share is no surprise
     below = pl.select((values < median).cast(pl.Float64) + 0.5 * (values == median).cast(pl.Float64)).to_series()
     sums, rows, _ = sum_by_cluster(below, clusters)
-    if rows.len() < 2:
+    if rows.len() < MIN_CLUSTERS:
         return Middle(float(median), None, None)
-    reach = NormalDist().inv_cdf((1 + level) / 2) * float(cluster_errors(sums).errors[0])
+    found = cluster_errors(sums)
+    reach = float(two_sided_quantile(found.degrees, level)[0] * found.errors[0])
     low, high = _quantile(values, 0.5 - reach, "nearest"), _quantile(values, 0.5 + reach, "nearest")
     # a median between two values is no value: the nearest may lie on its other side
     if low > median:
@@ -140,6 +148,10 @@ def cluster_median(values: pl.Series, clusters: pl.Series, level: float = 0.95) 
     if high < median:
         high = _quantile(values, 0.5 + reach, "higher")
     return Middle(float(median), low, high)
+
+
+def _normal_quantile(level: float) -> float:
+    return NormalDist().inv_cdf((1 + level) / 2)
 
 
 def _quantile(values: pl.Series, share: float, method: Literal["nearest", "lower", "higher"]) -> float:

@@ -21,7 +21,7 @@ Floats = npt.NDArray[np.float64]
 
 MIN_CLUSTERS = 5  # with fewer there is no interval: they say too little of how clusters differ
 RESAMPLES = 5_000
-_ROUNDING = 1e-12  # of the mean: an error as small is what floating point makes of none
+ROUNDING = 1e-12  # of what it is left over from: as small is what floating point makes of nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Errors:
     means
         Sum over count.
     errors
-        Cluster-robust standard errors (CR2).
+        Cluster-robust standard errors (CR2); nan with fewer than two clusters.
     degrees
         Degrees of freedom of the errors (Bell and McCaffrey): the number of clusters less one if they are of equal size, and
         the fewer the more a few of them hold.
@@ -113,8 +113,10 @@ def cluster_errors(clusters: Clusters) -> Errors:
     with np.errstate(divide="ignore", invalid="ignore"):
         means = sums.sum(0) / total
         residuals = (sums - means * counts) / np.sqrt(1 - counts / total) / total
-        errors = np.sqrt((residuals**2).sum(0))
+        # of one cluster nothing is left over but rounding, which would be divided by 0
+        residuals = np.where((counts > 0).sum(0) >= 2, residuals, np.nan)
+        errors = np.where((counts > 0).sum(0) >= 2, np.sqrt((residuals**2).sum(0)), np.nan)
         shared = counts**2 / (total - counts)
         degrees = total**2 / ((counts**2).sum(0) + shared.sum(0) ** 2 - (shared**2).sum(0))
-    constant = errors <= _ROUNDING * np.abs(means)
+    constant = errors <= ROUNDING * np.abs(means)
     return Errors(means, np.where(constant, 0.0, errors), np.where(np.isfinite(errors), degrees, np.nan), residuals)

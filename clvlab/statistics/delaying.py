@@ -1,14 +1,14 @@
 """The value of acting now: what the same positions would have got at a random later message.
 
 Each decision is moved to a later message of its own series, as long before the close up to a bin, all those of a fixture by the
-same share, round and round, so that decisions that came together stay together. The difference is what waiting would have cost.
-It is no test of skill: where all favourites shorten, whoever backs them gains by acting early without knowing anything.
+same share of what is left, so that decisions that came together stay together. The difference is what waiting would have cost.
+It is no test of skill: where all favourites shorten, whoever backs them gains by acting early without knowing anything. Its
+p-value is rough: a decision is the earliest of what it is compared with, and on martingales it rejects .10 at .05.
 
 References
 ----------
 Phipson and Smyth (2010), "Permutation P-values Should Never Be Zero", Statistical Applications in Genetics and Molecular
-Biology 9(1): the p-value. Circular shifts as a null that keeps serial dependence: Politis and Romano (1992), "A Circular
-Block-Resampling Procedure for Stationary Data".
+Biology 9(1): the p-value.
 """
 
 from __future__ import annotations

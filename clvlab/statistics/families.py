@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from clvlab.statistics.clusters import MIN_CLUSTERS, RESAMPLES, Clusters, Floats, cluster_errors
-from clvlab.statistics.student import normal_score
+from clvlab.statistics.student import highest_normals, log_below, normal_score
 
 _CELLS = 4_000_000  # of what is drawn, in memory at once
 
@@ -65,7 +65,8 @@ def family_of(clusters: Clusters, *, earlier: int = 0, resamples: int = RESAMPLE
     clusters
         A column per agent, a row per fixture.
     earlier
-        Trials made before, of which nothing is known but their number: they count as strangers to these, as Sidak has it.
+        Trials made before, of which nothing is known but their number: each counts as a stranger to these and to the others,
+        as Sidak has it.
     resamples, seed
         Of the draws.
 
@@ -92,10 +93,10 @@ def family_of(clusters: Clusters, *, earlier: int = 0, resamples: int = RESAMPLE
         over = np.maximum.accumulate(drawn[:, ::-1], axis=1)[:, ::-1]
         as_high += (over >= scores[own]).sum(0)
         highest.append(over[:, 0])
-    copies = (count + earlier) / count
-    alone = np.maximum.accumulate((1 + as_high) / (1 + resamples))
-    p_values[own] = -np.expm1(copies * np.log1p(-np.minimum(alone, 1 - 1e-16)))
-    return Family(scores, p_values, _expected_max(np.concatenate(highest), copies), count + earlier)
+    among = np.maximum.accumulate((1 + as_high) / (1 + resamples))
+    # neither these nor any stranger comes out as high
+    p_values[own] = -np.expm1(np.log1p(-np.minimum(among, 1 - 1e-16)) + earlier * log_below(scores[own]))
+    return Family(scores, p_values, _expected_max(np.concatenate(highest), earlier), count + earlier)
 
 
 def _drawn(columns: Floats, resamples: int, seed: int) -> Iterator[Floats]:
@@ -106,7 +107,11 @@ def _drawn(columns: Floats, resamples: int, seed: int) -> Iterator[Floats]:
         yield rng.standard_normal((min(step, resamples - start), len(columns))) @ columns
 
 
-def _expected_max(highest: Floats, copies: float) -> float:
-    """Return the mean of the highest of so many independent draws."""
-    ranks = np.arange(highest.size + 1) / highest.size
-    return float(np.sort(highest) @ np.diff(ranks**copies))
+def _expected_max(highest: Floats, earlier: int) -> float:
+    """Return the mean of the highest of a draw and of so many strangers."""
+    if not earlier:
+        return float(highest.mean())
+    own, strangers = np.sort(highest), highest_normals(earlier, highest.size)
+    both = np.sort(np.concatenate([own, strangers]))
+    below = np.searchsorted(own, both, side="right") * np.searchsorted(strangers, both, side="right") / highest.size**2
+    return float(both @ np.diff(below, prepend=0.0))

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from clvlab.statistics.clusters import MIN_CLUSTERS, RESAMPLES, Clusters, Floats
+from clvlab.statistics.clusters import MIN_CLUSTERS, RESAMPLES, ROUNDING, Clusters, Floats
 
 ENUMERATED_BELOW = 15  # clusters: all their signs are tried, else as many as are drawn
 _CELLS = 4_000_000  # signs that are in memory at once
@@ -69,9 +69,12 @@ def _extremes(signs: Floats, sums: Floats, counts: Floats) -> Floats:
     weights = 1 / (1 - counts / total)
     means = signs @ sums / total
     crossed = signs @ (weights * sums * counts)
-    squares = (weights * sums**2).sum() - 2 * means * crossed + means**2 * (weights * counts**2).sum()
+    whole = (weights * sums**2).sum()
+    squares = whole - 2 * means * crossed + means**2 * (weights * counts**2).sum()
+    # what rounding leaves of nothing is another number for each order of summing, and would break the tie of a sign with itself
+    squares = np.where(squares > ROUNDING * whole, squares, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(np.where(means == 0, 0.0, means**2 / np.maximum(squares, 0)), dtype=np.float64)
+        return np.asarray(np.where(means == 0, 0.0, means**2 / squares), dtype=np.float64)
 
 
 def _all_signs(size: int) -> Floats:

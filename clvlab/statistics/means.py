@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from clvlab.statistics.clusters import MIN_CLUSTERS, Clusters, Floats, cluster_errors, sum_by_cluster
+from clvlab.statistics.clusters import MIN_CLUSTERS, ROUNDING, Clusters, Floats, cluster_errors, sum_by_cluster
 from clvlab.statistics.student import two_sided_quantile, upper_tail
 
 
@@ -35,7 +35,7 @@ class Estimate:
     effective_clusters
         Clusters of equal size that would be spread as evenly: ``sum(n)^2 / sum(n^2)``.
     design_effect
-        Variance of the mean over what it would be if the values were independent; 1 when they are.
+        Variance of the mean over what it would be if the values were independent; 1 when they are. Null where all are equal.
     effective_n
         ``n / design_effect``: how many independent values would say as much.
     """
@@ -60,7 +60,9 @@ def estimates(clusters: Clusters, *, level: float = 0.95) -> list[Estimate]:
     total, used = counts.sum(0), (counts > 0).sum(0)
     with np.errstate(divide="ignore", invalid="ignore"):
         t = np.where(found.errors > 0, found.means / found.errors, np.nan)
-        independent = (clusters.squares.sum(0) - total * found.means**2) / (total * (total - 1))
+        squares = clusters.squares.sum(0)
+        spread = squares - total * found.means**2
+        independent = np.where(spread > ROUNDING * squares, spread, 0.0) / (total * (total - 1))
         effect = np.where(independent > 0, found.errors**2 / independent, np.nan)
         evenly = total**2 / (counts**2).sum(0)
         size = np.where(effect > 0, total / effect, np.nan)

@@ -112,7 +112,12 @@ def permute_fixtures(
 
 def _markets(tape: Tape, ends: pl.DataFrame, keys: pl.Series) -> _Markets:
     own = tape.series.filter(pl.col("side_no") == 0, pl.col("market_key").is_in(keys.implode()))
-    closes = market_closes(tape, own.select(_MARKET), ends).select(*_MARKET, "close_row")
+    closes = market_closes(tape, own.select(_MARKET), ends)
+    if tape.max_close_age_s is not None:  # nothing is scored at a close that is too old, and nothing is moved to one
+        closing_ts_ms = tape.rows["ts_ms"].gather(closes["close_row"])
+        young = closes["close_ts_ms"] - closing_ts_ms <= 1000 * tape.max_close_age_s
+        closes = closes.with_columns(close_row=pl.when(young).then("close_row"))
+    closes = closes.select(*_MARKET, "close_row")
     own = own.join(closes, on=_MARKET, how="left", maintain_order="left")
     number = np.full((ends.height, keys.len()), -1, dtype=np.int64)
     places = (ends["fixture_id"].search_sorted(own["fixture_id"]), keys.search_sorted(own["market_key"]))

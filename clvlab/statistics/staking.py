@@ -25,6 +25,7 @@ import polars as pl
 from clvlab.errors import StatisticsError
 from clvlab.statistics.clusters import Floats
 
+_ROUNDING = 1e-12  # of a whole: less is left over by floating point alone
 _BETS = ("fixture_id", "market_key", "side", "to_close_s", "odds")
 
 
@@ -114,9 +115,10 @@ def kelly_shares(probabilities: Floats, odds: Floats) -> Floats:
     # sides are backed, the best first, as long as one brings more than the reserve that the others leave
     reserve, backed = 1.0, 0
     for number in range(1, len(order) + 1):
-        if p[order[number - 1]] * price[order[number - 1]] <= reserve:
-            break
         left = 1 - float((1 / price[order[:number]]).sum())
+        # sides whose prices make up a whole cost all that they pay: the last one of them is never worth it
+        if p[order[number - 1]] * price[order[number - 1]] <= reserve * (1 + _ROUNDING) or left <= _ROUNDING:
+            break
         reserve, backed = max(1 - float(p[order[:number]].sum()), 0.0) / left, number
     shares = np.zeros_like(p)
     chosen = order[:backed]

@@ -89,10 +89,12 @@ def test_they_are_compared_by_the_measure_that_is_asked_for(tests):
 
 
 def test_a_leaderboard_by_edge_keeps_the_rank_of_the_law(tests):
-    frame = cl.leaderboard(tests, by="edge").frame
+    board = cl.leaderboard(tests, by="edge")
+    frame = board.frame
 
     assert frame["mean_edge_pct"].is_sorted(descending=True)
     assert frame.sort("rank")["mean_clv_bps"].is_sorted(descending=True)
+    assert "would this price have paid" in board._repr_html_()
 
 
 @pytest.mark.parametrize("by", ["roi", "", 3, None])

@@ -103,3 +103,7 @@ def test_points_that_never_differ_have_no_slope(values):
 
     assert "slope of out of sample on in sample none" in found.line
     assert found.scatter().get_title().startswith("PBO 1.00") or found.scatter().get_title(loc="left").startswith("PBO 1.00")
+
+
+def test_it_says_which_question_its_measure_answers(values):
+    assert "did the price move my way after I took it?" in judged(values)._repr_html_()

@@ -100,6 +100,14 @@ def test_growth_peaks_at_full_kelly_and_is_that_of_the_formula(probability, odds
     assert found[3.0] < 0
 
 
+@pytest.mark.parametrize("together", [5, 9, 20, 50])
+def test_stakes_that_just_fill_the_bankroll_are_not_cut(together):
+    bets = coin_bets(1 / together, n=together).with_columns(close_ts_ms=pl.lit(DAY_MS))
+
+    assert bankroll(bets, growing=True, paths=2).cut == 0
+    assert bankroll(bets, growing=True, exposure=0.9, paths=2).cut > 0
+
+
 def test_stakes_of_a_known_edge_are_those_of_the_peak():
     n = 50
     asked = pl.DataFrame({"fixture_id": range(n), "market_key": "m", "side": "a", "to_close_s": [60.0] * n, "odds": [2.0] * n})

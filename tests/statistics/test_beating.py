@@ -3,6 +3,7 @@ import polars as pl
 import pytest
 
 from clvlab.statistics import beat_close_rate, cluster_median, wilson_interval
+from tests.length import length
 
 
 def test_wilson_solves_its_equation():
@@ -13,7 +14,8 @@ def test_wilson_solves_its_equation():
 
 
 def test_ties_stand_apart_and_do_not_move_the_rate():
-    without, with_ties = (beat_close_rate(pl.Series([4, 4, -4, 4] + [0] * ties), pl.Series(range(4 + ties))) for ties in (0, 5))
+    moved = [4, 4, -4, 4, 4, 4, -4, 4]
+    without, with_ties = (beat_close_rate(pl.Series(moved + [0] * ties), pl.Series(range(8 + ties))) for ties in (0, 5))
 
     assert with_ties.rate == without.rate == 0.75
     assert (with_ties.low, with_ties.high) == pytest.approx((without.low, without.high))
@@ -32,9 +34,36 @@ def test_decisions_of_one_fixture_count_less_than_independent_ones():
 
 def test_when_all_beat_the_close_the_fixtures_are_the_sample():
     found = beat_close_rate(pl.Series([1] * 20), pl.Series(np.repeat(range(4), 5)))
+    five = beat_close_rate(pl.Series([1] * 20), pl.Series(np.repeat(range(5), 4)))
 
-    assert found.effective_n == 4
-    assert (found.low, found.high) == wilson_interval(1, 4)
+    assert (found.effective_n, found.low, found.high) == (4, None, None)
+    # with 4 degrees of freedom 2.776 standard errors are as rare as 1.96 of the normal distribution
+    assert five.effective_n == 5
+    assert (five.low, five.high) == pytest.approx(wilson_interval(1, 5 * (1.95996 / 2.77645) ** 2), abs=1e-4)
+
+
+@pytest.mark.parametrize("fixtures", [1, 2, 4])
+def test_few_fixtures_have_a_rate_and_a_median_without_an_interval(fixtures):
+    clv_bps, ids = pl.Series([1] + [-1] * 48), pl.Series(np.arange(49) % fixtures)
+
+    rate, middle = beat_close_rate(clv_bps, ids), cluster_median(clv_bps, ids)
+
+    assert rate.rate == pytest.approx(1 / 49)
+    assert middle.median == -1
+    assert (rate.low, rate.high, middle.low, middle.high) == (None,) * 4
+
+
+@pytest.mark.parametrize("fixtures", [5, 10])
+def test_intervals_of_few_fixtures_hold_what_they_say(fixtures):
+    rng, rounds, ids = np.random.default_rng(1), length(500, 2_000), np.repeat(range(fixtures), 10)
+
+    held = np.zeros(2)
+    for _ in range(rounds):
+        clv_bps = pl.Series(np.rint(1_000 * (rng.normal(0, 1, fixtures)[ids] + rng.normal(0, 1, ids.size))).astype(int))
+        middle, rate = cluster_median(clv_bps, pl.Series(ids)), beat_close_rate(clv_bps, pl.Series(ids))
+        held += [middle.low <= 0 <= middle.high, rate.low <= 0.5 <= rate.high]
+
+    assert np.all(held / rounds >= 0.93)  # normal quantiles hold 0.90 of five, 0.92 of ten
 
 
 @pytest.mark.parametrize("clv_bps", [[], [0, 0]])

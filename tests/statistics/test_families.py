@@ -124,7 +124,29 @@ def test_trials_on_record_count_as_sidak_has_it():
 
     few, many = family_of(sums).p_values[0], family_of(sums, earlier=496).p_values[0]
 
-    assert many == pytest.approx(1 - (1 - few) ** 125)
+    assert many == pytest.approx(1 - (1 - few) ** 125, abs=0.02)
+
+
+def test_copies_of_a_trial_cost_less_than_strangers_on_record_do():
+    one = season(np.random.default_rng(7), agents=1, lift=12)
+    fifty = Clusters(*(np.repeat(part, 50, axis=1) for part in (one.sums, one.counts, one.squares)))
+
+    (alone,), (many, *_) = (family_of(own, earlier=50).p_values for own in (one, fifty))
+
+    assert many == pytest.approx(alone)
+    assert family_of(fifty).p_values[0] == pytest.approx(family_of(one).p_values[0])
+    assert many == pytest.approx(1 - (1 - stats.norm.cdf(-normal_scores(one)[0])) ** 51, abs=0.02)
+    assert family_of(fifty, earlier=50).expected_max == pytest.approx(family_of(one, earlier=50).expected_max)
+    assert family_of(one, earlier=50).expected_max == pytest.approx(2.26, abs=0.02)  # of 51 normals
+
+
+def test_a_t_beyond_all_numbers_has_the_highest_score_there_is():
+    values = np.full((300, 1), 20.0)
+    values[0] = 21
+
+    found = family_of(Clusters(values, np.full_like(values, 2), values**2))
+
+    assert 37 < found.scores[0] < 38
 
 
 def test_a_family_without_a_t_has_no_highest():

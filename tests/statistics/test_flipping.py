@@ -56,6 +56,14 @@ def test_the_sign_of_all_values_changes_nothing_and_a_seed_gives_the_same():
     assert sign_flip_p_values(clusters, seed=3)[0] == sign_flip_p_values(turned, seed=3)[0]
 
 
+@pytest.mark.parametrize(("value", "clusters"), [(7.3, 10), (0.1, 10), (0.1, 6), (7.3, 14)])
+def test_values_that_never_vary_are_as_rare_as_all_signs_alike(value, clusters):
+    counts = np.bincount(np.arange(31) % clusters).astype(float)[:, None]
+    sums = np.array([sum([value] * int(count)) for count in counts[:, 0]])[:, None]
+
+    assert sign_flip_p_values(Clusters(sums, counts, sums * value))[0] == 2 / 2**clusters
+
+
 def test_nothing_but_zeros_has_no_p():
     assert np.isnan(sign_flip_p_values(column([0] * 8))[0])
 

@@ -112,6 +112,26 @@ def test_a_single_cluster_has_a_mean_and_no_error():
     assert (found.means[0], bool(np.isnan(found.errors[0]))) == (1.0, True)
 
 
+@pytest.mark.parametrize("clv_bps", [[1] + [0] * 48, [1] + [-1] * 48, [3, 1, 1]])
+def test_of_a_single_cluster_nothing_is_left_over_to_round(clv_bps):
+    found = cluster_mean(pl.Series(clv_bps), pl.Series([7] * len(clv_bps)))
+
+    assert found.mean == pytest.approx(np.mean(clv_bps))
+    assert (found.standard_error, found.t, found.design_effect, found.effective_n) == (None,) * 4
+
+
+def test_nothing_has_no_error():
+    found = cluster_mean(pl.Series([], dtype=pl.Float64), pl.Series([], dtype=pl.Int64))
+
+    assert (found.mean, found.standard_error, found.t) == (None, None, None)
+
+
+def test_equal_values_have_no_design_effect_whatever_rounding_leaves_of_them():
+    found = cluster_mean(pl.Series([0.1] * 30), pl.Series(list(range(10)) * 3))
+
+    assert (found.standard_error, found.design_effect, found.effective_n) == (0, None, None)
+
+
 def test_the_squares_of_what_clusters_add_are_the_square_of_the_error():
     found = cluster_errors(Clusters(*(np.random.default_rng(1).uniform(1, 9, (3, 12, 4)))))
 

@@ -8,6 +8,8 @@ import pytest
 
 from clvlab.errors import StatisticsError
 from clvlab.statistics import Clusters, cluster_errors, overfitting
+from tests.length import length
+from tests.simulations import after
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "overfitting.json").read_text("utf-8"))
 
@@ -98,6 +100,18 @@ def test_among_equals_the_choice_is_worth_nothing():
 
     assert np.mean(shares) == pytest.approx(0.5, abs=0.05)
     assert np.mean(np.array(shares) < 0.1) <= 0.05
+
+
+def test_pbo_of_few_points_and_of_days_is_what_the_page_says():
+    values = noise(11, 64, 12)
+    rounds = length(150, 1_000)
+
+    few, days = [after.of_few(rounds, points) for points in after.FEW], [after.of_days(rounds, each) for each in after.BLOCKS]
+
+    assert after.pbo(values, 8) == overfitting(clusters_of(values), blocks=8).pbo
+    assert [one.mean() for one in few] == pytest.approx([0.5, 0.65, 0.5], abs=0.06)
+    assert np.mean(few[0] < 0.1) > 0.09 > np.mean(few[2] < 0.1)
+    assert [one.mean() for one in days] == pytest.approx([0.17, 0.29, 0.45], abs=0.06)
 
 
 def test_one_that_is_better_is_chosen_again():

@@ -9,6 +9,8 @@ from clvlab.law.schema import FIXTURES, TICKS
 from clvlab.law.tape import Tape
 from clvlab.statistics import known_moves, path_slopes, price_points
 from tests.factories import make_tape, message
+from tests.length import length
+from tests.simulations.after import fair, rejected
 
 HOUR_S, MARKET = 3600, "m"
 
@@ -31,14 +33,6 @@ def points_of(first, last, won, sides=2):
         for side, mirrored in (("a", 0.0), ("b", 1.0))
     )
     return pl.concat([one, other])
-
-
-def fair(rng, n, before=0.5):
-    """A price that follows a random walk to its result, ``before`` of it before the close: opening, close and result."""
-    start = rng.normal(0, 0.7, n)
-    middle = start + rng.normal(0, np.sqrt(before), n)
-    result = middle + rng.normal(0, np.sqrt(1 - before), n)
-    return ndtr(start), ndtr(middle / np.sqrt(1 - before)), (result > 0).astype(float)
 
 
 def fair_tape(rng, n=150, steps=40):
@@ -76,6 +70,13 @@ def test_fair_prices_have_no_slope_and_the_test_is_of_its_size():
         # three standard errors of 400 rounds at .05 are 3.3 points
         assert 0.02 <= np.mean([row["p_value"] <= 0.05 for row in rows]) <= 0.085
         assert np.mean([row["slope"] for row in rows]) == pytest.approx(0, abs=0.08)
+
+
+def test_few_results_reject_fair_prices_as_often_as_the_page_says():
+    few, many = (rejected(length(400, 2_000), fixtures) for fixtures in (20, 150))
+
+    assert max(few) == pytest.approx(0.11, abs=0.05)
+    assert max(many) <= 0.06 + length(0.03, 0.01)
 
 
 @pytest.mark.parametrize("truth", [-0.6, -0.2, 0.5])
@@ -215,7 +216,9 @@ def test_a_window_chooses_markets():
     assert price_points(tape, Window(market_allowlist=("z",))).is_empty()
 
 
-@pytest.mark.parametrize(("hours", "said"), [([], "none"), ([1, 0], "0"), ([-2], "-2"), ([float("nan")], "nan")])
+@pytest.mark.parametrize(
+    ("hours", "said"), [([], "none"), ([1, 0], "0"), ([-2], "-2"), ([float("nan")], "nan"), (["x"], "'x'")]
+)
 def test_hours_that_are_none_are_refused(hours, said):
     with pytest.raises(StatisticsError, match=f"not {said}"):
         known_moves(points_of(*fair(np.random.default_rng(9), 5)), hours)

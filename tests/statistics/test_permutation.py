@@ -34,8 +34,8 @@ def decision(fixture_id, tick_seq, side, *, to_close_s, clv_bps=0):
     }
 
 
-def permuted(rows, kickoffs, *decisions, **options):
-    tape = make_tape(rows, kickoffs)
+def permuted(rows, kickoffs, *decisions, max_close_age_s=None, **options):
+    tape = make_tape(rows, kickoffs, max_close_age_s=max_close_age_s)
     key = tape.series["market_key"][0]
     scored = pl.DataFrame([one | {"market_key": key} for one in decisions], schema_overrides={"tick_seq": pl.Int64})
     return permute_fixtures(tape, scored, Window(), **options)
@@ -77,6 +77,16 @@ def test_fixtures_without_a_price_then_are_left_out_of_the_draw():
     assert found.matched < 0.6
 
 
+def test_fixtures_with_a_close_that_is_too_old_to_score_are_left_out_of_the_draw():
+    rows = [*two_sided(1, [6000, 6500], step_s=300), *two_sided(2, [6000, 9000], step_s=30)]
+    first = decision(1, 0, "part1", to_close_s=900, clv_bps=500)
+
+    always, young = (permuted(rows, {1: 900, 2: 900}, first, max_close_age_s=limit, draws=60) for limit in (None, 600))
+
+    assert set(always.draws) == {500, 3000}
+    assert set(young.draws) == {500}
+
+
 def test_nothing_to_move_or_nowhere_to_move_it_is_none():
     rows = two_sided(1, [6000, 6500], step_s=300)
     none = pl.DataFrame(schema={"fixture_id": pl.Int64})
@@ -95,6 +105,14 @@ def test_where_there_is_nothing_to_know_it_says_so_as_often_as_it_should():
     assert abs(observed.mean()) <= 4 * error
     assert abs(elsewhere.mean()) <= 4 * error  # random entries in what the agent picked would be far above
     assert np.mean(p_values <= 0.05) <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / rounds)
+
+
+def test_random_entries_in_the_same_series_would_gain_where_there_is_nothing_to_know():
+    rng = np.random.default_rng(1)
+
+    same = [moving.same_series(moving.paths(rng, 60, 30), rng) for _ in range(30)]
+
+    assert np.mean(same) > 30  # why decisions are moved to other fixtures
 
 
 def test_what_everybody_gains_is_no_skill_and_acting_now_says_otherwise():

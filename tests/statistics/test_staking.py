@@ -27,6 +27,19 @@ def test_one_side_gets_what_kelly_wrote(probability, odds):
     assert share[0] == pytest.approx(max(0, (probability * odds - 1) / (odds - 1)))
 
 
+@pytest.mark.parametrize(
+    ("probabilities", "odds", "shares"),
+    [
+        ([0.9, 0.1], [2.0, 2.0], [0.8, 0]),
+        ([0.7, 0.09, 0.21], [3.0, 3.0, 3.0], [0.61, 0, 0.12]),
+        ([0.5, 0.5], [2.0, 2.0], [0, 0]),
+        ([0.08, 0.92], [1.25, 5.0], [0, 0.9]),
+    ],
+)
+def test_the_last_side_of_a_market_without_a_margin_is_never_backed(probabilities, odds, shares):
+    assert kelly_shares(np.array(probabilities), np.array(odds)) == pytest.approx(np.array(shares), abs=1e-9)
+
+
 def test_no_other_stakes_on_sides_of_a_market_grow_faster():
     rng = np.random.default_rng(1)
     for _ in range(40):

@@ -51,6 +51,8 @@ class BankrollFan(Shown):
         How many fixtures the edge is the mean of; 0 where it was stated.
     unsettled
         Decisions without a price or a result, which are not followed.
+    early
+        Decisions made before the last fixture of the training closed, whose edge was not known then; not followed either.
     open_s
         Seconds from a close to the result.
     level
@@ -63,6 +65,7 @@ class BankrollFan(Shown):
     edge: float | None
     training: int
     unsettled: int
+    early: int
     open_s: int
     level: float
 
@@ -88,6 +91,7 @@ class BankrollFan(Shown):
             ("settled decisions that got a stake", float(found.n), None, None, "decisions"),
             ("bets cut because too much was open", float(found.cut), None, None, "bets"),
             ("decisions without a price or result", float(self.unsettled), None, None, "decisions"),
+            ("decisions before the training had closed", float(self.early), None, None, "decisions"),
         ]
 
     @property
@@ -172,10 +176,16 @@ def bankroll_of(
         raise StatisticsError(f"pack {sheet.source.pack.pack_id!r} has no results, so no bet on it can be settled")
     scored = sheet.scored
     fold = _fold(sheet, training)
-    bet_on = scored.filter(~pl.col("fixture_id").is_in(fold))
-    bets = _settled(sheet, bet_on, results)
+    trained, bet_on = scored.filter(pl.col("fixture_id").is_in(fold)), scored.filter(~pl.col("fixture_id").is_in(fold))
+    bets, early = _settled(sheet, bet_on, results), 0
+    if trained.height and staking.kind == "kelly":
+        made_ms = pl.col("close_ts_ms") - (1000 * pl.col("to_close_s")).round().cast(pl.Int64)
+        known = bets.filter(made_ms > _last_close_ms(sheet, fold))
+        bets, early = known, bets.height - known.height
     if bets.is_empty():
-        raise StatisticsError("no decision outside of the training fold has both a price and a result: nothing is settled")
+        raise StatisticsError(
+            "no decision outside of the training fold, after its last close, has a price and a result: nothing is settled"
+        )
     assumed = None
     if staking.kind == "kelly":
         assumed = _edge(scored, bet_on, bets, edge, fold)
@@ -183,8 +193,10 @@ def bankroll_of(
         bets.with_columns(stakes(bets, staking, assumed)), growing=staking.kind == "kelly", exposure=staking.exposure,
         open_s=open_s, ruin_below=ruin_below, paths=paths, level=sheet.level, seed=seed,
     )  # fmt: skip
-    trained = scored.filter(pl.col("fixture_id").is_in(fold))["fixture_id"].n_unique()
-    return BankrollFan(found, agent_id, staking, assumed, trained, bet_on.height - bets.height, open_s, sheet.level)
+    return BankrollFan(
+        found, agent_id, staking, assumed, trained["fixture_id"].n_unique(), bet_on.height - bets.height - early, early, open_s,
+        sheet.level,
+    )  # fmt: skip
 
 
 def _fold(sheet: Sheet, training: Collection[int] | None) -> list[int]:
@@ -206,6 +218,11 @@ def _settled(sheet: Sheet, scored: pl.DataFrame, results: pl.DataFrame) -> pl.Da
         .with_columns(odds=pl.col("odds_milli") / 1000)
         .with_columns(returns_of(pl.col("result"), pl.col("odds")))
     )
+
+
+def _last_close_ms(sheet: Sheet, fold: list[int]) -> int:
+    """Return when the last fixture of a training fold closes: no bet made before knows the edge that it teaches."""
+    return int(sheet.source.result.closes.filter(pl.col("fixture_id").is_in(fold))["close_ts_ms"].fill_null(0).sort()[-1])
 
 
 def _edge(scored: pl.DataFrame, bet_on: pl.DataFrame, settled: pl.DataFrame, edge: float | None, fold: list[int]) -> float:

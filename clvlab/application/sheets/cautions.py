@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import polars as pl
 
-from clvlab.application.runs.perform import PerformedRun
-from clvlab.statistics import Clusters, Estimate, cluster_errors
+from clvlab.application.sheets.measures import MEASURES
+from clvlab.application.sheets.sheet import Sheet
+from clvlab.statistics import Clusters, Estimate, cluster_errors, sum_by_cluster
 
 MIN_EFFECTIVE = 10
 MAX_SKEWNESS = 2.0
 _OVERROUND = (0.0, 0.3)  # what no bookmaker's market is outside of
+_ROUNDING = 0.001  # odds have three decimals: those of a fair market may sum to as much less
+_MARKET = ["fixture_id", "market_key"]
 
 
-def cautions(clusters: Clusters, mean: Estimate, backtest: PerformedRun) -> list[str]:
-    """Return what is to be said of a mean over fixtures, and of the prices that were backed.
-
-    Parameters
-    ----------
-    clusters
-        Values by fixture, one column.
-    mean
-        Of them.
-    backtest
-        What was decided.
-    """
-    return [*_thin(mean), *_skewed(clusters), *_impossible(backtest.result.decisions)]
+def cautions(sheet: Sheet) -> list[str]:
+    """Return what is to be said of the means of a sheet over fixtures, and of the prices that they rest on."""
+    sums = {f"mean {MEASURES[name].title}": sheet.sums[name] for name in ("clv", "edge")}
+    if sheet.settled:
+        profit = sheet.settled.frame
+        sums["return on investment"] = sum_by_cluster(profit["profit"], profit["fixture_id"])[0]
+    skewed = [said for name, clusters in sums.items() for said in _skewed(name, clusters)]
+    run = sheet.source.result
+    return [*_thin(sheet.clv), *skewed, *_impossible(run.decisions, run.closes)]
 
 
 def _thin(mean: Estimate) -> list[str]:
@@ -37,7 +36,7 @@ def _thin(mean: Estimate) -> list[str]:
     ]
 
 
-def _skewed(clusters: Clusters) -> list[str]:
+def _skewed(name: str, clusters: Clusters) -> list[str]:
     added = cluster_errors(clusters).residuals[clusters.counts > 0]
     spread = float((added**2).mean()) if added.size else 0.0
     skewness = float((added**3).mean()) / spread**1.5 if spread > 0 else 0.0
@@ -45,20 +44,27 @@ def _skewed(clusters: Clusters) -> list[str]:
         return []
     side = "high" if skewness > 0 else "low"
     return [
-        f"a few fixtures are far {side} (skewness {skewness:+.1f} of what fixtures add to the mean): the interval holds less "
-        "than it says, and the p of sign flips is rough"
+        f"{name}: a few fixtures are far {side} (skewness {skewness:+.1f} of what fixtures add to the mean): the interval "
+        "holds less than it says, and the p-values are rough"
     ]
 
 
-def _impossible(decisions: pl.DataFrame) -> list[str]:
-    """Warn of decisions on messages whose prices sum to less than a whole, or to far more."""
-    margin = pl.col("sides").list.eval(1000 / pl.element().struct.field("odds_milli")).list.sum() - 1
-    quoted = ~pl.col("sides").list.eval(pl.element().struct.field("odds_milli").is_null()).list.any()
-    margins = decisions.filter(pl.col("sides").list.len() > 1).filter(quoted).select(margin=margin)["margin"]
-    wrong = int((~margins.is_between(*_OVERROUND)).sum())
+def _impossible(decisions: pl.DataFrame, closes: pl.DataFrame) -> list[str]:
+    """Warn of decisions whose entry or close is a message with prices that sum to less than a whole, or to far more."""
+    odds = pl.element().struct.field("odds_milli")
+    quoted = (pl.col("sides").list.len() > 1) & ~pl.col("sides").list.eval(odds.is_null()).list.any()
+    margin = pl.when(quoted).then(pl.col("sides").list.eval(1000 / odds).list.sum() - 1)
+    known = (
+        decisions.select(*_MARKET, entry=margin)
+        .join(closes.select(*_MARKET, close=margin), on=_MARKET, how="left", maintain_order="left")
+        .filter(pl.any_horizontal(pl.col("entry", "close").is_not_null()))
+    )
+    outside = ~pl.col("entry", "close").is_between(_OVERROUND[0] - _ROUNDING, _OVERROUND[1] + _ROUNDING)
+    wrong = known.filter(pl.any_horizontal(outside.fill_null(value=False))).height
     if not wrong:
         return []
     return [
-        f"{wrong:,} of {margins.len():,} decisions were made on a message whose prices have an impossible overround, below "
-        f"{_OVERROUND[0]:.0%} or above {_OVERROUND[1]:.0%}: best prices of several books, or errors of the source"
+        f"{wrong:,} of {known.height:,} decisions were made on a message, or are closed by one, whose prices have an "
+        f"impossible overround, below {_OVERROUND[0]:.0%} or above {_OVERROUND[1]:.0%}: best prices of several books, or "
+        "errors of the source"
     ]

@@ -93,3 +93,11 @@ def _percent(share: float | None) -> float | None:
 
 def _span(low: float | None, high: float | None, times: float = 1) -> str:
     return "[too few fixtures for an interval]" if low is None or high is None else f"[{times * low:z.2f}, {times * high:z.2f}]"
+
+
+def shown(row: Figure) -> tuple[str, str, str, str]:
+    """A row as text."""
+    name, value, low, high, unit = row
+    digits = 4 if unit.endswith("probability") and unit != BPS else 2
+    interval = "" if low is None or high is None else f"[{low:z,.{digits}f}, {high:z,.{digits}f}]"
+    return name, "none" if value is None else f"{value:z,.{digits}f}", interval, unit

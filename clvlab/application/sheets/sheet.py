@@ -8,7 +8,7 @@ import polars as pl
 
 from clvlab.application.runs.perform import PerformedRun
 from clvlab.application.sheets.settling import Settlement
-from clvlab.statistics import BeatRate, Calibration, Delay, Estimate, Middle, Permutation
+from clvlab.statistics import BeatRate, Calibration, Clusters, Delay, Estimate, Middle, Permutation
 
 
 class Sheet(Protocol):
@@ -22,6 +22,8 @@ class Sheet(Protocol):
     def scored(self) -> pl.DataFrame: ...
     @property
     def tables(self) -> dict[str, pl.DataFrame]: ...
+    @property
+    def sums(self) -> dict[str, Clusters]: ...
     @property
     def clv(self) -> Estimate: ...
     @property

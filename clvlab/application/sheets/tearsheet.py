@@ -13,7 +13,7 @@ from clvlab.application.runs.perform import PerformedRun
 from clvlab.application.sheets import breakdowns
 from clvlab.application.sheets.bankrolls import HALF_KELLY, BankrollFan, bankroll_of
 from clvlab.application.sheets.cautions import cautions
-from clvlab.application.sheets.figures import BPS, figures, line
+from clvlab.application.sheets.figures import figures, line, shown
 from clvlab.application.sheets.measures import MEASURES
 from clvlab.application.sheets.plots import Plots
 from clvlab.application.sheets.settling import Figure, Settlement, settlement
@@ -48,7 +48,7 @@ _CAUTION = (
     "CLV is not return on investment. Results are one draw of luck: over as many decisions their interval is far wider than "
     "that of CLV, and the return also bears the margin of the price taken. Read the return beside what the close expected."
 )
-_INTERVALS = "Intervals hold {level:.0%}, over fixtures; decisions of one fixture are not independent."
+_INTERVALS = "Intervals of {level:.0%}, over fixtures; decisions of one fixture are not independent."
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class TearSheet(Shown):
     all_scored: bool = False
 
     def __post_init__(self) -> None:
-        check_settings(self.level, resamples=self.resamples, draws=self.draws)
+        check_settings(self.level, self.seed, resamples=self.resamples, draws=self.draws)
 
     @property
     def agent_id(self) -> str:
@@ -107,13 +107,14 @@ class TearSheet(Shown):
         return self.means["edge"]
 
     @cached_property
-    def _sums(self) -> dict[str, Clusters]:
+    def sums(self) -> dict[str, Clusters]:
+        """What is averaged, by name of its measure: values by fixture."""
         return {name: sum_by_cluster(self.scored[one.column], self.scored["fixture_id"])[0] for name, one in MEASURES.items()}
 
     @cached_property
     def means(self) -> dict[str, Estimate]:
-        """The three means by name of their measure."""
-        return {name: estimates(sums, level=self.level)[0] for name, sums in self._sums.items()}
+        """The three means, by name."""
+        return {name: estimates(sums, level=self.level)[0] for name, sums in self.sums.items()}
 
     @property
     def left_out(self) -> int:
@@ -123,7 +124,7 @@ class TearSheet(Shown):
     @cached_property
     def sign_flips(self) -> dict[str, float | None]:
         """Two-sided p-value of each mean by name, if a coin decided the sign of each fixture; null with too few fixtures."""
-        found = {name: sign_flip_p_values(sums, resamples=self.resamples, seed=self.seed) for name, sums in self._sums.items()}
+        found = {name: sign_flip_p_values(sums, resamples=self.resamples, seed=self.seed) for name, sums in self.sums.items()}
         return {name: finite(p[0]) if p.size else None for name, p in found.items()}
 
     @cached_property
@@ -154,19 +155,19 @@ class TearSheet(Shown):
     @cached_property
     def delay(self) -> Delay | None:
         """The same positions, each entered at a random later message: the value of acting now."""
-        ends = self.source.result.closes.select("fixture_id", "end_seq", "close_ts_ms").unique()
-        horizon_s = self.source.window.min_clv_horizon_s
+        run, horizon_s = self.source.result, self.source.window.min_clv_horizon_s
+        ends = run.closes.select("fixture_id", "end_seq", "close_ts_ms").unique()
         return delay(self._tape, self.scored, ends, horizon_s=horizon_s, draws=self.draws, seed=self.seed)
 
     @cached_property
     def _tape(self) -> Tape:
-        whole = len(self.source.fixture_ids) == len(self.source.pack.fixture_ids)
-        return self.source.pack.tape(None if whole else self.source.fixture_ids)
+        own, pack = self.source.fixture_ids, self.source.pack
+        return pack.tape(None if len(own) == len(pack.fixture_ids) else own)
 
     @cached_property
     def cautions(self) -> list[str]:
         """What a reader has to know before the figures: warnings of the report, and what is thin, skewed or impossible."""
-        return [*self.source.report["warnings"], *cautions(self._sums["clv"], self.clv, self.source)]
+        return [*self.source.report["warnings"], *cautions(self)]
 
     @cached_property
     def calibration(self) -> Calibration | None:
@@ -189,7 +190,7 @@ class TearSheet(Shown):
         edge
             What each bet is assumed to bring, as a share of the stake; Kelly takes ``(1 + edge) / odds`` for the probability.
         training
-            Instead of an edge: fixtures whose mean edge at the close is taken; the others are bet on.
+            Instead of an edge: fixtures whose mean edge at the close is taken; the others are bet on, once they have closed.
         staking
             How much is staked: half of Kelly, at most 5 % on a side, by default.
         open_s
@@ -202,7 +203,7 @@ class TearSheet(Shown):
         Raises
         ------
         StatisticsError
-            No settled decision; Kelly without an edge, or with the one of the fixtures that are bet on; a value out of range.
+            No settled decision; Kelly without an edge, or with that of the fixtures bet on; a value out of range.
 
         Examples
         --------
@@ -228,8 +229,7 @@ class TearSheet(Shown):
         total, n, top, best = (
             int(part[name].sum()) for part in (fixtures, fixtures.head(5)) for name in ("total_clv_bps", "n")
         )
-        left = n - best
-        return 100 * top / total if total > 0 else None, (total - top) / left if left else None
+        return 100 * top / total if total > 0 else None, (total - top) / (n - best) if n > best else None
 
     @property
     def plot(self) -> Plots:
@@ -256,7 +256,7 @@ class TearSheet(Shown):
 
     def _repr_html_(self) -> str:
         pictures, own = self._pictures(), self.tables
-        shown = [
+        sections = [
             html.section(title, html.table(own[name].columns, own[name].rows()))
             for name, title in breakdowns.TITLES.items()
             if own[name].height
@@ -267,10 +267,10 @@ class TearSheet(Shown):
             f'<p class="quiet">{_INTERVALS.format(level=self.level)}</p>',
             *(f"<p>{html.escape(caution)}</p>" for caution in self.cautions),
             *([f"<p>{_CAUTION}</p>"] if self.settled else []),
-            html.section("Figures", html.table(["figure", "value", "interval", "unit"], map(_row, self.frame.rows()))),
+            html.section("Figures", html.table(["figure", "value", "interval", "unit"], map(shown, self.frame.rows()))),
             html.figures(pictures),
             *(html.section(title, _calibration(found)) for title, found in self._calibrations if found),
-            *shown,
+            *sections,
         )
 
     def _pictures(self) -> list[str]:
@@ -298,10 +298,3 @@ def _calibration(found: Calibration) -> str:
         f"uncertainty {found.uncertainty:.4f}, over {found.n:,} decisions"
     )
     return f"<p>{parts}.</p>" + html.table(found.frame.columns, found.frame.rows())
-
-
-def _row(row: Figure) -> tuple[str, str, str, str]:
-    name, value, low, high, unit = row
-    digits = 4 if unit.endswith("probability") and unit != BPS else 2
-    interval = "" if low is None or high is None else f"[{low:z,.{digits}f}, {high:z,.{digits}f}]"
-    return name, "none" if value is None else f"{value:z,.{digits}f}", interval, unit

@@ -185,7 +185,7 @@ class Verbs(Records):
         4
         """
         asked, values = question(pack, fixtures, window, policy), grid_of(grid)
-        check_settings(level, resamples=resamples)
+        check_settings(level, seed, resamples=resamples)
         measure_of(by)
         check_trials(earlier_trials)
         trials, recorded = self._place.sweep(asked, entry(agent), values, Work(executor, progress))

@@ -237,6 +237,7 @@ class Leaderboard(Shown):
     def _repr_html_(self) -> str:
         return html.block(
             f"Leaderboard by mean {measure_of(self.by).title} ({measure_of(self.by).unit})",
+            f'<p class="quiet">By {measure_of(self.by).title}: {measure_of(self.by).question}?</p>',
             self.table(),
             f'<p class="quiet">Intervals hold {self.level:.0%}, over fixtures; the rank is that of the law, by mean CLV.</p>',
         )

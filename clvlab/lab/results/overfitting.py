@@ -150,7 +150,7 @@ class OverfittingResult(Shown):
         return html.block(
             "Overfitting of the choice",
             f"<p>{html.unbroken(self.line)}.</p>",
-            f'<p class="quiet">{_READING}</p>',
+            f'<p class="quiet">By {self.measure.title}: {self.measure.question}? {_READING}</p>',
             html.figures([drawing.svg(self.scatter, "in sample against out of sample")]),
             html.section("Points by how often they were chosen", html.table(shown.columns, shown.rows())),
             f'<p class="quiet">and {more} more, in .chosen</p>' if more else "",

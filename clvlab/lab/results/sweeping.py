@@ -142,7 +142,7 @@ class Sweep(Shown):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_settings(self.level, resamples=self.resamples)
+        check_settings(self.level, self.seed, resamples=self.resamples)
         check_trials(self.earlier_trials)
         measure_of(self.by)
 
@@ -267,7 +267,7 @@ class Sweep(Shown):
         top = int(np.nanargmax(found.scores))
         return (
             f"{said}; best t {self.frame['t'][top]:.2f}, {found.scores[top]:.2f} on the normal scale, where chance gives "
-            f"{found.expected_max:.2f}: p {found.p_values[top]:.2g}"
+            f"{found.expected_max:z.2f}: p {found.p_values[top]:.2g}"
         )
 
     def __repr__(self) -> str:

@@ -34,6 +34,11 @@ def bt(tmp_path_factory):
         yield lab.backtest(lab.import_odds("csv", write_odds(tmp_path_factory.mktemp("odds"))), home)
 
 
+def in_time(sheet):
+    closes = sheet.source.result.closes.select("fixture_id", "close_ts_ms").unique()
+    return closes.sort("close_ts_ms")["fixture_id"].to_list()
+
+
 @pytest.fixture(scope="module")
 def sheet(bt):
     return bt.tear_sheet(resamples=100, draws=5)
@@ -51,14 +56,25 @@ def test_a_path_is_that_of_the_stakes_and_results(bt, sheet):
 
 
 def test_an_edge_is_taken_from_fixtures_that_are_not_bet_on(sheet):
-    fold = sorted(sheet.scored["fixture_id"].unique())[:10]
+    fold = in_time(sheet)[:10]
 
     found = sheet.bankroll(training=fold, paths=50)
 
     other = sheet.scored.filter(pl.col("fixture_id").is_in(fold))["edge_pct"].mean() / 100
     assert found.edge == pytest.approx(other)
-    assert (found.training, found.source.n) == (10, 30)
+    assert (found.training, found.source.n, found.early) == (10, 30, 0)
     assert "the mean of 10 other fixtures" in found.line
+
+
+def test_bets_made_before_the_training_had_closed_are_left_out(sheet):
+    fixtures = in_time(sheet)
+
+    last, middle = (sheet.bankroll(training=[*fixtures[:9], fixtures[place]], paths=50) for place in (30, 20))
+
+    assert (last.source.n, last.early, last.unsettled) == (9, 21, 0)
+    assert (middle.source.n, middle.early) == (19, 11)
+    with pytest.raises(StatisticsError, match="after its last close"):
+        sheet.bankroll(training=fixtures[-1:], paths=50)
 
 
 @pytest.mark.parametrize("times", [0.01, 0.01 + 1e-11])

@@ -139,7 +139,9 @@ def test_the_page_opens_without_a_network_and_closes_its_elements(sheet, tmp_pat
     assert "currentColor" in page
 
 
-@pytest.mark.parametrize("settings", [{"level": 95}, {"level": 0}, {"resamples": 0}, {"draws": 2.5}])
+@pytest.mark.parametrize(
+    "settings", [{"level": 95}, {"level": 0}, {"resamples": 0}, {"draws": 2.5}, {"seed": -1}, {"seed": 0.5}]
+)
 def test_settings_that_make_no_sense_are_refused_by_name(bt, settings):
     with pytest.raises(StatisticsError, match=str(next(iter(settings.values())))):
         bt.tear_sheet(**settings)
