@@ -500,3 +500,15 @@ class TestAService:
             gone = cl.Lab(other.url)
         with gone, pytest.raises(ServiceUnreachableError, match="can't be reached"):
             gone.leaderboard()
+
+
+def test_points_of_a_search_that_broke_off_are_on_record():
+    lab = cl.Lab()
+
+    def broken(done, total):
+        raise RuntimeError(f"{done} of {total}")
+
+    with pytest.raises(RuntimeError, match="1 of 3"):
+        lab.sweep("starter", "baseline", {"stake": [1, 2, 3]}, progress=broken)
+
+    assert lab.sweep("starter", "baseline", {"stake": [4]}, resamples=50).trials == 4

@@ -10,7 +10,7 @@ from clvlab.statistics import Clusters, Estimate, cluster_errors, sum_by_cluster
 
 MIN_EFFECTIVE = 10
 MAX_SKEWNESS = 2.0
-_OVERROUND = (0.0, 0.3)  # what no bookmaker's market is outside of
+_OVERROUND_OF_A_SIDE = 0.1  # no bookmaker's market has more, nor less than nothing
 _ROUNDING = 0.001  # odds have three decimals: those of a fair market may sum to as much less
 _MARKET = ["fixture_id", "market_key"]
 
@@ -53,18 +53,19 @@ def _impossible(decisions: pl.DataFrame, closes: pl.DataFrame) -> list[str]:
     """Warn of decisions whose entry or close is a message with prices that sum to less than a whole, or to far more."""
     odds = pl.element().struct.field("odds_milli")
     quoted = (pl.col("sides").list.len() > 1) & ~pl.col("sides").list.eval(odds.is_null()).list.any()
-    margin = pl.when(quoted).then(pl.col("sides").list.eval(1000 / odds).list.sum() - 1)
+    margin = pl.col("sides").list.eval(1000 / odds).list.sum() - 1
+    most = _OVERROUND_OF_A_SIDE * pl.col("sides").list.len()
+    impossible = pl.when(quoted).then(~margin.is_between(-_ROUNDING, most + _ROUNDING))
     known = (
-        decisions.select(*_MARKET, entry=margin)
-        .join(closes.select(*_MARKET, close=margin), on=_MARKET, how="left", maintain_order="left")
+        decisions.select(*_MARKET, entry=impossible)
+        .join(closes.select(*_MARKET, close=impossible), on=_MARKET, how="left", maintain_order="left")
         .filter(pl.any_horizontal(pl.col("entry", "close").is_not_null()))
     )
-    outside = ~pl.col("entry", "close").is_between(_OVERROUND[0] - _ROUNDING, _OVERROUND[1] + _ROUNDING)
-    wrong = known.filter(pl.any_horizontal(outside.fill_null(value=False))).height
+    wrong = known.filter(pl.any_horizontal(pl.col("entry", "close").fill_null(value=False))).height
     if not wrong:
         return []
     return [
         f"{wrong:,} of {known.height:,} decisions were made on a message, or are closed by one, whose prices have an "
-        f"impossible overround, below {_OVERROUND[0]:.0%} or above {_OVERROUND[1]:.0%}: best prices of several books, or "
+        f"impossible overround, below 0 % or above {_OVERROUND_OF_A_SIDE:.0%} for each side: best prices of several books, or "
         "errors of the source"
     ]

@@ -13,6 +13,7 @@ import polars as pl
 from clvlab.application import backtests, importing, packs
 from clvlab.application.live.configured import feed_at
 from clvlab.application.points.kept import KeptSums
+from clvlab.application.points.search import at_point
 from clvlab.application.runs.perform import PerformedRun, perform
 from clvlab.application.runs.plan import Plan
 from clvlab.engine.agent import Agent
@@ -187,31 +188,38 @@ class LocalPlace:
         def seal(params: Mapping[str, Any]) -> Result:
             return self.backtest(question, Entry(entry.agent, params))
 
+        recorded = self._recorded(question, entry, grid)
         trials = sweep_grid(
             pack.source,
             entry.agent,
             grid,
             seal=seal,
-            check=lambda: self._shut(pack.source).check_open(fixtures),
+            check=lambda: pack.source.check_open(fixtures),
             kept=self._sums,
             fixture_ids=question.fixtures,
             window=question.window,
             executor=work.executor,
             progress=work.progress,
         )
-        if self._runs is None:
-            return trials, 0
-        agents = [backtests.resolve(entry.agent, one.params, question.window) for one in trials]
-        return trials, self._runs.record_trials([self._plan(question, [agent]) for agent in agents])
+        return trials, recorded
 
     def walk(
         self, question: Question, entry: Entry, grid: Mapping[str, Sequence[Any]], folds: Folds, work: Work
     ) -> WalkForward:
-        found = walk_grid(self.pack(question.pack).source, question, entry, grid, folds, work, self._sums)
-        if self._runs is not None:
-            agents = [backtests.resolve(entry.agent, point, question.window) for point in grid_points(grid)]
-            self._runs.record_trials([self._plan(question, [agent]) for agent in agents])
-        return found
+        pack = self.pack(question.pack)
+        self._recorded(replace(question, pack=pack), entry, grid)
+        return walk_grid(pack.source, question, entry, grid, folds, work, self._sums)
+
+    def _recorded(self, question: Question, entry: Entry, grid: Mapping[str, Sequence[Any]]) -> int:
+        """Put the points of a grid on record before one of them is tried; returns how many others were there."""
+        if self._runs is None:
+            return 0
+        plans, pack = [], self.pack(question.pack).source
+        for point in grid_points(grid):
+            with at_point(point):
+                agent = backtests.resolve(entry.agent, point, question.window)
+                plans.append(Plan(pack, [agent], question.window, question.policy, question.fixtures))
+        return self._runs.record_trials(plans)
 
     def plan(self, question: Question, entry: Entry, grid: Mapping[str, tuple[Any, ...]], hold: HoldOut) -> SearchPlan:
         return make_plan(self, self._kept, Shelf(self.pack, self._packs), question, entry, grid, hold)
