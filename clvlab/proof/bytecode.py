@@ -13,6 +13,8 @@ from importlib.util import cache_from_source
 from pathlib import Path
 from types import CodeType
 
+from clvlab.proof.closure import content_of, state_of
+
 
 @dataclass(frozen=True, slots=True)
 class Cached:
@@ -27,11 +29,9 @@ def read_cache(root: Path, sources: Mapping[str, bytes]) -> tuple[Cached, ...]:
     """Read what this Python has in its cache for the sources of a package folder."""
     found = []
     for name in sources:
-        cache = Path(cache_from_source(str(root / name)))
-        if not cache.is_file():
-            continue
+        source, cache = root / name, Path(cache_from_source(str(root / name)))
         try:
-            found.append(Cached(name, cache.read_bytes(), int((root / name).stat().st_mtime)))
+            found.append(Cached(name, content_of(cache, state_of(cache)), int(source.stat().st_mtime)))
         except OSError:  # gone, or unreadable: Python compiles the source
             continue
     return tuple(found)

@@ -6,6 +6,7 @@ import hashlib
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from stat import S_ISDIR, S_ISLNK, S_ISREG
 
@@ -32,14 +33,14 @@ def package_folder() -> Path:
 def read_closure(root: Path) -> Closure:
     """Read the sources of a package folder, and list what Python could import in their place."""
     sources, strays = {}, []
-    for path, name, mode in _entries(root):
+    for path, name, mode, state in _entries(root):
         if S_ISLNK(mode):  # what it leads to can be changed from elsewhere
             strays.append(f"{name}: a symbolic link")
         elif path.parent.name == _CACHE:
             if not S_ISREG(mode) or ".pyc" not in path.name:
                 strays.append(f"{name}: only bytecode may stand in a cache")
         elif S_ISREG(mode) and path.suffix == ".py":
-            sources[name] = path.read_bytes()
+            sources[name] = content_of(path, state)
         elif not S_ISDIR(mode):
             strays.append(f"{name}: only Python sources may stand in a trust folder")
     # An extension module, and a package, are imported before the source of the same name.
@@ -81,11 +82,28 @@ def foreign_modules(root: Path, sources: Mapping[str, bytes]) -> list[str]:
     return sorted(found)
 
 
-def _entries(root: Path) -> Iterator[tuple[Path, str, int]]:
-    """Every file and folder of the closure, its name and its mode; neither links nor folders in a cache are followed."""
+def state_of(path: Path) -> tuple[int, ...]:
+    """Return what changes with a file: its inode, size and times; of a link itself.
+
+    Raises
+    ------
+    OSError
+    """
+    found = path.lstat()
+    return found.st_mode, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+@lru_cache(maxsize=1024)
+def content_of(path: Path, state: tuple[int, ...]) -> bytes:  # noqa: ARG001
+    """Read a file, unless it was read in that state before."""
+    return path.read_bytes()
+
+
+def _entries(root: Path) -> Iterator[tuple[Path, str, int, tuple[int, ...]]]:
+    """Every file and folder of the closure, its name, mode and state; neither links nor folders in a cache are followed."""
     waiting = [(root / name, name) for name in TRUST]
     for path, name in waiting:
-        mode = path.lstat().st_mode
-        yield path, name, mode
-        if S_ISDIR(mode) and path.parent.name != _CACHE:
+        state = state_of(path)
+        yield path, name, state[0], state
+        if S_ISDIR(state[0]) and path.parent.name != _CACHE:
             waiting += [(inner, f"{name}/{inner.name}") for inner in sorted(path.iterdir())]
