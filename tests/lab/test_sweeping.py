@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 
 import clvlab as cl
 from clvlab.application.sheets.measures import MEASURES
-from clvlab.errors import AgentError, StatisticsError
+from clvlab.errors import AgentError, ExecutorError, StatisticsError
 from clvlab.statistics import cluster_mean
 from tests.factories import AUDITED
 
@@ -147,3 +147,8 @@ class TestHeatmap:
     def test_of_an_unknown_parameter_is_refused(self, found):
         with pytest.raises(StatisticsError, match="no parameter 'colour'; it has: warmup_ticks, cooldown_s"):
             found.heatmap("colour", ax=Figure().add_subplot())
+
+
+def test_what_is_no_executor_is_refused():
+    with pytest.raises(ExecutorError, match="not 'dask'"):
+        cl.sweep("starter", "baseline", {"stake": [1]}, executor="dask")

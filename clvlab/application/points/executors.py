@@ -50,19 +50,20 @@ def sums_of_points(search: Search, points: Iterable[Params], count: int, executo
     ClvlabError
         The agent, the pack or the parameters are at fault.
     """
-    left = iter(points)
-    begun, done = time.perf_counter(), 0
-    while time.perf_counter() - begun < _ALONE_S and (chunk := tuple(islice(left, 1))):
-        yield from sums_at(search, chunk)
-        done += 1
-    each_s = (time.perf_counter() - begun) / max(done, 1)
-    if executor is None and (workers() == 1 or each_s * (count - done) < _WORTH_S):
-        for params in left:
-            yield from sums_at(search, (params,))
-        return
-    size = min(max(int(_TASK_S / each_s), 1), _MOST_POINTS)
+    left, spent_s, done = iter(points), 0.0, 0
+    for params in left:
+        begun = time.perf_counter()
+        sums = sums_at(search, (params,))
+        spent_s, done = spent_s + time.perf_counter() - begun, done + 1
+        yield from sums
+        far = executor is not None or (workers() > 1 and spent_s / done * (count - done) >= _WORTH_S)
+        if far and spent_s >= _ALONE_S:
+            break
+    size = min(max(int(_TASK_S * done / spent_s), 1), _MOST_POINTS) if spent_s else 1
     chunks = iter(lambda: tuple(islice(left, size)), ())
-    yield from chain.from_iterable(_sent(search, chunks, executor))
+    first = next(chunks, None)
+    if first is not None:
+        yield from chain.from_iterable(_sent(search, chain([first], chunks), executor))
 
 
 def workers() -> int:
@@ -85,7 +86,7 @@ def _sent(search: Search, chunks: Iterator[Chunk], executor: Executor | None) ->
     try:
         while True:
             while len(waiting) < _WAITING * workers() and (chunk := next(chunks, None)):
-                waiting.append((chunk, pool.submit(answer_at, search, chunk)))
+                waiting.append((chunk, _asked(pool, search, chunk)))
             if not waiting:
                 return
             try:
@@ -107,9 +108,20 @@ def _sent(search: Search, chunks: Iterator[Chunk], executor: Executor | None) ->
             future.cancel()
 
 
+def _asked(pool: Executor, search: Search, chunk: Chunk) -> Answer:
+    """Send a task; one that can't be sent is lost, as one whose process died."""
+    try:
+        return pool.submit(answer_at, search, chunk)
+    except RuntimeError as error:  # broken, or shut down
+        lost: Answer = Future()
+        lost.set_exception(error)
+        return lost
+
+
 def _again(pool: Executor, search: Search, chunk: Chunk, future: Answer) -> Answer:
     """Send a task again whose process died; one that is done or under way is let be."""
-    return pool.submit(answer_at, search, chunk) if future.cancelled() or (future.done() and future.exception()) else future
+    lost = future.cancelled() or (future.done() and future.exception())
+    return _asked(pool, search, chunk) if lost else future
 
 
 def _lost(chunk: Chunk, error: Exception, attempts: int) -> str:

@@ -10,7 +10,7 @@ from math import prod
 from typing import Any
 
 from clvlab.engine.agent import Agent
-from clvlab.errors import StatisticsError
+from clvlab.errors import ExecutorError, StatisticsError
 from clvlab.lab.drawing.progress import Progress
 
 
@@ -24,10 +24,19 @@ class Work:
         Who computes; see ``sums_of_points``.
     progress
         Whether a bar is shown, or what is told of each point.
+
+    Raises
+    ------
+    ExecutorError
+        What is no executor.
     """
 
     executor: Executor | None = None
     progress: Progress | bool = True
+
+    def __post_init__(self) -> None:
+        if self.executor is not None and not isinstance(self.executor, Executor):
+            raise ExecutorError(f"an executor is a concurrent.futures.Executor, not {self.executor!r:.80}")
 
 
 def grid_of(grid: Mapping[str, Sequence[Any]]) -> dict[str, tuple[Any, ...]]:

@@ -25,7 +25,7 @@ POINTS = [{"warmup_ticks": warmup, "cooldown_s": 60} for warmup in range(5, 17)]
 
 @pytest.fixture(autouse=True)
 def small_tasks(monkeypatch):
-    """Send every point away, one a task."""
+    """Send every point but the first away, one a task."""
     for name, value in {"_ALONE_S": 1e-9, "_WORTH_S": 0.0, "_TASK_S": 0.0}.items():
         monkeypatch.setattr(executors, name, value)
     monkeypatch.setenv("CLVLAB_WORKERS", "2")
@@ -91,13 +91,27 @@ def test_a_task_that_is_lost_is_sent_again(expected):
 def test_a_task_that_is_lost_again_and_again_is_named():
     with Failing(99, RuntimeError("the worker is gone")) as executor, pytest.raises(ExecutorError) as raised:
         found(executor)
-    assert str(raised.value) == ("no answer at the point warmup_ticks=5, cooldown_s=60 after 3 attempts: the worker is gone")
+    assert str(raised.value) == ("no answer at the point warmup_ticks=6, cooldown_s=60 after 3 attempts: the worker is gone")
 
 
 def test_a_broken_executor_of_the_callers_is_reported():
     gone = Failing(1, BrokenExecutor("all processes are gone"))
     with gone as executor, pytest.raises(ExecutorError, match="after 1 attempts: all processes are gone"):
         found(executor)
+
+
+def test_an_executor_that_was_shut_down_is_reported():
+    with ThreadPoolExecutor(1) as executor:
+        pass
+    with pytest.raises(ExecutorError, match="after 3 attempts: cannot schedule new futures after shutdown"):
+        found(executor)
+
+
+def test_no_process_is_started_where_nothing_is_left(monkeypatch, expected):
+    monkeypatch.setattr(executors, "_cores", lambda: pytest.fail("started"))
+
+    assert list(sums_of_points(SEARCH, iter(()), 1_000, None)) == []
+    assert_all_equal(sums_of_points(SEARCH, POINTS[:1], 1_000, None), expected[:1])
 
 
 def test_an_agent_that_fails_in_another_process_is_reported_with_its_point():
