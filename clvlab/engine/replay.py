@@ -12,12 +12,10 @@ from clvlab.law.closing import Window, fixture_closes, market_closes
 from clvlab.law.schema import Action, Schema
 from clvlab.law.tape import Tape, last_row_at
 from clvlab.proof.canonical import decimal_text
-from clvlab.proof.events import CLOSE_EVENTS, PROPOSAL_EVENTS, SIDES
+from clvlab.proof.events import CLOSE_EVENTS, PROPOSAL_EVENTS, SEALED_ORDER, SIDES
 
 _MARKET = ["fixture_id", "market_key"]
 _PPM = 1_000_000
-# By time, then by names: who was asked first must shape no byte of the evidence (evidence-format.md).
-SEALED_ORDER = ["ts_ms", "fixture_id", "tick_seq", "agent_id", "market_key", "side", "action"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,9 +145,8 @@ def _confidence_raw(decisions: pl.DataFrame) -> pl.Series:
     """Spell the claims of confidence that are no probability."""
     # A claim is sealed as it was made, however absurd, and never scored: tidied up, it could not be held against anybody.
     claimed = pl.col("confidence")
-    raw = decisions.filter(claimed.is_not_null() & ~(claimed.is_between(0.0, 1.0) & claimed.is_not_nan()))[
-        "confidence"
-    ].unique()
+    sane = claimed.is_between(0.0, 1.0) & claimed.is_not_nan()
+    raw = decisions.filter(claimed.is_not_null() & ~sane)["confidence"].unique()
     spelled = {value: _spelled(value) for value in raw}
     return decisions["confidence"].replace_strict(spelled, default=None, return_dtype=pl.String)
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import polars as pl
 
 from clvlab.engine.agent import Agent, decisions_of
-from clvlab.engine.replay import SEALED_ORDER, confidence_ppm, locate
+from clvlab.engine.replay import confidence_ppm, locate
 from clvlab.law.closing import Window, fixture_closes, market_closes
 from clvlab.law.clv import scores
 from clvlab.law.positions import check_prices
 from clvlab.law.schema import POSITIONS, Action
 from clvlab.law.tape import Tape
+from clvlab.proof.events import SEALED_ORDER
 
 _MARKET = ["fixture_id", "market_key"]
 
@@ -36,7 +37,7 @@ class Scorer:
 
     def __init__(self, tape: Tape, window: Window) -> None:
         check_prices(tape.rows)
-        self._tape, self.window = tape, window
+        self.tape, self.window = tape, window
         ends = fixture_closes(tape, window)
         first_sides = tape.series.filter(pl.col("side_no") == 0)
         self._closes = market_closes(tape, first_sides.select(_MARKET), ends).select(*_MARKET, "close_row")
@@ -51,8 +52,8 @@ class Scorer:
         SchemaError, DecisionError
             It returned no frame, decisions that can't be sealed, or one at a tick that does not exist.
         """
-        located = locate(self._tape, decisions_of(agent, self._tape)).sort(SEALED_ORDER, nulls_last=False)
-        rows, back = self._tape.rows, pl.col("action") == Action.BACK
+        located = locate(self.tape, decisions_of(agent, self.tape)).sort(SEALED_ORDER, nulls_last=False)
+        rows, back = self.tape.rows, pl.col("action") == Action.BACK
         closing = pl.col("end_seq", "close_ts_ms", "close_kind", "close_row")
         found = (
             located.lazy()
@@ -80,5 +81,5 @@ class Scorer:
             close_prob_bps=rows["prob_bps"].gather(own_close),
             closing_ts_ms=rows["ts_ms"].gather(close),
         )
-        scored = scores(positions.select(*POSITIONS), self.window, self._tape.max_close_age_s)
+        scored = scores(positions.select(*POSITIONS), self.window, self.tape.max_close_age_s)
         return scored.with_columns(at_close=(entry == close).fill_null(value=False))

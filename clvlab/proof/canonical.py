@@ -7,6 +7,7 @@ equals the RFC's sorting by UTF-16 unit, and number formatting is trivial.
 from __future__ import annotations
 
 import hashlib
+import re
 from decimal import Decimal
 from typing import Any
 
@@ -14,6 +15,8 @@ import orjson
 
 from clvlab.errors import EvidenceError
 from clvlab.law.schema import SAFE_INTEGER
+
+HASH = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 def sha256(data: bytes) -> str:

@@ -82,6 +82,9 @@ PROPOSAL_EVENTS: Schema = {
 # One row per DECISION line.
 DECISION_EVENTS: Schema = PROPOSAL_EVENTS | VERDICTS
 
+# By time, then by names: who was asked first must shape no byte of the evidence (evidence-format.md).
+SEALED_ORDER = ("ts_ms", "fixture_id", "tick_seq", "agent_id", "market_key", "side", "action")
+
 # One row per MARKET_CLOSE line; the state as above.
 CLOSE_EVENTS: Schema = {
     "seq": pl.Int64,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,9 +23,9 @@ from clvlab.law.schema import (
     SourceMode,
 )
 from clvlab.law.tape import check_close_age
-from clvlab.proof.canonical import canonical
+from clvlab.proof.canonical import HASH, canonical
 from clvlab.proof.coherence import check_coherence
-from clvlab.proof.events import Kind
+from clvlab.proof.events import SEALED_ORDER, Kind
 from clvlab.proof.lines import read_closes, read_decisions, read_single
 from clvlab.proof.manifest import RUN_SCHEMA
 from clvlab.proof.started import RunStarted
@@ -51,7 +50,6 @@ _BINDING: _Types = {"content_hash": _OPTIONAL_TEXT, "fixture_ids": (list,), "pac
 _ERROR: _Types = {"agent_id": (str,), "error": (str,), "fixture_id": _OPTIONAL_INT, "tick_seq": _OPTIONAL_INT}
 # Columns that are never null; the others of a line may be.
 _GIVEN = {"seq", "agent_id", "fixture_id", "tick_seq", "ts_ms", "action", "end_seq", "close_ts_ms", "close_kind"}
-_SHA256 = re.compile(r"sha256:[0-9a-f]{64}")
 _CLOSE_KINDS = {
     EndRule.PRE_MATCH: (CloseKind.IN_RUNNING, CloseKind.KICKOFF, CloseKind.TAPE_END),
     EndRule.FIXED_DURATION: (CloseKind.DURATION,),
@@ -225,11 +223,10 @@ def _check_values(evidence: Evidence) -> None:
 
 
 def _check_order(evidence: Evidence) -> None:
-    order = ["ts_ms", "fixture_id", "tick_seq", "agent_id", "market_key", "side", "action"]
     # One order of the same decisions, or one run would have many hashes, and the best of them could be sought.
-    key = evidence.decisions.select(order)
-    if not key.equals(key.sort(order, nulls_last=False)):
-        raise EvidenceError(f"decisions are not in the order of {', '.join(order)}")
+    key = evidence.decisions.select(SEALED_ORDER)
+    if not key.equals(key.sort(SEALED_ORDER, nulls_last=False)):
+        raise EvidenceError(f"decisions are not in the order of {', '.join(SEALED_ORDER)}")
     if key.select(pl.all_horizontal(pl.all().eq_missing(pl.all().shift(1))).any()).item():
         raise EvidenceError("an agent decides twice on the same side of a market at a tick")
     waits = key.filter(pl.col("action") == Action.WAIT).select("agent_id", "fixture_id", "tick_seq")
@@ -299,7 +296,7 @@ def _check_mode(evidence: Evidence) -> None:
     # A pack that is known beforehand is no live feed; one that was captured is known by its hash when the run is sealed.
     if live and (binding["pack_id"], binding["content_hash"]) != (None, None):
         raise EvidenceError(f"a live run is bound to pack {binding['pack_id']!r} before it began")
-    named = isinstance(evidence.captured, str) and _SHA256.fullmatch(evidence.captured) is not None
+    named = isinstance(evidence.captured, str) and HASH.fullmatch(evidence.captured) is not None
     if named != live or (evidence.captured is not None) != live:
         raise EvidenceError(f"RUN_SEALED of a {started['source_mode']} has the content_hash {evidence.captured!r}")
     if any((agent["causality"] == Causality.LIVE) != live for agent in started["agents"]):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from clvlab.errors import EvidenceError, LogError
+from clvlab.proof.canonical import HASH
 from clvlab.proof.merkle import Frontier, leaf_hash
 from clvlab.runlog.entries import Commit, EntryKind, Opened, Outcome, Planned, Restart, Segment, read_entry
 from clvlab.runlog.log import MAX_NAME, Claim, RunCounts
@@ -16,7 +16,6 @@ from clvlab.runlog.restarts import Restarted
 
 _MAX_ENTRY = 16_384  # a writer's names are short; more is no entry of a run
 _NAMED = 20
-_SHA256 = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +208,7 @@ class Auditor:
         self.restarts.append(found)
 
     def _segment(self, index: int, entry: Segment) -> None:
-        if not 1 <= len(entry.capture_id.encode()) <= MAX_NAME or not _SHA256.fullmatch(entry.sha256):
+        if not 1 <= len(entry.capture_id.encode()) <= MAX_NAME or not HASH.fullmatch(entry.sha256):
             self.fail(f"entry {index} names no segment: {entry.capture_id[:80]!a}, {entry.sha256[:80]!a}", index)
             return  # what is no name is not counted under it
         due = self._segments.get(entry.capture_id, 0) + 1

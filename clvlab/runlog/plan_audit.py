@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 
+from clvlab.proof.canonical import HASH
 from clvlab.runlog.entries import Opened, Planned
 from clvlab.runlog.log import MAX_NAME
 from clvlab.runlog.plans import plan_id_of
-
-_SHA256 = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 @dataclass(slots=True)
@@ -51,7 +49,7 @@ class PlanAuditor:
 
     def _planned(self, index: int, entry: Planned) -> str | None:
         name = entry.plan_id
-        if not all(map(_SHA256.fullmatch, (entry.plan_hash, entry.content_hash))):
+        if not all(map(HASH.fullmatch, (entry.plan_hash, entry.content_hash))):
             return f"entry {index} plans by no hash: {entry.plan_hash[:80]!a}, {entry.content_hash[:80]!a}"
         if name != plan_id_of(entry.plan_hash):  # one plan under two ids would be opened once under each
             return f"entry {index} names no plan: {name[:80]!a} is not the id of {entry.plan_hash}"
@@ -66,7 +64,7 @@ class PlanAuditor:
         name, plan = entry.plan_id, self.plans.get(entry.plan_id)
         if plan is None or plan.index != entry.plan_index:
             return f"entry {index} opens plan {name[:80]!a} of entry {entry.plan_index}, which is no such plan before it"
-        if not _SHA256.fullmatch(entry.trial):
+        if not HASH.fullmatch(entry.trial):
             return f"entry {index} opens plan {name[:80]!a} for no configuration: {entry.trial[:80]!a}"
         again, same = bool(plan.openings), [known for known, trial in plan.openings.items() if trial == entry.trial]
         plan.openings[index] = entry.trial

@@ -73,9 +73,9 @@ def imported(statement: str, rounds: int) -> tuple[Spread, list[str]]:
     return spread([run["seconds"] for run in runs]), runs[0]["loaded"]
 
 
-def fresh(arguments: Sequence[str]) -> dict[str, Any]:
-    """Run Python in a fresh process and give the JSON that it prints."""
-    environment = os.environ | {"POLARS_MAX_THREADS": _THREADS, "PYTHONPATH": str(_ROOT)}
+def fresh(arguments: Sequence[str], variables: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Run Python in a fresh process, with further variables if any, and give the JSON that it prints."""
+    environment = os.environ | {"POLARS_MAX_THREADS": _THREADS, "PYTHONPATH": str(_ROOT)} | dict(variables or {})
     done = subprocess.run(
         [sys.executable, *arguments], cwd=_ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=True
     )

@@ -9,8 +9,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import os
-import subprocess
 import sys
 import threading
 import time
@@ -23,7 +21,7 @@ import psutil
 
 import clvlab as cl
 from clvlab.application.points.executors import workers
-from tests.benchmarks.measure import Sample, spread
+from tests.benchmarks.measure import Sample, fresh, spread
 from tests.benchmarks.report import Budget, Equality, Figure, growth, machine, ratio, table
 
 _AGENT = "cumulative-drift"
@@ -50,7 +48,8 @@ def main() -> int:
     samples: dict[tuple[int, str], list[Sample]] = {(points, way): [] for points in asked.points for way in _WAYS}
     for _ in range(asked.rounds):
         for points, way in samples:
-            samples[points, way].append(fresh(points, asked.fixtures, way))
+            command = ["-m", "tests.benchmarks.sweeping", "--alone", "--points", str(points), "--fixtures", str(asked.fixtures)]
+            samples[points, way].append(Sample(**fresh(command, _WAYS[way])))
     figures, equal = [], []
     for before, points in zip([None, *asked.points], asked.points, strict=False):
         job, own = f"sweep of {points:,} points", {way: samples[points, way] for way in _WAYS}
@@ -71,14 +70,6 @@ def main() -> int:
     if asked.json:
         asked.json.write_text(json.dumps({"machine": machine(), "figures": [f.payload() for f in figures]}, indent=2) + "\n")
     return 0 if all(one.holds for one in equal) else 1
-
-
-def fresh(points: int, fixtures: int, way: str) -> Sample:
-    """Sweep in a fresh process."""
-    command = [sys.executable, "-m", "tests.benchmarks.sweeping", "--alone"]
-    command += ["--points", str(points), "--fixtures", str(fixtures)]
-    done = subprocess.run(command, env=os.environ | _WAYS[way], stdout=subprocess.PIPE, text=True, check=True)
-    return Sample(**json.loads(done.stdout))
 
 
 def swept(points: int, fixtures: int) -> dict[str, Any]:

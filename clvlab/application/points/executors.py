@@ -50,13 +50,13 @@ def sums_of_points(search: Search, points: Iterable[Params], count: int, executo
     ClvlabError
         The agent, the pack or the parameters are at fault.
     """
-    left, spent_s, done = iter(points), 0.0, 0
+    left, spent_s, done, several = iter(points), 0.0, 0, workers() > 1
     for params in left:
         begun = time.perf_counter()
         sums = sums_at(search, (params,))
         spent_s, done = spent_s + time.perf_counter() - begun, done + 1
         yield from sums
-        far = executor is not None or (workers() > 1 and spent_s / done * (count - done) >= _WORTH_S)
+        far = executor is not None or (several and spent_s / done * (count - done) >= _WORTH_S)
         if far and spent_s >= _ALONE_S:
             break
     size = min(max(int(_TASK_S * done / spent_s), 1), _MOST_POINTS) if spent_s else 1
@@ -82,10 +82,10 @@ def workers() -> int:
 def _sent(search: Search, chunks: Iterator[Chunk], executor: Executor | None) -> Iterator[list[pl.DataFrame]]:
     """Send tasks ahead, and yield their answers in order; one whose process dies is sent again."""
     waiting: deque[tuple[Chunk, Answer]] = deque()
-    pool, attempts = executor or _cores(), 1
+    pool, attempts, most = executor or _cores(), 1, _WAITING * workers()
     try:
         while True:
-            while len(waiting) < _WAITING * workers() and (chunk := next(chunks, None)):
+            while len(waiting) < most and (chunk := next(chunks, None)):
                 waiting.append((chunk, _asked(pool, search, chunk)))
             if not waiting:
                 return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor
@@ -12,7 +11,7 @@ from secrets import token_hex
 import polars as pl
 
 from clvlab.application.points.executors import sums_of_points
-from clvlab.application.points.search import Params, Search
+from clvlab.application.points.search import Params, Search, spelled
 from clvlab.application.sheets.sums import FIXTURE_SUMS
 from clvlab.law.schema import LAW_VERSION, Schema
 
@@ -32,29 +31,8 @@ class KeptSums:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def read(self, search: Search, params: Params) -> pl.DataFrame | None:
-        """Return ``FIXTURE_SUMS`` at a point, null where there are none, or none that can be read."""
-        path = self._path(search, params)
-        if path is None or not path.is_file():
-            return None
-        try:
-            found = pl.read_parquet(path, hive_partitioning=False)
-        except (OSError, pl.exceptions.PolarsError):  # it is computed again, and written over
-            return None
-        return found.select(*FIXTURE_SUMS) if dict(found.schema) == POINT_SUMS else None
-
-    def keep(self, search: Search, params: Params, sums: pl.DataFrame) -> None:
-        """Keep the sums at a point, if its work has a name."""
-        path = self._path(search, params)
-        if path is None:
-            return
-        point, spelled = pl.lit(path.stem), pl.lit(json.dumps(dict(params), sort_keys=True))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = path.with_name(f".{token_hex(8)}")
-        sums.with_columns(point=point, params=spelled).select(*POINT_SUMS).write_parquet(unfinished)
-        unfinished.replace(path)  # whole or not at all; after a power failure perhaps empty, and then computed again
-
-    def _path(self, search: Search, params: Params) -> Path | None:
+    def path(self, search: Search, params: Params) -> Path | None:
+        """Return where the sums at a point are kept, null where its work has no name."""
         key = search.key(params)
         if key is None:
             return None
@@ -62,6 +40,23 @@ class KeptSums:
         return (
             self._folder / f"law={LAW_VERSION}" / f"agent={search.agent_name}" / pack / f"{key.removeprefix('sha256:')}.parquet"
         )
+
+    def read(self, path: Path) -> pl.DataFrame | None:
+        """Return the ``FIXTURE_SUMS`` of a path, null where there are none, or none that can be read."""
+        if not path.is_file():
+            return None
+        try:
+            found = pl.read_parquet(path, hive_partitioning=False)
+        except (OSError, pl.exceptions.PolarsError):  # it is computed again, and written over
+            return None
+        return found.select(*FIXTURE_SUMS) if dict(found.schema) == POINT_SUMS else None
+
+    def keep(self, path: Path, params: Params, sums: pl.DataFrame) -> None:
+        """Keep the sums at a point."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_name(f".{token_hex(8)}")
+        sums.with_columns(point=pl.lit(path.stem), params=pl.lit(spelled(params))).select(*POINT_SUMS).write_parquet(unfinished)
+        unfinished.replace(path)  # whole or not at all; after a power failure perhaps empty, and then computed again
 
 
 def search_points(
@@ -90,21 +85,23 @@ def search_points(
     if kept is None:
         yield from sums_of_points(search, points, count, executor)
         return
-    waiting: deque[tuple[Params, pl.DataFrame | None]] = deque()
+    waiting: deque[tuple[Params, Path | None, pl.DataFrame | None]] = deque()
 
     def missing() -> Iterator[Params]:
         for params in points:
-            found = kept.read(search, params)
-            waiting.append((params, found))
+            path = kept.path(search, params)
+            found = None if path is None else kept.read(path)
+            waiting.append((params, path, found))
             if found is None:
                 yield params
 
     computed = sums_of_points(search, missing(), count, executor)
     for sums in computed:
-        while (ready := waiting[0][1]) is not None:
+        while (ready := waiting[0][2]) is not None:
             waiting.popleft()
             yield ready
-        params, _ = waiting.popleft()
-        kept.keep(search, params, sums)
+        params, path, _ = waiting.popleft()
+        if path is not None:
+            kept.keep(path, params, sums)
         yield sums
-    yield from (ready for _, ready in waiting if ready is not None)
+    yield from (ready for *_, ready in waiting if ready is not None)

@@ -18,6 +18,7 @@ from clvlab.engine.agent import register
 from clvlab.engine.scoring import Scorer
 from clvlab.errors import ClvlabError, PackTamperedError
 from clvlab.law.closing import Window
+from clvlab.law.tape import Tape
 from clvlab.packs.reader import load_pack
 
 _KEPT = 1  # tapes that a process keeps: a pack may be large
@@ -31,7 +32,7 @@ def point_scores(search: Search, params: Params) -> pl.DataFrame:
     ClvlabError
         The agent, the pack or the parameters are at fault; a note names the point.
     """
-    scorer = _scorer(search.folder, search.content_hash, search.fixture_ids, search.window)
+    scorer = _scorer_of(search)
     agent = register(search.agent) if isinstance(search.agent, IsolatedAgent) else search.agent
     with at_point(params):
         return scorer.scores(backtests.resolve(agent, params, search.window))
@@ -63,6 +64,15 @@ def answer_at(search: Search, points: Sequence[Params]) -> list[pl.DataFrame] | 
         return sums_at(search, points)
     except ClvlabError as error:
         return Fault(type(error), error.args, error.__dict__)
+
+
+def tape_of(search: Search) -> Tape:
+    """Return the tape of a search, that of the newest one as it was read."""
+    return _scorer_of(search).tape
+
+
+def _scorer_of(search: Search) -> Scorer:
+    return _scorer(search.folder, search.content_hash, search.fixture_ids, search.window)
 
 
 @lru_cache(maxsize=_KEPT)

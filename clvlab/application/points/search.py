@@ -117,20 +117,21 @@ def spoken(params: Params) -> str:
 def _identity(agent: str | IsolatedAgent, params: Params, window: Window) -> dict[str, Any] | None:
     if isinstance(agent, str):
         identity = backtests.resolve(agent, params, window).identity
-        return {"strategy": identity.strategy, "version": identity.strategy_version, "config": _spelled(identity.config)}
+        return {"strategy": identity.strategy, "version": identity.strategy_version, "config": spelled(identity.config)}
     if agent.limits.network:
         return None
     return {
         "code": sha256(agent.code.content),
         "name": None if agent.code.file is None else agent.code.file[1],
-        "config": _spelled(dict(agent.params) | dict(params)),
+        "config": spelled(dict(agent.params) | dict(params)),
         "reads": [list(read) for read in agent.limits.digests()],
         "installed": _installed(),
     }
 
 
-def _spelled(config: Params) -> str:
-    return json.dumps(config, sort_keys=True)  # 1, 1.0, true and "1" are four values
+def spelled(params: Params) -> str:
+    """Return parameters as JSON, in which 1, 1.0, true and "1" are four values."""
+    return json.dumps(dict(params), sort_keys=True)
 
 
 @cache

@@ -37,11 +37,11 @@ def fixture_sums(scores: pl.DataFrame) -> pl.DataFrame:
 
 def stacked(each: Sequence[pl.DataFrame], measure: Measure) -> tuple[Clusters, pl.Series]:
     """Put several ``FIXTURE_SUMS`` beside each other, a column each; and return the fixtures of the rows."""
-    used = [own.filter(pl.col(f"{measure.name}_counts") > 0) for own in each]
-    fixtures = pl.concat([own["fixture_id"] for own in used]).unique().sort()
-    parts = {part: np.zeros((fixtures.len(), len(used))) for part in _PARTS}
-    for column, own in enumerate(used):
-        rows = fixtures.search_sorted(own["fixture_id"]).to_numpy()
-        for part, values in parts.items():
-            values[rows, column] = own[f"{measure.name}_{part}"].to_numpy()
+    column = np.repeat(np.arange(len(each)), [own.height for own in each])
+    rows = pl.concat(each).with_columns(column=column).filter(pl.col(f"{measure.name}_counts") > 0)
+    fixtures = rows["fixture_id"].unique().sort()
+    place = fixtures.search_sorted(rows["fixture_id"]).to_numpy(), rows["column"].to_numpy()
+    parts = {part: np.zeros((fixtures.len(), len(each))) for part in _PARTS}
+    for part, values in parts.items():
+        values[place] = rows[f"{measure.name}_{part}"].to_numpy()
     return Clusters(**parts), fixtures

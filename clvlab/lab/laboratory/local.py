@@ -183,18 +183,16 @@ class LocalPlace:
     ) -> tuple[tuple[Trial, ...], int]:
         pack = self.pack(question.pack)
         question = replace(question, pack=pack)
-        fixtures = pack.source.fixture_ids if question.fixtures is None else question.fixtures
 
         def seal(params: Mapping[str, Any]) -> Result:
             return self.backtest(question, Entry(entry.agent, params))
 
         recorded = self._recorded(question, entry, grid)
         trials = sweep_grid(
-            pack.source,
+            pack,
             entry.agent,
             grid,
             seal=seal,
-            check=lambda: pack.source.check_open(fixtures),
             kept=self._sums,
             fixture_ids=question.fixtures,
             window=question.window,

@@ -145,11 +145,9 @@ def make_plan(
 
 def _agent_of(entry: Entry, grid: Mapping[str, Sequence[Any]], question: Question) -> dict[str, Any]:
     """Return what of an agent is the same at all points of a grid."""
-    identities = []
     for point in grid_points(grid):
         with at_point(point):
-            identities.append(backtests.resolve(entry.agent, point, question.window).identity)
-    identity: Identity = identities[0]
+            identity: Identity = backtests.resolve(entry.agent, point, question.window).identity
     named = {
         "strategy": identity.strategy,
         "strategy_version": identity.strategy_version,

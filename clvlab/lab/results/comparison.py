@@ -19,7 +19,8 @@ from clvlab.errors import StatisticsError
 from clvlab.lab.results.contender import Contender
 from clvlab.law.ranking import rank
 from clvlab.law.schema import Schema
-from clvlab.statistics import Clusters, estimates, paired_difference
+from clvlab.statistics import Clusters, cluster_errors, estimates, paired_difference
+from clvlab.statistics.means import finite
 
 _RANKING = ("rank", "agent_id", "mean_clv_bps", "action_count", "fixtures", "total_clv_bps", "sim_pnl")
 _KEY = ("fixture_id", "tick_seq", "market_key", "side")
@@ -45,7 +46,7 @@ def mean_table(sums: Sequence[pl.DataFrame], measure: Measure, level: float) -> 
     }
     for other in MEASURES.values():
         if other is not measure:
-            named[other.mean] = [one.mean for one in estimates(stacked(sums, other)[0], level=level)]
+            named[other.mean] = [finite(mean) for mean in cluster_errors(stacked(sums, other)[0]).means]
     schema = {name: pl.Int64 if name in ("n", "fixtures") else pl.Float64 for name in named}
     return pl.DataFrame(named, schema=schema)
 

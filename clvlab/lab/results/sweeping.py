@@ -26,6 +26,7 @@ from clvlab.lab.drawing.progress import Progress, shown_progress
 from clvlab.lab.results.comparison import mean_table
 from clvlab.lab.results.grid import agent_name, check_trials, grid_points, grid_size
 from clvlab.lab.results.overfitting import OverfittingResult, overfitting_of
+from clvlab.lab.results.pack import Pack as LabPack
 from clvlab.lab.results.result import Result
 from clvlab.law.closing import Window
 from clvlab.packs.reader import Pack
@@ -82,12 +83,11 @@ class Trial:
 
 
 def sweep_grid(
-    pack: Pack,
+    pack: LabPack,
     agent: str | Agent,
     grid: Mapping[str, Sequence[Any]],
     *,
     seal: Seal,
-    check: Callable[[], object],
     kept: KeptSums | None = None,
     fixture_ids: Sequence[int] | None = None,
     window: Window | None = None,
@@ -96,15 +96,15 @@ def sweep_grid(
 ) -> tuple[Trial, ...]:
     """Score an agent at every point of a grid, the last parameter fastest; see ``clvlab.sweep``.
 
-    ``seal`` makes a backtest of the parameters of a point; ``check`` refuses fixtures that a plan holds out by now.
+    ``seal`` makes a backtest of the parameters of a point.
     """
-    search, count = search_of(pack, agent, fixture_ids, window or Window()), grid_size(grid)
+    search, count = search_of(pack.source, agent, fixture_ids, window or Window()), grid_size(grid)
 
     def score(params: Mapping[str, Any]) -> pl.DataFrame:
-        check()
+        pack.source.check_open(search.fixture_ids)  # a plan may hold them out by now
         return point_scores(search, params)
 
-    setting, trials = _Setting(pack, agent, seal, score), []
+    setting, trials = _Setting(pack.source, agent, seal, score), []
     with shown_progress(f"sweep of {agent_name(agent)}", count, progress=progress) as tell:
         found = search_points(search, grid_points(grid), count, executor=executor, kept=kept)
         for number, (params, sums) in enumerate(zip(grid_points(grid), found, strict=True)):

@@ -13,6 +13,7 @@ import polars as pl
 
 from clvlab.application import backtests
 from clvlab.application.points.kept import KeptSums, search_points
+from clvlab.application.points.scoring import tape_of
 from clvlab.application.points.search import search_of
 from clvlab.application.runs.perform import PerformedRun
 from clvlab.application.sheets.measures import Measure, measure_of
@@ -174,22 +175,25 @@ def walk(
     An agent is asked about one fold at a time, anew for each, so that nothing which it learns in one reaches another.
     """
     asked, measure = window or Window(), measure_of(by)
-    points, sums, tapes = list(grid_points(grid)), [], [pack.tape(fold) for fold in folds]
+    points, closed_ms = list(grid_points(grid)), 0
+    sums: list[Clusters] = []
+    steps, chosen, decided = [], [], []
     with shown_progress(f"walk of {agent_name(agent)}", len(points) * len(folds), progress=progress) as tell:
         for number, fold in enumerate(folds):
             search, own = search_of(pack, agent, fold, asked), []
             for found in search_points(search, points, len(points), executor=executor, kept=kept):
                 own.append(found)
                 tell(number * len(points) + len(own), len(points) * len(folds))
+            tape = tape_of(search)
+            if sums:
+                best, train_mean = _best(sums)
+                step = Step(tape, backtests.resolve(agent, points[best], asked), closed_ms)
+                later, removed = decided_after(step)
+                steps.append(step)
+                decided.append(later)
+                chosen.append((number, sum(map(len, folds[:number])), len(fold), points[best], train_mean, removed))
             sums.append(stacked(own, measure)[0])
-    steps, chosen, decided, closed_ms = [], [], [], [last_close_ms(tape, asked) for tape in tapes]
-    for number in range(1, len(folds)):
-        best, train_mean = _best(sums[:number])
-        step = Step(tapes[number], backtests.resolve(agent, points[best], asked), max(closed_ms[:number]))
-        kept_decisions, removed = decided_after(step)
-        steps.append(step)
-        decided.append(kept_decisions)
-        chosen.append((number, sum(map(len, folds[:number])), len(folds[number]), points[best], train_mean, removed))
+            closed_ms = max(closed_ms, last_close_ms(tape, asked))
     run = pooled(pack, steps, decided, asked, {"by": by, "folds": len(folds), "points": len(points)})
     out_of_sample = fixture_sums(run.scores.with_columns(run.at_close))
     forwards = []

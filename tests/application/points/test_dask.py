@@ -5,7 +5,6 @@ import signal
 
 import pytest
 from distributed import Client, LocalCluster
-from polars.testing import assert_frame_equal
 
 from clvlab.application import packs
 from clvlab.application.points import executors
@@ -13,6 +12,7 @@ from clvlab.application.points.executors import sums_of_points
 from clvlab.application.points.scoring import sums_at
 from clvlab.application.points.search import search_of
 from clvlab.law.closing import Window
+from tests.frames import assert_all_equal
 
 SEARCH = search_of(packs.open_pack("starter"), "cumulative-drift", None, Window())
 POINTS = [{"warmup_ticks": warmup, "cooldown_s": 60} for warmup in range(60)]
@@ -30,5 +30,4 @@ def test_a_cluster_that_loses_a_worker_finds_what_this_process_finds(monkeypatch
         os.kill(next(iter(cluster.workers.values())).pid, signal.SIGKILL)
         found += sums
 
-    for one, expected in zip(found, sums_at(SEARCH, POINTS), strict=True):
-        assert_frame_equal(one, expected)
+    assert_all_equal(found, sums_at(SEARCH, POINTS))

@@ -7,7 +7,6 @@ from multiprocessing import get_context
 import polars as pl
 import pytest
 from loky import get_reusable_executor
-from polars.testing import assert_frame_equal
 
 import clvlab as cl
 from clvlab.application import packs
@@ -17,6 +16,7 @@ from clvlab.application.points.scoring import sums_at
 from clvlab.application.points.search import search_of
 from clvlab.errors import AgentError, ExecutorError, PackTamperedError
 from clvlab.law.closing import Window
+from tests.frames import assert_all_equal
 
 PACK = packs.open_pack("starter")
 SEARCH = search_of(PACK, "cumulative-drift", None, Window())
@@ -34,11 +34,6 @@ def small_tasks(monkeypatch):
 @pytest.fixture(scope="module")
 def expected():
     return sums_at(SEARCH, POINTS)
-
-
-def assert_all_equal(found, expected):
-    for one, other in zip(found, expected, strict=True):
-        assert_frame_equal(one, other)
 
 
 def found(executor=None, search=SEARCH, points=POINTS):

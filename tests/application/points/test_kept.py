@@ -2,7 +2,6 @@ import json
 
 import duckdb
 import pytest
-from polars.testing import assert_frame_equal
 
 from clvlab.application import packs
 from clvlab.application.points import executors
@@ -11,6 +10,7 @@ from clvlab.application.points.scoring import sums_at
 from clvlab.application.points.search import search_of
 from clvlab.errors import AgentError
 from clvlab.law.closing import Window
+from tests.frames import assert_all_equal
 
 SEARCH = search_of(packs.open_pack("starter"), "cumulative-drift", None, Window())
 POINTS = [{"warmup_ticks": warmup} for warmup in (5, 10, 20, 40)]
@@ -36,11 +36,6 @@ def computed(monkeypatch):
 
 def found(folder, points=POINTS):
     return list(search_points(SEARCH, points, len(points), kept=KeptSums(folder)))
-
-
-def assert_all_equal(found, expected):
-    for one, other in zip(found, expected, strict=True):
-        assert_frame_equal(one, other)
 
 
 def test_a_search_that_is_repeated_computes_nothing(folder, computed):
