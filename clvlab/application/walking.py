@@ -10,7 +10,7 @@ import polars as pl
 
 from clvlab.application.runs.perform import PerformedRun, matched
 from clvlab.engine.agent import Agent, Identity, decisions_of, fresh
-from clvlab.engine.replay import locate
+from clvlab.engine.replay import locate, replay
 from clvlab.engine.run import Failures, judged, run_started
 from clvlab.law.closing import Window, fixture_closes
 from clvlab.law.policy import PolicyEnvelope
@@ -82,5 +82,6 @@ def pooled(
     started = run_started(
         tape.binding, tape.closing_policy, [identity], window, policy, max_close_age_s=tape.max_close_age_s, kind="backtest"
     )
-    result = judged(started, tape, locate(tape, pl.concat(decided)), window, policy, Failures())
+    replayed = replay(tape, locate(tape, pl.concat(decided)), window)
+    result = judged(started, replayed, window, policy, Failures())
     return PerformedRun(pack, window, result, matched(tape, window))

@@ -12,8 +12,9 @@ from typing import Any
 import polars as pl
 
 from clvlab.engine.agent import Agent, Identity, identify
-from clvlab.engine.replay import locate
-from clvlab.engine.run import Failures, RunResult, asked_once, judged, located, run_started
+from clvlab.engine.asking import asked_once, located
+from clvlab.engine.replay import locate, replay
+from clvlab.engine.run import Failures, RunResult, judged, run_started
 from clvlab.errors import AgentFailedError, DecisionError, LookaheadError
 from clvlab.law.actions import Decision, check_decisions, decisions_of
 from clvlab.law.closing import Window
@@ -136,7 +137,8 @@ def seal_live(
     """
     require_agent(decided, failures)
     frames = [locate(tape, check_decisions(decisions_of(own, agent_id))) for agent_id, own in sorted(decided.items())]
-    return judged(started, tape, pl.concat(frames), window, policy, failures, commit_index=commit_index, captured=captured)
+    replayed = replay(tape, pl.concat(frames), window, errors=len(failures.errors))
+    return judged(started, replayed, window, policy, failures, commit_index=commit_index, captured=captured)
 
 
 def require_agent(decided: Mapping[str, Sequence[Decision]], failures: Failures) -> None:
@@ -183,13 +185,5 @@ def replay_live(
     kickoffs = tape.fixtures.with_columns(kickoff_ts_ms=pl.lit(None, pl.Int64))
     seen = replace(tape, binding=Binding(None, tape.binding.fixture_ids, None), announced=kickoffs)
     frames = [located(agent.identity.agent_id, tape, asked_once(agent, seen)) for agent in agents]
-    return judged(
-        started,
-        tape,
-        pl.concat(frames),
-        window,
-        policy,
-        Failures(errors),
-        commit_index=commit_index,
-        captured=captured,
-    )
+    replayed = replay(tape, pl.concat(frames), window, errors=len(errors))
+    return judged(started, replayed, window, policy, Failures(errors), commit_index=commit_index, captured=captured)

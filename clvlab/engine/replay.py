@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
 
@@ -29,8 +30,6 @@ class Replay:
 def replay(tape: Tape, decisions: pl.DataFrame, window: Window, *, errors: int = 0) -> Replay:
     """Put decisions in sealed order and look up their states.
 
-    Steps: 1. sort; 2. read the states acted on; 3. close every market that a BACK names.
-
     Parameters
     ----------
     tape
@@ -42,20 +41,52 @@ def replay(tape: Tape, decisions: pl.DataFrame, window: Window, *, errors: int =
     errors
         Number of lines about failed agents, which stand between decisions and closes.
     """
-    named = decisions.sort(SEALED_ORDER, nulls_last=False).with_columns(seq=pl.int_range(1, pl.len() + 1))
+    return numbered([looked_up(tape, decisions, window)], errors=errors)
 
+
+def looked_up(tape: Tape, decisions: pl.DataFrame, window: Window) -> Replay:
+    """Look up the states of decisions on some fixtures, as ``replay`` does of all; ``seq`` is not numbered yet.
+
+    Steps: 1. sort; 2. read the states acted on; 3. close every market that a BACK names.
+    """
+    named = decisions.sort(SEALED_ORDER, nulls_last=False)
     back = named["action"] == Action.BACK
     acted_on = pl.select(pl.when(back).then(named["market_row"])).to_series()
     events = named.with_columns(
-        *_states(tape, acted_on, named["n_sides"]), confidence_ppm=confidence_ppm(), confidence_raw=_confidence_raw(named)
+        *_states(tape, acted_on, named["n_sides"]),
+        confidence_ppm=confidence_ppm(),
+        confidence_raw=_confidence_raw(named),
+        seq=pl.lit(0),
     )
 
     # Markets that somebody backed: an agent can't make evidence grow by waiting.
-    markets = named.filter(back & named["market_key"].is_not_null()).select(_MARKET).unique()
-    closes = market_closes(tape, markets, fixture_closes(tape, window))
+    closes = market_closes(tape, backed(named), fixture_closes(tape, window))
     states = _states(tape, closes["close_row"], closes["n_sides"])
-    numbered = closes.with_columns(*states, seq=pl.int_range(pl.len()) + 1 + named.height + errors)
-    return Replay(_cast(events, PROPOSAL_EVENTS), _cast(numbered, CLOSE_EVENTS))
+    return Replay(_cast(events, PROPOSAL_EVENTS), _cast(closes.with_columns(*states, seq=pl.lit(0)), CLOSE_EVENTS))
+
+
+def numbered(parts: Sequence[Replay], *, errors: int = 0) -> Replay:
+    """Put what was looked up on some fixtures after others together, in sealed order.
+
+    Parameters
+    ----------
+    parts
+        Of fixtures that follow each other, as ``looked_up`` returns them.
+    errors
+        As for ``replay``.
+    """
+    decisions = pl.concat([part.decisions for part in parts])
+    if len(parts) > 1:
+        decisions = decisions.sort(SEALED_ORDER, nulls_last=False)
+    closes = pl.concat([part.closes for part in parts])
+    number = pl.int_range(1, pl.len() + 1)
+    return Replay(decisions.with_columns(seq=number), closes.with_columns(seq=number + decisions.height + errors))
+
+
+def backed(decisions: pl.DataFrame) -> pl.DataFrame:
+    """Return the markets that somebody backed, each once."""
+    back = (pl.col("action") == Action.BACK) & pl.col("market_key").is_not_null()
+    return decisions.filter(back).select(_MARKET).unique()
 
 
 def _cast(frame: pl.DataFrame, schema: Schema) -> pl.DataFrame:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain
 from typing import Any
 
 import polars as pl
 
-from clvlab.engine.agent import Agent, Identity, Isolated, decisions_of, fresh, identify, sealable
-from clvlab.engine.lookahead import lookahead_audit
+from clvlab.engine.agent import Agent, Identity, Isolated, identify, sealable
+from clvlab.engine.asking import Question, asked
 from clvlab.engine.paper import fills
-from clvlab.engine.replay import locate, replay
-from clvlab.errors import AgentFailedError, ClvlabError, DecisionError, LookaheadError
+from clvlab.engine.replay import Replay, backed, looked_up, numbered
+from clvlab.errors import AgentFailedError, ClvlabError, DecisionError
 from clvlab.law.closing import Window, sealed_window
 from clvlab.law.clv import scores
 from clvlab.law.gate import verdicts
@@ -25,8 +26,6 @@ from clvlab.law.tape import Binding, Tape
 from clvlab.proof.manifest import RUN_SCHEMA, config_hash, policy_hash, run_id
 from clvlab.proof.seal import SealedRun, seal
 from clvlab.proof.started import AgentStarted, RunStarted
-
-_AGENTS_AT_ONCE, _ISOLATED_AT_ONCE = 8, 2  # an audit has several processes
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +60,7 @@ class RunResult:
 
 
 def run(
-    tape: Tape,
+    tape: Tape | Iterable[Tape],
     agents: Sequence[Agent],
     window: Window,
     *,
@@ -71,6 +70,7 @@ def run(
     kind: str = "backtest",
     origin_id: str | None = None,
     commit_index: int | None = None,
+    shards: int = 1,
     answered: Callable[[int, int], None] = lambda done, total: None,  # noqa: ARG005
 ) -> RunResult:
     """Let every agent decide on the same tape, judge by the policy, score by the law, and seal.
@@ -78,7 +78,8 @@ def run(
     Parameters
     ----------
     tape
-        What is replayed.
+        What is replayed: one tape; or, of agents that decide fixture by fixture, those of a pack's shards in their order, of
+        which one at a time stands in memory. What is sealed is the same.
     agents
         At least one; agent ids must be unique.
     window
@@ -94,8 +95,11 @@ def run(
         What asked for the run (``backtest``, ``competition``, ``deploy``) and its id, which enter the run id.
     commit_index
         Entry of a run log that committed to the run, which its manifest names.
+    shards
+        How many tapes there are.
     answered
-        Called with how many of how many agents have answered, at first with 0; an error that it raises ends the run.
+        Called with how many of how many agents have answered, at first with 0; an error that it raises ends the run. An agent
+        answers once for each tape.
 
     Raises
     ------
@@ -108,21 +112,52 @@ def run(
     named = {identity.agent_id: (identity, agent) for identity, agent in known}
     if not agents or len(named) != len(agents):
         raise DecisionError(f"a run needs agents with unique ids, not {[identity.agent_id for identity, _ in known]}")
-    ids = sorted(named)  # by code point, which is the order of bytes
-    ask = _Question(tape, window, audit_seed)
-    identities, frames, errors, causes = _asked(ask, [named[agent_id] for agent_id in ids], answered)
+    roster = [named[agent_id] for agent_id in sorted(named)]  # by code point, which is the order of bytes
+    parts, bindings, failed, done = [], [], dict[str, Exception](), 0
+
+    def told(before: int, count: int) -> None:
+        answered(before + count, len(roster) * shards)
+
+    told(0, 0)
+    for part in [tape] if isinstance(tape, Tape) else tape:
+        left = [(identity, agent) for identity, agent in roster if identity.agent_id not in failed]
+        frames, errors = asked(Question(part, window, audit_seed), left, partial(told, done))
+        failed |= errors
+        if len(failed) == len(roster):
+            raise _last(failed)
+        done += len(roster)
+        parts.append(looked_up(part, pl.concat(frames), window))
+        bindings.append(part.binding)
+        closing = part.closing_policy, part.max_close_age_s
+        del part  # before the next one is read
     policy = policy or PolicyEnvelope()
     started = run_started(
-        tape.binding,
-        tape.closing_policy,
-        identities,
+        _joined(bindings),
+        closing[0],
+        [identity for identity, _ in roster],
         window,
         policy,
-        max_close_age_s=tape.max_close_age_s,
+        max_close_age_s=closing[1],
         kind=kind,
         origin_id=origin_id,
     )
-    return judged(started, tape, frames, window, policy, Failures(errors, causes), commit_index=commit_index)
+    failures = _failures(failed)
+    replayed = numbered([_without(part, failed) for part in parts], errors=len(failures.errors))
+    return judged(started, replayed, window, policy, failures, commit_index=commit_index)
+
+
+def _joined(bindings: Sequence[Binding]) -> Binding:
+    """Return the binding of all shards of a pack."""
+    return replace(bindings[0], fixture_ids=tuple(sorted(chain.from_iterable(one.fixture_ids for one in bindings))))
+
+
+def _without(part: Replay, failed: Mapping[str, Exception]) -> Replay:
+    """Return what is left of a shard when nothing counts that was decided by those who failed later."""
+    if not failed:
+        return part
+    decisions = part.decisions.filter(~pl.col("agent_id").is_in(list(failed)))
+    markets = backed(decisions)
+    return Replay(decisions, part.closes.join(markets, on=markets.columns, how="semi", maintain_order="left"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +170,7 @@ class Failures:
 
 def judged(
     started: RunStarted,
-    tape: Tape,
-    decided: pl.DataFrame,
+    replayed: Replay,
     window: Window,
     policy: PolicyEnvelope,
     failures: Failures,
@@ -150,10 +184,8 @@ def judged(
     ----------
     started
         Payload of RUN_STARTED.
-    tape
-        What was decided on.
-    decided
-        ``DECISIONS`` of all agents that did not fail, as ``locate`` found them on the tape.
+    replayed
+        What the agents that did not fail decided.
     window, policy
         As ``started`` has them.
     failures
@@ -163,11 +195,10 @@ def judged(
     captured
         Content hash of the tape's pack, of a live run.
     """
-    replayed = replay(tape, decided, window, errors=len(failures.errors))
     placed = positions(replayed.decisions, replayed.closes)
     proposed = proposals(replayed.decisions, placed)
     decisions = replayed.decisions.hstack(verdicts(proposed, policy, window.market_allowlist))
-    scored = scores(placed, window, tape.max_close_age_s)
+    scored = scores(placed, window, started["window"].get("max_close_age_s"))
     sealed = seal(started, decisions, failures.errors, replayed.closes, scored, commit_index, captured)
     receipts = fills(sealed.run_id, decisions, proposed, policy)
     board = outcomes(scored, tuple(agent["agent_id"] for agent in started["agents"]))
@@ -179,77 +210,27 @@ def _labelled(identity: Identity, agent: Agent, labels: Mapping[str, Causality])
     return identity if carried is None else replace(identity, causality=carried)
 
 
-@dataclass(frozen=True, slots=True)
-class _Question:
-    """What every agent of a run is asked."""
-
-    tape: Tape
-    window: Window
-    audit_seed: int | None
-
-
-def _asked(
-    question: _Question, agents: Sequence[tuple[Identity, Agent]], answered: Callable[[int, int], None]
-) -> tuple[list[Identity], pl.DataFrame, list[dict[str, Any]], dict[str, str]]:
-    """Ask all agents at once; one that fails stops, and the run goes on without it, unless it was the last one."""
-    identities: list[Identity] = []
-    frames: list[pl.DataFrame] = []
-    errors: list[dict[str, Any]] = []
-    causes: dict[str, str] = {}
-    at_once = _ISOLATED_AT_ONCE if any(isinstance(agent, Isolated) for _, agent in agents) else _AGENTS_AT_ONCE
-    with ThreadPoolExecutor(min(len(agents), at_once)) as pool:
-        answers = [pool.submit(_answer, question, identity, agent) for identity, agent in agents]
-        answered(0, len(agents))
-        for done, _ in enumerate(as_completed(answers), start=1):
-            answered(done, len(agents))
-    for (identity, _), answer in zip(agents, answers, strict=True):
-        error = answer.exception()  # an agent is foreign code: its failure is a fact of the run, not of the engine
-        if error is not None and not isinstance(error, Exception):
-            raise error  # somebody wants to stop
-        if error is None:
-            identities.append(identity)
-            frames.append(answer.result())
-            continue
-        if len(errors) == len(agents) - 1:
-            if isinstance(error, ClvlabError):
-                raise error
-            raise DecisionError(f"agent {identity.agent_id!r} failed with {type(error).__name__}: {error}") from error
-        kind = error.kind if isinstance(error, AgentFailedError) else type(error).__name__
-        errors.append({"agent_id": identity.agent_id, "error": kind, "fixture_id": None, "tick_seq": None})
-        causes[identity.agent_id] = str(error)
-        identities.append(identity)
-    return identities, pl.concat(frames), errors, causes
+def _last(failed: Mapping[str, Exception]) -> Exception:
+    """Return the error of a run whose agents all failed: that of the last one."""
+    agent_id, error = max(failed.items())
+    if isinstance(error, ClvlabError):
+        return error
+    found = DecisionError(f"agent {agent_id!r} failed with {type(error).__name__}: {error}")
+    found.__cause__ = error
+    return found
 
 
-def _answer(question: _Question, identity: Identity, agent: Agent) -> pl.DataFrame:
-    """Ask one agent, an isolated one after its audit and in a process that has seen nothing: its ``DECISIONS``, located."""
-    name, tape, decided = identity.agent_id, question.tape, None
-    sealable(identity)
-    if isinstance(agent, Isolated) and question.audit_seed is not None:
-        report = lookahead_audit(agent, tape, seed=question.audit_seed, window=question.window)
-        if not report.passed:
-            raise LookaheadError(f"{report!r}. Nothing was sealed")
-        decided = report.decisions
-    return located(name, tape, asked_once(agent, tape) if decided is None else decided)
-
-
-def asked_once(agent: Agent, tape: Tape) -> pl.DataFrame:
-    """Return ``DECISIONS`` of an agent that has seen nothing."""
-    with fresh(agent) as other:
-        return decisions_of(other, tape)
-
-
-def located(name: str, tape: Tape, decided: pl.DataFrame) -> pl.DataFrame:
-    """Find the ticks of an agent's decisions on the tape.
-
-    Raises
-    ------
-    DecisionError
-        A decision is under another name, or at a tick that the tape does not have.
-    """
-    if decided.filter(pl.col("agent_id") != name).height:
-        raise DecisionError(f"agent {name!r} returned decisions under another agent_id")
-    return locate(tape, decided)
+def _failures(failed: Mapping[str, Exception]) -> Failures:
+    errors = [
+        {
+            "agent_id": agent_id,
+            "error": error.kind if isinstance(error, AgentFailedError) else type(error).__name__,
+            "fixture_id": None,
+            "tick_seq": None,
+        }
+        for agent_id, error in sorted(failed.items())
+    ]
+    return Failures(errors, {agent_id: str(error) for agent_id, error in failed.items()})
 
 
 def run_started(
