@@ -42,6 +42,7 @@ __all__ = [
     "PackFormatError",
     "PackReplayError",
     "PackTamperedError",
+    "PackTooLargeError",
     "PageError",
     "PlanChangedError",
     "PolicyError",
@@ -505,6 +506,17 @@ class MissingLibraryError(ClvlabError):
 
 class StatisticsError(ClvlabError):
     """Statistics that can't be made of what was given: too few backtests, different packs, an empty grid, a level of 2."""
+
+
+class PackTooLargeError(AgentError):
+    """An agent that can't be asked about some fixtures after others would have to see more at once than fits in memory."""
+
+    def __init__(self, agent_id: str, why: str, needed_mb: int, limit_mb: int) -> None:
+        super().__init__(
+            f"agent {agent_id!r} must see all fixtures at once: {why}. That takes about {needed_mb:,} MB, and {limit_mb:,} MB "
+            "may be used here (CLVLAB_MEMORY_MB): name fewer fixtures, or let it decide about each fixture by itself"
+        )
+        self.agent_id = agent_id
 
 
 class ExecutorError(ClvlabError):

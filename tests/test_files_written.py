@@ -16,8 +16,8 @@ from clvlab.cli import main
 from clvlab.errors import SettingsError
 from clvlab.files import Unfinished, new_file, remove_leftovers, replace_file, written_file
 from clvlab.packs.catalog import Catalog
-from clvlab.packs.reader import verify_pack
 from clvlab.packs.synthetic import Recipe, build
+from clvlab.packs.verifying import verify_pack
 from clvlab.runlog.note import Signer, read_signer, write_signer
 from clvlab.store.folder import read_run, write_run
 from tests.factories import make_sealed_run

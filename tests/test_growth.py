@@ -18,8 +18,8 @@ from clvlab.application.sheets.tearsheet import TearSheet
 from clvlab.engine.run import run
 from clvlab.law.closing import Window
 from clvlab.law.tape import Tape
-from clvlab.packs.reader import verify_pack
 from clvlab.packs.synthetic import Recipe, build
+from clvlab.packs.verifying import verify_pack
 from clvlab.proof.verify import verify
 from clvlab.runlog.log import commit
 from clvlab.statistics import Clusters, estimates, family_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import polars as pl
 from pydantic import (
@@ -99,6 +99,8 @@ def entries_sha256(entries: Sequence[Entry]) -> str:
 
 class LlmConfig(Config):
     """Parameters of ``llm``."""
+
+    by_fixture: ClassVar[bool] = False  # a transcript about a fixture that it is not asked about is refused
 
     transcript: Annotated[tuple[Entry, ...], Field(strict=False, max_length=MAX_ENTRIES)] = Field(
         default=(),

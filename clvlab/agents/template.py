@@ -37,10 +37,17 @@ Prefixes = Annotated[tuple[Annotated[str, limit(MAX_NAME_BYTES)], ...], Field(st
 
 
 class Config(BaseModel):
-    """Parameters that every template takes."""
+    """Parameters that every template takes.
+
+    Attributes
+    ----------
+    by_fixture
+        Whether what the template decides about a fixture is the same whichever others it is asked about.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
     version: ClassVar[str] = "1"
+    by_fixture: ClassVar[bool] = True
 
     markets: Prefixes = Field(
         default=("",), description='Market-key prefixes in which the agent proposes; ``""`` is every market.'

@@ -20,8 +20,9 @@ from clvlab.packs.catalog import Catalog
 from clvlab.packs.importers import IMPORTERS
 from clvlab.packs.importers.importing import import_source
 from clvlab.packs.importers.mapping import with_flags
-from clvlab.packs.reader import Pack, verify_pack
+from clvlab.packs.reader import Pack
 from clvlab.packs.synthetic import Recipe, build
+from clvlab.packs.verifying import verify_pack
 
 _SHOWN = 10
 packs_app = typer.Typer(help="List, show, verify, build, import and export packs.", no_args_is_help=True)

@@ -16,7 +16,8 @@ from clvlab.errors import PackError, PackFormatError, UnknownPackError
 from clvlab.files import replace_file
 from clvlab.packs.files import file_sha256
 from clvlab.packs.manifest import DESCRIPTOR, TICKS_FILE
-from clvlab.packs.reader import Pack, load_pack, verify_pack
+from clvlab.packs.reader import Pack, load_pack
+from clvlab.packs.verifying import verify_pack
 
 _ALLOWLIST = "catalog.json"
 

@@ -8,7 +8,8 @@ import clvlab.packs as packs_package
 from clvlab.errors import UnknownPackError
 from clvlab.packs.catalog import Catalog
 from clvlab.packs.manifest import DESCRIPTOR
-from clvlab.packs.reader import Pack, verify_pack
+from clvlab.packs.reader import Pack
+from clvlab.packs.verifying import verify_pack
 
 _MAX_PATH = 4096
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,13 +14,11 @@ from pydantic import ValidationError
 from clvlab.errors import HeldOutError, PackFormatError, PackTamperedError, UnknownFixtureError
 from clvlab.law.schema import FIXTURES, SERIES
 from clvlab.law.tape import ROWS, Binding, Tape, series_table
-from clvlab.packs import invariants
-from clvlab.packs.digest import fixture_digests
-from clvlab.packs.files import content_digest, file_sha256
+from clvlab.packs.files import file_sha256
 from clvlab.packs.genuine import is_genuine
 from clvlab.packs.manifest import TICKS_FILE, KickoffKind, PackManifest, read_manifest
 from clvlab.packs.quality import QUALITY_FILE, Quality
-from clvlab.packs.results import RESULTS_FILE, read_results, results_digest
+from clvlab.packs.results import RESULTS_FILE, read_results
 
 
 @dataclass(frozen=True)
@@ -129,14 +127,19 @@ class Pack:
             raise PackFormatError("name at least one fixture, or none at all for every fixture")
         self.check_known(wanted)
         self.check_open(wanted)
-        rows, series = _read(self.folder / TICKS_FILE, self._where(wanted))
+        where = self._where(wanted)
+        return self.tape_of(wanted, lambda file: file if where is None else file.filter(where))
+
+    def tape_of(self, wanted: tuple[int, ...], part: Callable[[pl.LazyFrame], pl.LazyFrame]) -> Tape:
+        """Read a part of the ticks as the tape of some fixtures, unchecked; elsewhere ``tape`` is asked."""
+        rows, series = _read(self.folder / TICKS_FILE, part)
         fixtures = self.fixtures.filter(pl.col("fixture_id").is_in(wanted)).select(*FIXTURES)
         binding = Binding(self.pack_id, wanted, self.content_hash)
         own = self.manifest
         return Tape(binding, rows, series, fixtures, own.closing_policy, self._announced(wanted), own.max_close_age_s)
 
     def _where(self, wanted: tuple[int, ...]) -> pl.Expr | None:
-        """Return what rows of these fixtures have in common; a range, which whole row groups are passed over by, if it can be."""
+        """Return what the rows of these fixtures have in common: a range if it can be, by which row groups are passed over."""
         if wanted == self.fixture_ids:
             return None
         within = pl.col("fixture_id").is_between(wanted[0], wanted[-1])
@@ -182,7 +185,7 @@ class Pack:
         return pl.DataFrame(known, schema=FIXTURES, orient="row")
 
 
-def _read(path: Path, wanted: pl.Expr | None) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _read(path: Path, part: Callable[[pl.LazyFrame], pl.LazyFrame]) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Read rows, and the names of each series at its first row only.
 
     The streaming engine numbers the series as they are read: the fixture id and the names of every row never stand in memory.
@@ -195,8 +198,7 @@ def _read(path: Path, wanted: pl.Expr | None) -> tuple[pl.DataFrame, pl.DataFram
         wrong = [f"{name} is {schema[name]}, not {dtype}" for name, dtype in expected.items() if schema[name] != dtype]
         if wrong:
             raise PackFormatError(f"{str(path)!r} has wrong dtypes: {'; '.join(wrong)}")
-        if wanted is not None:
-            file = file.filter(wanted)
+        file = part(file)
         number = pl.struct("fixture_id", "series").rle_id()
         rows = file.with_columns(series=number).select(*ROWS).collect(engine="streaming")
         length = rows["series"].rle().struct.field("len")
@@ -225,60 +227,3 @@ def load_pack(folder: Path) -> Pack:
     pack = Pack(folder, manifest, stated)
     pack.check_file(TICKS_FILE, str(manifest.ticks_sha256))
     return pack
-
-
-def verify_pack(folder: Path) -> Pack:
-    """Open a pack after recomputing everything: order, rules, digests of ticks and raw files.
-
-    Raises
-    ------
-    PackFormatError, PackTamperedError
-        As for ``load_pack``, and for ticks that break a rule or do not have their digest.
-    """
-    pack = load_pack(folder)
-    tape = pack.tape()
-    names = tape.series.select("fixture_id", "market_key", "side")
-    if not names.equals(names.sort(names.columns)) or names.is_duplicated().any():
-        raise PackFormatError(f"the series of {pack.pack_id!r} are not sorted by fixture, market and side")
-    if not tape.key.equals(tape.key.sort()):
-        raise PackFormatError(f"the ticks of {pack.pack_id!r} are not sorted by series and tick")
-    _check_every_row(pack, tape)
-    invariants.check(tape)
-    digests = fixture_digests(tape)
-    sizes = dict(tape.series.group_by("fixture_id").agg(pl.col("rows").sum()).iter_rows())
-    for fixture in pack.manifest.fixtures:
-        rows = sizes.get(fixture.fixture_id, 0)
-        if fixture.rows != rows:
-            raise PackTamperedError(f"rows of fixture {fixture.fixture_id} of {pack.pack_id!r}", str(fixture.rows), str(rows))
-        found = digests[fixture.fixture_id]
-        if found != fixture.digest:
-            raise PackTamperedError(f"fixture {fixture.fixture_id} of {pack.pack_id!r}", str(fixture.digest), found)
-    strays = set(tape.series["fixture_id"]) - set(pack.fixture_ids)
-    if strays:
-        raise PackFormatError(f"ticks of fixture {min(strays)}, which {pack.pack_id!r} does not declare")
-    for raw in pack.manifest.raw:
-        path = folder / "raw" / raw.name
-        found = content_digest(path) if path.is_file() and not path.is_symlink() else "no file"
-        if found != raw.digest:
-            raise PackTamperedError(f"raw/{raw.name} of {pack.pack_id!r}", raw.digest, found)
-    found = "none" if pack.results is None else results_digest(pack.results)
-    if found != (pack.manifest.results or "none"):
-        raise PackTamperedError(f"results of {pack.pack_id!r}", pack.manifest.results or "none", found)
-    _ = pack.quality  # its hash is checked, and its form
-    if pack.provenance.startswith("genuine-") and not pack.is_genuine:
-        raise PackTamperedError(f"provenance of {pack.pack_id!r}", "a capture that gives these ticks", pack.provenance)
-    return pack
-
-
-def _check_every_row(pack: Pack, tape: Tape) -> None:
-    """Compare the names and series numbers of all rows with those of the tape, which took them from first rows only."""
-    path = pack.folder / TICKS_FILE
-    columns = ["fixture_id", "market_key", "side", "series"]
-    stored = pl.read_parquet(path)
-    if set(stored.columns) != {*columns, *ROWS}:
-        raise PackFormatError(f"{str(path)!r} has the columns {stored.columns}, not those of the format")
-    within = pl.int_range(pl.len()).over("fixture_id").cast(pl.UInt32).alias("series")
-    named = tape.series.with_columns(within)
-    for column in columns:
-        if not stored[column].equals(named[column].gather(tape.rows["series"])):
-            raise PackFormatError(f"{column} of {str(path)!r} changes inside a series")

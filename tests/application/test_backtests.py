@@ -6,8 +6,8 @@ from clvlab.application import backtests
 from clvlab.application.packs import open_pack
 from clvlab.application.replays import replay_run
 from clvlab.application.runs.in_folder import FolderRecord
-from clvlab.application.runs.perform import reopen
 from clvlab.application.runs.record import make
+from clvlab.application.runs.reopening import reopen
 from clvlab.cli.printing import show_pack, show_report
 from clvlab.errors import UnknownFixtureError
 from clvlab.lab.results.result import Result
@@ -15,7 +15,7 @@ from clvlab.law.closing import Window
 from clvlab.law.schema import TICKS
 from clvlab.packs.importers.importing import import_source
 from clvlab.packs.manifest import Fixture, PackManifest
-from clvlab.packs.reader import verify_pack
+from clvlab.packs.verifying import verify_pack
 from clvlab.packs.writer import write_pack
 from clvlab.store.runlog import RunLog
 from tests.factories import message, performed

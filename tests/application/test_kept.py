@@ -4,7 +4,7 @@ import pytest
 from clvlab.application.backtests import plan_backtest
 from clvlab.application.kept import KeptRuns, trial_ids
 from clvlab.application.packs import open_pack
-from clvlab.application.runs.perform import reopen
+from clvlab.application.runs.reopening import reopen
 from clvlab.errors import LookaheadError, PackTamperedError
 from clvlab.law.closing import Window
 from clvlab.runlog.log import counts

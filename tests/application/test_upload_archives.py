@@ -13,8 +13,8 @@ from clvlab.application.uploads.archive import MAX_ENTRIES, unpack
 from clvlab.application.uploads.worker import check_shape
 from clvlab.errors import PackError, UploadRefusedError
 from clvlab.packs.manifest import PackManifest
-from clvlab.packs.reader import verify_pack
 from clvlab.packs.synthetic import Recipe, build
+from clvlab.packs.verifying import verify_pack
 from tests.application.archives import files_of, member, sparse_tar, special, tarred, zipped
 
 LIMIT = 256 << 20

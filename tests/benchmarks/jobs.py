@@ -29,7 +29,7 @@ from clvlab.law.positions import positions, proposals
 from clvlab.law.schema import Reason
 from clvlab.packs.catalog import Catalog
 from clvlab.packs.digest import fixture_digests
-from clvlab.packs.reader import verify_pack
+from clvlab.packs.verifying import verify_pack
 from clvlab.proof.bundle import bundle, read_bundle
 from clvlab.proof.seal import seal
 from clvlab.proof.verify import verify

@@ -9,7 +9,8 @@ from clvlab.errors import PackFormatError, PackTamperedError, UnknownFixtureErro
 from clvlab.law.schema import TICKS
 from clvlab.packs.files import file_sha256
 from clvlab.packs.manifest import Fixture, PackManifest, read_manifest
-from clvlab.packs.reader import Pack, load_pack, verify_pack
+from clvlab.packs.reader import Pack, load_pack
+from clvlab.packs.verifying import verify_pack
 from clvlab.packs.writer import write_pack
 
 

@@ -5,7 +5,8 @@ from clvlab.errors import PackFormatError
 from clvlab.law.schema import TICKS
 from clvlab.law.tape import Tape
 from clvlab.packs.manifest import Fixture, PackManifest
-from clvlab.packs.reader import load_pack, verify_pack
+from clvlab.packs.reader import load_pack
+from clvlab.packs.verifying import verify_pack
 from clvlab.packs.writer import PackWriter, write_pack
 
 

@@ -26,7 +26,8 @@ from clvlab.packs.captures.records import Header
 from clvlab.packs.captures.sources import SOURCES
 from clvlab.packs.files import file_sha256
 from clvlab.packs.manifest import pack_id_of
-from clvlab.packs.reader import Pack, verify_pack
+from clvlab.packs.reader import Pack
+from clvlab.packs.verifying import verify_pack
 from clvlab.runlog.log import LogStore
 
 _TELL_S = 0.5

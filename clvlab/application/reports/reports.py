@@ -18,8 +18,9 @@ from clvlab.application.runs.binding import open_catalogued
 from clvlab.application.runs.budget import Budget
 from clvlab.application.runs.counting import ANYBODY
 from clvlab.application.runs.in_database import enter
-from clvlab.application.runs.perform import PerformedRun, backtest_id, reopen, run_id_of
+from clvlab.application.runs.perform import PerformedRun, backtest_id, run_id_of
 from clvlab.application.runs.plan import Plan
+from clvlab.application.runs.reopening import reopen
 from clvlab.application.runs.stored import StoredRuns
 from clvlab.application.sheets.page import tear_sheet_page
 from clvlab.errors import (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import cast
@@ -18,17 +19,13 @@ from clvlab.application.runs.entries import at_close
 from clvlab.application.runs.gaps import in_gap, lasting_gaps
 from clvlab.application.runs.plan import Plan
 from clvlab.engine.run import RunResult, run
-from clvlab.errors import PackError, PackReplayError, PackTamperedError, PlanChangedError
+from clvlab.errors import PackError, PackReplayError, PlanChangedError
 from clvlab.law.closing import Window
-from clvlab.law.clv import is_allowed, scores
-from clvlab.law.metrics import outcomes
-from clvlab.law.positions import positions
+from clvlab.law.clv import is_allowed
 from clvlab.law.schema import Reason, SourceMode
 from clvlab.law.tape import Tape
 from clvlab.packs.reader import Pack
 from clvlab.proof.events import receipt_lines
-from clvlab.proof.evidence import read_evidence
-from clvlab.proof.lines import read_receipts
 from clvlab.proof.seal import SealedRun
 from clvlab.proof.started import RunStarted
 from clvlab.proof.verify import Verification, verify
@@ -169,14 +166,6 @@ def captured_pack_id(run_id: str) -> str:
     return f"live-{run_id.removeprefix('run_')[:16]}"
 
 
-def content_hash_of(sealed: SealedRun) -> str | None:
-    """Return the content hash of the pack of a run whose bytes can be read: that of its binding, or of what it captured."""
-    lines = sealed.events.partition(b"\n")[0], sealed.events.rstrip(b"\n").rpartition(b"\n")[2]
-    started, ended = (orjson.loads(line)["payload"] for line in lines)
-    found: str | None = ended.get("content_hash") or started["binding"]["content_hash"]
-    return found
-
-
 def backtest_id(run_id: str) -> str:
     """Return the id of the report of a run."""
     return run_id.replace("run_", "bt_", 1)
@@ -210,12 +199,9 @@ def perform(plan: Plan, commitment: Commitment | None = None, tell: Tell = tell_
     """
     _check(plan.run_id, commitment)
     tell(Stage.OPENING)
-    try:
-        tape = plan.pack.tape(plan.fixture_ids)
-    except PackError as error:
-        raise PackReplayError(f"pack {plan.pack.pack_id!r} can't be replayed: {error}") from error
+    markets: list[int] = []
     result = run(
-        tape,
+        _tapes(plan, markets.append),
         plan.agents,
         plan.window,
         policy=plan.policy,
@@ -223,11 +209,24 @@ def perform(plan: Plan, commitment: Commitment | None = None, tell: Tell = tell_
         kind=plan.kind,
         origin_id=plan.origin_id,
         commit_index=None if commitment is None else commitment.index,
+        shards=len(plan.shards),
         answered=lambda done, total: tell(Stage.DECIDING if done < total else Stage.SEALING, done, total),
     )
     tell(Stage.KEEPING)
     _check(result.run.run_id, commitment)
-    return PerformedRun(plan.pack, plan.window, result, matched(tape, plan.window))
+    return PerformedRun(plan.pack, plan.window, result, sum(markets))
+
+
+def _tapes(plan: Plan, counted: Callable[[int], None]) -> Iterator[Tape]:
+    """Read the shards of a plan one after the other, and count the markets that its window allows in each."""
+    for fixture_ids in plan.shards:
+        try:
+            tape = plan.pack.tape(fixture_ids)
+        except PackError as error:
+            raise PackReplayError(f"pack {plan.pack.pack_id!r} can't be replayed: {error}") from error
+        counted(matched(tape, plan.window))
+        yield tape
+        del tape  # before the next one is read
 
 
 def _check(run_id: str, commitment: Commitment | None) -> None:
@@ -237,27 +236,6 @@ def _check(run_id: str, commitment: Commitment | None) -> None:
 
 def matched(tape: Tape, window: Window) -> int:
     return tape.series.filter(is_allowed(window.market_allowlist)).select("fixture_id", "market_key").n_unique()
-
-
-def reopen(pack: Pack, sealed: SealedRun, receipts: bytes = b"") -> PerformedRun:
-    """Read a stored run back from its evidence; ``.verification`` says whether that is what was sealed.
-
-    Raises
-    ------
-    EvidenceError
-        The evidence can't be read.
-    PackTamperedError
-        The run was made over another pack than this one, or captured another.
-    """
-    evidence = read_evidence(sealed.events)
-    bound = evidence.started["binding"]
-    if evidence.content_hash != pack.content_hash:
-        raise PackTamperedError(f"the pack of {sealed.run_id}", str(evidence.content_hash), pack.content_hash)
-    window = evidence.window
-    rows = scores(positions(evidence.decisions, evidence.closes), window, evidence.max_close_age_s)
-    board = outcomes(rows, tuple(agent["agent_id"] for agent in evidence.started["agents"]))
-    result = RunResult(sealed, evidence.decisions, evidence.closes, rows, board, read_receipts(receipts), evidence.errors)
-    return PerformedRun(pack, window, result, matched(pack.tape(bound["fixture_ids"]), window))
 
 
 def _lost(pack: Pack) -> dict[str, int]:

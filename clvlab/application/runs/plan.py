@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from clvlab.application.sharding import sharded
 from clvlab.engine.agent import Agent, identify
 from clvlab.engine.run import run_started
 from clvlab.errors import DecisionError, UnknownFixtureError
@@ -36,6 +37,8 @@ class Plan:
     Raises
     ------
     UnknownFixtureError, HeldOutError, DecisionError
+    PackTooLargeError
+        An agent must see more at once than fits in memory.
     """
 
     pack: Pack
@@ -56,6 +59,12 @@ class Plan:
         ids = [agent.identity.agent_id for agent in self.agents]
         if not ids or len(set(ids)) != len(ids):
             raise DecisionError(f"a run needs agents with unique ids, not {ids}")
+        _ = self.shards  # what can't be replayed is not committed to
+
+    @cached_property
+    def shards(self) -> tuple[tuple[int, ...], ...]:
+        """The fixtures that are replayed together, shard after shard."""
+        return sharded(self.pack, self.fixture_ids, self.agents)
 
     @property
     def fixture_ids(self) -> tuple[int, ...]:

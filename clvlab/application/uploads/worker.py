@@ -64,7 +64,7 @@ def _verified(settings: dict[str, Any]) -> dict[str, Any]:
     from clvlab.application.uploads.archive import unpack
     from clvlab.application.uploads.requests import UploadRequest
     from clvlab.packs.importers.importing import import_source
-    from clvlab.packs.reader import verify_pack
+    from clvlab.packs.verifying import verify_pack
 
     request = UploadRequest.model_validate_json(settings["request"])
     given = Path("given", request.given_name)

@@ -9,7 +9,8 @@ import polars as pl
 
 from clvlab.application.runs.entries import at_close
 from clvlab.application.runs.gaps import lasting_gaps
-from clvlab.application.runs.perform import PerformedRun, content_hash_of, reopen
+from clvlab.application.runs.perform import PerformedRun
+from clvlab.application.runs.reopening import content_hash_of, reopen
 from clvlab.application.sheets.bankrolls import HALF_KELLY, BankrollFan
 from clvlab.application.sheets.plots import Plots
 from clvlab.application.sheets.tearsheet import TearSheet

@@ -29,7 +29,8 @@ from clvlab.packs.captures.packing import pack_capture
 from clvlab.packs.digest import fixture_digests
 from clvlab.packs.files import file_sha256
 from clvlab.packs.opening import open_pack
-from clvlab.packs.reader import load_pack, verify_pack
+from clvlab.packs.reader import load_pack
+from clvlab.packs.verifying import verify_pack
 from clvlab.runlog.segments import segments
 from clvlab.store.runlog import RunLog
 from tests.commands import clvlab

@@ -14,7 +14,7 @@ from clvlab.engine.run import run
 from clvlab.errors import BindingError, NotStartableError, PreflightError
 from clvlab.law.closing import Window
 from clvlab.packs.opening import open_pack
-from clvlab.packs.reader import verify_pack
+from clvlab.packs.verifying import verify_pack
 from tests.application.live.services import live_application
 from tests.factories import ALICE, make_competition
 from tests.length import length

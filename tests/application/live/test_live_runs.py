@@ -15,7 +15,7 @@ from clvlab.engine.run import run
 from clvlab.errors import DecisionError, SourceError
 from clvlab.feeds.feed import Cut, GapCause, Resumed, Stop
 from clvlab.feeds.replay import ReplayFeed
-from clvlab.packs.reader import verify_pack
+from clvlab.packs.verifying import verify_pack
 from clvlab.proof.verify import verify
 from tests.length import length
 from tests.live import Cutting, Pausing

@@ -17,7 +17,7 @@ from clvlab.packs.digest import fixture_digests
 from clvlab.packs.files import content_digest
 from clvlab.packs.manifest import PackManifest
 from clvlab.packs.opening import open_pack
-from clvlab.packs.reader import verify_pack
+from clvlab.packs.verifying import verify_pack
 
 MINUTES = 300_000
 

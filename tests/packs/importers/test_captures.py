@@ -9,7 +9,8 @@ from clvlab.errors import PackFormatError, PackTamperedError, SourceError
 from clvlab.packs.files import content_digest, file_sha256
 from clvlab.packs.importers.importing import import_source
 from clvlab.packs.importers.source import Options
-from clvlab.packs.reader import load_pack, verify_pack
+from clvlab.packs.reader import load_pack
+from clvlab.packs.verifying import verify_pack
 
 MESSAGE = {
     "FixtureId": 7, "MessageId": "a", "Ts": 1_700_000_000_000, "Bookmaker": "TXLineStablePriceDemargined", "BookmakerId": 10021,

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from clvlab.errors import ClvlabError
 from clvlab.packs.importers.importing import import_source
 from clvlab.packs.importers.source import Options
-from clvlab.packs.reader import verify_pack
+from clvlab.packs.verifying import verify_pack
 
 DEFINITION = {
     "status": "OPEN", "inPlay": False, "marketTime": "2022-04-15T06:00:00.000Z", "eventId": "9", "eventTypeId": "2",

@@ -10,7 +10,7 @@ import pytest
 from clvlab.errors import SourceError, WindowError
 from clvlab.packs.importers.importing import import_source
 from clvlab.packs.importers.source import Options
-from clvlab.packs.reader import verify_pack
+from clvlab.packs.verifying import verify_pack
 
 HEADER = "fixture,time,side,odds"
 ROWS = [f"m{n},{1_767_355_200 + n},{side},2.0" for n in range(500) for side in ("home", "away")]

@@ -9,7 +9,7 @@ from clvlab.application.importing import import_options
 from clvlab.errors import OddsError, SourceError
 from clvlab.packs.importers.importing import import_source
 from clvlab.packs.importers.mapping import read_mapping, with_flags
-from clvlab.packs.reader import verify_pack
+from clvlab.packs.verifying import verify_pack
 from tests.factories import seen_kickoffs
 
 LONG = "fixture,time,market,side,odds,book,kickoff,result"

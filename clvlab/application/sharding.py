@@ -1,0 +1,98 @@
+"""Whether a run is replayed at once, or shard by shard: which agents may be, and what fits in memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+
+from clvlab.agents.template import Template
+from clvlab.engine.agent import Agent, decisions_of, fresh
+from clvlab.errors import ClvlabError, PackTooLargeError, SettingsError
+from clvlab.packs.reader import Pack
+from clvlab.packs.shards import ROW_BYTES, shards_of
+
+WHOLE_ROWS = 12_000_000  # that are replayed at once, whoever decides: no memory is too small for them
+_SAMPLE_ROWS = 100_000
+_ROOM = 8  # what a replay at once takes, in memory of the ticks alone: the ticks as agents see them have names in every row
+_CGROUP = Path("/sys/fs/cgroup/memory.max")
+
+Shards = tuple[tuple[int, ...], ...]
+
+
+def sharded(pack: Pack, fixture_ids: Sequence[int], agents: Sequence[Agent]) -> Shards:
+    """Return the fixtures of a replay, shard by shard; one shard where it is not large.
+
+    Agents that decide fixture by fixture are asked about a shard at a time: templates, and agents of one's own that decide
+    the same about some fixtures of the pack whether they are asked about these at once or in two halves.
+
+    Raises
+    ------
+    PackTooLargeError
+        An agent has to see more at once than fits in memory.
+    """
+    wanted, known = set(fixture_ids), pack.manifest.fixtures
+    rows = sum(fixture.rows for fixture in known if fixture.fixture_id in wanted)
+    if rows <= WHOLE_ROWS:
+        return (tuple(fixture_ids),)
+    for agent in agents:
+        why = _whole_because(agent, pack, fixture_ids)
+        if why is not None:
+            _check_memory(agent, why, rows)
+            return (tuple(fixture_ids),)
+    cut = (tuple(one.fixture_id for one in shard if one.fixture_id in wanted) for shard in shards_of(known))
+    return tuple(shard for shard in cut if shard)
+
+
+def _whole_because(agent: Agent, pack: Pack, fixture_ids: Sequence[int]) -> str | None:
+    """Say why an agent must see all fixtures at once; null if it need not."""
+    if isinstance(agent, Template):
+        return None if agent.config.by_fixture else "its template takes all fixtures at once"
+    sample = _sample(pack, fixture_ids)
+    halves = sample[::2], sample[1::2]
+    try:
+        whole, *parts = (_decided(agent, pack, ids) for ids in (sample, *halves) if ids)
+    except ClvlabError as error:
+        return f"it fails when it is asked about {len(sample)} of them ({str(error).splitlines()[0]})"
+    if whole.equals(pl.concat(parts).sort(whole.columns)):
+        return None
+    return f"about {len(sample)} of them it decides otherwise at once than in two halves"
+
+
+def _sample(pack: Pack, fixture_ids: Sequence[int]) -> list[int]:
+    """Return fixtures from all over a pack, with few rows."""
+    rows = {fixture.fixture_id: fixture.rows for fixture in pack.manifest.fixtures}
+    most = max(2, int(_SAMPLE_ROWS * len(fixture_ids) / sum(rows[one] for one in fixture_ids)))
+    return list(fixture_ids[:: -(-len(fixture_ids) // most)])
+
+
+def _decided(agent: Agent, pack: Pack, fixture_ids: Sequence[int]) -> pl.DataFrame:
+    with fresh(agent, silent=True) as asked:
+        decided = decisions_of(asked, pack.tape(fixture_ids))
+    return decided.sort(decided.columns)
+
+
+def _check_memory(agent: Agent, why: str, rows: int) -> None:
+    needed, limit = rows * ROW_BYTES * _ROOM, memory_bytes()
+    if needed > limit:
+        raise PackTooLargeError(agent.identity.agent_id, why, needed >> 20, limit >> 20)
+
+
+def memory_bytes() -> int:
+    """Return how much memory a replay at once may take: ``CLVLAB_MEMORY_MB``, or half of what this machine or container has.
+
+    Raises
+    ------
+    SettingsError
+        The setting is no positive whole number.
+    """
+    text = os.environ.get("CLVLAB_MEMORY_MB", "")
+    if text:
+        if not (text.isascii() and text.isdigit() and int(text)):
+            raise SettingsError(f"CLVLAB_MEMORY_MB must be a positive whole number, not {text!r}")
+        return int(text) << 20
+    limit = _CGROUP.read_text().strip() if _CGROUP.is_file() else "max"
+    has = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 8 << 30
+    return min(has, int(limit) if limit.isdigit() else has) // 2

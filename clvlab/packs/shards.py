@@ -1,0 +1,29 @@
+"""Shards: whole neighbouring fixtures that are read together; fixed by the pack, never by who reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from clvlab.packs.manifest import Fixture
+
+ROW_BYTES = 25  # of a tick in memory
+SHARD_ROWS = 1 << 20
+
+
+def shards_of(fixtures: Iterable[Fixture]) -> Iterator[tuple[Fixture, ...]]:
+    """Cut the fixtures of a pack into shards of at most ``SHARD_ROWS`` rows, or of one fixture that has more.
+
+    Parameters
+    ----------
+    fixtures
+        All fixtures of the pack, in their order.
+    """
+    shard: list[Fixture] = []
+    rows = 0
+    for fixture in fixtures:
+        if shard and rows + fixture.rows > SHARD_ROWS:
+            yield tuple(shard)
+            shard, rows = [], 0
+        shard.append(fixture)
+        rows += fixture.rows
+    yield tuple(shard)

@@ -1,0 +1,90 @@
+"""Verifying packs: everything that a pack says of its ticks, recomputed a shard at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+
+from clvlab.errors import PackFormatError, PackTamperedError
+from clvlab.law.tape import ROWS, Tape
+from clvlab.packs import invariants
+from clvlab.packs.digest import fixture_digests
+from clvlab.packs.files import content_digest
+from clvlab.packs.manifest import TICKS_FILE, Fixture
+from clvlab.packs.reader import Pack, load_pack
+from clvlab.packs.results import results_digest
+from clvlab.packs.shards import shards_of
+
+
+def verify_pack(folder: Path) -> Pack:
+    """Open a pack after recomputing everything: order, rules, digests of ticks and raw files.
+
+    Raises
+    ------
+    PackFormatError, PackTamperedError
+        As for ``load_pack``, and for ticks that break a rule or do not have their digest.
+    """
+    pack = load_pack(folder)
+    _check_ticks(pack)
+    for raw in pack.manifest.raw:
+        path = folder / "raw" / raw.name
+        found = content_digest(path) if path.is_file() and not path.is_symlink() else "no file"
+        if found != raw.digest:
+            raise PackTamperedError(f"raw/{raw.name} of {pack.pack_id!r}", raw.digest, found)
+    found = "none" if pack.results is None else results_digest(pack.results)
+    if found != (pack.manifest.results or "none"):
+        raise PackTamperedError(f"results of {pack.pack_id!r}", pack.manifest.results or "none", found)
+    _ = pack.quality  # its hash is checked, and its form
+    if pack.provenance.startswith("genuine-") and not pack.is_genuine:
+        raise PackTamperedError(f"provenance of {pack.pack_id!r}", "a capture that gives these ticks", pack.provenance)
+    return pack
+
+
+def _check_ticks(pack: Pack) -> None:
+    """Check the rows of a shard after those of the one before; the last shard has all that are left."""
+    shards = list(shards_of(pack.manifest.fixtures))
+    start = 0
+    for number, shard in enumerate(shards, start=1):
+        rows = None if number == len(shards) else sum(fixture.rows for fixture in shard)
+        _check_shard(pack, shard, start, rows)
+        start += rows or 0
+
+
+def _check_shard(pack: Pack, shard: Sequence[Fixture], start: int, count: int | None) -> None:
+    tape = pack.tape_of(tuple(fixture.fixture_id for fixture in shard), lambda file: file.slice(start, count))
+    names = tape.series.select("fixture_id", "market_key", "side")
+    if not names.equals(names.sort(names.columns)) or names.is_duplicated().any():
+        raise PackFormatError(f"the series of {pack.pack_id!r} are not sorted by fixture, market and side")
+    if not tape.key.equals(tape.key.sort()):
+        raise PackFormatError(f"the ticks of {pack.pack_id!r} are not sorted by series and tick")
+    _check_every_row(pack, tape, start, count)
+    invariants.check(tape)
+    digests = fixture_digests(tape)
+    sizes = dict(tape.series.group_by("fixture_id").agg(pl.col("rows").sum()).iter_rows())
+    for fixture in shard:
+        rows = sizes.pop(fixture.fixture_id, 0)
+        if fixture.rows != rows:
+            raise PackTamperedError(f"rows of fixture {fixture.fixture_id} of {pack.pack_id!r}", str(fixture.rows), str(rows))
+        found = digests[fixture.fixture_id]
+        if found != fixture.digest:
+            raise PackTamperedError(f"fixture {fixture.fixture_id} of {pack.pack_id!r}", str(fixture.digest), found)
+    if sizes:  # beside all rows of the fixtures of this shard
+        raise PackFormatError(f"ticks of fixture {min(sizes)}, which {pack.pack_id!r} does not declare")
+
+
+def _check_every_row(pack: Pack, tape: Tape, start: int, count: int | None) -> None:
+    """Compare the names and series numbers of all rows with those of the tape, which took them from first rows only."""
+    path = pack.folder / TICKS_FILE
+    columns = ["fixture_id", "market_key", "side", "series"]
+    file = pl.scan_parquet(path, glob=False)
+    found = file.collect_schema().names()
+    if set(found) != {*columns, *ROWS}:
+        raise PackFormatError(f"{str(path)!r} has the columns {found}, not those of the format")
+    stored = file.select(columns).slice(start, count).collect(engine="streaming")
+    within = pl.int_range(pl.len()).over("fixture_id").cast(pl.UInt32).alias("series")
+    named = tape.series.with_columns(within)
+    for column in columns:
+        if not stored[column].equals(named[column].gather(tape.rows["series"])):
+            raise PackFormatError(f"{column} of {str(path)!r} changes inside a series")
