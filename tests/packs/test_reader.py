@@ -7,6 +7,7 @@ import pytest
 from clvlab.application.packs import bundled_catalog, open_pack
 from clvlab.errors import PackFormatError, PackTamperedError, UnknownFixtureError, UnknownPackError
 from clvlab.law.schema import TICKS
+from clvlab.packs import shards
 from clvlab.packs.files import file_sha256
 from clvlab.packs.manifest import Fixture, PackManifest, read_manifest
 from clvlab.packs.reader import Pack, load_pack
@@ -14,8 +15,9 @@ from clvlab.packs.verifying import verify_pack
 from clvlab.packs.writer import write_pack
 
 
-@pytest.fixture
-def pack(tmp_path):
+@pytest.fixture(params=[1 << 20, 5_000, 1], ids=["a shard", "shards", "a shard a fixture"])
+def pack(tmp_path, request, monkeypatch):
+    monkeypatch.setattr(shards, "SHARD_ROWS", request.param)
     folder = tmp_path / "starter"
     shutil.copytree(bundled_catalog().folder / "starter", folder)
     return folder

@@ -1,0 +1,205 @@
+"""A pack that is replayed shard by shard gives the bytes that it gives at once."""
+
+from dataclasses import dataclass
+from itertools import chain, pairwise
+
+import polars as pl
+import pytest
+
+import clvlab as cl
+from clvlab.agents.isolation.isolated import isolated
+from clvlab.agents.registry import TEMPLATES, template
+from clvlab.application import packs, sharding
+from clvlab.application.runs.perform import perform
+from clvlab.application.runs.plan import Plan
+from clvlab.application.runs.reopening import reopen
+from clvlab.application.sharding import memory_bytes, sharded
+from clvlab.engine.agent import Identity, register
+from clvlab.errors import AgentFailedError, LookaheadError, PackTooLargeError, SettingsError
+from clvlab.packs import shards
+from clvlab.packs.manifest import Fixture
+from clvlab.packs.shards import shards_of
+
+PACK = packs.open_pack("starter")
+DRIFT, BASELINE = template("cumulative-drift", {"cooldown_s": 60}), template("baseline")
+
+
+@pytest.fixture
+def large(monkeypatch):
+    """Make the pack too large to be replayed at once, with five shards; return how to make it small again."""
+    small = sharding.WHOLE_ROWS
+    monkeypatch.setattr(shards, "SHARD_ROWS", sum(f.rows for f in PACK.manifest.fixtures[:3]))
+    monkeypatch.setattr(sharding, "WHOLE_ROWS", 0)
+    return lambda: monkeypatch.setattr(sharding, "WHOLE_ROWS", small)
+
+
+def performed(*agents, fixtures=None, audit=True):
+    return perform(Plan(PACK, agents, fixtures=fixtures, audit=audit))
+
+
+def assert_same(sharded_run, whole):
+    assert (sharded_run.run, sharded_run.receipts) == (whole.run, whole.receipts)
+    assert sharded_run.scores.equals(whole.scores)
+    assert sharded_run.markets_matched == whole.markets_matched > 0
+
+
+@pytest.mark.parametrize("fixtures", [None, PACK.fixture_ids[1::2], PACK.fixture_ids[:1]], ids=["all", "some", "one"])
+def test_templates_seal_the_same_bytes(large, fixtures):
+    found = performed(DRIFT, BASELINE, fixtures=fixtures)
+    assert reopen(PACK, found.run, found.receipts).markets_matched == found.markets_matched
+
+    large()
+
+    assert_same(found, performed(DRIFT, BASELINE, fixtures=fixtures))
+
+
+def test_agents_of_ones_own_seal_the_same_bytes(large):
+    @cl.strategy
+    def early(ticks):
+        return ticks.filter(pl.col("tick_seq") == 40).with_columns(action=pl.lit("BACK"))
+
+    class Falling(cl.TickAgent):
+        def __init__(self):
+            self.seen = {}
+
+        def on_tick(self, book):
+            side, market = book.sides()[0], (book.fixture_id, book.market_key)
+            before, now = self.seen.get(market), book.prob_bps(side)
+            self.seen[market] = now
+            return book.back(side) if before and now and now < before - 40 else None
+
+    agents = isolated(early), isolated(Falling())
+    found = performed(*agents)
+    assert len(Plan(PACK, agents).shards) > 1
+
+    large()
+
+    assert_same(found, performed(*agents))
+
+
+@pytest.mark.usefixtures("large")
+def test_a_look_ahead_is_refused_shard_by_shard():
+    @cl.strategy
+    def peeking(ticks):
+        later = pl.col("prob_bps").shift(-20).over("fixture_id", "market_key", "side") > pl.col("prob_bps") + 100
+        return ticks.filter(later & (pl.col("tick_seq") < 200)).with_columns(action=pl.lit("BACK"))
+
+    with pytest.raises(LookaheadError):
+        performed(isolated(peeking))
+
+
+@dataclass(frozen=True, eq=False)
+class Tired:
+    """Decides as ``baseline`` until it is asked about a late fixture; passes for a template."""
+
+    last: int
+    error: type[Exception] = ValueError
+
+    def __post_init__(self):
+        register(self)
+
+    @property
+    def identity(self):
+        return Identity("tired", "tired", "1")
+
+    def decide(self, tape):
+        if max(tape.binding.fixture_ids) >= self.last:
+            raise self.error("tired")
+        return template("baseline", agent_id="tired").decide(tape)
+
+
+def test_nothing_is_left_of_an_agent_that_fails_in_a_late_shard(large, monkeypatch):
+    monkeypatch.setattr(sharding, "_whole_because", lambda *_: None)
+    tired = Tired(PACK.fixture_ids[7])
+    found = performed(DRIFT, tired)
+    assert found.result.errors == [{"agent_id": "tired", "error": "ValueError", "fixture_id": None, "tick_seq": None}]
+
+    large()
+
+    assert_same(found, performed(DRIFT, tired))
+
+
+@pytest.mark.usefixtures("large")
+def test_the_error_of_the_last_agent_ends_the_run(monkeypatch):
+    monkeypatch.setattr(sharding, "_whole_because", lambda *_: None)
+
+    with pytest.raises(Exception, match="'tired' failed with ValueError: tired"):
+        performed(Tired(PACK.fixture_ids[7]))
+
+
+@pytest.mark.usefixtures("large")
+def test_an_agent_that_looks_across_fixtures_is_asked_once_or_refused_by_name(monkeypatch):
+    @cl.strategy(agent_id="ranking")
+    def ranking(ticks):
+        first = ticks.filter(pl.col("tick_seq") == 30)
+        return first.filter(pl.col("prob_bps") == pl.col("prob_bps").max()).with_columns(action=pl.lit("BACK"))
+
+    agent = isolated(ranking)
+
+    class Counting(cl.TickAgent):
+        def __init__(self):
+            self.count = 0
+
+        def on_tick(self, book):
+            self.count += 1
+            return book.back(book.sides()[0]) if self.count % 100 == 0 else None
+
+    for one in (agent, isolated(Counting())):
+        assert sharded(PACK, PACK.fixture_ids, [DRIFT, one]) == (PACK.fixture_ids,)
+
+    monkeypatch.setenv("CLVLAB_MEMORY_MB", "1")
+    with pytest.raises(PackTooLargeError, match=r"'ranking' must see all fixtures at once: .* otherwise at once than in two"):
+        Plan(PACK, [DRIFT, agent])
+    with pytest.raises(PackTooLargeError, match=r"'llm' must see all fixtures at once: its template .* 1 MB may be used here"):
+        Plan(PACK, [template("llm")])
+
+
+@pytest.mark.usefixtures("large")
+def test_an_agent_that_fails_on_a_sample_is_refused_with_what_it_said(monkeypatch):
+    monkeypatch.setenv("CLVLAB_MEMORY_MB", "1")
+    agent = Tired(0, lambda text: AgentFailedError("ValueError", text))
+
+    with pytest.raises(PackTooLargeError, match=r"it fails when it is asked about \d+ of them \(.*tired"):
+        Plan(PACK, [agent])
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "1.5", "much", "²"])
+def test_a_memory_that_is_none_is_refused(monkeypatch, text):
+    monkeypatch.setenv("CLVLAB_MEMORY_MB", text)
+
+    with pytest.raises(SettingsError, match=f"positive whole number, not {text!r}"):
+        memory_bytes()
+
+
+def test_half_of_what_the_machine_or_the_container_has_may_be_used(monkeypatch, tmp_path):
+    monkeypatch.delenv("CLVLAB_MEMORY_MB", raising=False)
+    limit = tmp_path / "memory.max"
+    monkeypatch.setattr(sharding, "_CGROUP", limit)
+    machine = memory_bytes()
+    assert machine > 1 << 20
+
+    limit.write_text("max\n")
+    assert memory_bytes() == machine
+    limit.write_text("4096\n")
+    assert memory_bytes() == 2048
+
+
+@pytest.mark.parametrize("name", [name for name, (model, _) in TEMPLATES.items() if model.by_fixture])
+def test_templates_decide_about_each_fixture_by_itself(name):
+    agent, ids = template(name), PACK.fixture_ids
+    at_once = agent.decide(PACK.tape())
+    apart = pl.concat(agent.decide(PACK.tape(own)) for own in (ids[::4], ids[1::4], ids[2::4], ids[3::4]))
+
+    assert at_once.height > 0
+    assert at_once.sort(at_once.columns).equals(apart.sort(at_once.columns))
+
+
+@pytest.mark.parametrize("rows", [[], [0], [5], [11], [3, 3, 3, 3], [10, 0, 1, 0], [0, 0, 12, 1, 9, 1]])
+def test_shards_are_whole_fixtures_in_their_order_and_no_larger_than_they_must(monkeypatch, rows):
+    monkeypatch.setattr(shards, "SHARD_ROWS", 10)
+    fixtures = [Fixture(fixture_id=number, rows=count) for number, count in enumerate(rows)]
+    cut = list(shards_of(fixtures))
+
+    assert list(chain.from_iterable(cut)) == fixtures
+    assert all(len(shard) == 1 or sum(fixture.rows for fixture in shard) <= 10 for shard in cut)
+    assert all(sum(f.rows for f in (*one, other[0])) > 10 for one, other in pairwise(cut))
