@@ -52,6 +52,10 @@ class Scorer:
         SchemaError, DecisionError
             It returned no frame, decisions that can't be sealed, or one at a tick that does not exist.
         """
+        return self.timed_scores(agent).drop("ts_ms")
+
+    def timed_scores(self, agent: Agent) -> pl.DataFrame:
+        """Return what ``scores`` does, and the ``ts_ms`` of each decision."""
         located = locate(self.tape, decisions_of(agent, self.tape)).sort(SEALED_ORDER, nulls_last=False)
         rows, back = self.tape.rows, pl.col("action") == Action.BACK
         closing = pl.col("end_seq", "close_ts_ms", "close_kind", "close_row")
@@ -82,4 +86,4 @@ class Scorer:
             closing_ts_ms=rows["ts_ms"].gather(close),
         )
         scored = scores(positions.select(*POSITIONS), self.window, self.tape.max_close_age_s)
-        return scored.with_columns(at_close=(entry == close).fill_null(value=False))
+        return scored.with_columns(found["ts_ms"], at_close=(entry == close).fill_null(value=False))

@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor
+from itertools import islice, product
 from pathlib import Path
 from secrets import token_hex
 
 import polars as pl
 
-from clvlab.application.points.executors import sums_of_points
+from clvlab.application.points.executors import Task, sums_of_tasks
 from clvlab.application.points.search import Params, Search, spelled
 from clvlab.application.sheets.sums import FIXTURE_SUMS
 from clvlab.law.schema import LAW_VERSION, Schema
 
 # A row for each fixture in which decisions count. ``point`` is the name of the work, ``params`` its parameters as JSON.
 POINT_SUMS: Schema = {"point": pl.String, "params": pl.String, **FIXTURE_SUMS}
+
+_HELD = 1_000_000  # rows of sums that wait for those of other shards
 
 
 class KeptSums:
@@ -73,30 +76,46 @@ def search_points(
     count
         How many points there are.
     executor
-        Who computes; see ``sums_of_points``.
+        Who computes; see ``sums_of_tasks``.
     kept
         Where sums are kept; nothing is kept without.
 
     Raises
     ------
     ExecutorError, ClvlabError
-        As ``sums_of_points``. What was computed until then is kept: the same search goes on there.
+        As ``sums_of_tasks``. What was computed until then is kept: the same search goes on there.
     """
+    parts, left, sizes = search.parts, iter(points), deque[int]()
+    at_once = 1 if len(parts) == 1 else max(1, _HELD // len(search.fixture_ids))
+
+    def tasks() -> Iterator[Task]:
+        while some := tuple(islice(left, at_once)):
+            sizes.append(len(some))
+            yield from product(parts, some)  # all points of a shard, then of the next: a tape is read once for many points
+
+    found = _sums(tasks(), count * len(parts), executor, kept)
+    for first in found:
+        size = sizes.popleft()
+        each = [first, *islice(found, size * len(parts) - 1)]
+        yield from (pl.concat(each[number::size]) for number in range(size))
+
+
+def _sums(tasks: Iterator[Task], count: int, executor: Executor | None, kept: KeptSums | None) -> Iterator[pl.DataFrame]:
+    """Yield the sums of tasks in their order: read where they are kept, else computed and kept."""
     if kept is None:
-        yield from sums_of_points(search, points, count, executor)
+        yield from sums_of_tasks(tasks, count, executor)
         return
     waiting: deque[tuple[Params, Path | None, pl.DataFrame | None]] = deque()
 
-    def missing() -> Iterator[Params]:
-        for params in points:
+    def missing() -> Iterator[Task]:
+        for search, params in tasks:
             path = kept.path(search, params)
             found = None if path is None else kept.read(path)
             waiting.append((params, path, found))
             if found is None:
-                yield params
+                yield search, params
 
-    computed = sums_of_points(search, missing(), count, executor)
-    for sums in computed:
+    for sums in sums_of_tasks(missing(), count, executor):
         while (ready := waiting[0][2]) is not None:
             waiting.popleft()
             yield ready

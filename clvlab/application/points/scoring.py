@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -32,15 +32,25 @@ def point_scores(search: Search, params: Params) -> pl.DataFrame:
     ClvlabError
         The agent, the pack or the parameters are at fault; a note names the point.
     """
+    parts = [_timed(part, params) for part in search.parts]
+    found = pl.concat(parts)
+    if len(parts) > 1:  # each is in sealed order
+        found = found.sort("ts_ms", "fixture_id", "tick_seq", maintain_order=True).with_columns(
+            seq=pl.int_range(1, pl.len() + 1)
+        )
+    return found.drop("ts_ms")
+
+
+def _timed(search: Search, params: Params) -> pl.DataFrame:
     scorer = _scorer_of(search)
     agent = register(search.agent) if isinstance(search.agent, IsolatedAgent) else search.agent
     with at_point(params):
-        return scorer.scores(backtests.resolve(agent, params, search.window))
+        return scorer.timed_scores(backtests.resolve(agent, params, search.window))
 
 
-def sums_at(search: Search, points: Sequence[Params]) -> list[pl.DataFrame]:
-    """Return ``FIXTURE_SUMS`` of each point."""
-    return [fixture_sums(point_scores(search, params)) for params in points]
+def sums_at(tasks: Iterable[tuple[Search, Params]]) -> list[pl.DataFrame]:
+    """Return ``FIXTURE_SUMS`` of points of searches, without a look at their shards."""
+    return [fixture_sums(_timed(search, params)) for search, params in tasks]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +68,10 @@ class Fault:
         return error
 
 
-def answer_at(search: Search, points: Sequence[Params]) -> list[pl.DataFrame] | Fault:
+def answer_at(tasks: Sequence[tuple[Search, Params]]) -> list[pl.DataFrame] | Fault:
     """Return what ``sums_at`` returns or raises; what other processes are asked."""
     try:
-        return sums_at(search, points)
+        return sums_at(tasks)
     except ClvlabError as error:
         return Fault(type(error), error.args, error.__dict__)
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from clvlab.agents.isolation.isolated import IsolatedAgent
 from clvlab.application import backtests
+from clvlab.application.sharding import Shards, sharded
 from clvlab.application.versions import judge
 from clvlab.engine.agent import Agent
 from clvlab.errors import AgentError, ClvlabError
@@ -36,6 +37,8 @@ class Search:
         Where the pack is, and what it must be.
     fixture_ids
         Whole fixtures, sorted.
+    shards
+        The same, cut into those that are scored together.
     agent
         Name of a template, or the code of an agent of one's own.
     """
@@ -45,6 +48,12 @@ class Search:
     fixture_ids: tuple[int, ...]
     agent: str | IsolatedAgent
     window: Window
+    shards: Shards = ()
+
+    @property
+    def parts(self) -> list[Search]:
+        """The searches over one shard each, whose sums are those of the whole; itself where there is one."""
+        return [replace(self, fixture_ids=shard, shards=()) for shard in self.shards] if len(self.shards) > 1 else [self]
 
     @property
     def agent_name(self) -> str:
@@ -78,8 +87,8 @@ class Search:
         )
 
 
-def search_of(pack: Pack, agent: str | Agent, fixture_ids: Sequence[int] | None, window: Window) -> Search:
-    """Return what the points of a search over a pack have in common.
+def search_of(pack: Pack, agent: str | Agent, fixture_ids: Sequence[int] | None, window: Window, first: Params) -> Search:
+    """Return what the points of a search over a pack have in common; ``first`` are the parameters of one of them.
 
     Raises
     ------
@@ -87,16 +96,25 @@ def search_of(pack: Pack, agent: str | Agent, fixture_ids: Sequence[int] | None,
         No agent that a grid can give parameters to.
     HeldOutError
         A fixture that a plan holds out.
+    PackTooLargeError
+        The agent must see more at once than fits in memory.
     """
     wanted = pack.fixture_ids if fixture_ids is None else tuple(sorted(set(fixture_ids)))
+    pack.check_known(wanted)
     pack.check_open(wanted)
-    if not isinstance(agent, str) or agent.rpartition(":")[0].endswith(".py"):
+    asked: str | IsolatedAgent
+    sent: str | IsolatedAgent
+    if isinstance(agent, str) and not agent.rpartition(":")[0].endswith(".py"):
+        asked = sent = agent
+    else:
         found = backtests.resolve(agent, None, window)
         if not isinstance(found, IsolatedAgent):
             raise AgentError(f"{type(agent).__name__} takes no parameters here: give the name of its template")
         # A process that was asked about other fixtures, those of a later fold for instance, is not asked about these.
-        agent = replace(found, scope=sha256(canonical([pack.content_hash, list(wanted)])))
-    return Search(pack.folder, pack.content_hash, wanted, agent, window)
+        asked, sent = found, replace(found, scope=sha256(canonical([pack.content_hash, list(wanted)])))
+    with at_point(first):
+        shards = sharded(pack, wanted, [backtests.resolve(asked, first, window)])
+    return Search(pack.folder, pack.content_hash, wanted, sent, window, shards)
 
 
 @contextmanager

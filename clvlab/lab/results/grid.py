@@ -21,7 +21,7 @@ class Work:
     Attributes
     ----------
     executor
-        Who computes; see ``sums_of_points``.
+        Who computes; see ``sums_of_tasks``.
     progress
         Whether a bar is shown, or what is told of each point.
 

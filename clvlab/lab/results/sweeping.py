@@ -98,7 +98,8 @@ def sweep_grid(
 
     ``seal`` makes a backtest of the parameters of a point.
     """
-    search, count = search_of(pack.source, agent, fixture_ids, window or Window()), grid_size(grid)
+    count = grid_size(grid)
+    search = search_of(pack.source, agent, fixture_ids, window or Window(), next(grid_points(grid)))
 
     def score(params: Mapping[str, Any]) -> pl.DataFrame:
         pack.source.check_open(search.fixture_ids)  # a plan may hold them out by now

@@ -180,7 +180,7 @@ def walk(
     steps, chosen, decided = [], [], []
     with shown_progress(f"walk of {agent_name(agent)}", len(points) * len(folds), progress=progress) as tell:
         for number, fold in enumerate(folds):
-            search, own = search_of(pack, agent, fold, asked), []
+            search, own = search_of(pack, agent, fold, asked, points[0]), []
             for found in search_points(search, points, len(points), executor=executor, kept=kept):
                 own.append(found)
                 tell(number * len(points) + len(own), len(points) * len(folds))

@@ -8,14 +8,15 @@ from distributed import Client, LocalCluster
 
 from clvlab.application import packs
 from clvlab.application.points import executors
-from clvlab.application.points.executors import sums_of_points
+from clvlab.application.points.executors import sums_of_tasks
 from clvlab.application.points.scoring import sums_at
 from clvlab.application.points.search import search_of
 from clvlab.law.closing import Window
 from tests.frames import assert_all_equal
 
-SEARCH = search_of(packs.open_pack("starter"), "cumulative-drift", None, Window())
+SEARCH = search_of(packs.open_pack("starter"), "cumulative-drift", None, Window(), {})
 POINTS = [{"warmup_ticks": warmup, "cooldown_s": 60} for warmup in range(60)]
+TASKS = [(SEARCH, params) for params in POINTS]
 
 
 @pytest.mark.long
@@ -25,9 +26,9 @@ def test_a_cluster_that_loses_a_worker_finds_what_this_process_finds(monkeypatch
     monkeypatch.setattr(executors, "_TASK_S", 0.0)
     local = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
     with LocalCluster(**local) as cluster, Client(cluster) as client:
-        sums = sums_of_points(SEARCH, POINTS, len(POINTS), client.get_executor())
+        sums = sums_of_tasks(TASKS, len(TASKS), client.get_executor())
         found = [next(sums)]
         os.kill(next(iter(cluster.workers.values())).pid, signal.SIGKILL)
         found += sums
 
-    assert_all_equal(found, sums_at(SEARCH, POINTS))
+    assert_all_equal(found, sums_at(TASKS))

@@ -11,7 +11,7 @@ from loky import get_reusable_executor
 import clvlab as cl
 from clvlab.application import packs
 from clvlab.application.points import executors
-from clvlab.application.points.executors import sums_of_points, workers
+from clvlab.application.points.executors import sums_of_tasks, workers
 from clvlab.application.points.scoring import sums_at
 from clvlab.application.points.search import search_of
 from clvlab.errors import AgentError, ExecutorError, PackTamperedError
@@ -19,7 +19,7 @@ from clvlab.law.closing import Window
 from tests.frames import assert_all_equal
 
 PACK = packs.open_pack("starter")
-SEARCH = search_of(PACK, "cumulative-drift", None, Window())
+SEARCH = search_of(PACK, "cumulative-drift", None, Window(), {})
 POINTS = [{"warmup_ticks": warmup, "cooldown_s": 60} for warmup in range(5, 17)]
 
 
@@ -33,11 +33,15 @@ def small_tasks(monkeypatch):
 
 @pytest.fixture(scope="module")
 def expected():
-    return sums_at(SEARCH, POINTS)
+    return sums_at(tasks_of(SEARCH, POINTS))
+
+
+def tasks_of(search, points):
+    return ((search, params) for params in points)
 
 
 def found(executor=None, search=SEARCH, points=POINTS):
-    return list(sums_of_points(search, points, len(points), executor))
+    return list(sums_of_tasks(tasks_of(search, points), len(points), executor))
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -54,7 +58,7 @@ def test_an_executor_of_the_callers_finds_the_same(expected):
 
 
 def test_a_worker_that_is_killed_costs_nothing(expected):
-    sums = sums_of_points(SEARCH, POINTS, len(POINTS), None)
+    sums = sums_of_tasks(tasks_of(SEARCH, POINTS), len(POINTS), None)
     first = [next(sums) for _ in range(3)]
     for process in get_reusable_executor(max_workers=2, env={"POLARS_MAX_THREADS": "1"}, timeout=60)._processes.values():
         os.kill(process.pid, signal.SIGKILL)
@@ -105,8 +109,8 @@ def test_an_executor_that_was_shut_down_is_reported():
 def test_no_process_is_started_where_nothing_is_left(monkeypatch, expected):
     monkeypatch.setattr(executors, "_cores", lambda: pytest.fail("started"))
 
-    assert list(sums_of_points(SEARCH, iter(()), 1_000, None)) == []
-    assert_all_equal(sums_of_points(SEARCH, POINTS[:1], 1_000, None), expected[:1])
+    assert list(sums_of_tasks(iter(()), 1_000, None)) == []
+    assert_all_equal(sums_of_tasks(tasks_of(SEARCH, POINTS[:1]), 1_000, None), expected[:1])
 
 
 def test_an_agent_that_fails_in_another_process_is_reported_with_its_point():
@@ -121,10 +125,10 @@ def first_ticks(ticks, *, least=6000):
 
 
 def test_an_agent_of_ones_own_goes_to_other_processes():
-    search = search_of(PACK, first_ticks, PACK.fixture_ids[:2], Window())
+    search = search_of(PACK, first_ticks, PACK.fixture_ids[:2], Window(), {})
     points = [{"least": least} for least in (4000, 5000, 6000)]
 
-    assert_all_equal(found(search=search, points=points), sums_at(search, points))
+    assert_all_equal(found(search=search, points=points), sums_at(tasks_of(search, points)))
 
 
 def test_a_pack_that_is_not_what_it_was_is_refused():
@@ -140,7 +144,7 @@ def test_points_are_taken_as_they_are_needed():
             taken.append(warmup)
             yield {"warmup_ticks": warmup}
 
-    sums = sums_of_points(SEARCH, points(), 10_000, None)
+    sums = sums_of_tasks(tasks_of(SEARCH, points()), 10_000, None)
     for _ in range(3):
         next(sums)
     sums.close()

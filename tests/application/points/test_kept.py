@@ -12,7 +12,7 @@ from clvlab.errors import AgentError
 from clvlab.law.closing import Window
 from tests.frames import assert_all_equal
 
-SEARCH = search_of(packs.open_pack("starter"), "cumulative-drift", None, Window())
+SEARCH = search_of(packs.open_pack("starter"), "cumulative-drift", None, Window(), {})
 POINTS = [{"warmup_ticks": warmup} for warmup in (5, 10, 20, 40)]
 
 
@@ -26,9 +26,9 @@ def computed(monkeypatch):
     """The points that were computed."""
     points = []
 
-    def counted(search, chunk):
-        points.extend(chunk)
-        return sums_at(search, chunk)
+    def counted(tasks):
+        points.extend(params for _, params in tasks)
+        return sums_at(tasks)
 
     monkeypatch.setattr(executors, "sums_at", counted)
     return points
@@ -50,7 +50,7 @@ def test_a_search_with_other_points_computes_those_alone(folder, computed):
     found(folder, POINTS[1:3])
     computed.clear()
 
-    assert_all_equal(found(folder), sums_at(SEARCH, POINTS))
+    assert_all_equal(found(folder), sums_at((SEARCH, params) for params in POINTS))
     assert computed == [POINTS[0], POINTS[3]]
 
 

@@ -14,7 +14,7 @@ PACK = packs.open_pack("starter")
 
 
 def template_search(**changes):
-    return replace(search_of(PACK, "cumulative-drift", None, Window()), **changes)
+    return replace(search_of(PACK, "cumulative-drift", None, Window(), {}), **changes)
 
 
 def own_search(helper, *, network=False):
@@ -22,7 +22,7 @@ def own_search(helper, *, network=False):
     def early(ticks, *, share=0.5):
         return ticks.head(helper(share))
 
-    return search_of(PACK, cl.isolated(early, network=network), None, Window())
+    return search_of(PACK, cl.isolated(early, network=network), None, Window(), {})
 
 
 def test_the_same_work_has_the_same_name():
@@ -99,12 +99,12 @@ def test_what_cannot_be_hashed_has_no_name():
 
 def test_an_object_that_takes_no_parameters_is_refused():
     with pytest.raises(AgentError, match="Template takes no parameters here"):
-        search_of(PACK, searches.backtests.resolve("baseline"), None, Window())
+        search_of(PACK, searches.backtests.resolve("baseline"), None, Window(), {})
 
 
 def test_fixtures_that_a_plan_holds_out_are_refused():
     shut = replace(PACK, held_out=((PACK.fixture_ids[3], "plan_1"),))
 
     with pytest.raises(HeldOutError, match=str(PACK.fixture_ids[3])):
-        search_of(shut, "baseline", None, Window())
-    assert search_of(shut, "baseline", PACK.fixture_ids[:3], Window()).fixture_ids == PACK.fixture_ids[:3]
+        search_of(shut, "baseline", None, Window(), {})
+    assert search_of(shut, "baseline", PACK.fixture_ids[:3], Window(), {}).fixture_ids == PACK.fixture_ids[:3]
