@@ -14,7 +14,7 @@ from clvlab.errors import ClvlabError, PackTooLargeError, SettingsError
 from clvlab.packs.reader import Pack
 from clvlab.packs.shards import ROW_BYTES, shards_of
 
-WHOLE_ROWS = 12_000_000  # that are replayed at once, whoever decides: no memory is too small for them
+WHOLE_ROWS = 1 << 21  # that are replayed at once, whoever decides: no memory is too small for them
 _SAMPLE_ROWS = 100_000
 _ROOM = 8  # what a replay at once takes, in memory of the ticks alone: the ticks as agents see them have names in every row
 _CGROUP = Path("/sys/fs/cgroup/memory.max")
@@ -25,8 +25,9 @@ Shards = tuple[tuple[int, ...], ...]
 def sharded(pack: Pack, fixture_ids: Sequence[int], agents: Sequence[Agent]) -> Shards:
     """Return the fixtures of a replay, shard by shard; one shard where it is not large.
 
-    Agents that decide fixture by fixture are asked about a shard at a time: templates, and agents of one's own that decide
-    the same about some fixtures of the pack whether they are asked about these at once or in two halves.
+    Templates decide fixture by fixture, which takes no longer shard by shard. Other agents are asked about all fixtures at
+    once as long as that fits in memory. Beyond it they are asked shard by shard, audited in each, if about some fixtures of
+    the pack they decide the same at once as in two halves.
 
     Raises
     ------
@@ -35,13 +36,14 @@ def sharded(pack: Pack, fixture_ids: Sequence[int], agents: Sequence[Agent]) -> 
     """
     wanted, known = set(fixture_ids), pack.manifest.fixtures
     rows = sum(fixture.rows for fixture in known if fixture.fixture_id in wanted)
-    if rows <= WHOLE_ROWS:
+    others = [agent for agent in agents if not (isinstance(agent, Template) and agent.config.by_fixture)]
+    needed, limit = rows * ROW_BYTES * _ROOM, memory_bytes() if others else 0
+    if rows <= WHOLE_ROWS or (others and needed <= limit):
         return (tuple(fixture_ids),)
-    for agent in agents:
+    for agent in others:
         why = _whole_because(agent, pack, fixture_ids)
         if why is not None:
-            _check_memory(agent, why, rows)
-            return (tuple(fixture_ids),)
+            raise PackTooLargeError(agent.identity.agent_id, why, needed >> 20, limit >> 20)
     cut = (tuple(one.fixture_id for one in shard if one.fixture_id in wanted) for shard in shards_of(known))
     return tuple(shard for shard in cut if shard)
 
@@ -49,7 +51,7 @@ def sharded(pack: Pack, fixture_ids: Sequence[int], agents: Sequence[Agent]) -> 
 def _whole_because(agent: Agent, pack: Pack, fixture_ids: Sequence[int]) -> str | None:
     """Say why an agent must see all fixtures at once; null if it need not."""
     if isinstance(agent, Template):
-        return None if agent.config.by_fixture else "its template takes all fixtures at once"
+        return "its template takes all fixtures at once"
     sample = _sample(pack, fixture_ids)
     halves = sample[::2], sample[1::2]
     try:
@@ -72,12 +74,6 @@ def _decided(agent: Agent, pack: Pack, fixture_ids: Sequence[int]) -> pl.DataFra
     with fresh(agent, silent=True) as asked:
         decided = decisions_of(asked, pack.tape(fixture_ids))
     return decided.sort(decided.columns)
-
-
-def _check_memory(agent: Agent, why: str, rows: int) -> None:
-    needed, limit = rows * ROW_BYTES * _ROOM, memory_bytes()
-    if needed > limit:
-        raise PackTooLargeError(agent.identity.agent_id, why, needed >> 20, limit >> 20)
 
 
 def memory_bytes() -> int:

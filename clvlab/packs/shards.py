@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from clvlab.packs.manifest import Fixture
 
 ROW_BYTES = 25  # of a tick in memory
-SHARD_ROWS = 1 << 20
+SHARD_ROWS = 1 << 19
 
 
 def shards_of(fixtures: Iterable[Fixture]) -> Iterator[tuple[Fixture, ...]]:

@@ -53,7 +53,9 @@ def test_templates_seal_the_same_bytes(large, fixtures):
     assert_same(found, performed(DRIFT, BASELINE, fixtures=fixtures))
 
 
-def test_agents_of_ones_own_seal_the_same_bytes(large):
+def test_agents_of_ones_own_seal_the_same_bytes(large, monkeypatch):
+    monkeypatch.setenv("CLVLAB_MEMORY_MB", "1")
+
     @cl.strategy
     def early(ticks):
         return ticks.filter(pl.col("tick_seq") == 40).with_columns(action=pl.lit("BACK"))
@@ -78,7 +80,9 @@ def test_agents_of_ones_own_seal_the_same_bytes(large):
 
 
 @pytest.mark.usefixtures("large")
-def test_a_look_ahead_is_refused_shard_by_shard():
+def test_a_look_ahead_is_refused_shard_by_shard(monkeypatch):
+    monkeypatch.setenv("CLVLAB_MEMORY_MB", "1")
+
     @cl.strategy
     def peeking(ticks):
         later = pl.col("prob_bps").shift(-20).over("fixture_id", "market_key", "side") > pl.col("prob_bps") + 100
@@ -110,6 +114,7 @@ class Tired:
 
 def test_nothing_is_left_of_an_agent_that_fails_in_a_late_shard(large, monkeypatch):
     monkeypatch.setattr(sharding, "_whole_because", lambda *_: None)
+    monkeypatch.setenv("CLVLAB_MEMORY_MB", "1")
     tired = Tired(PACK.fixture_ids[7])
     found = performed(DRIFT, tired)
     assert found.result.errors == [{"agent_id": "tired", "error": "ValueError", "fixture_id": None, "tick_seq": None}]
@@ -122,6 +127,7 @@ def test_nothing_is_left_of_an_agent_that_fails_in_a_late_shard(large, monkeypat
 @pytest.mark.usefixtures("large")
 def test_the_error_of_the_last_agent_ends_the_run(monkeypatch):
     monkeypatch.setattr(sharding, "_whole_because", lambda *_: None)
+    monkeypatch.setenv("CLVLAB_MEMORY_MB", "1")
 
     with pytest.raises(Exception, match="'tired' failed with ValueError: tired"):
         performed(Tired(PACK.fixture_ids[7]))
@@ -144,12 +150,15 @@ def test_an_agent_that_looks_across_fixtures_is_asked_once_or_refused_by_name(mo
             self.count += 1
             return book.back(book.sides()[0]) if self.count % 100 == 0 else None
 
-    for one in (agent, isolated(Counting())):
+    counting = isolated(Counting())
+    for one in (agent, counting):
         assert sharded(PACK, PACK.fixture_ids, [DRIFT, one]) == (PACK.fixture_ids,)
 
     monkeypatch.setenv("CLVLAB_MEMORY_MB", "1")
     with pytest.raises(PackTooLargeError, match=r"'ranking' must see all fixtures at once: .* otherwise at once than in two"):
         Plan(PACK, [DRIFT, agent])
+    with pytest.raises(PackTooLargeError, match="'Counting' must see all fixtures at once"):
+        Plan(PACK, [counting])
     with pytest.raises(PackTooLargeError, match=r"'llm' must see all fixtures at once: its template .* 1 MB may be used here"):
         Plan(PACK, [template("llm")])
 

@@ -12,7 +12,7 @@ from operator import itemgetter
 
 import polars as pl
 
-from clvlab.application.points.scoring import Fault, answer_at, sums_at
+from clvlab.application.points.scoring import Fault, answer_at, forget, sums_at
 from clvlab.application.points.search import Params, Search, spoken
 from clvlab.errors import ExecutorError
 
@@ -64,6 +64,7 @@ def sums_of_tasks(tasks: Iterable[Task], count: int, executor: Executor | None) 
     chunks = _chunks(left, size)
     first = next(chunks, None)
     if first is not None:
+        forget()
         yield from chain.from_iterable(_sent(chain([first], chunks), executor))
 
 

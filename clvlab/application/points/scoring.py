@@ -81,6 +81,11 @@ def tape_of(search: Search) -> Tape:
     return _scorer_of(search).tape
 
 
+def forget() -> None:
+    """Let the tape go that this process keeps: others are asked from now on."""
+    _scorer.cache_clear()
+
+
 def _scorer_of(search: Search) -> Scorer:
     return _scorer(search.folder, search.content_hash, search.fixture_ids, search.window)
 

@@ -66,7 +66,7 @@ class Options:
     closing: tuple[str, ...] | None = None
     mapping: Mapping[str, Any] | None = None
     max_close_age_s: int | None = None
-    chunk_rows: int = 250_000
+    chunk_rows: int = 100_000
     progress: Callable[[str], None] = silent
 
     def __post_init__(self) -> None:
