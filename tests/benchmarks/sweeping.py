@@ -20,7 +20,7 @@ from typing import Any
 import psutil
 
 import clvlab as cl
-from clvlab.application.points.executors import workers
+from clvlab.application.executors import workers
 from tests.benchmarks.measure import Sample, fresh, spread
 from tests.benchmarks.report import Budget, Equality, Figure, growth, machine, ratio, table
 

@@ -11,7 +11,7 @@ from secrets import token_hex
 
 import polars as pl
 
-from clvlab.application.points.executors import Task, sums_of_tasks
+from clvlab.application.points.scoring import Task, sums_of_tasks
 from clvlab.application.points.search import Params, Search, spelled
 from clvlab.application.sheets.sums import FIXTURE_SUMS
 from clvlab.law.schema import LAW_VERSION, Schema

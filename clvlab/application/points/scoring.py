@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Executor
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
 from clvlab.agents.isolation.isolated import IsolatedAgent
 from clvlab.application import backtests
-from clvlab.application.points.search import Params, Search, at_point
+from clvlab.application.executors import Fault, Work, in_order
+from clvlab.application.points.search import Params, Search, at_point, spoken
 from clvlab.application.sheets.sums import fixture_sums
 from clvlab.engine.agent import register
 from clvlab.engine.scoring import Scorer
@@ -21,6 +21,9 @@ from clvlab.law.closing import Window
 from clvlab.law.tape import Tape
 from clvlab.packs.reader import load_pack
 
+Task = tuple[Search, Params]
+
+_MOST_POINTS = 256  # in a task
 _KEPT = 1  # tapes that a process keeps: a pack may be large
 
 
@@ -48,32 +51,48 @@ def _timed(search: Search, params: Params) -> pl.DataFrame:
         return scorer.timed_scores(backtests.resolve(agent, params, search.window))
 
 
-def sums_at(tasks: Iterable[tuple[Search, Params]]) -> list[pl.DataFrame]:
+def sums_at(tasks: Iterable[Task]) -> list[pl.DataFrame]:
     """Return ``FIXTURE_SUMS`` of points of searches, without a look at their shards."""
     return [fixture_sums(_timed(search, params)) for search, params in tasks]
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """An error on its way from another process: its class may not let it be pickled."""
-
-    kind: type[ClvlabError]
-    arguments: tuple[Any, ...]
-    state: dict[str, Any]
-
-    @property
-    def error(self) -> ClvlabError:
-        error = self.kind.__new__(self.kind, *self.arguments)
-        error.__dict__.update(self.state)
-        return error
-
-
-def answer_at(tasks: Sequence[tuple[Search, Params]]) -> list[pl.DataFrame] | Fault:
+def answer_at(tasks: Sequence[Task]) -> list[pl.DataFrame] | Fault:
     """Return what ``sums_at`` returns or raises; what other processes are asked."""
     try:
         return sums_at(tasks)
     except ClvlabError as error:
-        return Fault(type(error), error.args, error.__dict__)
+        return Fault.of(error)
+
+
+def sums_of_tasks(tasks: Iterable[Task], count: int, executor: Executor | None) -> Iterator[pl.DataFrame]:
+    """Yield ``FIXTURE_SUMS`` of each task, in their order; what is yielded does not depend on who computes it.
+
+    Parameters
+    ----------
+    tasks
+        What the points of a search have in common, and the parameters of one. A process keeps the tape of one search, so those
+        of each follow each other.
+    count
+        How many tasks there are.
+    executor
+        Who computes; see ``in_order``.
+
+    Raises
+    ------
+    ExecutorError
+        A point's process died again and again, or the caller's executor is broken.
+    ClvlabError
+        The agent, the pack or the parameters are at fault.
+    """
+    return in_order(Work(sums_at, answer_at, _said, _search_of, _MOST_POINTS, _forget), tasks, count, executor)
+
+
+def _said(task: Task) -> str:
+    return f"at the point {spoken(task[1])}"
+
+
+def _search_of(task: Task) -> Search:
+    return task[0]
 
 
 def tape_of(search: Search) -> Tape:
@@ -81,7 +100,7 @@ def tape_of(search: Search) -> Tape:
     return _scorer_of(search).tape
 
 
-def forget() -> None:
+def _forget() -> None:
     """Let the tape go that this process keeps: others are asked from now on."""
     _scorer.cache_clear()
 

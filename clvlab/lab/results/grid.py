@@ -21,7 +21,7 @@ class Work:
     Attributes
     ----------
     executor
-        Who computes; see ``sums_of_tasks``.
+        Who computes; see ``in_order``.
     progress
         Whether a bar is shown, or what is told of each point.
 

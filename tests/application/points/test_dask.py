@@ -6,10 +6,8 @@ import signal
 import pytest
 from distributed import Client, LocalCluster
 
-from clvlab.application import packs
-from clvlab.application.points import executors
-from clvlab.application.points.executors import sums_of_tasks
-from clvlab.application.points.scoring import sums_at
+from clvlab.application import executors, packs
+from clvlab.application.points.scoring import sums_at, sums_of_tasks
 from clvlab.application.points.search import search_of
 from clvlab.law.closing import Window
 from tests.frames import assert_all_equal

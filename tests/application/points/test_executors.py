@@ -9,10 +9,9 @@ import pytest
 from loky import get_reusable_executor
 
 import clvlab as cl
-from clvlab.application import packs
-from clvlab.application.points import executors
-from clvlab.application.points.executors import sums_of_tasks, workers
-from clvlab.application.points.scoring import sums_at
+from clvlab.application import executors, packs
+from clvlab.application.executors import workers
+from clvlab.application.points.scoring import sums_at, sums_of_tasks
 from clvlab.application.points.search import search_of
 from clvlab.errors import AgentError, ExecutorError, PackTamperedError
 from clvlab.law.closing import Window

@@ -4,7 +4,7 @@ import duckdb
 import pytest
 
 from clvlab.application import packs
-from clvlab.application.points import executors
+from clvlab.application.points import scoring
 from clvlab.application.points.kept import POINT_SUMS, KeptSums, search_points
 from clvlab.application.points.scoring import sums_at
 from clvlab.application.points.search import search_of
@@ -30,7 +30,7 @@ def computed(monkeypatch):
         points.extend(params for _, params in tasks)
         return sums_at(tasks)
 
-    monkeypatch.setattr(executors, "sums_at", counted)
+    monkeypatch.setattr(scoring, "sums_at", counted)
     return points
 
 

@@ -6,8 +6,8 @@ import polars as pl
 import pytest
 
 import clvlab as cl
-from clvlab.application import packs, sharding
-from clvlab.application.points import executors, kept
+from clvlab.application import executors, packs, sharding
+from clvlab.application.points import kept, scoring
 from clvlab.application.points.kept import KeptSums, search_points
 from clvlab.application.points.scoring import point_scores
 from clvlab.application.points.search import search_of
@@ -57,13 +57,13 @@ def test_what_is_kept_of_a_shard_is_not_computed_again(tmp_path, monkeypatch):
     assert len(files) == len(POINTS) * len(cut().parts)
     lost = max(files)
     lost.unlink()
-    computed, sums_at = [], executors.sums_at
+    computed, sums_at = [], scoring.sums_at
 
     def counted(tasks):
         computed.extend(tasks)
         return sums_at(tasks)
 
-    monkeypatch.setattr(executors, "sums_at", counted)
+    monkeypatch.setattr(scoring, "sums_at", counted)
 
     assert_all_equal(
         search_points(cut(), POINTS, len(POINTS), kept=KeptSums(tmp_path)), search_points(WHOLE, POINTS, len(POINTS))

@@ -1,0 +1,189 @@
+"""Where work is done: in this process, on every core of this machine, or by an executor of the caller's."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, Executor, Future
+from dataclasses import dataclass
+from itertools import chain, groupby, islice
+from typing import Any, Generic, TypeVar
+
+from clvlab.errors import ClvlabError, ExecutorError
+
+_ALONE_S = 1.0  # how long work is done here before other processes are thought of
+_WORTH_S = 4.0  # work that is left, from which they are faster: starting them takes about a second each
+_TASK_S = 0.25  # work that is sent at once
+_WAITING = 4  # tasks a worker, sent ahead
+_ATTEMPTS = 3  # of a task whose process dies
+
+Q = TypeVar("Q")
+A = TypeVar("A")
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """An error on its way from another process: its class may not let it be pickled."""
+
+    kind: type[ClvlabError]
+    arguments: tuple[Any, ...]
+    state: dict[str, Any]
+
+    @classmethod
+    def of(cls, error: ClvlabError) -> Fault:
+        return cls(type(error), error.args, error.__dict__)
+
+    @property
+    def error(self) -> ClvlabError:
+        error = self.kind.__new__(self.kind, *self.arguments)
+        error.__dict__.update(self.state)
+        return error
+
+
+@dataclass(frozen=True, slots=True)
+class Work(Generic[Q, A]):
+    """Questions of a kind, and how they are answered.
+
+    Attributes
+    ----------
+    here
+        Answers some questions in this process, in their order.
+    there
+        The same in another process: a function of a module, which returns a fault where ``here`` would raise an error of ours.
+    said
+        Names a question, in errors.
+    alike
+        What questions that are sent at once have in common.
+    most
+        How many are sent at once at the most.
+    leaving
+        Called before others are asked.
+    """
+
+    here: Callable[[Sequence[Q]], list[A]]
+    there: Callable[[Sequence[Q]], list[A] | Fault]
+    said: Callable[[Q], str]
+    alike: Callable[[Q], object] = lambda question: None  # noqa: ARG005
+    most: int = 1
+    leaving: Callable[[], None] = lambda: None
+
+
+def in_order(work: Work[Q, A], questions: Iterable[Q], count: int, executor: Executor | None) -> Iterator[A]:
+    """Yield the answer to each question, in their order.
+
+    Questions are taken from the iterable as they are needed, and what is yielded does not depend on who answers.
+
+    Parameters
+    ----------
+    work
+        How questions are answered.
+    questions
+        They follow each other by what they have in common.
+    count
+        How many questions there are.
+    executor
+        Any executor, whose processes can import clvlab and read the pack's folder; by default this process, and, once a few
+        seconds of work are left, all cores of this machine (``CLVLAB_WORKERS`` processes).
+
+    Raises
+    ------
+    ExecutorError
+        The process of a question died again and again, or the caller's executor is broken.
+    ClvlabError
+        As ``here`` raises.
+    """
+    left, spent_s, done, several = iter(questions), 0.0, 0, workers() > 1
+    for question in left:
+        begun = time.perf_counter()
+        answers = work.here((question,))
+        spent_s, done = spent_s + time.perf_counter() - begun, done + 1
+        yield from answers
+        far = executor is not None or (several and spent_s / done * (count - done) >= _WORTH_S)
+        if far and spent_s >= _ALONE_S:
+            break
+    size = min(max(int(_TASK_S * done / spent_s), 1), work.most) if spent_s else 1
+    chunks = _chunks(left, work.alike, size)
+    first = next(chunks, None)
+    if first is not None:
+        work.leaving()
+        yield from chain.from_iterable(_sent(work, chain([first], chunks), executor))
+
+
+def _chunks(questions: Iterator[Q], alike: Callable[[Q], object], size: int) -> Iterator[tuple[Q, ...]]:
+    for _, own in groupby(questions, key=alike):
+        while chunk := tuple(islice(own, size)):
+            yield chunk
+
+
+def workers() -> int:
+    """Return how many processes are used: ``CLVLAB_WORKERS``, or as many as this process may use cores.
+
+    Raises
+    ------
+    ExecutorError
+    """
+    text = os.environ.get("CLVLAB_WORKERS", "")
+    if text and not (text.isascii() and text.isdigit() and int(text)):
+        raise ExecutorError(f"CLVLAB_WORKERS must be a positive whole number, not {text!r}")
+    return int(text) if text else len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _sent(work: Work[Q, A], chunks: Iterator[tuple[Q, ...]], executor: Executor | None) -> Iterator[list[A]]:
+    """Send tasks ahead, and yield their answers in order; one whose process dies is sent again."""
+    waiting: deque[tuple[tuple[Q, ...], Future[list[A] | Fault]]] = deque()
+    pool, attempts, most = executor or _cores(), 1, _WAITING * workers()
+    try:
+        while True:
+            while len(waiting) < most and (chunk := next(chunks, None)):
+                waiting.append((chunk, _asked(pool, work, chunk)))
+            if not waiting:
+                return
+            try:
+                found = waiting[0][1].result()
+            except Exception as error:
+                if attempts == _ATTEMPTS or (executor is not None and isinstance(error, BrokenExecutor)):
+                    raise ExecutorError(_lost(work, waiting[0][0], error, attempts)) from error
+                attempts += 1
+                pool = executor or _cores()
+                waiting = deque((chunk, _again(pool, work, chunk, future)) for chunk, future in waiting)
+                continue
+            if isinstance(found, Fault):
+                raise found.error
+            attempts = 1
+            waiting.popleft()
+            yield found
+    finally:
+        for _, future in waiting:
+            future.cancel()
+
+
+def _asked(pool: Executor, work: Work[Q, A], chunk: tuple[Q, ...]) -> Future[list[A] | Fault]:
+    """Send a task; one that can't be sent is lost, as one whose process died."""
+    try:
+        return pool.submit(work.there, chunk)
+    except RuntimeError as error:  # broken, or shut down
+        lost: Future[list[A] | Fault] = Future()
+        lost.set_exception(error)
+        return lost
+
+
+def _again(pool: Executor, work: Work[Q, A], chunk: tuple[Q, ...], future: Future[list[A] | Fault]) -> Future[list[A] | Fault]:
+    """Send a task again whose process died; one that is done or under way is let be."""
+    lost = future.cancelled() or (future.done() and future.exception())
+    return _asked(pool, work, chunk) if lost else future
+
+
+def _lost(work: Work[Q, A], chunk: tuple[Q, ...], error: Exception, attempts: int) -> str:
+    what = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+    last = "" if len(chunk) == 1 else f" and {len(chunk) - 1} more"
+    return f"no answer {work.said(chunk[0])}{last} after {attempts} attempts: {what}"
+
+
+def _cores() -> Executor:
+    """Return the pool of this process, with one Polars thread a worker; a new one where the last one broke."""
+    from loky import get_reusable_executor  # only here: most sessions never leave their process
+
+    pool: Executor = get_reusable_executor(max_workers=workers(), env={"POLARS_MAX_THREADS": "1"}, timeout=60)
+    return pool
