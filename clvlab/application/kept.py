@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from clvlab.application.live.paper import run_live
 from clvlab.application.live.question import LiveQuestion
 from clvlab.application.live.view import LiveView
 from clvlab.application.log.public import PublicLog
+from clvlab.application.many import make_all
 from clvlab.application.runs.in_database import DatabaseRecord
 from clvlab.application.runs.perform import PerformedRun
 from clvlab.application.runs.plan import Plan
@@ -87,12 +89,18 @@ class KeptRuns:
         HeldOutError
             A plan holds some of its fixtures out, before anything is committed to.
         """
+        return make(plan, self._record_of(plan))
 
+    def perform_all(self, plans: Iterable[Plan], count: int, executor: Executor | None) -> Iterator[PerformedRun]:
+        """Make runs and keep each likewise; see ``make_all``."""
+        return make_all(plans, count, self._record_of, executor)
+
+    def _record_of(self, plan: Plan) -> DatabaseRecord:
         def still_open(connection: Connection) -> None:
             # The pack was opened before this transaction: a search may have been planned since.
             self.searches.require_open(connection, plan.pack, plan.fixture_ids)
 
-        return make(plan, replace(self._record(plan.agents), before=still_open))
+        return replace(self._record(plan.agents), before=still_open)
 
     def live(
         self, question: LiveQuestion, folder: Path, look: Callable[[LiveView], None], house: Callable[[Pack], Pack]

@@ -2,10 +2,12 @@
 
 from clvlab.lab.laboratory.verbs import (
     backtest,
+    backtests,
     compare,
     import_odds,
     leaderboard,
     lookahead_audit,
+    lookahead_audits,
     open_pack,
     open_run,
     sweep,
@@ -14,10 +16,12 @@ from clvlab.lab.laboratory.verbs import (
 
 __all__ = [
     "backtest",
+    "backtests",
     "compare",
     "import_odds",
     "leaderboard",
     "lookahead_audit",
+    "lookahead_audits",
     "open_pack",
     "open_run",
     "sweep",

@@ -98,6 +98,19 @@ class LiveRequest:
     progress: Callable[[LiveView], None] | bool = True
 
 
+def several(packs: Sequence[Pack | str | Path]) -> list[Pack | str | Path]:
+    """Return packs as a list.
+
+    Raises
+    ------
+    PackFormatError
+        One pack, or something else.
+    """
+    if isinstance(packs, str | Path | Pack) or not isinstance(packs, Iterable):
+        raise PackFormatError(f"packs is a list of packs, such as ['starter', 'season'], not {packs!r:.80}")
+    return list(packs)
+
+
 def live_request(
     feed: Any = None,
     fixture: Any = None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -12,6 +13,7 @@ import polars as pl
 
 from clvlab.application import backtests, importing, packs
 from clvlab.application.live.configured import feed_at
+from clvlab.application.many import make_all
 from clvlab.application.points.kept import KeptSums
 from clvlab.application.points.search import at_point
 from clvlab.application.runs.perform import PerformedRun, perform
@@ -135,6 +137,12 @@ class LocalPlace:
     def backtest(self, question: Question, entry: Entry) -> Result:
         return Result.of(self._perform(question, [entry], "backtest"))
 
+    def backtests(self, questions: Sequence[Question], entry: Entry, executor: Executor | None) -> tuple[Result, ...]:
+        self._check_open()
+        plans = (self._plan(question, [_named(entry, question.window)]) for question in questions)
+        make = make_all if self._runs is None else self._runs.perform_all
+        return tuple(Result.of(done) for done in make(plans, len(questions), executor=executor))
+
     def compete(self, question: Question, entries: Sequence[Entry]) -> Result:
         return Result.of(self._perform(question, entries, "competition"))
 
@@ -169,10 +177,13 @@ class LocalPlace:
         return imported.open(captured.pack_id)
 
     def _perform(self, question: Question, entries: Sequence[Entry], kind: str) -> PerformedRun:
-        if self._closed:  # a sweep may outlive its laboratory, and be asked to seal
-            raise UnsupportedError("this laboratory was closed: open it again with clvlab.Lab(...)")
+        self._check_open()
         plan = self._plan(question, [_named(entry, question.window) for entry in entries], kind)
         return perform(plan) if self._runs is None else self._runs.perform(plan)
+
+    def _check_open(self) -> None:
+        if self._closed:  # a sweep may outlive its laboratory, and be asked to seal
+            raise UnsupportedError("this laboratory was closed: open it again with clvlab.Lab(...)")
 
     def _plan(self, question: Question, agents: Sequence[Agent], kind: str = "backtest") -> Plan:
         pack = self.pack(question.pack).source

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -38,6 +39,11 @@ class Place(Protocol):
     def import_odds(self, source: str, paths: Sequence[Path], pack_id: str, options: Mapping[str, Any]) -> Pack: ...
     def capture(self, feed: str | Feed, out: Path, capturing: Capturing) -> Pack: ...
     def backtest(self, question: Question, entry: Entry) -> Result: ...
+
+    def backtests(self, questions: Sequence[Question], entry: Entry, executor: Executor | None) -> tuple[Result, ...]:
+        """Backtest an agent over several packs, in their order."""
+        ...
+
     def compete(self, question: Question, entries: Sequence[Entry]) -> Result: ...
 
     def live(self, request: LiveRequest, entries: Sequence[Entry]) -> Result:

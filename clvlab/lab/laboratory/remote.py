@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -118,6 +119,11 @@ class RemotePlace:
                 client.cancel_backtest(made["backtest_id"], str(made.get("key")))
                 raise
         return self.open_run(made["run_id"])
+
+    def backtests(self, questions: Sequence[Question], entry: Entry, executor: Executor | None) -> tuple[Result, ...]:
+        if executor is not None:
+            raise UnsupportedError(f"{self.where} computes where it is: an executor is for a Lab() here")
+        return tuple(self.backtest(question, entry) for question in questions)
 
     def deploy(self, question: Question, entry: Entry, settings: Mapping[str, Any]) -> Result:
         strategy = self._template(entry, "deploy")

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
-from clvlab.application import backtests, importing, packs
+from clvlab.application import backtests as application_backtests
+from clvlab.application import importing
+from clvlab.application import packs as application_packs
+from clvlab.application.audits import Audit, audit_all
 from clvlab.application.runs import in_folder
 from clvlab.engine.agent import Agent
+from clvlab.lab.laboratory.asked import several
 from clvlab.lab.laboratory.local import LocalPlace
 from clvlab.lab.laboratory.making import Verbs
 from clvlab.lab.results.audit import AuditReport
 from clvlab.lab.results.comparison import Leaderboard
+from clvlab.lab.results.grid import Work
 from clvlab.lab.results.pack import Pack
 from clvlab.lab.results.result import Result
 from clvlab.lab.results.run import Run
@@ -37,7 +43,7 @@ def open_pack(where: str | Path) -> Pack:
     >>> open_pack("starter").provenance
     'synthetic-clvlab'
     """
-    return Pack(packs.open_pack(where))
+    return Pack(application_packs.open_pack(where))
 
 
 def open_run(path: str | Path) -> Run:
@@ -131,7 +137,41 @@ def lookahead_audit(
     """
     if not isinstance(tape, Tape):
         tape = (tape if isinstance(tape, Pack) else open_pack(tape)).source.tape()
-    return AuditReport(backtests.lookahead_audit(agent, tape, cuts=cuts, seed=seed, max_rows=max_rows))
+    return AuditReport(application_backtests.lookahead_audit(agent, tape, cuts=cuts, seed=seed, max_rows=max_rows))
+
+
+def lookahead_audits(
+    agent: str | Agent,
+    packs: Sequence[Pack | str | Path],
+    *,
+    cuts: int = 24,
+    seed: int | None = None,
+    max_rows: int = 100_000,
+    executor: Executor | None = None,
+) -> tuple[AuditReport, ...]:
+    """Audit an agent over several packs, as ``lookahead_audit`` does over one, in their order.
+
+    Parameters
+    ----------
+    agent, cuts, seed, max_rows
+        As for ``lookahead_audit``.
+    packs
+        Packs, their ids, or the paths of their folders.
+    executor
+        Who computes, as for ``backtests``.
+
+    Raises
+    ------
+    UnknownAgentError, UnknownPackError, AgentError, ExecutorError
+
+    Examples
+    --------
+    >>> [report.passed for report in lookahead_audits("baseline", ["starter", "season"])]
+    [True, True]
+    """
+    found = [(pack if isinstance(pack, Pack) else open_pack(pack)).source for pack in several(packs)]
+    reports = audit_all(application_backtests.resolve(agent), found, Audit(cuts, seed, max_rows), Work(executor).executor)
+    return tuple(AuditReport(report) for report in reports)
 
 
 def leaderboard(runs: Sequence[Result], by: str = "clv", *, level: float = 0.95) -> Leaderboard:
@@ -155,4 +195,5 @@ def leaderboard(runs: Sequence[Result], by: str = "clv", *, level: float = 0.95)
 
 
 _HERE = Verbs(LocalPlace())
-backtest, compare, sweep, walk_forward = _HERE.backtest, _HERE.compare, _HERE.sweep, _HERE.walk_forward
+backtest, backtests, compare = _HERE.backtest, _HERE.backtests, _HERE.compare
+sweep, walk_forward = _HERE.sweep, _HERE.walk_forward
