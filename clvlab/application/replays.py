@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,10 @@ from clvlab.agents.registry import of_sealed_config
 from clvlab.application.deploys.agent import deployed_agent
 from clvlab.application.deploys.config import DeployConfig
 from clvlab.application.packs import bundled_catalog, open_pack
+from clvlab.application.sharding import Shards, sharded
 from clvlab.engine.agent import Agent, sealable
 from clvlab.engine.live import replay_live
-from clvlab.engine.replay import locate, replay
+from clvlab.engine.replay import Replay, locate, looked_up, numbered
 from clvlab.engine.run import RunResult, run
 from clvlab.errors import AgentError, DecisionError, EntryError, ReplayError
 from clvlab.law.schema import DECISIONS, Causality
@@ -58,7 +59,7 @@ def prices_again(sealed: SealedRun, pack: str | Path | None = None) -> Replayed:
     """
     evidence = read_evidence(sealed.events)
     found = _pack(evidence, pack)
-    return _prices(evidence, found.tape(evidence.started["binding"]["fixture_ids"]), found)
+    return _prices(evidence, found, sharded(found, evidence.started["binding"]["fixture_ids"], ()))
 
 
 def replay_run(
@@ -88,11 +89,14 @@ def replay_run(
     """
     evidence = read_evidence(sealed.events)
     found = _pack(evidence, pack)
-    tape = found.tape(evidence.started["binding"]["fixture_ids"])
-    prices = _prices(evidence, tape, found)
+    fixture_ids = evidence.started["binding"]["fixture_ids"]
+    prices = _prices(evidence, found, sharded(found, fixture_ids, ()))
     if not prices.agrees:
         return prices
-    result = _made_again(evidence, tape, agents, sealed.commit_index)
+    if evidence.captured is None:
+        result = _made_again(evidence, found, agents, sealed.commit_index)
+    else:
+        result = _followed_again(evidence, found.tape(fixture_ids), agents, sealed.commit_index)
     again = result.run
     pairs = {
         "events.jsonl": (sealed.events, again.events),
@@ -113,23 +117,26 @@ def replay_run(
     return Replayed(agrees=True, detail=same)
 
 
-def _made_again(evidence: Evidence, tape: Tape, agents: Sequence[IsolatedAgent], commit_index: int | None) -> RunResult:
-    started = evidence.started
-    if evidence.captured is not None:
-        failed = {error["agent_id"] for error in evidence.errors}
-        return replay_live(
-            started,
-            tape,
-            [_agent(started["kind"], named, agents) for named in started["agents"] if named["agent_id"] not in failed],
-            evidence.errors,
-            evidence.window,
-            evidence.policy,
-            captured=evidence.captured,
-            commit_index=commit_index,
-        )
-    return run(
+def _followed_again(evidence: Evidence, tape: Tape, agents: Sequence[IsolatedAgent], commit_index: int | None) -> RunResult:
+    started, failed = evidence.started, {error["agent_id"] for error in evidence.errors}
+    return replay_live(
+        started,
         tape,
-        [_agent(started["kind"], named, agents) for named in started["agents"]],
+        [_agent(started["kind"], named, agents) for named in started["agents"] if named["agent_id"] not in failed],
+        evidence.errors,
+        evidence.window,
+        evidence.policy,
+        captured=str(evidence.captured),
+        commit_index=commit_index,
+    )
+
+
+def _made_again(evidence: Evidence, pack: Pack, agents: Sequence[IsolatedAgent], commit_index: int | None) -> RunResult:
+    started = evidence.started
+    roster = [_agent(started["kind"], named, agents) for named in started["agents"]]
+    return run(
+        (pack.tape(shard) for shard in sharded(pack, started["binding"]["fixture_ids"], roster)),
+        roster,
         evidence.window,
         policy=evidence.policy,
         kind=started["kind"],
@@ -139,10 +146,18 @@ def _made_again(evidence: Evidence, tape: Tape, agents: Sequence[IsolatedAgent],
     )
 
 
-def _prices(evidence: Evidence, tape: Tape, pack: Pack) -> Replayed:
-    """Look up every state of the evidence on the tape; what the agents meant by it does not matter."""
+def _looked_up(evidence: Evidence, pack: Pack, shards: Shards, decisions: pl.DataFrame) -> Iterator[Replay]:
+    """Look decisions up a shard at a time; evidence has none about a fixture that is in no shard."""
+    for shard in shards:
+        tape = pack.tape(shard)
+        yield looked_up(tape, locate(tape, decisions.filter(pl.col("fixture_id").is_in(shard))), evidence.window)
+        del tape  # before the next one is read
+
+
+def _prices(evidence: Evidence, pack: Pack, shards: Shards) -> Replayed:
+    """Look up every state of the evidence in the pack; what the agents meant by it does not matter."""
     sealed = (evidence.started["window"]["closing_policy"], evidence.max_close_age_s)
-    if sealed != (tape.closing_policy, tape.max_close_age_s):
+    if sealed != (pack.manifest.closing_policy, pack.manifest.max_close_age_s):
         return Replayed(agrees=False, detail=f"pack {pack.pack_id!r} closes by {pack.closing}, the run by {sealed}")
     ticks = evidence.decisions["tick_seq"]
     if ticks.len() and not ticks.is_between(0, _TICK).all():
@@ -151,7 +166,7 @@ def _prices(evidence: Evidence, tape: Tape, pack: Pack) -> Replayed:
         pl.col(name).cast(dtype) for name, dtype in DECISIONS.items()
     )
     try:
-        again = replay(tape, locate(tape, named), evidence.window, errors=len(evidence.errors))
+        again = numbered([*_looked_up(evidence, pack, shards, named)], errors=len(evidence.errors))
     except DecisionError as error:
         return Replayed(agrees=False, detail=str(error))
     claims = ("confidence_ppm", "confidence_raw")

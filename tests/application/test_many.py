@@ -22,12 +22,17 @@ from tests.factories import make_agent, make_decisions
 PACK = packs.open_pack("starter")
 
 
+@pytest.fixture(scope="module")
+def processes():
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        yield pool
+
+
 @pytest.fixture
-def spread(monkeypatch):
+def spread(monkeypatch, processes):
     """Send every run but the first away."""
     monkeypatch.setattr(executors, "_ALONE_S", 1e-9)
-    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as processes:
-        yield processes
+    return processes
 
 
 def plans(*agents):

@@ -1,6 +1,6 @@
 """A pack that is replayed shard by shard gives the bytes that it gives at once."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 
 import polars as pl
@@ -10,12 +10,15 @@ import clvlab as cl
 from clvlab.agents.isolation.isolated import isolated
 from clvlab.agents.registry import TEMPLATES, template
 from clvlab.application import packs, sharding
+from clvlab.application.replays import prices_again, replay_run
 from clvlab.application.runs.perform import perform
 from clvlab.application.runs.plan import Plan
 from clvlab.application.runs.reopening import reopen
 from clvlab.application.sharding import memory_bytes, sharded
 from clvlab.engine.agent import Identity, register
+from clvlab.engine.run import run
 from clvlab.errors import AgentFailedError, LookaheadError, PackTooLargeError, SettingsError
+from clvlab.law.closing import Window
 from clvlab.packs import shards
 from clvlab.packs.manifest import Fixture
 from clvlab.packs.shards import shards_of
@@ -212,3 +215,17 @@ def test_shards_are_whole_fixtures_in_their_order_and_no_larger_than_they_must(m
     assert list(chain.from_iterable(cut)) == fixtures
     assert all(len(shard) == 1 or sum(fixture.rows for fixture in shard) <= 10 for shard in cut)
     assert all(sum(f.rows for f in (*one, other[0])) > 10 for one, other in pairwise(cut))
+
+
+def test_a_run_is_replayed_shard_by_shard_as_it_is_at_once(large):
+    found = performed(DRIFT, BASELINE)
+    tape = PACK.tape()
+    late = tape.rows["series"] > tape.rows["series"].max() * 2 // 3
+    better = tape.rows.with_columns(odds_milli=pl.when(late).then(pl.col("odds_milli") + 1).otherwise("odds_milli"))
+    forged = run(replace(tape, rows=better), [DRIFT, BASELINE], Window()).run
+    sharded_replays = replay_run(found.run, found.receipts), prices_again(found.run), prices_again(forged)
+
+    large()
+
+    assert sharded_replays == (replay_run(found.run, found.receipts), prices_again(found.run), prices_again(forged))
+    assert [one.agrees for one in sharded_replays] == [True, True, False]
