@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -135,7 +136,7 @@ def _made_again(evidence: Evidence, pack: Pack, agents: Sequence[IsolatedAgent],
     started = evidence.started
     roster = [_agent(started["kind"], named, agents) for named in started["agents"]]
     return run(
-        (pack.tape(shard) for shard in sharded(pack, started["binding"]["fixture_ids"], roster)),
+        [partial(pack.tape, shard) for shard in sharded(pack, started["binding"]["fixture_ids"], roster)],
         roster,
         evidence.window,
         policy=evidence.policy,

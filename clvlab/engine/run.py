@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from itertools import chain
 from typing import Any
 
 import polars as pl
 
 from clvlab.engine.agent import Agent, Identity, Isolated, identify, sealable
-from clvlab.engine.asking import Question, asked
 from clvlab.engine.paper import fills
-from clvlab.engine.replay import Replay, backed, looked_up, numbered
-from clvlab.errors import AgentFailedError, ClvlabError, DecisionError
+from clvlab.engine.replay import Replay, numbered
+from clvlab.engine.shards import decided
+from clvlab.errors import AgentFailedError, DecisionError
 from clvlab.law.closing import Window, sealed_window
 from clvlab.law.clv import scores
 from clvlab.law.gate import verdicts
@@ -60,7 +58,7 @@ class RunResult:
 
 
 def run(
-    tape: Tape | Iterable[Tape],
+    tape: Tape | Sequence[Callable[[], Tape]],
     agents: Sequence[Agent],
     window: Window,
     *,
@@ -70,7 +68,6 @@ def run(
     kind: str = "backtest",
     origin_id: str | None = None,
     commit_index: int | None = None,
-    shards: int = 1,
     answered: Callable[[int, int], None] = lambda done, total: None,  # noqa: ARG005
 ) -> RunResult:
     """Let every agent decide on the same tape, judge by the policy, score by the law, and seal.
@@ -78,8 +75,8 @@ def run(
     Parameters
     ----------
     tape
-        What is replayed: one tape; or, of agents that decide fixture by fixture, those of a pack's shards in their order, of
-        which one at a time stands in memory. What is sealed is the same.
+        What is replayed: one tape; or, of agents that decide fixture by fixture, what reads those of a pack's shards, in their
+        order: no more than two stand in memory. What is sealed is the same.
     agents
         At least one; agent ids must be unique.
     window
@@ -95,8 +92,6 @@ def run(
         What asked for the run (``backtest``, ``competition``, ``deploy``) and its id, which enter the run id.
     commit_index
         Entry of a run log that committed to the run, which its manifest names.
-    shards
-        How many tapes there are.
     answered
         Called with how many of how many agents have answered, at first with 0; an error that it raises ends the run. An agent
         answers once for each tape.
@@ -113,51 +108,22 @@ def run(
     if not agents or len(named) != len(agents):
         raise DecisionError(f"a run needs agents with unique ids, not {[identity.agent_id for identity, _ in known]}")
     roster = [named[agent_id] for agent_id in sorted(named)]  # by code point, which is the order of bytes
-    parts, bindings, failed, done = [], [], dict[str, Exception](), 0
-
-    def told(before: int, count: int) -> None:
-        answered(before + count, len(roster) * shards)
-
-    told(0, 0)
-    for part in [tape] if isinstance(tape, Tape) else tape:
-        left = [(identity, agent) for identity, agent in roster if identity.agent_id not in failed]
-        frames, errors = asked(Question(part, window, audit_seed), left, partial(told, done))
-        failed |= errors
-        if len(failed) == len(roster):
-            raise _last(failed)
-        done += len(roster)
-        parts.append(looked_up(part, pl.concat(frames), window))
-        bindings.append(part.binding)
-        closing = part.closing_policy, part.max_close_age_s
-        del part  # before the next one is read
+    reads = [lambda: tape] if isinstance(tape, Tape) else list(tape)
+    found = decided(reads, roster, window, audit_seed, answered)
     policy = policy or PolicyEnvelope()
     started = run_started(
-        _joined(bindings),
-        closing[0],
+        found.binding,
+        found.closing_policy,
         [identity for identity, _ in roster],
         window,
         policy,
-        max_close_age_s=closing[1],
+        max_close_age_s=found.max_close_age_s,
         kind=kind,
         origin_id=origin_id,
     )
-    failures = _failures(failed)
-    replayed = numbered([_without(part, failed) for part in parts], errors=len(failures.errors))
+    failures = _failures(found.failed)
+    replayed = numbered(found.parts, errors=len(failures.errors))
     return judged(started, replayed, window, policy, failures, commit_index=commit_index)
-
-
-def _joined(bindings: Sequence[Binding]) -> Binding:
-    """Return the binding of all shards of a pack."""
-    return replace(bindings[0], fixture_ids=tuple(sorted(chain.from_iterable(one.fixture_ids for one in bindings))))
-
-
-def _without(part: Replay, failed: Mapping[str, Exception]) -> Replay:
-    """Return what is left of a shard when nothing counts that was decided by those who failed later."""
-    if not failed:
-        return part
-    decisions = part.decisions.filter(~pl.col("agent_id").is_in(list(failed)))
-    markets = backed(decisions)
-    return Replay(decisions, part.closes.join(markets, on=markets.columns, how="semi", maintain_order="left"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,16 +174,6 @@ def judged(
 def _labelled(identity: Identity, agent: Agent, labels: Mapping[str, Causality]) -> Identity:
     carried = labels.get(identity.agent_id) if isinstance(agent, Isolated) else None
     return identity if carried is None else replace(identity, causality=carried)
-
-
-def _last(failed: Mapping[str, Exception]) -> Exception:
-    """Return the error of a run whose agents all failed: that of the last one."""
-    agent_id, error = max(failed.items())
-    if isinstance(error, ClvlabError):
-        return error
-    found = DecisionError(f"agent {agent_id!r} failed with {type(error).__name__}: {error}")
-    found.__cause__ = error
-    return found
 
 
 def _failures(failed: Mapping[str, Exception]) -> Failures:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Executor
-from functools import lru_cache
+from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import lru_cache, partial
 from pathlib import Path
 
 import polars as pl
@@ -19,11 +19,12 @@ from clvlab.engine.scoring import Scorer
 from clvlab.errors import ClvlabError, PackTamperedError
 from clvlab.law.closing import Window
 from clvlab.law.tape import Tape
-from clvlab.packs.reader import load_pack
+from clvlab.packs.reader import Pack, load_pack
 
 Task = tuple[Search, Params]
 
 _MOST_POINTS = 256  # in a task
+_SHARDS_AT_ONCE = 2  # as in a run
 _KEPT = 1  # tapes that a process keeps: a pack may be large
 
 
@@ -35,8 +36,9 @@ def point_scores(search: Search, params: Params) -> pl.DataFrame:
     ClvlabError
         The agent, the pack or the parameters are at fault; a note names the point.
     """
-    parts = [_timed(part, params) for part in search.parts]
-    found = pl.concat(parts)
+    parts = search.parts
+    with ThreadPoolExecutor(_SHARDS_AT_ONCE if isinstance(search.agent, str) else 1) as pool:
+        found = pl.concat(pool.map(partial(_timed, params=params), parts))
     if len(parts) > 1:  # each is in sealed order
         found = found.sort("ts_ms", "fixture_id", "tick_seq", maintain_order=True).with_columns(
             seq=pl.int_range(1, pl.len() + 1)
@@ -111,7 +113,13 @@ def _scorer_of(search: Search) -> Scorer:
 
 @lru_cache(maxsize=_KEPT)
 def _scorer(folder: Path, content_hash: str, fixture_ids: tuple[int, ...], window: Window) -> Scorer:
+    return Scorer(_pack(folder, content_hash).tape(fixture_ids), window)
+
+
+@lru_cache(maxsize=_KEPT)
+def _pack(folder: Path, content_hash: str) -> Pack:
+    """Open a pack once, however many shards of it are read: its file is hashed whole."""
     pack = load_pack(folder)
     if pack.content_hash != content_hash:
         raise PackTamperedError(f"content_hash of {pack.pack_id!r}", content_hash, pack.content_hash)
-    return Scorer(pack.tape(fixture_ids), window)
+    return pack

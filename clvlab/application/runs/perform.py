@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import cast
 
 import orjson
@@ -201,7 +201,7 @@ def perform(plan: Plan, commitment: Commitment | None = None, tell: Tell = tell_
     tell(Stage.OPENING)
     markets: list[int] = []
     result = run(
-        _tapes(plan, markets.append),
+        [partial(_read, plan, shard, markets.append) for shard in plan.shards],
         plan.agents,
         plan.window,
         policy=plan.policy,
@@ -209,7 +209,6 @@ def perform(plan: Plan, commitment: Commitment | None = None, tell: Tell = tell_
         kind=plan.kind,
         origin_id=plan.origin_id,
         commit_index=None if commitment is None else commitment.index,
-        shards=len(plan.shards),
         answered=lambda done, total: tell(Stage.DECIDING if done < total else Stage.SEALING, done, total),
     )
     tell(Stage.KEEPING)
@@ -217,16 +216,14 @@ def perform(plan: Plan, commitment: Commitment | None = None, tell: Tell = tell_
     return PerformedRun(plan.pack, plan.window, result, sum(markets))
 
 
-def _tapes(plan: Plan, counted: Callable[[int], None]) -> Iterator[Tape]:
-    """Read the shards of a plan one after the other, and count the markets that its window allows in each."""
-    for fixture_ids in plan.shards:
-        try:
-            tape = plan.pack.tape(fixture_ids)
-        except PackError as error:
-            raise PackReplayError(f"pack {plan.pack.pack_id!r} can't be replayed: {error}") from error
-        counted(matched(tape, plan.window))
-        yield tape
-        del tape  # before the next one is read
+def _read(plan: Plan, fixture_ids: tuple[int, ...], counted: Callable[[int], None]) -> Tape:
+    """Read a shard of a plan, and count the markets that its window allows in it."""
+    try:
+        tape = plan.pack.tape(fixture_ids)
+    except PackError as error:
+        raise PackReplayError(f"pack {plan.pack.pack_id!r} can't be replayed: {error}") from error
+    counted(matched(tape, plan.window))
+    return tape
 
 
 def _check(run_id: str, commitment: Commitment | None) -> None:
