@@ -22,12 +22,14 @@ _CGROUP = Path("/sys/fs/cgroup/memory.max")
 Shards = tuple[tuple[int, ...], ...]
 
 
-def sharded(pack: Pack, fixture_ids: Sequence[int], agents: Sequence[Agent]) -> Shards:
+def sharded(pack: Pack, fixture_ids: Sequence[int], agents: Sequence[Agent], together: int = 2) -> Shards:
     """Return the fixtures of a replay, shard by shard; one shard where it is not large.
 
     Templates decide fixture by fixture, which takes no longer shard by shard. Other agents are asked about all fixtures at
     once as long as that fits in memory. Beyond it they are asked shard by shard, audited in each, if about some fixtures of
     the pack they decide the same at once as in two halves.
+
+    ``together`` makes shards larger: a search, many of whose processes hold one each, asks for small ones.
 
     Raises
     ------
@@ -44,7 +46,7 @@ def sharded(pack: Pack, fixture_ids: Sequence[int], agents: Sequence[Agent]) -> 
         why = _whole_because(agent, pack, fixture_ids)
         if why is not None:
             raise PackTooLargeError(agent.identity.agent_id, why, needed >> 20, limit >> 20)
-    cut = (tuple(one.fixture_id for one in shard if one.fixture_id in wanted) for shard in shards_of(known))
+    cut = (tuple(one.fixture_id for one in shard if one.fixture_id in wanted) for shard in shards_of(known, together))
     return tuple(shard for shard in cut if shard)
 
 

@@ -9,6 +9,8 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +19,16 @@ import polars as pl
 
 from clvlab.agents.registry import template
 from clvlab.application.packs import bundled_catalog
+from clvlab.application.sharding import sharded
 from clvlab.application.sheets.tearsheet import TearSheet
-from clvlab.engine.replay import locate, replay
 from clvlab.engine.run import run
-from clvlab.law import actions
+from clvlab.engine.scoring import Scorer
 from clvlab.law.closing import Window
-from clvlab.law.clv import scores
 from clvlab.law.gate import verdicts
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.law.positions import positions, proposals
 from clvlab.law.schema import Reason
+from clvlab.law.tape import Tape
 from clvlab.packs.catalog import Catalog
 from clvlab.packs.digest import fixture_digests
 from clvlab.packs.verifying import verify_pack
@@ -62,20 +64,24 @@ def scored(folder: Path, threshold: str) -> Job:
     """Open an admitted pack, decide, replay, score, group: the same as the script does, from the pack."""
 
     def job() -> Facts:
-        tape = Catalog(folder).open(PACK).tape()
-        decisions = actions.check_decisions(Momentum(int(threshold)).decide(tape))
-        replayed = replay(tape, locate(tape, decisions), _WINDOW)
-        return _per_market(scores(positions(replayed.decisions, replayed.closes), _WINDOW, None))
+        agent = Momentum(int(threshold))
+        with ThreadPoolExecutor(2) as pool:  # as a search scores a point
+            return _per_market(pl.concat(pool.map(lambda read: Scorer(read(), _WINDOW).scores(agent), _shards(folder))))
 
     return job
+
+
+def _shards(folder: Path) -> list[Callable[[], Tape]]:
+    """Open an admitted pack, and return what reads its shards."""
+    pack = Catalog(folder).open(PACK)
+    return [partial(pack.tape, shard) for shard in sharded(pack, pack.fixture_ids, ())]
 
 
 def sealed(folder: Path, threshold: str) -> Job:
     """The same, sealed."""
 
     def job() -> Facts:
-        tape = Catalog(folder).open(PACK).tape()
-        result = run(tape, [Momentum(int(threshold))], _WINDOW)
+        result = run(_shards(folder), [Momentum(int(threshold))], _WINDOW)
         return _per_market(result.scores) | {"evidence_hash": result.run.evidence_hash}
 
     return job

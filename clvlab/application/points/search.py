@@ -113,7 +113,7 @@ def search_of(pack: Pack, agent: str | Agent, fixture_ids: Sequence[int] | None,
         # A process that was asked about other fixtures, those of a later fold for instance, is not asked about these.
         asked, sent = found, replace(found, scope=sha256(canonical([pack.content_hash, list(wanted)])))
     with at_point(first):
-        shards = sharded(pack, wanted, [backtests.resolve(asked, first, window)])
+        shards = sharded(pack, wanted, [backtests.resolve(asked, first, window)], together=1)
     return Search(pack.folder, pack.content_hash, wanted, sent, window, shards)
 
 
