@@ -11,31 +11,50 @@ import polars as pl
 from pydantic import ValidationError
 
 from clvlab.errors import HeldOutError, PackFormatError, PackTamperedError, UnknownFixtureError
-from clvlab.law.schema import FIXTURES, SERIES
-from clvlab.law.tape import ROWS, Binding, Tape, series_table
+from clvlab.law.schema import FIXTURES
+from clvlab.law.tape import ROWS, Binding, Tape
 from clvlab.packs import invariants
 from clvlab.packs.digest import fixture_digests
-from clvlab.packs.files import content_digest, file_sha256
+from clvlab.packs.files import content_digest
+from clvlab.packs.folder import PackFiles, PackFolder
 from clvlab.packs.genuine import is_genuine
-from clvlab.packs.manifest import TICKS_FILE, KickoffKind, PackManifest, read_manifest
+from clvlab.packs.manifest import TICKS_FILE, Fixture, KickoffKind, PackManifest, read_manifest
 from clvlab.packs.quality import QUALITY_FILE, Quality
 from clvlab.packs.results import RESULTS_FILE, read_results, results_digest
 
 
 @dataclass(frozen=True)
 class Pack:
-    """A pack whose file hash was checked; its ticks are read when a tape is asked for.
+    """A pack whose ticks are bound to its content hash; they are read when a tape is asked for.
 
     Attributes
     ----------
+    files
+        Where its files are: in a folder, whose ticks file was hashed, or elsewhere, where each fixture is when it is read.
     held_out
         Fixtures that are shut, each with the plan that holds it out: no tape has them, nor have the results.
     """
 
-    folder: Path
+    files: PackFiles
     manifest: PackManifest = field(repr=False)
     content_hash: str
     held_out: tuple[tuple[int, str], ...] = field(default=(), repr=False)
+
+    @property
+    def folder(self) -> Path:
+        """The folder that it is in.
+
+        Raises
+        ------
+        UnsupportedError
+            It is not on this machine.
+        """
+        return self.files.folder
+
+    @property
+    def verification(self) -> str:
+        """How its ticks are verified, in words; nothing where all were before it was opened."""
+        return self.files.verification
 
     @property
     def pack_id(self) -> str:
@@ -63,8 +82,11 @@ class Pack:
 
     @cached_property
     def is_genuine(self) -> bool:
-        """Whether the raw capture, normalised again, gives these ticks row for row; earned, never declared."""
-        return is_genuine(self.folder, self.manifest, replace(self, held_out=()).tape())
+        """Whether the raw capture, normalised again, gives these ticks row for row; earned, never declared.
+
+        A pack that is read from elsewhere has not earned it: its raw files stay there.
+        """
+        return not self.verification and is_genuine(self.folder, self.manifest, replace(self, held_out=()).tape())
 
     @cached_property
     def fixtures(self) -> pl.DataFrame:
@@ -85,8 +107,8 @@ class Pack:
         """
         if self.manifest.results_sha256 is None:
             return None
-        self.check_file(RESULTS_FILE, self.manifest.results_sha256)
-        return read_results(self.folder).filter(~pl.col("fixture_id").is_in(list(dict(self.held_out))))
+        content = self.files.content(RESULTS_FILE, self.manifest.results_sha256, f"{RESULTS_FILE} of {self.pack_id!r}")
+        return read_results(content, self.pack_id).filter(~pl.col("fixture_id").is_in(list(dict(self.held_out))))
 
     @cached_property
     def quality(self) -> Quality | None:
@@ -98,18 +120,11 @@ class Pack:
         """
         if self.manifest.quality_sha256 is None:
             return None
-        self.check_file(QUALITY_FILE, self.manifest.quality_sha256)
+        content = self.files.content(QUALITY_FILE, self.manifest.quality_sha256, f"{QUALITY_FILE} of {self.pack_id!r}")
         try:
-            return Quality.model_validate_json((self.folder / QUALITY_FILE).read_bytes())
+            return Quality.model_validate_json(content)
         except ValidationError as error:
             raise PackFormatError(f"{QUALITY_FILE} of {self.pack_id!r} is no quality report: {error}") from error
-
-    def check_file(self, name: str, expected: str) -> None:
-        """Raise ``PackTamperedError`` unless the file has that SHA-256."""
-        path = self.folder / name
-        found = file_sha256(path) if path.is_file() else "no file"
-        if found != expected:
-            raise PackTamperedError(f"{name} of {self.pack_id!r}", expected, found)
 
     def tape(self, fixture_ids: Sequence[int] | None = None) -> Tape:
         """Read the ticks of some or all fixtures.
@@ -128,7 +143,7 @@ class Pack:
             raise PackFormatError("name at least one fixture, or none at all for every fixture")
         self.check_known(wanted)
         self.check_open(wanted)
-        rows, series = _read(self.folder / TICKS_FILE, None if wanted == self.fixture_ids else wanted)
+        rows, series = self.files.ticks(None if wanted == self.fixture_ids else self._declared(wanted))
         fixtures = self.fixtures.filter(pl.col("fixture_id").is_in(wanted)).select(*FIXTURES)
         binding = Binding(self.pack_id, wanted, self.content_hash)
         own = self.manifest
@@ -168,34 +183,12 @@ class Pack:
         """Return the kickoffs that agents may see, where they are not those that end the window."""
         if self.manifest.kickoff is not KickoffKind.ACTUAL:
             return None
-        asked = set(wanted)
-        known = [(f.fixture_id, f.scheduled_ts_ms) for f in self.manifest.fixtures if f.fixture_id in asked]
+        known = [(fixture.fixture_id, fixture.scheduled_ts_ms) for fixture in self._declared(wanted)]
         return pl.DataFrame(known, schema=FIXTURES, orient="row")
 
-
-def _read(path: Path, wanted: tuple[int, ...] | None) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Read rows, and the names of each series at its first row only.
-
-    The streaming engine numbers the series as they are read: the fixture id and the names of every row never stand in memory.
-    """
-    names = ["fixture_id", "market_key", "side"]
-    try:
-        file = pl.scan_parquet(path, glob=False)
-        schema = file.select(*names, *ROWS).collect_schema()
-        expected = ROWS | {name: SERIES[name] for name in names}
-        wrong = [f"{name} is {schema[name]}, not {dtype}" for name, dtype in expected.items() if schema[name] != dtype]
-        if wrong:
-            raise PackFormatError(f"{str(path)!r} has wrong dtypes: {'; '.join(wrong)}")
-        if wanted is not None:
-            file = file.filter(pl.col("fixture_id").is_in(wanted))
-        number = pl.struct("fixture_id", "series").rle_id()
-        rows = file.with_columns(series=number).select(*ROWS).collect(engine="streaming")
-        length = rows["series"].rle().struct.field("len")
-        first = (length.cum_sum() - length).implode()
-        starts = file.with_row_index("start").filter(pl.col("start").is_in(first)).select(*names, "start")
-        return rows, series_table(starts.collect(engine="streaming").sort("start"), rows.height)
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise PackFormatError(f"{str(path)!r} can't be read as ticks: {str(error).splitlines()[0]}") from error
+    def _declared(self, wanted: Sequence[int]) -> list[Fixture]:
+        asked = set(wanted)
+        return [fixture for fixture in self.manifest.fixtures if fixture.fixture_id in asked]
 
 
 def load_pack(folder: Path) -> Pack:
@@ -213,9 +206,9 @@ def load_pack(folder: Path) -> Pack:
         raise PackTamperedError(f"content_hash of {manifest.pack_id!r}", stated, manifest.content_hash)
     if not (folder / TICKS_FILE).is_file():
         raise PackFormatError(f"pack {manifest.pack_id!r} has no {TICKS_FILE}")
-    pack = Pack(folder, manifest, stated)
-    pack.check_file(TICKS_FILE, str(manifest.ticks_sha256))
-    return pack
+    files = PackFolder(folder)
+    files.check(TICKS_FILE, str(manifest.ticks_sha256), f"{TICKS_FILE} of {manifest.pack_id!r}")
+    return Pack(files, manifest, stated)
 
 
 def verify_pack(folder: Path) -> Pack:
@@ -228,11 +221,7 @@ def verify_pack(folder: Path) -> Pack:
     """
     pack = load_pack(folder)
     tape = pack.tape()
-    names = tape.series.select("fixture_id", "market_key", "side")
-    if not names.equals(names.sort(names.columns)) or names.is_duplicated().any():
-        raise PackFormatError(f"the series of {pack.pack_id!r} are not sorted by fixture, market and side")
-    if not tape.key.equals(tape.key.sort()):
-        raise PackFormatError(f"the ticks of {pack.pack_id!r} are not sorted by series and tick")
+    invariants.check_order(tape, pack.pack_id)
     _check_every_row(pack, tape)
     invariants.check(tape)
     digests = fixture_digests(tape)

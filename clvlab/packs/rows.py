@@ -1,0 +1,49 @@
+"""Ticks as they are stored, read into the rows and series of a tape."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from clvlab.errors import PackFormatError
+from clvlab.law.schema import SERIES
+from clvlab.law.tape import ROWS, series_table
+
+NAMES = ("fixture_id", "market_key", "side")
+
+
+def read_rows(file: pl.LazyFrame, where: str) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Read rows, and the names of each series at its first row only.
+
+    The streaming engine numbers the series as they are read: the fixture id and the names of every row never stand in memory.
+
+    Parameters
+    ----------
+    file
+        Stored ticks, in order.
+    where
+        What errors call them.
+
+    Returns
+    -------
+    tuple
+        ``ROWS`` and ``SERIES``.
+
+    Raises
+    ------
+    PackFormatError
+        They can't be read, or have other dtypes.
+    """
+    try:
+        schema = file.select(*NAMES, *ROWS).collect_schema()
+        expected = ROWS | {name: SERIES[name] for name in NAMES}
+        wrong = [f"{name} is {schema[name]}, not {dtype}" for name, dtype in expected.items() if schema[name] != dtype]
+        if wrong:
+            raise PackFormatError(f"{where!r} has wrong dtypes: {'; '.join(wrong)}")
+        number = pl.struct("fixture_id", "series").rle_id()
+        rows = file.with_columns(series=number).select(*ROWS).collect(engine="streaming")
+        length = rows["series"].rle().struct.field("len")
+        first = (length.cum_sum() - length).implode()
+        starts = file.with_row_index("start").filter(pl.col("start").is_in(first)).select(*NAMES, "start")
+        return rows, series_table(starts.collect(engine="streaming").sort("start"), rows.height)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise PackFormatError(f"{where!r} can't be read as ticks: {str(error).splitlines()[0]}") from error
