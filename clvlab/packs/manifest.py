@@ -175,6 +175,12 @@ def _said(own: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in own.items() if key not in _OPTIONAL or value is not None}
 
 
+def pack_files(manifest: PackManifest) -> list[str]:
+    """Return the names of all files that belong to a pack, the descriptor left out."""
+    beside = {RESULTS_FILE: manifest.results_sha256, QUALITY_FILE: manifest.quality_sha256}
+    return [TICKS_FILE, *(name for name, digest in beside.items() if digest), *(f"raw/{raw.name}" for raw in manifest.raw)]
+
+
 def descriptor(manifest: PackManifest, sizes: Mapping[str, int]) -> bytes:
     """Write the descriptor; any Data Package v2 tool can read it. ``sizes`` are the bytes of each data file by name."""
     return orjson.dumps(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import polars as pl
+import pyarrow as pa
 
 from clvlab.errors import PackFormatError
-from clvlab.law.schema import SERIES
+from clvlab.law.schema import SERIES, Schema
 from clvlab.law.tape import ROWS, series_table
 
-NAMES = ("fixture_id", "market_key", "side")
+_NAMES = ("fixture_id", "market_key", "side")
+STORED: Schema = {name: SERIES[name] for name in _NAMES} | ROWS
 
 
 def read_rows(file: pl.LazyFrame, where: str) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -34,16 +36,23 @@ def read_rows(file: pl.LazyFrame, where: str) -> tuple[pl.DataFrame, pl.DataFram
         They can't be read, or have other dtypes.
     """
     try:
-        schema = file.select(*NAMES, *ROWS).collect_schema()
-        expected = ROWS | {name: SERIES[name] for name in NAMES}
-        wrong = [f"{name} is {schema[name]}, not {dtype}" for name, dtype in expected.items() if schema[name] != dtype]
+        schema = file.select(*STORED).collect_schema()
+        wrong = [f"{name} is {schema[name]}, not {dtype}" for name, dtype in STORED.items() if schema[name] != dtype]
         if wrong:
             raise PackFormatError(f"{where!r} has wrong dtypes: {'; '.join(wrong)}")
         number = pl.struct("fixture_id", "series").rle_id()
         rows = file.with_columns(series=number).select(*ROWS).collect(engine="streaming")
         length = rows["series"].rle().struct.field("len")
         first = (length.cum_sum() - length).implode()
-        starts = file.with_row_index("start").filter(pl.col("start").is_in(first)).select(*NAMES, "start")
+        starts = file.with_row_index("start").filter(pl.col("start").is_in(first)).select(*_NAMES, "start")
         return rows, series_table(starts.collect(engine="streaming").sort("start"), rows.height)
     except (pl.exceptions.PolarsError, OSError) as error:
         raise PackFormatError(f"{where!r} can't be read as ticks: {str(error).splitlines()[0]}") from error
+
+
+def stored_frame(table: pa.Table) -> pl.DataFrame | None:
+    """Return stored ticks that pyarrow read as ``STORED``; null if they have other columns or dtypes."""
+    frame = pl.from_arrow(table)
+    if not isinstance(frame, pl.DataFrame) or any(frame.schema.get(name) != dtype for name, dtype in STORED.items()):
+        return None
+    return frame.select(*STORED)

@@ -1,0 +1,189 @@
+"""Ticks of single fixtures of a pack that lies elsewhere, each verified by its digest as it is read.
+
+1. Of the fixtures, the cache gives those that it has whole.
+2. Of the Parquet file its footer is read, and the row groups that may have the others by the statistics of ``fixture_id``.
+3. A fixture without the digest that the descriptor states is refused; what is sound of the row groups is kept in the cache.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from clvlab.errors import PackFormatError, PackTamperedError, UnsupportedError
+from clvlab.law.schema import FIXTURES
+from clvlab.law.tape import Binding, Tape
+from clvlab.packs import invariants
+from clvlab.packs.digest import fixture_digests
+from clvlab.packs.manifest import TICKS_FILE, Fixture, PackManifest
+from clvlab.packs.remote.bucket import MAX_WHOLE_BYTES, Bucket, Version
+from clvlab.packs.remote.cache import Cache
+from clvlab.packs.rows import STORED, read_rows, stored_frame
+from clvlab.proof.canonical import sha256
+
+_TAIL_BYTES = 64 << 10  # the footer of some fifty row groups
+_AT_ONCE = 8
+_MAGIC = b"PAR1"
+
+
+@dataclass(frozen=True)
+class RemoteFiles:
+    """The files of a pack in a bucket or behind a web server."""
+
+    bucket: Bucket
+    manifest: PackManifest = field(repr=False)
+    cache: Cache = field(repr=False)
+    verification: str = "fixtures verified as they are read"
+
+    @property
+    def folder(self) -> Path:
+        raise UnsupportedError(
+            f"pack {self.manifest.pack_id!r} is read from {self.bucket.address}, and this needs it in a folder: "
+            f"clvlab packs pull {self.bucket.address} --out FOLDER"
+        )
+
+    def content(self, name: str, expected: str, what: str) -> bytes:
+        content = self.bucket.whole(name)
+        if sha256(content) != expected:
+            raise PackTamperedError(f"{what} at {self.bucket.address}", expected, sha256(content))
+        return content
+
+    def ticks(self, fixtures: Sequence[Fixture] | None) -> tuple[pl.DataFrame, pl.DataFrame]:
+        wanted = self.manifest.fixtures if fixtures is None else fixtures
+        found = self._sound(self._kept(wanted), wanted)
+        missing = [fixture for fixture in wanted if fixture.fixture_id not in found]
+        if missing:
+            found |= self._read(missing)
+        for fixture in wanted:
+            what = f"fixture {fixture.fixture_id} of {self.manifest.pack_id!r} at {self.bucket.address}"
+            if fixture.fixture_id not in found:
+                raise PackTamperedError(what, str(fixture.digest), "other ticks")
+            if found[fixture.fixture_id].height != fixture.rows:
+                raise PackTamperedError(f"rows of {what}", str(fixture.rows), str(found[fixture.fixture_id].height))
+        tape = self._tape([found[fixture.fixture_id] for fixture in wanted], wanted)
+        invariants.check_order(tape, self.manifest.pack_id)
+        invariants.check(tape)
+        return tape.rows, tape.series
+
+    def _kept(self, wanted: Iterable[Fixture]) -> list[pl.DataFrame]:
+        found = [self.cache.read(fixture.digest) for fixture in wanted if fixture.digest]
+        return [frame for frame in found if frame is not None]
+
+    def _read(self, missing: Sequence[Fixture]) -> dict[int, pl.DataFrame]:
+        """Read row groups, and keep every fixture in them that is sound."""
+        ids = {fixture.fixture_id for fixture in missing}
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            frames = list(pool.map(self._group, self._groups(ids)))
+        ids.update(number for frame in frames for number in frame["fixture_id"].unique())
+        found = self._sound(frames, [fixture for fixture in self.manifest.fixtures if fixture.fixture_id in ids])
+        for fixture in self.manifest.fixtures:
+            if fixture.digest and fixture.rows and fixture.fixture_id in found:
+                self.cache.keep(fixture.digest, found[fixture.fixture_id])
+        self.cache.trim()
+        return found
+
+    def _sound(self, frames: Sequence[pl.DataFrame], fixtures: Sequence[Fixture]) -> dict[int, pl.DataFrame]:
+        """Return the ticks of those fixtures that have their digest; one without ticks may have it too."""
+        empty = pl.DataFrame(schema=STORED)
+        ticks = pl.concat([empty, *frames])
+        nameless = ticks.filter(pl.any_horizontal(pl.col("market_key", "side").is_null()))["fixture_id"]
+        ticks = ticks.filter(~pl.col("fixture_id").is_in(nameless.unique().implode()))
+        by_id = {key[0]: frame for key, frame in ticks.partition_by("fixture_id", as_dict=True).items()}
+        chosen = [by_id.get(fixture.fixture_id, empty) for fixture in fixtures]
+        digests = fixture_digests(self._tape(chosen, fixtures))
+        pairs = zip(fixtures, chosen, strict=True)
+        return {fixture.fixture_id: frame for fixture, frame in pairs if digests[fixture.fixture_id] == fixture.digest}
+
+    def _tape(self, frames: Sequence[pl.DataFrame], fixtures: Sequence[Fixture]) -> Tape:
+        rows, series = read_rows(pl.concat([pl.DataFrame(schema=STORED), *frames]).lazy(), self._where)
+        kickoffs = [(fixture.fixture_id, fixture.kickoff_ts_ms) for fixture in fixtures]
+        ids = tuple(fixture.fixture_id for fixture in fixtures)
+        return Tape(Binding(None, ids, None), rows, series, pl.DataFrame(kickoffs, schema=FIXTURES, orient="row"))
+
+    @property
+    def _where(self) -> str:
+        return f"{self.bucket.address}/{TICKS_FILE}"
+
+    @cached_property
+    def _footer(self) -> tuple[pq.FileMetaData, Version]:
+        """The file's footer, and the version of the file that it is of."""
+        tail, version = self.bucket.tail(TICKS_FILE, _TAIL_BYTES)
+        length = int.from_bytes(tail[-8:-4], "little") + 8
+        if tail[-4:] != _MAGIC or length > min(version.size, MAX_WHOLE_BYTES):
+            raise PackFormatError(f"{self._where!r} is no Parquet file")
+        if length > len(tail):
+            tail = self.bucket.part(TICKS_FILE, version.size - length, version.size, version)
+        try:
+            return pq.read_metadata(pa.BufferReader(tail)), version
+        except (OSError, pa.ArrowException) as error:
+            raise PackFormatError(f"{self._where!r} can't be read as ticks: {error}") from error
+
+    def _groups(self, ids: Iterable[int]) -> list[int]:
+        """Return the row groups in which a fixture may be; one without statistics may have any."""
+        metadata, wanted = self._footer[0], sorted(ids)
+        names = metadata.schema.names
+        if "fixture_id" not in names:
+            raise PackFormatError(f"{self._where!r} has no column fixture_id")
+        column = names.index("fixture_id")
+        found = []
+        for number in range(metadata.num_row_groups):
+            known = metadata.row_group(number).column(column).statistics
+            if known is None or not known.has_min_max or any(known.min <= one <= known.max for one in wanted):
+                found.append(number)
+        return found
+
+    def _group(self, number: int) -> pl.DataFrame:
+        """Read one row group by one request."""
+        metadata, version = self._footer
+        group = metadata.row_group(number)
+        columns = [group.column(index) for index in range(group.num_columns)]
+        starts = [min(column.data_page_offset, column.dictionary_page_offset or version.size) for column in columns]
+        start = min(starts)
+        end = max(first + column.total_compressed_size for first, column in zip(starts, columns, strict=True))
+        if not 0 <= start < end <= version.size:
+            raise PackFormatError(f"{self._where!r} can't be read as ticks: row group {number} lies outside the file")
+        part = _Part(start, self.bucket.part(TICKS_FILE, start, end, version), version.size)
+        try:
+            table = pq.ParquetFile(part, metadata=metadata).read_row_group(number, columns=list(STORED))
+        except (OSError, pa.ArrowException) as error:
+            raise PackFormatError(f"{self._where!r} can't be read as ticks: {error}") from error
+        frame = stored_frame(table)
+        if frame is None:
+            raise PackFormatError(f"{self._where!r} has other columns than ticks: {table.schema.names}")
+        return frame
+
+
+class _Part(io.RawIOBase):
+    """A file of which one part is at hand; reading elsewhere is an error."""
+
+    def __init__(self, start: int, content: bytes, size: int) -> None:
+        self._start, self._content, self._size, self._at = start, content, size, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        first = self._at - self._start
+        content = self._content[first : first + size] if first >= 0 and size >= 0 else b""
+        if len(content) != size:
+            raise OSError(f"bytes {self._at} to {self._at + size} lie outside the row group")
+        self._at += size
+        return content
