@@ -26,7 +26,7 @@ class Address:
     Attributes
     ----------
     url
-        As it was given, with credentials and query if it has any: never shown.
+        As it was given, with its query, which may hold a token: never shown.
     """
 
     url: str
@@ -41,8 +41,8 @@ class Address:
             raise RemoteError(f"{self}: anybody on the way can read and change what http:// brings; use https://")
         if self._parts.fragment or any(part in (".", "..") for part in path.split("/")):
             raise RemoteError(f"{self}: the URL must have no fragment, and no '.' or '..' in its path")
-        if self.is_bucket and (self._parts.query or self._parts.username or self._parts.password):
-            raise RemoteError(f"{self}: credentials of a bucket stand in the environment, not in its URL")
+        if self._parts.username or self._parts.password or (self.is_bucket and self._parts.query):
+            raise RemoteError(f"{self}: credentials stand in the environment, or in the query of an https:// URL, nowhere else")
 
     def __str__(self) -> str:
         """The URL as it may be shown: without user, password, query and fragment."""

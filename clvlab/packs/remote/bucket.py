@@ -29,6 +29,16 @@ _RETRIES = 3
 _PART_BYTES = 8 << 20
 _STATUS = re.compile(r"status code: (\d{3} [A-Za-z ]+)")
 _CODE = re.compile(r"<Code>([A-Za-z]+)</Code>")
+_REASONS = {
+    "kind: Timeout": "did not answer in time",
+    "kind: Connect": "can't be reached",
+    "IncompleteBody": "is cut off",
+    "UnexpectedRange": "is cut off",
+    "RangeNotSupported": "can't be read in parts, which reading a pack needs: its server gives files whole only",
+    "MissingAccessKeyId": "needs credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+    "MissingSecretAccessKey": "needs credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+}
+_UNKNOWN = "can't be read or written: the connection broke off, or the server said what is not understood"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +89,8 @@ class Bucket:
             It was changed or cut off in between.
         """
         with self._naming(name):
-            content = bytes(self._get(name, {"range": (start, end), "if_match": version.e_tag}).bytes())
+            unchanged: GetOptions = {} if version.e_tag is None else {"if_match": version.e_tag}
+            content = bytes(self._get(name, {"range": (start, end), **unchanged}).bytes())
         if len(content) != end - start:
             raise RemoteError(f"{self.address}/{name} is cut off: of bytes {start:,} to {end:,} came {len(content):,}")
         return content
@@ -144,8 +155,8 @@ class Bucket:
                 retry_config={"max_retries": _RETRIES, "retry_timeout": timedelta(seconds=2 * timeout_s)},
             )
             return store
-        except (_library().exceptions.BaseError, ValueError):
-            raise RemoteError(f"{self.address} can't be used as a URL of packs or runs") from None
+        except (_library().exceptions.BaseError, ValueError) as error:
+            raise _other(str(self.address), str(error)) from None
 
     @contextmanager
     def _naming(self, name: str) -> Iterator[None]:
@@ -197,12 +208,6 @@ def _other(where: str, said: str) -> RemoteError:
     code, status = _CODE.search(said), _STATUS.search(said)
     if code and code[1] == "NoSuchBucket":
         return RemoteMissingError(f"{where}: no such bucket")
-    if "Missing" in said and "Key" in said:
-        return RemoteError(f"{where}: no credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
     if code or status:
         return RemoteError(f"{where}: the server answers {' '.join(found[1].strip() for found in (status, code) if found)}")
-    if "timed out" in said.lower() or "timeout" in said.lower():
-        return RemoteError(f"{where} did not answer in time")
-    if "range" in said.lower():
-        return RemoteError(f"{where}: the server does not give parts of files, which reading a pack needs")
-    return RemoteError(f"{where} can't be reached, or broke off")
+    return RemoteError(f"{where} {next((reason for sign, reason in _REASONS.items() if sign in said), _UNKNOWN)}")

@@ -74,8 +74,9 @@ class RemoteFiles:
         return tape.rows, tape.series
 
     def _kept(self, wanted: Iterable[Fixture]) -> list[pl.DataFrame]:
-        found = [self.cache.read(fixture.digest) for fixture in wanted if fixture.digest]
-        return [frame for frame in found if frame is not None]
+        """Return what the cache has; a digest is of ticks alone, which may have had another fixture's id."""
+        found = [(fixture.fixture_id, self.cache.read(fixture.digest)) for fixture in wanted if fixture.digest]
+        return [frame.with_columns(fixture_id=pl.lit(number, pl.Int64)) for number, frame in found if frame is not None]
 
     def _read(self, missing: Sequence[Fixture]) -> dict[int, pl.DataFrame]:
         """Read row groups, and keep every fixture in them that is sound."""

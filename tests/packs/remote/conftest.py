@@ -1,13 +1,16 @@
-import http.client
-import re
-import threading
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
+"""A bucket and a web server on loopback, and a small pack of many row groups."""
 
+import http.client
+import threading
+from contextlib import closing
+from dataclasses import dataclass, field
+
+import obstore
 import pytest
+from obstore.store import S3Store
 
 from clvlab.packs.synthetic import Recipe, build
+from tests.packs.remote.web import serving
 
 BUCKET = "odds"
 
@@ -25,25 +28,27 @@ class Server:
 
     def change(self, key, content):
         """Write over an object, as whoever owns the bucket can."""
-        self._ask("PUT", key, content)
+        obstore.put(self._owner, key, content)
 
     def remove(self, key):
-        self._ask("DELETE", key)
+        obstore.delete(self._owner, key)
 
-    def keys(self):
-        return re.findall("<Key>([^<]+)</Key>", self._ask("GET", "?list-type=2").decode())
+    def names(self):
+        return sorted(found["path"] for found in obstore.list(self._owner).collect())
 
     def get(self, key):
-        return self._ask("GET", key)
+        return bytes(obstore.get(self._owner, key).bytes())
 
-    def _ask(self, method, key, content=b""):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port)
-        connection.request(method, f"/{BUCKET}/{key}".rstrip("/"), content, {"Host": "s3.amazonaws.com"})
-        answer = connection.getresponse()
-        content = answer.read()
-        connection.close()
-        assert answer.status < 300, (answer.status, content)
-        return content
+    @property
+    def _owner(self):
+        return S3Store.from_url(f"s3://{BUCKET}", client_options={"allow_http": True})
+
+    def ask(self, method, path):
+        """Ask without a signature, as nobody."""
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port)) as connection:
+            connection.request(method, path, b"", {"Host": "s3.amazonaws.com"})
+            answer = connection.getresponse()
+            assert answer.status == 200, (answer.status, answer.read())
 
 
 class Counting:
@@ -53,11 +58,9 @@ class Counting:
         self.app, self.asked = app, asked
 
     def __call__(self, environ, start_response):
-        size = 0
-        for chunk in self.app(environ, start_response):
-            size += len(chunk)
-            yield chunk
-        self.asked.append((environ["REQUEST_METHOD"], environ["PATH_INFO"], size))
+        content = b"".join(self.app(environ, start_response))
+        self.asked.append((environ["REQUEST_METHOD"], environ["PATH_INFO"], len(content)))
+        return [content]
 
 
 @pytest.fixture(scope="session")
@@ -70,7 +73,9 @@ def store():
     server = make_server("127.0.0.1", 0, app, threaded=True)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    yield Server(server.server_port, asked)
+    made = Server(server.server_port, asked)
+    made.ask("PUT", f"/{BUCKET}")
+    yield made
     server.shutdown()
     thread.join()
     server.server_close()
@@ -87,10 +92,28 @@ def s3(store, monkeypatch, tmp_path):
         "CLVLAB_CACHE": str(tmp_path / "cache"),
     }.items():
         monkeypatch.setenv(name, value)
-    connection = http.client.HTTPConnection("127.0.0.1", store.port)
-    connection.request("POST", "/moto-api/reset")
-    assert connection.getresponse().read() == b'{"status": "ok"}'
-    connection.close()
-    store.change("", b"")  # a bucket is made by putting it
+    for key in store.names():
+        store.remove(key)
     store.asked.clear()
     return store
+
+
+@pytest.fixture(scope="session")
+def many(tmp_path_factory):
+    """A pack of eight fixtures in as many row groups."""
+    folder = tmp_path_factory.mktemp("packs") / "many"
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("clvlab.packs.writer._ROWS_PER_GROUP", 1)
+        build(Recipe(3, 8, 40), folder)
+    return folder
+
+
+@pytest.fixture
+def web(tmp_path, monkeypatch):
+    """A web server over the folder ``served``, whose failures are not waited for."""
+    monkeypatch.setenv("CLVLAB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("clvlab.packs.remote.bucket.TIMEOUT_S", 0.4)
+    monkeypatch.setattr("clvlab.packs.remote.bucket._RETRIES", 0)
+    (tmp_path / "served").mkdir()
+    with serving(tmp_path / "served") as server:
+        yield server
