@@ -79,7 +79,7 @@ def packs_push(pack: FolderArgument, url: UrlArgument) -> None:
     """Verify a pack whole and put it at a URL in a bucket; the same again is fine, and nothing is written over."""
     with err.status("pushing"):
         pushed = packs.push_pack(pack, url)
-    out.print(f"{plain(pushed.pack_id)} of {pushed.content_hash} is at {Address(url)}")
+    out.print(f"{plain(pushed.pack_id)} of {pushed.content_hash} is at {plain(str(Address(url)))}")
 
 
 @packs_app.command("pull")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from typing import TypeGuard
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, quote, urlsplit
 
 from clvlab.errors import RemoteError
 
@@ -65,7 +65,7 @@ class Address:
 
     def under(self, name: str) -> Address:
         """Return the address of what lies below it."""
-        return Address(self._parts._replace(path=f"{self._parts.path.rstrip('/')}/{name}").geturl())
+        return Address(self._parts._replace(path=f"{self._parts.path.rstrip('/')}/{quote(name)}").geturl())
 
     @property
     def _parts(self) -> SplitResult:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from clvlab.errors import PackFormatError, PackTamperedError, RemoteMissingError, UnknownPackError
+from clvlab.errors import PackError, PackFormatError, PackTamperedError, RemoteMissingError, UnknownPackError
 from clvlab.files import Unfinished, flush, flush_all
 from clvlab.packs.folder import PackFolder
 from clvlab.packs.manifest import DESCRIPTOR, PackManifest, pack_files, parse_manifest
@@ -56,21 +56,19 @@ def _manifest(bucket: Bucket) -> tuple[PackManifest, str]:
 
 
 def packs_at(url: str) -> list[tuple[str, Pack]]:
-    """Open the packs one level under a URL, by their URLs; what has no descriptor yet is none.
+    """Open the packs one level under a URL, by their URLs; what has no descriptor yet, or no sound one, is left out.
 
     Raises
     ------
     RemoteError
         It can't be listed.
-    PackFormatError, PackTamperedError
-        One of them is not sound.
     """
     bucket, found = Bucket(Address(url)), []
     for name in bucket.folders():
         place = Bucket(bucket.address.under(name))
         try:
             found.append((str(place.address), _opened(place)))
-        except UnknownPackError:  # other objects, or a pack that is being pushed
+        except PackError:  # other objects, or a pack that is being pushed; ``packs verify`` says what is wrong
             continue
     return found
 

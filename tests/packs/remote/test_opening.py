@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import clvlab as cl
-from clvlab.application.packs import bundled_catalog, push_pack
+from clvlab.application.packs import bundled_catalog, packs_at, push_pack
 from clvlab.errors import (
     PackFormatError,
     PackTamperedError,
@@ -189,6 +189,7 @@ def test_changed_results_are_refused(pushed):
 
 def test_only_whole_packs_are_listed(pushed, tmp_path):
     pushed.change("mine/half/ticks.parquet", b"half a pack")
+    pushed.change("mine/broken/datapackage.json", b"{}")
     pushed.change("mine/notes.txt", b"no pack")
 
     code, out, _ = clvlab(tmp_path, "packs", "list", "s3://odds/mine", "--json")
@@ -196,6 +197,15 @@ def test_only_whole_packs_are_listed(pushed, tmp_path):
     assert code == 0
     assert [(pack["url"], pack["pack_id"]) for pack in orjson.loads(out)] == [(URL, "many")]
     assert f"{URL}\nPack many" in clvlab(tmp_path, "packs", "list", "s3://odds/mine")[1]
+
+
+@pytest.mark.usefixtures("s3")
+def test_a_listed_url_opens_the_pack_whatever_its_name(many):
+    push_pack(many, "s3://odds/some packs/50%25 [x] é")
+
+    ((url, pack),) = packs_at("s3://odds/some%20packs")
+
+    assert cl.open_pack(url).content_hash == pack.content_hash
 
 
 def test_half_a_pack_is_none(pushed):
