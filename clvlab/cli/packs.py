@@ -204,4 +204,4 @@ def _pack_info(pack: Pack) -> dict[str, Any]:
         "provenance": pack.provenance,
         "is_genuine": pack.is_genuine,
         "fixtures": list(pack.fixture_ids),
-    }
+    } | ({"verification": pack.verification} if pack.verification else {})

@@ -147,7 +147,8 @@ class Bucket:
         return self._opened(_UPLOAD_S)
 
     def _opened(self, timeout_s: float) -> ObjectStore:
-        plain = self.address.is_plain or os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://")
+        named = os.environ.get("AWS_ENDPOINT_URL", "") if self.address.is_bucket else ""
+        plain = self.address.is_plain or named.startswith("http://")  # else a redirect may not lead to http:// either
         try:
             store: ObjectStore = _library().store.from_url(
                 self.address.url,
@@ -168,7 +169,7 @@ class Bucket:
             what = "no such bucket" if "<Code>NoSuchBucket" in str(error) else "nothing is there"
             raise RemoteMissingError(f"{where}: {what}") from None
         except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError):
-            raise RemoteError(f"{where}: access is denied; credentials are read from the environment, as AWS_*") from None
+            raise RemoteError(f"{where}: access is denied; credentials are read from the environment") from None
         except exceptions.PreconditionError:
             raise RemoteError(f"{where} was changed since it was opened: open it again") from None
         except (exceptions.BaseError, NotImplementedError, ValueError) as error:

@@ -69,8 +69,12 @@ class RemoteFiles:
             if found[fixture.fixture_id].height != fixture.rows:
                 raise PackTamperedError(f"rows of {what}", str(fixture.rows), str(found[fixture.fixture_id].height))
         tape = self._tape([found[fixture.fixture_id] for fixture in wanted], wanted)
-        invariants.check_order(tape, self.manifest.pack_id)
-        invariants.check(tape)
+        try:
+            invariants.check_order(tape, self.manifest.pack_id)
+            invariants.check(tape)
+        except PackFormatError as error:
+            error.add_note(f"in {self._where}")
+            raise
         return tape.rows, tape.series
 
     def _kept(self, wanted: Iterable[Fixture]) -> list[pl.DataFrame]:
@@ -130,10 +134,9 @@ class RemoteFiles:
     def _groups(self, ids: Iterable[int]) -> list[int]:
         """Return the row groups in which a fixture may be; one without statistics may have any."""
         metadata, wanted = self._footer[0], sorted(ids)
-        names = metadata.schema.names
-        if "fixture_id" not in names:
-            raise PackFormatError(f"{self._where!r} has no column fixture_id")
-        column = names.index("fixture_id")
+        column = metadata.schema.to_arrow_schema().get_field_index("fixture_id")
+        if column < 0 or metadata.schema.column(column).physical_type != "INT64":
+            raise PackFormatError(f"{self._where!r} has no column fixture_id of whole numbers")
         found = []
         for number in range(metadata.num_row_groups):
             known = metadata.row_group(number).column(column).statistics
