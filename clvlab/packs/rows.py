@@ -10,6 +10,7 @@ from clvlab.law.schema import SERIES, Schema
 from clvlab.law.tape import ROWS, series_table
 
 _NAMES = ("fixture_id", "market_key", "side")
+UNREADABLE = (OSError, pa.ArrowException, UnicodeDecodeError)  # what pyarrow raises over files that are damaged
 STORED: Schema = {name: SERIES[name] for name in _NAMES} | ROWS
 
 
@@ -51,8 +52,15 @@ def read_rows(file: pl.LazyFrame, where: str) -> tuple[pl.DataFrame, pl.DataFram
 
 
 def stored_frame(table: pa.Table) -> pl.DataFrame | None:
-    """Return stored ticks that pyarrow read as ``STORED``; null if they have other columns or dtypes."""
-    frame = pl.from_arrow(table)
-    if not isinstance(frame, pl.DataFrame) or any(frame.schema.get(name) != dtype for name, dtype in STORED.items()):
+    """Return stored ticks that pyarrow read as ``STORED``; null if they have other columns or dtypes.
+
+    Raises
+    ------
+    OSError, pyarrow.ArrowException, UnicodeDecodeError
+        They are damaged, which Polars would not notice in time.
+    """
+    table.validate(full=True)
+    if not STORED.keys() <= set(table.column_names):
         return None
-    return frame.select(*STORED)
+    frame = pl.DataFrame(pa.table({name: table.column(name) for name in STORED}))  # without what else the file says of itself
+    return frame if dict(frame.schema) == STORED else None

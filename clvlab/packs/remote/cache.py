@@ -10,11 +10,10 @@ from pathlib import Path
 from secrets import token_hex
 
 import polars as pl
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from clvlab.errors import FileError, MissingExtraError, SettingsError
-from clvlab.packs.rows import stored_frame
+from clvlab.packs.rows import UNREADABLE, stored_frame
 
 LIMIT_BYTES = 4 << 30
 _HOUR_S = 3600
@@ -37,7 +36,7 @@ class Cache:
         try:
             frame = stored_frame(pq.read_table(path, partitioning=None))
             os.utime(path)
-        except (OSError, pa.ArrowException):  # not there, gone a moment ago, or damaged: it is read anew
+        except UNREADABLE:  # not there, gone a moment ago, or damaged: it is read anew
             return None
         return frame
 

@@ -1,17 +1,18 @@
 """Ticks of single fixtures of a pack that lies elsewhere, each verified by its digest as it is read.
 
 1. Of the fixtures, the cache gives those that it has whole.
-2. Of the Parquet file its footer is read, and the row groups that may have the others by the statistics of ``fixture_id``.
+2. Of the Parquet file its footer is read, and the row groups that have the others: fixtures are stored in order.
 3. A fixture without the digest that the descriptor states is refused; what is sound of the row groups is kept in the cache.
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
 
 import polars as pl
@@ -26,7 +27,7 @@ from clvlab.packs.digest import fixture_digests
 from clvlab.packs.manifest import TICKS_FILE, Fixture, PackManifest
 from clvlab.packs.remote.bucket import MAX_WHOLE_BYTES, Bucket, Version
 from clvlab.packs.remote.cache import Cache
-from clvlab.packs.rows import STORED, read_rows, stored_frame
+from clvlab.packs.rows import STORED, UNREADABLE, read_rows, stored_frame
 from clvlab.proof.canonical import sha256
 
 _TAIL_BYTES = 64 << 10  # the footer of some fifty row groups
@@ -128,48 +129,43 @@ class RemoteFiles:
             tail = self.bucket.part(TICKS_FILE, version.size - length, version.size, version)
         try:
             return pq.read_metadata(pa.BufferReader(tail)), version
-        except (OSError, pa.ArrowException) as error:
+        except UNREADABLE as error:
             raise PackFormatError(f"{self._where!r} can't be read as ticks: {error}") from error
 
-    def _groups(self, ids: Iterable[int]) -> list[int]:
-        """Return the row groups in which a fixture may be; one without statistics may have any."""
-        metadata, wanted = self._footer[0], sorted(ids)
-        column = metadata.schema.to_arrow_schema().get_field_index("fixture_id")
-        if column < 0 or metadata.schema.column(column).physical_type != "INT64":
-            raise PackFormatError(f"{self._where!r} has no column fixture_id of whole numbers")
-        found = []
+    def _groups(self, ids: Collection[int]) -> list[int]:
+        """Return the row groups that have some rows of the fixtures, which are stored in order.
+
+        Statistics would say so too. pyarrow ends the process where they are damaged, so they are not looked at.
+        """
+        metadata, found, start = self._footer[0], [], 0
+        ends = accumulate(fixture.rows for fixture in self.manifest.fixtures)
+        spans = [(end - own.rows, end) for own, end in zip(self.manifest.fixtures, ends, strict=True) if own.fixture_id in ids]
         for number in range(metadata.num_row_groups):
-            known = metadata.row_group(number).column(column).statistics
-            if known is None or not known.has_min_max or any(known.min <= one <= known.max for one in wanted):
+            end = start + metadata.row_group(number).num_rows
+            if any(first < end and start < last for first, last in spans):
                 found.append(number)
+            start = end
         return found
 
     def _group(self, number: int) -> pl.DataFrame:
-        """Read one row group by one request."""
+        """Read one row group, whose columns lie side by side, by one request."""
         metadata, version = self._footer
-        group = metadata.row_group(number)
-        columns = [group.column(index) for index in range(group.num_columns)]
-        starts = [min(column.data_page_offset, column.dictionary_page_offset or version.size) for column in columns]
-        start = min(starts)
-        end = max(first + column.total_compressed_size for first, column in zip(starts, columns, strict=True))
-        if not 0 <= start < end <= version.size:
-            raise PackFormatError(f"{self._where!r} can't be read as ticks: row group {number} lies outside the file")
-        part = _Part(start, self.bucket.part(TICKS_FILE, start, end, version), version.size)
+        file = _RemoteFile(self.bucket, version)
         try:
-            table = pq.ParquetFile(part, metadata=metadata).read_row_group(number, columns=list(STORED))
-        except (OSError, pa.ArrowException) as error:
+            table = pq.ParquetFile(file, metadata=metadata, pre_buffer=True).read_row_group(number, columns=list(STORED))
+            frame = stored_frame(table)
+        except UNREADABLE as error:
             raise PackFormatError(f"{self._where!r} can't be read as ticks: {error}") from error
-        frame = stored_frame(table)
         if frame is None:
             raise PackFormatError(f"{self._where!r} has other columns than ticks: {table.schema.names}")
         return frame
 
 
-class _Part(io.RawIOBase):
-    """A file of which one part is at hand; reading elsewhere is an error."""
+class _RemoteFile(io.RawIOBase):
+    """The ticks file as pyarrow reads it: each read is a request."""
 
-    def __init__(self, start: int, content: bytes, size: int) -> None:
-        self._start, self._content, self._size, self._at = start, content, size, 0
+    def __init__(self, bucket: Bucket, version: Version) -> None:
+        self._bucket, self._version, self._at = bucket, version, 0
 
     def readable(self) -> bool:
         return True
@@ -178,16 +174,18 @@ class _Part(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._version.size}[whence]
         return self._at
 
     def tell(self) -> int:
         return self._at
 
     def read(self, size: int = -1) -> bytes:
-        first = self._at - self._start
-        content = self._content[first : first + size] if first >= 0 and size >= 0 else b""
-        if len(content) != size:
-            raise OSError(f"bytes {self._at} to {self._at + size} lie outside the row group")
-        self._at += size
+        end = self._version.size if size < 0 else self._at + size
+        if not 0 <= self._at <= end <= self._version.size:
+            raise OSError(f"bytes {self._at} to {end} lie outside the file")
+        if self._at == end:
+            return b""
+        content = self._bucket.part(TICKS_FILE, self._at, end, self._version)
+        self._at = end
         return content

@@ -1,11 +1,12 @@
 import builtins
 import shutil
+from random import Random
 
 import pytest
 
 import clvlab as cl
 from clvlab.application.packs import packs_at, push_pack
-from clvlab.errors import MissingExtraError, RemoteError, RemoteMissingError, UnknownPackError
+from clvlab.errors import MissingExtraError, PackError, RemoteError, RemoteMissingError, UnknownPackError
 from clvlab.packs.reader import load_pack
 from clvlab.packs.remote.address import Address, is_url
 from clvlab.packs.remote.bucket import Bucket
@@ -54,6 +55,26 @@ def test_a_file_that_changes_behind_a_web_server_is_noticed(web, many, monkeypat
 
     with pytest.raises(RemoteError, match="was changed since it was opened"):
         pack.ticks(list(pack.fixture_ids[1:2]))
+
+
+def test_no_damage_brings_other_ticks_or_another_kind_of_error(web, many, monkeypatch):
+    monkeypatch.setenv("CLVLAB_CACHE_BYTES", "0")
+    shutil.copytree(many, web.folder / "many")
+    ticks, whole, random = cl.open_pack(many).ticks(), (many / "ticks.parquet").read_bytes(), Random(5)
+    footer = len(whole) - int.from_bytes(whole[-8:-4], "little") - 8
+    refused = 0
+
+    for number in range(60):
+        content = bytearray(whole)
+        for _ in range(3):
+            content[random.randrange(footer if number % 2 else 0, len(content))] = random.randrange(256)
+        (web.folder / "many" / "ticks.parquet").write_bytes(content)
+        try:
+            assert cl.open_pack(web.url("many")).ticks().equals(ticks)
+        except PackError:
+            refused += 1
+
+    assert refused > 30
 
 
 def test_a_server_that_is_not_there_is_reported(web):
