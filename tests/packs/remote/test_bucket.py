@@ -1,5 +1,7 @@
 import builtins
 import shutil
+import subprocess
+import sys
 from random import Random
 
 import pytest
@@ -212,3 +214,9 @@ def test_without_the_extra_the_error_names_it(monkeypatch):
 
     with pytest.raises(MissingExtraError, match=r"pip install 'clvlab\[remote\]'"):
         Bucket(Address("s3://odds/many")).whole("datapackage.json")
+
+
+def test_nothing_of_it_is_loaded_before_a_url_is_opened():
+    code = "import sys, clvlab; clvlab.open_pack('starter'); sys.exit('obstore' in sys.modules)"
+
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
