@@ -48,6 +48,9 @@ __all__ = [
     "PolicyError",
     "PreflightError",
     "QueryError",
+    "RemoteConflictError",
+    "RemoteError",
+    "RemoteMissingError",
     "ReplayError",
     "RosterFrozenError",
     "RosterFullError",
@@ -204,6 +207,18 @@ class PackTamperedError(PackError):
         super().__init__(f"{what}: expected {expected}, found {found}; restore the pack or build it again")
         self.expected = expected
         self.found = found
+
+
+class RemoteError(ClvlabError):
+    """Something at a URL can't be read or written; the message names the URL, without credentials and query."""
+
+
+class RemoteMissingError(RemoteError):
+    """There is no such object, or no such bucket."""
+
+
+class RemoteConflictError(RemoteError):
+    """Something else is there under this name; nothing is ever written over."""
 
 
 class UploadsOffError(ClvlabError):

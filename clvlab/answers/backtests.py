@@ -188,6 +188,10 @@ class _BacktestName(Answer):
 class BacktestReport(_BacktestName, RunReport):
     """What came of a backtest."""
 
+    pack_verification: NotRequired[
+        Annotated[str, Field(description="How the ticks were verified, where not all of the pack was before it was opened.")]
+    ]
+
 
 class _LiveName(Answer):
     """What a live run is called; first in its report."""

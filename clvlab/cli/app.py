@@ -216,7 +216,7 @@ def _decision(row: Mapping[str, Any]) -> str:
 for panel, commands in {
     "Runs": (demo, backtest, live, verify, show),
     "Feeds": (capture, devfeed),
-    "Proofs": (proof.anchor, proof.bundle, proof.disclose, proof.verifier, proof.devchain, witness, version),
+    "Proofs": (proof.anchor, proof.bundle, proof.push, proof.disclose, proof.verifier, proof.devchain, witness, version),
     "Service": (serve, dev_token, backup, retention, rebuild_leaderboard),
 }.items():
     for command in commands:

@@ -8,7 +8,9 @@ from typing import Annotated
 import typer
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-PackArgument = Annotated[str, typer.Argument(help="Pack id in the catalog, or path of a pack folder.", metavar="PACK")]
+PackArgument = Annotated[str, typer.Argument(help="Pack id in the catalog, path of a pack folder, or URL.", metavar="PACK")]
+FolderArgument = Annotated[str, typer.Argument(help="Pack id in the catalog, or path of a pack folder.", metavar="PACK")]
+UrlArgument = Annotated[str, typer.Argument(help="URL, as s3://bucket/prefix.", metavar="URL")]
 RunArgument = Annotated[Path, typer.Argument(help="Folder of a sealed run.", metavar="RUN")]
 RunsOption = Annotated[Path, typer.Option("--runs", help="Where sealed runs are written.")]
 ReadsOption = Annotated[

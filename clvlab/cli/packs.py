@@ -9,7 +9,7 @@ import polars as pl
 import typer
 
 from clvlab.application import importing, packs
-from clvlab.cli.options import JsonOption, PackArgument
+from clvlab.cli.options import FolderArgument, JsonOption, PackArgument, UrlArgument
 from clvlab.cli.printing import err, out, plain, print_json, show_pack, show_quality, table
 from clvlab.cli.uploads import admit_upload, uploads
 from clvlab.errors import PackFormatError, PackTamperedError
@@ -21,8 +21,8 @@ from clvlab.packs.importers import IMPORTERS
 from clvlab.packs.importers.importing import import_source
 from clvlab.packs.importers.mapping import with_flags
 from clvlab.packs.reader import Pack
+from clvlab.packs.remote.address import Address
 from clvlab.packs.synthetic import Recipe, build
-from clvlab.packs.verifying import verify_pack
 
 _SHOWN = 10
 packs_app = typer.Typer(help="List, show, verify, build, import and export packs.", no_args_is_help=True)
@@ -31,13 +31,18 @@ packs_app.command("admit-upload")(admit_upload)
 
 
 @packs_app.command("list")
-def packs_list(as_json: JsonOption = False) -> None:
-    """List the packs of the catalog."""
-    found = packs.bundled_catalog().packs()
+def packs_list(
+    url: Annotated[str | None, typer.Argument(help="List the packs one level under this URL instead.", metavar="[URL]")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the packs of the catalog, or of a bucket."""
+    found = [("", pack) for pack in packs.bundled_catalog().packs()] if url is None else packs.packs_at(url)
     if as_json:
-        print_json([_pack_info(pack) for pack in found])
+        print_json([_pack_info(pack) | ({"url": where} if where else {}) for where, pack in found])
         return
-    for pack in found:
+    for where, pack in found:
+        if where:
+            out.print(plain(where))
         show_pack(pack)
 
 
@@ -59,15 +64,33 @@ def packs_show(pack: PackArgument, as_json: JsonOption = False) -> None:
 @packs_app.command("verify")
 def packs_verify(pack: PackArgument) -> None:
     """Recompute every digest and rule of a pack; exit 1 if it is not what it says."""
-    folder = packs.pack_folder(pack)
     try:
         with err.status("verifying"):
-            opened = verify_pack(folder)
+            opened = packs.verified_pack(pack)
     except (PackFormatError, PackTamperedError) as error:
         err.print(f"[red]fail[/] {plain(str(error))}")
         raise typer.Exit(1) from error
     show_pack(opened)
     out.print("[green]pass[/] labels, ticks and raw files are what their hashes say")
+
+
+@packs_app.command("push")
+def packs_push(pack: FolderArgument, url: UrlArgument) -> None:
+    """Verify a pack whole and put it at a URL in a bucket; the same again is fine, and nothing is written over."""
+    with err.status("pushing"):
+        pushed = packs.push_pack(pack, url)
+    out.print(f"{plain(pushed.pack_id)} of {pushed.content_hash} is at {plain(str(Address(url)))}")
+
+
+@packs_app.command("pull")
+def packs_pull(
+    url: UrlArgument,
+    out_folder: Annotated[Path, typer.Option("--out", help="Folder of the pack; it must not exist.")],
+) -> None:
+    """Bring a pack from a URL, verified whole."""
+    with err.status("pulling"):
+        packs.pull_pack(url, out_folder)
+    show_pack(packs.open_pack(out_folder))
 
 
 @packs_app.command("build")
@@ -181,4 +204,4 @@ def _pack_info(pack: Pack) -> dict[str, Any]:
         "provenance": pack.provenance,
         "is_genuine": pack.is_genuine,
         "fixtures": list(pack.fixture_ids),
-    }
+    } | ({"verification": pack.verification} if pack.verification else {})

@@ -42,12 +42,13 @@ def show_pack(pack: Pack) -> None:
         f"Pack {pack.pack_id}",
         {
             "provenance": pack.provenance,
-            "genuine": _yes(pack.is_genuine),
+            "genuine": "not judged here" if pack.verification else _yes(pack.is_genuine),
             "fixtures": len(pack.fixture_ids),
             "closing policy": pack.closing,
             "source of the close": pack.manifest.closing_source,
         }
         | ({"kickoffs": pack.kickoffs} if pack.kickoffs else {})
+        | ({"verification": pack.verification} if pack.verification else {})
         | {"content hash": pack.content_hash},
     )
 
@@ -77,6 +78,7 @@ def show_report(report: Mapping[str, Any]) -> None:
             "source of the close": f"{report['closing_source']} ({report['provenance']})",
         }
         | ({"gaps": _counted(report["gaps"])} if "gaps" in report else {})
+        | ({"verification": report["pack_verification"]} if "pack_verification" in report else {})
         | {
             "evidence hash": report["evidence_hash"],
             "run": report["run_id"],

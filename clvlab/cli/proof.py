@@ -14,7 +14,8 @@ from clvlab.anchor.settings import AnchorSettings, anchor_from_environment
 from clvlab.application import replays
 from clvlab.application.log import operations
 from clvlab.application.runs import bundles, in_folder
-from clvlab.cli.options import CheckpointFileOption, JsonOption, RunArgument
+from clvlab.application.runs.pushing import push_stored
+from clvlab.cli.options import CheckpointFileOption, JsonOption, RunArgument, UrlArgument
 from clvlab.cli.printing import err, facts, out, plain, print_json
 from clvlab.errors import AnchorError, BundleError, EvidenceError
 from clvlab.files import new_file
@@ -120,6 +121,13 @@ def bundle(
     new_file(out_file, content)
     out.print(f"Wrote {len(content):,} bytes to {plain(str(out_file))}")
     out.print(f"Next: clvlab verifier > clv_verify.py; python3 clv_verify.py {plain(str(out_file))}")
+
+
+def push(run: RunArgument, url: UrlArgument) -> None:
+    """Verify a run folder or a bundle, and put it into a bucket under its run id; nothing is written over."""
+    with err.status("pushing"):
+        where = push_stored(run, url)
+    out.print(f"Pushed to {plain(where)}")
 
 
 def disclose(

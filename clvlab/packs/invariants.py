@@ -21,6 +21,20 @@ def is_name(text: str) -> bool:
     return 1 <= len(text.encode(errors="replace")) <= MAX_NAME_BYTES and not re.search(_CONTROL, text)
 
 
+def check_order(tape: Tape, pack_id: str) -> None:
+    """Refuse stored ticks that are not in the order of the pack format.
+
+    Raises
+    ------
+    PackFormatError
+    """
+    names = tape.series.select("fixture_id", "market_key", "side")
+    if not names.equals(names.sort(names.columns)) or names.is_duplicated().any():
+        raise PackFormatError(f"the series of {pack_id!r} are not sorted by fixture, market and side")
+    if not tape.key.equals(tape.key.sort()):
+        raise PackFormatError(f"the ticks of {pack_id!r} are not sorted by series and tick")
+
+
 def check(tape: Tape) -> None:
     """Refuse ticks that break a rule of the pack format.
 

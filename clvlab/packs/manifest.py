@@ -175,6 +175,12 @@ def _said(own: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in own.items() if key not in _OPTIONAL or value is not None}
 
 
+def pack_files(manifest: PackManifest) -> list[str]:
+    """Return the names of all files that belong to a pack, the descriptor left out."""
+    beside = {RESULTS_FILE: manifest.results_sha256, QUALITY_FILE: manifest.quality_sha256}
+    return [TICKS_FILE, *(name for name, digest in beside.items() if digest), *(f"raw/{raw.name}" for raw in manifest.raw)]
+
+
 def descriptor(manifest: PackManifest, sizes: Mapping[str, int]) -> bytes:
     """Write the descriptor; any Data Package v2 tool can read it. ``sizes`` are the bytes of each data file by name."""
     return orjson.dumps(
@@ -223,7 +229,26 @@ class _Descriptor(BaseModel):
 
 
 def read_manifest(folder: Path) -> tuple[PackManifest, str]:
-    """Read a pack's descriptor.
+    """Read a pack's descriptor in a folder, as ``parse_manifest``.
+
+    Raises
+    ------
+    PackFormatError
+        No descriptor there, or a symbolic link, and as ``parse_manifest``.
+    """
+    path = folder / DESCRIPTOR
+    links = [p.name for p in (folder, *folder.rglob("*")) if p.is_symlink()]
+    if links:
+        raise PackFormatError(f"pack {str(folder)!r} holds a symbolic link, {links[0]!r}; packs are plain files")
+    try:
+        content = path.read_bytes()
+    except (FileNotFoundError, IsADirectoryError) as error:
+        raise PackFormatError(f"no pack at {str(folder)!r}: it has no {DESCRIPTOR}") from error
+    return parse_manifest(content, str(path))
+
+
+def parse_manifest(content: bytes, where: str) -> tuple[PackManifest, str]:
+    """Read a pack's descriptor; errors call it ``where``.
 
     Returns
     -------
@@ -233,29 +258,23 @@ def read_manifest(folder: Path) -> tuple[PackManifest, str]:
     Raises
     ------
     PackFormatError
-        No descriptor there, no JSON, unknown or missing keys, or a path that leaves the folder.
+        No JSON, unknown or missing keys, or a path that leaves the folder.
     """
-    path = folder / DESCRIPTOR
-    links = [p.name for p in (folder, *folder.rglob("*")) if p.is_symlink()]
-    if links:
-        raise PackFormatError(f"pack {str(folder)!r} holds a symbolic link, {links[0]!r}; packs are plain files")
     try:
-        outer = _Descriptor.model_validate(orjson.loads(path.read_bytes()))
+        outer = _Descriptor.model_validate(orjson.loads(content))
         own = dict(outer.clvlab)
         schema, stated = own.pop("schema", None), own.pop("content_hash", None)
         missing = PackManifest.model_fields.keys() - own.keys() - {*_FILES, *_OPTIONAL}
         if missing:
-            raise PackFormatError(f"{str(path)!r}: clvlab lacks {sorted(missing)}")
+            raise PackFormatError(f"{where!r}: clvlab lacks {sorted(missing)}")
         if schema != PACK_SCHEMA or not isinstance(stated, str):
-            raise PackFormatError(f"{str(path)!r}: clvlab.schema is {schema!r}, this version reads {PACK_SCHEMA!r}")
+            raise PackFormatError(f"{where!r}: clvlab.schema is {schema!r}, this version reads {PACK_SCHEMA!r}")
         hashes = {resource.path.partition(".")[0] + "_sha256": resource.hash for resource in outer.resources}
         if own.keys() & {*_FILES}:
-            raise PackFormatError(f"{str(path)!r}: clvlab has unknown keys {sorted(own.keys() & {*_FILES})}")
+            raise PackFormatError(f"{where!r}: clvlab has unknown keys {sorted(own.keys() & {*_FILES})}")
         return PackManifest.model_validate(own | hashes | {"pack_id": outer.name}), stated
-    except (FileNotFoundError, IsADirectoryError) as error:
-        raise PackFormatError(f"no pack at {str(folder)!r}: it has no {DESCRIPTOR}") from error
     except (orjson.JSONDecodeError, ValidationError) as error:
-        raise PackFormatError(f"{str(path)!r} is no pack descriptor: {_first(error)}") from error
+        raise PackFormatError(f"{where!r} is no pack descriptor: {_first(error)}") from error
 
 
 def _first(error: ValueError) -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,29 +11,47 @@ import polars as pl
 from pydantic import ValidationError
 
 from clvlab.errors import HeldOutError, PackFormatError, PackTamperedError, UnknownFixtureError
-from clvlab.law.schema import FIXTURES, SERIES
-from clvlab.law.tape import ROWS, Binding, Tape, series_table
-from clvlab.packs.files import file_sha256
+from clvlab.law.schema import FIXTURES
+from clvlab.law.tape import Binding, Tape
+from clvlab.packs.folder import PackFiles, PackFolder
 from clvlab.packs.genuine import is_genuine
-from clvlab.packs.manifest import TICKS_FILE, KickoffKind, PackManifest, read_manifest
+from clvlab.packs.manifest import TICKS_FILE, Fixture, KickoffKind, PackManifest, read_manifest
 from clvlab.packs.quality import QUALITY_FILE, Quality
 from clvlab.packs.results import RESULTS_FILE, read_results
 
 
 @dataclass(frozen=True)
 class Pack:
-    """A pack whose file hash was checked; its ticks are read when a tape is asked for.
+    """A pack whose ticks are bound to its content hash; they are read when a tape is asked for.
 
     Attributes
     ----------
+    files
+        Where its files are: in a folder, whose ticks file was hashed, or elsewhere, where each fixture is when it is read.
     held_out
         Fixtures that are shut, each with the plan that holds it out: no tape has them, nor have the results.
     """
 
-    folder: Path
+    files: PackFiles
     manifest: PackManifest = field(repr=False)
     content_hash: str
     held_out: tuple[tuple[int, str], ...] = field(default=(), repr=False)
+
+    @property
+    def folder(self) -> Path:
+        """The folder that it is in.
+
+        Raises
+        ------
+        UnsupportedError
+            It is not on this machine.
+        """
+        return self.files.folder
+
+    @property
+    def verification(self) -> str:
+        """How its ticks are verified, in words; nothing where all were before it was opened."""
+        return self.files.verification
 
     @property
     def pack_id(self) -> str:
@@ -62,8 +79,11 @@ class Pack:
 
     @cached_property
     def is_genuine(self) -> bool:
-        """Whether the raw capture, normalised again, gives these ticks row for row; earned, never declared."""
-        return is_genuine(self.folder, self.manifest, replace(self, held_out=()).tape())
+        """Whether the raw capture, normalised again, gives these ticks row for row; earned, never declared.
+
+        A pack that is read from elsewhere has not earned it: its raw files stay there.
+        """
+        return not self.verification and is_genuine(self.folder, self.manifest, replace(self, held_out=()).tape())
 
     @cached_property
     def fixtures(self) -> pl.DataFrame:
@@ -84,8 +104,8 @@ class Pack:
         """
         if self.manifest.results_sha256 is None:
             return None
-        self.check_file(RESULTS_FILE, self.manifest.results_sha256)
-        return read_results(self.folder).filter(~pl.col("fixture_id").is_in(list(dict(self.held_out))))
+        content = self.files.content(RESULTS_FILE, self.manifest.results_sha256, f"{RESULTS_FILE} of {self.pack_id!r}")
+        return read_results(content, self.pack_id).filter(~pl.col("fixture_id").is_in(list(dict(self.held_out))))
 
     @cached_property
     def quality(self) -> Quality | None:
@@ -97,18 +117,11 @@ class Pack:
         """
         if self.manifest.quality_sha256 is None:
             return None
-        self.check_file(QUALITY_FILE, self.manifest.quality_sha256)
+        content = self.files.content(QUALITY_FILE, self.manifest.quality_sha256, f"{QUALITY_FILE} of {self.pack_id!r}")
         try:
-            return Quality.model_validate_json((self.folder / QUALITY_FILE).read_bytes())
+            return Quality.model_validate_json(content)
         except ValidationError as error:
             raise PackFormatError(f"{QUALITY_FILE} of {self.pack_id!r} is no quality report: {error}") from error
-
-    def check_file(self, name: str, expected: str) -> None:
-        """Raise ``PackTamperedError`` unless the file has that SHA-256."""
-        path = self.folder / name
-        found = file_sha256(path) if path.is_file() else "no file"
-        if found != expected:
-            raise PackTamperedError(f"{name} of {self.pack_id!r}", expected, found)
 
     def tape(self, fixture_ids: Sequence[int] | None = None) -> Tape:
         """Read the ticks of some or all fixtures.
@@ -127,24 +140,14 @@ class Pack:
             raise PackFormatError("name at least one fixture, or none at all for every fixture")
         self.check_known(wanted)
         self.check_open(wanted)
-        where = self._where(wanted)
-        return self.tape_of(wanted, lambda file: file if where is None else file.filter(where))
+        return self.tape_of(wanted, *self.files.ticks(None if wanted == self.fixture_ids else self._declared(wanted)))
 
-    def tape_of(self, wanted: tuple[int, ...], part: Callable[[pl.LazyFrame], pl.LazyFrame]) -> Tape:
-        """Read a part of the ticks as the tape of some fixtures, unchecked; elsewhere ``tape`` is asked."""
-        rows, series = _read(self.folder / TICKS_FILE, part)
+    def tape_of(self, wanted: tuple[int, ...], rows: pl.DataFrame, series: pl.DataFrame) -> Tape:
+        """Return rows that were read, and the series that they are of, as the tape of some fixtures, unchecked."""
         fixtures = self.fixtures.filter(pl.col("fixture_id").is_in(wanted)).select(*FIXTURES)
         binding = Binding(self.pack_id, wanted, self.content_hash)
         own = self.manifest
         return Tape(binding, rows, series, fixtures, own.closing_policy, self._announced(wanted), own.max_close_age_s)
-
-    def _where(self, wanted: tuple[int, ...]) -> pl.Expr | None:
-        """Return what the rows of these fixtures have in common: a range if it can be, by which row groups are passed over."""
-        if wanted == self.fixture_ids:
-            return None
-        within = pl.col("fixture_id").is_between(wanted[0], wanted[-1])
-        first, last = (bisect_left(self.fixture_ids, end) for end in (wanted[0], wanted[-1]))
-        return within if last - first + 1 == len(wanted) else within & pl.col("fixture_id").is_in(wanted)
 
     def check_known(self, fixture_ids: Iterable[int]) -> None:
         """Refuse fixtures that the pack does not declare.
@@ -180,33 +183,12 @@ class Pack:
         """Return the kickoffs that agents may see, where they are not those that end the window."""
         if self.manifest.kickoff is not KickoffKind.ACTUAL:
             return None
-        asked = set(wanted)
-        known = [(f.fixture_id, f.scheduled_ts_ms) for f in self.manifest.fixtures if f.fixture_id in asked]
+        known = [(fixture.fixture_id, fixture.scheduled_ts_ms) for fixture in self._declared(wanted)]
         return pl.DataFrame(known, schema=FIXTURES, orient="row")
 
-
-def _read(path: Path, part: Callable[[pl.LazyFrame], pl.LazyFrame]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Read rows, and the names of each series at its first row only.
-
-    The streaming engine numbers the series as they are read: the fixture id and the names of every row never stand in memory.
-    """
-    names = ["fixture_id", "market_key", "side"]
-    try:
-        file = pl.scan_parquet(path, glob=False)
-        schema = file.select(*names, *ROWS).collect_schema()
-        expected = ROWS | {name: SERIES[name] for name in names}
-        wrong = [f"{name} is {schema[name]}, not {dtype}" for name, dtype in expected.items() if schema[name] != dtype]
-        if wrong:
-            raise PackFormatError(f"{str(path)!r} has wrong dtypes: {'; '.join(wrong)}")
-        file = part(file)
-        number = pl.struct("fixture_id", "series").rle_id()
-        rows = file.with_columns(series=number).select(*ROWS).collect(engine="streaming")
-        length = rows["series"].rle().struct.field("len")
-        first = (length.cum_sum() - length).implode()
-        starts = file.with_row_index("start").filter(pl.col("start").is_in(first)).select(*names, "start")
-        return rows, series_table(starts.collect(engine="streaming").sort("start"), rows.height)
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise PackFormatError(f"{str(path)!r} can't be read as ticks: {str(error).splitlines()[0]}") from error
+    def _declared(self, wanted: Sequence[int]) -> list[Fixture]:
+        asked = set(wanted)
+        return [fixture for fixture in self.manifest.fixtures if fixture.fixture_id in asked]
 
 
 def load_pack(folder: Path) -> Pack:
@@ -224,6 +206,6 @@ def load_pack(folder: Path) -> Pack:
         raise PackTamperedError(f"content_hash of {manifest.pack_id!r}", stated, manifest.content_hash)
     if not (folder / TICKS_FILE).is_file():
         raise PackFormatError(f"pack {manifest.pack_id!r} has no {TICKS_FILE}")
-    pack = Pack(folder, manifest, stated)
-    pack.check_file(TICKS_FILE, str(manifest.ticks_sha256))
-    return pack
+    files = PackFolder(folder)
+    files.check(TICKS_FILE, str(manifest.ticks_sha256), f"{TICKS_FILE} of {manifest.pack_id!r}")
+    return Pack(files, manifest, stated)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from pathlib import Path
 
 import polars as pl
 
@@ -58,15 +57,15 @@ def results_digest(results: pl.DataFrame) -> str:
     return sha256(canonical([list(row) for row in sorted_results(results).iter_rows()]))
 
 
-def read_results(folder: Path) -> pl.DataFrame:
-    """Read ``RESULTS`` of a pack's folder.
+def read_results(content: bytes, pack_id: str) -> pl.DataFrame:
+    """Read ``RESULTS`` from the bytes of a pack's file.
 
     Raises
     ------
     PackFormatError
-        No such file, or it can't be read as results.
+        They can't be read as results.
     """
     try:
-        return conform(pl.read_parquet(folder / RESULTS_FILE), RESULTS, "RESULTS")
+        return conform(pl.read_parquet(content), RESULTS, "RESULTS")
     except (pl.exceptions.PolarsError, OSError) as error:
-        raise PackFormatError(f"{str(folder / RESULTS_FILE)!r} can't be read: {str(error).splitlines()[0]}") from error
+        raise PackFormatError(f"{RESULTS_FILE} of {pack_id!r} can't be read: {str(error).splitlines()[0]}") from error

@@ -15,6 +15,7 @@ from clvlab.packs.files import content_digest
 from clvlab.packs.manifest import TICKS_FILE, Fixture
 from clvlab.packs.reader import Pack, load_pack
 from clvlab.packs.results import results_digest
+from clvlab.packs.rows import read_rows
 from clvlab.packs.shards import shards_of
 
 
@@ -53,12 +54,10 @@ def _check_ticks(pack: Pack) -> None:
 
 
 def _check_shard(pack: Pack, shard: Sequence[Fixture], start: int, count: int | None) -> None:
-    tape = pack.tape_of(tuple(fixture.fixture_id for fixture in shard), lambda file: file.slice(start, count))
-    names = tape.series.select("fixture_id", "market_key", "side")
-    if not names.equals(names.sort(names.columns)) or names.is_duplicated().any():
-        raise PackFormatError(f"the series of {pack.pack_id!r} are not sorted by fixture, market and side")
-    if not tape.key.equals(tape.key.sort()):
-        raise PackFormatError(f"the ticks of {pack.pack_id!r} are not sorted by series and tick")
+    path = pack.folder / TICKS_FILE
+    ticks = pl.scan_parquet(path, glob=False).slice(start, count)
+    tape = pack.tape_of(tuple(fixture.fixture_id for fixture in shard), *read_rows(ticks, str(path)))
+    invariants.check_order(tape, pack.pack_id)
     sizes = dict(tape.series.group_by("fixture_id").agg(pl.col("rows").sum()).iter_rows())
     for fixture in shard:
         rows = sizes.pop(fixture.fixture_id, 0)

@@ -32,10 +32,8 @@ def write_run(run: SealedRun, runs: Path, receipts: bytes = b"") -> Path:
         return _same(run, target)
     runs.mkdir(parents=True, exist_ok=True)
     with Unfinished(runs, 0o755) as unfinished:
-        for name, content in zip(_FILES, (run.events, run.scores, run.manifest), strict=True):
+        for name, content in run_files(run, receipts).items():
             (unfinished / name).write_bytes(content)
-        if receipts:
-            (unfinished / _RECEIPTS).write_bytes(receipts)
         flush_all(unfinished)
         try:
             unfinished.rename(target)
@@ -45,6 +43,12 @@ def write_run(run: SealedRun, runs: Path, receipts: bytes = b"") -> Path:
             raise
     flush(runs)
     return target
+
+
+def run_files(run: SealedRun, receipts: bytes = b"") -> dict[str, bytes]:
+    """Return the files of a run by name, the manifest last."""
+    beside = {_RECEIPTS: receipts} if receipts else {}
+    return beside | dict(zip(_FILES, (run.events, run.scores, run.manifest), strict=True))
 
 
 def _same(run: SealedRun, target: Path) -> Path:

@@ -124,6 +124,8 @@ class PerformedRun:
         if self.is_live:
             return {**self._report, "mode_label": "Live paper", "gaps": _lost(self.pack)}
         named = {"backtest_id": backtest_id(self.run_id), "mode_label": "Backtest"}
+        if self.pack.verification:
+            named["pack_verification"] = self.pack.verification
         return cast("BacktestReport", {**self._report, **named})
 
     @property

@@ -99,7 +99,7 @@ class LocalPlace:
             yield from map(self._shut, catalog.packs())
 
     def pack(self, where: Pack | str | Path) -> Pack:
-        """Open a pack: one of this place, of the bundled ones, or a folder."""
+        """Open a pack: one of this place, of the bundled ones, a folder, or one at a URL, which stays there."""
         imported = self._catalogs[0]
         if isinstance(where, Pack):
             found = where.source

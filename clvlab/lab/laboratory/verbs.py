@@ -26,24 +26,27 @@ from clvlab.law.tape import Tape
 from clvlab.packs.importers.importing import import_source
 
 
-def open_pack(where: str | Path) -> Pack:
-    """Open a pack by its id in the catalog, or by the path of its folder.
+def open_pack(where: str | Path, *, content_hash: str | None = None) -> Pack:
+    """Open a pack by its id in the catalog, by the path of its folder, or by its URL.
 
     Parameters
     ----------
     where
-        ``"starter"``, or a path; a folder is verified whole.
+        ``"starter"``, a path, or a URL as in ``s3://bucket/pack``. A folder is verified whole; at a URL each fixture is
+        when it is read.
+    content_hash
+        What the pack must be, as ``sha256:<hex>``; whatever is there by default.
 
     Raises
     ------
-    UnknownPackError, PackFormatError, PackTamperedError
+    UnknownPackError, PackFormatError, PackTamperedError, RemoteError
 
     Examples
     --------
     >>> open_pack("starter").provenance
     'synthetic-clvlab'
     """
-    return Pack(application_packs.open_pack(where))
+    return Pack(application_packs.open_pack(where, content_hash=content_hash))
 
 
 def open_run(path: str | Path) -> Run:

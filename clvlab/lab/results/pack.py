@@ -111,8 +111,9 @@ class Pack(Shown):
 
     def __repr__(self) -> str:
         rows = sum(fixture.rows for fixture in self.source.manifest.fixtures)
+        verified = f", {self.source.verification}" if self.source.verification else ""
         return (
-            f"Pack {self.pack_id!r} ({self.provenance}): {len(self.fixture_ids)} fixtures, {rows:,} rows; "
+            f"Pack {self.pack_id!r} ({self.provenance}): {len(self.fixture_ids)} fixtures, {rows:,} rows{verified}; "
             "next: clvlab.backtest(pack)"
         )
 
@@ -130,6 +131,7 @@ class Pack(Shown):
                     "closing policy": self.source.closing,
                 }
                 | ({"kickoffs": self.source.kickoffs} if self.source.kickoffs else {})
+                | ({"verification": self.source.verification} if self.source.verification else {})
                 | ({} if self.quality is None else _shown_quality(self.quality))
             ),
             html.table(

@@ -65,6 +65,7 @@ class Report(dict[str, Any], Shown):
                     "source of the close": f"{self['closing_source']} ({self['provenance']})",
                 }
                 | ({"gaps": counted(self["gaps"])} if "gaps" in self else {})
+                | ({"verification": self["pack_verification"]} if "pack_verification" in self else {})
                 | {"run": self["run_id"]}
             ),
             html.table(["decisions by reason", "count"], list(self["reasons"].items())),

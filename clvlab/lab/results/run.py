@@ -12,6 +12,7 @@ from clvlab.answers.runs import InspectorRecord, ProofArtifactResponse, VerifyRe
 from clvlab.application.runs import in_folder
 from clvlab.application.runs.card import proof_card
 from clvlab.application.runs.inspector import inspect_decision
+from clvlab.application.runs.pushing import push_run
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown
 from clvlab.lab.proofs.browser import EvidenceBrowser
@@ -117,6 +118,20 @@ class Run:
     def save(self, folder: str | Path = "runs") -> Path:
         """Store the run under ``folder/<run_id>`` and return that path."""
         return in_folder.keep(self.source, folder, self.receipts)
+
+    def push(self, url: str) -> str:
+        """Put the run into a bucket, as ``url/<run_id>/``, and return where it lies; other bytes there are never written over.
+
+        Raises
+        ------
+        BundleError
+            The run does not verify.
+        RemoteConflictError
+            Other bytes are there under its id.
+        RemoteError
+            It can't be written.
+        """
+        return push_run(self.source, url, self.receipts)
 
     def __repr__(self) -> str:
         return f"Run {self.run_id} ({self._events:,} events); next: .verify(), .proof_card(), .browse(), .tamper(), .save()"

@@ -1,0 +1,1 @@
+"""Packs and runs that lie in a bucket or behind a web server."""

@@ -1,0 +1,214 @@
+"""Objects under a URL: read in parts, and written only where there is nothing yet."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cached_property
+from io import BytesIO
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from clvlab.errors import MissingExtraError, RemoteConflictError, RemoteError, RemoteMissingError
+from clvlab.packs.remote.address import Address
+
+if TYPE_CHECKING:
+    from obstore import GetOptions, GetResult, ObjectMeta
+    from obstore.store import ObjectStore
+
+TIMEOUT_S = 60.0  # of one request, all of its bytes included
+MAX_WHOLE_BYTES = 256 << 20  # of what is read at once
+_UPLOAD_S = 3600.0
+_RETRIES = 3
+_PART_BYTES = 8 << 20
+_STATUS = re.compile(r"status code: (\d{3} [A-Za-z ]+)")
+_CODE = re.compile(r"<Code>([A-Za-z]+)</Code>")
+_REASONS = {
+    "kind: Timeout": "did not answer in time",
+    "kind: Connect": "can't be reached",
+    "IncompleteBody": "is cut off",
+    "UnexpectedRange": "is cut off",
+    "RangeNotSupported": "can't be read in parts, which reading a pack needs: its server gives files whole only",
+    "MissingAccessKeyId": "needs credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+    "MissingSecretAccessKey": "needs credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+}
+_UNKNOWN = "can't be read or written: the connection broke off, or the server said what is not understood"
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """What an object was when it was first read: its size, and the ETag by which it is known again, if it has one."""
+
+    size: int
+    e_tag: str | None
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """What lies under an address. Credentials and endpoint are those of the environment, as ``AWS_*`` and ``GOOGLE_*``.
+
+    All errors are ``RemoteError`` and name the URL without its credentials. What the library says holds the whole URL: it is
+    not passed on, nor is its error kept as the cause.
+    """
+
+    address: Address
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Go to another process without open connections and credentials."""
+        return {"address": self.address}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        object.__setattr__(self, "address", state["address"])
+
+    def whole(self, name: str) -> bytes:
+        """Read an object at once."""
+        with self._naming(name):
+            found = self._get(name)
+            if found.meta["size"] > MAX_WHOLE_BYTES:
+                raise RemoteError(f"{self.address}/{name} has {found.meta['size']:,} bytes, the limit is {MAX_WHOLE_BYTES:,}")
+            return bytes(found.bytes())
+
+    def tail(self, name: str, count: int) -> tuple[bytes, Version]:
+        """Read the last bytes of an object, and what version it is of."""
+        with self._naming(name):
+            found = self._get(name, {"range": {"suffix": count}})
+            return bytes(found.bytes()), _version(found.meta)
+
+    def part(self, name: str, start: int, end: int, version: Version) -> bytes:
+        """Read bytes ``start`` to ``end`` of the object that was there before.
+
+        Raises
+        ------
+        RemoteError
+            It was changed or cut off in between.
+        """
+        with self._naming(name):
+            unchanged: GetOptions = {} if version.e_tag is None else {"if_match": version.e_tag}
+            content = bytes(self._get(name, {"range": (start, end), **unchanged}).bytes())
+        if len(content) != end - start:
+            raise RemoteError(f"{self.address}/{name} is cut off: of bytes {start:,} to {end:,} came {len(content):,}")
+        return content
+
+    def parts(self, name: str) -> Iterator[bytes]:
+        """Read an object of any size, some of it at a time."""
+        with self._naming(name):
+            version = _version(_library().head(self._store, name))
+        for start in range(0, version.size, _PART_BYTES):
+            yield self.part(name, start, min(start + _PART_BYTES, version.size), version)
+
+    def create(self, name: str, content: bytes | Path) -> bool:
+        """Write an object, in one step that fails where there is one; tell whether it was written."""
+        self._check_listed("nothing can be written there")
+        with self._naming(name):
+            try:
+                _library().put(self._writing, name, content, mode="create")
+            except _library().exceptions.AlreadyExistsError:
+                return False
+        return True
+
+    def create_or_compare(self, name: str, content: bytes | Path) -> None:
+        """Write an object where there is none; one that is there must have the same bytes.
+
+        Raises
+        ------
+        RemoteConflictError
+        """
+        if self.create(name, content):
+            return
+        if _sha256(self.parts(name)) != _sha256(_chunks(content)):
+            raise RemoteConflictError(f"{self.address}/{name} is there with other bytes; nothing is written over")
+
+    def folders(self) -> list[str]:
+        """List the names under which objects lie, one level down."""
+        self._check_listed("a web server can't be listed; name a pack there")
+        with self._naming(""):
+            return sorted(_library().list_with_delimiter(self._store)["common_prefixes"])
+
+    def _check_listed(self, otherwise: str) -> None:
+        if not self.address.is_bucket:
+            raise RemoteError(f"{self.address} is read only: {otherwise}")
+
+    def _get(self, name: str, options: GetOptions | None = None) -> GetResult:
+        found: GetResult = _library().get(self._store, name, options=options)
+        return found
+
+    @cached_property
+    def _store(self) -> ObjectStore:
+        return self._opened(TIMEOUT_S)
+
+    @cached_property
+    def _writing(self) -> ObjectStore:
+        return self._opened(_UPLOAD_S)
+
+    def _opened(self, timeout_s: float) -> ObjectStore:
+        named = os.environ.get("AWS_ENDPOINT_URL", "") if self.address.is_bucket else ""
+        plain = self.address.is_plain or named.startswith("http://")  # else a redirect may not lead to http:// either
+        try:
+            store: ObjectStore = _library().store.from_url(
+                self.address.url,
+                client_options={"allow_http": plain, "connect_timeout": "5s", "timeout": timedelta(seconds=timeout_s)},
+                retry_config={"max_retries": _RETRIES, "retry_timeout": timedelta(seconds=2 * timeout_s)},
+            )
+            return store
+        except (_library().exceptions.BaseError, ValueError) as error:
+            raise _other(str(self.address), str(error)) from None
+
+    @contextmanager
+    def _naming(self, name: str) -> Iterator[None]:
+        exceptions = _library().exceptions
+        where = f"{self.address}/{name}".rstrip("/")
+        try:
+            yield
+        except FileNotFoundError as error:
+            what = "no such bucket" if "<Code>NoSuchBucket" in str(error) else "nothing is there"
+            raise RemoteMissingError(f"{where}: {what}") from None
+        except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError):
+            raise RemoteError(f"{where}: access is denied; credentials are read from the environment") from None
+        except exceptions.PreconditionError:
+            raise RemoteError(f"{where} was changed since it was opened: open it again") from None
+        except (exceptions.BaseError, NotImplementedError, ValueError) as error:
+            raise _other(where, str(error)) from None
+
+
+def _library() -> ModuleType:
+    try:
+        import obstore
+        import obstore.store
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("remote", error.name) from error
+    return obstore
+
+
+def _version(meta: ObjectMeta) -> Version:
+    tag = meta["e_tag"]
+    # RFC 9110 13.1.1: a weak tag never matches.
+    return Version(meta["size"], None if tag is None or tag.startswith("W/") else tag)
+
+
+def _chunks(content: bytes | Path) -> Iterator[bytes]:
+    with BytesIO(content) if isinstance(content, bytes) else content.open("rb") as file:
+        while chunk := file.read(_PART_BYTES):
+            yield chunk
+
+
+def _sha256(chunks: Iterable[bytes]) -> str:
+    hasher = hashlib.sha256()
+    for chunk in chunks:
+        hasher.update(chunk)
+    return hasher.hexdigest()
+
+
+def _other(where: str, said: str) -> RemoteError:
+    """Say what went wrong without the library's words, which hold the whole URL."""
+    code, status = _CODE.search(said), _STATUS.search(said)
+    if code and code[1] == "NoSuchBucket":
+        return RemoteMissingError(f"{where}: no such bucket")
+    if code or status:
+        return RemoteError(f"{where}: the server answers {' '.join(found[1].strip() for found in (status, code) if found)}")
+    return RemoteError(f"{where} {next((reason for sign, reason in _REASONS.items() if sign in said), _UNKNOWN)}")

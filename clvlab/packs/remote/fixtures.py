@@ -1,0 +1,191 @@
+"""Ticks of single fixtures of a pack that lies elsewhere, each verified by its digest as it is read.
+
+1. Of the fixtures, the cache gives those that it has whole.
+2. Of the Parquet file its footer is read, and the row groups that have the others: fixtures are stored in order.
+3. A fixture without the digest that the descriptor states is refused; what is sound of the row groups is kept in the cache.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Collection, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import accumulate
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from clvlab.errors import PackFormatError, PackTamperedError, UnsupportedError
+from clvlab.law.schema import FIXTURES
+from clvlab.law.tape import Binding, Tape
+from clvlab.packs import invariants
+from clvlab.packs.digest import fixture_digests
+from clvlab.packs.manifest import TICKS_FILE, Fixture, PackManifest
+from clvlab.packs.remote.bucket import MAX_WHOLE_BYTES, Bucket, Version
+from clvlab.packs.remote.cache import Cache
+from clvlab.packs.rows import STORED, UNREADABLE, read_rows, stored_frame
+from clvlab.proof.canonical import sha256
+
+_TAIL_BYTES = 64 << 10  # the footer of some fifty row groups
+_AT_ONCE = 8
+_MAGIC = b"PAR1"
+
+
+@dataclass(frozen=True)
+class RemoteFiles:
+    """The files of a pack in a bucket or behind a web server."""
+
+    bucket: Bucket
+    manifest: PackManifest = field(repr=False)
+    cache: Cache = field(repr=False)
+    verification: str = "fixtures verified as they are read"
+
+    @property
+    def folder(self) -> Path:
+        raise UnsupportedError(
+            f"pack {self.manifest.pack_id!r} is read from {self.bucket.address}, and this needs it in a folder: "
+            f"clvlab packs pull {self.bucket.address} --out FOLDER"
+        )
+
+    def content(self, name: str, expected: str, what: str) -> bytes:
+        content = self.bucket.whole(name)
+        if sha256(content) != expected:
+            raise PackTamperedError(f"{what} at {self.bucket.address}", expected, sha256(content))
+        return content
+
+    def ticks(self, fixtures: Sequence[Fixture] | None) -> tuple[pl.DataFrame, pl.DataFrame]:
+        wanted = self.manifest.fixtures if fixtures is None else fixtures
+        found = self._sound(self._kept(wanted), wanted)
+        missing = [fixture for fixture in wanted if fixture.fixture_id not in found]
+        if missing:
+            found |= self._read(missing)
+        for fixture in wanted:
+            what = f"fixture {fixture.fixture_id} of {self.manifest.pack_id!r} at {self.bucket.address}"
+            if fixture.fixture_id not in found:
+                raise PackTamperedError(what, str(fixture.digest), "other ticks")
+            if found[fixture.fixture_id].height != fixture.rows:
+                raise PackTamperedError(f"rows of {what}", str(fixture.rows), str(found[fixture.fixture_id].height))
+        tape = self._tape([found[fixture.fixture_id] for fixture in wanted], wanted)
+        try:
+            invariants.check_order(tape, self.manifest.pack_id)
+            invariants.check(tape)
+        except PackFormatError as error:
+            error.add_note(f"in {self._where}")
+            raise
+        return tape.rows, tape.series
+
+    def _kept(self, wanted: Iterable[Fixture]) -> list[pl.DataFrame]:
+        """Return what the cache has; a digest is of ticks alone, which may have had another fixture's id."""
+        found = [(fixture.fixture_id, self.cache.read(fixture.digest)) for fixture in wanted if fixture.digest]
+        return [frame.with_columns(fixture_id=pl.lit(number, pl.Int64)) for number, frame in found if frame is not None]
+
+    def _read(self, missing: Sequence[Fixture]) -> dict[int, pl.DataFrame]:
+        """Read row groups, and keep every fixture in them that is sound."""
+        ids = {fixture.fixture_id for fixture in missing}
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            frames = list(pool.map(self._group, self._groups(ids)))
+        ids.update(number for frame in frames for number in frame["fixture_id"].unique())
+        found = self._sound(frames, [fixture for fixture in self.manifest.fixtures if fixture.fixture_id in ids])
+        for fixture in self.manifest.fixtures:
+            if fixture.digest and fixture.rows and fixture.fixture_id in found:
+                self.cache.keep(fixture.digest, found[fixture.fixture_id])
+        self.cache.trim()
+        return found
+
+    def _sound(self, frames: Sequence[pl.DataFrame], fixtures: Sequence[Fixture]) -> dict[int, pl.DataFrame]:
+        """Return the ticks of those fixtures that have their digest; one without ticks may have it too."""
+        empty = pl.DataFrame(schema=STORED)
+        ticks = pl.concat([empty, *frames])
+        nameless = ticks.filter(pl.any_horizontal(pl.col("market_key", "side").is_null()))["fixture_id"]
+        ticks = ticks.filter(~pl.col("fixture_id").is_in(nameless.unique().implode()))
+        by_id = {key[0]: frame for key, frame in ticks.partition_by("fixture_id", as_dict=True).items()}
+        chosen = [by_id.get(fixture.fixture_id, empty) for fixture in fixtures]
+        digests = fixture_digests(self._tape(chosen, fixtures))
+        pairs = zip(fixtures, chosen, strict=True)
+        return {fixture.fixture_id: frame for fixture, frame in pairs if digests[fixture.fixture_id] == fixture.digest}
+
+    def _tape(self, frames: Sequence[pl.DataFrame], fixtures: Sequence[Fixture]) -> Tape:
+        rows, series = read_rows(pl.concat([pl.DataFrame(schema=STORED), *frames]).lazy(), self._where)
+        kickoffs = [(fixture.fixture_id, fixture.kickoff_ts_ms) for fixture in fixtures]
+        ids = tuple(fixture.fixture_id for fixture in fixtures)
+        return Tape(Binding(None, ids, None), rows, series, pl.DataFrame(kickoffs, schema=FIXTURES, orient="row"))
+
+    @property
+    def _where(self) -> str:
+        return f"{self.bucket.address}/{TICKS_FILE}"
+
+    @cached_property
+    def _footer(self) -> tuple[pq.FileMetaData, Version]:
+        """The file's footer, and the version of the file that it is of."""
+        tail, version = self.bucket.tail(TICKS_FILE, _TAIL_BYTES)
+        length = int.from_bytes(tail[-8:-4], "little") + 8
+        if tail[-4:] != _MAGIC or length > min(version.size, MAX_WHOLE_BYTES):
+            raise PackFormatError(f"{self._where!r} is no Parquet file")
+        if length > len(tail):
+            tail = self.bucket.part(TICKS_FILE, version.size - length, version.size, version)
+        try:
+            return pq.read_metadata(pa.BufferReader(tail)), version
+        except UNREADABLE as error:
+            raise PackFormatError(f"{self._where!r} can't be read as ticks: {error}") from error
+
+    def _groups(self, ids: Collection[int]) -> list[int]:
+        """Return the row groups that have some rows of the fixtures, which are stored in order.
+
+        Statistics would say so too. pyarrow ends the process where they are damaged, so they are not looked at.
+        """
+        metadata, found, start = self._footer[0], [], 0
+        ends = accumulate(fixture.rows for fixture in self.manifest.fixtures)
+        spans = [(end - own.rows, end) for own, end in zip(self.manifest.fixtures, ends, strict=True) if own.fixture_id in ids]
+        for number in range(metadata.num_row_groups):
+            end = start + metadata.row_group(number).num_rows
+            if any(first < end and start < last for first, last in spans):
+                found.append(number)
+            start = end
+        return found
+
+    def _group(self, number: int) -> pl.DataFrame:
+        """Read one row group, whose columns lie side by side, by one request."""
+        metadata, version = self._footer
+        file = _RemoteFile(self.bucket, version)
+        try:
+            table = pq.ParquetFile(file, metadata=metadata, pre_buffer=True).read_row_group(number, columns=list(STORED))
+            frame = stored_frame(table)
+        except UNREADABLE as error:
+            raise PackFormatError(f"{self._where!r} can't be read as ticks: {error}") from error
+        if frame is None:
+            raise PackFormatError(f"{self._where!r} has other columns than ticks: {table.schema.names}")
+        return frame
+
+
+class _RemoteFile(io.RawIOBase):
+    """The ticks file as pyarrow reads it: each read is a request."""
+
+    def __init__(self, bucket: Bucket, version: Version) -> None:
+        self._bucket, self._version, self._at = bucket, version, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._version.size}[whence]
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        end = self._version.size if size < 0 else self._at + size
+        if not 0 <= self._at <= end <= self._version.size:
+            raise OSError(f"bytes {self._at} to {end} lie outside the file")
+        if self._at == end:
+            return b""
+        content = self._bucket.part(TICKS_FILE, self._at, end, self._version)
+        self._at = end
+        return content
