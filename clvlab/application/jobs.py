@@ -157,17 +157,19 @@ class Jobs:
                 self.hub.wait(ADDED, seen, _POLL_S)
 
     def _watch(self) -> None:
-        """Say, once a minute, that jobs wait which are left to others."""
+        """Say once a minute that a job waits which is left to others."""
         while not self._stopping.wait(_UNTAKEN_MS / 1000):
+            now = self.clock()
             try:
                 with self.database.read() as connection:
-                    since = [since for kind, since in job_rows.waiting_since(connection).items() if kind != _APART]
+                    since = [since for kind, since in job_rows.waiting_since(connection, now).items() if kind != _APART]
             except StoreError as error:
                 logger.warning("the queue can't be looked at: %s", error)
                 continue
-            waited_ms = self.clock() - min(since, default=self.clock())
+            waited_ms = now - min(since, default=now)
             if waited_ms > _UNTAKEN_MS:
-                logger.warning("nobody performs the jobs: one has waited for %d s, so start `clvlab worker`", waited_ms // 1000)
+                waited_s = waited_ms // 1000
+                logger.warning("a job has waited for %d s, and this process performs none: see to `clvlab worker`", waited_s)
 
     def run_one(self, kinds: Collection[str] | None = None, waited_ms: int = 0) -> bool:
         """Claim and perform one job, of any kind or of these, on this thread; False if none has waited so long.

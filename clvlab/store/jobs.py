@@ -198,7 +198,10 @@ def counts(connection: Connection) -> dict[str, int]:
     return {status.value: 0 for status in JobStatus} | {status: int(count) for status, count in found}
 
 
-def waiting_since(connection: Connection) -> dict[str, int]:
-    """Return when the oldest queued job of each kind was queued."""
-    query = select(jobs.c.kind, func.min(jobs.c.created_ts_ms)).where(jobs.c.status == JobStatus.QUEUED)
-    return {str(kind): int(since) for kind, since in connection.execute(query.group_by(jobs.c.kind))}
+def waiting_since(connection: Connection, now_ms: int) -> dict[str, int]:
+    """Return since when the oldest job of each kind could be claimed: it was queued then, or its lease ran out."""
+    queued = jobs.c.status == JobStatus.QUEUED
+    since = case((queued, jobs.c.created_ts_ms), else_=jobs.c.lease_until_ts_ms + _rest_ms())
+    free = or_(queued, and_(jobs.c.status == JobStatus.LEASED, since <= now_ms))
+    query = select(jobs.c.kind, func.min(since)).where(free).group_by(jobs.c.kind)
+    return {str(kind): int(first) for kind, first in connection.execute(query)}

@@ -44,7 +44,10 @@ class Metrics:
             registry=self.registry,
         )
         self.queue_age = Gauge(
-            "clvlab_queue_age_seconds", "How long the oldest queued job has waited.", ("kind",), registry=self.registry
+            "clvlab_queue_age_seconds",
+            "How long the oldest job that nobody performs has waited.",
+            ("kind",),
+            registry=self.registry,
         )
         self.stored = Gauge("clvlab_stored_bytes", "What is taken up in the store.", ("of",), registry=self.registry)
         self.log_entries = Gauge("clvlab_log_entries", "Length of the run log.", registry=self.registry)

@@ -91,9 +91,12 @@ def work(host: str, health_port: int | None, say: Callable[[str], None]) -> None
 
     def ready() -> None:
         application: Application = app.state.application
-        lanes = ", ".join(f"{count} {name}" for name, count in application.jobs.lanes.items() if count)
-        asked = "".join(f"; {_url(host, sock)}/healthz" for sock in socks)
-        say(f"clvlab works for {application.place}: {lanes} at once{asked}")
+        lanes = application.jobs.lanes
+        told = [f"{lanes['jobs']} jobs at once"]
+        told += ["anchors"] if lanes["anchors"] else []
+        told += [f"{lanes['live']} live runs"] if lanes["live"] else []
+        told += [f"asked at {_url(host, sock)}" for sock in socks]
+        say(f"clvlab works for {application.place}: {', '.join(told)}")
 
     _run(app, settings, socks, ready)
 

@@ -1,5 +1,10 @@
 """``clvlab worker`` beside services that only answer."""
 
+import json
+import os
+import re
+import signal
+import subprocess
 import sys
 import time
 
@@ -62,6 +67,22 @@ def test_a_worker_performs_all_that_services_without_workers_are_asked_for(keys,
     for of, count in (("jobs", 2), ("anchors", 1), ("live", 8)):
         assert f'clvlab_job_lanes{{of="{of}"}} {count}.0' in measured
         assert f'clvlab_job_lanes{{of="{of}"}} 0.0' in idle
+
+
+@pytest.mark.long
+def test_a_worker_says_in_one_line_what_it_does_and_ends_when_it_is_told_to(postgres_url, tmp_path):
+    command = [sys.executable, "-m", "clvlab", "worker", "--health-port", "0"]
+    environment = os.environ | {"CLVLAB_DATABASE_URL": postgres_url, "CLVLAB_JOB_WORKERS": "3"}
+    with subprocess.Popen(command, env=environment, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
+        said = next(line for line in process.stderr if not line.startswith("{"))
+        asked = re.fullmatch(
+            r"clvlab works for postgresql:///test_\w+\?host=\S+: 3 jobs at once, asked at (http://\S+)\n", said
+        )
+        healthy = httpx2.get(f"{asked[1]}/healthz").status_code
+        process.send_signal(signal.SIGTERM)
+        logged = [json.loads(line)["event"] for line in process.stderr]
+
+    assert (healthy, process.returncode, logged) == (200, -signal.SIGTERM, ["stopping", "stopped"])
 
 
 @pytest.mark.parametrize(

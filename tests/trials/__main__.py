@@ -60,14 +60,23 @@ def main() -> int:
     held = True
     sys.stdout.write("| trial | found | holds |\n|---|---|---|\n")
     for name, (trial, holds, store) in trials.items():
+        made: list[Found] = []
         for seed in range(asked.seed, asked.seed + (asked.times if not chosen or name in chosen else 0)):
             with _place(store) as (folder, url):
                 found = trial(folder, url, seed)
             held &= holds(found)
-            told = ", ".join(f"{key} {value}" for key, value in found.items())
-            sys.stdout.write(f"| {name} | {told} | {'yes' if holds(found) else 'NO'} |\n")
-            sys.stdout.flush()
+            _print(name, found, held=holds(found))
+            made.append(found)
+        if len(made) > 1 and all(isinstance(value, int) for found in made for value in found.values()):
+            sums = {key: sum(found[key] for found in made) for key in made[0]}
+            _print(f"{name}, {len(made)} times", sums, held=all(map(holds, made)))
     return 0 if held else 1
+
+
+def _print(name: str, found: Found, *, held: bool) -> None:
+    told = ", ".join(f"{key} {value}" for key, value in found.items())
+    sys.stdout.write(f"| {name} | {told} | {'yes' if held else 'NO'} |\n")
+    sys.stdout.flush()
 
 
 @contextmanager
