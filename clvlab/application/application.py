@@ -90,7 +90,7 @@ class Application:
         Path or URL of what a witness saw last of the log, which is held against it likewise.
     workers
         Threads that perform jobs, once ``start`` was called; 0 leaves every job to other processes.
-    apart
+    unasked
         Nobody asks here: what others ask for is taken up at once, backtests too.
     lease_ms
         How long a worker that fell silent keeps its job.
@@ -126,7 +126,7 @@ class Application:
         checkpoint_file: Path | None = None,
         witness: str | None = None,
         workers: int = 2,
-        apart: bool = False,
+        unasked: bool = False,
         lease_ms: int = 30_000,
         clock: Callable[[], int] = _now_ms,
         new_id: Callable[[], str] = _new_id,
@@ -157,7 +157,7 @@ class Application:
             handlers["anchor"] = anchoring
         self.log = PublicLog(database, log_key, published)
         following = live.runs if live else 0
-        self.jobs = Jobs(database, hub, clock, workers, lease_ms, handlers, self.log.require_whole, following, apart)
+        self.jobs = Jobs(database, hub, clock, workers, lease_ms, handlers, self.log.require_whole, following, unasked)
         self.runs = StoredRuns(database, anchoring, self.log, clock)
         self.decisions = RunDecisions(database)
         self.competitions = Competitions(database, packs, self.jobs, self.runs, runner, clock, new_id, caps)

@@ -57,14 +57,14 @@ class Jobs:
     clock
         UTC milliseconds; may jump.
     workers
-        Jobs that are performed at once; with none, and none by whoever waits for one, all are left to other processes.
+        Jobs that are performed at once; 0 leaves all to other processes, also those that somebody here waits for.
     lease_ms
         How long a worker is believed alive without a word; it renews three times as often.
     require_log
         Called before a job is taken that will append to the run log; raises ``LogBehindError`` while nothing may be.
     live
         Live runs that are followed at once, each on a thread of its own.
-    apart
+    unasked
         Nobody asks in this process: a backtest is taken up at once, as other jobs are.
     """
 
@@ -76,7 +76,7 @@ class Jobs:
     handlers: Mapping[str, Handler] = field(default_factory=dict)
     require_log: Callable[[], None] = lambda: None
     live: int = 0
-    apart: bool = False
+    unasked: bool = False
     _threads: list[Thread] = field(default_factory=list, init=False)
     _stopping: Event = field(default_factory=Event, init=False)
     _guard: Lock = field(default_factory=Lock, init=False)
@@ -111,7 +111,7 @@ class Jobs:
         """Return the kinds of jobs that each thread takes, and how long these must have waited."""
         if not self.workers:
             return []
-        alone = {_APART: 0} if self.apart else {_APART: 0, _ASKED: self.lease_ms}
+        alone = {_APART: 0} if self.unasked else {_APART: 0, _ASKED: self.lease_ms}
         shared = [kind for kind in self.handlers if kind not in (*alone, *LIVE)]
         own = [([kind], waited_ms) for kind, waited_ms in alone.items() if kind in self.handlers]
         return [(shared, 0)] * self.workers + own + [(LIVE, 0)] * self.live

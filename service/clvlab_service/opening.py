@@ -29,10 +29,10 @@ _GIVE_BACK_S = 1.0
 _WATCHING = {"measures": (1, 0), "health": (1, 0)}  # whoever asks while it is asked waits for the same answer
 
 
-def opening_of(settings: Settings, *, apart: bool = False) -> Callable[[], Application]:
+def opening_of(settings: Settings, *, unasked: bool = False) -> Callable[[], Application]:
     """Return what opens the store; keys are read now, so that a wrong one is known before the start.
 
-    ``apart`` is of a process in which nobody asks.
+    ``unasked`` is of a process in which nobody asks.
 
     Raises
     ------
@@ -59,7 +59,7 @@ def opening_of(settings: Settings, *, apart: bool = False) -> Callable[[], Appli
         checkpoint_file=settings.checkpoint_file,
         witness=settings.log_witness,
         workers=settings.job_workers,
-        apart=apart,
+        unasked=unasked,
         lease_ms=round(1000 * settings.job_lease_s),
     )
 

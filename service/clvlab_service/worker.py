@@ -28,7 +28,7 @@ def create_worker(settings: Settings) -> FastAPI:
         raise ValueError("a worker needs PostgreSQL in CLVLAB_DATABASE_URL: over SQLite the service performs its jobs itself")
     if not settings.job_workers:
         raise ValueError("CLVLAB_JOB_WORKERS=0 is for services: a worker performs at least one job at a time")
-    opening = opening_of(settings, apart=True)
+    opening = opening_of(settings, unasked=True)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

@@ -22,7 +22,7 @@ def answering(emptied_postgres_url):
 
 @pytest.fixture
 def working(emptied_postgres_url):
-    opened = Application(emptied_postgres_url, workers=1, apart=True)
+    opened = Application(emptied_postgres_url, workers=1, unasked=True)
     yield opened
     opened.close()
 

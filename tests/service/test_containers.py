@@ -33,7 +33,8 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "service"
 STATE = "/var/lib/clvlab"
 BIN = Path(sys.executable).parent
-SOURCES = ("clvlab", "service", "packs", "pyproject.toml", "README.md", "LICENSE", "constraints.txt")
+IGNORED = (FOLDER / "Containerfile.dockerignore").read_text(encoding="utf-8").splitlines()
+SOURCES = [line.removeprefix("!") for line in IGNORED if line.startswith("!")]
 
 
 def instructions():
@@ -97,6 +98,8 @@ def test_what_is_installed_is_there():
 
     assert set(extras) <= set(project["optional-dependencies"])
     assert (ROOT / Path(arguments[arguments.index("--constraint") + 1]).relative_to("/src")).is_file()
+    assert [line for line in IGNORED if line[0] not in "!#"] == ["*"]
+    assert [name for name in SOURCES if not (ROOT / name).exists()] == []
     assert instructions()[0] == ("FROM", "python:3.13-slim")
     assert "Programming Language :: Python :: 3.13" in project["classifiers"]
 
