@@ -146,8 +146,8 @@ def _lifespan(settings: Settings, opening: Callable[[], Application]) -> Callabl
         async with opened(app, opening, pools) as application:
             state.pages = EventPages(application.event_log)
             state.feeds = Feeds(application, state.pages, state.pools["streams"], settings.stream_poll_s, state.log)
-            await state.auth.keys.start()
             try:
+                await state.auth.keys.start()
                 yield
             finally:
                 await state.auth.keys.stop()
