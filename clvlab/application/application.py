@@ -89,7 +89,9 @@ class Application:
     witness
         Path or URL of what a witness saw last of the log, which is held against it likewise.
     workers
-        Threads that perform jobs, once ``start`` was called.
+        Threads that perform jobs, once ``start`` was called; 0 leaves every job to other processes.
+    unasked
+        Nobody asks here: what others ask for is taken up at once, backtests too.
     lease_ms
         How long a worker that fell silent keeps its job.
     clock
@@ -124,6 +126,7 @@ class Application:
         checkpoint_file: Path | None = None,
         witness: str | None = None,
         workers: int = 2,
+        unasked: bool = False,
         lease_ms: int = 30_000,
         clock: Callable[[], int] = _now_ms,
         new_id: Callable[[], str] = _new_id,
@@ -153,12 +156,13 @@ class Application:
         if anchoring.anchorer.enabled:
             handlers["anchor"] = anchoring
         self.log = PublicLog(database, log_key, published)
-        self.jobs = Jobs(database, hub, clock, workers, lease_ms, handlers, self.log.require_whole, live.runs if live else 0)
+        following = live.runs if live else 0
+        self.jobs = Jobs(database, hub, clock, workers, lease_ms, handlers, self.log.require_whole, following, unasked)
         self.runs = StoredRuns(database, anchoring, self.log, clock)
         self.decisions = RunDecisions(database)
         self.competitions = Competitions(database, packs, self.jobs, self.runs, runner, clock, new_id, caps)
         self.event_log = EventLog(database)
-        self.deploys = Deploys(database, packs, hub, clock, new_id, budget, caps, self.live)
+        self.deploys = Deploys(database, packs, clock, new_id, budget, caps, self.live)
         self.backtests = BacktestReports(database, catalog, self.jobs, self.runs, clock, budget)
         self.leaderboard = Leaderboard(database)
         self.leaderboard.bring_up_to_date()
@@ -166,6 +170,11 @@ class Application:
         self.principals = Principals(database)
         self.retention = Retention(database, clock)
         self.demo = Demo(self.competitions, catalog)
+
+    @property
+    def place(self) -> str:
+        """Where the store is, for people to read; no user and no password."""
+        return self._database.place
 
     @property
     def uploads(self) -> Uploads:

@@ -17,8 +17,6 @@ from clvlab.store.database import Connection, Database
 from clvlab.store.jobs import Job, JobStatus
 
 logger = logging.getLogger("clvlab.jobs")
-SUBJECT = "jobs"
-"""Of the hub: some job began, or ended."""
 _MAX_ATTEMPTS = 10
 
 
@@ -77,8 +75,8 @@ class Handling:
             self.publish(job)
 
     def publish(self, job: Job) -> None:
-        """Wake who waits for jobs, for what asked for this one, or for its run."""
-        for subject in (SUBJECT, job.payload["origin_id"], job.run_id):
+        """Wake who waits for what asked for this job, or for its run."""
+        for subject in (job.payload["origin_id"], job.run_id):
             self.hub.publish(subject)
 
     def _fail(self, handler: Handler, job: Job, cause: str) -> None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Event, Lock, Thread
 from typing import Any, cast
 
 from clvlab.answers.runs import RunProgress
 from clvlab.application.attempt import Attempts
-from clvlab.application.handling import SUBJECT, Handler, Handling
+from clvlab.application.handling import Handler, Handling
 from clvlab.application.hub import Hub
 from clvlab.application.postponing import Postponing
 from clvlab.errors import (
@@ -26,7 +27,7 @@ from clvlab.errors import (
 from clvlab.store import jobs as job_rows
 from clvlab.store import runs
 from clvlab.store.database import Connection, Database
-from clvlab.store.jobs import Job, JobStatus
+from clvlab.store.jobs import ADDED, ENDED, Job, JobStatus
 from clvlab.store.runs import RunStatus
 
 logger = logging.getLogger("clvlab.jobs")
@@ -35,6 +36,7 @@ CANCELLED = "cancelled"
 _OVER = (RunStatus.SEALED, RunStatus.FAILED, RunStatus.REMOVED)
 _APART = "anchor"  # waits for a network: it has a thread of its own, so that nothing waits behind it
 _ASKED = "backtest"  # performed by whoever asked; a thread of its own takes up what nobody performs any more
+_UNTAKEN_MS = 60_000
 LIVE = ("live-competition", "live-deploy")
 """Kinds of jobs that last as long as a match."""
 _POLL_S = 0.5
@@ -54,12 +56,16 @@ class Jobs:
     ----------
     clock
         UTC milliseconds; may jump.
+    workers
+        Jobs that are performed at once; 0 leaves all to other processes, also those that somebody here waits for.
     lease_ms
         How long a worker is believed alive without a word; it renews three times as often.
     require_log
         Called before a job is taken that will append to the run log; raises ``LogBehindError`` while nothing may be.
     live
         Live runs that are followed at once, each on a thread of its own.
+    unasked
+        Nobody asks in this process: a backtest is taken up at once, as other jobs are.
     """
 
     database: Database
@@ -70,6 +76,7 @@ class Jobs:
     handlers: Mapping[str, Handler] = field(default_factory=dict)
     require_log: Callable[[], None] = lambda: None
     live: int = 0
+    unasked: bool = False
     _threads: list[Thread] = field(default_factory=list, init=False)
     _stopping: Event = field(default_factory=Event, init=False)
     _guard: Lock = field(default_factory=Lock, init=False)
@@ -82,21 +89,32 @@ class Jobs:
         self._postponing = Postponing(self.database, self.clock)
         self._handling = Handling(self.database, self.hub, self._attempts, self._postponing)
 
+    @property
+    def lanes(self) -> Mapping[str, int]:
+        """How many jobs are performed at once here: ``jobs``, ``anchors`` and ``live`` runs."""
+        if not self.workers:
+            return {"jobs": 0, "anchors": 0, "live": 0}
+        return {"jobs": self.workers, "anchors": int(_APART in self.handlers), "live": self.live}
+
     def start(self) -> None:
         """Start the worker threads; idempotent."""
         with self._guard:
             if not self._threads:
                 self._stopping.clear()
                 self._attempts.ended.clear()
-                alone = {_APART: 0, _ASKED: self.lease_ms}
-                lanes = [([kind for kind in self.handlers if kind not in (*alone, *LIVE)], 0)] * self.workers
-                lanes += [([kind], waited_ms) for kind, waited_ms in alone.items() if kind in self.handlers]
-                lanes += [(list(LIVE), 0)] * self.live
-                self._threads = [
-                    Thread(target=self._work, args=lane, name=f"clvlab-job-{n}", daemon=True) for n, lane in enumerate(lanes)
-                ]
+                tasks: list[Callable[[], None]] = [partial(self._work, *lane) for lane in self._lanes()] or [self._watch]
+                self._threads = [Thread(target=task, name=f"clvlab-job-{n}", daemon=True) for n, task in enumerate(tasks)]
                 for thread in self._threads:
                     thread.start()
+
+    def _lanes(self) -> Sequence[tuple[Collection[str], int]]:
+        """Return the kinds of jobs that each thread takes, and how long these must have waited."""
+        if not self.workers:
+            return []
+        alone = {_APART: 0} if self.unasked else {_APART: 0, _ASKED: self.lease_ms}
+        shared = [kind for kind in self.handlers if kind not in (*alone, *LIVE)]
+        own = [([kind], waited_ms) for kind, waited_ms in alone.items() if kind in self.handlers]
+        return [(shared, 0)] * self.workers + own + [(LIVE, 0)] * self.live
 
     def stop(self, within_s: float | None = None) -> None:
         """Let the jobs in hand finish, and end the threads; idempotent.
@@ -114,7 +132,7 @@ class Jobs:
         until = None if within_s is None else time.monotonic() + within_s
         with self._guard:
             self._stopping.set()
-            self.hub.publish(SUBJECT)
+            self.hub.publish(ADDED)
             for thread in self._threads:
                 thread.join(None if until is None else max(0.0, until - time.monotonic()))
             self._threads = []
@@ -123,7 +141,7 @@ class Jobs:
 
     def _work(self, kinds: Collection[str], waited_ms: int) -> None:
         while not self._stopping.is_set():
-            seen = self.hub.version(SUBJECT)
+            seen = self.hub.version(ADDED)
             try:
                 self._postponing.say_unsaid()
                 worked = self.run_one(kinds, waited_ms)
@@ -136,7 +154,22 @@ class Jobs:
                 logger.exception("a worker lost its job, which is taken up again when the lease runs out")
                 worked = False
             if not worked:
-                self.hub.wait(SUBJECT, seen, _POLL_S)
+                self.hub.wait(ADDED, seen, _POLL_S)
+
+    def _watch(self) -> None:
+        """Say once a minute that a job waits which is left to others."""
+        while not self._stopping.wait(_UNTAKEN_MS / 1000):
+            now = self.clock()
+            try:
+                with self.database.read() as connection:
+                    since = [since for kind, since in job_rows.waiting_since(connection, now).items() if kind != _APART]
+            except StoreError as error:
+                logger.warning("the queue can't be looked at: %s", error)
+                continue
+            waited_ms = now - min(since, default=now)
+            if waited_ms > _UNTAKEN_MS:
+                waited_s = waited_ms // 1000
+                logger.warning("a job has waited for %d s, and this process performs none: see to `clvlab worker`", waited_s)
 
     def run_one(self, kinds: Collection[str] | None = None, waited_ms: int = 0) -> bool:
         """Claim and perform one job, of any kind or of these, on this thread; False if none has waited so long.
@@ -156,7 +189,9 @@ class Jobs:
         return job is not None
 
     def settle(self, run_id: str) -> dict[str, Any]:
-        """Wait until a run is sealed or failed, performing its job here if nobody else does; returns the run's row.
+        """Wait until a run is sealed or failed, performing its job here if nobody else does and this process has workers.
+
+        Returns the run's row.
 
         Raises
         ------
@@ -173,7 +208,7 @@ class Jobs:
         while time.monotonic() < until:
             if self._attempts.ended.is_set():
                 raise ShuttingDownError
-            seen = self.hub.version(SUBJECT)
+            seen = self.hub.version(ENDED)
             with self.database.read() as connection:
                 row = runs.row(connection, run_id)
             if row is None:
@@ -181,9 +216,9 @@ class Jobs:
             if row["status"] in _OVER:
                 return dict(row)
             self.require_log()
-            job = self._claim(run_id=run_id)
+            job = self._claim(run_id=run_id) if self.workers else None
             if job is None:
-                self.hub.wait(SUBJECT, seen, _POLL_S)
+                self.hub.wait(ENDED, seen, _POLL_S)
             else:
                 self._perform(job)
         raise BusyError(int(_PATIENCE_S))

@@ -21,7 +21,7 @@ class Measures:
     jobs
         Number of jobs by status.
     queue_age_s
-        How long the oldest queued job of each kind has waited; kinds of which none waits are missing.
+        How long the oldest job of each kind has waited for a worker; kinds of which none waits are missing.
     stored_bytes
         What is taken up by runs without an owner (``public``), by those of owners, and by uploads.
     log_entries
@@ -49,7 +49,7 @@ def measures(database: Database, clock: Callable[[], int], feed: FeedHealth | No
         of_anybody, of_all = usage.bytes_of(connection, ANYBODY), usage.total_bytes(connection)
         return Measures(
             jobs.counts(connection),
-            {kind: max(0, now - since) / 1000 for kind, since in jobs.waiting_since(connection).items()},
+            {kind: max(0, now - since) / 1000 for kind, since in jobs.waiting_since(connection, now).items()},
             {"public": of_anybody, "owners": of_all - of_anybody, "uploads": uploads.total_bytes(connection)},
             LogRows(connection).size(),
             feed,

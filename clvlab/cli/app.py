@@ -28,7 +28,7 @@ from clvlab.cli.making import now_ms, params_of, program
 from clvlab.cli.options import JsonOption, NetworkOption, PackArgument, ReadsOption, RunArgument, RunsOption
 from clvlab.cli.packs import packs_app
 from clvlab.cli.printing import err, leaderboard, out, plain, plain_lines, print_json, show_checks, show_report, table
-from clvlab.cli.serving import dev_token, rebuild_leaderboard, retention, serve
+from clvlab.cli.serving import dev_token, rebuild_leaderboard, retention, serve, worker
 from clvlab.cli.versions import version
 from clvlab.errors import ClvlabError
 from clvlab.law.closing import Window
@@ -217,7 +217,7 @@ for panel, commands in {
     "Runs": (demo, backtest, live, verify, show),
     "Feeds": (capture, devfeed),
     "Proofs": (proof.anchor, proof.bundle, proof.push, proof.disclose, proof.verifier, proof.devchain, witness, version),
-    "Service": (serve, dev_token, backup, retention, rebuild_leaderboard),
+    "Service": (serve, worker, dev_token, backup, retention, rebuild_leaderboard),
 }.items():
     for command in commands:
         app.command(rich_help_panel=panel)(command)

@@ -1,4 +1,4 @@
-"""``clvlab serve``, ``dev-token``, ``rebuild-leaderboard`` and ``retention``."""
+"""``clvlab serve``, ``worker``, ``dev-token``, ``rebuild-leaderboard`` and ``retention``."""
 
 from __future__ import annotations
 
@@ -33,8 +33,40 @@ def serve(
         from clvlab_service.serving import serve as run
     except ModuleNotFoundError as error:
         raise MissingExtraError("service", error.name) from error
+    with _available():
+        run(host, port, keys if dev else None, _say, devfeed=devfeed)
+
+
+def worker(
+    host: Annotated[str, typer.Option(help="Address of the health port.", envvar="CLVLAB_HOST")] = "127.0.0.1",
+    health_port: Annotated[
+        int | None,
+        typer.Option(
+            help="Answer /healthz, /readyz and /metrics here; 0 is any free port.",
+            envvar="CLVLAB_HEALTH_PORT",
+            min=0,
+            max=65_535,
+        ),
+    ] = None,
+) -> None:
+    """Perform the jobs of a service's PostgreSQL store; settings are those of the service, CLVLAB_*."""
     try:
-        run(host, port, keys if dev else None, lambda line: err.print(line, markup=False), devfeed=devfeed)
+        from clvlab_service.serving import work
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("service", error.name) from error
+    with _available():
+        work(host, health_port, _say)
+
+
+def _say(line: str) -> None:
+    err.print(line, markup=False)
+
+
+@contextmanager
+def _available() -> Iterator[None]:
+    """Exit with a status of its own where a database can't be used that may come back."""
+    try:
+        yield
     except DatabaseUrlError:
         raise
     except StoreError as error:

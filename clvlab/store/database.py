@@ -18,7 +18,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from clvlab.errors import StoreBusyError, StoreError, StoreFullError, StoreUnreachableError
 from clvlab.store.migrations import check, upgrade
 from clvlab.store.news import NEWS, Listener, notify
-from clvlab.store.url import database_url
+from clvlab.store.url import database_url, shown
 from clvlab.store.waits import WAITS, Waits, take_time
 
 _MEMORY = URL.create("sqlite+pysqlite")
@@ -59,6 +59,7 @@ class Database:
     ) -> None:
         self._guard, self._closed = guard, False
         place = _MEMORY if url is None else database_url(url)
+        self.place = shown(place)
         self._engine = _engine(place, waits or Waits())
         self._apart = None if _is_in_memory(place) else _engine(place, _AT_ONCE, kept=False)
         self._told: Callable[[str], None] = lambda subject: None  # noqa: ARG005

@@ -18,6 +18,8 @@ from clvlab.store.database import first, insert
 from clvlab.store.news import announce
 from clvlab.store.tables import jobs, runs, turns
 
+ADDED, ENDED = "jobs", "jobs-over"
+"""News: there is something to claim, and some job is over."""
 _RESTS_MS = {2: 10_000, 3: 60_000}  # after so many attempts that ended without a word
 _LONGEST_MS = 300_000
 _PARTS = 8
@@ -49,6 +51,7 @@ def add(connection: Connection, kind: str, run_id: str, payload: dict[str, Any],
         .values(kind=kind, run_id=run_id, payload=payload, status=JobStatus.QUEUED, attempt=0, created_ts_ms=now_ms)
         .returning(jobs.c.job_id)
     )
+    announce(connection, ADDED)
     return int(added.scalar_one())
 
 
@@ -178,13 +181,15 @@ def give_back(connection: Connection, job: Job) -> bool:
     """Free a job for whoever takes it up: its attempt ended with a word. False if it is not the newest any more."""
     newest = (jobs.c.job_id == job.job_id) & (jobs.c.status == JobStatus.LEASED) & (jobs.c.attempt == job.attempt)
     given = connection.execute(update(jobs).where(newest).values(status=JobStatus.QUEUED, postponed=jobs.c.postponed + 1))
+    announce(connection, ADDED)
     return given.rowcount == 1
 
 
 def finish(connection: Connection, job: Job, status: JobStatus, cause: str | None = None) -> None:
     """End a job whose row is held by ``fence``."""
     connection.execute(update(jobs).where(jobs.c.job_id == job.job_id).values(status=status, cause=cause))
-    announce(connection, job.run_id)
+    for subject in (job.run_id, ENDED):
+        announce(connection, subject)
 
 
 def counts(connection: Connection) -> dict[str, int]:
@@ -193,7 +198,10 @@ def counts(connection: Connection) -> dict[str, int]:
     return {status.value: 0 for status in JobStatus} | {status: int(count) for status, count in found}
 
 
-def waiting_since(connection: Connection) -> dict[str, int]:
-    """Return when the oldest queued job of each kind was queued."""
-    query = select(jobs.c.kind, func.min(jobs.c.created_ts_ms)).where(jobs.c.status == JobStatus.QUEUED)
-    return {str(kind): int(since) for kind, since in connection.execute(query.group_by(jobs.c.kind))}
+def waiting_since(connection: Connection, now_ms: int) -> dict[str, int]:
+    """Return since when the oldest job of each kind could be claimed: it was queued then, or its lease ran out."""
+    queued = jobs.c.status == JobStatus.QUEUED
+    since = case((queued, jobs.c.created_ts_ms), else_=jobs.c.lease_until_ts_ms + _rest_ms())
+    free = or_(queued, and_(jobs.c.status == JobStatus.LEASED, since <= now_ms))
+    query = select(jobs.c.kind, func.min(since)).where(free).group_by(jobs.c.kind)
+    return {str(kind): int(first) for kind, first in connection.execute(query)}

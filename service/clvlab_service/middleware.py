@@ -37,8 +37,17 @@ class Metrics:
         self.streams = Gauge("clvlab_streams_open", "WebSocket streams open.", registry=self.registry)
         self.pending = Gauge("clvlab_pool_pending", "Computations running or waiting.", ("pool",), registry=self.registry)
         self.jobs = Gauge("clvlab_jobs", "Background jobs by status.", ("status",), registry=self.registry)
+        self.lanes = Gauge(
+            "clvlab_job_lanes",
+            "Jobs that this process performs at once: `jobs`, `anchors`, `live`.",
+            ("of",),
+            registry=self.registry,
+        )
         self.queue_age = Gauge(
-            "clvlab_queue_age_seconds", "How long the oldest queued job has waited.", ("kind",), registry=self.registry
+            "clvlab_queue_age_seconds",
+            "How long the oldest job that nobody performs has waited.",
+            ("kind",),
+            registry=self.registry,
         )
         self.stored = Gauge("clvlab_stored_bytes", "What is taken up in the store.", ("of",), registry=self.registry)
         self.log_entries = Gauge("clvlab_log_entries", "Length of the run log.", registry=self.registry)
@@ -50,6 +59,11 @@ class Metrics:
         )
         self.store_up = Gauge("clvlab_store_up", "Whether the store answered within a second.", registry=self.registry)
         self.refused = Counter("clvlab_pool_refused", "Computations refused.", ("pool",), registry=self.registry)
+
+    def take_lanes(self, lanes: Mapping[str, int]) -> None:
+        """Take how many jobs this process performs at once."""
+        for name, count in lanes.items():
+            self.lanes.labels(name).set(count)
 
     def store(self, found: Measures | None) -> None:
         """Take what was measured of the store; null if it did not answer."""

@@ -1,4 +1,4 @@
-"""Running the service in this process, for ``clvlab serve``."""
+"""Running a service or a worker in this process, for ``clvlab serve`` and ``clvlab worker``."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ from fastapi import FastAPI
 from pydantic import ValidationError
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from clvlab.application.application import Application
 from clvlab.errors import SettingsError
 from clvlab_service.app import create_app
 from clvlab_service.dev import AUDIENCE, ISSUER, public_key_file
 from clvlab_service.logs import forward_uvicorn
 from clvlab_service.protocol import TimedProtocol
 from clvlab_service.settings import LOOPBACK, Settings
+from clvlab_service.worker import create_worker
 
 _LAST_ANSWERS_S = 1
 _UNREAD_MS = 30_000
@@ -51,37 +53,77 @@ def serve(host: str, port: int, dev_folder: Path | None, say: Callable[[str], No
         The port is taken, or the host is not an address of this machine.
     """
     settings = _settings(host, dev_folder, devfeed=devfeed)
-    app = _created(settings)
-    start = _Start(app)
-    config = _config(start, settings, host, port)
+    app = _created(create_app, settings)
     sock = _listening(host, port)
-    url = f"http://{f'[{host}]' if ':' in host else host}:{sock.getsockname()[1]}"
+    url = _url(host, sock)
 
     def ready() -> None:
-        forward_uvicorn(app.state.log)
         say(f"clvlab serves {url}, with documentation at {url}/docs")
         if settings.database_url is None:
             say("The store is in memory: what is done now is gone when it stops. Set CLVLAB_DATABASE_URL to keep it.")
+        if not settings.job_workers:
+            say("It performs no jobs: they wait for `clvlab worker`.")
         say(_about_tokens(settings, dev_folder))
         if settings.devfeed:
             say("Live runs follow a synthetic feed: each sees a match from its first message, faster than it was.")
 
+    _run(app, settings, [sock], ready)
+
+
+def work(host: str, health_port: int | None, say: Callable[[str], None]) -> None:
+    """Perform the jobs of a store until interrupted.
+
+    Parameters
+    ----------
+    host, health_port
+        Where to answer ``/healthz``, ``/readyz`` and ``/metrics``; port 0 is any free one, null answers nobody.
+    say
+        Called with a line for the terminal once jobs are performed.
+
+    Raises
+    ------
+    SettingsError, DatabaseUrlError, StoreError, OSError
+        As ``serve``; a store that no other process can share is a setting that can't be used.
+    """
+    settings = _read({})
+    app = _created(create_worker, settings)
+    socks = [] if health_port is None else [_listening(host, health_port)]
+
+    def ready() -> None:
+        application: Application = app.state.application
+        lanes = application.jobs.lanes
+        told = [f"{lanes['jobs']} jobs at once"]
+        told += ["anchors"] if lanes["anchors"] else []
+        told += [f"{lanes['live']} live runs"] if lanes["live"] else []
+        told += [f"asked at {_url(host, sock)}" for sock in socks]
+        say(f"clvlab works for {application.place}: {', '.join(told)}")
+
+    _run(app, settings, socks, ready)
+
+
+def _run(app: FastAPI, settings: Settings, socks: list[socket.socket], ready: Callable[[], None]) -> None:
+    """Run an app until interrupted, on these sockets or on none."""
+    start = _Start(app)
+
+    def begun() -> None:
+        forward_uvicorn(app.state.log)
+        ready()
+
     forward_uvicorn(None)  # it would log a start that fails with its traceback, and the caller says why in one line
     try:
-        _Server(config, app, settings.shutdown_s, ready).run(sockets=[sock])
+        _Server(_config(start, settings), app, settings.shutdown_s, begun).run(sockets=socks)
     except SystemExit:
         if start.failure is None:
             raise
         raise start.failure from None
     finally:
-        sock.close()
+        for sock in socks:
+            sock.close()
 
 
-def _config(app: ASGIApp, settings: Settings, host: str, port: int) -> uvicorn.Config:
+def _config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        host=host,
-        port=port,
         http=cast(
             "type[asyncio.Protocol]",
             partial(TimedProtocol, headers_s=settings.header_timeout_s, body_s=settings.body_timeout_s),
@@ -156,6 +198,10 @@ def _listening(host: str, port: int) -> socket.socket:
     return sock
 
 
+def _url(host: str, sock: socket.socket) -> str:
+    return f"http://{f'[{host}]' if ':' in host else host}:{sock.getsockname()[1]}"
+
+
 def _settings(host: str, dev_folder: Path | None, *, devfeed: bool) -> Settings:
     given: dict[str, Any] = {}
     if devfeed and dev_folder is None:
@@ -166,15 +212,19 @@ def _settings(host: str, dev_folder: Path | None, *, devfeed: bool) -> Settings:
         given = {"jwt_public_key_file": public_key_file(dev_folder), "jwt_issuer": ISSUER, "jwt_audience": AUDIENCE}
         if devfeed:
             given |= {"devfeed": True, "live_folder": dev_folder / "live"}
+    return _read(given)
+
+
+def _read(given: dict[str, Any]) -> Settings:
     try:
         return Settings(**given)
     except ValidationError as error:
         raise SettingsError("; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())) from error
 
 
-def _created(settings: Settings) -> FastAPI:
+def _created(create: Callable[[Settings], FastAPI], settings: Settings) -> FastAPI:
     try:
-        return create_app(settings)
+        return create(settings)
     except ValueError as error:
         raise SettingsError(str(error)) from error
 

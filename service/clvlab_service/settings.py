@@ -32,7 +32,15 @@ class Settings(BaseSettings):
     database_statement_s: float = Field(default=60, gt=0, description="how long a statement of PostgreSQL may take")
     database_peer_s: float = Field(default=10, ge=1, description="how long PostgreSQL may leave what was sent unacknowledged")
     packs: Path | None = Field(default=None, description="folder of the pack catalog; the bundled packs without one")
-    job_workers: int = Field(default=2, ge=1, le=64, description="background jobs run at once by this process")
+    job_workers: int = Field(
+        default=2,
+        ge=0,
+        le=64,
+        description="background jobs run at once by this process; 0, over PostgreSQL only, leaves them to `clvlab worker`",
+    )
+    job_lease_s: float = Field(
+        default=30, ge=1, le=3600, description="how long a process that fell silent keeps its jobs from the others"
+    )
 
     live_folder: Path | None = Field(
         default=None,
@@ -139,6 +147,19 @@ class Settings(BaseSettings):
     log_level: str = Field(
         default="info", pattern="^(debug|info|warning|error)$", description="`debug`, `info`, `warning` or `error`"
     )
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether the store is one of several processes, PostgreSQL."""
+        return self.database_url is not None and self.database_url.get_secret_value().startswith("postgres")
+
+    @model_validator(mode="after")
+    def _performed(self) -> Self:
+        if not self.job_workers and not self.is_shared:
+            raise ValueError(
+                "CLVLAB_JOB_WORKERS=0 leaves jobs to `clvlab worker`, which needs PostgreSQL in CLVLAB_DATABASE_URL"
+            )
+        return self
 
     @model_validator(mode="after")
     def _coherent_keys(self) -> Self:

@@ -128,7 +128,7 @@ def _serving(folder: Path, every_s: float) -> Iterator[tuple[Owner, _Matches, st
     settings = Settings(log_level="error", devfeed=True, live_folder=folder / "live", **trust, **streams)
     app = create_app(settings)
     sock, ready = _listening("127.0.0.1", 0), threading.Event()
-    server = _Server(_config(app, settings, "127.0.0.1", 0), app, settings.shutdown_s, ready.set)
+    server = _Server(_config(app, settings), app, settings.shutdown_s, ready.set)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
     thread.start()
     port = sock.getsockname()[1]

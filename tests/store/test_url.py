@@ -10,7 +10,7 @@ from clvlab.application.log.operations import open_log
 from clvlab.cli import main
 from clvlab.errors import ClvlabError, DatabaseUrlError, StoreUnreachableError
 from clvlab.store.database import Database
-from clvlab.store.url import database_url
+from clvlab.store.url import database_url, shown
 
 NASTY = "@/?#:%&=+[]\\'\"<>;, |^~$!*(){}`é" + "QZXJV" + "70942"
 SHAPES = {
@@ -155,3 +155,16 @@ def test_a_log_is_a_file_of_any_name(tmp_path):
 def test_an_unreachable_database_is_named_by_its_address():
     with pytest.raises(StoreUnreachableError, match=r"127\.0\.0\.1"):
         Database(SHAPES["plain"].format("QZXJVQXZ"))
+
+
+@pytest.mark.parametrize(
+    ("url", "readable"),
+    [
+        ("postgres://me:QZXJ@db.example:5432/clvlab?sslmode=require", "postgresql://db.example:5432/clvlab"),
+        ("postgresql:///clvlab?host=/run/db&password=QZXJ", "postgresql:///clvlab?host=%2Frun%2Fdb"),
+        ("sqlite:////var/lib/store.db", "sqlite:////var/lib/store.db"),
+        ("sqlite://", "sqlite://"),
+    ],
+)
+def test_a_place_is_shown_without_user_password_and_options(url, readable):
+    assert shown(database_url(url)) == readable

@@ -1,4 +1,4 @@
-"""``python -m tests.trials [--kills 40] [--seconds 30] [--only kills,freeze] [--seed 1]``: what a service does under faults.
+"""``python -m tests.trials [--kills 40] [--only kills-workers,freeze] [--times 10]``: what a service does under faults.
 
 Prints the table of ``docs/explanation/how-runs-survive.md``; exits 1 if anything was lost, doubled or forked, if a frozen peer
 held others up, or if another owner waited.
@@ -18,6 +18,7 @@ from tests.postgres import postgres_server
 from tests.trials import crowds, faults, kills
 
 Found = Mapping[str, Any]
+Trial = Callable[[Path, str, int], Found]
 _LIMIT_S = 1.0
 _FROZEN_S = 5.0
 
@@ -28,22 +29,30 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=40)
     parser.add_argument("--seconds", type=float, default=30, help="of each crowd")
     parser.add_argument("--flood-seconds", type=float, default=600)
+    parser.add_argument("--rounds", type=int, default=4, help="of kills-workers: in each one service and one worker are killed")
+    parser.add_argument("--clients", type=int, default=6, help="of kills-workers: how many ask without end")
+    parser.add_argument("--times", type=int, default=1, help="how often each trial is made, with another seed each time")
     parser.add_argument("--only", default="", help="names, separated by commas")
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
     chosen = set(filter(None, asked.only.split(",")))
-    trials: dict[str, tuple[Callable[[Path, str], Found], Callable[[Found], bool], str]] = {
-        "kills-sqlite": (lambda folder, url: kills.trial(folder, url, 1, asked.kills, asked.seed), _nothing_lost, "sqlite"),
+    trials: dict[str, tuple[Trial, Callable[[Found], bool], str]] = {
+        "kills-sqlite": (lambda folder, url, seed: kills.trial(folder, url, 1, asked.kills, seed), _nothing_lost, "sqlite"),
         "kills-postgresql": (
-            lambda folder, url: kills.trial(folder, url, 2, asked.kills, asked.seed),
+            lambda folder, url, seed: kills.trial(folder, url, 2, asked.kills, seed),
             _nothing_lost,
             "postgresql",
         ),
-        "freeze": (faults.freeze, _let_go, "postgresql"),
-        "full-disk": (lambda folder, _: faults.full_disk(folder), _went_on, ""),
-        "restore": (lambda folder, _: faults.restore(folder), _refused, ""),
-        "neighbour": (lambda folder, url: crowds.noisy_neighbour(folder, url, asked.seconds), _not_felt, "postgresql"),
-        "flood": (lambda folder, url: crowds.flood(folder, url, asked.flood_seconds), _flat, "sqlite"),
+        "kills-workers": (
+            lambda folder, url, seed: kills.trial_of_workers(folder, url, asked.rounds, asked.clients, seed),
+            _nothing_lost,
+            "postgresql",
+        ),
+        "freeze": (lambda folder, url, _: faults.freeze(folder, url), _let_go, "postgresql"),
+        "full-disk": (lambda folder, *_: faults.full_disk(folder), _went_on, ""),
+        "restore": (lambda folder, *_: faults.restore(folder), _refused, ""),
+        "neighbour": (lambda folder, url, _: crowds.noisy_neighbour(folder, url, asked.seconds), _not_felt, "postgresql"),
+        "flood": (lambda folder, url, _: crowds.flood(folder, url, asked.flood_seconds), _flat, "sqlite"),
     }
     unknown = chosen - trials.keys()
     if unknown:
@@ -51,14 +60,23 @@ def main() -> int:
     held = True
     sys.stdout.write("| trial | found | holds |\n|---|---|---|\n")
     for name, (trial, holds, store) in trials.items():
-        if not chosen or name in chosen:
+        made: list[Found] = []
+        for seed in range(asked.seed, asked.seed + (asked.times if not chosen or name in chosen else 0)):
             with _place(store) as (folder, url):
-                found = trial(folder, url)
+                found = trial(folder, url, seed)
             held &= holds(found)
-            told = ", ".join(f"{key} {value}" for key, value in found.items())
-            sys.stdout.write(f"| {name} | {told} | {'yes' if holds(found) else 'NO'} |\n")
-            sys.stdout.flush()
+            _print(name, found, held=holds(found))
+            made.append(found)
+        if len(made) > 1 and all(isinstance(value, int) for found in made for value in found.values()):
+            sums = {key: sum(found[key] for found in made) for key in made[0]}
+            _print(f"{name}, {len(made)} times", sums, held=all(map(holds, made)))
     return 0 if held else 1
+
+
+def _print(name: str, found: Found, *, held: bool) -> None:
+    told = ", ".join(f"{key} {value}" for key, value in found.items())
+    sys.stdout.write(f"| {name} | {told} | {'yes' if held else 'NO'} |\n")
+    sys.stdout.flush()
 
 
 @contextmanager
@@ -73,7 +91,7 @@ def _place(store: str) -> Iterator[tuple[Path, str]]:
 
 
 def _nothing_lost(found: Found) -> bool:
-    return found["accepted"] > 0 and not any(found[name] for name in ("lost", "doubled", "forked"))
+    return found["accepted"] > 0 and not any(found.get(name) for name in ("lost", "doubled", "forked", "unsealed"))
 
 
 def _let_go(found: Found) -> bool:

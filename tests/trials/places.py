@@ -1,4 +1,4 @@
-"""Services in processes of their own over a store that the trial chooses, and the clients that ask them."""
+"""Services and workers in processes of their own over a store that the trial chooses, and the clients that ask them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import httpx2
 import psutil
@@ -22,45 +24,47 @@ from clvlab.application.log.operations import new_key
 CLVLAB = [sys.executable, "-m", "clvlab"]
 PACK = {"source_mode": "replay", "pack_id": "starter"}
 FIXTURE = 90000000
+Made = TypeVar("Made", bound="Process")
 
 
 @dataclass
-class Service:
-    """``clvlab serve`` on a port that stays its own over restarts."""
+class Process:
+    """A process of clvlab over a store."""
 
     folder: Path
     settings: dict[str, str]
-    port: int = 0
     _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
     @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
-
-    @property
     def process(self) -> psutil.Process:
-        assert self._process is not None, "the service was not started"
+        assert self._process is not None, "it was not started"
         return psutil.Process(self._process.pid)
 
+    def command(self) -> list[str]:
+        """Arguments of clvlab."""
+        raise NotImplementedError
+
+    def is_ready(self, said: str) -> bool:
+        """Tell whether it does its work, by what it said so far."""
+        raise NotImplementedError
+
     def start(self) -> None:
-        """Start it, and wait until it answers.
+        """Start it, and wait until it does its work.
 
         Raises
         ------
         RuntimeError
-            It ended, or did not answer within a minute.
+            It ended, or was not ready within a minute.
         """
-        log = self.folder / f"serve-{id(self)}.log"
-        command = [*CLVLAB, "serve", "--dev", "--keys", str(self.folder / "keys"), "--port", str(self.port)]
+        log = self.folder / f"clvlab-{id(self)}.log"
         quiet = {"CLVLAB_LOG_LEVEL": "error", "PYTHONPATH": os.pathsep.join(sys.path)}
+        environment = os.environ | quiet | self.settings
         with log.open("wb") as output:
-            self._process = subprocess.Popen(command, cwd=self.folder, env=os.environ | quiet | self.settings, stderr=output)
+            self._process = subprocess.Popen([*CLVLAB, *self.command()], cwd=self.folder, env=environment, stderr=output)
         until = time.monotonic() + 60
         while self._process.poll() is None and time.monotonic() < until:
-            if found := re.search(r"serves http://127\.0\.0\.1:(\d+)", log.read_text()):
-                self.port = int(found[1])
-                if answers(self.url):
-                    return
+            if self.is_ready(log.read_text()):
+                return
             time.sleep(0.05)
         raise RuntimeError(log.read_text()[-3000:])
 
@@ -86,6 +90,36 @@ class Service:
                 self.kill()
 
 
+@dataclass
+class Service(Process):
+    """``clvlab serve`` on a port that stays its own over restarts."""
+
+    port: int = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def command(self) -> list[str]:
+        return ["serve", "--dev", "--keys", str(self.folder / "keys"), "--port", str(self.port)]
+
+    def is_ready(self, said: str) -> bool:
+        found = re.search(r"serves http://127\.0\.0\.1:(\d+)", said)
+        if found:
+            self.port = int(found[1])
+        return found is not None and answers(self.url)
+
+
+class Worker(Process):
+    """``clvlab worker``."""
+
+    def command(self) -> list[str]:
+        return ["worker"]
+
+    def is_ready(self, said: str) -> bool:
+        return "clvlab works for " in said
+
+
 def answers(url: str) -> bool:
     """Tell whether a service answers."""
     try:
@@ -97,17 +131,33 @@ def answers(url: str) -> bool:
 @contextmanager
 def services(folder: Path, count: int, **settings: str) -> Iterator[Sequence[Service]]:
     """Run so many services over one store, with one key of the run log."""
+    with running([Service(folder, with_key(folder, settings)) for _ in range(count)]) as made:
+        yield made
+
+
+def with_key(folder: Path, settings: Mapping[str, str]) -> dict[str, str]:
+    """Return settings with the one key of the run log."""
     if not (folder / "log.key").exists():
         new_key("trials.example", folder / "log.key")
-    shared = {"CLVLAB_LOG_KEY_FILE": str(folder / "log.key")} | settings
-    made = [Service(folder, shared) for _ in range(count)]
+    return {"CLVLAB_LOG_KEY_FILE": str(folder / "log.key"), **settings}
+
+
+@contextmanager
+def running(made: Sequence[Made]) -> Iterator[Sequence[Made]]:
+    """Start processes, and end them all."""
     try:
-        for service in made:
-            service.start()
+        start(made)
         yield made
     finally:
-        for service in made:
-            service.stop()
+        for process in made:
+            process.stop()
+
+
+def start(made: Sequence[Process]) -> None:
+    """Start processes at once, and wait until all of them do their work."""
+    with ThreadPoolExecutor(len(made)) as threads:
+        for started in [threads.submit(process.start) for process in made]:
+            started.result()
 
 
 def client(folder: Path, url: str, owner: str | None, timeout_s: float = 90) -> httpx2.Client:

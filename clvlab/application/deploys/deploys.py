@@ -21,7 +21,6 @@ from clvlab.application.deploys.config import DeployConfig
 from clvlab.application.deploys.job import plan_of, runtime_event
 from clvlab.application.deploys.live import live_plan_of
 from clvlab.application.deploys.preflight import Preflight, preflight
-from clvlab.application.hub import Hub
 from clvlab.application.jobs import LIVE
 from clvlab.application.live.feed import LiveFeed, is_genuine
 from clvlab.application.live.job import payload_of
@@ -62,7 +61,6 @@ class Deploys:
 
     database: Database
     catalog: Packs
-    hub: Hub
     clock: Callable[[], int]
     new_id: Callable[[], str]
     budget: Budget
@@ -114,7 +112,6 @@ class Deploys:
             if taken is None:
                 raise
             return {**taken, **_unread(body, config)}
-        self.hub.publish("jobs")
         return {**pick(DeployResponse, record), **_unread(body, config)}
 
     def _prior(self, owner: str, key: str, fingerprint: str | None) -> DeployResponse | None:

@@ -1,0 +1,124 @@
+"""The store of a process, service or worker: opened as the settings say, and closed in time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+from fastapi import FastAPI
+from fastapi.concurrency import run_in_threadpool
+
+from clvlab.application.application import Application, Waits
+from clvlab.application.caps import Caps
+from clvlab.application.live.configured import live_settings
+from clvlab.application.packs import catalog_at
+from clvlab.application.runs.budget import Budget
+from clvlab.application.uploads.limits import UploadLimits
+from clvlab.runlog.note import read_signer
+from clvlab_service.logs import Forward
+from clvlab_service.pool import BoundedPool
+from clvlab_service.settings import Settings
+from clvlab_service.threads import DaemonThreads
+
+_GIVE_BACK_S = 1.0
+_WATCHING = {"measures": (1, 0), "health": (1, 0)}  # whoever asks while it is asked waits for the same answer
+
+
+def opening_of(settings: Settings, *, unasked: bool = False) -> Callable[[], Application]:
+    """Return what opens the store; keys are read now, so that a wrong one is known before the start.
+
+    ``unasked`` is of a process in which nobody asks.
+
+    Raises
+    ------
+    OSError, ValueError, AnchorError, FeedError, LogError
+        A configured key can't be used, or settings exclude each other.
+    """
+    return partial(
+        Application,
+        settings.database_url.get_secret_value() if settings.database_url else None,
+        waits=Waits(
+            settings.database_lock_s,
+            settings.database_log_s,
+            settings.database_idle_s,
+            settings.database_statement_s,
+            settings.database_peer_s,
+        ),
+        catalog=catalog_at(settings.packs) if settings.packs else None,
+        budget=Budget(settings.max_public_run_bytes, settings.max_owner_run_bytes),
+        caps=Caps(settings.max_owner_starts, settings.max_owner_deploys, settings.max_owner_drafts, settings.max_owner_live),
+        anchor=settings.anchor,
+        uploads=_upload_limits(settings.uploads, settings) if settings.uploads else None,
+        live=live_settings(settings.live_folder, settings.live_runs, settings.live_grace_s, dev=settings.devfeed),
+        log_key=read_signer(settings.log_key_file) if settings.log_key_file else None,
+        checkpoint_file=settings.checkpoint_file,
+        witness=settings.log_witness,
+        workers=settings.job_workers,
+        unasked=unasked,
+        lease_ms=round(1000 * settings.job_lease_s),
+    )
+
+
+def _upload_limits(folder: Path, settings: Settings) -> UploadLimits:
+    return UploadLimits(
+        folder,
+        max_packs=settings.max_uploads,
+        max_owner_bytes=settings.max_owner_bytes,
+        max_ticks=settings.max_upload_ticks,
+        timeout_s=settings.upload_timeout_s,
+        memory_mb=settings.upload_memory_mb,
+        at_once=settings.upload_workers + settings.upload_queue,
+    )
+
+
+@asynccontextmanager
+async def opened(
+    app: FastAPI, opening: Callable[[], Application], pools: Mapping[str, tuple[int, int]]
+) -> AsyncIterator[Application]:
+    """Have the application, its workers and the pools of an app while the context lasts.
+
+    Parameters
+    ----------
+    app
+        Has settings, log and metrics.
+    opening
+        Opens the store; called on another thread.
+    pools
+        Threads of each pool, and how many may wait for them; those that answer whether all is well come besides.
+    """
+    application = await run_in_threadpool(opening)
+    state = app.state
+    state.application = application
+    state.pools = {name: BoundedPool(name, *size, state.metrics) for name, size in {**pools, **_WATCHING}.items()}
+    state.metrics.take_lanes(application.jobs.lanes)
+    forward = Forward(state.log)
+    logging.getLogger("clvlab").addHandler(forward)
+    try:
+        application.start()
+        state.log.info("started", store=application.place, **application.jobs.lanes)
+        yield application
+        state.log.info("stopping")
+    finally:
+        await _close(
+            state.pools.values(), application, getattr(state, "ends_at_s", time.monotonic() + state.settings.shutdown_s)
+        )
+        logging.getLogger("clvlab").removeHandler(forward)
+    state.log.info("stopped")
+
+
+async def _close(pools: Collection[BoundedPool], application: Application, ends_at_s: float) -> None:
+    """Let what is under way end until a time of the monotonic clock; then others do it."""
+
+    def left_s() -> float:
+        return max(0.0, ends_at_s - time.monotonic())
+
+    await asyncio.gather(*(pool.close(left_s()) for pool in pools))
+    closing = DaemonThreads(1, "close").start(lambda: application.close(left_s()))
+    done, _ = await asyncio.wait({closing}, timeout=left_s() + _GIVE_BACK_S)  # the database may be what does not answer
+    for closed in done:
+        closed.result()

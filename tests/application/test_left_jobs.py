@@ -1,0 +1,80 @@
+"""Jobs of a process that performs none: left to others, who take them at once."""
+
+import logging
+import time
+
+import pytest
+
+from clvlab.application.application import Application
+from clvlab.application.reports.requests import BacktestRunRequest
+from clvlab.errors import BusyError
+from tests.factories import ALICE, make_competition
+
+REQUEST = BacktestRunRequest(pack_id="starter", fixture_id=90000000, window_id="full", market_allowlist=[""])
+
+
+@pytest.fixture
+def answering(emptied_postgres_url):
+    opened = Application(emptied_postgres_url, workers=0)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def working(emptied_postgres_url):
+    opened = Application(emptied_postgres_url, workers=1, unasked=True)
+    yield opened
+    opened.close()
+
+
+def test_what_is_asked_for_where_nobody_performs_is_performed_by_a_worker_while_its_caller_waits(answering, working):
+    working.start()
+    answering.start()
+
+    report = answering.backtests.run(REQUEST)
+    competition = answering.competitions.start(ALICE, make_competition(answering, "baseline"))
+
+    assert answering.jobs.lanes == {"jobs": 0, "anchors": 0, "live": 0}
+    assert working.jobs.lanes == {"jobs": 1, "anchors": 0, "live": 0}
+    assert answering.runs.verify(report["run_id"])["verified"]
+    assert competition["status"] == "finalized"
+    assert answering.jobs.counts() == {"queued": 0, "leased": 0, "done": 2, "failed": 0}
+
+
+def test_without_a_worker_jobs_wait_and_so_does_their_caller(answering, monkeypatch):
+    monkeypatch.setattr("clvlab.application.jobs._PATIENCE_S", 0.2)
+    answering.start()
+
+    with pytest.raises(BusyError):
+        answering.backtests.run(REQUEST)
+
+    assert answering.jobs.counts() == {"queued": 1, "leased": 0, "done": 0, "failed": 0}
+
+
+def test_jobs_that_nobody_takes_are_told_to_the_operator(answering, monkeypatch, caplog):
+    monkeypatch.setattr("clvlab.application.jobs._UNTAKEN_MS", 20)
+    monkeypatch.setattr("clvlab.application.jobs._PATIENCE_S", 0.1)
+    with caplog.at_level(logging.WARNING, logger="clvlab.jobs"):
+        answering.start()
+        time.sleep(0.2)
+        before = list(caplog.messages)
+        with pytest.raises(BusyError):
+            answering.backtests.run(REQUEST)
+        until = time.monotonic() + 20
+        while not caplog.messages and time.monotonic() < until:
+            time.sleep(0.01)
+
+    assert before == []
+    assert caplog.messages[0] == "a job has waited for 0 s, and this process performs none: see to `clvlab worker`"
+
+
+def test_a_caller_who_waits_is_woken_by_the_end_of_the_job_elsewhere(answering, working, monkeypatch):
+    monkeypatch.setattr("clvlab.application.jobs._POLL_S", 30)
+    for application in (answering, working):
+        application.start()
+    time.sleep(0.5)  # both listen by now
+
+    started = time.monotonic()
+    answering.backtests.run(REQUEST)
+
+    assert time.monotonic() - started < 20
