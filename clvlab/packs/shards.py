@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from clvlab.packs.manifest import Fixture
 
 ROW_BYTES = 25  # of a tick in memory
-SHARD_ROWS = 1 << 19  # small, as every process of a search holds one; a run reads two together
+SHARD_ROWS = 1 << 18  # small, as every process of a search holds one; a run reads two together
 
 
 def shards_of(fixtures: Iterable[Fixture], together: int = 1) -> Iterator[tuple[Fixture, ...]]:
