@@ -148,8 +148,8 @@ def _mask(rules: Mapping[str, pl.Expr], reasons: type[StrEnum]) -> pl.Expr:
 
 def _listed(mask: pl.Series, reasons: type[StrEnum], back: pl.Series) -> pl.Series:
     """Spell masks as lists of reasons; null for a WAIT."""
-    bits = int(mask.bitwise_or() or 0).bit_length()
-    spelled = _spelled(reasons, bits).gather(mask)
+    largest: int = mask.to_frame().select(pl.all().max()).item() or 0
+    spelled = _spelled(reasons, largest.bit_length()).gather(mask)
     return pl.select(pl.when(back).then(spelled)).to_series()
 
 
