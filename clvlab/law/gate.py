@@ -148,13 +148,14 @@ def _mask(rules: Mapping[str, pl.Expr], reasons: type[StrEnum]) -> pl.Expr:
 
 def _listed(mask: pl.Series, reasons: type[StrEnum], back: pl.Series) -> pl.Series:
     """Spell masks as lists of reasons; null for a WAIT."""
-    spelled = _spelled(reasons).gather(mask)
+    largest: int = mask.to_frame().select(pl.all().max()).item() or 0
+    spelled = _spelled(reasons, largest.bit_length()).gather(mask)
     return pl.select(pl.when(back).then(spelled)).to_series()
 
 
 @cache
-def _spelled(reasons: type[StrEnum]) -> pl.Series:
-    """Spell every mask; making the lists takes longer than judging a small run."""
+def _spelled(reasons: type[StrEnum], bits: int) -> pl.Series:
+    """Spell every mask of the first ``bits`` reasons: the thousand of all ten take longer to make than a small run to judge."""
     names = [reason.value for reason in reasons]
-    lists = [[name for bit, name in enumerate(names) if number >> bit & 1] for number in range(1 << len(names))]
+    lists = [[name for bit, name in enumerate(names) if number >> bit & 1] for number in range(1 << bits)]
     return pl.Series(lists, dtype=REASONS)

@@ -135,7 +135,8 @@ def policy_obeyed(evidence: Evidence, placed: pl.DataFrame, receipts: bytes) -> 
     if wrong.any():
         first = decisions.filter(wrong)["seq"][0]
         return Check(Verdict.FAIL, f"{wrong.sum()} of {backs} verdicts do not follow from the policy, the first at seq {first}")
-    allowed = decisions.filter(judged["pre"].list.len() + judged["post"].list.len() == 0)
+    reasons = judged["pre"].list.len() + judged["post"].list.len()
+    allowed = decisions.select("agent_id", "seq", "stake").filter(reasons == 0)
     try:
         executed = read_receipts(receipts)
     except EvidenceError as error:
@@ -151,7 +152,9 @@ def policy_obeyed(evidence: Evidence, placed: pl.DataFrame, receipts: bytes) -> 
 
 def _executed_against(receipts: pl.DataFrame, allowed: pl.DataFrame, evidence: Evidence) -> str | None:
     """Name the first receipt that no allowed action stands behind."""
-    if receipts.height and evidence.policy.execution_mode != ExecutionMode.PAPER:
+    if receipts.is_empty():
+        return None
+    if evidence.policy.execution_mode != ExecutionMode.PAPER:
         return f"the run asked no venue ({evidence.policy.execution_mode}), and has {receipts.height} receipts"
     own = allowed.select("agent_id", decision_seq="seq", run_id=pl.lit(evidence.started["run_id"]), proposed="stake")
     matched = receipts.join(own, on=["decision_seq", "agent_id", "run_id"], how="left", maintain_order="left")

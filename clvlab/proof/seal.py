@@ -133,9 +133,13 @@ def seal(
 
 def ahead(write: Callable[[pl.DataFrame], bytes], frame: pl.DataFrame) -> Iterator[bytes]:
     """Write batch n + 1 (Polars, without the interpreter's lock) while batch n is being hashed (with it)."""
+    parts = list(batches(frame))
+    if len(parts) < 2:  # nothing to be ahead of: a thread would take longer to start than it saves
+        yield from map(write, parts)
+        return
     with ThreadPoolExecutor(1) as writer:
         pending = None
-        for batch in batches(frame):
+        for batch in parts:
             upcoming = writer.submit(write, batch)
             if pending is not None:
                 yield pending.result()

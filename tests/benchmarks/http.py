@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import quantiles
+from statistics import median, quantiles
 from threading import Event
 from typing import Any
 
@@ -34,6 +34,7 @@ class Load:
     """What a burst of requests came to."""
 
     per_second: float
+    median_s: float
     p99_s: float
 
 
@@ -90,8 +91,8 @@ def _figures(port: int, token: str, asked: argparse.Namespace) -> tuple[list[Fig
     }
     figures = []
     for job, (ask, budget) in jobs.items():
-        loads = [_burst(port, ask, asked.clients, asked.seconds) for _ in range(asked.rounds)]
-        alone = [_burst(port, ask, 1, asked.seconds / 2) for _ in range(asked.rounds)]
+        loads = [burst(port, ask, asked.clients, asked.seconds) for _ in range(asked.rounds)]
+        alone = [burst(port, ask, 1, asked.seconds / 2) for _ in range(asked.rounds)]
         figures.append(Figure(job, f"{asked.clients} clients", "requests/s", spread([load.per_second for load in loads])))
         figures.append(Figure(job, f"p99, {asked.clients} clients", "s", spread([load.p99_s for load in loads])))
         figures.append(Figure(job, "p99, one client", "s", spread([load.p99_s for load in alone]), budget))
@@ -159,13 +160,14 @@ def _while_packs_are_replayed(
     return found
 
 
-def _burst(port: int, ask: Callable[[], Ask], clients: int, seconds: float) -> Load:
+def burst(port: int, ask: Callable[[], Ask], clients: int, seconds: float) -> Load:
+    """Ask by so many clients at once for so many seconds."""
     until = time.perf_counter() + seconds
     started = time.perf_counter()
     with ThreadPoolExecutor(clients) as pool:
         bursts = [pool.submit(_latencies, port, ask, lambda: time.perf_counter() >= until) for _ in range(clients)]
         found = [latency for burst in bursts for latency in burst.result()]
-    return Load(len(found) / (time.perf_counter() - started), _p99(found))
+    return Load(len(found) / (time.perf_counter() - started), median(found), _p99(found))
 
 
 def _latencies(port: int, ask: Callable[[], Ask], over: Callable[[], bool]) -> list[float]:
