@@ -43,7 +43,7 @@ from tests.benchmarks.luck import fanned, split, split_plainly
 from tests.benchmarks.stored import board, decision
 from tests.factories import performed
 
-__all__ = ["JOBS", "Facts", "Job"]
+__all__ = ["JOBS", "Facts", "Job", "per_market"]
 
 Facts = dict[str, Any]
 Job = Callable[[], Facts]
@@ -65,7 +65,7 @@ def scored(folder: Path, threshold: str) -> Job:
         tape = Catalog(folder).open(PACK).tape()
         decisions = actions.check_decisions(Momentum(int(threshold)).decide(tape))
         replayed = replay(tape, locate(tape, decisions), _WINDOW)
-        return _per_market(scores(positions(replayed.decisions, replayed.closes), _WINDOW, None))
+        return per_market(scores(positions(replayed.decisions, replayed.closes), _WINDOW, None))
 
     return job
 
@@ -76,12 +76,13 @@ def sealed(folder: Path, threshold: str) -> Job:
     def job() -> Facts:
         tape = Catalog(folder).open(PACK).tape()
         result = run(tape, [Momentum(int(threshold))], _WINDOW)
-        return _per_market(result.scores) | {"evidence_hash": result.run.evidence_hash}
+        return per_market(result.scores) | {"evidence_hash": result.run.evidence_hash}
 
     return job
 
 
-def _per_market(scored: pl.DataFrame) -> Facts:
+def per_market(scored: pl.DataFrame) -> Facts:
+    """Count the scored decisions of each market, and add up their CLV."""
     sums = (
         scored.filter(pl.col("reason") == Reason.SCORED)
         .group_by("market_key")

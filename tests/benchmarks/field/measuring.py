@@ -1,0 +1,104 @@
+"""Measuring a part: sizes from the smallest on, and at each of them all tools in turn, round after round."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+from tests.benchmarks.field.parts import Part, Tool
+from tests.benchmarks.measure import Sample, fresh
+
+__all__ = ["Limits", "measured", "merged"]
+
+Kept = dict[str, Any]
+"""``measured``: seconds and memory of each round by size and tool; ``notes``: what was left out; ``different``: sizes at which
+tools that must agree did not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How often each tool is measured, and from what time on it is left out."""
+
+    rounds: int
+    patience_s: float
+
+
+def measured(part: Part, sizes: Sequence[int], limits: Limits, missing: Mapping[str, str], before: Kept) -> Kept:
+    """Measure every tool at every size, except where it would take longer than one is patient.
+
+    ``before`` is what the part measured earlier: how long a tool takes is foreseen from it too.
+    """
+    lacking = {name: missing[tool.package] for name, tool in part.tools.items() if tool.package in missing}
+    found: Kept = {"measured": [], "notes": [], "different": []}
+    found["notes"] += [{"size": size, "text": f"{name}: {reason}"} for name, reason in lacking.items() for size in sizes[:1]]
+    left = {name: tool for name, tool in part.tools.items() if name not in lacking}
+    with tempfile.TemporaryDirectory(prefix="clvlab-field-") as temporary:
+        for size in sizes:
+            for name, seconds in _too_long([*before["measured"], *found["measured"]], size, limits.patience_s):
+                if left.pop(name, None) is not None:
+                    said = f"{name}: {size:,} {part.unit} would take about {seconds / 60:,.0f} minutes"
+                    found["notes"].append({"size": size, "text": said})
+            folder = Path(temporary) / str(size)
+            if left:
+                part.prepare(folder, size, with_stream=any(tool.reads_stream for tool in left.values()))
+                samples, failed = _rounds(left, folder, size, limits.rounds)
+                found["notes"] += [{"size": size, "text": text} for text in failed]
+                left = {name: left[name] for name in samples}
+                found["measured"] += _rows(size, samples)
+                if samples and not _agree(part, samples, size):
+                    found["different"].append(size)
+                shutil.rmtree(folder)
+    return found
+
+
+def merged(before: Kept, found: Kept, sizes: Sequence[int]) -> Kept:
+    """Return what is kept of a part with these sizes measured anew."""
+    rows = {name: [row for row in before[name] if row["size"] not in sizes] + found[name] for name in ("measured", "notes")}
+    different = {*(size for size in before["different"] if size not in sizes), *found["different"]}
+    return {name: sorted(taken, key=itemgetter("size")) for name, taken in rows.items()} | {"different": sorted(different)}
+
+
+def _rows(size: int, samples: Mapping[str, list[Sample]]) -> list[Kept]:
+    return [
+        {"size": size, "tool": name, "seconds": [one.seconds for one in taken], "peak_mb": [one.peak_mb for one in taken]}
+        for name, taken in samples.items()
+    ]
+
+
+def _rounds(tools: Mapping[str, Tool], folder: Path, size: int, rounds: int) -> tuple[dict[str, list[Sample]], list[str]]:
+    """Measure all tools in turn, so often; a tool that fails is left out from there on, and named."""
+    samples: dict[str, list[Sample]] = {name: [] for name in tools}
+    failed = []
+    for _ in range(rounds):
+        for name in list(samples):
+            command = ["-m", "tests.benchmarks.field.jobs", tools[name].job, str(folder), str(size)]
+            try:
+                samples[name].append(Sample(**fresh(command)))
+            except subprocess.CalledProcessError as error:
+                failed.append(f"{name}: {size:,} failed with exit status {error.returncode}")
+                del samples[name]
+                continue
+            sys.stderr.write(f"{name}, {size:,}: {samples[name][-1].seconds:.3f} s\n")
+    return samples, failed
+
+
+def _too_long(rows: Sequence[Kept], size: int, patience_s: float) -> Iterator[tuple[str, float]]:
+    """Yield tools which, if their time grows as the work does, would not be done in time."""
+    smaller = {row["tool"]: row for row in sorted(rows, key=itemgetter("size")) if row["size"] < size}
+    for name, row in smaller.items():
+        seconds = size / row["size"] * min(row["seconds"])
+        if seconds > patience_s:
+            yield name, seconds
+
+
+def _agree(part: Part, samples: Mapping[str, list[Sample]], size: int) -> bool:
+    """Whether the tools found the same, and each of them so in every round."""
+    stay = all(one.facts == taken[0].facts for taken in samples.values() for one in taken)
+    return stay and part.agree({name: taken[0].facts for name, taken in samples.items()}, size)
