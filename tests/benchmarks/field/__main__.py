@@ -93,8 +93,7 @@ def _measure(asked: argparse.Namespace) -> int:
 
 
 def _print(name: str, part: dict[str, Any]) -> None:
-    tables = ([page.summary({name: part})] if part["lines"] else []) + [page.growth(name, part)]
-    sys.stdout.write("\n" + "\n\n".join(tables) + "\n")
+    sys.stdout.write(f"\n{page.compared({name: part})}\n\n{page.growth(name, part)}\n")
     sys.stdout.writelines(f"note: {note['text']}\n" for note in part["notes"])
     sys.stdout.write(f"DIFFERENT at {part['different']}\n" if part["different"] else "equal: all tools agree at every size\n")
 

@@ -10,7 +10,8 @@ from typing import Any
 from tests.benchmarks.field.parts import PARTS
 from tests.benchmarks.measure import spread
 
-__all__ = ["by_tool", "growth", "rendered", "summary"]
+_SHORT = ("momentum", "sweeps", "clusters", "margin-shin")  # the parts that the summary shows
+__all__ = ["by_tool", "compared", "growth", "rendered"]
 
 Kept = Mapping[str, Any]
 
@@ -23,12 +24,12 @@ def by_tool(part: Kept, what: str = "seconds") -> dict[str, dict[int, list[float
     return found
 
 
-def summary(parts: Mapping[str, Kept]) -> str:
-    """Give the table of every part that has peers, each at the largest size that all of its tools did."""
+def compared(parts: Mapping[str, Kept]) -> str:
+    """Give the table of parts at the largest size that all of their tools did."""
     rows = [("work", "tool", "time", "ratio (min, median, max)", "memory", "lines of code")]
-    for name in PARTS:
-        if name in parts and parts[name]["lines"] and parts[name]["measured"]:
-            rows += _compared(name, parts[name])
+    for name, part in parts.items():
+        if part["measured"]:
+            rows += _compared(name, part)
     return _table(rows)
 
 
@@ -45,9 +46,9 @@ def _compared(name: str, part: Kept) -> list[tuple[str, ...]]:
             ratios = spread([one / other for one, other in zip(taken, seconds[beside][size], strict=True)])
             shares = f"{_short(ratios.min)}, {_short(ratios.median)}, {_short(ratios.max)} of {beside}"
         version = "" if package == "clvlab" else f" ({package} {part['versions'][package]})"
-        work = f"{PARTS[name].title}, {size:,} {PARTS[name].unit}"
-        memory = f"{median(peaks[label][size]):,.0f} MB"
-        rows.append((work, label + version, _time(median(taken)), shares, memory, str(part["lines"][label])))
+        work = "" if rows else f"{PARTS[name].title}, {size:,} {PARTS[name].unit}"
+        lines = str(part["lines"].get(label, ""))
+        rows.append((work, label + version, _time(median(taken)), shares, f"{median(peaks[label][size]):,.0f} MB", lines))
     return rows
 
 
@@ -71,12 +72,10 @@ def rendered(page: str, kept: Kept) -> str:
         The page lacks a marker.
     """
     known = {name: kept["parts"][name] for name in PARTS if name in kept["parts"]}
-    notes = dict.fromkeys(f"- {note['text']}." for part in known.values() for note in part["notes"])
     tables = [f"{growth(name, part)}\n\n{_rounds(name, part)}" for name, part in known.items()]
-    blocks = {
-        "summary": summary(known),
-        "growth": "\n\n".join([*tables, *(["Left out:\n\n" + "\n".join(notes)] if notes else [])]),
-    }
+    if notes := [f"- {note['text']}." for part in known.values() for note in part["notes"]]:
+        tables.append("\n".join(["Left out:", "", *dict.fromkeys(notes)]))
+    blocks = {"summary": compared({name: known[name] for name in _SHORT if name in known}), "growth": "\n\n".join(tables)}
     for block, text in blocks.items():
         pattern = re.compile(f"(<!-- field {block} -->\n).*?(<!-- end of field {block} -->)", re.DOTALL)
         if not pattern.search(page):

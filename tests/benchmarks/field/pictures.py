@@ -47,4 +47,16 @@ def _curves(name: str, part: Mapping[str, Any], what: str, ax: Any) -> None:
         values = [median(by_size[size]) for size in sizes]
         ax.plot(sizes, values, style, color=colour, label=label, marker="o", markersize=3, linewidth=1.4)
     ax.set(xscale="log", yscale="log", xlabel=PARTS[name].unit, ylabel=_LABELS[what], title=PARTS[name].title)
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_formatter(lambda value, _: _spoken(value))
+        axis.set_minor_formatter(lambda *_: "")
+    ax.tick_params(which="minor", length=0)
     ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+
+
+def _spoken(value: float) -> str:
+    """Say a power of ten without an exponent."""
+    for unit, letter in ((1_000_000, "M"), (1_000, "k")):
+        if value >= unit:
+            return f"{value / unit:g} {letter}"
+    return f"{value:g}"
