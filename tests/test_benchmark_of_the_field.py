@@ -7,7 +7,7 @@ import pytest
 
 from tests.benchmarks.field import page
 from tests.benchmarks.field.code import code_lines, lines_of
-from tests.benchmarks.field.measuring import merged
+from tests.benchmarks.field.measuring import _too_long, merged
 from tests.benchmarks.field.parts import PARTS
 
 ROOT = Path(__file__).parents[1]
@@ -64,6 +64,16 @@ def test_a_size_that_is_measured_anew_takes_the_place_of_the_old_one():
     assert [(row["size"], row["seconds"]) for row in kept["measured"]] == [(10, [0.5, 0.7]), (100, [9.0])]
     assert kept["notes"] == []
     assert kept["different"] == []
+
+
+def test_a_tool_is_left_out_by_how_its_time_grew_and_not_by_what_it_begins_with():
+    def rows(*seconds):
+        return [{"tool": "slow", "size": 10**n, "seconds": [taken]} for n, taken in enumerate(seconds)]
+
+    assert list(_too_long(rows(2.0), 1000, 300)) == []
+    assert list(_too_long(rows(2.0, 2.9), 1000, 300)) == []
+    assert list(_too_long(rows(2.0, 11.0), 1000, 300)) == [("slow", 1001.0)]
+    assert list(_too_long(rows(2.0, 1.0), 1000, 300)) == []
 
 
 def test_blank_lines_comments_and_docstrings_are_no_lines_of_code():

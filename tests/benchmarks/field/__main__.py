@@ -93,7 +93,9 @@ def _measure(asked: argparse.Namespace) -> int:
 
 
 def _print(name: str, part: dict[str, Any]) -> None:
-    sys.stdout.write(f"\n{page.compared({name: part})}\n\n{page.growth(name, part)}\n")
+    if any(tool.beside for tool in PARTS[name].tools.values()):
+        sys.stdout.write(f"\n{page.compared({name: part})}\n")
+    sys.stdout.write(f"\n{page.growth(name, part)}\n")
     sys.stdout.writelines(f"note: {note['text']}\n" for note in part["notes"])
     sys.stdout.write(f"DIFFERENT at {part['different']}\n" if part["different"] else "equal: all tools agree at every size\n")
 

@@ -90,12 +90,14 @@ def _rounds(tools: Mapping[str, Tool], folder: Path, size: int, rounds: int) -> 
 
 
 def _too_long(rows: Sequence[Kept], size: int, patience_s: float) -> Iterator[tuple[str, float]]:
-    """Yield tools which, if their time grows as the work does, would not be done in time."""
-    smaller = {row["tool"]: row for row in sorted(rows, key=itemgetter("size")) if row["size"] < size}
-    for name, row in smaller.items():
-        seconds = size / row["size"] * min(row["seconds"])
-        if seconds > patience_s:
-            yield name, seconds
+    """Yield tools that would not be done in time, if time grows from the last two sizes on as it grew between them."""
+    for name in {row["tool"] for row in rows}:
+        smaller = sorted((row["size"], min(row["seconds"])) for row in rows if row["tool"] == name and row["size"] < size)
+        if len(smaller) >= 2:
+            (first, short), (second, long) = smaller[-2:]
+            seconds = long + max(long - short, 0) / (second - first) * (size - second)
+            if seconds > patience_s:
+                yield name, seconds
 
 
 def _agree(part: Part, samples: Mapping[str, list[Sample]], size: int) -> bool:

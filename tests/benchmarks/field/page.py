@@ -102,7 +102,7 @@ def _table(rows: Sequence[tuple[str, ...]]) -> str:
 
 
 def _time(seconds: float) -> str:
-    if seconds < 0.0095:
+    if seconds < 0.0995:
         return f"{seconds * 1000:.2g} ms"
     return f"{seconds:.2f} s" if seconds < 10 else f"{seconds:,.0f} s"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from math import ceil, floor, log10
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -40,13 +41,16 @@ def draw(kept: Mapping[str, Any], folder: Path) -> None:
 def _curves(name: str, part: Mapping[str, Any], what: str, ax: Any) -> None:
     """Draw a line a tool, clvlab's in cold colours and whole, the others' in warm ones and broken."""
     own, others = iter(_OWN), iter(_OTHERS)
+    heights = []
     for label, by_size in by_tool(part, what).items():
         is_own = PARTS[name].tools[label].package == "clvlab"
         colour, style = next(own if is_own else others), "-" if is_own else "--"
         sizes = sorted(by_size)
         values = [median(by_size[size]) for size in sizes]
+        heights += [log10(value) for value in values]
         ax.plot(sizes, values, style, color=colour, label=label, marker="o", markersize=3, linewidth=1.4)
     ax.set(xscale="log", yscale="log", xlabel=PARTS[name].unit, ylabel=_LABELS[what], title=PARTS[name].title)
+    ax.set_ylim(10 ** floor(min(heights)), 10 ** ceil(max(heights)))  # whole decades, which have labels
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_major_formatter(lambda value, _: _spoken(value))
         axis.set_minor_formatter(lambda *_: "")
