@@ -79,7 +79,9 @@ def _measure(asked: argparse.Namespace) -> int:
     kept: dict[str, Any] = json.loads(asked.json.read_bytes()) if asked.json and asked.json.exists() else {"parts": {}}
     for name in asked.only:
         part, before = PARTS[name], kept["parts"].get(name, {"measured": [], "notes": [], "different": []})
-        sizes = [size for size in part.sizes if asked.smallest <= size <= largest] or list(part.sizes[:1])
+        sizes = [size for size in part.sizes if asked.smallest <= size <= max(largest, part.sizes[0])]
+        if not sizes:
+            raise SystemExit(f"{name} has no size from {asked.smallest:,.0f} to {largest:,.0f}")
         found = measured(part, sizes, Limits(asked.rounds, asked.patience), missing, before)
         kept["parts"][name] = merged(before, found, sizes) | {
             "versions": {tool.package: versions.get(tool.package) for tool in part.tools.values()},
@@ -97,7 +99,11 @@ def _print(name: str, part: dict[str, Any]) -> None:
         sys.stdout.write(f"\n{page.compared({name: part})}\n")
     sys.stdout.write(f"\n{page.growth(name, part)}\n")
     sys.stdout.writelines(f"note: {note['text']}\n" for note in part["notes"])
-    sys.stdout.write(f"DIFFERENT at {part['different']}\n" if part["different"] else "equal: all tools agree at every size\n")
+    sys.stdout.write(
+        f"DIFFERENT at {part['different']}\n"
+        if part["different"]
+        else "equal: the tools that were measured agree at every size\n"
+    )
 
 
 def _versions(lacking: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:

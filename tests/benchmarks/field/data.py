@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -44,8 +43,7 @@ def write_data(folder: Path, ticks: int, seed: int, *, with_stream: bool) -> int
     total = max(1, ticks // ROWS_PER_FIXTURE)
     declared = fixtures(range(total))
     rows, parts = 0, []
-    with ExitStack() as stack:
-        writer = stack.enter_context(PackWriter(folder / PACK, declared))
+    with PackWriter(folder / PACK, declared) as writer:
         for first in range(0, total, _FIXTURES_AT_ONCE):
             count = min(_FIXTURES_AT_ONCE, total - first)
             made = adapted(feed(min(ticks, count * ROWS_PER_FIXTURE), seed + first, first)[0])
@@ -93,7 +91,7 @@ def _messages(market_id: str, key: str, rows: pl.DataFrame) -> Iterator[dict[str
     sides = rows["side"].unique().sort().to_list()
     definition = _definition(rows, KINDS[key], len(sides))
     said: tuple[str, bool] | None = None
-    offers: list[tuple[float, float] | None] = [None] * len(sides)
+    offers: dict[int, tuple[float, float]] = {}
     by_message = rows.sort("tick_seq", "side")
     probs = by_message["prob_bps"].to_list()
     heads = by_message.gather_every(len(sides)).select("ts_ms", "in_running", "suspended").iter_rows()
@@ -112,12 +110,12 @@ def _messages(market_id: str, key: str, rows: pl.DataFrame) -> Iterator[dict[str
     yield {"op": "mcm", "clk": "end", "pt": time + 1000, "mc": [{"id": market_id, "marketDefinition": closed}]}
 
 
-def _offers(side: int, prob: float, offers: list[tuple[float, float] | None]) -> dict[str, Any]:
-    """Return the change of a runner's best offers to those about a probability."""
-    back, lay = 1 / (prob + _HALF_SPREAD), 1 / (prob - _HALF_SPREAD)
-    old, offers[side] = offers[side], (back, lay)
-    gone: tuple[list[Any], list[Any]] = ([], []) if old in (None, (back, lay)) else ([[old[0], 0]], [[old[1], 0]])  # type: ignore[index]
-    return {"id": side + 1, "atb": [*gone[0], [back, 20]], "atl": [*gone[1], [lay, 20]]}
+def _offers(side: int, prob: float, offers: dict[int, tuple[float, float]]) -> dict[str, Any]:
+    """Return the change of a runner's best offers to those about a probability; an offer without size is gone."""
+    now = (1 / (prob + _HALF_SPREAD), 1 / (prob - _HALF_SPREAD))
+    old, offers[side] = offers.get(side, now), now
+    back, lay = ([*([[before, 0]] if before != after else []), [after, 20]] for before, after in zip(old, now, strict=True))
+    return {"id": side + 1, "atb": back, "atl": lay}
 
 
 def _definition(rows: pl.DataFrame, kind: str, runners: int) -> dict[str, Any]:

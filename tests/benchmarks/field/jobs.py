@@ -1,7 +1,7 @@
 """The jobs of the field: ``python -m tests.benchmarks.field.jobs JOB FOLDER SIZE`` does one, in a process of its own.
 
 A job loads its library and gives two functions: what to time, and what makes facts of its result, on which tools have to agree.
-No module but a tool's own is loaded before its work is measured, for its memory counts.
+What makes the facts is loaded once the work has been measured, as its memory would count.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ PICTURES = {
 _SVG = '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" width="620" color="#808080"'
 _LABELS = {"seconds": "seconds", "peak_mb": "peak memory, MB"}
 _OWN = (drawing.BLUE, "#2a9d8f", "#8d6fd1", "#5aa9e6")
-_OTHERS = (drawing.RED, "#d98c2b", drawing.GREY)
+_OTHERS = (drawing.RED, "#d98c2b", drawing.GREY, "#a0683c")
 
 
 def draw(kept: Mapping[str, Any], folder: Path) -> None:
