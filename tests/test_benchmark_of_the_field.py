@@ -55,11 +55,11 @@ def test_a_size_that_is_measured_anew_takes_the_place_of_the_old_one():
     before = {
         "measured": [ROW | {"size": 10}, ROW | {"size": 100}],
         "notes": [{"size": 100, "text": "old"}],
-        "different": [100],
+        "different": [{"size": 100}],
     }
     found = {"measured": [ROW | {"size": 100, "seconds": [9.0]}], "notes": [], "different": []}
 
-    kept = merged(before, found, [100])
+    kept = merged(before, found, 100)
 
     assert [(row["size"], row["seconds"]) for row in kept["measured"]] == [(10, [0.5, 0.7]), (100, [9.0])]
     assert kept["notes"] == []

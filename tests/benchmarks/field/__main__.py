@@ -20,7 +20,7 @@ import psutil
 from tests.benchmarks.field import page, pictures
 from tests.benchmarks.field.code import lines_of
 from tests.benchmarks.field.environment import made
-from tests.benchmarks.field.measuring import Limits, measured, merged
+from tests.benchmarks.field.measuring import NOTHING, Limits, measured
 from tests.benchmarks.field.parts import PARTS
 from tests.benchmarks.report import machine
 
@@ -77,20 +77,22 @@ def _measure(asked: argparse.Namespace) -> int:
     versions, missing = _versions(dict(asked.missing))
     largest = asked.largest or (_ROOMY_LARGEST if psutil.virtual_memory().available >= _ROOMY else _LARGEST)
     kept: dict[str, Any] = json.loads(asked.json.read_bytes()) if asked.json and asked.json.exists() else {"parts": {}}
+    limits = Limits(asked.rounds, asked.patience)
     for name in asked.only:
-        part, before = PARTS[name], kept["parts"].get(name, {"measured": [], "notes": [], "different": []})
+        part = PARTS[name]
         sizes = [size for size in part.sizes if asked.smallest <= size <= max(largest, part.sizes[0])]
         if not sizes:
             raise SystemExit(f"{name} has no size from {asked.smallest:,.0f} to {largest:,.0f}")
-        found = measured(part, sizes, Limits(asked.rounds, asked.patience), missing, before)
-        kept["parts"][name] = merged(before, found, sizes) | {
-            "versions": {tool.package: versions.get(tool.package) for tool in part.tools.values()},
-            "lines": {label: lines_of(tool.code) for label, tool in part.tools.items() if tool.code},
-            "machine": machine(),
-        }
+        for size in sizes:
+            before = {key: kept["parts"].get(name, NOTHING)[key] for key in NOTHING}
+            kept["parts"][name] = measured(part, size, limits, missing, before) | {
+                "versions": {tool.package: versions.get(tool.package) for tool in part.tools.values()},
+                "lines": {label: lines_of(tool.code) for label, tool in part.tools.items() if tool.code},
+                "machine": machine(),
+            }
+            if asked.json:
+                asked.json.write_text(json.dumps(kept, indent=1) + "\n")
         _print(name, kept["parts"][name])
-        if asked.json:
-            asked.json.write_text(json.dumps(kept, indent=1) + "\n")
     return 1 if any(kept["parts"][name]["different"] for name in asked.only) else 0
 
 
@@ -98,12 +100,9 @@ def _print(name: str, part: dict[str, Any]) -> None:
     if any(tool.beside for tool in PARTS[name].tools.values()):
         sys.stdout.write(f"\n{page.compared({name: part})}\n")
     sys.stdout.write(f"\n{page.growth(name, part)}\n")
-    sys.stdout.writelines(f"note: {note['text']}\n" for note in part["notes"])
-    sys.stdout.write(
-        f"DIFFERENT at {part['different']}\n"
-        if part["different"]
-        else "equal: the tools that were measured agree at every size\n"
-    )
+    sys.stdout.writelines(f"note: {text}\n" for text in dict.fromkeys(note["text"] for note in part["notes"]))
+    different = ", ".join(f"{row['size']:,}" for row in part["different"])
+    sys.stdout.write(f"DIFFERENT at {different}\n" if different else "equal: the tools that were measured agree\n")
 
 
 def _versions(lacking: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:

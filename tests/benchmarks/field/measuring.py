@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -15,11 +14,12 @@ from typing import Any
 from tests.benchmarks.field.parts import Part, Tool
 from tests.benchmarks.measure import Sample, fresh
 
-__all__ = ["Limits", "measured", "merged"]
+__all__ = ["NOTHING", "Limits", "measured", "merged"]
 
 Kept = dict[str, Any]
-"""``measured``: seconds and memory of each round by size and tool; ``notes``: what was left out; ``different``: sizes at which
-tools that must agree did not."""
+"""Rows by size: ``measured``, seconds and memory of each round by tool; ``notes``, what was left out; ``different``, where tools
+that must agree did not."""
+NOTHING: Kept = {"measured": [], "notes": [], "different": []}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,44 +30,61 @@ class Limits:
     patience_s: float
 
 
-def measured(part: Part, sizes: Sequence[int], limits: Limits, missing: Mapping[str, str], before: Kept) -> Kept:
-    """Measure every tool at every size, except where it would take longer than one is patient.
+def measured(part: Part, size: int, limits: Limits, missing: Mapping[str, str], before: Kept) -> Kept:
+    """Measure every tool at one size, except where it would take longer than one is patient.
 
-    ``before`` is what the part measured earlier: how long a tool takes is foreseen from it too.
+    Parameters
+    ----------
+    part
+        What is done.
+    size
+        How much of it.
+    limits
+        How often, and for how long.
+    missing
+        Packages that are not installed, and why.
+    before
+        What the part measured so far: how long a tool will take is foreseen from it.
+
+    Returns
+    -------
+    dict
+        What is kept of the part, with this size measured anew.
     """
-    lacking = {name: missing[tool.package] for name, tool in part.tools.items() if tool.package in missing}
-    found: Kept = {"measured": [], "notes": [], "different": []}
-    found["notes"] += [{"size": size, "text": f"{name}: {reason}"} for name, reason in lacking.items() for size in sizes[:1]]
-    left = {name: tool for name, tool in part.tools.items() if name not in lacking}
-    with tempfile.TemporaryDirectory(prefix="clvlab-field-") as temporary:
-        for size in sizes:
-            for name, seconds in _too_long([*before["measured"], *found["measured"]], size, limits.patience_s):
-                if left.pop(name, None) is not None:
-                    said = f"{name}: {size:,} {part.unit} would take about {seconds / 60:,.0f} minutes"
-                    found["notes"].append({"size": size, "text": said})
-            folder = Path(temporary) / str(size)
-            if left:
-                part.prepare(folder, size, with_stream=any(tool.reads_stream for tool in left.values()))
-                samples, failed = _rounds(left, folder, size, limits.rounds)
-                found["notes"] += [{"size": size, "text": text} for text in failed]
-                left = {name: left[name] for name in samples}
-                found["measured"] += _rows(size, samples)
-                if samples and not _agree(part, samples, size):
-                    found["different"].append(size)
-                shutil.rmtree(folder)
-    return found
+    notes = [f"{name}: {missing[tool.package]}" for name, tool in part.tools.items() if tool.package in missing]
+    left = {name: tool for name, tool in part.tools.items() if tool.package not in missing}
+    for name, seconds in _too_long(before["measured"], size, limits.patience_s):
+        if left.pop(name, None) is not None:
+            notes.append(f"{name}: {size:,} {part.unit} would take about {seconds / 60:,.0f} minutes")
+    samples: dict[str, list[Sample]] = {}
+    if left:
+        with tempfile.TemporaryDirectory(prefix="clvlab-field-") as folder:
+            data = Path(folder) / str(size)
+            part.prepare(data, size, with_stream=any(tool.reads_stream for tool in left.values()))
+            samples, failed = _rounds(left, data, size, limits.rounds)
+        notes += failed
+    found: Kept = {
+        "measured": _rows(size, samples),
+        "notes": [{"size": size, "text": text} for text in notes],
+        "different": [] if not samples or _agree(part, samples, size) else [{"size": size}],
+    }
+    return merged(before, found, size)
 
 
-def merged(before: Kept, found: Kept, sizes: Sequence[int]) -> Kept:
-    """Return what is kept of a part with these sizes measured anew."""
-    rows = {name: [row for row in before[name] if row["size"] not in sizes] + found[name] for name in ("measured", "notes")}
-    different = {*(size for size in before["different"] if size not in sizes), *found["different"]}
-    return {name: sorted(taken, key=itemgetter("size")) for name, taken in rows.items()} | {"different": sorted(different)}
+def merged(before: Kept, found: Kept, size: int) -> Kept:
+    """Return what is kept of a part with what was found at one size in place of what stood there."""
+    kept = {name: [row for row in before[name] if row["size"] != size] + found[name] for name in found}
+    return {name: sorted(rows, key=itemgetter("size")) for name, rows in kept.items()}
 
 
 def _rows(size: int, samples: Mapping[str, list[Sample]]) -> list[Kept]:
     return [
-        {"size": size, "tool": name, "seconds": [one.seconds for one in taken], "peak_mb": [one.peak_mb for one in taken]}
+        {
+            "size": size,
+            "tool": name,
+            "seconds": [round(one.seconds, 6) for one in taken],
+            "peak_mb": [round(one.peak_mb, 1) for one in taken],
+        }
         for name, taken in samples.items()
     ]
 
