@@ -22,7 +22,6 @@ from tests.benchmarks.field.code import lines_of
 from tests.benchmarks.field.environment import made
 from tests.benchmarks.field.measuring import NOTHING, Limits, measured
 from tests.benchmarks.field.parts import PARTS
-from tests.benchmarks.report import machine
 
 _ROOT = Path(__file__).parents[3]
 _ROOMY = 16 * 2**30  # bytes that a hundred million ticks want
@@ -88,7 +87,6 @@ def _measure(asked: argparse.Namespace) -> int:
             kept["parts"][name] = measured(part, size, limits, missing, before) | {
                 "versions": {tool.package: versions.get(tool.package) for tool in part.tools.values()},
                 "lines": {label: lines_of(tool.code) for label, tool in part.tools.items() if tool.code},
-                "machine": machine(),
             }
             if asked.json:
                 asked.json.write_text(json.dumps(kept, indent=1) + "\n")

@@ -17,7 +17,7 @@ from tests.benchmarks.measure import Sample, fresh
 __all__ = ["NOTHING", "Limits", "measured", "merged"]
 
 Kept = dict[str, Any]
-"""Rows by size: ``measured``, seconds and memory of each round by tool; ``notes``, what was left out; ``different``, where tools
+"""Rows by size: ``measured``, seconds and memory of rounds by tool; ``notes``, what was left out; ``different``, where tools
 that must agree did not."""
 NOTHING: Kept = {"measured": [], "notes": [], "different": []}
 
@@ -55,7 +55,7 @@ def measured(part: Part, size: int, limits: Limits, missing: Mapping[str, str], 
     left = {name: tool for name, tool in part.tools.items() if tool.package not in missing}
     for name, seconds in _too_long(before["measured"], size, limits.patience_s):
         if left.pop(name, None) is not None:
-            notes.append(f"{name}: {size:,} {part.unit} would take about {seconds / 60:,.0f} minutes")
+            notes.append(f"{name}: {size:,} {part.unit} would take about {seconds:,.0f} s")
     samples: dict[str, list[Sample]] = {}
     if left:
         with tempfile.TemporaryDirectory(prefix="clvlab-field-") as folder:
