@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks.field import page
+from tests.benchmarks.field import page, pictures
 from tests.benchmarks.field.code import code_lines, lines_of
 from tests.benchmarks.field.measuring import _too_long, merged
 from tests.benchmarks.field.parts import PARTS
 
 ROOT = Path(__file__).parents[1]
+MEASURED = ROOT / "tests" / "benchmarks" / "field" / "measured.json"
 ROW = {"tool": "leaderboard", "seconds": [0.5, 0.7], "peak_mb": [100.0, 120.0]}
 
 
@@ -83,6 +84,15 @@ def test_blank_lines_comments_and_docstrings_are_no_lines_of_code():
 @pytest.mark.parametrize("name", PARTS)
 def test_the_code_of_every_tool_is_there(name):
     assert all(lines_of(tool.code) > 0 for tool in PARTS[name].tools.values() if tool.code)
+
+
+def test_the_page_shows_what_was_measured_with_a_picture_of_each_curve():
+    kept = json.loads(MEASURED.read_bytes())
+    text = (ROOT / "docs" / "explanation" / "performance.md").read_text(encoding="utf-8")
+
+    assert page.rendered(text, kept) == text
+    assert all(f"pictures/{name}.svg" in text for name in pictures.PICTURES)
+    assert not any(part["different"] for part in kept["parts"].values())
 
 
 def test_a_page_without_markers_is_refused():
