@@ -46,6 +46,10 @@ bench:
     python -m tests.benchmarks
     for part in imports fixtures isolation http searching sweeping small; do python -m tests.benchmarks.$part; done
 
+# clvlab beside other tools, in an environment of its own; one that is kept, if a folder is named.
+field env="":
+    python -m tests.benchmarks.field {{ if env == "" { "" } else { "--env " + quote(env) } }}
+
 # The bundled packs anew, from their recipes; the same recipes give the same bytes.
 packs:
     rm -r packs/starter packs/season

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from clvlab.packs.writer import write_pack
 from clvlab.store.folder import write_run
 from tests.benchmarks.agents import Every, momentum
 
-__all__ = ["FEED", "PACK", "feed", "keep_run", "main", "thresholds", "write_feed"]
+__all__ = ["FEED", "PACK", "ROWS_PER_FIXTURE", "feed", "fixtures", "keep_run", "main", "thresholds", "write_feed"]
 
 FEED, PACK = "feed.parquet", "bench"
 _MARKETS = (
@@ -35,7 +36,7 @@ _MARKETS = (
     ("OVERUNDER_PARTICIPANT_GOALS|half=1|line=1.5", ("over", "under"), (3500.0, 6500.0)),
 )
 _SIDES = sum(len(sides) for _, sides, _ in _MARKETS)
-_ROWS_PER_FIXTURE = 20_000
+ROWS_PER_FIXTURE = 20_000
 _FIRST_FIXTURE = 17_000_000
 _START_MS = 1_767_225_600_000
 _HOUR_MS = 3_600_000
@@ -49,19 +50,22 @@ class _Rounds:
     in_running: np.ndarray
 
 
-def feed(ticks: int, seed: int) -> tuple[pl.DataFrame, tuple[Fixture, ...]]:
-    """Give about so many ``TICKS`` in order of arrival, fixture by fixture, and their fixtures."""
-    n_fixtures = max(1, ticks // _ROWS_PER_FIXTURE)
+def feed(ticks: int, seed: int, first: int = 0) -> tuple[pl.DataFrame, tuple[Fixture, ...]]:
+    """Give about so many ``TICKS`` in order of arrival, fixture by fixture from a first number on, and their fixtures."""
+    n_fixtures = max(1, ticks // ROWS_PER_FIXTURE)
     n_rounds = ticks // (_SIDES * n_fixtures)
     rng = np.random.default_rng(seed)
-    frames, fixtures = [], []
-    for number in range(n_fixtures):
-        frames.append(_fixture(_FIRST_FIXTURE + number, n_rounds, _START_MS + number * _HOUR_MS, rng))
-        fixtures.append(Fixture(fixture_id=_FIRST_FIXTURE + number, names=(f"home {number}", f"away {number}")))
-    return pl.concat(frames), tuple(fixtures)
+    numbers = range(first, first + n_fixtures)
+    frames = [_ticks(_FIRST_FIXTURE + number, n_rounds, _START_MS + number * _HOUR_MS, rng) for number in numbers]
+    return pl.concat(frames), fixtures(numbers)
 
 
-def _fixture(fixture_id: int, n_rounds: int, start_ms: int, rng: np.random.Generator) -> pl.DataFrame:
+def fixtures(numbers: Iterable[int]) -> tuple[Fixture, ...]:
+    """Give the fixtures of a feed by number."""
+    return tuple(Fixture(fixture_id=_FIRST_FIXTURE + number, names=(f"home {number}", f"away {number}")) for number in numbers)
+
+
+def _ticks(fixture_id: int, n_rounds: int, start_ms: int, rng: np.random.Generator) -> pl.DataFrame:
     kickoff = n_rounds - n_rounds // 12
     gaps = rng.integers(500, 9000, n_rounds)
     gaps[kickoff] = 0
@@ -97,13 +101,13 @@ def _market(number: int, rounds: _Rounds, rng: np.random.Generator) -> pl.DataFr
 
 def write_feed(folder: Path, ticks: int, seed: int) -> int:
     """Write the feed in order of arrival, and as the only pack of a catalog; give the number of rows."""
-    rows, fixtures = feed(ticks, seed)
+    rows, declared = feed(ticks, seed)
     folder.mkdir(parents=True)
     # Names as dictionaries: the plain script is given the fastest file that it can have.
     rows.with_columns(pl.col("market_key", "side").cast(pl.Categorical)).write_parquet(
         folder / FEED, compression="zstd", compression_level=3, row_group_size=262_144
     )
-    write_pack(rows, PackManifest(pack_id=PACK, provenance="synthetic-benchmark", fixtures=fixtures), folder / PACK)
+    write_pack(rows, PackManifest(pack_id=PACK, provenance="synthetic-benchmark", fixtures=declared), folder / PACK)
     Catalog(folder).admit(PACK)
     return rows.height
 

@@ -38,6 +38,8 @@ _SHARES = (150, 10, 1)
 _STEPS = {"by_id": "opened by id", "by_path": "opened by path", "tape": "tape", "sealed": "baseline, sealed and verified"}
 _LINEAR = Budget(2, on="ratio")  # the garbage collector doubles the cost of an object from some thousands on; a square gives 16
 
+__all__ = ["JOBS", "write"]
+
 Job = Callable[[], int]  # gives the number of fixtures that it came to
 Samples = dict[tuple[str, int], list[Sample]]
 
@@ -50,7 +52,7 @@ def main() -> int:
     sizes = sorted({1, *(max(1, asked.fixtures // share) for share in (*_GROWTH, *_SHARES))})
     with tempfile.TemporaryDirectory(prefix="clvlab-fixtures-") as name:
         for count in sizes:
-            _write(Path(name) / str(count), count)
+            write(Path(name) / str(count), count)
         samples = _measured(Path(name), sizes, asked.rounds)
     figures = list(_figures(samples, asked.fixtures))
     whole = all(sample.facts["fixtures"] == count for (_, count), taken in samples.items() for sample in taken)
@@ -75,7 +77,7 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _write(folder: Path, count: int) -> None:
+def write(folder: Path, count: int) -> None:
     """Write a pack of so many fixtures, a minute apart, as the only one of a catalog."""
     prob = np.random.default_rng(7).integers(3000, 7000, count * _MESSAGES)
     number, seq = np.divmod(np.arange(count * _MESSAGES), _MESSAGES)
@@ -100,7 +102,7 @@ def _write(folder: Path, count: int) -> None:
 
 
 def _measured(folder: Path, sizes: list[int], rounds: int) -> Samples:
-    samples: Samples = {(job, count): [] for job in _JOBS for count in sizes}
+    samples: Samples = {(job, count): [] for job in JOBS for count in sizes}
     for _ in range(rounds):
         for (job, count), taken in samples.items():
             taken.append(Sample(**fresh(["-m", "tests.benchmarks.fixtures", "--job", job, str(folder / str(count))])))
@@ -147,11 +149,11 @@ def _sealed(folder: Path) -> Job:
     return job
 
 
-_JOBS: dict[str, Callable[[Path], Job]] = {"by_id": _by_id, "by_path": _by_path, "tape": _tape, "sealed": _sealed}
+JOBS: dict[str, Callable[[Path], Job]] = {"by_id": _by_id, "by_path": _by_path, "tape": _tape, "sealed": _sealed}
 
 
 def _perform(name: str, folder: str) -> int:
-    job = _JOBS[name](Path(folder))
+    job = JOBS[name](Path(folder))
     start = time.perf_counter()
     fixtures = job()
     seconds = time.perf_counter() - start

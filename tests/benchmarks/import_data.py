@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-__all__ = ["write_changes", "write_stream"]
+__all__ = ["three_way_odds", "write_changes", "write_stream"]
 
 _START_MS = 1_767_355_200_000
 _RUNNERS = 10
@@ -91,3 +91,10 @@ def write_changes(folder: Path, rows: int, seed: int) -> Path:
         "event_id,sport_key,commence_time,home_team,away_team\n" + "\n".join(lines) + "\n"
     )
     return folder / "made_ticks.parquet"
+
+
+def three_way_odds(rows: int) -> np.ndarray:
+    """Draw odds of three outcomes with a margin, none of them below 2 % or above 96 %."""
+    dice = np.random.default_rng(3)
+    prob = 0.94 * dice.dirichlet([3.0, 2.0, 2.5], rows) + 0.02
+    return 1 / (prob * dice.uniform(1.005, 1.03, (rows, 1)))

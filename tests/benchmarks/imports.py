@@ -17,9 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from tests.benchmarks.import_data import write_changes, write_stream
+from tests.benchmarks.import_data import three_way_odds, write_changes, write_stream
 from tests.benchmarks.measure import Sample, fresh, spread
 from tests.benchmarks.report import Figure, machine, rate, ratio, table
 
@@ -130,30 +128,22 @@ def _notes() -> list[str]:
     return [f"{peer} is not installed and was left out" for peer in peers if not find_spec(peer)]
 
 
-def _odds(rows: int) -> Any:
-    dice = np.random.default_rng(3)
-    prob = dice.dirichlet([3.0, 2.0, 2.5], rows)
-    prob = 0.94 * prob + 0.02  # no outcome below 2 % or above 96 %
-    return 1 / (prob * dice.uniform(1.005, 1.03, (rows, 1)))
-
-
 def _margin(method: str, rows: str) -> Callable[[], dict[str, Any]]:
     from clvlab.odds.margin import fair_probabilities
 
-    odds = _odds(int(rows))
+    odds = three_way_odds(int(rows))
     return lambda: {"rows": len(fair_probabilities(odds, method).prob)}
 
 
 def _margin_peer(name: str, rows: str) -> Callable[[], dict[str, Any]]:
-    odds = _odds(int(rows)).tolist()
+    odds = three_way_odds(int(rows))
     if name == "shin":
-        import shin
+        from tests.benchmarks.field.scripts import shin_margin
 
-        return lambda: {"rows": len([shin.calculate_implied_probabilities(row) for row in odds])}
-    import penaltyblog.implied
+        return lambda: {"rows": len(shin_margin.run(odds))}
+    from tests.benchmarks.field.scripts import penaltyblog_margin
 
-    method = _PEERS[name].replace("-", "_")
-    return lambda: {"rows": len([penaltyblog.implied.calculate_implied(row, method=method) for row in odds])}
+    return lambda: {"rows": len(penaltyblog_margin.run(odds, _PEERS[name]))}
 
 
 def _pack(source: str, path: str, chunk: str) -> Callable[[], dict[str, Any]]:

@@ -45,7 +45,7 @@ from tests.benchmarks.luck import fanned, split, split_plainly
 from tests.benchmarks.stored import board, decision
 from tests.factories import performed
 
-__all__ = ["JOBS", "Facts", "Job"]
+__all__ = ["JOBS", "Facts", "Job", "per_market"]
 
 Facts = dict[str, Any]
 Job = Callable[[], Facts]
@@ -66,7 +66,7 @@ def scored(folder: Path, threshold: str) -> Job:
     def job() -> Facts:
         agent = Momentum(int(threshold))
         with ThreadPoolExecutor(2) as pool:  # as a search scores a point
-            return _per_market(pl.concat(pool.map(lambda read: Scorer(read(), _WINDOW).scores(agent), _shards(folder))))
+            return per_market(pl.concat(pool.map(lambda read: Scorer(read(), _WINDOW).scores(agent), _shards(folder))))
 
     return job
 
@@ -82,12 +82,13 @@ def sealed(folder: Path, threshold: str) -> Job:
 
     def job() -> Facts:
         result = run(_shards(folder), [Momentum(int(threshold))], _WINDOW)
-        return _per_market(result.scores) | {"evidence_hash": result.run.evidence_hash}
+        return per_market(result.scores) | {"evidence_hash": result.run.evidence_hash}
 
     return job
 
 
-def _per_market(scored: pl.DataFrame) -> Facts:
+def per_market(scored: pl.DataFrame) -> Facts:
+    """Count the scored decisions of each market, and add up their CLV."""
     sums = (
         scored.filter(pl.col("reason") == Reason.SCORED)
         .group_by("market_key")

@@ -10,18 +10,14 @@ import argparse
 import hashlib
 import json
 import sys
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-
-import psutil
 
 import clvlab as cl
 from clvlab.application.executors import workers
 from tests.benchmarks.measure import Sample, fresh, spread
+from tests.benchmarks.memory import sampled
 from tests.benchmarks.report import Budget, Equality, Figure, growth, machine, ratio, table
 
 _AGENT = "cumulative-drift"
@@ -88,33 +84,6 @@ def swept(points: int, fixtures: int) -> dict[str, Any]:
     for trial in found.sources:
         digest.update(trial.sums.write_csv().encode())
     return {"seconds": seconds, "peak_mb": max(peak), "facts": {"points": len(found.sources), "sha256": digest.hexdigest()}}
-
-
-@contextmanager
-def sampled() -> Iterator[list[float]]:
-    """Sample, a few times a second, what this process and its children hold of their own (RssAnon), in MB."""
-    here, over = psutil.Process(), threading.Event()
-    found = [_anonymous_mb(here)]
-
-    def sample() -> None:
-        while not over.wait(0.2):
-            found.append(sum(map(_anonymous_mb, [here, *here.children(recursive=True)])))
-
-    thread = threading.Thread(target=sample)
-    thread.start()
-    try:
-        yield found
-    finally:
-        over.set()
-        thread.join()
-
-
-def _anonymous_mb(process: psutil.Process) -> float:
-    try:
-        lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
-    except OSError:  # it ended meanwhile
-        return 0.0
-    return sum(int(line.split()[1]) for line in lines if line.startswith("RssAnon")) / 1024
 
 
 if __name__ == "__main__":

@@ -1,8 +1,13 @@
+import json
 import re
 import runpy
 from pathlib import Path
 
-PICTURES = Path(__file__).parents[2] / "docs" / "explanation" / "pictures"
+from tests.benchmarks.field import pictures
+
+ROOT = Path(__file__).parents[2]
+PICTURES = ROOT / "docs" / "explanation" / "pictures"
+MEASURED = ROOT / "tests" / "benchmarks" / "field" / "measured.json"
 
 
 def said(folder):
@@ -13,9 +18,10 @@ def said(folder):
 
 def test_the_pictures_of_the_documentation_are_those_the_code_draws(tmp_path):
     runpy.run_path(str(PICTURES / "draw.py"))["main"](tmp_path)
+    pictures.draw(json.loads(MEASURED.read_bytes()), tmp_path)
 
     assert said(tmp_path) == said(PICTURES)
-    assert len(said(PICTURES)) == 6
+    assert len(said(PICTURES)) == 6 + len(pictures.PICTURES)
 
 
 def test_the_pictures_fetch_nothing():
