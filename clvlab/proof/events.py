@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
 import polars as pl
@@ -138,13 +139,20 @@ def _lines(frame: pl.DataFrame, template: str, state_template: str = "") -> byte
     EvidenceError
         A null in a column that must have a value.
     """
-    texts = {column for column, dtype in frame.schema.items() if dtype == pl.String}
-    risky = _risky(frame)
-    values = {
-        column: _value(pl.col(column), escape=column in risky)
-        for column, dtype in frame.schema.items()
-        if not dtype.is_nested()
-    }
+    line = _line(template, state_template, tuple(frame.schema.items()), frozenset(_risky(frame)))
+    lines = frame.select(line).to_series()
+    if lines.null_count():
+        raise EvidenceError("a line needs a value where a null stands")
+    # The one text buffer of an array with 64-bit offsets holds the lines end to end.
+    buffer = lines.to_arrow(compat_level=pl.CompatLevel.oldest()).buffers()[2]
+    return buffer.to_pybytes() if buffer else b""
+
+
+@lru_cache(maxsize=64)  # to put one together takes longer than to write a few lines by it
+def _line(template: str, state_template: str, columns: tuple[tuple[str, pl.DataType], ...], risky: frozenset[str]) -> pl.Expr:
+    """Return the filled template of a row of these columns, of which some have a character that JSON escapes."""
+    texts = {column for column, dtype in columns if dtype == pl.String}
+    values = {column: _value(pl.col(column), escape=column in risky) for column, dtype in columns if not dtype.is_nested()}
     if state_template:
         entry = pl.element().struct
         side = {column: _value(entry.field(column), escape="sides" in risky) for column in ("odds_milli", "prob_bps", "side")}
@@ -158,12 +166,7 @@ def _lines(frame: pl.DataFrame, template: str, state_template: str = "") -> byte
             values[phase] = pl.when(reasons.list.len() > 0).then(values[phase]).otherwise(reasons.list.join(""))
             values[f"{phase}_allowed"] = (reasons.list.len() == 0).cast(pl.String)
         values["verdict"] = _filled(_VERDICT, values, texts)
-    lines = frame.select(_filled(template, values, texts)).to_series()
-    if lines.null_count():
-        raise EvidenceError("a line needs a value where a null stands")
-    # The one text buffer of an array with 64-bit offsets holds the lines end to end.
-    buffer = lines.to_arrow(compat_level=pl.CompatLevel.oldest()).buffers()[2]
-    return buffer.to_pybytes() if buffer else b""
+    return _filled(template, values, texts)
 
 
 def _filled(template: str, values: dict[str, pl.Expr], texts: set[str]) -> pl.Expr:
@@ -188,8 +191,14 @@ def _value(column: pl.Expr, *, escape: bool) -> pl.Expr:
 
 def _risky(frame: pl.DataFrame) -> set[str]:
     """Name the columns, ``sides`` among them, with a character that JSON escapes."""
-    texts = {column: pl.col(column) for column, dtype in frame.schema.items() if dtype == pl.String}
-    if "sides" in frame.columns:
-        texts["sides"] = pl.col("sides").explode().struct.field("side")
-    found = frame.select(text.unique().str.contains(_RISKY).any().alias(column) for column, text in texts.items())
+    found = frame.select(_searched(tuple(frame.schema.items())))
     return {column for column, risky in found.row(0, named=True).items() if risky}
+
+
+@lru_cache(maxsize=64)
+def _searched(columns: tuple[tuple[str, pl.DataType], ...]) -> list[pl.Expr]:
+    """Return what tells of each column of text whether it has such a character."""
+    texts = {column: pl.col(column) for column, dtype in columns if dtype == pl.String}
+    if "sides" in dict(columns):
+        texts["sides"] = pl.col("sides").explode().struct.field("side")
+    return [text.unique().str.contains(_RISKY).any().alias(column) for column, text in texts.items()]

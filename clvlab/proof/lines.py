@@ -58,6 +58,26 @@ _RECEIPT = [
 ]
 
 
+def _state(column: str) -> list[pl.Expr]:
+    """Return the columns of a market's state."""
+    state = pl.col(column).struct
+    return [state.field("tick_seq", "ts_ms", "suspended").name.prefix("state_"), state.field("sides")]
+
+
+_DECISION_COLUMNS = [
+    pl.col("seq", "agent_id", "fixture_id", "tick_seq", "ts_ms"),
+    pl.col("action").struct.field("type").alias("action"),
+    pl.col("action").struct.field("market_key", "side", "stake", "limit_odds_milli"),
+    pl.col("untrusted").struct.field("reason", "confidence_ppm", "confidence_raw", "claimed_edge_bps"),
+    *_state("market_state"),
+    *(pl.col("policy").struct.field(phase).struct.field("reasons").alias(phase) for phase in VERDICTS),
+]
+_CLOSE_COLUMNS = [
+    pl.col("seq", "fixture_id", "market_key", "end_seq", "close_ts_ms", "close_kind"),
+    *_state("closing"),
+]
+
+
 def read_decisions(events: bytes, start: int, end: int) -> pl.DataFrame:
     """Read the DECISION lines between two offsets as ``DECISION_EVENTS``.
 
@@ -143,28 +163,12 @@ def _events(text: bytes, payload: list[tuple[str, pa.DataType]]) -> pl.DataFrame
 
 
 def _decisions(text: bytes) -> tuple[pl.DataFrame, bytes]:
-    table = _events(text, _DECISION)
-    state = pl.col("market_state").struct
-    action = pl.col("action").struct
-    policy = pl.col("policy").struct
-    frame = table.select(
-        "seq", "agent_id", "fixture_id", "tick_seq", "ts_ms",
-        action.field("type").alias("action"), action.field("market_key", "side", "stake", "limit_odds_milli"),
-        pl.col("untrusted").struct.field("reason", "confidence_ppm", "confidence_raw", "claimed_edge_bps"),
-        state.field("tick_seq", "ts_ms", "suspended").name.prefix("state_"), state.field("sides"),
-        *(policy.field(phase).struct.field("reasons").alias(phase) for phase in VERDICTS),
-    )  # fmt: skip
-    frame = conform(frame, DECISION_EVENTS, "DECISION")
+    frame = conform(_events(text, _DECISION).select(_DECISION_COLUMNS), DECISION_EVENTS, "DECISION")
     return frame, decision_lines(frame)
 
 
 def _closes(text: bytes) -> tuple[pl.DataFrame, bytes]:
-    state = pl.col("closing").struct
-    frame = _events(text, _CLOSE).select(
-        "seq", "fixture_id", "market_key", "end_seq", "close_ts_ms", "close_kind",
-        state.field("tick_seq", "ts_ms", "suspended").name.prefix("state_"), state.field("sides"),
-    )  # fmt: skip
-    frame = conform(frame, CLOSE_EVENTS, "MARKET_CLOSE")
+    frame = conform(_events(text, _CLOSE).select(_CLOSE_COLUMNS), CLOSE_EVENTS, "MARKET_CLOSE")
     return frame, close_lines(frame)
 
 
