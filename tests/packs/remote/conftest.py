@@ -112,7 +112,7 @@ def many(tmp_path_factory):
 def web(tmp_path, monkeypatch):
     """A web server over the folder ``served``, whose failures are not waited for."""
     monkeypatch.setenv("CLVLAB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("clvlab.packs.remote.bucket.TIMEOUT_S", 0.4)
+    monkeypatch.setattr("clvlab.packs.remote.bucket.TIMEOUT_S", 3.0)
     monkeypatch.setattr("clvlab.packs.remote.bucket._RETRIES", 0)
     (tmp_path / "served").mkdir()
     with serving(tmp_path / "served") as server:

@@ -31,7 +31,7 @@ class _Handler(BaseHTTPRequestHandler):
         fault, path = self.server.fault, self.server.folder / self.path.partition("?")[0].lstrip("/")
         self.server.asked.append(self.path)
         if fault == "slow":
-            time.sleep(0.6)
+            time.sleep(3.5)
         if fault in _STATUSES or not path.is_file():
             self._head(_STATUSES.get(fault, 404), {}, 0)
             return
