@@ -56,6 +56,19 @@ def _heed(done: asyncio.Future[Any]) -> None:
         done.exception()
 
 
+class _Coming:
+    """Work for all who ask for it before it begins."""
+
+    work: asyncio.Future[Any]
+
+    def __init__(self) -> None:
+        self.has_begun = False
+
+    def begin(self, work: Callable[[], _T]) -> _T:
+        self.has_begun = True
+        return work()
+
+
 class BoundedPool:
     """Runs functions on a few threads, away from the event loop.
 
@@ -77,6 +90,7 @@ class BoundedPool:
         self._mean_s: float | None = None  # nothing is measured yet
         self._mean_held_s = 0.0
         self._flights: dict[str, asyncio.Future[Any]] = {}
+        self._coming: dict[str, _Coming] = {}
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def run(self, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
@@ -104,6 +118,30 @@ class BoundedPool:
                 flight = self.fly(key, partial(function, *args, **kwargs))
         answer: _T = await asyncio.shield(flight)
         return answer
+
+    async def share_next(self, key: str, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        """Call a function as ``run`` does, once for all who ask under the same key before it begins.
+
+        What is answered was found after it was asked for: who comes when it has begun waits for the next one.
+
+        Raises
+        ------
+        BusyError
+        """
+        coming = self._coming.get(key)
+        if coming is None or coming.has_begun:
+            with self.place():
+                coming = _Coming()
+                coming.work = self._start(partial(coming.begin, partial(function, *args, **kwargs)))
+                self._coming[key] = coming
+                coming.work.add_done_callback(partial(self._arrived, key, coming))
+        answer: _T = await asyncio.shield(coming.work)
+        return answer
+
+    def _arrived(self, key: str, coming: _Coming, done: asyncio.Future[Any]) -> None:
+        if self._coming.get(key) is coming:  # else another waits under its key since
+            del self._coming[key]
+        _heed(done)
 
     @contextmanager
     def held(self) -> Iterator[Place]:

@@ -91,7 +91,7 @@ def progress(run_id: str, application: ApplicationDep) -> RunProgress:
 @cards.post("/{run_id}/verify", operation_id="verifyRun", responses=problems(410, s404="Unknown run"))
 async def verify(run_id: str, application: ApplicationDep, pool: ProofPool) -> VerifyResponse:
     """Recompute the proof from the stored bytes: hashes, scores, manifest, seven checks. Changes nothing that is sealed."""
-    return await pool.run(application.runs.verify, run_id)
+    return await pool.share_next(run_id, application.runs.verify, run_id)
 
 
 @sealed.get(
