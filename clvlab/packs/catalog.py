@@ -6,8 +6,10 @@ what does not match its entry is not there.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import orjson
@@ -20,6 +22,9 @@ from clvlab.packs.reader import Pack, load_pack
 from clvlab.packs.verifying import verify_pack
 
 _ALLOWLIST = "catalog.json"
+_MOMENT_NS = 2_000_000_000  # coarser than any file system's clock
+
+_Stamps = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +93,39 @@ def entry_of(pack: Pack) -> dict[str, str]:
 def open_entry(folder: Path, entry: Mapping[str, str]) -> Pack:
     """Open the pack in a folder, whose files must be those that its entry names.
 
+    Its files are hashed when it is opened first, and again once any of them may have changed.
+
     Raises
     ------
     PackFormatError, PackTamperedError
     """
+    stamps, named = _stamps(folder), tuple(sorted(entry.items()))
+    return _verified(folder, named) if stamps is None else _kept(folder, named, stamps)
+
+
+def _stamps(folder: Path) -> _Stamps | None:
+    """Return what tells whether a file of a pack was written or replaced; null where one may have been a moment ago.
+
+    A change moves a file's ``ctime``, which can't be set back. Two changes in one moment give one ``ctime``: a young one says
+    nothing.
+    """
+    try:
+        found = [(folder / name).stat() for name in ("", DESCRIPTOR, TICKS_FILE)]
+        found += [raw.stat()] if (raw := folder / "raw").is_dir() else []
+    except OSError:  # whoever opens it says what is wrong
+        return None
+    if time.time_ns() - max(one.st_ctime_ns for one in found) < _MOMENT_NS:
+        return None
+    return tuple((one.st_dev, one.st_ino, one.st_size, one.st_mtime_ns, one.st_ctime_ns) for one in found)
+
+
+@lru_cache(maxsize=8)
+def _kept(folder: Path, entry: tuple[tuple[str, str], ...], stamps: _Stamps) -> Pack:  # noqa: ARG001
+    return _verified(folder, entry)
+
+
+def _verified(folder: Path, named: tuple[tuple[str, str], ...]) -> Pack:
+    entry = dict(named)
     descriptor = folder / DESCRIPTOR
     if not descriptor.is_file() or file_sha256(descriptor) != entry.get(DESCRIPTOR):
         raise PackFormatError(f"{DESCRIPTOR} is not the file that was admitted")
