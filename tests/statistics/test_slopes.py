@@ -25,7 +25,7 @@ def by_matrices(x, y, ids):
     columns, variance = [], 0.0
     for cluster in np.unique(ids):
         own = np.flatnonzero(ids == cluster)
-        adjusted = fractional_matrix_power(np.eye(own.size) - hat[np.ix_(own, own)], -0.5) @ design[own] * bread
+        adjusted = fractional_matrix_power(np.eye(own.size) - hat[np.ix_(own, own)], -0.5).real @ design[own] * bread
         variance += float(adjusted[:, 0] @ residuals[own]) ** 2
         columns.append((np.eye(ids.size) - hat)[:, own] @ adjusted[:, 0])
     gram = np.column_stack(columns)

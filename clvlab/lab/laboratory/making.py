@@ -111,8 +111,6 @@ class Verbs(Searching):
         >>> runs = cl.Lab().backtests(["starter", "season"], "cumulative-drift")
         >>> [(run.pack.pack_id, run.run.verify().passed) for run in runs]
         [('starter', True), ('season', True)]
-        >>> len(cl.leaderboard(runs).frame)
-        1
         """
         asked = [question(pack, None, window, policy, audit=audit) for pack in several(packs)]
         return self._place.backtests(asked, entry(agent, params), Work(executor).executor)

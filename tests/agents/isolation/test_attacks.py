@@ -12,8 +12,7 @@ from clvlab.agents.isolation.isolated import IsolatedAgent, isolated
 from clvlab.agents.isolation.sandbox import can_lock_in
 from clvlab.application.packs import open_pack
 from clvlab.application.replays import prices_again, replay_run
-from clvlab.engine import lookahead
-from clvlab.engine import run as engine
+from clvlab.engine import asking, lookahead, shards
 from clvlab.engine.run import run
 from clvlab.errors import AgentError, AgentFailedError, LookaheadError
 from clvlab.law.closing import Window
@@ -118,7 +117,7 @@ def test_walk_to_the_whole_tape_finds_no_later_tick(season, search):
 PATCHES = """
 import polars as pl
 import clvlab
-from clvlab.engine import agent, lookahead, replay, run
+from clvlab.engine import agent, asking, lookahead, replay, shards
 from clvlab.law import closing, clv
 from clvlab.law import positions
 
@@ -127,10 +126,10 @@ def better(*arguments, **options):
     rise = pl.col("sides").list.eval(pl.element().struct.with_fields(prob_bps=pl.element().struct.field("prob_bps") + 300))
     return type(made)(made.decisions, made.closes.with_columns(sides=rise))
 
-original = replay.replay
-run.replay = replay.replay = better
+original = replay.looked_up
+shards.looked_up = replay.looked_up = better
 lookahead._compared = lambda timed, then, cut: lookahead._moved(timed.clear(), cut, "vanished")
-lookahead.lookahead_audit = run.lookahead_audit = None
+lookahead.lookahead_audit = asking.lookahead_audit = None
 agent.is_registered = lambda agent: True
 
 @clvlab.strategy
@@ -151,12 +150,12 @@ def patching(tmp_path):
 
 
 def test_agent_that_replaces_the_audit_is_audited_all_the_same(patching):
-    before = (lookahead._compared, engine.lookahead_audit)
+    before = (lookahead._compared, asking.lookahead_audit)
 
     with pytest.raises(LookaheadError):
         performed(open_pack("season"), f"{patching}:peek")
 
-    assert (lookahead._compared, engine.lookahead_audit) == before
+    assert (lookahead._compared, asking.lookahead_audit) == before
 
 
 def test_agent_that_replaces_the_engine_is_sealed_with_the_closes_of_the_ticks(patching):
@@ -168,7 +167,7 @@ def test_agent_that_replaces_the_engine_is_sealed_with_the_closes_of_the_ticks(p
 
 def test_closes_made_up_by_a_patched_engine_do_not_survive_the_ticks(patching, monkeypatch):
     """Whoever runs the engine may patch it: the run is sound, and the agent's file would patch the replay alike."""
-    original = engine.replay
+    original = shards.looked_up
 
     def better(*arguments, **options):
         made = original(*arguments, **options)
@@ -178,7 +177,7 @@ def test_closes_made_up_by_a_patched_engine_do_not_survive_the_ticks(patching, m
         )
 
     with monkeypatch.context() as patched:
-        patched.setattr(engine, "replay", better)
+        patched.setattr(shards, "looked_up", better)
         forged = performed(open_pack("starter"), f"{patching}:plain")
 
     assert verify(forged.run, forged.receipts).passed

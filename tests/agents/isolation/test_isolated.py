@@ -66,8 +66,8 @@ def test_code_of_a_file_runs_in_another_process_from_its_first_line(tmp_path):
     file = tmp_path / "mine.py"
     file.write_text(
         "import os, sys, clvlab, polars as pl\n"
-        "import clvlab.engine.run\n"
-        "clvlab.engine.run.replay = clvlab.engine.run.seal = None\n"
+        "import clvlab.engine.run, clvlab.engine.shards\n"
+        "clvlab.engine.shards.looked_up = clvlab.engine.run.seal = None\n"
         "sys.modules['clvlab.proof.verify'] = None\n"
         "PID = str(os.getpid())\n"
         "@clvlab.strategy\n"
