@@ -30,7 +30,7 @@ from tests.logs import audited, entries
 pytestmark = pytest.mark.long
 
 TIMES, MOST = 4, 6
-ROUNDS = 2
+ROUNDS = 3
 HASH = "sha256:" + "a" * 64
 
 

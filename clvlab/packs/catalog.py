@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -100,7 +100,7 @@ def open_entry(folder: Path, entry: Mapping[str, str]) -> Pack:
     PackFormatError, PackTamperedError
     """
     stamps, named = _stamps(folder), tuple(sorted(entry.items()))
-    return _verified(folder, named) if stamps is None else _kept(folder, named, stamps)
+    return _verified(folder, named) if stamps is None else replace(_kept(folder, named, stamps))  # shares nothing it reads
 
 
 def _stamps(folder: Path) -> _Stamps | None:

@@ -6,6 +6,7 @@ import pytest
 
 from tests.service import serving
 from tests.service.serving import BOUND, DEPLOY, assert_problem
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -40,8 +41,9 @@ def test_deploys_beyond_the_cap_are_429_until_one_is_over(capped):
 
 def test_starts_beyond_the_cap_are_429_and_claim_nothing(capped, owner):
     application = capped.app.state.application
-    for _ in range(2):
-        application.competitions.claim(owner, capped.competition(agents=("baseline",)))
+    claimed = [capped.competition(agents=("baseline",)) for _ in range(2)]
+    for competition_id in claimed:
+        application.competitions.claim(owner, competition_id)
     third = capped.competition(agents=("baseline",))
 
     problem = assert_problem(capped.alice.post(f"/competitions/{third}/start"), 429)
@@ -50,6 +52,7 @@ def test_starts_beyond_the_cap_are_429_and_claim_nothing(capped, owner):
     assert capped.get(f"/competitions/{third}")["status"] == "draft"
     while application.jobs.run_one():
         pass
+    until(lambda: all(capped.get(f"/competitions/{one}")["status"] == "finalized" for one in claimed))  # by whoever has it
     assert capped.post(f"/competitions/{third}/start")["status"] == "finalized"
 
 

@@ -12,7 +12,7 @@ from obstore.store import S3Store
 from clvlab.packs.synthetic import Recipe, build
 from tests.packs.remote.web import serving
 
-BUCKET = "odds"
+BUCKET = "tested"
 
 
 @dataclass

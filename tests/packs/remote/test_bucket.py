@@ -132,11 +132,11 @@ def test_a_bucket_that_does_not_exist_is_reported(ask):
 
 @pytest.mark.usefixtures("s3")
 def test_a_bucket_that_is_not_open_to_all_is_reported(monkeypatch, many):
-    push_pack(many, "s3://odds/many")
+    push_pack(many, "s3://tested/many")
     monkeypatch.setenv("AWS_SKIP_SIGNATURE", "true")
 
-    with pytest.raises(RemoteError, match=r"s3://odds/many/datapackage\.json: access is denied; credentials are read"):
-        cl.open_pack("s3://odds/many")
+    with pytest.raises(RemoteError, match=r"s3://tested/many/datapackage\.json: access is denied; credentials are read"):
+        cl.open_pack("s3://tested/many")
 
 
 @pytest.mark.usefixtures("s3")
@@ -144,7 +144,7 @@ def test_missing_credentials_are_named(monkeypatch):
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
 
     with pytest.raises(RemoteError, match="needs credentials: set AWS_ACCESS_KEY_ID"):
-        cl.open_pack("s3://odds/many")
+        cl.open_pack("s3://tested/many")
 
 
 def test_what_is_too_large_to_be_read_at_once_is_refused(web, monkeypatch):
@@ -164,10 +164,10 @@ def test_what_is_too_large_to_be_read_at_once_is_refused(web, monkeypatch):
         ("s3:///pack", "names no bucket"),
         ("http://example.com/pack", "use https://"),
         ("http://127.0.0.1.example.com/pack", "use https://"),
-        ("s3://odds/../other", "no fragment, and no '.' or '..'"),
-        ("s3://odds/pack#part", "no fragment"),
-        ("s3://me:word@odds/pack", "credentials stand in the environment"),
-        ("s3://odds/pack?key=word", "credentials stand in the environment"),
+        ("s3://tested/../other", "no fragment, and no '.' or '..'"),
+        ("s3://tested/pack#part", "no fragment"),
+        ("s3://me:word@tested/pack", "credentials stand in the environment"),
+        ("s3://tested/pack?key=word", "credentials stand in the environment"),
         ("https://me:word@host/pack", "credentials stand in the environment"),
         ("https://[::1/pack", "a URL can't be read"),
     ],
@@ -182,7 +182,7 @@ def test_urls_that_are_not_taken(url, reason):
 @pytest.mark.parametrize(
     ("url", "shown"),
     [
-        ("s3://odds/mine/pack/", "s3://odds/mine/pack"),
+        ("s3://tested/mine/pack/", "s3://tested/mine/pack"),
         ("https://host:8443/a/b?token=x", "https://host:8443/a/b"),
         ("https://[::1]:8443/a", "https://[::1]:8443/a"),
         ("https://host", "https://host"),
@@ -213,7 +213,7 @@ def test_without_the_extra_the_error_names_it(monkeypatch):
     monkeypatch.setattr(builtins, "__import__", without)
 
     with pytest.raises(MissingExtraError, match=r"pip install 'clvlab\[remote\]'"):
-        Bucket(Address("s3://odds/many")).whole("datapackage.json")
+        Bucket(Address("s3://tested/many")).whole("datapackage.json")
 
 
 def test_nothing_of_it_is_loaded_before_a_url_is_opened():

@@ -10,7 +10,7 @@ from clvlab.errors import FileError, SettingsError
 from clvlab.packs.reader import load_pack
 from clvlab.packs.remote.cache import Cache, cache_of_environment
 
-URL = "s3://odds/mine/many"
+URL = "s3://tested/mine/many"
 
 
 @pytest.fixture
@@ -40,8 +40,8 @@ def test_a_fixture_is_read_once(pushed, tmp_path):
 
 
 def test_neighbours_in_a_row_group_are_kept_too(s3):
-    push_pack("starter", "s3://odds/starter")
-    pack = cl.open_pack("s3://odds/starter")
+    push_pack("starter", "s3://tested/starter")
+    pack = cl.open_pack("s3://tested/starter")
     pack.ticks([pack.fixture_ids[0]])
     s3.asked.clear()
 

@@ -20,7 +20,7 @@ from clvlab.packs.manifest import read_manifest
 from clvlab.packs.reader import load_pack
 from tests.commands import clvlab
 
-URL = "s3://odds/mine/many"
+URL = "s3://tested/mine/many"
 KEY = "mine/many"
 VERIFIED = "fixtures verified as they are read"
 
@@ -52,9 +52,9 @@ def with_other_ticks(folder, fixture_id):
 
 @pytest.mark.usefixtures("s3")
 def test_a_backtest_of_one_fixture_is_that_of_the_pack_in_a_folder():
-    push_pack("starter", "s3://odds/mine/starter")
+    push_pack("starter", "s3://tested/mine/starter")
 
-    there = cl.backtest(cl.open_pack("s3://odds/mine/starter"), agent="cumulative-drift", fixtures=[90000003])
+    there = cl.backtest(cl.open_pack("s3://tested/mine/starter"), agent="cumulative-drift", fixtures=[90000003])
     here = cl.backtest("starter", agent="cumulative-drift", fixtures=[90000003])
 
     assert there.run.source == here.run.source
@@ -191,18 +191,18 @@ def test_only_whole_packs_are_listed(pushed, tmp_path):
     pushed.change("mine/broken/datapackage.json", b"{}")
     pushed.change("mine/notes.txt", b"no pack")
 
-    code, out, _ = clvlab(tmp_path, "packs", "list", "s3://odds/mine", "--json")
+    code, out, _ = clvlab(tmp_path, "packs", "list", "s3://tested/mine", "--json")
 
     assert code == 0
     assert [(pack["url"], pack["pack_id"]) for pack in orjson.loads(out)] == [(URL, "many")]
-    assert f"{URL}\nPack many" in clvlab(tmp_path, "packs", "list", "s3://odds/mine")[1]
+    assert f"{URL}\nPack many" in clvlab(tmp_path, "packs", "list", "s3://tested/mine")[1]
 
 
 @pytest.mark.usefixtures("s3")
 def test_a_listed_url_opens_the_pack_whatever_its_name(many):
-    push_pack(many, "s3://odds/some packs/50%25 [x] é")
+    push_pack(many, "s3://tested/some packs/50%25 [x] é")
 
-    ((url, pack),) = packs_at("s3://odds/some%20packs")
+    ((url, pack),) = packs_at("s3://tested/some%20packs")
 
     assert cl.open_pack(url).content_hash == pack.content_hash
 
@@ -232,9 +232,9 @@ def test_raw_files_come_along(tmp_path):
     from tests.packs.remote.raw import make_raw_pack
 
     folder = make_raw_pack(tmp_path / "kept")
-    push_pack(folder, "s3://odds/kept")
+    push_pack(folder, "s3://tested/kept")
 
-    assert clvlab(tmp_path, "packs", "pull", "s3://odds/kept", "--out", "again")[0] == 0
+    assert clvlab(tmp_path, "packs", "pull", "s3://tested/kept", "--out", "again")[0] == 0
 
     assert (tmp_path / "again" / "raw" / "a b#%é.json").read_bytes() == (folder / "raw" / "a b#%é.json").read_bytes()
 
@@ -289,7 +289,7 @@ def test_a_pack_of_fixtures_without_ticks_is_read(many, tmp_path):
 
     manifest = read_manifest(many)[0].model_copy(update={"pack_id": "empty", "results_sha256": None})
     write_pack(pl.DataFrame(schema=TICKS), manifest, tmp_path / "empty")
-    push_pack(tmp_path / "empty", "s3://odds/empty")
+    push_pack(tmp_path / "empty", "s3://tested/empty")
 
-    assert cl.open_pack("s3://odds/empty").ticks().height == 0
+    assert cl.open_pack("s3://tested/empty").ticks().height == 0
     shutil.rmtree(tmp_path / "empty")

@@ -14,7 +14,7 @@ from clvlab.packs.reader import load_pack
 from clvlab.packs.synthetic import Recipe, build
 from tests.commands import clvlab
 
-URL = "s3://odds/mine/many"
+URL = "s3://tested/mine/many"
 FILES = ["datapackage.json", "results.parquet", "ticks.parquet"]
 
 
@@ -104,7 +104,7 @@ def test_a_pack_that_is_not_sound_is_not_pushed(s3, many, tmp_path):
 
 @pytest.mark.parametrize("rounds", range(3))
 def test_of_two_packs_pushed_at_once_one_is_there_whole(s3, many, other, rounds):
-    url, start = f"s3://odds/race/{rounds}", Barrier(2)
+    url, start = f"s3://tested/race/{rounds}", Barrier(2)
 
     def push(folder):
         start.wait()
@@ -139,17 +139,17 @@ def test_a_run_lies_under_its_id_and_is_never_written_over(s3, tmp_path):
     run = cl.backtest("starter", "cumulative-drift").run
     folder = run.save(tmp_path)
 
-    assert run.push("s3://odds/runs") == f"s3://odds/runs/{run.run_id}"
+    assert run.push("s3://tested/runs") == f"s3://tested/runs/{run.run_id}"
 
     assert {key.rpartition("/")[2]: s3.get(key) for key in s3.names()} == {
         path.name: path.read_bytes() for path in folder.iterdir()
     }
     assert puts(s3)[-1] == "manifest.json"
-    code, out, _ = clvlab(tmp_path, "push", folder, "s3://odds/runs")
-    assert (code, out) == (0, f"Pushed to s3://odds/runs/{run.run_id}\n")
+    code, out, _ = clvlab(tmp_path, "push", folder, "s3://tested/runs")
+    assert (code, out) == (0, f"Pushed to s3://tested/runs/{run.run_id}\n")
     s3.change(f"runs/{run.run_id}/events.jsonl", b"other\n")
     with pytest.raises(RemoteConflictError, match=rf"{run.run_id}/events\.jsonl is there with other bytes"):
-        run.push("s3://odds/runs")
+        run.push("s3://tested/runs")
 
 
 def test_a_bundle_lies_under_the_id_of_its_run(s3, tmp_path):
@@ -157,7 +157,7 @@ def test_a_bundle_lies_under_the_id_of_its_run(s3, tmp_path):
     folder = run.save(tmp_path)
     assert clvlab(tmp_path, "bundle", folder, "--out", "run.clv")[0] == 0
 
-    assert push_stored(tmp_path / "run.clv", "s3://odds/runs") == f"s3://odds/runs/{run.run_id}.clv"
+    assert push_stored(tmp_path / "run.clv", "s3://tested/runs") == f"s3://tested/runs/{run.run_id}.clv"
 
     assert s3.get(f"runs/{run.run_id}.clv") == (tmp_path / "run.clv").read_bytes()
 
@@ -168,6 +168,6 @@ def test_a_run_that_does_not_verify_is_not_pushed(s3, tmp_path):
     events.write_bytes(events.read_bytes().replace(b'"BACK"', b'"LAY"', 1))
 
     with pytest.raises(BundleError, match="does not verify, nothing of it is pushed"):
-        push_stored(folder, "s3://odds/runs")
+        push_stored(folder, "s3://tested/runs")
 
     assert s3.names() == []

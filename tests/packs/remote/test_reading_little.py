@@ -46,10 +46,10 @@ def messages(ids, random):
 def test_one_fixture_of_three_thousand_reads_a_twentieth_of_them_at_most(s3, tmp_path):
     folder = tmp_path / "season"
     make_season(folder)
-    push_pack(folder, "s3://odds/season")
+    push_pack(folder, "s3://tested/season")
     s3.asked.clear()
 
-    test = cl.backtest(cl.open_pack("s3://odds/season"), "cumulative-drift", fixtures=[1_234])
+    test = cl.backtest(cl.open_pack("s3://tested/season"), "cumulative-drift", fixtures=[1_234])
 
     size = sum(path.stat().st_size for path in folder.iterdir())
     print(f"{s3.bytes_served:,} of {size:,} bytes in {len(s3.asked)} requests")
