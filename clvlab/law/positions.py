@@ -5,7 +5,10 @@ from __future__ import annotations
 import polars as pl
 
 from clvlab.errors import EvidenceError
+from clvlab.law.columns import changes, neighbours, nulls, repeated, taken
 from clvlab.law.schema import ODDS_MILLI, POSITIONS, PROPOSALS, Action, conform
+
+_MARKET = ["fixture_id", "market_key"]
 
 
 def positions(decisions: pl.DataFrame, closes: pl.DataFrame) -> pl.DataFrame:
@@ -27,48 +30,44 @@ def positions(decisions: pl.DataFrame, closes: pl.DataFrame) -> pl.DataFrame:
         Not exactly one close for every market that a BACK names, sorted by (fixture_id, market_key); or sides of a state
         that are not sorted and unique.
     """
-    market = ["fixture_id", "market_key"]
-    named = decisions.filter(pl.col("action") == Action.BACK, pl.col("market_key").is_not_null())
-    if not closes.select(market).equals(named.select(market).unique().sort(market)):
+    market = market_rows(decisions, closes)
+    entries, quotes = _prices(decisions), _prices(closes)
+    own = entries["side"] == taken(decisions["side"], entries["row"])  # sides are unique: at most one of each decision
+    row, unpriced = entries["row"].filter(own), nulls(decisions.height)
+    asked = pl.DataFrame({"row": market, "side": decisions["side"]})
+    close = asked.join(quotes, on=["row", "side"], how="left", maintain_order="left")
+    known = {
+        "entry_present": decisions["sides"].is_not_null(),
+        "entry_suspended": decisions["state_suspended"],
+        "entry_prob_bps": unpriced.clone().scatter(row, entries["prob_bps"].filter(own)),
+        "odds_milli": unpriced.scatter(row, entries["odds_milli"].filter(own)),
+        "closing_present": taken(closes["sides"].is_not_null(), market),
+        "closing_suspended": taken(closes["state_suspended"], market),
+        "close_prob_bps": close["prob_bps"],
+        "closing_ts_ms": taken(closes["state_ts_ms"], market),
+    } | {name: taken(closes[name], market) for name in ("end_seq", "close_ts_ms", "close_kind")}
+    frame = pl.DataFrame({name: known[name] if name in known else decisions[name] for name in POSITIONS})
+    return conform(frame, POSITIONS, "POSITIONS")
+
+
+def market_rows(decisions: pl.DataFrame, closes: pl.DataFrame) -> pl.Series:
+    """Return the row in ``closes`` of the market that each decision backs; null where it backs none.
+
+    Raises
+    ------
+    EvidenceError
+        As for ``positions``.
+    """
+    row = pl.int_range(closes.height, eager=True).alias("row")
+    found = decisions[_MARKET].join(closes[_MARKET].hstack([row]), on=_MARKET, how="left", maintain_order="left")["row"]
+    back = decisions["action"] == Action.BACK
+    found = found.zip_with(back, nulls(decisions.height))
+    backed = found.filter(back & decisions["market_key"].is_not_null())
+    (fixture, later_fixture), (key, later_key) = neighbours(closes["fixture_id"]), neighbours(closes["market_key"])
+    ascending = (later_fixture > fixture) | ((later_fixture == fixture) & (later_key > key))
+    if backed.null_count() or backed.n_unique() != closes.height or not ascending.all():
         raise EvidenceError("there must be one MARKET_CLOSE for every market that a BACK names, sorted")
-    entries, quotes = _prices(decisions.rename({"side": "own_side"}), ["seq"], "own_side"), _prices(closes, market)
-    own = entries.filter(pl.col("side") == pl.col("own_side"))  # sides are unique: at most one row per decision
-    asked = decisions.with_columns(
-        market=pl.when(pl.col("action") == Action.BACK).then("market_key"),
-        entry_present=pl.col("sides").is_not_null(),
-        entry_suspended="state_suspended",
-    )
-    return conform(
-        asked.lazy()
-        .join(
-            own.lazy().select("seq", entry_prob_bps="prob_bps", odds_milli="odds_milli"),
-            on="seq",
-            how="left",
-            maintain_order="left",
-        )
-        .join(
-            closes.lazy().select(
-                "fixture_id", "end_seq", "close_ts_ms", "close_kind",
-                market="market_key",
-                closing_present=pl.col("sides").is_not_null(),
-                closing_suspended="state_suspended",
-                closing_ts_ms="state_ts_ms",
-            ),
-            on=["fixture_id", "market"],
-            how="left",
-            maintain_order="left",
-        )
-        .join(
-            quotes.lazy().select("fixture_id", "side", market="market_key", close_prob_bps="prob_bps"),
-            on=["fixture_id", "market", "side"],
-            how="left",
-            maintain_order="left",
-        )
-        .select(*POSITIONS)
-        .collect(engine="in-memory"),
-        POSITIONS,
-        "POSITIONS",
-    )  # fmt: skip
+    return found
 
 
 def proposals(decisions: pl.DataFrame, placed: pl.DataFrame) -> pl.DataFrame:
@@ -79,44 +78,45 @@ def proposals(decisions: pl.DataFrame, placed: pl.DataFrame) -> pl.DataFrame:
     decisions, placed
         ``PROPOSAL_EVENTS`` and their ``POSITIONS``, both in order of ``seq``. There is no quote in a suspended market.
     """
-    quote = pl.when(~pl.col("entry_suspended")).then("odds_milli")
-    both = placed.select(pl.exclude("odds_milli"), odds_milli=quote).hstack(
-        decisions.select("stake", "limit_odds_milli", quote_age_ms=pl.col("ts_ms") - pl.col("state_ts_ms"))
-    )
-    return conform(both.select(*PROPOSALS), PROPOSALS, "PROPOSALS")
+    own = {
+        "stake": decisions["stake"],
+        "limit_odds_milli": decisions["limit_odds_milli"],
+        "odds_milli": placed["odds_milli"].zip_with(~placed["entry_suspended"], nulls(placed.height)),
+        "quote_age_ms": decisions["ts_ms"] - decisions["state_ts_ms"],
+    }
+    return conform(pl.DataFrame({name: own[name] if name in own else placed[name] for name in PROPOSALS}), PROPOSALS, "PROPOSALS")
 
 
-def _prices(events: pl.DataFrame, key: list[str], *further: str) -> pl.DataFrame:
-    """Return one row per key and side of every state: (key, further columns, side, prob_bps, odds_milli)."""
-    states = events.filter(pl.col("sides").list.len() > 0).select(*key, *further, "state_suspended", "sides")
-    prices = states.explode("sides").unnest("sides")
+def _prices(events: pl.DataFrame) -> pl.DataFrame:
+    """Return one row per side of every state: (row of the event, side, prob_bps, odds_milli)."""
+    size = events["sides"].list.len().cast(pl.Int64)
+    there = size > 0
+    size, suspended = size.filter(there), events["state_suspended"].filter(there)
+    state = repeated(size)
+    prices = events["sides"].filter(there).explode().struct.unnest()
     if prices["side"].null_count():
         raise EvidenceError("a side without a name")
-    check_prices(prices, "state_suspended")
-    same = pl.all_horizontal(pl.col(column) == pl.col(column).shift(1) for column in key)
-    if prices.select((same & (pl.col("side") <= pl.col("side").shift(1))).any()).item():
+    check_prices(prices.hstack([taken(suspended, state).alias("suspended")]))
+    side, later = neighbours(prices["side"])
+    if (~changes(state).slice(1) & (later <= side)).any():
         raise EvidenceError("the sides of a market must be unique and in byte order")
-    return prices
+    rows = pl.int_range(events.height, eager=True).filter(there)
+    return prices.hstack([taken(rows, state).alias("row")])
 
 
-def check_prices(prices: pl.DataFrame, suspended: str = "suspended") -> None:
+def check_prices(prices: pl.DataFrame) -> None:
     """Refuse prices that no market has.
 
     Parameters
     ----------
     prices
-        ``prob_bps``, ``odds_milli``, and whether the market is suspended.
-    suspended
-        Name of that column.
+        ``prob_bps``, ``odds_milli`` and ``suspended``.
 
     Raises
     ------
     EvidenceError
     """
-    impossible = (
-        ~pl.col("prob_bps").is_between(0, 10_000)
-        | ~pl.col("odds_milli").is_between(*ODDS_MILLI)
-        | (pl.col(suspended) & pl.col("prob_bps").is_not_null())
-    )
-    if prices.select(impossible.any()).item():
+    prob, odds, (low, high) = prices["prob_bps"], prices["odds_milli"], ODDS_MILLI
+    impossible = ((prob < 0) | (prob > 10_000)).any() or ((odds < low) | (odds > high)).any()
+    if impossible or (prices["suspended"] & prob.is_not_null()).any():
         raise EvidenceError("a price out of range, or a probability in a suspended market")

@@ -3,19 +3,24 @@
 Every fixture has one sequence of messages, each about one market and at one time. A decision names its tick and the market's
 last message; a close names the last message inside its window. So the lines of a run say much about each other, which whoever
 rewrites one of them must keep to.
+
+What is compared are neighbours in sorted columns.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import polars as pl
 
 from clvlab.errors import EvidenceError
 from clvlab.law.closing import LAST_OPEN_MAX_AGE_MS
+from clvlab.law.columns import changes, neighbours, nulls, numbered, repeated, taken
+from clvlab.law.positions import market_rows
 from clvlab.law.schema import CloseKind, ClosingPolicy
 
-_MARKET = ["fixture_id", "market_key"]
 _LAST_TICK = 2**31 - 1
-_AFTER_LAST = [CloseKind.TAPE_END.value, CloseKind.STOP.value]  # windows that end after the last tick, at its time
+_TICKS = 2**32  # more than there are ticks: `number * _TICKS + tick` sorts by number, then tick
 
 _OTHER_SIDES = "a market has other sides in another message of its fixture"
 _OTHER_MESSAGE = "two states of one tick differ: a tick is one message, about one market"
@@ -36,116 +41,150 @@ def check_coherence(
     Raises
     ------
     EvidenceError
-        Two lines contradict each other.
+        Two lines contradict each other; or closes are not as ``positions`` requires.
     """
-    if closes.select(pl.struct(_MARKET).is_duplicated().any()).item():
-        raise EvidenceError("a market closes twice")
+    market = market_rows(decisions, closes)
     _check_times(decisions, closes, duration_s)
-
-    states = _states(decisions, closes)
-    if states.select((pl.col("sides").is_not_null() & pl.col("market").is_null()).any()).item():
-        raise EvidenceError("a market with a state has no MARKET_CLOSE")
-    messages = _messages(states)
-    acted = states.drop("sides").head(decisions.height).filter(pl.col("market").is_not_null())
-    _check_latest(messages, acted, closes, closing_policy)
-
-
-def _states(decisions: pl.DataFrame, closes: pl.DataFrame) -> pl.DataFrame:
-    """Put the states of decisions, then those of closes, one under the other; a market is the row of its close."""
-    own = closes.select(*_MARKET).with_row_index("market").with_columns(action=pl.lit("BACK"))
-    asked = decisions.select(*_MARKET, "action").join(own, on=[*_MARKET, "action"], how="left", maintain_order="left")
-    columns = ["market", "fixture_id", "tick_seq", "state_tick_seq", "state_ts_ms", "state_suspended", "sides"]
-    at_close = closes.with_columns(own["market"], tick_seq=pl.col("end_seq") - 1)
-    return pl.concat([decisions.with_columns(asked["market"]).select(columns), at_close.select(columns)])
+    messages = _messages(decisions, closes, market)
+    _check_messages(messages, closes)
+    _check_latest(messages, decisions, market, closes, closing_policy)
 
 
 def _check_times(decisions: pl.DataFrame, closes: pl.DataFrame, duration_s: int | None) -> None:
     """Require one time for each tick, times that never fall, and windows that end where those times say."""
-    ends = closes.select("fixture_id", "end_seq", "close_ts_ms", "close_kind").unique()
-    kind, tick, ts, close = (pl.col(name) for name in ("close_kind", "tick_seq", "ts_ms", "close_ts_ms"))
-    stated = ends.filter(kind.is_in([CloseKind.IN_RUNNING.value, *_AFTER_LAST])).select(
-        "fixture_id", tick_seq=pl.col("end_seq") - kind.is_in(_AFTER_LAST).cast(pl.Int64), ts_ms=close
-    )
+    closing = ["end_seq", "close_ts_ms", "close_kind"]
+    another = changes(closes["fixture_id"])
+    # Else each market could be closed at the moment that flatters it.
+    if any((~another & changes(closes[name])).any() for name in closing):
+        raise EvidenceError("the markets of a fixture close at different ticks")
+    ends = closes[["fixture_id", *closing]].filter(another)
+    after_last, at_tick = _ends_after_last(ends["close_kind"]), ends["close_kind"] == CloseKind.IN_RUNNING
+    ticks = ends["end_seq"] - after_last.cast(pl.Int64)
     known = [
-        frame.select("fixture_id", tick_seq=frame[f"{state}tick_seq"], ts_ms=frame[f"{state}ts_ms"]).drop_nulls()
-        for frame, state in ((decisions, ""), (decisions, "state_"), (closes, "state_"), (stated, ""))
+        decisions[["fixture_id", "tick_seq", "ts_ms"]],
+        decisions[["fixture_id", "state_tick_seq", "state_ts_ms"]],
+        closes[["fixture_id", "state_tick_seq", "state_ts_ms"]],
+        ends[["fixture_id"]].hstack([ticks, ends["close_ts_ms"]]).filter(after_last | at_tick),
     ]
-    ticks = pl.concat(known)
-    if not (ticks["tick_seq"].is_between(0, _LAST_TICK).all() and ends["end_seq"].is_between(0, _LAST_TICK + 1).all()):
+    fixture, tick, ts = (pl.concat(list(columns)) for columns in zip(*(frame.get_columns() for frame in known), strict=True))
+    there = tick.is_not_null()
+    fixture, tick, ts = fixture.filter(there), tick.filter(there), ts.filter(there)
+    if not (_within(tick, _LAST_TICK) and _within(ends["end_seq"], _LAST_TICK + 1)):
         raise EvidenceError("a tick has a number below 0, or of more than 31 bits")
-    fixtures = ticks.select("fixture_id").unique().with_row_index("fixture")
-    ends = fixtures.join(ends, on="fixture_id", how="left", maintain_order="left")
-    ticks = ticks.join(fixtures, on="fixture_id", how="left", maintain_order="left")
-    ticks = ticks.select("fixture", "tick_seq", "ts_ms", key=pl.col("fixture").cast(pl.Int64) * 2**32 + tick).sort("key")
-    same, falls = (pl.col(name) == pl.col(name).shift(1) for name in ("key", "fixture"))
-    if ticks.select((same & (ts != ts.shift(1))).any()).item():
+
+    # From here on a fixture is a number, and ticks stand in order of fixture and tick.
+    fixtures = fixture.unique().sort()
+    number = fixtures.search_sorted(fixture).cast(pl.Int64)
+    order = (number * _TICKS + tick).arg_sort()
+    number, tick, ts = taken(number, order), taken(tick, order), taken(ts, order)
+    (fixture_a, fixture_b), (tick_a, tick_b), (ts_a, ts_b) = neighbours(number), neighbours(tick), neighbours(ts)
+    same = fixture_a == fixture_b
+    if (same & (tick_a == tick_b) & (ts_a != ts_b)).any():
         raise EvidenceError("one tick has two times")
-    if ticks.select((falls & (ts < ts.shift(1))).any()).item():
+    if (same & (ts_b < ts_a)).any():
         raise EvidenceError("time falls from one tick to a later one")
-    at = ticks.hstack(ends.select(pl.exclude("fixture_id", "fixture").gather(ticks["fixture"])))
-    inside = tick < pl.col("end_seq")
+
+    places = {fixture_id: place for place, fixture_id in enumerate(ends["fixture_id"])}
+    end = taken(pl.Series([places.get(fixture_id) for fixture_id in fixtures], dtype=pl.UInt32), number)
+    inside, close, kind = tick < taken(ends["end_seq"], end), taken(ends["close_ts_ms"], end), taken(ends["close_kind"], end)
     wrong = (
-        (kind.is_in(_AFTER_LAST) & ~inside)
+        (_ends_after_last(kind) & ~inside)
         | ((kind == CloseKind.KICKOFF) & (inside != (ts < close)))
         | ((kind == CloseKind.DURATION) & ((inside != (ts <= close)) | (ts < close - 1000 * (duration_s or 0))))
     )
-    if at.select(wrong.any()).item():
+    if wrong.any():
         raise EvidenceError("a window does not end where the times of its ticks say")
 
 
-def _messages(states: pl.DataFrame) -> pl.DataFrame:
-    """Return the states that are there, each of which must be one message, with the sides that its market always has."""
-    if (states["sides"].list.len() < 2).any():
+def _ends_after_last(kind: pl.Series) -> pl.Series:
+    """Tell which windows end after the last tick, at its time."""
+    return (kind == CloseKind.TAPE_END) | (kind == CloseKind.STOP)
+
+
+def _within(ticks: pl.Series, largest: int) -> bool:
+    return bool((ticks >= 0).all() and (ticks <= largest).all())
+
+
+@dataclass(frozen=True, slots=True)
+class _Messages:
+    """The states that are there, in order of market and tick; a market is the row of its close."""
+
+    market: pl.Series
+    tick: pl.Series
+    ts_ms: pl.Series
+    suspended: pl.Series
+    sides: pl.Series
+
+    @property
+    def key(self) -> pl.Series:
+        """Market and tick as one number, ascending."""
+        return self.market * _TICKS + self.tick
+
+    def open(self) -> _Messages:
+        """Leave the suspended ones out."""
+        columns = (self.market, self.tick, self.ts_ms, self.suspended, self.sides)
+        return _Messages(*(column.filter(~self.suspended) for column in columns))
+
+    def latest(self, market: pl.Series, tick: pl.Series) -> pl.Series:
+        """Return the row of each market's last message up to a tick; null where there is none."""
+        first = pl.Series([-_TICKS], dtype=pl.Int64)  # stands before every key, so that each has something before it
+        row = first.append(self.key).search_sorted(market * _TICKS + tick, side="right").cast(pl.Int64) - 2
+        row = row.zip_with(row >= 0, nulls(len(row)))
+        return row.zip_with(taken(self.market, row) == market, nulls(len(row)))
+
+
+def _messages(decisions: pl.DataFrame, closes: pl.DataFrame, market: pl.Series) -> _Messages:
+    """Put the states of decisions, of whose markets this is the row of the close, and of closes in order."""
+    sides = pl.concat([decisions["sides"], closes["sides"]])
+    market = pl.concat([market, pl.int_range(closes.height, eager=True)])
+    there = sides.is_not_null()
+    names = ("state_tick_seq", "state_ts_ms", "state_suspended")
+    columns = [market, *(pl.concat([decisions[name], closes[name]]) for name in names), sides]
+    market, tick, *others = (column.filter(there) for column in columns)
+    order = (market * _TICKS + tick).arg_sort()
+    return _Messages(*(taken(column, order) for column in (market, tick, *others)))
+
+
+def _check_messages(messages: _Messages, closes: pl.DataFrame) -> None:
+    """Require each tick to be one message, with the sides that its market always has."""
+    size = messages.sides.list.len().cast(pl.Int64)
+    if (size < 2).any():
         raise EvidenceError("a market has at least two sides")
-    priced = states["sides"].list.eval(pl.element().struct.field("prob_bps").is_not_null()).list.any()
-    if (priced == states["state_suspended"]).any():
+    prices, of = messages.sides.explode().struct.unnest(), repeated(size)
+    priced = pl.Series([False]).new_from_index(0, len(size)).scatter(of.filter(prices["prob_bps"].is_not_null()), True)
+    if (priced == messages.suspended).any():
         raise EvidenceError("a state is suspended exactly when it has no probability")
-    size = pl.col("sides").list.len().cast(pl.Int64).fill_null(1)  # no state explodes to a null
-    placed = states.select(pl.exclude("sides"), absent=pl.col("sides").is_null(), size=size, start=size.cum_sum() - size)
-    first = pl.col("start", "size", "market", "state_suspended").first()
-    messages = placed.filter(~pl.col("absent")).with_columns(
-        first.over("market").name.prefix("market_"), first.over("fixture_id", "state_tick_seq").name.prefix("tick_")
-    )
-    if (messages["size"] != messages["market_size"]).any():
+    new_market, new_tick = changes(messages.market), changes(messages.key)
+    if (~new_market & changes(size)).any():
         raise EvidenceError(_OTHER_SIDES)
-    if not all(messages[name].equals(messages[f"tick_{name}"]) for name in ("market", "state_suspended")):
+    fixture = taken(numbered(changes(closes["fixture_id"])), messages.market)
+    shared = (fixture * _TICKS + messages.tick).n_unique() != new_tick.sum()
+    if shared or (~new_tick & changes(messages.suspended)).any():
         raise EvidenceError(_OTHER_MESSAGE)
-    # Price by price: each beside the one at its place in the first state of its market, and of its tick.
-    starts = ["start", "market_start", "tick_start"]
-    places = messages.select(pl.int_ranges(start, pl.col(start) + pl.col("size")).alias(start) for start in starts)
-    at, of_market, of_tick = places.explode(starts).get_columns()
-    prices = states.select("sides").explode("sides").unnest("sides")
-    names = prices["side"].cast(pl.Categorical).to_physical()
-    if not names.gather(at).equals(names.gather(of_market), null_equal=True):
-        raise EvidenceError(_OTHER_SIDES)
-    if not all(prices[name].gather(at).equals(prices[name].gather(of_tick)) for name in ("odds_milli", "prob_bps")):
-        raise EvidenceError(_OTHER_MESSAGE)
-    return messages
+    # Price by price: in the message before, the same side stands as many prices earlier as a message has.
+    before = pl.int_range(prices.height, eager=True) - taken(size, of)
+    for columns, new, fault in ((["side"], new_market, _OTHER_SIDES), (["odds_milli", "prob_bps"], new_tick, _OTHER_MESSAGE)):
+        again = ~taken(new, of)
+        here, there = prices[columns].filter(again), before.filter(again)
+        if not all(here[name].equals(taken(prices[name], there), null_equal=True) for name in columns):
+            raise EvidenceError(fault)
 
 
-def _check_latest(messages: pl.DataFrame, acted: pl.DataFrame, closes: pl.DataFrame, policy: ClosingPolicy) -> None:
+def _check_latest(
+    messages: _Messages, decisions: pl.DataFrame, market: pl.Series, closes: pl.DataFrame, policy: ClosingPolicy
+) -> None:
     """Require each state to be the last message of its market, and each close the one that its policy takes."""
-    last = _last(messages, acted)
-    if not acted["state_tick_seq"].equals(last["state_tick_seq"]):
+    acted = market.is_not_null()
+    last = taken(messages.tick, messages.latest(market.filter(acted), decisions["tick_seq"].filter(acted)))
+    if not decisions["state_tick_seq"].filter(acted).equals(last):
         raise EvidenceError("a state is not the last message of its market that other lines know of")
-    inside = closes.select(tick_seq=pl.col("end_seq") - 1).with_row_index("market")
-    last = _last(messages, inside)
-    close = last["state_tick_seq"]
+    own, end = pl.int_range(closes.height, eager=True), closes["end_seq"] - 1
+    row = messages.latest(own, end)
+    close = taken(messages.tick, row)
     if policy == ClosingPolicy.LAST_OPEN:
-        last_open = _last(messages.filter(~pl.col("state_suspended")), inside)
-        young = closes["close_ts_ms"] - last_open["state_ts_ms"] <= LAST_OPEN_MAX_AGE_MS
-        behind = last["state_suspended"] & young
-        close = pl.select(pl.when(behind).then(last_open["state_tick_seq"]).otherwise(close)).to_series()
+        opened = messages.open()
+        open_row = opened.latest(own, end)
+        young = closes["close_ts_ms"] - taken(opened.ts_ms, open_row) <= LAST_OPEN_MAX_AGE_MS
+        close = taken(opened.tick, open_row).zip_with(taken(messages.suspended, row) & young, close)
     if not closes["state_tick_seq"].equals(close):
         raise EvidenceError("a close is not the last message inside its window that other lines know of")
-
-
-def _last(messages: pl.DataFrame, asked: pl.DataFrame) -> pl.DataFrame:
-    """Return the last message of each asked market up to its tick, row by row; nulls where there is none."""
-    market, tick = pl.col("market").cast(pl.Int64), pl.col("state_tick_seq")
-    ordered = messages.with_columns(key=market * 2**32 + tick).sort("key")
-    row = ordered["key"].search_sorted(asked.select(market * 2**32 + pl.col("tick_seq")).to_series(), side="right")
-    row = pl.select(row=row.cast(pl.Int64) - 1).select(pl.when(pl.col("row") >= 0).then("row")).to_series()
-    found = ordered.select(pl.col("market", "state_tick_seq", "state_ts_ms", "state_suspended").gather(row))
-    own = found["market"] == asked["market"]
-    return found.select(pl.when(own).then(pl.exclude("market")))

@@ -232,10 +232,6 @@ def _check_order(evidence: Evidence) -> None:
     waits = key.filter(pl.col("action") == Action.WAIT).select("agent_id", "fixture_id", "tick_seq")
     if waits.is_duplicated().any():
         raise EvidenceError("an agent waits twice at a tick")
-    # Else each market could be closed at the moment that flatters it.
-    ends = evidence.closes.select("fixture_id", "end_seq", "close_ts_ms", "close_kind").unique()
-    if ends["fixture_id"].n_unique() != ends.height:
-        raise EvidenceError("the markets of a fixture close at different ticks")
 
 
 def _check_errors(evidence: Evidence) -> None:
