@@ -44,11 +44,11 @@ def read_closure(root: Path) -> Closure:
         elif not S_ISDIR(mode):
             strays.append(f"{name}: only Python sources may stand in a trust folder")
     # An extension module, and a package, are imported before the source of the same name.
-    for path in sorted(root.iterdir()):
+    for path in root.iterdir():
         guarded = path.name.split(".")[0] in _GUARDED and path.name not in (*TRUST, "__init__.py")
         if guarded and path.suffix in _IMPORTABLE:
             strays.append(f"{path.name}: stands beside the source that it may be imported for")
-    return Closure({name: sources[name] for name in sorted(sources)}, tuple(strays))
+    return Closure({name: sources[name] for name in sorted(sources)}, tuple(sorted(strays)))
 
 
 def source_digest(root: Path | None = None) -> str:
@@ -67,7 +67,7 @@ def source_digest(root: Path | None = None) -> str:
 def foreign_modules(root: Path, sources: Mapping[str, bytes]) -> list[str]:
     """List the modules of the closure that this process did not load from the sources that were read."""
     found = []
-    for name, module in list(sys.modules.items()):
+    for name, module in [(name, module) for name, module in list(sys.modules.items()) if name.startswith(_PACKAGE)]:
         top, _, rest = name.partition(".")
         if top != _PACKAGE or rest.split(".")[0] not in _GUARDED:
             continue
@@ -106,4 +106,4 @@ def _entries(root: Path) -> Iterator[tuple[Path, str, int, tuple[int, ...]]]:
         state = state_of(path)
         yield path, name, state[0], state
         if S_ISDIR(state[0]) and path.parent.name != _CACHE:
-            waiting += [(inner, f"{name}/{inner.name}") for inner in sorted(path.iterdir())]
+            waiting += [(inner, f"{name}/{inner.name}") for inner in path.iterdir()]

@@ -22,7 +22,7 @@ from clvlab.proof.canonical import canonical
 _BATCH_ROWS = 8192
 _SHORT = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
 _ESCAPES = {chr(code): f"\\u{code:04x}" for code in range(0x20)} | _SHORT
-_RISKY = r'["\\\x00-\x1f]'
+_RISKY = re.compile(r'["\\\x00-\x1f]')
 
 # Lines as templates: <column> stands for its JSON value, <column?> for one that may be null.
 _SLOT = re.compile(r"<(\w+\??)>")
@@ -189,16 +189,11 @@ def _value(column: pl.Expr, *, escape: bool) -> pl.Expr:
     return text.str.replace_many(_ESCAPES) if escape else text  # which leaves integers as they are
 
 
-def _risky(frame: pl.DataFrame) -> set[str]:
+def _risky(frame: pl.DataFrame) -> Iterator[str]:
     """Name the columns, ``sides`` among them, with a character that JSON escapes."""
-    found = frame.select(_searched(tuple(frame.schema.items())))
-    return {column for column, risky in found.row(0, named=True).items() if risky}
-
-
-@lru_cache(maxsize=64)
-def _searched(columns: tuple[tuple[str, pl.DataType], ...]) -> list[pl.Expr]:
-    """Return what tells of each column of text whether it has such a character."""
-    texts = {column: pl.col(column) for column, dtype in columns if dtype == pl.String}
-    if "sides" in dict(columns):
-        texts["sides"] = pl.col("sides").explode().struct.field("side")
-    return [text.unique().str.contains(_RISKY).any().alias(column) for column, text in texts.items()]
+    for column, dtype in frame.schema.items():
+        texts = frame[column] if dtype == pl.String else None
+        if column == "sides":
+            texts = frame[column].explode().struct.unnest()["side"]
+        if texts is not None and _RISKY.search("".join(filter(None, texts.unique().to_list()))):
+            yield column

@@ -9,6 +9,7 @@ import polars as pl
 
 from clvlab.errors import EvidenceError, PolicyError, WindowError
 from clvlab.law.closing import Window, sealed_window
+from clvlab.law.columns import changes, in_range, values
 from clvlab.law.gate import PostQuote, PreQuote
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.law.schema import (
@@ -187,50 +188,53 @@ def _check_values(evidence: Evidence) -> None:
     for frame in (decisions, closes):  # beyond 2**53 - 1 a reader with doubles would see another number than was hashed
         if any(frame[column].null_count() for column in frame.columns if column in _GIVEN):
             raise EvidenceError("null where a value must stand")
-        if frame.select(pl.any_horizontal((~pl.col(pl.Int64).is_between(-SAFE_INTEGER, SAFE_INTEGER)).any())).item():
+        if not all(in_range(column, -SAFE_INTEGER, SAFE_INTEGER) for column in frame if column.dtype == pl.Int64):
             raise EvidenceError("integer beyond 2**53 - 1")
+    back, wait = decisions["action"] == Action.BACK, decisions["action"] == Action.WAIT
+    stateless, unjudged = decisions["sides"].is_null(), decisions["pre"].is_null()
     kinds = [kind.value for kind in _CLOSE_KINDS[EndRule(evidence.window.end_rule)]]
     bad_values = {
-        "an action is neither BACK nor WAIT": ~decisions["action"].is_in([action.value for action in Action]),
-        f"a close_kind is none of {kinds}, which its end_rule gives": ~closes["close_kind"].is_in(kinds),
+        "an action is neither BACK nor WAIT": not (back | wait).all(),
+        f"a close_kind is none of {kinds}, which its end_rule gives": not values(closes["close_kind"]) <= set(kinds),
         # Look-ahead written into the evidence: the price after the tick in place of the one at it.
-        "a market state is later than its decision": (decisions["state_tick_seq"] > decisions["tick_seq"])
-        | (decisions["state_ts_ms"] > decisions["ts_ms"]),
+        "a market state is later than its decision": (decisions["state_tick_seq"] > decisions["tick_seq"]).any()
+        or (decisions["state_ts_ms"] > decisions["ts_ms"]).any(),
         # A close from play would score a decision by what nobody knew before.
-        "a closing state is outside its window": (closes["state_tick_seq"] >= closes["end_seq"])
-        | (closes["state_ts_ms"] > closes["close_ts_ms"]),
-        "a time is negative": (decisions["state_ts_ms"] < 0) | (decisions["ts_ms"] < 0),
-        "a closing time is negative": (closes["state_ts_ms"] < 0) | (closes["close_ts_ms"] < 0),
-        "a WAIT, or a BACK without a market, has a state": decisions["sides"].is_not_null()
-        & ((decisions["action"] != Action.BACK) | decisions["market_key"].is_null()),
-        "a stake is negative": decisions["stake"] < 0,
-        "a limit is negative, or beyond 2**31 - 1": ~decisions["limit_odds_milli"].is_between(0, 2**31 - 1),
+        "a closing state is outside its window": (closes["state_tick_seq"] >= closes["end_seq"]).any()
+        or (closes["state_ts_ms"] > closes["close_ts_ms"]).any(),
+        "a time is negative": not (in_range(decisions["state_ts_ms"], 0) and in_range(decisions["ts_ms"], 0)),
+        "a closing time is negative": not (in_range(closes["state_ts_ms"], 0) and in_range(closes["close_ts_ms"], 0)),
+        "a WAIT, or a BACK without a market, has a state": not (
+            stateless | (back & decisions["market_key"].is_not_null())
+        ).all(),
+        "a stake is negative": not in_range(decisions["stake"], 0),
+        "a limit is negative, or beyond 2**31 - 1": not in_range(decisions["limit_odds_milli"], 0, 2**31 - 1),
         # A verdict left out would hide that an action was refused.
-        "a BACK has no verdict of the policy, or a WAIT has one": decisions["pre"].is_null()
-        != (decisions["action"] == Action.WAIT),
-        "a confidence is no probability": ~decisions["confidence_ppm"].is_between(0, 1_000_000),
-        "a decision is on a fixture that is not replayed": ~decisions["fixture_id"].is_in(
-            pl.Series(evidence.started["binding"]["fixture_ids"], dtype=pl.Int64).implode()
-        ),
+        "a BACK has no verdict of the policy, or a WAIT has one": (unjudged != wait).any(),
+        "a confidence is no probability": not in_range(decisions["confidence_ppm"], 0, 1_000_000),
+        "a decision is on a fixture that is not replayed": not values(decisions["fixture_id"])
+        <= set(evidence.started["binding"]["fixture_ids"]),
     }
     for phase, known in (("pre", PreQuote), ("post", PostQuote)):
-        reasons = decisions[phase].explode().drop_nulls().unique()
-        if not reasons.is_in([reason.value for reason in known]).all():
+        if not values(decisions[phase].explode()) <= set(known):
             raise EvidenceError(f"a reason of the {phase}-quote phase is none of {', '.join(known)}")
-    for text, bad in bad_values.items():
-        if bad.any():
+    for text, is_bad in bad_values.items():
+        if is_bad:
             raise EvidenceError(text)
 
 
 def _check_order(evidence: Evidence) -> None:
     # One order of the same decisions, or one run would have many hashes, and the best of them could be sought.
-    key = evidence.decisions.select(SEALED_ORDER)
+    key = evidence.decisions[list(SEALED_ORDER)]
     if not key.equals(key.sort(SEALED_ORDER, nulls_last=False)):
         raise EvidenceError(f"decisions are not in the order of {', '.join(SEALED_ORDER)}")
-    if key.select(pl.all_horizontal(pl.all().eq_missing(pl.all().shift(1))).any()).item():
+    other = changes(key["ts_ms"])
+    for name in SEALED_ORDER[1:]:
+        other |= changes(key[name])
+    if not other.all():
         raise EvidenceError("an agent decides twice on the same side of a market at a tick")
-    waits = key.filter(pl.col("action") == Action.WAIT).select("agent_id", "fixture_id", "tick_seq")
-    if waits.is_duplicated().any():
+    waits = key.filter(key["action"] == Action.WAIT)[["agent_id", "fixture_id", "tick_seq"]]
+    if waits.height and waits.is_duplicated().any():
         raise EvidenceError("an agent waits twice at a tick")
 
 
@@ -245,7 +249,7 @@ def _check_errors(evidence: Evidence) -> None:
         raise EvidenceError("a failed agent is not named by RUN_STARTED, or all of them failed")
     if failed != sorted(set(failed)):
         raise EvidenceError("an agent fails twice, or failures are not in byte order")
-    if evidence.decisions["agent_id"].is_in(pl.Series(failed, dtype=pl.String).implode()).any():
+    if not values(evidence.decisions["agent_id"]).isdisjoint(failed):
         raise EvidenceError("a decision is by an agent that failed")
 
 
@@ -268,7 +272,7 @@ def _check_started(evidence: Evidence) -> None:
         raise EvidenceError(f"a causality is none of {', '.join(Causality)}")
     if any(type(number) is not int for number in started["binding"]["fixture_ids"]):
         raise EvidenceError("a fixture id is no integer")
-    if not evidence.decisions["agent_id"].is_in(pl.Series(ids, dtype=pl.String).implode()).all():
+    if not values(evidence.decisions["agent_id"]) <= set(ids):
         raise EvidenceError("a decision is by an agent that RUN_STARTED does not name")
     try:
         policy = ClosingPolicy(started["window"]["closing_policy"])

@@ -6,7 +6,7 @@ types of its kind; if not, the first line at fault is looked up and named.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyarrow import json as arrow_json
 
 from clvlab.errors import EvidenceError
-from clvlab.law.schema import RECEIPTS, SAFE_INTEGER, VERDICTS, Schema, conform
+from clvlab.law.schema import RECEIPTS, SAFE_INTEGER, Schema, conform
 from clvlab.proof.canonical import parsed
 from clvlab.proof.events import CLOSE_EVENTS, DECISION_EVENTS, Kind, close_lines, decision_lines, receipt_lines
 
@@ -55,26 +55,6 @@ _RECEIPT = [
     ("status", _TEXT),
     ("ts_ms", _INT),
     ("venue", _TEXT),
-]
-
-
-def _state(column: str) -> list[pl.Expr]:
-    """Return the columns of a market's state."""
-    state = pl.col(column).struct
-    return [state.field("tick_seq", "ts_ms", "suspended").name.prefix("state_"), state.field("sides")]
-
-
-_DECISION_COLUMNS = [
-    pl.col("seq", "agent_id", "fixture_id", "tick_seq", "ts_ms"),
-    pl.col("action").struct.field("type").alias("action"),
-    pl.col("action").struct.field("market_key", "side", "stake", "limit_odds_milli"),
-    pl.col("untrusted").struct.field("reason", "confidence_ppm", "confidence_raw", "claimed_edge_bps"),
-    *_state("market_state"),
-    *(pl.col("policy").struct.field(phase).struct.field("reasons").alias(phase) for phase in VERDICTS),
-]
-_CLOSE_COLUMNS = [
-    pl.col("seq", "fixture_id", "market_key", "end_seq", "close_ts_ms", "close_kind"),
-    *_state("closing"),
 ]
 
 
@@ -156,19 +136,37 @@ def _table(text: bytes, schema: list[tuple[str, pa.DataType]]) -> pl.DataFrame:
     return frame
 
 
-def _events(text: bytes, payload: list[tuple[str, pa.DataType]]) -> pl.DataFrame:
+def _events(text: bytes, payload: list[tuple[str, pa.DataType]]) -> dict[str, pl.Series]:
     """Read events of one kind: the payload's columns beside ``seq``."""
     frame = _table(text, [("kind", _TEXT), ("payload", pa.struct(payload)), ("seq", _INT)])
-    return frame.drop("kind").unnest("payload")
+    return {**_fields(frame["payload"]), "seq": frame["seq"]}
+
+
+def _fields(column: pl.Series) -> dict[str, pl.Series]:
+    return {field.name: field for field in column.struct.unnest()}
+
+
+def _states(column: pl.Series) -> dict[str, pl.Series]:
+    """Return the columns of a market's state under the names that they have in a frame."""
+    return {name if name == "sides" else f"state_{name}": field for name, field in _fields(column).items()}
+
+
+def _frame(columns: Mapping[str, pl.Series], schema: Schema, name: str) -> pl.DataFrame:
+    return conform(pl.DataFrame({column: columns[column] for column in schema}), schema, name)
 
 
 def _decisions(text: bytes) -> tuple[pl.DataFrame, bytes]:
-    frame = conform(_events(text, _DECISION).select(_DECISION_COLUMNS), DECISION_EVENTS, "DECISION")
+    columns = _events(text, _DECISION)
+    columns |= _fields(columns["action"]) | _fields(columns["untrusted"]) | _states(columns["market_state"])
+    columns["action"] = columns["type"]
+    columns |= {phase: _fields(verdict)["reasons"] for phase, verdict in _fields(columns["policy"]).items()}
+    frame = _frame(columns, DECISION_EVENTS, "DECISION")
     return frame, decision_lines(frame)
 
 
 def _closes(text: bytes) -> tuple[pl.DataFrame, bytes]:
-    frame = conform(_events(text, _CLOSE).select(_CLOSE_COLUMNS), CLOSE_EVENTS, "MARKET_CLOSE")
+    columns = _events(text, _CLOSE)
+    frame = _frame(columns | _states(columns["closing"]), CLOSE_EVENTS, "MARKET_CLOSE")
     return frame, close_lines(frame)
 
 
