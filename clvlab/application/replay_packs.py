@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from clvlab.answers.packs import PackFixture, PackFixturesResponse, PackQuality, ReplayPackInfo, ReplayPackListResponse
-from clvlab.application.cache import BoundedCache
 from clvlab.application.fixtures import FixtureFilter, FixtureTable
 from clvlab.application.runs.binding import open_catalogued
 from clvlab.application.tables import PAGE, ArrowTable, arrow_stream
+from clvlab.cache import BoundedCache
 from clvlab.errors import PackError, UnknownPackError
 from clvlab.packs.catalog import Catalog
 from clvlab.packs.manifest import KickoffKind

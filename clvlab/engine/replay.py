@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 
@@ -10,6 +10,7 @@ import polars as pl
 
 from clvlab.errors import DecisionError
 from clvlab.law.closing import Window, fixture_closes, market_closes
+from clvlab.law.columns import nulls, repeated, runs, taken
 from clvlab.law.schema import Action, Schema
 from clvlab.law.tape import Tape, last_row_at
 from clvlab.proof.canonical import decimal_text
@@ -51,18 +52,18 @@ def looked_up(tape: Tape, decisions: pl.DataFrame, window: Window) -> Replay:
     """
     named = decisions.sort(SEALED_ORDER, nulls_last=False)
     back = named["action"] == Action.BACK
-    acted_on = pl.select(pl.when(back).then(named["market_row"])).to_series()
-    events = named.with_columns(
-        *_states(tape, acted_on, named["n_sides"]),
-        confidence_ppm=confidence_ppm(),
-        confidence_raw=_confidence_raw(named),
-        seq=pl.lit(0),
-    )
+    acted_on = named["market_row"].zip_with(back, nulls(named.height))
+    events = {
+        **{column.name: column for column in named},
+        **_states(tape, acted_on, named["n_sides"]),
+        "confidence_ppm": named.select(confidence_ppm()).to_series(),
+        "confidence_raw": _confidence_raw(named["confidence"]),
+    }
 
     # Markets that somebody backed: an agent can't make evidence grow by waiting.
     closes = market_closes(tape, backed(named), fixture_closes(tape, window))
-    states = _states(tape, closes["close_row"], closes["n_sides"])
-    return Replay(_cast(events, PROPOSAL_EVENTS), _cast(closes.with_columns(*states, seq=pl.lit(0)), CLOSE_EVENTS))
+    closing = {**{column.name: column for column in closes}, **_states(tape, closes["close_row"], closes["n_sides"])}
+    return Replay(_frame(events, PROPOSAL_EVENTS, named.height), _frame(closing, CLOSE_EVENTS, closes.height))
 
 
 def numbered(parts: Sequence[Replay], *, errors: int = 0) -> Replay:
@@ -89,8 +90,9 @@ def backed(decisions: pl.DataFrame) -> pl.DataFrame:
     return decisions.filter(back).select(_MARKET).unique()
 
 
-def _cast(frame: pl.DataFrame, schema: Schema) -> pl.DataFrame:
-    return frame.select(pl.col(column).cast(dtype) for column, dtype in schema.items())
+def _frame(columns: Mapping[str, pl.Series], schema: Schema, height: int) -> pl.DataFrame:
+    unnumbered = pl.Series([0]).new_from_index(0, height)
+    return pl.DataFrame({name: columns.get(name, unnumbered).cast(dtype) for name, dtype in schema.items()})
 
 
 def locate(tape: Tape, decisions: pl.DataFrame) -> pl.DataFrame:
@@ -135,35 +137,29 @@ def locate(tape: Tape, decisions: pl.DataFrame) -> pl.DataFrame:
     return found
 
 
-def _states(tape: Tape, row: pl.Series, n_sides: pl.Series) -> pl.DataFrame:
+def _states(tape: Tape, row: pl.Series, n_sides: pl.Series) -> dict[str, pl.Series]:
     """Read the whole market at each row of its first side: tick, time, suspension and the list of its sides."""
-    rows = tape.rows
-    series = rows["series"].gather(row)
-    length = tape.series["rows"].gather(series)
-    asked = pl.DataFrame({"row": row, "series": series, "length": length, "n_sides": n_sides}).with_row_index("asked")
+    rows, there = tape.rows, row.is_not_null()
+    first, size = row.filter(there), n_sides.filter(there)
+    series = taken(rows["series"], first).cast(pl.Int64)
     # One row per side: the sides of a market are consecutive series of equal length.
-    sides = (
-        asked.filter(pl.col("row").is_not_null())
-        .with_columns(number=pl.int_ranges(pl.col("n_sides")))
-        .explode("number")
-        .select("asked", row=pl.col("row") + pl.col("number") * pl.col("length"), series=pl.col("series") + pl.col("number"))
-    )
-    listed = (
-        sides.select(
-            "asked",
-            odds_milli=rows["odds_milli"].gather(sides["row"]).cast(pl.Int64),
-            prob_bps=rows["prob_bps"].gather(sides["row"]).cast(pl.Int64),
-            side=tape.series["side"].gather(sides["series"]),
-        )
-        .group_by("asked", maintain_order=True)
-        .agg(sides=pl.struct("odds_milli", "prob_bps", "side"))
-    )
-    return asked.join(listed, on="asked", how="left", maintain_order="left").select(
-        state_tick_seq=rows["tick_seq"].gather(row),
-        state_ts_ms=rows["ts_ms"].gather(row),
-        state_suspended=rows["suspended"].gather(row),
-        sides=pl.col("sides").cast(SIDES),
-    )
+    state = repeated(size)
+    number = pl.int_range(len(state), eager=True) - taken(size.cum_sum() - size, state)
+    at = taken(first, state) + number * taken(taken(tape.series["rows"], series), state)
+    prices = {
+        "odds_milli": taken(rows["odds_milli"], at).cast(pl.Int64),
+        "prob_bps": taken(rows["prob_bps"], at).cast(pl.Int64),
+        "side": taken(tape.series["side"], taken(series, state) + number),
+    }
+    struct = pl.DataFrame(prices).to_struct("sides")
+    listed = pl.DataFrame({"state": state, "sides": struct}).group_by("state", maintain_order=True).agg("sides")["sides"]
+    place = runs(there).zip_with(there, nulls(len(row)))
+    return {
+        "state_tick_seq": taken(rows["tick_seq"], row),
+        "state_ts_ms": taken(rows["ts_ms"], row),
+        "state_suspended": taken(rows["suspended"], row),
+        "sides": taken(listed.cast(SIDES), place),
+    }
 
 
 def confidence_ppm() -> pl.Expr:
@@ -172,14 +168,14 @@ def confidence_ppm() -> pl.Expr:
     return pl.when(claimed.is_between(0.0, 1.0)).then((claimed * _PPM + 0.5).floor()).cast(pl.Int64)
 
 
-def _confidence_raw(decisions: pl.DataFrame) -> pl.Series:
+def _confidence_raw(claimed: pl.Series) -> pl.Series:
     """Spell the claims of confidence that are no probability."""
     # A claim is sealed as it was made, however absurd, and never scored: tidied up, it could not be held against anybody.
-    claimed = pl.col("confidence")
-    sane = claimed.is_between(0.0, 1.0) & claimed.is_not_nan()
-    raw = decisions.filter(claimed.is_not_null() & ~sane)["confidence"].unique()
-    spelled = {value: _spelled(value) for value in raw}
-    return decisions["confidence"].replace_strict(spelled, default=None, return_dtype=pl.String)
+    absurd = ~((claimed >= 0) & (claimed <= 1))  # not a number is above every number
+    if not absurd.any():
+        return nulls(len(claimed), pl.String)
+    spelled = {value: _spelled(value) for value in claimed.filter(absurd).unique()}
+    return claimed.replace_strict(spelled, default=None, return_dtype=pl.String)
 
 
 def _spelled(value: float) -> str:

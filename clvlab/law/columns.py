@@ -1,7 +1,7 @@
 """Whole columns taken, compared and repeated without an expression.
 
-An expression costs more to set up than a run of a few hundred decisions takes to judge; what is done here costs next to nothing, and
-as much as an expression where columns are long.
+An expression costs more to set up than a run of a few hundred decisions takes to judge. What is done here costs next to nothing
+then, and as much as an expression where columns are long.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def changes(column: pl.Series) -> pl.Series:
     return pl.Series([True][: len(column)], dtype=pl.Boolean).append(differs)
 
 
-def numbered(starts: pl.Series) -> pl.Series:
+def runs(starts: pl.Series) -> pl.Series:
     """Number runs from 0, by where each starts."""
     return starts.cast(pl.Int64).cum_sum() - 1
 
@@ -36,7 +36,7 @@ def numbered(starts: pl.Series) -> pl.Series:
 def repeated(size: pl.Series) -> pl.Series:
     """Return each row's number as often as its size says; sizes are at least 1."""
     starts = pl.Series([False], dtype=pl.Boolean).new_from_index(0, int(size.sum()))
-    return numbered(starts.scatter((size.cum_sum() - size).cast(pl.UInt32), True))  # noqa: FBT003
+    return runs(starts.scatter((size.cum_sum() - size).cast(pl.UInt32), values=True))
 
 
 def nulls(count: int, dtype: type[pl.DataType] = pl.Int64) -> pl.Series:

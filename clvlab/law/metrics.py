@@ -6,6 +6,7 @@ from typing import Literal
 
 import polars as pl
 
+from clvlab.law.columns import values
 from clvlab.law.schema import OUTCOMES, Reason, conform
 
 LOW_SAMPLE_BELOW = 30
@@ -42,33 +43,38 @@ def outcomes(scores: pl.DataFrame, agent_ids: tuple[str, ...] = ()) -> pl.DataFr
     beat = pl.when(pl.col("clv_bps") > 0).then(_PPM).otherwise(0)
     forecast = is_scored & pl.col("confidence_ppm").is_not_null()
     walk = pl.col("clv_bps").fill_null(0).cum_sum()
-    per_agent = scores.group_by("agent_id", maintain_order=True).agg(
-        action_count=is_scored.sum(),
-        valid_count=is_scored.sum(),
-        invalid_count=(~pl.col("valid")).sum(),
-        abstention_count=(pl.col("reason") == Reason.WAIT_UNSCORED).sum(),
-        pending_count=pending.sum(),
-        total_clv_bps=pl.col("clv_bps").sum(),
-        sim_pnl=pl.col("edge_bps").sum(),
-        forecasts=forecast.sum(),
-        # (10^6)^2 a row would leave Int64 after nine million rows
-        squared_error=(pl.col("confidence_ppm") - beat).pow(2).filter(forecast).cast(pl.Int128).sum(),
-        max_drawdown=(walk - pl.max_horizontal(walk.cum_max(), 0)).min(),
+    per_agent = (
+        scores.lazy()
+        .group_by("agent_id")
+        .agg(
+            action_count=is_scored.sum(),
+            valid_count=is_scored.sum(),
+            invalid_count=(~pl.col("valid")).sum(),
+            abstention_count=(pl.col("reason") == Reason.WAIT_UNSCORED).sum(),
+            pending_count=pending.sum(),
+            total_clv_bps=pl.col("clv_bps").sum(),
+            sim_pnl=pl.col("edge_bps").sum(),
+            forecasts=forecast.sum(),
+            # (10^6)^2 a row would leave Int64 after nine million rows
+            squared_error=(pl.col("confidence_ppm") - beat).pow(2).filter(forecast).cast(pl.Int128).sum(),
+            max_drawdown=(walk - pl.max_horizontal(walk.cum_max(), 0)).min(),
+        )
     )
-    roster = pl.DataFrame({"agent_id": agent_ids}, schema={"agent_id": pl.String})
-    agents = pl.concat([roster, per_agent.select("agent_id")]).unique().sort("agent_id")
-    counts = agents.join(per_agent, on="agent_id", how="left", maintain_order="left").with_columns(
-        pl.exclude("agent_id").fill_null(0)
-    )
+    agents = sorted(values(scores["agent_id"]) | set(agent_ids))  # by code point, which is the order of bytes
     refused = pl.col("invalid_count")
     decided = pl.col("valid_count") + pl.col("abstention_count") + pl.col("pending_count") + refused
     sample, forecasts = pl.col("action_count"), pl.col("forecasts")
+    derived = {
+        "valid_pct": pl.when(decided > 0).then(100 * (decided - refused) / decided).otherwise(0.0),
+        "mean_clv_bps": pl.when(sample > 0).then(pl.col("total_clv_bps") / sample),
+        "brier": pl.when(forecasts > 0).then(pl.col("squared_error").cast(pl.Float64) / _PPM**2 / forecasts),
+    }
     return conform(
-        counts.with_columns(
-            valid_pct=pl.when(decided > 0).then(100 * (decided - refused) / decided).otherwise(0.0),
-            mean_clv_bps=pl.when(sample > 0).then(pl.col("total_clv_bps") / sample),
-            brier=pl.when(forecasts > 0).then(pl.col("squared_error").cast(pl.Float64) / _PPM**2 / forecasts),
-        ).select(pl.col(column).cast(dtype) for column, dtype in OUTCOMES.items()),
+        pl.LazyFrame({"agent_id": agents}, schema={"agent_id": pl.String})
+        .join(per_agent, on="agent_id", how="left", maintain_order="left")
+        .with_columns(pl.exclude("agent_id").fill_null(0))
+        .select(derived.get(column, pl.col(column)).cast(dtype).alias(column) for column, dtype in OUTCOMES.items())
+        .collect(engine="in-memory"),
         OUTCOMES,
         "OUTCOMES",
     )

@@ -84,7 +84,9 @@ def proposals(decisions: pl.DataFrame, placed: pl.DataFrame) -> pl.DataFrame:
         "odds_milli": placed["odds_milli"].zip_with(~placed["entry_suspended"], nulls(placed.height)),
         "quote_age_ms": decisions["ts_ms"] - decisions["state_ts_ms"],
     }
-    return conform(pl.DataFrame({name: own[name] if name in own else placed[name] for name in PROPOSALS}), PROPOSALS, "PROPOSALS")
+    return conform(
+        pl.DataFrame({name: own[name] if name in own else placed[name] for name in PROPOSALS}), PROPOSALS, "PROPOSALS"
+    )
 
 
 def _prices(events: pl.DataFrame) -> pl.DataFrame:

@@ -6,7 +6,6 @@ what does not match its entry is not there.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -19,12 +18,10 @@ from clvlab.files import replace_file
 from clvlab.packs.files import file_sha256
 from clvlab.packs.manifest import DESCRIPTOR, TICKS_FILE
 from clvlab.packs.reader import Pack, load_pack
+from clvlab.packs.stamps import Stamps, stamps_of
 from clvlab.packs.verifying import verify_pack
 
 _ALLOWLIST = "catalog.json"
-_MOMENT_NS = 2_000_000_000  # coarser than any file system's clock
-
-_Stamps = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,24 +100,13 @@ def open_entry(folder: Path, entry: Mapping[str, str]) -> Pack:
     return _verified(folder, named) if stamps is None else replace(_kept(folder, named, stamps))  # shares nothing it reads
 
 
-def _stamps(folder: Path) -> _Stamps | None:
-    """Return what tells whether a file of a pack was written or replaced; null where one may have been a moment ago.
-
-    A change moves a file's ``ctime``, which can't be set back. Two changes in one moment give one ``ctime``: a young one says
-    nothing.
-    """
-    try:
-        found = [(folder / name).stat() for name in ("", DESCRIPTOR, TICKS_FILE)]
-        found += [raw.stat()] if (raw := folder / "raw").is_dir() else []
-    except OSError:  # whoever opens it says what is wrong
-        return None
-    if time.time_ns() - max(one.st_ctime_ns for one in found) < _MOMENT_NS:
-        return None
-    return tuple((one.st_dev, one.st_ino, one.st_size, one.st_mtime_ns, one.st_ctime_ns) for one in found)
+def _stamps(folder: Path) -> Stamps | None:
+    raw = folder / "raw"
+    return stamps_of([folder, folder / DESCRIPTOR, folder / TICKS_FILE, *([raw] if raw.is_dir() else [])])
 
 
 @lru_cache(maxsize=8)
-def _kept(folder: Path, entry: tuple[tuple[str, str], ...], stamps: _Stamps) -> Pack:  # noqa: ARG001
+def _kept(folder: Path, entry: tuple[tuple[str, str], ...], stamps: Stamps) -> Pack:  # noqa: ARG001
     return _verified(folder, entry)
 
 

@@ -9,10 +9,25 @@ from typing import Protocol
 
 import polars as pl
 
+from clvlab.cache import BoundedCache
 from clvlab.errors import PackTamperedError
 from clvlab.packs.files import file_sha256
 from clvlab.packs.manifest import TICKS_FILE, Fixture
 from clvlab.packs.rows import read_rows
+from clvlab.packs.stamps import stamps_of
+
+_SMALL_ROWS = 100_000  # what is asked for again and again, a fixture or a few
+_Ticks = tuple[pl.DataFrame, pl.DataFrame]
+
+
+def _read(path: Path, ids: tuple[int, ...] | None) -> _Ticks:
+    file = pl.scan_parquet(path, glob=False)
+    if ids is not None:  # by the range, row groups are passed over; by the list, they are not
+        file = file.filter(pl.col("fixture_id").is_between(ids[0], ids[-1]) & pl.col("fixture_id").is_in(ids))
+    return read_rows(file, str(path))
+
+
+_KEPT: BoundedCache[_Ticks] = BoundedCache(32 << 20, lambda ticks: int(sum(frame.estimated_size() for frame in ticks)))
 
 
 class PackFiles(Protocol):
@@ -47,13 +62,11 @@ class PackFolder:
 
     def ticks(self, fixtures: Sequence[Fixture] | None) -> tuple[pl.DataFrame, pl.DataFrame]:
         path = self.folder / TICKS_FILE
-        file = pl.scan_parquet(path, glob=False)
-        if fixtures is not None:
-            ids = [
-                fixture.fixture_id for fixture in fixtures
-            ]  # by the range, row groups are passed over; by the list, they are not
-            file = file.filter(pl.col("fixture_id").is_between(ids[0], ids[-1]) & pl.col("fixture_id").is_in(ids))
-        return read_rows(file, str(path))
+        ids = None if fixtures is None else tuple(fixture.fixture_id for fixture in fixtures)
+        if fixtures is None or sum(fixture.rows for fixture in fixtures) > _SMALL_ROWS:
+            return _read(path, ids)
+        stamps = stamps_of([path])
+        return _read(path, ids) if stamps is None else _KEPT.get((path, stamps, ids), lambda: _read(path, ids))
 
     def content(self, name: str, expected: str, what: str) -> bytes:
         self.check(name, expected, what)

@@ -15,7 +15,7 @@ import polars as pl
 
 from clvlab.errors import EvidenceError
 from clvlab.law.closing import LAST_OPEN_MAX_AGE_MS
-from clvlab.law.columns import changes, neighbours, nulls, numbered, repeated, taken
+from clvlab.law.columns import changes, neighbours, nulls, repeated, runs, taken
 from clvlab.law.positions import market_rows
 from clvlab.law.schema import CloseKind, ClosingPolicy
 
@@ -151,13 +151,13 @@ def _check_messages(messages: _Messages, closes: pl.DataFrame) -> None:
     if (size < 2).any():
         raise EvidenceError("a market has at least two sides")
     prices, of = messages.sides.explode().struct.unnest(), repeated(size)
-    priced = pl.Series([False]).new_from_index(0, len(size)).scatter(of.filter(prices["prob_bps"].is_not_null()), True)
+    priced = pl.Series([False]).new_from_index(0, len(size)).scatter(of.filter(prices["prob_bps"].is_not_null()), values=True)
     if (priced == messages.suspended).any():
         raise EvidenceError("a state is suspended exactly when it has no probability")
     new_market, new_tick = changes(messages.market), changes(messages.key)
     if (~new_market & changes(size)).any():
         raise EvidenceError(_OTHER_SIDES)
-    fixture = taken(numbered(changes(closes["fixture_id"])), messages.market)
+    fixture = taken(runs(changes(closes["fixture_id"])), messages.market)
     shared = (fixture * _TICKS + messages.tick).n_unique() != new_tick.sum()
     if shared or (~new_tick & changes(messages.suspended)).any():
         raise EvidenceError(_OTHER_MESSAGE)

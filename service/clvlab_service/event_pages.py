@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from pydantic import TypeAdapter
 
 from clvlab.answers.competitions import CompetitionEvent
-from clvlab.application.cache import BoundedCache
 from clvlab.application.competitions.event_log import EventLog
+from clvlab.cache import BoundedCache
 
 PAGE = 256
 """Entries of a page: page ``n`` of a log begins at ``seq`` ``n * PAGE``."""

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from clvlab.answers.backtests import BacktestListResponse, BacktestReport, BacktestRunResponse, BacktestState, BacktestSummary
-from clvlab.application.cache import BoundedCache
 from clvlab.application.jobs import CANCELLED, Jobs
 from clvlab.application.pages import page_of
 from clvlab.application.reports.job import keep_report, report_of
@@ -23,6 +22,7 @@ from clvlab.application.runs.plan import Plan
 from clvlab.application.runs.reopening import reopen
 from clvlab.application.runs.stored import StoredRuns
 from clvlab.application.sheets.page import tear_sheet_page
+from clvlab.cache import BoundedCache
 from clvlab.errors import (
     IdempotencyConflictError,
     NotOwnerError,

@@ -12,9 +12,9 @@ from typing import Any, cast
 import polars as pl
 
 from clvlab.answers.decisions import DecisionListResponse, DecisionRow
-from clvlab.application.cache import BoundedCache
 from clvlab.application.runs.absent import not_sealed
 from clvlab.application.tables import PAGE, ArrowTable, arrow_stream, first_rows
+from clvlab.cache import BoundedCache
 from clvlab.errors import EvidenceError, PageError, UnknownRunError
 from clvlab.law.clv import scores
 from clvlab.law.positions import positions
