@@ -58,15 +58,17 @@ def market_rows(decisions: pl.DataFrame, closes: pl.DataFrame) -> pl.Series:
     EvidenceError
         As for ``positions``.
     """
+    wrong = EvidenceError("there must be one MARKET_CLOSE for every market that a BACK names, sorted")
+    (fixture, later_fixture), (key, later_key) = neighbours(closes["fixture_id"]), neighbours(closes["market_key"])
+    if not ((later_fixture > fixture) | ((later_fixture == fixture) & (later_key > key))).all():
+        raise wrong
     row = pl.int_range(closes.height, eager=True).alias("row")
     found = decisions[_MARKET].join(closes[_MARKET].hstack([row]), on=_MARKET, how="left", maintain_order="left")["row"]
     back = decisions["action"] == Action.BACK
     found = found.zip_with(back, nulls(decisions.height))
     backed = found.filter(back & decisions["market_key"].is_not_null())
-    (fixture, later_fixture), (key, later_key) = neighbours(closes["fixture_id"]), neighbours(closes["market_key"])
-    ascending = (later_fixture > fixture) | ((later_fixture == fixture) & (later_key > key))
-    if backed.null_count() or backed.n_unique() != closes.height or not ascending.all():
-        raise EvidenceError("there must be one MARKET_CLOSE for every market that a BACK names, sorted")
+    if backed.null_count() or backed.n_unique() != closes.height:
+        raise wrong
     return found
 
 

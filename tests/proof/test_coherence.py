@@ -248,7 +248,39 @@ def policy_of_another_form(lines):
     lines[0]["payload"]["policy"]["venue_allowlist"] = {"paper": 1}
 
 
+def _first_close(lines):
+    return next(at for at, line in enumerate(lines) if line["kind"] == "MARKET_CLOSE")
+
+
+def close_twice(lines):
+    lines.insert(_first_close(lines), json.loads(json.dumps(lines[_first_close(lines)])))
+
+
+def close_twice_apart(lines):
+    lines.insert(_first_close(lines) + 2, json.loads(json.dumps(lines[_first_close(lines)])))
+
+
+def close_of_a_market_that_nobody_backs(lines):
+    lines.insert(_first_close(lines), json.loads(json.dumps(lines[_first_close(lines)])))
+    lines[_first_close(lines)]["payload"]["market_key"] = "!"
+
+
+def closes_in_another_order(lines):
+    at = _first_close(lines)
+    lines[at], lines[at + 1] = lines[at + 1], lines[at]
+
+
+def close_left_out(lines):
+    del lines[_first_close(lines)]
+
+
+def markets_of_a_fixture_that_close_apart(lines):
+    close(lines, "absent|")["end_seq"] -= 1
+
+
 CONTRADICTIONS = [
+    close_twice, close_twice_apart, close_of_a_market_that_nobody_backs, closes_in_another_order, close_left_out,
+    markets_of_a_fixture_that_close_apart,
     decisions_in_another_order, decision_twice, decision_without_a_time, policy_of_another_form,
     two_times_at_a_tick, two_times_at_a_tick_with_a_wait, decision_at_another_time_than_its_message, time_that_falls,
     tick_of_two_markets, another_price_in_one_entry, other_odds_in_one_entry, another_price_in_the_close,
