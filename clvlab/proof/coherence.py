@@ -45,8 +45,8 @@ def check_coherence(
     """
     market = market_rows(decisions, closes)
     _check_times(decisions, closes, duration_s)
-    messages = _messages(decisions, closes, market)
-    _check_messages(messages, closes)
+    messages, prices = _messages(decisions, closes, market)
+    _check_messages(messages, prices, closes)
     _check_latest(messages, decisions, market, closes, closing_policy)
 
 
@@ -107,13 +107,17 @@ def _within(ticks: pl.Series, largest: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Messages:
-    """The states that are there, in order of market and tick; a market is the row of its close."""
+    """The states that are there, in order of market and tick; a market is the row of its close.
+
+    Their prices stay where they were read: ``size`` of them from ``start`` on.
+    """
 
     market: pl.Series
     tick: pl.Series
     ts_ms: pl.Series
     suspended: pl.Series
-    sides: pl.Series
+    size: pl.Series
+    start: pl.Series
 
     @property
     def key(self) -> pl.Series:
@@ -122,7 +126,7 @@ class _Messages:
 
     def open(self) -> _Messages:
         """Leave the suspended ones out."""
-        columns = (self.market, self.tick, self.ts_ms, self.suspended, self.sides)
+        columns = (self.market, self.tick, self.ts_ms, self.suspended, self.size, self.start)
         return _Messages(*(column.filter(~self.suspended) for column in columns))
 
     def latest(self, market: pl.Series, tick: pl.Series) -> pl.Series:
@@ -133,26 +137,29 @@ class _Messages:
         return row.zip_with(taken(self.market, row) == market, nulls(len(row)))
 
 
-def _messages(decisions: pl.DataFrame, closes: pl.DataFrame, market: pl.Series) -> _Messages:
-    """Put the states of decisions, of whose markets this is the row of the close, and of closes in order."""
+def _messages(decisions: pl.DataFrame, closes: pl.DataFrame, market: pl.Series) -> tuple[_Messages, pl.DataFrame]:
+    """Put the states of decisions, whose markets these are, and of closes in order, beside their prices."""
     sides = pl.concat([decisions["sides"], closes["sides"]])
-    market = pl.concat([market, pl.int_range(closes.height, eager=True)])
     there = sides.is_not_null()
-    names = ("state_tick_seq", "state_ts_ms", "state_suspended")
-    columns = [market, *(pl.concat([decisions[name], closes[name]]) for name in names), sides]
-    market, tick, *others = (column.filter(there) for column in columns)
-    order = (market * _TICKS + tick).arg_sort()
-    return _Messages(*(taken(column, order) for column in (market, tick, *others)))
-
-
-def _check_messages(messages: _Messages, closes: pl.DataFrame) -> None:
-    """Require each tick to be one message, with the sides that its market always has."""
-    size = messages.sides.list.len().cast(pl.Int64)
+    sides = sides.filter(there)
+    size = sides.list.len().cast(pl.Int64)
     if (size < 2).any():
         raise EvidenceError("a market has at least two sides")
-    prices, of = messages.sides.explode().struct.unnest(), repeated(size)
-    priced = pl.Series([False]).new_from_index(0, len(size)).scatter(of.filter(prices["prob_bps"].is_not_null()), values=True)
-    if (priced == messages.suspended).any():
+    market = pl.concat([market, pl.int_range(closes.height, eager=True)]).filter(there)
+    names = ("state_tick_seq", "state_ts_ms", "state_suspended")
+    tick, *others = (pl.concat([decisions[name], closes[name]]).filter(there) for name in names)
+    order = (market * _TICKS + tick).arg_sort()
+    columns = (market, tick, *others, size, size.cum_sum() - size)
+    return _Messages(*(taken(column, order) for column in columns)), sides.explode().struct.unnest()
+
+
+def _check_messages(messages: _Messages, prices: pl.DataFrame, closes: pl.DataFrame) -> None:
+    """Require each tick to be one message, with the sides that its market always has."""
+    size, of = messages.size, repeated(messages.size)
+    number = pl.int_range(len(of), eager=True)
+    at = number + taken(messages.start - (size.cum_sum() - size), of)  # where each price stands
+    priced = of.filter(taken(prices["prob_bps"].is_not_null(), at))
+    if (pl.Series([False]).new_from_index(0, len(size)).scatter(priced, values=True) == messages.suspended).any():
         raise EvidenceError("a state is suspended exactly when it has no probability")
     new_market, new_tick = changes(messages.market), changes(messages.key)
     if (~new_market & changes(size)).any():
@@ -162,11 +169,10 @@ def _check_messages(messages: _Messages, closes: pl.DataFrame) -> None:
     if shared or (~new_tick & changes(messages.suspended)).any():
         raise EvidenceError(_OTHER_MESSAGE)
     # Price by price: in the message before, the same side stands as many prices earlier as a message has.
-    before = pl.int_range(prices.height, eager=True) - taken(size, of)
     for columns, new, fault in ((["side"], new_market, _OTHER_SIDES), (["odds_milli", "prob_bps"], new_tick, _OTHER_MESSAGE)):
         again = ~taken(new, of)
-        here, there = prices[columns].filter(again), before.filter(again)
-        if not all(here[name].equals(taken(prices[name], there), null_equal=True) for name in columns):
+        here, before = at.filter(again), taken(at, (number - taken(size, of)).filter(again))
+        if not all(taken(prices[name], here).equals(taken(prices[name], before), null_equal=True) for name in columns):
             raise EvidenceError(fault)
 
 
