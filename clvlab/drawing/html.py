@@ -24,7 +24,12 @@ _STYLE = """
 .clvlab .wide.whole td{white-space:nowrap}
 .clvlab .figures{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(20rem,100%),1fr));gap:.8rem;margin:.6rem 0}
 .clvlab .figures>div{max-width:32rem}
-.clvlab svg{width:100%;height:auto;stroke-linejoin:round;stroke-linecap:butt}
+.clvlab .verdict{font-size:15px;font-weight:600;margin:.2rem 0 .5rem;max-width:46rem}
+.clvlab .verdict.beats::before{content:"\25b2\00a0";color:#1a7f37}
+.clvlab .verdict.loses::before{content:"\25bc\00a0";color:#cf222e}
+.clvlab .verdict:is(.unclear,.nothing)::before{content:"\25c6\00a0";color:#8a8a8a}
+.clvlab svg[height]{display:block;overflow:visible}.clvlab svg:not([height]){width:100%;height:auto}
+.clvlab svg{stroke-linejoin:round;stroke-linecap:butt}
 .clvlab pre{max-height:22rem;overflow:auto;white-space:pre-wrap;overflow-wrap:anywhere;font-size:12px;color:inherit;
  background:none;border:1px solid rgba(128,128,128,.3);padding:.5rem;margin:.3rem 0}
 .clvlab fieldset{border:1px dashed rgba(128,128,128,.6);margin:.6rem 0;padding:0 .7rem;min-width:0}
@@ -67,6 +72,11 @@ def page(title: str, content: str) -> str:
 def unbroken(text: str) -> str:
     """Escape a text in which no unit parts from its number at the end of a line."""
     return sub(r"(?<=\d) (?=%|bps)", "&nbsp;", escape(text))
+
+
+def verdict(sentence: str, tone: str) -> str:
+    """Put a sentence, which is text, before everything else, with the sign of its tone: beats, loses, unclear or nothing."""
+    return f'<p class="verdict {escape(tone)}">{unbroken(sentence)}</p>'
 
 
 def section(title: str, *parts: str, whole: bool = False) -> str:
