@@ -11,13 +11,14 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any
 from warnings import catch_warnings, filterwarnings
 
+from clvlab.drawing.ink import BLUE as BLUE
+from clvlab.drawing.ink import GREY as GREY
+from clvlab.drawing.ink import RED as RED
 from clvlab.drawing.showing import optional
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# These three stand on white and on black.
-BLUE, RED, GREY = "#3b82c4", "#d1495b", "#8a8a8a"
 _INK = "#010203"  # replaced by the colour of the text around the picture
 _STYLE = {
     "svg.hashsalt": "clvlab",

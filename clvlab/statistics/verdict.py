@@ -1,0 +1,122 @@
+"""A mean with its interval in one careful sentence: above zero, below, or not told apart from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from math import log10
+
+from clvlab.statistics.clusters import MIN_CLUSTERS
+
+FEW_FIXTURES = 10
+SEARCH = "what a search cost is not counted here"
+_MOST_DIGITS = 3
+
+
+class Tone(StrEnum):
+    """What a sentence says, in a word: for a colour, a sign, or an exit code."""
+
+    BEATS = "beats"
+    LOSES = "loses"
+    UNCLEAR = "unclear"
+    NOTHING = "nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """How a sentence begins: where the interval lies above zero, below it, and around it, and without any value."""
+
+    above: str = "Beats the closing line"
+    below: str = "Loses to the closing line"
+    around: str = "Not distinguishable from zero"
+    nothing: str = "Nothing to judge: no decision was scored"
+
+
+CLOSE = Wording()
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a careful colleague would say of a mean.
+
+    Attributes
+    ----------
+    sentence
+        With a capital and a full stop; plain text.
+    tone
+        Whether the interval lies above zero, below, or around it; ``nothing`` without a value.
+    """
+
+    sentence: str
+    tone: Tone
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
+def verdict(
+    mean: float | None,
+    low: float | None = None,
+    high: float | None = None,
+    *,
+    fixtures: int,
+    unit: str = "bps",
+    wording: Wording = CLOSE,
+    caveat: str = SEARCH,
+) -> Verdict:
+    """Say what a mean with its interval allows to be said, and no more.
+
+    Parameters
+    ----------
+    mean
+        Null without values.
+    low, high
+        Bounds of its interval over fixtures, in the same unit; null where there are too few for one.
+    fixtures
+        Number of fixtures the mean is over.
+    unit
+        Unit of all three, as it is printed.
+    wording
+        Beginnings of the sentence.
+    caveat
+        What the interval does not know of, said where it does not lie below zero; empty for nothing.
+
+    Examples
+    --------
+    >>> verdict(34.2, -6.1, 76.8, fixtures=300, caveat="").sentence
+    'Not distinguishable from zero: +34 bps [-6, +77] over 300 fixtures.'
+    >>> verdict(2.44, 0.61, 4.27, fixtures=60).sentence
+    'Beats the closing line: +2.4 bps [+0.6, +4.3] over 60 fixtures; what a search cost is not counted here.'
+    >>> verdict(7.0, fixtures=3).tone
+    <Tone.UNCLEAR: 'unclear'>
+    """
+    if mean is None:
+        return Verdict(f"{wording.nothing}.", Tone.NOTHING)
+    over = f"over {fixtures:,} {'fixture' if fixtures == 1 else 'fixtures'}"
+    if low is None or high is None:
+        said = f"{wording.around}: {signed(mean, mean)} {unit} {over}, too few for an interval ({MIN_CLUSTERS} at least)"
+        return Verdict(f"{said}.", Tone.UNCLEAR)
+    tone = Tone.BEATS if low > 0 else Tone.LOSES if high < 0 else Tone.UNCLEAR
+    begun = {Tone.BEATS: wording.above, Tone.LOSES: wording.below, Tone.UNCLEAR: wording.around}[tone]
+    few = ", which are few" if fixtures < FEW_FIXTURES else ""
+    added = f"; {caveat}" if caveat and tone is not Tone.LOSES else ""
+    shown = [signed(value, mean, low, high) for value in (mean, low, high)]
+    return Verdict(f"{begun}: {shown[0]} {unit} [{shown[1]}, {shown[2]}] {over}{few}{added}.", tone)
+
+
+def signed(value: float, *beside: float) -> str:
+    """Spell a number with its sign, with as many digits as it and those beside it can bear.
+
+    A bound that is not zero is never spelt as zero, as far as three decimals go.
+
+    Examples
+    --------
+    >>> signed(34.2, 34.2, -6.1, 76.8), signed(0.04, 12.0, 0.04, 24.0), signed(0.0)
+    ('+34', '+0.04', '0')
+    """
+    together = beside or (value,)
+    spread = (max(together) - min(together)) / 2 or abs(together[0])
+    digits = 0 if spread <= 0 else min(max(1 - int(log10(spread) // 1), 0), _MOST_DIGITS)
+    while digits < _MOST_DIGITS and any(one and not round(one, digits) for one in together):
+        digits += 1
+    return f"{value:+,.{digits}f}" if round(value, digits) else "0"
