@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from clvlab.application import backtests as application_backtests
 from clvlab.application import importing
 from clvlab.application import packs as application_packs
 from clvlab.application.audits import Audit, audit_all
+from clvlab.application.imports import Import, import_all
 from clvlab.application.runs import in_folder
 from clvlab.engine.agent import Agent
 from clvlab.lab.laboratory.asked import several
@@ -109,6 +110,50 @@ def import_odds(
     chosen = importing.import_options(lenient=lenient, **options)
     import_source(source, [Path(path) for path in files], Path(out), chosen)
     return open_pack(Path(out))
+
+
+def imports(
+    source: str,
+    packs: Mapping[str | Path, str | Path | Sequence[str | Path]],
+    *,
+    lenient: bool = False,
+    executor: Executor | None = None,
+    **options: Any,
+) -> tuple[Pack, ...]:
+    """Make several packs, as ``import_odds`` makes one, and open them; those made before one failed stay.
+
+    Parameters
+    ----------
+    source, lenient, **options
+        As for ``import_odds``; of progress nothing is told.
+    packs
+        Where each pack will stand, with the files or folders that it is made of.
+    executor
+        Who reads them, as for ``backtests``: their processes must see the same folders.
+
+    Raises
+    ------
+    SourceError, OddsError, PackFormatError, WindowError, ExecutorError
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> for name in ("may", "june"):
+    ...     with open(folder / f"{name}.csv", "w") as file:
+    ...         print("fixture,time,market,side,odds", file=file)
+    ...         print("match,2026-03-01T12:00Z,WINNER||,home,2.1", file=file)
+    ...         print("match,2026-03-01T12:00Z,WINNER||,away,1.8", file=file)
+    >>> made = imports("csv", {folder / name: folder / f"{name}.csv" for name in ("may", "june")})
+    >>> [pack.pack_id for pack in made]
+    ['may', 'june']
+    """
+    chosen = importing.import_options(lenient=lenient, **options)
+    asked = [
+        Import(source, tuple(map(Path, [paths] if isinstance(paths, str | Path) else paths)), Path(out), chosen)
+        for out, paths in packs.items()
+    ]
+    return tuple(open_pack(folder) for folder in import_all(asked, Work(executor).executor))
 
 
 def lookahead_audit(
