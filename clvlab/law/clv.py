@@ -8,6 +8,8 @@ the price taken at the closing probability ("CLV %") is shown beside it and neve
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import polars as pl
 
 from clvlab.law.closing import Window
@@ -47,6 +49,7 @@ def closing_age_ms() -> pl.Expr:
     return pl.col("close_ts_ms") - pl.col("closing_ts_ms")
 
 
+@lru_cache(maxsize=64)  # to put the chain together takes longer than to walk through it for a small run
 def reason(window: Window, max_close_age_s: int | None) -> pl.Expr:
     """The first rule that a position fails, or ``scored``."""
     # A line that was last quoted long before play is no closing line: how the market moved since then, no score can tell.

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from functools import cache
+from functools import cache, lru_cache
+from typing import cast
 
 import polars as pl
 
 from clvlab.law.clv import is_allowed, quoted_edge_bps
+from clvlab.law.columns import nulls, taken
 from clvlab.law.policy import PAPER_VENUE, PolicyEnvelope
 from clvlab.law.schema import PROPOSALS, REASONS, VERDICTS, Action, conform
 
@@ -64,8 +66,7 @@ def verdicts(proposals: pl.DataFrame, envelope: PolicyEnvelope, market_allowlist
     """
     proposals = conform(proposals, PROPOSALS, "PROPOSALS")
     back = proposals["action"] == Action.BACK
-    pre = proposals.select(_mask(_pre_quote(envelope, market_allowlist), PreQuote)).to_series()
-    post = proposals.select(_mask(_post_quote(envelope), PostQuote)).to_series()
+    pre, post = proposals.select(_masks(envelope, market_allowlist)).get_columns()
     if any(limit is not None for limit in _counters(envelope)):
         pre |= pl.Series(_counted(proposals, back & (pre == 0) & (post == 0), envelope), dtype=pl.Int64)
     return pl.DataFrame({"pre": _listed(pre, PreQuote, back), "post": _listed(post, PostQuote, back)}, schema=VERDICTS)
@@ -140,6 +141,13 @@ def _counted(proposals: pl.DataFrame, passed: pl.Series, envelope: PolicyEnvelop
         yield bits
 
 
+@lru_cache(maxsize=64)  # to put them together takes as long as to judge a small run
+def _masks(envelope: PolicyEnvelope, market_allowlist: tuple[str, ...]) -> list[pl.Expr]:
+    """Return what numbers the broken rules of each phase."""
+    rules = {PreQuote: _pre_quote(envelope, market_allowlist), PostQuote: _post_quote(envelope)}
+    return [_mask(broken, reasons).alias(reasons.__name__) for reasons, broken in rules.items()]
+
+
 def _mask(rules: Mapping[str, pl.Expr], reasons: type[StrEnum]) -> pl.Expr:
     """Number the broken rules as bits, in order of their enumeration."""
     places = {reason.value: bit for bit, reason in enumerate(reasons)}
@@ -148,9 +156,8 @@ def _mask(rules: Mapping[str, pl.Expr], reasons: type[StrEnum]) -> pl.Expr:
 
 def _listed(mask: pl.Series, reasons: type[StrEnum], back: pl.Series) -> pl.Series:
     """Spell masks as lists of reasons; null for a WAIT."""
-    largest: int = mask.to_frame().select(pl.all().max()).item() or 0
-    spelled = _spelled(reasons, largest.bit_length()).gather(mask)
-    return pl.select(pl.when(back).then(spelled)).to_series()
+    largest = cast("int", mask.max() or 0)
+    return taken(_spelled(reasons, largest.bit_length()), mask.zip_with(back, nulls(len(mask))))
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Literal
 
 import polars as pl
@@ -38,29 +39,44 @@ def outcomes(scores: pl.DataFrame, agent_ids: tuple[str, ...] = ()) -> pl.DataFr
         them: they are valid. The mean and the Brier score are null without a sample; ``max_drawdown`` is the worst fall of the
         cumulative CLV from its peak, <= 0.
     """
+    agents = sorted(values(scores["agent_id"]) | set(agent_ids))  # by code point, which is the order of bytes
+    return conform(
+        pl.LazyFrame({"agent_id": agents}, schema={"agent_id": pl.String})
+        .join(scores.lazy().group_by("agent_id").agg(_counts()), on="agent_id", how="left", maintain_order="left")
+        .with_columns(pl.exclude("agent_id").fill_null(0))
+        .select(_outcomes())
+        .collect(engine="in-memory"),
+        OUTCOMES,
+        "OUTCOMES",
+    )
+
+
+@cache
+def _counts() -> list[pl.Expr]:
+    """Return what is counted and summed of an agent's scores."""
     is_scored = pl.col("reason") == Reason.SCORED
-    pending = pl.col("reason") == Reason.PENDING_HORIZON
     beat = pl.when(pl.col("clv_bps") > 0).then(_PPM).otherwise(0)
     forecast = is_scored & pl.col("confidence_ppm").is_not_null()
     walk = pl.col("clv_bps").fill_null(0).cum_sum()
-    per_agent = (
-        scores.lazy()
-        .group_by("agent_id")
-        .agg(
-            action_count=is_scored.sum(),
-            valid_count=is_scored.sum(),
-            invalid_count=(~pl.col("valid")).sum(),
-            abstention_count=(pl.col("reason") == Reason.WAIT_UNSCORED).sum(),
-            pending_count=pending.sum(),
-            total_clv_bps=pl.col("clv_bps").sum(),
-            sim_pnl=pl.col("edge_bps").sum(),
-            forecasts=forecast.sum(),
-            # (10^6)^2 a row would leave Int64 after nine million rows
-            squared_error=(pl.col("confidence_ppm") - beat).pow(2).filter(forecast).cast(pl.Int128).sum(),
-            max_drawdown=(walk - pl.max_horizontal(walk.cum_max(), 0)).min(),
-        )
-    )
-    agents = sorted(values(scores["agent_id"]) | set(agent_ids))  # by code point, which is the order of bytes
+    counts = {
+        "action_count": is_scored.sum(),
+        "valid_count": is_scored.sum(),
+        "invalid_count": (~pl.col("valid")).sum(),
+        "abstention_count": (pl.col("reason") == Reason.WAIT_UNSCORED).sum(),
+        "pending_count": (pl.col("reason") == Reason.PENDING_HORIZON).sum(),
+        "total_clv_bps": pl.col("clv_bps").sum(),
+        "sim_pnl": pl.col("edge_bps").sum(),
+        "forecasts": forecast.sum(),
+        # (10^6)^2 a row would leave Int64 after nine million rows
+        "squared_error": (pl.col("confidence_ppm") - beat).pow(2).filter(forecast).cast(pl.Int128).sum(),
+        "max_drawdown": (walk - pl.max_horizontal(walk.cum_max(), 0)).min(),
+    }
+    return [expression.alias(name) for name, expression in counts.items()]
+
+
+@cache
+def _outcomes() -> list[pl.Expr]:
+    """Return the columns of ``OUTCOMES``, derived from what was counted."""
     refused = pl.col("invalid_count")
     decided = pl.col("valid_count") + pl.col("abstention_count") + pl.col("pending_count") + refused
     sample, forecasts = pl.col("action_count"), pl.col("forecasts")
@@ -69,15 +85,7 @@ def outcomes(scores: pl.DataFrame, agent_ids: tuple[str, ...] = ()) -> pl.DataFr
         "mean_clv_bps": pl.when(sample > 0).then(pl.col("total_clv_bps") / sample),
         "brier": pl.when(forecasts > 0).then(pl.col("squared_error").cast(pl.Float64) / _PPM**2 / forecasts),
     }
-    return conform(
-        pl.LazyFrame({"agent_id": agents}, schema={"agent_id": pl.String})
-        .join(per_agent, on="agent_id", how="left", maintain_order="left")
-        .with_columns(pl.exclude("agent_id").fill_null(0))
-        .select(derived.get(column, pl.col(column)).cast(dtype).alias(column) for column, dtype in OUTCOMES.items())
-        .collect(engine="in-memory"),
-        OUTCOMES,
-        "OUTCOMES",
-    )
+    return [derived.get(column, pl.col(column)).cast(dtype).alias(column) for column, dtype in OUTCOMES.items()]
 
 
 def forecast_errors(scores: pl.DataFrame) -> pl.DataFrame:

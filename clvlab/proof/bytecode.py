@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.abc import SourceLoader
 from importlib.util import cache_from_source
 from pathlib import Path
@@ -29,12 +30,18 @@ def read_cache(root: Path, sources: Mapping[str, bytes]) -> tuple[Cached, ...]:
     """Read what this Python has in its cache for the sources of a package folder."""
     found = []
     for name in sources:
-        source, cache = root / name, Path(cache_from_source(str(root / name)))
+        source, cache = _paths(root, name)
         try:
             found.append(Cached(name, content_of(cache, state_of(cache)), int(source.stat().st_mtime)))
         except OSError:  # gone, or unreadable: Python compiles the source
             continue
     return tuple(found)
+
+
+@lru_cache(maxsize=1024)
+def _paths(root: Path, name: str) -> tuple[Path, Path]:
+    """Return where a source is, and where its bytecode would be."""
+    return root / name, Path(cache_from_source(str(root / name)))
 
 
 def foreign_bytecode(sources: Mapping[str, bytes], found: Iterable[Cached]) -> list[str]:

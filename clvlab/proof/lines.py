@@ -76,7 +76,9 @@ def read_closes(events: bytes, start: int, end: int) -> pl.DataFrame:
 
 def read_receipts(receipts: bytes) -> pl.DataFrame:
     """Read ``receipts.jsonl`` as ``RECEIPTS``; refuses as ``read_decisions`` does."""
-    if receipts and not receipts.endswith(b"\n"):
+    if not receipts:
+        return pl.DataFrame(schema=RECEIPTS)
+    if not receipts.endswith(b"\n"):
         raise EvidenceError("receipts.jsonl does not end with a line feed")
     frame = _block(receipts, 0, len(receipts), _receipts, RECEIPTS)
     if frame.select(pl.any_horizontal((~pl.col(pl.Int64).is_between(-SAFE_INTEGER, SAFE_INTEGER)).any())).item():
