@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from clvlab.agents.ticking import Book, TickAgent
     from clvlab.client import Client
     from clvlab.lab import (
+        agents,
         backtest,
         backtests,
         compare,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
         lookahead_audits,
         open_pack,
         open_run,
+        packs,
         sweep,
         walk_forward,
     )
@@ -42,6 +44,7 @@ __all__ = [
     "PolicyEnvelope",
     "TickAgent",
     "Window",
+    "agents",
     "backtest",
     "backtests",
     "compare",
@@ -53,6 +56,7 @@ __all__ = [
     "lookahead_audits",
     "open_pack",
     "open_run",
+    "packs",
     "strategy",
     "sweep",
     "walk_forward",
@@ -65,6 +69,7 @@ _HOMES = {
     "PolicyEnvelope": "clvlab.law.policy",
     "TickAgent": "clvlab.agents.ticking",
     "Window": "clvlab.law.closing",
+    "agents": "clvlab.lab",
     "backtest": "clvlab.lab",
     "backtests": "clvlab.lab",
     "compare": "clvlab.lab",
@@ -75,6 +80,7 @@ _HOMES = {
     "lookahead_audits": "clvlab.lab",
     "open_pack": "clvlab.lab",
     "open_run": "clvlab.lab",
+    "packs": "clvlab.lab",
     "strategy": "clvlab.agents.columnar",
     "sweep": "clvlab.lab",
     "walk_forward": "clvlab.lab",
@@ -82,10 +88,24 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
+    if name == "__version__":
+        return _version()
     if name not in _HOMES:
-        raise AttributeError(f"module 'clvlab' has no attribute {name!r}")
+        from clvlab.naming import did_you_mean
+
+        raise AttributeError(f"module 'clvlab' has no attribute {name!r}{did_you_mean(name, __all__)}")
     return getattr(import_module(_HOMES[name]), name)
 
 
+def _version() -> str:
+    """Return the version that is installed; of sources that only lie on the path it is not known."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("clvlab")
+    except PackageNotFoundError:
+        return "0+unknown"
+
+
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*__all__, "__version__"])

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import orjson
 import polars as pl
 
+from clvlab.application.templates import cards
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown
 from clvlab.law.schema import Schema
@@ -16,6 +18,7 @@ _SHOWN_ROWS = 30
 _PACKS: Schema = {
     "pack_id": pl.String, "provenance": pl.String, "fixtures": pl.Int64, "rows": pl.Int64, "content_hash": pl.String,
 }  # fmt: skip
+_PARAMETERS: Schema = dict.fromkeys(("agent", "parameter", "default", "bounds", "meaning"), pl.String())
 _RUNS: Schema = {
     "run_id": pl.String, "kind": pl.String, "status": pl.String, "agents": pl.String, "action_count": pl.Int64,
     "mean_clv_bps": pl.Float64, "created": pl.Datetime("ms", "UTC"), "evidence_hash": pl.String,
@@ -60,6 +63,34 @@ class Listing(Shown):
             self.title,
             f'<div class="wide">{html.table(shown.columns, shown.rows())}</div>' if shown.height else "<p>No rows.</p>",
             f'<p class="quiet">and {more:,} more, in .frame</p>' if more else "",
+        )
+
+
+class AgentListing(Listing):
+    """The strategy templates: a table of the parameters of each."""
+
+    def __init__(self) -> None:
+        self._cards = cards()
+        rows = [
+            (card["strategy"], one["name"], orjson.dumps(one["default"]).decode(), one["bounds"], one["meaning"])
+            for card in self._cards
+            for one in card["parameters"]
+        ]
+        next_step = "clvlab.backtest(pack, agent, params={name: value})"
+        super().__init__("Strategy templates, by parameter", _frame(rows, _PARAMETERS), next_step)
+
+    def _repr_html_(self) -> str:
+        return html.block(
+            "Strategy templates",
+            *(
+                html.section(
+                    card["strategy"],
+                    f"<p>{html.escape(card['summary'])}</p>",
+                    html.table(list(_PARAMETERS)[1:], self.frame.filter(agent=card["strategy"]).drop("agent").rows()),
+                )
+                for card in self._cards
+            ),
+            f'<p class="quiet">next: {html.escape(self.next_step)}</p>',
         )
 
 

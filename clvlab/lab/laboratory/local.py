@@ -38,7 +38,6 @@ from clvlab.lab.results.walking import WalkForward
 from clvlab.law.closing import Window
 from clvlab.packs import reader
 from clvlab.packs.catalog import Catalog
-from clvlab.packs.importers.importing import import_source
 from clvlab.packs.manifest import TICKS_FILE, pack_id_of
 from clvlab.packs.results import RESULTS
 from clvlab.proof.anchor import Anchor
@@ -116,7 +115,7 @@ class LocalPlace:
     def deploy(self, *_: Any) -> NoReturn:
         raise UnsupportedError(f"{self.where} deploys nothing: .backtest() replays the same agent")
 
-    def import_odds(self, source: str, paths: Sequence[Path], pack_id: str, options: Mapping[str, Any]) -> Pack:
+    def import_odds(self, source: str, given: Any, pack_id: str, options: Mapping[str, Any]) -> Pack:
         """Import into the laboratory's folder; the same files again give the pack that is there."""
         imported, bundled = self._catalogs
         if pack_id in bundled.entries():
@@ -126,7 +125,7 @@ class LocalPlace:
         imported.folder.mkdir(parents=True, exist_ok=True)
         with Unfinished(imported.folder) as scratch:
             made = scratch / pack_id
-            import_source(source, paths, made, importing.import_options(**options))
+            importing.import_given(source, given, made, importing.options_named(options))
             with self._kept.alone():  # another process may import a pack of this name, or admit one, right now
                 _admit(imported, made, pack_id)
         return self.pack(pack_id)

@@ -10,6 +10,7 @@ from clvlab.lab.laboratory.listing import Listing
 from clvlab.lab.laboratory.place import Place
 from clvlab.lab.results.result import Result
 from clvlab.lab.results.run import VerificationResult
+from clvlab.naming import names_checked
 
 
 class Records:
@@ -30,6 +31,7 @@ class Records:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
+    @names_checked
     def close(self) -> None:
         """Release the file or the connections; what was in memory is gone.
 
@@ -49,6 +51,7 @@ class Records:
             return "<Lab: closed; next: clvlab.Lab(...)>"
         return f"<Lab: {self._place.where}; next: .packs(), .backtest(pack, agent), .runs(), .leaderboard()>"
 
+    @names_checked
     def packs(self) -> Listing:
         """List the packs that can be named here: imported ones and those that come with clvlab, or those of the service.
 
@@ -60,6 +63,7 @@ class Records:
         """
         return self._place.packs()
 
+    @names_checked
     def runs(self, limit: int | None = 50) -> Listing:
         """List runs, newest first: at most ``limit`` of them, or all.
 
@@ -80,6 +84,7 @@ class Records:
             raise PageError(f"a limit is a number of runs, or None for all, not {limit!r:.80}")
         return self._place.runs(limit)
 
+    @names_checked
     def open_run(self, run_id: str) -> Result:
         """Read a sealed run: its bytes, and all that they say.
 
@@ -100,6 +105,7 @@ class Records:
             raise UnknownRunError(f"a run is named by its id, not {run_id!r:.80}")
         return self._place.open_run(run_id)
 
+    @names_checked
     def verify(self, run: str | Result) -> VerificationResult:
         """Have the proof of a kept run recomputed from the stored bytes, here or by the service.
 
@@ -120,6 +126,7 @@ class Records:
             raise UnknownRunError(f"a run is named by its id, or is one of this laboratory, not {run!r:.80}")
         return self._place.verify(run if isinstance(run, str) else run.run.run_id)
 
+    @names_checked
     def leaderboard(self) -> Listing:
         """Rank agents by mean CLV, in bps of probability, pooled over all their runs here.
 
@@ -133,6 +140,7 @@ class Records:
         """
         return self._place.leaderboard()
 
+    @names_checked
     def sql(self, statement: str) -> Listing:
         """Answer a SQL statement, in DuckDB's dialect, over what is here.
 
