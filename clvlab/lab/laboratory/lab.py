@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -221,6 +222,9 @@ class Lab(Keeping):
         return self._place.capture(feed, Path(out), capturing(fixtures, until, log, progress))
 
 
+_HOST = re.compile(r"[\w.-]+:[0-9]{2,5}/?")  # of a service, without http://
+
+
 def _name(given: Any) -> str:
     """Return the name that a pack has if it is given none: that of its first file or folder.
 
@@ -257,6 +261,12 @@ def _place(where: str | Path | None, token: str | None) -> Place:
         )
     if where == "" or (where is not None and not isinstance(where, str | Path)) or "://" in str(where):
         raise UnsupportedError(f"a laboratory is a file, or a service at http:// or https://, not {_shown(where)}")
+    if where is not None and Path(where).is_dir():
+        raise UnsupportedError(
+            f"{str(where)!r:.200} is a folder, and a laboratory is a file: write Lab({str(Path(where, 'lab.db'))!r:.200})"
+        )
+    if isinstance(where, str) and _HOST.fullmatch(where):
+        raise UnsupportedError(f"a service is named by its whole URL: write Lab('http://{where}')")
     return _local(None if where in (None, ":memory:") else Path(where))
 
 

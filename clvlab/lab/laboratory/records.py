@@ -9,7 +9,7 @@ from clvlab.errors import PageError, QueryError, UnknownRunError, UnsupportedErr
 from clvlab.lab.laboratory.listing import Listing
 from clvlab.lab.laboratory.place import Place
 from clvlab.lab.results.result import Result
-from clvlab.lab.results.run import VerificationResult
+from clvlab.lab.results.run import Run, VerificationResult
 from clvlab.naming import names_checked
 
 
@@ -106,7 +106,7 @@ class Records:
         return self._place.open_run(run_id)
 
     @names_checked
-    def verify(self, run: str | Result) -> VerificationResult:
+    def verify(self, run: str | Result | Run) -> VerificationResult:
         """Have the proof of a kept run recomputed from the stored bytes, here or by the service.
 
         A service also asks the chain about an anchor; to trust nobody, ``open_run(run_id).verify()`` recomputes here.
@@ -122,6 +122,8 @@ class Records:
         >>> lab.verify(lab.backtest("starter")).verified
         True
         """
+        if isinstance(run, Run):
+            run = run.run_id
         if not isinstance(run, str | Result):
             raise UnknownRunError(f"a run is named by its id, or is one of this laboratory, not {run!r:.80}")
         return self._place.verify(run if isinstance(run, str) else run.run.run_id)
