@@ -8,8 +8,10 @@ True
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
-from typing import TYPE_CHECKING
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from clvlab import errors
 
@@ -62,6 +64,8 @@ __all__ = [
     "walk_forward",
 ]
 
+_LISTED = ("agents", "packs")
+
 _HOMES = {
     "Book": "clvlab.agents.ticking",
     "Client": "clvlab.client",
@@ -69,7 +73,6 @@ _HOMES = {
     "PolicyEnvelope": "clvlab.law.policy",
     "TickAgent": "clvlab.agents.ticking",
     "Window": "clvlab.law.closing",
-    "agents": "clvlab.lab",
     "backtest": "clvlab.lab",
     "backtests": "clvlab.lab",
     "compare": "clvlab.lab",
@@ -80,7 +83,6 @@ _HOMES = {
     "lookahead_audits": "clvlab.lab",
     "open_pack": "clvlab.lab",
     "open_run": "clvlab.lab",
-    "packs": "clvlab.lab",
     "strategy": "clvlab.agents.columnar",
     "sweep": "clvlab.lab",
     "walk_forward": "clvlab.lab",
@@ -90,11 +92,32 @@ _HOMES = {
 def __getattr__(name: str) -> object:
     if name == "__version__":
         return _version()
+    if name in _LISTED:
+        return import_module(f"clvlab.{name}")
     if name not in _HOMES:
         from clvlab.naming import did_you_mean
 
         raise AttributeError(f"module 'clvlab' has no attribute {name!r}{did_you_mean(name, __all__)}")
     return getattr(import_module(_HOMES[name]), name)
+
+
+class _Listed(ModuleType):
+    """A package that lists what it has when it is called: ``clvlab.packs()``, ``clvlab.agents()``."""
+
+    def __call__(self, *values: Any, **named: Any) -> Any:
+        return getattr(import_module("clvlab.lab"), self.__name__.rpartition(".")[2])(*values, **named)
+
+
+class _Face(ModuleType):
+    """The face of the package, in which a package of the name of a verb is that verb as well, whoever imports it first."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in _LISTED and isinstance(value, ModuleType):
+            value.__class__ = _Listed
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Face
 
 
 def _version() -> str:

@@ -26,7 +26,7 @@ def nearest(given: object, known: Iterable[str]) -> str | None:
     """
     names: dict[str, str] = {}
     for name in known:
-        names.setdefault(_plain(name), name)
+        names.setdefault(_plain(name), str(name))
     found = get_close_matches(_plain(str(given)[:200]), names, 1, cutoff=0.7)
     return names[found[0]] if found else None
 
@@ -45,6 +45,19 @@ def did_you_mean(given: object, known: Iterable[str]) -> str:
     """
     found = nearest(given, known)
     return "" if found is None else f": did you mean {found!r}?"
+
+
+def among(given: object, known: Iterable[str]) -> str:
+    """Return what was probably meant, and all that there is, to stand behind a refusal.
+
+    Examples
+    --------
+    >>> among("warmup", ["stake", "cooldown_s"])
+    '; it has: stake, cooldown_s'
+    """
+    names = list(known)
+    meant = did_you_mean(given, names)
+    return f"{meant} It has: {', '.join(names)}" if meant else f"; it has: {', '.join(names)}"
 
 
 def names_checked(verb: Callable[P, R]) -> Callable[P, R]:
@@ -94,5 +107,4 @@ def no_argument(verb: str, given: str, known: Iterable[str]) -> str:
     >>> no_argument("import_odds", "timezone", ["margin", "time_zone"])
     "import_odds has no argument 'timezone': did you mean 'time_zone'? It has: margin, time_zone"
     """
-    names = list(known)
-    return f"{verb} has no argument {given!r}{did_you_mean(given, names) or ';'} It has: {', '.join(names)}"
+    return f"{verb} has no argument {given!r}{among(given, known)}"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import pickle
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any, overload
 
+import cloudpickle
 import polars as pl
 
 from clvlab.agents.markets import checked_markets, in_markets
@@ -59,6 +61,11 @@ class Strategy:
         if type(self.stake) is not int or not 0 <= self.stake <= SAFE_INTEGER:
             raise AgentError(f"the stake of {self.agent_id} must be a whole number from 0 to 2**53 - 1, not {self.stake!r}")
         checked_markets(self.markets)
+
+    def __reduce__(self) -> tuple[Callable[..., Strategy], tuple[Any, ...]]:
+        """Go to another process with the rule as a value: under its name there stands the strategy, not the function."""
+        own = (self.agent_id, self.version, self.markets, self.stake, dict(self.params))
+        return _unpickled, (cloudpickle.dumps(self.rule), *own)
 
     @property
     def identity(self) -> Identity:
@@ -114,6 +121,10 @@ class Strategy:
         if full["confidence"].dtype.is_numeric():
             full = full.with_columns(pl.col("confidence").cast(pl.Float64))
         return full.select(*DECISIONS)
+
+
+def _unpickled(rule: bytes, *own: Any) -> Strategy:
+    return Strategy(pickle.loads(rule), *own)  # noqa: S301  it stands in a pickle that is being read
 
 
 @overload

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -12,11 +13,11 @@ from pydantic import ValidationError
 
 from clvlab.agents import baseline, drift, llm, momentum, momentum_following
 from clvlab.agents.template import Config, Template
-from clvlab.engine.agent import register
+from clvlab.engine.agent import is_registered, register
 from clvlab.engine.following import Follower
 from clvlab.errors import AgentError, UnknownAgentError
 from clvlab.law.tape import Tape
-from clvlab.naming import did_you_mean, nearest
+from clvlab.naming import among, nearest
 
 _DECIMAL = re.compile(r"-?[0-9]{1,20}(\.[0-9]{1,320})?")
 _Rule = Callable[[Tape, Any], pl.DataFrame]
@@ -81,6 +82,20 @@ def of_sealed_config(agent_id: str, strategy: str, config: Mapping[str, Any]) ->
     return template(strategy, {name: value for name, value in config.items() if name in fields}, agent_id=agent_id)
 
 
+def _reduced(agent: Template[Any]) -> Any:
+    """Take a template to another process as what makes it there: an object that was only read is none of clvlab's."""
+    if not is_registered(agent):
+        return object.__reduce_ex__(agent, 4)
+    return _made, (agent.strategy, agent.config.model_dump(mode="json"), agent.agent_id)
+
+
+def _made(strategy: str, params: Mapping[str, Any], agent_id: str) -> Template[Any]:
+    return template(strategy, params, agent_id=agent_id)
+
+
+copyreg.pickle(Template, _reduced)
+
+
 def _hint(strategy: str) -> str:
     """Say which template was probably meant, or how an agent in a file is named."""
     known = f"use one of {', '.join(TEMPLATES)}"
@@ -99,9 +114,9 @@ _KINDS = {
 def _refusal(model: type[Config], error: ValidationError) -> str:
     """Say of the first parameter that is wrong what is wrong with it, and what may stand there."""
     wrong = error.errors()[0]
-    name, known = ".".join(str(part) for part in wrong["loc"]), ", ".join(model.model_fields)
+    name = ".".join(str(part) for part in wrong["loc"])
     if wrong["type"] == "extra_forbidden" and len(wrong["loc"]) == 1:
-        return f"no parameter {name!r}{did_you_mean(name, model.model_fields) or ';'} It has: {known}"
+        return f"no parameter {name!r}{among(name, model.model_fields)}"
     field = model.model_fields.get(str(wrong["loc"][0]))
     default = "" if field is None or len(wrong["loc"]) > 1 else f"; the default is {_shown(field.default)}"
     said = _KINDS.get(wrong["type"], wrong["msg"].replace("Input should be", "must be").removeprefix("Value error, "))

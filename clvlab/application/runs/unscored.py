@@ -63,10 +63,9 @@ def _nothing_backed(waits: int, started: RunStarted, pack: Pack) -> str:
     prefixes, fixture = tuple(started["window"]["market_allowlist"]), started["binding"]["fixture_ids"][0]
     known = list(_sides(fixture, pack))
     if known and not any(market.startswith(prefixes) for market in known):
-        return (
-            f"nothing is scored: no market begins with one of {list(prefixes)}{did_you_mean(prefixes[0] if prefixes else '', known)}; "
-            f"fixture {fixture} has: {_listed(known)}"
-        )
+        wanted = f"no market begins with one of {list(prefixes)}" if prefixes else "an empty market allowlist allows no market"
+        meant = did_you_mean("".join(prefixes[:1]), known)
+        return f"nothing is scored: {wanted}{meant or ';'} fixture {fixture} has: {_listed(known)}"
     agents = started["agents"]
     empty = [one["agent_id"] for one in agents if one["strategy"] == "llm" and not one["config"].get("transcript")]
     if empty:

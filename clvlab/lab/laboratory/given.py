@@ -13,7 +13,7 @@ from clvlab.lab.results.pack import Pack
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.law.schema import EndRule
-from clvlab.naming import did_you_mean, nearest
+from clvlab.naming import among, nearest
 
 
 def several(packs: Sequence[Pack | str | Path]) -> list[Pack | str | Path]:
@@ -77,7 +77,7 @@ def policy_given(policy: Any) -> PolicyEnvelope:
     known = [field.name for field in fields(PolicyEnvelope)]
     for name in policy if isinstance(policy, Mapping) else ():
         if name not in known:
-            raise PolicyError(f"a policy has no limit {name!r}{did_you_mean(name, known) or ';'} It has: {', '.join(known)}")
+            raise PolicyError(f"a policy has no limit {name!r}{among(name, known)}")
     raise PolicyError(f"a policy is a clvlab.PolicyEnvelope, not {shown(policy)}{_called('PolicyEnvelope', policy)}")
 
 

@@ -14,7 +14,7 @@ from urllib.parse import quote
 from clvlab.application.importing import paths_of
 from clvlab.application.live.following import GRACE_S
 from clvlab.engine.agent import Agent
-from clvlab.errors import MissingExtraError, PackFormatError, UnsupportedError
+from clvlab.errors import MissingExtraError, PackFormatError, StoreUnreachableError, UnsupportedError
 from clvlab.lab.laboratory.asked import capturing, entries, live_request
 from clvlab.lab.laboratory.keeping import Keeping
 from clvlab.lab.laboratory.local import LocalPlace
@@ -262,9 +262,8 @@ def _place(where: str | Path | None, token: str | None) -> Place:
     if where == "" or (where is not None and not isinstance(where, str | Path)) or "://" in str(where):
         raise UnsupportedError(f"a laboratory is a file, or a service at http:// or https://, not {_shown(where)}")
     if where is not None and Path(where).is_dir():
-        raise UnsupportedError(
-            f"{str(where)!r:.200} is a folder, and a laboratory is a file: write Lab({str(Path(where, 'lab.db'))!r:.200})"
-        )
+        file = str(Path(where, "lab.db"))
+        raise StoreUnreachableError(f"{str(where)!r:.200} is a folder, and a laboratory is a file: write Lab({file!r:.200})")
     if isinstance(where, str) and _HOST.fullmatch(where):
         raise UnsupportedError(f"a service is named by its whole URL: write Lab('http://{where}')")
     return _local(None if where in (None, ":memory:") else Path(where))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Self
+from typing import NoReturn, Self
 
 from clvlab.errors import PageError, QueryError, UnknownRunError, UnsupportedError
 from clvlab.lab.laboratory.listing import Listing
@@ -24,6 +24,9 @@ class Records:
         if self._open is None:
             raise UnsupportedError("this laboratory was closed: open it again with clvlab.Lab(...)")
         return self._open
+
+    def __reduce__(self) -> NoReturn:
+        raise UnsupportedError("a laboratory stays in its process: open it there with clvlab.Lab(...), and send its results")
 
     def __enter__(self) -> Self:
         return self

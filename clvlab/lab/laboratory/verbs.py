@@ -257,8 +257,8 @@ def agents() -> AgentListing:
 
     Examples
     --------
-    >>> agents().frame.filter(agent="baseline").select("parameter", "default", "bounds").rows()
-    [('markets', '[""]', 'at most 10000 entries'), ('stake', '100', 'at least 1 and at most 9007199254740991')]
+    >>> agents().frame.filter(agent="baseline").select("parameter", "default").rows()
+    [('markets', '[""]'), ('stake', '100'), ('warmup_ticks', '0'), ('min_prob_bps', '5000')]
     """
     return AgentListing()
 

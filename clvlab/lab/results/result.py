@@ -57,6 +57,14 @@ class Result(Shown):
         self._packs = packs
         self._performed = performed
 
+    def __reduce__(self) -> tuple[type[Result], tuple[Run, list[reader.Pack], PerformedRun | None]]:
+        """Go to another process with the pack, if it is at hand; what was computed from it is computed there again."""
+        try:
+            packs = [self._performed.pack if self._performed else self.pack]
+        except UnknownPackError:
+            packs = []
+        return Result, (self.run, packs, self._performed)
+
     @classmethod
     def of(cls, performed: PerformedRun) -> Result:
         """Return the result of a run that was performed here."""

@@ -79,7 +79,7 @@ def import_files(
     """
     pack_id = pack_id_of(folder)
     if folder.exists() or folder.is_symlink():
-        raise PackFormatError(f"{str(folder)!r} exists; a pack is never overwritten")
+        raise PackFormatError(f"{str(folder)!r} exists; a pack is never overwritten: name another folder")
     options = options or Options()
     folder.parent.mkdir(parents=True, exist_ok=True)
     with Unfinished(folder.parent) as scratch:
