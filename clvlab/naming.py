@@ -22,13 +22,16 @@ def nearest(given: object, known: Iterable[str]) -> str | None:
     --------
     >>> nearest("Cumulative_drift", ["baseline", "cumulative-drift"])
     'cumulative-drift'
+    >>> nearest("1x2", ["1X2_PARTICIPANT_RESULT||", "totals||point=2.5"])
+    '1X2_PARTICIPANT_RESULT||'
     >>> nearest("momentum", ["baseline", "cumulative-drift"])
     """
     names: dict[str, str] = {}
     for name in known:
         names.setdefault(_plain(name), str(name))
-    found = get_close_matches(_plain(str(given)[:200]), names, 1, cutoff=0.7)
-    return names[found[0]] if found else None
+    wanted = _plain(str(given)[:200])
+    found = get_close_matches(wanted, names, 1, cutoff=0.7) or [name for name in names if name.startswith(wanted)]
+    return names[found[0]] if wanted and len(found) == 1 else None
 
 
 def _plain(name: str) -> str:

@@ -98,7 +98,9 @@ class Strategy:
         if isinstance(decided, pl.LazyFrame):
             decided = decided.collect(engine="in-memory")
         if not isinstance(decided, pl.DataFrame):
-            raise SchemaError(f"{self.agent_id} must return a polars frame, not {type(decided).__name__}; {_EXAMPLE}")
+            own = type(decided)
+            meant = " of pandas: wrap it in pl.from_pandas(...)" if own.__module__.startswith("pandas") else ""
+            raise SchemaError(f"{self.agent_id} must return a polars frame, not {own.__name__}{meant}; {_EXAMPLE}")
         missing = [column for column in _NAMED if column not in decided.columns]
         if missing:
             raise SchemaError(
@@ -108,7 +110,10 @@ class Strategy:
             meant = get_close_matches(column, DECISIONS, 1, cutoff=0.8)
             if meant and column not in DECISIONS and column not in TICKS and meant[0] not in decided.columns:
                 raise SchemaError(f"{self.agent_id} returned a column {column!r}: is {meant[0]!r} meant? If not, rename it")
-        return conform(self._completed(decided), DECISIONS, f"the decisions of {self.agent_id}")
+        try:
+            return conform(self._completed(decided), DECISIONS, f"the decisions of {self.agent_id}")
+        except SchemaError as error:
+            raise SchemaError(f"{error}: cast such a column, as by pl.col(...).cast(pl.Int64)") from error
 
     def _completed(self, decided: pl.DataFrame) -> pl.DataFrame:
         defaults = {"action": pl.lit(Action.BACK.value), "stake": pl.lit(self.stake, pl.Int64)}

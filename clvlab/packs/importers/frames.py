@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import polars as pl
+import pyarrow as pa
 
 from clvlab.errors import SourceError
 from clvlab.packs.importers.mapping import check_mapping
@@ -70,12 +71,19 @@ def _polars(frame: Any) -> pl.DataFrame:
     try:
         if isinstance(frame, pl.LazyFrame):
             return frame.collect(engine="in-memory")
-        if _is_pandas(frame):
-            return pl.from_pandas(_without_index(frame))
-        return pl.DataFrame(frame)
+        if isinstance(frame, pl.DataFrame):
+            return frame.clone()
+        table = pa.Table.from_pandas(_without_index(frame), preserve_index=False) if _is_pandas(frame) else pa.table(frame)
+        return pl.DataFrame(pl.from_arrow(table.cast(pa.schema(map(_in_utc, table.schema)))))
     except (pl.exceptions.PolarsError, TypeError, ValueError) as error:  # errors of Arrow are values or types
         said = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise SourceError(f"the frame can't be read: {said}; make each column one type, as by .astype(str)") from error
+
+
+def _in_utc(field: pa.Field) -> pa.Field:
+    """Return a field whose times are told in UTC: Polars knows no zone that is an offset alone."""
+    aware = pa.types.is_timestamp(field.type) and field.type.tz is not None
+    return field.with_type(pa.timestamp(field.type.unit, "UTC")) if aware else field
 
 
 def _without_index(frame: Any) -> Any:
