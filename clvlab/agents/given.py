@@ -26,8 +26,9 @@ def agent_given(agent: object) -> Agent:
 
     Examples
     --------
+    >>> import polars as pl
     >>> def favourites(ticks, *, least_bps=6000):
-    ...     return ticks.filter(ticks["prob_bps"] >= least_bps)
+    ...     return ticks.filter(pl.col("prob_bps") >= least_bps)
     >>> agent_given(favourites).identity.config
     {'least_bps': 6000, 'markets': [''], 'stake': 100}
     """
