@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import orjson
 import polars as pl
 
 from clvlab.application.templates import cards
+from clvlab.application.templates import strategy as catalogued
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown
 from clvlab.law.schema import Schema
@@ -71,11 +73,7 @@ class AgentListing(Listing):
 
     def __init__(self) -> None:
         self._cards = cards()
-        rows = [
-            (card["strategy"], one["name"], orjson.dumps(one["default"]).decode(), one["bounds"], one["meaning"])
-            for card in self._cards
-            for one in card["parameters"]
-        ]
+        rows = [row for card in self._cards for row in _parameters(card)]
         next_step = "clvlab.backtest(pack, agent, params={name: value})"
         super().__init__("Strategy templates, by parameter", _frame(rows, _PARAMETERS), next_step)
 
@@ -83,15 +81,24 @@ class AgentListing(Listing):
         return html.block(
             "Strategy templates",
             *(
-                html.section(
-                    card["strategy"],
-                    f"<p>{html.escape(card['summary'])}</p>",
-                    html.table(list(_PARAMETERS)[1:], self.frame.filter(agent=card["strategy"]).drop("agent").rows()),
-                )
+                html.section(card["strategy"], f"<p>{html.escape(card['summary'])}</p>", self._table(card))
                 for card in self._cards
             ),
             f'<p class="quiet">next: {html.escape(self.next_step)}</p>',
         )
+
+    def _table(self, card: Mapping[str, Any]) -> str:
+        own = self.frame.filter(agent=card["strategy"]).drop("agent")
+        return f'<div class="wide">{html.table(own.columns, own.rows())}</div>'
+
+
+def _parameters(card: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+    """Return the rows of a template; a bound that only the width of a number sets is left out."""
+    defaults = catalogued(card["strategy"])["defaults"]
+    for one in card["parameters"]:
+        bounds = re.sub(r" and at most 9007199254740(991)?$", "", one["bounds"])
+        meaning = one["meaning"].replace("``", "")
+        yield card["strategy"], one["name"], orjson.dumps(defaults[one["name"]]).decode(), bounds, meaning
 
 
 def list_packs(rows: Iterable[tuple[Any, ...]], where: str) -> Listing:
