@@ -8,8 +8,10 @@ True
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
-from typing import TYPE_CHECKING
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from clvlab import errors
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from clvlab.agents.ticking import Book, TickAgent
     from clvlab.client import Client
     from clvlab.lab import (
+        agents,
         backtest,
         backtests,
         compare,
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
         lookahead_audits,
         open_pack,
         open_run,
+        packs,
         sweep,
         walk_forward,
     )
@@ -43,6 +47,7 @@ __all__ = [
     "PolicyEnvelope",
     "TickAgent",
     "Window",
+    "agents",
     "backtest",
     "backtests",
     "compare",
@@ -55,10 +60,13 @@ __all__ = [
     "lookahead_audits",
     "open_pack",
     "open_run",
+    "packs",
     "strategy",
     "sweep",
     "walk_forward",
 ]
+
+_LISTED = ("agents", "packs")
 
 _HOMES = {
     "Book": "clvlab.agents.ticking",
@@ -85,10 +93,45 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
+    if name == "__version__":
+        return _version()
+    if name in _LISTED:
+        return import_module(f"clvlab.{name}")
     if name not in _HOMES:
-        raise AttributeError(f"module 'clvlab' has no attribute {name!r}")
+        from clvlab.naming import did_you_mean
+
+        raise AttributeError(f"module 'clvlab' has no attribute {name!r}{did_you_mean(name, __all__)}")
     return getattr(import_module(_HOMES[name]), name)
 
 
+class _Listed(ModuleType):
+    """A package that lists what it has when it is called: ``clvlab.packs()``, ``clvlab.agents()``."""
+
+    def __call__(self, *values: Any, **named: Any) -> Any:
+        return getattr(import_module("clvlab.lab"), self.__name__.rpartition(".")[2])(*values, **named)
+
+
+class _Face(ModuleType):
+    """The face of the package, in which a package of the name of a verb is that verb as well, whoever imports it first."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in _LISTED and isinstance(value, ModuleType):
+            value.__class__ = _Listed
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Face
+
+
+def _version() -> str:
+    """Return the version that is installed; of sources that only lie on the path it is not known."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("clvlab")
+    except PackageNotFoundError:
+        return "0+unknown"
+
+
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*__all__, "__version__"])

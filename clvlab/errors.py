@@ -12,6 +12,7 @@ __all__ = [
     "AnchorConflictError",
     "AnchorError",
     "AnchorUnavailableError",
+    "ArgumentError",
     "AskError",
     "BindingError",
     "BundleError",
@@ -91,6 +92,10 @@ __all__ = [
 
 class ClvlabError(Exception):
     """Root of all errors of this package; one sentence that names the value, and what to do about it."""
+
+
+class ArgumentError(ClvlabError, TypeError):
+    """An argument that a function does not have, or needs and was not given, or that is of a kind which it can't take."""
 
 
 class SchemaError(ClvlabError):

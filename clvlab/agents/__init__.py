@@ -1,1 +1,10 @@
-"""Strategy templates, by name: each a typed, bounded configuration and a vectorised decision rule."""
+"""Strategy templates, by name: each a typed, bounded configuration and a vectorised decision rule.
+
+Called, it lists the templates with their parameters.
+
+Examples
+--------
+>>> import clvlab as cl
+>>> cl.agents().frame["agent"].unique(maintain_order=True).to_list()
+['baseline', 'cumulative-drift', 'sharp-momentum-v2', 'llm']
+"""

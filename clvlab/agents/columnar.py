@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import pickle
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any, overload
 
+import cloudpickle
 import polars as pl
 
 from clvlab.agents.markets import checked_markets, in_markets
@@ -60,6 +62,11 @@ class Strategy:
             raise AgentError(f"the stake of {self.agent_id} must be a whole number from 0 to 2**53 - 1, not {self.stake!r}")
         checked_markets(self.markets)
 
+    def __reduce__(self) -> tuple[Callable[..., Strategy], tuple[Any, ...]]:
+        """Go to another process with the rule as a value: under its name there stands the strategy, not the function."""
+        own = (self.agent_id, self.version, self.markets, self.stake, dict(self.params))
+        return _unpickled, (cloudpickle.dumps(self.rule), *own)
+
     @property
     def identity(self) -> Identity:
         config = dict(self.params) | {"markets": list(self.markets), "stake": self.stake}
@@ -91,7 +98,9 @@ class Strategy:
         if isinstance(decided, pl.LazyFrame):
             decided = decided.collect(engine="in-memory")
         if not isinstance(decided, pl.DataFrame):
-            raise SchemaError(f"{self.agent_id} must return a polars frame, not {type(decided).__name__}; {_EXAMPLE}")
+            own = type(decided)
+            meant = " of pandas: wrap it in pl.from_pandas(...)" if own.__module__.startswith("pandas") else ""
+            raise SchemaError(f"{self.agent_id} must return a polars frame, not {own.__name__}{meant}; {_EXAMPLE}")
         missing = [column for column in _NAMED if column not in decided.columns]
         if missing:
             raise SchemaError(
@@ -101,7 +110,10 @@ class Strategy:
             meant = get_close_matches(column, DECISIONS, 1, cutoff=0.8)
             if meant and column not in DECISIONS and column not in TICKS and meant[0] not in decided.columns:
                 raise SchemaError(f"{self.agent_id} returned a column {column!r}: is {meant[0]!r} meant? If not, rename it")
-        return conform(self._completed(decided), DECISIONS, f"the decisions of {self.agent_id}")
+        try:
+            return conform(self._completed(decided), DECISIONS, f"the decisions of {self.agent_id}")
+        except SchemaError as error:
+            raise SchemaError(f"{error}: cast such a column, as by pl.col(...).cast(pl.Int64)") from error
 
     def _completed(self, decided: pl.DataFrame) -> pl.DataFrame:
         defaults = {"action": pl.lit(Action.BACK.value), "stake": pl.lit(self.stake, pl.Int64)}
@@ -114,6 +126,10 @@ class Strategy:
         if full["confidence"].dtype.is_numeric():
             full = full.with_columns(pl.col("confidence").cast(pl.Float64))
         return full.select(*DECISIONS)
+
+
+def _unpickled(rule: bytes, *own: Any) -> Strategy:
+    return Strategy(pickle.loads(rule), *own)  # noqa: S301  it stands in a pickle that is being read
 
 
 @overload

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
+from inspect import isfunction
 from types import ModuleType
 
 from clvlab.agents.columnar import Strategy
+from clvlab.agents.given import agent_given
 from clvlab.agents.ticking import TickAgent
 from clvlab.engine.agent import Agent
-from clvlab.errors import UnknownAgentError
+from clvlab.errors import AgentError, UnknownAgentError
+from clvlab.naming import did_you_mean
 
 _MODULE = "clvlab_agent_file"
 
@@ -31,9 +34,15 @@ def agent_of(code: bytes, path: str, name: str) -> Agent:
             found = found()
     except (Exception, SystemExit) as error:  # the file is foreign code
         raise UnknownAgentError(f"{path} does not run: {type(error).__name__}: {error}") from error
+    if isfunction(found):
+        try:
+            return agent_given(found)
+        except AgentError as error:
+            raise UnknownAgentError(f"{path} has no agent {name!r}: {error}") from error
     if isinstance(found, type) or not isinstance(found, Agent):
-        known = ", ".join(key for key, value in vars(module).items() if _is_agent(value)) or "none"
-        raise UnknownAgentError(f"{path} has no agent {name!r}; it has: {known}")
+        known = [key for key, value in vars(module).items() if _is_agent(value)]
+        listed = f"; it has: {', '.join(known) or 'none'}"
+        raise UnknownAgentError(f"{path} has no agent {name!r}{listed}{did_you_mean(name, known)}")
     return found
 
 

@@ -76,6 +76,8 @@ def resolve(agent: str | Agent, params: Mapping[str, Any] | None = None, window:
     given = dict(params or {})
     if isinstance(agent, str) and not agent.rpartition(":")[0].endswith(".py"):
         return template(agent, {"markets": (window or Window()).market_allowlist} | given)
+    if isinstance(agent, IsolatedAgent) and not is_registered(agent):  # it comes from another process
+        agent = IsolatedAgent.with_params(agent)
     if isinstance(agent, str) or not is_registered(agent):
         return isolated(agent, params=given)
     if not given:

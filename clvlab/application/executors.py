@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import os
 import time
 from collections import deque
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from itertools import chain, groupby, islice
 from typing import Any, Generic, TypeVar
 
+from clvlab import errors
 from clvlab.errors import ClvlabError, ExecutorError
 
 _ALONE_S = 1.0  # how long work is done here before other processes are thought of
@@ -40,6 +42,20 @@ class Fault:
         error = self.kind.__new__(self.kind, *self.arguments)
         error.__dict__.update(self.state)
         return error
+
+
+def _reduced(error: ClvlabError) -> tuple[Callable[[Fault], ClvlabError], tuple[Fault]]:
+    return _remade, (Fault.of(error),)
+
+
+def _remade(fault: Fault) -> ClvlabError:
+    return fault.error
+
+
+# Most errors are made of facts, and would be made of their sentence when they are unpickled: a pool breaks on that.
+for _kind in vars(errors).values():
+    if isinstance(_kind, type) and issubclass(_kind, ClvlabError):
+        copyreg.pickle(_kind, _reduced)
 
 
 @dataclass(frozen=True, slots=True)

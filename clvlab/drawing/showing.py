@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from clvlab.drawing import html
-from clvlab.errors import MissingLibraryError, StatisticsError
+from clvlab.errors import FileError, MissingLibraryError, StatisticsError
 
 
 def optional(library: str, what: str) -> Any:
@@ -43,6 +43,24 @@ def check_settings(level: float, seed: int = 0, **counts: int) -> None:
             raise StatisticsError(f"{name} must be a whole number of at least 1, not {count!r}")
 
 
+def _writable(path: object) -> Path:
+    """Return the path of a file that can be written.
+
+    Raises
+    ------
+    FileError
+        No path, a folder, or a file in a folder that is not there.
+    """
+    if not isinstance(path, str | Path):
+        raise FileError(f"a file is named by its path, such as 'result.csv', not {path!r:.80}")
+    found = Path(path)
+    if found.is_dir():
+        raise FileError(f"{str(path)!r:.300} is a folder: name the file in it")
+    if not found.parent.is_dir():
+        raise FileError(f"there is no folder {str(found.parent)!r:.300} to write {found.name!r:.80} in: make it first")
+    return found
+
+
 class Shown(ABC):
     """A result that shows itself and can be taken elsewhere."""
 
@@ -67,16 +85,16 @@ class Shown(ABC):
 
     def to_parquet(self, path: str | Path) -> Path:
         """Write ``.frame`` as Parquet and return the path."""
-        self.frame.write_parquet(path)
+        self.frame.write_parquet(_writable(path))
         return Path(path)
 
     def to_csv(self, path: str | Path) -> Path:
         """Write ``.frame`` as CSV and return the path; lists become text, parted by blanks."""
         lists = [name for name, dtype in self.frame.schema.items() if dtype == pl.List]
-        self.frame.with_columns(pl.col(lists).cast(pl.List(pl.String)).list.join(" ")).write_csv(path)
+        self.frame.with_columns(pl.col(lists).cast(pl.List(pl.String)).list.join(" ")).write_csv(_writable(path))
         return Path(path)
 
     def to_html(self, path: str | Path) -> Path:
         """Write one page that opens without a network, a kernel or clvlab, and return the path."""
-        Path(path).write_text(html.page(repr(self).partition("; next:")[0], self._repr_html_()), encoding="utf-8")
+        _writable(path).write_text(html.page(repr(self).partition("; next:")[0], self._repr_html_()), encoding="utf-8")
         return Path(path)

@@ -1,6 +1,7 @@
 """The notebook's face: results that show themselves."""
 
 from clvlab.lab.laboratory.verbs import (
+    agents,
     backtest,
     backtests,
     compare,
@@ -11,11 +12,13 @@ from clvlab.lab.laboratory.verbs import (
     lookahead_audits,
     open_pack,
     open_run,
+    packs,
     sweep,
     walk_forward,
 )
 
 __all__ = [
+    "agents",
     "backtest",
     "backtests",
     "compare",
@@ -26,6 +29,7 @@ __all__ = [
     "lookahead_audits",
     "open_pack",
     "open_run",
+    "packs",
     "sweep",
     "walk_forward",
 ]

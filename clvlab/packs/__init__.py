@@ -1,1 +1,10 @@
-"""Packs: frozen, hash-verified ticks on disk. The only code that touches pack files."""
+"""Packs: frozen, hash-verified ticks on disk. The only code that touches pack files.
+
+Called, it lists the packs that can be named here.
+
+Examples
+--------
+>>> import clvlab as cl
+>>> cl.packs().frame.select("pack_id", "fixtures").rows()
+[('season', 300), ('starter', 12)]
+"""

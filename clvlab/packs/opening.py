@@ -6,12 +6,14 @@ from pathlib import Path
 
 import clvlab.packs as packs_package
 from clvlab.errors import UnknownPackError
+from clvlab.naming import did_you_mean
 from clvlab.packs.catalog import Catalog
 from clvlab.packs.manifest import DESCRIPTOR
 from clvlab.packs.reader import Pack
 from clvlab.packs.verifying import verify_pack
 
 _MAX_PATH = 4096
+_RUN_FILE = "events.jsonl"  # of a run that is stored in a folder
 
 
 def bundled_catalog() -> Catalog:
@@ -54,7 +56,30 @@ def pack_folder(where: str | Path, catalog: Catalog | None = None) -> Path:
         return own
     if is_folder:
         return folder
-    known = ", ".join(sorted(catalog.entries())) or "none"
+    known = sorted(catalog.entries())
     raise UnknownPackError(
-        f"no pack {str(where)!r}: neither a folder with a {DESCRIPTOR}, nor in the catalog, which has: {known}"
+        f"no pack {str(where)!r:.300}: neither a folder with a {DESCRIPTOR}, nor in the catalog, which has: "
+        f"{', '.join(known) or 'none'}{_hint(folder) or did_you_mean(where, known)}"
     )
+
+
+def _hint(folder: Path) -> str:
+    """Say what lies at a path in place of a pack, and what would be done with it."""
+    try:
+        if folder.is_dir():
+            return _of_folder(folder)
+        is_file = folder.is_file()
+    except OSError:  # a path that no system takes
+        return ""
+    if not is_file:
+        return ""
+    if folder.name.endswith((".zip", ".tar", ".tar.gz", ".tgz")):
+        return "; that is an archive: unpack it, and name the folder"
+    return "; that is a file: if it holds odds, clvlab.import_odds(...) makes a pack of it"
+
+
+def _of_folder(folder: Path) -> str:
+    if (folder / _RUN_FILE).is_file():
+        return "; that is the folder of a run: clvlab.open_run(...) opens it"
+    below = sorted(child.name for child in folder.iterdir() if (child / DESCRIPTOR).is_file())[:5]
+    return f"; packs lie one level below: {', '.join(below)}" if below else ""

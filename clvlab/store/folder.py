@@ -72,9 +72,21 @@ def read_run(path: Path) -> SealedRun:
     """
     events, scores, manifest = (file_bytes_or_none(path / name) if path.is_dir() else None for name in _FILES)
     if events is None or manifest is None:
-        raise UnknownRunError(f"no sealed run at {str(path)!r}: a run folder holds {', '.join(_FILES)}")
+        raise UnknownRunError(f"no sealed run at {str(path)!r}: a run folder holds {', '.join(_FILES)}{_hint(path)}")
     run_id = _stated_run_id(manifest) or path.resolve().name
     return SealedRun(run_id, events, scores or b"", manifest)
+
+
+def _hint(path: Path) -> str:
+    """Say what lies at a path in place of a run."""
+    if path.is_file():
+        return "; that is a file: unpack an archive first, and name the folder"
+    if not path.is_dir():
+        return ""
+    if (path / "datapackage.json").is_file():
+        return "; that is the folder of a pack: clvlab.open_pack(...) opens it"
+    below = sorted(child.name for child in path.iterdir() if (child / _FILES[0]).is_file())[:3]
+    return f"; runs lie one level below: {', '.join(below)}" if below else ""
 
 
 def read_receipts(path: Path) -> bytes:

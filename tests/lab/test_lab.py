@@ -17,7 +17,6 @@ from clvlab.errors import (
     StatisticsError,
     StoreUnreachableError,
     UnknownAgentError,
-    UnknownFixtureError,
     UnknownPackError,
     UnknownRunError,
     UnsupportedError,
@@ -304,8 +303,8 @@ class TestALabHere:
         [
             (lambda lab: lab.compete("starter", None), AgentError, "not None"),
             (lambda lab: lab.compete("starter", {"a": ("baseline", {}, 1)}), AgentError, "'baseline', {}, 1"),
-            (lambda lab: lab.backtest("starter", fixtures=[FIXTURE, "x"]), UnknownFixtureError, "fixture x"),
-            (lambda lab: lab.backtest("starter", fixtures=[1.5]), UnknownFixtureError, "fixture 1.5"),
+            (lambda lab: lab.backtest("starter", fixtures=[FIXTURE, "x"]), PackFormatError, "not 'x'"),
+            (lambda lab: lab.backtest("starter", fixtures=[1.5]), PackFormatError, "not 1.5"),
             (lambda lab: lab.backtest("starter", fixtures=FIXTURE), PackFormatError, "not 90000000"),
             (lambda lab: lab.backtest("starter", fixtures=[]), PackFormatError, "at least one fixture"),
             (lambda lab: lab.backtest("starter", params="x"), AgentError, "'x'"),

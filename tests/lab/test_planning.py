@@ -185,7 +185,7 @@ def test_what_can_not_be_said_of_an_opening_opens_nothing(plan, params, again, s
         ({"hold_out": [[1]]}, StatisticsError, r"fixture \[1\]"),
         ({"hold_out": [float(one) for one in range(90000000, 90000010)]}, StatisticsError, "90000000.0"),
         ({"fixtures": [1]}, UnknownFixtureError, "fixture 1 "),
-        ({"fixtures": [90000000.0]}, UnknownFixtureError, "90000000.0"),
+        ({"fixtures": [90000000.0]}, PackFormatError, "90000000.0"),
         ({"fixtures": [[1]]}, PackFormatError, r"not \[1\]"),
     ],
 )

@@ -5,7 +5,7 @@ from matplotlib.figure import Figure
 
 import clvlab as cl
 from clvlab.application.folds import folds_of
-from clvlab.errors import AgentError, StatisticsError, UnknownFixtureError
+from clvlab.errors import AgentError, PackError, StatisticsError
 from clvlab.law.closing import fixture_closes
 
 mpl.use("Agg")
@@ -131,5 +131,5 @@ def test_an_agent_that_keeps_what_it_saw_sees_one_fold_only():
 
 @pytest.mark.parametrize("fixtures", [[1], ["a"], [90000000.0]])
 def test_unknown_fixtures_are_named(fixtures):
-    with pytest.raises(UnknownFixtureError, match=f"{fixtures[0]}"):
+    with pytest.raises(PackError, match=f"{fixtures[0]}"):
         cl.walk_forward("starter", "cumulative-drift", {"warmup_ticks": [20]}, folds=2, fixtures=fixtures, progress=False)

@@ -14,6 +14,7 @@ from typing import Any
 
 import polars as pl
 
+from clvlab.agents.given import agent_given
 from clvlab.agents.isolation.code import Code, code_in_file, code_of
 from clvlab.agents.isolation.limits import Limits
 from clvlab.agents.isolation.process import AgentProcess
@@ -223,8 +224,8 @@ def isolated(
     Parameters
     ----------
     agent
-        A function under ``@clvlab.strategy``, a ``clvlab.TickAgent``, any other object with ``identity`` and ``decide``; or
-        ``file.py:name`` of one of these.
+        A function under ``@clvlab.strategy``, or a plain one of ``ticks``; a ``clvlab.TickAgent``; any other object with
+        ``identity`` and ``decide``; or ``file.py:name`` of one of these.
     params
         Parameters of a strategy that differ from its defaults.
     reads
@@ -257,6 +258,6 @@ def isolated(
     if isinstance(agent, str):
         path, colon, name = agent.rpartition(":")
         if not colon or not path.endswith(".py"):
-            raise AgentError(f"an agent in a file is named as file.py:name, not {agent!r}")
+            raise AgentError(f"an agent in a file is named as file.py:name, not {agent!r}; a template needs no isolation")
         return register(IsolatedAgent(code_in_file(path, name), limits, dict(params or {})))
-    return register(IsolatedAgent(code_of(agent), limits, dict(params or {})))
+    return register(IsolatedAgent(code_of(agent_given(agent)), limits, dict(params or {})))

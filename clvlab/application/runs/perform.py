@@ -18,6 +18,7 @@ from clvlab.application.runs.card import metrics, verdicts
 from clvlab.application.runs.entries import at_close
 from clvlab.application.runs.gaps import in_gap, lasting_gaps
 from clvlab.application.runs.plan import Plan
+from clvlab.application.runs.unscored import unscored
 from clvlab.engine.run import RunResult, run
 from clvlab.errors import PackError, PackReplayError, PlanChangedError
 from clvlab.law.closing import Window
@@ -147,7 +148,12 @@ class PerformedRun:
             "window": started["window"],
             "market_universe": list(self.window.market_allowlist),
             "markets_matched": self.markets_matched,
-            "warnings": [*_unmatched(self.markets_matched), *_old_closes(scored_rows), *_gapped(gapped, scored_rows.height)],
+            "warnings": [
+                *_unmatched(self.markets_matched),
+                *unscored(rows, self.at_close, started, self.pack),
+                *_old_closes(scored_rows),
+                *_gapped(gapped, scored_rows.height),
+            ],
             "agent": started["agents"][0],
             "evidence_hash": self.run.evidence_hash,
             "manifest_hash": self.run.manifest_hash,

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from clvlab.agents.given import agent_given
 from clvlab.application.live.following import GRACE_S
 from clvlab.application.live.until import Until, until_ts_ms
 from clvlab.engine.agent import Agent
-from clvlab.errors import AgentError, FeedError, PackFormatError, PolicyError, UnknownPackError, WindowError
+from clvlab.errors import AgentError, ArgumentError, FeedError
 from clvlab.feeds.feed import Feed
+from clvlab.lab.laboratory.given import pack_given, policy_given, window_given
+from clvlab.lab.results.fixtures import fixture_ids_given, shown
 from clvlab.lab.results.pack import Pack
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
@@ -98,19 +101,6 @@ class LiveRequest:
     progress: Callable[[LiveView], None] | bool = True
 
 
-def several(packs: Sequence[Pack | str | Path]) -> list[Pack | str | Path]:
-    """Return packs as a list.
-
-    Raises
-    ------
-    PackFormatError
-        One pack, or something else.
-    """
-    if isinstance(packs, str | Path | Pack) or not isinstance(packs, Iterable):
-        raise PackFormatError(f"packs is a list of packs, such as ['starter', 'season'], not {packs!r:.80}")
-    return list(packs)
-
-
 def live_request(
     feed: Any = None,
     fixture: Any = None,
@@ -144,21 +134,10 @@ def question(pack: Any, fixtures: Any = None, window: Any = None, policy: Any = 
     UnknownPackError, PackFormatError, WindowError, PolicyError
         A value of another type, or no fixture.
     """
-    if not isinstance(pack, Pack | str | Path):
-        raise UnknownPackError(f"a pack is named by its id or folder, or is a pack, not {pack!r:.80}")
-    if fixtures is not None and (isinstance(fixtures, str) or not isinstance(fixtures, Iterable)):
-        raise PackFormatError(f"fixtures are a list of fixture ids, not {fixtures!r:.80}")
-    chosen = None if fixtures is None else tuple(fixtures)
-    strange = [one for one in chosen or () if not isinstance(one, Hashable)]
-    if strange:
-        raise PackFormatError(f"a fixture is named by its id, a whole number, not {strange[0]!r:.80}")
-    if chosen == ():
-        raise PackFormatError("name at least one fixture, or none at all for every fixture")
-    if window is not None and not isinstance(window, Window):
-        raise WindowError(f"a window is a clvlab.Window, not {window!r:.80}")
-    if policy is not None and not isinstance(policy, PolicyEnvelope):
-        raise PolicyError(f"a policy is a clvlab.PolicyEnvelope, not {policy!r:.80}")
-    return Question(pack, chosen, window or Window(), policy or PolicyEnvelope(), audit)
+    own, chosen = pack_given(pack), fixture_ids_given(fixtures)
+    if type(audit) is not bool:
+        raise ArgumentError(f"audit is True or False, not {audit!r:.80}")
+    return Question(own, chosen, window_given(window), policy_given(policy), audit)
 
 
 def entry(agent: Any, params: Any = None) -> Entry:
@@ -169,9 +148,10 @@ def entry(agent: Any, params: Any = None) -> Entry:
     AgentError
         Something that is no agent, or no mapping of parameters.
     """
-    if not _is_agent(agent):
-        raise AgentError(f"an agent is the name of a template, 'file.py:name', or an agent, not {agent!r:.80}")
-    return _named((agent, {} if params is None else params))
+    own = agent if isinstance(agent, str) else agent_given(agent)
+    if params is not None and not isinstance(params, Mapping):
+        raise AgentError(f"params is a mapping from parameters to values, such as {{'stake': 50}}, not {shown(params)}")
+    return Entry(own, dict(params or {}))
 
 
 @dataclass(frozen=True)
@@ -206,7 +186,7 @@ def capturing(fixtures: Any, until: Any, log: Any, progress: Any) -> Capturing:
     """
     ends_ms = until_ts_ms(until, time.time_ns() // 1_000_000)
     if fixtures is not None and (isinstance(fixtures, str) or not isinstance(fixtures, Iterable)):
-        raise FeedError(f"fixtures are a list of fixture ids, not {fixtures!r:.80}")
+        raise FeedError(f"fixtures are a list of fixture ids, not {shown(fixtures)}")
     return Capturing(tuple(fixtures or ()), ends_ms, log, progress)
 
 
@@ -229,15 +209,17 @@ def entries(
     return [_named(agent) for agent in agents]
 
 
-def _is_agent(own: Any) -> bool:
-    return isinstance(own, str | Agent) and not isinstance(own, type)  # a class has the methods of its objects
-
-
 def _named(own: Any, name: str | None = None) -> Entry:
+    """Return the entry of an agent, or of an agent with its parameters."""
+    if name is not None and not isinstance(name, str):
+        raise AgentError(f"an agent enters under a name, a text, not {name!r:.80}")
     match own:
-        case (agent, Mapping() as params) if _is_agent(agent):
-            return Entry(agent, dict(params), name)
-        case agent if _is_agent(agent):
-            return Entry(agent, {}, name)
-        case _:
-            raise AgentError(f"an entry is an agent, or an agent with a mapping of its parameters, not {own!r:.80}")
+        case (agent, Mapping() as params):
+            return replace(entry(agent, params), agent_id=name)
+        case tuple() | list():
+            raise AgentError(
+                f"an entry is an agent, or an agent with a mapping of its parameters, such as "
+                f"('baseline', {{'stake': 50}}), not {shown(own)}"
+            )
+        case agent:
+            return replace(entry(agent), agent_id=name)

@@ -19,11 +19,13 @@ from clvlab.lab.results.sweeping import Sweep
 from clvlab.lab.results.walking import WalkForward
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
+from clvlab.naming import names_checked
 
 
 class Searching(Records):
     """What is done with one agent at many points."""
 
+    @names_checked
     def sweep(
         self,
         pack: Pack | str | Path,
@@ -99,6 +101,7 @@ class Searching(Records):
         trials, recorded = self._place.sweep(asked, entry(agent), values, Work(executor, progress))
         return Sweep(trials, values, earlier_trials + recorded, by, level, resamples, seed)
 
+    @names_checked
     def walk_forward(
         self,
         pack: Pack | str | Path,

@@ -16,11 +16,13 @@ from clvlab.lab.results.pack import Pack
 from clvlab.lab.results.planning import SearchPlan
 from clvlab.lab.results.result import Result
 from clvlab.law.closing import Window
+from clvlab.naming import names_checked
 
 
 class Keeping(Verbs):
     """What can be done where runs and their log are kept."""
 
+    @names_checked
     def deploy(
         self,
         pack: Pack | str,
@@ -59,6 +61,7 @@ class Keeping(Verbs):
         """
         return self._place.deploy(question(pack, [fixture]), entry(agent, params), settings)
 
+    @names_checked
     def plan(
         self,
         pack: Pack | str | Path,

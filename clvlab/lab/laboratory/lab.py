@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -10,9 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from clvlab.application.importing import paths_of
 from clvlab.application.live.following import GRACE_S
 from clvlab.engine.agent import Agent
-from clvlab.errors import MissingExtraError, UnsupportedError
+from clvlab.errors import MissingExtraError, PackFormatError, StoreUnreachableError, UnsupportedError
 from clvlab.lab.laboratory.asked import capturing, entries, live_request
 from clvlab.lab.laboratory.keeping import Keeping
 from clvlab.lab.laboratory.local import LocalPlace
@@ -21,7 +23,9 @@ from clvlab.lab.results.pack import Pack
 from clvlab.lab.results.result import Result
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
+from clvlab.naming import names_checked
 from clvlab.packs.catalog import Catalog
+from clvlab.packs.importers.frames import Frame, is_frame
 
 if TYPE_CHECKING:
     from clvlab.application.live.until import Until
@@ -59,9 +63,11 @@ class Lab(Keeping):
     ['cumulative-drift']
     """
 
+    @names_checked
     def __init__(self, where: str | Path | None = None, *, token: str | None = None) -> None:
         super().__init__(_place(where, token))
 
+    @names_checked
     def live(
         self,
         agents: str | Agent | Sequence[str | Agent] | Mapping[str, str | Agent | tuple[str | Agent, Mapping[str, Any]]],
@@ -126,17 +132,18 @@ class Lab(Keeping):
         request = live_request(feed, fixture, window, policy, until, grace_s, progress=progress)
         return self._place.live(request, entries(agents))
 
+    @names_checked
     def import_odds(
-        self, source: str, paths: str | Path | Sequence[str | Path], pack_id: str | None = None, **options: Any
+        self, source: str, paths: str | Path | Sequence[str | Path] | Frame, pack_id: str | None = None, **options: Any
     ) -> Pack:
-        r"""Make a pack of a provider's files and keep it; importing the same files again gives the same pack.
+        r"""Make a pack of a provider's files, or of a frame, and keep it; importing the same again gives the same pack.
 
         Parameters
         ----------
         source, paths
             As for ``clvlab.import_odds``.
         pack_id
-            Its name here; that of the first file or folder by default.
+            Its name here; that of the first file or folder by default. A frame has no name, and needs this one.
         **options
             As for ``clvlab.import_odds``.
 
@@ -159,10 +166,11 @@ class Lab(Keeping):
         >>> cl.Lab().import_odds("csv", odds).pack_id
         'mine'
         """
-        files = [Path(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
-        name = pack_id if pack_id is not None or not files else files[0].name.partition(".")[0]
-        return self._place.import_odds(source, files, name or "", options)
+        if pack_id is not None and not isinstance(pack_id, str):
+            raise PackFormatError(f"a pack is named by a text, such as pack_id='mine', not {pack_id!r:.80}")
+        return self._place.import_odds(source, paths, pack_id or _name(paths), options)
 
+    @names_checked
     def capture(
         self,
         feed: str | Feed,
@@ -214,6 +222,23 @@ class Lab(Keeping):
         return self._place.capture(feed, Path(out), capturing(fixtures, until, log, progress))
 
 
+_HOST = re.compile(r"[\w.-]+:[0-9]{2,5}/?")  # of a service, without http://
+
+
+def _name(given: Any) -> str:
+    """Return the name that a pack has if it is given none: that of its first file or folder.
+
+    Raises
+    ------
+    PackFormatError
+        A frame, which has no name.
+    """
+    if is_frame(given):
+        raise PackFormatError("a frame has no name that its pack could have: name it, as pack_id='mine'")
+    files = paths_of(given)
+    return files[0].name.partition(".")[0] if files else ""
+
+
 def _place(where: str | Path | None, token: str | None) -> Place:
     """Return the place at a URL, in a file, or in memory.
 
@@ -236,6 +261,11 @@ def _place(where: str | Path | None, token: str | None) -> Place:
         )
     if where == "" or (where is not None and not isinstance(where, str | Path)) or "://" in str(where):
         raise UnsupportedError(f"a laboratory is a file, or a service at http:// or https://, not {_shown(where)}")
+    if where is not None and Path(where).is_dir():
+        file = str(Path(where, "lab.db"))
+        raise StoreUnreachableError(f"{str(where)!r:.200} is a folder, and a laboratory is a file: write Lab({file!r:.200})")
+    if isinstance(where, str) and _HOST.fullmatch(where):
+        raise UnsupportedError(f"a service is named by its whole URL: write Lab('http://{where}')")
     return _local(None if where in (None, ":memory:") else Path(where))
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+import orjson
 import polars as pl
 
+from clvlab.application.templates import cards
+from clvlab.application.templates import strategy as catalogued
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown
 from clvlab.law.schema import Schema
@@ -16,6 +20,7 @@ _SHOWN_ROWS = 30
 _PACKS: Schema = {
     "pack_id": pl.String, "provenance": pl.String, "fixtures": pl.Int64, "rows": pl.Int64, "content_hash": pl.String,
 }  # fmt: skip
+_PARAMETERS: Schema = dict.fromkeys(("agent", "parameter", "default", "bounds", "meaning"), pl.String())
 _RUNS: Schema = {
     "run_id": pl.String, "kind": pl.String, "status": pl.String, "agents": pl.String, "action_count": pl.Int64,
     "mean_clv_bps": pl.Float64, "created": pl.Datetime("ms", "UTC"), "evidence_hash": pl.String,
@@ -61,6 +66,39 @@ class Listing(Shown):
             f'<div class="wide">{html.table(shown.columns, shown.rows())}</div>' if shown.height else "<p>No rows.</p>",
             f'<p class="quiet">and {more:,} more, in .frame</p>' if more else "",
         )
+
+
+class AgentListing(Listing):
+    """The strategy templates: a table of the parameters of each."""
+
+    def __init__(self) -> None:
+        self._cards = cards()
+        rows = [row for card in self._cards for row in _parameters(card)]
+        next_step = "clvlab.backtest(pack, agent, params={name: value})"
+        super().__init__("Strategy templates, by parameter", _frame(rows, _PARAMETERS), next_step)
+
+    def _repr_html_(self) -> str:
+        return html.block(
+            "Strategy templates",
+            *(
+                html.section(card["strategy"], f"<p>{html.escape(card['summary'])}</p>", self._table(card))
+                for card in self._cards
+            ),
+            f'<p class="quiet">next: {html.escape(self.next_step)}</p>',
+        )
+
+    def _table(self, card: Mapping[str, Any]) -> str:
+        own = self.frame.filter(agent=card["strategy"]).drop("agent")
+        return f'<div class="wide">{html.table(own.columns, own.rows())}</div>'
+
+
+def _parameters(card: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+    """Return the rows of a template; a bound that only the width of a number sets is left out."""
+    defaults = catalogued(card["strategy"])["defaults"]
+    for one in card["parameters"]:
+        bounds = re.sub(r" and at most 9007199254740(991)?$", "", one["bounds"])
+        meaning = one["meaning"].replace("``", "")
+        yield card["strategy"], one["name"], orjson.dumps(defaults[one["name"]]).decode(), bounds, meaning
 
 
 def list_packs(rows: Iterable[tuple[Any, ...]], where: str) -> Listing:

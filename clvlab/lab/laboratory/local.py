@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -38,7 +38,6 @@ from clvlab.lab.results.walking import WalkForward
 from clvlab.law.closing import Window
 from clvlab.packs import reader
 from clvlab.packs.catalog import Catalog
-from clvlab.packs.importers.importing import import_source
 from clvlab.packs.manifest import TICKS_FILE, pack_id_of
 from clvlab.packs.results import RESULTS
 from clvlab.proof.anchor import Anchor
@@ -116,7 +115,7 @@ class LocalPlace:
     def deploy(self, *_: Any) -> NoReturn:
         raise UnsupportedError(f"{self.where} deploys nothing: .backtest() replays the same agent")
 
-    def import_odds(self, source: str, paths: Sequence[Path], pack_id: str, options: Mapping[str, Any]) -> Pack:
+    def import_odds(self, source: str, given: Any, pack_id: str, options: Mapping[str, Any]) -> Pack:
         """Import into the laboratory's folder; the same files again give the pack that is there."""
         imported, bundled = self._catalogs
         if pack_id in bundled.entries():
@@ -126,7 +125,7 @@ class LocalPlace:
         imported.folder.mkdir(parents=True, exist_ok=True)
         with Unfinished(imported.folder) as scratch:
             made = scratch / pack_id
-            import_source(source, paths, made, importing.import_options(**options))
+            importing.import_given(source, given, made, importing.options_named(options))
             with self._kept.alone():  # another process may import a pack of this name, or admit one, right now
                 _admit(imported, made, pack_id)
         return self.pack(pack_id)
@@ -189,21 +188,23 @@ class LocalPlace:
         pack = self.pack(question.pack).source
         return Plan(pack, agents, question.window, question.policy, question.fixtures, kind=kind, audit=question.audit)
 
+    @property
+    def keeps(self) -> bool:
+        """Whether runs are kept here, in memory or in a file."""
+        return self._runs is not None
+
     def sweep(
         self, question: Question, entry: Entry, grid: Mapping[str, Sequence[Any]], work: Work
     ) -> tuple[tuple[Trial, ...], int]:
         pack = self.pack(question.pack)
         question = replace(question, pack=pack)
 
-        def seal(params: Mapping[str, Any]) -> Result:
-            return self.backtest(question, Entry(entry.agent, params))
-
         recorded = self._recorded(question, entry, grid)
         trials = sweep_grid(
             pack,
             entry.agent,
             grid,
-            seal=seal,
+            seal=_Sealing(self, question, entry.agent),
             kept=self._sums,
             fixture_ids=question.fixtures,
             window=question.window,
@@ -268,6 +269,33 @@ class LocalPlace:
         found = [(pack.pack_id, frame) for pack in self._packs() if (frame := of(pack)) is not None]
         named = [frame.select(pl.lit(pack_id).alias("pack_id"), pl.all()) for pack_id, frame in found]
         return pl.concat(named or [pl.DataFrame(schema={"pack_id": pl.String, **RESULTS})])
+
+
+@dataclass(frozen=True)
+class _Sealing:
+    """Makes a backtest of a point of a sweep, where the sweep was made."""
+
+    place: LocalPlace | _Away
+    question: Question
+    agent: str | Agent
+
+    def __reduce__(self) -> tuple[type[_Sealing], tuple[LocalPlace | _Away, Question, str | Agent]]:
+        """Go to another process; a place that keeps runs stays, and is named there."""
+        kept = isinstance(self.place, _Away) or self.place.keeps
+        return _Sealing, (_Away(self.place.where) if kept else LocalPlace(), self.question, self.agent)
+
+    def __call__(self, params: Mapping[str, Any]) -> Result:
+        return self.place.backtest(self.question, Entry(self.agent, params))
+
+
+@dataclass(frozen=True)
+class _Away:
+    """A laboratory that stayed in another process."""
+
+    where: str
+
+    def backtest(self, *_: Any) -> NoReturn:
+        raise UnsupportedError(f"{self.where} stayed in another process: seal there, or .backtest() with the trial's params")
 
 
 def _admit(catalog: Catalog, made: Path, pack_id: str) -> None:

@@ -9,19 +9,23 @@ from typing import Any
 
 from clvlab.engine.agent import Agent
 from clvlab.errors import StatisticsError
-from clvlab.lab.laboratory.asked import entries, entry, question, several
+from clvlab.lab.laboratory.asked import entries, entry, question
+from clvlab.lab.laboratory.given import several
 from clvlab.lab.laboratory.grids import Searching
 from clvlab.lab.results.comparison import Comparison
+from clvlab.lab.results.fixtures import shown
 from clvlab.lab.results.grid import Work
 from clvlab.lab.results.pack import Pack
 from clvlab.lab.results.result import Result
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
+from clvlab.naming import names_checked
 
 
 class Verbs(Searching):
     """What can be done with packs and agents: in a laboratory, which keeps the runs; by the package's verbs, which do not."""
 
+    @names_checked
     def backtest(
         self,
         pack: Pack | str | Path,
@@ -42,8 +46,8 @@ class Verbs(Searching):
         pack
             A pack, its id, or the path of its folder.
         agent
-            Name of a template (``clvlab agents list``); a function under ``@clvlab.strategy``; a ``clvlab.TickAgent``; or
-            ``file.py:name`` of one of these.
+            Name of a template (``clvlab.agents()``); a function under ``@clvlab.strategy``, or a plain one whose first
+            parameter is named ``ticks``; a ``clvlab.TickAgent``; or ``file.py:name`` of one of these.
         params
             Parameters of a template or strategy that differ from its defaults.
         fixtures
@@ -75,6 +79,7 @@ class Verbs(Searching):
         """
         return self._place.backtest(question(pack, fixtures, window, policy, audit=audit), entry(agent, params))
 
+    @names_checked
     def backtests(
         self,
         packs: Sequence[Pack | str | Path],
@@ -115,6 +120,7 @@ class Verbs(Searching):
         asked = [question(pack, None, window, policy, audit=audit) for pack in several(packs)]
         return self._place.backtests(asked, entry(agent, params), Work(executor).executor)
 
+    @names_checked
     def compete(
         self,
         pack: Pack | str | Path,
@@ -151,6 +157,7 @@ class Verbs(Searching):
         """
         return self._place.compete(question(pack, fixtures, window, policy, audit=audit), entries(agents))
 
+    @names_checked
     def compare(self, runs: Sequence[Result | str], by: str = "clv", *, level: float = 0.95) -> Comparison:
         """Compare agents over the same pack with the first one: settings, paired difference, positions in common.
 
@@ -181,9 +188,11 @@ class Verbs(Searching):
         ['baseline', 'cumulative-drift']
         """
         if isinstance(runs, str) or not isinstance(runs, Iterable):
-            raise StatisticsError(f"a list of backtests, competitions and ids of runs can be compared, not {runs!r:.80}")
+            raise StatisticsError(
+                f"a list of backtests, competitions and ids of runs can be compared, not {shown(runs)}: write compare([a, b])"
+            )
         found = [self.open_run(one) if isinstance(one, str) else one for one in runs]
         for one in found:
             if not isinstance(one, Result):
-                raise StatisticsError(f"backtests, competitions and ids of runs can be compared, not {one!r:.80}")
+                raise StatisticsError(f"backtests, competitions and ids of runs can be compared, not {shown(one)}")
         return Comparison(tuple(agent for one in found for agent in one.contenders), by, level)

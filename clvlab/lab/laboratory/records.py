@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Self
+from typing import NoReturn, Self
 
 from clvlab.errors import PageError, QueryError, UnknownRunError, UnsupportedError
 from clvlab.lab.laboratory.listing import Listing
 from clvlab.lab.laboratory.place import Place
 from clvlab.lab.results.result import Result
-from clvlab.lab.results.run import VerificationResult
+from clvlab.lab.results.run import Run, VerificationResult
+from clvlab.naming import names_checked
 
 
 class Records:
@@ -24,12 +25,16 @@ class Records:
             raise UnsupportedError("this laboratory was closed: open it again with clvlab.Lab(...)")
         return self._open
 
+    def __reduce__(self) -> NoReturn:
+        raise UnsupportedError("a laboratory stays in its process: open it there with clvlab.Lab(...), and send its results")
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
+    @names_checked
     def close(self) -> None:
         """Release the file or the connections; what was in memory is gone.
 
@@ -49,6 +54,7 @@ class Records:
             return "<Lab: closed; next: clvlab.Lab(...)>"
         return f"<Lab: {self._place.where}; next: .packs(), .backtest(pack, agent), .runs(), .leaderboard()>"
 
+    @names_checked
     def packs(self) -> Listing:
         """List the packs that can be named here: imported ones and those that come with clvlab, or those of the service.
 
@@ -60,6 +66,7 @@ class Records:
         """
         return self._place.packs()
 
+    @names_checked
     def runs(self, limit: int | None = 50) -> Listing:
         """List runs, newest first: at most ``limit`` of them, or all.
 
@@ -80,6 +87,7 @@ class Records:
             raise PageError(f"a limit is a number of runs, or None for all, not {limit!r:.80}")
         return self._place.runs(limit)
 
+    @names_checked
     def open_run(self, run_id: str) -> Result:
         """Read a sealed run: its bytes, and all that they say.
 
@@ -100,7 +108,8 @@ class Records:
             raise UnknownRunError(f"a run is named by its id, not {run_id!r:.80}")
         return self._place.open_run(run_id)
 
-    def verify(self, run: str | Result) -> VerificationResult:
+    @names_checked
+    def verify(self, run: str | Result | Run) -> VerificationResult:
         """Have the proof of a kept run recomputed from the stored bytes, here or by the service.
 
         A service also asks the chain about an anchor; to trust nobody, ``open_run(run_id).verify()`` recomputes here.
@@ -116,10 +125,13 @@ class Records:
         >>> lab.verify(lab.backtest("starter")).verified
         True
         """
+        if isinstance(run, Run):
+            run = run.run_id
         if not isinstance(run, str | Result):
             raise UnknownRunError(f"a run is named by its id, or is one of this laboratory, not {run!r:.80}")
         return self._place.verify(run if isinstance(run, str) else run.run.run_id)
 
+    @names_checked
     def leaderboard(self) -> Listing:
         """Rank agents by mean CLV, in bps of probability, pooled over all their runs here.
 
@@ -133,6 +145,7 @@ class Records:
         """
         return self._place.leaderboard()
 
+    @names_checked
     def sql(self, statement: str) -> Listing:
         """Answer a SQL statement, in DuckDB's dialect, over what is here.
 

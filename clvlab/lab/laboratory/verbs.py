@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
@@ -14,19 +15,27 @@ from clvlab.application.audits import Audit, audit_all
 from clvlab.application.imports import Import, import_all
 from clvlab.application.runs import in_folder
 from clvlab.engine.agent import Agent
-from clvlab.lab.laboratory.asked import several
+from clvlab.errors import PackFormatError, StatisticsError, UnknownPackError, UnknownRunError
+from clvlab.lab.laboratory.asked import entry
+from clvlab.lab.laboratory.given import check_audit, pack_given, several
+from clvlab.lab.laboratory.listing import AgentListing, Listing
 from clvlab.lab.laboratory.local import LocalPlace
 from clvlab.lab.laboratory.making import Verbs
 from clvlab.lab.results.audit import AuditReport
+from clvlab.lab.results.fixtures import shown
 from clvlab.lab.results.grid import Work
 from clvlab.lab.results.leaderboard import Leaderboard
 from clvlab.lab.results.pack import Pack
 from clvlab.lab.results.result import Result
 from clvlab.lab.results.run import Run
 from clvlab.law.tape import Tape
-from clvlab.packs.importers.importing import import_source
+from clvlab.naming import names_checked
+from clvlab.packs.importers.frames import Frame
+
+_RUN_ID = re.compile(r"run_[0-9a-f]{8,}")
 
 
+@names_checked
 def open_pack(where: str | Path, *, content_hash: str | None = None) -> Pack:
     """Open a pack by its id in the catalog, by the path of its folder, or by its URL.
 
@@ -47,9 +56,14 @@ def open_pack(where: str | Path, *, content_hash: str | None = None) -> Pack:
     >>> open_pack("starter").provenance
     'synthetic-clvlab'
     """
+    if not isinstance(where, str | Path):
+        raise _no_place_of_a_pack(where)
+    if content_hash is not None and not (isinstance(content_hash, str) and content_hash.startswith("sha256:")):
+        raise PackFormatError(f"a content hash is written as sha256:<hex>, not {content_hash!r:.80}")
     return Pack(application_packs.open_pack(where, content_hash=content_hash))
 
 
+@names_checked
 def open_run(path: str | Path) -> Run:
     """Read a stored run, unverified; ``.verify()`` recomputes its proof.
 
@@ -69,20 +83,27 @@ def open_run(path: str | Path) -> Run:
     >>> open_run(folder).verify().passed
     True
     """
+    if not isinstance(path, str | Path):
+        raise UnknownRunError(f"a run is opened by the path of its folder, not {shown(path)}{_saved(path)}")
+    if isinstance(path, str) and _RUN_ID.fullmatch(path) and not Path(path).exists():
+        raise UnknownRunError(f"no folder {path!r} here: give the path of the run's folder, or ask the Lab that keeps it")
     return Run(in_folder.load(path), in_folder.receipts(path), in_folder.anchor(path))
 
 
+@names_checked
 def import_odds(
-    source: str, paths: str | Path | Sequence[str | Path], out: str | Path, *, lenient: bool = False, **options: Any
+    source: str, paths: str | Path | Sequence[str | Path] | Frame, out: str | Path, *, lenient: bool = False, **options: Any
 ) -> Pack:
-    """Make a pack of a provider's files and open it; ``.quality`` tells what was found.
+    """Make a pack of a provider's files, or of a frame, and open it; ``.quality`` tells what was found.
 
     Parameters
     ----------
     source
         ``betfair``, ``csv``, ``football-data``, ``parquet``, ``polymarket``, ``the-odds-api`` or ``txline``.
     paths
-        Files or folders of the source.
+        Files or folders of the source; for ``csv``, ``parquet`` and ``football-data`` also a frame of Polars, pandas or another
+        library that hands out Arrow, a named index being a column of it. What is hashed of a frame is the CSV that it is
+        written as, see ``clvlab.packs.importers.frames.frame_csv``.
     out
         Where the pack will stand; its name becomes the pack id.
     lenient
@@ -94,10 +115,12 @@ def import_odds(
     Raises
     ------
     SourceError, OddsError, PackFormatError, WindowError
+    ArgumentError
+        There is no option of that name.
 
     Examples
     --------
-    >>> import tempfile
+    >>> import tempfile, polars
     >>> folder = Path(tempfile.mkdtemp())
     >>> with open(folder / "odds.csv", "w") as file:
     ...     print("fixture,time,market,side,odds", file=file)
@@ -105,13 +128,17 @@ def import_odds(
     ...     print("match,2026-03-01T12:00Z,WINNER||,away,1.8", file=file)
     >>> import_odds("csv", folder / "odds.csv", folder / "mine").ticks()["prob_bps"].to_list()
     [5403, 4597]
+    >>> frame = polars.read_csv(folder / "odds.csv")
+    >>> import_odds("csv", frame, folder / "of-a-frame").ticks()["prob_bps"].to_list()
+    [5403, 4597]
     """
-    files = [paths] if isinstance(paths, str | Path) else paths
-    chosen = importing.import_options(lenient=lenient, **options)
-    import_source(source, [Path(path) for path in files], Path(out), chosen)
+    if not isinstance(out, str | Path):
+        raise PackFormatError(f"out is the path of the new pack's folder, not {shown(out)}")
+    importing.import_given(source, paths, Path(out), importing.options_named({"lenient": lenient, **options}))
     return open_pack(Path(out))
 
 
+@names_checked
 def imports(
     source: str,
     packs: Mapping[str | Path, str | Path | Sequence[str | Path]],
@@ -133,7 +160,7 @@ def imports(
 
     Raises
     ------
-    SourceError, OddsError, PackFormatError, WindowError, ExecutorError
+    SourceError, OddsError, PackFormatError, WindowError, ExecutorError, ArgumentError
 
     Examples
     --------
@@ -148,14 +175,16 @@ def imports(
     >>> [pack.pack_id for pack in made]
     ['may', 'june']
     """
-    chosen = importing.import_options(lenient=lenient, **options)
-    asked = [
-        Import(source, tuple(map(Path, [paths] if isinstance(paths, str | Path) else paths)), Path(out), chosen)
-        for out, paths in packs.items()
-    ]
+    if not isinstance(packs, Mapping):
+        raise PackFormatError(
+            f"packs names each pack's files by its folder, as {{'may': 'may.csv'}}, not {shown(packs)}"
+        )
+    chosen = importing.options_named({"lenient": lenient, **options})
+    asked = [Import(source, tuple(importing.paths_of(paths)), Path(out), chosen) for out, paths in packs.items()]
     return tuple(open_pack(folder) for folder in import_all(asked, Work(executor).executor))
 
 
+@names_checked
 def lookahead_audit(
     agent: str | Agent, tape: Pack | Tape | str | Path, *, cuts: int = 24, seed: int | None = None, max_rows: int = 100_000
 ) -> AuditReport:
@@ -183,11 +212,14 @@ def lookahead_audit(
     >>> lookahead_audit("baseline", "starter")
     Look-ahead audit of 'baseline': passed, decisions on 24 prefixes of 12 fixture(s) equal those on the whole tape
     """
+    check_audit(cuts, seed, max_rows)
     if not isinstance(tape, Tape):
-        tape = (tape if isinstance(tape, Pack) else open_pack(tape)).source.tape()
+        tape = _HERE_PLACE.pack(pack_given(tape)).source.tape()
+    agent = entry(agent).agent
     return AuditReport(application_backtests.lookahead_audit(agent, tape, cuts=cuts, seed=seed, max_rows=max_rows))
 
 
+@names_checked
 def lookahead_audits(
     agent: str | Agent,
     packs: Sequence[Pack | str | Path],
@@ -217,11 +249,15 @@ def lookahead_audits(
     >>> [report.passed for report in lookahead_audits("baseline", ["starter", "season"])]
     [True, True]
     """
-    found = [(pack if isinstance(pack, Pack) else open_pack(pack)).source for pack in several(packs)]
-    reports = audit_all(application_backtests.resolve(agent), found, Audit(cuts, seed, max_rows), Work(executor).executor)
+    check_audit(cuts, seed, max_rows)
+    found = [_HERE_PLACE.pack(pack_given(pack)).source for pack in several(packs)]
+    reports = audit_all(
+        application_backtests.resolve(entry(agent).agent), found, Audit(cuts, seed, max_rows), Work(executor).executor
+    )
     return tuple(AuditReport(report) for report in reports)
 
 
+@names_checked
 def leaderboard(runs: Sequence[Result], by: str = "clv", *, level: float = 0.95) -> Leaderboard:
     """Rank backtests by mean CLV; intervals stand beside it and rank nothing.
 
@@ -239,9 +275,57 @@ def leaderboard(runs: Sequence[Result], by: str = "clv", *, level: float = 0.95)
     >>> leaderboard([backtest("starter", "baseline"), backtest("starter", "cumulative-drift")]).frame["agent_id"][0]
     'baseline'
     """
-    return Leaderboard(tuple(one for run in runs for one in run.contenders), by, level)
+    if isinstance(runs, Result | str) or not isinstance(runs, Iterable):
+        raise StatisticsError(f"a leaderboard is of a list of backtests, not {shown(runs)}: write leaderboard([a, b])")
+    found = list(runs)
+    for run in found:
+        if not isinstance(run, Result):
+            raise StatisticsError(
+                f"backtests and competitions can be ranked, not {shown(run)}: give what backtest(...) returns"
+            )
+    return Leaderboard(tuple(one for run in found for one in run.contenders), by, level)
 
 
-_HERE = Verbs(LocalPlace())
+@names_checked
+def packs() -> Listing:
+    """List the packs that can be named here: those that come with clvlab; ``Lab().packs()`` lists imported ones too.
+
+    Examples
+    --------
+    >>> packs().frame.select("pack_id", "fixtures").rows()
+    [('season', 300), ('starter', 12)]
+    """
+    return _HERE_PLACE.packs()
+
+
+@names_checked
+def agents() -> AgentListing:
+    """List the strategy templates, each with its parameters, their defaults and bounds.
+
+    Examples
+    --------
+    >>> agents().frame.filter(agent="baseline").select("parameter", "default").rows()
+    [('markets', '[""]'), ('stake', '100'), ('warmup_ticks', '0'), ('min_prob_bps', '5000')]
+    """
+    return AgentListing()
+
+
+def _no_place_of_a_pack(where: object) -> UnknownPackError:
+    """Return the refusal of what is no name, path or URL."""
+    if isinstance(where, Pack):
+        return UnknownPackError(f"{where.pack_id!r} is open already: use it as it is")
+    try:
+        pack_given(where)
+    except UnknownPackError as error:
+        return error
+    return UnknownPackError(f"a pack is opened by its id, folder or URL, not {shown(where)}")
+
+
+def _saved(given: object) -> str:
+    return ": write open_run(result.run.save('runs'))" if isinstance(given, Result | Run) else ""
+
+
+_HERE_PLACE = LocalPlace()
+_HERE = Verbs(_HERE_PLACE)
 backtest, backtests, compare = _HERE.backtest, _HERE.backtests, _HERE.compare
 sweep, walk_forward = _HERE.sweep, _HERE.walk_forward

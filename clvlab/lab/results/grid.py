@@ -10,7 +10,7 @@ from math import prod
 from typing import Any
 
 from clvlab.engine.agent import Agent
-from clvlab.errors import ExecutorError, StatisticsError
+from clvlab.errors import ArgumentError, ExecutorError, StatisticsError
 from clvlab.lab.drawing.progress import Progress
 
 
@@ -36,7 +36,12 @@ class Work:
 
     def __post_init__(self) -> None:
         if self.executor is not None and not isinstance(self.executor, Executor):
-            raise ExecutorError(f"an executor is a concurrent.futures.Executor, not {self.executor!r:.80}")
+            raise ExecutorError(
+                f"an executor is a concurrent.futures.Executor, not {self.executor!r:.80}: leave it out for all cores of this "
+                "machine, or give ProcessPoolExecutor(4)"
+            )
+        if not isinstance(self.progress, bool) and not callable(self.progress):
+            raise ArgumentError(f"progress is True, False, or what is called after each point, not {self.progress!r:.80}")
 
 
 def grid_of(grid: Mapping[str, Sequence[Any]]) -> dict[str, tuple[Any, ...]]:
@@ -52,7 +57,8 @@ def grid_of(grid: Mapping[str, Sequence[Any]]) -> dict[str, tuple[Any, ...]]:
     values = {name: () if isinstance(own, str) or not isinstance(own, Iterable) else tuple(own) for name, own in grid.items()}
     wrong = [name for name, own in values.items() if not own]
     if not grid or wrong:
-        raise StatisticsError(f"a grid needs parameters, each with a list of values: {wrong[0] if wrong else 'it is empty'}")
+        said = f"write {{{wrong[0]!r}: [{grid[wrong[0]]!r:.40}]}}" if wrong else "it is empty"
+        raise StatisticsError(f"a grid needs parameters, each with a list of values: {said}")
     for name, own in values.items():
         for number, value in enumerate(own):
             if value in own[:number]:

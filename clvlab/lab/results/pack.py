@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import polars as pl
 
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown
+from clvlab.errors import StatisticsError, WindowError
+from clvlab.lab.results.fixtures import fixture_ids_given
 from clvlab.lab.results.path import PricePath, price_path
 from clvlab.law.closing import Window
 from clvlab.packs import reader
@@ -75,9 +77,15 @@ class Pack(Shown):
         """One row per side of a settled market, where the source had results; agents never see them."""
         return self.source.results
 
-    def ticks(self, fixture_ids: list[int] | None = None) -> pl.DataFrame:
-        """Return the ticks, one row per (fixture_id, tick_seq, market_key, side)."""
-        return self.source.tape(fixture_ids).ticks().collect(engine="in-memory")
+    def ticks(self, fixture_ids: Sequence[int] | None = None) -> pl.DataFrame:
+        """Return the ticks, one row per (fixture_id, tick_seq, market_key, side); of all fixtures, or of some by their ids.
+
+        Raises
+        ------
+        PackFormatError, UnknownFixtureError
+            No list of fixture ids, or one that the pack does not have.
+        """
+        return self.source.tape(fixture_ids_given(fixture_ids)).ticks().collect(engine="in-memory")
 
     def price_path(
         self, window: Window | None = None, *, hours: Sequence[float] = HOURS, level: float = 0.95,
@@ -107,7 +115,11 @@ class Pack(Shown):
         >>> open_pack("starter").price_path().known["hours"].to_list()[:3]
         [72.0, 48.0, 24.0]
         """
-        return price_path(self.source, window, hours, level, fixture_ids)
+        if window is not None and not isinstance(window, Window):
+            raise WindowError(f"a window is a clvlab.Window, not {window!r:.80}")
+        if isinstance(hours, str) or not isinstance(hours, Iterable):
+            raise StatisticsError(f"hours before the close are a list of numbers, such as [24, 1], not {hours!r:.80}")
+        return price_path(self.source, window, tuple(hours), level, fixture_ids_given(fixture_ids))
 
     def __repr__(self) -> str:
         rows = sum(fixture.rows for fixture in self.source.manifest.fixtures)

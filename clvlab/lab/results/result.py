@@ -17,15 +17,24 @@ from clvlab.application.sheets.plots import Plots
 from clvlab.application.sheets.tearsheet import TearSheet
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown
-from clvlab.errors import EvidenceError, UnknownAgentError, UnknownPackError, UnsupportedError
+from clvlab.errors import (
+    ArgumentError,
+    EvidenceError,
+    StatisticsError,
+    UnknownAgentError,
+    UnknownPackError,
+    UnsupportedError,
+)
 from clvlab.lab.explorer import Explorer
 from clvlab.lab.results.card import agent_card
 from clvlab.lab.results.comparison import Comparison
 from clvlab.lab.results.contender import Contender, agent_part, contenders
+from clvlab.lab.results.fixtures import fixture_ids_given
 from clvlab.lab.results.leaderboard import Leaderboard
 from clvlab.lab.results.report import Report, Scores, bps
 from clvlab.lab.results.run import Run, VerificationResult
 from clvlab.law.ranking import rank
+from clvlab.naming import did_you_mean
 from clvlab.packs import reader
 from clvlab.proof.started import RunStarted
 from clvlab.statistics import Staking
@@ -50,6 +59,14 @@ class Result(Shown):
         self.run = run
         self._packs = packs
         self._performed = performed
+
+    def __reduce__(self) -> tuple[type[Result], tuple[Run, list[reader.Pack], PerformedRun | None]]:
+        """Go to another process with the pack, if it is at hand; what was computed from it is computed there again."""
+        try:
+            packs = [self._performed.pack if self._performed else self.pack]
+        except UnknownPackError:
+            packs = []
+        return Result, (self.run, packs, self._performed)
 
     @classmethod
     def of(cls, performed: PerformedRun) -> Result:
@@ -209,6 +226,10 @@ class Result(Shown):
         staking: Staking = HALF_KELLY,
     ) -> BankrollFan:  # fmt: skip
         """Follow a bankroll through the settled decisions of one agent; see ``TearSheet.bankroll``, which has more settings."""
+        if training is not None:
+            training = fixture_ids_given(training)
+        if not isinstance(staking, Staking):
+            raise StatisticsError(f"a way to stake is a clvlab.statistics.Staking, not {staking!r:.80}")
         return self.tear_sheet(agent_id).bankroll(edge, training=training, staking=staking)
 
     def explore(
@@ -248,6 +269,8 @@ class Result(Shown):
         >>> backtest("starter", "cumulative-drift").explore(90000005).view.sides
         ('draw', 'part1', 'part2')
         """
+        if position is not None and (type(position) is not int or position < 0):
+            raise ArgumentError(f"a position in a market is a whole number of messages, not {position!r:.80}")
         explorer = Explorer(self._part(agent_id))
         if fixture_id is None and market_key is None:
             return explorer.seek(position, span_ms)
@@ -280,7 +303,8 @@ class Result(Shown):
                 f"run {self.run_id} has {len(own)} agents: name one of {', '.join(own)}, as .tear_sheet({own[0]!r})"
             )
         if agent_id is not None and agent_id not in own:
-            raise UnknownAgentError(f"run {self.run_id} has no agent {agent_id!r}: name one of {', '.join(own)}")
+            meant = did_you_mean(agent_id, own)
+            raise UnknownAgentError(f"run {self.run_id} has no agent {agent_id!r}: name one of {', '.join(own)}{meant}")
         return agent_id or own[0]
 
     def _part(self, agent_id: str | None) -> PerformedRun:
@@ -308,6 +332,8 @@ class Result(Shown):
         steps = (
             ".tear_sheet(), .report, .scores, .run.verify()" if self._performed else ".frame, .scores, .tear_sheet(), .verify()"
         )
+        if mean is None and self._performed and self._is_reported:
+            steps = ".report['warnings'] says why, .scores, .run.verify()"
         return f"{self._title}: {said}; next: {steps}"
 
     @property

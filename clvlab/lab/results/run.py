@@ -15,6 +15,7 @@ from clvlab.application.runs.inspector import inspect_decision
 from clvlab.application.runs.pushing import push_run
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown
+from clvlab.errors import EvidenceError, FileError
 from clvlab.lab.proofs.browser import EvidenceBrowser
 from clvlab.lab.proofs.card import ProofCard
 from clvlab.lab.proofs.merkle import MerklePath
@@ -90,7 +91,14 @@ class Run:
         return VerificationResult(verify(self.source, self.receipts, anchor=self.anchor))
 
     def decision(self, seq: int) -> InspectorRecord:
-        """Return one sealed decision with the law's reading of it."""
+        """Return one sealed decision with the law's reading of it; ``seq`` is its number in the scores.
+
+        Raises
+        ------
+        EvidenceError
+            No decision has that number.
+        """
+        _check_seq(seq)
         return inspect_decision(self.source, seq)
 
     def proof_card(self) -> ProofCard:
@@ -109,6 +117,7 @@ class Run:
         EvidenceError
             No such line.
         """
+        _check_seq(seq)
         return MerklePath(self.source, seq)
 
     def tamper(self) -> Playground:
@@ -116,7 +125,19 @@ class Run:
         return Playground(self.source, self.receipts, self.anchor)
 
     def save(self, folder: str | Path = "runs") -> Path:
-        """Store the run under ``folder/<run_id>`` and return that path."""
+        """Store the run under ``folder/<run_id>`` and return that path.
+
+        Raises
+        ------
+        FileError
+            What is named is no folder, nor the path of one.
+        RunConflictError
+            Other bytes lie there under the same id.
+        """
+        if not isinstance(folder, str | Path):
+            raise FileError(f"a run is saved in a folder, named by its path, not in {folder!r:.80}")
+        if Path(folder).is_file():
+            raise FileError(f"{str(folder)!r:.300} is a file: name the folder in which runs shall lie")
         return in_folder.keep(self.source, folder, self.receipts)
 
     def push(self, url: str) -> str:
@@ -151,6 +172,17 @@ class Run:
                 }
             ),
         )
+
+
+def _check_seq(seq: object) -> None:
+    """Refuse a number of a line that is not a whole number.
+
+    Raises
+    ------
+    EvidenceError
+    """
+    if type(seq) is not int or seq < 0:
+        raise EvidenceError(f"a line of the evidence is named by its number, a whole one from 0 on, not {seq!r:.80}")
 
 
 def verification_of(answer: VerifyResponse) -> VerificationResult:

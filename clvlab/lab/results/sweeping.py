@@ -13,7 +13,7 @@ import polars as pl
 
 from clvlab.application.points.kept import KeptSums, search_points
 from clvlab.application.points.scoring import point_scores
-from clvlab.application.points.search import search_of, spoken
+from clvlab.application.points.search import Search, search_of, spoken
 from clvlab.application.sheets.measures import Measure, measure_of
 from clvlab.application.sheets.sums import stacked
 from clvlab.drawing import axes as drawing
@@ -29,7 +29,6 @@ from clvlab.lab.results.overfitting import OverfittingResult, overfitting_of
 from clvlab.lab.results.pack import Pack as LabPack
 from clvlab.lab.results.result import Result
 from clvlab.law.closing import Window
-from clvlab.packs.reader import Pack
 from clvlab.statistics import Clusters, Family, family_of
 from clvlab.statistics.overfitting import Statistic
 
@@ -44,10 +43,15 @@ _SHOWN_ROWS = 40
 class _Setting:
     """What all trials of a sweep have in common."""
 
-    pack: Pack
+    pack: LabPack
     agent: str | Agent
     seal: Seal
-    score: Callable[[Mapping[str, Any]], pl.DataFrame]
+    search: Search
+
+    def score(self, params: Mapping[str, Any]) -> pl.DataFrame:
+        """Ask the agent again at a point."""
+        self.pack.source.check_open(self.search.fixture_ids)  # a plan may hold them out by now
+        return point_scores(self.search, params)
 
 
 @dataclass(frozen=True)
@@ -101,11 +105,7 @@ def sweep_grid(
     count = grid_size(grid)
     search = search_of(pack.source, agent, fixture_ids, window or Window(), next(grid_points(grid)))
 
-    def score(params: Mapping[str, Any]) -> pl.DataFrame:
-        pack.source.check_open(search.fixture_ids)  # a plan may hold them out by now
-        return point_scores(search, params)
-
-    setting, trials = _Setting(pack.source, agent, seal, score), []
+    setting, trials = _Setting(pack, agent, seal, search), []
     with shown_progress(f"sweep of {agent_name(agent)}", count, progress=progress) as tell:
         found = search_points(search, grid_points(grid), count, executor=executor, kept=kept)
         for number, (params, sums) in enumerate(zip(grid_points(grid), found, strict=True)):
@@ -228,7 +228,7 @@ class Sweep(Shown):
         (12, 70, True)
         """
         points = self.frame.select(list(self.grid))
-        fixtures = self.sources[0].setting.pack.fixtures.select("fixture_id", "kickoff_ts_ms")
+        fixtures = self.sources[0].setting.pack.source.fixtures.select("fixture_id", "kickoff_ts_ms")
         return overfitting_of(self._each, points, self._measure, fixtures, blocks, statistic)
 
     def heatmap(self, x: str | None = None, y: str | None = None, ax: Axes | None = None) -> Axes:

@@ -12,6 +12,7 @@ import polars as pl
 from clvlab.errors import PackFormatError, SourceError
 from clvlab.files import Unfinished
 from clvlab.law.tape import Tape
+from clvlab.naming import did_you_mean
 from clvlab.packs.files import file_sha256
 from clvlab.packs.importers import IMPORTERS, Normaliser
 from clvlab.packs.importers.source import Normalised, Options
@@ -51,7 +52,7 @@ def import_source(source: str, paths: Sequence[Path], folder: Path, options: Opt
         The folder exists, or the ticks break a rule of the format.
     """
     if source not in IMPORTERS:
-        raise SourceError(f"unknown source {source!r}: use one of {', '.join(sorted(IMPORTERS))}")
+        raise SourceError(f"unknown source {source!r:.200}: use one of {', '.join(sorted(IMPORTERS))}{_hint(source, paths)}")
     missing = [str(path) for path in paths if not path.exists()]
     if missing or not paths:
         raise SourceError(f"no such file or folder: {', '.join(missing) or 'none given'}")
@@ -59,6 +60,12 @@ def import_source(source: str, paths: Sequence[Path], folder: Path, options: Opt
     files = find(paths)
     manifest, quality = import_files(files, normalise, folder, options)
     return ImportReport(manifest, quality, _unread(paths, files.values()))
+
+
+def _hint(source: str, paths: Sequence[Path]) -> str:
+    """Say which source was probably meant: the name of one stands among the paths, or is nearly the one given."""
+    swapped = next((str(path) for path in paths if str(path) in IMPORTERS), None)
+    return did_you_mean(source, IMPORTERS) if swapped is None else f"; the source comes first, then the files: {swapped!r}, ..."
 
 
 def import_files(
@@ -72,7 +79,7 @@ def import_files(
     """
     pack_id = pack_id_of(folder)
     if folder.exists() or folder.is_symlink():
-        raise PackFormatError(f"{str(folder)!r} exists; a pack is never overwritten")
+        raise PackFormatError(f"{str(folder)!r} exists; a pack is never overwritten: name another folder")
     options = options or Options()
     folder.parent.mkdir(parents=True, exist_ok=True)
     with Unfinished(folder.parent) as scratch:

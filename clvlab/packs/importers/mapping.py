@@ -10,6 +10,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from clvlab.errors import SourceError
+from clvlab.naming import among, did_you_mean, nearest
 from clvlab.odds.formats import OddsFormat
 from clvlab.packs.manifest import KickoffKind
 
@@ -80,16 +81,31 @@ def check_mapping(mapping: Mapping[str, Any] | None, columns: list[str]) -> Mapp
     try:
         found = Mapped.model_validate(given)
     except ValidationError as error:
-        wrong = error.errors()[0]
-        where = ".".join(str(part) for part in wrong["loc"])
-        said = wrong["msg"].removeprefix("Value error, ")
-        raise SourceError(
-            f"no mapping of columns: {where + ': ' if where else ''}{said}; the columns are {_listed(columns)}"
-        ) from error
+        raise SourceError(f"no mapping of columns: {_said(error, columns)}; the columns are {_listed(columns)}") from error
     missing = sorted({*found.columns.values(), *found.sides.values()} - set(columns))
     if missing:
-        raise SourceError(f"the mapping names {missing[0]!r}, which is none of the columns {_listed(columns)}")
+        meant = did_you_mean(missing[0], columns)
+        raise SourceError(f"the mapping names {missing[0]!r}, which is none of the columns {_listed(columns)}{meant}")
     return found
+
+
+def _said(error: ValidationError, columns: list[str]) -> str:
+    """Say what is wrong with a mapping: a key that is none, or what the columns leave open, with those that may be meant."""
+    wrong = error.errors()[0]
+    key, own = str(wrong["loc"][0]) if wrong["loc"] else "", list(Mapped.model_fields)
+    if wrong["type"] == "extra_forbidden":
+        if key in get_args(Meaning):
+            return f"{key!r} stands one level too high: write {{'columns': {{{key!r}: {wrong['input']!r:.80}}}}}"
+        return f"it has no key {key!r}{among(key, own)}"
+    if wrong["type"] == "literal_error" and key == "columns":
+        given = str(wrong["loc"][1])
+        return f"{given!r} is no meaning{among(given, get_args(Meaning))}; a mapping goes from the meaning to your column"
+    said = wrong["msg"].removeprefix("Value error, ")
+    if wrong["loc"]:
+        return f"{'.'.join(str(part) for part in wrong['loc'])}: {said}"
+    meant = {name: nearest(name, columns) for name in ("fixture", "time", "side", "odds")}
+    near = ", ".join(f"{name!r}: {column!r}" for name, column in meant.items() if column is not None and column != name)
+    return f"{said}; in Python mapping={{'columns': {{{near or repr('time') + ': ' + repr('your column')}}}}}"
 
 
 def _listed(columns: list[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -18,6 +19,8 @@ from clvlab.packs.importers.times import LAST_MS, time_ms, zone_of
 from clvlab.packs.results import Settled
 
 _BOOK = "book"
+_AMERICAN, _FRACTION = re.compile(r"[+-][1-9][0-9]{2,}(\.0+)?"), re.compile(r"[0-9]+/[0-9]+")
+_SHARE, _COMMA = re.compile(r"0?\.[0-9]*[1-9][0-9]*"), re.compile(r"[0-9]+,[0-9]+")
 _RESULTS = {
     "won": Settled.WON, "win": Settled.WON, "1": Settled.WON, "true": Settled.WON, "lost": Settled.LOST, "lose": Settled.LOST,
     "0": Settled.LOST, "false": Settled.LOST, "void": Settled.VOID, "push": Settled.VOID, "half_won": Settled.HALF_WON,
@@ -46,7 +49,9 @@ def meant(chunk: Chunk, options: Options, account: Account) -> TableRows:
     sound = odds.is_not_nan() & (odds * 1000).round().is_between(*ODDS_MILLI)
     priced = long["price"].is_not_null()
     for line, side, price in long.filter(~sound & priced).select("line", "side", "price").iter_rows():
-        account.refuse(chunk.file, line, f"{side or ''} {price!r} as {form} odds is {NO_ODDS}", "no odds")
+        account.refuse(
+            chunk.file, line, f"{side or ''} {price!r} as {form} odds is {NO_ODDS}{_format_of(price, form)}", "no odds"
+        )
     unnamed = long["side"].is_null()
     for (line,) in long.filter(unnamed).select("line").iter_rows():
         account.refuse(chunk.file, line, "names no side", "a row names no side")
@@ -111,7 +116,10 @@ def _times(column: pl.Series, zone: ZoneInfo | None) -> tuple[pl.Series, pl.Seri
     if isinstance(column.dtype, pl.Datetime):
         aware = column.dtype.time_zone is not None
         if not aware and zone is None:
-            reason = pl.Series([f"column {column.name!r} has no time zone; name the zone of such times"], dtype=pl.String)
+            reason = pl.Series(
+                [f"column {column.name!r} has no time zone: name the zone of such times, as time_zone='Europe/London'"],
+                dtype=pl.String,
+            )
             return pl.Series([None] * len(column), dtype=pl.Int64), reason.new_from_index(0, len(column))
         moments = (
             column
@@ -160,6 +168,22 @@ def _sides(heads: pl.DataFrame, rows: pl.DataFrame, mapping: Mapped) -> pl.DataF
         shared.with_columns(side=pl.lit(side), price=rows[column], result=result) for side, column in mapping.sides.items()
     ]
     return pl.concat(parts, how="vertical_relaxed").sort("line", maintain_order=True)
+
+
+def _format_of(price: object, form: OddsFormat) -> str:
+    """Say in which other format a price would be valid odds."""
+    text = str(price).strip()
+    if form is not OddsFormat.DECIMAL:
+        return ""
+    if _AMERICAN.fullmatch(text):
+        meant = OddsFormat.AMERICAN
+    elif _FRACTION.fullmatch(text):
+        meant = OddsFormat.FRACTIONAL
+    elif _SHARE.fullmatch(text):
+        meant = OddsFormat.PROBABILITY
+    else:
+        return "; write it with a point" if _COMMA.fullmatch(text) else ""
+    return f": if the column is {meant}, say odds_format={str(meant)!r}"
 
 
 def _written(prices: pl.Series, form: OddsFormat) -> np.ndarray[Any, Any]:

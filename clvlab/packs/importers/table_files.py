@@ -106,7 +106,7 @@ def parquet_chunks(name: str, path: Path, options: Options, account: Account) ->
         except (pa.ArrowException, OSError) as error:
             raise SourceError(f"{name}: can't be read as Parquet: {str(error).splitlines()[0]}") from error
         mapping = check_mapping(options.mapping, _distinct(name, file.schema_arrow.names))
-        schema = _readable(name, file.schema_arrow, mapping)
+        schema = readable(name, file.schema_arrow, mapping)
         first = 1
         try:
             for batch in file.iter_batches(batch_size=options.chunk_rows, columns=schema.names):
@@ -124,7 +124,7 @@ def _distinct(name: str, columns: list[str]) -> list[str]:
     return columns
 
 
-def _readable(name: str, schema: pa.Schema, mapping: Mapped) -> pa.Schema:
+def readable(name: str, schema: pa.Schema, mapping: Mapped) -> pa.Schema:
     """Check that the types of mapped columns can have their meaning, and return those to read them as."""
     fields: dict[str, pa.Field] = {}
     meant = [*mapping.columns.items(), *(("odds", column) for column in mapping.sides.values())]

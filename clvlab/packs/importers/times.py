@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from clvlab.errors import SourceError
 
@@ -37,10 +37,10 @@ def of_iso(text: str, zone: ZoneInfo | None = None) -> int:
     try:
         moment = datetime.fromisoformat(text.strip())
     except ValueError as error:
-        raise ValueError(f"{text!r} is no ISO 8601 time") from error
+        raise ValueError(f"{text!r} is no ISO 8601 time, such as 2026-03-01T12:00:00+00:00") from error
     if moment.tzinfo is None:
         if zone is None:
-            raise ValueError(f"{text!r} has no time zone; name the zone of such times")
+            raise ValueError(f"{text!r} has no time zone: name the zone of such times, as time_zone='Europe/London'")
         local, moment = moment, moment.replace(tzinfo=zone)
         if moment.astimezone(UTC).astimezone(zone).replace(tzinfo=None) != local:
             raise ValueError(f"{text!r} is a time that the clocks of {zone.key} left out")
@@ -63,4 +63,6 @@ def zone_of(name: str | None) -> ZoneInfo | None:
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise SourceError(f"unknown time zone {name!r}: use an IANA name as in 'Europe/London'") from error
+        near = sorted(zone for zone in available_timezones() if zone.rpartition("/")[2].lower() == name.lower())
+        meant = f"; did you mean {near[0]!r}?" if near else ""
+        raise SourceError(f"unknown time zone {name!r}: use an IANA name as in 'Europe/London'{meant}") from error

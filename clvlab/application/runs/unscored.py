@@ -1,0 +1,135 @@
+"""Why a run scores nothing, and what would be scored: for reports, and no part of any evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import polars as pl
+
+from clvlab.errors import PackError
+from clvlab.law.schema import Reason
+from clvlab.naming import did_you_mean
+from clvlab.packs.reader import Pack
+from clvlab.proof.started import RunStarted
+
+_MOST_REASONS = 3
+_MOST_NAMES = 8
+_CLOSINGS = {
+    Reason.CLOSING_MARKET_ABSENT: "are in a market without a closing message",
+    Reason.CLOSING_SUSPENDED: "are in a market that is suspended at its close",
+    Reason.CLOSING_STALE: "have a close older than the pack's max_close_age_s",
+    Reason.CLOSING_SIDE_MISSING: "are on a side without a price at the close",
+}
+
+
+def unscored(scores: pl.DataFrame, at_close: pl.Series, started: RunStarted, pack: Pack) -> list[str]:
+    """Return why nothing of a run is scored, and what would be; nothing where something is.
+
+    Parameters
+    ----------
+    scores, at_close
+        ``SCORES``, and for each row whether it was entered at the message that closes its market.
+    started
+        The payload of RUN_STARTED.
+    pack
+        What was replayed: markets and sides are looked up in it.
+    """
+    scored = scores["reason"] == Reason.SCORED
+    if scored.any():
+        return [_all_at_close(int(scored.sum()))] if (at_close | ~scored).all() else []
+    backed = scores.filter(pl.col("reason") != Reason.WAIT_UNSCORED)
+    if backed.is_empty():
+        return [_nothing_backed(scores.height, started, pack)]
+    counted = backed["reason"].value_counts(name="n").sort("n", "reason", descending=[True, False]).head(_MOST_REASONS)
+    return [
+        f"nothing is scored: {_decisions(count)} {_said(Reason(reason), backed.filter(reason=reason), started, pack)}"
+        for reason, count in counted.iter_rows()
+    ]
+
+
+def _decisions(count: int) -> str:
+    return "1 decision" if count == 1 else f"{count:,} decisions"
+
+
+def _all_at_close(count: int) -> str:
+    return (
+        f"all {_decisions(count)} that are scored were made at the closing message of their market, where a CLV is 0 by "
+        "itself: means leave them out; decide before the market's last message"
+    )
+
+
+def _nothing_backed(waits: int, started: RunStarted, pack: Pack) -> str:
+    prefixes, fixture = tuple(started["window"]["market_allowlist"]), started["binding"]["fixture_ids"][0]
+    known = list(_sides(fixture, pack))
+    if known and not any(market.startswith(prefixes) for market in known):
+        wanted = f"no market begins with one of {list(prefixes)}" if prefixes else "an empty market allowlist allows no market"
+        meant = did_you_mean("".join(prefixes[:1]), known)
+        return f"nothing is scored: {wanted}{meant or ';'} fixture {fixture} has: {_listed(known)}"
+    agents = started["agents"]
+    empty = [one["agent_id"] for one in agents if one["strategy"] == "llm" and not one["config"].get("transcript")]
+    if empty:
+        return (
+            f"nothing is scored: {empty[0]} has no transcript, and without one it abstains from everything; give one as "
+            "params={'transcript': [...]}"
+        )
+    did = f"abstained ({waits:,} times WAIT) and backed nothing" if waits else "made no decision"
+    return f"nothing is scored: the agent {did}; loosen its conditions, or let it see more markets"
+
+
+def _said(reason: Reason, rows: pl.DataFrame, started: RunStarted, pack: Pack) -> str:
+    """Say what is wrong with decisions of one reason, by the example of the first, and what would mend that."""
+    first = rows.row(0, named=True)
+    told: Mapping[Reason, Callable[[], str]] = {
+        Reason.MARKET_KEY_MISSING: lambda: "name no market: give each a market_key",
+        Reason.SIDE_MISSING: lambda: "name no side: give each a side",
+        Reason.MARKET_NOT_ALLOWED: lambda: (
+            f"are in markets that the window leaves out, such as {first['market_key']!r}: its market_allowlist is "
+            f"{list(started['window']['market_allowlist'])}"
+        ),
+        Reason.OUTSIDE_WINDOW: lambda: (
+            "were made when their window had ended, at the kickoff or in play: decide before, while in_running is false"
+        ),
+        Reason.ENTRY_MARKET_ABSENT: lambda: _market(first, pack),
+        Reason.ENTRY_SUSPENDED: lambda: "were made while their market was suspended: decide when it is open",
+        Reason.ENTRY_SIDE_MISSING: lambda: _side(first, pack),
+        Reason.PENDING_HORIZON: lambda: (
+            f"were made less than {started['window']['min_clv_horizon_s']} s before their close, and stay pending: decide "
+            "earlier, or give a Window with a smaller min_clv_horizon_s"
+        ),
+    }
+    return told[reason]() if reason in told else f"{_CLOSINGS[reason]}: choose other markets"
+
+
+def _market(first: Mapping[str, Any], pack: Pack) -> str:
+    name, fixture = first["market_key"], first["fixture_id"]
+    known = _sides(fixture, pack)
+    if name in known:
+        return f"are in a market that was not quoted yet, such as {name!r} at tick {first['tick_seq']} of fixture {fixture}"
+    listed = f"; it has: {_listed(list(known))}" if known else ""
+    return f"are in a market that is not on the tape: fixture {fixture} has no {name!r}{did_you_mean(name, known)}{listed}"
+
+
+def _side(first: Mapping[str, Any], pack: Pack) -> str:
+    name, market = first["side"], first["market_key"]
+    known = _sides(first["fixture_id"], pack).get(market, [])
+    if not known or name in known:
+        return f"are on a side that had no price, such as {name!r} of {market!r} at tick {first['tick_seq']}"
+    return f"are on a side that is not on the tape: {market!r} has no side {name!r}; it has: {_listed(known)}"
+
+
+def _sides(fixture_id: int, pack: Pack) -> dict[str, list[str]]:
+    """Return the sides of each market of a fixture."""
+    try:
+        series = pack.tape([fixture_id]).series
+    except PackError:  # a plan may hold it out by now: its markets are not named then
+        return {}
+    found: dict[str, list[str]] = {}
+    for market, side in series.select("market_key", "side").iter_rows():
+        found.setdefault(market, []).append(side)
+    return found
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return ", ".join(repr(name) for name in names[:_MOST_NAMES]) + more

@@ -1,0 +1,113 @@
+"""Names that are given wrong: what was probably meant, and what there is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
+from functools import update_wrapper
+from inspect import Signature, signature
+from types import FunctionType
+from typing import Any, ParamSpec, TypeVar
+
+from clvlab.errors import ArgumentError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def nearest(given: object, known: Iterable[str]) -> str | None:
+    """Return the name that was probably meant, whatever its case and its dashes; null if none is near.
+
+    Examples
+    --------
+    >>> nearest("Cumulative_drift", ["baseline", "cumulative-drift"])
+    'cumulative-drift'
+    >>> nearest("1x2", ["1X2_PARTICIPANT_RESULT||", "totals||point=2.5"])
+    '1X2_PARTICIPANT_RESULT||'
+    >>> nearest("momentum", ["baseline", "cumulative-drift"])
+    """
+    names: dict[str, str] = {}
+    for name in known:
+        names.setdefault(_plain(name), str(name))
+    wanted = _plain(str(given)[:200])
+    found = get_close_matches(wanted, names, 1, cutoff=0.7) or [name for name in names if name.startswith(wanted)]
+    return names[found[0]] if wanted and len(found) == 1 else None
+
+
+def _plain(name: str) -> str:
+    return "".join(letter for letter in name.lower() if letter not in "-_ ./|")
+
+
+def did_you_mean(given: object, known: Iterable[str]) -> str:
+    """Return ``: did you mean 'name'?`` to stand behind a refusal, or nothing if no name is near.
+
+    Examples
+    --------
+    >>> "no pack 'startr'" + did_you_mean("startr", ["season", "starter"])
+    "no pack 'startr': did you mean 'starter'?"
+    """
+    found = nearest(given, known)
+    return "" if found is None else f": did you mean {found!r}?"
+
+
+def among(given: object, known: Iterable[str]) -> str:
+    """Return what was probably meant, and all that there is, to stand behind a refusal.
+
+    Examples
+    --------
+    >>> among("warmup", ["stake", "cooldown_s"])
+    '; it has: stake, cooldown_s'
+    """
+    names = list(known)
+    meant = did_you_mean(given, names)
+    return f"{meant} It has: {', '.join(names)}" if meant else f"; it has: {', '.join(names)}"
+
+
+def names_checked(verb: Callable[P, R]) -> Callable[P, R]:
+    """Let a function refuse arguments that it does not have by what was probably meant, and by what it has.
+
+    Raises
+    ------
+    ArgumentError
+        When it is called with such an argument, or without one that it needs.
+    """
+    shape = signature(verb)
+
+    def checked(*values: Any, **named: Any) -> Any:
+        try:
+            bind(*values, **named)
+        except TypeError as error:
+            raise refused(named, error) from None
+        return verb(*values, **named)
+
+    def refused(named: dict[str, Any], error: TypeError) -> ArgumentError:
+        return ArgumentError(_refusal(verb, shape, named, error))
+
+    bind = shape.bind
+    # Doctests find a function by its globals: the wrapper has those of what it wraps.
+    made = FunctionType(checked.__code__, verb.__globals__, verb.__name__, None, checked.__closure__)
+    return update_wrapper(made, verb)
+
+
+def _refusal(verb: Callable[..., Any], shape: Signature, named: dict[str, Any], error: TypeError) -> str:
+    known = [name for name, one in shape.parameters.items() if name != "self" and one.kind is not one.VAR_KEYWORD]
+    name = getattr(verb, "__name__", "this")
+    strange = [given for given in named if given not in known]
+    listed = f"it has: {', '.join(known)}"
+    if not strange:
+        return f"{name}: {error}; {listed}"
+    first = strange[0]
+    if "params" in known and nearest(first, known) is None:
+        return f"{name} has no argument {first!r}; a parameter of the agent goes into params={{{first!r}: ...}}; {listed}"
+    return no_argument(name, first, known)
+
+
+def no_argument(verb: str, given: str, known: Iterable[str]) -> str:
+    """Return the refusal of an argument that a function does not have.
+
+    Examples
+    --------
+    >>> no_argument("import_odds", "timezone", ["margin", "time_zone"])
+    "import_odds has no argument 'timezone': did you mean 'time_zone'? It has: margin, time_zone"
+    """
+    return f"{verb} has no argument {given!r}{among(given, known)}"

@@ -1,0 +1,123 @@
+"""Frames in place of files: what a frame says is written as CSV, and that is imported and hashed like any file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from clvlab.errors import SourceError
+from clvlab.packs.importers.mapping import check_mapping
+from clvlab.packs.importers.table_files import readable
+
+Frame = Any  # of Polars or pandas, or another that hands out Arrow
+FRAME_FILE = "frame.csv"
+SOURCES = ("csv", "football-data", "parquet")
+_TIME = "%Y-%m-%dT%H:%M:%S%.6f"
+
+
+def is_frame(value: object) -> bool:
+    """Whether a value is a table in memory: of Polars, pandas, PyArrow, DuckDB, or any other that hands out Arrow."""
+    return isinstance(value, pl.DataFrame | pl.LazyFrame) or _is_pandas(value) or hasattr(value, "__arrow_c_stream__")
+
+
+def frame_csv(frame: Any, source: str, mapping: Mapping[str, Any] | None = None) -> bytes:
+    r"""Return the bytes under which a frame is imported, and which a pack's ``sources`` name by their SHA-256.
+
+    They are the CSV that ``polars.DataFrame.write_csv`` writes: UTF-8, commas, a header, ``\n`` behind every line, quotes where
+    needed; nulls and NaN are empty, floats as short as they can be read back. A time with a zone is written in UTC as
+    ``2026-03-01T12:00:00.000000Z``, one without a zone likewise without the ``Z``. Categories are their texts. For
+    football-data dates are written as ``01/03/2026``, and columns of whole numbers without a point, as its files have them.
+
+    Parameters
+    ----------
+    frame
+        A Polars, pandas or other Arrow table. A named index of pandas becomes a column.
+    source
+        What imports it: of a table (``csv``, ``parquet``) the types of columns are checked against what they mean.
+    mapping
+        What the columns of a table mean.
+
+    Raises
+    ------
+    SourceError
+        A source that reads no frame, a frame that can't be read, or a column that can't be written as text.
+
+    Examples
+    --------
+    >>> frame_csv(pl.DataFrame({"Date": ["01/03/2026"], "B365H": [2.10]}), "football-data")
+    b'Date,B365H\n01/03/2026,2.1\n'
+    """
+    if source not in SOURCES:
+        raise SourceError(f"{source!r} reads files, not frames; a frame is read by {', '.join(SOURCES)}")
+    table = _polars(frame)
+    table.columns = [name.strip() for name in table.columns]
+    if source == "football-data":
+        table = _as_season(table)
+    else:
+        readable("frame", table.head(0).to_arrow().schema, check_mapping(mapping, table.columns))
+    return table.select(_written(name, dtype) for name, dtype in table.schema.items()).write_csv().encode()
+
+
+def _is_pandas(value: object) -> bool:
+    return type(value).__module__.partition(".")[0] == "pandas"
+
+
+def _polars(frame: Any) -> pl.DataFrame:
+    if type(frame).__name__ == "Series":
+        raise SourceError("a single column is no table of odds: give the frame that it is of")
+    try:
+        if isinstance(frame, pl.LazyFrame):
+            return frame.collect(engine="in-memory")
+        if isinstance(frame, pl.DataFrame):
+            return frame.clone()
+        table = pa.Table.from_pandas(_without_index(frame), preserve_index=False) if _is_pandas(frame) else pa.table(frame)
+        return pl.DataFrame(pl.from_arrow(table.cast(pa.schema(map(_in_utc, table.schema)))))
+    except (pl.exceptions.PolarsError, TypeError, ValueError) as error:  # errors of Arrow are values or types
+        said = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise SourceError(f"the frame can't be read: {said}; make each column one type, as by .astype(str)") from error
+
+
+def _in_utc(field: pa.Field) -> pa.Field:
+    """Return a field whose times are told in UTC: Polars knows no zone that is an offset alone."""
+    aware = pa.types.is_timestamp(field.type) and field.type.tz is not None
+    return field.with_type(pa.timestamp(field.type.unit, "UTC")) if aware else field
+
+
+def _without_index(frame: Any) -> Any:
+    """Make columns of a named index, and refuse times that have no name."""
+    if any(name is not None for name in frame.index.names):
+        return frame.reset_index()
+    if type(frame.index).__name__ == "DatetimeIndex":
+        raise SourceError("the frame's index has times and no name: write frame.rename_axis('time') to read them as a column")
+    return frame
+
+
+def _as_season(table: pl.DataFrame) -> pl.DataFrame:
+    """Return a season with its dates, and the counts that nulls made fractions of, as the source writes them."""
+    dates = pl.col(pl.Date, pl.Datetime).dt.strftime("%d/%m/%Y")
+    counts = [name for name, dtype in table.schema.items() if dtype.is_float() and _is_whole(table[name])]
+    return table.with_columns(dates, pl.col(counts).fill_nan(None).cast(pl.Int64))
+
+
+def _is_whole(column: pl.Series) -> bool:
+    known = column.fill_nan(None).drop_nulls()
+    return bool((known.is_finite() & (known == known.floor())).all())
+
+
+def _written(name: str, dtype: pl.DataType) -> pl.Expr:
+    column = pl.col(name)
+    if isinstance(dtype, pl.Datetime):
+        exact = column.dt.cast_time_unit("us")
+        return (
+            exact.dt.strftime(_TIME) if dtype.time_zone is None else exact.dt.convert_time_zone("UTC").dt.strftime(f"{_TIME}Z")
+        )
+    if dtype.is_float():
+        return column.fill_nan(None)
+    if isinstance(dtype, pl.Categorical | pl.Enum):
+        return column.cast(pl.String)
+    if dtype.is_nested() or isinstance(dtype, pl.Object | pl.Binary | pl.Duration | pl.Time):
+        raise SourceError(f"column {name!r} is {dtype}, which no table of odds has: drop it, or make it text")
+    return column

@@ -1,0 +1,131 @@
+"""What a notebook holds goes to another process, and says the same there."""
+
+import pickle
+import subprocess
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+import cloudpickle
+import polars as pl
+import pytest
+
+import clvlab as cl
+from clvlab import errors
+from clvlab.agents.registry import template
+from clvlab.errors import UnknownFixtureError, UnsupportedError
+
+DRIFT = "cumulative-drift"
+GRID = {"warmup_ticks": [10, 20]}
+
+
+@cl.strategy
+def favourites(ticks, *, least_bps=6000):
+    return ticks.filter(pl.col("prob_bps") >= least_bps).unique("series", keep="first", maintain_order=True)
+
+
+@pytest.fixture(scope="module")
+def lab():
+    with cl.Lab() as lab:
+        yield lab
+
+
+MADE = {
+    "result": 'cl.backtest("starter", DRIFT)',
+    "kept result": 'lab.backtest("starter", DRIFT)',
+    "reopened result": 'lab.open_run(lab.backtest("starter", DRIFT).run_id)',
+    "competition": 'lab.compete("starter", ["baseline", DRIFT])',
+    "leaderboard": 'lab.compete("starter", ["baseline", DRIFT]).leaderboard',
+    "comparison": 'lab.compete("starter", ["baseline", DRIFT]).compare()',
+    "sheet": 'cl.backtest("starter", DRIFT).tear_sheet(resamples=100, draws=5)',
+    "sweep": 'cl.sweep("starter", DRIFT, GRID, progress=False)',
+    "kept sweep": 'lab.sweep("starter", DRIFT, GRID, progress=False)',
+    "walk": 'cl.walk_forward("season", DRIFT, GRID, folds=3, progress=False)',
+    "pack": 'cl.open_pack("starter")',
+    "packs": "cl.packs()",
+    "agents": "cl.agents()",
+    "verification": 'cl.backtest("starter").verify()',
+}
+
+
+def made_by(name, lab):
+    return eval(MADE[name], globals() | {"lab": lab})
+
+
+@pytest.mark.parametrize("library", [pickle, cloudpickle])
+@pytest.mark.parametrize("name", MADE)
+def test_a_result_comes_back_as_it_went(lab, name, library):
+    made = made_by(name, lab)
+
+    back = pickle.loads(library.dumps(made))
+
+    assert back.frame.equals(made.frame)
+    assert repr(back).partition("; next:")[0] == repr(made).partition("; next:")[0]
+
+
+@pytest.mark.parametrize("name", ["result", "reopened result"])
+def test_a_run_has_the_same_bytes_in_another_process(lab, name, tmp_path):
+    made = made_by(name, lab)
+    (tmp_path / "run").write_bytes(pickle.dumps((made, made.run)))
+    code = (
+        "import pickle, sys; result, run = pickle.load(open(sys.argv[1], 'rb'))\n"
+        "print(run.verify().passed, run.manifest_hash, result.run.evidence_hash, result.tear_sheet(draws=5).clv.mean)"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code, tmp_path / "run"], capture_output=True, text=True, check=True)
+
+    mean = made.tear_sheet(draws=5).clv.mean
+    assert done.stdout.split() == ["True", made.run.manifest_hash, made.run.evidence_hash, str(mean)]
+
+
+def backtested(agent):
+    return cl.backtest("starter", agent).run_id
+
+
+def test_agents_go_to_other_processes_and_make_the_same_runs():
+    own = [favourites, favourites.with_params(least_bps=7000), cl.isolated(favourites, timeout_s=30), template(DRIFT)]
+    here = [cl.backtest("starter", agent).run_id for agent in own]
+
+    back = [cl.backtest("starter", pickle.loads(pickle.dumps(agent))).run_id for agent in own]
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        there = [pool.submit(cloudpickle.loads(cloudpickle.dumps(backtested)), agent).result() for agent in own[3:]]
+
+    assert back == here
+    assert there == here[3:]
+
+
+def test_a_limit_of_an_agent_goes_with_it():
+    agent = cl.isolated(favourites, timeout_s=30)
+
+    assert pickle.loads(pickle.dumps(agent)).limits == agent.limits
+
+
+def test_a_sweep_seals_where_it_came_to_unless_its_runs_are_kept_elsewhere(lab):
+    free = pickle.loads(pickle.dumps(made_by("sweep", lab)))
+    kept = pickle.loads(pickle.dumps(made_by("kept sweep", lab)))
+
+    assert free.best().seal().run.verify().passed
+    assert kept.best().scores.height == free.best().scores.height
+    with pytest.raises(UnsupportedError, match="stayed in another process: seal there"):
+        kept.best().seal()
+
+
+def test_a_laboratory_stays_where_it_is(lab):
+    with pytest.raises(UnsupportedError, match="a laboratory stays in its process"):
+        pickle.dumps(lab)
+
+
+def test_an_error_comes_back_with_its_facts_and_its_sentence():
+    error = UnknownFixtureError(1, "starter", (2, 3))
+
+    back = pickle.loads(pickle.dumps(error))
+
+    assert (type(back), str(back), back.fixture_id, back.pack_id) == (UnknownFixtureError, str(error), 1, "starter")
+
+
+def test_every_error_can_be_pickled():
+    for name in errors.__all__:
+        kind = getattr(errors, name)
+        error = kind.__new__(kind, "a", "b")
+
+        assert type(pickle.loads(pickle.dumps(error))) is kind
