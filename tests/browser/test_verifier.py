@@ -52,7 +52,7 @@ def test_page_says_what_the_file_says_of_all_that_tests_ask_it(cases, judge):
 
     assert not differ, "\n".join([str(len(differ)), *differ[:5]])
     kinds = Counter(case["kind"] for case in cases)
-    assert set(kinds) == {"run", "evidence", "parsed", "root"}
+    assert {"run", "evidence", "parsed", "root"} <= set(kinds)
     assert sum(kinds.values()) > 400
 
 
