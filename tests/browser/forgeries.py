@@ -37,8 +37,11 @@ def _runs(seed: str, count: int, folder: Path) -> Iterator[Case]:
 
 def _stored(sealed: SealedRun, receipts: bytes, folder: Path) -> Case:
     files = {
-        "manifest.json": sealed.manifest, "events.jsonl": sealed.events, "scores.jsonl": sealed.scores, "receipts.jsonl": receipts,
-    }  # fmt: skip
+        "manifest.json": sealed.manifest,
+        "events.jsonl": sealed.events,
+        "scores.jsonl": sealed.scores,
+        "receipts.jsonl": receipts,
+    }
     for name, content in files.items():
         (folder / name).write_bytes(content)
     return run_case(files) | {"said": by_file(lambda: clv_verify.verify(folder))}

@@ -77,7 +77,9 @@ def _note(case: Case, said: Any) -> None:
         file.write(text + "\n")
 
 
-def _noting(module: Any, name: str, case: Callable[..., Case | None], said: Callable[[Any], Any] = lambda answer: answer) -> None:
+def _noting(
+    module: Any, name: str, case: Callable[..., Case | None], said: Callable[[Any], Any] = lambda answer: answer
+) -> None:
     """Note each question to a function of a module, before it is asked."""
     original = getattr(module, name)
 

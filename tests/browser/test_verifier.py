@@ -32,7 +32,18 @@ FORGERIES = length(
 def cases(tmp_path_factory):
     """What the tests of the proof ask the file, and what it says."""
     folder = tmp_path_factory.mktemp("cases")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.browser.recording", "-p", "no:cacheprovider", "-p", "no:randomly"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "tests.browser.recording",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:randomly",
+    ]
     chosen = ["-n", "2", "-m", length("not long", "not realdata"), *(f"tests/proof/test_{name}.py" for name in _JUDGED)]
     told = os.environ | {"CLVLAB_CASES": str(folder), "CLVLAB_CASES_EACH": str(_EACH)}
     done = subprocess.run([*command, *chosen], cwd=_ROOT, env=told, capture_output=True, text=True, check=False)
@@ -47,7 +58,9 @@ def judge(browser, tmp_path_factory):
 
 def test_page_says_what_the_file_says_of_all_that_tests_ask_it(cases, judge):
     differ = [
-        f"{case['test']} ({case['kind']}): {fault}" for case, page in judge.answers(cases) if (fault := disagreement(case["said"], page))
+        f"{case['test']} ({case['kind']}): {fault}"
+        for case, page in judge.answers(cases)
+        if (fault := disagreement(case["said"], page))
     ]
 
     assert not differ, "\n".join([str(len(differ)), *differ[:5]])

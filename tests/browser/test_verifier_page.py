@@ -1,7 +1,6 @@
 """The page as a reader meets it: from the disk, with hostile names, by keyboard, narrow and wide, light and dark."""
 
 import json
-import time
 from base64 import b64encode
 
 import pytest
@@ -64,7 +63,9 @@ def opened(browser, tmp_path, requests):
 def test_bundle_is_judged_by_the_readers_keys(opened):
     page = opened()
     page.set_input_files("#files", buffer(WHOLE))
-    assert verdict(page) == "This run holds: all 6 checks pass, and 7 scores were computed anew. No anchor and no log was checked."
+    assert (
+        verdict(page) == "This run holds: all 6 checks pass, and 7 scores were computed anew. No anchor and no log was checked."
+    )
 
     page.locator("summary").click()
     page.fill("#trust", json.dumps(trust()))
@@ -87,8 +88,8 @@ def test_changed_byte_breaks_checks_until_it_is_restored(opened):
     page.fill("#place", str(WHOLE.index(b'"prob_bps":4000') - WHOLE.index(b'{"kind":"RUN_STARTED"') + 11))
     page.click("#alter")
     await_text(page, "#altered", "was 4 and is 5")
-    assert "evidence_integrity" in page.inner_text("#verdict")
-    assert page.locator("#checks li.fail").count() >= 2
+    assert page.inner_text("#verdict") == "This run does not hold: its evidence can't be read, so all 5 checks fail."
+    assert page.locator("#checks li.fail").count() == 5
     page.click("#restore")
     await_text(page, "#verdict", "holds: all 6")
 
@@ -113,7 +114,11 @@ def test_decisions_show_the_arithmetic_of_each(opened):
 
     cells = page.locator("#rows tr").nth(1).locator("td").all_inner_texts()
 
-    assert [cell.split("\n") for cell in cells[2:5]] == [["40.00 %", "at 2.500"], ["45.00 %", "kickoff"], ["+500", "4500 − 4000"]]
+    assert [cell.split("\n") for cell in cells[2:5]] == [
+        ["40.00 %", "at 2.500"],
+        ["45.00 %", "kickoff"],
+        ["+500", "4500 − 4000"],
+    ]
 
 
 def test_hostile_names_stay_text(opened):
@@ -133,8 +138,7 @@ def test_hostile_names_stay_text(opened):
     assert "\\u{202e}\\u{1b}&amp;" in page.inner_text("#rows")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [360, 800, 1280, 1600])
+@pytest.mark.parametrize(("width", "scheme"), [(360, "light"), (360, "dark"), (800, "light"), (1280, "dark"), (1600, "light")])
 def test_page_fits_the_window(opened, artefacts, width, scheme):
     page = opened(width, color_scheme=scheme)
     page.set_input_files("#files", buffer(WHOLE))
@@ -175,7 +179,7 @@ def test_served_copy_without_a_secure_context_says_what_to_do(browser):
 
 
 def test_many_decisions_are_judged_in_time_while_the_page_answers(opened):
-    count = length(20_000, 100_000)
+    count = length(5_000, 100_000)
     fixtures = range(1, 21)
     each = count // len(fixtures)
     messages = [
@@ -184,13 +188,16 @@ def test_many_decisions_are_judged_in_time_while_the_page_answers(opened):
         for tick in range(each)
     ]
     tape = make_tape(messages, dict.fromkeys(fixtures, 10**6))
-    rows = [{"fixture_id": fixture, "tick_seq": tick, "market_key": "OU|", "side": "over"} for fixture in fixtures for tick in range(each)]
+    rows = [
+        {"fixture_id": fixture, "tick_seq": tick, "market_key": "OU|", "side": "over"}
+        for fixture in fixtures
+        for tick in range(each)
+    ]
     content = bundle(run(tape, [make_agent(make_decisions(*rows))], Window()).run, b"")
     page = opened()
     page.evaluate("window.longest = 0; let before = performance.now(); setInterval(() => {"
                   " longest = Math.max(longest, performance.now() - before); before = performance.now(); }, 10)")  # fmt: skip
     given = b64encode(content).decode()
-    started = time.monotonic()
     page.evaluate(
         "async text => { const bytes = await (await new Response(Uint8Array.from(atob(text), char => char.charCodeAt(0)))).arrayBuffer();"
         " window.longest = 0; window.began = performance.now(); await judgeFiles([new File([bytes], 'run.clv')]);"
@@ -199,10 +206,11 @@ def test_many_decisions_are_judged_in_time_while_the_page_answers(opened):
     )
 
     assert f"{count:,} scores" in verdict(page)
-    print(f"{count:,} decisions, {len(content):,} bytes: {page.evaluate('took'):.0f} ms, still for {page.evaluate('longest'):.0f} ms")
+    print(
+        f"{count:,} decisions, {len(content):,} bytes: {page.evaluate('took'):.0f} ms, still for {page.evaluate('longest'):.0f} ms"
+    )
     assert page.evaluate("took") < 60_000  # what it takes is measured elsewhere; here it must end
-    assert page.evaluate("longest") < page.evaluate("took") / 2
-    assert time.monotonic() > started
+    assert page.evaluate("longest") < max(1000, page.evaluate("took") / 2)
     assert page.locator("#rows tr").count() == 50
     page.click("#last")
     await_text(page, "#range", f"to {count:,} of {count:,}")

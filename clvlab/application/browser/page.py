@@ -20,7 +20,8 @@ _PAGE = ("elements", "judge", "verdict", "table", "acting")
 def verifier_page() -> bytes:
     """Return the verifier as one HTML file, which works from a disk and without a network.
 
-    Its scope is that of ``clv_verify.py`` and ``clv_states.py``. It is the same bytes each time, so its SHA-256 can be compared.
+    Its scope is that of ``clv_verify.py`` and ``clv_states.py``. It is the same bytes each time, so that
+    its SHA-256 can be compared.
     """
     return _page()[0]
 

@@ -5,12 +5,11 @@ const KINDS = Object.keys(PAYLOADS);
 const marketOf = (fixture, market) => `${fixture} ${market}`; // a fixture is a number, so no two markets share this
 
 function readEvent(source, kind, where) {
-  const event = readCanonical(typeof source === "string" ? source : textOf(source));
-  require(isObject(event) && Object.keys(event).join() === "kind,payload,seq" && count(event.seq), `${where} is no event`);
-  const known = event.kind === kind && PAYLOADS[kind](event.payload);
-  require(known, `${where} is no ${kind} with exactly its keys and values`);
-  return event;
+  const shape = (event) => _isEvent(event) && event.kind === kind && PAYLOADS[kind](event.payload);
+  return shaped(source, shape, `${where}, a ${kind},`);
 }
+
+const _isEvent = keyed({ kind: text, payload: isObject, seq: count });
 
 function readStarted(source) {
   const event = readEvent(source, "RUN_STARTED", "line 1");

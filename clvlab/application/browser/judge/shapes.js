@@ -166,7 +166,7 @@ function shaped(source, shape, where) {
     value = readCanonical(typeof source === "string" ? source : textOf(source));
   } catch (error) {
     if (!(error instanceof Broken)) throw error;
-    throw new Broken(`${where}: ${error.message}`);
+    throw new Broken(`${where} is broken: ${error.message}`);
   }
   require(shape(value), `${where} has other keys or values than its kind`);
   return value;

@@ -41,8 +41,7 @@ function asking() {
   return { trust: keys ? new TextEncoder().encode(keys) : null, required, withoutWitness: the("no-witness").checked };
 }
 
-async function judgeFiles(list) {
-  const chosen = [...list];
+async function judgeFiles(chosen) {
   if (!chosen.length) return;
   the("altered").replaceChildren();
   the("restore").disabled = true;
@@ -105,8 +104,13 @@ async function alter(at, bit) {
   the("restore").disabled = false;
 }
 
-the("files").onchange = ({ target }) => judgeFiles(target.files);
-the("folder").onchange = ({ target }) => judgeFiles(target.files);
+for (const name of ["files", "folder"]) {
+  the(name).onchange = ({ target }) => {
+    const chosen = [...target.files];
+    target.value = ""; // so that the same file, perhaps changed since, can be chosen again
+    return judgeFiles(chosen);
+  };
+}
 the("again").onclick = () => answered("judgeAgain", asking());
 the("part").onchange = ({ target }) => (the("place").max = target.sizes[target.value] - 1);
 the("alter").onclick = () => {

@@ -9,12 +9,15 @@ const NEVER = [
 
 const _failed = (result) => Object.keys(result.checks).filter((name) => result.checks[name] !== null);
 
+const _unreadable = (result) => result.recomputed_evidence_hash.startsWith("recompute_error:");
+
 function sentence(result) {
   const failed = _failed(result);
   const all = Object.keys(result.checks).length;
   const what = result.disclosure ? "This disclosure" : "This run";
+  if (_unreadable(result)) return `${what} does not hold: its evidence can't be read, so all ${all} checks fail.`;
   if (failed.length) {
-    const some = failed.length === all && all > 1 ? `all ${all} checks fail` : `${failed.length} of ${all} checks ${failed.length === 1 ? "fails" : "fail"}`;
+    const some = `${failed.length} of ${all} ${all === 1 ? "check" : "checks"} ${failed.length === 1 ? "fails" : "fail"}`;
     return `${what} does not hold: ${some} (${failed.join(", ")}).`;
   }
   const open = Object.keys(result.without);
@@ -40,7 +43,7 @@ function showChecks(result) {
   const never = NEVER.filter(([name]) => !(name in result.checks)).map(([name, why]) => _check("open", "not checked", name, why));
   the("checks").replaceChildren(...made, ...open, ...never);
   const { run_id, manifest_hash, recomputed_evidence_hash } = result;
-  facts(the("hashes"), [["run", run_id], ["evidence", recomputed_evidence_hash], ["manifest", manifest_hash]]);
+  facts(the("hashes"), [["run", run_id], ["evidence", _unreadable(result) ? "can't be read" : recomputed_evidence_hash], ["manifest", manifest_hash]]);
   the("checks-section").hidden = false;
 }
 
