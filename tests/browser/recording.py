@@ -84,7 +84,7 @@ def _noting(
     original = getattr(module, name)
 
     def asked(*arguments: Any, **options: Any) -> Any:
-        global _NESTED  # noqa: PLW0603
+        global _NESTED
         noted = None if _NESTED else case(*arguments, **options)
         _NESTED += 1
         try:

@@ -1,7 +1,6 @@
 """The page as a reader meets it: from the disk, with hostile names, by keyboard, narrow and wide, light and dark."""
 
 import json
-from base64 import b64encode
 
 import pytest
 
@@ -178,39 +177,35 @@ def test_served_copy_without_a_secure_context_says_what_to_do(browser):
     assert "save this page, and open it from disk" in said
 
 
-def test_many_decisions_are_judged_in_time_while_the_page_answers(opened):
-    count = length(5_000, 100_000)
-    fixtures = range(1, 21)
-    each = count // len(fixtures)
-    messages = [
-        message(tick, tick, {"over": 5000 + tick % 100, "under": 5000 - tick % 100}, market_key="OU|", fixture_id=fixture)
-        for fixture in fixtures
-        for tick in range(each)
-    ]
-    tape = make_tape(messages, dict.fromkeys(fixtures, 10**6))
-    rows = [
-        {"fixture_id": fixture, "tick_seq": tick, "market_key": "OU|", "side": "over"}
-        for fixture in fixtures
-        for tick in range(each)
-    ]
-    content = bundle(run(tape, [make_agent(make_decisions(*rows))], Window()).run, b"")
-    page = opened()
-    page.evaluate("window.longest = 0; let before = performance.now(); setInterval(() => {"
-                  " longest = Math.max(longest, performance.now() - before); before = performance.now(); }, 10)")  # fmt: skip
-    given = b64encode(content).decode()
-    page.evaluate(
-        "async text => { const bytes = await (await new Response(Uint8Array.from(atob(text), char => char.charCodeAt(0)))).arrayBuffer();"
-        " window.longest = 0; window.began = performance.now(); await judgeFiles([new File([bytes], 'run.clv')]);"
-        " window.took = performance.now() - began; }",
-        given,
+def many(count):
+    """A bundle of so many decisions over twenty fixtures."""
+    ticks = [(fixture, tick) for fixture in range(1, 21) for tick in range(count // 20)]
+    tape = make_tape(
+        [
+            message(tick, tick, {"over": 5000 + tick % 100, "under": 5000 - tick % 100}, market_key="OU|", fixture_id=fixture)
+            for fixture, tick in ticks
+        ],
+        dict.fromkeys(range(1, 21), 10**6),
     )
+    rows = [{"fixture_id": fixture, "tick_seq": tick, "market_key": "OU|", "side": "over"} for fixture, tick in ticks]
+    return bundle(run(tape, [make_agent(make_decisions(*rows))], Window()).run, b"")
+
+
+LONGEST_STOP = """() => { let before = performance.now(); window.longest = 0;
+  setInterval(() => { longest = Math.max(longest, performance.now() - before); before = performance.now(); }, 10); }"""
+
+
+def test_page_answers_while_it_judges_many_decisions(opened, tmp_path):
+    count = length(5_000, 100_000)
+    (tmp_path / "many.clv").write_bytes(many(count))
+    page = opened()
+    page.set_default_timeout(120_000)
+    page.evaluate(LONGEST_STOP)
+
+    page.set_input_files("#files", tmp_path / "many.clv")
 
     assert f"{count:,} scores" in verdict(page)
-    print(
-        f"{count:,} decisions, {len(content):,} bytes: {page.evaluate('took'):.0f} ms, still for {page.evaluate('longest'):.0f} ms"
-    )
-    assert page.evaluate("took") < 60_000  # what it takes is measured elsewhere; here it must end
-    assert page.evaluate("longest") < max(1000, page.evaluate("took") / 2)
+    assert page.evaluate("longest") < 1_000
     assert page.locator("#rows tr").count() == 50
     page.click("#last")
     await_text(page, "#range", f"to {count:,} of {count:,}")

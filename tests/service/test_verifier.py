@@ -21,7 +21,8 @@ def test_its_policy_allows_its_own_script_and_style_and_no_request(api):
     (script,), (style,) = (re.findall(rf"<{tag}>(.*?)</{tag}>", page.text, re.DOTALL) for tag in ("script", "style"))
 
     assert policy == {
-        "default-src": "'none'", "base-uri": "'none'", "form-action": "'none'", "frame-ancestors": "'none'", "worker-src": "blob:",
+        "default-src": "'none'", "base-uri": "'none'", "form-action": "'none'", "frame-ancestors": "'none'",
+        "worker-src": "blob:",
         "script-src": f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'",
         "style-src": f"'sha256-{b64encode(sha256(style.encode()).digest()).decode()}'",
     }  # fmt: skip
