@@ -95,7 +95,7 @@ def test_changed_byte_breaks_checks_until_it_is_restored(opened):
     assert page.inner_text("#altered") == ""
 
 
-def test_files_of_a_run_folder_are_judged_with_the_ticks_beside_them(opened):
+def test_files_of_a_run_folder_are_judged(opened):
     parts = read_bundle(WHOLE)
     page = opened()
     page.set_input_files("#files", [buffer(parts[name], name) for name in ("manifest.json", "events.jsonl", "scores.jsonl")])
