@@ -79,6 +79,19 @@ def test_bundle_is_judged_by_the_readers_keys(opened):
     assert page.inner_text("#verdict") == "Nothing was checked: these are no keys: logs has another form."
 
 
+def test_keys_that_can_not_be_read_are_mended_without_choosing_the_run_again(opened):
+    page = opened()
+    page.locator("summary").click()
+    page.fill("#trust", "{")
+    page.set_input_files("#files", buffer(WHOLE))
+    assert verdict(page) == "Nothing was checked: these are no keys: it is no JSON."
+
+    page.fill("#trust", json.dumps(trust()))
+    page.click("#again")
+
+    await_text(page, "#verdict", "all 8 checks pass")
+
+
 def test_changed_byte_breaks_checks_until_it_is_restored(opened):
     page = opened()
     page.set_input_files("#files", buffer(WHOLE))

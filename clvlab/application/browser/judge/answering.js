@@ -25,19 +25,20 @@ function askingOf({ trust, required, withoutWitness }) {
   return { trust: trust ? readTrust(trust) : NO_TRUST, required, withoutWitness };
 }
 
+// The files stay, also if the keys beside them can't be read: the reader mends the keys, and asks again.
 async function judge(given, report) {
-  held = null;
-  const asking = askingOf(given);
-  const result = await verify(given.files, asking, report);
-  held = { files: given.files, asking, result, ticks: given.files.find(isTicks), original: result.parts ?? null, parts: result.parts ?? null };
-  return shown(result);
+  held = { files: given.files, ticks: given.files.find(isTicks), original: null, parts: null };
+  return judgeAgain(given, report);
 }
 
 // By other keys, or with other proofs required.
 async function judgeAgain(given, report) {
   if (!held) throw new NoInput("no run was chosen yet");
   held.asking = askingOf(given);
-  held.result = held.parts ? await verifyParts(held.parts, held.asking, report, held.ticks) : await verify(held.files, held.asking, report);
+  if (held.parts) held.result = await verifyParts(held.parts, held.asking, report, held.ticks);
+  else held.result = await verify(held.files, held.asking, report);
+  held.original ??= held.result.parts ?? null;
+  held.parts ??= held.original;
   return shown(held.result);
 }
 

@@ -45,6 +45,7 @@ async function judgeFiles(chosen) {
   if (!chosen.length) return;
   the("altered").replaceChildren();
   the("restore").disabled = true;
+  the("again").disabled = false;
   the("about").textContent = "Reading …";
   try {
     const files = await Promise.all(chosen.map(async (file) => ({ name: file.name, bytes: new Uint8Array(await file.arrayBuffer()) })));
