@@ -29,6 +29,10 @@ all:
 browser:
     pytest -m browser tests/browser
 
+# The browser's verifier against the stand-alone file, at whole length.
+browser-duels:
+    CLVLAB_DUELS=whole pytest -m browser tests/browser/test_verifier.py tests/browser/test_verifier_page.py
+
 # Notebooks cell by cell.
 notebooks:
     pytest -n 2 --dist loadfile --nbval notebooks

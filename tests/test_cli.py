@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from clvlab.application.application import Application
+from clvlab.application.browser.page import verifier_page
 from clvlab.application.log.operations import open_log
 from clvlab.application.reports.requests import BacktestRunRequest
 from clvlab.proof import clv_states, clv_verify
@@ -390,3 +391,11 @@ def test_verifier_prints_either_file(tmp_path):
         code, out, _ = clvlab(tmp_path, "verifier", *arguments)
 
         assert (code, out) == (0, Path(module.__file__).read_text(encoding="utf-8"))
+
+
+def test_verifier_prints_the_page_for_a_browser_and_what_it_hashes_to(tmp_path):
+    code, out, err = clvlab(tmp_path, "verifier", "--html")
+
+    assert (code, out.encode()) == (0, verifier_page())
+    assert err == f"{hashlib.sha256(out.encode()).hexdigest()}  verify.html\n"
+    assert clvlab(tmp_path, "verifier", "--html", "--states")[0] == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ import typer
 from clvlab.agents.isolation.isolated import IsolatedAgent
 from clvlab.anchor.settings import AnchorSettings, anchor_from_environment
 from clvlab.application import replays
+from clvlab.application.browser.page import verifier_page
 from clvlab.application.log import operations
 from clvlab.application.runs import bundles, in_folder
 from clvlab.application.runs.pushing import push_stored
@@ -151,6 +153,14 @@ def show_disclosure(checks: Mapping[str, Check], *, as_json: bool) -> int:
 
 def verifier(
     states: Annotated[bool, typer.Option("--states", help="Print clv_states.py, which derives the prices from ticks.")] = False,
+    html: Annotated[bool, typer.Option("--html", help="Print verify.html, the verifier as one page for a browser.")] = False,
 ) -> None:
-    """Print clv_verify.py, the verifier in one file of plain Python."""
+    """Print clv_verify.py, the verifier in one file of plain Python; or the one for a browser, and its SHA-256 to stderr."""
+    if states and html:
+        raise typer.BadParameter("--states and --html print different files: ask for one", param_hint="--html")
+    if html:
+        page = verifier_page()
+        sys.stdout.buffer.write(page)  # as it is hashed: no line end may be changed on the way
+        sys.stderr.write(f"{hashlib.sha256(page).hexdigest()}  verify.html\n")  # as sha256sum writes and reads it
+        return
     sys.stdout.write(bundles.verifier_source(states=states).decode())

@@ -39,6 +39,7 @@ from clvlab_service.routers import (
     runs,
     strategies,
     uploads,
+    verifier,
 )
 from clvlab_service.settings import Settings
 from clvlab_service.streams import arena, progress
@@ -76,6 +77,7 @@ _ROUTERS = (
     me.router,
     demo.router,
     operations.router,
+    verifier.router,
 )
 
 

@@ -13,16 +13,16 @@ from tests.fuzz.judging import disagreement, make_trust_folder, passes
 from tests.fuzz.runs import flipped, forged, honest
 from tests.fuzz.transactions import forged_transaction, transaction_disagreement
 
-__all__ = ["KINDS", "cases"]
+__all__ = ["KINDS", "OF_ONE_RUN", "cases"]
 
-_OF_ONE_RUN = 20
+OF_ONE_RUN = 20
 
 
 def _runs(seed: str, count: int, folder: Path) -> Iterator[str | None]:
     make_trust_folder(folder)
     for number in range(count):
         rng = Random(f"{seed}-{number}")
-        if number % _OF_ONE_RUN == 0:
+        if number % OF_ONE_RUN == 0:
             sealed, receipts = honest(rng)
             fault = disagreement(sealed, receipts, folder, by_sql=True)
             yield fault or (None if passes(folder) else "an honest run fails")
@@ -35,7 +35,7 @@ def _disclosures(seed: str, count: int, _: Path) -> Iterator[str | None]:
     whole = None
     for number in range(count):
         rng = Random(f"{seed}-{number}")
-        if number % _OF_ONE_RUN == 0:
+        if number % OF_ONE_RUN == 0:
             sealed = honest(rng)[0]
             whole = disclosed(rng, sealed)
             if whole is not None:

@@ -1,0 +1,43 @@
+// Parts of a run, from a bundle or from the files of a folder.
+
+const PARTS = ["context.json", "manifest.json", "events.jsonl", "scores.jsonl", "receipts.jsonl", "anchor.json", "log.json"];
+
+// Take a bundle apart: the listed parts, in order, with these hashes, and nothing else.
+async function partsOfBundle(bundle) {
+  const feed = bundle.subarray(0, 2 ** 20).indexOf(10);
+  const _header = keyed({ parts: listOf(keyed({ name: oneOf(...PARTS), sha256: text, size: count })), schema: oneOf("clvlab-bundle/1") });
+  const { parts: listed } = shaped(bundle.subarray(0, Math.max(feed, 0)), _header, "the header of the bundle");
+  const names = listed.map((part) => part.name);
+  const inOrder = PARTS.filter((name) => names.includes(name)).join() === names.join();
+  const ordered = inOrder && PARTS.slice(0, 4).every((name) => names.includes(name));
+  require(ordered, `a bundle has the parts ${PARTS.join(", ")} in order, the first four always, not ${names.join(", ")}`);
+  const parts = {};
+  let at = feed + 1;
+  for (const { name, size, sha256: stated } of listed) {
+    const data = bundle.subarray(at, at + size);
+    at += size;
+    require(data.length === size && (await sha256(data)) === stated, `${name} is not what the header says`);
+    parts[name] = data;
+  }
+  require(at === bundle.length, `${bundle.length - at} bytes follow the last part`);
+  if (parts["anchor.json"]) shaped(parts["anchor.json"], ANCHOR, "the anchor");
+  return parts;
+}
+
+// Of a run folder these files count, and only these.
+function partsOfFolder(files) {
+  const parts = {};
+  for (const { name, bytes } of files) if (PARTS.slice(1, 5).includes(name)) parts[name] = bytes;
+  const whole = parts["manifest.json"] && parts["events.jsonl"];
+  if (!whole) throw new NoInput("no sealed run: choose a bundle, or the files manifest.json, events.jsonl and scores.jsonl of a run");
+  return parts;
+}
+
+// The context of a bundle must say what the manifest and the evidence say.
+async function checkContext({ parts, evidence }) {
+  const { run_id, binding } = evidence.started;
+  const named = { schema: "clvlab-context/1", run_id, manifest_hash: await sha256(parts["manifest.json"]), ...binding };
+  const same = sameBytes(parts["context.json"], bytesOf(canonical(named)));
+  require(same, "context.json does not say what the manifest and the evidence say");
+  return { parts: Object.keys(parts).length };
+}

@@ -1,0 +1,100 @@
+// Reading events.jsonl: one RUN_STARTED, then decisions, errors of agents, closes of markets, and RUN_SEALED, which counts them.
+// `Evidence` is {started, decisions: [{seq, ...payload}], closes: Map of fixture and market}.
+
+const KINDS = Object.keys(PAYLOADS);
+const marketOf = (fixture, market) => `${fixture} ${market}`; // a fixture is a number, so no two markets share this
+
+function readEvent(source, kind, where) {
+  const shape = (event) => _isEvent(event) && event.kind === kind && PAYLOADS[kind](event.payload);
+  return shaped(source, shape, `${where}, a ${kind},`);
+}
+
+const _isEvent = keyed({ kind: text, payload: isObject, seq: count });
+
+function readStarted(source) {
+  const event = readEvent(source, "RUN_STARTED", "line 1");
+  require(event.seq === 0, "line 1 has another seq than 0");
+  return event.payload;
+}
+
+// Read all events; `progress` is told from time to time how many.
+function readEvidence(bytes, progress = () => {}) {
+  require(bytes.length && bytes[bytes.length - 1] === 10, "events.jsonl is empty or does not end with a line feed");
+  const lines = linesOf(bytes);
+  const found = { RUN_STARTED: [readStarted(lines[0])], DECISION: [], AGENT_ERROR: [], MARKET_CLOSE: [], RUN_SEALED: [] };
+  let stage = 1; // the kinds stand in this order, so from a line on only its kind and later ones may come
+  for (let seq = 1; seq < lines.length; seq += 1) {
+    const where = `line ${seq + 1}`;
+    const line = textOf(lines[seq]);
+    const kind = /^\{"kind":"([A-Z_]+)"/.exec(line)?.[1];
+    const at = KINDS.indexOf(kind);
+    require(at >= stage, () => `${where} is of no kind, or out of order: ${JSON.stringify(line.slice(0, 60))}`);
+    stage = at;
+    const event = readEvent(line, kind, where);
+    require(event.seq === seq, () => `${where} has seq ${event.seq}`);
+    if (kind === "DECISION") event.payload.seq = seq;
+    found[kind].push(event.payload);
+    if (seq % 4096 === 0) progress(seq, lines.length);
+  }
+  const counts = { agent_errors: found.AGENT_ERROR.length, decisions: found.DECISION.length, market_closes: found.MARKET_CLOSE.length };
+  const [sealed] = found.RUN_SEALED;
+  const counted = found.RUN_SEALED.length === 1 && Object.entries(counts).every(([name, number]) => sealed[name] === number);
+  require(counted, `RUN_SEALED must stand once, and count ${canonical(counts)}`);
+  const closes = new Map(found.MARKET_CLOSE.map((close) => [marketOf(close.fixture_id, close.market_key), close]));
+  require(closes.size === counts.market_closes, "a market closes twice");
+  const evidence = { started: found.RUN_STARTED[0], decisions: found.DECISION, closes };
+  checkStarted(evidence.started, "content_hash" in sealed);
+  checkErrors(found.AGENT_ERROR.map((error) => error.agent_id), evidence);
+  checkRules(evidence);
+  return evidence;
+}
+
+// What must hold of decisions and closes, whether all lines are at hand or those of one decision.
+function checkRules(evidence) {
+  checkDecisions(evidence);
+  checkCloses(evidence);
+  checkCoherence(evidence);
+}
+
+// What the shape of RUN_STARTED does not say. `captured`: whether RUN_SEALED names the pack that a live run captured.
+function checkStarted(started, captured) {
+  const { agents, binding, policy, window } = started;
+  const live = started.source_mode === "live";
+  const allowlists = [window.market_allowlist, policy.market_allowlist, policy.venue_allowlist];
+  const windowIdBytes = bytesOf(window.window_id).length;
+  requireAll(
+    [
+      ["agents are named once, in byte order", agents.length && ascending(agents.map((agent) => agent.agent_id))],
+      ["duration_s goes with fixed_duration", (window.duration_s === null) === (window.end_rule !== "fixed_duration")],
+      ["window_id has 1 to 200 bytes", windowIdBytes >= 1 && windowIdBytes <= 200],
+      ["an allowlist has at most 1000 entries", allowlists.every((list) => list.length <= 1000)],
+      ["files that an agent could read are named in order", agents.every((agent) => readsInOrder(agent.reads))],
+      ["a run is labelled as what it is fed with", started.mode_label === MODES[started.source_mode]],
+      ["a live run is bound to no pack before it began", !live || (binding.pack_id === null && binding.content_hash === null)],
+      ["RUN_SEALED names the pack that was captured of a live run, and of no other", captured === live],
+      ["agents of a live run decided live, and no others", agents.every((agent) => (agent.causality === "live") === live)],
+      ["some probability is allowed", policy.min_prob_bps <= policy.max_prob_bps],
+    ],
+    "RUN_STARTED",
+  );
+}
+
+// Files are either not spoken of, or some, in order of name and hash.
+function readsInOrder(reads) {
+  if (reads === undefined) return true;
+  const keys = reads.map((read) => [read.name, read.sha256]);
+  return keys.length > 0 && keys.every((key, at) => !at || compareKeys(keys[at - 1], key) <= 0);
+}
+
+function checkErrors(failed, evidence) {
+  const agents = new Set(evidence.started.agents.map((agent) => agent.agent_id));
+  const names = new Set(failed);
+  requireAll(
+    [
+      ["failed agents are named by RUN_STARTED, and not all of them", failed.every((name) => agents.has(name)) && names.size < agents.size],
+      ["an agent fails once, in byte order", ascending(failed)],
+      ["an agent that failed decided nothing", !evidence.decisions.some((decision) => names.has(decision.agent_id))],
+    ],
+    "AGENT_ERROR",
+  );
+}

@@ -1,0 +1,60 @@
+"""One HTML file with the verifier in it: no request, no dependency, and a policy that allows nothing but itself."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from base64 import b64encode
+from functools import cache
+from importlib.metadata import version
+from importlib.resources import files
+
+# The order is that of definition: a constant is made of what stands before it.
+_JUDGE = (
+    "broken", "bytes", "hashes", "merkle", "canonical", "ed25519", "shapes", "evidence", "rules", "coherence", "law", "policy",
+    "manifest", "anchor", "keys", "log", "bundle", "disclosure", "states", "checks", "answering",
+)  # fmt: skip
+_PAGE = ("elements", "judge", "verdict", "table", "acting")
+
+
+def verifier_page() -> bytes:
+    """Return the verifier as one HTML file, which works from a disk and without a network.
+
+    Its scope is that of ``clv_verify.py`` and ``clv_states.py``. It is the same bytes each time, so that
+    its SHA-256 can be compared.
+    """
+    return _page()[0]
+
+
+def page_policy() -> str:
+    """Return the content security policy under which the page works: its own script and style, and no request at all."""
+    return f"{_page()[1]}; frame-ancestors 'none'"  # which a policy inside a page can't say
+
+
+@cache
+def _page() -> tuple[bytes, str]:
+    judge, script = _joined("judge", _JUDGE), _joined("page", _PAGE)
+    style, template = _source("page/style.css"), _source("page/page.html")
+    policy = (
+        f"default-src 'none'; script-src {_hashed(script)}; style-src {_hashed(style)}; worker-src blob:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    parts = {"policy": policy, "style": style, "version": version("clvlab"), "judge": judge, "script": script}
+    return re.sub(r"\{(policy|style|version|judge|script)\}", lambda found: parts[found[1]], template).encode(), policy
+
+
+def _joined(folder: str, names: tuple[str, ...]) -> str:
+    """Join sources to one strict script; nothing in it may end the element that it stands in."""
+    sources = "\n".join(_source(f"{folder}/{name}.js") for name in names)
+    joined = f'"use strict";\n{sources}'
+    if "</script" in joined.lower() or "<!--" in joined:
+        raise ValueError(f"a source of {folder} would end its script")
+    return joined
+
+
+def _hashed(text: str) -> str:
+    return f"'sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _source(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
