@@ -196,7 +196,7 @@ class Comparison(Shown):
         if len(rows) == 1:
             other, row = self.names[1], rows[0]
             words = Wording(
-                f"{other} is ahead of {first}", f"{other} is behind {first}", f"{other} and {first} can't be told apart",
+                f"{other} is ahead of {first}", f"{other} is behind {first}", f"{other} less {first} can't be told from zero",
                 f"{other} and {first} have no scored fixture in common",
             )  # fmt: skip
             return verdict(
