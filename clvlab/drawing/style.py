@@ -8,6 +8,8 @@ STYLE = """
  vertical-align:top;background:none!important;color:inherit!important;overflow-wrap:anywhere}
 .clvlab th{font-weight:600;white-space:nowrap}.clvlab td:first-child{white-space:nowrap}
 .clvlab td.n,.clvlab th.n{text-align:right!important;font-variant-numeric:tabular-nums;white-space:nowrap}
+.clvlab td em{opacity:.7;font-size:12px}
+.clvlab abbr{text-decoration:none;border-bottom:1px dotted rgba(128,128,128,.7);cursor:help}
 .clvlab code{font-size:12px;background:none!important;color:inherit!important;padding:0!important}
 .clvlab .pass{color:#1a7f37}.clvlab .fail{color:#cf222e;font-weight:600}.clvlab .quiet{opacity:.65}
 .clvlab td span{white-space:nowrap}
@@ -31,7 +33,7 @@ STYLE = """
 .clvlab .strip dd{margin:0;font-weight:600;font-variant-numeric:tabular-nums}.clvlab .strip>div{min-width:5rem}
 .clvlab .marks{display:flex;flex-wrap:wrap;gap:.1rem 1.1rem;list-style:none;margin:.5rem 0;padding:0}
 .clvlab .marks li{white-space:nowrap;margin:0}.clvlab .marks span{border:0!important;padding:0!important}
-.clvlab table.forest{width:100%;table-layout:auto}.clvlab table.forest td.picture{width:45%;min-width:5rem;padding-top:.1rem}
+.clvlab table.forest{width:100%;table-layout:auto}.clvlab table.forest td.picture{width:30%;min-width:5rem;padding-top:.1rem}
 .clvlab pre{max-height:22rem;overflow:auto;white-space:pre-wrap;overflow-wrap:anywhere;font-size:12px;color:inherit;
  background:none;border:1px solid rgba(128,128,128,.3);padding:.5rem;margin:.3rem 0}
 .clvlab fieldset{border:1px dashed rgba(128,128,128,.6);margin:.6rem 0;padding:0 .7rem;min-width:0}

@@ -30,7 +30,7 @@ def forest(rows: pl.DataFrame, measure: Measure) -> str:
         )
         for row in rows.iter_rows(named=True)
     ]
-    return html.table(["agent", "", f"mean {measure.title}, {measure.short}", "fixtures"], shown, picture=1)
+    return html.table(["agent", "", f"mean {measure.title}, {measure.short}", "fixtures"], shown, pictures=[1])
 
 
 def _numbers(mean: float | None, low: float | None, high: float | None) -> html.Html:
@@ -39,4 +39,4 @@ def _numbers(mean: float | None, low: float | None, high: float | None) -> html.
     if low is None or high is None:
         return html.Html(f"<span>{signed(mean)}</span>")
     said = [signed(value, mean, low, high) for value in (mean, low, high)]
-    return html.Html(f"<span><b>{said[0]}</b> [{said[1]}, {said[2]}]</span>")
+    return html.Html(f"<span><strong>{said[0]}</strong> [{said[1]}, {said[2]}]</span>")
