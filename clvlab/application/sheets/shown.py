@@ -36,11 +36,13 @@ def sheet_html(sheet: Sheet, pictures: list[str]) -> str:
     )  # fmt: skip
     head = interval_bar(clv.mean, clv.low, clv.high) + (html.strip(_strip(sheet)) if clv.n else "")
     scored = sheet.scored
-    tables = [
-        html.section(title, html.table(own[name].columns, _in_words(name, own[name])))
+    tables = {
+        name: html.section(title, html.table(own[name].columns, _in_words(name, own[name])))
         for name, title in breakdowns.TITLES.items()
         if own[name].height
-    ]
+    }
+    calibrations = [html.section(title, _calibration(found)) for title, found in _calibrations(sheet) if found]
+    means = [drawn for name, drawn in tables.items() if name.startswith("by_")]
     return html.block(
         f"Tear sheet of {sheet.agent_id} on {sheet.source.pack.pack_id} ({sheet.source.pack.provenance})",
         html.verdict(said.sentence, said.tone),
@@ -55,8 +57,9 @@ def sheet_html(sheet: Sheet, pictures: list[str]) -> str:
         f'<p class="quiet">Intervals of {sheet.level:.0%}, over fixtures; decisions of one fixture are not independent.</p>',
         *([f"<p>{_CAUTION}</p>"] if sheet.settled else []),
         html.details("What the words mean", html.facts(GLOSSARY)),
-        *(html.section(title, _calibration(found)) for title, found in _calibrations(sheet) if found),
-        *tables,
+        html.details("Tables of the means in the pictures", *means) if means else "",
+        html.details("Tables of the calibrations", *calibrations) if calibrations else "",
+        *(drawn for name, drawn in tables.items() if not name.startswith("by_")),
     )
 
 
