@@ -82,7 +82,7 @@ class Selection:
         UnknownFixtureError
             A fixture that the pack does not declare.
         """
-        conditions = [pl.lit(value=True)]
+        conditions = [pl.col("fixture_id").is_not_null()]
         if self.leagues:
             conditions.append(pl.col("fixture_id").is_in(_fixtures_of(pack, self.leagues)))
         if self.markets:
