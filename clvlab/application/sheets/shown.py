@@ -10,10 +10,10 @@ from clvlab.application.sheets import breakdowns
 from clvlab.application.sheets.dates import dated_pictures
 from clvlab.application.sheets.figures import BPS
 from clvlab.application.sheets.meanings import GLOSSARY, MEANINGS
-from clvlab.application.sheets.means import spelt_mean
+from clvlab.application.sheets.means import mean_cell, spelt_mean, spelt_rate
 from clvlab.application.sheets.settling import Figure
 from clvlab.application.sheets.sheet import Sheet
-from clvlab.application.sheets.verdict import SEARCH, interval_bar, signed, verdict
+from clvlab.application.sheets.verdict import SEARCH, interval_bar, verdict
 from clvlab.application.sheets.wording import REASONS, market_names
 from clvlab.drawing import html
 from clvlab.drawing.calendar_map import calendar_map
@@ -65,14 +65,10 @@ def sheet_html(sheet: Sheet, pictures: list[str]) -> str:
 
 def _strip(sheet: Sheet) -> dict[str, str]:
     """Return the few figures that stand beside the first picture."""
-    beat = sheet.beat
-    rate = "nothing moved" if beat.rate is None else f"{beat.rate:.1%}"
-    if beat.rate is not None and beat.low is not None and beat.high is not None:
-        rate += f" [{beat.low:.1%}, {beat.high:.1%}]"
     return {
         f"mean CLV, {sheet.level:.0%} interval": spelt_mean(sheet.clv, "bps"),
         "edge at the price taken": spelt_mean(sheet.edge, "%"),
-        "beat the close, of those that moved": rate,
+        "beat the close, of those that moved": spelt_rate(sheet.beat),
         "scored decisions": f"{sheet.clv.n:,} in {sheet.clv.n_clusters:,} fixtures",
     }
 
@@ -90,7 +86,7 @@ def _markets(sheet: Sheet) -> str:
     shown = [
         (
             html.hinted(names[row["market"]], row["market"]),
-            _spelt(row["mean_clv_bps"], row["low"], row["high"]),
+            mean_cell(row["mean_clv_bps"], row["low"], row["high"]),
             interval_cell(row["mean_clv_bps"], row["low"], row["high"], within),
             sparkline(walks[row["market"]]),
             row["n"],
@@ -98,7 +94,7 @@ def _markets(sheet: Sheet) -> str:
         )
         for row in rows.iter_rows(named=True)
     ]
-    columns = ["market", "mean CLV, bps", "", "sum by date", "decisions", "fixtures"]
+    columns = ["market", "mean CLV, bps", "", "running sum", "decisions", "fixtures"]
     return html.table(columns, shown, pictures=(2, 3))
 
 
@@ -119,13 +115,6 @@ def _value(row: Figure) -> html.Html:
         return html.Html('<span class="quiet">none</span>')
     interval = "" if low is None or high is None else f" [{low:z,.{digits}f}, {high:z,.{digits}f}]"
     return html.Html(f"<span><strong>{value:z,.{digits}f}</strong>{interval}</span>")
-
-
-def _spelt(mean: float, low: float | None, high: float | None) -> html.Html:
-    if low is None or high is None:
-        return html.Html(f"<span><strong>{signed(mean)}</strong></span>")
-    said = [signed(one, mean, low, high) for one in (mean, low, high)]
-    return html.Html(f"<span><strong>{said[0]}</strong> [{said[1]}, {said[2]}]</span>")
 
 
 def _in_words(name: str, table: pl.DataFrame) -> list[tuple[object, ...]]:

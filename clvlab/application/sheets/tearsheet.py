@@ -252,7 +252,7 @@ class TearSheet(Shown):
         self, *, leagues: Iterable[str] = (), markets: Iterable[str] = (), sides: Iterable[str] = (),
         fixtures: Iterable[int] = (), since: date | str | None = None, until: date | str | None = None,
     ) -> TearSheet:  # fmt: skip
-        """Return the sheet of some decisions; ``.selection`` is what they were chosen by.
+        """Return the sheet of some decisions of the run; ``.selection`` is what they were chosen by, whatever it was before.
 
         A part that was chosen because it looks good is the best of many, and its interval does not know that.
 

@@ -8,7 +8,7 @@ import polars as pl
 
 from clvlab.answers.runs import Metrics
 from clvlab.application.sheets.dates import cumulative_clv, cumulative_picture
-from clvlab.application.sheets.means import LEVEL, means_of, spelt_mean
+from clvlab.application.sheets.means import LEVEL, means_of, spelt_mean, spelt_rate
 from clvlab.application.sheets.measures import counted
 from clvlab.application.sheets.verdict import interval_bar, verdict
 from clvlab.application.sheets.wording import REASONS, sample_tier
@@ -66,13 +66,10 @@ def _key_figures(scored: pl.DataFrame, means: Mapping[str, Estimate], metrics: M
     if scored.is_empty():
         return {"sample": sample_tier(metrics).partition(": ")[2]}
     beat = beat_close_rate(scored["clv_bps"], scored["fixture_id"], LEVEL)
-    rate = "nothing moved" if beat.rate is None else f"{beat.rate:.1%}"
-    if beat.rate is not None and beat.low is not None and beat.high is not None:
-        rate += f" [{beat.low:.1%}, {beat.high:.1%}]"
     return {
         "mean CLV, 95 % interval": spelt_mean(means["clv"], "bps"),
         "edge at the price taken": spelt_mean(means["edge"], "%"),
-        "beat the close, of those that moved": rate,
+        "beat the close, of those that moved": spelt_rate(beat),
         "scored decisions": f"{scored.height:,} in {scored['fixture_id'].n_unique():,} fixtures",
         "sample": sample_tier(metrics).partition(": ")[2],
     }
