@@ -89,20 +89,30 @@ def facts(pairs: Mapping[str, object]) -> str:
     return f"<table>{rows}</table>"
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, picture: int | None = None) -> str:
-    """Columns with a head; numbers stand right. The column of a picture, by its number, takes the room that is left."""
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, pictures: Sequence[int] = ()) -> str:
+    """Columns with a head; numbers stand right. Columns of pictures, by their number, take the room that is left."""
     body = list(rows)
     numeric = [any(isinstance(row[i], int | float) for row in body) for i in range(len(columns))]
     kinds = [' class="n"' if is_number else "" for is_number in numeric]
-    if picture is not None:
-        kinds[picture] = ' class="picture"'
+    for number in pictures:
+        kinds[number] = ' class="picture"'
     head = "".join(f"<th{kind}>{escape(name)}</th>" for name, kind in zip(columns, kinds, strict=True))
     lines = (
         "<tr>" + "".join(f"<td{kind}>{_cell(value)}</td>" for value, kind in zip(row, kinds, strict=True)) + "</tr>"
         for row in body
     )
-    kind = "" if picture is None else ' class="forest"'
+    kind = ' class="forest"' if pictures else ""
     return f"<table{kind}><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
+
+
+def hinted(said: str, hint: str) -> Html:
+    """A text with another that is seen where the pointer rests; none where they are the same."""
+    return Html(escape(said) if said == hint else f'<abbr title="{escape(hint)}">{escape(said)}</abbr>')
+
+
+def noted(said: str, note: str) -> Html:
+    """A text with a quiet note under it."""
+    return Html(f"{escape(said)}<br><em>{escape(note)}</em>" if note else escape(said))
 
 
 def badge(verdict: str) -> Html:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from clvlab.drawing.html import Html
-from clvlab.drawing.ink import BLUE, GREY, dot, line, path, picture, stretched
+from clvlab.drawing.ink import BLUE, dot, line, path, picture, stretched
 
 _HEIGHT = 20
 _EDGE = 0.03
@@ -65,9 +65,3 @@ def sparkline(totals: Sequence[float]) -> Html:
     drawn = f'<path d="{path(points)}" fill="none" stroke="{BLUE}" stroke-width="1.4" vector-effect="non-scaling-stroke"/>'
     zero = line(0, y(0), 1, y(0), more=' opacity=".3"')
     return Html(picture(f"from {totals[0]:+,.0f} to {totals[-1]:+,.0f}", _HEIGHT, zero, stretched(_HEIGHT, drawn)))
-
-
-def share_cell(share: float) -> Html:
-    """Draw a share of a whole, 0..1, as a bar."""
-    bar = f'<rect width="{100 * share:.1f}%" height="9" y="6" fill="{GREY}" fill-opacity=".7"/>'
-    return Html(picture(f"{share:.1%}", _HEIGHT, bar))

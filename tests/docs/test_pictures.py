@@ -21,7 +21,7 @@ def test_the_pictures_of_the_documentation_are_those_the_code_draws(tmp_path):
     pictures.draw(json.loads(MEASURED.read_bytes()), tmp_path)
 
     assert said(tmp_path) == said(PICTURES)
-    assert len(said(PICTURES)) == 6 + len(pictures.PICTURES)
+    assert len(said(PICTURES)) == 7 + len(pictures.PICTURES)
 
 
 def test_the_pictures_fetch_nothing():

@@ -176,9 +176,7 @@ def imports(
     ['may', 'june']
     """
     if not isinstance(packs, Mapping):
-        raise PackFormatError(
-            f"packs names each pack's files by its folder, as {{'may': 'may.csv'}}, not {shown(packs)}"
-        )
+        raise PackFormatError(f"packs names each pack's files by its folder, as {{'may': 'may.csv'}}, not {shown(packs)}")
     chosen = importing.options_named({"lenient": lenient, **options})
     asked = [Import(source, tuple(importing.paths_of(paths)), Path(out), chosen) for out, paths in packs.items()]
     return tuple(open_pack(folder) for folder in import_all(asked, Work(executor).executor))

@@ -8,22 +8,13 @@ import polars as pl
 
 from clvlab.answers.runs import Metrics
 from clvlab.application.sheets.dates import cumulative_clv, cumulative_picture
-from clvlab.application.sheets.measures import MEASURES, counted
-from clvlab.application.sheets.sums import fixture_sums, stacked
-from clvlab.application.sheets.verdict import interval_bar, signed, verdict
+from clvlab.application.sheets.means import LEVEL, means_of, spelt_mean, spelt_rate
+from clvlab.application.sheets.measures import counted
+from clvlab.application.sheets.verdict import interval_bar, verdict
 from clvlab.application.sheets.wording import REASONS, sample_tier
 from clvlab.drawing import html
-from clvlab.drawing.rows import share_cell
 from clvlab.law.schema import Reason
-from clvlab.statistics import Estimate, beat_close_rate, estimates
-
-LEVEL = 0.95
-
-
-def means_of(scores: pl.DataFrame) -> dict[str, Estimate]:
-    """Return the means of ``SCORES`` with ``at_close`` that the statistics count, by name of their measure."""
-    sums = [fixture_sums(scores)]
-    return {name: estimates(stacked(sums, one)[0], level=LEVEL)[0] for name, one in MEASURES.items()}
+from clvlab.statistics import Estimate, beat_close_rate
 
 
 def agent_card(
@@ -58,12 +49,12 @@ def agent_card(
     scored, means = scores.filter(counted()), means_of(scores)
     clv = means["clv"]
     said = verdict(clv.mean, clv.low, clv.high, fixtures=clv.n_clusters)
-    pictures = [interval_bar(clv.mean, clv.low, clv.high), cumulative_picture(cumulative_clv(scored, closes, LEVEL), LEVEL)]
+    left = interval_bar(clv.mean, clv.low, clv.high) + html.strip(_key_figures(scored, means, metrics))
+    right = cumulative_picture(cumulative_clv(scored, closes, LEVEL), LEVEL)
     return html.block(
         title,
         html.verdict(said.sentence, said.tone),
-        html.figures([drawn for drawn in pictures if drawn]) if clv.n else "",
-        html.strip(_key_figures(scored, means, metrics)),
+        html.figures([part for part in (left, right) if part]),
         *(f"<p>{html.escape(warning)}</p>" for warning in warnings),
         _not_scored(scores, scored),
         html.marks(checks),
@@ -71,27 +62,14 @@ def agent_card(
     )
 
 
-def spelt_mean(found: Estimate, unit: str) -> str:
-    """Spell a mean with its interval, both with the digits they can bear."""
-    if found.mean is None:
-        return "none"
-    if found.low is None or found.high is None:
-        return f"{signed(found.mean)} {unit}, too few fixtures for an interval"
-    mean, low, high = (signed(value, found.mean, found.low, found.high) for value in (found.mean, found.low, found.high))
-    return f"{mean} {unit} [{low}, {high}]"
-
-
 def _key_figures(scored: pl.DataFrame, means: Mapping[str, Estimate], metrics: Metrics) -> dict[str, str]:
     if scored.is_empty():
         return {"sample": sample_tier(metrics).partition(": ")[2]}
     beat = beat_close_rate(scored["clv_bps"], scored["fixture_id"], LEVEL)
-    rate = "nothing moved" if beat.rate is None else f"{beat.rate:.1%}"
-    if beat.rate is not None and beat.low is not None and beat.high is not None:
-        rate += f" [{beat.low:.1%}, {beat.high:.1%}]"
     return {
         "mean CLV, 95 % interval": spelt_mean(means["clv"], "bps"),
         "edge at the price taken": spelt_mean(means["edge"], "%"),
-        "beat the close, of those that moved": rate,
+        "beat the close, of those that moved": spelt_rate(beat),
         "scored decisions": f"{scored.height:,} in {scored['fixture_id'].n_unique():,} fixtures",
         "sample": sample_tier(metrics).partition(": ")[2],
     }
@@ -102,14 +80,18 @@ def _not_scored(scores: pl.DataFrame, scored: pl.DataFrame) -> str:
     others = scores.filter(pl.col("reason") != Reason.SCORED)["reason"].value_counts(name="n")
     late = scores.height - int(others["n"].sum()) - scored.height
     rows = [
-        (REASONS.get(reason, reason), share_cell(count / scores.height), count)
+        (count, _share(count, scores.height), REASONS.get(reason, reason))
         for reason, count in others.sort("n", "reason", descending=[True, False]).rows()
     ]
     if late:
         rows.append(
-            ("made on the closing message itself: scored as 0, left out of the means", share_cell(late / scores.height), late)
+            (late, _share(late, scores.height), "made on the closing message itself: scored as 0, left out of the means")
         )
     if not rows:
         return ""
-    head = f"Not counted: {sum(row[2] for row in rows):,} of {scores.height:,} decisions"
-    return html.section(head, html.table(["why", "", "decisions"], rows, picture=1))
+    head = f"Not counted: {sum(row[0] for row in rows):,} of {scores.height:,} decisions"
+    return html.section(head, html.table(["decisions", "share", "why"], rows))
+
+
+def _share(count: int, whole: int) -> str:
+    return "< 0.1%" if 1000 * count < whole else f"{count / whole:.1%}"

@@ -196,7 +196,7 @@ class Comparison(Shown):
         if len(rows) == 1:
             other, row = self.names[1], rows[0]
             words = Wording(
-                f"{other} is ahead of {first}", f"{other} is behind {first}", f"{other} and {first} can't be told apart",
+                f"{other} is ahead of {first}", f"{other} is behind {first}", f"{other} less {first} can't be told from zero",
                 f"{other} and {first} have no scored fixture in common",
             )  # fmt: skip
             return verdict(
@@ -206,11 +206,9 @@ class Comparison(Shown):
         ahead = sum(row["low"] is not None and row["low"] > 0 for row in rows)
         behind = sum(row["high"] is not None and row["high"] < 0 for row in rows)
         tone = Tone.UNCLEAR if bool(ahead) == bool(behind) else Tone.BEATS if ahead else Tone.LOSES
-        return Verdict(
-            f"Beside {first}, {ahead} of {len(rows)} are ahead and {behind} behind, each difference taken alone; the others "
-            "can't be told apart from it.",
-            tone,
-        )
+        others = len(rows) - ahead - behind
+        rest = f"; {others} can't be told apart from it" if others else ""
+        return Verdict(f"Beside {first}, each taken alone: {ahead} ahead, {behind} behind{rest}.", tone)
 
 
 def _said(row: dict[str, Any], measure: Measure) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 import clvlab as cl
+from clvlab.application.sheets.dates import dated_pictures
 from clvlab.drawing import axes as drawing
 from clvlab.lab.explorer import still
 from clvlab.statistics import cluster_mean
@@ -52,6 +53,9 @@ def main(folder: Path) -> None:
     for name, draw in pictures.items():
         drawn = drawing.svg(draw, name.replace("-", " "), (5.2, 2.9))
         (folder / f"{name}.svg").write_text(drawn.replace("<svg", _SVG, 1), encoding="utf-8")
+    sheet = season.tear_sheet()
+    by_date = dated_pictures(sheet.scored, sheet.level)[0].replace(' width="100%"', "", 1)
+    (folder / "by-date.svg").write_text(by_date.replace("<svg", _SVG, 1), encoding="utf-8")
     explorer = drawing.svg(lambda ax: still.draw(view, ax), "explorer", (8.4, 3.6))
     merkle = cl.backtest("starter", "cumulative-drift").run.merkle_path(5).svg()
     for name, drawn in {"explorer": explorer, "merkle-path": merkle}.items():
