@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime
 
-_DAY_MS = 86_400_000
+DAY_MS = 86_400_000
 _MONTHS = (1, 2, 3, 6, 12, 24, 60)
 _DAYS = (1, 2, 7, 14)
 
@@ -12,6 +12,17 @@ _DAYS = (1, 2, 7, 14)
 def day_of(time_ms: float) -> date:
     """Return the day, UTC, of milliseconds since 1970."""
     return datetime.fromtimestamp(time_ms / 1000, UTC).date()
+
+
+def spelt(time_ms: float) -> str:
+    """Spell the day, UTC, of milliseconds since 1970.
+
+    Examples
+    --------
+    >>> spelt(0)
+    '1 Jan 1970'
+    """
+    return _day(day_of(time_ms), year=True)
 
 
 def day_marks(first_ms: float, last_ms: float, most: int = 5) -> list[tuple[float, str]]:
@@ -22,18 +33,18 @@ def day_marks(first_ms: float, last_ms: float, most: int = 5) -> list[tuple[floa
     >>> [said for _, said in day_marks(1_754_000_000_000, 1_778_000_000_000)]
     ['Sep 2025', 'Nov', 'Jan 2026', 'Mar', 'May']
     """
-    if last_ms - first_ms < _DAYS[-1] * _DAY_MS * most:
+    if last_ms - first_ms < _DAYS[-1] * DAY_MS * most:
         return _days(first_ms, last_ms, most)
     found = next((marks for step in _MONTHS if len(marks := _months(first_ms, last_ms, step)) <= most), [])
     return found or _days(first_ms, last_ms, most)
 
 
 def _days(first_ms: float, last_ms: float, most: int) -> list[tuple[float, str]]:
-    first, last = -(-first_ms // _DAY_MS), last_ms // _DAY_MS
+    first, last = -(-first_ms // DAY_MS), last_ms // DAY_MS
     if first > last:
         return [((first_ms + last_ms) / 2, _day(day_of(first_ms), year=True))]
     step = next((days for days in _DAYS if (last - first) / days < most), _DAYS[-1])
-    marks = [_DAY_MS * (first + step * number) for number in range(int((last - first) // step) + 1)]
+    marks = [DAY_MS * (first + step * number) for number in range(int((last - first) // step) + 1)]
     return [(mark, _day(day_of(mark), year=not k)) for k, mark in enumerate(marks)]
 
 

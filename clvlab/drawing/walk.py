@@ -1,11 +1,11 @@
-"""The picture of a sum that grows by date, with a band around it."""
+"""Pictures of a number by date: a line with a band around it, and how far a sum has fallen."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from clvlab.drawing.calendar import day_marks
-from clvlab.drawing.ink import BLUE, line, path, picture, round_steps, stretched, text
+from clvlab.drawing.calendar import day_marks, spelt
+from clvlab.drawing.ink import BLUE, RED, line, path, picture, round_steps, stretched, text
 
 _TOP, _FLOOR, _HEIGHT = 22, 146, 166
 
@@ -62,19 +62,64 @@ def cumulative_line(
         f'<path d="{path([(x(t), y(total)) for t, total in zip(times_ms, totals, strict=True)])}" fill="none" '
         f'stroke="{BLUE}" stroke-width="1.8" stroke-linejoin="round" vector-effect="non-scaling-stroke"/>',
     ]
-    rules = [
+    head = text(0, 11, f"{title}, {unit}", anchor="start", bold=True)
+    rules = _rules([(value, y(value)) for value in round_steps(least, most, 3)])
+    said = f"{title} by date: {totals[-1]:+,.0f} {unit} at the end"
+    return picture(said, _HEIGHT, head, stretched(_FLOOR + 2, *paths), *rules, *_dates(first, last, _HEIGHT - 4))
+
+
+def fall_area(
+    times_ms: Sequence[float], falls: Sequence[float], *, unit: str = "bps", title: str = "Fall from the peak"
+) -> str:
+    """Draw how far a sum lies below its last peak, by date, as an SVG element; empty without two dates.
+
+    Parameters
+    ----------
+    times_ms
+        UTC milliseconds, ascending.
+    falls
+        Distances from the peak, at most 0.
+    unit, title
+        As for ``cumulative_line``.
+
+    Examples
+    --------
+    >>> "deepest -8 bps on 2 Jan 1970" in fall_area([0, 864e5, 2 * 864e5], [0.0, -8.0, -4.0])
+    True
+    """
+    if len(times_ms) < 2 or times_ms[-1] <= times_ms[0]:
+        return ""
+    first, last, deepest = times_ms[0], times_ms[-1], min(falls)
+    when = spelt(times_ms[list(falls).index(deepest)])
+    floor, height = 84, 104
+
+    def y(fall: float) -> float:
+        return _TOP + 4 + (floor - _TOP - 4) * (fall / deepest if deepest else 0.0)
+
+    points = [((t - first) / (last - first), y(fall)) for t, fall in zip(times_ms, falls, strict=True)]
+    area = f'<path d="{path([(0.0, y(0)), *points, (1.0, y(0))], closed=True)}" fill="{RED}" fill-opacity=".35"/>'
+    shown = f"{title}, at most {deepest:,.0f} {unit}" if deepest else f"{title}: none"
+    said = f"{title}, deepest {deepest:+,.0f} {unit} on {when}" if deepest else f"{title}: none"
+    rules = _rules([(value, y(value)) for value in round_steps(deepest, 0, 2)])
+    head = text(0, 11, shown, anchor="start", bold=True)
+    return picture(said, height, head, stretched(floor + 2, area), *rules, *_dates(first, last, height - 4))
+
+
+def _rules(places: Sequence[tuple[float, float]]) -> list[str]:
+    """Draw a line and its number at each height; the one at zero is darker."""
+    return [
         part
-        for value in round_steps(least, most, 3)
+        for value, y in places
         for part in (
-            line(0, y(value), 1, y(value), more=f' opacity="{0.6 if value == 0 else 0.15}"'),
-            text(0, y(value) - 3, f"{value:+,.0f}" if value else "0", anchor="start", quiet=True),
+            line(0, y, 1, y, more=f' opacity="{0.6 if value == 0 else 0.15}"'),
+            text(0, y - 3, f"{value:+,.0f}" if value else "0", anchor="start", quiet=True),
         )
     ]
-    dates = [text(x(t), _HEIGHT - 4, said, anchor=_inward(x(t)), quiet=True) for t, said in day_marks(first, last, 4)]
-    head = text(0, 11, f"{title}, {unit}", anchor="start", bold=True)
-    return picture(
-        f"{title} by date: {totals[-1]:+,.0f} {unit} at the end", _HEIGHT, head, stretched(_FLOOR + 2, *paths), *rules, *dates
-    )
+
+
+def _dates(first_ms: float, last_ms: float, y: float) -> list[str]:
+    marks = [((t - first_ms) / (last_ms - first_ms), said) for t, said in day_marks(first_ms, last_ms, 4)]
+    return [text(at, y, said, anchor=_inward(at), quiet=True) for at, said in marks]
 
 
 def _kept(bounds: list[float], totals: Sequence[float]) -> list[float]:

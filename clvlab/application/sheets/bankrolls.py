@@ -177,7 +177,7 @@ def bankroll_of(
     scored = sheet.scored
     fold = _fold(sheet, training)
     trained, bet_on = scored.filter(pl.col("fixture_id").is_in(fold)), scored.filter(~pl.col("fixture_id").is_in(fold))
-    bets, early = _settled(sheet, bet_on, results), 0
+    bets, early = _settled(bet_on, results), 0
     if trained.height and staking.kind == "kelly":
         made_ms = pl.col("close_ts_ms") - (1000 * pl.col("to_close_s")).round().cast(pl.Int64)
         known = bets.filter(made_ms > _last_close_ms(sheet, fold))
@@ -208,12 +208,10 @@ def _fold(sheet: Sheet, training: Collection[int] | None) -> list[int]:
     return sorted(set(training))
 
 
-def _settled(sheet: Sheet, scored: pl.DataFrame, results: pl.DataFrame) -> pl.DataFrame:
+def _settled(scored: pl.DataFrame, results: pl.DataFrame) -> pl.DataFrame:
     """Return the decisions with a price and a result, as ``stakes`` and ``bankroll`` take them."""
-    closes = sheet.source.result.closes.select("fixture_id", "close_ts_ms").unique()
     return (
         scored.join(results.select(*_KEY, "result"), on=_KEY, maintain_order="left")
-        .join(closes, on="fixture_id", how="left", maintain_order="left")
         .filter(pl.col("odds_milli").is_not_null())
         .with_columns(odds=pl.col("odds_milli") / 1000)
         .with_columns(returns_of(pl.col("result"), pl.col("odds")))

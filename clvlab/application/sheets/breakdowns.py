@@ -35,9 +35,10 @@ def scored_decisions(backtest: PerformedRun) -> pl.DataFrame:
     -------
     pl.DataFrame
         ``seq, fixture_id, tick_seq, market_key, side, entry_prob_bps, close_prob_bps, odds_milli, clv_bps, stake``;
-        ``edge_pct`` and ``price_ratio_pct`` in percent, the ratio null where nothing was asked for the side; ``to_close_s``
-        from decision to close and ``closing_age_s`` of the closing message, in seconds; ``confidence`` 0..1; ``in_gap``,
-        whether a gap of the capture touches its entry or close; ``at_close``, whether it was entered at the closing message.
+        ``close_ts_ms`` of the fixture; ``edge_pct`` and ``price_ratio_pct`` in percent, the ratio null where nothing was
+        asked for the side; ``to_close_s`` from decision to close and ``closing_age_s`` of the closing message, in seconds;
+        ``confidence`` 0..1; ``in_gap``, whether a gap of the capture touches its entry or close; ``at_close``, whether it was
+        entered at the closing message.
     """
     closes = backtest.result.closes.select("fixture_id", "close_ts_ms").unique()
     return (
@@ -48,7 +49,7 @@ def scored_decisions(backtest: PerformedRun) -> pl.DataFrame:
         .join(closes.lazy(), on="fixture_id", how="left", maintain_order="left")
         .select(
             "seq", "fixture_id", "tick_seq", "market_key", "side", "entry_prob_bps", "close_prob_bps", "odds_milli", "clv_bps",
-            "stake", "in_gap", "at_close",
+            "stake", "in_gap", "at_close", "close_ts_ms",
             *(one.value.alias(one.column) for one in (MEASURES["edge"], MEASURES["price_ratio"])),
             to_close_s=(pl.col("close_ts_ms") - pl.col("ts_ms")) / 1000,
             closing_age_s=pl.col("closing_age_ms") / 1000,
@@ -58,10 +59,11 @@ def scored_decisions(backtest: PerformedRun) -> pl.DataFrame:
     )  # fmt: skip
 
 
-def tables(backtest: PerformedRun, scored: pl.DataFrame, level: float) -> dict[str, pl.DataFrame]:
+def tables(backtest: PerformedRun, scored: pl.DataFrame, level: float, *, whole: bool = True) -> dict[str, pl.DataFrame]:
     """Return every breakdown by name; see ``TITLES``, and ``fixtures``, the best first.
 
-    ``by_gap`` has no row where no scored decision is touched by a gap.
+    ``by_gap`` has no row where no scored decision is touched by a gap; ``reasons`` and ``refusals``, which are counts of the
+    run, have none where the scored decisions are not the whole.
     """
 
     def means(groups: pl.Series) -> pl.DataFrame:
@@ -79,9 +81,9 @@ def tables(backtest: PerformedRun, scored: pl.DataFrame, level: float) -> dict[s
         "by_probability": _labelled(means(tenth), "entry probability", [f"{10 * k}-{10 * k + 10} %" for k in range(10)]),
         "by_gap": by_gap if scored["in_gap"].any() else by_gap.clear(),
         "fixtures": fixture_totals(scored),
-        "reasons": _counts(backtest.report["reasons"], "reason"),
-        "refusals": _counts(backtest.report["policy"]["refused"], "reason"),
-        "quality": _quality(backtest, scored),
+        "reasons": _counts(backtest.report["reasons"] if whole else {}, "reason"),
+        "refusals": _counts(backtest.report["policy"]["refused"] if whole else {}, "reason"),
+        "quality": _quality(backtest, scored, whole=whole),
     }
 
 
@@ -109,17 +111,28 @@ def _markets(keys: pl.Series) -> pl.Series:
     return pl.select(pl.when(keys.is_in(kept.implode())).then(keys).otherwise(pl.lit(pooled))).to_series()
 
 
+def market_walks(scored: pl.DataFrame) -> dict[str, list[float]]:
+    """Return how the CLV of each market of ``by_market`` added up, by the close of its fixtures, from 0 on."""
+    named = scored.select("clv_bps", "close_ts_ms", "fixture_id", market=_markets(scored["market_key"]))
+    walks = {}
+    for (market,), rows in named.group_by("market"):
+        totals = rows.group_by("fixture_id").agg(pl.sum("clv_bps"), pl.max("close_ts_ms")).sort("close_ts_ms", "fixture_id")
+        walk = [0.0, *totals["clv_bps"].cum_sum().to_list()]
+        walks[str(market)] = [walk[place] for place in np.unique(np.linspace(0, len(walk) - 1, min(len(walk), 60)).astype(int))]
+    return walks
+
+
 def _counts(counts: dict[str, int], name: str) -> pl.DataFrame:
     return pl.DataFrame(list(counts.items()), schema={name: pl.String, "decisions": pl.Int64}, orient="row")
 
 
-def _quality(backtest: PerformedRun, scored: pl.DataFrame) -> pl.DataFrame:
+def _quality(backtest: PerformedRun, scored: pl.DataFrame, *, whole: bool) -> pl.DataFrame:
     report = backtest.report
     age = scored["closing_age_s"]
     kinds = ", ".join(f"{kind} {count:,}" for kind, count in report["close_kinds"].items())
     facts = [
         ("source of the close", f"{report['closing_source']} ({report['provenance']})"),
-        ("decisions by kind of close", kinds or "none"),
+        *([("decisions by kind of close", kinds or "none")] if whole else []),
         ("age of the closing message, median", _seconds(age.median())),
         ("age of the closing message, nine in ten at most", _seconds(age.quantile(0.9, "nearest"))),
         ("age of the closing message, at most", _seconds(age.max())),

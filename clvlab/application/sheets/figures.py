@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from math import sqrt
 
+import polars as pl
+
 from clvlab.application.sheets.measures import MEASURES
 from clvlab.application.sheets.settling import PERCENT, Figure
 from clvlab.application.sheets.sheet import Sheet
@@ -17,7 +19,7 @@ def figures(sheet: Sheet, *, moved: bool) -> list[Figure]:
     """Return the rows of ``TearSheet.frame``; without those of moved decisions, which read the whole tape, in far less time."""
     clv, beat, median, ratio, edge = sheet.clv, sheet.beat, sheet.median, sheet.price_ratio, sheet.edge
     naive = clv.t * sqrt(clv.design_effect) if clv.t is not None and clv.design_effect is not None else None
-    drawdown = float(sheet.source.result.outcomes["max_drawdown"][0]) if clv.n else None
+    drawdown = _drawdown(sheet) if clv.n else None
     both = sheet.with_at_close
     return [
         ("mean CLV", clv.mean, clv.low, clv.high, BPS),
@@ -44,6 +46,14 @@ def figures(sheet: Sheet, *, moved: bool) -> list[Figure]:
         ("mean CLV without them", sheet.top_five[1], None, None, BPS),
         *(sheet.settled.figures if sheet.settled else []),
     ]
+
+
+def _drawdown(sheet: Sheet) -> float:
+    """Return the largest fall of the cumulative CLV in order of decisions: the law's, where the sheet is of the whole run."""
+    if sheet.selection.is_whole:
+        return float(sheet.source.result.outcomes["max_drawdown"][0])
+    walk = sheet.scored["clv_bps"].cum_sum()
+    return float(pl.select((walk - pl.max_horizontal(walk.cum_max(), pl.lit(0))).min()).item())
 
 
 def _moved(sheet: Sheet) -> list[Figure]:
@@ -93,11 +103,3 @@ def _percent(share: float | None) -> float | None:
 
 def _span(low: float | None, high: float | None, times: float = 1) -> str:
     return "[too few fixtures for an interval]" if low is None or high is None else f"[{times * low:z.2f}, {times * high:z.2f}]"
-
-
-def shown(row: Figure) -> tuple[str, str, str, str]:
-    """A row as text."""
-    name, value, low, high, unit = row
-    digits = 4 if unit.endswith("probability") and unit != BPS else 2
-    interval = "" if low is None or high is None else f"[{low:z,.{digits}f}, {high:z,.{digits}f}]"
-    return name, "none" if value is None else f"{value:z,.{digits}f}", interval, unit

@@ -40,6 +40,11 @@ class Measure:
         """Name of the column of its mean."""
         return f"mean_{self.column}"
 
+    @property
+    def short(self) -> str:
+        """The unit as it stands behind a number."""
+        return self.unit.partition(" ")[0]
+
 
 _ENTRY = pl.col("entry_prob_bps")
 MEASURES = {

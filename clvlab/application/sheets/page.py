@@ -31,7 +31,7 @@ def tear_sheet_page(performed: PerformedRun) -> str:
     >>> import clvlab as cl
     >>> shown = tear_sheet_page(cl.backtest("starter", "cumulative-drift").source)
     >>> shown[:15], shown.count("<svg"), "<script" in shown
-    ('<!DOCTYPE html>', 12, False)
+    ('<!DOCTYPE html>', 34, False)
     """
     sheet, report = TearSheet(performed), performed.report
     run = {

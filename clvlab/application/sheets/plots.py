@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 
 from clvlab.application.sheets.sheet import Sheet
-from clvlab.drawing.axes import BLUE, GREY, RED, axes_or_new
+from clvlab.drawing.axes import BLUE, GREY, RED, axes_or_new, svg
 from clvlab.statistics import Calibration
 
 if TYPE_CHECKING:
@@ -18,8 +19,9 @@ if TYPE_CHECKING:
 _MOST_POINTS = 400
 _MOST_DOTS = 1_000
 _CLV = "CLV, bps of probability"
+# Sums by date and means by market stand on the sheet without a library.
 _ALWAYS = (
-    "clv", "cumulative", "by_time", "by_probability", "by_market", "by_side", "fixtures", "entry_and_close", "permutation",
+    "clv", "by_time", "by_probability", "by_side", "fixtures", "entry_and_close", "permutation",
 )  # fmt: skip
 
 
@@ -36,6 +38,15 @@ class Plots:
         settled = ("settled", "results") if self._sheet.settled else ()
         for name in (*_ALWAYS, *(("calibration",) if self._sheet.calibration else ()), *settled):
             yield name.replace("_", " "), getattr(self, name)
+
+    def svgs(self) -> list[str]:
+        """Draw them all as SVG elements; decisions are moved meanwhile, outside the interpreter's lock."""
+        asked, sheet = dict(self.drawings()), self._sheet
+        with ThreadPoolExecutor(1) as pool:
+            moved = pool.submit(lambda: (sheet.permutation, sheet.delay))
+            drawn = {title: svg(draw, title) for title, draw in asked.items() if title != "permutation"}
+            moved.result()
+        return [drawn.get(title) or svg(draw, title) for title, draw in asked.items()]
 
     def clv(self, ax: Axes | None = None) -> Axes:
         """Distribution of CLV, with mean, interval and median."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field, replace
+from datetime import date
 from functools import cached_property
 
 import polars as pl
@@ -13,12 +13,12 @@ from clvlab.application.runs.perform import PerformedRun
 from clvlab.application.sheets import breakdowns
 from clvlab.application.sheets.bankrolls import HALF_KELLY, BankrollFan, bankroll_of
 from clvlab.application.sheets.cautions import cautions
-from clvlab.application.sheets.figures import figures, line, shown
+from clvlab.application.sheets.figures import figures, line
 from clvlab.application.sheets.measures import MEASURES
 from clvlab.application.sheets.plots import Plots
+from clvlab.application.sheets.selection import Selection, as_day
 from clvlab.application.sheets.settling import Figure, Settlement, settlement
-from clvlab.drawing import axes as drawing
-from clvlab.drawing import html
+from clvlab.application.sheets.shown import sheet_html
 from clvlab.drawing.showing import Shown, check_settings
 from clvlab.law.tape import Tape
 from clvlab.statistics import (
@@ -44,12 +44,6 @@ from clvlab.statistics import (
 )
 from clvlab.statistics.means import finite
 
-_CAUTION = (
-    "CLV is not return on investment. Results are one draw of luck: over as many decisions their interval is far wider than "
-    "that of CLV, and the return also bears the margin of the price taken. Read the return beside what the close expected."
-)
-_INTERVALS = "Intervals of {level:.0%}, over fixtures; decisions of one fixture are not independent."
-
 
 @dataclass(frozen=True)
 class TearSheet(Shown):
@@ -65,6 +59,8 @@ class TearSheet(Shown):
         Of the sign flips, and of what moves decisions to other fixtures and later messages.
     all_scored
         Count entries at the closing message too, as the law does; they are left out otherwise.
+    selection
+        Which decisions are looked at; see ``only``.
     """
 
     source: PerformedRun
@@ -73,6 +69,7 @@ class TearSheet(Shown):
     draws: int = 200
     seed: int = 0
     all_scored: bool = False
+    selection: Selection = field(default_factory=Selection)
 
     def __post_init__(self) -> None:
         check_settings(self.level, self.seed, resamples=self.resamples, draws=self.draws)
@@ -83,8 +80,8 @@ class TearSheet(Shown):
 
     @cached_property
     def _all(self) -> pl.DataFrame:
-        """Every decision that the law scored, with what the sheet groups them by; see ``breakdowns.scored_decisions``."""
-        return breakdowns.scored_decisions(self.source)
+        """Every decision looked at that the law scored, with what the sheet groups them by."""
+        return breakdowns.scored_decisions(self.source).filter(self.selection.matching(self.source.pack))
 
     @cached_property
     def scored(self) -> pl.DataFrame:
@@ -220,7 +217,7 @@ class TearSheet(Shown):
     @cached_property
     def tables(self) -> dict[str, pl.DataFrame]:
         """The breakdowns by name: by_time, by_market, by_side, by_probability, by_gap, fixtures, reasons, refusals, quality."""
-        return breakdowns.tables(self.source, self.scored, self.level)
+        return breakdowns.tables(self.source, self.scored, self.level, whole=self.selection.is_whole)
 
     @cached_property
     def top_five(self) -> tuple[float | None, float | None]:
@@ -251,50 +248,51 @@ class TearSheet(Shown):
         """The sheet in one sentence."""
         return line(self)
 
+    def only(
+        self, *, leagues: Iterable[str] = (), markets: Iterable[str] = (), sides: Iterable[str] = (),
+        fixtures: Iterable[int] = (), since: date | str | None = None, until: date | str | None = None,
+    ) -> TearSheet:  # fmt: skip
+        """Return the sheet of some decisions; ``.selection`` is what they were chosen by.
+
+        A part that was chosen because it looks good is the best of many, and its interval does not know that.
+
+        Parameters
+        ----------
+        leagues
+            As the source of the pack names them, where it does.
+        markets
+            Beginnings of market keys.
+        sides
+            Sides that were backed.
+        fixtures
+            Fixture ids.
+        since, until
+            First and last day, UTC, of the close: a date, or text as ``2026-01-31``.
+
+        Raises
+        ------
+        StatisticsError
+            A league that the pack does not have, or what is no list or no day.
+        UnknownFixtureError
+            A fixture that the pack does not declare.
+
+        Examples
+        --------
+        >>> import clvlab as cl
+        >>> sheet = cl.backtest("starter", "cumulative-drift").tear_sheet()
+        >>> totals = sheet.only(markets=["OVERUNDER_PARTICIPANT_GOALS"], sides=["over"])
+        >>> 0 < totals.clv.n < sheet.clv.n, totals.selection.words
+        (True, 'market OVERUNDER_PARTICIPANT_GOALS, side over')
+        """
+        chosen = Selection(
+            tuple(leagues), tuple(markets), tuple(sides), tuple(fixtures), as_day("since", since), as_day("until", until)
+        )
+        chosen.matching(self.source.pack)  # raises what is wrong now, and not when it is first read
+        return replace(self, selection=chosen)
+
     def __repr__(self) -> str:
-        return f"Tear sheet of {self.agent_id}: {self.line}; next: .frame, .tables, .plot, .to_html(path)"
+        of = f", {self.selection.words}" if self.selection.words else ""
+        return f"Tear sheet of {self.agent_id}{of}: {self.line}; next: .frame, .tables, .plot, .only(), .to_html(path)"
 
     def _repr_html_(self) -> str:
-        pictures, own = self._pictures(), self.tables
-        sections = [
-            html.section(title, html.table(own[name].columns, own[name].rows()))
-            for name, title in breakdowns.TITLES.items()
-            if own[name].height
-        ]
-        return html.block(
-            f"Tear sheet of {self.agent_id} on {self.source.pack.pack_id} ({self.source.pack.provenance})",
-            f"<p>{html.unbroken(self.line)}.</p>",
-            f'<p class="quiet">{_INTERVALS.format(level=self.level)}</p>',
-            *(f"<p>{html.escape(caution)}</p>" for caution in self.cautions),
-            *([f"<p>{_CAUTION}</p>"] if self.settled else []),
-            html.section("Figures", html.table(["figure", "value", "interval", "unit"], map(shown, self.frame.rows()))),
-            html.figures(pictures),
-            *(html.section(title, _calibration(found)) for title, found in self._calibrations if found),
-            *sections,
-        )
-
-    def _pictures(self) -> list[str]:
-        """Draw everything; decisions are moved meanwhile, outside the interpreter's lock."""
-        asked = dict(self.plot.drawings())
-        with ThreadPoolExecutor(1) as pool:
-            moved = pool.submit(lambda: (self.permutation, self.delay))
-            drawn = {title: drawing.svg(draw, title) for title, draw in asked.items() if title != "permutation"}
-            moved.result()
-        return [drawn.get(title) or drawing.svg(draw, title) for title, draw in asked.items()]
-
-    @property
-    def _calibrations(self) -> tuple[tuple[str, Calibration | None], ...]:
-        settled = self.settled
-        return (
-            ("Calibration: confidence against beating the close", self.calibration),
-            ("Calibration: closing probability against results", settled.close if settled else None),
-            ("Calibration: entry probability against results", settled.entry if settled else None),
-        )
-
-
-def _calibration(found: Calibration) -> str:
-    parts = (
-        f"Brier score {found.brier:.4f} = reliability {found.reliability:.4f} - resolution {found.resolution:.4f} + "
-        f"uncertainty {found.uncertainty:.4f}, over {found.n:,} decisions"
-    )
-    return f"<p>{parts}.</p>" + html.table(found.frame.columns, found.frame.rows())
+        return sheet_html(self, self.plot.svgs())

@@ -17,8 +17,8 @@ from clvlab.lab.laboratory.asked import several
 from clvlab.lab.laboratory.local import LocalPlace
 from clvlab.lab.laboratory.making import Verbs
 from clvlab.lab.results.audit import AuditReport
-from clvlab.lab.results.comparison import Leaderboard
 from clvlab.lab.results.grid import Work
+from clvlab.lab.results.leaderboard import Leaderboard
 from clvlab.lab.results.pack import Pack
 from clvlab.lab.results.result import Result
 from clvlab.lab.results.run import Run

@@ -7,11 +7,16 @@ from collections.abc import Mapping
 import orjson
 import polars as pl
 
-from clvlab.answers.runs import Lineage, Metrics
+from clvlab.answers.runs import Lineage, ProofArtifactResponse
 from clvlab.application.runs.card import proof_card
+from clvlab.application.runs.entries import at_close
+from clvlab.application.sheets.means import means_of, spelt_mean
+from clvlab.application.sheets.verdict import Tone
+from clvlab.application.sheets.wording import sample_tier
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown
 from clvlab.lab.proofs.verdicts import checks_table, state
+from clvlab.proof.checks import Verdict
 from clvlab.proof.verify import Verification
 
 
@@ -39,18 +44,41 @@ class ProofCard(Shown):
         return f"Proof card of {self.source.run_id}: {state(self.source)}; next: .card, .frame, .to_html(path)"
 
     def _repr_html_(self) -> str:
-        card = self.card
+        card, found = self.card, self.source
+        run = {"mode": card["run"]["mode_label"], "source": card["run"]["source_mode"]}
         return html.block(
-            f"Proof card of {self.source.run_id}: {state(self.source)}",
-            html.section("Run", html.facts({"mode": card["run"]["mode_label"], "source": card["run"]["source_mode"]})),
-            html.section("Agents", _agents(card["lineage"])),
-            html.section("Sealed", html.facts(_words(card["evidence"]) | {"policy hash": card["lineage"]["policy_hash"]})),
-            html.section("Checks", checks_table(self.source.checks)),
-            html.section("Anchor", html.facts(_words(card["anchor"]))),
-            html.section("Metrics: never a check", _metrics(card["metrics"])),
+            f"Proof card of {found.run_id}",
+            html.verdict(_sentence(found), Tone.BEATS if found.passed else Tone.LOSES),
+            html.marks({name: check.verdict.value for name, check in found.checks.items()}),
+            html.strip(_figures(found, card)),
             '<p class="quiet">A seal shows that this run follows from its evidence. '
-            "It can't show that nobody tried other agents first.</p>",
+            "It can't show that nobody tried other agents first. Figures are no check.</p>",
+            html.details("What each check means and rests on", html.section("", checks_table(found.checks))),
+            html.details(
+                "What is sealed: hashes, agents, anchor",
+                html.section("Run", html.facts(run)),
+                html.section("Agents", _agents(card["lineage"])),
+                html.section("Sealed", html.facts(_words(card["evidence"]) | {"policy hash": card["lineage"]["policy_hash"]})),
+                html.section("Anchor", html.facts(_words(card["anchor"]))),
+            ),
         )
+
+
+def _sentence(found: Verification) -> str:
+    """Say what the checks say, in one sentence."""
+    failed = [name.replace("_", " ") for name, check in found.checks.items() if check.verdict is Verdict.FAIL]
+    if not found.verified:
+        return f"The seal is broken: {', '.join(failed) or 'the evidence has another hash'}."
+    if failed:
+        return f"The evidence is what was sealed, and a check fails: {', '.join(failed)}."
+    verdicts = [check.verdict for check in found.checks.values()]
+    others = {
+        "passed": verdicts.count(Verdict.PASS),
+        "pending": verdicts.count(Verdict.PENDING),
+        "not applicable": verdicts.count(Verdict.NOT_APPLICABLE),
+    }
+    counts = ", ".join(f"{count} {words}" for words, count in others.items() if count)
+    return f"The seal is intact and no check fails: {counts}."
 
 
 def _words(entries: Mapping[str, object]) -> dict[str, object]:
@@ -65,18 +93,21 @@ def _agents(lineage: Lineage) -> str:
     return html.table(["agent", "strategy", "look-ahead", "proof mode"], rows)
 
 
-def _metrics(metrics: Metrics | None) -> str:
-    if metrics is None:
-        return '<p class="quiet">The evidence can\'t be read.</p>'
-    mean = metrics["avg_clv_bps"]
-    return html.facts(
-        {
-            "mean CLV": "no scored action"
-            if mean is None
-            else f"{mean:+.2f} bps of probability (no interval here: see a tear sheet)",
-            "total CLV": f"{metrics['total_clv_bps']:+,} bps",
-            "scored actions": metrics["action_count"],
-            "law-valid decisions": metrics["valid_count"],
-            "confidence": metrics["clv_confidence"] + (" (small sample)" if metrics["low_sample"] else ""),
-        }
-    )
+def _figures(found: Verification, card: ProofArtifactResponse) -> dict[str, str]:
+    """Return agents, anchor and size of the sample; and the mean of a single agent, with its interval."""
+    metrics, agents = card["metrics"], card["lineage"]["agents"]
+    anchor = card["anchor"]["status"].replace("_", " ")
+    if metrics is None or found.scores is None or found.evidence is None:
+        return {"anchor": anchor, "figures": "the evidence can't be read"}
+    mean = {}
+    if len(agents) == 1:
+        scores = found.scores.with_columns(at_close(found.evidence.decisions, found.evidence.closes))
+        mean = {"mean CLV, 95 % interval": spelt_mean(means_of(scores)["clv"], "bps")}
+    named = agents[0]["agent_id"] if len(agents) == 1 else f"{len(agents)} agents"
+    said, _, size = sample_tier(metrics).partition(": ")
+    return {
+        "agent": named,
+        **mean,
+        **({said: size} if mean else {"scored decisions": f"{metrics['action_count']:,}"}),
+        "anchor": anchor,
+    }

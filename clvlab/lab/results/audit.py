@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from clvlab.application.sheets.verdict import Tone
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown
 from clvlab.engine.lookahead import LookaheadReport
@@ -52,15 +53,17 @@ class AuditReport(Shown):
         columns = ["change", "fixture_id", "tick_seq", "action", "market_key", "side", "cut_fixture_id", "cut_tick_seq"]
         shown = self.moved.select(columns).head(_SHOWN_ROWS)
         more = self.moved.height - shown.height
+        said = f"compared on {self.cuts:,} prefixes of the tape"
+        sentence = (
+            f"No decision of {self.agent_id} depended on later messages, {said}; what no cut touched is not shown."
+            if self.passed
+            else f"{self.agent_id} looks ahead: {self.moved.height:,} decisions depended on later messages, {said}."
+        )
+        rows = html.table(columns, shown.rows())
         return html.block(
             f"Look-ahead audit of {self.agent_id}: {'passed' if self.passed else 'FAILED'}",
-            html.facts(
-                {
-                    "prefixes compared with the whole": self.cuts,
-                    "seed of the cuts": self.seed,
-                    "decisions that depend on later ticks": self.moved.height,
-                }
-            ),
-            html.section("They depend on what came after the cut", html.table(columns, shown.rows())) if shown.height else "",
+            html.verdict(sentence, Tone.BEATS if self.passed else Tone.LOSES),
+            html.section("They depend on what came after the cut", rows) if shown.height else "",
             f'<p class="quiet">and {more} more, in .moved</p>' if more else "",
+            html.details("Details", html.facts({"prefixes compared with the whole": self.cuts, "seed of the cuts": self.seed})),
         )

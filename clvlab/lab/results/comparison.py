@@ -10,19 +10,18 @@ from typing import Any
 
 import polars as pl
 
-from clvlab.application import backtests
 from clvlab.application.sheets.measures import MEASURES, Measure, measure_of
 from clvlab.application.sheets.sums import fixture_sums, stacked
+from clvlab.application.sheets.verdict import Tone, Verdict, Wording, verdict
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown, check_settings
 from clvlab.errors import StatisticsError
 from clvlab.lab.results.contender import Contender
-from clvlab.law.ranking import rank
+from clvlab.lab.results.forest import forest
 from clvlab.law.schema import Schema
 from clvlab.statistics import Clusters, cluster_errors, estimates, paired_difference
 from clvlab.statistics.means import finite
 
-_RANKING = ("rank", "agent_id", "mean_clv_bps", "action_count", "fixtures", "total_clv_bps", "sim_pnl")
 _KEY = ("fixture_id", "tick_seq", "market_key", "side")
 
 
@@ -167,16 +166,50 @@ class Comparison(Shown):
 
     def _repr_html_(self) -> str:
         measure = self._measure
-        parts = {
-            f"Mean {measure.title}, {measure.unit}, {self.level:.0%} interval over fixtures": self.frame,
+        tables = {
+            f"Mean {measure.title}, {measure.unit}": self.frame,
             f"Difference of mean {measure.title}, paired by fixture, {measure.unit}": self.differences,
             "Settings that differ": self.settings,
             "Positions in common": self.overlap,
         }
+        said = self.verdict
         return html.block(
             f"Comparison on {self.sources[0].pack_id}",
-            f'<p class="quiet">By {measure.title}: {measure.question}?</p>',
-            *(html.section(title, html.table(frame.columns, frame.rows())) for title, frame in parts.items() if frame.height),
+            html.verdict(said.sentence, said.tone),
+            html.section("Difference, paired by fixture", forest(self.differences.rename({"difference": "agent"}), measure)),
+            html.section("Each alone", forest(self.frame, measure)),
+            f'<p class="quiet">By {measure.title}: {measure.question}? Intervals hold {self.level:.0%}, over fixtures.</p>',
+            html.details(
+                "All figures",
+                *(
+                    html.section(title, html.table(frame.columns, frame.rows()))
+                    for title, frame in tables.items()
+                    if frame.height
+                ),
+            ),
+        )
+
+    @property
+    def verdict(self) -> Verdict:
+        """What can be said of the differences, in one sentence."""
+        rows, first = self.differences.rows(named=True), self.names[0]
+        if len(rows) == 1:
+            other, row = self.names[1], rows[0]
+            words = Wording(
+                f"{other} is ahead of {first}", f"{other} is behind {first}", f"{other} less {first} can't be told from zero",
+                f"{other} and {first} have no scored fixture in common",
+            )  # fmt: skip
+            return verdict(
+                row[self._measure.mean], row["low"], row["high"], fixtures=row["fixtures"], unit=self._measure.short,
+                wording=words, caveat="",
+            )  # fmt: skip
+        ahead = sum(row["low"] is not None and row["low"] > 0 for row in rows)
+        behind = sum(row["high"] is not None and row["high"] < 0 for row in rows)
+        tone = Tone.UNCLEAR if bool(ahead) == bool(behind) else Tone.BEATS if ahead else Tone.LOSES
+        return Verdict(
+            f"Beside {first}, {ahead} of {len(rows)} are ahead and {behind} behind, each difference taken alone; the others "
+            "can't be told apart from it.",
+            tone,
         )
 
 
@@ -194,51 +227,3 @@ def _settings(source: Contender) -> dict[str, str | None]:
     named |= {f"policy.{name}": value for name, value in started["policy"].items()}
     named["fixtures"] = len(started["binding"]["fixture_ids"])
     return {name: None if value is None else str(value) for name, value in named.items()}
-
-
-@dataclass(frozen=True)
-class Leaderboard(Shown):
-    """Backtests ranked by mean CLV as the law ranks them, or laid out by another mean; made by ``clvlab.leaderboard()``."""
-
-    sources: tuple[Contender, ...]
-    by: str = "clv"
-    level: float = 0.95
-
-    def __post_init__(self) -> None:
-        check_settings(self.level)
-        measure_of(self.by)
-
-    @cached_property
-    def frame(self) -> pl.DataFrame:
-        """``OUTCOMES`` with the law's ``rank``; beside it ``fixtures``, ``low``, ``high``, ``t`` and ``p_value`` of the mean.
-
-        By another measure than CLV, rows are in order of its mean, which stands under its name; the rank is still the law's.
-        Means and intervals leave entries at the closing message out, which the law ranks.
-        """
-        if not self.sources:
-            return backtests.leaderboard([])
-        measure = measure_of(self.by)
-        found = mean_table([fixture_sums(source.scores) for source in self.sources], measure, self.level)
-        ranked = rank(pl.concat([source.outcomes for source in self.sources]).hstack(found.drop("n", "mean_clv_bps")))
-        if self.by == "clv":
-            return ranked
-        return ranked.sort(measure.mean, descending=True, nulls_last=True, maintain_order=True)
-
-    def __repr__(self) -> str:
-        first = "" if self.frame.is_empty() else f", {self.frame['agent_id'][0]} first"
-        return f"Leaderboard of {len(self.sources)} backtests{first}; next: .frame, clvlab.compare(backtests)"
-
-    def table(self) -> str:
-        """Return the ranking as an HTML table."""
-        own = measure_of(self.by).mean
-        names = dict.fromkeys((*_RANKING[:2], own, "low", "high", "t", "p_value", *_RANKING[2:]))
-        shown = self.frame.select([name for name in names if name in self.frame.columns])
-        return html.table(shown.columns, shown.rows())
-
-    def _repr_html_(self) -> str:
-        return html.block(
-            f"Leaderboard by mean {measure_of(self.by).title} ({measure_of(self.by).unit})",
-            f'<p class="quiet">By {measure_of(self.by).title}: {measure_of(self.by).question}?</p>',
-            self.table(),
-            f'<p class="quiet">Intervals hold {self.level:.0%}, over fixtures; the rank is that of the law, by mean CLV.</p>',
-        )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 
 import polars as pl
 
-from clvlab.drawing import html
 from clvlab.drawing.showing import Shown
+from clvlab.lab.results.pack_card import measured, pack_card
 from clvlab.lab.results.path import PricePath, price_path
 from clvlab.law.closing import Window
 from clvlab.packs import reader
@@ -70,6 +71,10 @@ class Pack(Shown):
         """What the import that made the pack found; null for a pack that was not imported."""
         return self.source.quality
 
+    @cached_property
+    def _quality(self) -> Quality | None:
+        return self.source.quality or measured(self.source)
+
     @property
     def results(self) -> pl.DataFrame | None:
         """One row per side of a settled market, where the source had results; agents never see them."""
@@ -118,40 +123,4 @@ class Pack(Shown):
         )
 
     def _repr_html_(self) -> str:
-        shown = self.frame.head(8)
-        more = len(self.fixture_ids) - shown.height
-        return html.block(
-            f"Pack {self.pack_id}",
-            html.facts(
-                {
-                    "provenance": self.provenance,
-                    "genuine capture": self.is_genuine,
-                    "fixtures": len(self.fixture_ids),
-                    "content hash": self.content_hash,
-                    "closing policy": self.source.closing,
-                }
-                | ({"kickoffs": self.source.kickoffs} if self.source.kickoffs else {})
-                | ({"verification": self.source.verification} if self.source.verification else {})
-                | ({} if self.quality is None else _shown_quality(self.quality))
-            ),
-            html.table(
-                ["fixture", "names", "kickoff (UTC)", "rows"],
-                shown.select(
-                    pl.col("fixture_id").cast(pl.String),
-                    "names",
-                    pl.from_epoch("kickoff_ts_ms", time_unit="ms").dt.strftime("%Y-%m-%d %H:%M"),
-                    "rows",
-                ).rows(),
-            ),
-            f'<p class="quiet">and {more} more, in .frame</p>' if more else "",
-        )
-
-
-def _shown_quality(quality: Quality) -> dict[str, object]:
-    age, overround = quality.closing_age_s, quality.book_overround_bps
-    return {
-        "ticks": f"{quality.ticks:,}, {quality.suspended_share:.1%} suspended",
-        "refused rows": f"{quality.refused_rows:,} of {quality.messages:,}",
-        "overround of books": "none" if overround is None else f"median {overround.median:,} bps",
-        "age of the close": "none" if age is None else f"median {age.median:,} s, at most {age.max:,} s",
-    }
+        return pack_card(self.source, self._quality)

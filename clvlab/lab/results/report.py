@@ -44,34 +44,38 @@ class Report(dict[str, Any], Shown):
         named = self.get("backtest_id", self["run_id"])
         return f"Report {named} of {self['agent']['agent_id']} on {self['pack_id']!r}; next: .frame, .keys()"
 
-    def _repr_html_(self) -> str:
-        return self.shown()
+    @property
+    def title(self) -> str:
+        """What ran: its mode, agent and pack."""
+        return f"{self['mode_label']} of {self['agent']['agent_id']} on {self['pack_id']}"
 
-    def shown(self, interval: str = "") -> str:
-        """The report as HTML; an interval, which scores are needed for, stands beside the mean."""
+    def _repr_html_(self) -> str:
         metrics = self["metrics"]
-        age = self["closing_age_ms"]
+        mean = bps(metrics["avg_clv_bps"])
+        alone = mean if metrics["avg_clv_bps"] is None else f"{mean} (no interval here: see .tear_sheet())"
         return html.block(
-            f"{self['mode_label']} of {self['agent']['agent_id']} on {self['pack_id']}",
-            html.facts(
-                {
-                    "mean CLV": bps(metrics["avg_clv_bps"]) + interval,
-                    "scored actions": metrics["action_count"],
-                    "fixtures": self["n_fixtures"],
-                    "markets": self["markets_matched"],
-                    "confidence": f"{metrics['clv_confidence']}{' (small sample)' if metrics['low_sample'] else ''}",
-                    "decisions by close": counted(self["close_kinds"]),
-                    "age of the close": _age(age["median"], age["max"]),
-                    "source of the close": f"{self['closing_source']} ({self['provenance']})",
-                }
-                | ({"gaps": counted(self["gaps"])} if "gaps" in self else {})
-                | ({"verification": self["pack_verification"]} if "pack_verification" in self else {})
-                | {"run": self["run_id"]}
-            ),
-            html.table(["decisions by reason", "count"], list(self["reasons"].items())),
-            html.table(["check", "verdict"], [(name, html.badge(verdict)) for name, verdict in self["checks"].items()]),
+            self.title,
+            html.strip({"mean CLV": alone, "scored decisions": metrics["action_count"]}),
             *(f"<p>{escape(warning)}</p>" for warning in self["warnings"]),
+            html.section("", html.table(["decisions by reason", "count"], list(self["reasons"].items()))),
+            html.marks(self["checks"]),
+            html.details("Details", *self.folded()),
         )
+
+    def folded(self) -> list[str]:
+        """What a card folds away, as HTML: everything but means and reasons."""
+        age = self["closing_age_ms"]
+        facts = {
+            "mean CLV as the law ranks": bps(self["metrics"]["avg_clv_bps"]),
+            "fixtures": self["n_fixtures"],
+            "markets": self["markets_matched"],
+            "decisions by close": counted(self["close_kinds"]),
+            "age of the close": _age(age["median"], age["max"]),
+            "source of the close": f"{self['closing_source']} ({self['provenance']})",
+        }
+        facts |= {"gaps": counted(self["gaps"])} if "gaps" in self else {}
+        facts |= {"verification": self["pack_verification"]} if "pack_verification" in self else {}
+        return [html.facts(facts | {"run": self["run_id"], "evidence hash": self["evidence_hash"]})]
 
 
 def counted(counts: Mapping[str, int]) -> str:

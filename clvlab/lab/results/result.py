@@ -7,6 +7,7 @@ from functools import cached_property
 
 import polars as pl
 
+from clvlab.application.runs.card import metrics
 from clvlab.application.runs.entries import at_close
 from clvlab.application.runs.gaps import lasting_gaps
 from clvlab.application.runs.perform import PerformedRun
@@ -18,8 +19,10 @@ from clvlab.drawing import html
 from clvlab.drawing.showing import Shown
 from clvlab.errors import EvidenceError, UnknownAgentError, UnknownPackError, UnsupportedError
 from clvlab.lab.explorer import Explorer
-from clvlab.lab.results.comparison import Comparison, Leaderboard
+from clvlab.lab.results.card import agent_card
+from clvlab.lab.results.comparison import Comparison
 from clvlab.lab.results.contender import Contender, agent_part, contenders
+from clvlab.lab.results.leaderboard import Leaderboard
 from clvlab.lab.results.report import Report, Scores, bps
 from clvlab.lab.results.run import Run, VerificationResult
 from clvlab.law.ranking import rank
@@ -307,17 +310,36 @@ class Result(Shown):
         )
         return f"{self._title}: {said}; next: {steps}"
 
+    @property
+    def _closes(self) -> pl.DataFrame:
+        """When the fixtures closed."""
+        if self._performed is not None:
+            return self._performed.result.closes
+        found = self.verify().source.evidence
+        if found is None:
+            raise EvidenceError(f"run {self.run_id} can't be read")
+        return found.closes
+
     def _repr_html_(self) -> str:
-        if self._performed is not None and self._is_reported:
-            clv = self.tear_sheet().clv
-            known = clv.low is not None and clv.high is not None
-            return self.report.shown(
-                f" [{clv.low:+.2f}, {clv.high:+.2f}], 95 % over {clv.n_clusters:,} fixtures" if known else ""
-            )
+        if len(self.contenders) > 1:
+            return self._shown_leaderboard()
+        scores, outcomes, _ = self._read
+        reported = self.report if self._performed is not None and self._is_reported else None
+        identity = {"run": self.run_id, "evidence hash": self.run.evidence_hash}
+        return agent_card(
+            self._title if reported is None else reported.title,
+            scores,
+            self._closes,
+            metrics(outcomes),
+            self.verify().checks,
+            warnings=() if reported is None else reported["warnings"],
+            folded=[html.facts(identity)] if reported is None else reported.folded(),
+        )
+
+    def _shown_leaderboard(self) -> str:
         return html.block(
             self._title,
-            f'<div class="wide">{self.leaderboard.table()}</div>',
-            '<p class="quiet">mean_clv_bps, low and high in bps of probability; intervals hold 95 %, over fixtures.</p>',
-            html.facts({"run": self.run_id, "evidence hash": self.run.evidence_hash}),
-            html.table(["check", "verdict"], [(name, html.badge(verdict)) for name, verdict in self.verify().checks.items()]),
+            *self.leaderboard.parts(),
+            html.marks(self.verify().checks),
+            html.details("Details", html.facts({"run": self.run_id, "evidence hash": self.run.evidence_hash})),
         )

@@ -16,6 +16,7 @@ from clvlab.application.points.scoring import point_scores
 from clvlab.application.points.search import search_of, spoken
 from clvlab.application.sheets.measures import Measure, measure_of
 from clvlab.application.sheets.sums import stacked
+from clvlab.application.sheets.verdict import Verdict
 from clvlab.drawing import axes as drawing
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown, check_settings
@@ -25,6 +26,7 @@ from clvlab.lab.drawing.heatmap import draw_heatmap
 from clvlab.lab.drawing.progress import Progress, shown_progress
 from clvlab.lab.results.comparison import mean_table
 from clvlab.lab.results.grid import agent_name, check_trials, grid_points, grid_size
+from clvlab.lab.results.gridded import grid_picture, sweep_verdict
 from clvlab.lab.results.overfitting import OverfittingResult, overfitting_of
 from clvlab.lab.results.pack import Pack as LabPack
 from clvlab.lab.results.result import Result
@@ -274,15 +276,23 @@ class Sweep(Shown):
     def __repr__(self) -> str:
         return f"Sweep of {agent_name(self.sources[0].setting.agent)}: {self.line}; next: .frame, .heatmap(), .best().seal()"
 
+    @property
+    def verdict(self) -> Verdict:
+        """What is left when all trials are counted, in one sentence."""
+        return sweep_verdict(self.frame, self.trials, 1 - self.level)
+
     def _repr_html_(self) -> str:
-        measure = self._measure
+        measure, said = self._measure, self.verdict
         shown = self.frame.sort(measure.mean, descending=True, nulls_last=True, maintain_order=True).head(_SHOWN_ROWS)
         more = self.frame.height - shown.height
         return html.block(
             f"Sweep of {agent_name(self.sources[0].setting.agent)} on {self.sources[0].setting.pack.pack_id}",
-            f"<p>{html.escape(self.line)}.</p>",
-            f'<p class="quiet">By {measure.title}: {measure.question}?</p>',
-            html.figures([drawing.svg(lambda ax: self.heatmap(ax=ax), f"mean {measure.title} over the grid")]),
-            html.section(f"Points by mean {measure.title}, {measure.unit}", html.table(shown.columns, shown.rows())),
-            f'<p class="quiet">and {more} more, in .frame</p>' if more else "",
+            html.verdict(said.sentence, said.tone),
+            grid_picture(self.frame, self.grid, measure, 1 - self.level),
+            f'<p class="quiet">By {measure.title}: {measure.question}? {html.escape(self.line)}.</p>',
+            html.details(
+                f"Points by mean {measure.title}, {measure.unit}",
+                html.section("", html.table(shown.columns, shown.rows())),
+                f'<p class="quiet">and {more} more, in .frame</p>' if more else "",
+            ),
         )

@@ -37,8 +37,9 @@ def page():
 
 def test_the_page_is_one_document_that_fetches_and_runs_nothing(page):
     assert page.startswith("<!DOCTYPE html>")
-    assert page.count("<html") == page.count("</html>") == page.count("<title>") == 1
-    assert page.count("<svg") == page.count("</svg>") == 12
+    assert page.count("<html") == page.count("</html>") == page.partition("</head>")[0].count("<title>") == 1
+    assert page.count("<svg") == page.count("</svg>")
+    assert page.count("<svg") > 20
     assert not re.search(r"https?://|<script|<link|<iframe|url\((?!#)|@import|(?:src|href)=.(?!#|data:)|\son\w+=", page)
 
 

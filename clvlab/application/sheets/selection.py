@@ -1,0 +1,147 @@
+"""Which decisions of a run are looked at: some leagues, markets, sides, fixtures, or dates of the close."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from datetime import UTC, date, datetime, timedelta
+
+import polars as pl
+
+from clvlab.application.sheets.wording import market_name
+from clvlab.errors import StatisticsError
+from clvlab.packs.reader import Pack
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Decisions that are looked at; all of them by default. A part says nothing new of the whole: see ``words``.
+
+    Attributes
+    ----------
+    leagues
+        As the source of the pack names them, where it does: the first part of the source id of a fixture.
+    markets
+        Beginnings of market keys, as a window takes them.
+    sides
+        Sides that were backed.
+    fixtures
+        Fixture ids.
+    since, until
+        First and last day, UTC, of the close.
+
+    Raises
+    ------
+    StatisticsError
+        A text in place of a list, or days that end before they begin.
+    """
+
+    leagues: tuple[str, ...] = ()
+    markets: tuple[str, ...] = ()
+    sides: tuple[str, ...] = ()
+    fixtures: tuple[int, ...] = ()
+    since: date | None = None
+    until: date | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("leagues", "markets", "sides", "fixtures"):
+            given = getattr(self, name)
+            if isinstance(given, str) or not isinstance(given, Iterable):
+                raise StatisticsError(f"{name} is a list, as {name}=[{given!r:.80}]")
+            object.__setattr__(self, name, tuple(given))
+        for name in ("since", "until"):
+            object.__setattr__(self, name, as_day(name, getattr(self, name)))
+        if self.since and self.until and self.until < self.since:
+            raise StatisticsError(f"no day lies between {self.since} and {self.until}: since is the first, until the last")
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is left out."""
+        return not any(getattr(self, one.name) for one in fields(self))
+
+    @property
+    def words(self) -> str:
+        """What is looked at, in words; nothing where it is all."""
+        parts = [
+            *([f"league {' or '.join(self.leagues)}"] if self.leagues else []),
+            *([f"market {' or '.join(map(market_name, self.markets))}"] if self.markets else []),
+            *([f"side {' or '.join(self.sides)}"] if self.sides else []),
+            *([f"{len(self.fixtures):,} named fixtures"] if self.fixtures else []),
+            *([f"closed on {self.since} or later"] if self.since else []),
+            *([f"closed on {self.until} or before"] if self.until else []),
+        ]
+        return ", ".join(parts)
+
+    def matching(self, pack: Pack) -> pl.Expr:
+        """Return which rows are looked at, over ``fixture_id``, ``market_key``, ``side`` and ``close_ts_ms``; never null.
+
+        Raises
+        ------
+        StatisticsError
+            A league that the pack does not have.
+        UnknownFixtureError
+            A fixture that the pack does not declare.
+        """
+        conditions = [pl.lit(value=True)]
+        if self.leagues:
+            conditions.append(pl.col("fixture_id").is_in(_fixtures_of(pack, self.leagues)))
+        if self.markets:
+            conditions.append(pl.any_horizontal([pl.col("market_key").str.starts_with(prefix) for prefix in self.markets]))
+        if self.sides:
+            conditions.append(pl.col("side").is_in(list(self.sides)))
+        if self.fixtures:
+            pack.check_known(self.fixtures)
+            conditions.append(pl.col("fixture_id").is_in(list(self.fixtures)))
+        if self.since:
+            conditions.append(pl.col("close_ts_ms") >= _midnight_ms(self.since))
+        if self.until:
+            conditions.append(pl.col("close_ts_ms") < _midnight_ms(self.until + timedelta(days=1)))
+        return pl.all_horizontal(conditions).fill_null(value=False)
+
+
+def league_of(source_id: str | None) -> str | None:
+    """Return the league of a fixture, from the id that its source gives it; null where that names none.
+
+    Examples
+    --------
+    >>> league_of("E0|2025-08-15|Arsenal|Leeds"), league_of("event-17"), league_of(None)
+    ('E0', None, None)
+    """
+    named, bar, _ = (source_id or "").partition("|")
+    return named if bar and named else None
+
+
+def _fixtures_of(pack: Pack, leagues: tuple[str, ...]) -> list[int]:
+    known = {fixture.fixture_id: league_of(fixture.source_id) for fixture in pack.manifest.fixtures}
+    names = sorted({league for league in known.values() if league is not None})
+    wrong = [league for league in leagues if league not in names]
+    if wrong:
+        said = f"its leagues are {', '.join(names[:20])}" if names else "its fixtures name none: select by fixtures=[...]"
+        raise StatisticsError(f"pack {pack.pack_id!r} has no league {wrong[0]!r:.80}; {said}")
+    return [fixture_id for fixture_id, league in known.items() if league in leagues]
+
+
+def as_day(name: str, given: object) -> date | None:
+    """Read a day, which is a date, a time, or its ISO text; null of null.
+
+    Raises
+    ------
+    StatisticsError
+
+    Examples
+    --------
+    >>> as_day("since", "2026-01-31")
+    datetime.date(2026, 1, 31)
+    """
+    if isinstance(given, datetime):
+        return given.astimezone(UTC).date() if given.tzinfo else given.date()
+    if given is None or isinstance(given, date):
+        return given
+    try:
+        return date.fromisoformat(str(given))
+    except ValueError as error:
+        raise StatisticsError(f"{name} is a day, as 2026-01-31, not {given!r:.80}") from error
+
+
+def _midnight_ms(day: date) -> int:
+    return int(1000 * datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp())

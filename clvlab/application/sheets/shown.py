@@ -1,0 +1,155 @@
+"""A tear sheet as HTML: what can be said, pictures by date, markets, more pictures, figures with what they ask, tables."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import polars as pl
+
+from clvlab.application.sheets import breakdowns
+from clvlab.application.sheets.dates import dated_pictures
+from clvlab.application.sheets.figures import BPS
+from clvlab.application.sheets.meanings import GLOSSARY, MEANINGS
+from clvlab.application.sheets.means import spelt_mean
+from clvlab.application.sheets.settling import Figure
+from clvlab.application.sheets.sheet import Sheet
+from clvlab.application.sheets.verdict import SEARCH, interval_bar, signed, verdict
+from clvlab.application.sheets.wording import REASONS, market_names
+from clvlab.drawing import html
+from clvlab.drawing.calendar_map import calendar_map
+from clvlab.drawing.rows import interval_cell, scale, sparkline
+from clvlab.statistics import Calibration
+
+_CAUTION = (
+    "CLV is not return on investment. Results are one draw of luck: over as many decisions their interval is far wider than "
+    "that of CLV, and the return also bears the margin of the price taken. Read the return beside what the close expected."
+)
+_PART = "chosen from a larger run"
+
+
+def sheet_html(sheet: Sheet, pictures: list[str]) -> str:
+    """Show a tear sheet, with pictures that were drawn of it."""
+    clv, own = sheet.clv, sheet.tables
+    said = verdict(
+        clv.mean, clv.low, clv.high, fixtures=clv.n_clusters,
+        caveat=SEARCH if sheet.selection.is_whole else f"{_PART}, and {SEARCH}",
+    )  # fmt: skip
+    head = interval_bar(clv.mean, clv.low, clv.high) + (html.strip(_strip(sheet)) if clv.n else "")
+    scored = sheet.scored
+    tables = {
+        name: html.section(title, html.table(own[name].columns, _in_words(name, own[name])))
+        for name, title in breakdowns.TITLES.items()
+        if own[name].height
+    }
+    calibrations = [html.section(title, _calibration(found)) for title, found in _calibrations(sheet) if found]
+    means = [drawn for name, drawn in tables.items() if name.startswith("by_")]
+    return html.block(
+        f"Tear sheet of {sheet.agent_id} on {sheet.source.pack.pack_id} ({sheet.source.pack.provenance})",
+        html.verdict(said.sentence, said.tone),
+        f"<p>Of {html.escape(sheet.selection.words)} alone.</p>" if sheet.selection.words else "",
+        *(f"<p>{html.escape(caution)}</p>" for caution in sheet.cautions),
+        html.figures([part for part in (head, *dated_pictures(scored, sheet.level)) if part]),
+        calendar_map(_days(scored)),
+        html.section("Markets", _markets(sheet)) if clv.n else "",
+        html.figures(pictures),
+        f"<p>{html.unbroken(sheet.line)}.</p>",
+        html.section("Figures", _figures(sheet.frame)),
+        f'<p class="quiet">Intervals of {sheet.level:.0%}, over fixtures; decisions of one fixture are not independent.</p>',
+        *([f"<p>{_CAUTION}</p>"] if sheet.settled else []),
+        html.details("What the words mean", html.facts(GLOSSARY)),
+        html.details("Tables of the means in the pictures", *means) if means else "",
+        html.details("Tables of the calibrations", *calibrations) if calibrations else "",
+        *(drawn for name, drawn in tables.items() if not name.startswith("by_")),
+    )
+
+
+def _strip(sheet: Sheet) -> dict[str, str]:
+    """Return the few figures that stand beside the first picture."""
+    beat = sheet.beat
+    rate = "nothing moved" if beat.rate is None else f"{beat.rate:.1%}"
+    if beat.rate is not None and beat.low is not None and beat.high is not None:
+        rate += f" [{beat.low:.1%}, {beat.high:.1%}]"
+    return {
+        f"mean CLV, {sheet.level:.0%} interval": spelt_mean(sheet.clv, "bps"),
+        "edge at the price taken": spelt_mean(sheet.edge, "%"),
+        "beat the close, of those that moved": rate,
+        "scored decisions": f"{sheet.clv.n:,} in {sheet.clv.n_clusters:,} fixtures",
+    }
+
+
+def _days(scored: pl.DataFrame) -> dict[date, tuple[float, int]]:
+    day = pl.from_epoch("close_ts_ms", time_unit="ms").dt.date().alias("day")
+    found = scored.drop_nulls("close_ts_ms").group_by(day).agg(mean=pl.mean("clv_bps"), n=pl.len()).sort("day")
+    return {row[0]: (row[1], row[2]) for row in found.iter_rows()}
+
+
+def _markets(sheet: Sheet) -> str:
+    """Show a row for each market: mean, interval and how the sum went."""
+    rows, walks = sheet.tables["by_market"], breakdowns.market_walks(sheet.scored)
+    names, within = market_names(rows["market"]), scale([*rows["low"], *rows["high"], *rows["mean_clv_bps"]])
+    shown = [
+        (
+            html.hinted(names[row["market"]], row["market"]),
+            _spelt(row["mean_clv_bps"], row["low"], row["high"]),
+            interval_cell(row["mean_clv_bps"], row["low"], row["high"], within),
+            sparkline(walks[row["market"]]),
+            row["n"],
+            row["fixtures"],
+        )
+        for row in rows.iter_rows(named=True)
+    ]
+    columns = ["market", "mean CLV, bps", "", "sum by date", "decisions", "fixtures"]
+    return html.table(columns, shown, pictures=(2, 3))
+
+
+def _figures(frame: pl.DataFrame) -> str:
+    """Show a row for each figure: value and interval first, then what it asks."""
+    rows = [
+        (html.noted(name, MEANINGS.get(name, "")), _value((name, value, low, high, unit)), unit)
+        for name, value, low, high, unit in frame.iter_rows()
+    ]
+    return html.table(["figure, and what it asks", "value [interval]", "unit"], rows)
+
+
+def _value(row: Figure) -> html.Html:
+    """Spell a figure and its interval, which never part."""
+    _, value, low, high, unit = row
+    digits = 4 if unit.endswith("probability") and unit != BPS else 2
+    if value is None:
+        return html.Html('<span class="quiet">none</span>')
+    interval = "" if low is None or high is None else f" [{low:z,.{digits}f}, {high:z,.{digits}f}]"
+    return html.Html(f"<span><strong>{value:z,.{digits}f}</strong>{interval}</span>")
+
+
+def _spelt(mean: float, low: float | None, high: float | None) -> html.Html:
+    if low is None or high is None:
+        return html.Html(f"<span><strong>{signed(mean)}</strong></span>")
+    said = [signed(one, mean, low, high) for one in (mean, low, high)]
+    return html.Html(f"<span><strong>{said[0]}</strong> [{said[1]}, {said[2]}]</span>")
+
+
+def _in_words(name: str, table: pl.DataFrame) -> list[tuple[object, ...]]:
+    """Return the rows of a breakdown, keys of markets and reasons as people call them."""
+    if name == "by_market":
+        names = market_names(table["market"])
+        return [(html.hinted(names[key], key), *rest) for key, *rest in table.iter_rows()]
+    if name in ("reasons", "refusals"):
+        return [(html.hinted(REASONS.get(key, key), key), *rest) for key, *rest in table.iter_rows()]
+    return table.rows()
+
+
+def _calibrations(sheet: Sheet) -> tuple[tuple[str, Calibration | None], ...]:
+    settled = sheet.settled
+    return (
+        ("Calibration: confidence against beating the close", sheet.calibration),
+        ("Calibration: closing probability against results", settled.close if settled else None),
+        ("Calibration: entry probability against results", settled.entry if settled else None),
+    )
+
+
+def _calibration(found: Calibration) -> str:
+    parts = (
+        f"Brier score {found.brier:.4f} = reliability {found.reliability:.4f} - resolution {found.resolution:.4f} + "
+        f"uncertainty {found.uncertainty:.4f}, over {found.n:,} decisions"
+    )
+    return f"<p>{parts}.</p>" + html.table(found.frame.columns, found.frame.rows())

@@ -1,0 +1,67 @@
+"""Pictures that stand in the cells of a table: intervals on one scale, and small lines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from clvlab.drawing.html import Html
+from clvlab.drawing.ink import BLUE, dot, line, path, picture, stretched
+
+_HEIGHT = 20
+_EDGE = 0.03
+
+
+def scale(bounds: Sequence[float | None]) -> tuple[float, float]:
+    """Return the least and greatest of bounds, zero among them: the scale that all rows of a forest share.
+
+    Examples
+    --------
+    >>> scale([None, 3.0, 8.0]), scale([])
+    ((0.0, 8.0), (0.0, 1.0))
+    """
+    known = [0.0, *(bound for bound in bounds if bound is not None)]
+    least, most = min(known), max(known)
+    return (least, most) if most > least else (least, least + 1.0)
+
+
+def interval_cell(mean: float | None, low: float | None, high: float | None, within: tuple[float, float]) -> Html:
+    """Draw one row of a forest: a mean and its interval beside zero; a hollow point has no interval.
+
+    Parameters
+    ----------
+    mean
+        Empty without one.
+    low, high
+        Null without an interval.
+    within
+        Scale of all rows; see ``scale``.
+    """
+    if mean is None:
+        return Html("")
+    least, most = within
+
+    def at(value: float) -> float:
+        return _EDGE + (1 - 2 * _EDGE) * (value - least) / (most - least)
+
+    middle, parts = _HEIGHT / 2, [line(at(0), 0, at(0), _HEIGHT, more=' stroke-dasharray="3 2" opacity=".5"')]
+    known = low is not None and high is not None
+    said = f"{mean:+,.1f}, no interval"
+    if low is not None and high is not None:
+        said = f"{mean:+,.1f}, interval {low:+,.1f} to {high:+,.1f}"
+        parts.append(line(at(low), middle, at(high), middle, BLUE, 2.5))
+    return Html(picture(said, _HEIGHT, *parts, dot(at(mean), middle, hollow=not known, radius=3.5)))
+
+
+def sparkline(totals: Sequence[float]) -> Html:
+    """Draw how a sum went, beside zero; empty without two values."""
+    if len(totals) < 2:
+        return Html("")
+    least, most = scale(totals)
+
+    def y(value: float) -> float:
+        return _HEIGHT - 2 - (_HEIGHT - 4) * (value - least) / (most - least)
+
+    points = [(number / (len(totals) - 1), y(total)) for number, total in enumerate(totals)]
+    drawn = f'<path d="{path(points)}" fill="none" stroke="{BLUE}" stroke-width="1.4" vector-effect="non-scaling-stroke"/>'
+    zero = line(0, y(0), 1, y(0), more=' opacity=".3"')
+    return Html(picture(f"from {totals[0]:+,.0f} to {totals[-1]:+,.0f}", _HEIGHT, zero, stretched(_HEIGHT, drawn)))

@@ -1,0 +1,96 @@
+"""Pictures of everything that shows itself, to be looked at: ``python -m tests.browser.gallery --out FOLDER [NAME...]``.
+
+Each subject is a page; it is drawn light and dark, on a telephone, a tablet and a desk.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+
+import clvlab as cl
+from clvlab.application.sheets.page import tear_sheet_page
+from clvlab.drawing import html
+from tests.browser.jupyter import chromium
+
+__all__ = ["SUBJECTS", "WIDTHS"]
+
+WIDTHS = (360, 800, 1280)
+THEMES = ("light", "dark")
+
+
+@cache
+def _drift() -> cl.Backtest:
+    return cl.backtest("season", "cumulative-drift")
+
+
+@cache
+def _baseline() -> cl.Backtest:
+    return cl.backtest("season", "baseline")
+
+
+def _shown(result: object) -> str:
+    return html.page("gallery", result._repr_html_())  # type: ignore[attr-defined]
+
+
+def _silent() -> cl.Backtest:
+    return cl.backtest("starter", window=cl.Window("none", market_allowlist=("NOTHING",)))
+
+
+SUBJECTS: dict[str, Callable[[], str]] = {
+    "backtest": lambda: _shown(_drift()),
+    "backtest-few": lambda: _shown(cl.backtest("starter", "cumulative-drift", fixtures=[90000000, 90000001, 90000002])),
+    "backtest-silent": lambda: _shown(_silent()),
+    "report": lambda: _shown(_drift().report),
+    "pack": lambda: _shown(cl.open_pack("season")),
+    "proof-card": lambda: _shown(_drift().run.proof_card()),
+    "verification": lambda: _shown(_drift().run.verify()),
+    "comparison": lambda: _shown(cl.compare([_drift(), _baseline()])),
+    "leaderboard": lambda: _shown(cl.leaderboard([_drift(), _baseline()])),
+    "audit": lambda: _shown(cl.lookahead_audit("baseline", "starter")),
+    "sweep": lambda: _shown(
+        cl.sweep(
+            "season", "cumulative-drift", {"warmup_ticks": [5, 10, 20, 40], "cooldown_s": [0, 3600, 43200]}, progress=False
+        )
+    ),
+    "tear-sheet": lambda: tear_sheet_page(_drift().source),
+}
+"""Name of each subject, and what makes its page."""
+
+
+def photographs(names: list[str], folder: Path) -> Iterator[Path]:
+    """Draw subjects in a browser, and return the path of each picture as it is done."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=chromium(), args=["--no-sandbox", "--disable-dev-shm-usage"])
+        for name in names:
+            content = SUBJECTS[name]()
+            (folder / f"{name}.html").write_text(content, encoding="utf-8")
+            for theme in THEMES:
+                for width in WIDTHS:
+                    page = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=theme)  # type: ignore[arg-type]
+                    page.set_content(content)
+                    path = folder / f"{name}-{width}-{theme}.png"
+                    page.screenshot(path=path, full_page=True)
+                    page.close()
+                    yield path
+        browser.close()
+
+
+def main() -> None:
+    """Draw the subjects named on the command line, or all."""
+    parser = argparse.ArgumentParser(prog="python -m tests.browser.gallery", description=__doc__)
+    parser.add_argument("--out", type=Path, required=True, help="folder of the pictures")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"some of {', '.join(SUBJECTS)}; all by default")
+    asked = parser.parse_args()
+    asked.out.mkdir(parents=True, exist_ok=True)
+    for path in photographs(asked.names or list(SUBJECTS), asked.out):
+        sys.stdout.write(f"{path}\n")
+
+
+if __name__ == "__main__":
+    main()
