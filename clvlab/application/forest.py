@@ -14,7 +14,7 @@ from clvlab.answers.leaderboard import LeaderboardRow
 from clvlab.application.cache import BoundedCache
 from clvlab.application.leaderboard import Leaderboard
 from clvlab.application.runs.decisions import RunDecisions
-from clvlab.drawing.forest import common_scale, forest_axis, forest_row
+from clvlab.drawing.rows import interval_cell, scale, scale_axis
 from clvlab.errors import RunRemovedError, UnknownRunError
 from clvlab.law.schema import Reason
 from clvlab.statistics import Clusters, estimates
@@ -88,13 +88,12 @@ class Forest:
             counted = [standings.counted_in(connection, key) for key, _ in keyed]
         allowance = [_RUNS_AT_ONCE]
         spans = [self._span(key, row, own, allowance) for (key, row), own in zip(keyed, counted, strict=True)]
-        bounds = [(row["avg_clv_bps"], *span) for (_, row), span in zip(keyed, spans, strict=True)]
-        scale = common_scale(bounds)
+        within = scale([*(row["avg_clv_bps"] for _, row in keyed), *(bound for span in spans for bound in span)])
         found = [
-            ForestRow(row, low, high, len(own), forest_row(row["avg_clv_bps"], low, high, scale))
+            ForestRow(row, low, high, len(own), interval_cell(row["avg_clv_bps"], low, high, within))
             for (_, row), (low, high), own in zip(keyed, spans, counted, strict=True)
         ]
-        return ForestPage(tuple(found), forest_axis(scale) if found else "")
+        return ForestPage(tuple(found), scale_axis(within) if found else "")
 
     def _span(
         self, key: Row, row: LeaderboardRow, counted: Sequence[Mapping[str, Any]], allowance: list[int]

@@ -10,8 +10,8 @@ from clvlab.application.cache import BoundedCache
 from clvlab.application.runs.decisions import RunDecisions
 from clvlab.application.sheets.verdict import cumulative_line, interval_bar, verdict
 from clvlab.law.schema import Reason
-from clvlab.statistics import Clusters, Estimate, estimates, sum_by_cluster
-from clvlab.statistics.running import running_totals
+from clvlab.statistics import Estimate, cluster_mean
+from clvlab.statistics.cumulating import cumulative
 
 _KEPT_BYTES = 32 << 20
 _DRAWN = 12  # agents whose pictures are drawn; the others have their figures
@@ -118,21 +118,18 @@ def run_result(rows: pl.DataFrame) -> RunResult:
 
 
 def _agent_result(agent_id: str, scored: pl.DataFrame, *, drawn: bool) -> AgentResult:
-    sums, _, _ = sum_by_cluster(scored["clv_bps"], scored["fixture_id"])
-    mean = estimates(sums)[0]
+    mean = cluster_mean(scored["clv_bps"], scored["fixture_id"])
     said = verdict(mean.mean, mean.low, mean.high, fixtures=mean.n_clusters)
     interval = interval_bar(mean.mean, mean.low, mean.high) if drawn else ""
-    return AgentResult(agent_id, mean, said.sentence, said.tone, interval, _by_date(scored, sums) if drawn else "")
+    return AgentResult(agent_id, mean, said.sentence, said.tone, interval, _by_date(scored) if drawn else "")
 
 
-def _by_date(scored: pl.DataFrame, sums: Clusters) -> str:
-    """Draw the sum over fixtures in the order in which the last scored decision on each was made."""
-    last = scored.group_by("fixture_id").agg(pl.col("ts_ms").max()).sort("fixture_id")  # the order of the sums
-    order = last.with_row_index("place").sort("ts_ms", "fixture_id")
-    places = order["place"].to_numpy()
-    running = running_totals(Clusters(sums.sums[places], sums.counts[places], sums.squares[places]))
-    times = order["ts_ms"].to_list()
-    return cumulative_line([times[place] for place in running.places], running.totals, running.lows, running.highs)
+def _by_date(scored: pl.DataFrame) -> str:
+    """Draw the sum by the time of the last scored decision on each fixture: evidence rows do not have the time of the close."""
+    last = scored.select(pl.col("ts_ms").max().over("fixture_id"))["ts_ms"]
+    found = cumulative(scored["clv_bps"], scored["fixture_id"], last)
+    columns = (found[name].to_list() for name in ("time_ms", "total", "low", "high"))
+    return cumulative_line(*columns, title="Cumulative CLV by date, 95 % band")
 
 
 def _extremes(scored: pl.DataFrame, *, gained: bool) -> tuple[ExtremeDecision, ...]:
