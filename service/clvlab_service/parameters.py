@@ -30,7 +30,7 @@ async def only_declared(connection: HTTPConnection) -> None:
         Names every such parameter.
     """
     query, route = connection.query_params, connection.scope["route"]
-    if not query or not getattr(route, "checks_parameters", getattr(route, "include_in_schema", True)):
+    if not query or not (getattr(route, "include_in_schema", True) or getattr(route, "is_page", False)):
         return
     declared = _declared(route.dependant)
     wrong = []

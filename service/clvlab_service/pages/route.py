@@ -16,7 +16,7 @@ from clvlab_service.caching import RevalidatedRoute
 class PageRoute(RevalidatedRoute):
     """A page; asked for again each time, as what it is made by may change, and sent again only if it did."""
 
-    checks_parameters = True  # although no document describes it: a misspelt filter would give a page that looks right
+    is_page = True
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         """Match as a route does, where a page is asked for."""
