@@ -18,7 +18,8 @@ from clvlab.statistics import cluster_mean
 @pytest.fixture(scope="module")
 def application(tables_in_memory):  # noqa: ARG001  what a store in memory begins with
     """A store with two runs over one pack, each over a part of its fixtures."""
-    found = Application(workers=0)
+    found = Application()
+    found.start()
     fixtures = found.packs.info("starter")["fixtures"]
     found.run_ids = [run(found, fixtures[:5]), run(found, fixtures[3:])]
     yield found
