@@ -48,6 +48,9 @@ def look_at_wheel(names):
         "clvlab/py.typed",
         "clvlab_service/py.typed",
         "clvlab/proof/clv_verify.py",
+        "clvlab_service/pages/assets/live.js",
+        "clvlab_service/pages/assets/style.css",
+        "clvlab_service/pages/templates/run.html",
         "clvlab/packs/bundled/catalog.json",
     ):
         assert needed in names, needed

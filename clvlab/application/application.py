@@ -21,6 +21,7 @@ from clvlab.application.competitions.live import LiveCompetition
 from clvlab.application.deploys.deploys import Deploys
 from clvlab.application.deploys.job import DeployRuns
 from clvlab.application.deploys.live import LiveDeploy
+from clvlab.application.forest import Forest
 from clvlab.application.handling import Handler
 from clvlab.application.hub import Hub
 from clvlab.application.jobs import Jobs
@@ -36,6 +37,7 @@ from clvlab.application.principals import Principals
 from clvlab.application.replay_packs import ReplayPacks
 from clvlab.application.reports.job import BacktestRuns
 from clvlab.application.reports.reports import BacktestReports
+from clvlab.application.results import RunResults
 from clvlab.application.retention import Retention
 from clvlab.application.runs.budget import Budget
 from clvlab.application.runs.decisions import RunDecisions
@@ -160,12 +162,14 @@ class Application:
         self.jobs = Jobs(database, hub, clock, workers, lease_ms, handlers, self.log.require_whole, following, unasked)
         self.runs = StoredRuns(database, anchoring, self.log, clock)
         self.decisions = RunDecisions(database)
+        self.results = RunResults(self.decisions)
         self.competitions = Competitions(database, packs, self.jobs, self.runs, runner, clock, new_id, caps)
         self.event_log = EventLog(database)
         self.deploys = Deploys(database, packs, clock, new_id, budget, caps, self.live)
         self.backtests = BacktestReports(database, catalog, self.jobs, self.runs, clock, budget)
         self.leaderboard = Leaderboard(database)
         self.leaderboard.bring_up_to_date()
+        self.forest = Forest(self.leaderboard, self.decisions)
         self.packs = ReplayPacks(catalog)
         self.principals = Principals(database)
         self.retention = Retention(database, clock)

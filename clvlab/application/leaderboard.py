@@ -17,6 +17,7 @@ from clvlab.proof.verify import verify
 from clvlab.store import runs, standings
 from clvlab.store.database import Connection, Database
 from clvlab.store.runlog import LogRows
+from clvlab.store.standings import Row
 from clvlab.store.tables import RUN_COUNTS, SUMS
 from clvlab.store.waits import take_time
 
@@ -42,15 +43,25 @@ class Leaderboard:
         PageError
             ``after_rank`` is negative, or ``limit`` not positive.
         """
+        return {"rows": [row for _, row in self.keyed_rows(after_rank, limit)]}
+
+    def keyed_rows(self, after_rank: int = 0, limit: int | None = None) -> list[tuple[Row, LeaderboardRow]]:
+        """Rank agents as ``rows`` does, each with the owner and agent id that its label stands for.
+
+        Raises
+        ------
+        PageError
+        """
         if after_rank < 0 or (limit is not None and limit < 1):
             raise PageError(f"after_rank must not be negative, and limit be positive, not {after_rank} and {limit}")
         with self.database.read() as connection:
             found = standings.all_rows(connection)
-        rows = [_row(standing, label) for standing, label in zip(found, labels(_keys(found)), strict=True)]
+        keys = _keys(found)
+        rows = [(key, _row(one, label)) for key, one, label in zip(keys, found, labels(keys), strict=True)]
         # Agent ids by code point, which is the order of their bytes; a database may sort otherwise.
-        rows.sort(key=lambda row: (row["avg_clv_bps"] is None, -(row["avg_clv_bps"] or 0.0), row["agent_id"]))
+        rows.sort(key=lambda row: (row[1]["avg_clv_bps"] is None, -(row[1]["avg_clv_bps"] or 0.0), row[1]["agent_id"]))
         wanted = rows[after_rank:] if limit is None else rows[after_rank : after_rank + limit]
-        return {"rows": [{**row, "rank": rank} for rank, row in enumerate(wanted, start=after_rank + 1)]}
+        return [(key, {**row, "rank": rank}) for rank, (key, row) in enumerate(wanted, start=after_rank + 1)]
 
     def bring_up_to_date(self) -> None:
         """Count all sealed runs where none is counted: the database is from before fixtures were."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from clvlab.drawing.html import Html
-from clvlab.drawing.ink import BLUE, dot, line, path, picture, stretched
+from clvlab.drawing.ink import BLUE, dot, line, path, picture, round_steps, stretched, text
 
 _HEIGHT = 20
 _EDGE = 0.03
@@ -50,6 +50,18 @@ def interval_cell(mean: float | None, low: float | None, high: float | None, wit
         said = f"{mean:+,.1f}, interval {low:+,.1f} to {high:+,.1f}"
         parts.append(line(at(low), middle, at(high), middle, BLUE, 2.5))
     return Html(picture(said, _HEIGHT, *parts, dot(at(mean), middle, hollow=not known, radius=3.5)))
+
+
+def scale_axis(within: tuple[float, float]) -> Html:
+    """Draw the numbers of a scale over the rows that share it; see ``scale``."""
+    least, most = within
+    places = [(mark, _EDGE + (1 - 2 * _EDGE) * (mark - least) / (most - least)) for mark in round_steps(least, most, 4)]
+    said = [text(at, 11, f"{mark:+,g}" if mark else "0", anchor=_inward(at)) for mark, at in places]
+    return Html(picture(f"scale from {least:+,.0f} to {most:+,.0f}", 15, *said))
+
+
+def _inward(at: float) -> str:
+    return "start" if at < 0.1 else "end" if at > 0.9 else "middle"
 
 
 def sparkline(totals: Sequence[float]) -> Html:

@@ -26,6 +26,14 @@ def counted(connection: Connection, row: Row, content_hash: str) -> set[int]:
     return set(connection.execute(query).scalars())
 
 
+def counted_in(connection: Connection, row: Row) -> list[dict[str, Any]]:
+    """Return the fixtures that a row has, and the run that brought each: ``{run_id, content_hash, fixture_id}``."""
+    columns, (owner, agent_id) = counted_fixtures.c, row
+    query = select(columns.run_id, columns.content_hash, columns.fixture_id)
+    query = query.where(columns.owner == owner, columns.agent_id == agent_id)
+    return rows(connection, query.order_by(columns.run_id, columns.content_hash, columns.fixture_id))
+
+
 def count(connection: Connection, row: Row, content_hash: str, run_id_of: Mapping[int, str]) -> None:
     """Note fixtures that a row has from now on, and the run of each; the log's lock keeps others from noting them too."""
     owner, agent_id = row

@@ -25,6 +25,13 @@ from clvlab_service.middleware import BodyLimit, Metrics, Observe, OneLength
 from clvlab_service.negotiation import Form
 from clvlab_service.openapi import API_DESCRIPTION, TAGS, install_openapi
 from clvlab_service.opening import opened, opening_of
+from clvlab_service.pages import assets
+from clvlab_service.pages import competitions as competition_pages
+from clvlab_service.pages import decisions as decision_pages
+from clvlab_service.pages import home as home_pages
+from clvlab_service.pages import packs as pack_pages
+from clvlab_service.pages import runs as run_pages
+from clvlab_service.pages.route import PageRoute
 from clvlab_service.parameters import only_declared
 from clvlab_service.routers import (
     agents,
@@ -58,6 +65,7 @@ _EXPOSED = (
     "WWW-Authenticate",
     "X-Request-ID",
 )
+_PAGES = tuple(pages.router for pages in (home_pages, run_pages, decision_pages, competition_pages, pack_pages))
 _ROUTERS = (
     leaderboard.router,
     competitions.router,
@@ -104,7 +112,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.settings, app.state.log, app.state.metrics = settings, log, metrics
     app.state.stream_places = StreamPlaces(settings, metrics)
     app.state.auth = authenticator(settings, log)
-    for router in _ROUTERS:
+    for router in (*_PAGES, assets.router, *_ROUTERS):  # pages first: they step aside where none is asked for
         app.include_router(router)
     install_error_handlers(app)
     install_docs_page(app)
@@ -115,7 +123,8 @@ def create_app(settings: Settings) -> FastAPI:
     for media_type in ("application/x-ndjson", Form.ARROW):
         add_compress_type(media_type)
     app.add_middleware(CompressMiddleware, minimum_size=1000, brotli=False)
-    app.add_middleware(Varying)
+    both = {route.path for router in _PAGES for route in router.routes if isinstance(route, PageRoute)}
+    app.add_middleware(Varying, both=both)
     app.add_middleware(Methods)  # outside the compression, so that a HEAD has the headers of the compressed GET
     if settings.cors_origins:
         app.add_middleware(

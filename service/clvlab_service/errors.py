@@ -17,8 +17,10 @@ from starlette.responses import Response
 
 from clvlab import errors
 from clvlab.application.reports.requests import ONE, SEVERAL
+from clvlab_service.accept import asks_for_page
 from clvlab_service.auth import InvalidTokenError
 from clvlab_service.methods import allowed_methods
+from clvlab_service.rendering import page
 
 STATUSES: dict[type[Exception], HTTPStatus] = {
     InvalidTokenError: HTTPStatus.UNAUTHORIZED,
@@ -93,6 +95,7 @@ _BLANK = "about:blank"
 _URN = "urn:clvlab:problem:"
 _INVALID = f"{_URN}invalid-request"
 _FACTS = ("reason", "pack_id", "fixture_id", "run_id", "cause", "evidence_hash", "manifest_hash")
+_READING = ("GET", "HEAD")
 _RETRY_AFTER_S = 5
 _STORE_DETAIL = "the store did not answer as it should; what it said is in the log under the request id"
 _MAX_SHOWN = 200
@@ -129,7 +132,7 @@ def problem(
     headers: dict[str, str] | None = None,
     **facts: Any,
 ) -> Response:
-    """Build a problem response; ``facts`` are extension members (RFC 9457, section 3.2)."""
+    """Build a problem response, a page where one is asked for; ``facts`` are extension members (RFC 9457, section 3.2)."""
     content = {
         "type": kind,
         "title": status.phrase,
@@ -139,7 +142,10 @@ def problem(
         "request_id": request.scope.get("state", {}).get("request_id"),
         **facts,
     }
-    return Response(orjson.dumps(content), status, headers, "application/problem+json")
+    negotiated = {"Vary": "Accept"} if request.scope.get("method") in _READING else {}
+    if asks_for_page(request.scope):
+        return page(request, "problem.html", {"problem": content}, status, headers)
+    return Response(orjson.dumps(content), status, negotiated | (headers or {}), "application/problem+json")
 
 
 def known_problem(request: HTTPConnection, error: Exception) -> Response:

@@ -8,11 +8,12 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+_SCHEMES = ("http", "https")
 Networks = Collection[IPv4Network | IPv6Network]
 
 
 class ForwardedClient:
-    """Puts the client that trusted proxies name in place of the proxy that connected.
+    """Puts the client, and the scheme, that trusted proxies name in place of the proxy that connected.
 
     Parameters
     ----------
@@ -28,6 +29,9 @@ class ForwardedClient:
             peer, port = scope["client"]
             address = client_address(peer, Headers(scope=scope).getlist("x-forwarded-for"), self._trusted)
             scope = {**scope, "client": (address, port if address == peer else 0)}
+            named = Headers(scope=scope).get("x-forwarded-proto", "")
+            if scope["type"] == "http" and named in _SCHEMES and _is_trusted(peer, self._trusted):
+                scope["scheme"] = named  # of commands that pages print
         await self._app(scope, receive, send)
 
 

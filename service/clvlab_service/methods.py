@@ -54,6 +54,8 @@ def allowed_methods(scope: Scope) -> list[str]:
     whole = {**scope, "root_path": scope.get("app_root_path", scope.get("root_path", ""))}  # also from within a mount
     methods: set[str] = set()
     for route in iter_route_contexts(scope["app"].routes):
+        if getattr(route.original_route, "is_page", False):  # a form of an answer, and not a path of its own
+            continue
         if route.matches(whole)[0] is not Match.NONE:
             methods |= set(_FILES if isinstance(route.original_route, Mount) else route.methods or ())
     if "GET" in methods:

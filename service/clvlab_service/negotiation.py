@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from enum import StrEnum
 from http import HTTPStatus
 from typing import Annotated, Any
@@ -10,21 +9,19 @@ from typing import Annotated, Any
 from fastapi import Depends, HTTPException, Query, Request, Response
 
 from clvlab.application.tables import MAX_PAGE, ArrowTable
+from clvlab_service import accept
 
-_RANGE = re.compile(r"\s*([^\s;/]+)/([^\s;/]+)\s*(;.*)?", re.DOTALL)
-_QUALITY = re.compile(r";\s*q\s*=\s*([^\s;]*)\s*(?:;|$)", re.IGNORECASE)
-_WEIGHT = re.compile(r"0(\.[0-9]{0,3})?|1(\.0{0,3})?")
 _VARY = {"Vary": "Accept"}
 
 
 class Form(StrEnum):
     """What a table can be sent as."""
 
-    JSON = "application/json"
-    ARROW = "application/vnd.apache.arrow.stream"
+    JSON = accept.JSON
+    ARROW = accept.ARROW
 
 
-def negotiated(accept: str) -> Form | None:
+def negotiated(header: str) -> Form | None:
     """Choose the form of an answer, or None where neither is acceptable.
 
     Arrow is sent where it is named with a quality at least that of JSON, or where JSON is refused. What is no media range with
@@ -37,28 +34,13 @@ def negotiated(accept: str) -> Form | None:
     >>> negotiated("*/*").name
     'JSON'
     """
-    qualities = dict(filter(None, map(_range, accept.split(","))))
-    if not qualities:
+    given = accept.qualities(header)
+    if not given:
         return Form.JSON
-    json, arrow = _quality(qualities, Form.JSON), _quality(qualities, Form.ARROW)
-    if arrow and (not json or (Form.ARROW in qualities and arrow >= json)):
+    json, arrow = accept.quality(given, Form.JSON), accept.quality(given, Form.ARROW)
+    if arrow and (not json or (Form.ARROW in given and arrow >= json)):
         return Form.ARROW
     return Form.JSON if json else None
-
-
-def _range(text: str) -> tuple[str, float] | None:
-    parts = _RANGE.fullmatch(text)
-    if parts is None:
-        return None
-    weight = _QUALITY.search(parts[3] or "")
-    if weight is not None and not _WEIGHT.fullmatch(weight[1]):
-        return None
-    return f"{parts[1]}/{parts[2]}".lower(), 1.0 if weight is None else float(weight[1])
-
-
-def _quality(qualities: dict[str, float], form: Form) -> float:
-    """The most specific range that matches says how welcome a form is."""
-    return next((qualities[name] for name in (form.value, "application/*", "*/*") if name in qualities), 0.0)
 
 
 async def _form(request: Request, response: Response) -> Form:

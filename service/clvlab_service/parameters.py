@@ -10,7 +10,13 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.requests import HTTPConnection
 from pydantic import BaseModel
 
+_MOST_DIGITS = 100
 _SEVERAL = (list, set, frozenset, tuple, Sequence)
+
+
+def shortened(text: str) -> str:
+    """Leave of a number that is longer than any decision's what an integer holds: it is unknown either way."""
+    return text[:_MOST_DIGITS] if text.lstrip("-").isdecimal() else text
 
 
 async def only_declared(connection: HTTPConnection) -> None:
@@ -24,7 +30,7 @@ async def only_declared(connection: HTTPConnection) -> None:
         Names every such parameter.
     """
     query, route = connection.query_params, connection.scope["route"]
-    if not query or not getattr(route, "include_in_schema", True):
+    if not query or not (getattr(route, "include_in_schema", True) or getattr(route, "is_page", False)):
         return
     declared = _declared(route.dependant)
     wrong = []

@@ -28,7 +28,7 @@ PATH = "/replay-packs/starter/fixtures"
         (f"{ARROW};q=0, {JSON};q=0.001", JSON),
         (f"{ARROW};q=0, */*", JSON),
         (f"{JSON};q=0, */*;q=0.1", ARROW),
-        (f"text/html, {JSON};q=nan, {JSON};q=0.3", JSON),
+        (f"text/plain, {JSON};q=nan, {JSON};q=0.3", JSON),
         (",,;", JSON),
     ],
 )
@@ -40,7 +40,7 @@ def test_arrow_is_given_where_it_is_named_with_a_quality_at_least_that_of_json(a
     assert "accept" in [name.strip().lower() for name in response.headers["vary"].split(",")]
 
 
-@pytest.mark.parametrize("accept", ["text/html", f"{JSON};q=0", "*/*;q=0", f"{ARROW};q=0, {JSON};q=0, text/*"])
+@pytest.mark.parametrize("accept", ["text/plain", f"{JSON};q=0", "*/*;q=0", f"{ARROW};q=0, {JSON};q=0, text/*"])
 def test_what_can_not_be_given_is_406(api, accept):
     response = api.nobody.get(PATH, headers={"Accept": accept})
 

@@ -148,7 +148,7 @@ class RunDecisions:
     def _page(
         self, run_id: str, wanted: DecisionFilter, order: Order, cursor: str | None, limit: int | None
     ) -> tuple[pl.DataFrame, int, str | None]:
-        rows = self._rows(run_id)
+        rows = self.rows(run_id)
         found = wanted.of(rows)
         rest = found if cursor is None else found.filter(_after(rows, order, cursor))
         if order is not Order.SEQ:
@@ -158,11 +158,27 @@ class RunDecisions:
         next_cursor = str(page["seq"][-1]) if more else None
         return page.select(pl.col(name).cast(dtype) for name, dtype in DECISION_ROWS.items()), found.height, next_cursor
 
-    def _rows(self, run_id: str) -> pl.DataFrame:
+    def evidence_hash(self, run_id: str) -> str:
+        """Return the hash that was recorded at the seal.
+
+        Raises
+        ------
+        UnknownRunError, RunRemovedError
+        """
         with self.database.read() as connection:
-            evidence_hash = runs.evidence_hash(connection, run_id)
-            if evidence_hash is None:
+            found = runs.evidence_hash(connection, run_id)
+            if found is None:
                 raise not_sealed(connection, run_id)
+        return found
+
+    def rows(self, run_id: str) -> pl.DataFrame:
+        """Return ``DECISION_ROWS`` of a sealed run, as ``decision_rows`` reads them.
+
+        Raises
+        ------
+        UnknownRunError, RunRemovedError
+        """
+        evidence_hash = self.evidence_hash(run_id)
         return self._kept.get((run_id, evidence_hash), lambda: self._read(run_id, evidence_hash))
 
     def _read(self, run_id: str, evidence_hash: str) -> pl.DataFrame:

@@ -27,13 +27,13 @@ from clvlab_service.caching import ImmutableRoute, RevalidatedRoute
 from clvlab_service.deps import SAFE_INTEGER, ApplicationDep, CursorQuery, NameQuery, PageSizeQuery, ProofPool
 from clvlab_service.negotiation import TABLE, Form, FormDep, RowsQuery, arrow_response
 from clvlab_service.openapi import problems
+from clvlab_service.parameters import shortened
 from clvlab_service.reading import ReadPlace
 
 router = APIRouter(prefix="/runs", tags=["runs"])
 cards = APIRouter(prefix="/runs", tags=["runs"], route_class=RevalidatedRoute)
 sealed = APIRouter(prefix="/runs", tags=["runs"], route_class=ImmutableRoute)
 
-_MOST_DIGITS = 100
 _PLAIN: Mapping[str, str] = {}
 _LINES = "application/x-ndjson"
 _BYTES = "application/octet-stream"
@@ -41,12 +41,7 @@ _GZIP = re.compile(r"(?:^|[,\s])gzip(?!\s*;\s*q=0(\.0*)?\s*(,|$))", re.IGNORECAS
 _AS_BYTES = re.compile(r"application/octet-stream(?!\s*;\s*q=0(\.0*)?\s*(,|$))", re.IGNORECASE)  # by name, and not refused
 
 
-def _shortened(text: str) -> str:
-    """Leave of a number that is longer than any decision's what an integer holds: it is unknown either way."""
-    return text[:_MOST_DIGITS] if text.lstrip("-").isdecimal() else text
-
-
-_Seq = Annotated[int, BeforeValidator(_shortened), Path(description="Number of the decision in the run's event log.")]
+_Seq = Annotated[int, BeforeValidator(shortened), Path(description="Number of the decision in the run's event log.")]
 
 
 def _file(media_type: str, kind: str = "string") -> dict[int | str, dict[str, Any]]:

@@ -1,0 +1,1 @@
+"""Pages for people, at the addresses that answer programs with JSON."""

@@ -1,0 +1,86 @@
+"""Pages ``/runs`` and ``/runs/{run_id}``."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, get_args
+
+from fastapi import Query, Request, Response
+
+from clvlab.answers.runs import ProofArtifactResponse, RunKind, RunStatus
+from clvlab.application.application import Application
+from clvlab.application.results import RunResult
+from clvlab.application.runs.stored import RunFilter
+from clvlab.errors import UnknownRunError
+from clvlab_service.deps import ApplicationDep, CursorQuery, PageSizeQuery
+from clvlab_service.pages.route import page_router
+from clvlab_service.pages.wording import CAUSALITY, CHECKS, KINDS, SHOWN_VERDICTS, STATUSES
+from clvlab_service.reading import ReadPlace
+from clvlab_service.rendering import page
+
+router = page_router()
+
+_PLAIN_HOST = re.compile(r"[A-Za-z0-9.-]+(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?")
+_UNDER_WAY = ("queued", "running")
+_KINDS, _STATUSES = (get_args(get_args(alias.__value__)[0]) for alias in (RunKind, RunStatus))
+
+
+@router.get("/runs")
+def runs(
+    request: Request,
+    application: ApplicationDep,
+    kind: Annotated[RunKind | None, Query()] = None,
+    status: Annotated[RunStatus | None, Query()] = None,
+    agent_id: Annotated[str | None, Query(max_length=200)] = None,
+    pack_id: Annotated[str | None, Query(max_length=200)] = None,
+    owner: Annotated[str | None, Query(max_length=300)] = None,
+    cursor: CursorQuery = None,
+    limit: PageSizeQuery = 50,
+) -> Response:
+    """List runs, newest first."""
+    wanted = {"kind": kind, "status": status, "agent_id": agent_id, "pack_id": pack_id, "owner": owner}
+    found = application.runs.page(cursor, limit, RunFilter(**wanted))
+    shown = {"wanted": wanted, "limit": limit, "cursor": cursor}
+    return page(request, "runs.html", {**found, **shown, "kinds": _KINDS, "statuses": _STATUSES})
+
+
+@router.get("/runs/{run_id}")
+async def run(run_id: str, request: Request, application: ApplicationDep, place: ReadPlace) -> Response:
+    """Show a run: what it says, what was checked of it, and how to check it oneself."""
+    return await place.run(_run, run_id, request, application)
+
+
+def _run(run_id: str, request: Request, application: Application) -> Response:
+    card = application.runs.card(run_id)
+    status = card["run"]["status"]
+    result = _result(application, run_id) if status == "sealed" else None
+    under_way = status in _UNDER_WAY
+    root = str(request.scope.get("root_path", "")).rstrip("/")
+    shown = {
+        "card": card,
+        "result": result,
+        "failing": failing_checks(card),
+        "progress": application.jobs.state(run_id) if under_way else None,
+        "origin": _origin(request, root),
+    }
+    words = {"checks": CHECKS, "verdicts": SHOWN_VERDICTS, "causality": CAUSALITY, "kinds": KINDS, "statuses": STATUSES}
+    return page(request, "run.html", shown | words, stream=f"{root}/runs/{run_id}/progress" if under_way else None)
+
+
+def failing_checks(card: ProofArtifactResponse) -> list[str]:
+    """Return the names of the checks that a run fails."""
+    return [name for name, verdict in card["checks"].items() if verdict == "fail"]
+
+
+def _result(application: Application, run_id: str) -> RunResult | None:
+    """Read what a sealed run says; null where its bytes are not those that were sealed, which the page then states."""
+    try:
+        return application.results.of(run_id)
+    except UnknownRunError:
+        return None
+
+
+def _origin(request: Request, root: str) -> str:
+    """Return by what commands reach this service: the host that was asked, if it is plainly one."""
+    host = request.url.netloc
+    return f"{request.url.scheme}://{host if _PLAIN_HOST.fullmatch(host) else 'HOST'}{root}"

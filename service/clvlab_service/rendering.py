@@ -1,0 +1,93 @@
+"""Pages of templates: what they may load, and what stands in each."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from functools import cache
+from http import HTTPStatus
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from fastapi.requests import HTTPConnection
+from fastapi.responses import HTMLResponse
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from clvlab_service.figures import FILTERS, visible
+
+ASSETS = Path(__file__).parent / "pages" / "assets"
+ASSET_PATH = "/assets"
+_TEMPLATES = Path(__file__).parent / "pages" / "templates"
+_NO_HEADERS: Mapping[str, str] = {}
+_POLICY = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+_LIVE = "; script-src 'self'; connect-src 'self'"
+_GUARDS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Vary": "Accept"}
+
+
+class Links:
+    """Addresses of this service as its clients see them, behind a proxy too; every part of a path is one segment."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root.rstrip("/")
+
+    def __call__(self, *segments: str | int, **query: str | int | None) -> str:
+        path = "/".join(quote(str(part), safe="") for part in segments)
+        asked = urlencode({name: value for name, value in query.items() if value not in (None, "")})
+        return f"{self._root}/{path}{'?' if asked else ''}{asked}"
+
+    def asset(self, name: str) -> str:
+        """Return where a file lies that pages load; another content has another address."""
+        return f"{self._root}{ASSET_PATH}/{asset_digest(name)}/{name}"
+
+
+def page(
+    request: HTTPConnection,
+    template: str,
+    values: Mapping[str, Any],
+    status: int = HTTPStatus.OK,
+    headers: Mapping[str, str] | None = None,
+    *,
+    stream: str | None = None,
+) -> HTMLResponse:
+    """Render a page.
+
+    Parameters
+    ----------
+    request
+        What is answered.
+    template
+        File name.
+    values
+        What the template shows; all text is escaped.
+    status, headers
+        Status and headers of the answer.
+    stream
+        Address of the stream that tells when the page is out of date; only such a page may run a script, of this service alone.
+    """
+    links = Links(str(request.scope.get("root_path", "")))
+    text = _environment().get_template(template).render(values, here=links, stream=stream, version=version("clvlab"))
+    policy = _POLICY + (_LIVE if stream else "")
+    return HTMLResponse(text, status, {**_GUARDS, "Content-Security-Policy": policy, **(headers or _NO_HEADERS)})
+
+
+@cache
+def asset_digest(name: str) -> str:
+    """Return by what a file that pages load is told from another of its name."""
+    return hashlib.sha256((ASSETS / name).read_bytes()).hexdigest()[:16]
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=visible,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    environment.filters |= FILTERS
+    return environment

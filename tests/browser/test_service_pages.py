@@ -1,0 +1,142 @@
+"""The service's pages in a browser: what they look like, what they ask for, and a newcomer's way through them."""
+
+import json
+from importlib.util import find_spec
+
+import pytest
+
+from tests.browser.pages import cut_off
+from tests.service import serving
+
+pytestmark = pytest.mark.browser
+
+WIDTHS, THEMES = (360, 800, 1280), ("light", "dark")
+_PACK = {"pack_id": "season", "fixture_ids": None, "strategy": "cumulative-drift"}
+_LONG = "<b>long</b> " + 150 * "x"
+_OUTLINE = "() => { const style = getComputedStyle(document.activeElement); return [style.outlineStyle, style.outlineWidth]; }"
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    with serving.api(tmp_path_factory.mktemp("keys"), stream_poll_s=0.1) as found:
+        found.run_id = found.post("/backtests", _PACK, by=found.nobody, headers={"Prefer": "wait=60"})["run_id"]
+        found.competition_id, started = found.started()
+        found.several_id = started["run_id"]
+        found.draft_id = found.competition(agents=())
+        found.post(f"/competitions/{found.draft_id}/agents", serving.make_entry(agent_id=_LONG))
+        yield found
+
+
+def addresses(served):
+    run = f"/runs/{served.run_id}"
+    return {
+        "home": "/", "leaderboard": "/leaderboard", "runs": "/runs", "run": run, "run-of-two": f"/runs/{served.several_id}",
+        "decisions": f"{run}/decisions?limit=20", "decision": f"{run}/actions/1", "competitions": "/competitions",
+        "competition": f"/competitions/{served.competition_id}", "competition-draft": f"/competitions/{served.draft_id}",
+        "packs": "/replay-packs", "pack": "/replay-packs/starter", "fixtures": "/replay-packs/season/fixtures?limit=20",
+        "problem": "/runs/unknown",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("width", WIDTHS)
+def test_every_page_fits_asks_nobody_else_and_complains_of_nothing(browser, served, artefacts, width, theme):
+    for name, path in addresses(served).items():
+        asked, complaints = [], []
+        page = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=theme)
+        page.on("request", lambda request, asked=asked: asked.append(request.url))
+        page.on("console", lambda message, complaints=complaints: complaints.append(message.text))
+        page.on("pageerror", lambda error, complaints=complaints: complaints.append(str(error)))
+
+        page.goto(f"{served.url}{path}")
+        page.screenshot(path=artefacts / f"page-{name}-{width}-{theme}.png", full_page=True)
+
+        assert all(url.startswith(served.url) for url in asked), name
+        assert [said for said in complaints if "404 (Not Found)" not in said or name != "problem"] == [], name
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), name
+        assert [found for found in cut_off(page, "main") if ".unseen" not in found] == [], name
+        page.close()
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_axe_finds_nothing_serious(browser, served, theme):
+    if find_spec("axe_playwright_python") is None:
+        pytest.skip("no axe-core: pip install axe-playwright-python")
+    from axe_playwright_python.sync_playwright import Axe
+
+    for name, path in addresses(served).items():
+        for width in (360, 1280):
+            # axe puts itself into the page, which the policy of the page does not allow a page of its own
+            page = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=theme, bypass_csp=True)
+            page.goto(f"{served.url}{path}")
+            found = Axe().run(page).response["violations"]
+            said = [(one["id"], one["impact"], one["nodes"][0]["html"][:200]) for one in found]
+            assert [one for one in said if one[1] in ("serious", "critical", "moderate")] == [], (name, width)
+            page.close()
+
+
+def test_a_newcomer_finds_a_losing_decision_by_links_alone(browser, served):
+    page = browser.new_page(viewport={"width": 360, "height": 700}, java_script_enabled=False)
+
+    page.goto(f"{served.url}/")
+    page.get_by_role("region", name="The newest runs").get_by_role("link").last.click()
+    assert "299 fixtures" in page.locator(".verdict").first.inner_text()
+    page.get_by_role("region", name="Lost most").get_by_role("link").first.click()
+    assert page.locator("h1").inner_text().startswith("Decision ")
+    assert "The price moved against it" in page.locator(".verdict").inner_text()
+    assert page.locator(".steps tbody tr").count() == 2
+    page.close()
+
+
+def test_the_keyboard_reaches_everything_and_shows_where_it_is(browser, served):
+    page = browser.new_page(viewport={"width": 1280, "height": 800})
+    page.goto(f"{served.url}/runs")
+
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
+    seen = set()
+    for _ in range(25):
+        style, outline = page.evaluate(_OUTLINE)
+        assert (style, outline) == ("solid", "3px")
+        seen.add(page.evaluate("document.activeElement.tagName + (document.activeElement.name || '')"))
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement === document.body"):
+            break
+    assert {"A", "SELECTkind", "INPUTowner", "BUTTON"} <= seen
+    page.close()
+
+
+def test_filters_work_without_a_script(browser, served):
+    page = browser.new_page(java_script_enabled=False)
+    page.goto(f"{served.url}/runs/{served.run_id}/decisions")
+
+    page.get_by_label("Order").select_option("clv")
+    page.get_by_label("Market begins with").fill("1X2")
+    page.get_by_role("button", name="Show").click()
+    figures = [int(said.replace(",", "")) for said in page.locator("tbody td.strong").all_inner_texts()]
+
+    assert len(figures) == 100
+    assert figures == sorted(figures)
+    assert {said.startswith("1X2") for said in page.locator("tbody td small bdi").all_inner_texts()} == {True}
+    page.get_by_role("link", name="Next page").click()
+    assert int(page.locator("tbody td.strong").first.inner_text()) >= figures[-1]
+    page.close()
+
+
+def test_a_competition_is_followed_as_it_goes(browser, served):
+    created = served.competition()
+    complaints = []
+    page = browser.new_page()
+    page.on("console", lambda message: complaints.append(message.text))
+    page.goto(f"{served.url}/competitions/{created}")
+    assert "Nobody has a score yet." in page.inner_text("main")
+
+    served.post(f"/competitions/{created}/start")
+    page.wait_for_selector("#standings + .scroll tbody tr", timeout=15_000)
+    page.wait_for_function("document.getElementById('news').textContent === 'This is how it ended.'", timeout=15_000)
+
+    state = served.get(f"/competitions/{created}")
+    assert page.locator("#standings + .scroll tbody th").all_inner_texts() == [row["agent_id"] for row in state["leaderboard"]]
+    assert complaints == []
+    assert json.dumps(state["run_id"])[1:17] in page.inner_text("main")
+    page.close()

@@ -1,0 +1,344 @@
+"""Pages for people: who gets one, what it may load, and that nothing on it is anything but text."""
+
+import re
+import subprocess
+import sys
+from html import unescape
+from html.parser import HTMLParser
+
+import httpx2
+import pytest
+from clvlab_service.accept import prefers_page
+from sqlalchemy import update
+
+from clvlab.store import runs
+from clvlab.store.tables import runs as run_table
+from tests.service import serving
+from tests.service.serving import BACKTEST, BOUND, FIXTURE, assert_problem, make_entry
+
+BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
+PROGRAMS = [{"Accept": "*/*"}, {"Accept": "application/json"}, {"Accept": ""}]
+HOSTILE = "<script>alert(1)</script>\u202egnp.exe\u200b\"'&" + 120 * "x"
+POLICY = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+PACK = {"pack_id": "starter", "fixture_ids": None, "strategy": "cumulative-drift"}
+
+
+@pytest.fixture(scope="module")
+def served(keys):
+    """A service with a run over a pack, a competition that was run, and one of a hostile agent."""
+    with serving.api(keys) as found:
+        found.run_id = found.post("/backtests", PACK, by=found.nobody, headers={"Prefer": "wait=60"})["run_id"]
+        found.competition_id, _ = found.started()
+        found.draft_id = found.competition(BOUND, ())
+        found.post(f"/competitions/{found.draft_id}/agents", make_entry(agent_id=HOSTILE, config={"x": HOSTILE}))
+        said = {"fixture_id": FIXTURE, "tick_seq": 0, "action": "WAIT", "reason": HOSTILE, "confidence": 7.5}
+        hostile = found.competition(agents=())
+        entry = make_entry("llm", agent_id=HOSTILE, config={"transcript": [said]}, proof_mode="verified")
+        found.post(f"/competitions/{hostile}/agents", entry)
+        found.hostile_run_id = found.post(f"/competitions/{hostile}/start")["run_id"]
+        yield found
+
+
+def paths(served):
+    run, competition = f"/runs/{served.run_id}", f"/competitions/{served.competition_id}"
+    return [
+        "/leaderboard", "/runs", run, f"{run}/decisions", f"{run}/actions/1", "/competitions", competition,
+        "/replay-packs", "/replay-packs/starter", "/replay-packs/starter/fixtures",
+    ]  # fmt: skip
+
+
+def page(served, path, status=200, **headers):
+    response = served.nobody.get(path, headers=BROWSER | headers)
+    assert response.status_code == status, response.text[:500]
+    assert response.headers["content-type"] == "text/html; charset=utf-8"
+    return response
+
+
+def commands(text):
+    """What a page of a run tells to type."""
+    return unescape(re.search(r'id="commands"><code>(.*?)</code>', text, re.DOTALL)[1])
+
+
+def varies(response):
+    return {name.strip().lower() for name in response.headers["vary"].split(",")}
+
+
+def unseal(database, run_id, status):
+    """Put a run back to what it was before its seal."""
+    empty = {"checks": None, "metrics": None, "evidence_hash": None, "manifest_hash": None, "sealed_ts_ms": None}
+    with database.write() as connection:
+        connection.execute(update(run_table).where(run_table.c.run_id == run_id).values(status=status, **empty))
+
+
+class Elements(HTMLParser):
+    """All elements of a page, and all text."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.found, self.text = [], ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        self.text += data
+
+    def all(self, *tags):
+        return [given for tag, given in self.found if tag in tags]
+
+
+@pytest.mark.parametrize(
+    ("accept", "given"),
+    [
+        (BROWSER["Accept"], True),
+        ("text/html", True),
+        ("TEXT/HTML;q=0.5, application/json;q=0.4", True),
+        ("text/html, application/json;q=0.9, */*;q=0.1", True),
+        ("text/html, */*", False),
+        ("text/html, application/json", False),
+        ("text/html, application/*", False),
+        ("text/html;q=0.9, application/json", False),
+        ("text/html, application/vnd.apache.arrow.stream", False),
+        ("text/html;q=0", False),
+        ("text/*", False),
+        ("application/xhtml+xml", False),
+        ("*/*", False),
+        ("", False),
+        ("text/html;q=nan", False),
+    ],
+)
+def test_a_page_is_for_whoever_names_it_above_all_else(accept, given):
+    assert prefers_page(accept) is given
+
+
+def test_programs_get_the_same_bytes_as_without_pages(served):
+    for path in paths(served):
+        answers = [served.nobody.get(path, headers=headers) for headers in PROGRAMS]
+        with httpx2.Client(base_url=served.url, headers=None, verify=False) as client:
+            del client.headers["accept"]
+            answers.append(client.get(path))
+
+        assert {answer.headers["content-type"] for answer in answers} == {"application/json"}, path
+        assert len({answer.content for answer in answers}) == 1, path
+        assert len({answer.headers.get("etag") for answer in answers}) == 1, path
+        assert all({"accept", "accept-encoding"} <= varies(answer) for answer in answers), path
+    assert_problem(served.nobody.get("/"), 404)
+    assert served.nobody.options("/").status_code == 404
+
+
+def test_pages_are_in_no_document_and_change_none(served):
+    documented = served.get("/openapi.json")["paths"]
+
+    assert "/" not in documented
+    assert all("text/html" not in str(documented[path]) for path in ("/runs", "/runs/{run_id}", "/leaderboard"))
+
+
+def test_each_address_has_a_page_that_loads_nothing_but_a_style(served):
+    for path in ["/", *paths(served)]:
+        response = page(served, path)
+
+        elements = Elements(response.text)
+        assert response.headers["content-security-policy"] == POLICY, path
+        assert response.headers["x-content-type-options"] == "nosniff"
+        assert {"accept", "accept-encoding"} <= varies(response), path
+        assert elements.all("script", "iframe", "object", "base", "style") == [], path
+        loaded = [given.get("href") for given in elements.all("link")] + [given.get("src") for given in elements.all("img")]
+        assert all(address.startswith("/assets/") for address in loaded)
+        assert not [given for _, given in elements.found if {"style", "onclick", "onload"} & given.keys()], path
+        for address in loaded:
+            asset = served.nobody.get(address)
+            assert asset.status_code == 200
+            assert "immutable" in asset.headers["cache-control"]
+
+
+def test_pages_have_landmarks_one_head_labels_and_captions(served):
+    for path in ["/", *paths(served), "/nowhere"]:
+        elements = Elements(served.nobody.get(path, headers=BROWSER).text)
+
+        assert len(elements.all("h1")) == len(elements.all("main")) == len(elements.all("header")) == 1, path
+        assert elements.all("html")[0]["lang"] == "en"
+        labelled = {given["for"] for given in elements.all("label")}
+        assert {given["id"] for given in elements.all("input", "select")} == labelled, path
+        assert len(elements.all("table")) == len(elements.all("caption")), path
+        assert all("scope" in given for given in elements.all("th")), path
+        assert all("aria-label" in given for given in elements.all("svg") if given.get("role") == "img"), path
+        ids = [given["id"] for _, given in elements.found if "id" in given]
+        assert len(ids) == len(set(ids)), path
+        named = [given["aria-labelledby"] for _, given in elements.found if "aria-labelledby" in given]
+        assert set(named) <= set(ids), path
+
+
+def test_each_form_is_revalidated_by_its_own_tag(served):
+    path = f"/runs/{served.run_id}/actions/1"
+    shown, read = page(served, path), served.nobody.get(path)
+
+    assert shown.headers["etag"] != read.headers["etag"]
+    assert shown.headers["cache-control"] == "no-cache"
+    again = served.nobody.get(path, headers=BROWSER | {"If-None-Match": shown.headers["etag"]})
+    assert again.status_code == 304
+    assert "accept" in varies(again)
+    assert page(served, path, **{"If-None-Match": read.headers["etag"]}).content == shown.content
+    assert served.nobody.get(path, headers={"If-None-Match": shown.headers["etag"]}).content == read.content
+
+
+def test_head_has_the_headers_of_the_page(served):
+    response = served.nobody.head("/runs", headers=BROWSER)
+
+    assert (response.status_code, response.content) == (200, b"")
+    assert response.headers["content-type"] == "text/html; charset=utf-8"
+
+
+def test_what_is_wrong_is_a_page_of_the_same_status(served):
+    cases = {"/nowhere": 404, "/runs/unknown": 404, f"/runs/{served.run_id}/actions/999999": 404, "/runs?bad=1": 422,
+             "/runs?limit=0": 422, "/leaderboard?limit=x": 422, f"/runs/{served.run_id}/decisions?cursor=x": 422,
+             "/me": 401, "/competitions/unknown": 404, "/replay-packs/unknown": 404}  # fmt: skip
+    for path, status in cases.items():
+        problem = assert_problem(served.nobody.get(path), status)
+        shown = page(served, path, status)
+
+        assert Elements(shown.text).text.count(problem["detail"]) >= 1, path
+        assert shown.headers["x-request-id"] in shown.text
+        assert "accept" in varies(shown)
+        assert "accept" in varies(served.nobody.get(path))
+        assert shown.headers["content-security-policy"] == POLICY
+
+
+def test_only_reading_is_answered_with_pages(served):
+    assert_problem(served.nobody.post("/competitions", headers=BROWSER), 401)
+    answer = served.nobody.post("/backtests", json=BACKTEST, headers=BROWSER)
+
+    assert answer.headers["content-type"] == "application/json"
+
+
+def test_a_form_may_leave_fields_blank(served):
+    shown = page(served, "/runs?kind=&status=sealed&agent_id=&pack_id=starter&owner=").text
+
+    assert served.run_id in shown
+    assert '<option value="sealed" selected>' in shown
+    assert "No run meets all of that" in page(served, "/runs?kind=live&status=").text
+
+
+def test_hostile_text_is_text_and_hides_nothing(served):
+    shown = [page(served, f"/competitions/{served.draft_id}").text]
+    shown += [page(served, f"/runs/{served.hostile_run_id}{path}").text for path in ("", "/decisions", "/actions/1")]
+    shown.append(page(served, f"/nowhere/{HOSTILE}", 404).text)
+    shown.append(served.nobody.get("/runs", params={"agent_id": HOSTILE}, headers=BROWSER).text)
+
+    assert all("&lt;script&gt;" in text and "[U+202E]" in text for text in shown[:4])
+    claims = shown[3][shown[3].index("Claimed by the agent, not checked") :]
+    assert "&lt;script&gt;" in claims
+    assert "7.5" in claims
+    for text in shown:
+        elements = Elements(text)
+        assert not {"\u202e", "\u200b"} & set(text)
+        assert all("alert" not in str(given) for given in elements.all("script"))
+        assert not [tag for tag, given in elements.found if any(name.startswith("on") for name in given)]
+
+
+def test_a_live_page_may_run_one_script_of_this_service(served):
+    response = page(served, f"/competitions/{served.draft_id}")
+    scripts = Elements(response.text).all("script")
+
+    assert response.headers["content-security-policy"] == f"{POLICY}; script-src 'self'; connect-src 'self'"
+    assert [re.sub("/[0-9a-f]{16}/", "/", given["src"]) for given in scripts] == ["/assets/live.js"]
+    assert f'data-stream="/competitions/{served.draft_id}/arena?since_seq=' in response.text
+    assert served.nobody.get(scripts[0]["src"]).headers["content-type"].startswith("text/javascript")
+
+
+def test_assets_are_those_of_pages_only(served):
+    for path in ("/assets/x/../app.py", "/assets/0/base.html", "/assets/0/style.css.map"):
+        assert served.nobody.get(path).status_code == 404
+    assert served.nobody.get("/assets/0/style.css").headers["cache-control"] == "no-cache"
+
+
+def test_a_run_says_what_its_json_says(served):
+    card, shown = served.get(f"/runs/{served.run_id}"), page(served, f"/runs/{served.run_id}").text
+    text = Elements(shown).text
+
+    assert f"{card['metrics']['avg_clv_bps']:+,.1f} bps" in shown
+    assert card["evidence"]["evidence_hash"] in text
+    assert all(detail in text for detail in card["check_details"].values())
+    assert text.count("passes") == list(card["checks"].values()).count("pass")
+    worst = served.get(f"/runs/{served.run_id}/decisions", sort="clv", limit=1)["decisions"][0]
+    assert f"/runs/{served.run_id}/actions/{worst['seq']}" in shown
+
+
+def test_the_leaderboard_draws_an_interval_over_the_fixtures_of_each_row(served):
+    text = page(served, "/leaderboard").text
+
+    rows = served.get("/leaderboard")["rows"]
+    assert text.count('role="img"') == len([row for row in rows if row["avg_clv_bps"] is not None]) + 1
+    wide = next(row for row in rows if row["action_count"] > 100)
+    assert f"{wide['avg_clv_bps']:+,.1f}, interval " in text
+    assert "no interval" in text  # of those over one fixture
+
+
+def test_the_printed_commands_verify_the_run(served, tmp_path):
+    printed = commands(page(served, f"/runs/{served.run_id}").text)
+    assert len(printed.splitlines()) == 3
+    environment = {"PATH": f"{sys.prefix}/bin:/usr/bin:/bin"}
+
+    done = subprocess.run(["sh", "-ec", printed], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+    assert served.get(f"/runs/{served.run_id}")["evidence"]["evidence_hash"] in done.stdout
+
+
+def test_a_host_that_is_none_stands_in_no_command(served):
+    for host in ("a.example;touch${IFS}x", "$(touch x)", "a.example`touch`"):
+        shown = page(served, f"/runs/{served.run_id}", Host=host).text
+
+        assert "touch" not in shown
+        assert commands(shown).split()[3].startswith((f"{served.url}/runs/", "http://HOST/runs/"))
+
+
+def test_behind_a_prefix_and_a_proxy_every_link_has_both(keys):
+    app = serving.create_app(serving.make_settings(keys, trusted_proxies="127.0.0.1"))
+    app.root_path = "/clv"
+    with serving.running(app) as url:
+        headers = BROWSER | {"X-Forwarded-Proto": "https", "Host": "odds.example"}
+        run_id = httpx2.post(f"{url}/demo/run", timeout=60).json()["run_id"]
+        shown = httpx2.get(f"{url}/runs/{run_id}", headers=headers).text
+
+    assert f"https://odds.example/clv/runs/{run_id}/bundle" in shown
+    links = [given["href"] for given in Elements(shown).all("a", "link") if not given["href"].startswith("#")]
+    assert all(link.startswith("/clv/") for link in links)
+
+
+def test_a_failing_check_stands_before_the_result(keys):
+    with serving.api(keys) as found:
+        run_id = found.post("/backtests", PACK, by=found.nobody, headers={"Prefer": "wait=60"})["run_id"]
+        wrong = {"metrics_recomputed": {"verdict": "fail", "detail": "the first difference is row 3"}}
+        with found.app.state.application.runs.database.write() as connection:
+            runs.record_checks(connection, run_id, runs.row(connection, run_id)["checks"] | wrong, 0)
+        shown = Elements(page(found, f"/runs/{run_id}").text).text
+
+    assert shown.index("Do not rely on this result: 1 of seven checks fails") < shown.index("over 12 fixtures")
+    assert "the first difference is row 3" in shown
+
+
+def test_a_removed_run_is_a_page_with_its_hashes(keys):
+    with serving.api(keys) as found:
+        run_id = found.post("/backtests", BACKTEST, by=found.nobody)["run_id"]
+        hashes = found.get(f"/runs/{run_id}")["evidence"]
+        page(found, f"/runs/{run_id}")
+        page(found, "/leaderboard")
+        found.app.state.application.retention.apply(-1)
+
+        for path in ("", "/decisions", "/actions/1", "/evidence"):
+            shown = page(found, f"/runs/{run_id}{path}", 410).text
+            assert hashes["evidence_hash"] in shown
+        page(found, "/leaderboard")
+
+
+def test_a_run_that_is_not_sealed_has_a_page_that_follows_it(keys):
+    with serving.api(keys) as found:
+        run_id = found.post("/backtests", PACK, by=found.nobody, headers={"Prefer": "wait=60"})["run_id"]
+        database = found.app.state.application.runs.database
+        for status, said in (("running", "It is being replayed"), ("failed", "It failed")):
+            unseal(database, run_id, status)
+            shown = page(found, f"/runs/{run_id}").text
+            assert said in shown
+            assert (f'data-stream="/runs/{run_id}/progress"' in shown) is (status == "running")
+            assert "Verify it yourself" not in shown
