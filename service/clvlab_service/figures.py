@@ -10,6 +10,8 @@ from typing import Any
 
 from markupsafe import Markup
 
+from clvlab.application.sheets.wording import market_name
+
 _HIDDEN = ("Cc", "Cf", "Co", "Cn", "Cs", "Zl", "Zp")  # categories of Unicode that show nothing, or turn what is beside them
 _KEPT = "\n\t"
 _ABSENT = "–"
@@ -110,9 +112,21 @@ def paired(names: Iterable[Any]) -> list[tuple[str, str]]:
     return [(str(name), str(name).replace("_", " ").lower()) for name in names]
 
 
+def market(key: str | None) -> str | None:
+    """Return what people call a market; nothing of an action that names none.
+
+    Examples
+    --------
+    >>> market("OVERUNDER_PARTICIPANT_GOALS||line=2.5"), market(None)
+    ('Over/Under 2.5 goals', None)
+    """
+    return None if key is None else market_name(key)
+
+
 FILTERS = {
     "count": count,
     "decimal": decimal,
+    "market": market,
     "moment": moment,
     "odds": odds,
     "paired": paired,

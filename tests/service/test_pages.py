@@ -264,6 +264,27 @@ def test_a_run_says_what_its_json_says(served):
     assert f"/runs/{served.run_id}/actions/{worst['seq']}" in shown
 
 
+def test_a_market_has_the_name_that_people_use_and_keeps_its_key(served):
+    of_a_goal_line = next(
+        row
+        for row in served.get(f"/runs/{served.run_id}/decisions")["decisions"]
+        if row["market_key"] == "OVERUNDER_PARTICIPANT_GOALS||line=2.5"
+    )
+
+    for path in (f"/runs/{served.run_id}/decisions", f"/runs/{served.run_id}/actions/{of_a_goal_line['seq']}"):
+        text = page(served, path).text
+        assert (
+            '<span title="OVERUNDER_PARTICIPANT_GOALS||line=2.5"><bdi class="other">Over/Under 2.5 goals</bdi></span>' in text
+        )
+
+
+def test_a_run_leads_to_the_verifier_that_runs_in_a_browser(served):
+    links = [given["href"] for given in Elements(page(served, f"/runs/{served.run_id}").text).all("a")]
+
+    (verifier,) = [link for link in links if link.endswith("verify.html")]
+    assert served.nobody.get(verifier).headers["content-type"].startswith("text/html")
+
+
 def test_the_leaderboard_draws_an_interval_over_the_fixtures_of_each_row(served):
     text = page(served, "/leaderboard").text
 
