@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-__all__ = ["PAGES", "ApiPage", "pages"]
+__all__ = ["PAGES", "ApiPage", "pages", "with_errors"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,3 +206,28 @@ def _entry(name: str) -> str:
     module, _, everything = name.partition(":")
     whole = "    options: {show_root_heading: false, show_root_toc_entry: false, show_root_members_full_path: false}\n"
     return f"::: {module}\n{whole if everything else ''}\n"
+
+
+_RAISED = re.compile(r"<code>\(?(\w+Error(?:, \w+)*)\)?</code>\s*–\s*<div class=\"doc-md-description\">\s*(.*?)</div>", re.DOTALL)
+
+
+def with_errors(html: str, errors: Collection[str]) -> str:
+    """Return a page of the API on which names of errors under "Raises" lead to them, also where several stand in one line.
+
+    Parameters
+    ----------
+    html
+        Content of the page.
+    errors
+        The names on the page of the errors.
+    """
+
+    def entry(found: re.Match[str]) -> str:
+        names = [
+            f'<a href="errors.html#clvlab.errors.{name}"><code>{name}</code></a>' if name in errors else f"<code>{name}</code>"
+            for name in found[1].split(", ")
+        ]
+        said = found[2].strip()
+        return ", ".join(names) + (f' – <div class="doc-md-description">{said}</div>' if said else "")
+
+    return _RAISED.sub(entry, html)

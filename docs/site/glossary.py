@@ -11,7 +11,7 @@ __all__ = ["anchored", "linked", "slug", "terms"]
 _ROW = re.compile(r"^\| ([^|]+) \| (.+) \|$", re.MULTILINE)
 _SILENT = {"a", "code", "pre", "svg", "script", "style", "button", "summary", "th", "h1", "h2", "h3", "h4", "h5", "h6"}
 # Words that everybody reads as everyday English: a link would teach nobody.
-_PLAIN = {"claim", "check", "event", "found", "message", "opening", "outcome", "results", "side", "state", "valid", "verified"}
+_PLAIN = {"claim", "check", "drift", "event", "message", "opening", "outcome", "results", "side", "state", "valid", "verified"}
 
 
 def slug(term: str) -> str:
@@ -36,7 +36,7 @@ def anchored(markdown: str) -> str:
 
 
 def terms(markdown: str) -> dict[str, str]:
-    """Return every word that is linked, in lower case, with the place of its meaning.
+    """Return every word that is linked, with the place of its meaning: in lower case, but for names in capitals.
 
     A row may name several words, parted by commas; a word in brackets is another name. ``audit, of a log`` means a thing
     only beside a log, so it is not linked, and neither are words of everyday English.
@@ -50,9 +50,14 @@ def terms(markdown: str) -> dict[str, str]:
         if re.search(r", (of|for|in) ", row[1]):
             continue
         for word in re.split(r", |\(|\)", row[1]):
-            if word.strip() and word.strip().lower() not in _PLAIN:
-                found.setdefault(word.strip().lower(), slug(row[1]))
+            if word.strip() and word.strip() not in _PLAIN:
+                found.setdefault(_form(word.strip()), slug(row[1]))
     return found
+
+
+def _form(word: str) -> str:
+    # BACK is an action, and back a word.
+    return word if word.isupper() else word.lower()
 
 
 def linked(html: str, words: Mapping[str, str], url: str) -> str:
@@ -63,7 +68,8 @@ def linked(html: str, words: Mapping[str, str], url: str) -> str:
     html
         Content of a page. Nothing inside code, headings, links, tables' heads or pictures is touched.
     words
-        Terms in lower case, with the place of their meaning; a plural in ``s`` is the same term.
+        Terms with the place of their meaning, as from ``terms``; a plural in ``s`` is the same term, and what follows "to"
+        is a verb.
     url
         The glossary, as seen from the page.
 
@@ -88,7 +94,7 @@ class _Reader(HTMLParser):
         self._done: set[str] = set()
         self._inside: list[str] = []
         longest_first = sorted(words, key=len, reverse=True)
-        self._word = re.compile(rf"(?<![\w./-])({'|'.join(map(re.escape, longest_first))})(s?)(?![\w/-])", re.IGNORECASE)
+        self._word = re.compile(rf"(?<![\w./-])(?<!\bto )({'|'.join(map(re.escape, longest_first))})(s?)(?![\w/-]| to\b)", re.IGNORECASE)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.parts.append(self.get_starttag_text() or "")
@@ -117,8 +123,8 @@ class _Reader(HTMLParser):
         self.parts.append(f"<!--{data}-->")
 
     def _link(self, word: re.Match[str]) -> str:
-        place = self._places[word[1].lower()]
-        if place in self._done:
+        place = self._places.get(_form(word[1]))
+        if place is None or place in self._done:
             return word[0]
         self._done.add(place)
         return f'<a class="term" href="{self._url}#{place}">{word[0]}</a>'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 _DOCS = Path(__file__).parents[1]
 _NOTEBOOKS = _DOCS.parent / "notebooks"
+_ERRORS = _DOCS.parent / "clvlab" / "errors.py"
 _GLOSSARY = "reference/glossary.md"
 
 
@@ -49,8 +51,10 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
     path = page.file.src_uri
     if path.startswith("notebooks/"):
         html = notebooks.with_outputs(html, _NOTEBOOKS / f"{Path(path).stem}.ipynb")
+    if path.startswith("api/"):
+        html = api.with_errors(html, re.findall(r"^class (\w+)", _ERRORS.read_text("utf-8"), re.MULTILINE))
     html = pictures.inlined(html, (_DOCS / path).parent)
-    if path in (_GLOSSARY, "README.md"):
+    if path in (_GLOSSARY, "README.md", "changelog.md"):
         return html
     target = files.get_file_from_path(_GLOSSARY)
     terms = glossary.terms((_DOCS / _GLOSSARY).read_text("utf-8"))

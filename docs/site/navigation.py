@@ -10,12 +10,13 @@ from docs.site import api
 
 __all__ = ["OUTSIDE", "linked", "navigation"]
 
+_TITLES = {"overview.md": "Overview", "changelog.md": "Changelog"}
 _MARKS = re.compile(r"^( *```\w+)[ \t]+\S.*$", re.MULTILINE)
 """What tests read behind the language of a block."""
 OUTSIDE = {"README": "overview.md", "CHANGELOG": "changelog.md"}
 """Pages of the project that lie above ``docs/``, and the names of them in the site."""
 
-_PART = re.compile(r"^\*\*([\w-]+)\*\*: ", re.MULTILINE)
+_PART = re.compile(r"^## ([\w-]+)$", re.MULTILINE)
 _PAGE = re.compile(r"\]\(([\w/-]+\.md)\)")
 
 
@@ -25,12 +26,12 @@ def navigation(home: str, notebooks: Path) -> list[Any]:
     Parameters
     ----------
     home
-        Markdown of the home page: a bold name of each part, and under it a list of links to its pages.
+        Markdown of the home page: a heading of each part, and under it a list of links to its pages.
     notebooks
         Folder of the notebooks.
     """
     _, *parts = _PART.split(home)
-    found: list[Any] = [{"Home": ["README.md", *OUTSIDE.values()]}]
+    found: list[Any] = [{"Home": ["README.md", *({_TITLES[path]: path} for path in OUTSIDE.values())]}]
     for name, text in zip(parts[::2], parts[1::2], strict=True):
         pages = list(dict.fromkeys(_PAGE.findall(text)))
         found.append({name: pages})
