@@ -196,19 +196,25 @@ PAGES = (
 def pages() -> Iterator[tuple[str, str]]:
     """Give the path of every page of the API under ``docs/``, and its Markdown, in order."""
     for page in PAGES:
-        yield f"api/{page.name}.md", f"# {page.title}\n\n{page.about}\n\n{''.join(map(_entry, page.names))}"
+        entries = "".join(_entry(name, alone=len(page.names) == 1) for name in page.names)
+        yield f"api/{page.name}.md", f"# {page.title}\n\n{page.about}\n\n{entries}"
 
 
-def _entry(name: str) -> str:
+def _entry(name: str, *, alone: bool) -> str:
     if name.startswith("clvlab.") and name.removeprefix("clvlab.") in _METHODS:
         method = name.removeprefix("clvlab.")
         return f"[](){{#{name}}}\n\n::: {_VERBS}.{method}\n    options: {{heading: {method}, toc_label: {method}}}\n\n"
     module, _, everything = name.partition(":")
-    whole = "    options: {show_root_heading: false, show_root_toc_entry: false, show_root_members_full_path: false}\n"
-    return f"::: {module}\n{whole if everything else ''}\n"
+    if not everything:
+        return f"::: {name}\n\n"
+    if alone:
+        return f"::: {module}\n    options: {{show_root_heading: false, show_root_toc_entry: false}}\n\n"
+    return f"::: {module}\n    options: {{heading: {module}, toc_label: {module.rpartition('.')[2]}}}\n\n"
 
 
-_RAISED = re.compile(r"<code>\(?(\w+Error(?:, \w+)*)\)?</code>\s*–\s*<div class=\"doc-md-description\">\s*(.*?)</div>", re.DOTALL)
+_RAISED = re.compile(
+    r"<code>\(?(\w+Error(?:, \w+)*)\)?</code>\s*–\s*<div class=\"doc-md-description\">\s*(.*?)</div>", re.DOTALL
+)
 
 
 def with_errors(html: str, errors: Collection[str]) -> str:

@@ -94,7 +94,9 @@ class _Reader(HTMLParser):
         self._done: set[str] = set()
         self._inside: list[str] = []
         longest_first = sorted(words, key=len, reverse=True)
-        self._word = re.compile(rf"(?<![\w./-])(?<!\bto )({'|'.join(map(re.escape, longest_first))})(s?)(?![\w/-]| to\b)", re.IGNORECASE)
+        self._word = re.compile(
+            rf"(?<![\w./-])(?<!\bto )({'|'.join(map(re.escape, longest_first))})(s?)(?![\w/-]| to\b)", re.IGNORECASE
+        )
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.parts.append(self.get_starttag_text() or "")

@@ -60,7 +60,9 @@ def linked(markdown: str, path: str, notebooks: Path) -> str:
     above = "../" * (len(PurePosixPath(path).parts) - 1)
     if path == "overview.md":
         markdown = markdown.replace("](docs/", "](")
-    markdown = re.sub(rf"\]\({re.escape(above)}\.\./(README|CHANGELOG)\.md", lambda file: f"]({above}{OUTSIDE[file[1]]}", markdown)
+    markdown = re.sub(
+        rf"\]\({re.escape(above)}\.\./(README|CHANGELOG)\.md", lambda file: f"]({above}{OUTSIDE[file[1]]}", markdown
+    )
     markdown = re.sub(r"\]\((?:[\w./]*/)?(\d\d_\w+)\.ipynb", rf"]({above}notebooks/\1.md", markdown)
     markdown = _MARKS.sub(r"\1", markdown)
     for source in notebooks.glob("*.ipynb"):

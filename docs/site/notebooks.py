@@ -6,12 +6,16 @@ import json
 import re
 from collections.abc import Iterator
 from html import escape
+from itertools import count
 from pathlib import Path
 from typing import Any
+
+from docs.site.pictures import with_own_names
 
 __all__ = ["markdown", "with_outputs"]
 
 _PLACE = re.compile(r'<div class="nb-output" id="output-(\d+)"></div>')
+_PICTURE = re.compile(r"<svg.*?</svg>", re.DOTALL)
 _NOTE = (
     "*The outputs are those that are stored with the notebook; widgets are shown as they stood. "
     "To run it: `jupyter lab notebooks/{name}`, with `clvlab[notebook]` installed.*"
@@ -42,7 +46,9 @@ def markdown(path: Path) -> str:
 def with_outputs(html: str, path: Path) -> str:
     """Return the page with its outputs, in the richest form that needs no script."""
     cells = _cells(path)
-    return _PLACE.sub(lambda place: f'<div class="nb-output">{"".join(_shown(cells[int(place[1])]))}</div>', html)
+    html = _PLACE.sub(lambda place: f'<div class="nb-output">{"".join(_shown(cells[int(place[1])]))}</div>', html)
+    numbers = count(1)
+    return _PICTURE.sub(lambda picture: with_own_names(picture[0], f"picture-{next(numbers)}"), html)
 
 
 def _cells(path: Path) -> list[dict[str, Any]]:
@@ -59,8 +65,7 @@ def _shown(cell: dict[str, Any]) -> Iterator[str]:
         if "text/html" in forms:
             yield forms["text/html"]
         elif "image/png" in forms:
-            said = escape(''.join(cell["source"]).splitlines()[-1], quote=True)
+            said = escape("".join(cell["source"]).splitlines()[-1], quote=True)
             yield f'<img alt="What {said} draws" src="data:image/png;base64,{forms["image/png"].strip()}">'
         else:
             yield f"<pre>{escape(forms['text/plain'])}</pre>"
-

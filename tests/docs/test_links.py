@@ -52,7 +52,9 @@ def test_pages_that_docstrings_name_are_there():
     missing = []
     for source in SOURCES:
         nodes = ast.walk(ast.parse(source.read_text(encoding="utf-8")))
-        texts = [ast.get_docstring(node) or "" for node in nodes if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)]
+        texts = [
+            ast.get_docstring(node) or "" for node in nodes if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+        ]
         named = {path for text in texts for path in re.findall(r"\bdocs/[\w/.-]+\.\w+", text)}
         missing += [f"{source.name}: {path}" for path in sorted(named) if not (ROOT / path).exists()]
         missing += [f"{source.name}: {target}" for text in texts for target in dead(text, ROOT / "README.md")]
