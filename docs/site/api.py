@@ -38,7 +38,7 @@ PAGES = (
     ApiPage(
         "packs",
         "Open and import packs",
-        "A pack is a folder of ticks, verified by its content: opened by name, folder or URL, or imported from odds of your own.",
+        "A pack is a folder of ticks, verified by its content: opened by name, folder or URL, or imported from your odds.",
         (
             "clvlab.open_pack",
             "clvlab.import_odds",
@@ -52,7 +52,7 @@ PAGES = (
     ApiPage(
         "agents",
         "Write agents",
-        "An agent is a function of a frame, or an object that is asked message by message; audits show that it can't look ahead.",
+        "An agent is a function of a frame, or an object that is asked message by message; audits show that none looks ahead.",
         (
             "clvlab.strategy",
             "clvlab.TickAgent",
@@ -158,7 +158,7 @@ PAGES = (
     ApiPage(
         "client",
         "Talk to a service",
-        "One method for each thing that a service can be asked for; what it answers is typed, and described under [Answers](answers.md).",
+        "One method for each thing that a service can be asked for; [what it answers](answers.md) is typed.",
         ("clvlab.Client", "clvlab.client.ApiError"),
     ),
     ApiPage(
@@ -213,7 +213,8 @@ def _entry(name: str, *, alone: bool) -> str:
 
 
 _RAISED = re.compile(
-    r"<code>\(?(\w+Error(?:, \w+)*)\)?</code>\s*–\s*<div class=\"doc-md-description\">\s*(.*?)</div>", re.DOTALL
+    r'<code>\(?(\w+Error(?:, \w+)*)\)?</code>\s*–\s*<div class="doc-md-description">\s*(.*?)</div>',
+    re.DOTALL,
 )
 
 

@@ -24,9 +24,9 @@ def slug(term: str) -> str:
 
 
 def anchored(markdown: str) -> str:
-    """Return the glossary with a place to link to in each row.
+    r"""Return the glossary with a place to link to in each row.
 
-    >>> print(anchored("| word | meaning |\\n|---|---|\\n| tick | one message |"))
+    >>> print(anchored("| word | meaning |\n|---|---|\n| tick | one message |"))
     | word | meaning |
     |---|---|
     | <span id="term-tick">tick</span> | one message |
@@ -36,23 +36,21 @@ def anchored(markdown: str) -> str:
 
 
 def terms(markdown: str) -> dict[str, str]:
-    """Return every word that is linked, with the place of its meaning: in lower case, but for names in capitals.
+    r"""Return every word that is linked, with the place of its meaning: in lower case, but for names in capitals.
 
-    A row may name several words, parted by commas; a word in brackets is another name. ``audit, of a log`` means a thing
-    only beside a log, so it is not linked, and neither are words of everyday English.
+    A row may name several words, parted by commas; a word in brackets is another name. A word that a row begins with has its
+    meaning there. ``audit, of a log`` means a thing only beside a log, so it is not linked, and neither are words of everyday
+    English.
 
-    >>> terms("|---|---|\\n| basis point (bps) | a |\\n| market, market key | b |\\n| audit, of a log | c |\\n| side | d |")
-    {'basis point': 'term-basis-point-bps', 'bps': 'term-basis-point-bps', 'market': 'term-market-market-key', \
-'market key': 'term-market-market-key'}
+    >>> found = terms("|---|---|\n| list, market | a |\n| market, market key | b |\n| audit, of a log | c |\n| side | d |")
+    >>> found["market"], found["list"], sorted(found)
+    ('term-market-market-key', 'term-list-market', ['list', 'market', 'market key'])
     """
-    found = {}
-    for row in _ROW.finditer(markdown.partition("|---|---|\n")[2]):
-        if re.search(r", (of|for|in) ", row[1]):
-            continue
-        for word in re.split(r", |\(|\)", row[1]):
-            if word.strip() and word.strip() not in _PLAIN:
-                found.setdefault(_form(word.strip()), slug(row[1]))
-    return found
+    rows = [row[1] for row in _ROW.finditer(markdown.partition("|---|---|\n")[2]) if not re.search(r", (of|for|in) ", row[1])]
+    named = [([word.strip() for word in re.split(r", |\(|\)", row) if word.strip()], slug(row)) for row in rows]
+    others = {_form(word): place for words, place in reversed(named) for word in words[1:]}
+    found = others | {_form(words[0]): place for words, place in reversed(named)}
+    return {word: place for word, place in found.items() if word not in _PLAIN}
 
 
 def _form(word: str) -> str:

@@ -1,4 +1,4 @@
-"""What the site adds to the pages of ``docs/``: the API, the notebooks, links to the glossary, pictures in the page's own ink."""
+"""What the site adds to the pages of ``docs/``: the API, the notebooks, links to the glossary, pictures in its ink."""
 
 from __future__ import annotations
 

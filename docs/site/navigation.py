@@ -43,7 +43,7 @@ def navigation(home: str, notebooks: Path) -> list[Any]:
 
 
 def linked(markdown: str, path: str, notebooks: Path) -> str:
-    """Return a page whose links lead to pages, where on disk they lead to files outside ``docs/``; names of notebooks are links.
+    """Return a page whose links lead to pages where on disk they lead to files outside ``docs/``, as names of notebooks do.
 
     Parameters
     ----------

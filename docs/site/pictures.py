@@ -29,7 +29,7 @@ def with_own_names(svg: str, prefix: str) -> str:
     >>> with_own_names('<path id="p"/><use href="#p" clip-path="url(#p)"/>', "clv")
     '<path id="clv-p"/><use href="#clv-p" clip-path="url(#clv-p)"/>'
     """
-    return re.sub(r'( id="|(?<=href=")#|(?<=url\()#)(?=[\w-]+["\)])', rf"\g<1>{prefix}-", svg)
+    return re.sub(r'( id="|(?<=href=")#|(?<=url\()#)(?=[\w.-]+["\)])', rf"\g<1>{prefix}-", svg)
 
 
 def _picture(alt: str, path: Path) -> str:

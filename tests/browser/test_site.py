@@ -1,4 +1,4 @@
-"""The documentation as a site: it builds strictly, has every public name, asks no other host, and is found through by its search."""
+"""The documentation as a site: it builds strictly, has every public name, asks no other host, and can be searched."""
 
 import functools
 import http.server
@@ -84,11 +84,8 @@ def served(folder):
 
 def test_no_page_fetches_from_elsewhere(site, read):
     outside = {path: [url for url in page.fetched if re.match(r"(\w+:)?//", url)] for path, page in read.items()}
-    styles = [
-        url
-        for path in site.glob("**/*.css")
-        for url in re.findall(r"(?:url\(|@import)\s*['\"]?(?:https?:)?//", path.read_text("utf-8"))
-    ]
+    imported = re.compile(r"(?:url\(|@import)\s*['\"]?(?:https?:)?//")
+    styles = [path.name for path in site.glob("**/*.css") if imported.search(path.read_text("utf-8"))]
 
     assert len(read) > 50
     assert {path: urls for path, urls in outside.items() if urls} == {}

@@ -8,6 +8,8 @@ from functools import cached_property
 import clvlab
 from docs.site import api
 
+COMPUTED = property | cached_property | classmethod | staticmethod
+
 
 def listed():
     """The objects on the pages of the API, each with the page that it stands on."""

@@ -71,6 +71,12 @@ def test_every_term_has_a_place_on_the_page_of_the_glossary():
     assert [place for place in words.values() if page.count(f'id="{place}"') != 1] == []
 
 
+def test_a_word_means_what_the_row_that_begins_with_it_says():
+    words = glossary.terms(GLOSSARY)
+
+    assert words["market"] == words["market key"] != words["allowlist"]
+
+
 def test_errors_that_a_docstring_names_in_one_line_are_links_each():
     html = '<code>(UnknownPackError, ValueError)</code>\n –\n <div class="doc-md-description">\n \n </div>'
     link = '<a href="errors.html#clvlab.errors.UnknownPackError"><code>UnknownPackError</code></a>'
@@ -80,10 +86,11 @@ def test_errors_that_a_docstring_names_in_one_line_are_links_each():
 
 def test_a_picture_is_drawn_in_the_ink_of_its_page_and_says_what_it_shows(tmp_path):
     (tmp_path / "a-b.svg").write_text('<svg color="#808080" aria-label="x"><path id="p"/><use href="#p" clip="url(#p)"/></svg>')
+    drawn = '<svg aria-label="A &amp; B"><path id="a-b-p"/><use href="#a-b-p" clip="url(#a-b-p)"/></svg>'
 
-    assert pictures.inlined('<p><img alt="A &amp; B" src="a-b.svg" /></p>', tmp_path) == (
-        '<p><span class="picture"><svg aria-label="A &amp; B"><path id="a-b-p"/><use href="#a-b-p" clip="url(#a-b-p)"/></svg></span></p>'
-    )
+    shown = pictures.inlined('<p><img alt="A &amp; B" src="a-b.svg" /></p>', tmp_path)
+
+    assert shown == f'<p><span class="picture">{drawn}</span></p>'
 
 
 def test_every_page_is_in_the_navigation():
