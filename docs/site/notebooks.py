@@ -61,7 +61,7 @@ def _shown(cell: dict[str, Any]) -> Iterator[str]:
         if output["output_type"] == "stream":
             yield f"<pre>{escape(''.join(output['text']))}</pre>"
             continue
-        forms = {kind: value if isinstance(value, dict) else "".join(value) for kind, value in output["data"].items()}
+        forms = {kind: "".join(value) for kind, value in output["data"].items() if not isinstance(value, dict)}
         if "text/html" in forms:
             yield forms["text/html"]
         elif "image/png" in forms:

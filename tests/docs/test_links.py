@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([*ROOT.glob("docs/**/*.md"), ROOT / "README.md", ROOT / "CHANGELOG.md"])
+PAGES = [*sorted(ROOT.glob("docs/**/*.md")), ROOT / "README.md", ROOT / "CHANGELOG.md"]
 NOTEBOOKS = sorted(ROOT.glob("notebooks/*.ipynb"))
 SOURCES = sorted([*ROOT.glob("clvlab/**/*.py"), *ROOT.glob("service/**/*.py")])
 FENCE = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
@@ -89,3 +89,23 @@ def test_every_picture_says_what_it_shows():
     assert len(pictures) > 10
     assert [alt for _, alt, _ in pictures if len(alt.split()) < 8 or re.match(r"(?i)(picture|image|graph|chart)\b", alt)] == []
     assert [target for page, _, target in pictures if not (page.parent / target).exists()] == []
+
+
+def test_files_recipes_and_modules_that_pages_name_are_there():
+    recipes = re.findall(r"^([a-z]+)[^:\n]*:", (ROOT / ".justfile").read_text(encoding="utf-8"), re.MULTILINE)
+    folders = sorted(path.name for path in (ROOT / "clvlab").iterdir() if path.is_dir())
+    own = re.compile(rf"(?:{'|'.join(['clvlab', 'service', 'tests', *folders])})/[\w/.-]*\.py")
+    missing = []
+    for page in PAGES[:-1]:  # the changelog names what was
+        spans = re.findall(r"`([^`\n]+)`", FENCE.sub("", page.read_text(encoding="utf-8")))
+        for span in spans:
+            if own.fullmatch(span) and not any((folder / span).exists() for folder in (ROOT, ROOT / "clvlab")):
+                missing.append(f"{page.name}: {span}")
+            if (named := re.match(r"just ([a-z]+)", span)) and named[1] not in recipes:
+                missing.append(f"{page.name}: {span}")
+            if named := re.match(r"python3? -m (tests[\w.]*)", span):
+                path = ROOT / named[1].replace(".", "/")
+                if not (path.with_suffix(".py").exists() or (path / "__main__.py").exists()):
+                    missing.append(f"{page.name}: {span}")
+
+    assert missing == []
