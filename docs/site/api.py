@@ -30,8 +30,8 @@ class ApiPage:
 
 
 _VERBS = "clvlab.lab.laboratory.making.Verbs"
-"""Where the functions stand that are methods of a laboratory which keeps nothing."""
 _METHODS = {"backtest", "backtests", "compare", "sweep", "walk_forward"}
+"""Functions that are methods of a laboratory which keeps nothing, and where they stand."""
 _RESULTS, _PROOFS, _SHEETS = "clvlab.lab.results", "clvlab.lab.proofs", "clvlab.application.sheets"
 
 PAGES = (
@@ -203,7 +203,8 @@ def pages() -> Iterator[tuple[str, str]]:
 def _entry(name: str, *, alone: bool) -> str:
     if name.startswith("clvlab.") and name.removeprefix("clvlab.") in _METHODS:
         method = name.removeprefix("clvlab.")
-        return f"[](){{#{name}}}\n\n::: {_VERBS}.{method}\n    options: {{heading: {method}, toc_label: {method}}}\n\n"
+        shown = f"heading: {name}, toc_label: {method}, show_symbol_type_heading: false, show_symbol_type_toc: false"
+        return f"[](){{#{name}}}\n\n::: {_VERBS}.{method}\n    options: {{{shown}}}\n\n"
     module, _, everything = name.partition(":")
     if not everything:
         return f"::: {name}\n\n"
