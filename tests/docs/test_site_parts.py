@@ -1,4 +1,4 @@
-"""The first use of a term on a page leads to the glossary; code, headings and links stay as they are."""
+"""The parts of the site: links to the glossary, pictures in the ink of their page, errors that lead somewhere, the order of pages."""
 
 import doctest
 from pathlib import Path
