@@ -1,4 +1,4 @@
-"""The parts of the site: links to the glossary, pictures in the ink of their page, errors that lead somewhere, the order of pages."""
+"""The parts of the site: links to the glossary, pictures in the ink of their page, errors that lead somewhere, the order."""
 
 import doctest
 from pathlib import Path
