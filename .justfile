@@ -45,6 +45,10 @@ coverage:
 package:
     python -m tests.package
 
+# The documentation as a site, with every link and anchor checked.
+site:
+    NO_MKDOCS_2_WARNING=1 python -m mkdocs build --strict --config-file .mkdocs.yml
+
 # Every speed figure.
 bench:
     python -m tests.benchmarks

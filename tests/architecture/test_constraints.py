@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 
+import pytest
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
@@ -40,12 +41,25 @@ def needed(requirement, extras):
     return marker is None or any(marker.evaluate({**python, "extra": extra}) for python in pythons for extra in extras)
 
 
+def is_installed(name):
+    try:
+        requires(name)
+    except PackageNotFoundError:
+        return False
+    return True
+
+
 def test_every_pin_is_of_something_that_an_extra_brings():
     declared = [*PROJECT["dependencies"], *(text for extra in PROJECT["optional-dependencies"].values() for text in extra)]
     ours = [Requirement(text) for text in declared]
     brought = {plain(found.name) for one in ours if plain(one.name) != "clvlab" for found in asked_for(one)}
 
-    assert {plain(name) for name in PINS} - brought == set()
+    unknown = {plain(name) for name in PINS} - brought
+    alone = {"betfair_data"}  # brings nothing else, and is in no extra that CI installs
+    if unknown and (absent := sorted(one.name for one in ours if one.name not in alone and not is_installed(one.name))):
+        pytest.skip(f"what {', '.join(absent)} bring can't be asked here: pip install -e '.[dev]'")
+
+    assert unknown == set()
 
 
 def test_no_pin_is_of_a_placeholder():

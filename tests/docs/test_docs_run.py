@@ -157,19 +157,3 @@ def test_every_step_on_real_odds_works(page, tmp_path, realdata):
 def test_tutorials_and_how_to_pages_are_found_and_have_steps():
     assert GUIDES
     assert all(steps(page.read_text(encoding="utf-8")) for page in GUIDES)
-
-
-@pytest.mark.parametrize("page", sorted(ROOT.glob("docs/**/*.md")), ids=lambda page: page.name)
-def test_links_lead_to_files(page):
-    text = FENCE.sub("", page.read_text(encoding="utf-8"))
-    targets = [target for target in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in target]
-
-    assert [target for target in targets if not leads_somewhere(page, *target.partition("#")[::2])] == []
-
-
-def leads_somewhere(page, path, anchor):
-    target = page.parent / path if path else page
-    if not target.exists():
-        return False
-    headings = re.findall(r"^#+ (.+)$", target.read_text(encoding="utf-8"), re.MULTILINE) if anchor else []
-    return not anchor or anchor in [re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings]

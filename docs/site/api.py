@@ -1,0 +1,241 @@
+"""The pages of the API, grouped as it is used; their text is that of the docstrings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+__all__ = ["PAGES", "ApiPage", "pages", "with_errors"]
+
+
+@dataclass(frozen=True, slots=True)
+class ApiPage:
+    """One page: what it is about, and what stands on it.
+
+    Parameters
+    ----------
+    name
+        Of the file.
+    title, about
+        Heading, and the sentences under it.
+    names
+        Dotted names of functions and classes, in order; ``module:*`` is all that a module says is public.
+    """
+
+    name: str
+    title: str
+    about: str
+    names: tuple[str, ...]
+
+
+_VERBS = "clvlab.lab.laboratory.making.Verbs"
+_METHODS = {"backtest", "backtests", "compare", "sweep", "walk_forward"}
+"""Functions that are methods of a laboratory which keeps nothing, and where they stand."""
+_RESULTS, _PROOFS, _SHEETS = "clvlab.lab.results", "clvlab.lab.proofs", "clvlab.application.sheets"
+
+PAGES = (
+    ApiPage(
+        "packs",
+        "Open and import packs",
+        "A pack is a folder of ticks, verified by its content: opened by name, folder or URL, or imported from your odds.",
+        (
+            "clvlab.open_pack",
+            "clvlab.import_odds",
+            f"{_RESULTS}.pack.Pack",
+            f"{_RESULTS}.path.PricePath",
+            "clvlab.packs.reader.Pack",
+            "clvlab.packs.quality.Quality",
+            "clvlab.law.tape.Tape",
+        ),
+    ),
+    ApiPage(
+        "agents",
+        "Write agents",
+        "An agent is a function of a frame, or an object that is asked message by message; audits show that none looks ahead.",
+        (
+            "clvlab.strategy",
+            "clvlab.TickAgent",
+            "clvlab.Book",
+            "clvlab.isolated",
+            "clvlab.lookahead_audit",
+            "clvlab.lookahead_audits",
+            f"{_RESULTS}.audit.AuditReport",
+            "clvlab.agents.columnar.Strategy",
+            "clvlab.agents.isolation.isolated.IsolatedAgent",
+            "clvlab.engine.agent.Agent",
+            "clvlab.engine.agent.Identity",
+            "clvlab.engine.following.Follower",
+            "clvlab.law.schema.Causality",
+        ),
+    ),
+    ApiPage(
+        "backtest",
+        "Backtest and compare",
+        "A backtest replays a pack through an agent, scores what it proposed at the close, and seals it.",
+        (
+            "clvlab.backtest",
+            "clvlab.backtests",
+            "clvlab.compare",
+            "clvlab.leaderboard",
+            "clvlab.Window",
+            "clvlab.PolicyEnvelope",
+            f"{_RESULTS}.result.Result",
+            f"{_RESULTS}.contender.Contender",
+            f"{_RESULTS}.report.Report",
+            f"{_RESULTS}.report.Scores",
+            f"{_RESULTS}.comparison.Comparison",
+            f"{_RESULTS}.leaderboard.Leaderboard",
+            "clvlab.lab.explorer.explorer.Explorer",
+            "clvlab.application.runs.perform.PerformedRun",
+        ),
+    ),
+    ApiPage(
+        "laboratory",
+        "Keep packs and runs",
+        "A laboratory keeps packs and runs in memory, in a file or at a service, with the same verbs.",
+        ("clvlab.Lab", "clvlab.lab.laboratory.listing.Listing"),
+    ),
+    ApiPage(
+        "search",
+        "Search",
+        "Grids of parameters, and what is left of the best of them when all that was tried counts.",
+        (
+            "clvlab.sweep",
+            "clvlab.walk_forward",
+            f"{_RESULTS}.sweeping.Sweep",
+            f"{_RESULTS}.sweeping.Trial",
+            f"{_RESULTS}.overfitting.OverfittingResult",
+            f"{_RESULTS}.walking.WalkForward",
+            f"{_RESULTS}.planning.SearchPlan",
+        ),
+    ),
+    ApiPage(
+        "tear-sheet",
+        "Read a tear sheet",
+        "All that a backtest says of its agent, made by `Result.tear_sheet()`: figures as values, tables as frames, pictures.",
+        (
+            f"{_SHEETS}.tearsheet.TearSheet",
+            f"{_SHEETS}.plots.Plots",
+            f"{_SHEETS}.settling.Settlement",
+            f"{_SHEETS}.bankrolls.BankrollFan",
+            "clvlab.statistics.verdict.Verdict",
+        ),
+    ),
+    ApiPage(
+        "statistics",
+        "Statistics",
+        "Means, shares and nulls over fixtures, which are what is independent; they take series and frames of any origin.",
+        ("clvlab.statistics:*",),
+    ),
+    ApiPage(
+        "verify",
+        "Verify and prove",
+        "A sealed run is opened from its folder, and everything that it says is computed again.",
+        (
+            "clvlab.open_run",
+            f"{_RESULTS}.run.Run",
+            f"{_RESULTS}.run.VerificationResult",
+            f"{_PROOFS}.card.ProofCard",
+            f"{_PROOFS}.browser.EvidenceBrowser",
+            f"{_PROOFS}.merkle.MerklePath",
+            f"{_PROOFS}.playground.Playground",
+            "clvlab.proof.seal.SealedRun",
+            "clvlab.proof.verify.Verification",
+            "clvlab.proof.started.RunStarted",
+        ),
+    ),
+    ApiPage(
+        "live",
+        "Live",
+        "A live run decides while messages come: `Lab.live()` and `Lab.capture()` listen to one of these feeds.",
+        (
+            "clvlab.feeds.feed:*",
+            "clvlab.feeds.replay:*",
+            "clvlab.application.live.view.LiveView",
+        ),
+    ),
+    ApiPage(
+        "client",
+        "Talk to a service",
+        "One method for each thing that a service can be asked for; [what it answers](answers.md) is typed.",
+        ("clvlab.Client", "clvlab.client.ApiError"),
+    ),
+    ApiPage(
+        "answers",
+        "Answers of a service",
+        "Every answer is a dict with these keys; the same types shape the [routes](../reference/http.md).",
+        tuple(
+            f"clvlab.answers.{name}:*"
+            for name in (
+                "agents",
+                "backtests",
+                "competitions",
+                "decisions",
+                "demo",
+                "leaderboard",
+                "log",
+                "me",
+                "operations",
+                "packs",
+                "runs",
+                "strategies",
+                "uploads",
+            )
+        ),
+    ),
+    ApiPage(
+        "errors",
+        "Errors",
+        "Every error that clvlab raises on purpose, by name; all of them are `ClvlabError`.",
+        ("clvlab.errors:*",),
+    ),
+)
+
+
+def pages() -> Iterator[tuple[str, str]]:
+    """Give the path of every page of the API under ``docs/``, and its Markdown, in order."""
+    for page in PAGES:
+        entries = "".join(_entry(name, alone=len(page.names) == 1) for name in page.names)
+        yield f"api/{page.name}.md", f"# {page.title}\n\n{page.about}\n\n{entries}"
+
+
+def _entry(name: str, *, alone: bool) -> str:
+    if name.startswith("clvlab.") and name.removeprefix("clvlab.") in _METHODS:
+        method = name.removeprefix("clvlab.")
+        shown = f"heading: {name}, toc_label: {method}, show_symbol_type_heading: false, show_symbol_type_toc: false"
+        return f"[](){{#{name}}}\n\n::: {_VERBS}.{method}\n    options: {{{shown}}}\n\n"
+    module, _, everything = name.partition(":")
+    if not everything:
+        return f"::: {name}\n\n"
+    if alone:
+        return f"::: {module}\n    options: {{show_root_heading: false, show_root_toc_entry: false}}\n\n"
+    return f"::: {module}\n    options: {{heading: {module}, toc_label: {module.rpartition('.')[2]}}}\n\n"
+
+
+_RAISED = re.compile(
+    r'<code>\(?(\w+Error(?:, \w+)*)\)?</code>\s*–\s*<div class="doc-md-description">\s*(.*?)</div>',
+    re.DOTALL,
+)
+
+
+def with_errors(html: str, errors: Collection[str]) -> str:
+    """Return a page of the API on which names of errors under "Raises" lead to them, also where several stand in one line.
+
+    Parameters
+    ----------
+    html
+        Content of the page.
+    errors
+        The names on the page of the errors.
+    """
+
+    def entry(found: re.Match[str]) -> str:
+        names = [
+            f'<a href="errors.html#clvlab.errors.{name}"><code>{name}</code></a>' if name in errors else f"<code>{name}</code>"
+            for name in found[1].split(", ")
+        ]
+        said = found[2].strip()
+        return ", ".join(names) + (f' – <div class="doc-md-description">{said}</div>' if said else "")
+
+    return _RAISED.sub(entry, html)
