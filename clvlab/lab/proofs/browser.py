@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Collection, Iterable
 from functools import cached_property
 from typing import Any
 
@@ -11,13 +12,15 @@ import orjson
 import polars as pl
 
 from clvlab.drawing import html
-from clvlab.drawing.showing import optional
 from clvlab.errors import EvidenceError
 from clvlab.lab.drawing.interactive import NOTE, Interactive
+from clvlab.lab.proofs.bytes_view import bytes_html
+from clvlab.lab.proofs.evidence_widget import EvidenceWidget
 from clvlab.lab.proofs.lines import Lines
+from clvlab.proof.merkle import leaf_hash
 from clvlab.proof.seal import SealedRun
 
-_PAGE = 10
+PAGE = 10
 _MOST_CHARACTERS = 20_000  # of one line on the screen
 
 
@@ -41,15 +44,18 @@ class EvidenceBrowser(Interactive):
         """One row per line: (seq, kind, first_byte, bytes, running_sha256); a line's bytes include its line feed."""
         return self.page(0, len(self.lines))
 
-    def page(self, first: int, count: int = _PAGE) -> pl.DataFrame:
-        """Return some rows of ``.frame``, from line ``first`` on; what comes before them is hashed in one go."""
-        numbers = range(max(first, 0), min(max(first, 0) + count, len(self.lines)))
-        running = hashlib.sha256(self.source.events[: self.lines.span(numbers[0])[0]] if numbers else b"")
-        rows = []
+    def page(self, first: int, count: int = PAGE) -> pl.DataFrame:
+        """Return some rows of ``.frame``, from line ``first`` on."""
+        return self.rows(range(max(first, 0), min(max(first, 0) + count, len(self.lines))))
+
+    def rows(self, numbers: Iterable[int]) -> pl.DataFrame:
+        """Return rows of ``.frame`` by their numbers, which rise; what lies before each is hashed in one go."""
+        running, hashed, events, rows = hashlib.sha256(), 0, memoryview(self.source.events), []
         for number in numbers:
             start, end = self.lines.span(number)
             text = self.source.events[start : end + 1]
-            running.update(text)
+            running.update(events[hashed : start + len(text)])
+            hashed = start + len(text)
             rows.append((number, _kind(text), start, len(text), f"sha256:{running.hexdigest()}"))
         schema = {"seq": pl.Int64, "kind": pl.String, "first_byte": pl.Int64, "bytes": pl.Int64, "running_sha256": pl.String}
         return pl.DataFrame(rows, schema=schema, orient="row")
@@ -90,7 +96,7 @@ class EvidenceBrowser(Interactive):
         return f"Evidence of {self.source.run_id}: {size}; next: .text(seq), .frame"
 
     def _repr_html_(self) -> str:
-        more = len(self.lines) - _PAGE - 1
+        more = len(self.lines) - PAGE - 1
         ends = [self.page(0), *([self.page(len(self.lines) - 1, 1)] if more >= 0 else [])]
         return html.block(
             f"Evidence of {self.source.run_id}: {len(self.lines):,} lines",
@@ -99,39 +105,56 @@ class EvidenceBrowser(Interactive):
             NOTE,
         )
 
-    def table(self, rows: pl.DataFrame) -> str:
-        """Show rows of ``.frame``; a running hash that is the sealed one is marked."""
+    @cached_property
+    def kinds(self) -> pl.Series:
+        """The kind of every line, in their order."""
+        return pl.Series("kind", [_kind(self.lines.get(number)) for number in range(len(self.lines))], dtype=pl.String)
+
+    def find(self, text: str = "", kinds: Collection[str] = ()) -> list[int]:
+        """Return the numbers of the lines that hold a text, whatever its case, and are of one of some kinds, or of any.
+
+        Examples
+        --------
+        >>> from clvlab.lab import backtest
+        >>> backtest("starter", "baseline").run.browse().find(kinds=["RUN_STARTED"])
+        [0]
+        """
+        numbers = range(len(self.lines))
+        if kinds:
+            numbers = self.kinds.is_in(list(kinds)).arg_true().to_list()
+        if not text:
+            return list(numbers)
+        wanted, events = text.encode("utf-8", "surrogatepass").lower(), self.source.events.lower()
+        return [number for number in numbers if events.find(wanted, *self.lines.span(number)) >= 0]
+
+    def table(self, rows: pl.DataFrame, chosen: int | None = None, *, live: bool = False) -> str:
+        """Show rows of ``.frame``; a running hash that is the sealed one is marked, and a live table can be picked from."""
         sealed = self.source.evidence_hash
         shown = [
-            (kind, seq, size, running, "as sealed" if running == sealed else "")
+            (kind, _button(seq, seq == chosen) if live else seq, size, running, "as sealed" if running == sealed else "")
             for seq, kind, _, size, running in rows.iter_rows()
         ]
         return html.section("", html.table(["kind", "line", "bytes", "SHA-256 of all bytes up to here", ""], shown))
 
     def detail(self, seq: int) -> str:
-        """Show one line, escaped."""
-        text = self.text(seq)
+        """Show one line, escaped: what it says, its leaf in the Merkle tree, and its exact bytes."""
+        number, text = self._number(seq), self.text(seq)
+        start, end = self.lines.span(number)
+        own = self.source.events[start : end + 1]
         rest = f"\n... and {len(text) - _MOST_CHARACTERS:,} characters more" if len(text) > _MOST_CHARACTERS else ""
-        return html.block(f"Line {self._number(seq):,}", html.preformatted(text[:_MOST_CHARACTERS] + rest))
+        return html.block(
+            f"Line {number:,}: {_kind(own)}, {len(own):,} bytes from byte {start:,}",
+            html.facts({"leaf hash": f"sha256:{leaf_hash(self.lines.get(number)).hex()}"}),
+            html.figures([html.preformatted(text[:_MOST_CHARACTERS] + rest), bytes_html(own, start)]),
+        )
 
     def _build(self) -> Any:
-        make = optional("ipywidgets", "the evidence browser")
-        last = max(len(self.lines) - 1, 0)
-        line = make.BoundedIntText(min=0, max=last, description="Line", layout={"width": "12rem"})
-        slider = make.IntSlider(min=0, max=last, readout=False, layout={"flex": "1 1 12rem", "width": "auto"})
-        rows, detail = make.HTML(), make.HTML()
-        make.jslink((line, "value"), (slider, "value"))
+        return EvidenceWidget(self).box
 
-        def show(_: Any = None) -> None:
-            first = line.value - line.value % _PAGE
-            rows.value, detail.value = html.block("", self.table(self.page(first))), self.detail(line.value) if last else ""
 
-        line.observe(show, "value")
-        show()
-        controls = make.HBox([line, slider], layout={"flex_flow": "row wrap", "align_items": "center", "width": "100%"})
-        box = make.VBox([controls, rows, detail], layout={"width": "100%"})
-        box.add_class("clvlab-browser")
-        return box
+def _button(seq: int, chosen: bool) -> html.Html:
+    state = ' aria-current="true"' if chosen else ""
+    return html.Html(f'<button data-pick="{seq}"{state} aria-label="show line {seq}">{"▸ " if chosen else ""}{seq:,}</button>')
 
 
 def _kind(line: bytes) -> str:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import orjson
 import polars as pl
 
 from clvlab.drawing import html
-from clvlab.drawing.showing import Shown
 from clvlab.errors import EvidenceError
-from clvlab.lab.proofs.lines import Lines
-from clvlab.proof.merkle import inclusion_proof, leaf_hash, leaf_hashes, node_hash
+from clvlab.lab.drawing.interactive import NOTE, Interactive
+from clvlab.lab.proofs.merkle_widget import MerkleWidget
+from clvlab.lab.proofs.tree import Tree
+from clvlab.lab.proofs.tree_picture import TreePicture
+from clvlab.proof.merkle import node_hash
 from clvlab.proof.seal import SealedRun
-
-_DIGITS = 10
-_ROW, _BOX, _GAP = 54, 190, 70  # of the picture, in pixels
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +28,15 @@ class Step:
     node: bytes
 
 
-class MerklePath(Shown):
+class MerklePath(Interactive):
     """The inclusion proof of one line of evidence (RFC 9162, section 2.1.3); made by ``Run.merkle_path(seq)``.
 
     Attributes
     ----------
     seq, size
         Number of the line, and of lines.
+    tree
+        All of it.
     leaf
         SHA-256 of 0x00 and the line.
     steps
@@ -47,13 +49,17 @@ class MerklePath(Shown):
     True
     """
 
-    def __init__(self, run: SealedRun, seq: int) -> None:
-        lines = Lines(run.events)
-        if not 0 <= seq < len(lines):
-            raise EvidenceError(f"run {run.run_id} has no line {seq}: it has {len(lines)}, numbered from 0")
-        self.source, self.seq, self.size = run, seq, len(lines)
-        self.leaf = leaf_hash(lines.get(seq))
-        self.steps = _steps(self.leaf, seq, self.size, inclusion_proof(leaf_hashes(run.events), seq))
+    def __init__(self, run: SealedRun, seq: int, tree: Tree | None = None) -> None:
+        self.tree = tree or Tree(run.events)
+        if not 0 <= seq < self.tree.size:
+            raise EvidenceError(f"run {run.run_id} has no line {seq}: it has {self.tree.size}, numbered from 0")
+        self.source, self.seq, self.size = run, seq, self.tree.size
+        self.leaf = self.tree.path(seq)[0].digest
+        self.steps = _steps(self.tree, seq)
+
+    def of(self, seq: int) -> MerklePath:
+        """Return the path of another line of the same run; refuses as ``Run.merkle_path`` does."""
+        return MerklePath(self.source, seq, self.tree)
 
     @property
     def root(self) -> str:
@@ -90,61 +96,47 @@ class MerklePath(Shown):
             f"Merkle path of line {self.seq} of {self.size:,}: {len(self.steps)} steps, {arrives} the stated root; next: .frame"
         )
 
+    @property
+    def line(self) -> str:
+        """What the path shows, in a sentence."""
+        verdict = "arrives at the root that the manifest states" if self.holds else "does NOT arrive at the root of the manifest"
+        return f"Line {self.seq:,} of {self.size:,}: {len(self.steps)} hashes prove it, the path {verdict}"
+
     def _repr_html_(self) -> str:
-        verdict = (
-            "arrives at the root that the manifest states" if self.holds else "does NOT arrive at the root of the manifest"
-        )
-        return html.block(
-            f"Line {self.seq:,} of {self.size:,}: {len(self.steps)} hashes prove it, the path {verdict}",
-            f'<div class="wide">{self.svg()}</div>',
-            html.facts({"path arrives at": self.root, "manifest states": self.stated_root}),
-            '<p class="quiet">Leaf = SHA-256(00, line); node = SHA-256(01, left, right).</p>',
-        )
+        return html.block(self.line, html.section("", self.svg()), self.hashes(), NOTE)
 
-    def svg(self) -> str:
-        """Draw the path from the line, below, to the root, above; siblings stand on their side."""
-        top = len(self.steps)
-        width, height = 3 * _BOX + 2 * _GAP, (top + 1) * _ROW + 6
-        middle, parts = _BOX + _GAP, []
-        for number, step in enumerate(self.steps):
-            y, above = (top - number) * _ROW, (top - number - 1) * _ROW
-            x = 0 if step.left else 2 * (_BOX + _GAP)
-            parts += [_line(middle, y, middle, above), _line(x, y, middle, above)]
-            parts.append(_box(x, y, f"sibling {number + 1}", step.sibling, on_path=False))
-        names = [f"leaf: line {self.seq:,}", *(f"node {number}" for number in range(1, top)), "root"][: top + 1]
-        nodes = [self.leaf, *(step.node for step in self.steps)]
-        for number, (name, node) in enumerate(zip(names if top else ["leaf = root"], nodes, strict=True)):
-            parts.append(_box(middle, (top - number) * _ROW, name, node, on_path=True))
-        said = html.escape(f"Merkle path of line {self.seq}")
+    def _build(self) -> Any:
+        return MerkleWidget(self).box
+
+    def svg(self, *, live: bool = False) -> str:
+        """Draw the leaves around the line, below, and the path to the root, above; of a live picture a leaf can be picked."""
+        return TreePicture(self.tree, self.seq, live=live).svg()
+
+    def hashes(self) -> str:
+        """Show where the path arrives and every hash of it, as HTML."""
+        rows = [
+            (step, "leaf" if side is None else f"sibling on the {side}", html.Html(_code(sibling or "")), html.Html(_code(node)))
+            for step, side, sibling, node in self.frame.iter_rows()
+        ]
         return (
-            f'<svg role="img" aria-label="{said}" viewBox="0 -3 {width} {height}" style="width:{width}px;max-width:100%">'
-            f'<g font-family="inherit" font-size="12" fill="currentColor">{"".join(parts)}</g></svg>'
+            '<p class="quiet">Thick: the path. Dashed: the siblings that prove it. '
+            "Leaf = SHA-256(00, line); node = SHA-256(01, left, right).</p>"
+            + html.section("", html.facts({"path arrives at": self.root, "manifest states": self.stated_root}))
+            + html.details("Every hash of the path", html.section("", html.table(["step", "with", "sibling", "node"], rows)))
         )
 
 
-def _steps(leaf: bytes, index: int, size: int, proof: list[bytes]) -> list[Step]:
-    """Walk the proof as RFC 9162, section 2.1.3.2, checks it, and keep each node."""
-    steps, node, position, last = [], leaf, index, size - 1
-    for sibling in proof:
-        left = bool(position & 1) or position == last
-        node = node_hash(sibling, node) if left else node_hash(node, sibling)
-        while left and position and not position & 1:
-            position, last = position >> 1, last >> 1
-        position, last = position >> 1, last >> 1
-        steps.append(Step(sibling, left, node))
+def _steps(tree: Tree, seq: int) -> list[Step]:
+    """Hash the way from a leaf to the root, as RFC 9162, section 2.1.3.2, does."""
+    path = tree.path(seq)
+    steps, digest = [], path[0].digest
+    for node in path:
+        if sibling := tree.sibling(node):
+            left = sibling.place < node.place
+            digest = node_hash(sibling.digest, digest) if left else node_hash(digest, sibling.digest)
+            steps.append(Step(sibling.digest, left, digest))
     return steps
 
 
-def _line(x: int, y: int, to_x: int, to_y: int) -> str:
-    half = _BOX // 2
-    return f'<line x1="{x + half}" y1="{y}" x2="{to_x + half}" y2="{to_y + 38}" stroke="currentColor" stroke-opacity="0.45"/>'
-
-
-def _box(x: int, y: int, name: str, digest: bytes, *, on_path: bool) -> str:
-    dash, weight = ("", "600") if on_path else (' stroke-dasharray="4 3"', "400")
-    short = digest.hex()
-    return (
-        f'<rect x="{x + 1}" y="{y}" width="{_BOX - 2}" height="38" rx="4" fill="none" stroke="currentColor"{dash}/>'
-        f'<text x="{x + 10}" y="{y + 15}" font-weight="{weight}">{html.escape(name)}</text>'
-        f'<text x="{x + 10}" y="{y + 31}" font-family="monospace">{short[:_DIGITS]}…{short[-_DIGITS:]}</text>'
-    )
+def _code(digest: str) -> str:
+    return f"<code>{html.escape(digest)}</code>" if digest else ""
