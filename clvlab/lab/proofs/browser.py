@@ -145,7 +145,7 @@ class EvidenceBrowser(Interactive):
         return html.block(
             f"Line {number:,}: {_kind(own)}, {len(own):,} bytes from byte {start:,}",
             html.facts({"leaf hash": f"sha256:{leaf_hash(self.lines.get(number)).hex()}"}),
-            html.figures([html.preformatted(text[:_MOST_CHARACTERS] + rest), bytes_html(own, start)]),
+            f'<div class="line">{html.preformatted(text[:_MOST_CHARACTERS] + rest)}<div>{bytes_html(own, start)}</div></div>',
         )
 
     def _build(self) -> Any:

@@ -18,6 +18,14 @@ _WIDE = {"width": "auto", "max_width": "100%"}
 _ROW = {"flex_flow": "row wrap", "align_items": "center", "width": "100%"}
 
 
+_STYLE = """<style>
+.clvlab-browser{container-type:inline-size}
+.clvlab-browser .line{display:grid;grid-template-columns:minmax(0,1fr);gap:.6rem}
+.clvlab-browser .line pre.bytes{white-space:pre;overflow-wrap:normal;font-size:11px}
+@container (min-width:58rem){.clvlab-browser .line{grid-template-columns:minmax(0,1fr) 33rem}}
+</style>"""
+
+
 class EvidenceWidget:
     """Search, kinds, a page of lines and one of them whole; ``box`` is what is displayed."""
 
@@ -40,7 +48,8 @@ class EvidenceWidget:
         self.later.on_click(lambda _: self._turn(1))
         filters = make.HBox([self.search, *self.kinds], layout=_ROW)
         turning = make.HBox([self.line, self.earlier, self.later, self.said], layout=_ROW)
-        self.box = make.VBox([filters, turning, self.rows, self.detail], layout={"width": "100%"})
+        style = make.HTML(_STYLE, layout={"display": "none"})
+        self.box = make.VBox([style, filters, turning, self.rows, self.detail], layout={"width": "100%"})
         self.box.add_class("clvlab-browser")
         self._show()
 
