@@ -52,13 +52,10 @@ def axes_or_new(ax: Axes | None) -> Any:
         return ax
     pyplot = optional("matplotlib.pyplot", "a plot")
     with _STYLING, pyplot.rc_context(_STYLE):
-        return pyplot.subplots(figsize=(6.4, 3.6), FigureClass=_themed())[1]
-
-
-def _themed() -> Any:
-    """Return the class of figures that a notebook shows as SVG in the ink of the page; files of them stay black on white."""
-    plain = optional("matplotlib.figure", "a plot").Figure
-    return type("Figure", (plain,), {"_repr_html_": _page_part})
+        figure, new = pyplot.subplots(figsize=(6.4, 3.6))
+    # A notebook asks for it first; files of the figure stay black on white.
+    figure._repr_html_ = partial(_page_part, figure)
+    return new
 
 
 def _page_part(figure: Any) -> str:
@@ -79,7 +76,7 @@ def _title(figure: Any) -> str:
 
 
 def _ink(figure: Any, colour: str) -> list[Callable[[], object]]:
-    """Colour what is black, as everything is by default, and return what undoes it."""
+    """Colour what is black, as everything is by default, take the white out of legends, and return what undoes both."""
     same, text = optional("matplotlib.colors", "a plot").same_color, optional("matplotlib.text", "a plot").Text
     figure.draw_without_rendering()  # ticks are made when they are drawn first
     drawn = figure.findobj(text)
@@ -91,7 +88,12 @@ def _ink(figure: Any, colour: str) -> list[Callable[[], object]]:
     found = [(put, was) for put, was in black if same(was, "black")]
     for put, _ in found:
         put(colour)
-    return [partial(put, was) for put, was in found]
+    frames = [ax.get_legend().get_frame() for ax in figure.axes if ax.get_legend() is not None]
+    seen = [frame.get_visible() for frame in frames]
+    for frame in frames:
+        frame.set_visible(False)
+    undone = [*found, *((frame.set_visible, was) for frame, was in zip(frames, seen, strict=True))]
+    return [partial(put, was) for put, was in undone]
 
 
 def svg(draw: Callable[[Any], object], title: str, size: tuple[float, float] = (4.8, 3.0)) -> str:

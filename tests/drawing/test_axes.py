@@ -1,7 +1,7 @@
 import threading
 
 import matplotlib as mpl
-from matplotlib import pyplot
+from matplotlib import pyplot as plt
 
 from clvlab.drawing import axes as drawing
 
@@ -43,8 +43,8 @@ def test_pictures_drawn_at_once_are_each_as_if_drawn_alone():
     assert dict(mpl.rcParams) == before
 
 
-def test_a_figure_of_pyplot_is_shown_in_the_ink_of_the_page_and_stays_black_in_files(tmp_path):
-    pyplot.switch_backend("agg")
+def test_a_figure_of_pyplot_is_shown_in_the_ink_of_the_page_and_stays_black_in_files():
+    plt.switch_backend("agg")
     ax = drawing.axes_or_new(None)
     ax.plot([1, 2], [3, 4], label="line")
     ax.set(title="a <title>", xlabel="time")
@@ -58,7 +58,7 @@ def test_a_figure_of_pyplot_is_shown_in_the_ink_of_the_page_and_stays_black_in_f
     assert 'aria-label="a &lt;title&gt;"' in shown
     assert ax.get_legend().get_texts()[0].get_color() == "black"
     assert ax.figure.get_facecolor() == (1, 1, 1, 1)
-    pyplot.close(ax.figure)
+    plt.close(ax.figure)
 
 
 def test_axes_of_ones_own_are_drawn_on_as_they_are():

@@ -53,7 +53,7 @@ class Interactive(Shown):
         return self._view() | self._still()
 
     def _ipython_display_(self) -> None:
-        """Show the still picture and the widget one after the other: an export that runs the cells would keep only the widget."""
+        """Show picture and widget one after the other: an export that runs the cells keeps only the widget of an output."""
         show = optional("IPython.display", "a notebook").publish_display_data
         show(self._still())
         if view := self._view():

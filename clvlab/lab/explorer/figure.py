@@ -98,7 +98,9 @@ def legend(view: MarketView) -> str:
     items += [(SYMBOLS[outcome][0], SIGNS[outcome], outcome.value) for outcome in Outcome if outcome.value in seen]
     items += [(GREY, "▮", "suspended")] * (view.suspensions.height > 0)
     items += [(GREY, "╎", _close_name(view.close))] if view.close else []
-    drawn = (f'<li><span style="color:{colour}" aria-hidden="true">{sign}</span> {escape(said)}</li>' for colour, sign, said in items)
+    drawn = (
+        f'<li><span style="color:{colour}" aria-hidden="true">{sign}</span> {escape(said)}</li>' for colour, sign, said in items
+    )
     return f'<ul class="legend">{"".join(drawn)}</ul>'
 
 
@@ -114,7 +116,7 @@ def reach(view: MarketView) -> tuple[int, int]:
     seen = pl.concat([view.lines["prob_bps"].cast(pl.Int64), view.marks["prob_bps"]]).drop_nulls()
     if seen.is_empty():
         return 0, 100
-    low, high = (int(end) for end in (seen.min(), seen.max()))  # type: ignore[arg-type]  of integers
+    low, high = seen.sort()[[0, -1]].to_list()
     return 5 * ((low - 100) // 500), 5 * (-(-(high + 100) // 500))
 
 

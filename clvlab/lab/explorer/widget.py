@@ -38,7 +38,8 @@ _STYLE = """<style>
 .clvlab-explorer .js-plotly-plot{width:100%}
 .clvlab-explorer .clvlab-stage{display:grid;grid-template-columns:minmax(0,1fr);gap:.5rem 1rem;align-items:start;width:100%}
 .clvlab-explorer .clvlab-record{margin:0;overflow:visible;height:auto;width:auto!important;min-width:0}
-.clvlab-explorer .clvlab-chart{min-width:0}
+.clvlab-explorer .clvlab-record>*{min-width:0;width:100%}.clvlab-explorer .clvlab-chart{min-width:0}
+.clvlab-explorer .clvlab-record :is(th,td){padding-right:.5rem}
 .clvlab-explorer kbd{font:inherit;border:1px solid rgba(128,128,128,.6);border-radius:3px;padding:0 .3em}
 .clvlab-explorer .legend{display:flex;flex-wrap:wrap;gap:0 1.1rem;list-style:none;margin:0;padding:0 0 0 3.2rem}
 .clvlab-explorer .legend li{margin:0;white-space:nowrap}.clvlab-explorer .legend span{font-weight:700}
@@ -253,7 +254,9 @@ class ExplorerWidget:
         asked = self.search.value.strip()
         missing = asked and matching(explorer.fixtures, asked).is_empty()
         note = f'<p class="fail" role="status">No fixture holds {html.escape(repr(asked)[:80])}.</p>' if missing else ""
-        self.summary.value = html.block("", f"{note}<p><strong>{html.escape(explorer.label)}.</strong> {html.escape(explorer.line)}.</p>")
+        self.summary.value = html.block(
+            "", f"{note}<p><strong>{html.escape(explorer.label)}.</strong> {html.escape(explorer.line)}.</p>"
+        )
 
     def _clicked(self, trace: Any, points: Any, _: Any) -> None:
         if points.point_inds:

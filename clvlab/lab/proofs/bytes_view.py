@@ -33,6 +33,5 @@ def bytes_html(text: bytes, first_byte: int) -> str:
     rest = len(text) - MOST_BYTES
     more = f'<p class="quiet">and {rest:,} bytes more</p>' if rest > 0 else ""
     return (
-        '<pre class="bytes" tabindex="0" aria-label="bytes: offset, hexadecimal, characters">'
-        f"{html.escape(shown)}</pre>{more}"
+        f'<pre class="bytes" tabindex="0" aria-label="bytes: offset, hexadecimal, characters">{html.escape(shown)}</pre>{more}'
     )

@@ -10,6 +10,7 @@ from clvlab.drawing import html
 
 _AROUND = 60  # bytes of context on either side
 _MOST = 240  # bytes of a difference on the screen
+_MARK = "background:rgba(200,140,0,.3);font-weight:700"  # beside the line through or under it
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,20 +38,26 @@ class Difference:
     trail: bytes
 
     def to_html(self) -> str:
-        """Show both, the difference marked: struck out and underlined, whatever the colours."""
+        """Show both, the difference struck out and underlined: whoever sees no colour sees that."""
         lead, trail = _text(self.lead), _text(self.trail)
-        rows = [
-            ("before", html.Html(f"<code>{lead}<del>{_text(self.before[:_MOST])}</del>{trail}</code>")),
-            ("after", html.Html(f"<code>{lead}<ins>{_text(self.after[:_MOST])}</ins>{trail}</code>")),
-        ]
+        before, after = _marked("del", self.before), _marked("ins", self.after)
+        rows = [(name, html.Html(f"<code>{lead}{own}{trail}</code>")) for name, own in (("before", before), ("after", after))]
         long = max(len(self.before), len(self.after)) > _MOST
         first = f"first byte {_byte(self.before)} → {_byte(self.after)}"
         return (
             f"<p>{html.escape(self.file)}, line {self.line:,}, from byte {self.offset:,} on: "
-            f"{len(self.before):,} bytes → {len(self.after):,} bytes; {first}.</p>"
+            f"{_count(self.before)} → {_count(self.after)}; {first}.</p>"
             + html.section("", html.table(["", "bytes"], rows))
             + (f'<p class="quiet">of which the first {_MOST:,} are shown</p>' if long else "")
         )
+
+
+def _marked(element: str, text: bytes) -> str:
+    return f'<{element} style="{_MARK}">{_text(text[:_MOST])}</{element}>'
+
+
+def _count(text: bytes) -> str:
+    return "1 byte" if len(text) == 1 else f"{len(text):,} bytes"
 
 
 def _byte(text: bytes) -> str:

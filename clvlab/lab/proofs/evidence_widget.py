@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import polars as pl
 
 from clvlab.drawing import html
 from clvlab.drawing.showing import optional
 from clvlab.lab.drawing.picking import picker
+from clvlab.lab.proofs.evidence import PAGE, Evidence
 
-if TYPE_CHECKING:
-    from clvlab.lab.proofs.browser import EvidenceBrowser
-
-_PAGE = 10
 _WIDE = {"width": "auto", "max_width": "100%"}
 _ROW = {"flex_flow": "row wrap", "align_items": "center", "width": "100%"}
 
@@ -29,13 +24,15 @@ _STYLE = """<style>
 class EvidenceWidget:
     """Search, kinds, a page of lines and one of them whole; ``box`` is what is displayed."""
 
-    def __init__(self, browser: EvidenceBrowser) -> None:
+    def __init__(self, browser: Evidence) -> None:
         self.browser = browser
         make = optional("ipywidgets", "the evidence browser")
         self.search = make.Text(placeholder="text in a line", description="Find", layout=_WIDE, continuous_update=False)
         counts = browser.kinds.value_counts(sort=True).iter_rows()
         self.kinds = [make.ToggleButton(description=f"{kind} ({n:,})", tooltip=kind, layout=_WIDE) for kind, n in counts]
-        self.line = make.BoundedIntText(min=0, max=max(len(browser.lines) - 1, 0), description="Line", layout={"width": "11rem"})
+        self.line = make.BoundedIntText(
+            min=0, max=max(len(browser.lines) - 1, 0), description="Line", layout={"width": "11rem"}
+        )
         self.earlier = make.Button(description="Earlier lines", layout=_WIDE)
         self.later = make.Button(description="Later lines", layout=_WIDE)
         self.said, self.detail = make.HTML(), make.HTML()
@@ -71,15 +68,15 @@ class EvidenceWidget:
 
     def _turn(self, pages: int) -> None:
         if self.found:
-            self.line.value = self.found[min(max(self._place() + pages * _PAGE, 0), len(self.found) - 1)]
+            self.line.value = self.found[min(max(self._place() + pages * PAGE, 0), len(self.found) - 1)]
 
     def _show(self) -> None:
         found, at = self.found, self._place()
-        first = at - at % _PAGE
-        shown = found[first : first + _PAGE]
+        first = at - at % PAGE
+        shown = found[first : first + PAGE]
         said = f"{first + 1:,} to {first + len(shown):,} of {len(found):,} lines" if shown else "no such line"
         self.said.value = f'<span style="padding:0 .5rem" role="status">{said}</span>'
-        self.earlier.disabled, self.later.disabled = first == 0, first + _PAGE >= len(found)
+        self.earlier.disabled, self.later.disabled = first == 0, first + PAGE >= len(found)
         table = self.browser.table(self.browser.rows(shown), self.line.value, live=True) if shown else ""
         self.rows.content = html.block("", table)
         self.detail.value = self.browser.detail(self.line.value) if len(self.browser.lines) else ""

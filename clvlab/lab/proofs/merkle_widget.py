@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from clvlab.drawing import html
 from clvlab.drawing.showing import optional
 from clvlab.lab.drawing.picking import picker
-
-if TYPE_CHECKING:
-    from clvlab.lab.proofs.merkle import MerklePath
+from clvlab.lab.proofs.inclusion import Inclusion
 
 
 class MerkleWidget:
     """The line, the picture, and every hash of the path; ``box`` is what is displayed."""
 
-    def __init__(self, path: MerklePath) -> None:
+    def __init__(self, path: Inclusion) -> None:
         make = optional("ipywidgets", "the Merkle picture")
         self.path = path
         auto = {"width": "auto"}
-        self.line = make.BoundedIntText(
-            value=path.seq, min=0, max=path.size - 1, description="Line", layout={"width": "11rem"}
-        )
+        self.line = make.BoundedIntText(value=path.seq, min=0, max=path.size - 1, description="Line", layout={"width": "11rem"})
         self.before = make.Button(description="Line before", layout=auto)
         self.after = make.Button(description="Line after", layout=auto)
         self.said, self.hashes = make.HTML(), make.HTML()

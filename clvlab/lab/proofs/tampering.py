@@ -172,10 +172,9 @@ class Tampering:
 
     def shown(self) -> str:
         """What was changed, and the checks before and after, as HTML."""
-        frame = self.frame
         rows = [
-            (name, html.badge(before), html.badge(now), "changed" if before != now else "", MEANINGS[name], detail)
-            for name, before, now, detail in frame.iter_rows()
+            (name, html.badge(before), html.badge(now), MEANINGS[name], detail)
+            for name, before, now, detail in self.frame.iter_rows()
         ]
         changes = "".join(f"<li>{html.escape(change[:300])}</li>" for change in self.changes)
         published, now = self.untouched.manifest_hash, self.copy.run.manifest_hash
@@ -187,7 +186,7 @@ class Tampering:
             + self._reasons()
             + (f'<p class="fail">{_UNSEEN}</p>' if unseen else "")
             + (html.section("What is not as sealed", drawn) if drawn else "")
-            + html.section("Checks", html.table(["check", "untouched", "now", "", "means", "rests on"], rows))
+            + html.section("Checks", html.table(["check", "untouched", "now", "means", "rests on"], rows))
             + html.section("", html.facts({"manifest hash, as published": published, "manifest hash, now": now}))
         )
 

@@ -94,7 +94,9 @@ class TreePicture:
     def _line(self, node: Node, above: Node) -> str:
         lit = self._on_path(node)
         style = f'stroke="{BLUE}" stroke-width="3"' if lit else 'stroke="currentColor" stroke-opacity="0.4"'
-        ends = f'x1="{self._centre(node):g}" y1="{self._top(node)}" x2="{self._centre(above):g}" y2="{self._top(above) + _TALL}"'
+        ends = (
+            f'x1="{self._centre(node):g}" y1="{self._top(node)}" x2="{self._centre(above):g}" y2="{self._top(above) + _TALL}"'
+        )
         return f"<line {ends} {style}/>"
 
     def _box(self, node: Node) -> str:
@@ -117,7 +119,9 @@ class TreePicture:
         )
         if not self.live or (lit and node.level):
             return f"<g>{drawn}</g>"
-        said = f"{name}{', on the path' if lit else ', a sibling of the path' if proves else ''}: show the path of line {own[0]:,}"
+        said = (
+            f"{name}{', on the path' if lit else ', a sibling of the path' if proves else ''}: show the path of line {own[0]:,}"
+        )
         chosen = ' aria-current="true"' if lit else ""
         return (
             f'<g role="button" tabindex="0" data-pick="{own[0]}"{chosen} aria-label="{said}">'

@@ -9,7 +9,6 @@ import pytest
 import clvlab as cl
 from clvlab.errors import EvidenceError, UnknownFixtureError, UnknownMarketError
 from clvlab.lab.explorer.figure import reach, traces
-from clvlab.lab.explorer.keys import KEYS
 from clvlab.lab.explorer.view import Outcome
 from clvlab.lab.explorer.widget import ExplorerWidget
 from clvlab.law.schema import TICKS
