@@ -12,7 +12,7 @@ from clvlab.drawing.showing import optional
 _ESM = """
 export default {
   render({ model, el }) {
-    el.setAttribute("data-lm-suppress-shortcuts", "true");
+    el.addEventListener("focusin", event => event.target.setAttribute("data-lm-suppress-shortcuts", "true"));
     const picks = () => [...el.querySelectorAll("[data-pick]")];
     const draw = () => {
       const held = el.contains(document.activeElement) ? document.activeElement.dataset.pick : undefined;

@@ -38,6 +38,7 @@ export default {
       event.stopPropagation();
       model.send({ key });
     };
+    const quiet = event => event.target.setAttribute("data-lm-suppress-shortcuts", "true");
     const name = () => {
       root.querySelector(".noUi-handle")?.setAttribute("aria-label", "messages that have come");
       root.querySelector(".clvlab-record")?.setAttribute("aria-live", "polite");
@@ -49,13 +50,13 @@ export default {
     };
     const settle = new ResizeObserver(() => {
       if (!root && (root = el.closest(".clvlab-explorer"))) {
-        root.setAttribute("data-lm-suppress-shortcuts", "true");
+        root.addEventListener("focusin", quiet);
         root.addEventListener("keydown", press);
       }
       if (root) name();
     });
     settle.observe(el);
-    return () => { settle.disconnect(); root?.removeEventListener("keydown", press); };
+    return () => { settle.disconnect(); root?.removeEventListener("keydown", press); root?.removeEventListener("focusin", quiet); };
   },
 };
 """

@@ -43,7 +43,8 @@ class TreePicture:
         said = html.escape(f"Merkle path of line {self.seq} of {self.tree.size}")
         role = "group" if self.live else "img"  # what can be picked in an image, nobody would find
         return (
-            f'<svg role="{role}" aria-label="{said}" viewBox="0 -4 {_WIDTH} {height}" width="{_WIDTH}" height="{height}">'
+            f'<svg role="{role}" aria-label="{said}" viewBox="0 -4 {_WIDTH} {height}" '
+            f'style="width:{_WIDTH}px;height:{height}px">'
             f'<g font-family="inherit" font-size="11" fill="currentColor">{"".join([*lines, *boxes])}</g></svg>'
         )
 
