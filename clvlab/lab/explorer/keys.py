@@ -56,7 +56,11 @@ export default {
       if (root) name();
     });
     settle.observe(el);
-    return () => { settle.disconnect(); root?.removeEventListener("keydown", press); root?.removeEventListener("focusin", quiet); };
+    return () => {
+      settle.disconnect();
+      root?.removeEventListener("keydown", press);
+      root?.removeEventListener("focusin", quiet);
+    };
   },
 };
 """

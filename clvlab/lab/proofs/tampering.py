@@ -141,6 +141,8 @@ class Tampering:
     @cached_property
     def verification(self) -> Verification:
         """The seven checks of the copy as it stands."""
+        if self.copy is self._untouched:
+            return self.untouched
         return verify(self.copy.run, self.copy.receipts, anchor=self._anchor)
 
     @cached_property

@@ -3,6 +3,7 @@ import sys
 from dataclasses import replace
 from itertools import pairwise
 
+import IPython.display
 import polars as pl
 import pytest
 
@@ -116,6 +117,17 @@ def test_a_notebook_holds_widget_and_picture_and_no_library(explorer):
 
     assert bundle["application/vnd.jupyter.widget-view+json"]["model_id"] == explorer.widget.model_id
     assert len(str(bundle)) < 200_000
+
+
+def test_a_cell_shows_the_still_picture_and_then_the_widget(explorer, monkeypatch):
+    shown = []
+    monkeypatch.setattr(IPython.display, "publish_display_data", shown.append)
+
+    explorer._ipython_display_()
+
+    assert [set(output) for output in shown] == [{"text/plain", "text/html"}, {"application/vnd.jupyter.widget-view+json"}]
+    assert shown[0]["text/html"].startswith('<div class="clvlab-still">')
+    assert "clvlab-live" in explorer.widget._dom_classes
 
 
 @pytest.mark.parametrize("start_ms", [0, 253_402_300_800_000, 2**53 - 10_000_000])

@@ -78,6 +78,12 @@ def test_a_closed_seal_differs_in_every_file_that_it_was_closed_over(playground)
     assert playground.restore().differences == []
 
 
+def test_restored_bytes_are_not_verified_again(playground):
+    playground.attack("raise a score").restore()
+
+    assert playground.verification is playground.untouched
+
+
 def test_restore_begins_again(playground):
     playground.attack("raise a score").restore()
 
