@@ -15,6 +15,7 @@ from clvlab.lab.explorer.fitting import fitter
 from clvlab.lab.explorer.keys import keyboard
 from clvlab.lab.explorer.labels import matching
 from clvlab.lab.explorer.record import record_html
+from clvlab.lab.explorer.style import STYLE
 from clvlab.lab.explorer.view import Market
 from clvlab.lab.proofs.verdicts import verdicts_html
 from clvlab.proof.verify import verify
@@ -29,24 +30,6 @@ _CONFIG = {
     "modeBarButtons": [["zoom2d", "pan2d"], ["zoomIn2d", "zoomOut2d", "autoScale2d"], ["toImage"]],
     "responsive": True,
 }
-# The ink of the figure follows the page, whatever its theme; what plotly draws on its own ground keeps its own. The record
-# stands beside the chart where there is room, and below it where there is none.
-_STYLE = """<style>
-.clvlab-explorer{color:var(--jp-content-font-color1,inherit);container-type:inline-size}
-.clvlab-explorer .infolayer text,.clvlab-explorer .xaxislayer-above text,.clvlab-explorer .yaxislayer-above text
-{fill:currentColor!important}
-.clvlab-explorer .js-plotly-plot{width:100%}
-.clvlab-explorer .clvlab-stage{display:grid;grid-template-columns:minmax(0,1fr);gap:.5rem 1rem;align-items:start;width:100%}
-.clvlab-explorer .clvlab-record{margin:0;overflow:visible;height:auto;width:auto!important;min-width:0}
-.clvlab-explorer .clvlab-record>*{min-width:0;width:100%}.clvlab-explorer .clvlab-chart{min-width:0}
-.clvlab-explorer .clvlab-record .clvlab{font-size:12px;overflow-wrap:anywhere}
-.clvlab-explorer .clvlab-record :is(th,td){padding-right:.4rem}
-.clvlab-explorer kbd{font:inherit;border:1px solid rgba(128,128,128,.6);border-radius:3px;padding:0 .3em}
-.clvlab-explorer .legend{display:flex;flex-wrap:wrap;gap:0 1.1rem;list-style:none;margin:0;padding:0 0 0 3.2rem}
-.clvlab-explorer .legend li{margin:0;white-space:nowrap}.clvlab-explorer .legend span{font-weight:700}
-.clvlab-explorer .clvlab-record .clvlab h4{margin-top:0}
-@container (min-width:44rem){.clvlab-explorer .clvlab-stage{grid-template-columns:minmax(0,1fr) clamp(17rem,28%,22rem)}}
-</style>"""
 _LABEL = "Chart of the market; the buttons Previous decision and Next decision open what stands on it."
 _HELP = (
     '<p class="quiet">Pick a mark, or <kbd>n</kbd> for the next decision and <kbd>p</kbd> for the one before. '
@@ -113,7 +96,7 @@ class ExplorerWidget:
         stage = make.Box([chart, self.record])
         stage.add_class("clvlab-stage")
         parts = [
-            make.HTML(_STYLE, layout={"display": "none"}),
+            make.HTML(STYLE, layout={"display": "none"}),
             make.HBox([self.search, self.fixture, self.market], layout=row),
             make.HBox([self.play, self.back, self.on, self.slider, self.now, self.speed], layout=row),
             make.HBox([self.previous, self.following, self.verify], layout=row),
