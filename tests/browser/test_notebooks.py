@@ -45,7 +45,7 @@ def test_the_first_notebook_explores_a_market_and_verifies_its_run(opened, reque
     explorer = page.locator(".clvlab-explorer").first
     explorer.scroll_into_view_if_needed()
     page.wait_for_function(
-        "() => { const root = document.querySelector('.clvlab-explorer'); const plot = root.querySelector('.main-svg');"
+        "() => { const root = document.querySelector('.clvlab-chart'); const plot = root.querySelector('.main-svg');"
         " return plot && plot.clientWidth > 0.9 * root.clientWidth; }"
     )
     dates.nth(2).wait_for()
