@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from html import escape
 from io import StringIO
 from re import DOTALL, sub
@@ -40,7 +41,7 @@ _INKED = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "yti
 
 
 def axes_or_new(ax: Axes | None) -> Any:
-    """Return the axes, or those of a new pyplot figure, which a notebook shows by itself.
+    """Return the axes, or those of a new pyplot figure, which a notebook shows by itself in the ink of its theme.
 
     Raises
     ------
@@ -51,7 +52,48 @@ def axes_or_new(ax: Axes | None) -> Any:
         return ax
     pyplot = optional("matplotlib.pyplot", "a plot")
     with _STYLING, pyplot.rc_context(_STYLE):
-        return pyplot.subplots(figsize=(6.4, 3.6))[1]
+        figure, new = pyplot.subplots(figsize=(6.4, 3.6))
+    # A notebook asks for it first; files of the figure stay black on white.
+    figure._repr_html_ = partial(_page_part, figure)
+    return new
+
+
+def _page_part(figure: Any) -> str:
+    with _STYLING, optional("matplotlib", "a plot").rc_context(_STYLE), _letters_of_any_script():
+        black = _ink(figure, _INK)
+        try:
+            width = figure.get_size_inches()[0] * 96
+            return f'<div style="max-width:{width:.0f}px">{_saved(figure, _title(figure))}</div>'
+        finally:
+            for restore in black:
+                restore()
+
+
+def _title(figure: Any) -> str:
+    """What a screen reader says: the titles of a figure."""
+    titles = (ax.get_title(place) for ax in figure.axes for place in ("left", "center", "right"))
+    return "; ".join(title for title in titles if title) or "figure"
+
+
+def _ink(figure: Any, colour: str) -> list[Callable[[], object]]:
+    """Colour what is black, as everything is by default, take the white out of legends, and return what undoes both."""
+    same, text = optional("matplotlib.colors", "a plot").same_color, optional("matplotlib.text", "a plot").Text
+    figure.draw_without_rendering()  # ticks are made when they are drawn first
+    drawn = figure.findobj(text)
+    lines = [line for ax in figure.axes for axis in (ax.xaxis, ax.yaxis) for line in axis.get_ticklines()]
+    edges = [spine for ax in figure.axes for spine in ax.spines.values()]
+    black = [(own.set_color, own.get_color()) for own in drawn]
+    black += [(own.set_markeredgecolor, own.get_markeredgecolor()) for own in lines]
+    black += [(own.set_edgecolor, own.get_edgecolor()) for own in edges]
+    found = [(put, was) for put, was in black if same(was, "black")]
+    for put, _ in found:
+        put(colour)
+    frames = [ax.get_legend().get_frame() for ax in figure.axes if ax.get_legend() is not None]
+    seen = [frame.get_visible() for frame in frames]
+    for frame in frames:
+        frame.set_visible(False)
+    undone = [*found, *((frame.set_visible, was) for frame, was in zip(frames, seen, strict=True))]
+    return [partial(put, was) for put, was in undone]
 
 
 def svg(draw: Callable[[Any], object], title: str, size: tuple[float, float] = (4.8, 3.0)) -> str:
@@ -74,8 +116,13 @@ def svg(draw: Callable[[Any], object], title: str, size: tuple[float, float] = (
         # Laid out once, in one pass, and drawn once: with a layout at work, saving draws everything twice.
         figure.get_layout_engine().execute(figure)
         figure.set_layout_engine("none")
-        text = StringIO()
-        figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
+        return _saved(figure, title)
+
+
+def _saved(figure: Any, title: str) -> str:
+    """Return a figure as an SVG element, with the ink of the page in place of ours."""
+    text = StringIO()
+    figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
     drawn = sub(r".*?(?=<svg)", "", text.getvalue(), count=1, flags=DOTALL)
     # Inside a page the names of the format are known; the style would reach the whole page.
     drawn = sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", drawn, flags=DOTALL)

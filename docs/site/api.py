@@ -40,8 +40,10 @@ PAGES = (
         "Open and import packs",
         "A pack is a folder of ticks, verified by its content: opened by name, folder or URL, or imported from your odds.",
         (
+            "clvlab.packs",
             "clvlab.open_pack",
             "clvlab.import_odds",
+            "clvlab.imports",
             f"{_RESULTS}.pack.Pack",
             f"{_RESULTS}.path.PricePath",
             "clvlab.packs.reader.Pack",
@@ -54,6 +56,7 @@ PAGES = (
         "Write agents",
         "An agent is a function of a frame, or an object that is asked message by message; audits show that none looks ahead.",
         (
+            "clvlab.agents",
             "clvlab.strategy",
             "clvlab.TickAgent",
             "clvlab.Book",
@@ -140,6 +143,7 @@ PAGES = (
             f"{_PROOFS}.browser.EvidenceBrowser",
             f"{_PROOFS}.merkle.MerklePath",
             f"{_PROOFS}.playground.Playground",
+            f"{_PROOFS}.difference.Difference",
             "clvlab.proof.seal.SealedRun",
             "clvlab.proof.verify.Verification",
             "clvlab.proof.started.RunStarted",

@@ -1,6 +1,6 @@
 """Pictures of everything that shows itself, to be looked at: ``python -m tests.browser.gallery --out FOLDER [NAME...]``.
 
-Each subject is a page; it is drawn light and dark, on a telephone, a tablet and a desk.
+Each subject is a page, or a widget in JupyterLab; it is drawn light and dark, on a telephone, a tablet and a desk.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from pathlib import Path
 import clvlab as cl
 from clvlab.application.sheets.page import tear_sheet_page
 from clvlab.drawing import html
+from tests.browser import widgets
 from tests.browser.jupyter import chromium
+from tests.browser.widgets import WIDGETS
 
 __all__ = ["SUBJECTS", "WIDTHS"]
 
@@ -67,7 +69,7 @@ def photographs(names: list[str], folder: Path) -> Iterator[Path]:
 
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=chromium(), args=["--no-sandbox", "--disable-dev-shm-usage"])
-        for name in names:
+        for name in [name for name in names if name in SUBJECTS]:
             content = SUBJECTS[name]()
             (folder / f"{name}.html").write_text(content, encoding="utf-8")
             for theme in THEMES:
@@ -78,6 +80,8 @@ def photographs(names: list[str], folder: Path) -> Iterator[Path]:
                     page.screenshot(path=path, full_page=True)
                     page.close()
                     yield path
+        if live := [name for name in names if name in WIDGETS]:
+            yield from widgets.photographs(browser, live, folder)
         browser.close()
 
 
@@ -85,10 +89,11 @@ def main() -> None:
     """Draw the subjects named on the command line, or all."""
     parser = argparse.ArgumentParser(prog="python -m tests.browser.gallery", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="folder of the pictures")
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"some of {', '.join(SUBJECTS)}; all by default")
+    every = [*SUBJECTS, *WIDGETS]
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"some of {', '.join(every)}; all by default")
     asked = parser.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
-    for path in photographs(asked.names or list(SUBJECTS), asked.out):
+    for path in photographs(asked.names or every, asked.out):
         sys.stdout.write(f"{path}\n")
 
 

@@ -45,7 +45,7 @@ def test_the_first_notebook_explores_a_market_and_verifies_its_run(opened, reque
     explorer = page.locator(".clvlab-explorer").first
     explorer.scroll_into_view_if_needed()
     page.wait_for_function(
-        "() => { const root = document.querySelector('.clvlab-explorer'); const plot = root.querySelector('.main-svg');"
+        "() => { const root = document.querySelector('.clvlab-chart'); const plot = root.querySelector('.main-svg');"
         " return plot && plot.clientWidth > 0.9 * root.clientWidth; }"
     )
     dates.nth(2).wait_for()
@@ -61,7 +61,7 @@ def test_the_first_notebook_explores_a_market_and_verifies_its_run(opened, reque
     handle.press("PageDown")
     page.locator(".clvlab-explorer .clvlab p", has_text=re.compile(r" of \d+ messages")).wait_for()
     page.locator(".clvlab-record", has_text="CLV and verdict are hidden").wait_for()
-    page.locator(".clvlab-explorer .legendtext", has_text="not closed yet").wait_for()
+    page.locator(".clvlab-explorer .legend li", has_text="not closed yet").wait_for()
     dates.nth(2).wait_for()
     shoot(page, ".clvlab-explorer", artefacts, "replay")
 

@@ -1,6 +1,7 @@
 import threading
 
 import matplotlib as mpl
+from matplotlib import pyplot as plt
 
 from clvlab.drawing import axes as drawing
 
@@ -40,3 +41,27 @@ def test_pictures_drawn_at_once_are_each_as_if_drawn_alone():
 
     assert drawn == [alone, alone]
     assert dict(mpl.rcParams) == before
+
+
+def test_a_figure_of_pyplot_is_shown_in_the_ink_of_the_page_and_stays_black_in_files():
+    plt.switch_backend("agg")
+    ax = drawing.axes_or_new(None)
+    ax.plot([1, 2], [3, 4], label="line")
+    ax.set(title="a <title>", xlabel="time")
+    ax.legend()
+
+    shown = ax.figure._repr_html_()
+
+    assert "currentColor" in shown
+    assert "#000000" not in shown
+    assert "#ffffff" not in shown
+    assert 'aria-label="a &lt;title&gt;"' in shown
+    assert ax.get_legend().get_texts()[0].get_color() == "black"
+    assert ax.figure.get_facecolor() == (1, 1, 1, 1)
+    plt.close(ax.figure)
+
+
+def test_axes_of_ones_own_are_drawn_on_as_they_are():
+    ax = object()
+
+    assert drawing.axes_or_new(ax) is ax

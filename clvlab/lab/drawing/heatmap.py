@@ -10,8 +10,10 @@ import polars as pl
 
 from clvlab.application.sheets.measures import Measure
 from clvlab.drawing.axes import GREY
+from clvlab.drawing.showing import optional
 
 _LABELLED_CELLS = 60
+_DARK = "#111111"  # on cells, which have colours of their own: black would become the ink of the page
 
 
 def draw_heatmap(
@@ -48,12 +50,12 @@ def draw_heatmap(
     elif names.index(x) < names.index(y):
         cells, good = cells.T, good.T
     reach = float(np.nanmax(np.abs(cells), initial=0)) or 1.0
-    ax.set_facecolor(GREY)
-    image = ax.pcolormesh(cells, cmap="RdBu", vmin=-reach, vmax=reach)
+    colours = optional("matplotlib", "a heatmap").colormaps["RdBu"].with_extremes(bad=GREY)
+    image = ax.pcolormesh(cells, cmap=colours, vmin=-reach, vmax=reach)
     ax.figure.colorbar(image, ax=ax, label=f"mean {measure.title}, {measure.unit}")
     for (row, column), mean in np.ndenumerate(cells):
         if cells.size <= _LABELLED_CELLS and not np.isnan(mean):
-            ink = "white" if abs(mean) > 0.6 * reach else "black"
+            ink = "white" if abs(mean) > 0.6 * reach else _DARK
             ax.text(
                 column + 0.5,
                 row + 0.5,
@@ -64,7 +66,7 @@ def draw_heatmap(
                 color=ink,
             )
         if good[row, column]:
-            ax.plot(column + 0.85, row + 0.8, marker="o", markersize=3, color="black")
+            ax.plot(column + 0.85, row + 0.8, marker="o", markersize=3, color=_DARK)
     ax.set_xticks(np.arange(len(grid[x])) + 0.5, [str(value) for value in grid[x]])
     ax.set_xlabel(x)
     if y is None:

@@ -12,6 +12,7 @@ from clvlab.answers.runs import InspectorRecord
 from clvlab.application.runs.inspector import decision_record
 from clvlab.application.runs.perform import PerformedRun
 from clvlab.errors import EvidenceError, UnknownFixtureError, UnknownMarketError
+from clvlab.lab.explorer.labels import fixture_labels
 from clvlab.lab.explorer.view import Market, MarketView, market
 from clvlab.lab.proofs.lines import Lines
 from clvlab.law.schema import Action
@@ -47,14 +48,14 @@ class Exploration:
 
     @cached_property
     def fixtures(self) -> pl.DataFrame:
-        """One row per replayed fixture: (fixture_id, names, decisions), in the order of the pack."""
+        """One row per replayed fixture: (fixture_id, names, kickoff_ts_ms, decisions, label), in the order of the pack."""
         scores = self.source.scores
         decided = scores.group_by("fixture_id").agg(decisions=pl.len().cast(pl.Int64))
         replayed = pl.Series(self.source.fixture_ids, dtype=pl.Int64).implode()
-        own = self.source.pack.fixtures.filter(pl.col("fixture_id").is_in(replayed)).select("fixture_id", "names")
-        return own.join(decided, on="fixture_id", how="left", maintain_order="left").with_columns(
-            pl.col("decisions").fill_null(0)
-        )
+        own = self.source.pack.fixtures.filter(pl.col("fixture_id").is_in(replayed))
+        own = own.select("fixture_id", "names", "kickoff_ts_ms")
+        joined = own.join(decided, on="fixture_id", how="left", maintain_order="left")
+        return joined.with_columns(pl.col("decisions").fill_null(0), fixture_labels(own))
 
     @cached_property
     def _lines(self) -> tuple[Lines, Lines]:
@@ -155,9 +156,9 @@ class Exploration:
         return self.view.now_ms is None or self.view.close is not None
 
     @property
-    def names(self) -> str:
-        """Who plays."""
-        return str(self.fixtures.filter(pl.col("fixture_id") == self.fixture_id)["names"][0])
+    def label(self) -> str:
+        """Who plays, and when."""
+        return str(self.fixtures.filter(pl.col("fixture_id") == self.fixture_id)["label"][0])
 
     @property
     def line(self) -> str:

@@ -25,11 +25,11 @@ class Explorer(Exploration, Interactive):
     """
 
     def __repr__(self) -> str:
-        shown = f"fixture {self.fixture_id}, market {self.market.market_key!r}"
+        shown = f"{self.label} (fixture {self.fixture_id}), market {self.market.market_key!r}"
         return f"Explorer of {shown}: {self.line}; next: .show(), .frame, .query"
 
     def _repr_html_(self) -> str:
-        return still.page_part(self.names, self.line, self.view)
+        return still.page_part(self.label, self.line, self.view)
 
     def _build(self) -> Any:
         return ExplorerWidget(self).box

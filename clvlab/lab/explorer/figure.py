@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from clvlab.drawing.axes import BLUE, GREY, RED
-from clvlab.lab.explorer.view import MarketView, Outcome
+from clvlab.lab.explorer.view import Close, MarketView, Outcome
 
 GREEN = "#2f9e44"
 # Like those of the other pictures these stand on white and on black.
@@ -22,6 +22,8 @@ SYMBOLS = {
     Outcome.INVALID: (GREY, "x", "x"),
     Outcome.OPEN: (GREY, "diamond", "D"),
 }
+SIGNS = dict(zip(Outcome, "▲▼●○✕◆", strict=True))
+"""The same forms as letters."""
 # No date type of ours, of plotly or of matplotlib goes on for ever: what is later is shown at the end of the year 9899.
 LATEST_MS = 250_246_627_200_000
 CLOCK = pl.from_epoch(pl.col("ts_ms").clip(None, LATEST_MS), time_unit="ms").dt.strftime("%Y-%m-%d %H:%M:%S")
@@ -61,7 +63,6 @@ def selection_ring(view: MarketView, seq: int | None) -> dict[str, Any]:
         "mode": "markers",
         "marker": {"symbol": "circle-open", "size": 22, "color": GREY, "line": {"width": 2}},
         "hoverinfo": "skip",
-        "showlegend": False,
     } | _points(view.decided.filter(pl.col("seq").eq_missing(seq) & pl.lit(seq is not None)))
 
 
@@ -70,19 +71,53 @@ def layout(view: MarketView) -> dict[str, Any]:
     axis = {"gridcolor": _GRID, "zeroline": False, "linecolor": GREY}
     return {
         "autosize": True,
-        "height": 420,
-        "margin": {"l": 60, "r": 16, "t": 10, "b": 44},
+        "height": 400,
+        "margin": {"l": 52, "r": 12, "t": 8, "b": 44},
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
         "font": {"color": GREY},
         "hovermode": "closest",
         "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": GREY, "activecolor": BLUE},
-        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
+        "showlegend": False,
         "xaxis": axis
         | {"type": "date", "range": [min(end, LATEST_MS) for end in view.span_ms], "title": {"text": "time, UTC"}},
-        "yaxis": axis | {"title": {"text": "consensus probability, %"}},
+        "yaxis": axis | {"title": {"text": "consensus probability, %"}, "range": list(reach(view))},
         "yaxis2": {"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True},
     }
+
+
+def legend(view: MarketView) -> str:
+    """Return the legend as HTML: the sides with the last prices that were seen, the outcomes that are on the picture.
+
+    plotly's own takes its room before it knows its width, and then stands on the picture.
+    """
+    last = {side: line for (side,), line in view.lines.partition_by("side", as_dict=True).items()}
+    none = view.lines.clear()
+    items = [(side_colour(at), "━", f"{side} {_last(last.get(side, none))}") for at, side in enumerate(view.sides)]
+    seen = set(view.marks["outcome"])
+    items += [(SYMBOLS[outcome][0], SIGNS[outcome], outcome.value) for outcome in Outcome if outcome.value in seen]
+    items += [(GREY, "▮", "suspended")] * (view.suspensions.height > 0)
+    items += [(GREY, "╎", _close_name(view.close))] if view.close else []
+    drawn = (
+        f'<li><span style="color:{colour}" aria-hidden="true">{sign}</span> {escape(said)}</li>' for colour, sign, said in items
+    )
+    return f'<ul class="legend">{"".join(drawn)}</ul>'
+
+
+def _close_name(close: Close) -> str:
+    return f"close ({close.kind.replace('_', ' ')})"
+
+
+def reach(view: MarketView) -> tuple[int, int]:
+    """Return the ends of the axis of probabilities: whole steps of five around what has been seen, and nothing of what comes.
+
+    A replay that goes on only ever widens them.
+    """
+    seen = pl.concat([view.lines["prob_bps"].cast(pl.Int64), view.marks["prob_bps"]]).drop_nulls()
+    if seen.is_empty():
+        return 0, 100
+    low, high = seen.sort()[[0, -1]].to_list()
+    return 5 * ((low - 100) // 500), 5 * (-(-(high + 100) // 500))
 
 
 def _anchor(view: MarketView) -> dict[str, Any]:
@@ -92,11 +127,11 @@ def _anchor(view: MarketView) -> dict[str, Any]:
     shows all that there is, these two included.
     """
     ends = [clock(end) for end in view.whole_ms]
-    return {"type": "scatter", "mode": "lines", "x": ends, "y": [None, None], "hoverinfo": "skip", "showlegend": False}
+    return {"type": "scatter", "mode": "lines", "x": ends, "y": [None, None], "hoverinfo": "skip"}
 
 
 def _lines(view: MarketView) -> list[dict[str, Any]]:
-    """Draw the sides; the legend states the last price.
+    """Draw the sides.
 
     Only decisions answer to the pointer: a line runs through each of them, and would answer in its place.
     """
@@ -108,7 +143,7 @@ def _lines(view: MarketView) -> list[dict[str, Any]]:
             {
                 "type": "scatter",
                 "mode": "lines",
-                "name": f"{escape(side)} {_last(line)}",
+                "name": escape(side),
                 "line": {"color": side_colour(number), "width": 1.6, "shape": "hv"},
                 "hoverinfo": "skip",
             }
@@ -143,7 +178,6 @@ def _suspended(view: MarketView) -> dict[str, Any]:
         "fillcolor": _SHADE,
         "line": {"width": 0},
         "hoverinfo": "skip",
-        "showlegend": spans.height > 0,
     }
 
 
@@ -158,7 +192,6 @@ def _marks(view: MarketView, outcome: Outcome) -> dict[str, Any]:
         "customdata": marks["seq"].to_list(),
         "text": [_said(row) for row in marks.with_columns(at=CLOCK).iter_rows(named=True)],
         "hovertemplate": "%{text}<extra></extra>",
-        "showlegend": marks.height > 0,
     } | _points(marks)
 
 
@@ -177,12 +210,11 @@ def _close(view: MarketView) -> list[dict[str, Any]]:
         {
             "type": "scatter",
             "mode": "lines",
-            "name": f"close ({close.kind.replace('_', ' ')})" if close else "close",
+            "name": _close_name(close) if close else "close",
             "x": [min(close.ts_ms, LATEST_MS)] * 2 if close else [],
             "y": [0, 1] if close else [],
             "yaxis": "y2",
             "line": {"color": GREY, "width": 1.2, "dash": "dash"},
             "hoverinfo": "skip",
-            "showlegend": close is not None,
         }
     ]

@@ -54,21 +54,37 @@ def record_html(seq: int, record: InspectorRecord, *, known: bool = True) -> str
     known
         Whether the close has come; if not, everything that depends on it stays hidden.
     """
-    action = record["agent_action"]
+    action, policy = record["agent_action"], record["policy"]
     proposed = {
-        "fixture, tick": f"{record['fixture_id']}, {record['tick_seq']:,}",
         "time (UTC)": clock(record["ts_ms"]),
-        "action": _action(action),
+        "fixture, tick": f"{record['fixture_id']}, {record['tick_seq']:,}",
         "stake": action["stake"],
         "limit, decimal odds": _odds(action["limit_odds_milli"]),
     }
-    action_part = html.section("Proposed", html.facts(proposed)) + html.section("Policy gate", _policy(record["policy"]))
-    known_part = html.section("Known at entry", _state(record["market_state"], action["side"]))
     return html.block(
         f"Decision {seq:,} of {record['agent_id']}",
-        html.figures([action_part, known_part + html.section("The law", *_law(record, known=known))]),
+        _headline(record, known=known),
+        html.section("The law", *_law(record, known=known)),
+        html.section("Known at entry", _state(record["market_state"], action["side"])),
+        html.details(f"Proposed: stake {action['stake'] or 'none'}", html.section("", html.facts(proposed))),
+        html.details(f"Policy gate: {_gate(policy)}", html.section("", _policy(policy))),
         html.fence("Claimed by the agent: recorded, never scored", _claims(record["untrusted_llm_metadata"])),
     )
+
+
+def _headline(record: InspectorRecord, *, known: bool) -> str:
+    """Say what was done and, once that is known, what the law gives for it."""
+    done, clv = _action(record["agent_action"]), record["recompute"]["clv_bps"]
+    if not known or clv is None:
+        return f"<p><strong>{html.escape(done)}</strong></p>"
+    tone = "beats" if clv > 0 else "loses" if clv < 0 else "unclear"
+    return html.verdict(f"{done}: CLV {clv:+,} bps", tone)
+
+
+def _gate(policy: PolicyVerdict | None) -> str:
+    if policy is None:
+        return "nothing asked for"
+    return "allowed" if all(phase["allowed"] for phase in (policy["pre"], policy["post"])) else "refused"
 
 
 def _action(action: AgentAction) -> str:
@@ -86,20 +102,12 @@ def _law(record: InspectorRecord, *, known: bool) -> list[str]:
     if not known:
         return ['<p class="quiet">The replay has not come to the close: CLV and verdict are hidden.</p>']
     age = law["closing_age_ms"]
-    clv = f"{record['clv_bps']:+,} bps" if isinstance(record["clv_bps"], int) else record["clv_bps"]
-    return [
-        f"<p>{html.escape(reasoning(record))}</p>",
-        html.facts(
-            {
-                "CLV": clv,
-                "reason": law["reason"],
-                "entry probability": _percent(law["entry_prob_bps"]),
-                "closing probability": _percent(law["close_prob_bps"]),
-                "closed by": law["close_kind"],
-                "age of the close": None if age is None else f"{age / 1000:,.0f} s",
-            }
-        ),
-    ]
+    facts = {
+        "reason": law["reason"],
+        "entry, close": f"{_percent(law['entry_prob_bps']) or 'none'}, {_percent(law['close_prob_bps']) or 'none'}",
+        "closed by": law["close_kind"] if age is None else f"{law['close_kind']}, {age / 1000:,.0f} s after the last message",
+    }
+    return [f"<p>{html.escape(reasoning(record))}</p>", html.facts(facts)]
 
 
 def _percent(prob_bps: int | None) -> str | None:

@@ -10,29 +10,32 @@ import polars as pl
 from clvlab.drawing import html
 from clvlab.drawing.showing import optional
 from clvlab.lab.explorer.exploration import Exploration
-from clvlab.lab.explorer.figure import clock, layout, selection_ring, traces
+from clvlab.lab.explorer.figure import clock, layout, legend, reach, selection_ring, traces
 from clvlab.lab.explorer.fitting import fitter
+from clvlab.lab.explorer.keys import keyboard
+from clvlab.lab.explorer.labels import matching
 from clvlab.lab.explorer.record import record_html
+from clvlab.lab.explorer.style import STYLE
 from clvlab.lab.explorer.view import Market
 from clvlab.lab.proofs.verdicts import verdicts_html
 from clvlab.proof.verify import verify
 
 _MOST_FIXTURES = 300  # in the list at once; the search narrows it
-_SEARCH = "name or number"
+_SEARCH = "team, date or number"
 _STEPS = 60  # of the replay, from the first message to the last
+_SPEEDS = {"¼×": 1600, "½×": 800, "1×": 400, "2×": 200, "4×": 100}  # milliseconds a step; a step takes some 40
 _CONFIG = {
     "displaylogo": False,
     "doubleClick": "autosize",
     "modeBarButtons": [["zoom2d", "pan2d"], ["zoomIn2d", "zoomOut2d", "autoScale2d"], ["toImage"]],
     "responsive": True,
 }
-# The ink of the figure follows the page, whatever its theme; what plotly draws on its own ground keeps its own.
-_STYLE = """<style>
-.clvlab-explorer{color:var(--jp-content-font-color1,inherit)}
-.clvlab-explorer .infolayer text,.clvlab-explorer .xaxislayer-above text,.clvlab-explorer .yaxislayer-above text
-{fill:currentColor!important}
-.clvlab-explorer .js-plotly-plot{width:100%}
-</style>"""
+_LABEL = "Chart of the market; the buttons Previous decision and Next decision open what stands on it."
+_HELP = (
+    '<p class="quiet">Pick a mark, or <kbd>n</kbd> for the next decision and <kbd>p</kbd> for the one before. '
+    "<kbd>Space</kbd> plays and pauses, <kbd>←</kbd> and <kbd>→</kbd> go a message, <kbd>Home</kbd> to the first one, "
+    "<kbd>End</kbd> to all, <kbd>-</kbd> and <kbd>+</kbd> change the speed: anywhere in here but in a field.</p>"
+)
 
 
 class ExplorerWidget:
@@ -45,6 +48,7 @@ class ExplorerWidget:
         self.graphs = optional("plotly.graph_objects", "the explorer")
         self._quiet = False  # while the code itself moves a control
         self._controls()
+        self.keyboard = keyboard(self.press, _LABEL)
         self.figure = self.graphs.FigureWidget()
         self.figure.set_trait("_config", _CONFIG)
         self.box = self._box()
@@ -58,56 +62,97 @@ class ExplorerWidget:
         self.search = make.Text(placeholder=_SEARCH, description="Find", layout=wide, continuous_update=False)
         self.fixture = make.Dropdown(description="Fixture", layout=wide)
         self.market = make.Dropdown(description="Market", layout=wide)
-        self.play = make.Play(interval=400, min=0, layout={"width": "auto"})
+        self.play = make.Play(interval=_SPEEDS["1×"], min=0, layout=wide)
         self.slider = make.IntSlider(description="Replay", min=0, readout=False, layout={"flex": "1 1 12rem", "width": "auto"})
+        speeds = [*_SPEEDS.items()]
+        self.speed = make.Dropdown(description="Speed", options=speeds, value=self.play.interval, layout={"width": "10rem"})
         self.now = make.HTML()
-        self.previous = make.Button(description="Previous decision", layout={"width": "auto"})
-        self.following = make.Button(description="Next decision", layout={"width": "auto"})
-        self.verify = make.Button(description="Verify the run", button_style="primary", layout={"width": "auto"})
-        self.summary, self.record, self.verdict = make.HTML(), make.HTML(), make.HTML()
+        self.back, self.on = (make.Button(description=said, layout=wide) for said in ("◂ Message", "Message ▸"))
+        self.back.tooltip, self.on.tooltip = "a message back", "a message on"
+        self.previous = make.Button(description="Previous decision", layout=wide)
+        self.following = make.Button(description="Next decision", layout=wide)
+        self.verify = make.Button(description="Verify the run", button_style="primary", layout=wide)
+        self.summary, self.legend, self.record, self.verdict = (make.HTML() for _ in range(4))
         for widget, name in ((self.record, "record"), (self.verdict, "verdict"), (self.verify, "verify")):
             widget.add_class(f"clvlab-{name}")
         make.jslink((self.play, "value"), (self.slider, "value"))
-        self.search.observe(lambda _: self._list_fixtures(), "value")
+        self.speed.observe(lambda _: setattr(self.play, "interval", self.speed.value), "value")
+        self.search.observe(lambda _: self._search(), "value")
         self.fixture.observe(self._when(self._choose_fixture), "value")
         self.market.observe(self._when(self._choose_market), "value")
         self.slider.observe(self._when(self._move), "value")
+        self.back.on_click(lambda _: self._go(-1))
+        self.on.on_click(lambda _: self._go(1))
         self.previous.on_click(lambda _: self._step(-1))
         self.following.on_click(lambda _: self._step(1))
         self.verify.on_click(lambda _: self._verify())
-        self._list_fixtures()
+        self._list_fixtures(self.explorer.fixtures)
 
     def _box(self) -> Any:
         make = self.widgets
         row = {"flex_flow": "row wrap", "align_items": "center", "width": "100%"}
+        chart = make.VBox([self.legend, self.figure, self.fitter, self.keyboard])
+        chart.add_class("clvlab-chart")
+        stage = make.Box([chart, self.record])
+        stage.add_class("clvlab-stage")
         parts = [
-            make.HTML(_STYLE, layout={"display": "none"}),
+            make.HTML(STYLE, layout={"display": "none"}),
             make.HBox([self.search, self.fixture, self.market], layout=row),
-            make.HBox([self.play, self.slider, self.now], layout=row),
-            self.summary,
-            self.figure,
-            self.fitter,
+            make.HBox([self.play, self.back, self.on, self.slider, self.now, self.speed], layout=row),
             make.HBox([self.previous, self.following, self.verify], layout=row),
-            self.record,
+            self.summary,
+            stage,
             self.verdict,
         ]
         box = make.VBox(parts, layout={"width": "100%"})
         box.add_class("clvlab-explorer")
         return box
 
+    def press(self, key: str) -> None:
+        """Do what a key stands for; ``KEYS`` says what that is."""
+        match key:
+            case " ":
+                if not self.play.playing and self.slider.value >= self.slider.max:
+                    self.slider.value = 0
+                self.play.playing = not self.play.playing
+            case "ArrowLeft" | "ArrowRight":
+                self._go(-1 if key == "ArrowLeft" else 1)
+            case "Home":
+                self.slider.value = 0
+            case "End":
+                self.slider.value = self.slider.max
+            case "p" | "n":
+                self._step(-1 if key == "p" else 1)
+            case "-" | "+":
+                intervals = list(_SPEEDS.values())
+                at = intervals.index(self.speed.value) + (1 if key == "+" else -1)
+                self.speed.value = intervals[min(max(at, 0), len(intervals) - 1)]
+
+    def _go(self, messages: int) -> None:
+        """Stop, and go a few messages on or back."""
+        self.play.playing = False
+        self.slider.value = min(max(self.slider.value + messages, 0), self.slider.max)
+
     def _when(self, act: Any) -> Any:
         """Run an act when a person moved the control, not when the code did."""
         return lambda _: None if self._quiet else act()
 
-    def _list_fixtures(self) -> None:
-        """Offer the fixtures whose name or number holds what was searched for; the chosen one stays in the list."""
+    def _search(self) -> None:
+        """Offer the fixtures that hold what was searched for, and choose the first, unless the chosen one is among them."""
+        found = matching(self.explorer.fixtures, self.search.value)
+        self._list_fixtures(found)
+        if found.height and self.explorer.fixture_id not in found["fixture_id"]:
+            self.explorer.show(found["fixture_id"][0])
+        else:
+            self._say()
+
+    def _list_fixtures(self, found: pl.DataFrame) -> None:
+        """Offer fixtures, the chosen one among them."""
         rows = self.explorer.fixtures
-        asked = self.search.value.strip().lower()
-        held = pl.concat_str(pl.col("fixture_id").cast(pl.String), pl.lit(" "), "names").str.to_lowercase()
-        found = rows.filter(held.str.contains(asked, literal=True)).head(_MOST_FIXTURES)
         chosen = rows.filter(pl.col("fixture_id") == self.explorer.fixture_id)
-        listed = pl.concat([found, chosen]).unique("fixture_id", keep="first", maintain_order=True)
-        options = [(f"{names or fixture} ({count:,} decisions)", fixture) for fixture, names, count in listed.iter_rows()]
+        listed = pl.concat([found.head(_MOST_FIXTURES), chosen]).unique("fixture_id", keep="first", maintain_order=True)
+        shown = listed.select("label", "fixture_id", "decisions").iter_rows()
+        options = [(f"{label} · {fixture} ({count:,} decisions)", fixture) for label, fixture, count in shown]
         self._set(self.fixture, options=options, value=self.explorer.fixture_id)
         self.search.placeholder = _SEARCH if rows.height <= _MOST_FIXTURES else f"{_SEARCH}, in {rows.height:,} fixtures"
 
@@ -140,13 +185,14 @@ class ExplorerWidget:
         """Draw another market: other sides, so other traces."""
         explorer, self.drawn = self.explorer, self.explorer.market
         if self.fixture.value != explorer.fixture_id:
-            self._list_fixtures()
+            self._list_fixtures(matching(explorer.fixtures, self.search.value))
         options = [(f"{key} ({count:,})", key) for key, count in explorer.markets.iter_rows()]
         self._set(self.market, options=options, value=explorer.market.market_key if options else None)
         for control in (self.slider, self.play):
             self._set(control, max=max(explorer.view.messages, 1))
         self.play.step = max(1, explorer.view.messages // _STEPS)
-        self.record.value, self.seq = "", None
+        self.seq = None
+        self._show_record()
         self._set_figure(explorer.view)
 
     def _set_figure(self, view: Any) -> None:
@@ -179,14 +225,22 @@ class ExplorerWidget:
         with figure.batch_update():
             for trace, new in zip(figure.data, traces(self.explorer.view, self.seq), strict=True):
                 trace.update({name: value for name, value in new.items() if name in _MOVING})
+            if self.explorer.span_ms is None:  # in a zoom a person has chosen both axes
+                figure.layout.yaxis.range = reach(self.explorer.view)
         self._show_record()
 
     def _say(self) -> None:
         explorer = self.explorer
         now = explorer.view.now_ms
+        self.legend.value = html.block("", legend(explorer.view))
         said = "everything shown" if now is None else f"{clock(now)} UTC" if now else "before the first message"
         self.now.value = f'<span style="padding:0 .5rem">{said}</span>'
-        self.summary.value = html.block("", f"<p>{html.escape(explorer.line)}.</p>")
+        asked = self.search.value.strip()
+        missing = asked and matching(explorer.fixtures, asked).is_empty()
+        note = f'<p class="fail" role="status">No fixture holds {html.escape(repr(asked)[:80])}.</p>' if missing else ""
+        self.summary.value = html.block(
+            "", f"{note}<p><strong>{html.escape(explorer.label)}.</strong> {html.escape(explorer.line)}.</p>"
+        )
 
     def _clicked(self, trace: Any, points: Any, _: Any) -> None:
         if points.point_inds:
@@ -210,7 +264,7 @@ class ExplorerWidget:
         """Show the record of the chosen decision, unless the replay has not come to it."""
         seq, explorer = self.seq, self.explorer
         if seq is None or seq not in explorer.frame["seq"]:
-            self.record.value = ""
+            self.record.value = html.block("", _HELP)
         else:
             self.record.value = record_html(seq, explorer.record(seq), known=explorer.known)
 
@@ -228,4 +282,4 @@ def _ts_ms(limit: float | str) -> int:
     return int(np.datetime64(limit.replace(" ", "T"), "ms").astype(np.int64)) if isinstance(limit, str) else int(limit)
 
 
-_MOVING = frozenset({"x", "y", "text", "customdata", "showlegend", "name"})
+_MOVING = frozenset({"x", "y", "text", "customdata", "name"})

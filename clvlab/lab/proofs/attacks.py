@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import orjson
 
 from clvlab.errors import EvidenceError
+from clvlab.lab.proofs.difference import Difference, difference
 from clvlab.proof.canonical import canonical, sha256
 from clvlab.proof.events import Kind, score_lines
 from clvlab.proof.merkle import root_of_lines
@@ -53,15 +53,10 @@ class Copy:
                 return replace(self, receipts=content)
         raise _unknown(file)
 
-    def first_difference(self, other: Copy) -> tuple[str, int] | None:
-        """Return file and line, numbered from 0, of the first byte that is not as in another copy; null if all are."""
-        for file in FILES:
-            ours, theirs = self.read(file), other.read(file)
-            if ours != theirs:
-                size = min(len(ours), len(theirs))
-                differ = np.frombuffer(ours[:size], np.uint8) != np.frombuffer(theirs[:size], np.uint8)
-                return file, ours.count(b"\n", 0, int(differ.argmax()) if differ.any() else size)
-        return None
+    def differences(self, other: Copy) -> list[Difference]:
+        """Return where each of ``FILES`` differs from that of another copy, in their order, the other's bytes before."""
+        found = (difference(file, other.read(file), self.read(file)) for file in FILES)
+        return [own for own in found if own is not None]
 
 
 def _unknown(file: str) -> EvidenceError:

@@ -23,7 +23,7 @@ class PlaygroundWidget:
         self.attack = make.Dropdown(options=playground.attacks, description="Attack", layout=auto)
         self.file = make.Dropdown(options=FILES, description="File", layout=auto)
         self.number = make.BoundedIntText(min=0, max=0, description="Line", layout={"width": "11rem"})
-        self.text = make.Textarea(layout={"width": "100%", "height": "7rem"})
+        self.text = make.Textarea(description="Its text", layout={"width": "100%", "height": "7rem"})
         self.result = make.HTML()
         self.file.observe(self._read, "value")
         self.number.observe(self._read, "value")
@@ -49,7 +49,7 @@ class PlaygroundWidget:
         ]
         self.box = make.VBox(parts, layout={"width": "100%"})
         self.box.add_class("clvlab-playground")
-        self._read()
+        self._turn_to_change()
         self._show()
 
     def _do(self, act: Callable[[], object]) -> None:
@@ -59,15 +59,16 @@ class PlaygroundWidget:
             act()
         except ClvlabError as error:
             refused = f'<p class="fail">{html.escape(str(error))}</p>'
+        self._turn_to_change()
+        self._show(refused)
+
+    def _turn_to_change(self) -> None:
+        """Read the first line that is not as sealed; the one that is read already while there is none."""
         if changed := self.playground.first_change:
             self.file.value = changed[0]
             self._read()
             self.number.value = min(changed[1], self.number.max)
         self._read()
-        self._show(refused)
-
-    def _write(self) -> None:
-        self.playground.write_line(self.file.value, self.number.value, self.text.value)
 
     def _read(self, _: Any = None) -> None:
         lines = Lines(self.playground.copy.read(self.file.value))

@@ -11,6 +11,7 @@ import polars as pl
 from clvlab.drawing import html
 from clvlab.errors import EvidenceError
 from clvlab.lab.proofs.attacks import ATTACKS, Copy, closed_again
+from clvlab.lab.proofs.difference import Difference
 from clvlab.lab.proofs.lines import Lines
 from clvlab.lab.proofs.verdicts import MEANINGS, state
 from clvlab.proof.anchor import Anchor
@@ -44,14 +45,18 @@ class Tampering:
         """Begin again with the untouched bytes."""
         self.changes: list[str] = []
         self.copy = self._untouched
-        self.__dict__.pop("verification", None)
+        return self._forget()
+
+    def _forget(self) -> Self:
+        """Let go of what was derived from the bytes before."""
+        for name in ("verification", "differences"):
+            self.__dict__.pop(name, None)
         return self
 
     def _take(self, copy: Copy, change: str) -> Self:
         self.copy = copy
         self.changes.append(change)
-        self.__dict__.pop("verification", None)
-        return self
+        return self._forget()
 
     def attack(self, name: str) -> Self:
         """Tamper in one of the ways of ``.attacks``.
@@ -136,6 +141,8 @@ class Tampering:
     @cached_property
     def verification(self) -> Verification:
         """The seven checks of the copy as it stands."""
+        if self.copy is self._untouched:
+            return self.untouched
         return verify(self.copy.run, self.copy.receipts, anchor=self._anchor)
 
     @cached_property
@@ -146,7 +153,12 @@ class Tampering:
     @property
     def first_change(self) -> tuple[str, int] | None:
         """File and line of the first byte that is not as sealed; null while nothing is changed."""
-        return self.copy.first_difference(self._untouched)
+        return (self.differences[0].file, self.differences[0].line) if self.differences else None
+
+    @cached_property
+    def differences(self) -> list[Difference]:
+        """Where the files of the copy are not as sealed, a difference a file."""
+        return self.copy.differences(self._untouched)
 
     @property
     def red(self) -> list[str]:
@@ -169,12 +181,24 @@ class Tampering:
         changes = "".join(f"<li>{html.escape(change[:300])}</li>" for change in self.changes)
         published, now = self.untouched.manifest_hash, self.copy.run.manifest_hash
         unseen = self.changes and not self.red and published != now
+        drawn = "".join(found.to_html() for found in self.differences)
         return (
-            f"<p>{html.escape(state(self.verification).capitalize())}.</p>{f'<ol>{changes}</ol>' if changes else ''}"
-            + html.section("Checks", html.table(["check", "untouched", "now", "means", "rests on"], rows))
-            + html.facts({"manifest hash, as published": published, "manifest hash, now": now})
+            f"<p><strong>{html.escape(state(self.verification).capitalize())}.</strong></p>"
+            + (f"<ol>{changes}</ol>" if changes else "")
+            + self._reasons()
             + (f'<p class="fail">{_UNSEEN}</p>' if unseen else "")
+            + (html.section("What is not as sealed", drawn) if drawn else "")
+            + html.section("Checks", html.table(["check", "untouched", "now", "means", "rests on"], rows))
+            + html.section("", html.facts({"manifest hash, as published": published, "manifest hash, now": now}))
         )
+
+    def _reasons(self) -> str:
+        """Say why each red check is red."""
+        checks = self.verification.checks
+        said = "".join(
+            f'<li><span class="fail">✗ {html.escape(name)}</span> {html.escape(checks[name].detail)}</li>' for name in self.red
+        )
+        return f'<ul class="reasons">{said}</ul>' if said else ""
 
 
 _UNSEEN = (

@@ -1,13 +1,15 @@
 import re
 import sys
 from dataclasses import replace
+from itertools import pairwise
 
+import IPython.display
 import polars as pl
 import pytest
 
 import clvlab as cl
 from clvlab.errors import EvidenceError, UnknownFixtureError, UnknownMarketError
-from clvlab.lab.explorer.figure import traces
+from clvlab.lab.explorer.figure import reach, traces
 from clvlab.lab.explorer.view import Outcome
 from clvlab.lab.explorer.widget import ExplorerWidget
 from clvlab.law.schema import TICKS
@@ -117,6 +119,17 @@ def test_a_notebook_holds_widget_and_picture_and_no_library(explorer):
     assert len(str(bundle)) < 200_000
 
 
+def test_a_cell_shows_the_still_picture_and_then_the_widget(explorer, monkeypatch):
+    shown = []
+    monkeypatch.setattr(IPython.display, "publish_display_data", shown.append)
+
+    explorer._ipython_display_()
+
+    assert [set(output) for output in shown] == [{"text/plain", "text/html"}, {"application/vnd.jupyter.widget-view+json"}]
+    assert shown[0]["text/html"].startswith('<div class="clvlab-still">')
+    assert "clvlab-live" in explorer.widget._dom_classes
+
+
 @pytest.mark.parametrize("start_ms", [0, 253_402_300_800_000, 2**53 - 10_000_000])
 def test_a_market_at_the_ends_of_time_is_drawn(tmp_path, start_ms):
     pack = written(tmp_path, start_ms, "a", "A", messages=2)
@@ -138,7 +151,7 @@ def test_names_are_text_in_the_widget_and_in_the_picture(tmp_path):
     drawn = [
         text for trace in shell.figure.data for text in (trace.name or "", *(trace.text if trace.text is not None else ()))
     ]
-    assert "<img" not in "".join([*drawn, shell.record.value, shell.summary.value, explorer._repr_html_()])
+    assert "<img" not in "".join([*drawn, shell.record.value, shell.summary.value, shell.legend.value, explorer._repr_html_()])
 
 
 def test_a_market_of_one_message_and_a_fixture_without_any_are_shown(tmp_path):
@@ -210,7 +223,8 @@ class TestWidget:
         shell.following.click()
         shell.slider.value = 0
 
-        assert shell.record.value == ""
+        assert "Decision" not in shell.record.value
+        assert "Pick a mark" in shell.record.value
 
     def test_verify_shows_seven_verdicts(self, shell):
         shell.verify.click()
@@ -233,11 +247,69 @@ class TestWidget:
         assert explorer.fixture_id == 90000000
         assert [key for _, key in shell.market.options] == explorer.markets["market_key"].to_list()
 
-    def test_a_search_narrows_the_fixtures_and_keeps_the_chosen_one(self, shell):
-        shell.search.value = "90000003"
+    @pytest.mark.parametrize("asked", ["90000003", "VALLEY  jan"])
+    def test_a_search_narrows_the_fixtures_and_chooses_the_first(self, shell, asked):
+        shell.search.value = asked
 
-        assert [number for _, number in shell.fixture.options] == [90000003, BUSY]
+        words = asked.lower().split()
+        assert all(word in label.lower() for label, _ in shell.fixture.options for word in words)
+        assert shell.explorer.fixture_id == shell.fixture.value
+        assert shell.explorer.fixture_id == 90000003 or asked != "90000003"
+
+    def test_a_search_that_finds_the_chosen_fixture_keeps_it(self, shell):
+        shell.search.value = "9000"
+
         assert shell.explorer.fixture_id == BUSY
+
+    def test_a_search_that_finds_nothing_says_so_and_keeps_the_chosen_one(self, shell):
+        shell.search.value = "<b>nobody"
+
+        assert "No fixture holds &#x27;&lt;b&gt;nobody&#x27;" in shell.summary.value
+        assert [number for _, number in shell.fixture.options] == [BUSY]
+
+    def test_keys_move_the_replay_and_go_through_decisions(self, shell, explorer):
+        for key in ("Home", "ArrowRight", "ArrowRight", "ArrowLeft"):
+            shell.press(key)
+        moved = explorer.view.position
+        shell.press("End")
+        shell.press("n")
+
+        assert moved == 1
+        assert explorer.position is None
+        assert shell.seq == explorer.frame["seq"][0]
+
+    def test_play_begins_again_at_the_end_and_pauses(self, shell, explorer):
+        shell.press(" ")
+        begun = (shell.play.playing, explorer.view.position)
+        shell.press(" ")
+
+        assert begun == (True, 0)
+        assert not shell.play.playing
+
+    def test_the_speed_stays_within_its_bounds(self, shell):
+        for _ in range(9):
+            shell.press("+")
+        fastest = shell.play.interval
+        for _ in range(9):
+            shell.press("-")
+
+        assert (fastest, shell.play.interval) == (100, 1600)
+
+    def test_the_axis_of_prices_knows_nothing_of_what_comes(self, shell, explorer):
+        whole = explorer.market.view()
+        reached = []
+        for position in range(1, explorer.view.messages, 7):
+            shell.slider.value = position
+            seen = explorer.view.lines["prob_bps"].drop_nulls() / 100
+            low, high = shell.figure.layout.yaxis.range
+            reached.append((low, high))
+            assert low <= seen.min() - 1
+            assert seen.max() + 1 <= high
+            assert low > seen.min() - 7
+            assert high < seen.max() + 7
+
+        assert all(later[0] <= sooner[0] and sooner[1] <= later[1] for sooner, later in pairwise(reached))
+        assert reached[0] != reach(whole)
 
     def test_a_zoom_is_drawn_in_detail_and_undone(self, shell, explorer):
         low, high = explorer.market.span_ms
@@ -253,7 +325,8 @@ class TestWidget:
         shell.slider.value = 1
 
         first = {side: prob_bps for side, _, prob_bps in explorer.view.lines.iter_rows()}
-        assert {f"{side} {prob_bps / 100:.2f} %" for side, prob_bps in first.items()} <= {t.name for t in shell.figure.data}
+        assert all(f"{side} {prob_bps / 100:.2f} %" in shell.legend.value for side, prob_bps in first.items())
+        assert "close (" not in shell.legend.value
 
     def test_only_decisions_answer_to_the_pointer(self, shell):
         assert {trace.hoverinfo for trace in shell.figure.data if trace.mode == "lines"} == {"skip"}

@@ -8,12 +8,17 @@ import pytest
 import clvlab as cl
 from clvlab.errors import EvidenceError
 from clvlab.lab.proofs.browser import EvidenceBrowser
+from clvlab.lab.proofs.bytes_view import byte_rows, bytes_html
+from clvlab.lab.proofs.evidence_widget import EvidenceWidget
 from clvlab.lab.proofs.lines import Lines
 from clvlab.lab.proofs.merkle import MerklePath
+from clvlab.lab.proofs.merkle_widget import MerkleWidget
+from clvlab.lab.proofs.tree import Tree
+from clvlab.lab.proofs.tree_picture import TreePicture
 from clvlab.lab.proofs.verdicts import MEANINGS
 from clvlab.lab.results.run import Run
 from clvlab.proof.checks import CHECKS
-from clvlab.proof.merkle import check_inclusion
+from clvlab.proof.merkle import check_inclusion, inclusion_proof, leaf_hashes, root_of_lines
 from tests.factories import make_run, make_sealed_run, make_tape, message
 
 
@@ -100,14 +105,56 @@ class TestEvidenceBrowser:
             EvidenceBrowser(run).text(seq)
 
     def test_the_widget_shows_the_line_that_is_asked_for(self, run):
-        box = EvidenceBrowser(run).widget
-        (number, _), rows, detail = box.children[0].children, *box.children[1:]
+        shell = EvidenceWidget(EvidenceBrowser(run))
 
-        number.value = 12
+        shell.line.value = 12
 
-        assert "RUN_SEALED" in rows.value
-        assert "as sealed" in rows.value
-        assert "Line 12" in detail.value
+        assert "RUN_SEALED" in shell.rows.content
+        assert "as sealed" in shell.rows.content
+        assert "Line 12" in shell.detail.value
+
+    def test_a_row_that_is_picked_shows_its_bytes_and_its_leaf(self, run):
+        shell = EvidenceWidget(EvidenceBrowser(run))
+
+        shell.rows._handle_custom_msg({"pick": "4"}, [])
+
+        start = sum(map(len, run.events.splitlines(keepends=True)[:4]))
+        assert 'data-pick="4" aria-current="true"' in shell.rows.content
+        assert MerklePath(run, 4).leaf.hex() in shell.detail.value
+        assert f"{start:08x}  7b 22" in shell.detail.value
+
+    def test_kinds_and_text_choose_the_lines(self, run):
+        browser = EvidenceBrowser(run)
+        shell = EvidenceWidget(browser)
+        kind = next(toggle for toggle in shell.kinds if toggle.tooltip == "MARKET_CLOSE")
+
+        kind.value = True
+        of_kind = shell.found
+        shell.search.value = "NOWHERE"
+
+        assert of_kind == browser.find(kinds=["MARKET_CLOSE"]) == browser.frame.filter(kind="MARKET_CLOSE")["seq"].to_list()
+        assert shell.found == []
+        assert "no such line" in shell.said.value
+        assert browser.find("run_STARTED") == [0]
+
+    def test_rows_that_are_apart_have_the_hashes_of_the_whole(self, run):
+        browser = EvidenceBrowser(run)
+
+        assert browser.rows([0, 3, 11]).equals(browser.frame[[0, 3, 11]])
+
+    def test_lines_are_turned_page_by_page(self, run):
+        shell = EvidenceWidget(EvidenceBrowser(run))
+
+        shell.later.click()
+        later = (shell.line.value, shell.later.disabled, shell.earlier.disabled)
+        shell.earlier.click()
+
+        assert later == (10, True, False)
+        assert shell.line.value == 0
+
+    def test_a_line_of_many_bytes_shows_where_it_was_cut(self):
+        assert "and 76 bytes more" in bytes_html(b"x" * 1100, 5)
+        assert byte_rows(b"x" * 17, 5)[1] == ("00000015", "78", "x")
 
     def test_stands_without_widgets(self, run, monkeypatch):
         monkeypatch.setitem(sys.modules, "ipywidgets", None)
@@ -138,8 +185,31 @@ class TestMerklePath:
     def test_draws_a_box_for_every_node_and_sibling(self, run):
         path = MerklePath(run, 4)
 
-        assert path.svg().count("<rect") == 2 * len(path.steps) + 1
+        assert path.svg().count("<rect") == 8 + 4 + 2 + 2 + 1  # eight leaves and what is above them; five; the root
+        assert path.svg().count("stroke-dasharray") == len(path.steps)
         assert path.frame.height == len(path.steps) + 1
+
+    @pytest.mark.parametrize("size", [1, 2, 3, 5, 8, 9, 13, 17, 20, 31])
+    def test_the_tree_that_is_drawn_is_the_one_of_the_proofs(self, size):
+        text = b"".join(b"line %d\n" % number for number in range(size))
+        tree, leaves = Tree(text), leaf_hashes(text)
+
+        for seq in range(size):
+            beside = [tree.sibling(node) for node in tree.path(seq)]
+            assert [node.digest for node in beside if node] == inclusion_proof(leaves, seq)
+            drawn = TreePicture(tree, seq, live=True).svg()
+            assert drawn.count("stroke-dasharray") == len(inclusion_proof(leaves, seq))
+            assert f'data-pick="{seq}" aria-current="true"' in drawn
+        assert tree.path(0)[-1].digest.hex() == root_of_lines(text).removeprefix("sha256:")
+
+    def test_a_leaf_that_is_picked_shows_its_own_path(self, run):
+        shell = MerkleWidget(MerklePath(run, 4))
+
+        shell._go(2)
+
+        assert (shell.line.value, shell.path.seq, shell.path.holds) == (2, 2, True)
+        assert 'data-pick="2" aria-current="true"' in shell.picture.content
+        assert MerklePath(run, 2).leaf.hex() in shell.hashes.value
 
     @pytest.mark.parametrize("seq", [-1, 13])
     def test_a_line_that_is_not_there_is_refused(self, run, seq):
@@ -150,7 +220,7 @@ class TestMerklePath:
         path = MerklePath(replace(run, events=b"only\n"), 0)
 
         assert path.root == f"sha256:{path.leaf.hex()}"
-        assert "leaf = root" in path.svg()
+        assert ">root<" in path.svg()
 
 
 def test_what_stands_in_the_evidence_is_text():

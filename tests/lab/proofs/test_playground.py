@@ -1,6 +1,7 @@
 import pytest
 
 import clvlab as cl
+from clvlab.drawing import html
 from clvlab.errors import EvidenceError
 from clvlab.lab.proofs.playground import Playground
 from tests.factories import make_mixed_run, make_run, make_tape, message
@@ -56,6 +57,31 @@ def test_the_run_itself_is_never_touched(run, playground, tmp_path):
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     assert opened.verify().passed
     assert playground.untouched.passed
+
+
+def test_what_was_changed_is_shown_before_and_after_with_the_reasons_of_what_turned_red(playground):
+    shown = playground.attack("raise a stake")._repr_html_()
+
+    found = playground.differences[0]
+    assert (found.file, found.before, found.after) == ("events.jsonl", b"1", b"9")
+    assert "1</del>" in shown
+    assert "9</ins>" in shown
+    for name in playground.red:
+        assert f"✗ {name}" in shown
+        assert html.escape(playground.verification.checks[name].detail) in shown.partition("What is not as sealed")[0]
+
+
+def test_a_closed_seal_differs_in_every_file_that_it_was_closed_over(playground):
+    playground.attack("raise a stake").close_seal()
+
+    assert [found.file for found in playground.differences] == ["events.jsonl", "manifest.json"]
+    assert playground.restore().differences == []
+
+
+def test_restored_bytes_are_not_verified_again(playground):
+    playground.attack("raise a score").restore()
+
+    assert playground.verification is playground.untouched
 
 
 def test_restore_begins_again(playground):
