@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any
 
@@ -59,7 +60,9 @@ def template(strategy: str, params: Mapping[str, Any] | None = None, *, agent_id
         An unknown parameter, or a value out of bounds; the message names it.
     """
     if strategy not in TEMPLATES:
-        raise UnknownAgentError(f"unknown agent {strategy!r}: use one of {', '.join(TEMPLATES)}")
+        near = get_close_matches(strategy, TEMPLATES, n=1)
+        said = f"; did you mean {near[0]!r}?" if near else ""
+        raise UnknownAgentError(f"unknown agent {strategy!r}: use one of {', '.join(TEMPLATES)}{said}")
     model, rule = TEMPLATES[strategy]
     try:
         config = model.model_validate({name: _given(model, name, value) for name, value in dict(params or {}).items()})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from pathlib import Path
 
 import clvlab.packs as packs_package
@@ -55,6 +56,8 @@ def pack_folder(where: str | Path, catalog: Catalog | None = None) -> Path:
     if is_folder:
         return folder
     known = ", ".join(sorted(catalog.entries())) or "none"
+    near = get_close_matches(str(where), catalog.entries(), n=1)
+    said = f"; did you mean {near[0]!r}?" if near else ""
     raise UnknownPackError(
-        f"no pack {str(where)!r}: neither a folder with a {DESCRIPTOR}, nor in the catalog, which has: {known}"
+        f"no pack {str(where)!r}: neither a folder with a {DESCRIPTOR}, nor in the catalog, which has: {known}{said}"
     )
