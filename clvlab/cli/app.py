@@ -13,10 +13,11 @@ import typer
 from clvlab.agents.isolation.isolated import isolated
 from clvlab.application import backtests, packs
 from clvlab.application.log import operations
-from clvlab.application.runs import in_folder, listing
+from clvlab.application.runs import in_folder
 from clvlab.application.runs.card import proof_card
 from clvlab.application.runs.in_folder import FolderRecord
 from clvlab.application.runs.record import make
+from clvlab.application.sheets import listing
 from clvlab.application.sheets.headline import headline_of
 from clvlab.application.versions import judge
 from clvlab.cli import proof

@@ -10,8 +10,9 @@ from rich import box
 from rich.table import Table
 
 from clvlab.application import packs
-from clvlab.application.runs import bundles, listing
+from clvlab.application.runs import bundles
 from clvlab.application.runs.reopening import content_hash_of, reopen
+from clvlab.application.sheets import listing
 from clvlab.application.sheets.beside import beside_the_first
 from clvlab.application.sheets.headline import headline_of
 from clvlab.application.sheets.page import tear_sheet_page

@@ -11,7 +11,7 @@ import typer
 from clvlab.agents.isolation.isolated import isolated
 from clvlab.application.runs import bundles, in_folder
 from clvlab.application.runs.card import proof_card, verification_answer
-from clvlab.application.runs.listing import find_run
+from clvlab.application.sheets.listing import find_run
 from clvlab.application.versions import judge
 from clvlab.cli import proof
 from clvlab.cli.interrupting import interruptible

@@ -3,7 +3,7 @@ import shutil
 
 import pytest
 
-from clvlab.application.runs.listing import find_run
+from clvlab.application.sheets.listing import find_run
 from clvlab.errors import UnknownRunError
 from tests.commands import clvlab
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from clvlab.application.runs.listing import ListedRun
+from clvlab.application.sheets.listing import ListedRun
 from clvlab.application.sheets.measures import MEASURES
 from clvlab.application.sheets.sums import stacked
 from clvlab.errors import StatisticsError
