@@ -140,7 +140,7 @@ def find_run(name: str, runs: Path) -> Path:
     near = get_close_matches(path.name, [folder.name for folder in folders] + [LATEST], n=1)
     said = f"; did you mean {near[0]!r}?" if near else ""
     raise UnknownRunError(
-        f"no sealed run {name!r}: neither a run folder or a bundle, nor a run id in {str(runs)!r}, which has "
+        f"no sealed run at {name!r}: neither a run folder or a bundle, nor a run id in {str(runs)!r}, which has "
         f"{len(folders)}{said}"
     )
 
