@@ -13,33 +13,51 @@ import typer
 from clvlab.agents.isolation.isolated import isolated
 from clvlab.application import backtests, packs
 from clvlab.application.log import operations
-from clvlab.application.runs import bundles, in_folder
-from clvlab.application.runs.card import proof_card, verification_answer
+from clvlab.application.runs import in_folder
+from clvlab.application.runs.card import proof_card
 from clvlab.application.runs.in_folder import FolderRecord
 from clvlab.application.runs.record import make
+from clvlab.application.sheets import listing
+from clvlab.application.sheets.headline import headline_of
 from clvlab.application.versions import judge
 from clvlab.cli import proof
 from clvlab.cli.agents import agents_app
 from clvlab.cli.backing import backup
+from clvlab.cli.doctoring import doctor
 from clvlab.cli.feeds import capture, devfeed
+from clvlab.cli.interrupting import interruptible
 from clvlab.cli.live import live
 from clvlab.cli.log import log_app, witness
 from clvlab.cli.making import now_ms, params_of, program
-from clvlab.cli.options import JsonOption, NetworkOption, PackArgument, ReadsOption, RunArgument, RunsOption
+from clvlab.cli.options import JsonOption, NetworkOption, PackArgument, ReadsOption, RunName, RunsFolderOption, RunsOption
 from clvlab.cli.packs import packs_app
-from clvlab.cli.printing import err, leaderboard, out, plain, plain_lines, print_json, show_checks, show_report, table
+from clvlab.cli.printing import (
+    err,
+    leaderboard,
+    out,
+    plain,
+    plain_lines,
+    print_json,
+    show_checks,
+    show_report,
+    show_table,
+    table,
+)
+from clvlab.cli.progress import stages
+from clvlab.cli.runs import compare, report, runs
+from clvlab.cli.searching import sweep
 from clvlab.cli.serving import dev_token, rebuild_leaderboard, retention, serve, worker
+from clvlab.cli.verifying import verify
 from clvlab.cli.versions import version
 from clvlab.errors import ClvlabError
 from clvlab.law.closing import Window
-from clvlab.proof.checks import Check
 
 app = typer.Typer(
     name="clvlab",
     help="Does a betting or trading agent beat the closing line? Backtests that anyone can check.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 _BAD_INPUT = 2
@@ -47,6 +65,7 @@ _BAD_INPUT = 2
 
 def main() -> None:
     """Run the command line: exit 0 good, 1 verification failed, 2 bad input."""
+    app.rich_markup_mode = "rich" if sys.stdout.isatty() else None  # help without boxes for whoever reads a pipe
     try:
         app()
     except ClvlabError as error:
@@ -68,11 +87,11 @@ def demo(runs_folder: RunsOption = Path("runs")) -> None:
     out.print(f"Pack [bold]{pack.pack_id}[/]: {len(pack.fixture_ids)} fixtures, {pack.provenance} (no real odds)\n")
     tests = []
     for name in ("baseline", "cumulative-drift"):
-        with err.status(f"backtesting {name}"):
-            tests.append(make(backtests.plan_backtest(pack, name), FolderRecord(runs_folder, now_ms)))
-    out.print(leaderboard(tests))
+        with stages(f"backtest of {name}") as tell:
+            tests.append(make(backtests.plan_backtest(pack, name), FolderRecord(runs_folder, now_ms), tell))
+    show_table(leaderboard(tests))
     for test in tests:
-        show_report(test.report)
+        show_report(test.report, headline_of(test))
     with err.status("verifying"):
         folders = [runs_folder / test.run_id for test in tests]
         verdicts = [in_folder.verify_folder(folder) for folder in folders]
@@ -107,7 +126,21 @@ def backtest(
 ) -> None:
     """Replay a pack through an agent, score it against the close, and seal the run."""
     window = Window(window_id, end_rule, duration_s, horizon_s, tuple(market or ("",)))
-    with err.status("backtesting"), operations.open_log(log, create=True) if log else nullcontext() as opened:
+    planned: list[str] = []
+
+    def left() -> str:
+        folder = runs_folder / planned[0] if planned else None
+        return (
+            f"the run is sealed in {folder}"
+            if folder and folder.exists()
+            else "nothing was written; the same command begins again"
+        )
+
+    with (
+        interruptible(left),
+        operations.open_log(log, create=True) if log else nullcontext() as opened,
+        stages(f"backtest of {agent}") as tell,
+    ):
         plan = backtests.plan_backtest(
             packs.open_pack(pack),
             isolated(agent, reads=reads or [], network=network) if reads or network else agent,
@@ -117,77 +150,32 @@ def backtest(
             policy=backtests.envelope(params_of(policy or [])),
             audit=audit,
         )
-        test = make(plan, FolderRecord(runs_folder, now_ms, opened, owner))
+        planned.append(plan.run_id)
+        test = make(plan, FolderRecord(runs_folder, now_ms, opened, owner), tell)
     folder = runs_folder / test.run_id
     if as_json:
-        print_json(test.report | {"run_folder": str(folder)})
+        print_json(test.report | {"run_folder": str(folder), "headline": headline_of(test).facts()})
         return
-    show_report(test.report)
+    show_report(test.report, headline_of(test))
     out.print(f"Sealed in {plain(str(folder))}")
     out.print(f"Next: {program()} verify {plain(str(folder))}")
 
 
-def verify(
-    run: RunArgument,
-    second_opinion: Annotated[
-        bool, typer.Option("--second-opinion", help="Also score by one SQL statement in another engine.")
-    ] = False,
-    replay: Annotated[bool, typer.Option("--replay", help="Also run it again from the pack and compare all bytes.")] = False,
-    pack: Annotated[
-        str | None,
-        typer.Option(help="Derive all prices from this pack; --replay takes the catalog's by default."),
-    ] = None,
-    agent: Annotated[list[str] | None, typer.Option(help="An agent of the run as file.py:name; may be repeated.")] = None,
-    reads: ReadsOption = None,
-    network: NetworkOption = False,
-    trust: Annotated[Path | None, typer.Option(help="File of keys that you trust, for the proofs in a bundle.")] = None,
-    require: Annotated[str, typer.Option(help="Proofs without which the run fails: anchor, log, or anchor,log.")] = "",
-    without_witness: Annotated[
-        bool, typer.Option("--without-witness", help="Let a required log do without a trusted witness.")
-    ] = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Recompute the proof of a run folder, a bundle or a disclosure; exit 1 if the seal is broken or a check fails."""
-    required = [name for name in require.split(",") if name]
-    if bundles.is_disclosure(run):
-        raise typer.Exit(proof.show_disclosure(bundles.judge_disclosure(run, required), as_json=as_json))
-    with err.status("verifying"):
-        asked = bundles.verify_bundle if run.is_file() else in_folder.verify_with_chain
-        verdict = asked(run, proof.anchor_settings())
-    agents = [isolated(one, reads=reads or [], network=network) for one in agent or []]
-    further = proof.further(run, second_opinion=second_opinion, replay=replay, pack=pack, agents=agents)
-    proofs: dict[str, Check] = {}
-    in_log = None
-    if trust or required:
-        proofs, in_log = bundles.judge_proofs(run, verdict, trust, required, without_witness=without_witness)
-    if as_json:
-        opinions = {name: {"agrees": agrees, "detail": why} for name, (agrees, why) in further.items()}
-        judged = {name: {"verdict": check.verdict.value, "detail": check.detail} for name, check in proofs.items()}
-        answer = verification_answer(verdict, proof_card(verdict, in_log))
-        print_json({**answer, "judged_by": judge(), **opinions, **({"proofs": judged} if proofs else {})})
-    else:
-        show_checks(verdict, judge())
-        for name, check in proofs.items():
-            out.print(f"{name} in the bundle: {check.verdict.value.replace('_', ' ')}: {plain(check.detail)}")
-        for name, (agrees, why) in further.items():
-            out.print(f"{name.replace('_', ' ')}: {'[green]agrees[/]' if agrees else '[red]DISAGREES[/]'}: {plain(why)}")
-    failed = [check for check in proofs.values() if check.verdict == "fail"]
-    raise typer.Exit(0 if verdict.passed and not failed and all(agrees for agrees, _ in further.values()) else 1)
-
-
 def show(
-    run: RunArgument,
+    run: RunName,
     decisions: Annotated[
         int, typer.Option(help="Show the first so many decisions with their scores.", min=0, max=1_000_000)
     ] = 0,
     seq: Annotated[int | None, typer.Option(help="Show one decision whole.")] = None,
+    runs_folder: RunsFolderOption = Path("runs"),
     as_json: JsonOption = False,
 ) -> None:
     """Show a run's proof card, its decisions, or one of them; exit 1 if its verification fails."""
+    path = listing.find_run(run, runs_folder)
     if seq is not None:
-        print_json(in_folder.decision(run, seq))
+        print_json(in_folder.decision(path, seq))
         return
-    verdict = in_folder.verify_folder(run)
+    verdict = in_folder.verify_folder(path)
     if as_json:
         print_json(proof_card(verdict))
         raise typer.Exit(0 if verdict.passed else 1)
@@ -213,13 +201,34 @@ def _decision(row: Mapping[str, Any]) -> str:
     return f"{where}  {proposed}: {row['entry_prob_bps']} -> {row['close_prob_bps']} bps, CLV {row['clv_bps']:+}"
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        out.print(f"clvlab {judge()['clvlab']}")
+        raise typer.Exit
+
+
+@app.callback()
+def clvlab(
+    asked: Annotated[
+        bool, typer.Option("--version", help="Print the version and end.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Does a betting or trading agent beat the closing line? Backtests that anyone can check.
+
+    The main job: clvlab backtest season --agent cumulative-drift, then clvlab verify latest, then
+    clvlab report latest --html sheet.html.
+    """
+
+
 for panel, commands in {
-    "Runs": (demo, backtest, live, verify, show),
+    "The main job": (backtest, verify, report),
+    "Runs": (demo, runs, show, compare, sweep, live),
+    "Proofs": (proof.anchor, proof.bundle, proof.push, proof.disclose, proof.verifier, proof.devchain, witness),
     "Feeds": (capture, devfeed),
-    "Proofs": (proof.anchor, proof.bundle, proof.push, proof.disclose, proof.verifier, proof.devchain, witness, version),
     "Service": (serve, worker, dev_token, backup, retention, rebuild_leaderboard),
+    "This installation": (doctor, version),
 }.items():
     for command in commands:
         app.command(rich_help_panel=panel)(command)
-for group, name in ((agents_app, "agents"), (packs_app, "packs"), (log_app, "log")):
+for group, name in ((packs_app, "packs"), (agents_app, "agents"), (log_app, "log")):
     app.add_typer(group, name=name, rich_help_panel="Of several commands")

@@ -15,7 +15,7 @@ from clvlab.application.log.sources import Limits
 from clvlab.application.log.watching import witnessed
 from clvlab.application.runs import bundles
 from clvlab.cli.options import CheckpointFileOption, JsonOption
-from clvlab.cli.printing import err, out, plain, print_json, table
+from clvlab.cli.printing import err, out, plain, print_json, show_table, table
 from clvlab.runlog.note import read_signer
 from clvlab.runlog.published import Published
 
@@ -76,7 +76,7 @@ def show(log: LogArgument, as_json: JsonOption = False) -> None:
     if as_json:
         print_json(rows)
     else:
-        out.print(table(pl.DataFrame(rows), "Runs"))
+        show_table(table(pl.DataFrame(rows), "Runs"))
 
 
 @log_app.command("audit")
@@ -114,7 +114,9 @@ def audit(
 def _show(done: auditing.LogAudit) -> None:
     rows = done.facts()["counts"]
     if rows:
-        out.print(table(pl.DataFrame(rows).rename({"content_hash": "pack"}).fill_null("unknown"), "Runs, counted from entries"))
+        show_table(
+            table(pl.DataFrame(rows).rename({"content_hash": "pack"}).fill_null("unknown"), "Runs, counted from entries")
+        )
     out.print(f"log {plain(done.origin or 'without a name')}: {done.size:,} entries, root {done.root_hash}")
     judged = "judged by your keys" if done.signature_judged else "NOT judged: name a key with --key or --trust"
     out.print(f"signature of the log: {judged}; trusted witnesses: {plain(', '.join(done.witnesses)) or 'none'}")

@@ -12,7 +12,13 @@ PackArgument = Annotated[str, typer.Argument(help="Pack id in the catalog, path 
 FolderArgument = Annotated[str, typer.Argument(help="Pack id in the catalog, or path of a pack folder.", metavar="PACK")]
 UrlArgument = Annotated[str, typer.Argument(help="URL, as s3://bucket/prefix.", metavar="URL")]
 RunArgument = Annotated[Path, typer.Argument(help="Folder of a sealed run.", metavar="RUN")]
-RunsOption = Annotated[Path, typer.Option("--runs", help="Where sealed runs are written.")]
+RunName = Annotated[str, typer.Argument(help="Run folder, bundle, run id or the beginning of one, or 'latest'.", metavar="RUN")]
+RunNames = Annotated[
+    list[str],
+    typer.Argument(help="Run folders, bundles, run ids or beginnings of ones, or 'latest'; several at once.", metavar="RUN..."),
+]
+RunsFolderOption = Annotated[Path, typer.Option("--runs", "--runs-folder", help="Where sealed runs lie.")]
+RunsOption = Annotated[Path, typer.Option("--runs", "--runs-folder", help="Where sealed runs are written.")]
 ReadsOption = Annotated[
     list[Path] | None,
     typer.Option(help="A file that an agent of your own may read, sealed by its hash; may be repeated."),

@@ -10,7 +10,7 @@ import typer
 
 from clvlab.application import importing, packs
 from clvlab.cli.options import FolderArgument, JsonOption, PackArgument, UrlArgument
-from clvlab.cli.printing import err, out, plain, print_json, show_pack, show_quality, table
+from clvlab.cli.printing import err, out, plain, print_json, show_pack, show_quality, show_table, table
 from clvlab.cli.uploads import admit_upload, uploads
 from clvlab.errors import PackFormatError, PackTamperedError
 from clvlab.files import written_file
@@ -58,7 +58,7 @@ def packs_show(pack: PackArgument, as_json: JsonOption = False) -> None:
     if opened.quality is not None:
         show_quality(opened.quality)
     kickoff = pl.from_epoch("kickoff_ts_ms", time_unit="ms").dt.strftime("%Y-%m-%d %H:%M").alias("kickoff (UTC)")
-    out.print(table(opened.fixtures.select("fixture_id", "names", kickoff, "rows").head(20), "Fixtures (first 20)"))
+    show_table(table(opened.fixtures.select("fixture_id", "names", kickoff, "rows").head(20), "Fixtures (first 20)"))
 
 
 @packs_app.command("verify")

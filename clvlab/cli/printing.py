@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from textwrap import wrap
 from typing import Any
 
 import orjson
 import polars as pl
+from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from clvlab.application import backtests
 from clvlab.application.runs.perform import PerformedRun
+from clvlab.application.sheets.headline import Headline
 from clvlab.packs.quality import Quality
 from clvlab.packs.reader import Pack
 from clvlab.proof.verify import Verification
+from clvlab.statistics.verdict import Tone
+
+_TONES = {Tone.BEATS: "bold green", Tone.LOSES: "bold red", Tone.UNCLEAR: "bold", Tone.NOTHING: "bold"}
+_NARROWEST = 30
+_PIPE_WIDTH = 500
 
 # No emoji: a name such as did:x:me must not be shown as another.
 out = Console(highlight=False, soft_wrap=True, emoji=False)
@@ -25,7 +34,11 @@ err = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 
 def plain(text: str) -> str:
     """Keep data from being read as markup, and on one line."""
-    return escape("".join(char if char.isprintable() else repr(char)[1:-1] for char in text))
+    return escape(_printable(text))
+
+
+def _printable(text: str) -> str:
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 def plain_lines(text: str) -> str:
@@ -60,17 +73,34 @@ def show_quality(quality: Quality) -> None:
     facts("Quality", quality.facts)
 
 
-def show_report(report: Mapping[str, Any]) -> None:
+def say(text: str, style: str = "") -> None:
+    """Print a sentence, broken between words on a terminal, in one line elsewhere."""
+    width = out.width if out.is_terminal else 0
+    text = _printable(text)
+    for line in wrap(text, width, break_long_words=False, break_on_hyphens=False) if width else [text]:
+        out.print(Text(line, style=style))
+
+
+def show_verdict(found: Headline, agent: str = "") -> None:
+    """Print what can be said of a mean."""
+    said = f"{agent}: {found.said.sentence}" if agent else found.said.sentence
+    say(said, _TONES[found.said.tone])
+
+
+def show_report(report: Mapping[str, Any], found: Headline | None = None) -> None:
+    """Print a report, what can be said of its mean first; a mean never stands without its interval."""
     metrics, age = report["metrics"], report["closing_age_ms"]
+    if found is not None:
+        show_verdict(found, report["agent"]["agent_id"])
     mean = metrics["avg_clv_bps"]
-    small = " (small sample)" if metrics["low_sample"] else ""
+    alone = "no scored action" if mean is None else f"{mean:+.2f} bps of probability, as the law ranks"
     ages = "none" if age["median"] is None else f"median {age['median'] / 1000:,.0f} s, at most {age['max'] / 1000:,.0f} s"
     facts(
         f"{report['mode_label']}: {report['agent']['agent_id']} on {report['pack_id']}",
         {
-            "mean CLV": "no scored action" if mean is None else f"{mean:+.2f} bps of probability",
-            "scored actions": f"{metrics['action_count']:,} in {report['n_fixtures']:,} fixtures",
-            "confidence": f"{metrics['clv_confidence']}{small}",
+            "mean CLV": alone if found is None else f"{found.interval}",
+            "scored actions": f"{metrics['action_count']:,} in {counted(report['n_fixtures'], 'fixture')}",
+            "sample": f"{metrics['clv_confidence']} ({counted(metrics['valid_count'], 'decision')})",
             "decisions by reason": _counted(report["reasons"]),
             "allowed to execute": _gate(report["policy"]),
             "decisions by close": _counted(report["close_kinds"]),
@@ -85,7 +115,18 @@ def show_report(report: Mapping[str, Any]) -> None:
         },
     )
     for warning in report["warnings"]:
-        out.print(f"[yellow]warning:[/] {warning}")
+        say(f"warning: {warning}", "yellow")
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number and what it counts, in the plural where it is not one.
+
+    Examples
+    --------
+    >>> counted(1, "fixture"), counted(6168, "decision")
+    ('1 fixture', '6,168 decisions')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _gate(policy: Mapping[str, Any]) -> str:
@@ -103,7 +144,10 @@ def show_checks(verdict: Verification, judge: Mapping[str, str] | None = None) -
     colours = {"pass": "green", "fail": "red"}
     for name, check in verdict.checks.items():
         shown = check.verdict.value.replace("_", " ")
-        out.print(f"  {name:<20} [{colours.get(check.verdict.value, 'dim')}]{shown:<15}[/] {plain(check.detail)}")
+        first, *more = hung(check.detail, 39)
+        out.print(f"  {name:<20} [{colours.get(check.verdict.value, 'dim')}]{shown:<15}[/] {first}")
+        for line in more:
+            out.print(f"{'':<39}{line}")
     if judge:
         named = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in judge.items())
         out.print(f"  {'judged by':<20} {plain(named)}")
@@ -133,12 +177,24 @@ def facts(title: str, pairs: Mapping[str, object]) -> None:
     """Print names and values, a line each, so that a hash is never cut."""
     out.print(f"[bold]{plain(title)}[/]")
     for name, value in pairs.items():
-        out.print(f"  {name:<20} {plain(str(value))}")
+        first, *more = hung(str(value), 23)
+        out.print(f"  {name:<20} {first}")
+        for line in more:
+            out.print(f"{'':<23}{line}")
     out.print()
 
 
+def hung(text: str, indent: int) -> list[str]:
+    """Break data between words to stand behind an indent on a terminal; elsewhere, and where words are too long, one line."""
+    shown = plain(text)
+    if not out.is_terminal or out.width - indent < _NARROWEST:
+        return [shown]
+    return wrap(shown, out.width - indent, break_long_words=False, break_on_hyphens=False) or [""]
+
+
 def table(frame: pl.DataFrame, title: str) -> Table:
-    shown = Table(title=title, title_justify="left", title_style="bold")
+    # Lines of a box are no data: whoever reads a pipe gets columns.
+    shown = Table(title=title, title_justify="left", title_style="bold", box=box.HEAVY_HEAD if out.is_terminal else None)
     for column, dtype in frame.schema.items():
         shown.add_column(column, justify="right" if dtype.is_numeric() else "left", overflow="fold")
     for row in frame.iter_rows():
@@ -146,6 +202,11 @@ def table(frame: pl.DataFrame, title: str) -> Table:
             *("" if value is None else f"{value:.2f}" if isinstance(value, float) else plain(str(value)) for value in row)
         )
     return shown
+
+
+def show_table(shown: Table) -> None:
+    """Print a table: as wide as the terminal, or as its lines are."""
+    out.print(shown, width=None if out.is_terminal else _PIPE_WIDTH)
 
 
 def print_json(value: object) -> None:

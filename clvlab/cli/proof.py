@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -21,7 +21,6 @@ from clvlab.cli.options import CheckpointFileOption, JsonOption, RunArgument, Ur
 from clvlab.cli.printing import err, facts, out, plain, print_json
 from clvlab.errors import AnchorError, BundleError, EvidenceError
 from clvlab.files import new_file
-from clvlab.proof.checks import Check, Verdict
 from clvlab.runlog.note import Signer, read_signer
 from clvlab.runlog.published import Published
 
@@ -137,18 +136,6 @@ def disclose(
 ) -> None:
     """Prove one decision and its score without showing the others: prints JSON, which clv_verify.py reads."""
     sys.stdout.write(bundles.disclose(run, seq).decode())
-
-
-def show_disclosure(checks: Mapping[str, Check], *, as_json: bool) -> int:
-    """Print what holds of a disclosure; give the exit status."""
-    if as_json:
-        print_json(
-            {"checks": {name: {"verdict": check.verdict.value, "detail": check.detail} for name, check in checks.items()}}
-        )
-    else:
-        for name, check in checks.items():
-            out.print(f"{name}: {check.verdict.value}: {plain(check.detail)}")
-    return 1 if any(check.verdict == Verdict.FAIL for check in checks.values()) else 0
 
 
 def verifier(

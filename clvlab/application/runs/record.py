@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from clvlab.application.causes import cause_of
+from clvlab.application.progress import Tell, tell_nobody
 from clvlab.application.runs.perform import Commitment, PerformedRun, perform
 from clvlab.application.runs.plan import Plan
 from clvlab.errors import ClvlabError
@@ -46,10 +47,10 @@ class Record(Protocol):
         ...
 
 
-def make(plan: Plan, record: Record) -> PerformedRun:
+def make(plan: Plan, record: Record, tell: Tell = tell_nobody) -> PerformedRun:
     """Make a run and keep it, on the record.
 
-    One that is interrupted stays open, and goes on when it is asked for again.
+    One that is interrupted stays open, and goes on when it is asked for again; ``tell`` is told how far it is.
 
     Raises
     ------
@@ -58,7 +59,7 @@ def make(plan: Plan, record: Record) -> PerformedRun:
     """
     commitment = record.commit(plan)
     try:
-        done = perform(plan, commitment)
+        done = perform(plan, commitment, tell)
         record.keep(done)
     except ClvlabError as error:
         record.abandon(plan.run_id, cause_of(error))

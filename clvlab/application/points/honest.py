@@ -1,0 +1,143 @@
+"""A search over a grid and what is left of its best point when everything that was tried is counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from clvlab.application.points.kept import search_points
+from clvlab.application.points.search import search_of, spoken
+from clvlab.application.sheets.measures import MEASURES
+from clvlab.application.sheets.sums import stacked
+from clvlab.engine.agent import Agent
+from clvlab.errors import StatisticsError
+from clvlab.law.closing import Window
+from clvlab.packs.reader import Pack
+from clvlab.statistics import Estimate, estimates, family_of
+from clvlab.statistics.verdict import Tone, Verdict, Wording, verdict
+
+_LEVEL = 0.95
+
+
+@dataclass(frozen=True)
+class Point:
+    """One point: its parameters, its mean CLV, and its p-value when all points are counted; null without an interval."""
+
+    params: Mapping[str, Any]
+    clv: Estimate
+    p_family: float | None
+
+    def facts(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        clv = self.clv
+        figures = {"mean_clv_bps": clv.mean, "low": clv.low, "high": clv.high, "n": clv.n, "fixtures": clv.n_clusters}
+        return {"params": dict(self.params), **figures, "p_alone": clv.p_value, "p_family": self.p_family}
+
+
+@dataclass(frozen=True)
+class HonestSearch:
+    """The points of a grid, and how many trials they are judged among.
+
+    Attributes
+    ----------
+    points
+        The last parameter fastest.
+    trials
+        Points, and the trials made before.
+    """
+
+    points: tuple[Point, ...]
+    trials: int
+
+    @property
+    def best(self) -> Point | None:
+        """The point with the highest mean among those with an interval; null if there is none."""
+        known = [point for point in self.points if point.clv.low is not None]
+        return max(known, key=lambda point: point.clv.mean or 0.0, default=None)
+
+    @property
+    def said(self) -> Verdict:
+        """What is left of the best point, in words."""
+        best = self.best
+        if best is None or best.p_family is None:
+            return Verdict("Nothing to judge: no point has scored decisions in enough fixtures.", Tone.NOTHING)
+        clv, passed = best.clv, best.p_family < 1 - _LEVEL
+        chance = f"p {best.p_family:.2g} counting all {self.trials:,} trials"
+        words = Wording(
+            above="The best point beats the closing line", around="The best point is what luck over a grid can give"
+        )
+        spelt = verdict(clv.mean, clv.low, clv.high, fixtures=clv.n_clusters, wording=words, caveat="")
+        if not passed and spelt.tone is Tone.BEATS:
+            alone = spelt.sentence.partition(": ")[2].rstrip(".")
+            return Verdict(f"{words.around}: {alone} taken alone, but {chance}.", Tone.UNCLEAR)
+        return Verdict(f"{spelt.sentence.rstrip('.')}, {chance}.", spelt.tone)
+
+    def facts(self) -> dict[str, Any]:
+        """Return the search as JSON values."""
+        best = self.best
+        return {
+            "trials": self.trials,
+            "verdict": self.said.sentence,
+            "tone": self.said.tone.value,
+            "best": None if best is None else best.facts(),
+            "points": [point.facts() for point in self.points],
+        }
+
+
+def honest_search(
+    pack: Pack,
+    agent: str | Agent,
+    grid: Mapping[str, Sequence[Any]],
+    *,
+    window: Window | None = None,
+    fixture_ids: Sequence[int] | None = None,
+    earlier: int = 0,
+    tell: Callable[[int, int], None] = lambda done, of: None,  # noqa: ARG005  nobody is told
+) -> HonestSearch:
+    """Score an agent at every point of a grid, unsealed, and judge them together.
+
+    Parameters
+    ----------
+    pack, agent, window, fixture_ids
+        As for ``plan_backtest``.
+    grid
+        Values of each parameter.
+    earlier
+        Trials made before on these fixtures, which count as well.
+    tell
+        Told how many points are done, and of how many.
+
+    Raises
+    ------
+    StatisticsError
+        No parameter, one without values, or a negative number of trials.
+    UnknownAgentError, AgentError, UnknownFixtureError
+        As for ``search_of``.
+    """
+    empty = [name for name, values in grid.items() if not values]
+    if not grid or empty:
+        raise StatisticsError(f"a grid needs parameters, each with values: {empty[0] if empty else 'it is empty'}")
+    if earlier < 0:
+        raise StatisticsError(f"{earlier} earlier trials are not a number of trials")
+    each = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
+    count = prod(len(values) for values in grid.values())
+    found = []
+    for sums in search_points(search_of(pack, agent, fixture_ids, window or Window(), each[0]), each, count):
+        found.append(sums)
+        tell(len(found), count)
+    clusters = stacked(found, MEASURES["clv"])[0]
+    p_values = family_of(clusters, earlier=earlier).p_values
+    points = zip(each, estimates(clusters, level=_LEVEL), p_values, strict=True)
+    return HonestSearch(
+        tuple(Point(params, clv, None if np.isnan(p) else float(p)) for params, clv, p in points), count + earlier
+    )
+
+
+def named(point: Point) -> str:
+    """Return the parameters of a point in words."""
+    return spoken(point.params)

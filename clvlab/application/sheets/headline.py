@@ -1,0 +1,71 @@
+"""What a run says first: its mean CLV with the interval over fixtures, in one careful sentence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from clvlab.application.runs.perform import PerformedRun
+from clvlab.application.sheets.measures import MEASURES
+from clvlab.application.sheets.sums import fixture_sums, stacked
+from clvlab.statistics import Estimate, estimates
+from clvlab.statistics.verdict import Verdict, signed, verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """A mean, its interval, and what they allow to be said.
+
+    Attributes
+    ----------
+    clv
+        Mean CLV in bps of probability with its interval, without entries at the closing message.
+    said
+        The sentence.
+    """
+
+    clv: Estimate
+    said: Verdict
+
+    @property
+    def interval(self) -> str:
+        """The mean with its interval, as ``+2.4 bps [+0.6, +4.3]``."""
+        clv = self.clv
+        if clv.mean is None:
+            return "no scored action"
+        if clv.low is None or clv.high is None:
+            return f"{signed(clv.mean)} bps, too few fixtures for an interval"
+        mean, low, high = (signed(value, clv.mean, clv.low, clv.high) for value in (clv.mean, clv.low, clv.high))
+        return f"{mean} bps [{low}, {high}]"
+
+    def facts(self) -> dict[str, Any]:
+        """Return the figures and the sentence as JSON values."""
+        clv = self.clv
+        return {
+            "mean_clv_bps": clv.mean,
+            "low": clv.low,
+            "high": clv.high,
+            "fixtures": clv.n_clusters,
+            "verdict": self.said.sentence,
+            "tone": self.said.tone.value,
+        }
+
+
+def headline(scores: pl.DataFrame) -> Headline:
+    """Judge ``SCORES`` with ``at_close`` of one agent.
+
+    Examples
+    --------
+    >>> import clvlab as cl
+    >>> headline_of(cl.backtest("starter", "cumulative-drift").source).clv.n_clusters
+    12
+    """
+    clv = estimates(stacked([fixture_sums(scores)], MEASURES["clv"])[0], level=0.95)[0]
+    return Headline(clv, verdict(clv.mean, clv.low, clv.high, fixtures=clv.n_clusters))
+
+
+def headline_of(done: PerformedRun) -> Headline:
+    """Judge a run of one agent."""
+    return headline(done.scores.with_columns(at_close=done.at_close))

@@ -1,0 +1,105 @@
+"""``clvlab sweep``: a grid of parameters, judged together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import orjson
+import typer
+from rich.table import Table
+
+from clvlab.agents.isolation.isolated import isolated
+from clvlab.application import packs
+from clvlab.application.points.honest import HonestSearch, honest_search, named
+from clvlab.cli.interrupting import interruptible
+from clvlab.cli.options import JsonOption, NetworkOption, PackArgument, ReadsOption
+from clvlab.cli.printing import counted, out, plain, print_json, say, show_table
+from clvlab.cli.progress import bar
+from clvlab.law.closing import Window
+from clvlab.statistics.verdict import signed
+
+_SHOWN = 10
+
+
+def sweep(
+    pack: PackArgument,
+    grid: Annotated[list[str], typer.Option(help="A parameter and its values as name=v1,v2; may be repeated.")],
+    agent: Annotated[str, typer.Option(help="Name of a template, or file.py:name.")] = "cumulative-drift",
+    fixture: Annotated[list[int] | None, typer.Option(help="A fixture id; may be repeated; all by default.")] = None,
+    market: Annotated[list[str] | None, typer.Option(help="A market-key prefix; may be repeated; all by default.")] = None,
+    horizon_s: Annotated[int, typer.Option(help="Decisions closer than this to the close stay pending.")] = 60,
+    earlier: Annotated[int, typer.Option(help="Trials that you made before on these fixtures; they count.", min=0)] = 0,
+    reads: ReadsOption = None,
+    network: NetworkOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Try an agent at every point of a grid, and say what is left of the best when all the trials are counted."""
+    values = _grid(grid)
+    window = Window(min_clv_horizon_s=horizon_s, market_allowlist=tuple(market or ("",)))
+    chosen = isolated(agent, reads=reads or [], network=network) if reads or network else agent
+    with interruptible(lambda: "a sweep writes nothing"), bar("sweep") as tell:
+        opened = packs.open_pack(pack)
+        found = honest_search(opened, chosen, values, window=window, fixture_ids=fixture, earlier=earlier, tell=tell)
+    if as_json:
+        print_json({"pack_id": opened.pack_id, "content_hash": opened.content_hash, "agent": agent, **found.facts()})
+        return
+    _show(found, agent, pack)
+
+
+def _show(found: HonestSearch, agent: str, pack: str) -> None:
+    say(found.said.sentence, "bold")
+    best = found.best
+    if best is None:
+        return
+    passed = sum(point.p_family is not None and point.p_family < 0.05 for point in found.points)
+    alone = sum(point.clv.p_value is not None and point.clv.p_value < 0.05 for point in found.points)
+    say(
+        f"{counted(len(found.points), 'point')}, {counted(found.trials, 'trial')} on record: {alone} above zero taken alone, "
+        f"{passed} when all trials are counted. The family-wise p is how often the best of as many trials without any skill "
+        "does as well."
+    )
+    out.print()
+    shown = Table(box=None, pad_edge=False, title=f"Best of {agent} on {plain(pack)}", title_justify="left", title_style="bold")
+    for name in ("parameters", "mean CLV [95 %]", "fixtures", "p alone", "p family"):
+        shown.add_column(name, justify="left" if name in ("parameters", "mean CLV [95 %]") else "right", overflow="fold")
+    ranked = sorted(found.points, key=lambda point: (point.clv.low is None, -(point.clv.mean or 0.0)))
+    for point in ranked[:_SHOWN]:
+        clv = point.clv
+        spelt = "none" if clv.mean is None else f"{signed(clv.mean)}"
+        if clv.mean is not None and clv.low is not None and clv.high is not None:
+            mean, low, high = (signed(value, clv.mean, clv.low, clv.high) for value in (clv.mean, clv.low, clv.high))
+            spelt = f"{mean} bps [{low}, {high}]"
+        p_values = ("" if p is None else f"{p:.2g}" for p in (clv.p_value, point.p_family))
+        shown.add_row(plain(named(point)), spelt, str(clv.n_clusters), *p_values)
+    show_table(shown)
+    if len(ranked) > _SHOWN:
+        out.print(f"and {counted(len(ranked) - _SHOWN, 'point')} more, with --json")
+    params = " ".join(f"--param {name}={_spelt(value)}" for name, value in best.params.items())
+    out.print(f"Next: clvlab backtest {plain(str(Path(pack)))} --agent {plain(agent)} {plain(params)}", soft_wrap=True)
+
+
+def _spelt(value: Any) -> str:
+    return value if isinstance(value, str) else orjson.dumps(value).decode()
+
+
+def _grid(pairs: list[str]) -> dict[str, list[Any]]:
+    grid: dict[str, list[Any]] = {}
+    for pair in pairs:
+        name, equals, values = pair.partition("=")
+        if not equals or not name or not all(values.split(",")):
+            raise typer.BadParameter(f"{pair!r} is not name=v1,v2", param_hint="--grid")
+        if name in grid:
+            raise typer.BadParameter(f"{name} is given twice", param_hint="--grid")
+        grid[name] = [_value(text) for text in values.split(",")]
+        twice = [value for number, value in enumerate(grid[name]) if value in grid[name][:number]]
+        if twice:
+            raise typer.BadParameter(f"{name}={twice[0]} is there twice: each value is one trial", param_hint="--grid")
+    return grid
+
+
+def _value(text: str) -> Any:
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:  # a plain word
+        return text

@@ -1,0 +1,152 @@
+import json
+import shutil
+
+import pytest
+
+from clvlab.application.sheets.listing import find_run
+from clvlab.errors import UnknownRunError
+from tests.commands import clvlab
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("made")
+    ids = []
+    for agent in ("baseline", "cumulative-drift"):
+        code, out, err = clvlab(folder, "backtest", "starter", "--agent", agent, "--json")
+        assert code == 0, err
+        ids.append(json.loads(out)["run_id"])
+    return folder, ids
+
+
+def test_a_backtest_says_first_what_its_interval_allows(tmp_path):
+    code, out, _ = clvlab(tmp_path, "backtest", "starter", "--fixture", "90000000")
+
+    assert code == 0
+    assert out.startswith("baseline: Not distinguishable from zero: ")
+    assert "over 1 fixture, too few for an interval" in out.partition("\n")[0]
+    assert "1 fixtures" not in out
+
+
+def test_what_goes_into_a_pipe_has_neither_boxes_nor_colours(made):
+    folder, _ = made
+
+    said = "".join(clvlab(folder, *call)[1] for call in (["runs"], ["show", "latest"], ["--help"]))
+
+    assert not [char for char in said if "\u2500" <= char <= "\u257f" or char == "\x1b"]
+
+
+def test_runs_are_listed_newest_first_with_their_interval(made):
+    folder, ids = made
+
+    code, out, _ = clvlab(folder, "runs", "--json")
+
+    listed = json.loads(out)
+    assert code == 0
+    assert [run["run_id"] for run in listed] == ids[::-1]
+    assert all(one["low"] < one["mean_clv_bps"] < one["high"] for run in listed for one in run["agents"])
+    assert {run["verified"] for run in listed} == {None}
+
+
+def test_a_run_that_was_changed_is_listed_as_not_verified(made, tmp_path):
+    folder, ids = made
+    shutil.copytree(folder / "runs", tmp_path / "runs")
+    scores = tmp_path / "runs" / ids[0] / "scores.jsonl"
+    scores.write_bytes(scores.read_bytes()[:-2] + b"\n")
+
+    code, out, _ = clvlab(tmp_path, "runs", "--verify", "--json")
+
+    assert code == 1
+    assert {run["run_id"]: run["verified"] for run in json.loads(out)} == {ids[0]: False, ids[1]: True}
+
+
+def test_several_runs_are_verified_at_once_by_folder_id_prefix_and_latest(made):
+    folder, ids = made
+
+    code, out, _ = clvlab(folder, "verify", f"runs/{ids[0]}", ids[1], ids[0][:12], "latest")
+
+    assert code == 0
+    assert out.rstrip().endswith("4 of 4 verified")
+
+
+def test_one_broken_run_among_several_is_named(made, tmp_path):
+    folder, ids = made
+    shutil.copytree(folder / "runs", tmp_path / "runs")
+    events = tmp_path / "runs" / ids[0] / "events.jsonl"
+    events.write_bytes(events.read_bytes() + b"\n")
+
+    code, out, _ = clvlab(tmp_path, "verify", *ids)
+
+    assert code == 1
+    assert "1 of 2 verified" in out
+    assert f"failed: runs/{ids[0]}" in out
+
+
+def test_what_begins_several_run_ids_or_none_is_refused(made):
+    folder, ids = made
+
+    with pytest.raises(UnknownRunError, match=r"2 runs in .* begin with 'run_'"):
+        find_run("run_", folder / "runs")
+    with pytest.raises(UnknownRunError, match=f"did you mean '{ids[0]}'"):
+        find_run(ids[0][:-1] + "?", folder / "runs")
+
+
+@pytest.mark.parametrize(
+    ("call", "meant"),
+    [
+        (("backtest", "seson"), "season"),
+        (("backtest", "starter", "--agent", "basline"), "baseline"),
+        (("verify", "lates"), "latest"),
+    ],
+)
+def test_an_unknown_name_is_answered_with_the_nearest(call, meant, tmp_path):
+    code, _, err = clvlab(tmp_path, *call)
+
+    assert code == 2
+    assert f"did you mean '{meant}'?" in err
+
+
+def test_two_runs_are_compared_by_fixture(made):
+    folder, ids = made
+
+    code, out, _ = clvlab(folder, "compare", *ids, "--json")
+
+    (difference,) = json.loads(out)["differences"]
+    assert code == 0
+    assert (difference["beside"], difference["agent"]) == ("baseline", "cumulative-drift")
+    assert difference["low"] < difference["difference_bps"] < difference["high"]
+
+
+def test_a_sweep_counts_every_trial_and_those_before(tmp_path):
+    call = ("sweep", "starter", "--grid", "warmup_ticks=5,10", "--grid", "cooldown_s=0,3600", "--json")
+
+    alone, more = (json.loads(clvlab(tmp_path, *call, *extra)[1]) for extra in ((), ("--earlier", 96)))
+
+    assert (alone["trials"], more["trials"], len(alone["points"])) == (4, 100, 4)
+    assert more["best"]["p_family"] > alone["best"]["p_family"] >= alone["best"]["p_alone"]
+    assert alone["tone"] == "unclear"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_report_writes_the_tear_sheet_as_a_page(made):
+    folder, ids = made
+
+    code, out, err = clvlab(folder, "report", ids[1][:12], "--html", "sheet.html")
+
+    page = (folder / "sheet.html").read_text("utf-8")
+    assert code == 0, err
+    assert out.startswith("cumulative-drift: ")
+    assert page.startswith("<!DOCTYPE html>")
+    assert ids[1] in page
+
+
+def test_the_doctor_names_the_command_for_what_is_missing(tmp_path, monkeypatch):
+    from clvlab.application import installation
+
+    monkeypatch.setattr(installation, "find_spec", lambda module: None if module == "obstore" else object())
+
+    code, out, _ = clvlab(tmp_path, "doctor")
+
+    assert code == 0
+    assert "lacks obstore; in a clone: pip install '.[remote]'" in out
+    assert "season     verified" in out
