@@ -98,7 +98,7 @@ def show_report(report: Mapping[str, Any], found: Headline | None = None) -> Non
     facts(
         f"{report['mode_label']}: {report['agent']['agent_id']} on {report['pack_id']}",
         {
-            "mean CLV": alone if found is None else f"{found.interval}",
+            "mean CLV": alone if found is None else found.interval,
             "scored actions": f"{metrics['action_count']:,} in {counted(report['n_fixtures'], 'fixture')}",
             "sample": f"{metrics['clv_confidence']} ({counted(metrics['valid_count'], 'decision')})",
             "decisions by reason": _counted(report["reasons"]),

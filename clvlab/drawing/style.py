@@ -29,8 +29,9 @@ STYLE = """
 .clvlab details{margin:.5rem 0;border-top:1px solid rgba(128,128,128,.3);padding-top:.3rem}
 .clvlab summary{cursor:pointer;font-weight:600;padding:.15rem 0}
 .clvlab .strip{display:flex;flex-wrap:wrap;gap:.3rem 1.6rem;margin:.5rem 0}
-.clvlab .strip dt{font-size:12px;opacity:.7;font-weight:400}
-.clvlab .strip dd{margin:0;font-weight:600;font-variant-numeric:tabular-nums}.clvlab .strip>div{min-width:5rem}
+.clvlab .strip dt{float:none!important;width:auto!important;font-size:12px;opacity:.7;font-weight:400}
+.clvlab .strip dd{margin:0!important;padding:0!important;width:auto!important;font-weight:600;font-variant-numeric:tabular-nums}
+.clvlab .strip>div{min-width:5rem}
 .clvlab .marks{display:flex;flex-wrap:wrap;gap:.1rem 1.1rem;list-style:none;margin:.5rem 0;padding:0}
 .clvlab .marks li{white-space:nowrap;margin:0}.clvlab .marks span{border:0!important;padding:0!important}
 .clvlab table.forest{width:100%;table-layout:auto}.clvlab table.forest td.picture{width:30%;min-width:5rem;padding-top:.1rem}

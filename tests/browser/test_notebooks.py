@@ -83,6 +83,9 @@ def test_the_third_notebook_shows_a_proof_and_what_breaks_it(opened, requests, a
     playground = page.locator(".clvlab-playground").first
     playground.get_by_role("button", name="Restore").click()
     playground.locator("p", has_text="Seal intact, no check failed").wait_for()
+    playground.get_by_role("button", name="Flip a bit of it").click()  # of the score that the notebook forged
+    playground.locator("p", has_text="Seal intact, a check failed").wait_for()
+    playground.locator("select").nth(1).select_option("events.jsonl")
     playground.get_by_role("button", name="Flip a bit of it").click()
     playground.locator("p", has_text="Seal broken").wait_for()
     assert playground.locator("table span.fail").count() >= 2
