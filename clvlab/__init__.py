@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from clvlab.agents.columnar import strategy
     from clvlab.agents.isolation.isolated import isolated
     from clvlab.agents.ticking import Book, TickAgent
+    from clvlab.application.installation import check_extras
     from clvlab.client import Client
     from clvlab.lab import (
         agents,
@@ -50,6 +51,7 @@ __all__ = [
     "agents",
     "backtest",
     "backtests",
+    "check_extras",
     "compare",
     "errors",
     "import_odds",
@@ -77,6 +79,7 @@ _HOMES = {
     "Window": "clvlab.law.closing",
     "backtest": "clvlab.lab",
     "backtests": "clvlab.lab",
+    "check_extras": "clvlab.application.installation",
     "compare": "clvlab.lab",
     "import_odds": "clvlab.lab",
     "imports": "clvlab.lab",

@@ -9,7 +9,8 @@ from typing import Any
 
 from clvlab.application.packs import bundled_catalog, verified_pack
 from clvlab.application.versions import judge
-from clvlab.errors import ClvlabError, MissingExtraError
+from clvlab.errors import ArgumentError, ClvlabError, MissingExtraError
+from clvlab.naming import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ EXTRAS: tuple[Extra, ...] = (
     Extra(
         "service",
         "the HTTP service, its pages and its database",
-        {name: name for name in ("fastapi", "uvicorn", "sqlalchemy", "alembic", "matplotlib", "structlog", "psycopg")}
+        {name: name for name in ("fastapi", "uvicorn", "jinja2", "sqlalchemy", "alembic", "matplotlib", "structlog", "psycopg")}
         | {"jwt": "pyjwt", "fastapi_offline": "fastapi-offline", "prometheus_client": "prometheus-client"}
         | {"starlette_compress": "starlette-compress", "httpx2": "httpx2", "websockets": "websockets"},
     ),
@@ -55,13 +56,18 @@ EXTRAS: tuple[Extra, ...] = (
 
 
 def check_extras(*names: str) -> None:
-    """Check that extras are installed.
+    """Check that extras are installed: ``notebook``, ``service``, ``client``, ``anchor``, ``llm``, ``remote`` or ``dask``.
+
+    Parameters
+    ----------
+    *names
+        Extras that are needed.
 
     Raises
     ------
     MissingExtraError
         One is not; the message is the command that installs it.
-    ValueError
+    ArgumentError
         There is no such extra.
 
     Examples
@@ -71,7 +77,7 @@ def check_extras(*names: str) -> None:
     known = {extra.name: extra for extra in EXTRAS}
     for name in names:
         if name not in known:
-            raise ValueError(f"there is no extra {name!r}: there are {', '.join(known)}")
+            raise ArgumentError(f"there is no extra {name!r:.80}{did_you_mean(name, known)}; there are {', '.join(known)}")
         if missing := known[name].missing:
             raise MissingExtraError(name, missing[0])
 

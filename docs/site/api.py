@@ -40,6 +40,7 @@ PAGES = (
         "Open and import packs",
         "A pack is a folder of ticks, verified by its content: opened by name, folder or URL, or imported from your odds.",
         (
+            "clvlab.check_extras",
             "clvlab.packs",
             "clvlab.open_pack",
             "clvlab.import_odds",
