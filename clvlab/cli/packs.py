@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,6 +10,7 @@ import polars as pl
 import typer
 
 from clvlab.application import importing, packs
+from clvlab.cli.interrupting import interruptible
 from clvlab.cli.options import FolderArgument, JsonOption, PackArgument, UrlArgument
 from clvlab.cli.printing import err, out, plain, print_json, show_pack, show_quality, show_table, table
 from clvlab.cli.uploads import admit_upload, uploads
@@ -62,14 +64,20 @@ def packs_show(pack: PackArgument, as_json: JsonOption = False) -> None:
 
 
 @packs_app.command("verify")
-def packs_verify(pack: PackArgument) -> None:
+def packs_verify(pack: PackArgument, as_json: JsonOption = False) -> None:
     """Recompute every digest and rule of a pack; exit 1 if it is not what it says."""
     try:
-        with err.status("verifying"):
+        with interruptible(), err.status("verifying"):
             opened = packs.verified_pack(pack)
     except (PackFormatError, PackTamperedError) as error:
-        err.print(f"[red]fail[/] {plain(str(error))}")
+        if as_json:
+            print_json({"verdict": "fail", "detail": str(error)})
+        else:
+            err.print(f"[red]fail[/] {plain(str(error))}")
         raise typer.Exit(1) from error
+    if as_json:
+        print_json({"verdict": "pass"} | _pack_info(opened))
+        return
     show_pack(opened)
     out.print("[green]pass[/] labels, ticks and raw files are what their hashes say")
 
@@ -77,7 +85,7 @@ def packs_verify(pack: PackArgument) -> None:
 @packs_app.command("push")
 def packs_push(pack: FolderArgument, url: UrlArgument) -> None:
     """Verify a pack whole and put it at a URL in a bucket; the same again is fine, and nothing is written over."""
-    with err.status("pushing"):
+    with interruptible(lambda: "the pack is not there before all of it is; pushing again goes on"), err.status("pushing"):
         pushed = packs.push_pack(pack, url)
     out.print(f"{plain(pushed.pack_id)} of {pushed.content_hash} is at {plain(str(Address(url)))}")
 
@@ -88,7 +96,7 @@ def packs_pull(
     out_folder: Annotated[Path, typer.Option("--out", help="Folder of the pack; it must not exist.")],
 ) -> None:
     """Bring a pack from a URL, verified whole."""
-    with err.status("pulling"):
+    with interruptible(_whole_or_nothing(out_folder)), err.status("pulling"):
         packs.pull_pack(url, out_folder)
     show_pack(packs.open_pack(out_folder))
 
@@ -101,7 +109,7 @@ def packs_build(
     messages: Annotated[int, typer.Option(help="Messages before kickoff per fixture, about.")] = 300,
 ) -> None:
     """Build a synthetic pack; the same recipe gives the same content hash anywhere."""
-    with err.status("building"):
+    with interruptible(_whole_or_nothing(out_folder)), err.status("building"):
         build(Recipe(seed, fixtures, messages), out_folder)
     show_pack(packs.open_pack(out_folder))
 
@@ -129,7 +137,7 @@ def packs_import(
     ] = None,
 ) -> None:
     """Make a pack of a provider's own messages."""
-    with err.status("importing") as status:
+    with interruptible(_whole_or_nothing(out_folder)), err.status("importing") as status:
         options = importing.import_options(
             lenient=lenient,
             margin=margin,
@@ -150,6 +158,11 @@ def packs_import(
     if len(report.unread) > _SHOWN:
         out.print(f"  not read: {len(report.unread) - _SHOWN:,} more files")
     show_pack(packs.open_pack(out_folder))
+
+
+def _whole_or_nothing(folder: Path) -> Callable[[], str]:
+    """Say what there is of a new pack, which comes to its place in one step."""
+    return lambda: f"the pack in {folder} is whole" if folder.exists() else "no pack was written"
 
 
 def _weights(texts: list[str] | None) -> dict[str, int]:
