@@ -233,6 +233,17 @@ def test_packs_verify_exits_1_on_a_tampered_pack(tmp_path):
     assert "ticks.parquet of 'mine'" in err
 
 
+def test_packs_verify_says_as_data_whether_a_pack_is_sound(tmp_path):
+    clvlab(tmp_path, "packs", "build", "--out", "mine", "--fixtures", 1, "--messages", 20)
+    code, out, _ = clvlab(tmp_path, "packs", "verify", "./mine", "--json")
+    assert (code, json.loads(out)["verdict"], json.loads(out)["pack_id"]) == (0, "pass", "mine")
+
+    (tmp_path / "mine" / "ticks.parquet").write_bytes(b"no ticks")
+    code, out, _ = clvlab(tmp_path, "packs", "verify", "./mine", "--json")
+    assert (code, json.loads(out)["verdict"]) == (1, "fail")
+    assert "ticks.parquet" in json.loads(out)["detail"]
+
+
 def test_an_export_needs_a_known_ending_and_overwrites_nothing(tmp_path):
     (tmp_path / "there.csv").write_text("mine")
 

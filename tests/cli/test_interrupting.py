@@ -12,11 +12,11 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="terminals and signal
 BUSY = """
 import os, time
 from clvlab.application import backtests
+from clvlab.cli import main, packs
 def busy(*arguments, **options):
     os.write(1, b"busy\\n")
     {how}
-backtests.plan_backtest = busy
-from clvlab.cli import main
+backtests.plan_backtest = packs.build = packs.import_source = packs.packs.verified_pack = busy
 main()
 """
 LOOKS_ALIVE = "time.sleep(60)"
@@ -24,9 +24,19 @@ DEAF = "import hashlib; hashlib.pbkdf2_hmac('sha256', b'', b'', 60_000_000)"  # 
 
 
 @pytest.mark.parametrize("how", [LOOKS_ALIVE, DEAF], ids=["between instructions", "inside a library"])
-def test_an_interrupt_ends_within_half_a_second_and_says_what_was_written(how, tmp_path):
+@pytest.mark.parametrize(
+    ("command", "left"),
+    [
+        (["backtest", "starter"], "nothing was written"),
+        (["packs", "verify", "starter"], "nothing was written"),
+        (["packs", "build", "--out", "mine"], "no pack was written"),
+        (["packs", "import", "csv", "odds.csv", "--out", "mine"], "no pack was written"),
+    ],
+    ids=lambda given: "-".join(given[:2]) if isinstance(given, list) else "",
+)
+def test_an_interrupt_ends_within_half_a_second_and_says_what_was_written(command, left, how, tmp_path):
     ours, theirs = pty.openpty()
-    call = [sys.executable, "-c", BUSY.format(how=how), "backtest", "starter"]
+    call = [sys.executable, "-c", BUSY.format(how=how), *command]
     process = subprocess.Popen(
         call,
         cwd=tmp_path,
@@ -53,5 +63,5 @@ def test_an_interrupt_ends_within_half_a_second_and_says_what_was_written(how, t
 
     assert code == 130
     assert took_s < 2  # half a second on a machine that has nothing else to do
-    assert "interrupted: nothing was written" in said
+    assert f"interrupted: {left}" in said
     assert list(tmp_path.iterdir()) == []
