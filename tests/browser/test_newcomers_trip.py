@@ -65,5 +65,5 @@ def test_from_the_readme_to_the_decision_that_lost_most(browser, lab, requests, 
     assert f"{lost['clv_bps']:,} bps of CLV" in page.locator(".verdict").inner_text()
     arithmetic = f"{lost['close_prob_bps']} - {lost['entry_prob_bps']}"
     assert page.locator("td", has_text=arithmetic).count() == 1
-    assert cut_off(page, "main") == []
+    assert [found for found in cut_off(page, "main") if ".unseen" not in found] == []
     page.close()
