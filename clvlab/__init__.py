@@ -107,14 +107,21 @@ def __getattr__(name: str) -> object:
     return getattr(import_module(_HOMES[name]), name)
 
 
-class _Listed(ModuleType):
+class _Module(ModuleType):
+    """A module that goes to another process by its name, as every other module does."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return import_module, (self.__name__,)
+
+
+class _Listed(_Module):
     """A package that lists what it has when it is called: ``clvlab.packs()``, ``clvlab.agents()``."""
 
     def __call__(self, *values: Any, **named: Any) -> Any:
         return getattr(import_module("clvlab.lab"), self.__name__.rpartition(".")[2])(*values, **named)
 
 
-class _Face(ModuleType):
+class _Face(_Module):
     """The face of the package, in which a package of the name of a verb is that verb as well, whoever imports it first."""
 
     def __setattr__(self, name: str, value: object) -> None:

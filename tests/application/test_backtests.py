@@ -124,12 +124,17 @@ def test_warning_of_old_closes_states_their_share_and_the_oldest_wherever_a_repo
     assert shown in bt.tear_sheet(resamples=20, draws=2)._repr_html_()
 
 
-def test_nothing_is_warned_of_where_no_close_is_scored(aged):
+def test_nothing_is_said_of_the_age_of_closes_where_none_is_scored(aged):
     nothing = performed(aged([OLD] * 9), window=Window(min_clv_horizon_s=2_000_000)).report
     stale = performed(aged([OLD] * 9, max_close_age_s=3600)).report
 
-    assert (nothing["reasons"], nothing["warnings"]) == ({"pending_horizon": 9}, [])
-    assert (stale["reasons"], stale["warnings"], stale["closing_age_ms"]["max"]) == ({"closing_stale": 9}, [], None)
+    assert (nothing["reasons"], stale["reasons"], stale["closing_age_ms"]["max"]) == (
+        {"pending_horizon": 9},
+        {"closing_stale": 9},
+        None,
+    )
+    for (warning,) in (nothing["warnings"], stale["warnings"]):
+        assert warning.startswith("nothing is scored: 9 decisions ")
 
 
 def test_limit_of_the_pack_holds_wherever_its_runs_are_made_or_scored_again(aged, capsys, tmp_path):

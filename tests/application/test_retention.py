@@ -110,7 +110,7 @@ def test_old_runs_without_an_owner_are_removed_and_their_hashes_stay(aging):
         application.runs.verify,
         application.runs.sealed,
         application.runs.bundle,
-        application.decisions._rows,
+        application.decisions.rows,
     ):
         with pytest.raises(RunRemovedError) as gone:
             read(old["run_id"])

@@ -43,7 +43,8 @@ class TestLive:
         assert f"follows fixture {FIXTURE} (" in err
         assert "risers: BACK " in err
         assert ", pending" in err
-        assert out.startswith("Live paper: risers on live-")
+        assert out.startswith("risers: Not distinguishable from zero: ")
+        assert "\nLive paper: risers on live-" in out
         assert "  gaps                 none" in out
         asked = out.split("Next: ")[1].split()
         code, out, err = clvlab(folder, *asked[asked.index("verify") :])

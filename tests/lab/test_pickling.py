@@ -129,3 +129,9 @@ def test_every_error_can_be_pickled():
         error = kind.__new__(kind, "a", "b")
 
         assert type(pickle.loads(pickle.dumps(error))) is kind
+
+
+@pytest.mark.parametrize("module", [cl, cl.packs, cl.agents], ids=lambda module: module.__name__)
+def test_a_module_that_can_be_called_goes_to_another_process_by_its_name(module):
+    assert cloudpickle.loads(cloudpickle.dumps(module)) is module
+    assert cloudpickle.loads(cloudpickle.dumps(lambda: module.__name__))() == module.__name__
