@@ -90,6 +90,8 @@ def test_what_is_searched_for_is_chosen(page):
 
 def test_a_row_of_the_evidence_is_picked_by_pointer_and_by_keyboard(page):
     browser = page.locator(".clvlab-browser")
+    browser.locator("input[type=number]").fill("0")  # whichever lines were looked at before
+    browser.locator("input[type=number]").press("Enter")
 
     browser.locator("tr", has=page.locator("[data-pick='3']")).locator("td").last.click()
     browser.locator("h4", has_text="Line 3:").wait_for()
