@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
@@ -35,8 +36,8 @@ def import_all(imports: Sequence[Import], executor: Executor | None = None) -> I
     ExecutorError, ClvlabError
         As ``in_order`` and ``import_source``.
     """
-    folders = [one.folder.resolve() for one in imports]
-    twice = next((one.folder for at, one in enumerate(imports) if folders[at] in folders[:at]), None)
+    places = Counter(one.folder.resolve() for one in imports)
+    twice = next((one.folder for one in imports if places[one.folder.resolve()] > 1), None)
     if twice is not None:
         raise PackFormatError(f"two packs would stand in {str(twice)!r}: give each a folder of its own")
     quiet = (replace(one, options=replace(one.options, progress=silent)) for one in imports)  # several would talk at once

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from clvlab.application.runs.decisions import RunDecisions
-from clvlab.application.sheets.verdict import cumulative_line, interval_bar, verdict
+from clvlab.application.sheets.verdict import cumulative_line, interval_bar, verdict_of
 from clvlab.cache import BoundedCache
 from clvlab.law.schema import Reason
 from clvlab.statistics import Estimate, cluster_mean
@@ -119,7 +119,7 @@ def run_result(rows: pl.DataFrame) -> RunResult:
 
 def _agent_result(agent_id: str, scored: pl.DataFrame, *, drawn: bool) -> AgentResult:
     mean = cluster_mean(scored["clv_bps"], scored["fixture_id"])
-    said = verdict(mean.mean, mean.low, mean.high, fixtures=mean.n_clusters)
+    said = verdict_of(mean)
     interval = interval_bar(mean.mean, mean.low, mean.high) if drawn else ""
     return AgentResult(agent_id, mean, said.sentence, said.tone, interval, _by_date(scored) if drawn else "")
 

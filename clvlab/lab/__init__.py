@@ -1,5 +1,6 @@
 """The notebook's face: results that show themselves."""
 
+from clvlab.lab.laboratory.auditing import lookahead_audit, lookahead_audits
 from clvlab.lab.laboratory.verbs import (
     agents,
     backtest,
@@ -8,8 +9,6 @@ from clvlab.lab.laboratory.verbs import (
     import_odds,
     imports,
     leaderboard,
-    lookahead_audit,
-    lookahead_audits,
     open_pack,
     open_run,
     packs,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from clvlab.errors import EvidenceError
-from clvlab.law.columns import changes, neighbours, nulls, repeated, taken
+from clvlab.law.columns import changes, in_range, neighbours, nulls, repeated, taken
 from clvlab.law.schema import ODDS_MILLI, POSITIONS, PROPOSALS, Action, conform
 
 _MARKET = ["fixture_id", "market_key"]
@@ -120,7 +120,7 @@ def check_prices(prices: pl.DataFrame) -> None:
     ------
     EvidenceError
     """
-    prob, odds, (low, high) = prices["prob_bps"], prices["odds_milli"], ODDS_MILLI
-    impossible = ((prob < 0) | (prob > 10_000)).any() or ((odds < low) | (odds > high)).any()
-    if impossible or (prices["suspended"] & prob.is_not_null()).any():
+    prob, odds = prices["prob_bps"], prices["odds_milli"]
+    possible = in_range(prob, 0, 10_000) and in_range(odds, *ODDS_MILLI)
+    if not possible or (prices["suspended"] & prob.is_not_null()).any():
         raise EvidenceError("a price out of range, or a probability in a suspended market")

@@ -15,7 +15,7 @@ import polars as pl
 
 from clvlab.errors import EvidenceError
 from clvlab.law.closing import LAST_OPEN_MAX_AGE_MS
-from clvlab.law.columns import changes, neighbours, nulls, repeated, runs, taken
+from clvlab.law.columns import changes, in_range, neighbours, nulls, repeated, runs, taken
 from clvlab.law.positions import market_rows
 from clvlab.law.schema import CloseKind, ClosingPolicy
 
@@ -69,7 +69,7 @@ def _check_times(decisions: pl.DataFrame, closes: pl.DataFrame, duration_s: int 
     fixture, tick, ts = (pl.concat(list(columns)) for columns in zip(*(frame.get_columns() for frame in known), strict=True))
     there = tick.is_not_null()
     fixture, tick, ts = fixture.filter(there), tick.filter(there), ts.filter(there)
-    if not (_within(tick, _LAST_TICK) and _within(ends["end_seq"], _LAST_TICK + 1)):
+    if not (in_range(tick, 0, _LAST_TICK) and in_range(ends["end_seq"], 0, _LAST_TICK + 1)):
         raise EvidenceError("a tick has a number below 0, or of more than 31 bits")
 
     # From here on a fixture is a number, and ticks stand in order of fixture and tick.
@@ -99,10 +99,6 @@ def _check_times(decisions: pl.DataFrame, closes: pl.DataFrame, duration_s: int 
 def _ends_after_last(kind: pl.Series) -> pl.Series:
     """Tell which windows end after the last tick, at its time."""
     return (kind == CloseKind.TAPE_END) | (kind == CloseKind.STOP)
-
-
-def _within(ticks: pl.Series, largest: int) -> bool:
-    return bool((ticks >= 0).all() and (ticks <= largest).all())
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from enum import StrEnum
 from math import log10
 
 from clvlab.statistics.clusters import MIN_CLUSTERS
+from clvlab.statistics.means import Estimate
 
 FEW_FIXTURES = 10
 SEARCH = "what a search cost is not counted here"
@@ -102,6 +103,19 @@ def verdict(
     added = f"; {caveat}" if caveat and tone is not Tone.LOSES else ""
     shown = [signed(value, mean, low, high) for value in (mean, low, high)]
     return Verdict(f"{begun}: {shown[0]} {unit} [{shown[1]}, {shown[2]}] {over}{few}{added}.", tone)
+
+
+def verdict_of(mean: Estimate, *, wording: Wording = CLOSE, caveat: str = SEARCH) -> Verdict:
+    """Say of a mean in bps what ``verdict`` says of its figures.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> from clvlab.statistics import cluster_mean
+    >>> verdict_of(cluster_mean(pl.Series([], dtype=pl.Int64), pl.Series([], dtype=pl.Int64))).sentence
+    'Nothing to judge: no decision was scored.'
+    """
+    return verdict(mean.mean, mean.low, mean.high, fixtures=mean.n_clusters, wording=wording, caveat=caveat)
 
 
 def signed(value: float, *beside: float) -> str:

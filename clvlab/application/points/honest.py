@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
-from math import prod
 from typing import Any
 
 import numpy as np
 
+from clvlab.application.points.grid import check_trials, grid_of, grid_points, grid_size
 from clvlab.application.points.kept import search_points
 from clvlab.application.points.search import search_of, spoken
 from clvlab.application.sheets.measures import MEASURES
 from clvlab.application.sheets.sums import stacked
 from clvlab.engine.agent import Agent
-from clvlab.errors import StatisticsError
 from clvlab.law.closing import Window
 from clvlab.packs.reader import Pack
 from clvlab.statistics import Estimate, estimates, family_of
-from clvlab.statistics.verdict import Tone, Verdict, Wording, verdict
+from clvlab.statistics.verdict import Tone, Verdict, Wording, verdict_of
 
 _LEVEL = 0.95
 
@@ -71,7 +69,7 @@ class HonestSearch:
         words = Wording(
             above="The best point beats the closing line", around="The best point is what luck over a grid can give"
         )
-        spelt = verdict(clv.mean, clv.low, clv.high, fixtures=clv.n_clusters, wording=words, caveat="")
+        spelt = verdict_of(clv, wording=words, caveat="")
         if not passed and spelt.tone is Tone.BEATS:
             alone = spelt.sentence.partition(": ")[2].rstrip(".")
             return Verdict(f"{words.around}: {alone} taken alone, but {chance}.", Tone.UNCLEAR)
@@ -115,17 +113,13 @@ def honest_search(
     Raises
     ------
     StatisticsError
-        No parameter, one without values, or a negative number of trials.
+        As ``grid_of`` and ``check_trials``.
     UnknownAgentError, AgentError, UnknownFixtureError
         As for ``search_of``.
     """
-    empty = [name for name, values in grid.items() if not values]
-    if not grid or empty:
-        raise StatisticsError(f"a grid needs parameters, each with values: {empty[0] if empty else 'it is empty'}")
-    if earlier < 0:
-        raise StatisticsError(f"{earlier} earlier trials are not a number of trials")
-    each = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
-    count = prod(len(values) for values in grid.values())
+    values = grid_of(grid)
+    check_trials(earlier)
+    each, count = list(grid_points(values)), grid_size(values)
     found = []
     for sums in search_points(search_of(pack, agent, fixture_ids, window or Window(), each[0]), each, count):
         found.append(sums)

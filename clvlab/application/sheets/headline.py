@@ -8,10 +8,11 @@ from typing import Any
 import polars as pl
 
 from clvlab.application.runs.perform import PerformedRun
+from clvlab.application.sheets.means import LEVEL, spelt_mean
 from clvlab.application.sheets.measures import MEASURES
 from clvlab.application.sheets.sums import fixture_sums, stacked
 from clvlab.statistics import Estimate, estimates
-from clvlab.statistics.verdict import Verdict, signed, verdict
+from clvlab.statistics.verdict import Verdict, verdict_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +33,7 @@ class Headline:
     @property
     def interval(self) -> str:
         """The mean with its interval, as ``+2.4 bps [+0.6, +4.3]``."""
-        clv = self.clv
-        if clv.mean is None:
-            return "no scored action"
-        if clv.low is None or clv.high is None:
-            return f"{signed(clv.mean)} bps, too few fixtures for an interval"
-        mean, low, high = (signed(value, clv.mean, clv.low, clv.high) for value in (clv.mean, clv.low, clv.high))
-        return f"{mean} bps [{low}, {high}]"
+        return "no scored action" if self.clv.mean is None else spelt_mean(self.clv, "bps")
 
     def facts(self) -> dict[str, Any]:
         """Return the figures and the sentence as JSON values."""
@@ -62,8 +57,8 @@ def headline(scores: pl.DataFrame) -> Headline:
     >>> headline_of(cl.backtest("starter", "cumulative-drift").source).clv.n_clusters
     12
     """
-    clv = estimates(stacked([fixture_sums(scores)], MEASURES["clv"])[0], level=0.95)[0]
-    return Headline(clv, verdict(clv.mean, clv.low, clv.high, fixtures=clv.n_clusters))
+    clv = estimates(stacked([fixture_sums(scores)], MEASURES["clv"])[0], level=LEVEL)[0]
+    return Headline(clv, verdict_of(clv))
 
 
 def headline_of(done: PerformedRun) -> Headline:

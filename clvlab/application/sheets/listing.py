@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from clvlab.application.sheets.sums import fixture_sums
 from clvlab.errors import EvidenceError, FileError, UnknownRunError
 from clvlab.law.clv import scores
 from clvlab.law.positions import positions
+from clvlab.naming import nearest
 from clvlab.proof.evidence import read_evidence
 
 LATEST = "latest"
@@ -137,8 +137,8 @@ def find_run(name: str, runs: Path) -> Path:
     if begun:
         shown = ", ".join(folder.name for folder in begun[:3]) + (", ..." if len(begun) > 3 else "")
         raise UnknownRunError(f"{len(begun)} runs in {str(runs)!r} begin with {name!r}: {shown}")
-    near = get_close_matches(path.name, [folder.name for folder in folders] + [LATEST], n=1)
-    said = f"; did you mean {near[0]!r}?" if near else ""
+    near = nearest(path.name, [*(folder.name for folder in folders), LATEST])
+    said = "" if near is None else f"; did you mean {near!r}?"
     raise UnknownRunError(
         f"no sealed run at {name!r}: neither a run folder or a bundle, nor a run id in {str(runs)!r}, which has "
         f"{len(folders)}{said}"

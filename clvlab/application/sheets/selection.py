@@ -113,10 +113,12 @@ def league_of(source_id: str | None) -> str | None:
 
 def _fixtures_of(pack: Pack, leagues: tuple[str, ...]) -> list[int]:
     known = {fixture.fixture_id: league_of(fixture.source_id) for fixture in pack.manifest.fixtures}
-    names = sorted({league for league in known.values() if league is not None})
+    names = {league for league in known.values() if league is not None}
     wrong = [league for league in leagues if league not in names]
     if wrong:
-        said = f"its leagues are {', '.join(names[:20])}" if names else "its fixtures name none: select by fixtures=[...]"
+        said = (
+            f"its leagues are {', '.join(sorted(names)[:20])}" if names else "its fixtures name none: select by fixtures=[...]"
+        )
         raise StatisticsError(f"pack {pack.pack_id!r} has no league {wrong[0]!r:.80}; {said}")
     return [fixture_id for fixture_id, league in known.items() if league in leagues]
 

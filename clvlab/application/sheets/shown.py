@@ -13,7 +13,7 @@ from clvlab.application.sheets.meanings import GLOSSARY, MEANINGS
 from clvlab.application.sheets.means import mean_cell, spelt_mean, spelt_rate
 from clvlab.application.sheets.settling import Figure
 from clvlab.application.sheets.sheet import Sheet
-from clvlab.application.sheets.verdict import SEARCH, interval_bar, verdict
+from clvlab.application.sheets.verdict import SEARCH, interval_bar, verdict_of
 from clvlab.application.sheets.wording import REASONS, market_names
 from clvlab.drawing import html
 from clvlab.drawing.calendar_map import calendar_map
@@ -30,10 +30,7 @@ _PART = "chosen from a larger run"
 def sheet_html(sheet: Sheet, pictures: list[str]) -> str:
     """Show a tear sheet, with pictures that were drawn of it."""
     clv, own = sheet.clv, sheet.tables
-    said = verdict(
-        clv.mean, clv.low, clv.high, fixtures=clv.n_clusters,
-        caveat=SEARCH if sheet.selection.is_whole else f"{_PART}, and {SEARCH}",
-    )  # fmt: skip
+    said = verdict_of(clv, caveat=SEARCH if sheet.selection.is_whole else f"{_PART}, and {SEARCH}")
     head = interval_bar(clv.mean, clv.low, clv.high) + (html.strip(_strip(sheet)) if clv.n else "")
     scored = sheet.scored
     tables = {

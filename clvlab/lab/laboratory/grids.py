@@ -7,13 +7,14 @@ from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
+from clvlab.application.points.grid import check_trials, grid_of
 from clvlab.application.sheets.measures import measure_of
 from clvlab.drawing.showing import check_settings
 from clvlab.engine.agent import Agent
 from clvlab.lab.drawing.progress import Progress
 from clvlab.lab.laboratory.asked import Folds, entry, question
 from clvlab.lab.laboratory.records import Records
-from clvlab.lab.results.grid import Work, check_trials, grid_of
+from clvlab.lab.results.grid import Work
 from clvlab.lab.results.pack import Pack
 from clvlab.lab.results.sweeping import Sweep
 from clvlab.lab.results.walking import WalkForward

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from clvlab.application.folds import KICKOFF
+from clvlab.application.points.grid import grid_of
 from clvlab.application.sheets.measures import measure_of
 from clvlab.engine.agent import Agent
 from clvlab.lab.laboratory.asked import HoldOut, entry, question
 from clvlab.lab.laboratory.making import Verbs
-from clvlab.lab.results.grid import grid_of
 from clvlab.lab.results.pack import Pack
 from clvlab.lab.results.planning import SearchPlan
 from clvlab.lab.results.result import Result

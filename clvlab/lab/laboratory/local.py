@@ -14,6 +14,7 @@ import polars as pl
 from clvlab.application import backtests, importing, packs
 from clvlab.application.live.configured import feed_at
 from clvlab.application.many import make_all
+from clvlab.application.points.grid import grid_points
 from clvlab.application.points.kept import KeptSums
 from clvlab.application.points.search import at_point
 from clvlab.application.runs.perform import PerformedRun, perform
@@ -28,7 +29,7 @@ from clvlab.lab.laboratory.following import follow_feed
 from clvlab.lab.laboratory.listing import Listing, list_packs, list_runs, list_standings, pack_row
 from clvlab.lab.laboratory.place import pages, run_tables
 from clvlab.lab.laboratory.searching import Shelf, make_plan, walk_grid
-from clvlab.lab.results.grid import Work, grid_points
+from clvlab.lab.results.grid import Work
 from clvlab.lab.results.pack import Pack
 from clvlab.lab.results.planning import SearchPlan
 from clvlab.lab.results.result import Result
@@ -322,3 +323,7 @@ def _named(entry: Entry, window: Window) -> Agent:
     if entry.agent_id is None or entry.agent_id == agent.identity.agent_id:
         return agent
     return backtests.rename(agent, entry.agent_id)
+
+
+HERE = LocalPlace()
+"""What the verbs without a laboratory work in."""

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from clvlab.application import backtests
 from clvlab.application.folds import check_folds, folds_of, hold_out_of
+from clvlab.application.points.grid import grid_points
 from clvlab.application.points.kept import KeptSums
 from clvlab.application.points.search import at_point
 from clvlab.engine.agent import Identity, sealable
 from clvlab.errors import PackTamperedError, StatisticsError
 from clvlab.lab.laboratory.asked import Entry, Folds, HoldOut, Question
 from clvlab.lab.laboratory.place import Place
-from clvlab.lab.results.grid import Work, grid_points
+from clvlab.lab.results.grid import Work
 from clvlab.lab.results.pack import Pack as LabPack
 from clvlab.lab.results.planning import SearchPlan, Verbs
 from clvlab.lab.results.result import Result

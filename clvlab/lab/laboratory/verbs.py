@@ -8,27 +8,21 @@ from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
-from clvlab.application import backtests as application_backtests
 from clvlab.application import importing
 from clvlab.application import packs as application_packs
-from clvlab.application.audits import Audit, audit_all
 from clvlab.application.imports import Import, import_all
 from clvlab.application.runs import in_folder
-from clvlab.engine.agent import Agent
 from clvlab.errors import PackFormatError, StatisticsError, UnknownPackError, UnknownRunError
-from clvlab.lab.laboratory.asked import entry
-from clvlab.lab.laboratory.given import check_audit, pack_given, several
+from clvlab.lab.laboratory.given import pack_given
 from clvlab.lab.laboratory.listing import AgentListing, Listing
-from clvlab.lab.laboratory.local import LocalPlace
+from clvlab.lab.laboratory.local import HERE
 from clvlab.lab.laboratory.making import Verbs
-from clvlab.lab.results.audit import AuditReport
 from clvlab.lab.results.fixtures import shown
 from clvlab.lab.results.grid import Work
 from clvlab.lab.results.leaderboard import Leaderboard
 from clvlab.lab.results.pack import Pack
 from clvlab.lab.results.result import Result
 from clvlab.lab.results.run import Run
-from clvlab.law.tape import Tape
 from clvlab.naming import names_checked
 from clvlab.packs.importers.frames import Frame
 
@@ -183,79 +177,6 @@ def imports(
 
 
 @names_checked
-def lookahead_audit(
-    agent: str | Agent, tape: Pack | Tape | str | Path, *, cuts: int = 24, seed: int | None = None, max_rows: int = 100_000
-) -> AuditReport:
-    """Compare an agent's decisions on prefixes of a tape with the prefixes of its decisions.
-
-    Parameters
-    ----------
-    agent
-        An agent, or the name of a template.
-    tape
-        A tape; or a pack, its id, or the path of its folder.
-    cuts
-        Number of prefixes. Most of them end where the agent decided, the others anywhere.
-    seed
-        Chooses the messages at which the tape is cut; by default one that nobody knew before. It stands in the report.
-    max_rows
-        A longer tape is audited on some of its fixtures.
-
-    Raises
-    ------
-    UnknownAgentError, UnknownPackError, AgentError
-
-    Examples
-    --------
-    >>> lookahead_audit("baseline", "starter")
-    Look-ahead audit of 'baseline': passed, decisions on 24 prefixes of 12 fixture(s) equal those on the whole tape
-    """
-    check_audit(cuts, seed, max_rows)
-    if not isinstance(tape, Tape):
-        tape = _HERE_PLACE.pack(pack_given(tape)).source.tape()
-    agent = entry(agent).agent
-    return AuditReport(application_backtests.lookahead_audit(agent, tape, cuts=cuts, seed=seed, max_rows=max_rows))
-
-
-@names_checked
-def lookahead_audits(
-    agent: str | Agent,
-    packs: Sequence[Pack | str | Path],
-    *,
-    cuts: int = 24,
-    seed: int | None = None,
-    max_rows: int = 100_000,
-    executor: Executor | None = None,
-) -> tuple[AuditReport, ...]:
-    """Audit an agent over several packs, as ``lookahead_audit`` does over one, in their order.
-
-    Parameters
-    ----------
-    agent, cuts, seed, max_rows
-        As for ``lookahead_audit``.
-    packs
-        Packs, their ids, or the paths of their folders.
-    executor
-        Who computes, as for ``backtests``.
-
-    Raises
-    ------
-    UnknownAgentError, UnknownPackError, AgentError, ExecutorError
-
-    Examples
-    --------
-    >>> [report.passed for report in lookahead_audits("baseline", ["starter", "season"])]
-    [True, True]
-    """
-    check_audit(cuts, seed, max_rows)
-    found = [_HERE_PLACE.pack(pack_given(pack)).source for pack in several(packs)]
-    reports = audit_all(
-        application_backtests.resolve(entry(agent).agent), found, Audit(cuts, seed, max_rows), Work(executor).executor
-    )
-    return tuple(AuditReport(report) for report in reports)
-
-
-@names_checked
 def leaderboard(runs: Sequence[Result], by: str = "clv", *, level: float = 0.95) -> Leaderboard:
     """Rank backtests by mean CLV; intervals stand beside it and rank nothing.
 
@@ -293,7 +214,7 @@ def packs() -> Listing:
     >>> packs().frame.select("pack_id", "fixtures").rows()
     [('season', 300), ('starter', 12)]
     """
-    return _HERE_PLACE.packs()
+    return HERE.packs()
 
 
 @names_checked
@@ -323,7 +244,6 @@ def _saved(given: object) -> str:
     return ": write open_run(result.run.save('runs'))" if isinstance(given, Result | Run) else ""
 
 
-_HERE_PLACE = LocalPlace()
-_HERE = Verbs(_HERE_PLACE)
+_HERE = Verbs(HERE)
 backtest, backtests, compare = _HERE.backtest, _HERE.backtests, _HERE.compare
 sweep, walk_forward = _HERE.sweep, _HERE.walk_forward

@@ -10,7 +10,7 @@ from clvlab.answers.runs import Metrics
 from clvlab.application.sheets.dates import cumulative_clv, cumulative_picture
 from clvlab.application.sheets.means import LEVEL, means_of, spelt_mean, spelt_rate
 from clvlab.application.sheets.measures import counted
-from clvlab.application.sheets.verdict import interval_bar, verdict
+from clvlab.application.sheets.verdict import interval_bar, verdict_of
 from clvlab.application.sheets.wording import REASONS, sample_tier
 from clvlab.drawing import html
 from clvlab.law.schema import Reason
@@ -48,7 +48,7 @@ def agent_card(
     """
     scored, means = scores.filter(counted()), means_of(scores)
     clv = means["clv"]
-    said = verdict(clv.mean, clv.low, clv.high, fixtures=clv.n_clusters)
+    said = verdict_of(clv)
     left = interval_bar(clv.mean, clv.low, clv.high) + html.strip(_key_figures(scored, means, metrics))
     right = cumulative_picture(cumulative_clv(scored, closes, LEVEL), LEVEL)
     return html.block(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
+from clvlab.application.points.grid import check_trials, grid_points, grid_size
 from clvlab.application.points.kept import KeptSums, search_points
 from clvlab.application.points.scoring import point_scores
 from clvlab.application.points.search import Search, search_of, spoken
@@ -25,7 +26,7 @@ from clvlab.errors import StatisticsError
 from clvlab.lab.drawing.heatmap import draw_heatmap
 from clvlab.lab.drawing.progress import Progress, shown_progress
 from clvlab.lab.results.comparison import mean_table
-from clvlab.lab.results.grid import agent_name, check_trials, grid_points, grid_size
+from clvlab.lab.results.grid import agent_name
 from clvlab.lab.results.gridded import grid_picture, sweep_verdict
 from clvlab.lab.results.overfitting import OverfittingResult, overfitting_of
 from clvlab.lab.results.pack import Pack as LabPack

@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 
 from clvlab.application import backtests
+from clvlab.application.points.grid import grid_points
 from clvlab.application.points.kept import KeptSums, search_points
 from clvlab.application.points.scoring import tape_of
 from clvlab.application.points.search import search_of
@@ -26,7 +27,7 @@ from clvlab.drawing.showing import Shown
 from clvlab.engine.agent import Agent
 from clvlab.errors import StatisticsError
 from clvlab.lab.drawing.progress import Progress, shown_progress
-from clvlab.lab.results.grid import agent_name, grid_points
+from clvlab.lab.results.grid import agent_name
 from clvlab.law.closing import Window
 from clvlab.packs.reader import Pack
 from clvlab.statistics import Clusters, estimates
