@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 from clvlab import errors
 
 if TYPE_CHECKING:
+    from clvlab.agents.book import Book
     from clvlab.agents.columnar import strategy
     from clvlab.agents.isolation.isolated import isolated
-    from clvlab.agents.ticking import Book, TickAgent
+    from clvlab.agents.ticking import TickAgent
     from clvlab.application.installation import check_extras
     from clvlab.client import Client
     from clvlab.lab import (
@@ -71,7 +72,7 @@ __all__ = [
 _LISTED = ("agents", "packs")
 
 _HOMES = {
-    "Book": "clvlab.agents.ticking",
+    "Book": "clvlab.agents.book",
     "Client": "clvlab.client",
     "Lab": "clvlab.lab.laboratory.lab",
     "PolicyEnvelope": "clvlab.law.policy",

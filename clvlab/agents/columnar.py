@@ -16,11 +16,12 @@ from clvlab.agents.markets import checked_markets, in_markets
 from clvlab.agents.source import source_sha256
 from clvlab.engine.agent import Identity
 from clvlab.errors import AgentError, SchemaError
-from clvlab.law.schema import DECISIONS, SAFE_INTEGER, TICKS, Action, conform
+from clvlab.law.schema import ABOUT, DECISIONS, SAFE_INTEGER, TICKS, Action, conform
 from clvlab.law.tape import Tape
 
 Rule = Callable[..., pl.LazyFrame | pl.DataFrame]
 
+_GIVEN = (*TICKS, "series", "kickoff_ts_ms", "to_close_s", *(column for column in ABOUT if column != "fixture_id"))
 _NAMED = ("fixture_id", "tick_seq", "market_key", "side")
 _EXAMPLE = """for example
 
@@ -48,6 +49,8 @@ class Strategy:
         Integer units on each position that names no stake.
     params
         Values of the rule's parameters: its defaults, and what ``with_params`` replaced.
+    books
+        Whether the rule also takes what each book says, as its second argument.
     """
 
     rule: Rule
@@ -56,6 +59,7 @@ class Strategy:
     markets: tuple[str, ...] = ("",)
     stake: int = 100
     params: Mapping[str, Any] = field(default_factory=dict)
+    books: bool = False
 
     def __post_init__(self) -> None:
         if type(self.stake) is not int or not 0 <= self.stake <= SAFE_INTEGER:
@@ -64,12 +68,13 @@ class Strategy:
 
     def __reduce__(self) -> tuple[Callable[..., Strategy], tuple[Any, ...]]:
         """Go to another process with the rule as a value: under its name there stands the strategy, not the function."""
-        own = (self.agent_id, self.version, self.markets, self.stake, dict(self.params))
+        own = (self.agent_id, self.version, self.markets, self.stake, dict(self.params), self.books)
         return _unpickled, (cloudpickle.dumps(self.rule), *own)
 
     @property
     def identity(self) -> Identity:
         config = dict(self.params) | {"markets": list(self.markets), "stake": self.stake}
+        config |= {"books": True} if self.books else {}
         return Identity(self.agent_id, _name(self.rule), self.version, config, source_sha256=source_sha256(self.rule))
 
     def with_params(self, agent_id: str | None = None, **params: Any) -> Strategy:
@@ -94,24 +99,26 @@ class Strategy:
         SchemaError
             The rule returned no frame, or one without a column that must be there, or of another dtype.
         """
-        decided = self.rule(_ticks(tape, self.markets), **self.params)
-        if isinstance(decided, pl.LazyFrame):
-            decided = decided.collect(engine="in-memory")
-        if not isinstance(decided, pl.DataFrame):
+        seen = (_ticks(tape, self.markets), *([_ticks_by_book(tape, self.markets)] if self.books else []))
+        decided = self.rule(*seen, **self.params)
+        if not isinstance(decided, pl.DataFrame | pl.LazyFrame):
             own = type(decided)
             meant = " of pandas: wrap it in pl.from_pandas(...)" if own.__module__.startswith("pandas") else ""
             raise SchemaError(f"{self.agent_id} must return a polars frame, not {own.__name__}{meant}; {_EXAMPLE}")
-        missing = [column for column in _NAMED if column not in decided.columns]
+        columns = decided.collect_schema().names()
+        missing = [column for column in _NAMED if column not in columns]
         if missing:
             raise SchemaError(
                 f"{self.agent_id} returned decisions without {', '.join(missing)}: they need {', '.join(_NAMED)}; {_EXAMPLE}"
             )
-        for column in decided.columns:
+        for column in columns:
             meant = get_close_matches(column, DECISIONS, 1, cutoff=0.8)
-            if meant and column not in DECISIONS and column not in TICKS and meant[0] not in decided.columns:
+            if meant and column not in {*DECISIONS, *_GIVEN} and meant[0] not in columns:
                 raise SchemaError(f"{self.agent_id} returned a column {column!r}: is {meant[0]!r} meant? If not, rename it")
+        # What else the rule may have taken of the ticks, names above all, is never read.
+        kept = decided.lazy().select(column for column in columns if column in DECISIONS).collect(engine="in-memory")
         try:
-            return conform(self._completed(decided), DECISIONS, f"the decisions of {self.agent_id}")
+            return conform(self._completed(kept), DECISIONS, f"the decisions of {self.agent_id}")
         except SchemaError as error:
             raise SchemaError(f"{error}: cast such a column, as by pl.col(...).cast(pl.Int64)") from error
 
@@ -136,7 +143,7 @@ def _unpickled(rule: bytes, *own: Any) -> Strategy:
 def strategy(rule: Rule, /) -> Strategy: ...
 @overload
 def strategy(
-    *, agent_id: str | None = None, version: str = "1", markets: tuple[str, ...] = ("",), stake: int = 100
+    *, agent_id: str | None = None, version: str = "1", markets: tuple[str, ...] = ("",), stake: int = 100, books: bool = False
 ) -> Callable[[Rule], Strategy]: ...
 def strategy(
     rule: Rule | None = None,
@@ -146,14 +153,18 @@ def strategy(
     version: str = "1",
     markets: tuple[str, ...] = ("",),
     stake: int = 100,
+    books: bool = False,
 ) -> Strategy | Callable[[Rule], Strategy]:
     """Make an agent of a function from a lazy frame of ticks to a frame of decisions.
 
     The frame has the columns of ``TICKS`` (``fixture_id, tick_seq, ts_ms, in_running, market_key, side, prob_bps, odds_milli,
     suspended``) and ``series``, a number of the (fixture, market, side) to group by; rows are in order of (series, tick_seq),
-    so a ``shift`` or a ``rolling`` over ``series`` looks back only. What the function returns needs ``fixture_id, tick_seq,
-    market_key, side``, a row for each position; ``action, stake, limit_odds_milli, reason, confidence, claimed_edge_bps`` are
-    taken where they are there, other columns are left out. Keyword parameters with defaults become the agent's parameters.
+    so a ``shift`` or a ``rolling`` over ``series`` looks back only. Of the fixture it has ``home, away, league, season,
+    source_id``, the announced ``kickoff_ts_ms`` and ``to_close_s``, the seconds until then; null where unknown.
+
+    What the function returns needs ``fixture_id, tick_seq, market_key, side``, a row for each position; ``action, stake,
+    limit_odds_milli, reason, confidence, claimed_edge_bps`` are taken where they are there, other columns are left out. Keyword
+    parameters with defaults become the agent's parameters.
 
     Before a run is sealed the agent is audited for look-ahead.
 
@@ -169,6 +180,9 @@ def strategy(
         Market-key prefixes of the ticks that the function sees.
     stake
         Integer units on each position that names no stake.
+    books
+        Whether the function also takes a second frame, of what each book says: the same columns but ``in_running``, and
+        ``book``; ``series`` numbers (fixture, market, side, book). It needs a pack that keeps its books.
 
     Raises
     ------
@@ -189,8 +203,8 @@ def strategy(
     """
 
     def made(function: Rule) -> Strategy:
-        params = _defaults(function)
-        return Strategy(function, agent_id or _name(function), version, checked_markets(markets), stake, params)
+        params = _defaults(function, given=1 + books)
+        return Strategy(function, agent_id or _name(function), version, checked_markets(markets), stake, params, books)
 
     return made if rule is None else made(rule)
 
@@ -199,21 +213,48 @@ def _name(rule: Rule) -> str:
     return str(rule.__name__)
 
 
-def _defaults(rule: Rule) -> dict[str, Any]:
+def _defaults(rule: Rule, given: int) -> dict[str, Any]:
     if not inspect.isfunction(rule) or inspect.iscoroutinefunction(rule):
         raise AgentError(f"strategy takes a function (def or lambda) of a lazy frame, not {rule!r:.80}; {_EXAMPLE}")
-    own = list(inspect.signature(rule).parameters.values())[1:]
+    declared = list(inspect.signature(rule).parameters.values())
+    if len(declared) < given:
+        raise AgentError(
+            f"{_name(rule)} is shown books: write def {_name(rule)}(ticks, ticks_by_book), not {len(declared)} arguments"
+        )
+    own = declared[given:]
     for parameter in own:
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             raise AgentError(f"parameter {parameter.name!r} of {_name(rule)} can't be given by name")
         if parameter.default is inspect.Parameter.empty:
             raise AgentError(f"parameter {parameter.name!r} of {_name(rule)} needs a default: it is sealed with the run")
-        if parameter.name in ("markets", "stake"):
+        if parameter.name in ("markets", "stake", "books"):
             raise AgentError(f"parameter {parameter.name!r} of {_name(rule)} needs another name: strategy has one of that name")
     return {parameter.name: parameter.default for parameter in own}
 
 
 def _ticks(tape: Tape, markets: tuple[str, ...]) -> pl.LazyFrame:
-    """Return ``TICKS`` and ``series`` of some markets, in order of (series, tick_seq)."""
-    series = in_markets(tape, markets).lazy().select("series", "fixture_id", "market_key", "side")
-    return tape.rows.lazy().join(series, on="series", maintain_order="left").select(*TICKS, "series")
+    """Return ``TICKS``, ``series`` and what is known of the fixtures, of some markets, in order of (series, tick_seq)."""
+    series = _known(tape, in_markets(tape, markets).select("series", "fixture_id", "market_key", "side"))
+    return _timed(tape.rows.lazy().join(series.lazy(), on="series", maintain_order="left")).select(*_GIVEN)
+
+
+def _ticks_by_book(tape: Tape, markets: tuple[str, ...]) -> pl.LazyFrame:
+    """Return ``BOOKS`` of some markets in the same way; a series is what one book says of a side."""
+    if tape.books is None:
+        raise AgentError("the tape has no books beside the consensus")
+    named = [*_NAMED[:1], *_NAMED[2:]]
+    known = _known(tape, in_markets(tape, markets).select(named))
+    number = pl.struct(*named, "book").rle_id().cast(pl.UInt32)
+    stated = tape.books.join(known.lazy(), on=named, maintain_order="left").with_columns(series=number)
+    return _timed(stated).select("book", *(column for column in _GIVEN if column != "in_running"))
+
+
+def _known(tape: Tape, series: pl.DataFrame) -> pl.DataFrame:
+    """Add what is known of its fixture to every series."""
+    about = pl.DataFrame(schema=ABOUT) if tape.about is None else tape.about
+    of_fixture = tape.fixtures.join(about, on="fixture_id", how="left")
+    return series.join(of_fixture, on="fixture_id", how="left", maintain_order="left")
+
+
+def _timed(ticks: pl.LazyFrame) -> pl.LazyFrame:
+    return ticks.with_columns(to_close_s=(pl.col("kickoff_ts_ms") - pl.col("ts_ms")) / 1000)

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from types import MappingProxyType
 from typing import Any
 
 import polars as pl
 
+from clvlab.agents.book import NULL, Book, MovingBook, columns_of, known_of
 from clvlab.agents.markets import checked_markets, in_markets
 from clvlab.agents.source import source_sha256
 from clvlab.engine.agent import Identity
 from clvlab.errors import AgentError
 from clvlab.law.actions import DECISION_COLUMNS, Decision, decisions_of
 from clvlab.law.message import Message
-from clvlab.law.schema import Action
 from clvlab.law.tape import Tape
 
 _SLICE = 65_536  # messages that stand in memory as Python values
-_NULL = -1  # of a price, which is never negative
 _EXAMPLE = """for example
 
     class Favourite(clvlab.TickAgent):
@@ -33,131 +32,6 @@ _TYPES = {
     "stake": (int, _NONE), "limit_odds_milli": (int, _NONE), "reason": (str, _NONE), "confidence": (float, int, _NONE),
     "claimed_edge_bps": (int, _NONE),
 }  # fmt: skip
-
-
-class Book:
-    """The state of all markets of a fixture at one message, carried forward; valid during ``on_tick`` only.
-
-    Attributes
-    ----------
-    fixture_id, tick_seq, ts_ms, in_running
-        The message.
-    market_key
-        The market it is about, which is what the methods mean where no market is named.
-
-    Examples
-    --------
-    >>> import clvlab as cl
-    >>> class Careful(cl.TickAgent):
-    ...     markets = ("1X2",)
-    ...
-    ...     def on_tick(self, book):
-    ...         if book.suspended() or book.in_running or book.age_ms() > 0:
-    ...             return None
-    ...         side = max(book.sides(), key=lambda side: book.prob_bps(side) or 0)
-    ...         if book.odds_milli(side) is None:
-    ...             return book.wait("no quote")
-    ...         return book.back(side, stake=50, confidence=0.6) if book.prob_bps(side) >= 5000 else None
-    >>> bt = cl.backtest("starter", Careful())
-    >>> bt.scores["entry_prob_bps"].min() >= 5000
-    True
-    """
-
-    __slots__ = ("_columns", "_rows", "_sides", "fixture_id", "in_running", "market_key", "tick_seq", "ts_ms")
-
-    _columns: Mapping[str, Sequence[int]]
-    _rows: Mapping[str, int]
-    _sides: Mapping[str, Mapping[str, int]]
-
-    fixture_id: int
-    tick_seq: int
-    ts_ms: int
-    in_running: bool
-    market_key: str
-
-    @property
-    def markets(self) -> list[str]:
-        """Markets of the fixture that have been quoted so far, in order of their first message."""
-        return list(self._rows)
-
-    def sides(self, market_key: str | None = None) -> tuple[str, ...]:
-        """Sides of a market in byte order; none if it has not been quoted yet."""
-        market = self._market(market_key)
-        return tuple(self._sides[market]) if market in self._rows else ()
-
-    def prob_bps(self, side: str, market_key: str | None = None) -> int | None:
-        """Consensus probability of a side, basis points; null if unpriced, suspended, or not quoted yet."""
-        return self._value("prob_bps", side, market_key)
-
-    def odds_milli(self, side: str, market_key: str | None = None) -> int | None:
-        """Decimal odds on offer x 1000; null without a quote."""
-        return self._value("odds_milli", side, market_key)
-
-    def suspended(self, market_key: str | None = None) -> bool:
-        """Whether every side of the market is unpriced in its last message; true before its first."""
-        row = self._rows.get(self._market(market_key))
-        return row is None or bool(self._columns["suspended"][row])
-
-    def age_ms(self, market_key: str | None = None) -> int | None:
-        """Milliseconds since the market's last message; null before its first."""
-        row = self._rows.get(self._market(market_key))
-        return None if row is None else self.ts_ms - int(self._columns["ts_ms"][row])
-
-    def back(
-        self,
-        side: str,
-        market_key: str | None = None,
-        *,
-        stake: int = 100,
-        limit_odds_milli: int | None = None,
-        reason: str | None = None,
-        confidence: float | None = None,
-        claimed_edge_bps: int | None = None,
-    ) -> Decision:
-        """Propose a position on a side, to be returned by ``on_tick``; what is claimed is recorded, never scored."""
-        market = self._market(market_key)
-        claims = (reason, confidence, claimed_edge_bps)
-        return (self.fixture_id, self.tick_seq, Action.BACK.value, market, side, stake, limit_odds_milli, *claims)
-
-    def wait(self, reason: str | None = None) -> Decision:
-        """Abstain on the record, to be returned by ``on_tick``."""
-        return (self.fixture_id, self.tick_seq, Action.WAIT.value, None, None, None, None, reason, None, None)
-
-    def _market(self, market_key: str | None) -> str:
-        return self.market_key if market_key is None else market_key
-
-    def _value(self, column: str, side: str, market_key: str | None) -> int | None:
-        market = self._market(market_key)
-        try:
-            value = self._columns[column][self._rows[market] + self._sides[market][side]]
-        except KeyError:
-            return None
-        return None if value == _NULL else value
-
-
-class _MovingBook(Book):
-    """The book that is brought up to date at each message; prices stay in their columns, and only a row is moved."""
-
-    __slots__ = ()
-
-    def __init__(self, columns: Mapping[str, Sequence[int]]) -> None:
-        self._columns = columns
-
-    def move(
-        self,
-        at: tuple[int, int, int, bool, str],
-        rows: Mapping[str, int],
-        sides: Mapping[str, Mapping[str, int]],
-    ) -> None:
-        """Stand at a message: time, fixture, tick, in play and market; with the last row of each market, and its sides."""
-        self.ts_ms, self.fixture_id, self.tick_seq, self.in_running, self.market_key = at
-        self._rows, self._sides = rows, sides
-
-
-def _columns_of(tape: Tape) -> Mapping[str, Sequence[int]]:
-    prices = {name: tape.rows[name].fill_null(_NULL) for name in ("prob_bps", "odds_milli")}
-    columns = prices | {name: tape.rows[name] for name in ("suspended", "ts_ms")}
-    return {name: column.to_numpy().data for name, column in columns.items()}
 
 
 class TickAgent:
@@ -247,7 +121,7 @@ class TickFollower:
     def __init__(self, agent: TickAgent) -> None:
         self._on_tick, self._markets = deepcopy(agent).on_tick, agent.markets
         self._columns: dict[str, list[int]] = {name: [] for name in ("prob_bps", "odds_milli", "suspended", "ts_ms")}
-        self._book = _MovingBook(self._columns)
+        self._book = MovingBook(self._columns)
         self._rows: dict[int, dict[str, int]] = {}
         self._sides: dict[int, dict[str, dict[str, int]]] = {}
 
@@ -268,10 +142,10 @@ class TickFollower:
             sides[market] = {side: number for number, side in enumerate(message.sides)}
             row = rows[market] = len(self._columns["prob_bps"])
             for column in self._columns.values():
-                column.extend([_NULL] * len(message.sides))
+                column.extend([NULL] * len(message.sides))
         for number, (prob, odds) in enumerate(zip(message.prob_bps, message.odds_milli, strict=True), row):
-            self._columns["prob_bps"][number] = _NULL if prob is None else prob
-            self._columns["odds_milli"][number] = _NULL if odds is None else odds
+            self._columns["prob_bps"][number] = NULL if prob is None else prob
+            self._columns["odds_milli"][number] = NULL if odds is None else odds
         self._columns["suspended"][row], self._columns["ts_ms"][row] = message.suspended, message.ts_ms
         self._book.move((message.ts_ms, fixture_id, message.tick_seq, message.in_running, market), rows, sides)
         answer = self._on_tick(self._book)
@@ -298,12 +172,12 @@ def _walked(tape: Tape, markets: tuple[str, ...], seen: int) -> Iterator[Book]:
     before = messages.head(seen).group_by("fixture_id", "market_key", maintain_order=True).agg(pl.last("row"))
     for fixture_id, market_key, row in before.iter_rows():
         states[fixture_id][market_key] = row
-    book = _MovingBook(_columns_of(tape))
+    book, known = MovingBook(columns_of(tape)), known_of(tape)
     for part in messages.slice(seen).iter_slices(_SLICE):
         for ts_ms, fixture_id, tick_seq, in_running, market_key, row in zip(*(c.to_list() for c in part), strict=True):
             rows = states[fixture_id]
             rows[market_key] = row
-            book.move((ts_ms, fixture_id, tick_seq, in_running, market_key), rows, sides[fixture_id])
+            book.move((ts_ms, fixture_id, tick_seq, in_running, market_key), rows, sides[fixture_id], known[fixture_id])
             yield book
 
 

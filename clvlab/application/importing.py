@@ -28,6 +28,7 @@ def import_options(
     weights: Mapping[str, int] | None = None,
     odds_format: str | None = None,
     time_zone: str | None = None,
+    books: bool = False,
     closing: Sequence[str] | None = None,
     mapping: Mapping[str, Any] | str | Path | None = None,
     max_close_age_s: int | None = None,
@@ -60,8 +61,9 @@ def import_options(
         raise OddsError(f"closing is a list of sources, such as ['pinnacle', 'average'], not {closing!r:.80}")
     if time_zone is not None and not isinstance(time_zone, str):
         raise SourceError(f"time_zone is the IANA name of a zone, such as 'Europe/London', not {time_zone!r:.80}")
-    if type(lenient) is not bool:
-        raise ArgumentError(f"lenient is True or False, not {lenient!r:.80}")
+    for name, flag in (("lenient", lenient), ("books", books)):
+        if type(flag) is not bool:
+            raise ArgumentError(f"{name} is True or False, not {flag!r:.80}")
     if not callable(progress):
         raise ArgumentError(f"progress is called with a line of text now and then, such as print; {progress!r:.80} can't be")
     columns = read_mapping(Path(mapping)) if isinstance(mapping, str | Path) else mapping
@@ -75,6 +77,7 @@ def import_options(
         weights=dict(weights or {}),
         odds_format=odds_format,
         time_zone=time_zone,
+        books=books,
         closing=None if closing is None else tuple(closing),
         mapping=columns,
         max_close_age_s=max_close_age_s,

@@ -114,6 +114,7 @@ def backtest(
     end_rule: Annotated[str, typer.Option(help="pre_match, fixed_duration or manual_stop.")] = "pre_match",
     duration_s: Annotated[int | None, typer.Option(help="Seconds, with fixed_duration only.")] = None,
     horizon_s: Annotated[int, typer.Option(help="Decisions closer than this to the close stay pending.")] = 60,
+    close: Annotated[str | None, typer.Option(help="The book to close by, of a pack that keeps its books.")] = None,
     policy: Annotated[list[str] | None, typer.Option(help="A limit of the policy, likewise.")] = None,
     audit: Annotated[bool, typer.Option(help="Audit an agent of your own for look-ahead before sealing.")] = True,
     reads: ReadsOption = None,
@@ -125,7 +126,7 @@ def backtest(
     as_json: JsonOption = False,
 ) -> None:
     """Replay a pack through an agent, score it against the close, and seal the run."""
-    window = Window(window_id, end_rule, duration_s, horizon_s, tuple(market or ("",)))
+    window = Window(window_id, end_rule, duration_s, horizon_s, tuple(market or ("",)), close)
     planned: list[str] = []
 
     def left() -> str:

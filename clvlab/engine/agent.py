@@ -49,6 +49,11 @@ class Identity:
     reads: tuple[tuple[str, str], ...] = ()
     network: bool = False
 
+    @property
+    def asks_for_books(self) -> bool:
+        """Whether the agent is shown what each book says beside the consensus, as its config states."""
+        return self.config.get("books") is True
+
     def __post_init__(self) -> None:
         texts = (
             self.agent_id,
@@ -177,9 +182,23 @@ def decisions_of(agent: Agent, tape: Tape) -> pl.DataFrame:
 
 
 def unchecked_decisions(agent: Agent, tape: Tape) -> pl.DataFrame:
-    """Return what an agent decides, of the types of ``DECISIONS``; for comparisons with what was checked."""
-    fixtures = tape.fixtures if tape.announced is None else tape.announced
-    own = replace(tape, rows=tape.rows.clone(), series=tape.series.clone(), fixtures=fixtures.clone(), announced=None)
+    """Return what an agent decides, of the types of ``DECISIONS``; for comparisons with what was checked.
+
+    Raises
+    ------
+    AgentError
+        It asks for what each book says, which the tape does not have.
+    """
+    fixtures, asks = tape.fixtures if tape.announced is None else tape.announced, agent.identity.asks_for_books
+    if asks and tape.books is None:
+        raise AgentError(
+            f"agent {agent.identity.agent_id!r} asks for books, and pack {tape.binding.pack_id!r} has the consensus alone: "
+            "import it with books=True"
+        )
+    own = replace(
+        tape, rows=tape.rows.clone(), series=tape.series.clone(), fixtures=fixtures.clone(), announced=None,
+        books=tape.books if asks else None,
+    )  # fmt: skip
     decided: object = agent.decide(own)
     if not isinstance(decided, pl.DataFrame):
         raise DecisionError(f"an agent must return a polars DataFrame, not {type(decided).__name__}")

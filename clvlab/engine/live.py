@@ -15,7 +15,7 @@ from clvlab.engine.agent import Agent, Identity, identify
 from clvlab.engine.asking import asked_once, located
 from clvlab.engine.replay import locate, replay
 from clvlab.engine.run import Failures, RunResult, judged, run_started
-from clvlab.errors import AgentFailedError, DecisionError, LookaheadError
+from clvlab.errors import AgentFailedError, DecisionError, LookaheadError, WindowError
 from clvlab.law.actions import Decision, check_decisions, decisions_of
 from clvlab.law.closing import Window
 from clvlab.law.message import Message
@@ -55,7 +55,11 @@ def live_started(
         No agent, or two agents of one id.
     AgentError
         As ``identify``.
+    WindowError
+        The window closes by a book.
     """
+    if window.close_source is not None:
+        raise WindowError(f"a live run closes by its feed: leave close_source {window.close_source!r:.80} out")
     identities = [identify_live(agent) for agent in agents]
     ids = [identity.agent_id for identity in identities]
     if not ids or len(set(ids)) != len(ids):
@@ -181,9 +185,10 @@ def replay_live(
     AgentError, DecisionError
         An agent fails, or decides what can't be sealed.
     """
-    # As the agents saw it, message by message: of no pack, and without kickoffs, which some feeds move, and others never say.
+    # As the agents saw it, message by message: of no pack, and knowing nothing of the fixtures beforehand, not even kickoffs,
+    # which some feeds move, and others never say.
     kickoffs = tape.fixtures.with_columns(kickoff_ts_ms=pl.lit(None, pl.Int64))
-    seen = replace(tape, binding=Binding(None, tape.binding.fixture_ids, None), announced=kickoffs)
+    seen = replace(tape, binding=Binding(None, tape.binding.fixture_ids, None), announced=kickoffs, about=None)
     frames = [located(agent.identity.agent_id, tape, asked_once(agent, seen)) for agent in agents]
     replayed = replay(tape, pl.concat(frames), window, errors=len(errors))
     return judged(started, replayed, window, policy, Failures(errors), commit_index=commit_index, captured=captured)

@@ -51,18 +51,21 @@ def looked_up(tape: Tape, decisions: pl.DataFrame, window: Window) -> Replay:
     Steps: 1. sort; 2. read the states acted on; 3. close every market that a BACK names.
     """
     named = decisions.sort(SEALED_ORDER, nulls_last=False)
+    own = tape.judged_by(window.close_source)  # entry and close: a book's level beside the consensus is no movement
+    if own is not tape:
+        named = named.with_columns(*market_rows(own, named))
     back = named["action"] == Action.BACK
     acted_on = named["market_row"].zip_with(back, nulls(named.height))
     events = {
         **{column.name: column for column in named},
-        **_states(tape, acted_on, named["n_sides"]),
+        **_states(own, acted_on, named["n_sides"]),
         "confidence_ppm": named.select(confidence_ppm()).to_series(),
         "confidence_raw": _confidence_raw(named["confidence"]),
     }
 
     # Markets that somebody backed: an agent can't make evidence grow by waiting.
-    closes = market_closes(tape, backed(named), fixture_closes(tape, window))
-    closing = {**{column.name: column for column in closes}, **_states(tape, closes["close_row"], closes["n_sides"])}
+    closes = market_closes(own, backed(named), fixture_closes(tape, window))
+    closing = {**{column.name: column for column in closes}, **_states(own, closes["close_row"], closes["n_sides"])}
     return Replay(_frame(events, PROPOSAL_EVENTS, named.height), _frame(closing, CLOSE_EVENTS, closes.height))
 
 
@@ -115,13 +118,10 @@ def locate(tape: Tape, decisions: pl.DataFrame) -> pl.DataFrame:
     DecisionError
         A decision at a tick that does not exist.
     """
-    first_sides = tape.series.with_row_index("series").filter(pl.col("side_no") == 0)
-    markets = first_sides.select(*_MARKET, "market_start", "n_sides", "series")
-    found = decisions.join(markets, on=_MARKET, how="left", maintain_order="left")
-    # The market's own last message up to the tick: at a tick of another market it may be old, and is never a later one.
-    row = last_row_at(tape.key, found["market_start"], found["series"], found["tick_seq"])
+    found = decisions.hstack(market_rows(tape, decisions))
+    row = found["market_row"]
     found = found.with_columns(
-        market_row=row, message_seq=tape.rows["tick_seq"].gather(row), ts_ms=tape.rows["ts_ms"].gather(row)
+        message_seq=tape.rows["tick_seq"].gather(row), ts_ms=tape.rows["ts_ms"].gather(row)
     ).with_columns(ts_ms=pl.when(pl.col("message_seq") == pl.col("tick_seq")).then("ts_ms"))
     if found["ts_ms"].null_count():  # decisions at a tick of another market
         elsewhere = tape.messages.select("fixture_id", "tick_seq", tick_ts_ms="ts_ms")
@@ -135,6 +135,16 @@ def locate(tape: Tape, decisions: pl.DataFrame) -> pl.DataFrame:
             first = absent.select("agent_id", "fixture_id", "tick_seq").row(0, named=True)
             raise DecisionError(f"{absent.height} decision(s) at a tick that does not exist, the first is {first}")
     return found
+
+
+def market_rows(tape: Tape, decisions: pl.DataFrame) -> pl.DataFrame:
+    """Return for each decision its market's last message on a tape, on the first side, and the number of sides."""
+    first_sides = tape.series.with_row_index("series").filter(pl.col("side_no") == 0)
+    markets = first_sides.select(*_MARKET, "market_start", "n_sides", "series")
+    found = decisions.select(*_MARKET, "tick_seq").join(markets, on=_MARKET, how="left", maintain_order="left")
+    # The market's own last message up to the tick: at a tick of another market it may be old, and is never a later one.
+    row = last_row_at(tape.key, found["market_start"], found["series"], found["tick_seq"])
+    return found.select("market_start", "n_sides", "series").with_columns(market_row=row)
 
 
 def _states(tape: Tape, row: pl.Series, n_sides: pl.Series) -> dict[str, pl.Series]:

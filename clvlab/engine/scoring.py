@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from clvlab.engine.agent import Agent, decisions_of
-from clvlab.engine.replay import confidence_ppm, locate
+from clvlab.engine.replay import confidence_ppm, locate, market_rows
 from clvlab.law.closing import Window, fixture_closes, market_closes
 from clvlab.law.clv import scores
 from clvlab.law.positions import check_prices
@@ -36,13 +36,14 @@ class Scorer:
     """
 
     def __init__(self, tape: Tape, window: Window) -> None:
-        check_prices(tape.rows)
-        self.tape, self.window = tape, window
+        own = tape.judged_by(window.close_source)
+        check_prices(own.rows)
+        self.tape, self.window, self._own = tape, window, own
         ends = fixture_closes(tape, window)
-        first_sides = tape.series.filter(pl.col("side_no") == 0)
-        self._closes = market_closes(tape, first_sides.select(_MARKET), ends).select(*_MARKET, "close_row")
+        first_sides = own.series.filter(pl.col("side_no") == 0)
+        self._closes = market_closes(own, first_sides.select(_MARKET), ends).select(*_MARKET, "close_row")
         self._ends = ends.select("fixture_id", "end_seq", "close_ts_ms", "close_kind")
-        self._sides = tape.series.select(*_MARKET, "side", "side_no", "rows")
+        self._sides = own.series.select(*_MARKET, "side", "side_no", "rows")
 
     def scores(self, agent: Agent) -> pl.DataFrame:
         """Return ``SCORES`` of what an agent decides, with ``at_close``: whether it acted on the message that closes a market.
@@ -57,7 +58,9 @@ class Scorer:
     def timed_scores(self, agent: Agent) -> pl.DataFrame:
         """Return what ``scores`` does, and the ``ts_ms`` of each decision."""
         located = locate(self.tape, decisions_of(agent, self.tape)).sort(SEALED_ORDER, nulls_last=False)
-        rows, back = self.tape.rows, pl.col("action") == Action.BACK
+        if self._own is not self.tape:
+            located = located.with_columns(*market_rows(self._own, located))
+        rows, back = self._own.rows, pl.col("action") == Action.BACK
         closing = pl.col("end_seq", "close_ts_ms", "close_kind", "close_row")
         found = (
             located.lazy()

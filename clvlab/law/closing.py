@@ -13,7 +13,7 @@ from clvlab.law.tape import Tape, last_row_at
 
 # A price that nobody could take for longer than this is no closing price, whatever it was before (law.md, "Close").
 LAST_OPEN_MAX_AGE_MS = 300_000
-_MAX_WINDOW_ID_BYTES = 200
+_MAX_TEXT_BYTES = 200
 _MAX_PREFIXES = 1000
 
 
@@ -27,6 +27,7 @@ class SealedWindow(TypedDict):
     market_allowlist: list[str]
     closing_policy: str
     max_close_age_s: NotRequired[int]
+    close_source: NotRequired[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,9 @@ class Window:
         A decision closer than this to its close is pending, not scored.
     market_allowlist
         Market-key prefixes; ``""`` means every market.
+    close_source
+        The book whose own states are entry and close, which needs a pack that keeps them; the consensus by default. Where a
+        window ends, the consensus says always.
 
     Raises
     ------
@@ -63,6 +67,7 @@ class Window:
     duration_s: int | None = None
     min_clv_horizon_s: int = 60
     market_allowlist: tuple[str, ...] = ("",)
+    close_source: str | None = None
 
     def __post_init__(self) -> None:
         listed = isinstance(self.market_allowlist, tuple | list)  # not a set: its order would differ between processes
@@ -74,9 +79,10 @@ class Window:
         for name, value in (("duration_s", self.duration_s), ("min_clv_horizon_s", self.min_clv_horizon_s)):
             if type(value) is not int and not (name == "duration_s" and value is None):
                 raise WindowError(f"{name} must be a whole number of seconds, not {value!r}")
-        size = len(self.window_id.encode(errors="surrogatepass")) if isinstance(self.window_id, str) else 0
-        if not 1 <= size <= _MAX_WINDOW_ID_BYTES:
-            raise WindowError(f"window_id must have 1 to {_MAX_WINDOW_ID_BYTES} bytes, not {self.window_id!r:.80}")
+        for name, text in (("window_id", self.window_id), ("close_source", self.close_source)):
+            size = len(text.encode(errors="surrogatepass")) if isinstance(text, str) else 0
+            if not 1 <= size <= _MAX_TEXT_BYTES and not (name == "close_source" and text is None):
+                raise WindowError(f"{name} must have 1 to {_MAX_TEXT_BYTES} bytes, not {text!r:.80}")
         if self.end_rule not in list(EndRule):
             raise WindowError(f"unknown end_rule {self.end_rule!r}: use one of {', '.join(EndRule)}")
         fixed = self.end_rule == EndRule.FIXED_DURATION
@@ -90,14 +96,15 @@ class Window:
             raise WindowError(f"min_clv_horizon_s must not be negative: {self.min_clv_horizon_s}")
 
     def payload(self) -> dict[str, str | int | list[str] | None]:
-        """Return the window as it is sealed, but for how the pack closes its markets."""
-        return {
+        """Return the window as it is sealed, but for how the pack closes its markets; closes by consensus have no key."""
+        own: dict[str, str | int | list[str] | None] = {
             "window_id": self.window_id,
             "end_rule": str(self.end_rule),
             "duration_s": self.duration_s,
             "min_clv_horizon_s": self.min_clv_horizon_s,
             "market_allowlist": list(self.market_allowlist),
         }
+        return own if self.close_source is None else own | {"close_source": self.close_source}
 
 
 def sealed_window(window: Window, closing_policy: ClosingPolicy, max_close_age_s: int | None) -> SealedWindow:

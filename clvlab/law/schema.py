@@ -114,6 +114,30 @@ SERIES: Schema = {
 
 FIXTURES: Schema = {"fixture_id": pl.Int64, "kickoff_ts_ms": pl.Int64}
 
+# What is known of a fixture beforehand, beside its kickoff; null where the source does not say. Key: fixture_id.
+ABOUT: Schema = {
+    "fixture_id": pl.Int64,
+    "home": pl.String,
+    "away": pl.String,
+    "league": pl.String,
+    "season": pl.String,
+    "source_id": pl.String,
+}
+
+# What each book says of a market, from the tick on at which it could be seen: a row per side, all sides of a message.
+# Sorted by (fixture_id, market_key, side, book, tick_seq), which is the key; ``ts_ms`` is the time of that tick.
+BOOKS: Schema = {
+    "fixture_id": pl.Int64,
+    "market_key": pl.String,
+    "side": pl.String,
+    "book": pl.String,
+    "tick_seq": pl.Int32,
+    "ts_ms": pl.Int64,
+    "prob_bps": pl.Int32,
+    "odds_milli": pl.Int32,
+    "suspended": pl.Boolean,
+}
+
 # What an agent returns. Key: (agent_id, fixture_id, tick_seq, market_key, side).
 DECISIONS: Schema = {
     "agent_id": pl.String,

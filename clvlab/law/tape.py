@@ -67,6 +67,10 @@ class Tape:
         ``FIXTURES`` as agents see it, where the kickoffs in ``fixtures`` were known only afterwards; null elsewhere.
     max_close_age_s
         How old the closing message of a market may be for its close to count; null without a limit.
+    about
+        ``ABOUT``, one row per fixture, sorted; null where nothing is known but kickoffs.
+    books
+        ``BOOKS``; null where the pack has no such layer. Nothing is read before it is asked for.
     """
 
     binding: Binding
@@ -76,6 +80,8 @@ class Tape:
     closing_policy: ClosingPolicy = ClosingPolicy.LAST_STATE
     announced: pl.DataFrame | None = None
     max_close_age_s: int | None = None
+    about: pl.DataFrame | None = None
+    books: pl.LazyFrame | None = None
 
     @classmethod
     def from_ticks(
@@ -138,6 +144,7 @@ class Tape:
             binding=replace(self.binding, content_hash=None),
             rows=kept.with_columns(series=pl.col("series").rle_id()).select(*ROWS),
             series=series_table(names.with_columns(starts["start"]), kept.height),
+            books=None if self.books is None else _until_messages(self.books, _messages(self, rows)),
         )
 
     def fixture(self, fixture_id: int) -> Tape:
@@ -154,7 +161,47 @@ class Tape:
             self.closing_policy,
             None if self.announced is None else self.announced.filter(pl.col("fixture_id") == fixture_id),
             self.max_close_age_s,
+            None if self.about is None else self.about.filter(pl.col("fixture_id") == fixture_id),
+            None if self.books is None else self.books.filter(pl.col("fixture_id") == fixture_id),
         )
+
+    def judged_by(self, close_source: str | None) -> Tape:
+        """Return what entries and closes are read from: one book's states, or those of the consensus, which is this tape.
+
+        Raises
+        ------
+        WindowError
+            As for ``of_book``.
+        """
+        return self if close_source is None else self.of_book(close_source)
+
+    def of_book(self, book: str) -> Tape:
+        """Return what one book says as a tape of its own: the same fixtures and numbers of ticks, and its markets alone.
+
+        A book that says nothing of these fixtures gives a tape without ticks.
+
+        Raises
+        ------
+        WindowError
+            There are no books beside the ticks.
+        """
+        if self.books is None:
+            raise WindowError(f"there are no books beside these ticks: {book!r:.80} can't close them, the consensus does")
+        found = self.books.filter(pl.col("book") == book).collect()
+        playing = self.messages.select("fixture_id", "tick_seq", "in_running")
+        ticks = found.drop("book").join(playing, on=["fixture_id", "tick_seq"], how="left", maintain_order="left")
+        own = Tape.from_ticks(ticks.select(*TICKS), self.fixtures, closing_policy=self.closing_policy, binding=self.binding)
+        return replace(own, announced=self.announced, max_close_age_s=self.max_close_age_s, about=self.about)
+
+
+def _messages(tape: Tape, rows: pl.Series) -> pl.DataFrame:
+    """Return the messages (fixture_id, tick_seq) that some rows are of."""
+    kept = tape.rows.filter(rows)
+    return kept.select("tick_seq", fixture_id=tape.series["fixture_id"].gather(kept["series"])).unique()
+
+
+def _until_messages(books: pl.LazyFrame, messages: pl.DataFrame) -> pl.LazyFrame:
+    return books.join(messages.lazy(), on=["fixture_id", "tick_seq"], how="semi", maintain_order="left")
 
 
 def series_table(starts: pl.DataFrame, n_rows: int) -> pl.DataFrame:

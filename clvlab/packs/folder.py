@@ -11,8 +11,9 @@ import polars as pl
 
 from clvlab.cache import BoundedCache
 from clvlab.errors import PackTamperedError
+from clvlab.law.schema import BOOKS
 from clvlab.packs.files import file_sha256
-from clvlab.packs.manifest import TICKS_FILE, Fixture
+from clvlab.packs.manifest import BOOKS_FILE, TICKS_FILE, Fixture
 from clvlab.packs.rows import read_rows
 from clvlab.packs.stamps import stamps_of
 
@@ -22,9 +23,12 @@ _Ticks = tuple[pl.DataFrame, pl.DataFrame]
 
 def _read(path: Path, ids: tuple[int, ...] | None) -> _Ticks:
     file = pl.scan_parquet(path, glob=False)
-    if ids is not None:  # by the range, row groups are passed over; by the list, they are not
-        file = file.filter(pl.col("fixture_id").is_between(ids[0], ids[-1]) & pl.col("fixture_id").is_in(ids))
-    return read_rows(file, str(path))
+    return read_rows(file if ids is None else file.filter(_among(ids)), str(path))
+
+
+def _among(ids: Sequence[int]) -> pl.Expr:
+    """Tell whether a row is of one of some fixtures: by their range, row groups are passed over; by the list, they are not."""
+    return pl.col("fixture_id").is_between(ids[0], ids[-1]) & pl.col("fixture_id").is_in(ids)
 
 
 _KEPT: BoundedCache[_Ticks] = BoundedCache(32 << 20, lambda ticks: int(sum(frame.estimated_size() for frame in ticks)))
@@ -49,6 +53,9 @@ class PackFiles(Protocol):
     def ticks(self, fixtures: Sequence[Fixture] | None) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Read ``ROWS`` and ``SERIES`` of some fixtures, all by default."""
 
+    def books(self, fixtures: Sequence[Fixture] | None) -> pl.LazyFrame:
+        """Read ``BOOKS`` of some fixtures, all by default, when they are asked for; of a pack that keeps them."""
+
     def content(self, name: str, expected: str, what: str) -> bytes:
         """Read a file beside the ticks, which must have this SHA-256; errors call it ``what``."""
 
@@ -67,6 +74,10 @@ class PackFolder:
             return _read(path, ids)
         stamps = stamps_of([path])
         return _read(path, ids) if stamps is None else _KEPT.get((path, stamps, ids), lambda: _read(path, ids))
+
+    def books(self, fixtures: Sequence[Fixture] | None) -> pl.LazyFrame:
+        file = pl.scan_parquet(self.folder / BOOKS_FILE, glob=False).select(*BOOKS)
+        return file if fixtures is None else file.filter(_among([fixture.fixture_id for fixture in fixtures]))
 
     def content(self, name: str, expected: str, what: str) -> bytes:
         self.check(name, expected, what)

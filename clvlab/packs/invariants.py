@@ -21,6 +21,12 @@ def is_name(text: str) -> bool:
     return 1 <= len(text.encode(errors="replace")) <= MAX_NAME_BYTES and not re.search(_CONTROL, text)
 
 
+def name_is_wrong(*columns: str) -> pl.Expr:
+    """Tell of names in columns whether they are too long, empty, or hold a control character."""
+    name = pl.col(*columns)
+    return ~name.str.len_bytes().is_between(1, MAX_NAME_BYTES) | name.str.contains(_CONTROL)
+
+
 def check_order(tape: Tape, pack_id: str) -> None:
     """Refuse stored ticks that are not in the order of the pack format.
 
@@ -46,18 +52,18 @@ def check(tape: Tape) -> None:
     named = tape.series.with_row_index("series").select(
         "series", "fixture_id", "market_key", "side", "start", "market_start", "side_no", "n_sides", series_rows="rows"
     )
-    _refuse(named, _name_rules())
+    refuse(named, _name_rules())
     rows = tape.rows.with_row_index("row").join(named, on="series", maintain_order="left")
-    _refuse(rows, _row_rules())
+    refuse(rows, _row_rules())
 
     # All sides of a market have a row in each of its messages, at the same distance from their start.
     first = rows["market_start"] + rows["row"] - rows["start"]
     same = {column: rows[column] == rows[column].gather(first) for column in ("tick_seq", "ts_ms", "in_running", "suspended")}
-    _refuse(
+    refuse(
         rows.with_columns(pl.Series(f"same_{column}", equal) for column, equal in same.items()),
         {f"the sides of a message must agree on {column}": ~pl.col(f"same_{column}") for column in same},
     )
-    _refuse(_messages(rows), _message_rules())
+    refuse(_messages(rows), _message_rules())
 
 
 def _name_rules() -> dict[str, pl.Expr]:
@@ -66,7 +72,7 @@ def _name_rules() -> dict[str, pl.Expr]:
     return {
         "market_key and side must not be null": pl.any_horizontal(name.is_null()),
         f"market_key and side must have 1 to {MAX_NAME_BYTES} bytes and no control character": pl.any_horizontal(
-            ~name.str.len_bytes().is_between(1, MAX_NAME_BYTES) | name.str.contains(_CONTROL)
+            name_is_wrong("market_key", "side")
         ),
         "a market must have at least two sides": pl.col("n_sides") < 2,
         "every message of a market must write one row per side": size != size.first().over("fixture_id", "market_key"),
@@ -122,11 +128,12 @@ def _message_rules() -> dict[str, pl.Expr]:
     }
 
 
-def _refuse(frame: pl.DataFrame, rules: dict[str, pl.Expr]) -> None:
+def refuse(frame: pl.DataFrame, rules: dict[str, pl.Expr]) -> None:
+    """Raise ``PackFormatError`` over the first rule that some row breaks, with the first such row."""
     broken = frame.select(rule.any().alias(text) for text, rule in rules.items())
     for text, rule in rules.items():
         if broken[text].item():
             bad = frame.filter(rule)
-            shown = ("fixture_id", "market_key", "side", "tick_seq", "ts_ms", "prob_bps", "odds_milli", "total")
+            shown = ("fixture_id", "market_key", "side", "book", "tick_seq", "ts_ms", "prob_bps", "odds_milli", "total")
             row = bad.select(column for column in shown if column in bad.columns).row(0, named=True)
             raise PackFormatError(f"{text}: {bad.height} row(s), the first is {row}")

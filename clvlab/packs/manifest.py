@@ -12,7 +12,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from clvlab.errors import PackFormatError
-from clvlab.law.schema import MAX_CLOSE_AGE_S, SAFE_INTEGER, ClosingPolicy
+from clvlab.law.schema import BOOKS, MAX_CLOSE_AGE_S, SAFE_INTEGER, ClosingPolicy
 from clvlab.packs.digest import content_hash
 from clvlab.packs.quality import QUALITY_FILE
 from clvlab.packs.results import RESULTS, RESULTS_FILE
@@ -20,6 +20,7 @@ from clvlab.packs.results import RESULTS, RESULTS_FILE
 PACK_SCHEMA = "clvlab-pack/1"
 DESCRIPTOR = "datapackage.json"
 TICKS_FILE = "ticks.parquet"
+BOOKS_FILE = "books.parquet"
 _PROFILE = "https://datapackage.org/profiles/2.0/datapackage.json"
 _FIELDS = {
     "fixture_id": "integer", "series": "integer", "tick_seq": "integer", "ts_ms": "integer", "in_running": "boolean",
@@ -81,7 +82,7 @@ class KickoffKind(StrEnum):
 
 
 class Fixture(_Model):
-    """One replayable fixture; ``digest`` covers its series table and ticks.
+    """One replayable fixture; ``digest`` covers its series table and ticks, ``books_digest`` what its books say.
 
     ``kickoff_ts_ms`` ends the window. ``scheduled_ts_ms`` is the start as first announced, in packs of actual kickoffs only.
     """
@@ -91,8 +92,11 @@ class Fixture(_Model):
     source_id: str | None = None
     kickoff_ts_ms: _Int | None = None
     scheduled_ts_ms: _Int | None = None
+    league: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    season: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     rows: _Int = 0
     digest: _Hash | None = None
+    books_digest: _Hash | None = None
 
 
 class Raw(_Model):
@@ -112,8 +116,9 @@ class SourceFile(_Model):
 class PackManifest(_Model):
     """What a pack says of itself; everything but ``pack_id`` and the SHA-256 of files enters ``content_hash``.
 
-    ``sources``, ``margin_fallbacks``, ``kickoff``, ``max_close_age_s`` and a fixture's ``scheduled_ts_ms`` are null, and then
-    left out of descriptor and hash, unless an import fills them. Kickoffs are scheduled where nothing is said.
+    ``sources``, ``margin_fallbacks``, ``kickoff``, ``max_close_age_s``, ``books`` and of a fixture ``scheduled_ts_ms``,
+    ``league``, ``season`` and ``books_digest`` are null, and then left out of descriptor and hash, unless an import fills them.
+    Kickoffs are scheduled where nothing is said. ``books`` names those whose own prices the pack keeps.
     """
 
     pack_id: _Name
@@ -132,9 +137,11 @@ class PackManifest(_Model):
     margin_fallbacks: _Int | None = None
     kickoff: KickoffKind | None = None
     max_close_age_s: Annotated[int, Field(strict=True, ge=1, le=MAX_CLOSE_AGE_S)] | None = None
+    books: tuple[str, ...] | None = None
     ticks_sha256: _Hash | None = None
     results_sha256: _Hash | None = None
     quality_sha256: _Hash | None = None
+    books_sha256: _Hash | None = None
 
     @field_validator("fixtures")
     @classmethod
@@ -148,6 +155,14 @@ class PackManifest(_Model):
     def _scheduled_beside_actual(self) -> PackManifest:
         if self.kickoff is not KickoffKind.ACTUAL and any(fixture.scheduled_ts_ms is not None for fixture in self.fixtures):
             raise ValueError("scheduled_ts_ms stands beside actual kickoffs only")
+        return self
+
+    @model_validator(mode="after")
+    def _books_named(self) -> PackManifest:
+        if self.books is not None and (not self.books or list(self.books) != sorted(set(self.books))):
+            raise ValueError("books must be named once each, in order")
+        if self.books is None and any(fixture.books_digest is not None for fixture in self.fixtures):
+            raise ValueError("books_digest stands in packs that name their books only")
         return self
 
     @property
@@ -165,9 +180,10 @@ class PackManifest(_Model):
 
 
 _OPTIONAL = (
-    "sources", "margin_fallbacks", "kickoff", "max_close_age_s", "scheduled_ts_ms", "cause", "markets", "replayed",
+    "sources", "margin_fallbacks", "kickoff", "max_close_age_s", "books", "scheduled_ts_ms", "league", "season", "books_digest",
+    "cause", "markets", "replayed",
 )  # fmt: skip
-_FILES = ("pack_id", "ticks_sha256", "results_sha256", "quality_sha256")
+_FILES = ("pack_id", "ticks_sha256", "results_sha256", "quality_sha256", "books_sha256")
 
 
 def _said(own: dict[str, Any]) -> dict[str, Any]:
@@ -177,7 +193,11 @@ def _said(own: dict[str, Any]) -> dict[str, Any]:
 
 def pack_files(manifest: PackManifest) -> list[str]:
     """Return the names of all files that belong to a pack, the descriptor left out."""
-    beside = {RESULTS_FILE: manifest.results_sha256, QUALITY_FILE: manifest.quality_sha256}
+    beside = {
+        BOOKS_FILE: manifest.books_sha256,
+        RESULTS_FILE: manifest.results_sha256,
+        QUALITY_FILE: manifest.quality_sha256,
+    }
     return [TICKS_FILE, *(name for name, digest in beside.items() if digest), *(f"raw/{raw.name}" for raw in manifest.raw)]
 
 
@@ -200,6 +220,7 @@ def _resources(manifest: PackManifest, sizes: Mapping[str, int]) -> Iterator[dic
     results = {name: "integer" if dtype.is_integer() else "string" for name, dtype in RESULTS.items()}
     for path, digest, kind, fields in (
         (TICKS_FILE, manifest.ticks_sha256, parquet, _FIELDS),
+        (BOOKS_FILE, manifest.books_sha256, parquet, {name: _FIELDS.get(name, "string") for name in BOOKS}),
         (RESULTS_FILE, manifest.results_sha256, parquet, results),
         (QUALITY_FILE, manifest.quality_sha256, {"format": "json", "mediatype": "application/json"}, None),
     ):
@@ -210,13 +231,13 @@ def _resources(manifest: PackManifest, sizes: Mapping[str, int]) -> Iterator[dic
 
 
 class _Resource(BaseModel):
-    path: Literal["ticks.parquet", "results.parquet", "quality.json"]
+    path: Literal["ticks.parquet", "books.parquet", "results.parquet", "quality.json"]
     hash: _Hash
 
 
 class _Descriptor(BaseModel):
     name: _Name
-    resources: Annotated[list[_Resource], Field(min_length=1, max_length=3)]
+    resources: Annotated[list[_Resource], Field(min_length=1, max_length=4)]
     clvlab: dict[str, Any]
 
     @field_validator("resources")

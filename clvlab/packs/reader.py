@@ -10,12 +10,14 @@ from pathlib import Path
 import polars as pl
 from pydantic import ValidationError
 
-from clvlab.errors import HeldOutError, PackFormatError, PackTamperedError, UnknownFixtureError
+from clvlab.errors import HeldOutError, PackFormatError, PackTamperedError, UnknownFixtureError, WindowError
 from clvlab.law.schema import FIXTURES
 from clvlab.law.tape import Binding, Tape
+from clvlab.naming import among
+from clvlab.packs.about import about
 from clvlab.packs.folder import PackFiles, PackFolder
 from clvlab.packs.genuine import is_genuine
-from clvlab.packs.manifest import TICKS_FILE, Fixture, KickoffKind, PackManifest, read_manifest
+from clvlab.packs.manifest import BOOKS_FILE, TICKS_FILE, Fixture, KickoffKind, PackManifest, read_manifest
 from clvlab.packs.quality import QUALITY_FILE, Quality
 from clvlab.packs.results import RESULTS_FILE, read_results
 
@@ -64,6 +66,11 @@ class Pack:
     @property
     def fixture_ids(self) -> tuple[int, ...]:
         return tuple(fixture.fixture_id for fixture in self.manifest.fixtures)
+
+    @property
+    def books(self) -> tuple[str, ...]:
+        """The books whose own prices the pack keeps, in order; none where it has the consensus alone."""
+        return self.manifest.books or ()
 
     @property
     def closing(self) -> str:
@@ -147,7 +154,10 @@ class Pack:
         fixtures = self.fixtures.filter(pl.col("fixture_id").is_in(wanted)).select(*FIXTURES)
         binding = Binding(self.pack_id, wanted, self.content_hash)
         own = self.manifest
-        return Tape(binding, rows, series, fixtures, own.closing_policy, self._announced(wanted), own.max_close_age_s)
+        declared = self._declared(wanted)
+        books = None if own.books is None else self.files.books(None if wanted == self.fixture_ids else declared)
+        announced, limit = self._announced(wanted), own.max_close_age_s
+        return Tape(binding, rows, series, fixtures, own.closing_policy, announced, limit, about(declared), books)
 
     def check_known(self, fixture_ids: Iterable[int]) -> None:
         """Refuse fixtures that the pack does not declare.
@@ -160,6 +170,17 @@ class Pack:
         for fixture_id in fixture_ids:
             if type(fixture_id) is not int or fixture_id not in known:
                 raise UnknownFixtureError(fixture_id, self.pack_id, self.fixture_ids)
+
+    def check_closes(self, close_source: str | None) -> None:
+        """Refuse to close by a book that the pack does not keep.
+
+        Raises
+        ------
+        WindowError
+        """
+        if close_source is not None and close_source not in self.books:
+            kept = among(close_source, self.books) if self.books else "; it has the consensus alone: import it with books=True"
+            raise WindowError(f"pack {self.pack_id!r} keeps no book {close_source!r:.80} to close by{kept}")
 
     def shut_by(self, plans: Mapping[str, str]) -> Pack:
         """Return the pack with those fixtures shut whose digest a plan has, and no others; itself if it is so already."""
@@ -208,4 +229,8 @@ def load_pack(folder: Path) -> Pack:
         raise PackFormatError(f"pack {manifest.pack_id!r} has no {TICKS_FILE}")
     files = PackFolder(folder)
     files.check(TICKS_FILE, str(manifest.ticks_sha256), f"{TICKS_FILE} of {manifest.pack_id!r}")
+    if (manifest.books is None) != (manifest.books_sha256 is None):
+        raise PackFormatError(f"pack {manifest.pack_id!r} names books {manifest.books} beside a {BOOKS_FILE} or none")
+    if manifest.books is not None:
+        files.check(BOOKS_FILE, str(manifest.books_sha256), f"{BOOKS_FILE} of {manifest.pack_id!r}")
     return Pack(files, manifest, stated)

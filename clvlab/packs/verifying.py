@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
 
 from clvlab.errors import PackFormatError, PackTamperedError
+from clvlab.law.schema import BOOKS
 from clvlab.law.tape import ROWS, Tape
 from clvlab.packs import invariants
+from clvlab.packs.books import book_digests, check_books
 from clvlab.packs.digest import fixture_digests
 from clvlab.packs.files import content_digest
-from clvlab.packs.manifest import TICKS_FILE, Fixture
+from clvlab.packs.manifest import BOOKS_FILE, TICKS_FILE, Fixture
 from clvlab.packs.reader import Pack, load_pack
 from clvlab.packs.results import results_digest
 from clvlab.packs.rows import read_rows
@@ -29,6 +32,8 @@ def verify_pack(folder: Path) -> Pack:
     """
     pack = load_pack(folder)
     _check_ticks(pack)
+    if pack.books:
+        _check_books(pack)
     for raw in pack.manifest.raw:
         path = folder / "raw" / raw.name
         found = content_digest(path) if path.is_file() and not path.is_symlink() else "no file"
@@ -72,6 +77,29 @@ def _check_shard(pack: Pack, shard: Sequence[Fixture], start: int, count: int | 
         found = digests[fixture.fixture_id]
         if found != fixture.digest:
             raise PackTamperedError(f"fixture {fixture.fixture_id} of {pack.pack_id!r}", str(fixture.digest), found)
+
+
+def _check_books(pack: Pack) -> None:
+    """Check what the books of a shard say beside its ticks; together the shards have every row there is."""
+    path, rows, names = pack.folder / BOOKS_FILE, 0, set[str]()
+    found = pl.scan_parquet(path, glob=False).collect_schema()
+    if dict(found) != dict(BOOKS):
+        raise PackFormatError(f"{str(path)!r} has the columns {dict(found)}, not those of the format")
+    for shard in shards_of(pack.manifest.fixtures):
+        tape = replace(pack, held_out=()).tape([fixture.fixture_id for fixture in shard])
+        books = pack.files.books(shard).collect()
+        check_books(books, tape)
+        digests = book_digests(books)
+        for fixture in shard:
+            digest = digests.get(fixture.fixture_id)
+            if digest != fixture.books_digest:
+                what = f"books of fixture {fixture.fixture_id} of {pack.pack_id!r}"
+                raise PackTamperedError(what, str(fixture.books_digest), str(digest))
+        rows, names = rows + books.height, names | set(books["book"].unique())
+    if rows != pl.scan_parquet(path, glob=False).select(pl.len()).collect().item():
+        raise PackFormatError(f"{str(path)!r} has rows of fixtures that {pack.pack_id!r} does not declare")
+    if names != set(pack.books):
+        raise PackTamperedError(f"names of the books of {pack.pack_id!r}", ", ".join(pack.books), ", ".join(sorted(names)))
 
 
 def _check_every_row(pack: Pack, tape: Tape, start: int, count: int | None) -> None:

@@ -9,20 +9,21 @@ from types import MappingProxyType, TracebackType
 
 import polars as pl
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from clvlab.errors import PackFormatError
 from clvlab.files import Unfinished, flush, flush_all
 from clvlab.law.schema import FIXTURES, TICKS
 from clvlab.law.tape import Tape
 from clvlab.packs import invariants
+from clvlab.packs.books import STREAM, book_digests, check_books, sorted_books
 from clvlab.packs.digest import fixture_digests
 from clvlab.packs.files import content_digest, file_sha256
-from clvlab.packs.manifest import DESCRIPTOR, TICKS_FILE, Fixture, PackManifest, Raw, descriptor
+from clvlab.packs.grouped import GroupedParquet
+from clvlab.packs.manifest import BOOKS_FILE, DESCRIPTOR, TICKS_FILE, Fixture, PackManifest, Raw, descriptor
 from clvlab.packs.quality import QUALITY_FILE, Quality
 from clvlab.packs.results import RESULTS_FILE, results_digest, sorted_results
 
-_ROWS_PER_GROUP = 65_536
+_REPEATED = ["market_key", "side", "fixture_id", "series", "prob_bps", "odds_milli"]
 _COLUMNS = (
     "fixture_id", "series", "tick_seq", "ts_ms", "in_running", "market_key", "side", "prob_bps", "odds_milli", "suspended",
 )  # fmt: skip
@@ -34,6 +35,7 @@ def write_pack(
     folder: Path,
     raw: Mapping[str, Path] = MappingProxyType({}),
     results: pl.DataFrame | None = None,
+    books: pl.DataFrame | None = None,
 ) -> PackManifest:
     """Write a pack of ticks that stand in memory.
 
@@ -49,6 +51,8 @@ def write_pack(
         Files of the provider's messages to keep in ``raw/``, by the name they get there.
     results
         ``RESULTS``, where they are known.
+    books
+        ``BOOKS`` in any row order, where the pack keeps what each book says.
 
     Returns
     -------
@@ -61,7 +65,7 @@ def write_pack(
         The folder exists, or the ticks break a rule of the format.
     """
     with PackWriter(folder, manifest.fixtures) as writer:
-        writer.add(Tape.from_ticks(ticks, writer.kickoffs, closing_policy=manifest.closing_policy))
+        writer.add(Tape.from_ticks(ticks, writer.kickoffs, closing_policy=manifest.closing_policy), books)
         return writer.finish(manifest, raw, results)
 
 
@@ -78,9 +82,8 @@ class PackWriter:
         self._folder = folder
         self._declared = {fixture.fixture_id: fixture for fixture in fixtures}
         self._written: dict[int, Fixture] = {}
-        self._pending: list[pa.Table] = []
-        self._pending_rows = 0
-        self._parquet: pq.ParquetWriter | None = None
+        self._files: dict[str, GroupedParquet] = {}
+        self._books: set[str] = set()
 
     def __enter__(self) -> PackWriter:
         self._folder.parent.mkdir(parents=True, exist_ok=True)
@@ -89,12 +92,14 @@ class PackWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._parquet is not None:
-            self._parquet.close()
+        for file in self._files.values():
+            file.close()
         self._held.close()
 
-    def add(self, tape: Tape) -> None:
+    def add(self, tape: Tape, books: pl.DataFrame | None = None) -> None:
         """Check, digest and write the ticks of some fixtures, all of them after those written before.
+
+        ``books`` is ``BOOKS`` of the same fixtures, where the pack keeps what each book says.
 
         Raises
         ------
@@ -114,31 +119,26 @@ class PackWriter:
         for number in found:
             update = {"rows": sizes[number], "digest": digests[number]}
             self._written[number] = self._declared[number].model_copy(update=update)
-        self._write(_table(tape), list(sizes.values()))
+        self._file(TICKS_FILE, table := _table(tape), _REPEATED).add(table, list(sizes.values()))
+        if books is not None:
+            self._add_books(sorted_books(books), tape)
 
-    def _write(self, table: pa.Table, sizes: Sequence[int]) -> None:
-        """Write whole fixtures in row groups, small ones together."""
-        if self._parquet is None:
-            self._parquet = pq.ParquetWriter(
-                self._unfinished / TICKS_FILE,
-                table.schema,
-                compression="zstd",
-                compression_level=9,
-                use_dictionary=["market_key", "side", "fixture_id", "series", "prob_bps", "odds_milli"],
-            )
-        start = 0
-        for size in sizes:
-            if self._pending and self._pending_rows + size > _ROWS_PER_GROUP:
-                self._flush()
-            self._pending.append(table.slice(start, size))
-            self._pending_rows += size
-            start += size
+    def _add_books(self, books: pl.DataFrame, tape: Tape) -> None:
+        if books.is_empty():
+            return
+        check_books(books, tape)
+        for number, digest in book_digests(books).items():
+            self._written[number] = self._written[number].model_copy(update={"books_digest": digest})
+        self._books.update(books["book"].unique())
+        sizes = books["fixture_id"].rle().struct.field("len").to_list()
+        table = books.to_arrow(compat_level=pl.CompatLevel.oldest())
+        self._file(BOOKS_FILE, table, [*STREAM, "prob_bps", "odds_milli"]).add(table, sizes)
 
-    def _flush(self) -> None:
-        if self._parquet is not None and self._pending:
-            group = pa.concat_tables(self._pending).combine_chunks()
-            self._parquet.write_table(group, row_group_size=group.num_rows)
-            self._pending, self._pending_rows = [], 0
+    def _file(self, name: str, table: pa.Table, repeated: Sequence[str]) -> GroupedParquet:
+        """Return a file that has begun, or begin it with the schema of a table."""
+        if name not in self._files:
+            self._files[name] = GroupedParquet(self._unfinished / name, table.schema, repeated)
+        return self._files[name]
 
     def finish(
         self,
@@ -149,13 +149,9 @@ class PackWriter:
     ) -> PackManifest:
         """Write what belongs to the ticks, and put the pack in place."""
         empty = Tape.from_ticks(pl.DataFrame(schema=TICKS), self.kickoffs)
-        if self._parquet is None:
-            self._write(_table(empty), [])
-        self._flush()
-        if self._parquet is not None:
-            if not self._written:
-                self._parquet.write_table(pa.Table.from_batches([], self._parquet.schema))
-            self._parquet.close()
+        self._file(TICKS_FILE, _table(empty), _REPEATED)
+        for file in self._files.values():
+            file.finish()
         without = {number: {"rows": 0, "digest": digest} for number, digest in fixture_digests(empty).items()}
         complete = [
             self._written.get(number, fixture.model_copy(update=without[number]))
@@ -163,13 +159,14 @@ class PackWriter:
         ]
         kept = [Path(shutil.copyfile(raw[name], self._raw_folder() / name)) for name in sorted(raw)]
         self._write_beside(results, quality)
-        files = [name for name in (TICKS_FILE, RESULTS_FILE, QUALITY_FILE) if (self._unfinished / name).exists()]
+        files = [name for name in (TICKS_FILE, BOOKS_FILE, RESULTS_FILE, QUALITY_FILE) if (self._unfinished / name).exists()]
         hashes = {name.partition(".")[0] + "_sha256": file_sha256(self._unfinished / name) for name in files}
         written = manifest.model_copy(
             update={
                 "fixtures": tuple(complete),
                 "raw": tuple(Raw(name=path.name, digest=content_digest(path)) for path in kept),
                 "results": None if results is None else results_digest(results),
+                "books": tuple(sorted(self._books)) or None,
                 **hashes,
             }
         )

@@ -133,10 +133,13 @@ def between(low: int, high: int) -> str:
 
 
 def pattern(shape: Any) -> str:
-    """Write the regular expression of a shape; a key with a question mark, never the first one, may be missing."""
+    """Write the regular expression of a shape; keys with a question mark may be missing, not all of an object."""
     if isinstance(shape, dict):
-        first, *others = [(key, f'"{key.removesuffix("?")}":{pattern(shape[key])}') for key in sorted(shape)]
-        return rf"\{{{first[1]}" + "".join(f"(?:,{item})?" if key[-1] == "?" else f",{item}" for key, item in others) + r"\}"
+        items = [(key, f'"{key.removesuffix("?")}":{pattern(shape[key])}') for key in sorted(shape)]
+        sure = next(place for place, (key, _) in enumerate(items) if key[-1] != "?")
+        before = "".join(f"(?:{item},)?" for _, item in items[:sure])
+        after = "".join(f"(?:,{item})?" if key[-1] == "?" else f",{item}" for key, item in items[sure + 1 :])
+        return rf"\{{{before}{items[sure][1]}{after}\}}"
     if isinstance(shape, list):
         return rf"\[(?:{pattern(shape[0])}(?:,{pattern(shape[0])})*)?\]"
     return f"(?:{shape})"
@@ -178,7 +181,7 @@ AGENT = {
     "strategy_version": TEXT,
 }  # fmt: skip
 WINDOW = {
-    "closing_policy": one_of("last_state", "last_open"), "duration_s": null_or(between(1, MAX_WINDOW_S)),
+    "close_source?": TEXT, "closing_policy": one_of("last_state", "last_open"), "duration_s": null_or(between(1, MAX_WINDOW_S)),
     "end_rule": one_of(*CLOSE_KINDS), "market_allowlist": [TEXT], "max_close_age_s?": between(1, MAX_WINDOW_S),
     "min_clv_horizon_s": between(0, MAX_WINDOW_S), "window_id": TEXT,
 }  # fmt: skip
@@ -428,6 +431,7 @@ def _check_started(started: dict[str, Any], *, captured: bool) -> None:
         "agents are named once, in byte order": ids and ids == sorted(set(ids)),
         "duration_s goes with fixed_duration": (window["duration_s"] is None) == (window["end_rule"] != "fixed_duration"),
         "window_id has 1 to 200 bytes": 1 <= len(window["window_id"].encode()) <= 200,
+        "close_source has 1 to 200 bytes": 1 <= len(window.get("close_source", "-").encode()) <= 200,
         "an allowlist has at most 1000 entries": max(map(len, allowlists)) <= 1000,
         "files that an agent could read are named in order": all(map(_in_order, started["agents"])),
         "a run is labelled as what it is fed with": started["mode_label"] == MODES[started["source_mode"]],

@@ -100,6 +100,7 @@ class Evidence:
             duration_s=sealed["duration_s"],
             min_clv_horizon_s=sealed["min_clv_horizon_s"],
             market_allowlist=tuple(sealed["market_allowlist"]),
+            close_source=sealed.get("close_source"),
         )
 
     @property

@@ -88,7 +88,7 @@ def permute_fixtures(
     """
     if scored.is_empty():
         return None
-    ends = fixture_closes(tape, window)
+    ends, tape = fixture_closes(tape, window), tape.judged_by(window.close_source)
     keys = scored["market_key"].unique().sort()
     markets = _markets(tape, ends, keys)
     fixture = ends["fixture_id"].search_sorted(scored["fixture_id"]).to_numpy().astype(np.int64)

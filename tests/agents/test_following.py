@@ -8,6 +8,7 @@ import pytest
 import clvlab as cl
 from clvlab.agents.registry import template
 from clvlab.agents.ticking import TickFollower
+from clvlab.engine.agent import Identity
 from clvlab.engine.following import Redeciding, following
 from clvlab.errors import AgentError, LookaheadError
 from clvlab.law.actions import decisions_of
@@ -125,6 +126,8 @@ def test_a_tick_agent_that_answers_nonsense_fails_at_its_message():
 
 
 class Columnar:
+    identity = Identity("columnar", "columnar", "1")
+
     def __init__(self, rule):
         self.rule = rule
 

@@ -10,20 +10,30 @@ import polars as pl
 from clvlab.law.tape import Tape
 
 _ROWS, _SERIES, _FIXTURES, _REST = "rows.arrow", "series.arrow", "fixtures.arrow", "rest.pickle"
+_BOOKS = "books.arrow"
 
 
 def write_tape(tape: Tape, folder: Path) -> None:
-    """Write a tape as an agent may see it: with kickoffs as they were announced, which may not be those that end the window."""
+    """Write a tape as an agent may see it: with kickoffs as they were announced, which may not be those that end the window.
+
+    What books say is written where the tape has it: for an agent that asks for it, and no other.
+    """
     fixtures = tape.fixtures if tape.announced is None else tape.announced
     tape.rows.write_ipc(folder / _ROWS, compression="uncompressed", record_batch_size=max(1, tape.rows.height))
     tape.series.write_ipc(folder / _SERIES, compression="uncompressed")
     fixtures.write_ipc(folder / _FIXTURES, compression="uncompressed")
-    (folder / _REST).write_bytes(pickle.dumps((tape.binding, tape.closing_policy, tape.max_close_age_s)))
+    (folder / _REST).write_bytes(pickle.dumps((tape.binding, tape.closing_policy, tape.max_close_age_s, tape.about)))
+    (folder / _BOOKS).unlink(missing_ok=True)  # of another tape
+    if tape.books is not None:
+        tape.books.sink_ipc(folder / _BOOKS, compression="uncompressed")
 
 
 def read_tape(folder: str) -> Tape:
     """Read the tape that ``write_tape`` wrote."""
     at = Path(folder)
-    binding, closing_policy, max_close_age_s = pickle.loads((at / _REST).read_bytes())  # noqa: S301  written by the parent
+    binding, closing_policy, max_close_age_s, about = pickle.loads((at / _REST).read_bytes())  # noqa: S301  written by the parent
     rows, series, fixtures = (pl.read_ipc(at / name) for name in (_ROWS, _SERIES, _FIXTURES))
-    return Tape(binding, rows, series, fixtures, closing_policy, max_close_age_s=max_close_age_s)
+    books = pl.scan_ipc(at / _BOOKS) if (at / _BOOKS).exists() else None
+    return Tape(
+        binding, rows, series, fixtures, closing_policy, max_close_age_s=max_close_age_s, about=about, books=books
+    )  # fmt: skip

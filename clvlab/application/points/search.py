@@ -96,12 +96,15 @@ def search_of(pack: Pack, agent: str | Agent, fixture_ids: Sequence[int] | None,
         No agent that a grid can give parameters to.
     HeldOutError
         A fixture that a plan holds out.
+    WindowError
+        The pack does not keep the book that it is to close by.
     PackTooLargeError
         The agent must see more at once than fits in memory.
     """
     wanted = pack.fixture_ids if fixture_ids is None else tuple(sorted(set(fixture_ids)))
     pack.check_known(wanted)
     pack.check_open(wanted)
+    pack.check_closes(window.close_source)
     asked: str | IsolatedAgent
     sent: str | IsolatedAgent
     if isinstance(agent, str) and not agent.rpartition(":")[0].endswith(".py"):

@@ -36,7 +36,7 @@ class Plan:
 
     Raises
     ------
-    UnknownFixtureError, HeldOutError, DecisionError
+    UnknownFixtureError, HeldOutError, DecisionError, WindowError
     PackTooLargeError
         An agent must see more at once than fits in memory.
     """
@@ -56,6 +56,7 @@ class Plan:
             if fixture_id not in known:
                 raise UnknownFixtureError(fixture_id, self.pack.pack_id, self.pack.fixture_ids)
         self.pack.check_open(self.fixture_ids)  # before anything is committed to
+        self.pack.check_closes(self.window.close_source)
         ids = [agent.identity.agent_id for agent in self.agents]
         if not ids or len(set(ids)) != len(ids):
             raise DecisionError(f"a run needs agents with unique ids, not {ids}")

@@ -126,8 +126,10 @@ def live_request(
     return LiveRequest(feed, fixture, own.window, own.policy, until, grace_s, progress)
 
 
-def question(pack: Any, fixtures: Any = None, window: Any = None, policy: Any = None, *, audit: bool = True) -> Question:
-    """Return a question, with defaults for what was left out.
+def question(
+    pack: Any, fixtures: Any = None, window: Any = None, policy: Any = None, *, audit: bool = True, close: str | None = None
+) -> Question:
+    """Return a question, with defaults for what was left out; ``close`` is the window's ``close_source``.
 
     Raises
     ------
@@ -137,7 +139,10 @@ def question(pack: Any, fixtures: Any = None, window: Any = None, policy: Any = 
     own, chosen = pack_given(pack), fixture_ids_given(fixtures)
     if type(audit) is not bool:
         raise ArgumentError(f"audit is True or False, not {audit!r:.80}")
-    return Question(own, chosen, window_given(window), policy_given(policy), audit)
+    asked = window_given(window)
+    if close is not None:
+        asked = replace(asked, close_source=close)
+    return Question(own, chosen, asked, policy_given(policy), audit)
 
 
 def entry(agent: Any, params: Any = None) -> Entry:

@@ -34,6 +34,7 @@ class Verbs(Searching):
         params: Mapping[str, Any] | None = None,
         fixtures: Sequence[int] | None = None,
         window: Window | None = None,
+        close: str | None = None,
         policy: PolicyEnvelope | None = None,
         audit: bool = True,
     ) -> Result:
@@ -54,6 +55,9 @@ class Verbs(Searching):
             Fixture ids; all by default.
         window
             End rule, horizon and markets; ``pre_match``, 60 s, all markets by default.
+        close
+            The book whose own states are entry and close, of a pack that keeps its books; the consensus by default. It is the
+            window's ``close_source``.
         policy
             Limits under which actions are executed on paper; scores do not depend on it.
         audit
@@ -77,7 +81,7 @@ class Verbs(Searching):
         >>> lab.verify(bt.run_id).passed
         True
         """
-        return self._place.backtest(question(pack, fixtures, window, policy, audit=audit), entry(agent, params))
+        return self._place.backtest(question(pack, fixtures, window, policy, audit=audit, close=close), entry(agent, params))
 
     @names_checked
     def backtests(

@@ -11,10 +11,10 @@ import numpy as np
 import polars as pl
 
 from clvlab.errors import SourceError
-from clvlab.law.schema import ODDS_MILLI, TICKS, Schema
-from clvlab.odds.consensus import PROB_UNIT, BookMessages, Consensus, ConsensusTicks, Ints, consensus_ticks
+from clvlab.law.schema import BOOKS, ODDS_MILLI, TICKS, Schema
+from clvlab.odds.consensus import PROB_UNIT, BookMessages, Consensus, ConsensusTicks, Ints, basis_points, consensus_ticks
 from clvlab.odds.margin import Floats, Margin, fair_probabilities, overround
-from clvlab.packs.importers.source import Account
+from clvlab.packs.importers.source import Account, Part
 from clvlab.packs.invariants import MAX_NAME_BYTES
 
 # One row per side in a book's message about a market. Odds are null where the side is named without a price; a message
@@ -126,9 +126,18 @@ def batches(rows_of: Mapping[str, int], fixture_ids: Mapping[str, int], chunk_ro
 
 
 def book_ticks(
-    quotes: pl.DataFrame, fixture_ids: Mapping[str, int], margin: Margin, rules: Consensus, account: Account
-) -> pl.DataFrame:
-    """Make ``TICKS`` of ``QUOTES`` of whole fixtures: margin removed book by book, then the consensus of the fresh ones."""
+    quotes: pl.DataFrame,
+    fixture_ids: Mapping[str, int],
+    margin: Margin,
+    rules: Consensus,
+    account: Account,
+    *,
+    books: bool = False,
+) -> Part:
+    """Make ticks of ``QUOTES`` of whole fixtures: margin removed book by book, then the consensus of the fresh ones.
+
+    ``books`` keeps what each book says: every time that one speaks has a tick, so nothing of it is moved.
+    """
     number = pl.col("event").replace_strict(dict(fixture_ids), return_dtype=pl.Int64)
     rows = _settled_once(_named(quotes, account).with_columns(fixture_id=number), account)
     sides = (
@@ -146,11 +155,15 @@ def book_ticks(
         account.refuse(
             first["file"], first["line"], f"{market_key} of {first['event']} has one side, {side!r}", "a market has one side"
         )
-    frames = [pl.DataFrame(schema=TICKS)]
+    frames, said = [pl.DataFrame(schema=TICKS)], [pl.DataFrame(schema=BOOKS)]
     for (n_sides,), known in sides.filter(pl.col("n_sides") > 1).group_by("n_sides", maintain_order=True):
         ordered = rows.join(known, on=["fixture_id", "market_key", "side"]).sort("market", "ts_ms", "book", "side_no")
-        frames.append(_market_ticks(ordered, known, int(str(n_sides)), margin, rules, account))
-    return number_messages(pl.concat(frames))
+        ticks, messages = _market_ticks(ordered, known, int(str(n_sides)), margin, rules, account)
+        frames.append(ticks)
+        if books:
+            said.append(book_rows(messages, sorted(ordered["book"].unique()), known))
+    numbered = number_messages(pl.concat(frames))
+    return Part(numbered, at_ticks(pl.concat(said), numbered) if books else None)
 
 
 _KEY = ("fixture_id", "market_key", "side")
@@ -187,8 +200,11 @@ def _settled_once(quotes: pl.DataFrame, account: Account) -> pl.DataFrame:
 
 def _market_ticks(
     rows: pl.DataFrame, sides: pl.DataFrame, n_sides: int, margin: Margin, rules: Consensus, account: Account
-) -> pl.DataFrame:
-    """Return ticks, still without their number, of the markets with so many sides; rows are sorted by message and side."""
+) -> tuple[pl.DataFrame, BookMessages]:
+    """Return ticks, still without their number, of the markets with so many sides, and the messages that they were made of.
+
+    Rows are sorted by message and side.
+    """
     message = rows.select(pl.struct("market", "ts_ms", "book").rle_id()).to_series().to_numpy().astype(np.int64)
     heads = rows.filter(pl.struct("market", "ts_ms", "book").is_first_distinct())
     odds = np.full((heads.height, n_sides), np.nan)
@@ -201,7 +217,7 @@ def _market_ticks(
     counts = np.bincount(ticks.books)
     account.books.update({count: int(times) for count, times in enumerate(counts) if times})
     playing = rows.group_by("market", "ts_ms").agg(pl.col("in_running").any())
-    return _long(ticks, sides, playing)
+    return _long(ticks, sides, playing), messages
 
 
 def _priced(
@@ -255,6 +271,43 @@ def _long(ticks: ConsensusTicks, sides: pl.DataFrame, playing: pl.DataFrame) -> 
         .with_columns(pl.when(price >= 0).then(price).cast(pl.Int32), tick_seq=pl.lit(0, pl.Int32))
         .select(*TICKS)
     )
+
+
+def book_rows(messages: BookMessages, names: Sequence[str], sides: pl.DataFrame) -> pl.DataFrame:
+    """Return ``BOOKS``, still without the number of their tick: each message of a book as shares of 10000 basis points."""
+    n, n_sides = messages.prob.shape
+    priced = messages.prob[:, 0] >= 0
+    prob_bps = np.full(messages.prob.shape, -1, dtype=np.int64)
+    if priced.any():
+        prob_bps[priced] = basis_points(messages.prob[priced])
+    long = pl.DataFrame(
+        {
+            "market": np.repeat(messages.market, n_sides),
+            "side_no": np.tile(np.arange(n_sides), n),
+            "number": np.repeat(messages.book, n_sides),
+            "ts_ms": np.repeat(messages.ts_ms, n_sides),
+            "prob_bps": prob_bps.ravel(),
+            "odds_milli": messages.odds_milli.ravel(),
+            "suspended": np.repeat(~priced, n_sides),
+        }
+    )
+    price = pl.col("prob_bps", "odds_milli")
+    return (
+        long.join(sides.select("market", "side_no", *_KEY), on=["market", "side_no"])
+        .with_columns(
+            pl.when(price >= 0).then(price).cast(pl.Int32),
+            book=pl.lit(pl.Series(names, dtype=pl.String)).gather(pl.col("number")),
+            tick_seq=pl.lit(0, pl.Int32),
+        )
+        .select(*BOOKS)
+    )
+
+
+def at_ticks(books: pl.DataFrame, ticks: pl.DataFrame) -> pl.DataFrame:
+    """Return ``BOOKS`` at the ticks of their own markets and times, sorted; what has no tick is left out."""
+    messages = ticks.select("fixture_id", "market_key", "ts_ms", "tick_seq").unique()
+    found = books.drop("tick_seq").join(messages, on=["fixture_id", "market_key", "ts_ms"])
+    return found.select(*BOOKS).sort(*_KEY, "book", "tick_seq")
 
 
 def number_messages(ticks: pl.DataFrame) -> pl.DataFrame:

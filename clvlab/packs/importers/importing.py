@@ -15,7 +15,7 @@ from clvlab.law.tape import Tape
 from clvlab.naming import did_you_mean
 from clvlab.packs.files import file_sha256
 from clvlab.packs.importers import IMPORTERS, Normaliser
-from clvlab.packs.importers.source import Normalised, Options
+from clvlab.packs.importers.source import Normalised, Options, Part, as_part
 from clvlab.packs.manifest import PackManifest, SourceFile, pack_id_of
 from clvlab.packs.quality import Quality, QualityAccount
 from clvlab.packs.writer import PackWriter
@@ -86,9 +86,11 @@ def import_files(
         result = normalise(files, options, scratch)
         with PackWriter(folder, result.fixtures) as writer:
             quality = QualityAccount()
-            for tape in map(partial(_tape, writer.kickoffs, result), result.parts):  # nothing else holds the ticks
+            for tape, books in map(partial(_tape, writer.kickoffs, result), result.parts):  # nothing else holds the ticks
+                if options.books and books is None:
+                    raise SourceError(f"{result.normaliser} reads no single books: leave books out")
                 quality.add(tape)
-                writer.add(tape)
+                writer.add(tape, books)
                 options.progress(f"{quality.counts['ticks']:,} ticks written")
             _check_some(quality, result, files)
             _check_weights(options, result)
@@ -113,9 +115,10 @@ def import_files(
     return written, report
 
 
-def _tape(kickoffs: pl.DataFrame, result: Normalised, ticks: pl.DataFrame) -> Tape:
+def _tape(kickoffs: pl.DataFrame, result: Normalised, part: pl.DataFrame | Part) -> tuple[Tape, pl.DataFrame | None]:
+    ticks, books = as_part(part)
     own = kickoffs.filter(pl.col("fixture_id").is_in(ticks["fixture_id"].unique().implode()))
-    return Tape.from_ticks(ticks, own, closing_policy=result.closing_policy)
+    return Tape.from_ticks(ticks, own, closing_policy=result.closing_policy), books
 
 
 def _check_some(quality: QualityAccount, result: Normalised, files: Mapping[str, Path]) -> None:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -44,6 +44,8 @@ class Options:
         How prices are written; found out if null.
     time_zone
         IANA zone of times that carry none; such times are refused if null.
+    books
+        Keep what each book says beside the consensus.
     closing
         football-data: preference of closing columns.
     mapping
@@ -63,6 +65,7 @@ class Options:
     weights: Mapping[str, int] = field(default_factory=dict)
     odds_format: str | None = None
     time_zone: str | None = None
+    books: bool = False
     closing: tuple[str, ...] | None = None
     mapping: Mapping[str, Any] | None = None
     max_close_age_s: int | None = None
@@ -148,6 +151,13 @@ class Account:
         )
 
 
+class Part(NamedTuple):
+    """Some whole fixtures of a source: ``TICKS``, and ``BOOKS`` where they are kept."""
+
+    ticks: pl.DataFrame
+    books: pl.DataFrame | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Normalised:
     """What a source says.
@@ -155,7 +165,7 @@ class Normalised:
     Attributes
     ----------
     parts
-        ``TICKS`` of some whole fixtures each, in ascending order of fixture_id, made as they are asked for.
+        Some whole fixtures each, in ascending order of fixture_id, made as they are asked for: a ``Part``, or ``TICKS`` alone.
     fixtures
         Fixtures with names and kickoffs where the source has them.
     account
@@ -170,7 +180,7 @@ class Normalised:
         The source's files are kept in the pack.
     """
 
-    parts: Iterable[pl.DataFrame]
+    parts: Iterable[pl.DataFrame | Part]
     fixtures: tuple[Fixture, ...]
     account: Account
     provenance: str
@@ -187,7 +197,12 @@ class Normalised:
     @property
     def ticks(self) -> pl.DataFrame:
         """All ticks at once."""
-        return pl.concat([pl.DataFrame(schema=TICKS), *self.parts])
+        return pl.concat([pl.DataFrame(schema=TICKS), *(as_part(part).ticks for part in self.parts)])
+
+
+def as_part(part: pl.DataFrame | Part) -> Part:
+    """Return what a source made of some fixtures as a part."""
+    return part if isinstance(part, Part) else Part(part)
 
 
 def ticks_frame(rows: Iterable[tuple[Any, ...]]) -> pl.DataFrame:

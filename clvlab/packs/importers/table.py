@@ -10,7 +10,7 @@ import polars as pl
 
 from clvlab.odds.consensus import Consensus
 from clvlab.packs.importers.books import QUOTES, QuoteSpill, batches, book_ticks
-from clvlab.packs.importers.source import Account, Normalised, Options, files_below, fixture_ids_of
+from clvlab.packs.importers.source import Account, Normalised, Options, Part, files_below, fixture_ids_of
 from clvlab.packs.importers.table_columns import TableRows, meant
 from clvlab.packs.importers.table_files import csv_chunks, parquet_chunks
 from clvlab.packs.manifest import Fixture, KickoffKind
@@ -61,11 +61,11 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
     )
 
 
-def _parts(
-    spill: QuoteSpill, ids: Mapping[str, int], options: Options, rules: Consensus, account: Account
-) -> Iterator[pl.DataFrame]:
+def _parts(spill: QuoteSpill, ids: Mapping[str, int], options: Options, rules: Consensus, account: Account) -> Iterator[Part]:
     for batch in batches(spill.rows_of, ids, options.chunk_rows):
-        yield book_ticks(spill.rows(batch).sort("ts_ms", "file", "line"), ids, options.margin, rules, account)
+        yield book_ticks(
+            spill.rows(batch).sort("ts_ms", "file", "line"), ids, options.margin, rules, account, books=options.books
+        )
 
 
 class _Known:

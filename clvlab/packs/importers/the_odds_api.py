@@ -23,7 +23,7 @@ from clvlab.odds.formats import OddsFormat, decimal_odds
 from clvlab.packs.files import whole
 from clvlab.packs.importers import the_odds_api_changes as changes
 from clvlab.packs.importers.books import QUOTES, QuoteSpill, batches, book_ticks
-from clvlab.packs.importers.source import NO_ODDS, Account, Normalised, Options, files_below, fixture_ids_of
+from clvlab.packs.importers.source import NO_ODDS, Account, Normalised, Options, Part, files_below, fixture_ids_of
 from clvlab.packs.importers.the_odds_api_markets import home_point, market_key_of, side_of
 from clvlab.packs.importers.times import time_ms
 from clvlab.packs.manifest import Fixture, KickoffKind
@@ -97,10 +97,10 @@ class _Known:
 
 def _parts(
     spill: QuoteSpill, ids: Mapping[str, int], known: _Known, options: Options, rules: Consensus, account: Account
-) -> Iterator[pl.DataFrame]:
+) -> Iterator[Part]:
     for batch in batches(spill.rows_of, ids, options.chunk_rows):
         quotes = spill.rows(batch).sort("ts_ms", "file", "line")
-        yield book_ticks(_with_withdrawals(quotes, known, batch), ids, options.margin, rules, account)
+        yield book_ticks(_with_withdrawals(quotes, known, batch), ids, options.margin, rules, account, books=options.books)
 
 
 def _with_withdrawals(quotes: pl.DataFrame, known: _Known, batch: Sequence[str]) -> pl.DataFrame:

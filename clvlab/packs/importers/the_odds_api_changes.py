@@ -19,7 +19,7 @@ from clvlab.odds.consensus import Consensus
 from clvlab.odds.formats import OddsFormat, decimal_odds
 from clvlab.packs.files import whole
 from clvlab.packs.importers.books import QUOTES, batches, book_ticks
-from clvlab.packs.importers.source import NO_ODDS, Account, Normalised, Options, fixture_ids_of
+from clvlab.packs.importers.source import NO_ODDS, Account, Normalised, Options, Part, fixture_ids_of
 from clvlab.packs.importers.times import LAST_MS, time_ms
 from clvlab.packs.manifest import Fixture, KickoffKind
 
@@ -156,7 +156,7 @@ def _parts(
     options: Options,
     rules: Consensus,
     account: Account,
-) -> Iterator[pl.DataFrame]:
+) -> Iterator[Part]:
     named = pl.DataFrame(
         [(event, home, away) for event, (home, away, _) in teams.items()],
         schema={"event": pl.String, "home": pl.String, "away": pl.String},
@@ -165,7 +165,7 @@ def _parts(
     for batch in batches(counts, ids, options.chunk_rows):
         found = _collected(rows.filter(pl.col("event").is_in(batch)), path).join(named, on="event", maintain_order="left")
         quotes = _messages(_checked(name, found, options.odds_format, account), name)
-        yield book_ticks(quotes, ids, options.margin, rules, account)
+        yield book_ticks(quotes, ids, options.margin, rules, account, books=options.books)
 
 
 def _checked(name: str, rows: pl.DataFrame, asked: str | None, account: Account) -> pl.DataFrame:

@@ -20,11 +20,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from clvlab.errors import PackFormatError, PackTamperedError, UnsupportedError
-from clvlab.law.schema import FIXTURES
+from clvlab.law.schema import BOOKS, FIXTURES, conform
 from clvlab.law.tape import Binding, Tape
 from clvlab.packs import invariants
 from clvlab.packs.digest import fixture_digests
-from clvlab.packs.manifest import TICKS_FILE, Fixture, PackManifest
+from clvlab.packs.manifest import BOOKS_FILE, TICKS_FILE, Fixture, PackManifest
 from clvlab.packs.remote.bucket import MAX_WHOLE_BYTES, Bucket, Version
 from clvlab.packs.remote.cache import Cache
 from clvlab.packs.rows import STORED, UNREADABLE, read_rows, stored_frame
@@ -56,6 +56,18 @@ class RemoteFiles:
         if sha256(content) != expected:
             raise PackTamperedError(f"{what} at {self.bucket.address}", expected, sha256(content))
         return content
+
+    def books(self, fixtures: Sequence[Fixture] | None) -> pl.LazyFrame:
+        ids = [fixture.fixture_id for fixture in (self.manifest.fixtures if fixtures is None else fixtures)]
+        return pl.defer(self._books, schema=BOOKS).filter(pl.col("fixture_id").is_in(ids))
+
+    def _books(self) -> pl.DataFrame:
+        """Read the books of every fixture: their file is one whose hash the manifest has."""
+        content = self.content(BOOKS_FILE, str(self.manifest.books_sha256), f"{BOOKS_FILE} of {self.manifest.pack_id!r}")
+        try:
+            return conform(pl.read_parquet(content), BOOKS, "BOOKS")
+        except (pl.exceptions.PolarsError, OSError) as error:
+            raise PackFormatError(f"{BOOKS_FILE} in {self.bucket.address} can't be read: {error}") from error
 
     def ticks(self, fixtures: Sequence[Fixture] | None) -> tuple[pl.DataFrame, pl.DataFrame]:
         wanted = self.manifest.fixtures if fixtures is None else fixtures

@@ -30,7 +30,7 @@ def quotes(messages):
 
 
 def ticks(rows):
-    return book_ticks(rows, fixture_ids_of(["e"]), Margin.POWER, Consensus(min_books=2, max_age_s=600), Account())
+    return book_ticks(rows, fixture_ids_of(["e"]), Margin.POWER, Consensus(min_books=2, max_age_s=600), Account()).ticks
 
 
 @settings(deadline=None, max_examples=60)

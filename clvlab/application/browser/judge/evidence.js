@@ -62,11 +62,13 @@ function checkStarted(started, captured) {
   const live = started.source_mode === "live";
   const allowlists = [window.market_allowlist, policy.market_allowlist, policy.venue_allowlist];
   const windowIdBytes = bytesOf(window.window_id).length;
+  const closeSourceBytes = bytesOf(window.close_source ?? "-").length;
   requireAll(
     [
       ["agents are named once, in byte order", agents.length && ascending(agents.map((agent) => agent.agent_id))],
       ["duration_s goes with fixed_duration", (window.duration_s === null) === (window.end_rule !== "fixed_duration")],
       ["window_id has 1 to 200 bytes", windowIdBytes >= 1 && windowIdBytes <= 200],
+      ["close_source has 1 to 200 bytes", closeSourceBytes >= 1 && closeSourceBytes <= 200],
       ["an allowlist has at most 1000 entries", allowlists.every((list) => list.length <= 1000)],
       ["files that an agent could read are named in order", agents.every((agent) => readsInOrder(agent.reads))],
       ["a run is labelled as what it is fed with", started.mode_label === MODES[started.source_mode]],

@@ -63,6 +63,7 @@ const _agent = keyed({
 });
 
 const _window = keyed({
+  "close_source?": text,
   closing_policy: oneOf("last_state", "last_open"),
   duration_s: nullOr(between(1, MAX_WINDOW_S)),
   end_rule: oneOf(...Object.keys(CLOSE_KINDS)),

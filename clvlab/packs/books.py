@@ -1,0 +1,128 @@
+"""The layer of books: what each of them says of a market beside the consensus, in a pack that keeps it."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+
+import numpy as np
+import polars as pl
+
+from clvlab.errors import PackFormatError
+from clvlab.law.schema import BOOKS, ODDS_MILLI, conform
+from clvlab.law.tape import Tape
+from clvlab.packs.invariants import SUM_TOLERANCE_BPS, name_is_wrong, refuse
+
+STREAM = ("fixture_id", "market_key", "side", "book")
+_MESSAGE = ("fixture_id", "market_key", "book", "tick_seq")
+_NO_PRICE = -1
+
+
+def sorted_books(books: pl.DataFrame) -> pl.DataFrame:
+    """Return ``BOOKS`` in the order of its key.
+
+    Raises
+    ------
+    SchemaError
+    """
+    return conform(books, BOOKS, "BOOKS").sort(*STREAM, "tick_seq")
+
+
+def check_books(books: pl.DataFrame, tape: Tape) -> None:
+    """Refuse rows of books that break a rule of the pack format, or say what can't be beside these ticks.
+
+    Parameters
+    ----------
+    books
+        ``BOOKS``, sorted.
+    tape
+        The ticks of the same fixtures.
+
+    Raises
+    ------
+    PackFormatError
+        Names the first rule that is broken, and a row that breaks it.
+    """
+    key = books.select(*STREAM, "tick_seq")
+    if not key.equals(key.sort(pl.all())):
+        raise PackFormatError("books are not sorted by fixture, market, side, book and tick")
+    times = tape.messages.select("fixture_id", "tick_seq", tick_ts_ms="ts_ms")
+    sides = tape.series.select("fixture_id", "market_key", "side", "n_sides")
+    rows = (
+        books.lazy()
+        .join(times.lazy(), on=["fixture_id", "tick_seq"], how="left", maintain_order="left")
+        .join(sides.lazy(), on=["fixture_id", "market_key", "side"], how="left", maintain_order="left")
+        .collect(engine="in-memory")
+    )
+    refuse(rows, _row_rules())
+    messages = rows.group_by(_MESSAGE, maintain_order=True).agg(
+        pl.first("n_sides", "suspended"),
+        sides=pl.len(),
+        suspensions=pl.col("suspended").n_unique(),
+        priced=pl.col("prob_bps").count(),
+        total=pl.col("prob_bps").cast(pl.Int64).sum(),
+    )
+    refuse(messages, _message_rules())
+
+
+def _row_rules() -> dict[str, pl.Expr]:
+    again = pl.all_horizontal(pl.col(*STREAM, "tick_seq") == pl.col(*STREAM, "tick_seq").shift(1))
+    return {
+        "a row of a book must not have a null but in its prices": pl.any_horizontal(
+            pl.col(*STREAM, "tick_seq", "ts_ms", "suspended").is_null()
+        ),
+        "a book must have a name of 1 to 200 bytes and no control character": name_is_wrong("book"),
+        "a book must speak of markets and sides that have ticks": pl.col("n_sides").is_null(),
+        "a book must speak at a tick of its fixture, at that tick's time": pl.col("tick_ts_ms").ne_missing(pl.col("ts_ms")),
+        "a book must speak once of a side at a tick": again,
+        "prob_bps of a book must be 0 to 10000": ~pl.col("prob_bps").is_between(0, 10_000),
+        "odds_milli of a book must be 1001 to 100000000": ~pl.col("odds_milli").is_between(*ODDS_MILLI),
+        "a suspended message of a book must not carry a probability": pl.col("suspended") & pl.col("prob_bps").is_not_null(),
+    }
+
+
+def _message_rules() -> dict[str, pl.Expr]:
+    full = pl.col("priced") == pl.col("n_sides")
+    return {
+        "a message of a book must have all sides of its market": pl.col("sides") != pl.col("n_sides"),
+        "the sides of a book's message must agree on suspended": pl.col("suspensions") != 1,
+        f"the sides that a book prices must sum to 10000 +- {SUM_TOLERANCE_BPS}": full
+        & ((pl.col("total") - 10_000).abs() > SUM_TOLERANCE_BPS),
+        "a message of a book without any price must be marked suspended": (pl.col("priced") == 0) & ~pl.col("suspended"),
+    }
+
+
+def book_digests(books: pl.DataFrame) -> dict[int, str]:
+    """Digest the books of every fixture that has any; the byte layout stands in ``docs/reference/pack-format.md``.
+
+    Parameters
+    ----------
+    books
+        ``BOOKS``, sorted.
+
+    Returns
+    -------
+    dict
+        fixture_id -> ``sha256:<hex>``.
+    """
+    return {int(str(fixture_id)): _digest(own) for (fixture_id,), own in books.group_by("fixture_id", maintain_order=True)}
+
+
+def _digest(books: pl.DataFrame) -> str:
+    names = books.select("market_key", "side", "book")
+    number = names.select(pl.struct(pl.all()).rle_id()).to_series()
+    streams = names.filter(number.is_first_distinct())
+    hasher = hashlib.sha256(struct.pack("<I", streams.height))
+    for name in (text.encode() for stream in streams.iter_rows() for text in stream):
+        hasher.update(struct.pack("<I", len(name)) + name)
+    columns = books.select(
+        number.cast(pl.UInt32).alias("stream"),
+        "tick_seq",
+        "ts_ms",
+        pl.col("prob_bps", "odds_milli").fill_null(_NO_PRICE),
+        pl.col("suspended").cast(pl.UInt8),
+    )
+    for column in columns:
+        array = column.to_numpy()
+        hasher.update(np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).data)
+    return "sha256:" + hasher.hexdigest()

@@ -1,0 +1,202 @@
+"""Entry and close by one book's own states, against a loop over plain rows."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import clvlab as cl
+from clvlab.application.sheets.headline import headline_of
+from clvlab.errors import AgentError, WindowError
+from clvlab.law.closing import Window
+from clvlab.packs.reader import load_pack
+from tests import booked
+
+VERIFIER = Path(cl.__file__).parent / "proof" / "clv_verify.py"
+
+
+@cl.strategy
+def at_random(ticks, *, seed=1):
+    """Back some sides of some messages."""
+    chosen = pl.struct("fixture_id", "tick_seq", "side").hash(seed) % 7 == 0
+    return ticks.filter(chosen).select("fixture_id", "tick_seq", "market_key", "side")
+
+
+@pytest.fixture(scope="module", params=[1, 2])
+def pack(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("packs") / "booked"
+    booked.write_booked(folder, request.param)
+    return cl.open_pack(folder), request.param
+
+
+def plainly(rows, kickoff_ts_ms, decisions, close_source):
+    """(reason, CLV) of each decision, by a loop over rows in which the last one at or before a tick counts."""
+    ticks, books = rows
+    said = [(f, m, s, seq, ts, prob) for f, m, s, book, seq, ts, prob, _, _ in books if book == close_source]
+    if close_source is None:
+        said = [(f, m, s, seq, ts, prob) for f, seq, ts, _, m, s, prob, _, _ in ticks]
+    end = {
+        f: min(
+            [seq for g, seq, ts, *_ in ticks if g == f and ts >= kickoff_ts_ms],
+            default=max(t[1] for t in ticks if t[0] == f) + 1,
+        )
+        for f in {row[0] for row in ticks}
+    }
+
+    def state(fixture, market, side, seq):
+        own = [row for row in said if row[:3] == (fixture, market, side) and row[3] <= seq]
+        return max(own, key=lambda row: row[3], default=None)
+
+    found = []
+    for fixture, seq, market, side in decisions:
+        entry, close = state(fixture, market, side, seq), state(fixture, market, side, end[fixture] - 1)
+        ts = next(row[2] for row in ticks if row[:2] == (fixture, seq))
+        if seq >= end[fixture]:
+            found.append(("outside_window", None))
+        elif entry is None:
+            found.append(("entry_market_absent", None))
+        elif entry[5] is None:
+            found.append(("entry_suspended", None))
+        elif close[5] is None:
+            found.append(("closing_suspended", None))
+        elif kickoff_ts_ms - ts < 60_000:
+            found.append(("pending_horizon", None))
+        else:
+            found.append(("scored", close[5] - entry[5]))
+    return found
+
+
+@pytest.mark.parametrize("close", [None, *booked.NAMES])
+def test_scores_are_those_of_a_plain_loop(pack, close, tmp_path):
+    opened, seed = pack
+    done = cl.backtest(opened, at_random, close=close)
+    rows = done.scores.sort("fixture_id", "tick_seq", "market_key", "side")
+    named = rows.select("fixture_id", "tick_seq", "market_key", "side").rows()
+
+    expected = plainly(booked.rows_of(seed), 4 * booked.HOUR_MS - 1, named, close)
+
+    assert rows.select("reason", "clv_bps").rows() == expected
+    assert {"scored", "entry_suspended"} <= {reason for reason, _ in expected}
+    assert done.run.verify().passed
+    folder = done.run.save(tmp_path)
+    told = subprocess.run([sys.executable, VERIFIER, folder], capture_output=True, text=True, check=False)
+    assert told.returncode == 0, told.stdout
+
+
+def test_points_of_a_search_are_scored_as_runs_are(pack):
+    opened, _ = pack
+    found = cl.sweep(opened, at_random, {"seed": [1, 2]}, window=Window(close_source="birch"), progress=False)
+
+    sealed = cl.backtest(opened, at_random, close="birch")
+
+    assert found.frame.filter(seed=1)["mean_clv_bps"].item() == pytest.approx(headline_of(sealed.source).clv.mean)
+
+
+def test_a_run_says_by_whom_it_closes(pack):
+    opened, _ = pack
+    own, other = (cl.backtest(opened, at_random, close=close).run.source for close in (None, "ash"))
+
+    assert b"close_source" not in own.events
+    assert b'"window":{"close_source":"ash","closing_policy"' in other.events
+
+
+@pytest.mark.parametrize("book", ["nobody", "", 7, "x" * 201])
+def test_a_book_that_is_not_there_is_refused_by_name(pack, book):
+    with pytest.raises(WindowError, match=r"close_source|keeps no book"):
+        cl.backtest(pack[0], "baseline", close=book)
+
+
+def test_closes_by_a_book_need_books():
+    with pytest.raises(WindowError, match="import it with books=True"):
+        cl.backtest("starter", "baseline", close="ash")
+
+
+@cl.strategy(books=True)
+def steam(_, ticks_by_book, *, rise_bps=500):
+    rise = pl.col("prob_bps") - pl.col("prob_bps").shift(1).over("series")
+    return ticks_by_book.filter(pl.col("book") == "ash", rise >= rise_bps).unique("series", keep="first", maintain_order=True)
+
+
+def test_an_agent_is_shown_books_as_they_were(pack):
+    opened, seed = pack
+    done = cl.backtest(opened, steam, close="ash")
+    last, first = {}, {}
+    for fixture, market, side, book, seq, _, prob, _, _ in booked.rows_of(seed)[1]:
+        if book == "ash":
+            key = (fixture, market, side)
+            if prob is not None and last.get(key) is not None and prob - last[key] >= 500:
+                first.setdefault(key, seq)
+            last[key] = prob
+
+    assert sorted((f, m, s, seq) for (f, m, s), seq in first.items()) == sorted(
+        done.scores.select("fixture_id", "market_key", "side", "tick_seq").rows()
+    )
+    assert done.run.verify().passed
+
+
+@cl.strategy(books=True)
+def prophet(ticks, ticks_by_book):
+    last = ticks_by_book.group_by("fixture_id", "market_key", "side").agg(then=pl.col("prob_bps").last())
+    first = ticks.unique(["fixture_id", "market_key", "side"], keep="first", maintain_order=True)
+    return first.join(last, on=["fixture_id", "market_key", "side"]).filter(pl.col("then") > pl.col("prob_bps"))
+
+
+def test_an_agent_that_knows_what_books_will_say_fails_the_audit(pack):
+    with pytest.raises(cl.errors.LookaheadError):
+        cl.backtest(pack[0], prophet)
+
+
+def test_an_agent_that_asks_for_books_says_so_in_the_seal(pack):
+    assert b'"books":true' in cl.backtest(pack[0], steam).run.source.events
+
+
+def test_books_are_asked_for_in_vain_where_there_are_none():
+    with pytest.raises(AgentError, match="the consensus alone"):
+        cl.backtest("starter", steam)
+
+
+def test_a_rule_that_takes_no_books_is_refused():
+    with pytest.raises(AgentError, match=r"def alone\(ticks, ticks_by_book\)"):
+
+        @cl.strategy(books=True)
+        def alone(ticks):
+            return ticks
+
+
+@cl.strategy
+def by_what_is_known(ticks):
+    late = pl.col("to_close_s") < 7200
+    mine = (pl.col("home") == "Home 2") & (pl.col("league") == "E0") & (pl.col("season") == "2024-25")
+    return ticks.filter(late, mine, pl.col("kickoff_ts_ms").is_not_null()).unique("series", keep="first", maintain_order=True)
+
+
+class Knowing(cl.TickAgent):
+    def __init__(self):
+        self.done = set()
+
+    def on_tick(self, book):
+        known = (book.fixture.home, book.fixture.league, book.fixture.season)
+        key = (book.fixture_id, book.market_key)
+        if known == ("Home 2", "E0", "2024-25") and book.to_close_s < 7200 and key not in self.done:
+            self.done.add(key)
+            return [book.back(side) for side in book.sides()]
+        return None
+
+
+def test_what_is_known_of_a_fixture_is_shown_alike_by_columns_and_message_by_message(pack):
+    opened, _ = pack
+    columns, messages = (cl.backtest(opened, agent).scores for agent in (by_what_is_known, Knowing()))
+    key = ["fixture_id", "tick_seq", "market_key", "side"]
+
+    assert columns.select(key).sort(key).rows() == messages.select(key).sort(key).rows()
+    assert set(columns["fixture_id"]) == {2}
+
+
+def test_a_pack_that_keeps_books_is_read_in_shards_as_at_once(tmp_path):
+    booked.write_booked(tmp_path / "booked", 5, fixtures=9)
+    whole = load_pack(tmp_path / "booked").tape()
+    parts = [load_pack(tmp_path / "booked").tape([one]).of_book("ash").rows.drop("series") for one in range(1, 10)]
+
+    assert pl.concat(parts).equals(whole.of_book("ash").rows.drop("series"))
