@@ -17,6 +17,8 @@ TITLES = {
     "by_side": "Mean CLV (bps of probability) by side",
     "by_probability": "Mean CLV (bps of probability) by entry probability",
     "by_gap": "Mean CLV (bps of probability) by gaps of the capture",
+    "closes": "Against every close there is: entry and close by the same source (bps of probability)",
+    "on_offer": "On offer by book when it was decided, valued at the closing probability of the consensus",
     "reasons": "Decisions by reason",
     "refusals": "Refused by the policy, by reason (scores do not depend on it)",
     "quality": "Data quality of the scored decisions",

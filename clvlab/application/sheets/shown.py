@@ -34,7 +34,7 @@ def sheet_html(sheet: Sheet, pictures: list[str]) -> str:
     head = interval_bar(clv.mean, clv.low, clv.high) + (html.strip(_strip(sheet)) if clv.n else "")
     scored = sheet.scored
     tables = {
-        name: html.section(title, html.table(own[name].columns, _in_words(name, own[name])))
+        name: html.section(title, _SHOWN[name](own[name]) if name in _SHOWN else _table(name, own[name]))
         for name, title in breakdowns.TITLES.items()
         if own[name].height
     }
@@ -112,6 +112,49 @@ def _value(row: Figure) -> html.Html:
         return html.Html('<span class="quiet">none</span>')
     interval = "" if low is None or high is None else f" [{low:z,.{digits}f}, {high:z,.{digits}f}]"
     return html.Html(f"<span><strong>{value:z,.{digits}f}</strong>{interval}</span>")
+
+
+def _table(name: str, table: pl.DataFrame) -> str:
+    return html.table(table.columns, _in_words(name, table))
+
+
+def _closes(table: pl.DataFrame) -> str:
+    within = scale([*table["low"], *table["high"], *table["mean_clv_bps"]])
+    rows = [
+        (
+            row["close"],
+            mean_cell(row["mean_clv_bps"], row["low"], row["high"]),
+            interval_cell(row["mean_clv_bps"], row["low"], row["high"], within),
+            row["n"],
+            row["fixtures"],
+            mean_cell(row["difference_bps"], row["difference_low"], row["difference_high"]),
+            _percent(row["opposite"]),
+        )
+        for row in table.iter_rows(named=True)
+    ]
+    columns = ["close", "mean CLV, bps", "", "decisions", "fixtures", "less that of the consensus", "of opposite sign"]
+    return html.table(columns, rows, pictures=(2,))
+
+
+def _on_offer(table: pl.DataFrame) -> str:
+    rows = [
+        (
+            row["book"],
+            mean_cell(row["mean_edge_pct"], row["low"], row["high"]),
+            _percent(row["quoted"]),
+            _percent(row["best"]),
+            "none" if row["behind_best_pct"] is None else f"{row['behind_best_pct']:.2f}%",
+        )
+        for row in table.iter_rows(named=True)
+    ]
+    return html.table(["book", "edge at its price, %", "had a price", "had the best price", "behind the best, mean"], rows)
+
+
+def _percent(share: float | None) -> str:
+    return "none" if share is None else f"{share:.1%}"
+
+
+_SHOWN = {"closes": _closes, "on_offer": _on_offer}
 
 
 def _in_words(name: str, table: pl.DataFrame) -> list[tuple[object, ...]]:

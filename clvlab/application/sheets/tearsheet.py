@@ -13,6 +13,7 @@ from clvlab.application.runs.perform import PerformedRun
 from clvlab.application.sheets import breakdowns
 from clvlab.application.sheets.bankrolls import HALF_KELLY, BankrollFan, bankroll_of
 from clvlab.application.sheets.cautions import cautions
+from clvlab.application.sheets.closes import tables_of
 from clvlab.application.sheets.figures import figures, line
 from clvlab.application.sheets.measures import MEASURES
 from clvlab.application.sheets.plots import Plots
@@ -154,7 +155,8 @@ class TearSheet(Shown):
         """The same positions, each entered at a random later message: the value of acting now."""
         run, horizon_s = self.source.result, self.source.window.min_clv_horizon_s
         ends = run.closes.select("fixture_id", "end_seq", "close_ts_ms").unique()
-        return delay(self._tape, self.scored, ends, horizon_s=horizon_s, draws=self.draws, seed=self.seed)
+        tape = self._tape.judged_by(self.source.window.close_source)
+        return delay(tape, self.scored, ends, horizon_s=horizon_s, draws=self.draws, seed=self.seed)
 
     @cached_property
     def _tape(self) -> Tape:
@@ -216,8 +218,13 @@ class TearSheet(Shown):
 
     @cached_property
     def tables(self) -> dict[str, pl.DataFrame]:
-        """The breakdowns by name: by_time, by_market, by_side, by_probability, by_gap, fixtures, reasons, refusals, quality."""
-        return breakdowns.tables(self.source, self.scored, self.level, whole=self.selection.is_whole)
+        """The breakdowns by name: by_time, by_market, by_side, by_probability, by_gap, fixtures, reasons, refusals, quality.
+
+        Of a pack that keeps its books also ``closes``, the decisions against every close there is, and ``on_offer``, what each
+        book offered when they were made; see ``CLOSES`` and ``ON_OFFER``.
+        """
+        own = breakdowns.tables(self.source, self.scored, self.level, whole=self.selection.is_whole)
+        return own | dict(tables_of(self.source, self.scored, self.level))
 
     @cached_property
     def top_five(self) -> tuple[float | None, float | None]:
