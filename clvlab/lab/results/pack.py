@@ -14,6 +14,8 @@ from clvlab.lab.results.pack_card import measured, pack_card
 from clvlab.lab.results.path import PricePath, price_path
 from clvlab.law.closing import Window
 from clvlab.packs import reader
+from clvlab.packs.about import about
+from clvlab.packs.manifest import KickoffKind
 from clvlab.packs.quality import Quality
 from clvlab.statistics.paths import HOURS
 
@@ -65,8 +67,12 @@ class Pack(Shown):
 
     @property
     def frame(self) -> pl.DataFrame:
-        """One row per fixture."""
-        return self.source.fixtures
+        """One row per fixture: id, names, kickoff and rows; the kickoff as it was announced, and what else agents may know."""
+        manifest = self.source.manifest
+        actual = manifest.kickoff is KickoffKind.ACTUAL
+        announced = [one.scheduled_ts_ms if actual else one.kickoff_ts_ms for one in manifest.fixtures]
+        known = about(manifest.fixtures).with_columns(announced_ts_ms=pl.Series(announced, dtype=pl.Int64))
+        return self.source.fixtures.join(known, on="fixture_id", how="left", maintain_order="left")
 
     @property
     def quality(self) -> Quality | None:
