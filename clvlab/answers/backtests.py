@@ -36,6 +36,9 @@ class WindowInfo(Answer):
     market_allowlist: list[str]
     closing_policy: str
     max_close_age_s: NotRequired[Annotated[int, Field(description="How old a close may be; without a limit it is absent.")]]
+    close_source: NotRequired[
+        Annotated[str, Field(description="The book that entries and closes are read from; of the consensus it is absent.")]
+    ]
 
 
 class ClosingAge(Answer):

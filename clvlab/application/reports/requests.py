@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, StrictBool, StrictInt, StrictStr, Tag, TypeAdapter
@@ -112,6 +113,8 @@ class PackBacktestRequest(_Windowed):
         Any template but ``llm``, whose transcript is about one fixture, and the parameters that differ from its defaults.
     policy
         Limits that differ from the defaults.
+    close_source
+        The book whose own states are entry and close, of a pack that keeps its books; null is the consensus.
     """
 
     fixture_ids: Annotated[list[StrictInt], Field(min_length=1, max_length=_MAX_FIXTURES)] | None
@@ -120,6 +123,16 @@ class PackBacktestRequest(_Windowed):
     window_id: StrictStr = "full"
     market_allowlist: Allowlist = Field(default=[""])
     policy: PolicyLimits | None = None
+    close_source: StrictStr | None = None
+
+    def window(self) -> Window:
+        """The window asked for.
+
+        Raises
+        ------
+        WindowError
+        """
+        return replace(super().window(), close_source=self.close_source)
 
     @property
     def fixtures(self) -> list[int] | None:
