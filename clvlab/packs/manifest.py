@@ -293,7 +293,10 @@ def parse_manifest(content: bytes, where: str) -> tuple[PackManifest, str]:
         hashes = {resource.path.partition(".")[0] + "_sha256": resource.hash for resource in outer.resources}
         if own.keys() & {*_FILES}:
             raise PackFormatError(f"{where!r}: clvlab has unknown keys {sorted(own.keys() & {*_FILES})}")
-        return PackManifest.model_validate(own | hashes | {"pack_id": outer.name}), stated
+        manifest = PackManifest.model_validate(own | hashes | {"pack_id": outer.name})
+        if (manifest.books is None) != (manifest.books_sha256 is None):
+            raise PackFormatError(f"{where!r} names books where there is no {BOOKS_FILE}, or none where there is one")
+        return manifest, stated
     except (orjson.JSONDecodeError, ValidationError) as error:
         raise PackFormatError(f"{where!r} is no pack descriptor: {_first(error)}") from error
 

@@ -229,8 +229,6 @@ def load_pack(folder: Path) -> Pack:
         raise PackFormatError(f"pack {manifest.pack_id!r} has no {TICKS_FILE}")
     files = PackFolder(folder)
     files.check(TICKS_FILE, str(manifest.ticks_sha256), f"{TICKS_FILE} of {manifest.pack_id!r}")
-    if (manifest.books is None) != (manifest.books_sha256 is None):
-        raise PackFormatError(f"pack {manifest.pack_id!r} names books {manifest.books} beside a {BOOKS_FILE} or none")
     if manifest.books is not None:
         files.check(BOOKS_FILE, str(manifest.books_sha256), f"{BOOKS_FILE} of {manifest.pack_id!r}")
     return Pack(files, manifest, stated)
