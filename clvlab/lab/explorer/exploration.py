@@ -11,12 +11,15 @@ import polars as pl
 from clvlab.answers.runs import InspectorRecord
 from clvlab.application.runs.inspector import decision_record
 from clvlab.application.runs.perform import PerformedRun
-from clvlab.errors import EvidenceError, UnknownFixtureError, UnknownMarketError
+from clvlab.application.sheets.selection import Selection
+from clvlab.errors import EvidenceError, StatisticsError, UnknownFixtureError, UnknownMarketError
 from clvlab.lab.explorer.labels import fixture_labels
 from clvlab.lab.explorer.view import Market, MarketView, market
 from clvlab.lab.proofs.lines import Lines
 from clvlab.law.schema import Action
 from clvlab.law.tape import Tape
+
+_WHOLE = Selection()
 
 
 class Exploration:
@@ -26,6 +29,13 @@ class Exploration:
     ----------
     source
         The backtest. The market on which most was decided is chosen first.
+    selection
+        Which decisions are looked at, and with them which fixtures and markets; see ``TearSheet.only``. All by default.
+
+    Raises
+    ------
+    StatisticsError
+        Nothing was decided of what is selected.
 
     Attributes
     ----------
@@ -39,23 +49,39 @@ class Exploration:
         Called after every change of what is seen.
     """
 
-    def __init__(self, source: PerformedRun) -> None:
-        self.source = source
+    def __init__(self, source: PerformedRun, selection: Selection = _WHOLE) -> None:
+        self.source, self.selection = source, selection
         self.followers: list[Callable[[], None]] = []
+        if self.fixtures.is_empty():
+            raise StatisticsError(f"nothing was decided of {selection.words}: choose a part that has decisions")
         first = self.fixtures.sort("decisions", descending=True, maintain_order=True)["fixture_id"][0]
         self._load(first)
         self.show(first)
 
     @cached_property
     def fixtures(self) -> pl.DataFrame:
-        """One row per replayed fixture: (fixture_id, names, kickoff_ts_ms, decisions, label), in the order of the pack."""
-        scores = self.source.scores
-        decided = scores.group_by("fixture_id").agg(decisions=pl.len().cast(pl.Int64))
+        """One row per replayed fixture: (fixture_id, names, kickoff_ts_ms, decisions, label), in the order of the pack.
+
+        Of a selection, those with a decision of it.
+        """
+        decided = self._scores.group_by("fixture_id").agg(decisions=pl.len().cast(pl.Int64))
         replayed = pl.Series(self.source.fixture_ids, dtype=pl.Int64).implode()
         own = self.source.pack.fixtures.filter(pl.col("fixture_id").is_in(replayed))
         own = own.select("fixture_id", "names", "kickoff_ts_ms")
         joined = own.join(decided, on="fixture_id", how="left", maintain_order="left")
-        return joined.with_columns(pl.col("decisions").fill_null(0), fixture_labels(own))
+        named = joined.with_columns(pl.col("decisions").fill_null(0), fixture_labels(own))
+        return named if self.selection.is_whole else named.filter(pl.col("decisions") > 0)
+
+    @cached_property
+    def _scores(self) -> pl.DataFrame:
+        """The decisions that are looked at, with their time and action."""
+        made, closes = self.source.result.decisions.select("ts_ms", "action"), self.source.result.closes
+        scores = pl.concat([self.source.scores, made], how="horizontal")
+        if self.selection.is_whole:
+            return scores
+        closing = closes.select("fixture_id", "close_ts_ms").unique()
+        timed = scores.join(closing, on="fixture_id", how="left", maintain_order="left")
+        return timed.filter(self.selection.matching(self.source.pack)).drop("close_ts_ms")
 
     @cached_property
     def _lines(self) -> tuple[Lines, Lines]:
@@ -96,9 +122,7 @@ class Exploration:
     def _load(self, fixture_id: int) -> None:
         self.fixture_id = fixture_id
         self.tape: Tape = self.source.pack.tape([fixture_id])
-        made = self.source.result.decisions.select("ts_ms", "action")
-        scores = pl.concat([self.source.scores, made], how="horizontal")
-        self.decisions = scores.filter(pl.col("fixture_id") == fixture_id)
+        self.decisions = self._scores.filter(pl.col("fixture_id") == fixture_id)
 
     def seek(self, position: int | None = None, span_ms: tuple[int, int] | None = None) -> Self:
         """Move the replay and the zoom within the market that is shown, as ``show`` does, and return the explorer."""
@@ -110,11 +134,15 @@ class Exploration:
 
     @property
     def markets(self) -> pl.DataFrame:
-        """One row per market of the fixture, on the tape or only in a decision: (market_key, decisions)."""
+        """One row per market of the fixture, on the tape or only in a decision: (market_key, decisions).
+
+        Of a selection, those with a decision of it.
+        """
         keys = self.tape.series.select("market_key").unique(maintain_order=True)
         decided = self.decisions.drop_nulls("market_key").group_by("market_key").agg(decisions=pl.len().cast(pl.Int64))
         joined = keys.join(decided, on="market_key", how="full", coalesce=True)
-        return joined.with_columns(pl.col("decisions").fill_null(0)).sort("market_key")
+        counted = joined.with_columns(pl.col("decisions").fill_null(0)).sort("market_key")
+        return counted if self.selection.is_whole else counted.filter(pl.col("decisions") > 0)
 
     def _market_key(self, asked: str | None) -> str:
         known = self.markets
@@ -135,7 +163,8 @@ class Exploration:
         """The call on the backtest that shows the same again."""
         chosen = {"position": self.position, "span_ms": self.span_ms}
         more = "".join(f", {name}={value!r}" for name, value in chosen.items() if value is not None)
-        return f"bt.explore({self.fixture_id}, {self.market.market_key!r}{more})"
+        only = "" if self.selection.is_whole else ", only=sheet.selection"
+        return f"bt.explore({self.fixture_id}, {self.market.market_key!r}{more}{only})"
 
     def record(self, seq: int) -> InspectorRecord:
         """Return the inspector record of the decision at event ``seq``, whole: nothing of it is hidden by the replay.
@@ -168,8 +197,9 @@ class Exploration:
         astray = self.decisions.filter(pl.col("action") == Action.BACK)["market_key"].null_count()
         waits = int((self.decisions["action"] == Action.WAIT).sum())
         shown = f"{view.position:,} of {view.messages:,} messages" if view.now_ms is not None else f"{view.messages:,} messages"
+        part = f"of {self.selection.words} alone: " if self.selection.words else ""
         said = ", ".join(f"{count:,} {outcome}" for outcome, count in counts.items())
         return (
-            f"{shown}; {view.decided.height:,} decisions{': ' if said else ''}{said}"
+            f"{part}{shown}; {view.decided.height:,} decisions{': ' if said else ''}{said}"
             f"{f'; {waits:,} WAITs in the fixture' if waits else ''}{f'; {astray:,} BACKs of no market' if astray else ''}"
         )

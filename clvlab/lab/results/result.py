@@ -14,6 +14,7 @@ from clvlab.application.runs.perform import PerformedRun
 from clvlab.application.runs.reopening import content_hash_of, reopen
 from clvlab.application.sheets.bankrolls import HALF_KELLY, BankrollFan
 from clvlab.application.sheets.plots import Plots
+from clvlab.application.sheets.selection import Selection
 from clvlab.application.sheets.tearsheet import TearSheet
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown
@@ -240,6 +241,7 @@ class Result(Shown):
         agent_id: str | None = None,
         position: int | None = None,
         span_ms: tuple[int, int] | None = None,
+        only: Selection | TearSheet | None = None,
     ) -> Explorer:
         """Look at one market at a time: its line, the decisions on it, and what was known when; a widget in JupyterLab.
 
@@ -253,11 +255,15 @@ class Result(Shown):
             How many messages of the market the replay has come to; everything by default.
         span_ms
             First and last time of the picture, UTC milliseconds; the whole market by default.
+        only
+            A tear sheet of some decisions, or its ``.selection``: their fixtures and markets alone are shown.
 
         Raises
         ------
         UnknownAgentError, UnknownPackError
             As for ``tear_sheet``.
+        StatisticsError
+            Nothing was decided of what is selected.
         UnknownFixtureError
             A fixture that was not replayed.
         UnknownMarketError
@@ -268,10 +274,17 @@ class Result(Shown):
         >>> from clvlab.lab import backtest
         >>> backtest("starter", "cumulative-drift").explore(90000005).view.sides
         ('draw', 'part1', 'part2')
+        >>> bt = backtest("starter", "cumulative-drift")
+        >>> totals = bt.tear_sheet().only(markets=["OVERUNDER_PARTICIPANT_GOALS"], sides=["over"])
+        >>> set(bt.explore(only=totals).frame["side"])
+        {'over'}
         """
         if position is not None and (type(position) is not int or position < 0):
             raise ArgumentError(f"a position in a market is a whole number of messages, not {position!r:.80}")
-        explorer = Explorer(self._part(agent_id))
+        if only is not None and not isinstance(only, Selection | TearSheet):
+            raise ArgumentError(f"only is a tear sheet or its selection, as sheet.only(markets=['1X2']), not {only!r:.80}")
+        chosen = only.selection if isinstance(only, TearSheet) else only
+        explorer = Explorer(self._part(agent_id), chosen or Selection())
         if fixture_id is None and market_key is None:
             return explorer.seek(position, span_ms)
         shown = explorer.fixture_id if fixture_id is None else fixture_id
