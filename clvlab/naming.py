@@ -13,6 +13,7 @@ from clvlab.errors import ArgumentError
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 def nearest(given: object, known: Iterable[str]) -> str | None:
@@ -89,9 +90,15 @@ def names_checked(verb: Callable[P, R]) -> Callable[P, R]:
     return update_wrapper(made, verb)
 
 
+def fields_checked(made: type[T]) -> type[T]:
+    """Let a dataclass refuse arguments that it does not have, as ``names_checked`` does of functions."""
+    type.__setattr__(made, "__init__", names_checked(vars(made)["__init__"]))
+    return made
+
+
 def _refusal(verb: Callable[..., Any], shape: Signature, named: dict[str, Any], error: TypeError) -> str:
     known = [name for name, one in shape.parameters.items() if name != "self" and one.kind is not one.VAR_KEYWORD]
-    name = getattr(verb, "__name__", "this")
+    name = getattr(verb, "__qualname__", "this").removesuffix(".__init__").rpartition(".")[2]
     strange = [given for given in named if given not in known]
     listed = f"it has: {', '.join(known)}"
     if not strange:

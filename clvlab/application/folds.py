@@ -10,6 +10,7 @@ import numpy as np
 
 from clvlab.errors import StatisticsError
 from clvlab.law.schema import SAFE_INTEGER
+from clvlab.naming import did_you_mean
 from clvlab.packs.reader import Pack
 from clvlab.statistics import MIN_CLUSTERS
 
@@ -74,7 +75,8 @@ def folds_of(
         parts = np.array_split(np.array(in_order_of_kickoff(pack, asked)), folds)
         found = [tuple(int(one) for one in part) for part in parts]
     else:
-        raise StatisticsError(f"folds go by {KICKOFF!r}, or by a mapping from fixtures to folds, not {by!r:.80}")
+        meant = did_you_mean(by, [KICKOFF])
+        raise StatisticsError(f"folds go by {KICKOFF!r}, or by a mapping from fixtures to folds, not {by!r:.80}{meant}")
     if len(found) < 2 or min(map(len, found)) < MIN_CLUSTERS:
         sizes = ", ".join(str(len(part)) for part in found)
         raise StatisticsError(f"walking forward takes two folds of at least {MIN_CLUSTERS} fixtures each, not of {sizes}")

@@ -8,6 +8,7 @@ import polars as pl
 
 from clvlab.errors import StatisticsError
 from clvlab.law.schema import Reason
+from clvlab.naming import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ def measure_of(by: str | Measure) -> Measure:
     """
     found = by if isinstance(by, Measure) else MEASURES.get(by) if isinstance(by, str) else None
     if found is None:
-        raise StatisticsError(f"means are taken by {', '.join(MEASURES)}, not by {by!r:.80}")
+        raise StatisticsError(f"means are taken by {', '.join(MEASURES)}, not by {by!r:.80}{did_you_mean(by, MEASURES)}")
     return found
 
 

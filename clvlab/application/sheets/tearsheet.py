@@ -22,6 +22,7 @@ from clvlab.application.sheets.settling import Figure, Settlement, settlement
 from clvlab.application.sheets.shown import sheet_html
 from clvlab.drawing.showing import Shown, check_settings
 from clvlab.law.tape import Tape
+from clvlab.naming import names_checked
 from clvlab.statistics import (
     BeatRate,
     Calibration,
@@ -178,6 +179,7 @@ class TearSheet(Shown):
         """What the decisions won, where the pack has results; null where it has none."""
         return settlement(self.scored, self.source.pack.results, level=self.level)
 
+    @names_checked
     def bankroll(
         self, edge: float | None = None, *, training: Collection[int] | None = None, staking: Staking = HALF_KELLY,
         open_s: int = 7_200, ruin_below: float = 0.5, paths: int = 1_000,
@@ -255,6 +257,7 @@ class TearSheet(Shown):
         """The sheet in one sentence."""
         return line(self)
 
+    @names_checked
     def only(
         self, *, leagues: Iterable[str] = (), markets: Iterable[str] = (), sides: Iterable[str] = (),
         fixtures: Iterable[int] = (), since: date | str | None = None, until: date | str | None = None,

@@ -13,7 +13,11 @@ from clvlab.lab.results.pack import Pack
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.law.schema import EndRule
-from clvlab.naming import among, nearest
+from clvlab.naming import among, fields_checked, nearest
+
+# Here and not where they are defined: what decides scores imports nothing that it can do without.
+for _settings in (Window, PolicyEnvelope):
+    fields_checked(_settings)
 
 
 def several(packs: Sequence[Pack | str | Path]) -> list[Pack | str | Path]:

@@ -13,6 +13,7 @@ from clvlab.lab.results.fixtures import fixture_ids_given
 from clvlab.lab.results.pack_card import measured, pack_card
 from clvlab.lab.results.path import PricePath, price_path
 from clvlab.law.closing import Window
+from clvlab.naming import names_checked
 from clvlab.packs import reader
 from clvlab.packs.about import about
 from clvlab.packs.manifest import KickoffKind
@@ -88,6 +89,7 @@ class Pack(Shown):
         """One row per side of a settled market, where the source had results; agents never see them."""
         return self.source.results
 
+    @names_checked
     def ticks(self, fixture_ids: Sequence[int] | None = None) -> pl.DataFrame:
         """Return the ticks, one row per (fixture_id, tick_seq, market_key, side); of all fixtures, or of some by their ids.
 
@@ -98,6 +100,7 @@ class Pack(Shown):
         """
         return self.source.tape(fixture_ids_given(fixture_ids)).ticks().collect(engine="in-memory")
 
+    @names_checked
     def price_path(
         self, window: Window | None = None, *, hours: Sequence[float] = HOURS, level: float = 0.95,
         fixture_ids: Sequence[int] | None = None,

@@ -35,7 +35,7 @@ from clvlab.lab.results.leaderboard import Leaderboard
 from clvlab.lab.results.report import Report, Scores, bps
 from clvlab.lab.results.run import Run, VerificationResult
 from clvlab.law.ranking import rank
-from clvlab.naming import did_you_mean
+from clvlab.naming import did_you_mean, names_checked
 from clvlab.packs import reader
 from clvlab.proof.started import RunStarted
 from clvlab.statistics import Staking
@@ -183,10 +183,12 @@ class Result(Shown):
     def _is_reported(self) -> bool:
         return self._kind == "backtest" or (self._kind == "live" and len(self.contenders) == 1)
 
+    @names_checked
     def compare(self, by: str = "clv", *, level: float = 0.95) -> Comparison:
         """Compare the agents with the first of them, paired by fixture; see ``clvlab.compare``."""
         return Comparison(tuple(self.contenders), by, level)
 
+    @names_checked
     def tear_sheet(
         self, agent_id: str | None = None, *, level: float = 0.95, resamples: int = 5_000, draws: int = 200, seed: int = 0
     ) -> TearSheet:
@@ -222,6 +224,7 @@ class Result(Shown):
         """
         return TearSheet(self._part(agent_id), level, resamples, draws, seed)
 
+    @names_checked
     def bankroll(
         self, edge: float | None = None, *, agent_id: str | None = None, training: Collection[int] | None = None,
         staking: Staking = HALF_KELLY,
@@ -233,6 +236,7 @@ class Result(Shown):
             raise StatisticsError(f"a way to stake is a clvlab.statistics.Staking, not {staking!r:.80}")
         return self.tear_sheet(agent_id).bankroll(edge, training=training, staking=staking)
 
+    @names_checked
     def explore(
         self,
         fixture_id: int | None = None,

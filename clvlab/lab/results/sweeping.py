@@ -32,6 +32,7 @@ from clvlab.lab.results.overfitting import OverfittingResult, overfitting_of
 from clvlab.lab.results.pack import Pack as LabPack
 from clvlab.lab.results.result import Result
 from clvlab.law.closing import Window
+from clvlab.naming import names_checked
 from clvlab.statistics import Clusters, Family, family_of
 from clvlab.statistics.overfitting import Statistic
 
@@ -188,6 +189,7 @@ class Sweep(Shown):
         params = [pl.Series(name, [trial.params[name] for trial in self.sources], strict=False) for name in self.grid]
         return pl.DataFrame(params).hstack(table)
 
+    @names_checked
     def best(self, by: str | None = None) -> Trial:
         """Return the point with the highest mean among those with an interval; the first one of equals.
 
@@ -207,6 +209,7 @@ class Sweep(Shown):
             raise StatisticsError("no point of the grid has an interval: they have scored decisions in too few fixtures")
         return self.sources[int(known.sort(column, descending=True, maintain_order=True)["number"][0])]
 
+    @names_checked
     def overfitting(self, blocks: int = 16, *, statistic: Statistic = "mean") -> OverfittingResult:
         """Return how often the best point of one half of the fixtures is no better than the median in the other half.
 
@@ -234,6 +237,7 @@ class Sweep(Shown):
         fixtures = self.sources[0].setting.pack.source.fixtures.select("fixture_id", "kickoff_ts_ms")
         return overfitting_of(self._each, points, self._measure, fixtures, blocks, statistic)
 
+    @names_checked
     def heatmap(self, x: str | None = None, y: str | None = None, ax: Axes | None = None) -> Axes:
         """Draw the mean over two parameters (the first two with several values), averaged over the others.
 
