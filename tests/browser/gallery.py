@@ -22,6 +22,7 @@ __all__ = ["SUBJECTS", "WIDTHS"]
 
 WIDTHS = (360, 800, 1280)
 THEMES = ("light", "dark")
+GRID = {"warmup_ticks": [5, 10, 20, 40], "cooldown_s": [0, 3600, 43200]}
 
 
 @cache
@@ -32,6 +33,11 @@ def _drift() -> cl.Backtest:
 @cache
 def _baseline() -> cl.Backtest:
     return cl.backtest("season", "baseline")
+
+
+@cache
+def _searched() -> cl.Sweep:
+    return cl.sweep("season", "cumulative-drift", GRID, progress=False)
 
 
 def _shown(result: object) -> str:
@@ -53,11 +59,11 @@ SUBJECTS: dict[str, Callable[[], str]] = {
     "comparison": lambda: _shown(cl.compare([_drift(), _baseline()])),
     "leaderboard": lambda: _shown(cl.leaderboard([_drift(), _baseline()])),
     "audit": lambda: _shown(cl.lookahead_audit("baseline", "starter")),
-    "sweep": lambda: _shown(
-        cl.sweep(
-            "season", "cumulative-drift", {"warmup_ticks": [5, 10, 20, 40], "cooldown_s": [0, 3600, 43200]}, progress=False
-        )
-    ),
+    "sweep": lambda: _shown(_searched()),
+    "path": lambda: _shown(cl.open_pack("season").price_path()),
+    "overfitting": lambda: _shown(_searched().overfitting()),
+    "walk": lambda: _shown(cl.walk_forward("season", "cumulative-drift", GRID, folds=4, progress=False)),
+    "plan": lambda: _shown(cl.Lab().plan("season", "cumulative-drift", GRID, hold_out=0.3)),
     "tear-sheet": lambda: tear_sheet_page(_drift().source),
 }
 """Name of each subject, and what makes its page."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from datetime import UTC, date, datetime, timedelta
+from typing import Any
 
 import polars as pl
 
@@ -53,6 +54,17 @@ class Selection:
             object.__setattr__(self, name, as_day(name, getattr(self, name)))
         if self.since and self.until and self.until < self.since:
             raise StatisticsError(f"no day lies between {self.since} and {self.until}: since is the first, until the last")
+
+    @classmethod
+    def of(cls, *given: Any) -> Selection:
+        """Select by values as somebody gave them, in the order of the attributes.
+
+        Raises
+        ------
+        StatisticsError
+            As for the class itself.
+        """
+        return cls(*given)
 
     @property
     def is_whole(self) -> bool:

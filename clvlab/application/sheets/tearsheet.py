@@ -17,7 +17,7 @@ from clvlab.application.sheets.closes import tables_of
 from clvlab.application.sheets.figures import figures, line
 from clvlab.application.sheets.measures import MEASURES
 from clvlab.application.sheets.plots import Plots
-from clvlab.application.sheets.selection import Selection, as_day
+from clvlab.application.sheets.selection import Selection
 from clvlab.application.sheets.settling import Figure, Settlement, settlement
 from clvlab.application.sheets.shown import sheet_html
 from clvlab.drawing.showing import Shown, check_settings
@@ -294,9 +294,7 @@ class TearSheet(Shown):
         >>> 0 < totals.clv.n < sheet.clv.n, totals.selection.words
         (True, 'market OVERUNDER_PARTICIPANT_GOALS, side over')
         """
-        chosen = Selection(
-            tuple(leagues), tuple(markets), tuple(sides), tuple(fixtures), as_day("since", since), as_day("until", until)
-        )
+        chosen = Selection.of(leagues, markets, sides, fixtures, since, until)
         chosen.matching(self.source.pack)  # raises what is wrong now, and not when it is first read
         return replace(self, selection=chosen)
 

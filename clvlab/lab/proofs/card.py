@@ -11,12 +11,10 @@ from clvlab.answers.runs import Lineage, ProofArtifactResponse
 from clvlab.application.runs.card import proof_card
 from clvlab.application.runs.entries import at_close
 from clvlab.application.sheets.means import means_of, spelt_mean
-from clvlab.application.sheets.verdict import Tone
 from clvlab.application.sheets.wording import sample_tier
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown
-from clvlab.lab.proofs.verdicts import checks_table, state
-from clvlab.proof.checks import Verdict
+from clvlab.lab.proofs.verdicts import checks_table, sentence, state, tone
 from clvlab.proof.verify import Verification
 
 
@@ -48,7 +46,7 @@ class ProofCard(Shown):
         run = {"mode": card["run"]["mode_label"], "source": card["run"]["source_mode"]}
         return html.block(
             f"Proof card of {found.run_id}",
-            html.verdict(_sentence(found), Tone.BEATS if found.passed else Tone.LOSES),
+            html.verdict(sentence(found), tone(found)),
             html.marks({name: check.verdict.value for name, check in found.checks.items()}),
             html.strip(_figures(found, card)),
             '<p class="quiet">A seal shows that this run follows from its evidence. '
@@ -62,23 +60,6 @@ class ProofCard(Shown):
                 html.section("Anchor", html.facts(_words(card["anchor"]))),
             ),
         )
-
-
-def _sentence(found: Verification) -> str:
-    """Say what the checks say, in one sentence."""
-    failed = [name.replace("_", " ") for name, check in found.checks.items() if check.verdict is Verdict.FAIL]
-    if not found.verified:
-        return f"The seal is broken: {', '.join(failed) or 'the evidence has another hash'}."
-    if failed:
-        return f"The evidence is what was sealed, and a check fails: {', '.join(failed)}."
-    verdicts = [check.verdict for check in found.checks.values()]
-    others = {
-        "passed": verdicts.count(Verdict.PASS),
-        "pending": verdicts.count(Verdict.PENDING),
-        "not applicable": verdicts.count(Verdict.NOT_APPLICABLE),
-    }
-    counts = ", ".join(f"{count} {words}" for words, count in others.items() if count)
-    return f"The seal is intact and no check fails: {counts}."
 
 
 def _words(entries: Mapping[str, object]) -> dict[str, object]:

@@ -11,6 +11,7 @@ import polars as pl
 
 from clvlab.application.sheets.measures import Measure
 from clvlab.application.sheets.sums import stacked
+from clvlab.application.sheets.verdict import Tone, Verdict
 from clvlab.drawing import axes as drawing
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _SHOWN_ROWS = 10
+_STABLE, _WORTHLESS = 0.1, 0.45
 _READING = (
     "PBO near one half: the choice among these points is worth nothing, though all of them may be good or bad. Near 0 the same "
     "points stay good. The slope leans below zero by construction, because what one half has the other lacks. Halves of one "
@@ -129,6 +131,17 @@ class OverfittingResult(Shown):
             f"out of sample in {100 * found.loss:.0f} % of them, slope of out of sample on in sample {slope}"
         )
 
+    @property
+    def verdict(self) -> Verdict:
+        """What the choice among these points is worth, in one sentence."""
+        found = self.source
+        said = f"PBO {found.pbo:.2f} of {found.configurations} points over {found.splits:,} splits"
+        if found.pbo >= _WORTHLESS:
+            return Verdict(f"The choice among these points is worth nothing: {said}.", Tone.LOSES)
+        if found.pbo > _STABLE:
+            return Verdict(f"Part of what the choice promises is luck: {said}.", Tone.UNCLEAR)
+        return Verdict(f"The points that are chosen stay good out of sample: {said}.", Tone.BEATS)
+
     def scatter(self, ax: Axes | None = None) -> Axes:
         """Draw what each split chose: in the half that chose it against the other half.
 
@@ -149,9 +162,13 @@ class OverfittingResult(Shown):
         more = self.chosen.height - shown.height
         return html.block(
             "Overfitting of the choice",
+            html.verdict(self.verdict.sentence, self.verdict.tone),
+            html.figures([drawing.svg(self.scatter, "in sample against out of sample")]),
             f"<p>{html.unbroken(self.line)}.</p>",
             f'<p class="quiet">By {self.measure.title}: {self.measure.question}? {_READING}</p>',
-            html.figures([drawing.svg(self.scatter, "in sample against out of sample")]),
-            html.section("Points by how often they were chosen", html.table(shown.columns, shown.rows())),
-            f'<p class="quiet">and {more} more, in .chosen</p>' if more else "",
+            html.details(
+                "Points by how often they were chosen",
+                html.section("", html.table(shown.columns, shown.rows())),
+                f'<p class="quiet">and {more} more, in .chosen</p>' if more else "",
+            ),
         )

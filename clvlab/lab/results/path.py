@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from clvlab.application.sheets.verdict import Tone, Verdict
 from clvlab.drawing import axes as drawing
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown, check_settings
@@ -111,6 +112,22 @@ class PricePath(Shown):
         return "; ".join(part for part in (f"{self.points.height:,} sides", slopes, when, results) if part)
 
     @property
+    def verdict(self) -> Verdict:
+        """Whether some slope can be told from 0, which is what fair prices have, in one sentence."""
+        rows = self.frame.filter(pl.col("market") == ALL).drop_nulls("low")
+        if rows.is_empty():
+            return Verdict("Too few fixtures to tell whether prices are fair on their way.", Tone.NOTHING)
+        apart = rows.filter((pl.col("low") > 0) | (pl.col("high") < 0))
+        shown = ", ".join(
+            f"{leg} {slope:+.2f} [{low:+.2f}, {high:+.2f}]"
+            for leg, slope, low, high in (apart if apart.height else rows).select("leg", "slope", "low", "high").iter_rows()
+        )
+        fixtures = f"over {self.points['fixture_id'].n_unique():,} fixtures"
+        if apart.is_empty():
+            return Verdict(f"No slope can be told from that of fair prices, 0: {shown}, {fixtures}.", Tone.UNCLEAR)
+        return Verdict(f"Prices are not fair on their way: {shown}, {fixtures}.", Tone.NOTHING)
+
+    @property
     def cautions(self) -> list[str]:
         """What a reader has to know before the figures."""
         settled = self.points.drop_nulls("won")["fixture_id"].n_unique()
@@ -156,12 +173,16 @@ class PricePath(Shown):
         known = self.known.filter(pl.col("market") == ALL).drop("market")
         return html.block(
             f"Price path of {self.source.pack_id} ({self.source.provenance})",
+            html.verdict(self.verdict.sentence, self.verdict.tone),
+            html.figures(pictures),
             f"<p>{html.escape(self.line)}.</p>",
             f'<p class="quiet">{_READING} Intervals hold {self.level:.0%}, over fixtures.</p>',
             *(f"<p>{html.escape(caution)}</p>" for caution in self.cautions),
-            html.figures(pictures),
-            html.section("Slopes by market", html.table(self.frame.columns, self.frame.drop_nulls("slope").rows())),
-            html.section("Known of the move, all markets", html.table(known.columns, known.rows())),
+            html.details(
+                "Slopes by market, and what was known of the move",
+                html.section("Slopes by market", html.table(self.frame.columns, self.frame.drop_nulls("slope").rows())),
+                html.section("Known of the move, all markets", html.table(known.columns, known.rows())),
+            ),
         )
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import polars as pl
 
 from clvlab.application.points.search import spoken
+from clvlab.application.sheets.verdict import Tone
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown
 from clvlab.errors import StatisticsError
@@ -28,6 +29,9 @@ class Opening(Protocol):
     """Notes an opening for a configuration, or for another one again, and runs it over what is held out."""
 
     def __call__(self, params: Mapping[str, Any], *, again: bool) -> Result: ...
+
+
+_FIRST = ("points of the grid", "training fixtures", "planned as entry", "opened")
 
 
 @dataclass(frozen=True)
@@ -167,11 +171,24 @@ class SearchPlan(Shown):
         return f"Plan {kept.plan_id} at entry {kept.index:,}: {held}; next: {steps}"
 
     def _repr_html_(self) -> str:
+        kept, facts = self.verbs.kept(), dict(self.frame.iter_rows())
+        tone = Tone.UNCLEAR if kept.openings[1:] or kept.elsewhere else Tone.NOTHING
         return html.block(
             f"Search plan {self.plan_id}",
-            html.table(self.frame.columns, self.frame.rows()),
+            html.verdict(_sentence(kept, len(self.held_out)), tone),
+            html.strip({name: facts[name] for name in _FIRST}),
+            html.details("The plan as it stands", html.section("", html.table(self.frame.columns, self.frame.rows()))),
             '<p class="quiet">No log shows what was read of these odds outside this laboratory.</p>',
         )
+
+
+def _sentence(kept: KeptPlan, held_out: int) -> str:
+    """Say how far what is held out was looked at."""
+    times = {0: "was not opened", 1: "was opened once"}.get(len(kept.openings), f"was opened {len(kept.openings)} times")
+    others = {0: "", 1: "; another plan opened some of them"}.get(
+        len(kept.elsewhere), f"; other plans opened some of them {len(kept.elsewhere)} times"
+    )
+    return f"{held_out:,} fixtures are held out, and the plan {times}{others}."
 
 
 def _opened_elsewhere(kept: KeptPlan) -> str:

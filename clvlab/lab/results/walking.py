@@ -20,6 +20,7 @@ from clvlab.application.runs.perform import PerformedRun
 from clvlab.application.sheets.measures import Measure, measure_of
 from clvlab.application.sheets.sums import fixture_sums, stacked
 from clvlab.application.sheets.tearsheet import TearSheet
+from clvlab.application.sheets.verdict import Verdict, Wording, verdict
 from clvlab.application.walking import Step, decided_after, last_close_ms, pooled
 from clvlab.drawing import axes as drawing
 from clvlab.drawing import html
@@ -34,6 +35,11 @@ from clvlab.statistics import Clusters, estimates
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+_OUT_OF_SAMPLE = Wording(
+    "What was chosen before stays above zero out of sample", "What was chosen before falls below zero out of sample",
+    "Out of sample not distinguishable from zero", "Nothing to judge: no decision out of sample counts",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -131,6 +137,15 @@ class WalkForward(Shown):
             f"{self.removed:,} removed as made before the last training close"
         )
 
+    @property
+    def verdict(self) -> Verdict:
+        """What the choices made of the folds that came after them, in one sentence."""
+        found = self.sheet.means[self.by]
+        return verdict(
+            found.mean, found.low, found.high, fixtures=found.n_clusters, unit=self._measure.unit, wording=_OUT_OF_SAMPLE,
+            caveat="",
+        )  # fmt: skip
+
     def degradation(self, ax: Axes | None = None) -> Axes:
         """Draw the mean of the chosen points in training beside that on the fold that follows."""
         ax, measure = drawing.axes_or_new(ax), self._measure
@@ -150,11 +165,12 @@ class WalkForward(Shown):
     def _repr_html_(self) -> str:
         return html.block(
             f"Walk forward of {self.agent} on {self.run.pack.pack_id}",
+            html.verdict(self.verdict.sentence, self.verdict.tone),
+            html.figures([drawing.svg(lambda ax: self.degradation(ax), "from training to the next fold")]),
             f"<p>{html.escape(self.line)}.</p>",
             f'<p class="quiet">By {self._measure.title}: {self._measure.question}?</p>',
-            html.figures([drawing.svg(lambda ax: self.degradation(ax), "from training to the next fold")]),
-            html.section("Folds", html.table(self.frame.columns, self.frame.rows())),
             html.section("Out of sample, pooled", f"<p>{html.unbroken(self.sheet.line)}.</p>"),
+            html.details("Folds", html.section("", html.table(self.frame.columns, self.frame.rows()))),
         )
 
 
