@@ -73,10 +73,18 @@ class FixtureNames:
             return NoMatch("fixture_unknown", f"no fixture is {shown!r}" + (f"; is it {meant!r}?" if meant else ""))
         if told.kickoff is not None:
             return self._on_the_day(told.kickoff, found, shown)
-        left = {one for one in found if told.ts_ms is None or self._ends_after(one, told.ts_ms - _DAY_MS)} or found
+        left = self._left(told.ts_ms, found)
         if len(left) > 1:
             return self._ambiguous(f"{shown!r} fits several fixtures: add a column of kickoffs, or name it by its id", left)
         return self._known[next(iter(left))]
+
+    def _left(self, ts_ms: int | None, found: set[int]) -> set[int]:
+        """Return which fixtures a bet can be on whose kickoff is not told: the one that begins within a day of it, or all."""
+        if ts_ms is None or len(found) == 1:
+            return found
+        placed = Span(ts_ms, ts_ms)
+        soon = {one for one in found if any(map(placed.is_within_a_day, _kickoffs(self._known[one])))}
+        return soon if len(soon) == 1 else {one for one in found if self._ends_after(one, ts_ms - _DAY_MS)} or found
 
     def _on_the_day(self, kickoff: Span, found: set[int], shown: str) -> Fixture | NoMatch:
         """Return the fixture that kicks off within a day of the time told; of several, the one at exactly that time."""

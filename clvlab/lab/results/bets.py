@@ -20,7 +20,7 @@ from clvlab.lab.results.run import Run
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.packs import reader
 
-_SHOWN = 20
+_SHOWN = 12
 _UNTRUSTED = "Untrusted: prices and results as the bettor tells them, which no verifier can check and the law never sees."
 
 
@@ -145,12 +145,17 @@ def _head(count: int) -> str:
 
 
 def _unmatched_table(unmatched: pl.DataFrame) -> str:
-    told = [f"told_{meaning}" for meaning in (Meaning.TIME, Meaning.FIXTURE, Meaning.HOME, Meaning.MARKET, Meaning.SIDE)]
-    shown = [name for name in told if name in unmatched.columns]
-    rows = unmatched.head(_SHOWN).select("row", "reason", "detail", *shown).rows()
+    rows = [(_told(one), html.noted(one["detail"], one["reason"])) for one in unmatched.head(_SHOWN).iter_rows(named=True)]
     more = unmatched.height - len(rows)
     rest = f'<p class="quiet">and {more:,} more, in .unmatched</p>' if more else ""
-    return html.table(["row", "reason", "why", *(name.removeprefix("told_") for name in shown)], rows) + rest
+    return html.table(["bet", "why"], rows) + rest
+
+
+def _told(row: Mapping[str, Any]) -> html.Html:
+    """Return a bet as its row tells it: what it was on, and when."""
+    on = [row.get(f"told_{name}") for name in (Meaning.FIXTURE, Meaning.HOME, Meaning.AWAY, Meaning.MARKET, Meaning.SIDE)]
+    when = " ".join(row.get(f"told_{name}") or "" for name in (Meaning.DATE, Meaning.TIME)).strip()
+    return html.noted(", ".join(text for text in on if text), f"row {row['row']:,}{f', {when}' if when else ''}")
 
 
 def _flags_table(flags: Mapping[str, int]) -> str:

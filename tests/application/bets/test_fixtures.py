@@ -45,7 +45,7 @@ KNOWN = [
         (told(home="atlético  de madrid", away="Bodø Glimt"), 1), (told("Bodø/Glimt @ Atletico de Madrid"), 1),
         (told("ash - birch"), 4), (told("St Ives v Fir Town"), 7), (told("oak vs. yew"), 5),
         (told("Oak - Elm", kickoff="2026-03-02"), 2), (told("Oak - Elm", kickoff="2026-03-03T10:00Z"), 2),
-        (told("Oak - Elm", kickoff="2026-03-10"), 3), (told("Oak - Elm", day=5), 3),
+        (told("Oak - Elm", kickoff="2026-03-10"), 3), (told("Oak - Elm", day=5), 3), (told("Oak - Elm", day=1.5), 2),
         (told("Oak - Elm", day=15, kickoff="2026-03-02"), 2),
         (told("Reds - Blues", kickoff="2026-03-03T00:00Z"), 8),
         (told("nothing known", home="Oak", away="Yew"), 5),
@@ -60,6 +60,7 @@ def test_a_fixture_is_found_by_its_id_or_by_both_names(row, found):
     [
         (told("7"), "fixture_ambiguous", r"source's id of another \(2, 7\)"),
         (told("Oak - Elm"), "fixture_ambiguous", r"add a column of kickoffs, or name it by its id \(2, 3\)"),
+        (told("Reds - Blues", day=1.9), "fixture_ambiguous", r"\(8, 9\)"),
         (told("Oak - Elm", day=40), "fixture_ambiguous", r"\(2, 3\)"),
         (told("Reds - Blues", kickoff="2026-03-03"), "fixture_ambiguous", r"within a day of its kickoff.*\(8, 9\)"),
         (told("Oak - Elm", kickoff="2026-03-06"), "kickoff_differs", "within a day"),
