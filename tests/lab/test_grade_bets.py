@@ -212,6 +212,13 @@ def test_results_of_the_pack_count_where_it_has_them():
     assert said.bets["flags"].list.contains("result_unreadable").to_list() == [False, False, True]
 
 
+def test_a_kickoff_that_can_t_be_read_is_told():
+    said = grade(row("Birch North - Glen North", kickoff="Friday"), row("Birch North - Glen North", kickoff="2026-01-02"))
+
+    assert said.bets["fixture_id"].to_list() == [90000000, 90000000]
+    assert said.bets["flags"].list.contains("kickoff_unreadable").to_list() == [True, False]
+
+
 def test_bookmakers_stand_beside_each_other():
     said = grade(row(book="Ash"), row(side="X", book="Ash"), row(book="Elm", fixture="90000001"))
 

@@ -20,8 +20,8 @@ def odds_milli_of(cells: Sequence[str | None], written: str | None = None) -> li
     """Return decimal odds x 1000 of each cell; null where it holds no price.
 
     A cell mostly says which format it is in: a number with a sign, from 100 on, is American; a fraction is fractional; a number
-    above 1 and below 100 is decimal. A number of 100 or more without a sign may be either. It is American where the others
-    are, all of them, and else what ``written`` says.
+    above 1 and below 100 is decimal, and so is one with a fraction. A whole number of 100 or more without a sign may be
+    either. It is American where the others are, all of them, and else what ``written`` says.
 
     Parameters
     ----------
@@ -93,13 +93,17 @@ def _form(text: str | None) -> OddsFormat | None:
     if not _NUMBER.fullmatch(text):
         return None
     number = float(text.replace(" ", ""))
-    if abs(number) >= _LEAST_AMERICAN:
-        return OddsFormat.AMERICAN if text[0] in "+-" else None
-    return OddsFormat.DECIMAL if number > 1 and text[0] not in "+-" else None
+    if text[0] in "+-":
+        return OddsFormat.AMERICAN if abs(number) >= _LEAST_AMERICAN else None
+    return OddsFormat.DECIMAL if number > 1 and not _is_open(text) else None
 
 
 def _is_open(text: str) -> bool:
-    return bool(_NUMBER.fullmatch(text)) and float(text.replace(" ", "")) >= _LEAST_AMERICAN
+    """Whether a price without a sign may be American, as whole numbers may be, or decimal."""
+    if not _NUMBER.fullmatch(text) or text[0] in "+-":
+        return False
+    number = float(text)
+    return number >= _LEAST_AMERICAN and number.is_integer()
 
 
 def _beside(found: Iterable[OddsFormat | None]) -> str:

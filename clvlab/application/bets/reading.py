@@ -38,6 +38,8 @@ class Told:
         When it was placed, or why that can't be read.
     kickoff
         When its match was to begin, where that is told and can be read.
+    lost_kickoff
+        Whether a kickoff is told and can't be read.
     odds_milli
         The price that the bettor says to have taken; null where none can be read.
     stake
@@ -53,6 +55,7 @@ class Told:
     ts_ms: int | None
     no_time: str | None
     kickoff: Span | None
+    lost_kickoff: bool
     odds_milli: int | None
     stake: int | None
     result: Settled | None
@@ -129,6 +132,7 @@ def read_record(bets: Any, how: Reading) -> Record:
             ts_ms=moments[number],
             no_time=reasons[number],
             kickoff=days[number],
+            lost_kickoff=kickoffs is not None and bool(kickoffs[number]) and days[number] is None,
             odds_milli=prices[number],
             stake=stakes[number],
             result=results[number],

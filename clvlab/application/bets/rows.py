@@ -34,9 +34,11 @@ _TOLD: Schema = {
     "own_odds_milli": pl.Int64,
     "own_result": pl.String,
     "same_as": pl.Int64,
+    "lost_kickoff": pl.Boolean,
 }
 FLAGS: Mapping[str, str] = {
     "duplicate": "the row says exactly what one before it says; both are counted",
+    "kickoff_unreadable": "the kickoff can't be read; the fixture was looked for without it",
     "price_not_offered": "the price is above any that the pack had on offer then; graded all the same",
     "price_unreadable": "the price can't be read; graded without it",
     "result_unreadable": "the result can't be read",
@@ -92,8 +94,8 @@ class BetRows:
         stakes = [] if Meaning.STAKE in self.columns.names else ["no column of stakes: each bet has a stake of one unit"]
         prices = [] if Meaning.PRICE in self.columns.names else ["no column of prices: there is no edge at prices of your own"]
         lost = sum(self.reasons.values())
-        left = [f"{lost:,} of {total:,} bets not on the tape, and not graded: {_said(self.reasons)}"] if lost else []
-        flagged = [f"{count:,} of {total:,} bets {flag}: {FLAGS[flag]}" for flag, count in self.flags.items()]
+        left = [f"{lost:,} of {total:,} bets are not on the tape, and not graded: {_said(self.reasons)}"] if lost else []
+        flagged = [f"{count:,} of {total:,} bets are flagged {flag}: {FLAGS[flag]}" for flag, count in self.flags.items()]
         return [*left, *flagged, *stakes, *prices]
 
     @cached_property
@@ -188,7 +190,7 @@ def bet_rows(record: Record, positions: Sequence[Position | NoMatch], done: Perf
         profit_own_price=returns_of(pl.col("result"), own / 1000) * pl.col("stake_cents") / CENTS,
         flags=_flags(),
     )
-    return BetRows(frame.drop("pack_result"), record.columns, done.scores.height)
+    return BetRows(frame.drop("pack_result", "lost_kickoff"), record.columns, done.scores.height)
 
 
 def _told(told: Told, position: Position | NoMatch) -> tuple[Any, ...]:
@@ -198,7 +200,7 @@ def _told(told: Told, position: Position | NoMatch) -> tuple[Any, ...]:
         else (position.reason, position.detail, None, None, None, None)
     )
     cells = (told.cells.get(meaning) for meaning in Meaning)
-    return (told.row, *cells, *place, told.stake, told.odds_milli, told.result, told.same_as)
+    return (told.row, *cells, *place, told.stake, told.odds_milli, told.result, told.same_as, told.lost_kickoff)
 
 
 def _flags() -> pl.Expr:
@@ -206,6 +208,7 @@ def _flags() -> pl.Expr:
     on_tape = pl.col("unmatched").is_null()
     rules = {
         "duplicate": pl.col("same_as").is_not_null(),
+        "kickoff_unreadable": pl.col("lost_kickoff"),
         "price_not_offered": on_tape & (pl.col("own_odds_milli") > pl.col("odds_milli")),
         "price_unreadable": pl.col("told_price").is_not_null() & pl.col("own_odds_milli").is_null(),
         "result_unreadable": pl.col("told_result").is_not_null() & pl.col("own_result").is_null(),

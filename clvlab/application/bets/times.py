@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from zoneinfo import ZoneInfo
 
 from clvlab.errors import SourceError
@@ -142,24 +143,31 @@ def _is_local(text: str, form: str | None = None) -> bool:
 
 
 def _span(text: str, zone: ZoneInfo | None, form: str | None) -> Span | None:
-    try:
-        if form is not None and text:
-            text = _by_form(text, form)
-    except ValueError:
-        pass  # a kickoff may be written otherwise than the time of the bet
-    if _DAY.fullmatch(text) or (text.endswith("T00:00:00") and form is not None):
-        day = date.fromisoformat(text[:10])
+    day = _day(text, form)
+    if day is not None:
         start = int(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp() * 1000)
         return Span(start, start + _DAY_MS - 1)
+    with suppress(ValueError):  # a kickoff may be written otherwise than the time of the bet
+        text = _by_form(text, form) if form is not None else text
     try:
         if zone is None and _is_local(text):
             at = time_ms(text, ZoneInfo("UTC"))
-            half = int(timedelta(hours=12).total_seconds() * 1000)
-            return Span(at - half, at + half)
+            return Span(at - _DAY_MS // 2, at + _DAY_MS // 2)
         at = time_ms(float(text) if _NUMBER.fullmatch(text) else text, zone)
     except ValueError:
         return None
     return Span(at, at)
+
+
+def _day(text: str, form: str | None) -> date | None:
+    """Read a day alone, written as ISO 8601 has it or as the days in a form of times; null where it is none."""
+    days = [part for part in (form or "").replace("T", " ").split(" ") if "%d" in part and "%H" not in part]
+    for one in ("%Y-%m-%d", *days):
+        try:
+            return datetime.strptime(text, one).date()  # noqa: DTZ007 - a day has no zone
+        except ValueError:
+            continue
+    return None
 
 
 def _as_24h(clock: str) -> str:

@@ -6,7 +6,7 @@ import pytest
 
 from clvlab.application.bets.prices import odds_milli_of
 from clvlab.application.bets.stakes import cents_of
-from clvlab.application.bets.times import check_form, joined, moments_of
+from clvlab.application.bets.times import check_form, days_of, joined, moments_of
 from clvlab.errors import OddsError, SourceError
 
 
@@ -14,7 +14,7 @@ from clvlab.errors import OddsError, SourceError
     ("cell", "milli"),
     [
         ("+150", 2500), ("-110", 1909), ("\u2212110", 1909), ("+100", 2000), ("2.5", 2500), ("2,50", 2500), ("@2.10", 2100),
-        ("3", 3000), ("5/2", 3500), ("evens", 2000), ("1.001", 1001), ("99.9", 99_900),
+        ("3", 3000), ("5/2", 3500), ("evens", 2000), ("1.001", 1001), ("99.9", 99_900), ("176.92", 176_920),
         ("+50", None), ("-2.5", None), ("1", None), ("0.5", None), ("0", None), ("1,234", None), ("nan", None), ("inf", None),
         ("1e3", None), ("5/0", None), ("SP", None), ("", None), (None, None),
     ],
@@ -98,6 +98,26 @@ def test_the_way_to_say_another_format_is_named():
 def test_a_local_time_without_a_zone_is_refused(cell, form):
     with pytest.raises(SourceError, match=r"of row 2 has no time zone.*time_zone='Europe/London'"):
         moments_of(["1767355200", cell], None, form, "time")
+
+
+@pytest.mark.parametrize(
+    ("cell", "form", "hours"),
+    [
+        ("2026-01-02", None, (-12, 12)), ("02/01/2026", "%d/%m/%Y %H:%M", (-12, 12)), ("2026-01-02T12:00Z", "%d/%m/%Y", (0, 0)),
+        ("02/01/2026 13:00", "%d/%m/%Y %H:%M", (1, 1)), ("1767355200", None, (0, 0)), ("soon", None, None), (None, None, None),
+    ],
+)  # fmt: skip
+def test_a_kickoff_is_a_moment_or_a_day(cell, form, hours):
+    span = days_of([cell], ZoneInfo("UTC"), form)[0]
+
+    said = None if span is None else (span.first_ms - NOON, span.last_ms - NOON + (span.first_ms < span.last_ms))
+    assert said == (None if hours is None else tuple(3_600_000 * hour for hour in hours))
+
+
+def test_a_kickoff_without_a_zone_is_when_it_is_that_time_somewhere():
+    span = days_of(["2026-01-02 12:00"], None, None)[0]
+
+    assert (span.first_ms, span.last_ms) == (NOON - 43_200_000, NOON + 43_200_000)
 
 
 def test_days_and_times_of_day_are_put_together():

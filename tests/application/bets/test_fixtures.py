@@ -23,7 +23,7 @@ def fixture(fixture_id, *names, day=0.0, source_id=None, kickoff=True):
 def told(text=None, home=None, away=None, kickoff=None, day=0.0):
     cells = {Meaning.FIXTURE: text, Meaning.HOME: home, Meaning.AWAY: away, Meaning.KICKOFF: kickoff}
     span = days_of([kickoff], None, None)[0]
-    return Told(1, cells, START + int(day * DAY), None, span, None, 100, None, None)
+    return Told(1, cells, START + int(day * DAY), None, span, kickoff is not None and span is None, None, 100, None, None)
 
 
 KNOWN = [
