@@ -7,17 +7,18 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from clvlab.application.bets.columns import Meaning
-from clvlab.application.bets.reading import Told
+from clvlab.application.bets.reading import Row
 from clvlab.application.bets.times import Span
+from clvlab.law.schema import SAFE_INTEGER
 from clvlab.naming import nearest
 from clvlab.packs.manifest import Fixture
 
 _DAY_MS = 86_400_000
 _BETWEEN = re.compile(r"\s+(?:vs?\.?|versus|[-\u2013\u2014:/])\s+", re.IGNORECASE)
 _AT = re.compile(r"\s+(?:@|at)\s+")
-_WHOLE = re.compile(r"(-?\d+)\.0+")
 _SHOWN = 4
 
 
@@ -48,10 +49,10 @@ class FixtureNames:
             if names is not None:
                 self._by_names[folded(names[0]), folded(names[1])].add(fixture.fixture_id)
 
-    def find(self, told: Told) -> Fixture | NoMatch:
+    def find(self, told: Row) -> Fixture | NoMatch:
         """Return the one fixture that a bet names, or why there is none."""
         text = told.cells.get(Meaning.FIXTURE)
-        found = self._by_id.get(_WHOLE.sub(r"\1", text) if text and _WHOLE.fullmatch(text) else text or "", set())
+        found = self._by_id.get(text or "") or self._by_id.get(_as_whole(text or ""), set())
         if len(found) == 1:
             return self._known[next(iter(found))]
         if found:
@@ -62,7 +63,7 @@ class FixtureNames:
             return NoMatch("fixture_unknown", said)
         return self._by_teams(told, teams)
 
-    def _by_teams(self, told: Told, teams: tuple[str, str]) -> Fixture | NoMatch:
+    def _by_teams(self, told: Row, teams: tuple[str, str]) -> Fixture | NoMatch:
         key = (folded(teams[0]), folded(teams[1]))
         found, shown = self._by_names.get(key, set()), f"{teams[0]} - {teams[1]}"[:200]
         if not found:
@@ -107,6 +108,7 @@ class FixtureNames:
         return NoMatch("fixture_ambiguous", f"{said} ({listed})")
 
 
+@lru_cache(maxsize=10_000)
 def folded(name: str) -> str:
     """Return a name without case, accents and punctuation.
 
@@ -145,7 +147,16 @@ def split_teams(text: str) -> tuple[str, str] | None:
     return None
 
 
-def _teams(told: Told) -> tuple[str, str] | None:
+def _as_whole(text: str) -> str:
+    """Return the text of a whole number that a column of fractions made of an id, such as 90000000.0; else the text."""
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    return str(int(number)) if number.is_integer() and abs(number) <= SAFE_INTEGER else text
+
+
+def _teams(told: Row) -> tuple[str, str] | None:
     home, away = told.cells.get(Meaning.HOME), told.cells.get(Meaning.AWAY)
     if home and away and folded(home) and folded(away):
         return home, away

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 from clvlab.application.bets.fixtures import NoMatch, folded
 from clvlab.application.sheets.wording import market_name
@@ -150,6 +151,7 @@ def _period(key: str) -> str:
     return (*key.split("|"), "", "")[1]
 
 
+@lru_cache(maxsize=10_000)  # of the same keys every bet asks again
 def _plain_key(name: str) -> str:
     """Fold a name of a market, but for the sign of its line: -0.5 and 0.5 are two markets."""
     return folded(re.sub(r"([+-])(?=\d)", _signed, name.replace("_", " ")))

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from clvlab.application.bets.columns import Meaning
 from clvlab.application.bets.fixtures import FixtureNames, NoMatch, teams_of
 from clvlab.application.bets.markets import position_of
-from clvlab.application.bets.reading import Told
+from clvlab.application.bets.reading import Row
 from clvlab.law.closing import Window, fixture_closes
 from clvlab.law.schema import CloseKind
 from clvlab.law.tape import Tape
@@ -29,7 +29,7 @@ class Position:
     side: str
 
 
-def positions_of(rows: Sequence[Told], pack: Pack, window: Window) -> list[Position | NoMatch]:
+def positions_of(rows: Sequence[Row], pack: Pack, window: Window) -> list[Position | NoMatch]:
     """Put every bet on the tape of a pack, or say why it is not on it.
 
     A bet is taken at the last tick of its fixture that is not later than it: prices after it were not known to the bettor.
@@ -43,7 +43,7 @@ def positions_of(rows: Sequence[Told], pack: Pack, window: Window) -> list[Posit
     return [places.place(told, one) if isinstance(one, Fixture) else one for told, one in zip(rows, fixtures, strict=True)]
 
 
-def _fixture(told: Told, known: FixtureNames, held_out: dict[int, str]) -> Fixture | NoMatch:
+def _fixture(told: Row, known: FixtureNames, held_out: dict[int, str]) -> Fixture | NoMatch:
     """Return the fixture of a bet that says what is needed of it."""
     market, side = told.cells.get(Meaning.MARKET, ""), told.cells[Meaning.SIDE]
     if told.ts_ms is None:
@@ -74,7 +74,7 @@ class _Places:
         columns = ("fixture_id", "close_ts_ms", "close_kind")
         self._closes = {row[0]: row[1:] for row in fixture_closes(tape, window).select(columns).iter_rows()}
 
-    def place(self, told: Told, fixture: Fixture) -> Position | NoMatch:
+    def place(self, told: Row, fixture: Fixture) -> Position | NoMatch:
         """Return where a bet lies, whose time is told."""
         ts_ms, own = told.ts_ms or 0, fixture.fixture_id
         if own not in self._ticks:

@@ -25,7 +25,7 @@ _BACKS, _LAYS = {"back", "b"}, {"lay", "l"}
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Row:
     """A bet as its row tells it.
 
     Attributes
@@ -67,7 +67,7 @@ class Record:
     """A record of bets: its rows, and what its columns mean."""
 
     columns: Columns
-    rows: tuple[Told, ...]
+    rows: tuple[Row, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ def read_record(bets: Any, how: Reading) -> Record:
     results = [result_of(cell) for cell in cells.get(Meaning.RESULT, [None] * len(rows))]
     first: dict[tuple[str, ...], int] = {}
     told = (
-        Told(
+        Row(
             row=number + 1,
             cells={meaning: own[number] for meaning, own in cells.items()},
             ts_ms=moments[number],

@@ -13,7 +13,7 @@ import polars as pl
 from clvlab.application.bets.columns import Columns, Meaning
 from clvlab.application.bets.fixtures import NoMatch
 from clvlab.application.bets.placing import Position
-from clvlab.application.bets.reading import Record, Told
+from clvlab.application.bets.reading import Record, Row
 from clvlab.application.bets.stakes import CENTS
 from clvlab.application.runs.perform import PerformedRun
 from clvlab.application.sheets.settling import returns_of
@@ -193,7 +193,7 @@ def bet_rows(record: Record, positions: Sequence[Position | NoMatch], done: Perf
     return BetRows(frame.drop("pack_result", "lost_kickoff"), record.columns, done.scores.height)
 
 
-def _told(told: Told, position: Position | NoMatch) -> tuple[Any, ...]:
+def _told(told: Row, position: Position | NoMatch) -> tuple[Any, ...]:
     place = (
         (None, None, position.fixture_id, position.tick_seq, position.market_key, position.side)
         if isinstance(position, Position)

@@ -15,6 +15,7 @@ from clvlab.application.bets.rows import FLAGS, BetRows
 from clvlab.application.runs.perform import PerformedRun
 from clvlab.application.sheets.means import spelt_mean
 from clvlab.drawing import html
+from clvlab.lab.results.report import Scores
 from clvlab.lab.results.result import Result
 from clvlab.lab.results.run import Run
 from clvlab.law.policy import PolicyEnvelope
@@ -49,7 +50,7 @@ class GradedBets(Result):
         return cls(Run(done.run, done.receipts), [done.pack], done, grading.rows(done))
 
     @property
-    def bets(self) -> pl.DataFrame:
+    def bets(self) -> Scores:
         """One row per bet of the record: as it was told, where it lies, what the law says, and what is noted of it.
 
         ``told_*`` is the text of each cell; ``unmatched`` and ``detail`` say why a row is not on the tape; ``seq, reason,
@@ -57,7 +58,7 @@ class GradedBets(Result):
         part of; ``flags`` are those of ``clvlab.application.bets.rows.FLAGS``. ``own_odds_milli, own_result,
         edge_own_price_bps`` and ``profit_own_price`` rest on the bettor's word.
         """
-        return self._rows.frame
+        return Scores(self._rows.frame)
 
     @property
     def unmatched(self) -> pl.DataFrame:

@@ -7,7 +7,7 @@ import pytest
 from clvlab.application.bets.columns import Meaning
 from clvlab.application.bets.fixtures import FixtureNames, NoMatch
 from clvlab.application.bets.markets import position_of
-from clvlab.application.bets.reading import Told
+from clvlab.application.bets.reading import Row
 from clvlab.application.bets.times import days_of
 from clvlab.packs.manifest import Fixture
 
@@ -23,7 +23,7 @@ def fixture(fixture_id, *names, day=0.0, source_id=None, kickoff=True):
 def told(text=None, home=None, away=None, kickoff=None, day=0.0):
     cells = {Meaning.FIXTURE: text, Meaning.HOME: home, Meaning.AWAY: away, Meaning.KICKOFF: kickoff}
     span = days_of([kickoff], None, None)[0]
-    return Told(1, cells, START + int(day * DAY), None, span, kickoff is not None and span is None, None, 100, None, None)
+    return Row(1, cells, START + int(day * DAY), None, span, kickoff is not None and span is None, None, 100, None, None)
 
 
 KNOWN = [
@@ -41,7 +41,7 @@ KNOWN = [
 @pytest.mark.parametrize(
     ("row", "found"),
     [
-        (told("1"), 1), (told("1.0"), 1), (told("abc"), 1), (told("ATLETICO DE MADRID - Bodo Glimt"), 1),
+        (told("1"), 1), (told("1.0"), 1), (told("1e0"), 1), (told("abc"), 1), (told("ATLETICO DE MADRID - Bodo Glimt"), 1),
         (told(home="atlético  de madrid", away="Bodø Glimt"), 1), (told("Bodø/Glimt @ Atletico de Madrid"), 1),
         (told("ash - birch"), 4), (told("St Ives v Fir Town"), 7), (told("oak vs. yew"), 5),
         (told("Oak - Elm", kickoff="2026-03-02"), 2), (told("Oak - Elm", kickoff="2026-03-03T10:00Z"), 2),
