@@ -256,6 +256,24 @@ def test_bets_after_the_close_are_in_no_evidence_even_where_the_tape_ends_before
     assert graded.bets["at_close"].to_list()[3:6] == [True, True, True]
 
 
+def test_of_two_matches_of_the_same_teams_neither_is_guessed(tmp_path):
+    rows = [
+        {"fixture": fixture, "time": "2026-03-01T10:00Z", "kickoff": kickoff, "market": "1X2||", "side": side, "odds": 2.0,
+         "home": "Oak", "away": "Elm"}
+        for fixture, kickoff in (("m", "2026-03-01T15:00Z"), ("n", "2026-03-01T20:00Z")) for side in ("part1", "part2")
+    ]  # fmt: skip
+    pack = cl.import_odds("csv", pl.DataFrame(rows), tmp_path / "twice")
+
+    told = [None, "2026-03-01", rows[2]["kickoff"]]
+    bets = [row("Oak v Elm", time="2026-03-01T11:00Z", market="1X2||", kickoff=kickoff) for kickoff in told]
+
+    graded = cl.grade_bets(frame(*bets, bets[0] | {"fixture": "m"}), pack)
+
+    first, second = (one.fixture_id for one in sorted(pack.source.manifest.fixtures, key=lambda one: one.source_id))
+    assert graded.bets["unmatched"].to_list() == ["fixture_ambiguous", "fixture_ambiguous", None, None]
+    assert graded.bets["fixture_id"].to_list() == [None, None, second, first]
+
+
 def test_a_service_grades_nothing():
     with cl.Lab("http://127.0.0.1:9") as lab, pytest.raises(UnsupportedError, match="in a Lab"):
         lab.grade_bets(Path("bets.csv"), "starter")

@@ -20,6 +20,7 @@ _DAY_MS = 86_400_000
 _BETWEEN = re.compile(r"\s+(?:vs?\.?|versus|[-\u2013\u2014:/])\s+", re.IGNORECASE)
 _AT = re.compile(r"\s+(?:@|at)\s+")
 _SHOWN = 4
+_MOST_HINTS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,7 @@ class FixtureNames:
         self._by_id: dict[str, set[int]] = defaultdict(set)
         self._by_names: dict[tuple[str, str], set[int]] = defaultdict(set)
         self._known: dict[int, Fixture] = {}
+        self._hints: dict[str, str | None] = {}
         for fixture in fixtures:
             self._known[fixture.fixture_id] = fixture
             self._by_id[str(fixture.fixture_id)].add(fixture.fixture_id)
@@ -69,8 +71,7 @@ class FixtureNames:
         if not found:
             if self._by_names.get((key[1], key[0])):
                 return NoMatch("teams_swapped", f"{shown!r} is in the pack with its teams the other way round: name it so")
-            names = {" - ".join(names) for names in map(teams_of, self._known.values()) if names is not None}
-            meant = nearest(shown, names)
+            meant = self._meant(shown)
             return NoMatch("fixture_unknown", f"no fixture is {shown!r}" + (f"; is it {meant!r}?" if meant else ""))
         if told.kickoff is not None:
             return self._on_the_day(told.kickoff, found, shown)
@@ -78,6 +79,13 @@ class FixtureNames:
         if len(left) > 1:
             return self._ambiguous(f"{shown!r} fits several fixtures: add a column of kickoffs, or name it by its id", left)
         return self._known[next(iter(left))]
+
+    def _meant(self, shown: str) -> str | None:
+        """Return the fixture that was probably meant: of the first few that are unknown, for each takes a look at all."""
+        if shown not in self._hints and len(self._hints) < _MOST_HINTS:
+            names = {" - ".join(names) for names in map(teams_of, self._known.values()) if names is not None}
+            self._hints[shown] = nearest(shown, names)
+        return self._hints.get(shown)
 
     def _left(self, ts_ms: int | None, found: set[int]) -> set[int]:
         """Return which fixtures a bet can be on whose kickoff is not told: the one that begins within a day of it, or all."""

@@ -14,16 +14,15 @@ Markets = Mapping[str, Sequence[str]]  # sides by market key
 
 _RESULT = ("1X2_PARTICIPANT_RESULT", "h2h", "MATCH_ODDS", "1X2", "WINNER", "moneyline")
 _TOTALS = ("OVERUNDER_PARTICIPANT_GOALS", "totals")
-# Usual names, folded, and the types of markets that go by them. Handicaps are not among them: whose line it is, none says.
-_USUAL: Mapping[str, Sequence[str]] = {
-    name: types
-    for types, names in (
-        (
-            _RESULT,
-            "1x2|match result|match odds|full time result|full time|result|win draw win|winner|match winner|moneyline|"
-            "money line|ml|h2h|head to head|to win|ft result|3 way|2 way",
-        ),
-        (_TOTALS, "over under|o u|totals|total|total goals|goals over under|over under goals|total points|total runs"),
+# Usual names, folded: the types of markets that go by them, and how many sides those have, where the name says it. Handicaps
+# are not among them: whose line it is, none says. Nor is a moneyline of two sides taken for a result of three.
+_USUAL: Mapping[str, tuple[Sequence[str], int | None]] = {
+    name: (types, sides)
+    for types, sides, names in (
+        (_RESULT, None, "match result|match odds|full time result|full time|result|winner|match winner|h2h|to win|ft result"),
+        (_RESULT, 3, "1x2|win draw win|3 way|three way"),
+        (_RESULT, 2, "moneyline|money line|ml|head to head|2 way|two way"),
+        (_TOTALS, 2, "over under|o u|totals|total|total goals|goals over under|over under goals|total points|total runs"),
     )
     for name in names.split("|")
 }
@@ -99,13 +98,17 @@ def _markets_of(market: str, line: float | None, markets: Markets) -> list[str]:
         found = [key for key in named if _plain_key(name_of(key)) == plain]
         if found:
             return _on_line(found, line, is_named=name_of is market_name)
-    types = {one.casefold() for one in _USUAL.get(folded(market), ())}
-    if not types and (parts := _LINE.match(market)):
-        types = {one.casefold() for one in _USUAL.get(folded(parts[1]), ())}
+    usual = _USUAL.get(folded(market))
+    if usual is None and (parts := _LINE.match(market)):
+        usual = _USUAL.get(folded(parts[1]))
         if line is not None and line != float(parts[2]):
             return []
         line = float(parts[2])
-    return _on_line([key for key in named if _type_of(key).casefold() in types and not _period(key)], line)
+    if usual is None:
+        return []
+    types, sides = {one.casefold() for one in usual[0]}, usual[1]
+    fitting = [key for key in named if _type_of(key).casefold() in types and not _period(key)]
+    return _on_line([key for key in fitting if sides in (None, len(markets[key]))], line)
 
 
 def _on_line(found: list[str], line: float | None, *, is_named: bool = False) -> list[str]:

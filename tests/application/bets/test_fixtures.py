@@ -100,7 +100,7 @@ TEAMS = ("Oak", "Élm")
     ("market", "side", "found"),
     [
         (RESULT, "part1", (RESULT, "part1")), ("1x2", "X", (RESULT, "draw")), ("Match Odds", "elm", (RESULT, "part2")),
-        ("moneyline", "OAK", (RESULT, "part1")), ("match result", "2", (RESULT, "part2")),
+        ("match winner", "OAK", (RESULT, "part1")), ("match result", "2", (RESULT, "part2")),
         ("Over/Under 2.5", "Over", (TOTAL, "over")), ("O/U", "under 2.5", (TOTAL, "under")),
         ("totals (2.50)", "o", (TOTAL, "over")),
         ("Over/Under 2.5 goals, first half", "over 2.5", (HALF, "over")),
@@ -121,6 +121,7 @@ def test_a_market_goes_by_its_key_or_a_name_that_fits_it_alone(market, side, fou
         ("Asian handicap -0.5", "away", "market_unknown"),  # whose line?
         ("Asian handicap", "home", "market_unknown"),
         ("ASIANHANDICAP_PARTICIPANT_GOALS||line=-1", "home", "market_unknown"),
+        ("moneyline", "Oak", "market_unknown"),  # of two sides or of three?
         ("corners", "over", "market_unknown"),
         ("winner", "draw no bet", "side_unknown"),
         ("1X2", "over", "side_unknown"),
@@ -132,6 +133,21 @@ def test_a_market_goes_by_its_key_or_a_name_that_fits_it_alone(market, side, fou
 )
 def test_a_market_or_side_that_is_not_sure_is_not_matched(market, side, reason):
     assert position_of(market, side, MARKETS, TEAMS).reason == reason
+
+
+def test_a_moneyline_is_a_market_of_two_sides():
+    two = {"h2h||": ("part1", "part2"), "1X2|half=1|": ("draw", "part1", "part2")}
+
+    assert position_of("Moneyline", "Oak", two, TEAMS) == ("h2h||", "part1")
+    assert position_of("1X2", "Oak", {"h2h||": ("part1", "part2")}, TEAMS).reason == "market_unknown"
+
+
+def test_hints_are_of_the_first_few_unknown_fixtures():
+    names = FixtureNames([fixture(number, f"Oak{number}", "Elm") for number in range(50)])
+
+    said = [names.find(told(f"Oka{number} - Elm")).detail for number in range(50)]
+
+    assert ["; is it 'Oak" in one for one in said] == [True] * 20 + [False] * 30
 
 
 def test_teams_of_one_name_stand_for_neither_side():
