@@ -280,6 +280,9 @@ def test_a_service_grades_nothing():
 
 
 def test_facts_of_the_rows_are_json(graded):
-    facts = graded._rows.facts()
+    facts = json.loads(json.dumps(graded.report))["bets"]
 
-    assert json.loads(json.dumps(facts))["unmatched_reasons"] == {"before_first_tick": 1, "fixture_unknown": 1}
+    assert facts["unmatched_reasons"] == {"before_first_tick": 1, "fixture_unknown": 1}
+    assert [one["row"] for one in facts["graded"] + facts["unmatched"]] == list(range(1, 11))
+    assert facts["graded"][0]["untrusted"].keys() == {"own_odds_milli", "own_result", "edge_own_price_bps", "profit_own_price"}
+    assert facts["graded"][0]["edge_bps"] == graded.bets["edge_bps"][0]

@@ -21,6 +21,8 @@ from clvlab.law.schema import Reason, Schema
 from clvlab.statistics import Estimate, cluster_mean
 
 _KEY = ["fixture_id", "tick_seq", "market_key", "side"]
+_LAW = ("seq", "reason", "entry_prob_bps", "odds_milli", "close_prob_bps", "clv_bps", "edge_bps", "at_close")
+_OWN = ("own_odds_milli", "own_result", "edge_own_price_bps", "profit_own_price")
 _TOLD: Schema = {
     "row": pl.Int64,
     **{f"told_{meaning}": pl.String for meaning in Meaning},
@@ -149,8 +151,15 @@ class BetRows:
                 "edge_own_price_pct": {"mean": own.mean, "low": own.low, "high": own.high, "bets": own.n},
                 "profit_own_price": self.own_profit,
             },
+            "graded": [self._entry(row) for row in self.matched.iter_rows(named=True)],
             "unmatched": self.unmatched.to_dicts(),
         }
+
+    def _entry(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a row that is on the tape, as JSON values: what is sealed of it, what was told, and what rests on a word."""
+        told = {str(meaning): row[f"told_{meaning}"] for meaning in self.columns.names}
+        law = {name: row[name] for name in ("row", *_KEY, "stake_cents", *_LAW)}
+        return law | {"flags": row["flags"], "told": told, "untrusted": {name: row[name] for name in _OWN}}
 
 
 def bet_rows(record: Record, positions: Sequence[Position | NoMatch], done: PerformedRun) -> BetRows:
@@ -168,9 +177,7 @@ def bet_rows(record: Record, positions: Sequence[Position | NoMatch], done: Perf
     told = pl.DataFrame(
         [_told(one, position) for one, position in zip(record.rows, positions, strict=True)], schema=_TOLD, orient="row"
     )
-    scores = done.scores.with_columns(done.at_close.alias("at_close")).select(
-        *_KEY, "seq", "reason", "entry_prob_bps", "odds_milli", "close_prob_bps", "clv_bps", "edge_bps", "at_close"
-    )
+    scores = done.scores.with_columns(done.at_close.alias("at_close")).select(*_KEY, *_LAW)
     frame = told.join(scores, on=_KEY, how="left", maintain_order="left")
     results = done.pack.results
     settled = pl.DataFrame(schema=dict.fromkeys(("market_key", "side", "result"), pl.String) | {"fixture_id": pl.Int64})

@@ -15,7 +15,7 @@ from clvlab.application.bets.rows import FLAGS, BetRows
 from clvlab.application.runs.perform import PerformedRun
 from clvlab.application.sheets.means import spelt_mean
 from clvlab.drawing import html
-from clvlab.lab.results.report import Scores
+from clvlab.lab.results.report import Report, Scores
 from clvlab.lab.results.result import Result
 from clvlab.lab.results.run import Run
 from clvlab.law.policy import PolicyEnvelope
@@ -48,6 +48,11 @@ class GradedBets(Result):
     def graded(cls, grading: Grading, done: PerformedRun) -> GradedBets:
         """Return the bets of a run that was performed here."""
         return cls(Run(done.run, done.receipts), [done.pack], done, grading.rows(done))
+
+    @property
+    def report(self) -> Report:
+        """The report of the run, and under ``bets`` the rows: what was told of each, and as ``untrusted`` the bettor's word."""
+        return Report(super().report | {"bets": self._rows.facts()})
 
     @property
     def bets(self) -> Scores:
