@@ -168,8 +168,8 @@ def test_show_prints_the_card_decisions_and_one_record(folder, sealed):
 def test_agents_are_listed_and_shown_with_algorithm_source_and_bounds(tmp_path):
     code, listed, _ = clvlab(tmp_path, "agents", "list")
     assert code == 0
-    names = [line.split()[0] for line in listed.splitlines()[:4]]
-    assert names == ["baseline", "cumulative-drift", "sharp-momentum-v2", "llm"]
+    names = [line.split()[0] for line in listed.splitlines()[:5]]
+    assert names == ["baseline", "cumulative-drift", "sharp-momentum-v2", "llm", "bets"]
 
     for name in names:
         code, shown, _ = clvlab(tmp_path, "agents", "show", name)

@@ -6,5 +6,5 @@ Examples
 --------
 >>> import clvlab as cl
 >>> cl.agents().frame["agent"].unique(maintain_order=True).to_list()
-['baseline', 'cumulative-drift', 'sharp-momentum-v2', 'llm']
+['baseline', 'cumulative-drift', 'sharp-momentum-v2', 'llm', 'bets']
 """

@@ -19,11 +19,11 @@ from pydantic import (
 )
 
 from clvlab.agents.markets import in_markets
+from clvlab.agents.recorded import on_the_tape
 from clvlab.agents.template import Config, limit
-from clvlab.errors import AgentError
 from clvlab.law.actions import MAX_NAME_BYTES, MAX_REASON_BYTES
 from clvlab.law.schema import DECISIONS, SAFE_INTEGER, Action
-from clvlab.law.tape import Tape, last_row_at
+from clvlab.law.tape import Tape
 from clvlab.proof.canonical import canonical, decimal_text, sha256
 
 MAX_ENTRIES = 10_000
@@ -165,7 +165,7 @@ def decide(tape: Tape, config: LlmConfig) -> pl.DataFrame:
         .agg(pl.col("tick_seq").min())
         .sort("fixture_id")
     )
-    proposed = _on_the_tape(tape, spoken) if spoken.height else spoken
+    proposed = on_the_tape(tape, spoken, "llm") if spoken.height else spoken
     market_rows = in_markets(tape, config.markets).select("fixture_id", "market_key", "side")
     kept = pl.concat(
         [
@@ -180,38 +180,3 @@ def decide(tape: Tape, config: LlmConfig) -> pl.DataFrame:
     )
     decided = pl.concat([kept.drop("number"), silent], how="diagonal")
     return decided.select(pl.col(column).cast(dtype) for column, dtype in DECISIONS.items())
-
-
-def _on_the_tape(tape: Tape, spoken: pl.DataFrame) -> pl.DataFrame:
-    """Refuse what the tape does not have; leave out what is later than a tape that may still grow."""
-    last = tape.messages.group_by("fixture_id").agg(last=pl.col("tick_seq").max())
-    fixtures = tape.fixtures.select("fixture_id").join(last, on="fixture_id", how="left").with_columns(known=pl.lit(value=True))
-    found = spoken.join(fixtures, on="fixture_id", how="left", maintain_order="left")
-    _refuse(found.filter(pl.col("known").is_null()), "fixture {fixture_id} is not on the tape")
-    if tape.binding.content_hash is None:
-        found = found.filter(pl.col("tick_seq") <= pl.col("last"))
-    at = ["fixture_id", "tick_seq"]
-    _refuse(found.join(tape.messages, on=at, how="anti"), "fixture {fixture_id} has no tick {tick_seq}")
-
-    names = tape.series.with_row_index("series")
-    markets = names.select("fixture_id", "market_key", quoted=pl.lit(value=True)).unique()
-    found = found.join(markets, on=["fixture_id", "market_key"], how="left", maintain_order="left").join(
-        names.select("fixture_id", "market_key", "side", "series", "start"),
-        on=["fixture_id", "market_key", "side"],
-        how="left",
-        maintain_order="left",
-    )
-    backs = found.filter(pl.col("action") == Action.BACK)
-    row = last_row_at(tape.key, backs["start"], backs["series"], backs["tick_seq"])
-    _refuse(backs.filter(pl.col("quoted").is_null()), "fixture {fixture_id} has no market {market_key!r}")
-    _refuse(backs.filter(pl.col("series").is_null()), "market {market_key!r} of fixture {fixture_id} has no side {side!r}")
-    _refuse(
-        backs.filter(row.is_null()), "market {market_key!r} of fixture {fixture_id} is not quoted until after tick {tick_seq}"
-    )
-    return found.select(spoken.columns)
-
-
-def _refuse(entries: pl.DataFrame, what: str) -> None:
-    if entries.height:
-        first = entries.sort("number").row(0, named=True)
-        raise AgentError(f"llm: transcript entry {first['number']}: " + what.format(**first))

@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 from pydantic import ValidationError
 
-from clvlab.agents import baseline, drift, llm, momentum, momentum_following
+from clvlab.agents import baseline, bets, drift, llm, momentum, momentum_following
 from clvlab.agents.template import Config, Template
 from clvlab.engine.agent import is_registered, register
 from clvlab.engine.following import Follower
@@ -37,8 +37,12 @@ TEMPLATES: Mapping[str, tuple[type[Config], _Rule]] = MappingProxyType(
         "cumulative-drift": (drift.DriftConfig, drift.decide),
         "sharp-momentum-v2": (momentum.MomentumConfig, momentum.decide),
         "llm": (llm.LlmConfig, llm.decide),
+        "bets": (bets.BetsConfig, bets.decide),
     }
 )
+
+TRANSCRIBED = ("llm", "bets")
+"""Those that replay a transcript, which names ticks of a fixture."""
 
 
 def template(strategy: str, params: Mapping[str, Any] | None = None, *, agent_id: str | None = None) -> Template[Any]:

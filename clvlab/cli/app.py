@@ -23,6 +23,7 @@ from clvlab.application.versions import judge
 from clvlab.cli import proof
 from clvlab.cli.agents import agents_app
 from clvlab.cli.backing import backup
+from clvlab.cli.bets import bets_app
 from clvlab.cli.doctoring import doctor
 from clvlab.cli.feeds import capture, devfeed
 from clvlab.cli.interrupting import interruptible
@@ -231,5 +232,5 @@ for panel, commands in {
 }.items():
     for command in commands:
         app.command(rich_help_panel=panel)(command)
-for group, name in ((packs_app, "packs"), (agents_app, "agents"), (log_app, "log")):
+for group, name in ((packs_app, "packs"), (bets_app, "bets"), (agents_app, "agents"), (log_app, "log")):
     app.add_typer(group, name=name, rich_help_panel="Of several commands")

@@ -30,7 +30,7 @@ class ApiPage:
 
 
 _VERBS = "clvlab.lab.laboratory.making.Verbs"
-_METHODS = {"backtest", "backtests", "compare", "sweep", "walk_forward"}
+_METHODS = {"backtest", "backtests", "compare", "grade_bets", "sweep", "walk_forward"}
 """Functions that are methods of a laboratory which keeps nothing, and where they stand."""
 _RESULTS, _PROOFS, _SHEETS = "clvlab.lab.results", "clvlab.lab.proofs", "clvlab.application.sheets"
 
@@ -81,10 +81,12 @@ PAGES = (
             "clvlab.backtest",
             "clvlab.backtests",
             "clvlab.compare",
+            "clvlab.grade_bets",
             "clvlab.leaderboard",
             "clvlab.Window",
             "clvlab.PolicyEnvelope",
             f"{_RESULTS}.result.Result",
+            f"{_RESULTS}.bets.GradedBets",
             f"{_RESULTS}.contender.Contender",
             f"{_RESULTS}.report.Report",
             f"{_RESULTS}.report.Scores",

@@ -13,7 +13,7 @@ from clvlab.law.schema import FIXTURES, TICKS
 from clvlab.law.tape import Tape
 from tests.factories import message
 
-__all__ = ["EAGER", "cut", "tapes", "transcript_of"]
+__all__ = ["EAGER", "bets_of", "cut", "tapes", "transcript_of"]
 
 MARKETS = (
     ("1X2_PARTICIPANT_RESULT||", ("draw", "part1", "part2")),
@@ -81,3 +81,9 @@ def transcript_of(tape: Tape, every: int = 3) -> list[dict[str, Any]]:
         first_sides.sort("fixture_id", "tick_seq").gather_every(every).select("fixture_id", "tick_seq", "market_key", "side")
     )
     return [row | {"action": "BACK", "confidence": 0.3} for row in chosen.gather_every(every).iter_rows(named=True)]
+
+
+def bets_of(tape: Tape) -> list[dict[str, Any]]:
+    """The same as bets of the template ``bets``."""
+    names = ("fixture_id", "tick_seq", "market_key", "side")
+    return [{name: row[name] for name in names} | {"stake": 150} for row in transcript_of(tape)]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from clvlab.agents.registry import TEMPLATES, template
 from clvlab.law import actions
-from tests.agents.strategies import EAGER, cut, tapes, transcript_of
+from tests.agents.strategies import EAGER, bets_of, cut, tapes, transcript_of
 from tests.length import length
 
 pytestmark = pytest.mark.long
@@ -16,7 +16,8 @@ ORDER = ["fixture_id", "tick_seq", "market_key", "side"]
 
 
 def agent(strategy, tape):
-    return template(strategy, EAGER[strategy] | ({"transcript": transcript_of(tape)} if strategy == "llm" else {}))
+    recorded = {"llm": transcript_of, "bets": bets_of}
+    return template(strategy, EAGER[strategy] | ({"transcript": recorded[strategy](tape)} if strategy in recorded else {}))
 
 
 @pytest.mark.parametrize("strategy", TEMPLATES)

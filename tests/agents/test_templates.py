@@ -1,8 +1,9 @@
 import polars as pl
 import pytest
 
+from clvlab.agents.bets import MAX_BETS, bets_sha256
 from clvlab.agents.llm import MAX_ENTRIES, entries_sha256
-from clvlab.agents.registry import TEMPLATES, template
+from clvlab.agents.registry import TEMPLATES, TRANSCRIBED, template
 from clvlab.application.packs import open_pack
 from clvlab.errors import AgentError, UnknownAgentError
 from clvlab.law.schema import DECISIONS, SAFE_INTEGER, TICKS
@@ -133,6 +134,7 @@ def test_a_fixture_is_decided_alike_alone_and_among_others(strategy):
 
 S = SAFE_INTEGER
 WAITS = [{"fixture_id": 1, "tick_seq": seq, "action": "WAIT"} for seq in range(MAX_ENTRIES + 1)]
+BETS = [{"fixture_id": 1, "tick_seq": seq, "market_key": "m", "side": "a"} for seq in range(MAX_BETS + 1)]
 PREFIXES = ([], ["m" * 200] * 10_000, ["m" * 201], ["m"] * 10_001)
 STAKE = (1, S, 0, S + 1)
 SECONDS = (0, S // 1000, -1, S // 1000 + 1)
@@ -154,6 +156,10 @@ BOUNDS = {
         "min_scale_micro_logits": LOGIT, "change_allowance_micro_logits": (0, 20_000_000, -1, 20_000_001),
         "change_threshold_micro_logits": (1, S, 0, S + 1), "persistence_movements": (1, 500, 0, 501), "min_persistence": SHARE,
         "warmup_ticks": COUNT, "warmup_s": SECONDS, "cooldown_s": SECONDS, "max_prob_bps": PROB,
+    },
+    "bets": {
+        "markets": PREFIXES, "stake": STAKE, "transcript": ([], BETS[:-1], None, BETS),
+        "transcript_sha256": (None, bets_sha256([]), None, "sha256:0"),
     },
     "llm": {
         "markets": PREFIXES, "stake": STAKE, "transcript": ([], WAITS[:-1], None, WAITS),
@@ -196,7 +202,7 @@ def test_an_unknown_parameter_is_named_beside_the_known_ones(strategy):
 
 
 def test_an_unknown_template_names_what_there_is():
-    with pytest.raises(UnknownAgentError, match="baseline, cumulative-drift, sharp-momentum-v2, llm"):
+    with pytest.raises(UnknownAgentError, match="baseline, cumulative-drift, sharp-momentum-v2, llm, bets"):
         template("nobody")
 
 
@@ -218,8 +224,8 @@ def test_every_template_decides_and_seals_over_real_odds(realdata, tmp_path, sou
     test = performed(pack, strategy)
 
     assert test.verification.passed
-    assert test.scores.height > 0
-    assert test.report["metrics"]["action_count"] > 0 or strategy == "llm"
+    assert test.scores.height > 0 or strategy == "bets"
+    assert test.report["metrics"]["action_count"] > 0 or strategy in TRANSCRIBED
 
 
 def test_sealed_configuration_can_be_run_again():

@@ -71,6 +71,16 @@ def test_preflight_names_the_entry_that_the_bound_fixture_lacks(opened, lacking,
     assert opened.runs.page()["runs"] == before
 
 
+def test_a_registration_names_the_bet_that_the_bound_fixture_lacks(opened):
+    competition_id = make_competition(opened, fixture_id=FIXTURE)
+    bets = [{"fixture_id": FIXTURE, "tick_seq": 5, "market_key": "corners", "side": "over"}]
+
+    with pytest.raises(EntryError, match=r"agent 'mine' .*bets: transcript entry 0: .*no market 'corners'"):
+        opened.competitions.register(
+            ALICE, competition_id, AgentEntry(agent_id="mine", strategy="bets", config={"transcript": bets})
+        )
+
+
 def test_a_transcript_is_not_held_against_a_fixture_that_nobody_named(opened):
     with pytest.raises(PreflightError) as refused:
         opened.deploys.deploy(ALICE, deploy([wait(fixture_id=90000001)], pack_id="starter", fixture_id="90000001"))

@@ -41,6 +41,7 @@ CASES = {
     "no market": (favourites(market_key=pl.lit(None, pl.String)), {}, "name no market: give each a market_key"),
     "no side": (favourites(side=pl.lit(None, pl.String)), {}, "name no side: give each a side"),
     "transcript": ("llm", {}, "llm has no transcript, and without one it abstains from everything; give one as"),
+    "bets": ("bets", {}, "no bet of bets is on the tape; clvlab.grade_bets(bets, pack) reads bets from a file"),
     "in play": (in_play, {"audit": False}, "decide before, while in_running is false"),
     "none": (never, {}, "nothing is scored: the agent made no decision; loosen its conditions"),
     "pending": ("baseline", {"window": cl.Window(min_clv_horizon_s=10**8)},

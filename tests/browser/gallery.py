@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
+import polars as pl
+
 import clvlab as cl
 from clvlab.application.sheets.page import tear_sheet_page
 from clvlab.drawing import html
@@ -48,10 +50,26 @@ def _silent() -> cl.Backtest:
     return cl.backtest("starter", window=cl.Window("none", market_allowlist=("NOTHING",)))
 
 
+def _graded() -> object:
+    """Bets of every fixture of a pack, with some that can't be graded."""
+    fixtures = cl.open_pack("season").source.fixtures.head(60)
+    rows = fixtures.with_row_index("number").select(
+        pl.from_epoch(pl.col("kickoff_ts_ms") - 3_600_000, time_unit="ms").dt.replace_time_zone("UTC").alias("placed at"),
+        pl.when(pl.col("number") % 20 == 7).then(pl.lit("Nobody - Nowhere")).otherwise("names").alias("match"),
+        pl.lit("1X2").alias("market"),
+        pl.when(pl.col("number") % 3 == 0).then(pl.lit("home")).otherwise(pl.lit("away")).alias("pick"),
+        pl.lit(2.4).alias("odds"),
+        pl.format("£{}", 5 + pl.col("number") % 4).alias("stake"),
+        pl.when(pl.col("number") % 2 == 0).then(pl.lit("Ash")).otherwise(pl.lit("Elm")).alias("bookmaker"),
+    )
+    return cl.grade_bets(rows, "season")
+
+
 SUBJECTS: dict[str, Callable[[], str]] = {
     "backtest": lambda: _shown(_drift()),
     "backtest-few": lambda: _shown(cl.backtest("starter", "cumulative-drift", fixtures=[90000000, 90000001, 90000002])),
     "backtest-silent": lambda: _shown(_silent()),
+    "bets": lambda: _shown(_graded()),
     "report": lambda: _shown(_drift().report),
     "pack": lambda: _shown(cl.open_pack("season")),
     "proof-card": lambda: _shown(_drift().run.proof_card()),

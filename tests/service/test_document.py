@@ -21,6 +21,7 @@ PARAMETERS = {
     "cumulative-drift": "CumulativeDriftParams",
     "sharp-momentum-v2": "SharpMomentumV2Params",
     "llm": "LlmParams",
+    "bets": "BetsParams",
 }
 
 

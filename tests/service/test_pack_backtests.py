@@ -102,6 +102,7 @@ def test_a_list_of_fixtures_is_replayed_and_asking_again_gives_the_same(api):
         ({"policy": {"max_stake": "9"}}, 422, "max_stake"),
         ({"policy": {"max_stake": -1}}, 400, "max_stake"),
         ({"strategy": "llm"}, 400, "llm"),
+        ({"strategy": "bets"}, 400, "bets"),
         ({"strategy": "agents/mine.py:agent"}, 400, "mine.py"),
         ({"params": {"colour": 1}}, 400, "colour"),
         ({"params": {"stake": -1}}, 400, "stake"),

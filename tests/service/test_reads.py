@@ -5,7 +5,7 @@ import pytest
 from tests.service.serving import BOUND, DEPLOY, FIXTURE, assert_problem, make_entry
 from tests.service.tokens import ALICE, BOB
 
-TEMPLATES = ["baseline", "cumulative-drift", "sharp-momentum-v2", "llm"]
+TEMPLATES = ["baseline", "cumulative-drift", "sharp-momentum-v2", "llm", "bets"]
 
 
 def test_strategies_are_listed_with_their_parameters_as_a_schema(api):

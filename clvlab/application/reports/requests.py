@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, StrictBool, StrictInt, StrictStr, Tag, TypeAdapter
 
-from clvlab.agents.registry import TEMPLATES, template
+from clvlab.agents.registry import TEMPLATES, TRANSCRIBED, template
 from clvlab.application.allowlists import Allowlist
 from clvlab.application.backtests import envelope
 from clvlab.application.runs.plan import Plan
@@ -17,7 +17,6 @@ from clvlab.law.policy import PolicyEnvelope
 from clvlab.packs.reader import Pack
 
 _AGENT = "baseline"
-_TRANSCRIBED = "llm"
 _MAX_FIXTURES = 100_000
 _FIXTURES = "fixture_ids"
 _DEFAULTS = PolicyEnvelope()
@@ -110,7 +109,7 @@ class PackBacktestRequest(_Windowed):
     fixture_ids
         Which fixtures; null is all of the pack. The key must be there, and no ``fixture_id`` beside it.
     strategy, params
-        Any template but ``llm``, whose transcript is about one fixture, and the parameters that differ from its defaults.
+        Any template but ``llm`` and ``bets``, which replay a transcript, and the parameters that differ from its defaults.
     policy
         Limits that differ from the defaults.
     close_source
@@ -146,8 +145,8 @@ class PackBacktestRequest(_Windowed):
         ------
         UnknownFixtureError, WindowError, AgentError, PolicyError
         """
-        if self.strategy not in TEMPLATES or self.strategy == _TRANSCRIBED:
-            known = ", ".join(name for name in TEMPLATES if name != _TRANSCRIBED)
+        if self.strategy not in TEMPLATES or self.strategy in TRANSCRIBED:
+            known = ", ".join(name for name in TEMPLATES if name not in TRANSCRIBED)
             raise AgentError(f"a backtest over a pack takes a template, not {self.strategy!r:.80}: use one of {known}")
         limits = {} if self.policy is None else self.policy.model_dump(exclude_unset=True)
         return _plan(pack, self, self.strategy, self.params, limits)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from clvlab.agents.bets import BetsConfig
 from clvlab.agents.llm import LlmConfig
 from clvlab.application.runs.binding import Bound
 from clvlab.application.runs.entrants import Entrant
@@ -15,7 +16,7 @@ from clvlab.errors import ClvlabError, PackError
 def names_ticks(agent: Entrant) -> bool:
     """Whether an agent's configuration names what a tape may lack: of all parameters, a transcript does."""
     config = agent.template.config
-    return isinstance(config, LlmConfig) and bool(config.transcript)
+    return isinstance(config, LlmConfig | BetsConfig) and bool(config.transcript)
 
 
 def misfits(agents: Iterable[Entrant], own: Bound) -> dict[str, str]:

@@ -7,11 +7,12 @@ from typing import Any
 
 import polars as pl
 
+from clvlab.agents.registry import TRANSCRIBED
 from clvlab.errors import PackError
 from clvlab.law.schema import Reason
 from clvlab.naming import did_you_mean
 from clvlab.packs.reader import Pack
-from clvlab.proof.started import RunStarted
+from clvlab.proof.started import AgentStarted, RunStarted
 
 _MOST_REASONS = 3
 _MOST_NAMES = 8
@@ -67,12 +68,23 @@ def _nothing_backed(waits: int, started: RunStarted, pack: Pack) -> str:
         meant = did_you_mean("".join(prefixes[:1]), known)
         return f"nothing is scored: {wanted}{meant or ';'} fixture {fixture} has: {_listed(known)}"
     agents = started["agents"]
-    empty = [one["agent_id"] for one in agents if one["strategy"] == "llm" and not one["config"].get("transcript")]
-    if empty:
+    empty = [one for one in agents if one["strategy"] in TRANSCRIBED and not one["config"].get("transcript")]
+    return _nothing_recorded(empty[0]) if empty else _nothing_done(waits)
+
+
+def _nothing_recorded(agent: AgentStarted) -> str:
+    if agent["strategy"] == "bets":
         return (
-            f"nothing is scored: {empty[0]} has no transcript, and without one it abstains from everything; give one as "
-            "params={'transcript': [...]}"
+            f"nothing is scored: no bet of {agent['agent_id']} is on the tape; clvlab.grade_bets(bets, pack) reads bets from a "
+            "file or a frame, and says of each that is not on the tape why"
         )
+    return (
+        f"nothing is scored: {agent['agent_id']} has no transcript, and without one it abstains from everything; give one as "
+        "params={'transcript': [...]}"
+    )
+
+
+def _nothing_done(waits: int) -> str:
     did = f"abstained ({waits:,} times WAIT) and backed nothing" if waits else "made no decision"
     return f"nothing is scored: the agent {did}; loosen its conditions, or let it see more markets"
 

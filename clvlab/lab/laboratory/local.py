@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import polars as pl
 
 from clvlab.application import backtests, importing, packs
+from clvlab.application.bets.grading import plan_grading
+from clvlab.application.bets.reading import Reading
 from clvlab.application.live.configured import feed_at
 from clvlab.application.many import make_all
 from clvlab.application.points.grid import grid_points
@@ -29,6 +31,7 @@ from clvlab.lab.laboratory.following import follow_feed
 from clvlab.lab.laboratory.listing import Listing, list_packs, list_runs, list_standings, pack_row
 from clvlab.lab.laboratory.place import pages, run_tables
 from clvlab.lab.laboratory.searching import Shelf, make_plan, walk_grid
+from clvlab.lab.results.bets import GradedBets
 from clvlab.lab.results.grid import Work
 from clvlab.lab.results.pack import Pack
 from clvlab.lab.results.planning import SearchPlan
@@ -142,6 +145,11 @@ class LocalPlace:
         plans = (self._plan(question, [_named(entry, question.window)]) for question in questions)
         make = make_all if self._runs is None else self._runs.perform_all
         return tuple(Result.of(done) for done in make(plans, len(questions), executor=executor))
+
+    def grade_bets(self, question: Question, bets: Any, how: Reading, agent_id: str) -> GradedBets:
+        self._check_open()
+        grading = plan_grading(bets, self.pack(question.pack).source, how, question.window, agent_id)
+        return GradedBets.graded(grading, perform(grading.plan) if self._runs is None else self._runs.perform(grading.plan))
 
     def compete(self, question: Question, entries: Sequence[Entry]) -> Result:
         return Result.of(self._perform(question, entries, "competition"))

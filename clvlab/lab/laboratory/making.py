@@ -7,11 +7,13 @@ from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
+from clvlab.application.bets.reading import Reading
 from clvlab.engine.agent import Agent
 from clvlab.errors import StatisticsError
 from clvlab.lab.laboratory.asked import entries, entry, question
 from clvlab.lab.laboratory.given import several
 from clvlab.lab.laboratory.grids import Searching
+from clvlab.lab.results.bets import GradedBets
 from clvlab.lab.results.comparison import Comparison
 from clvlab.lab.results.fixtures import shown
 from clvlab.lab.results.grid import Work
@@ -20,6 +22,7 @@ from clvlab.lab.results.result import Result
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.naming import names_checked
+from clvlab.packs.importers.frames import Frame
 
 
 class Verbs(Searching):
@@ -82,6 +85,82 @@ class Verbs(Searching):
         True
         """
         return self._place.backtest(question(pack, fixtures, window, policy, audit=audit, close=close), entry(agent, params))
+
+    @names_checked
+    def grade_bets(
+        self,
+        bets: Frame | str | Path,
+        odds: Pack | str | Path,
+        *,
+        columns: Mapping[str, str | None] | None = None,
+        market: str | None = None,
+        odds_format: str | None = None,
+        time_zone: str | None = None,
+        time_format: str | None = None,
+        window: Window | None = None,
+        agent_id: str = "bets",
+    ) -> GradedBets:
+        r"""Grade bets that somebody placed: each is scored by the law at the last tick that is not later than it, and sealed.
+
+        Bets on one side of a market at one tick are one decision, with their stakes summed in cents; ``.bets`` keeps the rows.
+        Rows that are not on the tape stand in ``.unmatched``, each with its reason: they are told, and no evidence. The
+        bettor's own price gives ``edge_own_price_bps`` there, on the bettor's word. Nothing is guessed but the meaning of
+        columns, by their usual names; ``.columns`` shows it.
+
+        Parameters
+        ----------
+        bets
+            Path of a CSV file, or a frame of Polars, pandas or another library that hands out Arrow; a row a bet. Needed are
+            the time, the fixture, the market and the side; price, stake, book and result are read where they are there. A
+            fixture is named by its id, its source's id, or both teams, and then perhaps a kickoff.
+        odds
+            A pack, its id, or the path of its folder.
+        columns
+            Columns by meaning, as ``{"time": "placed_at"}``: ``time``, ``date``, ``fixture``, ``home``, ``away``, ``kickoff``,
+            ``market``, ``side``, ``price``, ``stake``, ``book``, ``result``; None for what is not to be read.
+        market
+            The market of every row, in place of a column.
+        odds_format
+            Of prices that do not say which format they are in: ``decimal`` or ``american``; or of all, ``fractional`` or
+            ``probability``.
+        time_zone
+            IANA zone of times that carry none.
+        time_format
+            How times are written, as ``strptime`` takes it; ISO 8601 and unix times by default.
+        window
+            As for ``backtest``.
+        agent_id
+            Under which the bets are sealed.
+
+        Raises
+        ------
+        SourceError
+            No bets, columns that can't be told, a time without a zone, stakes in two currencies; the message names the value.
+        OddsError
+            A price that may be in two formats.
+        UnknownPackError, AgentError, WindowError
+        UnsupportedError
+            At a service.
+
+        Examples
+        --------
+        >>> import clvlab as cl, polars as pl
+        >>> bets = pl.DataFrame(
+        ...     {
+        ...         "placed_at": ["2026-01-02T09:00Z", "2026-01-02T09:00Z"],
+        ...         "match": ["Birch North - Glen North", "Nobody - Nowhere"],
+        ...         "market": ["1X2", "1X2"],
+        ...         "pick": ["home", "home"],
+        ...         "odds": [2.1, 2.1],
+        ...         "stake": ["£10", "£5"],
+        ...     }
+        ... )
+        >>> graded = cl.grade_bets(bets, "starter")
+        >>> graded.bets["clv_bps"].to_list(), graded.unmatched["reason"].to_list(), graded.verify().passed
+        ([70, None], ['fixture_unknown'], True)
+        """
+        how = Reading(columns, market, odds_format, time_zone, time_format)
+        return self._place.grade_bets(question(odds, None, window), bets, how, agent_id)
 
     @names_checked
     def backtests(

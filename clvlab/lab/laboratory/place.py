@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import polars as pl
 
+from clvlab.application.bets.reading import Reading
 from clvlab.feeds.feed import Feed
 from clvlab.lab.laboratory.asked import Capturing, Entry, Folds, HoldOut, LiveRequest, Question
 from clvlab.lab.laboratory.listing import Listing
+from clvlab.lab.results.bets import GradedBets
 from clvlab.lab.results.grid import Work
 from clvlab.lab.results.pack import Pack
 from clvlab.lab.results.planning import SearchPlan
@@ -42,6 +44,10 @@ class Place(Protocol):
 
     def backtests(self, questions: Sequence[Question], entry: Entry, executor: Executor | None) -> tuple[Result, ...]:
         """Backtest an agent over several packs, in their order."""
+        ...
+
+    def grade_bets(self, question: Question, bets: Any, how: Reading, agent_id: str) -> GradedBets:
+        """Grade bets that somebody placed."""
         ...
 
     def compete(self, question: Question, entries: Sequence[Entry]) -> Result: ...

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import httpx2
 from websockets.exceptions import ConnectionClosed
 
-from clvlab.agents.registry import TEMPLATES
+from clvlab.agents.registry import TEMPLATES, TRANSCRIBED
 from clvlab.answers.runs import RunProgress
 from clvlab.application import backtests, packs
 from clvlab.client import ApiError, Client
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from clvlab.sql import Table  # loads a database
 
 _MIN_ROSTER = 2
-_TRANSCRIBED = "llm"
 _STARTED = "COMPETITION_STARTED"
 _UNDER_WAY = ("queued", "running")
 _PAUSE_S = 1.0
@@ -90,13 +89,16 @@ class RemotePlace:
 
     walk = plan = sweep
 
+    def grade_bets(self, *_: Any) -> NoReturn:
+        raise UnsupportedError(f"{self.where} grades no bets, which stay on this machine: grade them in a Lab() here")
+
     def _check_audited(self, question: Question) -> None:
         if not question.audit:
             raise UnsupportedError(f"{self.where} audits as it sees fit: audit=False is for a Lab() here")
 
     def backtest(self, question: Question, entry: Entry) -> Result:
         strategy = self._template(entry, "backtest")
-        if strategy == _TRANSCRIBED:
+        if strategy in TRANSCRIBED:
             raise UnsupportedError(f"{self.where} backtests no transcript: enter it in .compete(), or backtest in a Lab() here")
         self._check_audited(question)
         window = question.window

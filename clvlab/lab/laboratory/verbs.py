@@ -248,3 +248,4 @@ def _saved(given: object) -> str:
 _HERE = Verbs(HERE)
 backtest, backtests, compare = _HERE.backtest, _HERE.backtests, _HERE.compare
 sweep, walk_forward = _HERE.sweep, _HERE.walk_forward
+grade_bets = _HERE.grade_bets

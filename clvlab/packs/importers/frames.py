@@ -58,6 +58,26 @@ def frame_csv(frame: Any, source: str, mapping: Mapping[str, Any] | None = None)
         table = _as_season(table)
     else:
         readable("frame", table.head(0).to_arrow().schema, check_mapping(mapping, table.columns))
+    return _csv(table)
+
+
+def plain_csv(frame: Any) -> bytes:
+    r"""Return the CSV that a frame of anything but odds is written as, by the rules of ``frame_csv``; a time of day is text.
+
+    Raises
+    ------
+    SourceError
+        A frame that can't be read, or a column that can't be written as text.
+
+    Examples
+    --------
+    >>> plain_csv(pl.DataFrame({"stake": [10.0], "placed": ["12:30"]}))
+    b'stake,placed\n10.0,12:30\n'
+    """
+    return _csv(_polars(frame).with_columns(pl.col(pl.Time).cast(pl.String)))
+
+
+def _csv(table: pl.DataFrame) -> bytes:
     return table.select(_written(name, dtype) for name, dtype in table.schema.items()).write_csv().encode()
 
 

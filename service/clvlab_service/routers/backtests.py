@@ -72,7 +72,7 @@ async def run_backtest(
     """Replay a catalogued pack, seal the run, store the report.
 
     One fixture goes through the offline agent `baseline` and is answered when it is sealed. Several, or all of a pack, go
-    through any template but `llm`; what takes more than a second is answered with 202 and goes on.
+    through any template but `llm` and `bets`; what takes more than a second is answered with 202 and goes on.
     """
     asked = await run_in_threadpool(application.backtests.ask, body, key)
     if not asked.known:

@@ -1,0 +1,110 @@
+"""``clvlab bets``: grade bets that somebody placed."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from clvlab.application import packs
+from clvlab.application.bets.grading import STRATEGY, plan_grading
+from clvlab.application.bets.reading import Reading
+from clvlab.application.bets.rows import BetRows
+from clvlab.application.log import operations
+from clvlab.application.runs.in_folder import FolderRecord
+from clvlab.application.runs.record import make
+from clvlab.application.sheets.headline import headline_of
+from clvlab.application.sheets.means import spelt_mean
+from clvlab.application.sheets.page import tear_sheet_page
+from clvlab.cli.interrupting import interruptible
+from clvlab.cli.making import now_ms, program
+from clvlab.cli.options import JsonOption, RunsOption
+from clvlab.cli.printing import counted, out, plain, print_json, say, show_report, show_table, table
+from clvlab.cli.progress import stages
+from clvlab.files import written_file
+from clvlab.law.closing import Window
+from clvlab.odds.formats import OddsFormat
+
+_SHOWN = 10
+bets_app = typer.Typer(help="Grade bets that somebody placed.", no_args_is_help=True)
+
+
+@bets_app.callback()
+def bets() -> None:
+    """Grade bets that somebody placed."""
+
+
+@bets_app.command("grade")
+def bets_grade(
+    bets: Annotated[Path, typer.Argument(help="CSV file, a row a bet.", metavar="BETS.csv")],
+    pack: Annotated[str, typer.Option(help="Pack id in the catalog, path of a pack folder, or URL.")],
+    column: Annotated[
+        list[str] | None, typer.Option(help="MEANING=COLUMN, as time=placed_at; nothing behind = is not read; may be repeated.")
+    ] = None,
+    market: Annotated[str | None, typer.Option(help="The market of every row.")] = None,
+    odds_format: Annotated[str | None, typer.Option(help=f"How prices are written: {', '.join(OddsFormat)}.")] = None,
+    time_zone: Annotated[str | None, typer.Option(help="IANA zone of times that carry none.")] = None,
+    time_format: Annotated[str | None, typer.Option(help="How times are written, as '%d/%m/%Y %H:%M'.")] = None,
+    horizon_s: Annotated[int, typer.Option(help="Bets closer than this to the close stay pending.")] = 60,
+    agent_id: Annotated[str, typer.Option(help="Name under which the bets are sealed.")] = STRATEGY,
+    rows: Annotated[Path | None, typer.Option(help="Write the bets with their scores to this CSV file.")] = None,
+    unmatched: Annotated[Path | None, typer.Option(help="Write the bets that are not on the tape to this CSV file.")] = None,
+    page: Annotated[Path | None, typer.Option("--html", help="Write the tear sheet to this file as a page of its own.")] = None,
+    log: Annotated[str | None, typer.Option(help="File or URL of a run log to commit in before the bets are scored.")] = None,
+    owner: Annotated[str, typer.Option(help="Who commits, with --log.")] = "local",
+    runs_folder: RunsOption = Path("runs"),
+    as_json: JsonOption = False,
+) -> None:
+    """Score bets at the last tick not later than each, against the close, and seal them as a run."""
+    how = Reading(_columns(column or []), market, odds_format, time_zone, time_format)
+    with (
+        interruptible(lambda: "nothing was written; the same command begins again"),
+        operations.open_log(log, create=True) if log else nullcontext() as opened,
+        stages(f"grading of {bets.name}") as tell,
+    ):
+        grading = plan_grading(bets, packs.open_pack(pack), how, Window(min_clv_horizon_s=horizon_s), agent_id)
+        done = make(grading.plan, FolderRecord(runs_folder, now_ms, opened, owner), tell)
+    told, folder = grading.rows(done), runs_folder / done.run_id
+    for path, frame in ((rows, told.frame), (unmatched, told.unmatched)):
+        if path is not None:
+            with written_file(path) as whole:
+                whole.write(told.csv(frame))
+    if page is not None:
+        with written_file(page) as whole:
+            whole.write(tear_sheet_page(done).encode())
+    if as_json:
+        print_json(done.report | {"run_folder": str(folder), "headline": headline_of(done).facts(), "bets": told.facts()})
+        return
+    show_report(done.report, headline_of(done))
+    _show_rows(told)
+    for path in (rows, unmatched, page):
+        if path is not None:
+            out.print(f"Wrote {plain(str(path))}")
+    out.print(f"Sealed in {plain(str(folder))}")
+    out.print(f"Next: {program()} verify {plain(str(folder))}")
+
+
+def _columns(texts: list[str]) -> dict[str, str | None]:
+    split = [text.partition("=") for text in texts]
+    wrong = ["".join(parts) for parts in split if not parts[0] or not parts[1]]
+    if wrong:
+        raise typer.BadParameter(f"--column takes MEANING=COLUMN, not {wrong[0]!r}")
+    return {meaning: name or None for meaning, _, name in split}
+
+
+def _show_rows(told: BetRows) -> None:
+    """Print what became of the rows, and what rests on the bettor's word."""
+    matched, total = told.matched.height, told.frame.height
+    say(f"{counted(total, 'bet')}, {matched:,} on the tape, as {counted(told.decisions, 'decision')}")
+    say(f"Columns {told.columns.words}")
+    for note in told.notes:
+        say(f"note: {note}", "yellow")
+    if told.own_edge.mean is not None:
+        say(f"untrusted, by the bettor's own prices: mean edge at the close {spelt_mean(told.own_edge, '%')}")
+    if told.own_profit is not None:
+        say(f"untrusted, by the bettor's own prices: settled profit {told.own_profit:+,.2f}")
+    if told.unmatched.height:
+        shown = told.unmatched.head(_SHOWN).select("row", "reason", "detail")
+        show_table(table(shown, f"Not on the tape (first {shown.height} of {told.unmatched.height:,})"))

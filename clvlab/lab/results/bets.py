@@ -1,0 +1,168 @@
+"""Graded bets: a sealed run of what somebody bet, with the rows of the record beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import polars as pl
+
+from clvlab.agents.registry import of_sealed_config
+from clvlab.agents.template import Template
+from clvlab.application.bets.columns import Meaning
+from clvlab.application.bets.grading import Grading
+from clvlab.application.bets.rows import FLAGS, BetRows
+from clvlab.application.runs.perform import PerformedRun
+from clvlab.application.sheets.means import spelt_mean
+from clvlab.drawing import html
+from clvlab.lab.results.report import Report, Scores
+from clvlab.lab.results.result import Result
+from clvlab.lab.results.run import Run
+from clvlab.law.policy import PolicyEnvelope
+from clvlab.packs import reader
+
+_SHOWN = 12
+_UNTRUSTED = "Untrusted: prices and results as the bettor tells them, which no verifier can check and the law never sees."
+
+
+class GradedBets(Result):
+    """Bets that were graded against a pack, made by ``clvlab.grade_bets``: a result like that of a backtest, and its rows.
+
+    Parameters
+    ----------
+    run, packs, performed
+        As for ``Result``.
+    rows
+        The rows of the record beside what the run says of them.
+    """
+
+    def __init__(self, run: Run, packs: Iterable[reader.Pack], performed: PerformedRun | None, rows: BetRows) -> None:
+        super().__init__(run, packs, performed)
+        self._rows = rows
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        _, (run, packs, performed) = super().__reduce__()
+        return GradedBets, (run, packs, performed, self._rows)
+
+    @classmethod
+    def graded(cls, grading: Grading, done: PerformedRun) -> GradedBets:
+        """Return the bets of a run that was performed here."""
+        return cls(Run(done.run, done.receipts), [done.pack], done, grading.rows(done))
+
+    @property
+    def report(self) -> Report:
+        """The report of the run, and under ``bets`` the rows: what was told of each, and as ``untrusted`` the bettor's word."""
+        return Report(super().report | {"bets": self._rows.facts()})
+
+    @property
+    def bets(self) -> Scores:
+        """One row per bet of the record: as it was told, where it lies, what the law says, and what is noted of it.
+
+        ``told_*`` is the text of each cell; ``unmatched`` and ``detail`` say why a row is not on the tape; ``seq, reason,
+        entry_prob_bps, odds_milli, close_prob_bps, clv_bps, edge_bps`` and ``at_close`` are those of the decision that it is
+        part of; ``flags`` are those of ``clvlab.application.bets.rows.FLAGS``. ``own_odds_milli, own_result,
+        edge_own_price_bps`` and ``profit_own_price`` rest on the bettor's word.
+        """
+        return Scores(self._rows.frame)
+
+    @property
+    def unmatched(self) -> pl.DataFrame:
+        """The rows that are not on the tape: number, reason, a sentence with the values, and what they say."""
+        return self._rows.unmatched
+
+    @property
+    def flags(self) -> dict[str, int]:
+        """How many rows carry each flag."""
+        return self._rows.flags
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Which column of the record was read as what."""
+        return {str(meaning): name for meaning, name in self._rows.columns.names.items()}
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader has to know of the rows, in sentences."""
+        return self._rows.notes
+
+    @property
+    def by_book(self) -> pl.DataFrame:
+        """One row per bookmaker of the record: bets, scored ones, mean CLV, and mean edge at the bettor's own prices."""
+        return self._rows.by_book
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """Parameters of the template ``bets`` that make the same run anew; see also ``policy``."""
+        config = self._agent_sealed().config.model_dump(mode="json")
+        return {name: config[name] for name in ("transcript", "transcript_sha256")}
+
+    @property
+    def policy(self) -> PolicyEnvelope:
+        """The policy that was sealed: it refuses no bet for its size, price or age."""
+        return PolicyEnvelope.sealed(self._read[2]["policy"])
+
+    def _agent_sealed(self) -> Template[Any]:
+        agent = self._read[2]["agents"][0]
+        return of_sealed_config(agent["agent_id"], agent["strategy"], agent["config"])
+
+    @property
+    def _title(self) -> str:
+        first = self.contenders[0]
+        return f"{self._rows.frame.height:,} bets of {first.agent_id} on {first.pack_id!r}"
+
+    def __repr__(self) -> str:
+        said, _, steps = super().__repr__().partition("; next: ")
+        left = self._rows.unmatched.height
+        return f"{said}{f'; {left:,} not on the tape' if left else ''}; next: .bets, .unmatched, {steps}"
+
+    def _repr_html_(self) -> str:
+        rows, unmatched = self._rows, self._rows.unmatched
+        return html.block(
+            "",
+            super()._repr_html_(),
+            html.section("Bets", html.strip(_counts(rows))),
+            *(f"<p>{html.escape(note)}</p>" for note in rows.notes),
+            html.section(_head(unmatched.height), _unmatched_table(unmatched)) if unmatched.height else "",
+            html.fence("By the bettor's word", f"<p>{_UNTRUSTED}</p>", html.strip(_by_word(rows))),
+            html.details("What was read", f"<p>{html.escape(rows.columns.words)}</p>", _flags_table(rows.flags)),
+        )
+
+
+def _counts(rows: BetRows) -> dict[str, str]:
+    total = rows.frame.height
+    return {
+        "bets": f"{total:,}",
+        "on the tape": f"{rows.matched.height:,}",
+        "decisions": f"{rows.decisions:,}: bets on one side at one tick are one",
+        "staked, on the tape": f"{rows.matched['stake_cents'].sum() / 100:,.2f}",
+    }
+
+
+def _by_word(rows: BetRows) -> dict[str, str]:
+    profit = rows.own_profit
+    return {
+        "edge at own prices, 95 % interval": "none" if rows.own_edge.mean is None else spelt_mean(rows.own_edge, "%"),
+        "profit at own prices": "none" if profit is None else f"{profit:+,.2f}",
+    }
+
+
+def _head(count: int) -> str:
+    return f"Not on the tape: {count:,} {'bet' if count == 1 else 'bets'}"
+
+
+def _unmatched_table(unmatched: pl.DataFrame) -> str:
+    rows = [(_told(one), html.noted(one["detail"], one["reason"])) for one in unmatched.head(_SHOWN).iter_rows(named=True)]
+    more = unmatched.height - len(rows)
+    rest = f'<p class="quiet">and {more:,} more, in .unmatched</p>' if more else ""
+    return html.table(["bet", "why"], rows) + rest
+
+
+def _told(row: Mapping[str, Any]) -> html.Html:
+    """Return a bet as its row tells it: what it was on, and when."""
+    on = [row.get(f"told_{name}") for name in (Meaning.FIXTURE, Meaning.HOME, Meaning.AWAY, Meaning.MARKET, Meaning.SIDE)]
+    when = " ".join(row.get(f"told_{name}") or "" for name in (Meaning.DATE, Meaning.TIME)).strip()
+    return html.noted(", ".join(text for text in on if text), f"row {row['row']:,}{f', {when}' if when else ''}")
+
+
+def _flags_table(flags: Mapping[str, int]) -> str:
+    return html.table(["flag", "bets", "which"], [(name, count, FLAGS[name]) for name, count in flags.items()]) if flags else ""
