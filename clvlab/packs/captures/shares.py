@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import NamedTuple
 
-from clvlab.odds.rounding import largest_remainder
+from clvlab.law.schema import ODDS_MILLI
+from clvlab.odds.rounding import half_up, largest_remainder
 from clvlab.packs.captures.reader import State
-from clvlab.packs.importers.polymarket import odds_milli
 
+MARKET_KEY = "1X2_PARTICIPANT_RESULT||"
+"""Of a match whose three sides are shares."""
 WHOLE = 1_000_000
 """The price of a share that wins, in millionths."""
 _WIDEST = 100_000
@@ -82,6 +84,14 @@ class ShareMarket:
         shares = largest_remainder({side: quote.bid + quote.ask for side, quote in quotes.items()})
         odds = tuple(odds_milli(Decimal(quotes[side].ask) / WHOLE) for side in self.sides)
         return tuple(shares[side] for side in self.sides), odds
+
+
+def odds_milli(price: Decimal) -> int | None:
+    """Decimal odds x 1000 of a share's price; none for a price at which nothing can be won or bought."""
+    if not 0 < price < 1:
+        return None
+    odds = half_up(1000 / price)
+    return odds if ODDS_MILLI[0] <= odds <= ODDS_MILLI[1] else None
 
 
 def millionths(price: object) -> int:
