@@ -7,7 +7,7 @@ for it lacks that change; the asset stays as it was, unknown after a cut, until 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from clvlab.packs.captures.reader import State
@@ -28,10 +28,16 @@ class Change:
 
 @dataclass(slots=True)
 class _Book:
-    """The levels of an asset with the time of each; those that were emptied too, so that nothing older fills them again."""
+    """The levels of an asset with the time of each; those that were emptied too, so that nothing older fills them again.
+
+    Attributes
+    ----------
+    sides
+        What the asset is a share of, and whether that side wins where the asset loses.
+    """
 
     market: ShareMarket
-    side: str
+    sides: tuple[tuple[str, bool], ...]
     is_known: bool = False
     since_ms: int = 0
     last_ms: int = 0
@@ -53,7 +59,13 @@ class _Book:
         self.is_known = False
         self._levels.clear()
 
-    def quote(self) -> Quote | None:
+    def quote(self, ts_ms: int) -> None:
+        """Tell the market of every side that the asset is."""
+        best = self._best()
+        for side, opposite in self.sides:
+            self.market.quote(side, best.opposite if best is not None and opposite else best, ts_ms)
+
+    def _best(self) -> Quote | None:
         if not self.is_known:
             return None
         full = [level for level, (is_full, _) in self._levels.items() if is_full]
@@ -64,13 +76,19 @@ class _Book:
 class AssetBooks:
     """Books of the assets that were named, and the markets whose sides they are.
 
+    Parameters
+    ----------
+    again_after_ms
+        After how long a market that did not move is told of again; never if null.
+
     Attributes
     ----------
     markets
         Side -> asset, of each market by its fixture and key.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, again_after_ms: int | None = None) -> None:
+        self._again_after_ms = again_after_ms
         self._books: dict[str, _Book] = {}
         self._markets: dict[tuple[int, str], Mapping[str, str]] = {}
         self.markets: Mapping[tuple[int, str], Mapping[str, str]] = self._markets
@@ -80,12 +98,19 @@ class AssetBooks:
         """The fixture of every asset."""
         return {asset: book.market.fixture_id for asset, book in self._books.items()}
 
-    def name(self, fixture_id: int, market_key: str, assets: Mapping[str, str]) -> None:
-        """Say which asset is which side of a market; of a market that was named before nothing changes."""
+    def name(
+        self, fixture_id: int, market_key: str, assets: Mapping[str, str], opposite: Collection[str] = frozenset()
+    ) -> None:
+        """Say which asset is which side of a market, and which sides are the opposite of theirs.
+
+        Of a market that was named before nothing changes.
+        """
         if (fixture_id, market_key) not in self._markets:
             self._markets[fixture_id, market_key] = assets
             market = ShareMarket(fixture_id, market_key, tuple(assets))
-            self._books |= {asset: _Book(market, side) for side, asset in assets.items()}
+            for asset in dict.fromkeys(assets.values()):
+                sides = tuple((side, side in opposite) for side, own in assets.items() if own == asset)
+                self._books[asset] = _Book(market, sides)
 
     def is_known(self, asset: str) -> bool:
         """Whether changes of an asset can be applied: a full book of it came, and nothing is missing since."""
@@ -98,19 +123,31 @@ class AssetBooks:
             book = self._books.get(change.asset)
             if book is not None:
                 book.take(change)
-                book.market.quote(book.side, book.quote(), change.ts_ms)
+                book.quote(change.ts_ms)
                 touched[book.market.fixture_id, book.market.market_key] = book.market
-        states = [market.moved(in_running=in_running(market.fixture_id)) for market in touched.values()]
+        states = [
+            market.moved(in_running=in_running(market.fixture_id), after_ms=self._again_after_ms) for market in touched.values()
+        ]
         return [state for state in states if state is not None]
 
     def forget(self, assets: Collection[str]) -> set[tuple[int, str]]:
         """Hold the books of these assets, of all if none is named, for unknown, and return the markets that were known."""
-        forgotten = set()
+        return {(market.fixture_id, market.market_key) for market in self._forget(assets, 0)}
+
+    def suspend(self, assets: Collection[str], ts_ms: int) -> list[State]:
+        """Forget them as of a time, and return the suspended states of the markets that were known."""
+        markets = {(market.fixture_id, market.market_key): market for market in self._forget(assets, ts_ms)}
+        unpriced = {key: (None,) * len(market.sides) for key, market in markets.items()}
+        return [
+            State(*key, market.ts_ms, in_running=False, sides=market.sides, prob_bps=unpriced[key], odds_milli=unpriced[key])
+            for key, market in sorted(markets.items())
+        ]
+
+    def _forget(self, assets: Collection[str], ts_ms: int) -> Iterator[ShareMarket]:
         for asset in assets or self._books:
             book = self._books.get(asset)
             if book is not None and book.is_known:
                 book.forget()
-                book.market.quote(book.side, None, 0)
+                book.quote(ts_ms)
                 book.market.forget()
-                forgotten.add((book.market.fixture_id, book.market.market_key))
-        return forgotten
+                yield book.market

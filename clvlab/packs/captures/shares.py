@@ -32,6 +32,11 @@ class Quote(NamedTuple):
         """Whether its middle is a price: the book is not crossed, and at most 0.10 lie between."""
         return 0 < self.ask - self.bid <= _WIDEST
 
+    @property
+    def opposite(self) -> Quote:
+        """The same book seen from the share that wins where this one loses."""
+        return Quote(WHOLE - self.ask, WHOLE - self.bid)
+
 
 @dataclass(slots=True)
 class ShareMarket:
@@ -52,6 +57,7 @@ class ShareMarket:
     market_key: str
     sides: tuple[str, ...]
     ts_ms: int = 0
+    _said_ms: int = 0
     _quotes: dict[str, Quote | None] = field(init=False)
     _prob_bps: tuple[int | None, ...] = field(init=False)
     _odds_milli: tuple[int | None, ...] = field(init=False)
@@ -65,13 +71,18 @@ class ShareMarket:
         self._quotes[side] = quote
         self.ts_ms = max(self.ts_ms, ts_ms)
 
-    def moved(self, *, in_running: bool) -> State | None:
-        """Return the state of the market if it is another than the last one that was returned."""
+    def moved(self, *, in_running: bool, after_ms: int | None = None) -> State | None:
+        """Return the state of the market if it is another than the last one that was returned, or that much later."""
         prices = self._prices()
-        if prices == (self._prob_bps, self._odds_milli):
+        again = after_ms is not None and self.ts_ms - self._said_ms >= after_ms
+        if prices == (self._prob_bps, self._odds_milli) and not again:
             return None
-        self._prob_bps, self._odds_milli = prices
+        (self._prob_bps, self._odds_milli), self._said_ms = prices, self.ts_ms
         return State(self.fixture_id, self.market_key, self.ts_ms, in_running, self.sides, *prices)
+
+    def state(self, *, in_running: bool) -> State:
+        """Return the state of the market."""
+        return State(self.fixture_id, self.market_key, self.ts_ms, in_running, self.sides, *self._prices())
 
     def forget(self) -> None:
         """Hold it for suspended, so that its next price counts as moved."""
