@@ -116,8 +116,12 @@ def packs_build(
 
 @packs_app.command("import")
 def packs_import(
-    source: Annotated[str, typer.Argument(help=f"One of {', '.join(sorted(IMPORTERS))}.")],
-    paths: Annotated[list[Path], typer.Argument(help="Files or folders of the source.")],
+    source: Annotated[
+        str,
+        typer.Argument(help=f"One of {', '.join(sorted(IMPORTERS))}; told by the files if left out.", metavar="[SOURCE]"),
+    ],
+    paths: Annotated[list[Path] | None, typer.Argument(help="Files or folders of the source.", metavar="FILE...")] = None,
+    *,
     out_folder: Annotated[Path, typer.Option("--out", help="Folder of the new pack; its name becomes the pack id.")],
     lenient: Annotated[bool, typer.Option("--lenient", help="Count rows that can't be read instead of stopping.")] = False,
     margin: Annotated[str, typer.Option(help=f"How margins are removed: {', '.join(Margin)}.")] = "power",
@@ -151,13 +155,21 @@ def packs_import(
             max_close_age_s=max_close_age_s,
             progress=status.update,
         )
-        report = import_source(source, paths, out_folder, options)
+        report = import_source(*_source_first(source, paths or []), out_folder, options)
+    if report.recognised is not None:
+        out.print(f"Recognised {plain(str(report.recognised))}")
     show_quality(report.quality)
     for name in report.unread[:_SHOWN]:
         out.print(f"  not read: {plain(name)}")
     if len(report.unread) > _SHOWN:
         out.print(f"  not read: {len(report.unread) - _SHOWN:,} more files")
     show_pack(packs.open_pack(out_folder))
+
+
+def _source_first(first: str, paths: list[Path]) -> tuple[str | None, list[Path]]:
+    """Return the source and the files: without a source the first word is a file, unless it is a source and more follow."""
+    is_source = first in IMPORTERS if paths else not Path(first).exists()
+    return (first, paths) if is_source or not Path(first).exists() else (None, [Path(first), *paths])
 
 
 def _whole_or_nothing(folder: Path) -> Callable[[], str]:

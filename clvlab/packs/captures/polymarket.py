@@ -7,11 +7,11 @@ from typing import Any
 
 import orjson
 
-from clvlab.packs.captures.asset_books import AssetBooks, Change
 from clvlab.packs.captures.normalising import Source
 from clvlab.packs.captures.polymarket_markets import Event, events_of, is_description
-from clvlab.packs.captures.reader import State
-from clvlab.packs.captures.shares import millionths, number
+from clvlab.packs.exchange.asset_books import AssetBooks, Change
+from clvlab.packs.exchange.shares import millionths, number
+from clvlab.packs.exchange.state import State
 from clvlab.packs.importers.times import LAST_MS
 from clvlab.packs.manifest import Fixture
 

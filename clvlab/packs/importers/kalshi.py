@@ -6,18 +6,17 @@ market of which there are trades only can serve to enter, not to close. Prices a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import orjson
 import polars as pl
 
 from clvlab.errors import SourceError
-from clvlab.packs.captures.shares import WHOLE, Quote, names_of, number
-from clvlab.packs.files import lines_of, whole
+from clvlab.packs.exchange.shares import WHOLE, Quote, names_of, number
 from clvlab.packs.importers.assets import AssetMap, AssetMarket, asset_map
+from clvlab.packs.importers.heads import json_documents
 from clvlab.packs.importers.shares import Share, ShareSpill, Trade, price_millionths, quote_share, taker, trade_price
 from clvlab.packs.importers.source import Account, Normalised, Options, files_below
 from clvlab.packs.importers.times import micros_of_iso, of_iso, of_unix, time_in_name
@@ -59,27 +58,6 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
     )
 
 
-def answers_of(name: str, path: Path, account: Account) -> Iterator[tuple[int, Any]]:
-    """Return the JSON documents of a file, numbered: a document, or one a line.
-
-    Raises
-    ------
-    SourceError
-        It can't be read to its end, or is no JSON; when strict, a line that is none.
-    """
-    if ".jsonl" in path.name:
-        for line, text in lines_of(path):
-            try:
-                yield line, orjson.loads(text)
-            except orjson.JSONDecodeError as error:
-                account.refuse(name, line, f"no JSON: {error.msg}", "no JSON")
-        return
-    try:
-        yield 1, orjson.loads(whole(path))
-    except orjson.JSONDecodeError as error:
-        raise SourceError(f"{name}:{error.lineno}: no JSON: {error.msg}") from error
-
-
 @dataclass(slots=True)
 class _Reading:
     """Reads answers, and keeps what they say."""
@@ -93,14 +71,14 @@ class _Reading:
     def file(self, name: str, path: Path) -> None:
         """Take the answers of a file."""
         try:
-            for line, document in answers_of(name, path, self.account):
+            for line, document in json_documents(name, path, self.account):
                 for answer in document if isinstance(document, list) else [document]:
                     self._answer(name, line, answer)
         except SourceError as error:
             self.account.refuse_file(name, error)
 
     def _answer(self, name: str, line: int, answer: Any) -> None:
-        parts = _parts(answer)
+        parts = parts_of(answer)
         if parts is None:
             text = f"no answer of Kalshi about markets, candlesticks or trades: {str(answer)[:80]}"
             self.account.refuse(name, line, text, "no answer of Kalshi")
@@ -146,7 +124,7 @@ class _Reading:
                 self.account.refuse(name, line, text, "a result changes")
 
 
-def _parts(answer: Any) -> list[tuple[str, Any, Any]] | None:
+def parts_of(answer: Any) -> list[tuple[str, Any, Any]] | None:
     """Return kind, ticker and content of what an answer holds; null if it is none of Kalshi's."""
     if not isinstance(answer, dict):
         return None

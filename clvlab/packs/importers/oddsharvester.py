@@ -17,8 +17,8 @@ from zoneinfo import ZoneInfo
 import orjson
 
 from clvlab.errors import SourceError
-from clvlab.packs.files import lines_of, whole
 from clvlab.packs.importers.csv_rows import opened_csv
+from clvlab.packs.importers.heads import Kind, head_of, json_documents, kind_of
 from clvlab.packs.importers.scraped import AVERAGE, CLOSING_MS, Scrapes, market_key_named, scrapes, side_named
 from clvlab.packs.importers.source import Normalised, Options, files_below
 from clvlab.packs.importers.times import of_iso, zone_of
@@ -66,20 +66,11 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
 
 def _rows(name: str, path: Path, read: Scrapes) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """Return the matches of a file, numbered as its lines or, of a JSON document, as they come."""
-    if ".csv" in path.name:
+    if kind_of(head_of(path)) is not Kind.JSON:
         yield from opened_csv(name, path, read.account)[1]
-    elif ".jsonl" in path.name:
-        for line, text in lines_of(path):
-            try:
-                yield line, orjson.loads(text)
-            except orjson.JSONDecodeError as error:
-                read.account.refuse(name, line, f"no JSON: {error.msg}", "no JSON")
-    else:
-        try:
-            document = orjson.loads(whole(path))
-        except orjson.JSONDecodeError as error:
-            raise SourceError(f"{name}:{error.lineno}: no JSON: {error.msg}") from error
-        yield from enumerate(document if isinstance(document, list) else [document], 1)
+        return
+    for line, document in json_documents(name, path, read.account):
+        yield from enumerate(document if isinstance(document, list) else [document], line)
 
 
 def _match(read: Scrapes, name: str, line: int, row: Mapping[str, Any], zone: ZoneInfo | None) -> None:

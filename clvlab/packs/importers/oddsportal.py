@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 
 from clvlab.errors import SourceError
 from clvlab.naming import among
-from clvlab.packs.captures.shares import MARKET_KEY
+from clvlab.packs.exchange.shares import MARKET_KEY
 from clvlab.packs.importers.csv_rows import opened_csv
 from clvlab.packs.importers.scraped import AVERAGE, CLOSING_MS, OPENING_MS, Scrapes, day_of, scrapes
 from clvlab.packs.importers.source import Normalised, Options, files_below

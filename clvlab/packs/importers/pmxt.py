@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from clvlab.errors import SourceError
-from clvlab.packs.captures.asset_books import AssetBooks, Change, Level
-from clvlab.packs.captures.shares import millionths, number
+from clvlab.packs.exchange.asset_books import AssetBooks, Change, Level
+from clvlab.packs.exchange.shares import millionths, number
 from clvlab.packs.importers.assets import AssetMap, asset_map, markets_of
 from clvlab.packs.importers.source import Account, Normalised, Options, files_below
 from clvlab.packs.importers.states import StateSpill

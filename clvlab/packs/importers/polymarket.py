@@ -18,7 +18,7 @@ import polars as pl
 from clvlab.errors import SourceError
 from clvlab.law.schema import SAFE_INTEGER
 from clvlab.odds.rounding import largest_remainder
-from clvlab.packs.captures.shares import MARKET_KEY, odds_milli
+from clvlab.packs.exchange.shares import MARKET_KEY, odds_milli
 from clvlab.packs.files import lines_of, whole
 from clvlab.packs.importers.source import Account, Normalised, Options, ticks_frame
 from clvlab.packs.importers.times import LAST_MS

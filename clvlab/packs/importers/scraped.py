@@ -18,7 +18,7 @@ import polars as pl
 from clvlab.law.schema import ODDS_MILLI
 from clvlab.odds.consensus import Consensus
 from clvlab.odds.formats import OddsFormat, decimal_odds
-from clvlab.packs.captures.shares import MARKET_KEY
+from clvlab.packs.exchange.shares import MARKET_KEY
 from clvlab.packs.importers.books import QUOTES, QuoteSpill, batches, book_ticks
 from clvlab.packs.importers.source import NO_ODDS, Account, Normalised, Options, fixture_ids_of
 from clvlab.packs.manifest import Fixture, KickoffKind

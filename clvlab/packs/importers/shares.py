@@ -14,8 +14,8 @@ import polars as pl
 
 from clvlab.law.schema import Schema
 from clvlab.odds.rounding import largest_remainder
-from clvlab.packs.captures.reader import State
-from clvlab.packs.captures.shares import WHOLE, Quote, ShareMarket, millionths, odds_milli
+from clvlab.packs.exchange.shares import WHOLE, Quote, ShareMarket, millionths, odds_milli
+from clvlab.packs.exchange.state import State
 from clvlab.packs.importers.assets import AssetMap, AssetMarket, markets_of
 from clvlab.packs.importers.books import QuoteSpill, batches
 from clvlab.packs.importers.source import Account, Options

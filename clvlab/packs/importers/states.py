@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 
 from clvlab.law.schema import TICKS
-from clvlab.packs.captures.reader import State
+from clvlab.packs.exchange.state import State
 from clvlab.packs.importers.books import QuoteSpill, batches, number_messages
 from clvlab.packs.importers.source import Account, Options
 

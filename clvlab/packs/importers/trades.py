@@ -19,6 +19,7 @@ from clvlab.errors import SourceError
 from clvlab.naming import among
 from clvlab.packs.importers.assets import AssetMap, asset_map
 from clvlab.packs.importers.csv_rows import opened_csv
+from clvlab.packs.importers.heads import Kind, head_of, kind_of
 from clvlab.packs.importers.shares import ShareSpill, Trade, taker, trade_price
 from clvlab.packs.importers.source import Account, Normalised, Options, files_below
 from clvlab.packs.importers.times import micros_of_iso, of_iso, of_unix, zone_of
@@ -47,7 +48,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
     spill = ShareSpill(assets, scratch)
     zone = zone_of(options.time_zone)
     for name, path in sorted(files.items()):
-        read = _parquet if name.endswith(".parquet") else _csv
+        read = _parquet if kind_of(head_of(path)) is Kind.PARQUET else _csv
         try:
             for rows in read(name, path, assets, options, account):
                 _take(name, rows, spill, zone, options, account)

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from clvlab.packs.captures.reader import State
-from clvlab.packs.captures.shares import WHOLE, Quote, ShareMarket
+from clvlab.packs.exchange.shares import WHOLE, Quote, ShareMarket
+from clvlab.packs.exchange.state import State
 
 Level = tuple[bool, int]  # whether it is bid, and at what price
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from clvlab.law.schema import ODDS_MILLI
 from clvlab.odds.rounding import half_up, largest_remainder
-from clvlab.packs.captures.reader import State
+from clvlab.packs.exchange.state import State
 
 MARKET_KEY = "1X2_PARTICIPANT_RESULT||"
 """Of a match whose three sides are shares."""
