@@ -122,7 +122,7 @@ class _Reading:
         line, at_ms = 0, hour
         try:
             for rows in _batches(name, path, self._options.chunk_rows):
-                at_ms = self._take(name, rows, line, at_ms)
+                at_ms = self._take(name, rows, line, at_ms, hour)
                 line += rows.height
         except SourceError as error:
             self._account.refuse_file(name, error)
@@ -133,8 +133,8 @@ class _Reading:
             self.cut(hour)
         return bool(line)
 
-    def _take(self, name: str, rows: pl.DataFrame, line: int, at_ms: int) -> int:
-        """Take some rows, of which the first stands behind that line, and return the latest time in them."""
+    def _take(self, name: str, rows: pl.DataFrame, line: int, at_ms: int, hour: int) -> int:
+        """Take some rows of an hour, of which the first stands behind that line, and return the latest time in them."""
         numbered = rows.with_row_index("line", line + 1)
         known = pl.col("asset_id").is_in(list(self._assets.markets))
         others = numbered.filter(~known).group_by("asset_id").agg(pl.len(), pl.first("line")).sort("line")
@@ -147,6 +147,8 @@ class _Reading:
             except (ValueError, KeyError, TypeError) as error:
                 said = f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else str(error)
                 self._account.refuse(name, row["line"], said)
+                own = row["timestamp"] or hour
+                at_ms = max(at_ms, own if hour <= own < hour + _HOUR_MS else hour)
                 self.cut(at_ms, [row["asset_id"]])  # what it changed is missing
                 continue
             at_ms = at_ms if change is None else max(at_ms, change.ts_ms)

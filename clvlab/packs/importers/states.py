@@ -71,6 +71,6 @@ def last_states(states: pl.DataFrame, account: Account) -> pl.DataFrame:
     """Return ``TICKS`` of states of whole fixtures, of which the last of one market at one time counts."""
     last = states.filter(pl.col("place") == pl.col("place").max().over(_AT))
     account.note("states that another of the same time followed", states["place"].n_unique() - last["place"].n_unique())
-    account.books.update({1: last.filter(~pl.col("suspended"))["place"].n_unique()})
-    account.books.update({0: last.filter("suspended")["place"].n_unique()})
+    for suspended, count in last.group_by("suspended").agg(pl.col("place").n_unique()).iter_rows():
+        account.books[0 if suspended else 1] += count
     return number_messages(last)
