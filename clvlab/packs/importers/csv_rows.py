@@ -41,8 +41,11 @@ def delimiter_of(header: str) -> str:
 
 
 def header_of(line: str) -> list[str]:
-    """Return the columns that a header names."""
-    return [cell.strip() for cell in next(csv.reader([line], delimiter=delimiter_of(line)), [])]
+    """Return the columns that a header names; none where it can't be read as one."""
+    try:
+        return [cell.strip() for cell in next(csv.reader([line.rstrip("\r\n")], delimiter=delimiter_of(line)), [])]
+    except csv.Error:
+        return []
 
 
 def opened_csv(name: str, path: Path, account: Account) -> tuple[list[str], Iterator[CsvRow]]:

@@ -9,19 +9,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import orjson
 import polars as pl
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from clvlab.errors import SourceError
 from clvlab.packs.exchange.asset_books import AssetBooks, Change, Level
 from clvlab.packs.exchange.shares import millionths, number
 from clvlab.packs.importers.assets import AssetMap, asset_map, markets_of
+from clvlab.packs.importers.parquet_rows import parquet_columns, parquet_rows
 from clvlab.packs.importers.source import Account, Normalised, Options, files_below
 from clvlab.packs.importers.states import StateSpill
 from clvlab.packs.importers.times import LAST_MS
@@ -169,16 +167,11 @@ def _batches(name: str, path: Path, chunk_rows: int) -> Iterator[pl.DataFrame]:
     SourceError
         It can't be read to its end, or lacks a column.
     """
-    try:
-        with pq.ParquetFile(path) as file:
-            missing = [column for column in _READ if column not in file.schema_arrow.names]
-            if missing:
-                raise SourceError(f"{name}: lacks the columns {', '.join(missing)} of PMXT's hourly files")
-            for batch in file.iter_batches(batch_size=chunk_rows, columns=list(_READ)):
-                rows = pl.DataFrame(pl.from_arrow(pa.Table.from_batches([batch])))
-                yield rows.with_columns(_times(name, rows.schema["timestamp"]), pl.col("asset_id").cast(pl.String))
-    except (pa.ArrowException, OSError, pl.exceptions.PolarsError) as error:
-        raise SourceError(f"{name}: can't be read to its end as Parquet: {str(error).splitlines()[0]}") from error
+    missing = [column for column in _READ if column not in parquet_columns(name, path)]
+    if missing:
+        raise SourceError(f"{name}: lacks the columns {', '.join(missing)} of PMXT's hourly files")
+    for rows in parquet_rows(name, path, _READ, chunk_rows, times=("timestamp",), listed=("bids", "asks")):
+        yield rows.with_columns(_times(name, rows.schema["timestamp"]), pl.col("asset_id").cast(pl.String))
 
 
 def _times(name: str, dtype: pl.DataType) -> pl.Expr:
@@ -188,7 +181,7 @@ def _times(name: str, dtype: pl.DataType) -> pl.Expr:
         return column.dt.epoch("ms")
     if not dtype.is_integer():
         raise SourceError(f"{name}: column 'timestamp' is {dtype}; it has to hold timestamps or milliseconds")
-    return column.cast(pl.Int64)
+    return column.cast(pl.Int64, strict=False)
 
 
 def _change(row: Mapping[str, Any]) -> Change | None:
@@ -228,5 +221,4 @@ def _told(level: Any) -> tuple[Any, Any]:
 
 
 def _level(price: Any, size: Any, *, is_bid: bool) -> tuple[Level, bool]:
-    plain = [str(value) if isinstance(value, Decimal) else value for value in (price, size)]
-    return (is_bid, millionths(plain[0])), number(plain[1]) > 0
+    return (is_bid, millionths(price)), number(size) > 0

@@ -137,13 +137,17 @@ def _of_parquet(path: Path, _head: bytes, mapping: Mapping[str, Any]) -> tuple[s
         columns = pq.read_schema(path).names
     except (pa.ArrowException, OSError) as error:
         return f"Parquet that can't be read: {str(error).splitlines()[0]}"
-    if {"event_type", "asset_id", "bids", "asks"} <= {*columns}:
-        return "pmxt", "the columns event_type, asset_id, bids and asks", ""
-    if {*_CHANGES} <= {*columns}:
-        return "the-odds-api", f"the columns {_CHANGES[2]}, {_CHANGES[3]} and {_CHANGES[4]}", ""
     if {"fixture_id", "tick_seq", "prob_bps"} <= {*columns} or {"series", "tick_seq", "prob_bps"} <= {*columns}:
         return "the ticks of a pack, which needs no import"
-    return _of_columns(columns, mapping, "parquet") or f"Parquet with the columns {_listed(columns)}"
+    if {"event_type", "asset_id", "bids", "asks"} <= {*columns}:
+        return "pmxt", "the columns event_type, asset_id, bids and asks", ""
+    changes = "the-odds-api", f"the columns {_CHANGES[2]}, {_CHANGES[3]} and {_CHANGES[4]}", ""
+    found = changes if {*_CHANGES} <= {*columns} else _of_columns(columns, mapping, "parquet")
+    if found is None:
+        return f"Parquet with the columns {_listed(columns)}"
+    if found[0] != "trades" and path.suffix != ".parquet":
+        return f"Parquet of {found[0]}, and its name does not end in .parquet: rename it"
+    return found
 
 
 def _of_text(_path: Path, head: bytes, mapping: Mapping[str, Any]) -> tuple[str, str, str] | str:

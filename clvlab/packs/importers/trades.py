@@ -12,14 +12,13 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import polars as pl
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from clvlab.errors import SourceError
 from clvlab.naming import among
 from clvlab.packs.importers.assets import AssetMap, asset_map
 from clvlab.packs.importers.csv_rows import opened_csv
 from clvlab.packs.importers.heads import Kind, head_of, kind_of
+from clvlab.packs.importers.parquet_rows import parquet_columns, parquet_rows
 from clvlab.packs.importers.shares import ShareSpill, Trade, taker, trade_price
 from clvlab.packs.importers.source import Account, Normalised, Options, files_below
 from clvlab.packs.importers.times import micros_of_iso, of_iso, of_unix, zone_of
@@ -136,19 +135,14 @@ def _csv(name: str, path: Path, assets: AssetMap, options: Options, account: Acc
 
 
 def _parquet(name: str, path: Path, assets: AssetMap, options: Options, _account: Account) -> Iterator[pl.DataFrame]:
+    columns = _columns(name, parquet_columns(name, path), assets.columns)
     line = 1
-    try:
-        with pq.ParquetFile(path) as file:
-            columns = _columns(name, file.schema_arrow.names, assets.columns)
-            for batch in file.iter_batches(batch_size=options.chunk_rows, columns=sorted(set(columns.values()))):
-                rows = pl.DataFrame(pl.from_arrow(pa.Table.from_batches([batch])))
-                yield rows.select(
-                    pl.int_range(line, line + rows.height, eager=True).alias("line"),
-                    *(_read(meaning, columns.get(meaning), rows.schema) for meaning in COLUMNS),
-                )
-                line += rows.height
-    except (pa.ArrowException, OSError, pl.exceptions.PolarsError) as error:
-        raise SourceError(f"{name}: can't be read from row {line} on: {str(error).splitlines()[0]}") from error
+    for rows in parquet_rows(name, path, sorted(set(columns.values())), options.chunk_rows, times=(columns["time"],)):
+        yield rows.select(
+            pl.int_range(line, line + rows.height, eager=True).alias("line"),
+            *(_read(meaning, columns.get(meaning), rows.schema) for meaning in COLUMNS),
+        )
+        line += rows.height
 
 
 def _read(meaning: str, column: str | None, schema: Mapping[str, Any]) -> pl.Expr:
@@ -159,6 +153,6 @@ def _read(meaning: str, column: str | None, schema: Mapping[str, Any]) -> pl.Exp
     if isinstance(dtype, pl.Datetime):
         utc = said.dt.convert_time_zone("UTC") if dtype.time_zone else said
         return utc.dt.strftime("%Y-%m-%dT%H:%M:%S%.6f" + ("Z" if dtype.time_zone else "")).alias(meaning)
-    if dtype.is_decimal() or (meaning in ("asset", "trade", "taker_side") and dtype != pl.String):
+    if meaning in ("asset", "trade", "taker_side") and dtype != pl.String:
         said = said.cast(pl.String)
     return said.alias(meaning)
