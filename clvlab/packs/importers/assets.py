@@ -147,7 +147,7 @@ class AssetMap:
         """
         if not self._unknown or account.lenient or self.leaves_out:
             return
-        first = min(self._unknown)
+        first = self._in_order()[0]
         lines = "\n".join(self._lines())
         raise SourceError(
             f"the mapping does not say which side of which market {first!r:.120} is"
@@ -156,9 +156,13 @@ class AssetMap:
             f"or with the line `others: {LEAVE_OUT}`, which leaves out what it does not name"
         )
 
+    def _in_order(self) -> list[str]:
+        """Return unknown assets, those first of which the source says something."""
+        return sorted(self._unknown, key=lambda asset: (asset not in self._described, asset))
+
     def _lines(self) -> list[str]:
         by_event: dict[str, list[str]] = {}
-        for asset in sorted(self._unknown):
+        for asset in self._in_order():
             by_event.setdefault(self._described.get(asset, (asset, ()))[0], []).append(asset)
         lines = ["fixtures:"]
         for event, assets in list(by_event.items())[:_LISTED]:

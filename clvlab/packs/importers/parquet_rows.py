@@ -48,7 +48,9 @@ def parquet_rows(
                     place = table.schema.get_field_index(column)
                     if pa.types.is_nested(table.schema.field(place).type):
                         table = table.set_column(place, column, _as_json(table[column]))
-                yield pl.DataFrame(pl.from_arrow(table.cast(schema)))
+                table = table.cast(schema)
+                table.validate(full=True)  # a damaged file may hold what is no text, which Polars takes for text
+                yield pl.DataFrame(pl.from_arrow(table))
                 line += table.num_rows
     except (pa.ArrowException, OSError, pl.exceptions.PolarsError) as error:
         said = str(error).splitlines()[0] if str(error) else type(error).__name__

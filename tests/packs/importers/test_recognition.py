@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 import yaml
 
+from clvlab import import_odds
 from clvlab.application.importing import import_options
 from clvlab.errors import SourceError
 from clvlab.packs.importers import IMPORTERS
@@ -161,6 +162,14 @@ def test_parquet_under_another_name_is_told_and_has_to_be_renamed(tmp_path):
 
     with pytest.raises(SourceError, match=r"it holds Parquet of parquet, and its name does not end in \.parquet: rename it"):
         recognised([tmp_path / "x.dat"])
+
+
+def test_python_leaves_the_source_out_as_none_and_a_frame_needs_one(tmp_path):
+    (tmp_path / "mine.csv").write_text(LONG)
+
+    assert import_odds(None, tmp_path / "mine.csv", tmp_path / "p").quality.ticks == 1
+    with pytest.raises(SourceError, match="a frame does not tell its source: name it"):
+        import_odds(None, pl.read_csv(LONG.encode()), tmp_path / "q")
 
 
 def test_files_of_several_sources_are_named(tmp_path):
