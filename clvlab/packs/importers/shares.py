@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial
-from itertools import groupby
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,6 +40,7 @@ SHARES: Schema = {
 TRADE_AGE_S = 600
 CLOSE_WITHIN_S = 900
 _CENT = WHOLE // 100
+_STATES = 20_000
 _ORDER = ("event", "market", "ts_ms", "order", "trade", "asset", "price", "takes_yes", "file", "line")
 
 
@@ -151,27 +152,31 @@ class ShareSpill:
         ids = {event: int(event) for event in self._spill.rows_of}
         for batch in batches(self._spill.rows_of, ids, options.chunk_rows):
             rows = self._spill.rows(batch).with_columns(market=pl.col("asset").replace_strict(keys)).sort(_ORDER)
-            states: list[State] = []
+            frames: list[pl.DataFrame] = []
             for (event, key), own in rows.group_by("event", "market", maintain_order=True):
                 market = markets[str(event), str(key)]
-                states += self._states(market, own, kickoffs[market.fixture_id], options, account)
-            yield last_states(states_frame(states), account)
+                states = self._states(market, own, kickoffs[market.fixture_id], options, account)
+                while some := list(islice(states, _STATES)):
+                    frames.append(states_frame(some, len(frames) * _STATES))
+            yield last_states(pl.concat(frames), account)
 
     def _states(
         self, market: AssetMarket, rows: pl.DataFrame, kickoff_ms: int, options: Options, account: Account
-    ) -> list[State]:
+    ) -> Iterator[State]:
         if (market.fixture_id, market.key) not in self.quoted:
             account.note("markets that serve to enter, not to close: a trade is no standing quote")
             age_s = TRADE_AGE_S if options.max_age_s is None else options.max_age_s
-            return list(_traded(market, rows, age_s * 1000, account))
+            yield from _traded(market, rows, age_s * 1000, account)
+            return
         account.note("trades beside quotes of their market are left out", int(rows["is_trade"].sum()))
-        states = list(_quoted(market, rows.filter(~pl.col("is_trade")), account))
-        before = [state.ts_ms for state in states if state.ts_ms < kickoff_ms and not state.suspended]
-        if not before or kickoff_ms - before[-1] > CLOSE_WITHIN_S * 1000:
+        last_ms = None
+        for state in _quoted(market, rows.filter(~pl.col("is_trade")), account):
+            last_ms = state.ts_ms if state.ts_ms < kickoff_ms and not state.suspended else last_ms
+            yield state
+        if last_ms is None or kickoff_ms - last_ms > CLOSE_WITHIN_S * 1000:
             account.note(
                 f"markets that serve to enter, not to close: no quote in the last {CLOSE_WITHIN_S // 60} minutes before kickoff"
             )
-        return states
 
 
 def _quoted(market: AssetMarket, rows: pl.DataFrame, account: Account) -> Iterator[State]:
