@@ -131,9 +131,9 @@ def packs_import(
     odds_format: Annotated[str | None, typer.Option(help=f"How prices are written: {', '.join(OddsFormat)}.")] = None,
     time_zone: Annotated[str | None, typer.Option(help="IANA zone of times that carry none.")] = None,
     closing: Annotated[list[str] | None, typer.Option(help="football-data: closing columns, the preferred first.")] = None,
-    mapping: Annotated[Path | None, typer.Option(help="csv, parquet: a YAML file that says what the columns mean.")] = None,
-    column: Annotated[list[str] | None, typer.Option(help="csv, parquet: MEANING=COLUMN; repeat for more.")] = None,
-    side: Annotated[list[str] | None, typer.Option(help="csv, parquet: SIDE=COLUMN of a wide table.")] = None,
+    mapping: Annotated[Path | None, typer.Option(help="A YAML file that says what columns mean, or what assets are.")] = None,
+    column: Annotated[list[str] | None, typer.Option(help="csv, parquet, oddsportal, trades: MEANING=COLUMN; repeat.")] = None,
+    side: Annotated[list[str] | None, typer.Option(help="csv, parquet, oddsportal: SIDE=COLUMN of a wide table.")] = None,
     market: Annotated[str | None, typer.Option(help="csv, parquet: the market of every row.")] = None,
     max_close_age_s: Annotated[
         int | None,
@@ -167,9 +167,10 @@ def packs_import(
 
 
 def _source_first(first: str, paths: list[Path]) -> tuple[str | None, list[Path]]:
-    """Return the source and the files: without a source the first word is a file, unless it is a source and more follow."""
-    is_source = first in IMPORTERS if paths else not Path(first).exists()
-    return (first, paths) if is_source or not Path(first).exists() else (None, [Path(first), *paths])
+    """Return the source and the files: the first word is a file if it is no source, or if a file of that name stands alone."""
+    is_file = Path(first).exists()
+    told = (is_file and first not in IMPORTERS) if paths else (is_file or first not in IMPORTERS)
+    return (None, [Path(first), *paths]) if told else (first, paths)
 
 
 def _whole_or_nothing(folder: Path) -> Callable[[], str]:

@@ -116,6 +116,11 @@ class AssetBooks:
         """Whether changes of an asset can be applied: a full book of it came, and nothing is missing since."""
         return asset in self._books and self._books[asset].is_known
 
+    def is_stale(self, change: Change) -> bool:
+        """Whether it is older than the full book that it changes, or a full book older than a change of its asset."""
+        book = self._books.get(change.asset)
+        return book is not None and change.ts_ms < (book.last_ms if change.kind == "book" else book.since_ms)
+
     def take(self, changes: Iterable[Change], in_running: Callable[[int], bool]) -> list[State]:
         """Return the states of markets that changes leave behind; ``in_running`` tells it of a fixture."""
         touched: dict[tuple[int, str], ShareMarket] = {}

@@ -21,6 +21,7 @@ from clvlab.packs.manifest import Fixture, KickoffKind
 _LISTED = 10
 _YES, _NO = "yes", "no"
 LEAVE_OUT = "leave-out"
+_UNMAPPED = "an asset is not mapped"
 
 
 class _Mapped(BaseModel):
@@ -133,8 +134,8 @@ class AssetMap:
             if self.leaves_out:
                 account.note(f"rows of assets that the mapping leaves out by `others: {LEAVE_OUT}`", count)
             elif account.lenient:
-                for _ in range(count):
-                    account.refuse(file, line, f"the mapping does not say what {asset!r:.120} is", "an asset is not mapped")
+                account.refuse(file, line, f"the mapping does not say what {asset!r:.120} is", _UNMAPPED)
+                account.refused[_UNMAPPED] += count - 1
         return market
 
     def check(self, account: Account) -> None:

@@ -103,6 +103,7 @@ class _Reading:
         share = None if kind == "market" else _share(name, line, kind, ticker, said)
         market = self.assets.markets.get(ticker) if kind == "market" else self.assets.find(ticker, name, line, self.account)
         if market is None:
+            self.account.note("markets described that are not mapped", int(kind == "market"))
             return
         self.account.messages += 1
         if share is None:

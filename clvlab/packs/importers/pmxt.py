@@ -62,9 +62,9 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
             reading.cut(before + _HOUR_MS)
         if not reading.hour(name, files[name], hour):
             gaps.append(Gap(from_ts_ms=hour, to_ts_ms=hour + _HOUR_MS, cause="empty or unreadable hour"))
+        assets.check(account)
         before = hour
         options.progress(f"{name}: {account.messages:,} rows of mapped assets so far")
-    assets.check(account)
     return Normalised(
         parts=reading.spill.parts(options, account),
         fixtures=assets.fixtures,
@@ -154,6 +154,8 @@ class _Reading:
                 self._account.note("rows that are neither full books nor changes")
             elif change.kind == "changes" and not self._books.is_known(change.asset):
                 self._account.note("changes before a full book are not applied")
+            elif self._books.is_stale(change):
+                self._account.note("books and changes that are older than what they would change are not applied")
             else:
                 self.spill.add(self._books.take([change], lambda _: False), self._options.chunk_rows)
         return at_ms

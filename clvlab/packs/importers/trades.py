@@ -54,7 +54,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
                 options.progress(f"{account.messages:,} trades of mapped assets so far")
         except SourceError as error:
             account.refuse_file(name, error)
-    assets.check(account)
+        assets.check(account)
     return Normalised(
         parts=spill.parts(options, account),
         fixtures=assets.fixtures,

@@ -96,6 +96,20 @@ def test_a_market_that_stands_is_told_of_again_after_a_minute(tmp_path):
     assert [at_s - 12 * 3600 for at_s, _ in yes(tmp_path)] == [0, 60, 120]
 
 
+def test_what_is_older_than_what_it_would_change_is_counted_and_leaves_nothing(tmp_path):
+    rows = [
+        OPEN,
+        pmxt.change(at(12, 9), "7", 41, 3, "BUY"),
+        pmxt.book(at(12, 8), "7", 10, 12),
+        pmxt.change(at(11), "7", 42, 3, "BUY"),
+    ]
+
+    quality = imported(tmp_path, {12: rows})
+
+    assert yes(tmp_path) == [(12 * 3600, 4100), (12 * 3600 + 9, 4150)]
+    assert quality.notes["books and changes that are older than what they would change are not applied"] == 2
+
+
 def test_yes_and_no_may_be_two_assets_or_two_sides_of_one(tmp_path):
     two = ONE | {"markets": {KEY: {"yes": "7", "no": "8"}}}
 
