@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 
 from clvlab.errors import SourceError
-from clvlab.packs.exchange.shares import WHOLE, Quote, names_of, number
+from clvlab.packs.exchange.shares import WHOLE, Quote, millionths, names_of, number
 from clvlab.packs.importers.assets import AssetMap, AssetMarket, asset_map
 from clvlab.packs.importers.heads import json_documents
 from clvlab.packs.importers.shares import Share, ShareSpill, Trade, price_millionths, quote_share, taker, trade_price
@@ -169,12 +169,13 @@ def _share(name: str, line: int, kind: str, ticker: str, said: Mapping[str, Any]
     ValueError, KeyError, TypeError, AttributeError
     """
     if kind == "trade":
-        price = next((said[key] for key in ("yes_price_dollars", "yes_price") if said.get(key) is not None), None)
+        in_dollars = said.get("yes_price_dollars") is not None
+        price = trade_price(said["yes_price_dollars" if in_dollars else "yes_price"], in_dollars=in_dollars)
         created = said["created_time"]
         ts_ms = of_iso(created) if isinstance(created, str) else of_unix(created)
         micros = micros_of_iso(created) if isinstance(created, str) else ts_ms * 1000
         trade_id = None if said.get("trade_id") is None else str(said["trade_id"])
-        trade = Trade(ts_ms, micros, trade_price(price), taker(said["taker_side"]), trade_id)
+        trade = Trade(ts_ms, micros, price, taker(said["taker_side"]), trade_id)
         return trade.share(ticker, name, line)
     if kind == "candlestick":
         end = said["end_period_ts"]
@@ -191,8 +192,9 @@ def _share(name: str, line: int, kind: str, ticker: str, said: Mapping[str, Any]
 
 def _close(said: Mapping[str, Any], nothing: int) -> int:
     """Return the price at the end of a period, or what it is where nobody offered one."""
-    price = said["close_dollars"] if "close_dollars" in said else said["close"]
-    return nothing if price is None else price_millionths(price)
+    in_dollars = "close_dollars" in said
+    price = said["close_dollars" if in_dollars else "close"]
+    return nothing if price is None else millionths(price) if in_dollars else price_millionths(price)
 
 
 def _best(levels: Sequence[Sequence[Any]] | None) -> int:

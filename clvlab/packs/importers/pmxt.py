@@ -65,6 +65,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
         assets.check(account)
         before = hour
         options.progress(f"{name}: {account.messages:,} rows of mapped assets so far")
+    reading.end(hours[-1][0] + _HOUR_MS)
     return Normalised(
         parts=reading.spill.parts(options, account),
         fixtures=assets.fixtures,
@@ -114,6 +115,17 @@ class _Reading:
     def cut(self, ts_ms: int, assets: Sequence[str] = ()) -> None:
         """Hold books for unknown from a time on, and their markets for suspended."""
         self.spill.add(self._books.suspend(assets, ts_ms), self._options.chunk_rows)
+
+    def end(self, ts_ms: int) -> None:
+        """Hold what kicks off after the last hour for unknown from there on: the hours before its kickoff are missing."""
+        later = {fixture.fixture_id for fixture in self._assets.fixtures if (fixture.kickoff_ts_ms or 0) > ts_ms}
+        open_still = [asset for asset, market in self._assets.markets.items() if market.fixture_id in later]
+        if open_still:
+            self._account.note(
+                "markets that serve to enter, not to close: the hours before their kickoff are missing",
+                len({(market.fixture_id, market.key) for market in map(self._assets.markets.__getitem__, open_still)}),
+            )
+            self.cut(ts_ms, open_still)
 
     def hour(self, name: str, path: Path, hour: int) -> bool:
         """Read a file, and tell whether it held anything, and all of it could be read."""

@@ -182,7 +182,7 @@ def _of_text(_path: Path, head: bytes, mapping: Mapping[str, Any]) -> tuple[str,
 def _of_columns(columns: Sequence[str], mapping: Mapping[str, Any], table: str) -> tuple[str, str, str] | None:
     """Tell a table by columns that both CSV and Parquet can have."""
     named = {*columns}
-    price = next((column for column in trades.COLUMNS["yes_price"] if column in named), None)
+    price = next((column for column in trades.PRICES if column in named), None)
     if price is not None and "taker_side" in named:
         return "trades", f"the columns {price} and taker_side", ""
     meanings = mapping.get("columns")

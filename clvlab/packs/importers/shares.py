@@ -251,14 +251,14 @@ def _taken_odds(trade: _Last) -> int | None:
     return odds_milli(Decimal(trade.price) / WHOLE) if trade.takes_yes else None
 
 
-def trade_price(price: Any) -> int:
-    """Return the price of a trade in millionths, which lies between nothing and the whole.
+def trade_price(price: Any, *, in_dollars: bool) -> int:
+    """Return the price of a trade in millionths, which lies between nothing and the whole; dollars where the field says so.
 
     Raises
     ------
     ValueError
     """
-    found = price_millionths(price)
+    found = millionths(price) if in_dollars else price_millionths(price)
     if not 0 < found < WHOLE:
         raise ValueError(f"nothing is traded at {price!r}")
     return found

@@ -28,11 +28,13 @@ NORMALISER = "trades/1"
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     "asset": ("ticker", "market_ticker", "asset_id", "token_id", "market"),
     "time": ("created_time", "timestamp", "time", "ts"),
-    "yes_price": ("yes_price_dollars", "yes_price"),
+    "yes_price": ("yes_price",),
+    "yes_price_dollars": ("yes_price_dollars",),
     "taker_side": ("taker_side",),
     "trade": ("trade_id",),
 }
-_NEEDED = tuple(meaning for meaning in COLUMNS if meaning != "trade")
+PRICES = ("yes_price", "yes_price_dollars")
+_NEEDED = ("asset", "time", "taker_side")
 
 
 def find(paths: Sequence[Path]) -> dict[str, Path]:
@@ -95,7 +97,9 @@ def _trade(row: Mapping[str, Any], zone: ZoneInfo | None) -> Trade:
         ts_ms = of_unix(float(time) if isinstance(time, str) else time)
         ts_us = ts_ms * 1000
     trade_id = None if row["trade"] is None else str(row["trade"])
-    return Trade(ts_ms, ts_us, trade_price(row["yes_price"]), taker(row["taker_side"]), trade_id)
+    in_dollars = row["yes_price_dollars"] is not None
+    price = trade_price(row["yes_price_dollars" if in_dollars else "yes_price"], in_dollars=in_dollars)
+    return Trade(ts_ms, ts_us, price, taker(row["taker_side"]), trade_id)
 
 
 def _columns(name: str, header: Sequence[str], said: Mapping[str, str]) -> dict[str, str]:
@@ -111,6 +115,7 @@ def _columns(name: str, header: Sequence[str], said: Mapping[str, str]) -> dict[
         raise SourceError(f"{strange!r:.80} is no meaning of a column of trades{among(strange, COLUMNS)}")
     found = {meaning: next((c for c in names if c in header), None) for meaning, names in COLUMNS.items()} | dict(said)
     missing = [meaning for meaning in _NEEDED if found[meaning] is None]
+    missing += ["yes_price"] if all(found[meaning] is None for meaning in PRICES) else []
     gone = next((column for column in said.values() if column not in header), None)
     if missing or gone is not None:
         lacks = repr(gone) if gone is not None else f"for {' and '.join(missing)}"

@@ -18,7 +18,7 @@ from tests.samples.walks import matches
 
 DAY = datetime(2026, 3, 1, tzinfo=UTC)
 KEY = "WINNER||"
-ONE = {"id": "ash-elm", "names": ["Ash", "Elm"], "kickoff": "2026-03-01T15:00:00Z", "markets": {KEY: {"yes": "7"}}}
+ONE = {"id": "ash-elm", "names": ["Ash", "Elm"], "kickoff": "2026-03-01T11:00:00Z", "markets": {KEY: {"yes": "7"}}}
 OPEN = pmxt.book(DAY + timedelta(hours=12), "7", 40, 42)
 
 
@@ -58,6 +58,15 @@ def test_an_hour_without_a_file_suspends_from_its_start_until_a_full_book(tmp_pa
     assert (quality.notes["hours without a file"], quality.notes["changes before a full book are not applied"]) == (2, 1)
     (gap,) = verify_pack(tmp_path / "p").manifest.capture.gaps
     assert (gap.from_ts_ms, gap.to_ts_ms) == (round(at(13).timestamp()) * 1000, round(at(15).timestamp()) * 1000)
+
+
+@pytest.mark.parametrize(("kickoff", "last"), [("13:00", 4100), ("13:01", None)])
+def test_hours_that_are_missing_before_the_kickoff_leave_no_close_and_the_report_says_so(tmp_path, kickoff, last):
+    quality = imported(tmp_path, {12: [OPEN]}, ONE | {"kickoff": f"2026-03-01T{kickoff}:00Z"})
+
+    assert yes(tmp_path)[-1][1] == last
+    said_so = "markets that serve to enter, not to close: the hours before their kickoff are missing"
+    assert quality.notes.get(said_so) == (None if last else 1)
 
 
 def test_an_empty_hour_is_a_gap_and_not_an_hour_in_which_nothing_moved(tmp_path):

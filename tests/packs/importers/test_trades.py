@@ -40,6 +40,17 @@ def test_a_row_is_a_trade_in_cents_or_dollars(tmp_path, delimiter, price, time):
     assert "markets that serve to enter, not to close: a trade is no standing quote" in quality.notes
 
 
+def test_a_column_in_dollars_is_never_read_as_cents(tmp_path):
+    header = "ticker,created_time,yes_price_dollars,taker_side\n"
+
+    with pytest.raises(SourceError, match="nothing is traded at '1'"):
+        imported(tmp_path, f"{header}KX,2026-03-01T14:00:00Z,1,yes\n")
+    imported(tmp_path, f"{header}KX,2026-03-01T14:00:00Z,.44,yes\n")
+
+    ((_, (prob, _)),) = said(verify_pack(tmp_path / "p")).items()
+    assert prob == {"no": 5600, "yes": 4400}
+
+
 def test_the_close_of_a_pack_of_trades_says_what_it_is(tmp_path):
     imported(tmp_path, "ticker,created_time,yes_price,taker_side\nKX,2026-03-01T14:00:00Z,44,yes\n")
 
