@@ -40,6 +40,7 @@ _SIDES = (
 )
 _OPENING = ("open_", "opening_")
 _NAMES = ("part1", "draw", "part2")
+_PARTS: Mapping[str, Sequence[str]] = {"columns": tuple(COLUMNS), "sides": _NAMES}
 _DAY = len("2026-03-01")
 _CLOCK = re.compile(r"(.*?)[ ,T]+(\d{1,2}:\d{2})")
 
@@ -106,11 +107,17 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
 
 def _columns(name: str, header: Sequence[str], options: Options) -> Columns:
     given = options.mapping or {}
-    for part, known in (("columns", COLUMNS), ("sides", _NAMES)):
-        strange = next((meaning for meaning in given.get(part) or {} if meaning not in known), None)
+    strange = next((key for key in given if key not in _PARTS), None)
+    if strange is not None:
+        raise SourceError(f"a mapping of this source has no key {strange!r:.80}{among(strange, _PARTS)}")
+    for part, known in _PARTS.items():
+        named = given.get(part) or {}
+        if not isinstance(named, Mapping):
+            raise SourceError(f"{part} of a mapping go from what they mean to your columns, not {named!r:.80}")
+        strange = next((meaning for meaning in named if meaning not in known), None)
         if strange is not None:
             raise SourceError(f"{strange!r:.80} is no meaning here{among(strange, known)}")
-        gone = next((column for column in (given.get(part) or {}).values() if column not in header), None)
+        gone = next((column for column in named.values() if column not in header), None)
         if gone is not None:
             raise SourceError(f"{name}: the mapping names {gone!r:.80}, which is none of the columns {header}")
     columns = columns_of(header, given)

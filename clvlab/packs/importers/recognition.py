@@ -156,7 +156,7 @@ def _of_text(_path: Path, head: bytes, mapping: Mapping[str, Any]) -> tuple[str,
     except UnicodeDecodeError as error:
         cut_off = error.start > len(head) - 4  # the end of the head may stand within a letter
         text = head[: error.start].decode("utf-8-sig") if cut_off else head.decode("cp1252", errors="replace")
-    first = next(line for line in text.splitlines() if line.strip())
+    first = next((line for line in text.splitlines() if line.strip()), "")
     columns, delimiter = header_of(first), delimiter_of(first)
     if len(columns) < 2:
         return f"text that begins with {first[:60]!r}"
@@ -237,14 +237,14 @@ def of_document(document: Any) -> tuple[str, str] | None:
     return None
 
 
-def _of_tar(_path: Path, head: bytes, _mapping: Mapping[str, Any]) -> tuple[str, str, str] | str:
+def _of_tar(path: Path, head: bytes, _mapping: Mapping[str, Any]) -> tuple[str, str, str] | str:
     names: list[str] = []
     try:
         with tarfile.open(fileobj=io.BytesIO(head), mode="r|") as tar:
             names.extend(member.name for member in islice((member for member in tar if member.isfile()), _SHOWN))
     except (tarfile.TarError, EOFError, OSError):
         pass  # the head ends within a member: the names before it are enough
-    if any(Path(name).name.startswith("1.") or name.endswith(".bz2") for name in names):
+    if path.suffix == ".tar" and any(Path(name).name.startswith("1.") or name.endswith(".bz2") for name in names):
         return "betfair", f"files named as Betfair's markets, such as {names[0]}", ""
     return f"a tar archive of {_listed(names) or 'nothing that is a file'}: unpack it and give the folder"
 

@@ -85,6 +85,12 @@ def test_a_row_that_is_no_match_is_refused_with_its_line(tmp_path, row):
     assert imported(tmp_path, text, time_zone="UTC", lenient=True).refused_rows == 1
 
 
+@pytest.mark.parametrize("mapping", [{"columns": ["date"]}, {"column": {}}, {"sides": "1"}, {"fixtures": []}])
+def test_a_mapping_of_another_shape_is_refused(tmp_path, mapping):
+    with pytest.raises(SourceError, match=r"of a mapping go from|has no key"):
+        imported(tmp_path, "date,home,away,1,X,2\n01/03/2026,Ash,Elm,2.00,3.50,4.00\n", mapping=mapping)
+
+
 def test_other_columns_are_named_by_flags(tmp_path):
     text = "day,clock,H,A,w,d,l\n01/03/2026,15:00,Ash,Elm,2.00,3.50,4.00\n"
     columns = {"date": "day", "time": "clock", "home": "H", "away": "A"}

@@ -190,6 +190,9 @@ def test_a_tar_of_streams_is_betfairs_and_any_other_has_to_be_unpacked(tmp_path)
     assert recognised([tmp_path / "own.tar"]).source == "betfair"
     with pytest.raises(SourceError, match=r"it holds a tar archive of odds\.csv: unpack it and give the folder"):
         recognised([tmp_path / "other.tar"])
+    (tmp_path / "own.tar.gz").write_bytes(gzip.compress((tmp_path / "own.tar").read_bytes()))
+    with pytest.raises(SourceError, match=r"it holds a tar archive of 1\.234\.bz2: unpack it"):
+        recognised([tmp_path / "own.tar.gz"])
 
 
 def test_a_table_with_a_mapping_is_ones_own(tmp_path):
