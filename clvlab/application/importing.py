@@ -109,10 +109,12 @@ def import_given(source: Any, given: Any, folder: Path, options: Options) -> Imp
     ------
     SourceError, OddsError, PackFormatError
     """
-    if not isinstance(source, str):
+    if not isinstance(source, str | None):
         raise SourceError(f"a source is named by a text, such as 'csv', not {type(source).__name__}: the source comes first")
     if not is_frame(given):
         return import_source(source, paths_of(given), folder, options)
+    if source is None:
+        raise SourceError("a frame does not tell its source: name it, such as 'csv'")
     content = frame_csv(given, source, options.mapping)
     if options.mapping is not None:
         options = replace(options, mapping={name: value for name, value in options.mapping.items() if name != "delimiter"})

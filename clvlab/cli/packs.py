@@ -116,8 +116,12 @@ def packs_build(
 
 @packs_app.command("import")
 def packs_import(
-    source: Annotated[str, typer.Argument(help=f"One of {', '.join(sorted(IMPORTERS))}.")],
-    paths: Annotated[list[Path], typer.Argument(help="Files or folders of the source.")],
+    source: Annotated[
+        str,
+        typer.Argument(help=f"One of {', '.join(sorted(IMPORTERS))}; told by the files if left out.", metavar="[SOURCE]"),
+    ],
+    paths: Annotated[list[Path] | None, typer.Argument(help="Files or folders of the source.", metavar="FILE...")] = None,
+    *,
     out_folder: Annotated[Path, typer.Option("--out", help="Folder of the new pack; its name becomes the pack id.")],
     lenient: Annotated[bool, typer.Option("--lenient", help="Count rows that can't be read instead of stopping.")] = False,
     margin: Annotated[str, typer.Option(help=f"How margins are removed: {', '.join(Margin)}.")] = "power",
@@ -128,9 +132,9 @@ def packs_import(
     time_zone: Annotated[str | None, typer.Option(help="IANA zone of times that carry none.")] = None,
     books: Annotated[bool, typer.Option("--books", help="Keep what each book says beside the consensus.")] = False,
     closing: Annotated[list[str] | None, typer.Option(help="football-data: closing columns, the preferred first.")] = None,
-    mapping: Annotated[Path | None, typer.Option(help="csv, parquet: a YAML file that says what the columns mean.")] = None,
-    column: Annotated[list[str] | None, typer.Option(help="csv, parquet: MEANING=COLUMN; repeat for more.")] = None,
-    side: Annotated[list[str] | None, typer.Option(help="csv, parquet: SIDE=COLUMN of a wide table.")] = None,
+    mapping: Annotated[Path | None, typer.Option(help="A YAML file that says what columns mean, or what assets are.")] = None,
+    column: Annotated[list[str] | None, typer.Option(help="csv, parquet, oddsportal, trades: MEANING=COLUMN; repeat.")] = None,
+    side: Annotated[list[str] | None, typer.Option(help="csv, parquet, oddsportal: SIDE=COLUMN of a wide table.")] = None,
     market: Annotated[str | None, typer.Option(help="csv, parquet: the market of every row.")] = None,
     max_close_age_s: Annotated[
         int | None,
@@ -153,13 +157,22 @@ def packs_import(
             max_close_age_s=max_close_age_s,
             progress=status.update,
         )
-        report = import_source(source, paths, out_folder, options)
+        report = import_source(*_source_first(source, paths or []), out_folder, options)
+    if report.recognised is not None:
+        out.print(f"Recognised {plain(str(report.recognised))}")
     show_quality(report.quality)
     for name in report.unread[:_SHOWN]:
         out.print(f"  not read: {plain(name)}")
     if len(report.unread) > _SHOWN:
         out.print(f"  not read: {len(report.unread) - _SHOWN:,} more files")
     show_pack(packs.open_pack(out_folder))
+
+
+def _source_first(first: str, paths: list[Path]) -> tuple[str | None, list[Path]]:
+    """Return the source and the files: the first word is a file if it is no source, or if a file of that name stands alone."""
+    is_file = Path(first).exists()
+    told = (is_file and first not in IMPORTERS) if paths else (is_file or first not in IMPORTERS)
+    return (None, [Path(first), *paths]) if told else (first, paths)
 
 
 def _whole_or_nothing(folder: Path) -> Callable[[], str]:

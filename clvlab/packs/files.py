@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import hashlib
+import re
 import zlib
 from collections.abc import Iterator
 from functools import partial
@@ -17,6 +18,7 @@ MAX_LINE_BYTES = 16 << 20
 MAX_CONTENT_BYTES = 16 << 30  # of one decompressed source: a small archive must not fill a disk or a day
 MAX_WHOLE_BYTES = 64 << 20  # of a source that has to stand in memory
 _SMALL_BYTES = 64 << 20
+_MAGIC_BYTES = 10
 _MAX_RATIO = 250  # odds as text shrink 5 to 50 times
 
 
@@ -27,14 +29,31 @@ def file_sha256(path: Path) -> str:
 
 
 def opened(path: Path) -> BinaryIO:
-    """Open a source for reading, decompressed by its ending."""
-    match path.suffix:
-        case ".gz":
+    """Open a source for reading, decompressed by its ending, or by its first bytes where it ends in neither .gz nor .bz2."""
+    how = {".gz": "gzip", ".bz2": "bzip2"}.get(path.suffix)
+    if how is None:
+        with path.open("rb") as file:
+            how = packed(file.read(_MAGIC_BYTES))
+    match how:
+        case "gzip":
             return cast("BinaryIO", gzip.open(path, "rb"))
-        case ".bz2":
+        case "bzip2":
             return cast("BinaryIO", bz2.open(path, "rb"))
         case _:
             return path.open("rb")
+
+
+def packed(first: bytes) -> str | None:
+    """Return how a file is compressed by its first bytes: ``gzip``, ``bzip2`` or not.
+
+    Examples
+    --------
+    >>> packed(bytes.fromhex("1f8b08")), packed(b"BZh91AY&SY"), packed(b"BZhang,1")
+    ('gzip', 'bzip2', None)
+    """
+    if first.startswith(b"\x1f\x8b\x08"):
+        return "gzip"
+    return "bzip2" if re.match(rb"BZh[1-9]1AY&SY", first) else None
 
 
 def content_digest(path: Path) -> str:

@@ -134,7 +134,7 @@ class Lab(Keeping):
 
     @names_checked
     def import_odds(
-        self, source: str, paths: str | Path | Sequence[str | Path] | Frame, pack_id: str | None = None, **options: Any
+        self, source: str | None, paths: str | Path | Sequence[str | Path] | Frame, pack_id: str | None = None, **options: Any
     ) -> Pack:
         r"""Make a pack of a provider's files, or of a frame, and keep it; importing the same again gives the same pack.
 

@@ -119,7 +119,7 @@ class LocalPlace:
     def deploy(self, *_: Any) -> NoReturn:
         raise UnsupportedError(f"{self.where} deploys nothing: .backtest() replays the same agent")
 
-    def import_odds(self, source: str, given: Any, pack_id: str, options: Mapping[str, Any]) -> Pack:
+    def import_odds(self, source: str | None, given: Any, pack_id: str, options: Mapping[str, Any]) -> Pack:
         """Import into the laboratory's folder; the same files again give the pack that is there."""
         imported, bundled = self._catalogs
         if pack_id in bundled.entries():

@@ -86,14 +86,20 @@ def open_run(path: str | Path) -> Run:
 
 @names_checked
 def import_odds(
-    source: str, paths: str | Path | Sequence[str | Path] | Frame, out: str | Path, *, lenient: bool = False, **options: Any
+    source: str | None,
+    paths: str | Path | Sequence[str | Path] | Frame,
+    out: str | Path,
+    *,
+    lenient: bool = False,
+    **options: Any,
 ) -> Pack:
     """Make a pack of a provider's files, or of a frame, and open it; ``.quality`` tells what was found.
 
     Parameters
     ----------
     source
-        ``betfair``, ``csv``, ``football-data``, ``parquet``, ``polymarket``, ``the-odds-api`` or ``txline``.
+        ``betfair``, ``csv``, ``football-data``, ``kalshi``, ``oddsharvester``, ``oddsportal``, ``parquet``, ``pmxt``,
+        ``polymarket``, ``the-odds-api``, ``trades`` or ``txline``; told by the content of the files if null.
     paths
         Files or folders of the source; for ``csv``, ``parquet`` and ``football-data`` also a frame of Polars, pandas or another
         library that hands out Arrow, a named index being a column of it. What is hashed of a frame is the CSV that it is

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from clvlab.law.message import Message
 from clvlab.law.schema import ODDS_MILLI, SAFE_INTEGER
 from clvlab.odds.rounding import WHOLE_BPS
-from clvlab.packs.captures.reader import State
+from clvlab.packs.exchange.state import State
 from clvlab.packs.importers.times import LAST_MS
 from clvlab.packs.invariants import SUM_TOLERANCE_BPS, is_name
 

@@ -24,7 +24,7 @@ import orjson
 
 from clvlab.law.schema import ClosingPolicy
 from clvlab.packs.captures.normalising import Source
-from clvlab.packs.captures.reader import State
+from clvlab.packs.exchange.state import State
 from clvlab.packs.importers.betfair_book import Checked, MarketBook
 from clvlab.packs.importers.betfair_files import PLAIN
 from clvlab.packs.importers.betfair_markets import (

@@ -17,8 +17,8 @@ import orjson
 
 from clvlab.packs.captures.kalshi_markets import described, is_description
 from clvlab.packs.captures.normalising import Source
-from clvlab.packs.captures.reader import State
-from clvlab.packs.captures.shares import WHOLE, Quote, ShareMarket, millionths, number
+from clvlab.packs.exchange.shares import WHOLE, Quote, ShareMarket, millionths, number
+from clvlab.packs.exchange.state import State
 from clvlab.packs.importers.times import time_ms
 from clvlab.packs.manifest import Fixture
 

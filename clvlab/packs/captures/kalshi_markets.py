@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from clvlab.packs.captures.shares import match_sides, names_of
-from clvlab.packs.importers.polymarket import MARKET_KEY
+from clvlab.packs.exchange.shares import MARKET_KEY, match_sides, names_of
 from clvlab.packs.importers.source import fixture_id_of
 from clvlab.packs.importers.times import of_iso
 from clvlab.packs.manifest import Fixture

@@ -9,8 +9,7 @@ from typing import Any
 import orjson
 
 from clvlab.law.schema import SAFE_INTEGER
-from clvlab.packs.captures.shares import match_sides, names_of
-from clvlab.packs.importers.polymarket import MARKET_KEY
+from clvlab.packs.exchange.shares import MARKET_KEY, match_sides, names_of
 from clvlab.packs.importers.times import of_iso
 from clvlab.packs.manifest import Fixture
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from clvlab.errors import SourceError
 from clvlab.law.message import Message
 from clvlab.packs.captures.arrival import Arrival
-from clvlab.packs.captures.reader import HoldingReader, Reader, State
+from clvlab.packs.captures.reader import HoldingReader, Reader
 from clvlab.packs.captures.records import Header, Record
+from clvlab.packs.exchange.state import State
 from clvlab.packs.manifest import Fixture, Gap
 
 _MOST_REASONS = 100  # they quote what was sent: a provider could make up more than memory holds

@@ -14,7 +14,7 @@ from clvlab.odds.consensus import BookMessages, Consensus, consensus_ticks
 from clvlab.odds.formats import OddsFormat
 from clvlab.odds.margin import Margin
 from clvlab.packs.captures.normalising import Source
-from clvlab.packs.captures.reader import State
+from clvlab.packs.exchange.state import State
 from clvlab.packs.importers.books import book_prices
 from clvlab.packs.importers.source import Account, fixture_id_of
 from clvlab.packs.importers.the_odds_api import RULES, event_quotes

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 import orjson
 
 from clvlab.packs.captures.normalising import Source
-from clvlab.packs.captures.reader import State
+from clvlab.packs.exchange.state import State
 from clvlab.packs.importers.times import LAST_MS
 from clvlab.packs.importers.txline import stable_price
 from clvlab.packs.manifest import Fixture

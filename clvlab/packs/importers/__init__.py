@@ -6,7 +6,20 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from clvlab.packs.importers import betfair, betfair_files, football_data, polymarket, table, the_odds_api, txline
+from clvlab.packs.importers import (
+    betfair,
+    betfair_files,
+    football_data,
+    kalshi,
+    oddsharvester,
+    oddsportal,
+    pmxt,
+    polymarket,
+    table,
+    the_odds_api,
+    trades,
+    txline,
+)
 from clvlab.packs.importers.source import Normalised, Options
 
 __all__ = ["IMPORTERS", "NORMALISERS", "Normaliser"]
@@ -20,9 +33,14 @@ IMPORTERS: Mapping[str, tuple[_Finder, Normaliser]] = MappingProxyType(
         "betfair": (betfair_files.find, betfair.normalise),
         "csv": (table.find_csv, table.normalise),
         "football-data": (football_data.find, football_data.normalise),
+        "kalshi": (kalshi.find, kalshi.normalise),
+        "oddsharvester": (oddsharvester.find, oddsharvester.normalise),
+        "oddsportal": (oddsportal.find, oddsportal.normalise),
         "parquet": (table.find_parquet, table.normalise),
+        "pmxt": (pmxt.find, pmxt.normalise),
         "polymarket": (polymarket.find, polymarket.normalise),
         "the-odds-api": (the_odds_api.find, the_odds_api.normalise),
+        "trades": (trades.find, trades.normalise),
         "txline": (txline.find, txline.normalise),
     }
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -15,28 +15,32 @@ from clvlab.law.tape import Tape
 from clvlab.naming import did_you_mean
 from clvlab.packs.files import file_sha256
 from clvlab.packs.importers import IMPORTERS, Normaliser
+from clvlab.packs.importers.recognition import Recognised, recognised
 from clvlab.packs.importers.source import Normalised, Options, Part, as_part
 from clvlab.packs.manifest import PackManifest, SourceFile, pack_id_of
 from clvlab.packs.quality import Quality, QualityAccount
 from clvlab.packs.writer import PackWriter
 
+_TABLES = ("csv", "parquet")
+
 
 @dataclass(frozen=True, slots=True)
 class ImportReport:
-    """What an import wrote, what it found, and what it left unread in the folders it was given."""
+    """What an import wrote, what it found, what it left unread in the folders it was given, and the source if it told it."""
 
     manifest: PackManifest
     quality: Quality
     unread: tuple[str, ...]
+    recognised: Recognised | None = None
 
 
-def import_source(source: str, paths: Sequence[Path], folder: Path, options: Options | None = None) -> ImportReport:
+def import_source(source: str | None, paths: Sequence[Path], folder: Path, options: Options | None = None) -> ImportReport:
     """Make a pack of a provider's files.
 
     Parameters
     ----------
     source
-        Name of an importer.
+        Name of an importer; told by the content of the files if null.
     paths
         Files or folders of the source.
     folder
@@ -47,19 +51,49 @@ def import_source(source: str, paths: Sequence[Path], folder: Path, options: Opt
     Raises
     ------
     SourceError
-        Unknown source, nothing to read, or a row that can't be read; the message names file, line and reason.
+        Unknown source, nothing to read, or a row that can't be read; the message names file, line and reason, and the source
+        that the files look like where it is another one.
     PackFormatError
         The folder exists, or the ticks break a rule of the format.
     """
-    if source not in IMPORTERS:
+    if source is not None and source not in IMPORTERS:
         raise SourceError(f"unknown source {source!r:.200}: use one of {', '.join(sorted(IMPORTERS))}{_hint(source, paths)}")
     missing = [str(path) for path in paths if not path.exists()]
     if missing or not paths:
         raise SourceError(f"no such file or folder: {', '.join(missing) or 'none given'}")
+    options = options or Options()
+    if source is None:
+        told = recognised(paths, options.mapping)
+        return replace(_imported(told.source, paths, folder, _read_so(told, options)), recognised=told)
+    try:
+        return _imported(source, paths, folder, options)
+    except SourceError as error:
+        looks = _looks_like(paths, options)
+        if looks is None or looks.source == source or (source in _TABLES and options.mapping):
+            raise
+        raise SourceError(f"{error}; by its content this is {looks}") from error
+
+
+def _imported(source: str, paths: Sequence[Path], folder: Path, options: Options) -> ImportReport:
     find, normalise = IMPORTERS[source]
     files = find(paths)
     manifest, quality = import_files(files, normalise, folder, options)
     return ImportReport(manifest, quality, _unread(paths, files.values()))
+
+
+def _read_so(told: Recognised, options: Options) -> Options:
+    """Return the options that read a file as it was recognised: a table of one's own with its delimiter."""
+    mapping = options.mapping or {}
+    if told.source != "csv" or told.delimiter == "," or "delimiter" in mapping:
+        return options
+    return replace(options, mapping={**mapping, "delimiter": told.delimiter})
+
+
+def _looks_like(paths: Sequence[Path], options: Options) -> Recognised | None:
+    try:
+        return recognised(paths, options.mapping)
+    except SourceError:  # it looks like nothing: what was wrong with it is all there is to say
+        return None
 
 
 def _hint(source: str, paths: Sequence[Path]) -> str:

@@ -16,8 +16,9 @@ import orjson
 import polars as pl
 
 from clvlab.errors import SourceError
-from clvlab.law.schema import ODDS_MILLI, SAFE_INTEGER
-from clvlab.odds.rounding import half_up, largest_remainder
+from clvlab.law.schema import SAFE_INTEGER
+from clvlab.odds.rounding import largest_remainder
+from clvlab.packs.exchange.shares import MARKET_KEY, odds_milli
 from clvlab.packs.files import lines_of, whole
 from clvlab.packs.importers.source import Account, Normalised, Options, ticks_frame
 from clvlab.packs.importers.times import LAST_MS
@@ -26,7 +27,6 @@ from clvlab.packs.manifest import Fixture
 NORMALISER = "polymarket/1"
 _ROUND_S = 60
 _SIDES = {"home": "part1", "draw": "draw", "away": "part2"}
-MARKET_KEY = "1X2_PARTICIPANT_RESULT||"
 _FIXTURES = "fixtures.json"
 _MIN_PRICE = Decimal("1e-9")
 
@@ -161,11 +161,3 @@ def _rows(fixture_id: int, quotes: Sequence[_Quote], account: Account) -> Iterat
         shares = largest_remainder({side: quote.price for side, quote in quoted.items()}) if complete else {}
         for side in sorted(_SIDES.values()):
             yield (*head, side, shares.get(side), odds_milli(quoted[side].price) if complete else None, not complete)
-
-
-def odds_milli(price: Decimal) -> int | None:
-    """Decimal odds x 1000 of a share's price; none for a price at which nothing can be won or bought."""
-    if not 0 < price < 1:
-        return None
-    odds = half_up(1000 / price)
-    return odds if ODDS_MILLI[0] <= odds <= ODDS_MILLI[1] else None

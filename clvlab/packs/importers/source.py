@@ -49,7 +49,7 @@ class Options:
     closing
         football-data: preference of closing columns.
     mapping
-        csv and parquet: what the columns mean.
+        csv and parquet: what the columns mean; kalshi, pmxt and trades: which side of which market an asset is.
     max_close_age_s
         How old a market's closing message may be to be scored by; no limit if null.
     chunk_rows

@@ -5,7 +5,6 @@ A snapshot says all that its books quoted at its time, so a book in it that no l
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,12 +24,11 @@ from clvlab.packs.importers import the_odds_api_changes as changes
 from clvlab.packs.importers.books import QUOTES, QuoteSpill, batches, book_ticks
 from clvlab.packs.importers.source import NO_ODDS, Account, Normalised, Options, Part, files_below, fixture_ids_of
 from clvlab.packs.importers.the_odds_api_markets import home_point, market_key_of, side_of
-from clvlab.packs.importers.times import time_ms
+from clvlab.packs.importers.times import time_in_name, time_ms
 from clvlab.packs.manifest import Fixture, KickoffKind
 
 NORMALISER = "the-odds-api/1"
 RULES = Consensus(min_books=3, max_age_s=3600)
-_IN_NAME = re.compile(r"(\d{4}-\d\d-\d\d)[T_](\d\d)[:-]?(\d\d)[:-]?(\d\d)(Z|[+-]\d\d:?\d\d)")
 
 
 def find(paths: Sequence[Path]) -> dict[str, Path]:
@@ -180,9 +178,9 @@ def _opened(name: str, answer: Any, account: Account) -> tuple[int, list[Any]]:
     events = answer if isinstance(answer, list) else [answer]
     if any(not isinstance(event, dict) or "id" not in event for event in events):
         raise ValueError(f"neither an event nor a list of events: {str(answer)[:80]}")
-    written = _IN_NAME.search(name)
-    if written:
-        return time_ms("{}T{}:{}:{}{}".format(*written.groups())), events
+    written = time_in_name(name)
+    if written is not None:
+        return written, events
     account.note("snapshots without a time of their own, dated by the latest update in them")
     updates = [time_ms(book["last_update"]) for event in events for book in event.get("bookmakers") or ()]
     return max(updates, default=0), events

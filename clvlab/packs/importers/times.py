@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import re
+from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from clvlab.errors import SourceError
 
 LAST_MS = 253_402_300_799_999  # the end of the year 9999
 _MS_FROM = 100_000_000_000  # seconds this large lie in the year 5138, milliseconds in 1973
+_IN_NAME = re.compile(r"(\d{4}-\d\d-\d\d)[T_](\d\d)[:-]?(\d\d)[:-]?(\d\d)(Z|[+-]\d\d:?\d\d)")
+
+
+def time_in_name(name: str) -> int | None:
+    """Return the time that a file's name tells, or null.
+
+    Examples
+    --------
+    >>> time_in_name("worldcup_2026-07-04T113035+0000.json.gz"), time_in_name("worldcup.json")
+    (1783164635000, None)
+    """
+    written = _IN_NAME.search(name)
+    return None if written is None else time_ms("{}T{}:{}:{}{}".format(*written.groups()))
 
 
 def time_ms(value: object, zone: ZoneInfo | None = None) -> int:
@@ -34,6 +48,15 @@ def of_unix(value: float) -> int:
 
 def of_iso(text: str, zone: ZoneInfo | None = None) -> int:
     """Return milliseconds of an ISO 8601 text."""
+    return round(_moment(text, zone).timestamp() * 1000)
+
+
+def micros_of_iso(text: str, zone: ZoneInfo | None = None) -> int:
+    """Return microseconds of an ISO 8601 text, which tell apart what happened within a millisecond."""
+    return (_moment(text, zone) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+
+
+def _moment(text: str, zone: ZoneInfo | None) -> datetime:
     try:
         moment = datetime.fromisoformat(text.strip())
     except ValueError as error:
@@ -45,7 +68,7 @@ def of_iso(text: str, zone: ZoneInfo | None = None) -> int:
         if moment.astimezone(UTC).astimezone(zone).replace(tzinfo=None) != local:
             raise ValueError(f"{text!r} is a time that the clocks of {zone.key} left out")
     try:
-        return round(moment.astimezone(UTC).timestamp() * 1000)
+        return moment.astimezone(UTC)
     except OverflowError as error:  # in UTC the first or the last day has another year
         raise ValueError(f"{text!r} is outside of the years 1 to 9999") from error
 

@@ -161,10 +161,7 @@ def test_a_text_that_is_no_json_is_refused(reader, text):
 def sides_of(*events):
     reader = PolymarketReader()
     take(reader, list(events))
-    return {
-        key: {book.side: asset for asset, book in reader._books.items() if book.market.market_key == key}
-        for _, key in reader._markets
-    }
+    return {key: dict(assets) for (_, key), assets in reader.markets.items()}
 
 
 def test_the_yes_no_markets_of_a_match_are_one_market_of_three_sides():

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import NamedTuple
 
-from clvlab.odds.rounding import largest_remainder
-from clvlab.packs.captures.reader import State
-from clvlab.packs.importers.polymarket import odds_milli
+from clvlab.law.schema import ODDS_MILLI
+from clvlab.odds.rounding import half_up, largest_remainder
+from clvlab.packs.exchange.state import State
 
+MARKET_KEY = "1X2_PARTICIPANT_RESULT||"
+"""Of a match whose three sides are shares."""
 WHOLE = 1_000_000
 """The price of a share that wins, in millionths."""
 _WIDEST = 100_000
@@ -29,6 +31,11 @@ class Quote(NamedTuple):
     def is_sound(self) -> bool:
         """Whether its middle is a price: the book is not crossed, and at most 0.10 lie between."""
         return 0 < self.ask - self.bid <= _WIDEST
+
+    @property
+    def opposite(self) -> Quote:
+        """The same book seen from the share that wins where this one loses."""
+        return Quote(WHOLE - self.ask, WHOLE - self.bid)
 
 
 @dataclass(slots=True)
@@ -50,6 +57,7 @@ class ShareMarket:
     market_key: str
     sides: tuple[str, ...]
     ts_ms: int = 0
+    _said_ms: int = 0
     _quotes: dict[str, Quote | None] = field(init=False)
     _prob_bps: tuple[int | None, ...] = field(init=False)
     _odds_milli: tuple[int | None, ...] = field(init=False)
@@ -63,13 +71,18 @@ class ShareMarket:
         self._quotes[side] = quote
         self.ts_ms = max(self.ts_ms, ts_ms)
 
-    def moved(self, *, in_running: bool) -> State | None:
-        """Return the state of the market if it is another than the last one that was returned."""
+    def moved(self, *, in_running: bool, after_ms: int | None = None) -> State | None:
+        """Return the state of the market if it is another than the last one that was returned, or that much later."""
         prices = self._prices()
-        if prices == (self._prob_bps, self._odds_milli):
+        again = after_ms is not None and self.ts_ms - self._said_ms >= after_ms
+        if prices == (self._prob_bps, self._odds_milli) and not again:
             return None
-        self._prob_bps, self._odds_milli = prices
+        (self._prob_bps, self._odds_milli), self._said_ms = prices, self.ts_ms
         return State(self.fixture_id, self.market_key, self.ts_ms, in_running, self.sides, *prices)
+
+    def state(self, *, in_running: bool) -> State:
+        """Return the state of the market."""
+        return State(self.fixture_id, self.market_key, self.ts_ms, in_running, self.sides, *self._prices())
 
     def forget(self) -> None:
         """Hold it for suspended, so that its next price counts as moved."""
@@ -82,6 +95,14 @@ class ShareMarket:
         shares = largest_remainder({side: quote.bid + quote.ask for side, quote in quotes.items()})
         odds = tuple(odds_milli(Decimal(quotes[side].ask) / WHOLE) for side in self.sides)
         return tuple(shares[side] for side in self.sides), odds
+
+
+def odds_milli(price: Decimal) -> int | None:
+    """Decimal odds x 1000 of a share's price; none for a price at which nothing can be won or bought."""
+    if not 0 < price < 1:
+        return None
+    odds = half_up(1000 / price)
+    return odds if ODDS_MILLI[0] <= odds <= ODDS_MILLI[1] else None
 
 
 def millionths(price: object) -> int:

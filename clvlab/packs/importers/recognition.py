@@ -1,0 +1,257 @@
+"""Which source files are of, told by their content: what decides is a shape that only that source has, and it is named.
+
+Nothing is guessed of a table whose columns say nothing: it is refused, with what was looked for.
+"""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from clvlab.errors import SourceError
+from clvlab.packs.files import whole
+from clvlab.packs.importers import kalshi, oddsharvester, oddsportal, pmxt, trades
+from clvlab.packs.importers.csv_rows import delimiter_of, header_of
+from clvlab.packs.importers.heads import Kind, head_of, is_a_line, kind_of
+from clvlab.packs.manifest import DESCRIPTOR
+
+_MAX_FILES = 50
+_SHOWN = 12
+_SEASON = ("Date", "HomeTeam", "AwayTeam"), ("Date", "Home", "Away", "League")
+_SEASON_ODDS = ("PSH", "PSCH", "AvgH", "AvgCH", "MaxH", "MaxCH", "B365H", "B365CH", "BbAvH", "BFEH", "BFECH", "FTR", "Res")
+_CHANGES = ("event_id", "commence_time", "bookmaker", "outcome", "snapshot_commit_time")
+_EVENT = ("sport_key", "commence_time", "home_team", "away_team")
+_LONG = ("fixture", "time", "side", "odds")
+LOOKED_FOR: Mapping[str, str] = {
+    "betfair": 'lines of JSON with "op":"mcm"',
+    "csv": f"a CSV with the columns {', '.join(_LONG)}, or a mapping that says what they are",
+    "football-data": "a CSV with Date, HomeTeam, AwayTeam and odds such as PSH or AvgH",
+    "kalshi": 'JSON with "candlesticks", "trades", "markets" or order books of tickers',
+    "oddsharvester": "JSON or CSV with match_date, home_team, away_team and columns that end in _market",
+    "oddsportal": "a CSV with a date, home, away, and odds such as 1, X, 2",
+    "parquet": "Parquet with the columns of csv, or a mapping",
+    "pmxt": f"Parquet with {', '.join(pmxt.COLUMNS)}",
+    "polymarket": f'lines of JSON with "native_price", or a folder with {"fixtures.json"}',
+    "the-odds-api": f'JSON with "{_EVENT[0]}" and "{_EVENT[1]}", or Parquet with {_CHANGES[2]} and {_CHANGES[4]}',
+    "trades": "a CSV or Parquet with yes_price and taker_side",
+    "txline": 'lines of JSON with "FixtureId" and "SuperOddsType"',
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Recognised:
+    """A source, the file that shows it, and what in it does; ``delimiter`` separates the cells of a CSV."""
+
+    source: str
+    file: str
+    why: str
+    delimiter: str = ","
+
+    def __str__(self) -> str:
+        return f"{self.source}, for {self.file} has {self.why}"
+
+
+def recognised(paths: Sequence[Path], mapping: Mapping[str, Any] | None = None) -> Recognised:
+    """Return the source that files or folders are of.
+
+    Parameters
+    ----------
+    paths
+        What is to be imported.
+    mapping
+        What the caller says that columns mean.
+
+    Raises
+    ------
+    SourceError
+        None that is known, or several; the message lists what was looked for.
+    """
+    found: list[Recognised] = []
+    why_not: list[SourceError] = []
+    for path in paths:
+        for file in _files_of(path):
+            try:
+                found.append(recognised_file(file, mapping))
+            except SourceError as error:
+                if not path.is_dir():
+                    raise
+                why_not.append(error)
+    sources = {one.source: one for one in found}
+    if len(sources) > 1:
+        raise SourceError(f"the files are of several sources: {'; '.join(map(str, sources.values()))}: import them one by one")
+    if not found:
+        raise why_not[0] if why_not else SourceError(f"there is no file in {', '.join(map(str, paths))}")
+    return found[0]
+
+
+def _files_of(path: Path) -> list[Path]:
+    """Return a file, or of a folder those that are enough to tell what it is."""
+    if not path.is_dir():
+        return [path]
+    if (path / DESCRIPTOR).is_file():
+        raise SourceError(f"{str(path)!r} is a pack already, which needs no import: clvlab packs show {path}")
+    if (path / "fixtures.json").is_file():
+        return [path / "fixtures.json"]
+    return list(islice((file for file in sorted(path.rglob("*")) if file.is_file()), _MAX_FILES))
+
+
+def recognised_file(path: Path, mapping: Mapping[str, Any] | None = None) -> Recognised:
+    """Return the source that one file is of.
+
+    Raises
+    ------
+    SourceError
+        None that is known.
+    """
+    head = head_of(path)
+    kind = kind_of(head)
+    told: Callable[[Path, bytes, Mapping[str, Any]], tuple[str, str, str] | str] = _TELLERS.get(kind, _not_told)
+    found = told(path, head, mapping or {})
+    if isinstance(found, str):
+        looked = "".join(f"\n  {source}: {what}" for source, what in LOOKED_FOR.items())
+        raise SourceError(
+            f"{path.name!r} is of no source that is known: it holds {found}. Name the source before the file, as in "
+            f"clvlab packs import csv {path.name}. Looked for:{looked}"
+        )
+    source, why, delimiter = found
+    return Recognised(source, path.name, why, delimiter)
+
+
+def _not_told(_path: Path, head: bytes, _mapping: Mapping[str, Any]) -> str:
+    kind = kind_of(head)
+    mend = {Kind.ZIP: ", which has to be unpacked", Kind.UTF_16: ", which has to be saved as UTF-8"}
+    return f"{kind.value}{mend.get(kind, '')}"
+
+
+def _of_parquet(path: Path, _head: bytes, mapping: Mapping[str, Any]) -> tuple[str, str, str] | str:
+    try:
+        columns = pq.read_schema(path).names
+    except (pa.ArrowException, OSError) as error:
+        return f"Parquet that can't be read: {str(error).splitlines()[0]}"
+    if {"fixture_id", "tick_seq", "prob_bps"} <= {*columns} or {"series", "tick_seq", "prob_bps"} <= {*columns}:
+        return "the ticks of a pack, which needs no import"
+    if {"event_type", "asset_id", "bids", "asks"} <= {*columns}:
+        return "pmxt", "the columns event_type, asset_id, bids and asks", ""
+    changes = "the-odds-api", f"the columns {_CHANGES[2]}, {_CHANGES[3]} and {_CHANGES[4]}", ""
+    found = changes if {*_CHANGES} <= {*columns} else _of_columns(columns, mapping, "parquet")
+    if found is None:
+        return f"Parquet with the columns {_listed(columns)}"
+    if found[0] != "trades" and path.suffix != ".parquet":
+        return f"Parquet of {found[0]}, and its name does not end in .parquet: rename it"
+    return found
+
+
+def _of_text(_path: Path, head: bytes, mapping: Mapping[str, Any]) -> tuple[str, str, str] | str:
+    try:
+        text = head.decode("utf-8-sig", errors="strict")
+    except UnicodeDecodeError as error:
+        cut_off = error.start > len(head) - 4  # the end of the head may stand within a letter
+        text = head[: error.start].decode("utf-8-sig") if cut_off else head.decode("cp1252", errors="replace")
+    first = next((line for line in text.splitlines() if line.strip()), "")
+    columns, delimiter = header_of(first), delimiter_of(first)
+    if len(columns) < 2:
+        return f"text that begins with {first[:60]!r}"
+    named = {*columns}
+    if any({*season} <= named for season in _SEASON) and named & {*_SEASON_ODDS}:
+        if delimiter != ",":
+            return f"a season of football-data whose cells are separated by {delimiter!r}: save it with commas"
+        return "football-data", f"the columns Date, {columns[3] if len(columns) > 3 else columns[-1]} and their like", delimiter
+    if {*oddsharvester.NEEDED} <= named and any(column.endswith(oddsharvester.ENDING) for column in columns):
+        market = next(column for column in columns if column.endswith(oddsharvester.ENDING))
+        return "oddsharvester", f"the columns match_date and {market}", delimiter
+    if {*_EVENT} <= named and "event_id" in named:
+        return "the fixtures of The Odds API's changes: give the file NAME_ticks.parquet that stands beside it"
+    found = _of_columns(columns, mapping, "csv")
+    if found is not None:
+        return *found[:2], delimiter
+    if (usual := oddsportal.columns_of(columns)) is not None:
+        shown = [usual.named["date"], usual.named["home"], usual.named["away"], *usual.sides.values()]
+        return "oddsportal", f"the columns {', '.join(shown)}", delimiter
+    return f"a CSV with the columns {_listed(columns)}, which name no fixture, time and odds"
+
+
+def _of_columns(columns: Sequence[str], mapping: Mapping[str, Any], table: str) -> tuple[str, str, str] | None:
+    """Tell a table by columns that both CSV and Parquet can have."""
+    named = {*columns}
+    price = next((column for column in trades.PRICES if column in named), None)
+    if price is not None and "taker_side" in named:
+        return "trades", f"the columns {price} and taker_side", ""
+    meanings = mapping.get("columns")
+    if isinstance(meanings, Mapping) and "fixture" in meanings:
+        return table, f"columns, and a mapping names that of the fixture, {meanings['fixture']!r}", ""
+    return (table, f"the columns {', '.join(_LONG)}", "") if {*_LONG} <= named else None
+
+
+def _listed(columns: Sequence[str]) -> str:
+    return ", ".join(columns[:_SHOWN]) + (f" and {len(columns) - _SHOWN} more" if len(columns) > _SHOWN else "")
+
+
+def _of_json(path: Path, head: bytes, _mapping: Mapping[str, Any]) -> tuple[str, str, str] | str:
+    try:
+        if is_a_line(head):
+            document = orjson.loads(head.removeprefix(b"\xef\xbb\xbf").lstrip().partition(b"\n")[0])
+        else:
+            document = orjson.loads(whole(path).removeprefix(b"\xef\xbb\xbf"))
+    except orjson.JSONDecodeError as error:
+        return f"JSON that breaks off or is none, at its line {error.lineno}: {error.msg}"
+    except SourceError as error:
+        return f"JSON that can't be read: {error}"
+    found = of_document(document)
+    if found is not None:
+        return *found, ""
+    some = document[0] if isinstance(document, list) and document else document
+    keys = f"the keys {_listed([str(key) for key in some])}" if isinstance(some, dict) and some else f"{str(some)[:60]!r}"
+    return f"JSON with {keys}"
+
+
+def of_document(document: Any) -> tuple[str, str] | None:
+    """Return the source of a JSON document and what shows it, or null."""
+    some = document[0] if isinstance(document, list) and document else document
+    if not isinstance(some, dict):
+        return None
+    if some.get("op") == "mcm":
+        return "betfair", '"op":"mcm"'
+    if {"FixtureId", "SuperOddsType"} <= some.keys():
+        return "txline", '"FixtureId" and "SuperOddsType"'
+    if {"native_price", "market_ref"} <= some.keys():
+        return "polymarket", '"native_price" and "market_ref"'
+    if {"fixture_id", "event_slug", "kickoff_ts"} <= some.keys():
+        return "polymarket", '"event_slug" and "kickoff_ts" of fixtures'
+    if {*_EVENT} <= some.keys():
+        return "the-odds-api", f'"{_EVENT[0]}" and "{_EVENT[1]}"'
+    if {"timestamp", "data"} <= some.keys() and "previous_timestamp" in some:
+        return "the-odds-api", '"timestamp", "previous_timestamp" and "data"'
+    if {*oddsharvester.NEEDED} <= some.keys():
+        return "oddsharvester", '"match_date", "home_team" and "away_team"'
+    if (parts := kalshi.parts_of(some)) is not None:
+        return "kalshi", f"{parts[0][0]}s of Kalshi's tickers" if parts else "an answer of Kalshi"
+    return None
+
+
+def _of_tar(path: Path, head: bytes, _mapping: Mapping[str, Any]) -> tuple[str, str, str] | str:
+    names: list[str] = []
+    try:
+        with tarfile.open(fileobj=io.BytesIO(head), mode="r|") as tar:
+            names.extend(member.name for member in islice((member for member in tar if member.isfile()), _SHOWN))
+    except (tarfile.TarError, EOFError, OSError):
+        pass  # the head ends within a member: the names before it are enough
+    if path.suffix == ".tar" and any(Path(name).name.startswith("1.") or name.endswith(".bz2") for name in names):
+        return "betfair", f"files named as Betfair's markets, such as {names[0]}", ""
+    return f"a tar archive of {_listed(names) or 'nothing that is a file'}: unpack it and give the folder"
+
+
+_TELLERS: Mapping[Kind, Callable[[Path, bytes, Mapping[str, Any]], tuple[str, str, str] | str]] = {
+    Kind.PARQUET: _of_parquet,
+    Kind.TEXT: _of_text,
+    Kind.JSON: _of_json,
+    Kind.TAR: _of_tar,
+}
