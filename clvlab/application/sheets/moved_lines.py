@@ -114,7 +114,7 @@ def moved_html(found: pl.DataFrame, level: float) -> str:
             mean_cell(row["mean"], row["low"], row["high"]),
             row["n"],
             row["fixtures"],
-            _spelt_error(row["error_bps"]),
+            spelt_error(row["rule"], row["error_bps"]),
         )
         for row in moved_means(found, level).iter_rows(named=True)
     ]
@@ -122,8 +122,17 @@ def moved_html(found: pl.DataFrame, level: float) -> str:
     return html.section("Lines that moved", f"<p>{APART}</p>", html.table(columns, rows))
 
 
-def _spelt_error(error: float | None) -> str:
-    return "not known" if error is None else f"{error:,.0f}"
+def spelt_error(rule: str, error_bps: float | None) -> str:
+    """Spell the error of a fit; a line that is quoted elsewhere has none.
+
+    Examples
+    --------
+    >>> spelt_error("fitted goals, moved-lines/1", 93.4), spelt_error("fitted", None), spelt_error("alternate", None)
+    ('93', 'not known', 'none: quoted')
+    """
+    if error_bps is None:
+        return "none: quoted" if rule.startswith("alternate") else "not known"
+    return f"{error_bps:,.0f}"
 
 
 class _FixtureLines:

@@ -9,7 +9,7 @@ import polars as pl
 
 from clvlab.application.runs.perform import PerformedRun
 from clvlab.application.sheets.means import spelt_mean
-from clvlab.application.sheets.moved_lines import moved_html, moved_lines, moved_mean
+from clvlab.application.sheets.moved_lines import moved_html, moved_lines, moved_mean, spelt_error
 from clvlab.application.sheets.wording import REASONS, market_names
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown, check_settings
@@ -66,11 +66,16 @@ class MovedLines(Shown):
                 row["moved_close_prob_bps"],
                 row["moved_clv_bps"],
                 row["moved_rule"],
-                "not known" if row["moved_error_bps"] is None else f"{row['moved_error_bps']:,.0f}",
+                spelt_error(row["moved_rule"], row["moved_error_bps"]),
             )
             for row in shown.iter_rows(named=True)
         ]
         columns = ["fixture", "market", "side", "why no score", "entry, bps", "would close, bps", "moved CLV, bps", "rule"]
         more = self.frame.height - shown.height
         rest = f'<p class="quiet">and {more:,} more, in .frame</p>' if more else ""
-        return html.block("", moved_html(self.frame, self.level), html.table([*columns, "error, bps"], rows), rest)
+        return html.block(
+            "",
+            moved_html(self.frame, self.level),
+            html.section("", html.table([*columns, "error, bps"], rows), whole=True),
+            rest,
+        )
