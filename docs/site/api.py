@@ -125,6 +125,7 @@ PAGES = (
             f"{_SHEETS}.plots.Plots",
             f"{_SHEETS}.settling.Settlement",
             f"{_SHEETS}.bankrolls.BankrollFan",
+            f"{_RESULTS}.moved_lines.MovedLines",
             "clvlab.statistics.verdict.Verdict",
         ),
     ),
@@ -132,7 +133,7 @@ PAGES = (
         "statistics",
         "Statistics",
         "Means, shares and nulls over fixtures, which are what is independent; they take series and frames of any origin.",
-        ("clvlab.statistics:*",),
+        ("clvlab.statistics:*", "clvlab.statistics.moved_lines:*"),
     ),
     ApiPage(
         "verify",

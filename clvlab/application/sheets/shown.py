@@ -11,6 +11,7 @@ from clvlab.application.sheets.dates import dated_pictures
 from clvlab.application.sheets.figures import BPS
 from clvlab.application.sheets.meanings import GLOSSARY, MEANINGS
 from clvlab.application.sheets.means import mean_cell, spelt_mean, spelt_rate
+from clvlab.application.sheets.moved_lines import moved_html
 from clvlab.application.sheets.settling import Figure
 from clvlab.application.sheets.sheet import Sheet
 from clvlab.application.sheets.verdict import SEARCH, interval_bar, verdict_of
@@ -57,6 +58,7 @@ def sheet_html(sheet: Sheet, pictures: list[str]) -> str:
         html.details("Tables of the means in the pictures", *means) if means else "",
         html.details("Tables of the calibrations", *calibrations) if calibrations else "",
         *(drawn for name, drawn in tables.items() if not name.startswith("by_")),
+        moved_html(sheet.moved_lines, sheet.level),
     )
 
 

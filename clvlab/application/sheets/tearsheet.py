@@ -16,6 +16,7 @@ from clvlab.application.sheets.cautions import cautions
 from clvlab.application.sheets.closes import tables_of
 from clvlab.application.sheets.figures import figures, line
 from clvlab.application.sheets.measures import MEASURES
+from clvlab.application.sheets.moved_lines import moved_lines
 from clvlab.application.sheets.plots import Plots
 from clvlab.application.sheets.selection import Selection
 from clvlab.application.sheets.settling import Figure, Settlement, settlement
@@ -217,6 +218,11 @@ class TearSheet(Shown):
             self, self.agent_id, edge=edge, training=training, staking=staking, open_s=open_s, ruin_below=ruin_below,
             paths=paths, seed=self.seed,
         )  # fmt: skip
+
+    @cached_property
+    def moved_lines(self) -> pl.DataFrame:
+        """``MOVED_LINES``: decisions looked at whose line was not quoted at the close; in no mean but their own."""
+        return moved_lines(self.source).filter(self.selection.matching(self.source.pack))
 
     @cached_property
     def tables(self) -> dict[str, pl.DataFrame]:

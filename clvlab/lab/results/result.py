@@ -32,6 +32,7 @@ from clvlab.lab.results.comparison import Comparison
 from clvlab.lab.results.contender import Contender, agent_part, contenders
 from clvlab.lab.results.fixtures import fixture_ids_given
 from clvlab.lab.results.leaderboard import Leaderboard
+from clvlab.lab.results.moved_lines import MovedLines
 from clvlab.lab.results.report import Report, Scores, bps
 from clvlab.lab.results.run import Run, VerificationResult
 from clvlab.law.ranking import rank
@@ -235,6 +236,32 @@ class Result(Shown):
         if not isinstance(staking, Staking):
             raise StatisticsError(f"a way to stake is a clvlab.statistics.Staking, not {staking!r:.80}")
         return self.tear_sheet(agent_id).bankroll(edge, training=training, staking=staking)
+
+    @names_checked
+    def moved_lines(self, agent_id: str | None = None, *, level: float = 0.95) -> MovedLines:
+        """Price the decisions of one agent whose line was not quoted at the close; no score, and part of no mean CLV.
+
+        Parameters
+        ----------
+        agent_id
+            May be left out if there is only one.
+        level
+            Of the interval, above 0 and below 1.
+
+        Raises
+        ------
+        UnknownAgentError, UnknownPackError
+            As for ``tear_sheet``.
+        StatisticsError
+            A level outside 0..1.
+
+        Examples
+        --------
+        >>> from clvlab.lab import backtest
+        >>> backtest("starter", "cumulative-drift").moved_lines().mean.n
+        4
+        """
+        return MovedLines(self._part(agent_id), level)
 
     @names_checked
     def explore(
