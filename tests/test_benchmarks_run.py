@@ -212,3 +212,14 @@ def test_the_benchmark_of_searches_reports_every_size(tmp_path):
     named = [(figure["job"].partition(",")[0], figure["name"]) for figure in json.loads(report.read_bytes())["figures"]]
     assert [name for job, name in named if job == "family judged"] == [f"{n} configurations" for n in ("62", "250", "1,000")]
     assert [name for job, name in named if job == "walked forward"] == ["3 points", "12 points", "50 points"]
+
+
+def test_seasons_are_measured(tmp_path):
+    report = tmp_path / "seasons.json"
+    subprocess.run(
+        [sys.executable, "-m", "tests.benchmarks.seasons", "--seasons", "1", "--json", str(report)], cwd=ROOT, check=True
+    )
+
+    plain, books = json.loads(report.read_text())["figures"]
+    assert plain["matches"] == books["matches"] == 380
+    assert plain["size"] == 0 < books["size"]

@@ -17,6 +17,7 @@ from clvlab.proof.canonical import canonical, sha256
 
 _NO_PRICE = -1
 _FIXTURES_AT_ONCE = 6
+_ROWS_AT_ONCE = 16_384
 
 
 def fixture_digests(tape: Tape) -> dict[int, str]:
@@ -31,8 +32,12 @@ def fixture_digests(tape: Tape) -> dict[int, str]:
         pl.first("start"), end=pl.first("start") + pl.sum("rows"), names=pl.concat_list("market_key", "side")
     )
     fixtures = tape.fixtures.select("fixture_id").join(spans, on="fixture_id", how="left", maintain_order="left")
+    at_once = max(_FIXTURES_AT_ONCE, fixtures.height * _ROWS_AT_ONCE // max(tape.rows.height, 1))  # small ones are no work
+    slices = list(fixtures.iter_slices(at_once))
+    if len(slices) < 2:
+        return dict(chain.from_iterable(map(partial(_digests, tape), slices)))
     with ThreadPoolExecutor() as pool:  # hashlib and Polars work outside the interpreter's lock
-        return dict(chain.from_iterable(pool.map(partial(_digests, tape), fixtures.iter_slices(_FIXTURES_AT_ONCE))))
+        return dict(chain.from_iterable(pool.map(partial(_digests, tape), slices)))
 
 
 def _digests(tape: Tape, fixtures: pl.DataFrame) -> list[tuple[int, str]]:
