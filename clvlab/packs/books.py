@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from collections.abc import Iterator
+from itertools import islice
 
-import numpy as np
 import polars as pl
 
 from clvlab.errors import PackFormatError
 from clvlab.law.schema import BOOKS, ODDS_MILLI, conform
 from clvlab.law.tape import Tape
+from clvlab.packs.digest import NO_PRICE, little_endian
 from clvlab.packs.invariants import SUM_TOLERANCE_BPS, name_is_wrong, refuse
 
 STREAM = ("fixture_id", "market_key", "side", "book")
 _MESSAGE = ("fixture_id", "market_key", "book", "tick_seq")
-_NO_PRICE = -1
 
 
 def sorted_books(books: pl.DataFrame) -> pl.DataFrame:
@@ -105,24 +106,30 @@ def book_digests(books: pl.DataFrame) -> dict[int, str]:
     dict
         fixture_id -> ``sha256:<hex>``.
     """
-    return {int(str(fixture_id)): _digest(own) for (fixture_id,), own in books.group_by("fixture_id", maintain_order=True)}
-
-
-def _digest(books: pl.DataFrame) -> str:
-    names = books.select("market_key", "side", "book")
-    number = names.select(pl.struct(pl.all()).rle_id()).to_series()
-    streams = names.filter(number.is_first_distinct())
-    hasher = hashlib.sha256(struct.pack("<I", streams.height))
-    for name in (text.encode() for stream in streams.iter_rows() for text in stream):
-        hasher.update(struct.pack("<I", len(name)) + name)
-    columns = books.select(
-        number.cast(pl.UInt32).alias("stream"),
-        "tick_seq",
-        "ts_ms",
-        pl.col("prob_bps", "odds_milli").fill_null(_NO_PRICE),
-        pl.col("suspended").cast(pl.UInt8),
+    number = books.select(pl.struct(STREAM).rle_id().cast(pl.UInt32)).to_series()
+    streams = books.select(STREAM).filter(number.is_first_distinct())
+    price = pl.col("prob_bps", "odds_milli").fill_null(NO_PRICE)
+    columns = little_endian(
+        books.select(number.alias("stream"), "tick_seq", "ts_ms", price, pl.col("suspended").cast(pl.UInt8))
     )
-    for column in columns:
-        array = column.to_numpy()
-        hasher.update(np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).data)
-    return "sha256:" + hasher.hexdigest()
+    digests, named = {}, streams.iter_rows()
+    start = 0
+    for fixture_id, size, count in _sizes(books, streams):
+        hasher = hashlib.sha256(struct.pack("<I", count))
+        for _, *names in islice(named, count):
+            for text in names:
+                name = text.encode()
+                hasher.update(struct.pack("<I", len(name)) + name)
+        numbers, *others = (column[start : start + size] for column in columns)
+        hasher.update((numbers - numbers[:1]).data)  # streams count from 0 within the fixture
+        for column in others:
+            hasher.update(column.data)
+        digests[fixture_id] = "sha256:" + hasher.hexdigest()
+        start += size
+    return digests
+
+
+def _sizes(books: pl.DataFrame, streams: pl.DataFrame) -> Iterator[tuple[int, int, int]]:
+    """Return each fixture with the number of its rows, and of its streams."""
+    rows, own = (frame["fixture_id"].rle().struct.unnest() for frame in (books, streams))
+    return zip(rows["value"].to_list(), rows["len"].to_list(), own["len"].to_list(), strict=True)

@@ -15,7 +15,7 @@ import polars as pl
 from clvlab.law.tape import Tape
 from clvlab.proof.canonical import canonical, sha256
 
-_NO_PRICE = -1
+NO_PRICE = -1
 _FIXTURES_AT_ONCE = 6
 _ROWS_AT_ONCE = 16_384
 
@@ -64,9 +64,14 @@ def _columns(rows: pl.DataFrame) -> list[np.ndarray[Any, Any]]:
         "tick_seq",
         "ts_ms",
         pl.col("in_running").cast(pl.UInt8),
-        pl.col("prob_bps", "odds_milli").fill_null(_NO_PRICE),
+        pl.col("prob_bps", "odds_milli").fill_null(NO_PRICE),
         pl.col("suspended").cast(pl.UInt8),
     )
+    return little_endian(frame)
+
+
+def little_endian(frame: pl.DataFrame) -> list[np.ndarray[Any, Any]]:
+    """Return the columns of a frame of numbers as they are hashed."""
     arrays = (column.to_numpy() for column in frame)
     return [np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")) for array in arrays]
 
