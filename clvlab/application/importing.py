@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from inspect import signature
@@ -26,6 +27,7 @@ def import_options(
     min_books: int | None = None,
     max_age_s: int | None = None,
     weights: Mapping[str, int] | None = None,
+    max_overround: float | None = None,
     odds_format: str | None = None,
     time_zone: str | None = None,
     books: bool = False,
@@ -55,6 +57,8 @@ def import_options(
     for name, number, least in (("min_books", min_books, 1), ("max_age_s", max_age_s, 0)):
         if number is not None and (type(number) is not int or number < least):
             raise OddsError(f"{name} must be a whole number of at least {least}, not {number!r:.80}")
+    if max_overround is not None and not (type(max_overround) in (int, float) and 0 < max_overround < math.inf):
+        raise OddsError(f"max_overround is a share above 0, such as 0.3 for 30 %, not {max_overround!r:.80}")
     if weights is not None and not isinstance(weights, Mapping):
         raise OddsError(f"weights is a mapping from books to whole numbers, such as {{'pinnacle': 2}}, not {weights!r:.80}")
     if closing is not None and (isinstance(closing, str) or not isinstance(closing, Iterable)):
@@ -75,6 +79,7 @@ def import_options(
         min_books=min_books,
         max_age_s=max_age_s,
         weights=dict(weights or {}),
+        max_overround=max_overround,
         odds_format=odds_format,
         time_zone=time_zone,
         books=books,

@@ -127,6 +127,9 @@ def packs_import(
     margin: Annotated[str, typer.Option(help=f"How margins are removed: {', '.join(Margin)}.")] = "power",
     min_books: Annotated[int | None, typer.Option(help="Fresh books that a price needs.")] = None,
     max_age_s: Annotated[int | None, typer.Option(help="Seconds after which a book's quote is stale.")] = None,
+    max_overround: Annotated[
+        float | None, typer.Option(help="A book's message with a larger overround is taken as suspended: 0.3 is 30 %.")
+    ] = None,
     weight: Annotated[list[str] | None, typer.Option(help="BOOK=N: its weight in the median; repeat for more.")] = None,
     odds_format: Annotated[str | None, typer.Option(help=f"How prices are written: {', '.join(OddsFormat)}.")] = None,
     time_zone: Annotated[str | None, typer.Option(help="IANA zone of times that carry none.")] = None,
@@ -149,6 +152,7 @@ def packs_import(
             min_books=min_books,
             max_age_s=max_age_s,
             weights=_weights(weight),
+            max_overround=max_overround,
             odds_format=odds_format,
             time_zone=time_zone,
             books=books,

@@ -109,7 +109,8 @@ def import_odds(
     lenient
         Count rows that can't be read and go on, instead of stopping at the first.
     **options
-        ``margin``, ``min_books``, ``max_age_s``, ``weights``, ``odds_format``, ``time_zone``, ``books``, ``closing``,
+        ``margin``, ``min_books``, ``max_age_s``, ``max_overround``, ``weights``, ``odds_format``, ``time_zone``, ``books``,
+        ``closing``,
         ``mapping`` (a mapping or the path of a YAML file), ``max_close_age_s`` and ``progress``, each as for ``clvlab packs
         import``.
 

@@ -12,9 +12,9 @@ import polars as pl
 
 from clvlab.errors import SourceError
 from clvlab.law.schema import BOOKS, ODDS_MILLI, TICKS, Schema
-from clvlab.odds.consensus import PROB_UNIT, BookMessages, Consensus, ConsensusTicks, Ints, basis_points, consensus_ticks
+from clvlab.odds.consensus import PROB_UNIT, BookMessages, Consensus, ConsensusTicks, Flags, Ints, basis_points, consensus_ticks
 from clvlab.odds.margin import Floats, Margin, fair_probabilities, overround
-from clvlab.packs.importers.source import Account, Part
+from clvlab.packs.importers.source import Account, Options, Part
 from clvlab.packs.invariants import MAX_NAME_BYTES
 
 # One row per side in a book's message about a market. Odds are null where the side is named without a price; a message
@@ -126,17 +126,11 @@ def batches(rows_of: Mapping[str, int], fixture_ids: Mapping[str, int], chunk_ro
 
 
 def book_ticks(
-    quotes: pl.DataFrame,
-    fixture_ids: Mapping[str, int],
-    margin: Margin,
-    rules: Consensus,
-    account: Account,
-    *,
-    books: bool = False,
+    quotes: pl.DataFrame, fixture_ids: Mapping[str, int], options: Options, rules: Consensus, account: Account
 ) -> Part:
     """Make ticks of ``QUOTES`` of whole fixtures: margin removed book by book, then the consensus of the fresh ones.
 
-    ``books`` keeps what each book says: every time that one speaks has a tick, so nothing of it is moved.
+    With ``options.books`` it keeps what each book says: every time that one speaks has a tick, so nothing of it is moved.
     """
     number = pl.col("event").replace_strict(dict(fixture_ids), return_dtype=pl.Int64)
     rows = _settled_once(_named(quotes, account).with_columns(fixture_id=number), account)
@@ -158,12 +152,12 @@ def book_ticks(
     frames, said = [pl.DataFrame(schema=TICKS)], [pl.DataFrame(schema=BOOKS)]
     for (n_sides,), known in sides.filter(pl.col("n_sides") > 1).group_by("n_sides", maintain_order=True):
         ordered = rows.join(known, on=["fixture_id", "market_key", "side"]).sort("market", "ts_ms", "book", "side_no")
-        ticks, messages = _market_ticks(ordered, known, int(str(n_sides)), margin, rules, account)
+        ticks, messages = _market_ticks(ordered, known, int(str(n_sides)), options, rules, account)
         frames.append(ticks)
-        if books:
+        if options.books:
             said.append(book_rows(messages, sorted(ordered["book"].unique()), known))
     numbered = number_messages(pl.concat(frames))
-    return Part(numbered, at_ticks(pl.concat(said), numbered) if books else None)
+    return Part(numbered, at_ticks(pl.concat(said), numbered) if options.books else None)
 
 
 _KEY = ("fixture_id", "market_key", "side")
@@ -199,7 +193,7 @@ def _settled_once(quotes: pl.DataFrame, account: Account) -> pl.DataFrame:
 
 
 def _market_ticks(
-    rows: pl.DataFrame, sides: pl.DataFrame, n_sides: int, margin: Margin, rules: Consensus, account: Account
+    rows: pl.DataFrame, sides: pl.DataFrame, n_sides: int, options: Options, rules: Consensus, account: Account
 ) -> tuple[pl.DataFrame, BookMessages]:
     """Return ticks, still without their number, of the markets with so many sides, and the messages that they were made of.
 
@@ -211,7 +205,7 @@ def _market_ticks(
     odds[message, rows["side_no"].to_numpy()] = rows["decimal_odds"].to_numpy()
     books = sorted(heads["book"].unique())
     account.book_names.update(books)
-    messages = _priced(heads, odds, books, margin, account)
+    messages = _priced(heads, odds, books, options, account)
     weights = np.array([rules.weights.get(book, 1) for book in books], dtype=np.int64)
     ticks = consensus_ticks(messages, weights, rules)
     counts = np.bincount(ticks.books)
@@ -224,21 +218,26 @@ def _priced(
     heads: pl.DataFrame,
     odds: np.ndarray[tuple[int, int], np.dtype[np.float64]],
     books: list[str],
-    margin: Margin,
+    options: Options,
     account: Account,
 ) -> BookMessages:
     """Take the margin off every complete message."""
-    complete = ~np.isnan(odds).any(axis=1)
+    complete: Flags = np.asarray(~np.isnan(odds).any(axis=1))
     account.note("book messages without a price for every side", int((~complete).sum()))
     prob = np.full(odds.shape, -1, dtype=np.int64)
     milli = np.full(odds.shape, -1, dtype=np.int64)
     if complete.any():
-        prob[complete], milli[complete], fell_back = book_prices(odds[complete], margin)
-        account.margin_fallbacks += fell_back
         margins = overround(odds[complete])
         account.note("book messages with an overround below 0 or above 30 %", int(((margins < 0) | (margins > 0.3)).sum()))
         tens, times = np.unique(np.rint(margins * 1000).astype(np.int64) * 10, return_counts=True)
         account.overround_bps.update(dict(zip(tens.tolist(), times.tolist(), strict=True)))
+        if options.max_overround is not None:  # no market: a placeholder, a mistake, or sides that do not belong together
+            beyond = margins > options.max_overround
+            account.note("book messages beyond max_overround, taken as suspended", int(beyond.sum()))
+            complete[complete] = ~beyond
+    if complete.any():
+        prob[complete], milli[complete], fell_back = book_prices(odds[complete], options.margin)
+        account.margin_fallbacks += fell_back
     numbers = heads["book"].replace_strict(books, range(len(books)), return_dtype=pl.Int64)
     market, ts_ms, seen_ms = (heads[name].to_numpy() for name in ("market", "ts_ms", "seen_ms"))
     return BookMessages(market, ts_ms, numbers.to_numpy(), seen_ms, prob, milli)

@@ -8,6 +8,7 @@ the kickoff, are synthetic.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -108,8 +109,8 @@ def _parts(
 ) -> Iterator[Part]:
     for batch in batches(spill.rows_of, ids, options.chunk_rows):
         rows = spill.rows(batch).sort("file", "line")
-        part = book_ticks(rows, ids, options.margin, _ALWAYS_FRESH, account)
-        yield part if offered is None else Part(part.ticks, offered.books(batch, ids, options.margin, part.ticks))
+        part = book_ticks(rows, ids, replace(options, books=False), _ALWAYS_FRESH, account)
+        yield part if offered is None else Part(part.ticks, offered.books(batch, ids, options, part.ticks))
 
 
 def _quotes(match: Match, preference: Sequence[str], account: Account) -> Iterator[tuple[Any, ...]]:

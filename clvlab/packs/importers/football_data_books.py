@@ -10,7 +10,6 @@ import polars as pl
 
 from clvlab.law.schema import BOOKS
 from clvlab.odds.consensus import Consensus
-from clvlab.odds.margin import Margin
 from clvlab.packs.importers.books import QUOTES, QuoteSpill, at_ticks, book_ticks
 from clvlab.packs.importers.football_data_markets import (
     CLOSING_MS,
@@ -22,7 +21,7 @@ from clvlab.packs.importers.football_data_markets import (
     start_ms,
 )
 from clvlab.packs.importers.football_data_rows import Match
-from clvlab.packs.importers.source import Account
+from clvlab.packs.importers.source import Account, Options
 
 _ANY = Consensus(min_books=1, max_age_s=10**9)
 
@@ -71,11 +70,11 @@ class OfferedBooks:
         before, self._refused, self._rows = self._refused, sum(self._account.refused.values()), []
         return self._refused - before
 
-    def books(self, events: Sequence[str], ids: Mapping[str, int], margin: Margin, ticks: pl.DataFrame) -> pl.DataFrame:
+    def books(self, events: Sequence[str], ids: Mapping[str, int], options: Options, ticks: pl.DataFrame) -> pl.DataFrame:
         """Return ``BOOKS`` of some matches at the ticks they have."""
         known = [event for event in events if event in self._spill.rows_of]
         if not known:
             return pl.DataFrame(schema=BOOKS)
         rows = self._spill.rows(known).sort("file", "line")
-        said = book_ticks(rows, ids, margin, _ANY, Account(lenient=True), books=True).books
+        said = book_ticks(rows, ids, options, _ANY, Account(lenient=True)).books
         return pl.DataFrame(schema=BOOKS) if said is None else at_ticks(said, ticks)

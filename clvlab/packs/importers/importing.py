@@ -128,6 +128,8 @@ def import_files(
                 options.progress(f"{quality.counts['ticks']:,} ticks written")
             _check_some(quality, result, files)
             _check_weights(options, result)
+            if options.max_overround is not None and not result.account.overround_bps:
+                raise SourceError(f"{result.normaliser} reads no single books whose overround has a limit: leave it out")
             report = _report(quality, result, len(files))
             sources = tuple(SourceFile(name=name, digest=file_sha256(path)) for name, path in sorted(files.items()))
             manifest = PackManifest(
@@ -136,7 +138,7 @@ def import_files(
                 closing_policy=result.closing_policy,
                 closing_source=result.closing_source,
                 margin=result.margin,
-                consensus=result.consensus,
+                consensus=_consensus(result, options),
                 normaliser=result.normaliser,
                 capture=result.capture,
                 kickoff=result.kickoff,
@@ -147,6 +149,11 @@ def import_files(
             )
             written = writer.finish(manifest, files if result.keep_raw else {}, result.results, report)
     return written, report
+
+
+def _consensus(result: Normalised, options: Options) -> str:
+    limit = options.max_overround
+    return result.consensus if limit is None else f"{result.consensus}; books beyond an overround of {limit:g} are suspended"
 
 
 def _tape(kickoffs: pl.DataFrame, result: Normalised, part: pl.DataFrame | Part) -> tuple[Tape, pl.DataFrame | None]:

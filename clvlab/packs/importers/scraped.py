@@ -125,7 +125,7 @@ class Scrapes:
     def _parts(self, ids: dict[str, int], rules: Consensus) -> Iterator[Part]:
         for batch in batches(self.spill.rows_of, ids, self.options.chunk_rows):
             rows = self.spill.rows(batch).sort("ts_ms", "file", "line")
-            yield book_ticks(rows, ids, self.options.margin, rules, self.account, books=self.options.books)
+            yield book_ticks(rows, ids, self.options, rules, self.account)
 
 
 def scrapes(options: Options, scratch: Path) -> Scrapes:

@@ -40,6 +40,8 @@ class Options:
         How the margin of a book is removed.
     min_books, max_age_s, weights
         How books become one price, see ``Consensus``; the source's own default if null.
+    max_overround
+        A book's message with a larger overround is taken as suspended, and counted; no limit if null.
     odds_format
         How prices are written; found out if null.
     time_zone
@@ -63,6 +65,7 @@ class Options:
     min_books: int | None = None
     max_age_s: int | None = None
     weights: Mapping[str, int] = field(default_factory=dict)
+    max_overround: float | None = None
     odds_format: str | None = None
     time_zone: str | None = None
     books: bool = False

@@ -63,9 +63,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
 
 def _parts(spill: QuoteSpill, ids: Mapping[str, int], options: Options, rules: Consensus, account: Account) -> Iterator[Part]:
     for batch in batches(spill.rows_of, ids, options.chunk_rows):
-        yield book_ticks(
-            spill.rows(batch).sort("ts_ms", "file", "line"), ids, options.margin, rules, account, books=options.books
-        )
+        yield book_ticks(spill.rows(batch).sort("ts_ms", "file", "line"), ids, options, rules, account)
 
 
 class _Known:

@@ -98,7 +98,7 @@ def _parts(
 ) -> Iterator[Part]:
     for batch in batches(spill.rows_of, ids, options.chunk_rows):
         quotes = spill.rows(batch).sort("ts_ms", "file", "line")
-        yield book_ticks(_with_withdrawals(quotes, known, batch), ids, options.margin, rules, account, books=options.books)
+        yield book_ticks(_with_withdrawals(quotes, known, batch), ids, options, rules, account)
 
 
 def _with_withdrawals(quotes: pl.DataFrame, known: _Known, batch: Sequence[str]) -> pl.DataFrame:

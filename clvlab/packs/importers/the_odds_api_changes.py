@@ -165,7 +165,7 @@ def _parts(
     for batch in batches(counts, ids, options.chunk_rows):
         found = _collected(rows.filter(pl.col("event").is_in(batch)), path).join(named, on="event", maintain_order="left")
         quotes = _messages(_checked(name, found, options.odds_format, account), name)
-        yield book_ticks(quotes, ids, options.margin, rules, account, books=options.books)
+        yield book_ticks(quotes, ids, options, rules, account)
 
 
 def _checked(name: str, rows: pl.DataFrame, asked: str | None, account: Account) -> pl.DataFrame:

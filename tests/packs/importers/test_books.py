@@ -5,9 +5,8 @@ from hypothesis import strategies as st
 
 from clvlab.errors import SourceError
 from clvlab.odds.consensus import Consensus
-from clvlab.odds.margin import Margin
 from clvlab.packs.importers.books import QUOTES, batches, book_ticks
-from clvlab.packs.importers.source import Account, fixture_ids_of
+from clvlab.packs.importers.source import Account, Options, fixture_ids_of
 
 MESSAGE = st.tuples(
     st.integers(0, 60),
@@ -30,7 +29,7 @@ def quotes(messages):
 
 
 def ticks(rows):
-    return book_ticks(rows, fixture_ids_of(["e"]), Margin.POWER, Consensus(min_books=2, max_age_s=600), Account()).ticks
+    return book_ticks(rows, fixture_ids_of(["e"]), Options(), Consensus(min_books=2, max_age_s=600), Account()).ticks
 
 
 @settings(deadline=None, max_examples=60)
@@ -54,3 +53,19 @@ def test_batches_keep_the_order_of_fixture_ids_and_their_size():
     assert list(batches({"a": 5, "b": 4, "c": 4}, ids, 8)) == [["b", "c"], ["a"]]
     assert list(batches({"a": 50}, ids, 8)) == [["a"]]
     assert list(batches({}, ids, 8)) == []
+
+
+def test_a_message_beyond_the_overround_is_suspended_and_counted():
+    rows = quotes([(0, "ash", "x||", (1.9, 1.9)), (0, "birch", "x||", (1.9, 1.9)), (1, "ash", "x||", (1.2, 1.2))])
+    rows = rows.filter(market_key="x||")
+    found = {}
+    for limit in (None, 0.5):
+        account = Account()
+        rules, options = Consensus(min_books=3, max_age_s=600), Options(max_overround=limit, books=True)
+        found[limit] = book_ticks(rows, fixture_ids_of(["e"]), options, rules, account), account.notes
+
+    (whole, _), (bound, notes) = found[None], found[0.5]
+    assert whole.ticks["suspended"].to_list() == [False] * 4
+    assert bound.ticks["suspended"].to_list() == [False, False, True, True]
+    assert bound.books.filter(book="ash", tick_seq=1)["suspended"].to_list() == [True, True]
+    assert notes["book messages beyond max_overround, taken as suspended"] == 1
