@@ -205,6 +205,10 @@ class PackFormatError(PackError):
     """A pack that breaks the format: the message names the file, the rule and the value."""
 
 
+class ViewError(PackError):
+    """A view, several packs as one, or sources joined, that can't be made: the message names what stands against it."""
+
+
 class PackTamperedError(PackError):
     """A pack whose bytes, ticks or labels are not what its hashes say."""
 

@@ -120,7 +120,7 @@ class KeptRuns:
     def _record(self, agents: Sequence[Agent], *, ranked: bool = True) -> DatabaseRecord:
         def tried(connection: Connection, done: PerformedRun) -> None:
             identities = [_tried(agent.identity, done.pack, done.fixture_ids, done.window) for agent in agents]
-            trials.add(connection, done.pack.content_hash, identities, self._clock())
+            _add_trials(connection, done.pack, identities, self._clock())
 
         return DatabaseRecord(self._database, _OWNER, self._clock, also=tried, ranked=ranked)
 
@@ -131,16 +131,27 @@ class KeptRuns:
 
     def record_trials(self, plans: Sequence[Plan]) -> int:
         """Put what was tried over a pack on record, which no run need follow; returns how many others were there."""
-        content_hash, ids = plans[0].pack.content_hash, [own for plan in plans for own in trial_ids(plan)]
+        pack, ids = plans[0].pack, [own for plan in plans for own in trial_ids(plan)]
         with self._database.write() as connection:
-            others = trials.of_pack(connection, content_hash) - set(ids)
-            trials.add(connection, content_hash, ids, self._clock())
-        return len(others)
+            others = [trials.of_pack(connection, source) - set(_ids_over(pack, source, ids)) for source in pack.sources]
+            _add_trials(connection, pack, ids, self._clock())
+        return sum(map(len, others))
 
     def count_trials(self, content_hashes: Collection[str]) -> int:
         """Count what is on record over some packs."""
         with self._database.read() as connection:
             return trials.count(connection, content_hashes)
+
+
+def _add_trials(connection: Connection, pack: Pack, ids: Sequence[str], now_ms: int) -> None:
+    """Put trials on record with each pack whose ticks they saw: one over a view counts as one over what it is a view of."""
+    for source in pack.sources:
+        trials.add(connection, source, _ids_over(pack, source, ids), now_ms)
+
+
+def _ids_over(pack: Pack, source: str, ids: Sequence[str]) -> list[str]:
+    """Return the ids of trials with one of the packs that they are over, of which there may be several."""
+    return list(ids) if len(pack.sources) == 1 else [sha256(canonical([own, source])) for own in ids]
 
 
 def trial_ids(plan: Plan) -> list[str]:

@@ -16,8 +16,9 @@ from clvlab.application.runs.perform import Commitment, PerformedRun, perform
 from clvlab.application.runs.plan import Plan
 from clvlab.application.runs.record import Record
 from clvlab.engine.agent import Agent, register
-from clvlab.errors import AgentError, ClvlabError, PackTamperedError
-from clvlab.packs.reader import Pack, load_pack
+from clvlab.errors import AgentError, ClvlabError
+from clvlab.packs.derived.opening import load_place, place_of
+from clvlab.packs.reader import Pack
 
 _Asked = tuple[Plan, Commitment | None]
 
@@ -97,10 +98,7 @@ def arrived_pack(pack: Pack) -> Pack:
     PackFormatError, PackTamperedError
         It is not here, or is another one.
     """
-    found = load_pack(pack.folder)
-    if found.content_hash != pack.content_hash:
-        raise PackTamperedError(f"content_hash of {pack.pack_id!r}", pack.content_hash, found.content_hash)
-    return replace(found, held_out=pack.held_out)
+    return replace(load_place(place_of(pack), pack.content_hash), held_out=pack.held_out)
 
 
 def arrived_agent(agent: Agent) -> Agent:

@@ -15,13 +15,13 @@ from clvlab.agents.isolation.isolated import IsolatedAgent
 from clvlab.agents.registry import of_sealed_config
 from clvlab.application.deploys.agent import deployed_agent
 from clvlab.application.deploys.config import DeployConfig
-from clvlab.application.packs import bundled_catalog, open_pack
+from clvlab.application.packs import pack_of_run
 from clvlab.application.sharding import Shards, sharded
 from clvlab.engine.agent import Agent, sealable
 from clvlab.engine.live import replay_live
 from clvlab.engine.replay import Replay, locate, looked_up, numbered
 from clvlab.engine.run import RunResult, run
-from clvlab.errors import AgentError, DecisionError, EntryError, ReplayError
+from clvlab.errors import AgentError, DecisionError, EntryError, PackError, ReplayError
 from clvlab.law.schema import DECISIONS, Causality
 from clvlab.law.tape import Tape
 from clvlab.packs.reader import Pack
@@ -41,7 +41,7 @@ class Replayed:
     detail: str
 
 
-def prices_again(sealed: SealedRun, pack: str | Path | None = None) -> Replayed:
+def prices_again(sealed: SealedRun, pack: str | Path | None = None, view: bytes = b"") -> Replayed:
     """Derive every state and close in the evidence again from the ticks of the pack; no agent is asked.
 
     Parameters
@@ -49,7 +49,10 @@ def prices_again(sealed: SealedRun, pack: str | Path | None = None) -> Replayed:
     sealed
         As stored.
     pack
-        Id or folder of the pack; the one of the catalog with the sealed content hash by default.
+        Id or folder of the pack; the one of the catalog with the sealed content hash by default. Of a run over a derived pack
+        also what that was made of.
+    view
+        The view file of the run, from which a derived pack is made again.
 
     Raises
     ------
@@ -59,12 +62,17 @@ def prices_again(sealed: SealedRun, pack: str | Path | None = None) -> Replayed:
         The evidence can't be read.
     """
     evidence = read_evidence(sealed.events)
-    found = _pack(evidence, pack)
+    found = _pack(evidence, pack, view)
     return _prices(evidence, found, sharded(found, evidence.started["binding"]["fixture_ids"], ()))
 
 
 def replay_run(
-    sealed: SealedRun, receipts: bytes = b"", *, pack: str | Path | None = None, agents: Sequence[IsolatedAgent] = ()
+    sealed: SealedRun,
+    receipts: bytes = b"",
+    *,
+    pack: str | Path | None = None,
+    agents: Sequence[IsolatedAgent] = (),
+    view: bytes = b"",
 ) -> Replayed:
     """Run a sealed run again, after a look at its prices.
 
@@ -76,7 +84,7 @@ def replay_run(
     ----------
     sealed, receipts
         As stored; receipts are compared only where there are any.
-    pack
+    pack, view
         As for ``prices_again``.
     agents
         Agents that are no templates, from their files.
@@ -89,7 +97,7 @@ def replay_run(
         The evidence can't be read.
     """
     evidence = read_evidence(sealed.events)
-    found = _pack(evidence, pack)
+    found = _pack(evidence, pack, view)
     fixture_ids = evidence.started["binding"]["fixture_ids"]
     prices = _prices(evidence, found, sharded(found, fixture_ids, ()))
     if not prices.agrees:
@@ -192,17 +200,18 @@ def _differing(stored: pl.DataFrame, made: pl.DataFrame) -> str:
     return f"the line with seq {ours['seq']}: it says {names}"
 
 
-def _pack(evidence: Evidence, given: str | Path | None) -> Pack:
+def _pack(evidence: Evidence, given: str | Path | None, view: bytes) -> Pack:
     """Find the pack of a run: of one that was live by its content hash alone, as the evidence has no name of it."""
     expected, name = evidence.content_hash, evidence.started["binding"]["pack_id"]
     said = "the pack that it captured" if evidence.captured is not None else f"pack {name!r}"
-    if given is None:
-        known = {pack.content_hash: pack for pack in bundled_catalog().packs()}
-        if expected not in known:
-            raise ReplayError(f"no pack of the catalog has content hash {expected}: name the folder of {said}")
-        found = known[str(expected)]
-    else:
-        found = open_pack(given)
+    try:
+        found = pack_of_run(expected, given, view)
+    except PackError as error:
+        if not view:
+            raise
+        raise ReplayError(f"{said} can't be made again from the view file of the run: {error}") from error
+    if found is None:
+        raise ReplayError(f"no pack of the catalog has content hash {expected}: name the folder of {said}")
     if found.content_hash != expected or name not in (None, found.pack_id):
         raise ReplayError(
             f"the run was over {said} of {expected}, {str(given or found.pack_id)!r} is {found.pack_id!r} of "

@@ -18,6 +18,8 @@ from rich.text import Text
 from clvlab.application import backtests
 from clvlab.application.runs.perform import PerformedRun
 from clvlab.application.sheets.headline import Headline
+from clvlab.packs.derived.derivation import DerivedPack
+from clvlab.packs.derived.wording import derived_words
 from clvlab.packs.quality import Quality
 from clvlab.packs.reader import Pack
 from clvlab.proof.verify import Verification
@@ -60,6 +62,7 @@ def show_pack(pack: Pack) -> None:
             "closing policy": pack.closing,
             "source of the close": pack.manifest.closing_source,
         }
+        | ({"made of": derived_words(pack)} if isinstance(pack, DerivedPack) else {})
         | ({"kickoffs": pack.kickoffs} if pack.kickoffs else {})
         | ({"verification": pack.verification} if pack.verification else {})
         | {"content hash": pack.content_hash},

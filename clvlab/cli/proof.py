@@ -43,10 +43,10 @@ def further(
             opinion = by_sql(sealed.events, sealed.scores)
             found["second_opinion"] = (opinion.agrees, opinion.detail)
         if replay:
-            again = replays.replay_run(sealed, receipts, pack=pack, agents=agents)
+            again = replays.replay_run(sealed, receipts, pack=pack, agents=agents, view=in_folder.view(run))
             found["replay"] = (again.agrees, again.detail)
         elif pack is not None:
-            prices = replays.prices_again(sealed, pack)
+            prices = replays.prices_again(sealed, pack, in_folder.view(run))
             found["prices"] = (prices.agrees, prices.detail)
     except EvidenceError as error:  # the checks fail too, and are shown
         found["evidence"] = (False, f"it can't be read: {error}")

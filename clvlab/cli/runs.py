@@ -10,7 +10,7 @@ from rich import box
 from rich.table import Table
 
 from clvlab.application import packs
-from clvlab.application.runs import bundles
+from clvlab.application.runs import bundles, in_folder
 from clvlab.application.runs.reopening import content_hash_of, reopen
 from clvlab.application.sheets import listing
 from clvlab.application.sheets.beside import beside_the_first
@@ -89,7 +89,7 @@ def report(
     path = listing.find_run(run, runs_folder)
     with interruptible(lambda: "no page was written"), err.status("reading the run"):
         sealed, receipts = bundles.read_stored(path)
-        performed = reopen(_pack(pack, content_hash_of(sealed)), sealed, receipts)
+        performed = reopen(_pack(pack, content_hash_of(sealed), in_folder.view(path)), sealed, receipts)
         if page is not None:
             text = tear_sheet_page(performed)
             with written_file(page) as whole:
@@ -103,10 +103,8 @@ def report(
         out.print(f"Wrote {plain(str(page))}; open it in a browser")
 
 
-def _pack(named: str | None, content_hash: str | None) -> Pack:
-    if named is not None:
-        return packs.open_pack(named)
-    for pack in packs.bundled_catalog().packs():
-        if pack.content_hash == content_hash:
-            return pack
+def _pack(named: str | None, content_hash: str | None, view: bytes) -> Pack:
+    found = packs.pack_of_run(content_hash, named, view)
+    if found is not None:
+        return found
     raise UnknownPackError(f"the catalog has no pack of content hash {content_hash}: name the run's with --pack")

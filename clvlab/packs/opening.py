@@ -8,6 +8,7 @@ import clvlab.packs as packs_package
 from clvlab.errors import UnknownPackError
 from clvlab.naming import did_you_mean
 from clvlab.packs.catalog import Catalog
+from clvlab.packs.derived.opening import is_view_file
 from clvlab.packs.manifest import DESCRIPTOR
 from clvlab.packs.reader import Pack
 from clvlab.packs.verifying import verify_pack
@@ -75,6 +76,8 @@ def _hint(folder: Path) -> str:
         return ""
     if folder.name.endswith((".zip", ".tar", ".tar.gz", ".tgz")):
         return "; that is an archive: unpack it, and name the folder"
+    if is_view_file(folder):
+        return "; that is a view, which has no files of its own: name the packs that it is of"
     return "; that is a file: if it holds odds, clvlab.import_odds(...) makes a pack of it"
 
 

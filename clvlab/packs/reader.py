@@ -68,6 +68,16 @@ class Pack:
         return tuple(fixture.fixture_id for fixture in self.manifest.fixtures)
 
     @property
+    def sources(self) -> tuple[str, ...]:
+        """Content hashes of the packs whose ticks these are: its own, or those that it is derived from; sorted."""
+        return (self.content_hash,)
+
+    @property
+    def rows(self) -> str:
+        """How many rows it has, in words."""
+        return f"{sum(fixture.rows for fixture in self.manifest.fixtures):,}"
+
+    @property
     def books(self) -> tuple[str, ...]:
         """The books whose own prices the pack keeps, in order; none where it has the consensus alone."""
         return self.manifest.books or ()
@@ -171,6 +181,10 @@ class Pack:
             if type(fixture_id) is not int or fixture_id not in known:
                 raise UnknownFixtureError(fixture_id, self.pack_id, self.fixture_ids)
 
+    def digests(self) -> Iterable[tuple[int, str]]:
+        """Return the fixtures with the digests of the ticks that are read of each."""
+        return ((fixture.fixture_id, str(fixture.digest)) for fixture in self.manifest.fixtures)
+
     def check_closes(self, close_source: str | None) -> None:
         """Refuse to close by a book that the pack does not keep.
 
@@ -184,9 +198,14 @@ class Pack:
 
     def shut_by(self, plans: Mapping[str, str]) -> Pack:
         """Return the pack with those fixtures shut whose digest a plan has, and no others; itself if it is so already."""
-        digests = ((fixture.fixture_id, str(fixture.digest)) for fixture in self.manifest.fixtures)
-        held = {fixture_id: plans[digest] for fixture_id, digest in digests if digest in plans}
+        held = {fixture_id: plans[digest] for fixture_id, digest in self.digests() if digest in plans}
         return self if held == dict(self.held_out) else replace(self, held_out=tuple(sorted(held.items())))
+
+    def held(self, held_out: Mapping[int, str]) -> Pack:
+        """Return the pack with those of its fixtures shut as well that are named, each with the plan that holds it out."""
+        present = set(self.fixture_ids)
+        own = {fixture_id: plan_id for fixture_id, plan_id in held_out.items() if fixture_id in present}
+        return replace(self, held_out=tuple(sorted({**dict(self.held_out), **own}.items())))
 
     def check_open(self, fixture_ids: Iterable[int]) -> None:
         """Refuse fixtures that a plan holds out.

@@ -1,6 +1,7 @@
 """A sealed run as a folder: ``events.jsonl``, ``scores.jsonl`` and ``manifest.json``.
 
-Receipts of venues lie beside them in ``receipts.jsonl`` and are no part of the seal.
+Receipts of venues lie beside them in ``receipts.jsonl`` and are no part of the seal. Nor is ``view.json``, beside a run over a
+derived pack: what that was made of, which has the sealed content hash.
 
 ``sha256sum events.jsonl`` prints the evidence hash and ``sha256sum manifest.json`` the manifest hash.
 """
@@ -17,10 +18,11 @@ from clvlab.proof.seal import SealedRun
 
 _FILES = ("events.jsonl", "scores.jsonl", "manifest.json")
 _RECEIPTS = "receipts.jsonl"
+_VIEW = "view.json"
 
 
-def write_run(run: SealedRun, runs: Path, receipts: bytes = b"") -> Path:
-    """Store a run under ``runs/<run_id>``, and its receipts beside it; storing the same bytes again changes nothing.
+def write_run(run: SealedRun, runs: Path, receipts: bytes = b"", view: bytes = b"") -> Path:
+    """Store a run under ``runs/<run_id>``, with its receipts and the view that it is over, if any; once more changes nothing.
 
     Raises
     ------
@@ -32,7 +34,7 @@ def write_run(run: SealedRun, runs: Path, receipts: bytes = b"") -> Path:
         return _same(run, target)
     runs.mkdir(parents=True, exist_ok=True)
     with Unfinished(runs, 0o755) as unfinished:
-        for name, content in run_files(run, receipts).items():
+        for name, content in run_files(run, receipts, view).items():
             (unfinished / name).write_bytes(content)
         flush_all(unfinished)
         try:
@@ -45,9 +47,9 @@ def write_run(run: SealedRun, runs: Path, receipts: bytes = b"") -> Path:
     return target
 
 
-def run_files(run: SealedRun, receipts: bytes = b"") -> dict[str, bytes]:
+def run_files(run: SealedRun, receipts: bytes = b"", view: bytes = b"") -> dict[str, bytes]:
     """Return the files of a run by name, the manifest last."""
-    beside = {_RECEIPTS: receipts} if receipts else {}
+    beside = {name: content for name, content in ((_RECEIPTS, receipts), (_VIEW, view)) if content}
     return beside | dict(zip(_FILES, (run.events, run.scores, run.manifest), strict=True))
 
 
@@ -92,6 +94,11 @@ def _hint(path: Path) -> str:
 def read_receipts(path: Path) -> bytes:
     """Read the receipts of a stored run as they lie there; empty without any."""
     return file_bytes_or_none(path / _RECEIPTS) or b""
+
+
+def read_view(path: Path) -> bytes:
+    """Read what the pack of a stored run was made of; empty where that is derived of no others."""
+    return file_bytes_or_none(path / _VIEW) or b"" if path.is_dir() else b""
 
 
 def _stated_run_id(manifest: bytes) -> str | None:

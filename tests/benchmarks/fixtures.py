@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+import clvlab as cl
 from clvlab.application import packs
 from clvlab.law.schema import TICKS
 from clvlab.packs.catalog import Catalog
@@ -35,7 +36,11 @@ _START_MS = 1_767_225_600_000
 _MESSAGES = 6  # of a fixture, its two markets in turn; the last is in play
 _GROWTH = (16, 4, 1)
 _SHARES = (150, 10, 1)
-_STEPS = {"by_id": "opened by id", "by_path": "opened by path", "tape": "tape", "sealed": "baseline, sealed and verified"}
+_STEPS = {
+    "by_id": "opened by id", "by_path": "opened by path", "view": "view of a pack, opened", "tape": "tape",
+    "sealed": "baseline, sealed and verified",
+}  # fmt: skip
+_VIEW = Budget(0.2)
 _LINEAR = Budget(2, on="ratio")  # the garbage collector doubles the cost of an object from some thousands on; a square gives 16
 
 __all__ = ["JOBS", "write"]
@@ -113,7 +118,8 @@ def _figures(samples: Samples, fixtures: int) -> Iterator[Figure]:
     for count in sorted({1, *(max(1, fixtures // share) for share in _SHARES)}):
         for job, name in _STEPS.items():
             taken = samples[job, count]
-            yield Figure(f"{count} fixtures", name, "s", spread([sample.seconds for sample in taken]))
+            budget = _VIEW if job == "view" else None
+            yield Figure(f"{count} fixtures", name, "s", spread([sample.seconds for sample in taken]), budget)
     base, *larger = (max(1, fixtures // share) for share in _GROWTH)
     for job, name in _STEPS.items():
         few = samples[job, base]
@@ -133,6 +139,16 @@ def _by_path(folder: Path) -> Job:
     return lambda: len(packs.open_pack(folder / PACK).fixture_ids)
 
 
+def _view(folder: Path) -> Job:
+    pack = cl.open_pack(folder / PACK)
+
+    def job() -> int:
+        view = pack.where(markets="OVERUNDER", max_overround=0.2, fixtures=pack.fixture_ids)
+        return len(view.fixture_ids) if view.content_hash != pack.content_hash else 0
+
+    return job
+
+
 def _tape(folder: Path) -> Job:
     pack = Catalog(folder).open(PACK)
     return lambda: pack.tape().series["fixture_id"].n_unique()
@@ -149,7 +165,7 @@ def _sealed(folder: Path) -> Job:
     return job
 
 
-JOBS: dict[str, Callable[[Path], Job]] = {"by_id": _by_id, "by_path": _by_path, "tape": _tape, "sealed": _sealed}
+JOBS: dict[str, Callable[[Path], Job]] = {"by_id": _by_id, "by_path": _by_path, "view": _view, "tape": _tape, "sealed": _sealed}
 
 
 def _perform(name: str, folder: str) -> int:

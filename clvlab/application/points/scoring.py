@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import lru_cache, partial
-from pathlib import Path
 
 import polars as pl
 
@@ -16,10 +15,11 @@ from clvlab.application.points.search import Params, Search, at_point, spoken
 from clvlab.application.sheets.sums import fixture_sums
 from clvlab.engine.agent import register
 from clvlab.engine.scoring import Scorer
-from clvlab.errors import ClvlabError, PackTamperedError
+from clvlab.errors import ClvlabError
 from clvlab.law.closing import Window
 from clvlab.law.tape import Tape
-from clvlab.packs.reader import Pack, load_pack
+from clvlab.packs.derived.opening import Place, load_place
+from clvlab.packs.reader import Pack
 
 Task = tuple[Search, Params]
 
@@ -108,18 +108,15 @@ def _forget() -> None:
 
 
 def _scorer_of(search: Search) -> Scorer:
-    return _scorer(search.folder, search.content_hash, search.fixture_ids, search.window)
+    return _scorer(search.place, search.content_hash, search.fixture_ids, search.window)
 
 
 @lru_cache(maxsize=_KEPT)
-def _scorer(folder: Path, content_hash: str, fixture_ids: tuple[int, ...], window: Window) -> Scorer:
-    return Scorer(_pack(folder, content_hash).tape(fixture_ids), window)
+def _scorer(place: Place, content_hash: str, fixture_ids: tuple[int, ...], window: Window) -> Scorer:
+    return Scorer(_pack(place, content_hash).tape(fixture_ids), window)
 
 
 @lru_cache(maxsize=_KEPT)
-def _pack(folder: Path, content_hash: str) -> Pack:
+def _pack(place: Place, content_hash: str) -> Pack:
     """Open a pack once, however many shards of it are read: its file is hashed whole."""
-    pack = load_pack(folder)
-    if pack.content_hash != content_hash:
-        raise PackTamperedError(f"content_hash of {pack.pack_id!r}", content_hash, pack.content_hash)
-    return pack
+    return load_place(place, content_hash)

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import distributions
-from pathlib import Path
 from typing import Any
 
 from clvlab.agents.isolation.isolated import IsolatedAgent
@@ -20,6 +19,7 @@ from clvlab.engine.agent import Agent
 from clvlab.errors import AgentError, ClvlabError
 from clvlab.law.closing import Window
 from clvlab.law.schema import LAW_VERSION
+from clvlab.packs.derived.opening import Place, place_of
 from clvlab.packs.reader import Pack
 from clvlab.proof.canonical import canonical, sha256
 
@@ -33,7 +33,7 @@ class Search:
 
     Attributes
     ----------
-    folder, content_hash
+    place, content_hash
         Where the pack is, and what it must be.
     fixture_ids
         Whole fixtures, sorted.
@@ -43,7 +43,7 @@ class Search:
         Name of a template, or the code of an agent of one's own.
     """
 
-    folder: Path
+    place: Place
     content_hash: str
     fixture_ids: tuple[int, ...]
     agent: str | IsolatedAgent
@@ -117,7 +117,7 @@ def search_of(pack: Pack, agent: str | Agent, fixture_ids: Sequence[int] | None,
         asked, sent = found, replace(found, scope=sha256(canonical([pack.content_hash, list(wanted)])))
     with at_point(first):
         shards = sharded(pack, wanted, [backtests.resolve(asked, first, window)], together=1)
-    return Search(pack.folder, pack.content_hash, wanted, sent, window, shards)
+    return Search(place_of(pack), pack.content_hash, wanted, sent, window, shards)
 
 
 @contextmanager

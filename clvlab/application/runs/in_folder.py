@@ -15,12 +15,13 @@ from clvlab.application.runs.perform import Commitment, PerformedRun
 from clvlab.application.runs.plan import Plan
 from clvlab.application.runs.record import ABANDONED, Planned
 from clvlab.errors import AnchorError
+from clvlab.packs.derived.opening import view_file
 from clvlab.proof.anchor import Anchor
 from clvlab.proof.manifest import inputs_hash
 from clvlab.proof.seal import SealedRun
 from clvlab.proof.verify import Verification, verify
 from clvlab.runlog.log import LogStore, abandon, commit, conclude
-from clvlab.store.folder import read_receipts, read_run, write_run
+from clvlab.store.folder import read_receipts, read_run, read_view, write_run
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class FolderRecord:
         RunConflictError
             A run of the same id is stored with other bytes.
         """
-        keep(done.run, self.folder, done.receipts)
+        keep(done.run, self.folder, done.receipts, view_file(done.pack))
         if self.log is not None:
             with self.log.write() as rows:
                 conclude(rows, done.run_id, done.run.manifest_hash, self.clock())
@@ -80,9 +81,9 @@ class FolderRecord:
                 abandon(rows, run_id, ABANDONED, self.clock())
 
 
-def keep(run: SealedRun, runs: str | Path = "runs", receipts: bytes = b"") -> Path:
-    """Store a sealed run under ``runs/<run_id>``, receipts beside it, and return its folder."""
-    return write_run(run, Path(runs), receipts)
+def keep(run: SealedRun, runs: str | Path = "runs", receipts: bytes = b"", view: bytes = b"") -> Path:
+    """Store a sealed run under ``runs/<run_id>``, receipts and the view that it is over beside it, and return its folder."""
+    return write_run(run, Path(runs), receipts, view)
 
 
 def load(path: str | Path) -> SealedRun:
@@ -98,6 +99,11 @@ def verify_folder(path: str | Path) -> Verification:
 def receipts(path: str | Path) -> bytes:
     """Read what venues said of a stored run: lines that are no evidence."""
     return read_receipts(Path(path))
+
+
+def view(path: str | Path) -> bytes:
+    """Read what the pack of a stored run was made of; empty where that is derived of no others."""
+    return read_view(Path(path))
 
 
 def anchor(path: str | Path) -> Anchor | None:

@@ -11,10 +11,10 @@ from clvlab.packs.remote.address import Address
 from clvlab.proof.checks import Verdict
 from clvlab.proof.seal import SealedRun
 from clvlab.proof.verify import Verification, verify
-from clvlab.store.folder import read_receipts, read_run, run_files
+from clvlab.store.folder import read_receipts, read_run, read_view, run_files
 
 
-def push_run(run: SealedRun, url: str, receipts: bytes = b"") -> str:
+def push_run(run: SealedRun, url: str, receipts: bytes = b"", view: bytes = b"") -> str:
     """Put the files of a run into ``<url>/<run_id>/``, the manifest last; the same bytes again are fine.
 
     Returns
@@ -32,7 +32,8 @@ def push_run(run: SealedRun, url: str, receipts: bytes = b"") -> str:
         It can't be written.
     """
     _check(verify(run, receipts))
-    return _put({f"{run.run_id}/{name}": content for name, content in run_files(run, receipts).items()}, url, run.run_id)
+    files = run_files(run, receipts, view)
+    return _put({f"{run.run_id}/{name}": content for name, content in files.items()}, url, run.run_id)
 
 
 def push_stored(path: Path, url: str) -> str:
@@ -44,7 +45,7 @@ def push_stored(path: Path, url: str) -> str:
         As for ``push_run``.
     """
     if not path.is_file():
-        return push_run(read_run(path), url, read_receipts(path))
+        return push_run(read_run(path), url, read_receipts(path), read_view(path))
     verification = verify_bundle(path)
     _check(verification)
     name = f"{verification.run_id}.clv"

@@ -11,6 +11,7 @@ import polars as pl
 
 from clvlab.application.sheets.wording import market_name
 from clvlab.errors import StatisticsError
+from clvlab.packs.about import league_of
 from clvlab.packs.reader import Pack
 
 
@@ -111,20 +112,8 @@ class Selection:
         return pl.all_horizontal(conditions).fill_null(value=False)
 
 
-def league_of(source_id: str | None) -> str | None:
-    """Return the league of a fixture, from the id that its source gives it; null where that names none.
-
-    Examples
-    --------
-    >>> league_of("E0|2025-08-15|Arsenal|Leeds"), league_of("event-17"), league_of(None)
-    ('E0', None, None)
-    """
-    named, bar, _ = (source_id or "").partition("|")
-    return named if bar and named else None
-
-
 def _fixtures_of(pack: Pack, leagues: tuple[str, ...]) -> list[int]:
-    known = {fixture.fixture_id: league_of(fixture.source_id) for fixture in pack.manifest.fixtures}
+    known = {fixture.fixture_id: league_of(fixture) for fixture in pack.manifest.fixtures}
     names = {league for league in known.values() if league is not None}
     wrong = [league for league in leagues if league not in names]
     if wrong:

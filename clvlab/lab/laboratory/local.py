@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -21,10 +22,11 @@ from clvlab.application.points.kept import KeptSums
 from clvlab.application.points.search import at_point
 from clvlab.application.runs.perform import PerformedRun, perform
 from clvlab.application.runs.plan import Plan
+from clvlab.application.runs.reopening import content_hash_of
 from clvlab.engine.agent import Agent
-from clvlab.errors import PackFormatError, UnsupportedError
+from clvlab.errors import PackError, PackFormatError, UnsupportedError
 from clvlab.feeds.replay import ReplayFeed
-from clvlab.files import Unfinished
+from clvlab.files import Unfinished, file_bytes_or_none, replace_file
 from clvlab.lab.laboratory.asked import Capturing, Entry, Folds, HoldOut, LiveRequest, Question
 from clvlab.lab.laboratory.capturing import capture_feed
 from clvlab.lab.laboratory.following import follow_feed
@@ -42,6 +44,7 @@ from clvlab.lab.results.walking import WalkForward
 from clvlab.law.closing import Window
 from clvlab.packs import reader
 from clvlab.packs.catalog import Catalog
+from clvlab.packs.derived.opening import finder, made_again, read_view, view_file
 from clvlab.packs.manifest import TICKS_FILE, pack_id_of
 from clvlab.packs.results import RESULTS
 from clvlab.proof.anchor import Anchor
@@ -50,6 +53,9 @@ if TYPE_CHECKING:
     from clvlab.application.kept import KeptRuns  # needs the libraries of the store
     from clvlab.feeds.feed import Feed
     from clvlab.sql import Table  # loads a database
+
+
+_VIEWS = ".views"  # what derived packs are made of: no pack id begins with a dot
 
 
 class LocalPlace:
@@ -195,6 +201,7 @@ class LocalPlace:
 
     def _plan(self, question: Question, agents: Sequence[Agent], kind: str = "backtest") -> Plan:
         pack = self.pack(question.pack).source
+        self._keep_view(pack)
         return Plan(pack, agents, question.window, question.policy, question.fixtures, kind=kind, audit=question.audit)
 
     @property
@@ -248,7 +255,32 @@ class LocalPlace:
 
     def open_run(self, run_id: str) -> Result:
         sealed, card = self._kept.runs.sealed(run_id), self._kept.runs.card(run_id)
-        return Result(Run(sealed, self._kept.receipts(run_id), Anchor(**card["anchor"])), self._packs())
+        content_hash = str(content_hash_of(sealed))
+        packs, anchor = chain(self._packs(), self._views(content_hash)), Anchor(**card["anchor"])
+        return Result(Run(sealed, self._kept.receipts(run_id), anchor, self._view_file(content_hash)), packs)
+
+    def _keep_view(self, pack: reader.Pack) -> None:
+        """Keep what a derived pack is made of beside the packs, so that its runs can be read again."""
+        content = view_file(pack)
+        if content and self._runs is not None:
+            path = self._view_path(pack.content_hash)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            replace_file(path, content)
+
+    def _view_path(self, content_hash: str) -> Path:
+        return self._catalogs[0].folder / _VIEWS / f"{content_hash.removeprefix('sha256:')}.json"
+
+    def _view_file(self, content_hash: str) -> bytes:
+        return file_bytes_or_none(self._view_path(content_hash)) or b""
+
+    def _views(self, content_hash: str) -> Iterator[reader.Pack]:
+        """Return the derived pack of a content hash, where it is kept and what it is made of is here."""
+        content = self._view_file(content_hash)
+        if content:
+            try:
+                yield self._shut(made_again(read_view(content, _VIEWS), finder(packs=self._packs())))
+            except PackError:  # its packs lie elsewhere: to who reads the run it is not here
+                return
 
     def verify(self, run_id: str) -> VerificationResult:
         return verification_of(self._kept.runs.verify(run_id))

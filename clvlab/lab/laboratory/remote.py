@@ -33,6 +33,7 @@ from clvlab.lab.results.result import Result
 from clvlab.lab.results.run import Run, VerificationResult, verification_of
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
+from clvlab.packs.derived.derivation import DerivedPack
 from clvlab.proof.anchor import Anchor
 from clvlab.proof.seal import SealedRun
 
@@ -238,6 +239,9 @@ def _unknown(error: ApiError, run_id: str) -> Exception:
 def _named_pack(question: Question) -> str:
     if isinstance(question.pack, str):
         return question.pack
+    if isinstance(question.pack, Pack) and isinstance(question.pack.source, DerivedPack):
+        made = question.pack.pack_id
+        raise UnsupportedError(f"a service replays the packs of its catalog, and {made!r} is made here of others")
     if isinstance(question.pack, Pack):
         return question.pack.pack_id
     raise UnknownPackError(f"a service knows packs by id, not by path: {str(question.pack)!r}")

@@ -121,7 +121,7 @@ def make_plan(
 
     def contents() -> set[str]:
         alike = (one for one in shelf.packs() if any(fixture.digest in shut for fixture in one.manifest.fixtures))
-        return {pack.content_hash, *(one.content_hash for one in alike)}
+        return {pack.content_hash, *pack.sources, *(one.content_hash for one in alike)}
 
     kept = runs.searches.plan(payload, pack, held, contents())
 

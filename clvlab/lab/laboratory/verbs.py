@@ -13,17 +13,20 @@ from clvlab.application import packs as application_packs
 from clvlab.application.imports import Import, import_all
 from clvlab.application.runs import in_folder
 from clvlab.errors import PackFormatError, StatisticsError, UnknownPackError, UnknownRunError
-from clvlab.lab.laboratory.given import pack_given
+from clvlab.lab.laboratory.given import pack_given, several
 from clvlab.lab.laboratory.listing import AgentListing, Listing
 from clvlab.lab.laboratory.local import HERE
 from clvlab.lab.laboratory.making import Verbs
 from clvlab.lab.results.fixtures import shown
 from clvlab.lab.results.grid import Work
+from clvlab.lab.results.joined import Joined
 from clvlab.lab.results.leaderboard import Leaderboard
-from clvlab.lab.results.pack import Pack
+from clvlab.lab.results.pack import Pack, opened_together, shut_together
 from clvlab.lab.results.result import Result
 from clvlab.lab.results.run import Run
 from clvlab.naming import names_checked
+from clvlab.packs.derived.concatenation import concatenated
+from clvlab.packs.derived.joining import join_of
 from clvlab.packs.importers.frames import Frame
 
 _RUN_ID = re.compile(r"run_[0-9a-f]{8,}")
@@ -31,13 +34,13 @@ _RUN_ID = re.compile(r"run_[0-9a-f]{8,}")
 
 @names_checked
 def open_pack(where: str | Path, *, content_hash: str | None = None) -> Pack:
-    """Open a pack by its id in the catalog, by the path of its folder, or by its URL.
+    """Open a pack by its id in the catalog, by the path of its folder or of a view file, or by its URL.
 
     Parameters
     ----------
     where
         ``"starter"``, a path, or a URL as in ``s3://bucket/pack``. A folder is verified whole; at a URL each fixture is
-        when it is read.
+        when it is read. A view file is opened over the packs that lie beside it or come with clvlab.
     content_hash
         What the pack must be, as ``sha256:<hex>``; whatever is there by default.
 
@@ -55,6 +58,65 @@ def open_pack(where: str | Path, *, content_hash: str | None = None) -> Pack:
     if content_hash is not None and not (isinstance(content_hash, str) and content_hash.startswith("sha256:")):
         raise PackFormatError(f"a content hash is written as sha256:<hex>, not {content_hash!r:.80}")
     return Pack(application_packs.open_pack(where, content_hash=content_hash))
+
+
+@names_checked
+def concat(packs: Sequence[Pack | str | Path]) -> Pack:
+    """Return several packs as one, for one run over all of their fixtures; nothing is copied, and no fixture renumbered.
+
+    In whichever order they are named, the content hash is the same: it follows from theirs.
+
+    Parameters
+    ----------
+    packs
+        Packs, their ids, or the paths of their folders. A fixture that is in several of them must be equal there.
+
+    Raises
+    ------
+    ViewError
+        No pack; markets that close otherwise, or probabilities that were made otherwise; or one fixture id for two fixtures.
+
+    Examples
+    --------
+    >>> season = open_pack("season")
+    >>> whole = concat([season.where(before="2026-01-10"), season.where(after="2026-02-10")])
+    >>> whole.ticks().height == sum(whole.frame["rows"])
+    True
+    """
+    opened = [pack if isinstance(pack, Pack) else open_pack(pack) for pack in several(packs)]
+    return opened_together(concatenated([pack.source for pack in opened]), opened)
+
+
+@names_checked
+def join_sources(packs: Sequence[Pack | str | Path]) -> Joined:
+    """Return the first pack with what the others said of the same fixtures as books; ticks, closes and ids are the first one's.
+
+    Fixtures are matched by teams, kickoff and prices, one to one; what could be meant twice, or whose prices say otherwise, is
+    refused. ``.matching`` lists what was taken, refused and left alone. A state of another source is known from the first tick
+    of its fixture that is not before it. Agents see the books with ``books=True``; ``Window(close_source=...)`` closes by one.
+
+    Parameters
+    ----------
+    packs
+        Two packs or more, their ids, or the paths of their folders: each becomes a book under its provider's name.
+
+    Raises
+    ------
+    ViewError
+        Fewer than two sources, or one that has no fixture of the first.
+    HeldOutError
+        A plan holds out fixtures of one of them.
+
+    Examples
+    --------
+    >>> season = open_pack("season").where(before="2026-01-10")
+    >>> joined = join_sources([season, season.where(markets="1X2")])
+    >>> set(joined.matching["outcome"]), joined.source.books
+    ({'taken'}, ('clvlab',))
+    """
+    opened = [pack if isinstance(pack, Pack) else open_pack(pack) for pack in several(packs)]
+    made, found = join_of([pack.source for pack in opened])
+    return Joined(made, shut_together(opened), found)
 
 
 @names_checked
@@ -81,7 +143,7 @@ def open_run(path: str | Path) -> Run:
         raise UnknownRunError(f"a run is opened by the path of its folder, not {shown(path)}{_saved(path)}")
     if isinstance(path, str) and _RUN_ID.fullmatch(path) and not Path(path).exists():
         raise UnknownRunError(f"no folder {path!r} here: give the path of the run's folder, or ask the Lab that keeps it")
-    return Run(in_folder.load(path), in_folder.receipts(path), in_folder.anchor(path))
+    return Run(in_folder.load(path), in_folder.receipts(path), in_folder.anchor(path), in_folder.view(path))
 
 
 @names_checked

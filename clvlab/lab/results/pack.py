@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
+from dataclasses import replace
+from datetime import date
+from functools import cached_property, partial
+from pathlib import Path
 
 import polars as pl
 
 from clvlab.drawing.showing import Shown
-from clvlab.errors import StatisticsError, WindowError
+from clvlab.errors import StatisticsError, ViewError, WindowError
+from clvlab.files import replace_file
 from clvlab.lab.results.fixtures import fixture_ids_given
 from clvlab.lab.results.pack_card import measured, pack_card
 from clvlab.lab.results.path import PricePath, price_path
@@ -16,6 +20,11 @@ from clvlab.law.closing import Window
 from clvlab.naming import names_checked
 from clvlab.packs import reader
 from clvlab.packs.about import about
+from clvlab.packs.derived.derivation import DerivedPack
+from clvlab.packs.derived.opening import view_file
+from clvlab.packs.derived.rule import rule
+from clvlab.packs.derived.view import REMOVED, removed, view_of
+from clvlab.packs.derived.wording import derived_words
 from clvlab.packs.manifest import KickoffKind
 from clvlab.packs.quality import Quality
 from clvlab.statistics.paths import HOURS
@@ -90,6 +99,87 @@ class Pack(Shown):
         return self.source.results
 
     @names_checked
+    def where(
+        self,
+        *,
+        league: str | Iterable[str] | None = None,
+        season: str | int | Iterable[str] | None = None,
+        after: date | str | None = None,
+        before: date | str | None = None,
+        fixtures: Iterable[int] | None = None,
+        markets: str | Iterable[str] | None = None,
+        max_overround: float | None = None,
+        drop_close_older_than_s: int | None = None,
+    ) -> Pack:
+        """Return a view of the pack, which is a pack wherever one is taken; nothing is copied.
+
+        What each filter left out is in ``.removed``. The content hash of a view follows from this pack's and the filters.
+
+        Parameters
+        ----------
+        league, season
+            One, or a list of them, as the pack names them: ``E0``, ``2025-26``.
+        after, before
+            Kickoffs at or after the one, and before the other: a day, which begins at midnight UTC, or a time with its zone.
+            Fixtures without a kickoff are left out.
+        fixtures
+            Fixture ids.
+        markets
+            Beginnings of market keys. Agents see no other markets, and a window ends by the messages that are left:
+            ``Window(market_allowlist=...)`` scores some markets, and lets agents see all.
+        max_overround
+            A message whose prices sum to more than this share above one, as 0.15, is marked suspended, without prices.
+        drop_close_older_than_s
+            A closing message that is older does not count: decisions on it have the reason ``closing_stale``.
+
+        Raises
+        ------
+        ViewError
+            A league, season or fixture that the pack does not have, a value that can't be meant, or nothing that is left.
+
+        Examples
+        --------
+        >>> from clvlab.lab import open_pack
+        >>> view = open_pack("season").where(after="2026-02-01", markets="1X2")
+        >>> view.removed["removed"].to_list()
+        [180, 600]
+        """
+        chosen = rule(
+            league=league,
+            season=season,
+            after=after,
+            before=before,
+            fixtures=fixtures,
+            markets=markets,
+            max_overround=max_overround,
+            drop_close_older_than_s=drop_close_older_than_s,
+        )
+        return Pack(view_of(self.source, chosen), self._shut)
+
+    @property
+    def removed(self) -> pl.DataFrame:
+        """What each filter of a view left out, of what the filters before it left; empty of a pack that is no view."""
+        source = self.source
+        return removed(source) if isinstance(source, DerivedPack) else pl.DataFrame(schema=REMOVED)
+
+    @names_checked
+    def save(self, path: str | Path) -> Path:
+        """Write a view file, which says what a derived pack is made of; ``open_pack`` opens it beside these packs.
+
+        Raises
+        ------
+        ViewError
+            A pack that is derived of no others, or a path that does not end in ``.json``.
+        """
+        content = view_file(self.source)
+        if not content:
+            raise ViewError(f"{self.pack_id!r} is no view, but a pack of its own: keep its folder")
+        if Path(path).suffix != ".json":
+            raise ViewError(f"a view file ends in .json, not as {str(path)!r}")
+        replace_file(Path(path), content)
+        return Path(path)
+
+    @names_checked
     def ticks(self, fixture_ids: Sequence[int] | None = None) -> pl.DataFrame:
         """Return the ticks, one row per (fixture_id, tick_seq, market_key, side); of all fixtures, or of some by their ids.
 
@@ -135,13 +225,34 @@ class Pack(Shown):
             raise StatisticsError(f"hours before the close are a list of numbers, such as [24, 1], not {hours!r:.80}")
         return price_path(self.source, window, tuple(hours), level, fixture_ids_given(fixture_ids))
 
+    @property
+    def shut(self) -> Callable[[reader.Pack], reader.Pack] | None:
+        """What returns it without what plans hold out by now; null of a pack of no laboratory."""
+        return self._shut
+
     def __repr__(self) -> str:
-        rows = sum(fixture.rows for fixture in self.source.manifest.fixtures)
         verified = f", {self.source.verification}" if self.source.verification else ""
-        return (
-            f"Pack {self.pack_id!r} ({self.provenance}): {len(self.fixture_ids)} fixtures, {rows:,} rows{verified}; "
-            "next: clvlab.backtest(pack)"
-        )
+        made = f", {derived_words(self.source)}" if isinstance(self.source, DerivedPack) else ""
+        size = f"{len(self.fixture_ids)} fixtures, {self.source.rows} rows"
+        return f"Pack {self.pack_id!r} ({self.provenance}): {size}{made}{verified}; next: clvlab.backtest(pack)"
 
     def _repr_html_(self) -> str:
         return pack_card(self.source, self._quality)
+
+
+def opened_together(made: reader.Pack, packs: Sequence[Pack]) -> Pack:
+    """Return what was made of several packs, bound by the plans of every laboratory that one of them was opened in."""
+    return Pack(made, shut_together(packs))
+
+
+def shut_together(packs: Sequence[Pack]) -> Callable[[reader.Pack], reader.Pack] | None:
+    """Return what shuts what the plans of any of these packs' laboratories hold out."""
+    shuts = list(dict.fromkeys(pack.shut for pack in packs if pack.shut is not None))
+    return partial(_shut_by_all, shuts) if len(shuts) > 1 else next(iter(shuts), None)
+
+
+def _shut_by_all(shuts: Sequence[Callable[[reader.Pack], reader.Pack]], pack: reader.Pack) -> reader.Pack:
+    held: dict[int, str] = {}
+    for shut in shuts:
+        held |= dict(shut(pack).held_out)
+    return pack if held == dict(pack.held_out) else replace(pack, held_out=tuple(sorted(held.items())))

@@ -8,6 +8,8 @@ import polars as pl
 
 from clvlab.drawing import html
 from clvlab.drawing.columns import time_columns
+from clvlab.packs.derived.derivation import DerivedPack
+from clvlab.packs.derived.wording import derived_words
 from clvlab.packs.quality import Quality, QualityAccount, Spread
 from clvlab.packs.reader import Pack
 
@@ -54,9 +56,8 @@ def _sentence(pack: Pack, kickoffs: int) -> str:
 
 
 def _coverage(pack: Pack, found: Quality | None) -> dict[str, str]:
-    rows = sum(fixture.rows for fixture in pack.manifest.fixtures)
     if found is None:
-        return {"rows": f"{rows:,}"}
+        return {"rows": pack.rows}
     closed = found.markets - found.markets_without_close - found.markets_suspended_at_close
     share = f" ({closed / found.markets:.0%})" if found.markets else ""
     return {
@@ -114,6 +115,7 @@ def _facts(pack: Pack) -> dict[str, object]:
         "content hash": pack.content_hash,
         "closing policy": pack.closing,
     }
+    facts |= {"made of": derived_words(pack)} if isinstance(pack, DerivedPack) else {}
     facts |= {"kickoffs": pack.kickoffs} if pack.kickoffs else {}
     facts |= {"verification": pack.verification} if pack.verification else {}
     return facts

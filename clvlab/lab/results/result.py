@@ -38,6 +38,7 @@ from clvlab.lab.results.run import Run, VerificationResult
 from clvlab.law.ranking import rank
 from clvlab.naming import did_you_mean, names_checked
 from clvlab.packs import reader
+from clvlab.packs.derived.opening import view_file
 from clvlab.proof.started import RunStarted
 from clvlab.statistics import Staking
 
@@ -73,7 +74,7 @@ class Result(Shown):
     @classmethod
     def of(cls, performed: PerformedRun) -> Result:
         """Return the result of a run that was performed here."""
-        return cls(Run(performed.run, performed.receipts), [performed.pack], performed)
+        return cls(Run(performed.run, performed.receipts, view=view_file(performed.pack)), [performed.pack], performed)
 
     @cached_property
     def source(self) -> PerformedRun:

@@ -67,10 +67,11 @@ class VerificationResult(Shown):
 
 
 class Run:
-    """A sealed run."""
+    """A sealed run; ``view`` is what its pack was made of, as a view file, where that is derived."""
 
-    def __init__(self, run: SealedRun, receipts: bytes = b"", anchor: Anchor | None = None) -> None:
+    def __init__(self, run: SealedRun, receipts: bytes = b"", anchor: Anchor | None = None, view: bytes = b"") -> None:
         self.source = run
+        self.view = view
         self.receipts = receipts
         self.anchor = anchor
 
@@ -138,7 +139,7 @@ class Run:
             raise FileError(f"a run is saved in a folder, named by its path, not in {folder!r:.80}")
         if Path(folder).is_file():
             raise FileError(f"{str(folder)!r:.300} is a file: name the folder in which runs shall lie")
-        return in_folder.keep(self.source, folder, self.receipts)
+        return in_folder.keep(self.source, folder, self.receipts, self.view)
 
     def push(self, url: str) -> str:
         """Put the run into a bucket, as ``url/<run_id>/``, and return where it lies; other bytes there are never written over.
@@ -152,7 +153,7 @@ class Run:
         RemoteError
             It can't be written.
         """
-        return push_run(self.source, url, self.receipts)
+        return push_run(self.source, url, self.receipts, self.view)
 
     def __repr__(self) -> str:
         return f"Run {self.run_id} ({self._events:,} events); next: .verify(), .proof_card(), .browse(), .tamper(), .save()"

@@ -28,7 +28,7 @@ def own_search(helper, *, network=False):
 def test_the_same_work_has_the_same_name():
     everything = {"warmup_ticks": 20, "cooldown_s": 43_200}  # the last is the default
 
-    assert template_search().key(POINT) == template_search(folder=PACK.folder / "moved").key(everything)
+    assert template_search().key(POINT) == template_search(place=PACK.folder / "moved").key(everything)
 
 
 @pytest.mark.parametrize(

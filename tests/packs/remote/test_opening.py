@@ -62,6 +62,20 @@ def test_a_backtest_of_one_fixture_is_that_of_the_pack_in_a_folder():
     assert {name: value for name, value in there.report.items() if name != "pack_verification"} == here.report
 
 
+@pytest.mark.usefixtures("pushed")
+def test_a_view_of_a_pack_elsewhere_is_that_of_the_pack_in_a_folder(many):
+    here, there = cl.open_pack(many), cl.open_pack(URL)
+    filters = {"fixtures": here.fixture_ids[2:5], "markets": "1X2"}
+
+    one, other = here.where(**filters), there.where(**filters)
+
+    assert one.content_hash == other.content_hash
+    assert one.ticks().equals(other.ticks())
+    assert cl.backtest(one, "baseline").run.source == cl.backtest(other, "baseline").run.source
+    assert "verified as they are read" in repr(other)
+    assert cl.concat([other, there.where(fixtures=here.fixture_ids[:2])]).ticks().height
+
+
 @pytest.mark.parametrize("chosen", [None, [0], [2, 5], [7]], ids=str)
 @pytest.mark.usefixtures("pushed")
 def test_a_tape_is_that_of_the_pack_in_a_folder(many, chosen):

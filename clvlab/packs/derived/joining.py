@@ -1,0 +1,203 @@
+"""Several sources as one: the ticks and closes of the first, and what the others said of the same fixtures, as books."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from clvlab.errors import ViewError
+from clvlab.law.schema import BOOKS
+from clvlab.law.tape import Tape
+from clvlab.packs.books import STREAM
+from clvlab.packs.derived.books import Joint, books_of, joints
+from clvlab.packs.derived.derivation import Derivation, DerivedPack, Kind, derived
+from clvlab.packs.manifest import Fixture
+from clvlab.packs.matching.fixtures import Listed, Matched
+from clvlab.packs.matching.markets import Market, market_of
+from clvlab.packs.matching.matching import MATCHING_VERSION, gaps_of, matched
+from clvlab.packs.matching.prices import Series
+from clvlab.packs.reader import Pack
+
+_Ticks = tuple[pl.DataFrame, pl.DataFrame]
+Pairs = tuple[tuple[int, int, bool], ...]
+
+
+def join_of(packs: Sequence[Pack]) -> tuple[DerivedPack, tuple[Matched, ...]]:
+    """Return sources joined, and what was matched of each but the first.
+
+    Raises
+    ------
+    ViewError
+        Fewer than two sources, one that is named twice, or one that has no fixture of the first.
+    HeldOutError
+        A plan holds out fixtures of one of them: their prices would be read to match it.
+    """
+    if len({pack.content_hash for pack in packs}) < max(2, len(packs)):
+        raise ViewError("name two sources or more, each once, as join_sources([first, second])")
+    tapes = [pack.tape() for pack in packs]
+    lists = [listed(pack, tape) for pack, tape in zip(packs, tapes, strict=True)]
+    found = tuple(_matched(lists[0], other, tapes[0], tape) for other, tape in zip(lists[1:], tapes[1:], strict=True))
+    for pack, one in zip(packs[1:], found, strict=True):
+        if not one.pairs:
+            reasons = "; ".join(sorted({refused.reason for refused in one.refused})[:3])
+            raise ViewError(f"no fixture of {packs[0].pack_id!r} is one of {pack.pack_id!r}{': ' * bool(reasons)}{reasons}")
+    rule = {
+        "books": list(_names(packs[1:])),
+        "matching": MATCHING_VERSION,
+        "pairs": [[[pair.first, pair.second, int(pair.turned)] for pair in one.pairs] for one in found],
+    }
+    return joined_by(packs, rule), found
+
+
+def joined_by(packs: Sequence[Pack], rule: Mapping[str, Any]) -> DerivedPack:
+    """Return sources joined by a rule, which says the pairs: nothing is matched again.
+
+    Raises
+    ------
+    ViewError
+        No rule of a join, or fixtures that the sources do not have.
+    """
+    pairs = _pairs(packs, rule)
+    derivation = Derivation(Kind.JOIN, dict(rule), tuple(packs))
+    clash = sorted(set(packs[0].books) & set(rule["books"]))
+    if clash:
+        raise ViewError(f"{packs[0].pack_id!r} has a book {clash[0]!r} already, which can't be another source as well")
+    manifest = packs[0].manifest.model_copy(update={"books": tuple(sorted({*packs[0].books, *rule["books"]}))})
+    return derived(derivation, manifest, JoinFiles(tuple(packs), tuple(rule["books"]), pairs))
+
+
+def _pairs(packs: Sequence[Pack], rule: Mapping[str, Any]) -> tuple[Pairs, ...]:
+    """Read the pairs of a rule, and check that it is one."""
+    said = rule.get("pairs"), rule.get("books")
+    whole = rule.keys() == {"books", "matching", "pairs"} and rule["matching"] == MATCHING_VERSION
+    if not whole or not all(isinstance(one, list) and len(one) == len(packs) - 1 for one in said):
+        raise ViewError(f"no rule by which sources are joined: {dict(rule)!r:.200}")
+    known = [{fixture.fixture_id for fixture in pack.manifest.fixtures} for pack in packs]
+    found = []
+    for number, pairs in enumerate(rule["pairs"], start=1):
+        fits = all(
+            isinstance(pair, list) and len(pair) == 3 and pair[0] in known[0] and pair[1] in known[number] and pair[2] in (0, 1)
+            for pair in pairs
+        )
+        firsts, seconds = [pair[0] for pair in pairs if fits], [pair[1] for pair in pairs if fits]
+        if not fits or any(a >= b for a, b in pairwise(firsts)) or len(set(seconds)) < len(seconds):
+            raise ViewError(f"the pairs with {packs[number].pack_id!r} are not those of a join")
+        found.append(tuple((first, second, bool(turned)) for first, second, turned in pairs))
+    names = rule["books"]
+    if not all(isinstance(name, str) and name for name in names) or len(set(names)) < len(names):
+        raise ViewError(f"the books of a join have names of their own, not {names!r:.200}")
+    return tuple(found)
+
+
+def _names(packs: Sequence[Pack]) -> tuple[str, ...]:
+    """Return what each source is called as a book: its provider, or the pack's own name where two have the same."""
+    providers = [pack.provenance.partition("-")[2] or pack.pack_id for pack in packs]
+    unique = len(set(providers)) == len(providers)
+    return tuple(providers) if unique else tuple(pack.pack_id for pack in packs)
+
+
+def listed(pack: Pack, tape: Tape) -> list[Listed]:
+    """Return the fixtures of a pack as they are matched."""
+    sides: dict[int, dict[str, list[str]]] = {}
+    for fixture_id, market_key, side in tape.series.select("fixture_id", "market_key", "side").iter_rows():
+        sides.setdefault(fixture_id, {}).setdefault(market_key, []).append(side)
+    return [
+        Listed(one.fixture_id, one.names, one.kickoff_ts_ms, markets_of(sides.get(one.fixture_id, {}), one.names))
+        for one in pack.manifest.fixtures
+    ]
+
+
+def markets_of(sides: Mapping[str, Sequence[str]], names: Sequence[str]) -> tuple[Market, ...]:
+    """Return the markets of a fixture that are understood."""
+    found = (market_of(key, own, names) for key, own in sorted(sides.items()))
+    return tuple(market for market in found if market is not None)
+
+
+def _matched(first: Sequence[Listed], second: Sequence[Listed], ours: Tape, theirs: Tape) -> Matched:
+    one, other = ({own.fixture_id: own for own in source} for source in (first, second))
+    return matched(first, second, gaps_of(one, other, _Prices(ours), _Prices(theirs)))
+
+
+class _Prices:
+    """Probabilities of fixtures by market and side, read from a tape when they are asked for; the last ones are kept."""
+
+    def __init__(self, tape: Tape) -> None:
+        self._rows = tape.rows.select("ts_ms", "prob_bps")
+        names = tape.series.select("fixture_id", "market_key", "side", "start", "rows")
+        self._series = {int(str(key)): part.rows() for (key,), part in names.group_by("fixture_id", maintain_order=True)}
+        self._last: tuple[int, Series] = (-1, {})
+
+    def __call__(self, fixture_id: int) -> Series:
+        if self._last[0] != fixture_id:
+            self._last = fixture_id, self._read(fixture_id)
+        return self._last[1]
+
+    def _read(self, fixture_id: int) -> Series:
+        found: Series = {}
+        for _, market_key, side, start, size in self._series.get(fixture_id, ()):
+            own = [(at, prob) for at, prob in self._rows.slice(start, size).iter_rows() if prob is not None]
+            found[market_key, side] = [at for at, _ in own], [prob for _, prob in own]
+        return found
+
+
+@dataclass(frozen=True)
+class JoinFiles:
+    """The files of sources that are joined: the first one's, and of the others what becomes a book."""
+
+    parents: tuple[Pack, ...]
+    names: tuple[str, ...]
+    pairs: tuple[Pairs, ...] = field(repr=False)
+
+    @property
+    def verification(self) -> str:
+        return "; ".join(sorted({pack.verification for pack in self.parents if pack.verification}))
+
+    @property
+    def folder(self) -> Path:
+        return self.parents[0].folder
+
+    def content(self, name: str, expected: str, what: str) -> bytes:
+        return self.parents[0].files.content(name, expected, what)
+
+    def ticks(self, fixtures: Sequence[Fixture] | None) -> _Ticks:
+        return self.parents[0].files.ticks(fixtures)
+
+    def books(self, fixtures: Sequence[Fixture] | None) -> pl.LazyFrame:
+        others = pl.defer(lambda: self.other_books(fixtures)[0], schema=BOOKS)
+        own = [self.parents[0].files.books(fixtures)] if self.parents[0].books else []
+        return pl.concat([*own, others]).sort(*STREAM, "tick_seq")
+
+    def other_books(self, fixtures: Sequence[Fixture] | None) -> tuple[pl.DataFrame, int]:
+        """Return ``BOOKS`` of the other sources, and how many of their states came after the last tick of the first."""
+        asked = self.parents[0].manifest.fixtures if fixtures is None else fixtures
+        wanted = {one.fixture_id: one for one in asked}
+        ours = _tape_of(self.parents[0], wanted)
+        frames, late = [pl.DataFrame(schema=BOOKS)], 0
+        for pack, name, pairs in zip(self.parents[1:], self.names, self.pairs, strict=True):
+            own = [pair for pair in pairs if pair[0] in wanted]
+            if not own:
+                continue
+            theirs = _tape_of(pack, {second for _, second, _ in own})
+            frame, after = books_of(ours, theirs, _joints(self.parents[0], pack, ours, theirs, own), name)
+            frames.append(frame)
+            late += after
+        return pl.concat(frames).sort(*STREAM, "tick_seq"), late
+
+
+def _tape_of(pack: Pack, ids: Sequence[int] | set[int] | Mapping[int, Any]) -> Tape:
+    own = [one for one in pack.manifest.fixtures if one.fixture_id in ids]
+    return pack.tape_of(tuple(one.fixture_id for one in own), *pack.files.ticks(own))
+
+
+def _joints(first: Pack, second: Pack, ours: Tape, theirs: Tape, pairs: Sequence[tuple[int, int, bool]]) -> list[Joint]:
+    one, other = ({own.fixture_id: own for own in listed(*source)} for source in ((first, ours), (second, theirs)))
+    found = []
+    for left, right, turned in pairs:
+        markets = [market.turned() if turned else market for market in other[right].markets]
+        found += joints(left, one[left].markets, right, markets)
+    return found

@@ -1,0 +1,1 @@
+"""Which fixtures of two sources are the same match: by teams, kickoff and prices, and never by a guess."""

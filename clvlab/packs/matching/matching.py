@@ -1,0 +1,212 @@
+"""The same fixtures in two sources: matched where one pair alone can be meant and the prices agree, else refused and listed."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
+from typing import NamedTuple
+
+from clvlab.packs.matching.calendar import playing_daily
+from clvlab.packs.matching.fixtures import Listed, Matched, Pair, Refused
+from clvlab.packs.matching.groups import Groups
+from clvlab.packs.matching.markets import Role
+from clvlab.packs.matching.names import likeness
+from clvlab.packs.matching.prices import Gap, gap_between
+
+UNTIMED = "it has no kickoff, and teams meet more than once"
+MATCHING_VERSION = "1"
+
+EXACT_MS = 20 * 60_000
+NEAR_MS = 3 * 3_600_000
+FAR_MS = 30 * 3_600_000  # a kickoff that was moved by a day
+LEAST_ALIKE = 0.72  # of either team
+SURELY_ALIKE = 0.85  # of either team, where the kickoffs are far apart
+MARGIN = 0.1  # by which a pair must be more alike than another
+SAME, LEAST_ORDERED = 0.99, 0.03  # where the names are the same, they need to be a little less so the other way round
+LARGEST_GAP_BPS = 2_000  # of a side's probability, between sources of one match
+LARGEST_FAR_GAP_BPS = 800  # where the kickoffs are far apart
+TURN_BPS = 300  # by which the other way round must fit better to stand against the names
+
+
+class _Edge(NamedTuple):
+    first: int
+    second: int
+    turned: bool
+    alike: float
+    gap_ms: int
+    ordered: bool  # whether the names say which team is which
+
+    @property
+    def tier(self) -> int:
+        """How near the kickoffs are: 0 the same, 1 hours apart, 2 further."""
+        return 0 if abs(self.gap_ms) <= EXACT_MS else 1 if abs(self.gap_ms) <= NEAR_MS else 2
+
+
+Gaps = Callable[[int, int, bool], Gap | None]
+"""Returns the gap of prices of a fixture of each source, the second one turned or not; null without a market in common."""
+
+
+def matched(first: Sequence[Listed], second: Sequence[Listed], gaps: Gaps | None = None) -> Matched:
+    """Match the fixtures of two sources.
+
+    A pair is taken if its teams are alike, no other pair is as good for either of its fixtures, and the prices of both are
+    those of one match with the teams in that order. Fixtures that several matches could claim are refused together.
+
+    Parameters
+    ----------
+    first, second
+        The fixtures of each.
+    gaps
+        How far their prices are apart; without it prices are not asked.
+    """
+    edges = _pruned(_edges(first, second))
+    pairs = list[Pair]()
+    refused = [Refused((one.fixture_id,), (), UNTIMED) for one in first if one.kickoff_ts_ms is None]
+    refused += [Refused((), (one.fixture_id,), UNTIMED) for one in second if one.kickoff_ts_ms is None]
+    daily = playing_daily(first, second)
+    drawn = [
+        {one.fixture_id for one in source if any(Role.DRAW in own.roles for own in one.markets)} for source in (first, second)
+    ]
+    for part in _components(edges):
+        chosen, left = _resolved(part)
+        if left is not None:
+            refused.append(left)
+        for edge in chosen:
+            without_draw = edge.first not in drawn[0] and edge.second not in drawn[1]
+            judged = _judged(edge, gaps, daily=without_draw or edge.first in daily)
+            if isinstance(judged, Pair):
+                pairs.append(judged)
+            else:
+                refused.append(judged)
+    used = {one.first for one in pairs} | {number for one in refused for number in one.first}
+    taken = {one.second for one in pairs} | {number for one in refused for number in one.second}
+    return Matched(
+        tuple(sorted(pairs, key=lambda pair: pair.first)),
+        tuple(sorted(refused, key=lambda one: (one.first, one.second))),
+        tuple(one.fixture_id for one in first if one.fixture_id not in used),
+        tuple(one.fixture_id for one in second if one.fixture_id not in taken),
+    )
+
+
+def _edges(first: Sequence[Listed], second: Sequence[Listed]) -> list[_Edge]:
+    """Return pairs whose teams are alike, and whose kickoffs are not further apart than one may have been moved."""
+    timed = sorted(((one.kickoff_ts_ms, one) for one in second if one.kickoff_ts_ms is not None), key=itemgetter(0))
+    times = [at for at, _ in timed]
+    found = []
+    for one in first:
+        if one.kickoff_ts_ms is not None:
+            at = one.kickoff_ts_ms
+            near = timed[bisect_left(times, at - FAR_MS) : bisect_right(times, at + FAR_MS)]
+            found += [edge for then, other in near if (edge := _edge(one, other, then - at)) is not None]
+    return found
+
+
+def _edge(one: Listed, other: Listed, gap_ms: int) -> _Edge | None:
+    if len(one.names) != 2 or len(other.names) != 2:
+        return None
+    straight = min(likeness(one.names[0], other.names[0]), likeness(one.names[1], other.names[1]))
+    turned = min(likeness(one.names[0], other.names[1]), likeness(one.names[1], other.names[0]))
+    alike = max(straight, turned)
+    if alike < LEAST_ALIKE:
+        return None
+    ordered = abs(straight - turned) >= (MARGIN if alike < SAME else LEAST_ORDERED)
+    return _Edge(one.fixture_id, other.fixture_id, turned > straight, alike, gap_ms, ordered)
+
+
+def _pruned(edges: Iterable[_Edge]) -> list[_Edge]:
+    """Leave out pairs beside which one of their fixtures has a pair that is as near in time and clearly more alike."""
+    listed = list(edges)
+    by_first, by_second = defaultdict[int, list[_Edge]](list), defaultdict[int, list[_Edge]](list)
+    for edge in listed:
+        by_first[edge.first].append(edge)
+        by_second[edge.second].append(edge)
+
+    def is_beaten(edge: _Edge) -> bool:
+        others = (*by_first[edge.first], *by_second[edge.second])
+        return any(one.alike >= edge.alike + MARGIN and one.tier <= edge.tier for one in others)
+
+    return [edge for edge in listed if not is_beaten(edge)]
+
+
+def _components(edges: Sequence[_Edge]) -> list[list[_Edge]]:
+    """Return pairs that hang together by a fixture, each group by itself."""
+    groups = Groups[tuple[int, int]]()
+    for edge in edges:
+        groups.join((0, edge.first), (1, edge.second))
+    found = defaultdict[tuple[int, int], list[_Edge]](list)
+    for edge in edges:
+        found[groups.root((0, edge.first))].append(edge)
+    return list(found.values())
+
+
+def _resolved(edges: list[_Edge]) -> tuple[list[_Edge], Refused | None]:
+    """Return which pairs of a group are meant, if that can be told: by the nearest kickoffs first, each the only one."""
+    if len(edges) == 1:
+        return edges, None
+    firsts, seconds = {edge.first for edge in edges}, {edge.second for edge in edges}
+    chosen, left = list[_Edge](), edges
+    for tier in (0, 1):
+        near = [edge for edge in left if edge.tier == tier]
+        if len({edge.first for edge in near}) < len(near) or len({edge.second for edge in near}) < len(near):
+            return [], _several(firsts, seconds)
+        chosen += near
+        used, taken = {edge.first for edge in chosen}, {edge.second for edge in chosen}
+        left = [edge for edge in left if edge.first not in used and edge.second not in taken]
+    if len(chosen) < max(len(firsts), len(seconds)):  # one that is left may have been moved onto the time of another
+        return [], _several(firsts, seconds)
+    return chosen, None
+
+
+def _several(firsts: Iterable[int], seconds: Iterable[int]) -> Refused:
+    return Refused(tuple(sorted(firsts)), tuple(sorted(seconds)), "several matches could be meant")
+
+
+def _judged(edge: _Edge, gaps: Gaps | None, *, daily: bool) -> Pair | Refused:
+    """Hold a pair against its prices."""
+
+    def refused(reason: str) -> Refused:
+        return Refused((edge.first,), (edge.second,), reason)
+
+    gap_s = round(edge.gap_ms / 1000)
+    far = edge.tier == 2
+    if not edge.ordered:
+        return refused("the names do not say which team is which")
+    if far and daily:
+        return refused("the kickoffs are far apart, and where there is no draw, or teams play on following days, a day decides")
+    if far and edge.alike < SURELY_ALIKE:
+        return refused("the kickoffs are far apart, and the names not quite the same")
+    if gaps is None:
+        return Pair(edge.first, edge.second, edge.turned, edge.alike, gap_s, 0)
+    own, other = (gaps(edge.first, edge.second, way) for way in (edge.turned, not edge.turned))
+    if own is None:
+        return refused("no market in common has prices at one time")
+    if other is not None and own.gap_bps - other.gap_bps > TURN_BPS:
+        return refused(
+            f"by the names the teams stand {'the other way round' if edge.turned else 'in one order'}, not by the prices: a "
+            f"side differs by {own.gap_bps / 100:g} points, and by {other.gap_bps / 100:g} the other way"
+        )
+    limit = LARGEST_FAR_GAP_BPS if far else LARGEST_GAP_BPS
+    if own.gap_bps > limit:
+        return refused(f"the prices are not those of one match: a side differs by {own.gap_bps / 100:g} points")
+    return Pair(edge.first, edge.second, edge.turned, edge.alike, gap_s, own.gap_bps)
+
+
+def gaps_of(first: dict[int, Listed], second: dict[int, Listed], first_prices: Prices, second_prices: Prices) -> Gaps:
+    """Return what measures the gap of prices, from the prices of each source's fixtures."""
+
+    def gap(one: int, other: int, turned: bool) -> Gap | None:  # noqa: FBT001  as ``Gaps`` is called
+        ours, theirs = first[one], second[other]
+        known = [at for at in (ours.kickoff_ts_ms, theirs.kickoff_ts_ms) if at is not None]
+        return gap_between(
+            (ours.markets, first_prices(one)),
+            ([market.turned() if turned else market for market in theirs.markets], second_prices(other)),
+            min(known, default=None),
+        )
+
+    return gap
+
+
+Prices = Callable[[int], "dict[tuple[str, str], tuple[list[int], list[int]]]"]
+"""Returns the prices of a fixture: by market and side, times and probabilities in basis points."""

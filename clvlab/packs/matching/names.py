@@ -1,0 +1,171 @@
+"""How alike two names of a team are, as sources write them: accents, abbreviations, initials, words that say little."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from difflib import SequenceMatcher
+from functools import lru_cache
+
+# Letters that are no letter with an accent.
+_LETTERS = str.maketrans({"ß": "ss", "ø": "o", "æ": "ae", "œ": "oe", "đ": "d", "ð": "d", "þ": "th", "ł": "l", "ı": "i"})
+# Words of clubs, without which a name says the same.
+_EMPTY = frozenset({
+    "fc", "afc", "cf", "sc", "ac", "ssc", "as", "ss", "sv", "svv", "vfb", "vfl", "tsg", "tsv", "fsv", "bv", "bsc",
+    "bk", "fk", "sk", "nk", "if", "ik", "ff", "ud", "cd", "sd", "rcd", "rc", "cp", "club", "calcio", "de", "del",
+    "da", "do", "the", "of", "and", "et", "und", "1", "04", "05", "07", "96", "98", "1846", "1899", "1900", "1909",
+    "1910",
+})  # fmt: skip
+# Words that many clubs share: they count less than the others, and two of them that differ still make two clubs.
+_COMMON = frozenset({
+    "united", "city", "town", "athletic", "atletico", "sporting", "real", "racing", "olympique", "dynamo", "dinamo", "borussia",
+    "eintracht", "fortuna", "wanderers", "rovers", "albion", "hotspur", "county", "north", "south", "east", "west", "saint",
+    "st", "new",
+})  # fmt: skip
+_WEIGHT = 0.6
+# Other teams of a club: a name that says so, and one that does not, are two teams.
+_MARKERS = {
+    "w": "women", "women": "women", "woman": "women", "ladies": "women", "femenino": "women", "feminine": "women",
+    "frauen": "women", "vrouwen": "women", "wfc": "women", "ii": "second", "b": "second", "reserves": "second",
+    "res": "second", "youth": "youth", "jong": "youth", "amateurs": "second", "castilla": "second",
+}  # fmt: skip
+_AGE = re.compile(r"(?:u|under)(\d{2})")
+# Names that no rule makes of each other.
+_ALIASES = (
+    ("usa", "united states", "united states america", "us"),
+    ("south korea", "korea republic", "republic korea"),
+    ("north korea", "korea dpr", "dpr korea"),
+    ("czechia", "czech republic"),
+    ("ivory coast", "cote d ivoire", "cote divoire"),
+    ("turkey", "turkiye"),
+    ("iran", "ir iran"),
+    ("cape verde", "cabo verde", "cape verde islands"),
+    ("dr congo", "congo dr", "democratic republic congo"),
+    ("netherlands", "holland"),
+    ("uae", "united arab emirates"),
+    ("wolves", "wolverhampton", "wolverhampton wanderers"),
+    ("spurs", "tottenham", "tottenham hotspur"),
+    ("ath madrid", "atletico madrid", "atl madrid"),
+    ("ath bilbao", "athletic bilbao", "athletic"),
+    ("koln", "cologne", "koeln"),
+    ("bayern", "bayern munich", "bayern munchen", "bayern muenchen"),
+    ("inter", "inter milan", "internazionale", "internazionale milano"),
+    ("psg", "paris sg", "paris saint germain", "paris st germain"),
+    ("mgladbach", "m gladbach", "monchengladbach", "moenchengladbach", "borussia monchengladbach", "gladbach"),
+    ("nec", "nijmegen", "nec nijmegen", "n e c", "n e c nijmegen"),
+    ("rb leipzig", "rasenballsport leipzig"),
+    ("psv", "psv eindhoven"),
+    ("az", "az alkmaar"),
+)  # fmt: skip
+_LONG = {"la": ("los", "angeles"), "ny": ("new", "york"), "sf": ("san", "francisco")}
+_SAME = {name: group[0] for group in _ALIASES for name in group}
+_LEAST = 3  # letters of an abbreviation
+_SLIP = 5  # letters of a word in which one may be wrong
+_ALIKE = 0.8  # of two words that differ by a slip
+
+
+def folded(name: str) -> tuple[str, ...]:
+    """Return the words of a name, without accents, case and punctuation.
+
+    Examples
+    --------
+    >>> folded("1. FC Köln"), folded("Nott'm Forest"), folded("Brighton & Hove Albion")
+    (('1', 'fc', 'koln'), ('nottm', 'forest'), ('brighton', 'and', 'hove', 'albion'))
+    """
+    text = unicodedata.normalize("NFKD", name.casefold().translate(_LETTERS)).replace("&", " and ")
+    plain = "".join(letter for letter in text if not unicodedata.combining(letter))
+    return tuple(re.sub(r"[^a-z0-9]+", " ", re.sub(r"['’`´.](?=\w)|(?<=\w)[.](?=\s|$)", _closed, plain)).split())
+
+
+def _closed(found: re.Match[str]) -> str:
+    return "" if found[0] != "." else " "
+
+
+@lru_cache(maxsize=1 << 16)
+def likeness(one: str, other: str) -> float:
+    """Return how alike two names of teams are: 1 for the same, 0 for nothing in common.
+
+    Examples
+    --------
+    >>> likeness("Nott'm Forest", "Nottingham Forest") > 0.85, likeness("Man United", "Manchester City") < 0.7
+    (True, True)
+    >>> likeness("QPR", "Queens Park Rangers") > 0.85, likeness("Arsenal", "Arsenal Women")
+    (True, 0.0)
+    """
+    (first, marks), (second, others) = _core(one), _core(other)
+    if marks != others:
+        return 0.0
+    if first == second or _same(first) == _same(second):
+        return 1.0 if first and second else 0.0
+    if _are_initials(first, second) or _are_initials(second, first):
+        return 0.9
+    return max(_overlap(first, second), _overlap(_expanded(first), _expanded(second)))
+
+
+def _core(name: str) -> tuple[tuple[str, ...], frozenset[str]]:
+    """Return the words of a name that say which club it is, and those that say which of its teams."""
+    words = tuple(long for word in folded(name) for long in _LONG.get(word, (word,)))
+    marks = {_MARKERS[word] for word in words[1:] if word in _MARKERS}
+    marks |= {found[0][-2:] for word in words if (found := _AGE.fullmatch(word))}
+    marks |= {_MARKERS[words[0]]} if words[:1] == ("jong",) else set()
+    kept = tuple(
+        word
+        for place, word in enumerate(words)
+        if word not in _EMPTY and not _AGE.fullmatch(word) and not ((place or word == "jong") and word in _MARKERS)
+    )
+    return kept or words, frozenset(marks)
+
+
+def _same(words: tuple[str, ...]) -> str:
+    text = " ".join(words)
+    return _SAME.get(text, text)
+
+
+def _expanded(words: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(_same(words).split())
+
+
+def _are_initials(short: tuple[str, ...], words: tuple[str, ...]) -> bool:
+    return len(short) == 1 and 2 < len(short[0]) == len(words) and short[0] == "".join(word[0] for word in words)
+
+
+def _overlap(one: tuple[str, ...], other: tuple[str, ...]) -> float:
+    """Return the share of the shorter name's words that are in the longer, by weight, a little less for what is left over."""
+    short, long = sorted((one, other), key=lambda words: (len(words), words))
+    left, found, rare = list(long), 0.0, False
+    for word in sorted(short, key=len, reverse=True):
+        best = max(left, key=lambda candidate: _word(word, candidate), default="")
+        score = _word(word, best) if best else 0.0
+        found += score * _weight(word)
+        rare |= bool(score) and word not in _COMMON
+        if score:
+            left.remove(best)
+    whole = sum(map(_weight, short))
+    if not whole or not rare:  # two clubs that share "United" share nothing
+        return 0.0
+    return max(0.0, found / whole - 0.05 * min(len(left), 2))
+
+
+def _weight(word: str) -> float:
+    return _WEIGHT if word in _COMMON else 1.0
+
+
+@lru_cache(maxsize=1 << 16)
+def _word(one: str, other: str) -> float:
+    """Return how alike two words are: the same, the beginning of the other, its letters with some left out, or a slip."""
+    if one == other:
+        return 1.0
+    short, long = sorted((one, other), key=lambda word: (len(word), word))
+    if {short, long} in ({"utd", "united"}, {"st", "saint"}, {"munich", "munchen"}):
+        return 1.0
+    if len(short) < _LEAST or short[0] != long[0] or short.isdigit():
+        return 0.0
+    if long.startswith(short):
+        return 0.92
+    letters = iter(long)
+    if len(short) * 2 <= len(long) + 1 and short[-1] == long[-1] and all(letter in letters for letter in short):
+        return 0.88
+    if len(long) - len(short) > 1 or len(short) < _SLIP:
+        return 0.0
+    ratio = SequenceMatcher(None, short, long, autojunk=False).ratio()
+    return ratio * 0.95 if ratio >= _ALIKE else 0.0
