@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from inspect import signature
@@ -18,6 +17,8 @@ from clvlab.packs.importers.frames import FRAME_FILE, frame_csv, is_frame
 from clvlab.packs.importers.importing import ImportReport, import_source
 from clvlab.packs.importers.mapping import read_mapping
 from clvlab.packs.importers.source import Options, silent
+
+_LARGEST = 10  # overround; what is more is a percentage
 
 
 def import_options(
@@ -57,8 +58,8 @@ def import_options(
     for name, number, least in (("min_books", min_books, 1), ("max_age_s", max_age_s, 0)):
         if number is not None and (type(number) is not int or number < least):
             raise OddsError(f"{name} must be a whole number of at least {least}, not {number!r:.80}")
-    if max_overround is not None and not (type(max_overround) in (int, float) and 0 < max_overround < math.inf):
-        raise OddsError(f"max_overround is a share above 0, such as 0.3 for 30 %, not {max_overround!r:.80}")
+    if max_overround is not None and not (type(max_overround) in (int, float) and 0 < max_overround <= _LARGEST):
+        raise OddsError(f"max_overround is a share of at most {_LARGEST}, such as 0.3 for 30 %, not {max_overround!r:.80}")
     if weights is not None and not isinstance(weights, Mapping):
         raise OddsError(f"weights is a mapping from books to whole numbers, such as {{'pinnacle': 2}}, not {weights!r:.80}")
     if closing is not None and (isinstance(closing, str) or not isinstance(closing, Iterable)):
