@@ -15,10 +15,25 @@ from clvlab.odds.formats import OddsFormat
 from clvlab.packs.manifest import KickoffKind
 
 Meaning = Literal[
-    "fixture", "time", "odds", "side", "market", "book", "kickoff", "home", "away", "in_running", "result", "updated"
+    "fixture",
+    "time",
+    "date",
+    "odds",
+    "side",
+    "market",
+    "book",
+    "kickoff",
+    "home",
+    "away",
+    "league",
+    "season",
+    "in_running",
+    "result",
+    "updated",
 ]
 _MAX_BYTES = 1 << 20
 _LISTED = 15
+_DAY = "date"  # never taken by its name alone
 
 
 class Mapped(BaseModel):
@@ -28,13 +43,18 @@ class Mapped(BaseModel):
     ----------
     columns
         Meaning -> column. ``fixture`` and ``time`` are needed; a long table has ``side`` and ``odds``; the others are
-        ``market``, ``book``, ``kickoff``, ``home``, ``away``, ``in_running``, ``updated`` and ``result``.
+        ``market``, ``book``, ``kickoff``, ``home``, ``away``, ``league``, ``season``, ``in_running``, ``updated`` and
+        ``result``. ``date`` is the day where ``time`` is a time of day; it has to be named, as many tables have one beside
+        whole times.
     sides
         Of a wide table: side -> column of its odds.
     market
         The market of every row, where no column names it.
     kickoff_kind
         ``scheduled``, or ``actual`` where the kickoffs were known only afterwards: agents then see none.
+    time_format
+        How times are written, in the words of ``strptime``; ISO 8601, or unix seconds or milliseconds, if null. Of a date and a
+        time it is both with a space between.
     odds_format, time_zone, delimiter
         How the table is written; an ``odds_format`` or ``time_zone`` given with the import goes first.
     """
@@ -47,6 +67,7 @@ class Mapped(BaseModel):
     kickoff_kind: KickoffKind = KickoffKind.SCHEDULED
     odds_format: OddsFormat = OddsFormat.DECIMAL
     time_zone: str | None = None
+    time_format: str | None = Field(default=None, min_length=2, max_length=100)
     delimiter: str = Field(default=",", min_length=1, max_length=1)
 
     @model_validator(mode="after")
@@ -73,7 +94,7 @@ def check_mapping(mapping: Mapping[str, Any] | None, columns: list[str]) -> Mapp
     given = dict(mapping or {})
     sides = given.get("sides")
     taken = sides.values() if isinstance(sides, Mapping) else ()
-    named = {name: name for name in get_args(Meaning) if name in columns and name not in taken}
+    named = {name: name for name in get_args(Meaning) if name in columns and name not in {*taken, _DAY}}
     if not given.get("sides") and isinstance(given.get("columns", {}), Mapping):
         given["columns"] = named | dict(given.get("columns", {}))
     elif isinstance(given.get("columns", {}), Mapping):

@@ -8,11 +8,12 @@ from typing import Any
 
 import polars as pl
 
+from clvlab.errors import SourceError
 from clvlab.odds.consensus import Consensus
 from clvlab.packs.importers.books import QUOTES, QuoteSpill, batches, book_ticks
 from clvlab.packs.importers.source import Account, Normalised, Options, Part, files_below, fixture_ids_of
 from clvlab.packs.importers.table_columns import TableRows, meant
-from clvlab.packs.importers.table_files import csv_chunks, parquet_chunks
+from clvlab.packs.importers.table_files import Chunk, csv_chunks, parquet_chunks
 from clvlab.packs.manifest import Fixture, KickoffKind
 from clvlab.packs.results import RESULTS
 
@@ -37,8 +38,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
     spill = QuoteSpill(scratch)
     known = _Known(account)
     for name, path in sorted(files.items()):
-        read = parquet_chunks if name.endswith(".parquet") else csv_chunks
-        for chunk in read(name, path, options, account):
+        for chunk in _chunks(name, path, options, account):
             account.messages += chunk.rows.height
             known.actual = known.actual or chunk.mapping.kickoff_kind is KickoffKind.ACTUAL
             rows = meant(chunk, options, account)
@@ -61,6 +61,15 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
     )
 
 
+def _chunks(name: str, path: Path, options: Options, account: Account) -> Iterator[Chunk]:
+    """Read a file; when lenient, one that is no such table, as of an older header or of something else, is passed over."""
+    read = parquet_chunks if name.endswith(".parquet") else csv_chunks
+    try:
+        yield from read(name, path, options, account)
+    except SourceError as error:
+        account.refuse_file(name, error)
+
+
 def _parts(spill: QuoteSpill, ids: Mapping[str, int], options: Options, rules: Consensus, account: Account) -> Iterator[Part]:
     for batch in batches(spill.rows_of, ids, options.chunk_rows):
         yield book_ticks(spill.rows(batch).sort("ts_ms", "file", "line"), ids, options, rules, account)
@@ -73,6 +82,7 @@ class _Known:
         self.names: dict[str, tuple[str, ...]] = {}
         self.announced: dict[str, tuple[int, int]] = {}  # event -> (when it was said, kickoff), as said first
         self.kickoffs: dict[str, tuple[int, int]] = {}  # the same, as said last
+        self.leagues: dict[str, tuple[str | None, str | None]] = {}
         self.actual = False
         self._settled: dict[tuple[str, str, str], str] = {}
         self._account = account
@@ -90,6 +100,8 @@ class _Known:
                 fixture_id=ids[event],
                 names=names,
                 source_id=event,
+                league=self.leagues.get(event, (None, None))[0],
+                season=self.leagues.get(event, (None, None))[1],
                 kickoff_ts_ms=self.kickoffs.get(event, (0, None))[1],
                 scheduled_ts_ms=None if self.actual else announced.get(event),
             )
@@ -101,6 +113,9 @@ class _Known:
         names = rows.facts.group_by("event").agg(pl.col("home", "away").drop_nulls().last())
         for event, home, away in names.iter_rows():
             self.names[event] = tuple(name for name in (home, away) if name) or self.names.get(event, ())
+        named = rows.facts.filter(~pl.all_horizontal(pl.col("league", "season").is_null()))
+        leagues = named.group_by("event").agg(pl.col("league", "season").drop_nulls().last())
+        self.leagues |= {event: (league, season) for event, league, season in leagues.iter_rows()}
         said = rows.facts.filter(pl.col("kickoff_ms").is_not_null()).sort("ts_ms", maintain_order=True)
         ends = said.group_by("event", maintain_order=True).agg(
             pl.first("ts_ms"), pl.first("kickoff_ms"), last_ms=pl.last("ts_ms"), last=pl.last("kickoff_ms")

@@ -15,7 +15,7 @@ from clvlab.odds.formats import OddsFormat, decimal_odds
 from clvlab.packs.importers.mapping import Mapped, Meaning
 from clvlab.packs.importers.source import NO_ODDS, Account, Options
 from clvlab.packs.importers.table_files import Chunk
-from clvlab.packs.importers.times import LAST_MS, time_ms, zone_of
+from clvlab.packs.importers.times import LAST_MS, of_format, time_ms, zone_of
 from clvlab.packs.results import Settled
 
 _BOOK = "book"
@@ -59,7 +59,7 @@ def meant(chunk: Chunk, options: Options, account: Account) -> TableRows:
     if kept["price"].null_count():
         account.note("sides without a price", kept["price"].null_count())
     quotes = kept.with_columns(file=pl.lit(chunk.file), seen_ms=pl.min_horizontal("seen_ms", "ts_ms"))
-    facts = heads.filter(sound_rows).select("event", "ts_ms", "kickoff_ms", "home", "away")
+    facts = heads.filter(sound_rows).select("event", "ts_ms", "kickoff_ms", "home", "away", "league", "season")
     return TableRows(quotes, facts, _results(quotes, chunk, account))
 
 
@@ -72,7 +72,10 @@ def _heads(chunk: Chunk, mapping: Mapped, zone: ZoneInfo | None, account: Accoun
         return rows[columns[meaning]].cast(pl.String) if meaning in columns else nothing
 
     stamps: tuple[Meaning, ...] = ("time", "kickoff", "updated")
-    read = {name: _times(rows[columns[name]], zone) if name in columns else None for name in stamps}
+    written = {name: rows[columns[name]] for name in stamps if name in columns}
+    if "date" in columns:
+        written["time"] = text("date") + " " + text("time")
+    read = {name: _times(written[name], zone, mapping.time_format) if name in written else None for name in stamps}
     bad = pl.Series([None] * rows.height, dtype=pl.String)
     found: dict[str, pl.Series] = {}
     for meaning, result in read.items():
@@ -106,12 +109,14 @@ def _heads(chunk: Chunk, mapping: Mapped, zone: ZoneInfo | None, account: Accoun
         "book": text("book").fill_null(_BOOK),
         "home": text("home"),
         "away": text("away"),
+        "league": text("league"),
+        "season": text("season"),
         "line": chunk.line,
     }
     return pl.DataFrame(heads), reasons.is_null()
 
 
-def _times(column: pl.Series, zone: ZoneInfo | None) -> tuple[pl.Series, pl.Series]:
+def _times(column: pl.Series, zone: ZoneInfo | None, form: str | None = None) -> tuple[pl.Series, pl.Series]:
     """Return UTC milliseconds, and why a value is not a valid time; each distinct value is read once."""
     if isinstance(column.dtype, pl.Datetime):
         aware = column.dtype.time_zone is not None
@@ -136,7 +141,8 @@ def _times(column: pl.Series, zone: ZoneInfo | None) -> tuple[pl.Series, pl.Seri
     reasons: list[str | None] = []
     for value in values:
         try:
-            read.append(time_ms(_number(value), zone))
+            as_written = form is not None and isinstance(value, str)
+            read.append(of_format(value, str(form), zone) if as_written else time_ms(_number(value), zone))
             reasons.append(None)
         except ValueError as error:
             read.append(None)
@@ -159,7 +165,7 @@ def _number(value: object) -> object:
 
 def _sides(heads: pl.DataFrame, rows: pl.DataFrame, mapping: Mapped) -> pl.DataFrame:
     """Return one row per quote, with columns ``side`` and ``price``; a wide table's sides come under each other."""
-    shared = heads.drop("kickoff_ms", "home", "away")
+    shared = heads.drop("kickoff_ms", "home", "away", "league", "season")
     result = rows[mapping.columns["result"]].cast(pl.String) if "result" in mapping.columns else pl.lit(None, pl.String)
     if not mapping.sides:
         side, price = rows[mapping.columns["side"]].cast(pl.String), rows[mapping.columns["odds"]]

@@ -48,19 +48,26 @@ def of_unix(value: float) -> int:
 
 def of_iso(text: str, zone: ZoneInfo | None = None) -> int:
     """Return milliseconds of an ISO 8601 text."""
-    return round(_moment(text, zone).timestamp() * 1000)
+    return _ms(_read(text), text, zone)
 
 
 def micros_of_iso(text: str, zone: ZoneInfo | None = None) -> int:
     """Return microseconds of an ISO 8601 text, which tell apart what happened within a millisecond."""
-    return (_moment(text, zone) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+    return (_in_utc(_read(text), text, zone) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
 
 
-def _moment(text: str, zone: ZoneInfo | None) -> datetime:
+def _read(text: str) -> datetime:
     try:
-        moment = datetime.fromisoformat(text.strip())
+        return datetime.fromisoformat(text.strip())
     except ValueError as error:
         raise ValueError(f"{text!r} is no ISO 8601 time, such as 2026-03-01T12:00:00+00:00") from error
+
+
+def _ms(moment: datetime, text: str, zone: ZoneInfo | None) -> int:
+    return round(_in_utc(moment, text, zone).timestamp() * 1000)
+
+
+def _in_utc(moment: datetime, text: str, zone: ZoneInfo | None) -> datetime:
     if moment.tzinfo is None:
         if zone is None:
             raise ValueError(f"{text!r} has no time zone: name the zone of such times, as time_zone='Europe/London'")
@@ -71,6 +78,21 @@ def _moment(text: str, zone: ZoneInfo | None) -> datetime:
         return moment.astimezone(UTC)
     except OverflowError as error:  # in UTC the first or the last day has another year
         raise ValueError(f"{text!r} is outside of the years 1 to 9999") from error
+
+
+def of_format(text: str, form: str, zone: ZoneInfo | None = None) -> int:
+    """Return milliseconds of a text in a format of ``strptime``.
+
+    Raises
+    ------
+    ValueError
+        Not written so, or without a zone where none is given.
+    """
+    try:
+        moment = datetime.strptime(text.strip(), form)  # noqa: DTZ007  its zone is asked for below
+    except ValueError as error:
+        raise ValueError(f"{text!r} is not written as {form!r}") from error
+    return _ms(moment, text, zone)
 
 
 def zone_of(name: str | None) -> ZoneInfo | None:
