@@ -15,22 +15,9 @@ from clvlab.odds.formats import OddsFormat
 from clvlab.packs.manifest import KickoffKind
 
 Meaning = Literal[
-    "fixture",
-    "time",
-    "date",
-    "odds",
-    "side",
-    "market",
-    "book",
-    "kickoff",
-    "home",
-    "away",
-    "league",
-    "season",
-    "in_running",
-    "result",
-    "updated",
-]
+    "fixture", "time", "odds", "side", "market", "book", "kickoff", "home", "away", "in_running", "result", "updated", "date",
+    "league", "season",
+]  # fmt: skip
 _MAX_BYTES = 1 << 20
 _LISTED = 15
 _DAY = "date"  # never taken by its name alone
