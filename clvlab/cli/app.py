@@ -16,6 +16,7 @@ from clvlab.application.log import operations
 from clvlab.application.runs import in_folder
 from clvlab.application.runs.card import proof_card
 from clvlab.application.runs.in_folder import FolderRecord
+from clvlab.application.runs.perform import PerformedRun
 from clvlab.application.runs.record import make
 from clvlab.application.sheets import listing
 from clvlab.application.sheets.headline import headline_of
@@ -82,20 +83,31 @@ def main() -> None:
         sys.exit(_BAD_INPUT)
 
 
-def demo(runs_folder: RunsOption = Path("runs")) -> None:
+def demo(runs_folder: RunsOption = Path("runs"), as_json: JsonOption = False) -> None:
     """Backtest two agents over a synthetic pack, seal and verify both runs, and show the checks."""
-    pack = packs.open_pack("season")
-    out.print(f"Pack [bold]{pack.pack_id}[/]: {len(pack.fixture_ids)} fixtures, {pack.provenance} (no real odds)\n")
-    tests = []
-    for name in ("baseline", "cumulative-drift"):
-        with stages(f"backtest of {name}") as tell:
-            tests.append(make(backtests.plan_backtest(pack, name), FolderRecord(runs_folder, now_ms), tell))
+    tests: list[PerformedRun] = []
+    with interruptible(lambda: f"{len(tests)} of 2 runs are sealed in {runs_folder}"):
+        pack = packs.open_pack("season")
+        if not as_json:
+            out.print(f"Pack [bold]{pack.pack_id}[/]: {len(pack.fixture_ids)} fixtures, {pack.provenance} (no real odds)\n")
+        for name in ("baseline", "cumulative-drift"):
+            with stages(f"backtest of {name}") as tell:
+                tests.append(make(backtests.plan_backtest(pack, name), FolderRecord(runs_folder, now_ms), tell))
+        with err.status("verifying"):
+            folders = [runs_folder / test.run_id for test in tests]
+            verdicts = [in_folder.verify_folder(folder) for folder in folders]
+    if as_json:
+        rows = zip(tests, folders, verdicts, strict=True)
+        print_json(
+            [
+                {"run_folder": str(folder), "headline": headline_of(test).facts(), "verified": verdict.passed}
+                for test, folder, verdict in rows
+            ]
+        )
+        raise typer.Exit(0 if all(verdict.passed for verdict in verdicts) else 1)
     show_table(leaderboard(tests))
     for test in tests:
         show_report(test.report, headline_of(test))
-    with err.status("verifying"):
-        folders = [runs_folder / test.run_id for test in tests]
-        verdicts = [in_folder.verify_folder(folder) for folder in folders]
     for verdict in verdicts:
         show_checks(verdict)
     out.print("Try next:")
@@ -173,11 +185,13 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show a run's proof card, its decisions, or one of them; exit 1 if its verification fails."""
-    path = listing.find_run(run, runs_folder)
-    if seq is not None:
-        print_json(in_folder.decision(path, seq))
+    with interruptible(), err.status("reading"):
+        path = listing.find_run(run, runs_folder)
+        one = None if seq is None else in_folder.decision(path, seq)
+        verdict = in_folder.verify_folder(path) if one is None else None
+    if verdict is None:
+        print_json(one)
         return
-    verdict = in_folder.verify_folder(path)
     if as_json:
         print_json(proof_card(verdict))
         raise typer.Exit(0 if verdict.passed else 1)

@@ -17,6 +17,7 @@ from clvlab.application.browser.page import verifier_page
 from clvlab.application.log import operations
 from clvlab.application.runs import bundles, in_folder
 from clvlab.application.runs.pushing import push_stored
+from clvlab.cli.interrupting import interruptible
 from clvlab.cli.options import CheckpointFileOption, JsonOption, RunArgument, UrlArgument
 from clvlab.cli.printing import err, facts, out, plain, print_json
 from clvlab.errors import AnchorError, BundleError, EvidenceError
@@ -55,7 +56,10 @@ def further(
 
 def anchor(run: RunArgument, as_json: JsonOption = False) -> None:
     """Write the manifest hash of a sealed run as a memo on the chain that CLVLAB_ANCHOR_* names, exactly once."""
-    with err.status("anchoring"):
+    with (
+        interruptible(lambda: "the memo may have been sent; the same command finds it, and sends no other"),
+        err.status("anchoring"),
+    ):
         done = in_folder.anchor_run(run, anchor_settings())
     shown = {"status": done.status, "signature": done.signature, "cluster": done.cluster, "explorer_url": done.explorer_url}
     if as_json:
@@ -107,8 +111,27 @@ def bundle(
     checkpoint: Annotated[Path | None, typer.Option(help="Signed checkpoint to prove under, instead of a key.")] = None,
     since: Annotated[Path | None, typer.Option(help="Earlier checkpoint to prove the newer one from.")] = None,
     checkpoint_file: CheckpointFileOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Put a run and its proofs into one file, which clv_verify.py reads."""
+    with interruptible(lambda: f"the bundle in {out_file} is whole" if out_file.exists() else "no bundle was written"):
+        size = _bundled(run, out_file, log, log_key, checkpoint, since, checkpoint_file)
+    if as_json:
+        print_json({"bundle": str(out_file), "bytes": size})
+        return
+    out.print(f"Wrote {size:,} bytes to {plain(str(out_file))}")
+    out.print(f"Next: clvlab verifier > clv_verify.py; python3 clv_verify.py {plain(str(out_file))}")
+
+
+def _bundled(
+    run: Path,
+    out_file: Path,
+    log: str | None,
+    log_key: Path | None,
+    checkpoint: Path | None,
+    since: Path | None,
+    checkpoint_file: Path | None,
+) -> int:
     if log is not None and (log_key is None) == (checkpoint is None):
         raise BundleError("--log goes with either --log-key or --checkpoint")
     earlier = since.read_text(encoding="utf-8") if since else None
@@ -120,22 +143,26 @@ def bundle(
             proofs = operations.log_proofs(opened, in_folder.load(run).run_id, signer, earlier, kept)
     content = bundles.bundle_run(run, log=proofs)
     new_file(out_file, content)
-    out.print(f"Wrote {len(content):,} bytes to {plain(str(out_file))}")
-    out.print(f"Next: clvlab verifier > clv_verify.py; python3 clv_verify.py {plain(str(out_file))}")
+    return len(content)
 
 
-def push(run: RunArgument, url: UrlArgument) -> None:
+def push(run: RunArgument, url: UrlArgument, as_json: JsonOption = False) -> None:
     """Verify a run folder or a bundle, and put it into a bucket under its run id; nothing is written over."""
-    with err.status("pushing"):
+    with interruptible(lambda: "a part of it may be there; the same command goes on with it"), err.status("pushing"):
         where = push_stored(run, url)
-    out.print(f"Pushed to {plain(where)}")
+    if as_json:
+        print_json({"url": where})
+    else:
+        out.print(f"Pushed to {plain(where)}")
 
 
 def disclose(
     run: RunArgument, seq: Annotated[int, typer.Argument(help="Sequence number of a decision.", metavar="SEQ")]
 ) -> None:
     """Prove one decision and its score without showing the others: prints JSON, which clv_verify.py reads."""
-    sys.stdout.write(bundles.disclose(run, seq).decode())
+    with interruptible():
+        shown = bundles.disclose(run, seq).decode()
+    sys.stdout.write(shown)
 
 
 def verifier(

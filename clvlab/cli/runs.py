@@ -9,16 +9,20 @@ import typer
 from rich import box
 from rich.table import Table
 
-from clvlab.application import packs
+from clvlab.application import backtests, packs
 from clvlab.application.runs import bundles, in_folder
+from clvlab.application.runs.in_folder import FolderRecord
+from clvlab.application.runs.record import make
 from clvlab.application.runs.reopening import content_hash_of, reopen
 from clvlab.application.sheets import listing
 from clvlab.application.sheets.beside import beside_the_first
 from clvlab.application.sheets.headline import headline_of
 from clvlab.application.sheets.page import tear_sheet_page
 from clvlab.cli.interrupting import interruptible
+from clvlab.cli.making import now_ms
 from clvlab.cli.options import JsonOption, RunName, RunNames, RunsFolderOption
 from clvlab.cli.printing import counted, err, out, plain, print_json, say, show_report, show_table
+from clvlab.cli.progress import stages
 from clvlab.errors import UnknownPackError
 from clvlab.files import written_file
 from clvlab.packs.reader import Pack
@@ -62,10 +66,27 @@ def plain_cell(text: str) -> str:
     return "\n".join(plain(line) for line in text.split("\n"))
 
 
-def compare(run: RunNames, runs_folder: RunsFolderOption = Path("runs"), as_json: JsonOption = False) -> None:
+def compare(
+    run: RunNames,
+    runs_folder: RunsFolderOption = Path("runs"),
+    pack: Annotated[
+        str | None, typer.Option(help="A pack; the names are then agents, which are backtested over it and sealed first.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
     """Compare agents of several runs over one pack with the first, paired by fixture."""
+    if pack is not None:
+        folders: list[Path] = []
+        with interruptible(lambda: f"{len(folders)} of {len(run)} runs are sealed in {runs_folder}"):
+            opened = packs.open_pack(pack)
+            for name in run:
+                with stages(f"backtest of {name}") as tell:
+                    plan = backtests.plan_backtest(opened, name)
+                    folders.append(runs_folder / make(plan, FolderRecord(runs_folder, now_ms), tell).run_id)
     with interruptible(), err.status("reading"):
-        found = [listing.listed_run(listing.find_run(name, runs_folder)) for name in run]
+        if pack is None:
+            folders = [listing.find_run(name, runs_folder) for name in run]
+        found = [listing.listed_run(folder) for folder in folders]
         differences = beside_the_first(found)
     if as_json:
         print_json({"runs": [one.facts() for one in found], "differences": [one.facts() for one in differences]})

@@ -6,8 +6,6 @@ from tests.browser.pages import THEMES, click_mark, cut_off, open_notebook, run_
 
 pytestmark = pytest.mark.browser
 
-VERDICTS = "table span.pass, table span.fail, table span.open"
-
 
 def output_of(page, selector):
     """The whole output that holds an element."""
@@ -52,8 +50,8 @@ def test_the_first_notebook_explores_a_market_and_verifies_its_run(opened, reque
 
     click_mark(page, marks.nth(2), page.locator(".clvlab-record h4", has_text="Decision"))
     page.locator(".clvlab-verify").click()
-    page.locator(".clvlab-verdict table").first.wait_for()
-    assert page.locator(".clvlab-verdict").locator(VERDICTS).count() == 7
+    page.locator(".clvlab-verdict .marks").wait_for()
+    assert page.locator(".clvlab-verdict .marks li").count() == 7
     shoot(page, ".clvlab-explorer", artefacts, "explorer")
 
     handle = page.locator(".clvlab-explorer .noUi-handle").first

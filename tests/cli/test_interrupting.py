@@ -28,6 +28,8 @@ DEAF = "import hashlib; hashlib.pbkdf2_hmac('sha256', b'', b'', 60_000_000)"  # 
     ("command", "left"),
     [
         (["backtest", "starter"], "nothing was written"),
+        (["demo", "--json"], "0 of 2 runs are sealed in runs"),
+        (["compare", "--pack", "starter", "baseline", "cumulative-drift"], "0 of 2 runs are sealed in runs"),
         (["packs", "verify", "starter"], "nothing was written"),
         (["packs", "build", "--out", "mine"], "no pack was written"),
         (["packs", "import", "csv", "odds.csv", "--out", "mine"], "no pack was written"),

@@ -150,3 +150,35 @@ def test_the_doctor_names_the_command_for_what_is_missing(tmp_path, monkeypatch)
     assert code == 0
     assert "lacks obstore; in a clone: pip install '.[remote]'" in out
     assert "season     verified" in out
+
+
+def test_agents_are_compared_over_a_pack_as_their_runs_are(made):
+    folder, ids = made
+    over_runs = json.loads(clvlab(folder, "compare", *ids, "--json")[1])
+
+    code, out, err = clvlab(folder, "compare", "--pack", "starter", "baseline", "cumulative-drift", "--json")
+
+    assert code == 0, err
+    found = json.loads(out)
+    assert found["differences"] == over_runs["differences"]
+    assert [run["run_id"] for run in found["runs"]] == ids
+
+
+def test_an_agent_that_is_none_is_refused_by_name(made):
+    code, _, err = clvlab(made[0], "compare", "--pack", "starter", "baseline", "cumulative-drifts")
+
+    assert code == 2
+    assert "cumulative-drifts" in err
+
+
+def test_a_bundle_and_a_demo_are_said_as_data(made, tmp_path):
+    folder, ids = made
+    code, out, _ = clvlab(folder, "bundle", f"runs/{ids[0]}", "--out", "one.clv", "--json")
+    assert code == 0
+    assert json.loads(out) == {"bundle": "one.clv", "bytes": (folder / "one.clv").stat().st_size}
+
+    code, out, _ = clvlab(tmp_path, "demo", "--json")
+    assert code == 0
+    found = json.loads(out)
+    assert [one["verified"] for one in found] == [True, True]
+    assert all((tmp_path / one["run_folder"] / "manifest.json").is_file() for one in found)
