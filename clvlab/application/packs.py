@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -92,10 +93,11 @@ def pack_of_run(content_hash: str | None, given: str | Path | None = None, view:
     return made_again(described, lambda pack_id, of: at_hand(pack_id, of) or _in_catalog(of))
 
 
-def verified_pack(where: str | Path) -> Pack:
+def verified_pack(where: str | Path, tell: Callable[[int, int], None] = lambda done, of: None) -> Pack:  # noqa: ARG005
     """Open a pack after recomputing every digest and rule of it; one at a URL is brought here for that, and not kept.
 
-    Of a view file every pack that it is of is verified so.
+    Of a view file every pack that it is of is verified so. ``tell`` is told how many rows of a folder's ticks are done, and of
+    how many.
 
     Raises
     ------
@@ -104,10 +106,10 @@ def verified_pack(where: str | Path) -> Pack:
     if is_view_file(where):
         pack = open_pack(where)
         for folder in folders_of(pack):
-            verify_pack(folder)
+            verify_pack(folder, tell)
         return pack
     if not is_url(where):
-        return verify_pack(pack_folder(where))
+        return verify_pack(pack_folder(where), tell)
     with TemporaryDirectory(prefix="clvlab-") as scratch:
         pack = pull_pack(where, Path(scratch) / "pack")
         _ = pack.is_genuine  # while its raw files are here

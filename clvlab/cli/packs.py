@@ -13,6 +13,7 @@ from clvlab.application import importing, packs
 from clvlab.cli.interrupting import interruptible
 from clvlab.cli.options import FolderArgument, JsonOption, PackArgument, UrlArgument
 from clvlab.cli.printing import err, out, plain, print_json, show_pack, show_quality, show_table, table
+from clvlab.cli.progress import bar
 from clvlab.cli.uploads import admit_upload, uploads
 from clvlab.errors import PackFormatError, PackTamperedError
 from clvlab.files import written_file
@@ -67,8 +68,8 @@ def packs_show(pack: PackArgument, as_json: JsonOption = False) -> None:
 def packs_verify(pack: PackArgument, as_json: JsonOption = False) -> None:
     """Recompute every digest and rule of a pack; exit 1 if it is not what it says."""
     try:
-        with interruptible(), err.status("verifying"):
-            opened = packs.verified_pack(pack)
+        with interruptible(), bar("verifying") as tell:
+            opened = packs.verified_pack(pack, tell)
     except (PackFormatError, PackTamperedError) as error:
         if as_json:
             print_json({"verdict": "fail", "detail": str(error)})

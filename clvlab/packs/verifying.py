@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,8 +22,10 @@ from clvlab.packs.rows import read_rows
 from clvlab.packs.shards import shards_of
 
 
-def verify_pack(folder: Path) -> Pack:
+def verify_pack(folder: Path, tell: Callable[[int, int], None] = lambda done, of: None) -> Pack:  # noqa: ARG005  nobody is told
     """Open a pack after recomputing everything: order, rules, digests of ticks and raw files.
+
+    ``tell`` is told after each shard how many rows of ticks are done, and of how many.
 
     Raises
     ------
@@ -31,7 +33,7 @@ def verify_pack(folder: Path) -> Pack:
         As for ``load_pack``, and for ticks that break a rule or do not have their digest.
     """
     pack = load_pack(folder)
-    _check_ticks(pack)
+    _check_ticks(pack, tell)
     if pack.books:
         _check_books(pack)
     for raw in pack.manifest.raw:
@@ -48,14 +50,15 @@ def verify_pack(folder: Path) -> Pack:
     return pack
 
 
-def _check_ticks(pack: Pack) -> None:
+def _check_ticks(pack: Pack, tell: Callable[[int, int], None]) -> None:
     """Check the rows of a shard after those of the one before; the last shard has all that are left."""
     shards = list(shards_of(pack.manifest.fixtures))
-    start = 0
+    start, total = 0, sum(fixture.rows for fixture in pack.manifest.fixtures)
     for number, shard in enumerate(shards, start=1):
         rows = None if number == len(shards) else max(0, sum(fixture.rows for fixture in shard))
         _check_shard(pack, shard, start, rows)
         start += rows or 0
+        tell(total if rows is None else start, total)
 
 
 def _check_shard(pack: Pack, shard: Sequence[Fixture], start: int, count: int | None) -> None:

@@ -119,13 +119,15 @@ def import_files(
     with Unfinished(folder.parent) as scratch:
         result = normalise(files, options, scratch)
         with PackWriter(folder, result.fixtures) as writer:
-            quality = QualityAccount()
+            quality, written_fixtures = QualityAccount(), 0
             for tape, books in map(partial(_tape, writer.kickoffs, result), result.parts):  # nothing else holds the ticks
                 if options.books and books is None:
                     raise SourceError(f"{result.normaliser} reads no single books: leave books out")
                 quality.add(tape)
                 writer.add(tape, books)
-                options.progress(f"{quality.counts['ticks']:,} ticks written")
+                written_fixtures += tape.series["fixture_id"].n_unique()
+                done = f"{written_fixtures:,} of {len(result.fixtures):,} fixtures"
+                options.progress(f"{done}, {quality.counts['ticks']:,} ticks written")
             _check_some(quality, result, files)
             _check_weights(options, result)
             if options.max_overround is not None and not result.account.overround_bps:

@@ -253,7 +253,7 @@ def test_an_import_tells_how_far_it_is(tmp_path):
 
     imported(tmp_path, table(tmp_path, LONG, *ROWS), progress=told.append)
 
-    assert told == ["4 rows read", "1 ticks written"]
+    assert told == ["4 rows read", "1 of 1 fixtures, 1 ticks written"]
 
 
 def moving(tmp_path, *kickoffs):
