@@ -21,7 +21,11 @@ test:
 duels:
     CLVLAB_DUELS=whole pytest -n 2 --dist worksteal -m "long and not browser" tests
 
-# Every test, the duels at their short length, as CI runs them; three at once, as many wait for a process or a disk.
+# What `just test` runs, as CI does: three at once, as many wait for a process or a disk.
+quick:
+    pytest -n 3 --dist worksteal -m "not long and not browser"
+
+# Every test, the duels at their short length.
 all:
     pytest -n 3 --dist worksteal -m "not browser"
 
