@@ -37,10 +37,11 @@ from clvlab.packs.importers.betfair_markets import (
 )
 from clvlab.packs.importers.books import QuoteSpill, batches, number_messages
 from clvlab.packs.importers.source import Account, Normalised, Options, fixture_ids_of
+from clvlab.packs.importers.unchanged import changes
 from clvlab.packs.manifest import Fixture, KickoffKind
 from clvlab.packs.results import RESULTS, Settled
 
-NORMALISER = "betfair/1"
+NORMALISER = "betfair/2"
 _SETTLED = {"WINNER": Settled.WON, "PLACED": Settled.WON, "LOSER": Settled.LOST, "REMOVED": Settled.VOID}
 _LONG = {name: dtype for name, dtype in TICKS.items() if name not in ("fixture_id", "tick_seq")} | {"event": pl.String}
 
@@ -83,9 +84,16 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
         for market_id, market in known.items()
         for parameters, side, result, detail in market.settled
     ]
+    fixtures = tuple(_fixtures(known, ids, account))
+    markets = _Markets(
+        ids,
+        keys,
+        {market_id for market_id, market in known.items() if market.grew},
+        {str(one.source_id): one.kickoff_ts_ms for one in fixtures},
+    )
     return Normalised(
-        parts=_parts(spill, ids, keys, frozenset(market_id for market_id, market in known.items() if market.grew), options),
-        fixtures=tuple(_fixtures(known, ids, account)),
+        parts=_parts(spill, markets, options, account),
+        fixtures=fixtures,
         account=account,
         provenance="imported-betfair",
         normaliser=NORMALISER,
@@ -182,19 +190,29 @@ def _fixtures(known: Mapping[str, _Market], ids: Mapping[str, int], account: Acc
         yield fixture_of(event, ids[event], of[event])
 
 
-def _parts(
-    spill: QuoteSpill, ids: Mapping[str, int], keys: Mapping[str, str], grown: Set[str], options: Options
-) -> Iterator[pl.DataFrame]:
-    for batch in batches(spill.rows_of, ids, options.chunk_rows):
-        yield number_messages(_named(_completed(spill.rows(batch), grown), ids, keys))
+@dataclass(frozen=True, slots=True)
+class _Markets:
+    """What is known once all files are read: fixtures and kickoffs by event, keys by market, and markets a runner came into."""
+
+    ids: Mapping[str, int]
+    keys: Mapping[str, str]
+    grown: Set[str]
+    kickoffs: Mapping[str, int | None]
 
 
-def _named(rows: pl.DataFrame, ids: Mapping[str, int], keys: Mapping[str, str]) -> pl.DataFrame:
+def _parts(spill: QuoteSpill, markets: _Markets, options: Options, account: Account) -> Iterator[pl.DataFrame]:
+    for batch in batches(spill.rows_of, markets.ids, options.chunk_rows):
+        left, dropped = changes(_completed(spill.rows(batch), markets.grown), markets.kickoffs)
+        account.note("messages that change nothing within a minute were dropped", dropped)
+        yield number_messages(_named(left, markets))
+
+
+def _named(rows: pl.DataFrame, markets: _Markets) -> pl.DataFrame:
     """Return ``TICKS``, still without number, with the fixtures and markets that the events and market ids stand for."""
     found = rows["market_key"].unique().to_list()
-    named = [with_parameters(keys[key.partition("|")[0]], key.partition("|")[2]) for key in found]
+    named = [with_parameters(markets.keys[key.partition("|")[0]], key.partition("|")[2]) for key in found]
     return rows.with_columns(
-        fixture_id=pl.col("event").replace_strict(dict(ids), return_dtype=pl.Int64),
+        fixture_id=pl.col("event").replace_strict(dict(markets.ids), return_dtype=pl.Int64),
         tick_seq=pl.lit(0, pl.Int32),
         market_key=pl.col("market_key").replace_strict(found, named, return_dtype=pl.String),
     ).select(*TICKS)

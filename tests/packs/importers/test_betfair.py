@@ -2,6 +2,7 @@ import bz2
 import gzip
 import io
 import tarfile
+from bisect import bisect_right
 
 import betfairlightweight
 import orjson
@@ -390,11 +391,14 @@ def test_real_books_are_those_of_betfairlightweight(realdata, tmp_path, name):
             "ts_ms", "side", "prob_bps", "odds_milli", "suspended", "in_running"
         ).iter_rows()
     }
+    kept = sorted({ts_ms for ts_ms, _ in ours})
     compared = 0
-    theirs = {ts_ms: (status, playing, best) for ts_ms, status, playing, best in peer_books(plain)}
-    for ts_ms, (status, playing, best) in theirs.items():
+    theirs = {now: (status, playing, best) for now, status, playing, best in peer_books(plain)}
+    for now, (status, playing, best) in theirs.items():
         if status != "OPEN":
             continue
+        ts_ms = kept[bisect_right(kept, now) - 1]
+        assert 0 <= now - ts_ms < 60_000
         mids = {
             side: (1 / b + 1 / a) / 2 if b and a and 1 / b - 1 / a <= 0.1 else (1 / t if t else None)
             for side, (b, a, t) in best.items()
