@@ -109,6 +109,7 @@ class Pack(Shown):
         fixtures: Iterable[int] | None = None,
         markets: str | Iterable[str] | None = None,
         max_overround: float | None = None,
+        min_books: int | None = None,
         drop_close_older_than_s: int | None = None,
     ) -> Pack:
         """Return a view of the pack, which is a pack wherever one is taken; nothing is copied.
@@ -129,6 +130,8 @@ class Pack(Shown):
             ``Window(market_allowlist=...)`` scores some markets, and lets agents see all.
         max_overround
             A message whose prices sum to more than this share above one, as 0.15, is marked suspended, without prices.
+        min_books
+            So is one of a market on which fewer books have a price then; of a pack that keeps its books.
         drop_close_older_than_s
             A closing message that is older does not count: decisions on it have the reason ``closing_stale``.
 
@@ -152,6 +155,7 @@ class Pack(Shown):
             fixtures=fixtures,
             markets=markets,
             max_overround=max_overround,
+            min_books=min_books,
             drop_close_older_than_s=drop_close_older_than_s,
         )
         return Pack(view_of(self.source, chosen), self._shut)

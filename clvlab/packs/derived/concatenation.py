@@ -13,7 +13,7 @@ from clvlab.errors import UnsupportedError, ViewError
 from clvlab.law.schema import BOOKS, SERIES
 from clvlab.law.tape import ROWS, series_table
 from clvlab.packs.books import STREAM
-from clvlab.packs.derived.derivation import Derivation, DerivedPack, Kind, derived
+from clvlab.packs.derived.derivation import MARKS, Derivation, DerivedPack, Kind, derived
 from clvlab.packs.manifest import Capture, Fixture, KickoffKind
 from clvlab.packs.reader import Pack
 
@@ -118,7 +118,7 @@ def _changes(pack: Pack) -> bool:
     if not isinstance(pack, DerivedPack):
         return False
     own = pack.derivation
-    chosen = own.kind is Kind.JOIN or not own.rule.keys().isdisjoint({"markets", "max_overround_bps"})
+    chosen = own.kind is Kind.JOIN or not own.rule.keys().isdisjoint({"markets", *MARKS})
     return chosen or any(map(_changes, own.parents))
 
 

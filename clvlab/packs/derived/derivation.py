@@ -19,6 +19,9 @@ from clvlab.packs.reader import Pack
 from clvlab.proof.canonical import canonical, sha256
 
 VIEW_SCHEMA = "clvlab-view/1"
+MARKS = frozenset(
+    {"max_overround_bps", "min_books"}
+)  # rules by which a view suspends messages: its prices are not all its parent's
 _NAME_LENGTH = 150  # of what is kept of a parent's name
 
 
@@ -92,7 +95,7 @@ class DerivedPack(Pack):
     @cached_property
     def is_genuine(self) -> bool:
         """Whether every parent is, and no message was changed."""
-        changed = "max_overround_bps" in self.derivation.rule
+        changed = not MARKS.isdisjoint(self.derivation.rule)
         return not changed and all(parent.is_genuine for parent in self.derivation.parents)
 
     @cached_property

@@ -18,6 +18,7 @@ from clvlab.packs.manifest import Fixture
 
 _SEASON = re.compile(r"(\d{4})(?:[-/](\d{2}|\d{4}))?")
 _MOST_OVERROUND = 1000
+_MOST_BOOKS = 1_000_000
 _LAST_MS = 253_402_300_799_999  # of the year 9999
 _MAX_TEXT_BYTES = 200
 _SHOWN = 20
@@ -60,6 +61,8 @@ class Rule:
         Beginnings of market keys.
     max_overround_bps
         Beyond this overround of its prices a message is marked suspended.
+    min_books
+        Where fewer books have a price on its market, a message is marked suspended.
     max_close_age_s
         A closing message that is older does not count.
     """
@@ -71,6 +74,7 @@ class Rule:
     fixtures: tuple[int, ...] | None = None
     markets: tuple[str, ...] | None = None
     max_overround_bps: int | None = None
+    min_books: int | None = None
     max_close_age_s: int | None = None
 
     def payload(self) -> dict[str, Any]:
@@ -98,6 +102,7 @@ class Rule:
                 fixtures=found.fixtures,
                 markets=found.markets,
                 max_overround=None if found.max_overround_bps is None else found.max_overround_bps / 10_000,
+                min_books=found.min_books,
                 drop_close_older_than_s=found.max_close_age_s,
             )
         except TypeError as error:
@@ -118,6 +123,7 @@ class Rule:
                 *([f"{len(self.fixtures):,} named fixtures"] if self.fixtures else []),
                 *([f"markets {' or '.join(self.markets)}"] if self.markets else []),
                 *([f"overround at most {self.max_overround_bps / 100:g} %"] if self.max_overround_bps is not None else []),
+                *([f"at least {self.min_books:,} books"] if self.min_books is not None else []),
                 *([f"closes at most {self.max_close_age_s:,} s old"] if self.max_close_age_s is not None else []),
             ]
         )
@@ -172,6 +178,7 @@ def rule(
     fixtures: Iterable[int] | None = None,
     markets: str | Iterable[str] | None = None,
     max_overround: float | None = None,
+    min_books: int | None = None,
     drop_close_older_than_s: int | None = None,
 ) -> Rule:
     """Return filters in the one form that they have in a hash; ``Pack.where`` says what each means.
@@ -199,7 +206,8 @@ def rule(
         fixtures=_ids(fixtures),
         markets=None if prefixes is None else _shortest(prefixes),
         max_overround_bps=_overround(max_overround),
-        max_close_age_s=_age(drop_close_older_than_s),
+        min_books=_whole("min_books", "number of books", min_books, _MOST_BOOKS),
+        max_close_age_s=_whole("drop_close_older_than_s", "number of seconds", drop_close_older_than_s, MAX_CLOSE_AGE_S),
     )
 
 
@@ -275,12 +283,12 @@ def _overround(given: Any) -> int | None:
     return found
 
 
-def _age(given: Any) -> int | None:
+def _whole(name: str, what: str, given: Any, most: int) -> int | None:
     if given is None:
         return None
-    if type(given) is int and 1 <= given <= MAX_CLOSE_AGE_S:
+    if type(given) is int and 1 <= given <= most:
         return given
-    raise ViewError(f"drop_close_older_than_s= is a whole number of seconds from 1 on, not {given!r:.80}")
+    raise ViewError(f"{name}= is a whole {what} from 1 on, not {given!r:.80}")
 
 
 def _among(name: str, wanted: Sequence[str], found: Iterable[str | None], pack_id: str) -> set[str]:

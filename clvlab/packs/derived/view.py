@@ -15,12 +15,12 @@ from clvlab.law.closing import Window, fixture_closes, market_closes
 from clvlab.law.schema import BOOKS
 from clvlab.law.tape import ROWS, series_table
 from clvlab.packs.books import STREAM
-from clvlab.packs.derived.derivation import Derivation, DerivedPack, Kind, begins_with, derived, stand_alone
+from clvlab.packs.derived.derivation import MARKS, Derivation, DerivedPack, Kind, begins_with, derived, stand_alone
+from clvlab.packs.derived.messages import beyond_overround, count, of_few_books, suspended
 from clvlab.packs.derived.rule import Rule
 from clvlab.packs.manifest import Fixture
 from clvlab.packs.reader import Pack
 
-_MICRO = 1_000_000
 _SHOWN_MARKETS = 10
 _Ticks = tuple[pl.DataFrame, pl.DataFrame]
 
@@ -34,11 +34,14 @@ def view_of(pack: Pack, rule: Rule) -> Pack:
     Raises
     ------
     ViewError
-        A league, season or fixture that the pack does not have, or no fixture is left.
+        A league, season or fixture that the pack does not have, more books than it keeps, or no fixture is left.
     """
     if not rule.payload():
         return pack
     own = pack.manifest
+    if rule.min_books is not None and rule.min_books > len(pack.books):
+        kept = f"{len(pack.books):,} books" if pack.books else "the consensus alone: import it with books=True"
+        raise ViewError(f"min_books= is {rule.min_books:,}, and pack {pack.pack_id!r} keeps {kept}")
     fixtures, _ = rule.chosen(own.fixtures, pack.pack_id)
     limits = [limit for limit in (own.max_close_age_s, rule.max_close_age_s) if limit is not None]
     manifest = own.model_copy(update={"fixtures": fixtures, "max_close_age_s": min(limits, default=None)})
@@ -72,7 +75,19 @@ class ViewFiles:
         kept = _of_markets(*found, self.rule.markets) if self.rule.markets else found
         if fixtures is None and found[0].height and not kept[0].height:
             raise self._no_market(found[1])
-        return _within(*kept, self.rule.max_overround_bps)[0] if self.rule.max_overround_bps is not None else kept
+        for marked in self.marked(*kept, wanted).values():
+            kept = suspended(kept[0], marked), kept[1]
+        return kept
+
+    def marked(self, rows: pl.DataFrame, series: pl.DataFrame, fixtures: Sequence[Fixture]) -> dict[str, pl.Series]:
+        """Return by filter which rows of these fixtures it marks suspended, of those that the filters before it left open."""
+        found: dict[str, pl.Series] = {}
+        if self.rule.max_overround_bps is not None:
+            found["max_overround"] = beyond_overround(rows, series, self.rule.max_overround_bps)
+        if self.rule.min_books is not None:
+            few = of_few_books(rows, series, self.books(fixtures).collect(engine="in-memory"), self.rule.min_books)
+            found["min_books"] = few & ~found["max_overround"] if "max_overround" in found else few
+        return found
 
     def books(self, fixtures: Sequence[Fixture] | None) -> pl.LazyFrame:
         wanted = self.fixtures if fixtures is None else fixtures
@@ -127,29 +142,6 @@ def _counted_anew(fixture_id: pl.Series, tick_seq: pl.Series) -> pl.Series:
     return pl.Series((np.searchsorted(ticks, key) - first).astype(np.int32))
 
 
-def _within(rows: pl.DataFrame, series: pl.DataFrame, max_overround_bps: int) -> tuple[_Ticks, int]:
-    """Mark messages suspended whose prices sum to more; also returns how many they are.
-
-    A message is asked if every side has a price. In millionths, each rounded by itself, so that every machine agrees.
-    """
-    number = rows["series"]
-    first = series["market_start"] - series["start"]
-    message = (pl.select(pl.int_range(rows.height)).to_series() + first.gather(number)).to_numpy()
-    odds = rows["odds_milli"].cast(pl.Int64)
-    priced = odds.is_not_null().to_numpy()
-    implied = ((1000 * _MICRO + odds // 2) // odds).fill_null(0).to_numpy()
-    counts = np.bincount(message, weights=priced, minlength=rows.height)
-    totals = np.bincount(message, weights=implied, minlength=rows.height)
-    full = counts[message] == series["n_sides"].gather(number).to_numpy()
-    beyond = full & (totals[message] > _MICRO + 100 * max_overround_bps) & ~rows["suspended"].to_numpy()
-    marked = pl.Series(beyond)
-    changed = rows.with_columns(
-        pl.when(~marked).then(pl.col("prob_bps", "odds_milli")),
-        suspended=pl.col("suspended") | marked,
-    )
-    return (changed.select(*ROWS), series), len(np.unique(message[beyond]))
-
-
 def removed(pack: DerivedPack) -> pl.DataFrame:
     """Return ``REMOVED``: what each filter of a view left out, of what the filters before it left.
 
@@ -176,14 +168,18 @@ class _OfTicks:
         rule = self.files.rule
         return [
             *([self._markets()] if rule.markets is not None else []),
-            *([self._messages(rule.max_overround_bps)] if rule.max_overround_bps is not None else []),
+            *([] if MARKS.isdisjoint(rule.payload()) else self._messages()),
             *([self._closes(rule.max_close_age_s)] if rule.max_close_age_s is not None else []),
         ]
 
     @cached_property
-    def _read(self) -> _Ticks:
+    def _fixtures(self) -> list[Fixture]:
         shut = set(dict(self.pack.held_out))
-        return self.files.parent.files.ticks([one for one in self.pack.manifest.fixtures if one.fixture_id not in shut])
+        return [one for one in self.pack.manifest.fixtures if one.fixture_id not in shut]
+
+    @cached_property
+    def _read(self) -> _Ticks:
+        return self.files.parent.files.ticks(self._fixtures)
 
     @cached_property
     def _kept(self) -> _Ticks:
@@ -193,10 +189,14 @@ class _OfTicks:
         before, after = (int(series["side_no"].eq(0).sum()) for _, series in (self._read, self._kept))
         return "markets", "markets", before - after, before
 
-    def _messages(self, limit: int) -> tuple[str, str, int, int]:
+    def _messages(self) -> list[tuple[str, str, int, int]]:
         rows, series = self._kept
-        messages = int(series.filter(pl.col("side_no") == 0)["rows"].sum())
-        return "max_overround", "messages, marked suspended", _within(rows, series, limit)[1], messages
+        left = int(series.filter(pl.col("side_no") == 0)["rows"].sum())
+        found = []
+        for name, marked in self.files.marked(rows, series, self._fixtures).items():
+            found.append((name, "messages, marked suspended", gone := count(rows, series, marked), left))
+            left -= gone
+        return found
 
     def _closes(self, limit: int) -> tuple[str, str, int, int]:
         wanted = tuple(one for one in self.pack.fixture_ids if one not in set(dict(self.pack.held_out)))
