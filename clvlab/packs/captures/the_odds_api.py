@@ -15,7 +15,7 @@ from clvlab.odds.formats import OddsFormat
 from clvlab.odds.margin import Margin
 from clvlab.packs.captures.normalising import Source
 from clvlab.packs.exchange.state import State
-from clvlab.packs.importers.books import book_prices
+from clvlab.packs.importers.pricing import book_prices
 from clvlab.packs.importers.source import Account, fixture_id_of
 from clvlab.packs.importers.the_odds_api import RULES, event_quotes
 from clvlab.packs.importers.times import time_ms

@@ -11,9 +11,9 @@ import numpy as np
 import polars as pl
 
 from clvlab.errors import SourceError
-from clvlab.law.schema import BOOKS, ODDS_MILLI, TICKS, Schema
-from clvlab.odds.consensus import PROB_UNIT, BookMessages, Consensus, ConsensusTicks, Flags, Ints, basis_points, consensus_ticks
-from clvlab.odds.margin import Floats, Margin, fair_probabilities, overround
+from clvlab.law.schema import BOOKS, TICKS, Schema
+from clvlab.odds.consensus import BookMessages, Consensus, ConsensusTicks, basis_points, consensus_ticks
+from clvlab.packs.importers.pricing import priced
 from clvlab.packs.importers.source import Account, Options, Part
 from clvlab.packs.invariants import MAX_NAME_BYTES
 
@@ -130,6 +130,8 @@ def book_ticks(
 ) -> Part:
     """Make ticks of ``QUOTES`` of whole fixtures: margin removed book by book, then the consensus of the fresh ones.
 
+    Where the quotes have a column ``fair``, it is the probability, and the odds beside it are only what was on offer.
+
     With ``options.books`` it keeps what each book says: every time that one speaks has a tick, so nothing of it is moved.
     """
     number = pl.col("event").replace_strict(dict(fixture_ids), return_dtype=pl.Int64)
@@ -178,7 +180,9 @@ def _settled_once(quotes: pl.DataFrame, account: Account) -> pl.DataFrame:
     key = [*_MESSAGE, "side"]
     if not quotes.select(key).is_duplicated().any():
         return quotes
-    distinct = quotes.unique([*key, "decimal_odds"], keep="first", maintain_order=True)
+    distinct = quotes.unique(
+        [*key, "decimal_odds", *(["fair"] if "fair" in quotes.columns else [])], keep="first", maintain_order=True
+    )
     account.note("quotes that repeat another were dropped", quotes.height - distinct.height)
     conflicting = distinct.select(key).is_duplicated()
     later = distinct.filter(conflicting & ~distinct.select(pl.struct(key).is_first_distinct()).to_series())
@@ -203,52 +207,19 @@ def _market_ticks(
     heads = rows.filter(pl.struct("market", "ts_ms", "book").is_first_distinct())
     odds = np.full((heads.height, n_sides), np.nan)
     odds[message, rows["side_no"].to_numpy()] = rows["decimal_odds"].to_numpy()
+    fair = None
+    if "fair" in rows.columns:
+        fair = np.full(odds.shape, np.nan)
+        fair[message, rows["side_no"].to_numpy()] = rows["fair"].to_numpy()
     books = sorted(heads["book"].unique())
     account.book_names.update(books)
-    messages = _priced(heads, odds, books, options, account)
+    messages = priced(heads, odds, fair, books, options, account)
     weights = np.array([rules.weights.get(book, 1) for book in books], dtype=np.int64)
     ticks = consensus_ticks(messages, weights, rules)
     counts = np.bincount(ticks.books)
     account.books.update({count: int(times) for count, times in enumerate(counts) if times})
     playing = rows.group_by("market", "ts_ms").agg(pl.col("in_running").any())
     return _long(ticks, sides, playing), messages
-
-
-def _priced(
-    heads: pl.DataFrame,
-    odds: np.ndarray[tuple[int, int], np.dtype[np.float64]],
-    books: list[str],
-    options: Options,
-    account: Account,
-) -> BookMessages:
-    """Take the margin off every complete message."""
-    complete: Flags = np.asarray(~np.isnan(odds).any(axis=1))
-    account.note("book messages without a price for every side", int((~complete).sum()))
-    prob = np.full(odds.shape, -1, dtype=np.int64)
-    milli = np.full(odds.shape, -1, dtype=np.int64)
-    if complete.any():
-        margins = overround(odds[complete])
-        account.note("book messages with an overround below 0 or above 30 %", int(((margins < 0) | (margins > 0.3)).sum()))
-        tens, times = np.unique(np.rint(margins * 1000).astype(np.int64) * 10, return_counts=True)
-        account.overround_bps.update(dict(zip(tens.tolist(), times.tolist(), strict=True)))
-        if options.max_overround is not None:  # no market: a placeholder, a mistake, or sides that do not belong together
-            beyond = margins > options.max_overround
-            account.note("book messages beyond max_overround, taken as suspended", int(beyond.sum()))
-            complete[complete] = ~beyond
-    if complete.any():
-        prob[complete], milli[complete], fell_back = book_prices(odds[complete], options.margin)
-        account.margin_fallbacks += fell_back
-    numbers = heads["book"].replace_strict(books, range(len(books)), return_dtype=pl.Int64)
-    market, ts_ms, seen_ms = (heads[name].to_numpy() for name in ("market", "ts_ms", "seen_ms"))
-    return BookMessages(market, ts_ms, numbers.to_numpy(), seen_ms, prob, milli)
-
-
-def book_prices(odds: Floats, margin: Margin) -> tuple[Ints, Ints, int]:
-    """Return probabilities in ``PROB_UNIT`` and odds x 1000, a row a book, and how many of them fell back on another method."""
-    fair = fair_probabilities(odds, margin)
-    prob = np.rint(fair.prob * PROB_UNIT).astype(np.int64)
-    milli = np.clip(np.floor(odds * 1000 + 0.5), *ODDS_MILLI).astype(np.int64)
-    return prob, milli, int(fair.fell_back.sum())
 
 
 def _long(ticks: ConsensusTicks, sides: pl.DataFrame, playing: pl.DataFrame) -> pl.DataFrame:

@@ -16,11 +16,11 @@ from clvlab.packs.manifest import KickoffKind
 
 Meaning = Literal[
     "fixture", "time", "odds", "side", "market", "book", "kickoff", "home", "away", "in_running", "result", "updated", "date",
-    "league", "season",
+    "league", "season", "probability",
 ]  # fmt: skip
 _MAX_BYTES = 1 << 20
 _LISTED = 15
-_DAY = "date"  # never taken by its name alone
+_NAMED = ("date", "probability")  # never taken by their names alone: many tables have such columns that mean something else
 
 
 class Mapped(BaseModel):
@@ -31,10 +31,13 @@ class Mapped(BaseModel):
     columns
         Meaning -> column. ``fixture`` and ``time`` are needed; a long table has ``side`` and ``odds``; the others are
         ``market``, ``book``, ``kickoff``, ``home``, ``away``, ``league``, ``season``, ``in_running``, ``updated`` and
-        ``result``. ``date`` is the day where ``time`` is a time of day; it has to be named, as many tables have one beside
-        whole times.
+        ``result``. Two have to be named, as many tables have such columns that mean something else: ``date``, the day where
+        ``time`` is a time of day, and ``probability``, one without margin, as a mid price.
     sides
         Of a wide table: side -> column of its odds.
+    probabilities, results
+        Of a wide table, where it has them: side -> column of its probability without margin, as a mid price is one, and of how
+        it was settled. A long table has ``columns`` for them. With probabilities the odds are only what was on offer.
     market
         The market of every row, where no column names it.
     kickoff_kind
@@ -50,12 +53,24 @@ class Mapped(BaseModel):
 
     columns: dict[Meaning, str]
     sides: dict[str, str] = Field(default_factory=dict)
+    probabilities: dict[str, str] = Field(default_factory=dict)
+    results: dict[str, str] = Field(default_factory=dict)
     market: str = "market||"
     kickoff_kind: KickoffKind = KickoffKind.SCHEDULED
     odds_format: OddsFormat = OddsFormat.DECIMAL
     time_zone: str | None = None
     time_format: str | None = Field(default=None, min_length=2, max_length=100)
     delimiter: str = Field(default=",", min_length=1, max_length=1)
+
+    @property
+    def by_side(self) -> list[str]:
+        """The columns of a wide table that belong to one side."""
+        return [column for named in (self.sides, self.probabilities, self.results) for column in named.values()]
+
+    @property
+    def has_fair(self) -> bool:
+        """Whether the table gives probabilities."""
+        return bool(self.probabilities) or "probability" in self.columns
 
     @model_validator(mode="after")
     def _whole(self) -> Mapped:
@@ -67,6 +82,13 @@ class Mapped(BaseModel):
             raise ValueError("give either the columns side and odds of a long table, or the sides of a wide one")
         if self.sides and len(self.sides) < 2:
             raise ValueError(f"a market needs at least two sides, not {list(self.sides)}")
+        if self.results and "result" in self.columns:
+            raise ValueError("give either a column with the side that won, or the results of each side")
+        for name, given in (("probabilities", self.probabilities), ("results", self.results)):
+            if given and given.keys() != self.sides.keys():
+                raise ValueError(f"{name} must name the sides {list(self.sides)}, not {list(given)}")
+        if self.sides and "probability" in self.columns:
+            raise ValueError("a wide table has no column probability: write probabilities, a column for each side")
         return self
 
 
@@ -79,18 +101,24 @@ def check_mapping(mapping: Mapping[str, Any] | None, columns: list[str]) -> Mapp
         A value that is not a mapping, or a mapping that names a column that is not there.
     """
     given = dict(mapping or {})
-    sides = given.get("sides")
-    taken = sides.values() if isinstance(sides, Mapping) else ()
-    named = {name: name for name in get_args(Meaning) if name in columns and name not in {*taken, _DAY}}
+    taken = [
+        column
+        for key in ("sides", "probabilities", "results")
+        if isinstance(named := given.get(key), Mapping)
+        for column in named.values()
+    ]
+    named = {name: name for name in get_args(Meaning) if name in columns and name not in {*taken, *_NAMED}}
     if not given.get("sides") and isinstance(given.get("columns", {}), Mapping):
         given["columns"] = named | dict(given.get("columns", {}))
     elif isinstance(given.get("columns", {}), Mapping):
-        given["columns"] = {n: c for n, c in named.items() if n not in ("side", "odds")} | dict(given.get("columns", {}))
+        given["columns"] = {n: c for n, c in named.items() if n not in ("side", "odds", "probability")} | dict(
+            given.get("columns", {})
+        )
     try:
         found = Mapped.model_validate(given)
     except ValidationError as error:
         raise SourceError(f"no mapping of columns: {_said(error, columns)}; the columns are {_listed(columns)}") from error
-    missing = sorted({*found.columns.values(), *found.sides.values()} - set(columns))
+    missing = sorted({*found.columns.values(), *found.by_side} - set(columns))
     if missing:
         meant = did_you_mean(missing[0], columns)
         raise SourceError(f"the mapping names {missing[0]!r}, which is none of the columns {_listed(columns)}{meant}")

@@ -43,7 +43,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
             known.actual = known.actual or chunk.mapping.kickoff_kind is KickoffKind.ACTUAL
             rows = meant(chunk, options, account)
             known.learn(rows)
-            spill.add(rows.quotes.select(*QUOTES))
+            spill.add(rows.quotes.select(*QUOTES, *(["fair"] if chunk.mapping.has_fair else [])))
             options.progress(f"{account.messages:,} rows read")
     ids = fixture_ids_of(known.names)
     account.note("fixtures whose kickoff moved", known.moved)

@@ -55,12 +55,26 @@ def meant(chunk: Chunk, options: Options, account: Account) -> TableRows:
     unnamed = long["side"].is_null()
     for (line,) in long.filter(unnamed).select("line").iter_rows():
         account.refuse(chunk.file, line, "names no side", "a row names no side")
-    kept = long.with_columns(odds.set(~sound, None)).filter((sound | ~priced) & ~unnamed)
+    fair, is_fair = _fair(long, mapping, chunk.file, account)
+    kept = long.with_columns(odds.set(~sound, None), fair).filter((sound | ~priced) & is_fair & ~unnamed)
     if kept["price"].null_count():
         account.note("sides without a price", kept["price"].null_count())
     quotes = kept.with_columns(file=pl.lit(chunk.file), seen_ms=pl.min_horizontal("seen_ms", "ts_ms"))
     facts = heads.filter(sound_rows).select("event", "ts_ms", "kickoff_ms", "home", "away", "league", "season")
     return TableRows(quotes, facts, _results(quotes, chunk, account))
+
+
+def _fair(long: pl.DataFrame, mapping: Mapped, file: str, account: Account) -> tuple[pl.Series, pl.Series]:
+    """Return the probabilities of a table that gives them, and which rows say none or a valid one; the others are refused."""
+    if not mapping.has_fair:
+        return pl.Series("fair", [None] * long.height, dtype=pl.Float64), pl.Series([True] * long.height, dtype=pl.Boolean)
+    written = long["probability"]
+    fair = pl.Series("fair", _written(written, OddsFormat.PROBABILITY)).fill_nan(None)
+    sound = ((fair > 0) & (fair < 1)).fill_null(value=False)
+    wrong = ~sound & written.is_not_null()
+    for line, side, given in long.select("line", "side", "probability").filter(wrong).iter_rows():
+        account.refuse(file, line, f"{side or ''} {given!r} is no probability between 0 and 1", "no probability")
+    return fair.set(~sound, None), ~wrong
 
 
 def _heads(chunk: Chunk, mapping: Mapped, zone: ZoneInfo | None, account: Account) -> tuple[pl.DataFrame, pl.Series]:
@@ -164,14 +178,23 @@ def _number(value: object) -> object:
 
 
 def _sides(heads: pl.DataFrame, rows: pl.DataFrame, mapping: Mapped) -> pl.DataFrame:
-    """Return one row per quote, with columns ``side`` and ``price``; a wide table's sides come under each other."""
+    """Return one row per quote with its ``side``, ``price``, ``probability`` and ``result``; of a wide table, side by side."""
     shared = heads.drop("kickoff_ms", "home", "away", "league", "season")
-    result = rows[mapping.columns["result"]].cast(pl.String) if "result" in mapping.columns else pl.lit(None, pl.String)
+    nothing = pl.lit(None, pl.String)
+    own = mapping.columns
+    result = rows[own["result"]].cast(pl.String) if "result" in own else nothing
     if not mapping.sides:
-        side, price = rows[mapping.columns["side"]].cast(pl.String), rows[mapping.columns["odds"]]
-        return shared.with_columns(side=side, price=price, result=result)
+        side, price = rows[own["side"]].cast(pl.String), rows[own["odds"]]
+        probability = rows[own["probability"]] if "probability" in own else nothing
+        return shared.with_columns(side=side, price=price, probability=probability, result=result)
     parts = [
-        shared.with_columns(side=pl.lit(side), price=rows[column], result=result) for side, column in mapping.sides.items()
+        shared.with_columns(
+            side=pl.lit(side),
+            price=rows[column],
+            probability=rows[mapping.probabilities[side]] if mapping.probabilities else nothing,
+            result=rows[mapping.results[side]].cast(pl.String) if mapping.results else result,
+        )
+        for side, column in mapping.sides.items()
     ]
     return pl.concat(parts, how="vertical_relaxed").sort("line", maintain_order=True)
 
@@ -203,10 +226,10 @@ def _written(prices: pl.Series, form: OddsFormat) -> np.ndarray[Any, Any]:
 
 
 def _results(quotes: pl.DataFrame, chunk: Chunk, account: Account) -> pl.DataFrame:
-    """Return how sides were settled: in a long table the side's own result, in a wide one the name of the side that won."""
+    """Return how sides were settled: each side's own result, or in a wide table the name of the one that won."""
     named = quotes.filter(pl.col("result").is_not_null())
     text = pl.col("result").str.to_lowercase()
-    if chunk.mapping.sides:
+    if chunk.mapping.sides and not chunk.mapping.results:
         won = pl.when(pl.col("result") == pl.col("side")).then(pl.lit(Settled.WON.value)).otherwise(pl.lit(Settled.LOST.value))
         known = pl.col("result").is_in(list(chunk.mapping.sides))
         settled = pl.when(known).then(won).otherwise(None)

@@ -127,7 +127,8 @@ def _distinct(name: str, columns: list[str]) -> list[str]:
 def readable(name: str, schema: pa.Schema, mapping: Mapped) -> pa.Schema:
     """Check that the types of mapped columns can have their meaning, and return those to read them as."""
     fields: dict[str, pa.Field] = {}
-    meant = [*mapping.columns.items(), *(("odds", column) for column in mapping.sides.values())]
+    by_side = {"odds": mapping.sides, "probability": mapping.probabilities, "result": mapping.results}
+    meant = [*mapping.columns.items(), *((name, column) for name, own in by_side.items() for column in own.values())]
     for meaning, column in meant:
         stored = schema.field(column).type
         plain = stored.value_type if pa.types.is_dictionary(stored) else stored
@@ -142,11 +143,13 @@ def readable(name: str, schema: pa.Schema, mapping: Mapped) -> pa.Schema:
 _TEXT = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 _NAME = ("text or whole numbers", (*_TEXT, pa.types.is_integer))
 _TIME = ("text, unix seconds or a timestamp", (*_TEXT, pa.types.is_integer, pa.types.is_floating, pa.types.is_timestamp))
+_PRICE = ("text or numbers", (*_TEXT, pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal))
 _TYPES: dict[str, tuple[str, tuple[Callable[[pa.DataType], bool], ...]]] = {
     "time": _TIME,
     "kickoff": _TIME,
     "updated": _TIME,
-    "odds": ("text or numbers", (*_TEXT, pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)),
+    "odds": _PRICE,
+    "probability": _PRICE,
     "in_running": ("text, booleans or 0 and 1", (*_TEXT, pa.types.is_integer, pa.types.is_boolean)),
     "result": ("text, booleans or 0 and 1", (*_TEXT, pa.types.is_integer, pa.types.is_boolean)),
 }

@@ -336,3 +336,102 @@ def test_a_parquet_time_beyond_the_calendar_is_refused_by_row(tmp_path, microsec
 
     with pytest.raises(SourceError, match=r"x\.parquet:2: .*no time from 1970 to 9999"):
         imported(tmp_path, tmp_path / "x.parquet")
+
+
+FAIR = "fixture,time,market,side,odds,mid,book"
+MIDS = {"columns": {"probability": "mid"}}
+
+
+def test_a_mid_probability_is_the_probability_and_the_price_beside_it_is_what_was_on_offer(tmp_path):
+    path = table(
+        tmp_path, FAIR,
+        "m,2026-01-02T12:00:00Z,1X2||,home,1.9,0.505,x", "m,2026-01-02T12:00:00Z,1X2||,away,,0.505,x",
+        "m,2026-01-02T12:01:00Z,1X2||,home,1.9,0.6,x", "m,2026-01-02T12:01:00Z,1X2||,away,2.2,,x",
+        "m,2026-01-02T12:02:00Z,1X2||,home,1.5,0.6,x", "m,2026-01-02T12:02:00Z,1X2||,away,2.2,0.7,x",
+        "m,2026-01-02T12:03:00Z,1X2||,home,1.5,0.66,x", "m,2026-01-02T12:03:00Z,1X2||,away,2.9,0.36,x",
+    )  # fmt: skip
+
+    report, pack = imported(tmp_path, path, mapping=MIDS)
+
+    assert rows(pack) == [
+        (0, "1X2||", "away", 5000, None), (0, "1X2||", "home", 5000, 1900),
+        (60_000, "1X2||", "away", None, None), (60_000, "1X2||", "home", None, None),
+        (120_000, "1X2||", "away", None, None), (120_000, "1X2||", "home", None, None),
+        (180_000, "1X2||", "away", 3529, 2900), (180_000, "1X2||", "home", 6471, 1500),
+    ]  # fmt: skip
+    notes = report.quality.notes
+    assert notes["book messages without a price for every side"] == 1
+    assert notes["book messages whose probabilities do not sum to 0.9 to 1.1, taken as suspended"] == 1
+
+
+def test_mid_probabilities_of_books_keep_their_layer_and_their_median(tmp_path):
+    quotes = [("x", 0.50, 1.9), ("y", 0.52, 1.8), ("z", 0.60, "")]
+    lines = [
+        f"m,2026-01-02T12:00:00Z,1X2||,{side},{odds},{p if side == 'home' else round(1 - p, 2)},{book}"
+        for book, p, odds in quotes
+        for side in ("home", "away")
+    ]
+
+    _, pack = imported(tmp_path, table(tmp_path, FAIR, *lines), mapping=MIDS, books=True)
+
+    assert rows(pack) == [(0, "1X2||", "away", 4800, 1900), (0, "1X2||", "home", 5200, 1900)]
+    layer = pack.tape().books.collect().filter(side="home").select("book", "prob_bps", "odds_milli").rows()
+    assert layer == [("x", 5000, 1900), ("y", 5200, 1800), ("z", 6000, None)]
+
+
+@pytest.mark.parametrize("wrong", ["0", "1", "55", "-0.2", "x", "nan"])
+def test_what_is_no_probability_is_refused_with_its_line(tmp_path, wrong):
+    path = table(tmp_path, FAIR, f"m,1767355200,1X2||,home,1.9,{wrong},x", "m,1767355200,1X2||,away,2.1,0.5,x")
+
+    with pytest.raises(SourceError, match=rf"odds.csv:2: home '{wrong}' is no probability between 0 and 1"):
+        imported(tmp_path, path, mapping=MIDS)
+
+
+def test_a_column_named_probability_means_nothing_until_it_is_said(tmp_path):
+    lines = ("fixture,time,side,odds,probability", "m,1767355200,home,2.0,0.9", "m,1767355200,away,2.0,0.1")
+
+    _, pack = imported(tmp_path, table(tmp_path, *lines))
+
+    assert [row[3] for row in rows(pack)] == [5000, 5000]
+
+
+WIDE = {"columns": {"fixture": "id", "time": "when"}, "sides": {"home": "H", "away": "A"}}
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_a_wide_table_has_a_probability_and_a_result_for_each_side(tmp_path, suffix):
+    path = table(tmp_path, "id,when,H,A,mid H,mid A,rH,rA", "7,1767355200,1.9,,0.5,0.5,half_won,void")
+    if suffix == "parquet":
+        pl.read_csv(path).write_parquet(tmp_path / "odds.parquet")
+        path = tmp_path / "odds.parquet"
+    mapping = WIDE | {"probabilities": {"home": "mid H", "away": "mid A"}, "results": {"home": "rH", "away": "rA"}}
+
+    _, pack = imported(tmp_path, path, mapping=mapping)
+
+    assert rows(pack) == [(0, "market||", "away", 5000, None), (0, "market||", "home", 5000, 1900)]
+    assert pack.results.select("side", "result").rows() == [("away", "void"), ("home", "half_won")]
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"results": {"home": "rH"}}, r"results must name the sides \['home', 'away'\], not \['home'\]"),
+        ({"probabilities": {"home": "rH", "draw": "rA"}}, "probabilities must name the sides"),
+        ({"results": {"home": "rH", "away": "nix"}}, "the mapping names 'nix'"),
+        ({"results": {"home": "rH", "away": "rA"}, "columns": WIDE["columns"] | {"result": "rA"}}, "give either a column with"),
+        ({"columns": WIDE["columns"] | {"probability": "rA"}}, "write probabilities, a column for each side"),
+    ],
+)
+def test_sides_that_do_not_fit_together_are_refused(tmp_path, more, said):
+    path = table(tmp_path, "id,when,H,A,rH,rA", "7,1767355200,1.9,2.0,won,lost")
+
+    with pytest.raises(SourceError, match=said):
+        imported(tmp_path, path, mapping=WIDE | more)
+
+
+def test_a_table_without_the_column_of_probabilities_is_refused_beside_one_that_has_it(tmp_path):
+    table(tmp_path, FAIR, "m,1767355200,1X2||,home,1.9,0.5,x", "m,1767355200,1X2||,away,2.1,0.5,x", name="a.csv")
+    table(tmp_path, LONG, *ROWS, name="b.csv")
+
+    with pytest.raises(SourceError, match="the mapping names 'mid'"):
+        import_source("csv", [tmp_path], tmp_path / "p", import_options(mapping=MIDS))
