@@ -7,6 +7,8 @@ from uuid import uuid4
 
 import pytest
 
+from clvlab.packs.importers import betfair
+from clvlab.packs.importers.unchanged import Changes
 from tests.postgres import postgres_server
 
 
@@ -118,3 +120,9 @@ def database_url(request, tmp_path):
         shutil.copy(request.getfixturevalue("tables"), tmp_path / "store.db")
         return f"sqlite:///{tmp_path / 'store.db'}"
     return request.getfixturevalue("emptied_postgres_url")
+
+
+@pytest.fixture
+def every_message(monkeypatch):
+    """Let an import of Betfair's stream keep every message, as a capture does, which can't know what comes next."""
+    monkeypatch.setattr(betfair, "changes", lambda rows, _: Changes(rows, 0))

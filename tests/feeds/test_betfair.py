@@ -477,6 +477,7 @@ def cut_five_times(path, script, tmp_path):
     return ours, importer.normalise({path.name: path}, Options(), tmp_path / "theirs")
 
 
+@pytest.mark.usefixtures("every_message")
 @pytest.mark.realdata
 @pytest.mark.parametrize("name", ["1.197931750", "1.200806927", "BASIC-1.132153978"])
 def test_a_real_stream_through_five_cuts_has_the_ticks_of_its_file(realdata, tmp_path, name):
@@ -489,6 +490,7 @@ def test_a_real_stream_through_five_cuts_has_the_ticks_of_its_file(realdata, tmp
     assert ours.fixtures == theirs.fixtures
 
 
+@pytest.mark.usefixtures("every_message")
 def test_made_up_markets_through_five_cuts_have_the_ticks_of_their_file_and_half_are_suspended_over_the_close(tmp_path):
     script, path = made_up_markets(11, messages=600), tmp_path / "1.1"
     path.write_bytes(b"".join(orjson.dumps(message) + b"\n" for message in script))

@@ -120,9 +120,12 @@ def test_a_capture_has_the_ticks_and_kickoffs_of_an_import_of_its_messages(tmp_p
     assert (ours.margin, ours.consensus, ours.closing_source) == (theirs.margin, theirs.consensus, theirs.closing_source)
 
 
+@pytest.mark.usefixtures("every_message")
 @pytest.mark.realdata
 @pytest.mark.parametrize("name", ["1.197931750", "1.197931751", "1.200806927", "BASIC-1.132153978"])
-def test_a_capture_of_a_real_stream_has_the_digests_of_its_import(realdata, tmp_path, name, monkeypatch):
+def test_a_capture_of_a_real_stream_has_the_digests_of_an_import_that_keeps_every_message(
+    realdata, tmp_path, name, monkeypatch
+):
     path = realdata / "betfair-stream" / f"{name}.bz2"
     lines = [message_line(line, T, None) for line in bz2.decompress(path.read_bytes()).splitlines()]
     folder = tmp_path / "capture"
