@@ -138,6 +138,9 @@ BOOKS: Schema = {
     "suspended": pl.Boolean,
 }
 
+# The same as packs keep it: the time is that of the tick.
+BOOK_ROWS: Schema = {name: dtype for name, dtype in BOOKS.items() if name != "ts_ms"}
+
 # What an agent returns. Key: (agent_id, fixture_id, tick_seq, market_key, side).
 DECISIONS: Schema = {
     "agent_id": pl.String,

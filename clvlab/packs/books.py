@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 
 import polars as pl
@@ -17,6 +18,7 @@ from clvlab.packs.invariants import SUM_TOLERANCE_BPS, name_is_wrong, refuse
 
 STREAM = ("fixture_id", "market_key", "side", "book")
 _MESSAGE = ("fixture_id", "market_key", "book", "tick_seq")
+_TIMES = ("fixture_id", "tick_seq", "ts_ms")
 
 
 def sorted_books(books: pl.DataFrame) -> pl.DataFrame:
@@ -27,6 +29,16 @@ def sorted_books(books: pl.DataFrame) -> pl.DataFrame:
     SchemaError
     """
     return conform(books, BOOKS, "BOOKS").sort(*STREAM, "tick_seq")
+
+
+def at_their_times(rows: pl.LazyFrame, tape: Tape) -> pl.LazyFrame:
+    """Return ``BOOK_ROWS`` as ``BOOKS``, each with the time of its tick; nothing is read before they are."""
+    times = pl.defer(partial(_times, tape), schema={name: BOOKS[name] for name in _TIMES})
+    return rows.join(times, on=_TIMES[:2], how="left", maintain_order="left").select(*BOOKS)
+
+
+def _times(tape: Tape) -> pl.DataFrame:
+    return tape.messages.select(_TIMES)
 
 
 def check_books(books: pl.DataFrame, tape: Tape) -> None:
@@ -70,11 +82,12 @@ def _row_rules() -> dict[str, pl.Expr]:
     again = pl.all_horizontal(pl.col(*STREAM, "tick_seq") == pl.col(*STREAM, "tick_seq").shift(1))
     return {
         "a row of a book must not have a null but in its prices": pl.any_horizontal(
-            pl.col(*STREAM, "tick_seq", "ts_ms", "suspended").is_null()
+            pl.col(*STREAM, "tick_seq", "suspended").is_null()
         ),
         "a book must have a name of 1 to 200 bytes and no control character": name_is_wrong("book"),
         "a book must speak of markets and sides that have ticks": pl.col("n_sides").is_null(),
-        "a book must speak at a tick of its fixture, at that tick's time": pl.col("tick_ts_ms").ne_missing(pl.col("ts_ms")),
+        "a book must speak at a tick of its fixture, at that tick's time": pl.col("tick_ts_ms").is_null()
+        | pl.col("tick_ts_ms").ne_missing(pl.col("ts_ms")),
         "a book must speak once of a side at a tick": again,
         "prob_bps of a book must be 0 to 10000": ~pl.col("prob_bps").is_between(0, 10_000),
         "odds_milli of a book must be 1001 to 100000000": ~pl.col("odds_milli").is_between(*ODDS_MILLI),
@@ -99,7 +112,7 @@ def book_digests(books: pl.DataFrame) -> dict[int, str]:
     Parameters
     ----------
     books
-        ``BOOKS``, sorted.
+        ``BOOK_ROWS``, sorted; ``BOOKS`` has the same digests.
 
     Returns
     -------
@@ -109,9 +122,7 @@ def book_digests(books: pl.DataFrame) -> dict[int, str]:
     number = books.select(pl.struct(STREAM).rle_id().cast(pl.UInt32)).to_series()
     streams = books.select(STREAM).filter(number.is_first_distinct())
     price = pl.col("prob_bps", "odds_milli").fill_null(NO_PRICE)
-    columns = little_endian(
-        books.select(number.alias("stream"), "tick_seq", "ts_ms", price, pl.col("suspended").cast(pl.UInt8))
-    )
+    columns = little_endian(books.select(number.alias("stream"), "tick_seq", price, pl.col("suspended").cast(pl.UInt8)))
     digests, named = {}, streams.iter_rows()
     start = 0
     for fixture_id, size, count in _sizes(books, streams):

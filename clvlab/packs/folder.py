@@ -11,7 +11,7 @@ import polars as pl
 
 from clvlab.cache import BoundedCache
 from clvlab.errors import PackTamperedError
-from clvlab.law.schema import BOOKS
+from clvlab.law.schema import BOOK_ROWS
 from clvlab.packs.files import file_sha256
 from clvlab.packs.manifest import BOOKS_FILE, TICKS_FILE, Fixture
 from clvlab.packs.rows import read_rows
@@ -54,7 +54,7 @@ class PackFiles(Protocol):
         """Read ``ROWS`` and ``SERIES`` of some fixtures, all by default."""
 
     def books(self, fixtures: Sequence[Fixture] | None) -> pl.LazyFrame:
-        """Read ``BOOKS`` of some fixtures, all by default, when they are asked for; of a pack that keeps them."""
+        """Read ``BOOK_ROWS`` of some fixtures, all by default, when they are asked for; of a pack that keeps them."""
 
     def content(self, name: str, expected: str, what: str) -> bytes:
         """Read a file beside the ticks, which must have this SHA-256; errors call it ``what``."""
@@ -76,7 +76,7 @@ class PackFolder:
         return _read(path, ids) if stamps is None else _KEPT.get((path, stamps, ids), lambda: _read(path, ids))
 
     def books(self, fixtures: Sequence[Fixture] | None) -> pl.LazyFrame:
-        file = pl.scan_parquet(self.folder / BOOKS_FILE, glob=False).select(*BOOKS)
+        file = pl.scan_parquet(self.folder / BOOKS_FILE, glob=False).select(*BOOK_ROWS)
         return file if fixtures is None else file.filter(_among([fixture.fixture_id for fixture in fixtures]))
 
     def content(self, name: str, expected: str, what: str) -> bytes:

@@ -12,7 +12,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from clvlab.errors import PackFormatError
-from clvlab.law.schema import BOOKS, MAX_CLOSE_AGE_S, SAFE_INTEGER, ClosingPolicy
+from clvlab.law.schema import BOOK_ROWS, MAX_CLOSE_AGE_S, SAFE_INTEGER, ClosingPolicy
 from clvlab.packs.digest import content_hash
 from clvlab.packs.quality import QUALITY_FILE
 from clvlab.packs.results import RESULTS, RESULTS_FILE
@@ -220,7 +220,7 @@ def _resources(manifest: PackManifest, sizes: Mapping[str, int]) -> Iterator[dic
     results = {name: "integer" if dtype.is_integer() else "string" for name, dtype in RESULTS.items()}
     for path, digest, kind, fields in (
         (TICKS_FILE, manifest.ticks_sha256, parquet, _FIELDS),
-        (BOOKS_FILE, manifest.books_sha256, parquet, {name: _FIELDS.get(name, "string") for name in BOOKS}),
+        (BOOKS_FILE, manifest.books_sha256, parquet, {name: _FIELDS.get(name, "string") for name in BOOK_ROWS}),
         (RESULTS_FILE, manifest.results_sha256, parquet, results),
         (QUALITY_FILE, manifest.quality_sha256, {"format": "json", "mediatype": "application/json"}, None),
     ):

@@ -15,6 +15,7 @@ from clvlab.law.schema import FIXTURES
 from clvlab.law.tape import Binding, Tape
 from clvlab.naming import among
 from clvlab.packs.about import about
+from clvlab.packs.books import at_their_times
 from clvlab.packs.folder import PackFiles, PackFolder
 from clvlab.packs.genuine import is_genuine
 from clvlab.packs.manifest import BOOKS_FILE, TICKS_FILE, Fixture, KickoffKind, PackManifest, read_manifest
@@ -165,9 +166,12 @@ class Pack:
         binding = Binding(self.pack_id, wanted, self.content_hash)
         own = self.manifest
         declared = self._declared(wanted)
-        books = None if own.books is None else self.files.books(None if wanted == self.fixture_ids else declared)
         announced, limit = self._announced(wanted), own.max_close_age_s
-        return Tape(binding, rows, series, fixtures, own.closing_policy, announced, limit, about(declared), books)
+        tape = Tape(binding, rows, series, fixtures, own.closing_policy, announced, limit, about(declared))
+        if own.books is None:
+            return tape
+        books = self.files.books(None if wanted == self.fixture_ids else declared)
+        return replace(tape, books=at_their_times(books, tape))
 
     def check_known(self, fixture_ids: Iterable[int]) -> None:
         """Refuse fixtures that the pack does not declare.

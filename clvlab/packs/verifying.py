@@ -9,10 +9,10 @@ from pathlib import Path
 import polars as pl
 
 from clvlab.errors import PackFormatError, PackTamperedError
-from clvlab.law.schema import BOOKS
+from clvlab.law.schema import BOOK_ROWS
 from clvlab.law.tape import ROWS, Tape
 from clvlab.packs import invariants
-from clvlab.packs.books import book_digests, check_books
+from clvlab.packs.books import at_their_times, book_digests, check_books
 from clvlab.packs.digest import fixture_digests
 from clvlab.packs.files import content_digest
 from clvlab.packs.manifest import BOOKS_FILE, TICKS_FILE, Fixture
@@ -86,11 +86,11 @@ def _check_books(pack: Pack) -> None:
     """Check what the books of a shard say beside its ticks; together the shards have every row there is."""
     path, rows, names = pack.folder / BOOKS_FILE, 0, set[str]()
     found = pl.scan_parquet(path, glob=False).collect_schema()
-    if dict(found) != dict(BOOKS):
+    if dict(found) != dict(BOOK_ROWS):
         raise PackFormatError(f"{str(path)!r} has the columns {dict(found)}, not those of the format")
     for shard in shards_of(pack.manifest.fixtures):
         tape = replace(pack, held_out=()).tape([fixture.fixture_id for fixture in shard])
-        books = pack.files.books(shard).collect()
+        books = at_their_times(pack.files.books(shard), tape).collect()
         check_books(books, tape)
         digests = book_digests(books)
         for fixture in shard:

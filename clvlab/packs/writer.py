@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from clvlab.errors import PackFormatError
 from clvlab.files import Unfinished, flush, flush_all
-from clvlab.law.schema import FIXTURES, TICKS
+from clvlab.law.schema import BOOK_ROWS, FIXTURES, TICKS
 from clvlab.law.tape import Tape
 from clvlab.packs import invariants
 from clvlab.packs.books import STREAM, book_digests, check_books, sorted_books
@@ -131,7 +131,7 @@ class PackWriter:
             self._written[number] = self._written[number].model_copy(update={"books_digest": digest})
         self._books.update(books["book"].unique())
         sizes = books["fixture_id"].rle().struct.field("len").to_list()
-        table = books.to_arrow(compat_level=pl.CompatLevel.oldest())
+        table = books.select(*BOOK_ROWS).to_arrow(compat_level=pl.CompatLevel.oldest())
         self._file(BOOKS_FILE, table, [*STREAM, "prob_bps", "odds_milli"]).add(table, sizes)
 
     def _file(self, name: str, table: pa.Table, repeated: Sequence[str]) -> GroupedParquet:

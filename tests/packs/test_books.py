@@ -80,6 +80,7 @@ TAMPERED = {
     "a name": (lambda books: books.with_columns(pl.col("book").replace("ash", "asp")), PackTamperedError, "books of fixture 1"),
     "a stranger": (lambda books: books.vstack(books.tail(3).with_columns(STRANGER)), PackFormatError, "does not declare"),
     "another order": (lambda books: books.reverse(), PackFormatError, "sorted"),
+    "no tick": (lambda books: books.with_columns(pl.col("tick_seq") + 1_000), PackFormatError, "at a tick of its fixture"),
     "another column": (lambda books: books.with_columns(more=1), PackFormatError, "columns"),
 }
 
@@ -87,7 +88,7 @@ TAMPERED = {
 @pytest.mark.parametrize("how", TAMPERED)
 def test_tampered_books_are_named(folder, how):
     change, error, said = TAMPERED[how]
-    retold(folder, change(verify_pack(folder).tape().books.collect()))
+    retold(folder, change(pl.read_parquet(folder / "books.parquet")))
 
     with pytest.raises(error, match=said):
         verify_pack(folder)
@@ -116,13 +117,14 @@ def test_a_layer_that_is_gone_is_missed(folder, tmp_path):
 BROKEN = {
     "speak at a tick": {"tick_seq": 10_000},
     "at that tick's time": {"ts_ms": 1},
+    "tick of its fixture, at that tick's time": {"ts_ms": None},
     "markets and sides that have ticks": {"market_key": "WINNER||"},
     "all sides of its market": {"side": "draw", "market_key": "1X2||"},
     "0 to 10000": {"prob_bps": 10_001},
     "1001 to 100000000": {"odds_milli": 1000},
     "must not carry a probability": {"suspended": True},
     "a name of 1 to 200 bytes": {"book": ""},
-    "must not have a null": {"ts_ms": None},
+    "must not have a null": {"suspended": None},
 }
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from clvlab.law.schema import BOOKS
+from clvlab.law.schema import BOOK_ROWS
 from clvlab.law.tape import Tape
 from clvlab.packs.books import STREAM
 from clvlab.packs.matching.markets import Market, Role
@@ -61,14 +61,14 @@ def _against(market: Market, role: Role, markets: Sequence[Market]) -> tuple[str
 
 
 def books_of(first: Tape, second: Tape, joined: Sequence[Joint], book: str) -> tuple[pl.DataFrame, int]:
-    """Return what the second source says as ``BOOKS`` beside the first, and how many of its states came after the last tick.
+    """Return what the second source says beside the first as ``BOOK_ROWS``, and how many states came after the last tick.
 
     A state is known from the first tick of its fixture in the first source on whose time is not before its own, and is carried
-    with the number and time of that tick; of several, the last one counts. A side of which nothing is known has no price. Where
+    with the number of that tick; of several, the last one counts. A side of which nothing is known has no price. Where
     all sides are priced, and they come of markets of their own, they are made to sum to a whole.
     """
     if not joined:
-        return pl.DataFrame(schema=BOOKS), 0
+        return pl.DataFrame(schema=BOOK_ROWS), 0
     links = pl.DataFrame([(*_key(one),) for one in joined], schema=_LINKS, orient="row")
     said = (
         second.ticks()
@@ -78,7 +78,7 @@ def books_of(first: Tape, second: Tape, joined: Sequence[Joint], book: str) -> t
         .sort("said_ms")
     )
     ticks = first.messages.unique(["fixture_id", "ts_ms"], keep="first", maintain_order=True).sort("ts_ms")
-    own = ticks.lazy().select("fixture_id", "tick_seq", "ts_ms", said_ms="ts_ms")
+    own = ticks.lazy().select("fixture_id", "tick_seq", said_ms="ts_ms")
     placed = said.join_asof(own, on="said_ms", by="fixture_id", strategy="forward", check_sortedness=False).collect()
     late = int(placed["tick_seq"].is_null().sum())
     events = (
@@ -103,7 +103,7 @@ def _carried(events: pl.DataFrame, first: Tape) -> pl.DataFrame:
     """Return all sides of a market at each tick at which one of them was heard of, the others as they were last."""
     market = ["fixture_id", "market_key"]
     sides = first.series.select(*market, "side")
-    at = events.select(*market, "tick_seq", "ts_ms").unique().join(sides, on=market)
+    at = events.select(*market, "tick_seq").unique().join(sides, on=market)
     heard = events.with_row_index("event").select(*market, "side", "tick_seq", "event")
     rows = at.join(heard, on=[*market, "side", "tick_seq"], how="left").sort(*market, "side", "tick_seq")
     event = rows.select(pl.col("event").forward_fill().over(*market, "side")).to_series()
@@ -121,6 +121,6 @@ def _whole(rows: pl.DataFrame, book: str) -> pl.DataFrame:
             suspended=priced == 0,
             prob_bps=pl.when(apart).then((prob * (2 * _WHOLE_BPS) + total) // (2 * total)).otherwise(prob).cast(pl.Int32),
         )
-        .select(pl.col(name).cast(dtype) for name, dtype in BOOKS.items())
+        .select(pl.col(name).cast(dtype) for name, dtype in BOOK_ROWS.items())
         .sort(*STREAM, "tick_seq")
     )

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from clvlab.errors import UnsupportedError, ViewError
-from clvlab.law.schema import BOOKS, SERIES
+from clvlab.law.schema import BOOK_ROWS, SERIES
 from clvlab.law.tape import ROWS, series_table
 from clvlab.packs.books import STREAM
 from clvlab.packs.derived.derivation import MARKS, Derivation, DerivedPack, Kind, derived
@@ -166,7 +166,7 @@ class ConcatFiles:
 
     def books(self, fixtures: Sequence[Fixture] | None) -> pl.LazyFrame:
         found = [pack.files.books(own) for pack, own in self._parts(fixtures) if pack.books]
-        return pl.concat([pl.LazyFrame(schema=BOOKS), *found]).sort(*STREAM, "tick_seq")
+        return pl.concat([pl.LazyFrame(schema=BOOK_ROWS), *found]).sort(*STREAM, "tick_seq")
 
     def _parts(self, fixtures: Sequence[Fixture] | None) -> Iterator[tuple[Pack, list[Fixture] | None]]:
         """Yield the packs with those of some fixtures that are read from them; null is all of them."""

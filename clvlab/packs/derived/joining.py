@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from clvlab.errors import ViewError
-from clvlab.law.schema import BOOKS
+from clvlab.law.schema import BOOK_ROWS
 from clvlab.law.tape import Tape
 from clvlab.packs.books import STREAM
 from clvlab.packs.derived.books import Joint, books_of, joints
@@ -168,16 +168,16 @@ class JoinFiles:
         return self.parents[0].files.ticks(fixtures)
 
     def books(self, fixtures: Sequence[Fixture] | None) -> pl.LazyFrame:
-        others = pl.defer(lambda: self.other_books(fixtures)[0], schema=BOOKS)
+        others = pl.defer(lambda: self.other_books(fixtures)[0], schema=BOOK_ROWS)
         own = [self.parents[0].files.books(fixtures)] if self.parents[0].books else []
         return pl.concat([*own, others]).sort(*STREAM, "tick_seq")
 
     def other_books(self, fixtures: Sequence[Fixture] | None) -> tuple[pl.DataFrame, int]:
-        """Return ``BOOKS`` of the other sources, and how many of their states came after the last tick of the first."""
+        """Return ``BOOK_ROWS`` of the other sources, and how many of their states came after the last tick of the first."""
         asked = self.parents[0].manifest.fixtures if fixtures is None else fixtures
         wanted = {one.fixture_id: one for one in asked}
         ours = _tape_of(self.parents[0], wanted)
-        frames, late = [pl.DataFrame(schema=BOOKS)], 0
+        frames, late = [pl.DataFrame(schema=BOOK_ROWS)], 0
         for pack, name, pairs in zip(self.parents[1:], self.names, self.pairs, strict=True):
             own = [pair for pair in pairs if pair[0] in wanted]
             if not own:

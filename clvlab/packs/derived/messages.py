@@ -28,7 +28,7 @@ def beyond_overround(rows: pl.DataFrame, series: pl.DataFrame, max_overround_bps
 def of_few_books(rows: pl.DataFrame, series: pl.DataFrame, books: pl.DataFrame, min_books: int) -> pl.Series:
     """Tell of each row whether its message is open, and fewer books had a price on its market then.
 
-    A book has a price from a message of its own that is not suspended until one that is; ``books`` is ``BOOKS``, in the
+    A book has a price from a message of its own that is not suspended until one that is; ``books`` is ``BOOK_ROWS``, in the
     numbers of these ticks.
     """
     market, said = ["fixture_id", "market_key"], pl.col("suspended").not_().cast(pl.Int32)

@@ -12,7 +12,7 @@ import polars as pl
 
 from clvlab.errors import UnsupportedError, ViewError
 from clvlab.law.closing import Window, fixture_closes, market_closes
-from clvlab.law.schema import BOOKS
+from clvlab.law.schema import BOOK_ROWS
 from clvlab.law.tape import ROWS, series_table
 from clvlab.packs.books import STREAM
 from clvlab.packs.derived.derivation import MARKS, Derivation, DerivedPack, Kind, begins_with, derived, stand_alone
@@ -92,22 +92,22 @@ class ViewFiles:
     def books(self, fixtures: Sequence[Fixture] | None) -> pl.LazyFrame:
         wanted = self.fixtures if fixtures is None else fixtures
         found = self.parent.files.books(self._of_parent(wanted))
-        return pl.defer(partial(self._books_of_markets, wanted, found), schema=BOOKS) if self.rule.markets else found
+        return pl.defer(partial(self._books_of_markets, wanted, found), schema=BOOK_ROWS) if self.rule.markets else found
 
     def _books_of_markets(self, wanted: Sequence[Fixture], found: pl.LazyFrame) -> pl.DataFrame:
         """Return what books say of the markets that are left, each state at the first tick left from its own on."""
         rows, series = self.parent.files.ticks(self._of_parent(wanted))
         left = rows.filter(series.select(begins_with(self.rule.markets)).to_series().gather(rows["series"]))
         fixture_id = series["fixture_id"].gather(left["series"])
-        ticks = left.select("tick_seq", "ts_ms", fixture_id=fixture_id, new=_counted_anew(fixture_id, left["tick_seq"]))
+        ticks = left.select("tick_seq", fixture_id=fixture_id, new=_counted_anew(fixture_id, left["tick_seq"]))
         own = found.filter(begins_with(self.rule.markets)).collect().sort("tick_seq")
-        placed = own.drop("ts_ms").join_asof(
+        placed = own.join_asof(
             ticks.unique().sort("tick_seq"),
             on="tick_seq", by="fixture_id", strategy="forward", check_sortedness=False,
         )  # fmt: skip
         said = placed.filter(pl.col("new").is_not_null()).sort(*STREAM, "tick_seq").drop("tick_seq")
         named = said.rename({"new": "tick_seq"}).unique([*STREAM, "tick_seq"], keep="last", maintain_order=True)
-        return named.select(*BOOKS)
+        return named.select(*BOOK_ROWS)
 
     def _of_parent(self, wanted: Sequence[Fixture]) -> list[Fixture]:
         ids = {fixture.fixture_id for fixture in wanted}

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from clvlab.errors import PackFormatError, PackTamperedError, UnsupportedError
-from clvlab.law.schema import BOOKS, FIXTURES, conform
+from clvlab.law.schema import BOOK_ROWS, FIXTURES, conform
 from clvlab.law.tape import Binding, Tape
 from clvlab.packs import invariants
 from clvlab.packs.digest import fixture_digests
@@ -59,13 +59,13 @@ class RemoteFiles:
 
     def books(self, fixtures: Sequence[Fixture] | None) -> pl.LazyFrame:
         ids = [fixture.fixture_id for fixture in (self.manifest.fixtures if fixtures is None else fixtures)]
-        return pl.defer(self._books, schema=BOOKS).filter(pl.col("fixture_id").is_in(ids))
+        return pl.defer(self._books, schema=BOOK_ROWS).filter(pl.col("fixture_id").is_in(ids))
 
     def _books(self) -> pl.DataFrame:
         """Read the books of every fixture: their file is one whose hash the manifest has."""
         content = self.content(BOOKS_FILE, str(self.manifest.books_sha256), f"{BOOKS_FILE} of {self.manifest.pack_id!r}")
         try:
-            return conform(pl.read_parquet(content), BOOKS, "BOOKS")
+            return conform(pl.read_parquet(content), BOOK_ROWS, "BOOK_ROWS")
         except (pl.exceptions.PolarsError, OSError) as error:
             raise PackFormatError(f"{BOOKS_FILE} in {self.bucket.address} can't be read: {error}") from error
 

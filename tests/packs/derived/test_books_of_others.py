@@ -9,7 +9,7 @@ import clvlab as cl
 from clvlab.errors import HeldOutError, ViewError
 from clvlab.law.schema import BOOKS, FIXTURES, TICKS
 from clvlab.law.tape import Tape
-from clvlab.packs.books import check_books
+from clvlab.packs.books import at_their_times, check_books
 from clvlab.packs.derived.books import books_of, joints
 from clvlab.packs.derived.joining import markets_of
 from clvlab.packs.manifest import Fixture, PackManifest
@@ -83,8 +83,9 @@ def test_a_book_of_another_source_is_what_a_plain_loop_notes(seed):
     first, second = drawn(draw, 1, ours), drawn(draw, 2, theirs)
     joined = joints(1, understood(first), 2, understood(second, turned=draw.random() < 0.5))
 
-    found, late = books_of(first, second, joined, "other")
+    rows, late = books_of(first, second, joined, "other")
 
+    found = at_their_times(rows.lazy(), first).collect()
     plain, waiting = by_plain_loop(first, second, joined)
     assert found.equals(plain)
     assert joined
@@ -162,7 +163,8 @@ def test_books_of_a_view_of_markets_are_what_a_plain_loop_notes(tmp_path, seed):
     draw = random.Random(seed)
     tape = drawn(draw, 1, ["1X2||", "winner||"])
     others = drawn(draw, 2, ["h2h||", "win_home||"])
-    books, _ = books_of(tape, others, joints(1, understood(tape), 2, understood(others)), "b")
+    rows, _ = books_of(tape, others, joints(1, understood(tape), 2, understood(others)), "b")
+    books = at_their_times(rows.lazy(), tape).collect()
     fixtures = (Fixture(fixture_id=1, names=NAMES),)
     write_pack(
         tape.ticks().collect(), PackManifest(pack_id="whole", provenance="unknown", fixtures=fixtures), tmp_path / "whole",
