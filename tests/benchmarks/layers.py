@@ -1,4 +1,4 @@
-"""``python -m tests.benchmarks.layers FOLDER``: how large what each book says is beside the ticks, of archives of The Odds API."""
+"""``python -m tests.benchmarks.layers FOLDER``: how large the layer of books is beside the ticks, in archives of The Odds API."""
 
 from __future__ import annotations
 
