@@ -1,4 +1,4 @@
-"""``python -m tests.benchmarks.layers FOLDER``: how large the layer of books is beside the ticks, in archives of The Odds API."""
+"""``python -m tests.benchmarks.layers FOLDER``: how large layers of books are beside the ticks, in archives of The Odds API."""
 
 from __future__ import annotations
 
