@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -13,9 +13,9 @@ from clvlab.cache import BoundedCache
 from clvlab.errors import PackTamperedError
 from clvlab.law.schema import BOOK_ROWS
 from clvlab.packs.files import file_sha256
-from clvlab.packs.manifest import BOOKS_FILE, TICKS_FILE, Fixture
+from clvlab.packs.manifest import BOOKS_FILE, TICKS_FILE, Fixture, PackManifest
 from clvlab.packs.rows import read_rows
-from clvlab.packs.stamps import stamps_of
+from clvlab.packs.stamps import Stamps, stamps_of
 
 _SMALL_ROWS = 100_000  # what is asked for again and again, a fixture or a few
 _Ticks = tuple[pl.DataFrame, pl.DataFrame]
@@ -62,29 +62,45 @@ class PackFiles(Protocol):
 
 @dataclass(frozen=True)
 class PackFolder:
-    """The files of a pack in a folder, whose ticks were hashed when it was opened."""
+    """The files of a pack in a folder; those of ticks and books are hashed before they are read, once they may have changed."""
 
     folder: Path
+    manifest: PackManifest = field(repr=False)
     verification: str = ""
+    _hashed: dict[str, Stamps] = field(default_factory=dict, repr=False, compare=False)
 
     def ticks(self, fixtures: Sequence[Fixture] | None) -> tuple[pl.DataFrame, pl.DataFrame]:
-        path = self.folder / TICKS_FILE
+        path, stamps = self.hashed(TICKS_FILE)
         ids = None if fixtures is None else tuple(fixture.fixture_id for fixture in fixtures)
         if fixtures is None or sum(fixture.rows for fixture in fixtures) > _SMALL_ROWS:
             return _read(path, ids)
-        stamps = stamps_of([path])
         return _read(path, ids) if stamps is None else _KEPT.get((path, stamps, ids), lambda: _read(path, ids))
 
     def books(self, fixtures: Sequence[Fixture] | None) -> pl.LazyFrame:
-        file = pl.scan_parquet(self.folder / BOOKS_FILE, glob=False).select(*BOOK_ROWS)
+        path, _ = self.hashed(BOOKS_FILE)
+        file = pl.scan_parquet(path, glob=False).select(*BOOK_ROWS)
         return file if fixtures is None else file.filter(_among([fixture.fixture_id for fixture in fixtures]))
 
     def content(self, name: str, expected: str, what: str) -> bytes:
-        self.check(name, expected, what)
+        self._check(name, expected, what)
         return (self.folder / name).read_bytes()
 
-    def check(self, name: str, expected: str, what: str) -> None:
-        """Raise ``PackTamperedError`` unless the file has that SHA-256."""
+    def hashed(self, name: str) -> tuple[Path, Stamps | None]:
+        """Return the file of ticks or books, which has the SHA-256 that the manifest says, and its stamps.
+
+        Raises
+        ------
+        PackTamperedError
+        """
+        path, expected = self.folder / name, {TICKS_FILE: self.manifest.ticks_sha256, BOOKS_FILE: self.manifest.books_sha256}
+        stamps = stamps_of([path])
+        if stamps is None or self._hashed.get(name) != stamps:
+            self._check(name, str(expected[name]), f"{name} of {self.manifest.pack_id!r}")
+            if stamps is not None:
+                self._hashed[name] = stamps
+        return path, stamps
+
+    def _check(self, name: str, expected: str, what: str) -> None:
         path = self.folder / name
         found = file_sha256(path) if path.is_file() else "no file"
         if found != expected:

@@ -236,22 +236,21 @@ class Pack:
 
 
 def load_pack(folder: Path) -> Pack:
-    """Open a pack after a check of its labels and of its file's hash.
+    """Open a pack after a check of its labels and of the hashes of its ticks and books.
 
     Raises
     ------
     PackFormatError
         No pack, or a descriptor that breaks the format.
     PackTamperedError
-        The descriptor or the ticks file is not what its hash says.
+        The descriptor, the ticks or the books are not what their hash says.
     """
     manifest, stated = read_manifest(folder)
     if manifest.content_hash != stated:
         raise PackTamperedError(f"content_hash of {manifest.pack_id!r}", stated, manifest.content_hash)
     if not (folder / TICKS_FILE).is_file():
         raise PackFormatError(f"pack {manifest.pack_id!r} has no {TICKS_FILE}")
-    files = PackFolder(folder)
-    files.check(TICKS_FILE, str(manifest.ticks_sha256), f"{TICKS_FILE} of {manifest.pack_id!r}")
-    if manifest.books is not None:
-        files.check(BOOKS_FILE, str(manifest.books_sha256), f"{BOOKS_FILE} of {manifest.pack_id!r}")
+    files = PackFolder(folder, manifest)
+    for name in (TICKS_FILE, *((BOOKS_FILE,) if manifest.books is not None else ())):
+        files.hashed(name)
     return Pack(files, manifest, stated)

@@ -9,6 +9,8 @@ from polars.testing import assert_frame_equal
 from clvlab.errors import PackFormatError, PackTamperedError, WindowError
 from clvlab.law.schema import BOOKS
 from clvlab.law.tape import Tape
+from clvlab.packs import folder as files
+from clvlab.packs import stamps
 from clvlab.packs.books import check_books, sorted_books
 from clvlab.packs.files import file_sha256
 from clvlab.packs.reader import load_pack
@@ -148,3 +150,33 @@ def test_a_pack_is_closed_by_its_own_books_alone(folder):
 
     with pytest.raises(WindowError, match="did you mean 'cedar'"):
         pack.check_closes("ceder")
+
+
+@pytest.mark.parametrize("name", ["ticks.parquet", "books.parquet"])
+@pytest.mark.parametrize("moment_ns", [0, 2_000_000_000])
+def test_files_that_change_after_a_pack_was_opened_are_refused_when_they_are_read(
+    folder, tmp_path, monkeypatch, name, moment_ns
+):
+    monkeypatch.setattr(stamps, "_MOMENT_NS", moment_ns)
+    booked.write_booked(tmp_path / "other", seed=2)
+    pack = load_pack(folder)
+    pack.tape()
+
+    (folder / name).write_bytes((tmp_path / "other" / name).read_bytes())
+
+    with pytest.raises(PackTamperedError, match=name):
+        pack.tape([1])
+
+
+def test_files_are_hashed_once_while_they_stay_as_they_are(folder, monkeypatch):
+    monkeypatch.setattr(stamps, "_MOMENT_NS", 0)
+    hashed = []
+    monkeypatch.setattr(files, "file_sha256", lambda path: hashed.append(path.name) or file_sha256(path))
+
+    pack = load_pack(folder)
+    for _ in range(3):
+        pack.tape()
+    (folder / "ticks.parquet").touch()
+    pack.tape()
+
+    assert hashed == ["ticks.parquet", "books.parquet", "ticks.parquet"]

@@ -104,4 +104,4 @@ def pull_pack(url: str, folder: Path, content_hash: str | None = None) -> Pack:
         flush_all(unfinished)
         unfinished.rename(folder)
     flush(folder.parent)
-    return Pack(PackFolder(folder), found.manifest, found.content_hash)
+    return Pack(PackFolder(folder, found.manifest), found.manifest, found.content_hash)
