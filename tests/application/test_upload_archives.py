@@ -7,6 +7,7 @@ import tarfile
 import zipfile
 
 import orjson
+import polars as pl
 import pytest
 
 from clvlab.application.uploads.archive import MAX_ENTRIES, unpack
@@ -16,6 +17,7 @@ from clvlab.packs.manifest import PackManifest
 from clvlab.packs.synthetic import Recipe, build
 from clvlab.packs.verifying import verify_pack
 from tests.application.archives import files_of, member, sparse_tar, special, tarred, zipped
+from tests.booked import frames, write_booked
 
 LIMIT = 256 << 20
 TICKS, DESCRIPTOR = "ticks.parquet", "datapackage.json"
@@ -179,3 +181,14 @@ def test_more_ticks_than_a_run_should_hold_are_refused(files, tmp_path):
 
     with pytest.raises(UploadRefusedError, match="rows, the limit is 10"):
         check_shape(tmp_path / "pack", None, 10)
+
+
+def test_more_rows_of_books_than_a_run_should_hold_are_refused(tmp_path):
+    ticks = frames(1)[0].height
+    write_booked(tmp_path / "pack")
+    check_shape(tmp_path / "pack", None, ticks)
+    books = pl.read_parquet(tmp_path / "pack" / "books.parquet")
+    pl.concat([books] * (20 * ticks // books.height + 1)).write_parquet(tmp_path / "pack" / "books.parquet")
+
+    with pytest.raises(UploadRefusedError, match=r"books\.parquet has .* rows, the limit is"):
+        check_shape(tmp_path / "pack", None, ticks)

@@ -8,7 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from clvlab.packs.synthetic import Recipe, build
+from clvlab.packs.verifying import verify_pack
 from tests.application.archives import files_of, tarred, zipped
+from tests.booked import write_booked
 from tests.service.serving import CONFIG, DEPLOY, api, assert_problem, make_entry
 from tests.waiting import until
 
@@ -93,6 +95,34 @@ def test_a_source_file_is_imported(served):
     assert made.json()["provenance"] == "imported-table"
 
 
+def test_an_import_keeps_what_each_book_says_where_it_is_told_to(alone, tmp_path):
+    two = ODDS + ODDS.partition(b"\n")[2].replace(b",b\n", b",c\n").replace(b"2.0", b"1.8").replace(b"1.9", b"2.1")
+    about = {"pack_id": "odds", "source": "csv", "column": "book=bookmaker", "books": "true", "max_overround": "0.1"}
+
+    made = alone.alice.post("/me/packs", content=two, params=about)
+
+    assert made.status_code == 201, made.text
+    (descriptor,) = tmp_path.rglob("datapackage.json")
+    assert verify_pack(descriptor.parent).books == ("b", "c")
+
+
+def test_an_archive_of_a_pack_of_books_is_taken(served, tmp_path):
+    write_booked(tmp_path / "booked")
+
+    made = served.alice.post("/me/packs", content=zipped(files_of(tmp_path / "booked")))
+
+    assert made.status_code == 201, made.text
+
+
+@pytest.mark.parametrize("source", ["oddsharvester", "oddsportal"])
+def test_a_file_that_is_not_of_its_source_is_refused(served, source):
+    problem = assert_problem(
+        served.alice.post("/me/packs", content=b"a,b\n1,2\n", params={"pack_id": "a", "source": source}), 400
+    )
+
+    assert problem["type"] == "urn:clvlab:problem:upload-refused"
+
+
 @pytest.mark.parametrize("body", [b"", b"hello", b"PK\x03\x04", zipped({"../evil": b"x"}), tarred({"a/datapackage.json": b""})])
 def test_what_is_no_pack_is_a_problem_that_says_why_and_nothing_is_left(served, folder, body):
     problem = assert_problem(served.alice.post("/me/packs", content=body), 400)
@@ -108,6 +138,9 @@ WRONG = [
     {"source": "csv"},
     SOURCE | {"source": "nothing"},
     SOURCE | {"filename": "../x"},
+    SOURCE | {"books": "perhaps"},
+    SOURCE | {"max_overround": "much"},
+    {"books": "true"},
     {"lenient": "true"},
     {"colour": "red"},
 ]

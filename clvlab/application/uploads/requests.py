@@ -23,6 +23,8 @@ _FILES = {
     "betfair": "upload.tar",
     "csv": "upload.csv",
     "football-data": "upload.csv",
+    "oddsharvester": "upload.json",
+    "oddsportal": "upload.csv",
     "parquet": "upload.parquet",
     "the-odds-api": "upload.json",
     "txline": "odds_upload.jsonl",
@@ -46,14 +48,18 @@ class UploadRequest(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     pack_id: _PackId | None = Field(default=None, description="Id of the new pack; of an archive, the one it must have.")
-    source: Literal["betfair", "csv", "football-data", "parquet", "the-odds-api", "txline"] | None = Field(
-        default=None, description="Importer of a source file; without one the body is an archive of a pack."
-    )
+    source: (
+        Literal["betfair", "csv", "football-data", "oddsharvester", "oddsportal", "parquet", "the-odds-api", "txline"] | None
+    ) = Field(default=None, description="Importer of a source file; without one the body is an archive of a pack.")
     filename: _PackId | None = Field(default=None, description="Name of the source file, whose ending says how to read it.")
     lenient: bool = Field(default=False, description="Count rows that can't be read instead of refusing the file.")
     margin: Margin = Field(default=Margin.POWER, description="How margins are removed.")
     min_books: _Count | None = Field(default=None, description="Fresh books that a price needs.")
     max_age_s: _Count | None = Field(default=None, description="Seconds after which a book's quote is stale.")
+    max_overround: float | None = Field(
+        default=None, description="A book's message is taken as suspended beyond it, as 0.3 for 30 %."
+    )
+    books: bool = Field(default=False, description="Keep what each book says, to be closed by.")
     weight: _Texts = Field(default=[], description="`BOOK=N`: its weight in the median.")
     odds_format: OddsFormat | None = Field(default=None, description="How prices are written.")
     time_zone: _Text | None = Field(default=None, description="IANA zone of times that carry none.")
@@ -94,8 +100,10 @@ class UploadRequest(BaseModel):
             min_books=self.min_books,
             max_age_s=self.max_age_s,
             weights={book: int(number) for book, number in weights.items()},
+            max_overround=self.max_overround,
             odds_format=self.odds_format,
             time_zone=self.time_zone,
+            books=self.books,
             closing=self.closing or None,
             mapping=with_flags(None, _pairs("column", self.column), _pairs("side", self.side), self.market),
             max_close_age_s=self.max_close_age_s,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ SETTINGS = Path("settings.json")
 MADE = Path("made")
 ANSWER = Path("answer.json")
 _MAX_SAID = 1_000
+_BOOKS_A_TICK = 20  # rows of books that a row of ticks may have
 
 
 def main() -> None:
@@ -86,15 +86,7 @@ def check_shape(folder: Path, pack_id: str | None, max_ticks: int) -> None:
 
     from clvlab.application.uploads.archive import MAX_DESCRIPTOR_BYTES
     from clvlab.errors import PackFormatError, UploadRefusedError
-    from clvlab.packs.manifest import DESCRIPTOR, TICKS_FILE, PackManifest, read_manifest
-    from clvlab.packs.quality import QUALITY_FILE
-    from clvlab.packs.results import RESULTS_FILE
-
-    def covered(manifest: PackManifest) -> Iterator[str]:
-        yield from (DESCRIPTOR, TICKS_FILE)
-        yield from [RESULTS_FILE] if manifest.results_sha256 else []
-        yield from [QUALITY_FILE] if manifest.quality_sha256 else []
-        yield from (f"raw/{raw.name}" for raw in manifest.raw)
+    from clvlab.packs.manifest import BOOKS_FILE, DESCRIPTOR, TICKS_FILE, pack_files, read_manifest
 
     if not (folder / DESCRIPTOR).is_file():
         raise UploadRefusedError(f"the archive has no {DESCRIPTOR}")
@@ -104,17 +96,20 @@ def check_shape(folder: Path, pack_id: str | None, max_ticks: int) -> None:
     if pack_id not in (None, manifest.pack_id):
         raise UploadRefusedError(f"the archive holds the pack {manifest.pack_id!r}, and pack_id says {pack_id!r}")
     present = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
-    strays = sorted(present - set(covered(manifest)))
+    strays = sorted(present - {DESCRIPTOR, *pack_files(manifest)})
     if strays:
         raise UploadRefusedError(f"{strays[0]!r} is not named in {DESCRIPTOR}, so no hash covers it: leave it out")
-    if not (folder / TICKS_FILE).is_file():
-        raise PackFormatError(f"pack {manifest.pack_id!r} has no {TICKS_FILE}")
-    try:
-        rows = pq.ParquetFile(folder / TICKS_FILE).metadata.num_rows
-    except (pa.ArrowException, OSError) as error:
-        raise PackFormatError(f"{TICKS_FILE} can't be read as Parquet: {str(error).splitlines()[0]}") from error
-    if rows > max_ticks:
-        raise UploadRefusedError(f"{TICKS_FILE} has {rows:,} rows, the limit is {max_ticks:,}")
+    for name, most in ((TICKS_FILE, max_ticks), (BOOKS_FILE, _BOOKS_A_TICK * max_ticks)):
+        if name not in pack_files(manifest):
+            continue
+        if not (folder / name).is_file():
+            raise PackFormatError(f"pack {manifest.pack_id!r} has no {name}")
+        try:
+            rows = pq.ParquetFile(folder / name).metadata.num_rows
+        except (pa.ArrowException, OSError) as error:
+            raise PackFormatError(f"{name} can't be read as Parquet: {str(error).splitlines()[0]}") from error
+        if rows > most:
+            raise UploadRefusedError(f"{name} has {rows:,} rows, the limit is {most:,}")
 
 
 if __name__ == "__main__":
