@@ -8,15 +8,15 @@ import hashlib
 import re
 import zlib
 from collections.abc import Iterator
-from functools import partial
+from io import BufferedIOBase
 from pathlib import Path
-from typing import IO, BinaryIO, cast
 
 from clvlab.errors import SourceError
 
 MAX_LINE_BYTES = 16 << 20
 MAX_CONTENT_BYTES = 16 << 30  # of one decompressed source: a small archive must not fill a disk or a day
 MAX_WHOLE_BYTES = 64 << 20  # of a source that has to stand in memory
+_CHUNK_BYTES = 1 << 18
 _SMALL_BYTES = 64 << 20
 _MAGIC_BYTES = 10
 _MAX_RATIO = 250  # odds as text shrink 5 to 50 times
@@ -28,7 +28,7 @@ def file_sha256(path: Path) -> str:
         return "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def opened(path: Path) -> BinaryIO:
+def opened(path: Path) -> BufferedIOBase:
     """Open a source for reading, decompressed by its ending, or by its first bytes where it ends in neither .gz nor .bz2."""
     how = {".gz": "gzip", ".bz2": "bzip2"}.get(path.suffix)
     if how is None:
@@ -36,9 +36,9 @@ def opened(path: Path) -> BinaryIO:
             how = packed(file.read(_MAGIC_BYTES))
     match how:
         case "gzip":
-            return cast("BinaryIO", gzip.open(path, "rb"))
+            return gzip.open(path, "rb")
         case "bzip2":
-            return cast("BinaryIO", bz2.open(path, "rb"))
+            return bz2.open(path, "rb")
         case _:
             return path.open("rb")
 
@@ -77,19 +77,27 @@ def lines_of(path: Path) -> Iterator[tuple[int, bytes]]:
         yield from lines_in(file, path.name, path.stat().st_size)
 
 
-def lines_in(file: IO[bytes], name: str, packed_bytes: int) -> Iterator[tuple[int, bytes]]:
+def lines_in(file: BufferedIOBase, name: str, packed_bytes: int) -> Iterator[tuple[int, bytes]]:
     """Return numbered non-blank lines of an open source, as ``lines_of``; ``packed_bytes`` is its size on disk."""
-    size = 0
+    ended, size, begun = 0, 0, bytearray()
     try:
-        for number, line in enumerate(iter(partial(file.readline, MAX_LINE_BYTES + 1), b""), 1):
-            size += len(line)
+        while chunk := file.read1(_CHUNK_BYTES):
+            size += len(chunk)
             _check_size(name, size, packed_bytes)
-            if len(line) > MAX_LINE_BYTES:
-                raise SourceError(f"{name}:{number}: a line of more than {MAX_LINE_BYTES} bytes")
-            if line.strip():
-                yield number, line
+            *lines, last = chunk.split(b"\n")
+            if lines:
+                lines[0], begun = bytes(begun) + lines[0], bytearray()
+            begun += last
+            for number, line in enumerate(lines, ended + 1):
+                _check_line(name, number, line)
+                if line.strip():
+                    yield number, line + b"\n"
+            ended += len(lines)
+            _check_line(name, ended + 1, begun)
     except (OSError, EOFError, zlib.error) as error:
         raise SourceError(f"{name}: can't be read to its end: {error}") from error
+    if begun.strip():
+        yield ended + 1, bytes(begun)
 
 
 def whole(path: Path) -> bytes:
@@ -118,14 +126,19 @@ def _check_size(name: str, size: int, packed_bytes: int) -> None:
         raise SourceError(f"{name}: {packed_bytes} bytes hold more than {size} when decompressed: no odds shrink like that")
 
 
-def _readable(path: Path) -> BinaryIO:
+def _check_line(name: str, number: int, line: bytes | bytearray) -> None:
+    if len(line) >= MAX_LINE_BYTES:  # its end is one more
+        raise SourceError(f"{name}:{number}: a line of more than {MAX_LINE_BYTES} bytes")
+
+
+def _readable(path: Path) -> BufferedIOBase:
     try:
         return opened(path)
     except OSError as error:
         raise SourceError(f"{path.name}: can't be opened: {error.strerror}") from error
 
 
-def _chunks(file: BinaryIO, path: Path) -> Iterator[bytes]:
+def _chunks(file: BufferedIOBase, path: Path) -> Iterator[bytes]:
     size, packed = 0, path.stat().st_size
     try:
         while chunk := file.read(1 << 20):

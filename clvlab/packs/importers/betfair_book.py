@@ -201,28 +201,28 @@ class MarketBook:
         if definition is None and not self.definition and not coming:
             raise ValueError(f"market {self.market_id} changes before it is defined")
         named = {} if definition is None else _checked_definition(definition)
-        deltas = [(_key(delta), delta) for delta in change.get("rc", ())]
-        new = named.keys() | coming
-        _check_deltas(deltas, self.runners.keys() | new if new else self.runners.keys())
-        return Checked(definition, named, deltas, bool(change.get("img")))
+        known = self.runners.keys() | named.keys() | coming if named or coming else self.runners.keys()
+        return Checked(definition, named, _checked_deltas(change.get("rc", ()), known), bool(change.get("img")))
 
     def put(self, change: Checked, ts_ms: int) -> None:
         """Take one market change that was checked, and write down the state after it."""
         definition, named, deltas, is_image = change
         if definition is not None:
             self._define(definition, named, ts_ms)
-        changed = [self.runners[key] for key, _ in deltas]
         if is_image:
-            changed = list(self.runners.values())
-            for runner in changed:
+            for runner in self.runners.values():
                 runner.back, runner.lay, runner.last_traded = Ladder(is_back=True), Ladder(is_back=False), None
+                self._price(runner)
         for key, delta in deltas:
-            self.runners[key].change(delta)
-        prob, odds_milli, no_odds_milli = self.now.prices
-        for runner in changed:
-            n = runner.number
-            prob[n], odds_milli[n], no_odds_milli[n] = runner.prices()
+            runner = self.runners[key]
+            runner.change(delta)
+            self._price(runner)
         self.states.put(ts_ms, self.now)
+
+    def _price(self, runner: Runner) -> None:
+        prob, odds_milli, no_odds_milli = self.now.prices
+        n = runner.number
+        prob[n], odds_milli[n], no_odds_milli[n] = runner.prices()
 
     def _define(self, definition: dict[str, Any], named: Mapping[str, Mapping[str, Any]], ts_ms: int) -> None:
         before = self.definition
@@ -274,21 +274,31 @@ def _checked_definition(definition: Mapping[str, Any]) -> dict[str, Mapping[str,
     return named
 
 
-def _check_deltas(deltas: Iterable[tuple[str, Mapping[str, Any]]], known: Set[str]) -> None:
-    """Refuse changes of runners that the market does not have, and offers that are not valid."""
-    for key, delta in deltas:
+def _checked_deltas(deltas: Iterable[Mapping[str, Any]], known: Set[str]) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return changes of runners by key; runners that the market does not have, and offers that are not valid, are refused."""
+    found = []
+    for delta in deltas:
+        key = _key(delta)
         if key not in known:
             raise KeyError(key)
-        for name in _LEVELS.keys() & delta.keys():
-            for *level, price, size in delta[name]:
-                if type(price) not in (int, float):
-                    raise ValueError(f"a price of {price!r} is no number")
-                if size and not (1.0 < price <= _MAX_PRICE and size > 0):
-                    raise ValueError(f"an offer of {size} at {price} is not a valid offer")
-                if len(level) != _LEVELS[name] or (level and type(level[0]) is not int):
-                    raise ValueError(f"{[*level, price, size]} is not a valid offer of {name}")
+        for name, offers in delta.items():
+            if name in _LEVELS:
+                for offer in offers:
+                    _check_offer(name, offer)
         if delta.get("ltp") and not 1.0 < delta["ltp"] <= _MAX_PRICE:
             raise ValueError(f"a last traded price of {delta['ltp']} is not a valid price")
+        found.append((key, delta))
+    return found
+
+
+def _check_offer(name: str, offer: Sequence[float]) -> None:
+    price, size = offer[-2:]
+    if type(price) not in (int, float):
+        raise ValueError(f"a price of {price!r} is no number")
+    if size and not (1.0 < price <= _MAX_PRICE and size > 0):
+        raise ValueError(f"an offer of {size} at {price} is not a valid offer")
+    if len(offer) != 2 + _LEVELS[name] or (_LEVELS[name] and type(offer[0]) is not int):
+        raise ValueError(f"{offer} is not a valid offer of {name}")
 
 
 def _key(entry: Mapping[str, Any]) -> str:

@@ -8,6 +8,7 @@ import re
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from io import BufferedIOBase
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -55,10 +56,10 @@ def _tarred(name: str, path: Path, options: Options, account: Account) -> Iterat
         account.refuse(name, 1, f"can't be read to its end: {error}", "a file can't be read to its end")
 
 
-def _unpacked(inner: IO[bytes], name: str) -> IO[bytes]:
+def _unpacked(inner: IO[bytes], name: str) -> BufferedIOBase:
     if name.endswith(".bz2"):
         return bz2.BZ2File(inner)
-    return cast("IO[bytes]", gzip.GzipFile(fileobj=inner)) if name.endswith(".gz") else inner
+    return gzip.GzipFile(fileobj=inner) if name.endswith(".gz") else cast("BufferedIOBase", inner)
 
 
 @dataclass(slots=True)
@@ -114,14 +115,20 @@ class MarketFile:
             raise ValueError(f"pt {ts_ms} is before the message above, {self._last_ms}, or no time")
         for change in message.get("mc", ()):
             self.account.messages += 1
-            if not isinstance(change["id"], str) or not PLAIN.fullmatch(change["id"]):
-                raise ValueError(f"{change['id']!r} is no market id")
-            sport = change.get("marketDefinition", {}).get("eventTypeId", self._sport)
-            self._sport = self._sport or sport
-            if sport != self._sport:
-                raise ValueError(f"event type {sport!r} in a file of {self._sport!r}: import one sport at a time")
-            book = self.books.get(change["id"]) or MarketBook(change["id"])
+            market_id = change["id"]
+            book = self.books.get(market_id) if isinstance(market_id, str) else None
+            if book is None:
+                if not isinstance(market_id, str) or not PLAIN.fullmatch(market_id):
+                    raise ValueError(f"{market_id!r} is no market id")
+                book = MarketBook(market_id)
+            if "marketDefinition" in change:
+                self._check_sport(change["marketDefinition"].get("eventTypeId", self._sport))
             book.apply(change, ts_ms)
-            self.books[change["id"]] = book
+            self.books[market_id] = book
             self._held += len(book.runners)
         self._last_ms = ts_ms
+
+    def _check_sport(self, sport: Any) -> None:
+        self._sport = self._sport or sport
+        if sport != self._sport:
+            raise ValueError(f"event type {sport!r} in a file of {self._sport!r}: import one sport at a time")
