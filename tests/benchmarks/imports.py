@@ -66,6 +66,7 @@ def _jobs(stream: Path, changes: Path, scale: float) -> dict[str, list[str]]:
     jobs = {f"margin {method}": ["margin", method, rows] for method in _METHODS}
     jobs |= {name: ["margin_peer", name, peer_rows] for name in _PEERS if find_spec(name.split()[0])}
     jobs["stream clvlab"] = ["pack", "betfair", str(stream), "250000"]
+    jobs["stream floor"] = ["floor", str(stream)]
     jobs["stream books"] = ["books", str(stream)]
     jobs["stream betfairlightweight"] = ["betfairlightweight", str(stream)]
     if find_spec("betfair_data"):
@@ -99,6 +100,7 @@ def _figures(samples: dict[str, list[Sample]]) -> Iterator[Figure]:
     books = samples["stream books"]
     messages = books[0].facts["messages"]
     for name, label in (
+        ("stream floor", "unpacked and parsed, no more"),
         ("stream books", "books alone"),
         ("stream clvlab", "to a written pack"),
         ("stream betfairlightweight", "betfairlightweight, books alone"),
@@ -155,6 +157,12 @@ def _pack(source: str, path: str, chunk: str) -> Callable[[], dict[str, Any]]:
     return lambda: {"messages": import_source(source, [Path(path)], folder, options).quality.messages}
 
 
+def _floor(path: str) -> Callable[[], dict[str, Any]]:
+    import orjson
+
+    return lambda: {"messages": sum(1 for line in bz2.decompress(Path(path).read_bytes()).splitlines() if orjson.loads(line))}
+
+
 def _books(path: str) -> Callable[[], dict[str, Any]]:
     from clvlab.packs.importers.betfair_files import market_files
     from clvlab.packs.importers.source import Account, Options
@@ -196,6 +204,7 @@ _WORK: dict[str, Callable[..., Callable[[], dict[str, Any]]]] = {
     "margin": _margin,
     "margin_peer": _margin_peer,
     "pack": _pack,
+    "floor": _floor,
     "books": _books,
     "betfairlightweight": _betfairlightweight,
     "betfair_data": _betfair_data,
