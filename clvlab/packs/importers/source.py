@@ -129,8 +129,8 @@ class Account:
         if len(known) < _EXAMPLES:
             known.append(refused)
 
-    def refuse_file(self, file: str, error: SourceError) -> None:
-        """Take note of a file that can't be read to its end.
+    def refuse_file(self, file: str, error: SourceError, reason: str = "a file can't be read to its end") -> None:
+        """Take note of a file that can't be read.
 
         Raises
         ------
@@ -139,7 +139,7 @@ class Account:
         """
         if not self.lenient:
             raise error
-        self.refuse(file, 1, str(error), "a file can't be read to its end")
+        self.refuse(file, 1, str(error), reason)
 
     def note(self, what: str, count: int = 1) -> None:
         """Count something that a reader of the pack should know; none of it is not worth a word."""

@@ -67,7 +67,7 @@ def _chunks(name: str, path: Path, options: Options, account: Account) -> Iterat
     try:
         yield from read(name, path, options, account)
     except SourceError as error:
-        account.refuse_file(name, error)
+        account.refuse_file(name, error, "a file is no such table")
 
 
 def _parts(spill: QuoteSpill, ids: Mapping[str, int], options: Options, rules: Consensus, account: Account) -> Iterator[Part]:

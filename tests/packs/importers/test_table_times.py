@@ -82,7 +82,7 @@ def test_files_of_another_header_are_passed_over_and_counted_when_lenient(tmp_pa
     pack = cl.import_odds("csv", folder, tmp_path / "pack", mapping=DAY_FIRST, time_zone="UTC", lenient=True)
 
     refused = {one.reason: one.count for one in pack.quality.refused}
-    assert refused == {"a file can't be read to its end": 2}
+    assert refused == {"a file is no such table": 2}
     assert pack.ticks().height == 2
 
 
