@@ -81,12 +81,12 @@ def _verified(settings: dict[str, Any]) -> dict[str, Any]:
 
 def check_shape(folder: Path, pack_id: str | None, max_ticks: int) -> None:
     """Refuse another id, files that no hash covers, and more ticks than a run should hold, before the ticks are read."""
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     from clvlab.application.uploads.archive import MAX_DESCRIPTOR_BYTES
     from clvlab.errors import PackFormatError, UploadRefusedError
     from clvlab.packs.manifest import BOOKS_FILE, DESCRIPTOR, TICKS_FILE, pack_files, read_manifest
+    from clvlab.packs.rows import UNREADABLE
 
     if not (folder / DESCRIPTOR).is_file():
         raise UploadRefusedError(f"the archive has no {DESCRIPTOR}")
@@ -106,7 +106,7 @@ def check_shape(folder: Path, pack_id: str | None, max_ticks: int) -> None:
             raise PackFormatError(f"pack {manifest.pack_id!r} has no {name}")
         try:
             rows = pq.ParquetFile(folder / name).metadata.num_rows
-        except (pa.ArrowException, OSError) as error:
+        except UNREADABLE as error:
             raise PackFormatError(f"{name} can't be read as Parquet: {str(error).splitlines()[0]}") from error
         if rows > most:
             raise UploadRefusedError(f"{name} has {rows:,} rows, the limit is {most:,}")

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from clvlab.errors import SourceError
+from clvlab.packs.rows import UNREADABLE
 
 
 def parquet_columns(name: str, path: Path) -> list[str]:
@@ -23,7 +24,7 @@ def parquet_columns(name: str, path: Path) -> list[str]:
     """
     try:
         return list(pq.read_schema(path).names)
-    except (pa.ArrowException, OSError) as error:
+    except UNREADABLE as error:
         raise SourceError(f"{name}: can't be read to its end as Parquet: {str(error).splitlines()[0]}") from error
 
 
@@ -52,7 +53,7 @@ def parquet_rows(
                 table.validate(full=True)  # a damaged file may hold what is no text, which Polars takes for text
                 yield pl.DataFrame(pl.from_arrow(table))
                 line += table.num_rows
-    except (pa.ArrowException, OSError, pl.exceptions.PolarsError) as error:
+    except (*UNREADABLE, pl.exceptions.PolarsError) as error:
         said = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise SourceError(f"{name}: can't be read to its end as Parquet, from row {line} on: {said}") from error
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from clvlab.errors import SourceError
@@ -23,6 +22,7 @@ from clvlab.packs.importers import kalshi, oddsharvester, oddsportal, pmxt, trad
 from clvlab.packs.importers.csv_rows import delimiter_of, header_of
 from clvlab.packs.importers.heads import Kind, head_of, is_a_line, kind_of
 from clvlab.packs.manifest import DESCRIPTOR
+from clvlab.packs.rows import UNREADABLE
 
 _MAX_FILES = 50
 _SHOWN = 12
@@ -135,7 +135,7 @@ def _not_told(_path: Path, head: bytes, _mapping: Mapping[str, Any]) -> str:
 def _of_parquet(path: Path, _head: bytes, mapping: Mapping[str, Any]) -> tuple[str, str, str] | str:
     try:
         columns = pq.read_schema(path).names
-    except (pa.ArrowException, OSError) as error:
+    except UNREADABLE as error:
         return f"Parquet that can't be read: {str(error).splitlines()[0]}"
     if {"fixture_id", "tick_seq", "prob_bps"} <= {*columns} or {"series", "tick_seq", "prob_bps"} <= {*columns}:
         return "the ticks of a pack, which needs no import"

@@ -16,6 +16,7 @@ from clvlab.errors import SourceError
 from clvlab.packs.files import lines_of
 from clvlab.packs.importers.mapping import Mapped, check_mapping
 from clvlab.packs.importers.source import Account, Options
+from clvlab.packs.rows import UNREADABLE
 
 _BUFFER_BYTES = 1 << 20
 
@@ -103,7 +104,7 @@ def parquet_chunks(name: str, path: Path, options: Options, account: Account) ->
     with path.open("rb") as opened:
         try:
             file = pq.ParquetFile(cast("IO[bytes]", opened), buffer_size=_BUFFER_BYTES)  # else a row group is read at once
-        except (pa.ArrowException, OSError) as error:
+        except UNREADABLE as error:
             raise SourceError(f"{name}: can't be read as Parquet: {str(error).splitlines()[0]}") from error
         mapping = check_mapping(options.mapping, _distinct(name, file.schema_arrow.names))
         schema = readable(name, file.schema_arrow, mapping)
@@ -114,7 +115,7 @@ def parquet_chunks(name: str, path: Path, options: Options, account: Account) ->
                 rows = pl.DataFrame(pl.from_arrow(table))
                 yield Chunk(name, mapping, rows, pl.int_range(first, first + rows.height, eager=True))
                 first += rows.height
-        except (pa.ArrowException, OSError) as error:
+        except UNREADABLE as error:
             account.refuse_file(name, SourceError(f"{name}: can't be read from row {first} on: {str(error).splitlines()[0]}"))
 
 
