@@ -130,7 +130,7 @@ def import_files(
                 options.progress(f"{done}, {quality.counts['ticks']:,} ticks written")
             _check_some(quality, result, files)
             _check_weights(options, result)
-            if options.max_overround is not None and not result.account.overround_bps:
+            if options.max_overround is not None and not result.account.book_names:
                 raise SourceError(f"{result.normaliser} reads no single books whose overround has a limit: leave it out")
             report = _report(quality, result, len(files))
             sources = tuple(SourceFile(name=name, digest=file_sha256(path)) for name, path in sorted(files.items()))

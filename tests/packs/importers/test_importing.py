@@ -5,12 +5,16 @@ import signal
 import subprocess
 import sys
 
+import orjson
 import pytest
 
+import clvlab as cl
 from clvlab.errors import SourceError, WindowError
 from clvlab.packs.importers.importing import import_source
 from clvlab.packs.importers.source import Options
 from clvlab.packs.verifying import verify_pack
+from tests.packs.importers.test_betfair import OPENING, change, offers, stream
+from tests.samples.__main__ import SOURCES
 
 HEADER = "fixture,time,side,odds"
 ROWS = [f"m{n},{1_767_355_200 + n},{side},2.0" for n in range(500) for side in ("home", "away")]
@@ -85,3 +89,36 @@ def test_of_a_table_that_is_cut_off_the_rows_before_are_kept_when_lenient(tmp_pa
 
     assert (report.quality.messages, report.quality.ticks) == (1000, 500)
     assert [(row.reason, row.count) for row in report.quality.refused] == [("a file can't be read to its end", 1)]
+
+
+MESSAGE = {
+    "FixtureId": 1, "MessageId": "a", "Ts": 1_772_370_000_000, "Bookmaker": "TXLineStablePriceDemargined", "BookmakerId": 10021,
+    "SuperOddsType": "1X2_PARTICIPANT_RESULT", "GameState": None, "InRunning": False, "MarketParameters": None,
+    "MarketPeriod": None, "PriceNames": ["part1", "part2"], "Prices": [1900, 1900], "Pct": ["50.000", "50.000"],
+}  # fmt: skip
+
+
+def without_books(source, folder):
+    """Files of a source that says one price a side, and the mapping that they need."""
+    match source:
+        case "betfair":
+            stream(folder, OPENING, change(5, rc=[offers(1, 1.95, 2.05)]))
+        case "txline":
+            (folder / "odds_1.jsonl").write_bytes(orjson.dumps(MESSAGE))
+        case _:
+            SOURCES[source].write(folder / "files")
+            return folder / "files", folder / "files.yml"
+    return folder, None
+
+
+@pytest.mark.parametrize("source", ["betfair", "kalshi", "pmxt", "trades", "txline"])
+@pytest.mark.parametrize("option", [{"books": True}, {"max_overround": 0.2}])
+def test_a_source_without_books_takes_no_option_of_books(tmp_path, source, option):
+    (tmp_path / "files").mkdir()
+    path, mapping = without_books(source, tmp_path)
+    cl.import_odds(source, path, tmp_path / "fine", mapping=mapping)
+
+    with pytest.raises(SourceError, match=f"{source}/. reads no single books"):
+        cl.import_odds(source, path, tmp_path / "pack", mapping=mapping, **option)
+
+    assert not (tmp_path / "pack").exists()
