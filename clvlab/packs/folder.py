@@ -65,7 +65,7 @@ class PackFolder:
     """The files of a pack in a folder; those of ticks and books are hashed before they are read, once they may have changed."""
 
     folder: Path
-    manifest: PackManifest = field(repr=False)
+    manifest: PackManifest = field(repr=False, compare=False)
     verification: str = ""
     _hashed: dict[str, Stamps] = field(default_factory=dict, repr=False, compare=False)
 
