@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape as escape
-from re import sub
+from re import Match, sub
 
 from clvlab.drawing.style import PAGE_STYLE, STYLE
+
+_UNTRUSTED = "Pictures and colours show once the notebook is run, or trusted."
 
 
 class Html(str):
@@ -17,8 +19,23 @@ class Html(str):
 
 def block(title: str, *parts: str) -> str:
     """Frame parts, which are HTML already, under a title, which is text and may be empty."""
-    head = f"<h4>{escape(title)}</h4>" if title else ""
-    return f'<div class="clvlab"><style>{STYLE}</style>{head}{"".join(parts)}</div>'
+    head, content = f"<h4>{escape(title)}</h4>" if title else "", "".join(parts)
+    untrusted = f'<p class="untrusted"><em>{_UNTRUSTED}</em></p>' if "<svg" in content else ""
+    return f'<div class="clvlab"><style>{STYLE}</style>{head}{untrusted}{_drawn(content)}</div>'
+
+
+def _drawn(content: str) -> str:
+    """Hide pictures where there is no style: of a picture, a notebook that is not trusted shows the letters alone."""
+    depth = 0
+
+    def framed(tag: Match[str]) -> str:
+        nonlocal depth
+        depth += -1 if tag[0] == "</svg>" else 1
+        if tag[0] == "</svg>":
+            return "</svg></span>" if depth == 0 else "</svg>"
+        return '<span class="drawn" style="display:none"><svg' if depth == 1 else "<svg"
+
+    return sub(r"<svg\b|</svg>", framed, content)
 
 
 def page(title: str, content: str) -> str:
@@ -53,7 +70,8 @@ def details(summary: str, *parts: str) -> str:
 
 def strip(pairs: Mapping[str, object]) -> str:
     """Set a few figures beside each other, each under its name, as far as there is room."""
-    items = (f"<div><dt>{escape(name)}</dt><dd>{_cell(value)}</dd></div>" for name, value in pairs.items())
+    pair = '<div style="clear:both"><dt>{}</dt><dd>{}</dd></div>'  # where our style is taken off, Jupyter floats the names
+    items = (pair.format(escape(name), _cell(value)) for name, value in pairs.items())
     return f'<dl class="strip">{"".join(items)}</dl>'
 
 

@@ -24,6 +24,7 @@ STYLE = """
 .clvlab .verdict.beats::before{content:"\u25b2\u00a0";color:#1a7f37}
 .clvlab .verdict.loses::before{content:"\u25bc\u00a0";color:#cf222e}
 .clvlab .verdict:is(.unclear,.nothing)::before{content:"\u25c6\u00a0";color:#8a8a8a}
+.clvlab .drawn{display:contents!important}.clvlab .untrusted{display:none}
 .clvlab svg[height]{display:block;overflow:visible}.clvlab svg:not([height]){width:100%;height:auto}
 .clvlab svg{stroke-linejoin:round;stroke-linecap:butt}
 .clvlab details{margin:.5rem 0;border-top:1px solid rgba(128,128,128,.3);padding-top:.3rem}

@@ -35,6 +35,17 @@ def opened(browser, lab, requests):
         page.close()
 
 
+def test_a_notebook_that_was_not_run_here_shows_no_letters_of_pictures(browser, lab, requests):
+    page = open_notebook(browser, lab, "01_first_backtest.ipynb", requests)
+    card = page.locator(".jp-OutputArea-output .clvlab", has_text="Not distinguishable from zero").first
+    card.wait_for()
+
+    assert card.locator(".untrusted").is_visible()
+    assert card.locator("svg").count() == 0
+    assert "3 Jan 2026" not in card.inner_text()
+    page.close()
+
+
 def test_the_first_notebook_explores_a_market_and_verifies_its_run(opened, requests, artefacts):
     page = opened("01_first_backtest.ipynb")
     marks = page.locator(".clvlab-explorer .scatterlayer .points path")
