@@ -31,6 +31,7 @@ from clvlab.proof.seal import SealedRun
 
 _TICK = 2**31 - 1
 _DEPLOY = "deploy"
+_MOST_SHOWN = 200  # characters of a value that differs
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,8 +197,13 @@ def _differing(stored: pl.DataFrame, made: pl.DataFrame) -> str:
         return f"{stored.height:,} lines, but {made.height:,}"
     pairs = zip(stored.iter_rows(named=True), made.iter_rows(named=True), strict=True)
     ours, theirs = next((ours, theirs) for ours, theirs in pairs if ours != theirs)
-    names = ", ".join(f"{name} {ours[name]!r:.120} but {theirs[name]!r:.120}" for name in ours if ours[name] != theirs[name])
+    names = ", ".join(f"{name} {_cut(ours[name])} but {_cut(theirs[name])}" for name in ours if ours[name] != theirs[name])
     return f"the line with seq {ours['seq']}: it says {names}"
+
+
+def _cut(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 3]}..."
 
 
 def _pack(evidence: Evidence, given: str | Path | None, view: bytes) -> Pack:
