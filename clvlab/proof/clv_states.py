@@ -6,7 +6,8 @@
 RUN is a run folder or a bundle, which clv_verify.py checks: hashes, scores, verdicts. This file asks one thing more, whether
 the prices in it are those of the ticks. Columns of the CSV: fixture_id, tick_seq, ts_ms, in_running, market_key, side,
 prob_bps, odds_milli, suspended, kickoff_ts_ms; an empty field is null; other columns are ignored. Exit status 0 when every
-state and close follows from the ticks, 1 when one does not, 2 when there is no run, or there are no ticks.
+state and close follows from the ticks, 1 when one does not, 2 when there is no run, there are no ticks, or the run is closed
+by one book, whose states are not in them.
 """
 
 from __future__ import annotations
@@ -93,6 +94,9 @@ def closing_state(states: Sequence[dict[str, Any]], end_seq: int, close_ts_ms: i
 def check_states(evidence: clv_verify.Evidence, fixtures: dict[int, Fixture]) -> None:
     """Derive every state in the evidence again from the ticks; raise ``BrokenError`` at the first that differs."""
     window = evidence.started["window"]
+    if "close_source" in window:
+        said = f"the states are those of the book {window['close_source']!r}, and ticks are the consensus alone"
+        raise clv_verify.InputError(f"{said}: clvlab verify --pack looks them up")
     times = {number: {seq: ts for seq, ts, _ in fixture.ticks} for number, fixture in fixtures.items()}
     for seq, decision in evidence.decisions:
         fixture_id, tick_seq, ts_ms, action = (decision[name] for name in ("fixture_id", "tick_seq", "ts_ms", "action"))

@@ -200,3 +200,20 @@ def test_a_pack_that_keeps_books_is_read_in_shards_as_at_once(tmp_path):
     parts = [load_pack(tmp_path / "booked").tape([one]).of_book("ash").rows.drop("series") for one in range(1, 10)]
 
     assert pl.concat(parts).equals(whole.of_book("ash").rows.drop("series"))
+
+
+def test_states_of_a_book_are_not_judged_by_ticks_of_the_consensus(pack, tmp_path):
+    opened, _ = pack
+    ticks = tmp_path / "ticks.csv"
+    opened.source.tape().ticks().collect().join(opened.source.fixtures, on="fixture_id").write_csv(ticks)
+    by_all, by_one = (cl.backtest(opened, at_random, close=close).run.save(tmp_path / "runs") for close in (None, "ash"))
+
+    done = [
+        subprocess.run(
+            [sys.executable, VERIFIER.parent / "clv_states.py", run, ticks], capture_output=True, text=True, check=False
+        )
+        for run in (by_all, by_one)
+    ]
+
+    assert [one.returncode for one in done] == [0, 2]
+    assert "those of the book 'ash'" in done[1].stderr

@@ -99,6 +99,8 @@ function _closingState(states, { end_seq, close_ts_ms }, policy) {
 }
 
 function checkStates({ started, decisions, closes }, fixtures) {
+  const book = started.window.close_source;
+  require(book === undefined, () => `the states are those of the book '${book}', and ticks are the consensus alone: clvlab verify --pack looks them up`);
   const times = new Map([...fixtures].map(([fixture, { ticks }]) => [fixture, new Map(ticks.map((tick) => [tick.tick_seq, tick.ts_ms]))]));
   const numbersOf = new Map(); // of each market its numbers, looked up once
   let states = 0;
