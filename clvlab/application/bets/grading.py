@@ -15,6 +15,7 @@ from clvlab.application.bets.reading import Reading, Record, read_record
 from clvlab.application.bets.rows import BetRows, bet_rows
 from clvlab.application.runs.perform import PerformedRun
 from clvlab.application.runs.plan import Plan
+from clvlab.errors import SourceError
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.law.schema import SAFE_INTEGER
@@ -61,6 +62,11 @@ class Grading:
         for told, position in zip(self.record.rows, self.positions, strict=True):
             if isinstance(position, Position):
                 stakes[position] += told.stake or 0
+                if stakes[position] > SAFE_INTEGER:
+                    at = f"tick {position.tick_seq} of fixture {position.fixture_id}"
+                    raise SourceError(
+                        f"row {told.row}: stakes on {position.side!r} at {at} sum to {stakes[position]:,} cents, too many"
+                    )
         order = sorted(stakes, key=lambda one: (one.fixture_id, one.tick_seq, one.market_key.encode(), one.side.encode()))
         bets = [
             Bet(fixture_id=one.fixture_id, tick_seq=one.tick_seq, market_key=one.market_key, side=one.side, stake=stakes[one])

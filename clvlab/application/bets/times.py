@@ -10,7 +10,7 @@ from datetime import UTC, date, datetime
 from zoneinfo import ZoneInfo
 
 from clvlab.errors import SourceError
-from clvlab.packs.importers.times import time_ms
+from clvlab.packs.importers.times import micros_of_iso, time_ms
 
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 _CLOCK = re.compile(r"\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?\s*([AaPp][Mm])?")
@@ -118,7 +118,7 @@ def _moment(text: str, zone: ZoneInfo | None, form: str | None) -> int:
     elif _DAY.fullmatch(text):
         raise ValueError(f"{text!r} is a day without a time, and prices change within a day")
     try:
-        return time_ms(text, zone)
+        return micros_of_iso(text, zone) // 1000  # never later than the bet
     except ValueError as error:
         if form is None and not text[:4].isdecimal():
             said = "say how times are written, as time_format='%d/%m/%Y %H:%M'"
