@@ -21,7 +21,7 @@ from clvlab.engine.agent import Agent, sealable
 from clvlab.engine.live import replay_live
 from clvlab.engine.replay import Replay, locate, looked_up, numbered
 from clvlab.engine.run import RunResult, run
-from clvlab.errors import AgentError, DecisionError, EntryError, PackError, ReplayError
+from clvlab.errors import AgentError, DecisionError, EntryError, PackError, ReplayError, WindowError
 from clvlab.law.schema import DECISIONS, Causality
 from clvlab.law.tape import Tape
 from clvlab.packs.reader import Pack
@@ -177,7 +177,7 @@ def _prices(evidence: Evidence, pack: Pack, shards: Shards) -> Replayed:
     )
     try:
         again = numbered([*_looked_up(evidence, pack, shards, named)], errors=len(evidence.errors))
-    except DecisionError as error:
+    except (DecisionError, WindowError) as error:  # a book that the pack does not keep
         return Replayed(agrees=False, detail=str(error))
     claims = ("confidence_ppm", "confidence_raw")
     looked_up = [name for name in PROPOSAL_EVENTS if name not in claims]

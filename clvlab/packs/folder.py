@@ -28,7 +28,8 @@ def _read(path: Path, ids: tuple[int, ...] | None) -> _Ticks:
 
 def _among(ids: Sequence[int]) -> pl.Expr:
     """Tell whether a row is of one of some fixtures: by their range, row groups are passed over; by the list, they are not."""
-    return pl.col("fixture_id").is_between(ids[0], ids[-1]) & pl.col("fixture_id").is_in(ids)
+    known = pl.col("fixture_id")
+    return known.is_between(ids[0], ids[-1]) & known.is_in(ids) if ids else pl.lit(value=False)
 
 
 _KEPT: BoundedCache[_Ticks] = BoundedCache(32 << 20, lambda ticks: int(sum(frame.estimated_size() for frame in ticks)))

@@ -2,16 +2,19 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
 import pytest
 
 import clvlab as cl
+from clvlab.application.replays import prices_again
 from clvlab.application.sheets.headline import headline_of
 from clvlab.errors import AgentError, WindowError
 from clvlab.law.closing import Window
 from clvlab.packs.reader import load_pack
+from clvlab.packs.writer import write_pack
 from tests import booked
 
 VERIFIER = Path(cl.__file__).parent / "proof" / "clv_verify.py"
@@ -217,3 +220,17 @@ def test_states_of_a_book_are_not_judged_by_ticks_of_the_consensus(pack, tmp_pat
 
     assert [one.returncode for one in done] == [0, 2]
     assert "those of the book 'ash'" in done[1].stderr
+
+
+def test_a_run_closed_by_a_book_that_the_pack_does_not_keep_disagrees_with_it(pack, tmp_path):
+    opened, seed = pack
+    ticks, _ = booked.frames(seed)
+    write_pack(ticks, booked.manifest(), tmp_path / "booked")
+    run = cl.backtest(opened, at_random, close="ash").run.source
+    bare = load_pack(tmp_path / "booked")
+    relabelled = replace(run, events=run.events.replace(opened.content_hash.encode(), bare.content_hash.encode()))
+
+    found = prices_again(relabelled, tmp_path / "booked")
+
+    assert not found.agrees
+    assert "'ash'" in found.detail
