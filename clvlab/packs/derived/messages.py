@@ -1,4 +1,4 @@
-"""Filters of a view that are about messages: which of them it marks suspended: there the consensus enters and closes nothing."""
+"""Filters of a view about messages: which of them it marks suspended: there the consensus enters and closes nothing."""
 
 from __future__ import annotations
 
