@@ -29,4 +29,9 @@ def message_of(error: Exception | str) -> str:
     """
     first_line = next(iter(str(error).strip().splitlines()), "").rstrip()
     text = _PATH.sub("<path>", first_line).encode(errors="backslashreplace").decode()
-    return text if len(text) <= _MAX_CHARS else text[: _MAX_CHARS - 3] + "..."
+    return shortened(text, _MAX_CHARS)
+
+
+def shortened(text: str, most: int) -> str:
+    """Return a text of at most so many characters, the last three of which say where it was cut."""
+    return text if len(text) <= most else f"{text[: most - 3]}..."

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from clvlab.agents.isolation.isolated import IsolatedAgent
 from clvlab.agents.registry import of_sealed_config
+from clvlab.application.causes import shortened
 from clvlab.application.deploys.agent import deployed_agent
 from clvlab.application.deploys.config import DeployConfig
 from clvlab.application.packs import pack_of_run
@@ -202,8 +203,7 @@ def _differing(stored: pl.DataFrame, made: pl.DataFrame) -> str:
 
 
 def _cut(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 3]}..."
+    return shortened(repr(value), _MOST_SHOWN)
 
 
 def _pack(evidence: Evidence, given: str | Path | None, view: bytes) -> Pack:

@@ -60,7 +60,7 @@ def content_digest(path: Path) -> str:
     """SHA-256 of a source's decompressed content: compressing it anew changes nothing."""
     hasher = hashlib.sha256()
     with _readable(path) as file:
-        for chunk in _chunks(file, path):
+        for chunk in _chunks(file, path.name, path.stat().st_size):
             hasher.update(chunk)
     return "sha256:" + hasher.hexdigest()
 
@@ -79,23 +79,18 @@ def lines_of(path: Path) -> Iterator[tuple[int, bytes]]:
 
 def lines_in(file: BufferedIOBase, name: str, packed_bytes: int) -> Iterator[tuple[int, bytes]]:
     """Return numbered non-blank lines of an open source, as ``lines_of``; ``packed_bytes`` is its size on disk."""
-    ended, size, begun = 0, 0, bytearray()
-    try:
-        while chunk := file.read1(_CHUNK_BYTES):
-            size += len(chunk)
-            _check_size(name, size, packed_bytes)
-            *lines, last = chunk.split(b"\n")
-            if lines:
-                lines[0], begun = bytes(begun) + lines[0], bytearray()
-            begun += last
-            for number, line in enumerate(lines, ended + 1):
-                _check_line(name, number, line)
-                if line.strip():
-                    yield number, line + b"\n"
-            ended += len(lines)
-            _check_line(name, ended + 1, begun)
-    except (OSError, EOFError, zlib.error) as error:
-        raise SourceError(f"{name}: can't be read to its end: {error}") from error
+    ended, begun = 0, bytearray()
+    for chunk in _chunks(file, name, packed_bytes):
+        *lines, last = chunk.split(b"\n")
+        if lines:
+            lines[0], begun = bytes(begun) + lines[0], bytearray()
+        begun += last
+        for number, line in enumerate(lines, ended + 1):
+            _check_line(name, number, line)
+            if line.strip():
+                yield number, line + b"\n"
+        ended += len(lines)
+        _check_line(name, ended + 1, begun)
     if begun.strip():
         yield ended + 1, bytes(begun)
 
@@ -110,7 +105,7 @@ def whole(path: Path) -> bytes:
     """
     chunks, size = [], 0
     with _readable(path) as file:
-        for chunk in _chunks(file, path):
+        for chunk in _chunks(file, path.name, path.stat().st_size):
             size += len(chunk)
             if size > MAX_WHOLE_BYTES:
                 raise SourceError(f"{path.name}: more than {MAX_WHOLE_BYTES} bytes, too large to be read at once")
@@ -138,12 +133,12 @@ def _readable(path: Path) -> BufferedIOBase:
         raise SourceError(f"{path.name}: can't be opened: {error.strerror}") from error
 
 
-def _chunks(file: BufferedIOBase, path: Path) -> Iterator[bytes]:
-    size, packed = 0, path.stat().st_size
+def _chunks(file: BufferedIOBase, name: str, packed_bytes: int) -> Iterator[bytes]:
+    size = 0
     try:
-        while chunk := file.read(1 << 20):
+        while chunk := file.read1(_CHUNK_BYTES):  # of a file that is cut off, what comes before the cut
             size += len(chunk)
-            _check_size(path.name, size, packed)
+            _check_size(name, size, packed_bytes)
             yield chunk
     except (OSError, EOFError, zlib.error) as error:
-        raise SourceError(f"{path.name}: can't be read to its end: {error}") from error
+        raise SourceError(f"{name}: can't be read to its end: {error}") from error

@@ -21,6 +21,7 @@ PACK_SCHEMA = "clvlab-pack/1"
 DESCRIPTOR = "datapackage.json"
 TICKS_FILE = "ticks.parquet"
 BOOKS_FILE = "books.parquet"
+DATA_FILES = (TICKS_FILE, BOOKS_FILE, RESULTS_FILE, QUALITY_FILE)
 _PROFILE = "https://datapackage.org/profiles/2.0/datapackage.json"
 _FIELDS = {
     "fixture_id": "integer", "series": "integer", "tick_seq": "integer", "ts_ms": "integer", "in_running": "boolean",

@@ -251,6 +251,7 @@ def load_pack(folder: Path) -> Pack:
     if not (folder / TICKS_FILE).is_file():
         raise PackFormatError(f"pack {manifest.pack_id!r} has no {TICKS_FILE}")
     files = PackFolder(folder, manifest)
-    for name in (TICKS_FILE, *((BOOKS_FILE,) if manifest.books is not None else ())):
-        files.hashed(name)
+    files.hashed(TICKS_FILE)
+    if manifest.books is not None:
+        files.hashed(BOOKS_FILE)
     return Pack(files, manifest, stated)

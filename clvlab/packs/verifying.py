@@ -22,7 +22,11 @@ from clvlab.packs.rows import read_rows
 from clvlab.packs.shards import shards_of
 
 
-def verify_pack(folder: Path, tell: Callable[[int, int], None] = lambda done, of: None) -> Pack:  # noqa: ARG005  nobody is told
+def _untold(done: int, of: int) -> None:
+    pass
+
+
+def verify_pack(folder: Path, tell: Callable[[int, int], None] = _untold) -> Pack:
     """Open a pack after recomputing everything: order, rules, digests of ticks and raw files.
 
     ``tell`` is told after each shard how many rows of ticks are done, and of how many.
@@ -32,12 +36,16 @@ def verify_pack(folder: Path, tell: Callable[[int, int], None] = lambda done, of
     PackFormatError, PackTamperedError
         As for ``load_pack``, and for ticks that break a rule or do not have their digest.
     """
-    pack = load_pack(folder)
+    return verified(load_pack(folder), tell)
+
+
+def verified(pack: Pack, tell: Callable[[int, int], None] = _untold) -> Pack:
+    """Return a pack that was opened from a folder, after recomputing everything as ``verify_pack`` does."""
     _check_ticks(pack, tell)
     if pack.books:
         _check_books(pack)
     for raw in pack.manifest.raw:
-        path = folder / "raw" / raw.name
+        path = pack.folder / "raw" / raw.name
         found = content_digest(path) if path.is_file() and not path.is_symlink() else "no file"
         if found != raw.digest:
             raise PackTamperedError(f"raw/{raw.name} of {pack.pack_id!r}", raw.digest, found)

@@ -19,7 +19,7 @@ from clvlab.packs.books import STREAM, book_digests, check_books, sorted_books
 from clvlab.packs.digest import fixture_digests
 from clvlab.packs.files import content_digest, file_sha256
 from clvlab.packs.grouped import GroupedParquet
-from clvlab.packs.manifest import BOOKS_FILE, DESCRIPTOR, TICKS_FILE, Fixture, PackManifest, Raw, descriptor
+from clvlab.packs.manifest import BOOKS_FILE, DATA_FILES, DESCRIPTOR, TICKS_FILE, Fixture, PackManifest, Raw, descriptor
 from clvlab.packs.quality import QUALITY_FILE, Quality
 from clvlab.packs.results import RESULTS_FILE, results_digest, sorted_results
 
@@ -159,7 +159,7 @@ class PackWriter:
         ]
         kept = [Path(shutil.copyfile(raw[name], self._raw_folder() / name)) for name in sorted(raw)]
         self._write_beside(results, quality)
-        files = [name for name in (TICKS_FILE, BOOKS_FILE, RESULTS_FILE, QUALITY_FILE) if (self._unfinished / name).exists()]
+        files = [name for name in DATA_FILES if (self._unfinished / name).exists()]
         hashes = {name.partition(".")[0] + "_sha256": file_sha256(self._unfinished / name) for name in files}
         written = manifest.model_copy(
             update={

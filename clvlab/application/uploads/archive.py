@@ -20,16 +20,14 @@ from pathlib import Path
 from typing import IO, BinaryIO, cast
 
 from clvlab.errors import UploadRefusedError
-from clvlab.packs.manifest import BOOKS_FILE, DESCRIPTOR, TICKS_FILE
-from clvlab.packs.quality import QUALITY_FILE
-from clvlab.packs.results import RESULTS_FILE
+from clvlab.packs.manifest import DATA_FILES, DESCRIPTOR
 
 MAX_ENTRIES = 10_000
 MAX_DESCRIPTOR_BYTES = 4 << 20
 _SMALL_BYTES = 16 << 20
 _MAX_RATIO = 200  # ticks are compressed already, and messages as text shrink 5 to 50 times
 _CHUNK = 1 << 18
-_FILES = (DESCRIPTOR, TICKS_FILE, BOOKS_FILE, RESULTS_FILE, QUALITY_FILE)
+_FILES = (DESCRIPTOR, *DATA_FILES)
 _RAW = "raw"
 _LISTED = b"PK\x01\x02"  # begins each entry of a zip's directory (APPNOTE.TXT 4.3.12)
 

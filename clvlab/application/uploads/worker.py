@@ -96,11 +96,12 @@ def check_shape(folder: Path, pack_id: str | None, max_ticks: int) -> None:
     if pack_id not in (None, manifest.pack_id):
         raise UploadRefusedError(f"the archive holds the pack {manifest.pack_id!r}, and pack_id says {pack_id!r}")
     present = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
-    strays = sorted(present - {DESCRIPTOR, *pack_files(manifest)})
+    named = pack_files(manifest)
+    strays = sorted(present - {DESCRIPTOR, *named})
     if strays:
         raise UploadRefusedError(f"{strays[0]!r} is not named in {DESCRIPTOR}, so no hash covers it: leave it out")
     for name, most in ((TICKS_FILE, max_ticks), (BOOKS_FILE, _BOOKS_A_TICK * max_ticks)):
-        if name not in pack_files(manifest):
+        if name not in named:
             continue
         if not (folder / name).is_file():
             raise PackFormatError(f"pack {manifest.pack_id!r} has no {name}")

@@ -19,9 +19,7 @@ from clvlab.packs.reader import Pack
 from clvlab.proof.canonical import canonical, sha256
 
 VIEW_SCHEMA = "clvlab-view/1"
-MARKS = frozenset(
-    {"max_overround_bps", "min_books"}
-)  # rules by which a view suspends messages: its prices are not all its parent's
+MARKS = frozenset({"max_overround_bps", "min_books"})  # they suspend messages: prices are not all the parent's
 _NAME_LENGTH = 150  # of what is kept of a parent's name
 
 

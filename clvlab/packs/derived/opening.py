@@ -19,7 +19,7 @@ from clvlab.packs.derived.rule import Rule
 from clvlab.packs.derived.view import view_of
 from clvlab.packs.manifest import DESCRIPTOR
 from clvlab.packs.reader import Pack, load_pack
-from clvlab.packs.verifying import verify_pack
+from clvlab.packs.verifying import verified
 
 VIEW_FILE = "view.json"  # beside a run
 _MAX_BYTES = 64 << 20
@@ -165,7 +165,7 @@ def finder(*folders: Path, packs: Iterable[Pack] = ()) -> Finder:
             except PackError:  # another pack, or a broken one; if none fits, the one that is missing is named
                 continue
             if found.content_hash == content_hash:
-                return verify_pack(folder)  # the hash of its ticks file is no part of its content hash
+                return verified(found)  # the hash of its ticks file is no part of its content hash
         return None
 
     return find

@@ -116,13 +116,11 @@ class MarketFile:
         for change in message.get("mc", ()):
             self.account.messages += 1
             market_id = change["id"]
-            book = self.books.get(market_id) if isinstance(market_id, str) else None
-            if book is None:
-                if not isinstance(market_id, str) or not PLAIN.fullmatch(market_id):
-                    raise ValueError(f"{market_id!r} is no market id")
-                book = MarketBook(market_id)
+            if not isinstance(market_id, str) or not (market_id in self.books or PLAIN.fullmatch(market_id)):
+                raise ValueError(f"{market_id!r} is no market id")
             if "marketDefinition" in change:
                 self._check_sport(change["marketDefinition"].get("eventTypeId", self._sport))
+            book = self.books.get(market_id) or MarketBook(market_id)
             book.apply(change, ts_ms)
             self.books[market_id] = book
             self._held += len(book.runners)
