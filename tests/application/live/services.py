@@ -13,14 +13,17 @@ from clvlab.feeds.replay import ReplayFeed
 from clvlab.packs.opening import open_pack
 
 
+KILLED_LEASE_MS = 600  # so that another process soon takes up what one that was killed held
+
+
 def live_application(url, folder, speed=1e12, **options):
     """An application whose feed plays the starter pack to each run, so much faster than it was."""
     feed = partial(ReplayFeed, pack=open_pack("starter"), speed=speed, shift=True)
-    return Application(url, live=LiveSettings(feed, Path(folder), runs=3), lease_ms=600, **options)
+    return Application(url, live=LiveSettings(feed, Path(folder), runs=3), **options)
 
 
 if __name__ == "__main__":
-    application = live_application(sys.argv[1], sys.argv[2], float(sys.argv[3]))
+    application = live_application(sys.argv[1], sys.argv[2], float(sys.argv[3]), lease_ms=KILLED_LEASE_MS)
     application.start()
     print("ready", flush=True)
     time.sleep(120)
