@@ -28,7 +28,6 @@ PAGES = (
     "explanation/performance",
     "reference/glossary",
 )
-WIDTHS = (360, 800, 1280)
 
 
 class Fetched(HTMLParser):
@@ -109,23 +108,22 @@ def test_no_anchor_stands_twice_on_a_page(read):
     assert {path: twice for path, page in read.items() if (twice := {own for own in page.ids if page.ids.count(own) > 1})} == {}
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_pages_fit_and_ask_no_other_host(site, browser, artefacts, scheme):
+@pytest.mark.parametrize(("width", "scheme"), [(360, "light"), (800, "dark"), (1280, "light")])
+def test_pages_fit_and_ask_no_other_host(site, browser, artefacts, width, scheme):
     with served(site) as url:
-        for width in WIDTHS:
-            page = browser.new_page(viewport={"width": width, "height": 1000}, color_scheme=scheme)
-            asked, failed = [], []
-            page.on("request", lambda request: asked.append(request.url))  # noqa: B023  each page is closed in its round
-            page.on("requestfailed", lambda request: failed.append(request.url))  # noqa: B023
-            for path in PAGES:
-                page.goto(f"{url}{path}.html", wait_until="networkidle")
-                page.screenshot(path=artefacts / f"site-{path.replace('/', '-')}-{width}-{scheme}.png")
-                assert page.evaluate("document.documentElement.scrollWidth") <= width, (path, width)
-                assert cut_off(page, "main .md-content .picture") == []
-            page.close()
-            assert asked
-            assert [one for one in asked if not one.startswith((url, "data:", "blob:"))] == []
-            assert failed == []
+        page = browser.new_page(viewport={"width": width, "height": 1000}, color_scheme=scheme)
+        asked, failed = [], []
+        page.on("request", lambda request: asked.append(request.url))
+        page.on("requestfailed", lambda request: failed.append(request.url))
+        for path in PAGES:
+            page.goto(f"{url}{path}.html", wait_until="networkidle")
+            page.screenshot(path=artefacts / f"site-{path.replace('/', '-')}-{width}-{scheme}.png")
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, (path, width)
+            assert cut_off(page, "main .md-content .picture") == []
+        page.close()
+        assert asked
+        assert [one for one in asked if not one.startswith((url, "data:", "blob:"))] == []
+        assert failed == []
 
 
 def test_the_search_finds_a_public_name(site, browser):
