@@ -25,6 +25,7 @@ from clvlab.engine.run import RunResult, run
 from clvlab.errors import AgentError, DecisionError, EntryError, PackError, ReplayError, WindowError
 from clvlab.law.schema import DECISIONS, Causality
 from clvlab.law.tape import Tape
+from clvlab.packs.derived.joining import otherwise_matched
 from clvlab.packs.reader import Pack
 from clvlab.proof.events import CLOSE_EVENTS, PROPOSAL_EVENTS, receipt_lines
 from clvlab.proof.evidence import Evidence, read_evidence
@@ -170,6 +171,8 @@ def _prices(evidence: Evidence, pack: Pack, shards: Shards) -> Replayed:
     sealed = (evidence.started["window"]["closing_policy"], evidence.max_close_age_s)
     if sealed != (pack.manifest.closing_policy, pack.manifest.max_close_age_s):
         return Replayed(agrees=False, detail=f"pack {pack.pack_id!r} closes by {pack.closing}, the run by {sealed}")
+    if otherwise := otherwise_matched(pack):
+        return Replayed(agrees=False, detail=f"pack {pack.pack_id!r} is not what its sources are joined to: {otherwise}")
     ticks = evidence.decisions["tick_seq"]
     if ticks.len() and not ticks.is_between(0, _TICK).all():
         return Replayed(agrees=False, detail="a decision is at a tick that no pack has")

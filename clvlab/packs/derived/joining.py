@@ -71,6 +71,31 @@ def joined_by(packs: Sequence[Pack], rule: Mapping[str, Any]) -> DerivedPack:
     return derived(derivation, manifest, JoinFiles(tuple(packs), tuple(rule["books"]), pairs))
 
 
+def otherwise_matched(pack: Pack) -> str:
+    """Match anew what a pack is joined of, and say what of its rule that does not give; empty if it gives all."""
+    if not isinstance(pack, DerivedPack):
+        return ""
+    own = pack.derivation
+    said = next(filter(None, map(otherwise_matched, own.parents)), "")
+    if said or own.kind is not Kind.JOIN:
+        return said
+    try:
+        again = join_of(own.parents)[0]
+    except ViewError as error:
+        return str(error)
+    return "" if again.content_hash == pack.content_hash else _difference(own.rule, again.derivation.rule)
+
+
+def _difference(stated: Mapping[str, Any], found: Mapping[str, Any]) -> str:
+    for name, *sources in zip(stated["books"], stated["pairs"], found["pairs"], strict=True):
+        ours, theirs = ({tuple(pair) for pair in pairs} for pairs in sources)
+        if differ := sorted(ours ^ theirs):
+            first, second, turned = differ[0]
+            pair = f"fixture {first} and {second} of {name!r}{' turned round' * bool(turned)}"
+            return f"its view pairs {pair}, matching does not" if differ[0] in ours else f"its view does not pair {pair}"
+    return f"its view says {dict(stated)!r:.200}, matching {dict(found)!r:.200}"
+
+
 def _pairs(packs: Sequence[Pack], rule: Mapping[str, Any]) -> tuple[Pairs, ...]:
     """Read the pairs of a rule, and check that it is one."""
     said = rule.get("pairs"), rule.get("books")

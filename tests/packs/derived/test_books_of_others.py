@@ -6,12 +6,19 @@ import polars as pl
 import pytest
 
 import clvlab as cl
+from clvlab.agents.registry import template
+from clvlab.application.replays import prices_again, replay_run
+from clvlab.engine.run import run
 from clvlab.errors import HeldOutError, ViewError
+from clvlab.law.closing import Window
 from clvlab.law.schema import BOOKS, FIXTURES, TICKS
 from clvlab.law.tape import Tape
 from clvlab.packs.books import at_their_times, check_books
 from clvlab.packs.derived.books import books_of, joints
-from clvlab.packs.derived.joining import markets_of
+from clvlab.packs.derived.joining import join_of, joined_by, markets_of
+from clvlab.packs.derived.opening import view_file
+from clvlab.packs.derived.rule import rule
+from clvlab.packs.derived.view import view_of
 from clvlab.packs.manifest import Fixture, PackManifest
 from clvlab.packs.writer import write_pack
 from tests.commands import clvlab
@@ -147,6 +154,42 @@ def test_sources_joined_keep_the_first_ones_ticks_and_closes(first, other, tmp_p
     assert code == 0, err
     assert "replay: agrees" in out
     assert "with 'other' as books; next" in repr(joined)
+
+
+def turned(pairs):
+    return [[first, second, 1 - turned] for first, second, turned in pairs]
+
+
+FORGED = {
+    "turned round": ({"pairs": turned}, "pairs fixture 1 and 1 of 'b', matching does not"),
+    "one left out": ({"pairs": lambda pairs: pairs[:2]}, "does not pair fixture 3 and 3 of 'b'"),
+    "another match": ({"pairs": lambda pairs: [pairs[0], [2, 3, 0]]}, "does not pair fixture 2 and 2 of 'b'"),
+    "none": ({"pairs": lambda pairs: pairs[:0]}, "does not pair fixture 1 and 1 of 'b' turned round"),
+    "another name": ({"books": lambda _: "pinnacle"}, "its view says {'books': ['pinnacle'], "),
+    "written otherwise": (
+        {"pairs": lambda pairs: [[*pair[:2], bool(pair[2])] for pair in pairs]},
+        "[3, 3, False]]]}, matching {'books': ['b'], ",
+    ),
+}
+
+
+@pytest.mark.parametrize("within", [lambda joined: joined, lambda joined: view_of(joined, rule(markets="1X2"))])
+@pytest.mark.parametrize("forgery", FORGED)
+def test_a_run_over_pairs_that_matching_does_not_give_disagrees(first, other, within, forgery):
+    packs = (first.source, other.source)
+    honest = join_of(packs)[0].derivation.rule
+    forged = {name: [change(honest[name][0])] for name, change in FORGED[forgery][0].items()}
+    (book,) = forged.get("books", honest["books"])
+    said = {}
+    for name, stated, close in (("honest", honest, "b"), ("forged", honest | forged, book)):
+        view = within(joined_by(packs, stated))
+        done = run(view.tape(), [template("baseline")], Window(close_source=close)).run
+        said[name] = [look(done, pack=first.source.folder.parent, view=view_file(view)) for look in (prices_again, replay_run)]
+
+    assert all(again.agrees for again in said["honest"])
+    for again in said["forged"]:
+        assert not again.agrees
+        assert FORGED[forgery][1] in again.detail
 
 
 def test_a_view_of_sources_joined_keeps_the_books_of_what_is_left(first, other):
