@@ -202,19 +202,23 @@ def _pairs(texts: list[str] | None, option: str) -> dict[str, str]:
 
 
 @packs_app.command("export")
-def packs_export(pack: PackArgument, file: Annotated[Path, typer.Argument(help="A .csv or .parquet file to write.")]) -> None:
+def packs_export(
+    pack: PackArgument,
+    file: Annotated[Path, typer.Argument(help="A .csv or .parquet file to write.")],
+    books: Annotated[bool, typer.Option("--books", help="What each book says, instead of the ticks.")] = False,
+) -> None:
     """Write a pack's ticks as a long table, with each fixture's kickoff."""
     opened = packs.open_pack(pack)
-    ticks = (
-        opened.tape()
-        .ticks()
-        .join(opened.fixtures.lazy().select("fixture_id", "kickoff_ts_ms"), on="fixture_id", maintain_order="left")
-    )
+    kickoffs = opened.fixtures.lazy().select("fixture_id", "kickoff_ts_ms")
+    tape = opened.tape()
+    rows = tape.books if books else tape.ticks().join(kickoffs, on="fixture_id", maintain_order="left")
+    if rows is None:
+        raise typer.BadParameter(f"pack {opened.pack_id!r} keeps no books")
     if file.exists():
         raise typer.BadParameter(f"{file} exists; it is not overwritten")
     if file.suffix not in (".csv", ".parquet"):
         raise typer.BadParameter(f"{file} must end in .csv or .parquet")
-    frame = ticks.collect(engine="in-memory")
+    frame = rows.collect(engine="in-memory")
     with written_file(file) as whole:
         (frame.write_parquet if file.suffix == ".parquet" else frame.write_csv)(whole)
     out.print(f"Wrote {frame.height:,} rows to {plain(str(file))}")

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Derive every state in the evidence of a sealed run again from the ticks; needs clv_verify.py beside it, and plain Python.
 
-    python3 clv_states.py RUN ticks.csv [--json]
+    python3 clv_states.py RUN ticks.csv [books.csv] [--json]
 
 RUN is a run folder or a bundle, which clv_verify.py checks: hashes, scores, verdicts. This file asks one thing more, whether
 the prices in it are those of the ticks. Columns of the CSV: fixture_id, tick_seq, ts_ms, in_running, market_key, side,
-prob_bps, odds_milli, suspended, kickoff_ts_ms; an empty field is null; other columns are ignored. Exit status 0 when every
-state and close follows from the ticks, 1 when one does not, 2 when there is no run, there are no ticks, or the run is closed
-by one book, whose states are not in them.
+prob_bps, odds_milli, suspended, kickoff_ts_ms; an empty field is null; other columns are ignored. A run that one book closes
+has the states of that book, which stand in a second CSV: fixture_id, market_key, side, book, tick_seq, prob_bps, odds_milli,
+suspended. Exit status 0 when every state and close follows from the ticks, 1 when one does not, 2 when there is no run, there
+are no ticks, or the run is closed by a book that was not given.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import json
 import sys
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +59,27 @@ def fixtures_of(rows: Iterable[dict[str, Any]]) -> dict[int, Fixture]:
     return fixtures
 
 
+def fixtures_by(book: str, fixtures: dict[int, Fixture], rows: Sequence[dict[str, Any]]) -> dict[int, Fixture]:
+    """Return fixtures with the states of one book, of which each begins at a tick and carries its time."""
+    own = [row for row in rows if row["book"] == book]
+    if not own:
+        raise clv_verify.InputError(f"the states are those of the book {book!r}, of which no row is given")
+    found = {number: replace(fixture, markets={}) for number, fixture in fixtures.items()}
+    times = {number: {seq: ts for seq, ts, _ in fixture.ticks} for number, fixture in fixtures.items()}
+    for row in sorted(own, key=lambda row: (row["fixture_id"], row["market_key"], row["tick_seq"], row["side"])):
+        fixture_id, tick_seq, suspended = row["fixture_id"], row["tick_seq"], row["suspended"]
+        if tick_seq not in times.get(fixture_id, {}):
+            raise clv_verify.InputError(f"{book!r} speaks at tick {tick_seq} of fixture {fixture_id}, where no tick is")
+        states = found[fixture_id].markets.setdefault(row["market_key"], [])
+        if not states or states[-1]["tick_seq"] != tick_seq:
+            ts_ms = times[fixture_id][tick_seq]
+            states.append({"sides": [], "suspended": suspended, "tick_seq": tick_seq, "ts_ms": ts_ms})
+        elif states[-1]["suspended"] != suspended or states[-1]["sides"][-1]["side"] == row["side"]:
+            raise clv_verify.InputError(f"{book!r} says two things at tick {tick_seq} of fixture {fixture_id}")
+        states[-1]["sides"].append({key: row[key] for key in ("odds_milli", "prob_bps", "side")})
+    return found
+
+
 def window_end(fixture: Fixture, window: dict[str, Any]) -> tuple[int, int, str]:
     """Find where the window of a fixture ends: the first tick outside, the time of the close, and its kind."""
     past_last, last_ts = fixture.ticks[-1][0] + 1, fixture.ticks[-1][1]
@@ -91,12 +113,16 @@ def closing_state(states: Sequence[dict[str, Any]], end_seq: int, close_ts_ms: i
     return state
 
 
-def check_states(evidence: clv_verify.Evidence, fixtures: dict[int, Fixture]) -> None:
+def check_states(
+    evidence: clv_verify.Evidence, fixtures: dict[int, Fixture], books: Sequence[dict[str, Any]] | None = None
+) -> None:
     """Derive every state in the evidence again from the ticks; raise ``BrokenError`` at the first that differs."""
     window = evidence.started["window"]
     if "close_source" in window:
-        said = f"the states are those of the book {window['close_source']!r}, and ticks are the consensus alone"
-        raise clv_verify.InputError(f"{said}: clvlab verify --pack looks them up")
+        if books is None:
+            said = f"the states are those of the book {window['close_source']!r}, and ticks are the consensus alone"
+            raise clv_verify.InputError(f"{said}: name a CSV of the books as well")
+        fixtures = fixtures_by(window["close_source"], fixtures, books)
     times = {number: {seq: ts for seq, ts, _ in fixture.ticks} for number, fixture in fixtures.items()}
     for seq, decision in evidence.decisions:
         fixture_id, tick_seq, ts_ms, action = (decision[name] for name in ("fixture_id", "tick_seq", "ts_ms", "action"))
@@ -119,28 +145,40 @@ def check_states(evidence: clv_verify.Evidence, fixtures: dict[int, Fixture]) ->
 
 def read_ticks(path: Path) -> dict[int, Fixture]:
     """Read ticks from CSV."""
-    numbers, nullable = ("fixture_id", "tick_seq", "ts_ms"), ("prob_bps", "odds_milli", "kickoff_ts_ms")
-    flags, known = ("in_running", "suspended"), {"true": True, "false": False}
+    numbers, flags = ("fixture_id", "tick_seq", "ts_ms"), ("in_running", "suspended")
+    return fixtures_of(_rows(path, ("market_key", "side"), numbers, flags, ("prob_bps", "odds_milli", "kickoff_ts_ms")))
+
+
+def read_books(path: Path) -> list[dict[str, Any]]:
+    """Read what books say from CSV."""
+    texts = ("market_key", "side", "book")
+    return _rows(path, texts, ("fixture_id", "tick_seq"), ("suspended",), ("prob_bps", "odds_milli"))
+
+
+def _rows(
+    path: Path, texts: Sequence[str], numbers: Sequence[str], flags: Sequence[str], nullable: Sequence[str]
+) -> list[dict[str, Any]]:
+    known = {"true": True, "false": False}
     rows: list[dict[str, Any]] = []
     try:
         for text in csv.DictReader(io.StringIO(clv_verify.read_file(path).decode("utf-8"), newline="")):
-            row: dict[str, Any] = {"market_key": text["market_key"], "side": text["side"]}
+            row: dict[str, Any] = {name: text[name] for name in texts}
             row.update({name: int(text[name]) for name in numbers})
             row.update({name: int(text[name]) if text[name] else None for name in nullable})
             row.update({name: known[text[name].lower()] for name in flags})
             rows.append(row)
     except (ValueError, KeyError, AttributeError, TypeError, csv.Error) as error:
-        raise clv_verify.InputError(f"can't read ticks from {path}: {error!r}") from error
-    return fixtures_of(rows)
+        raise clv_verify.InputError(f"can't read {'books' if 'book' in texts else 'ticks'} from {path}: {error!r}") from error
+    return rows
 
 
-def verify_states(path: Path, ticks: dict[int, Fixture]) -> dict[str, Any]:
+def verify_states(path: Path, ticks: dict[int, Fixture], books: Sequence[dict[str, Any]] | None = None) -> dict[str, Any]:
     """Check the states of a run folder or bundle: its evidence hash, and what is wrong, or null."""
     found: dict[str, Any] = {"recomputed_evidence_hash": "unread"}
     try:
         events = clv_verify.read_parts(path)["events.jsonl"]
         found["recomputed_evidence_hash"] = clv_verify.sha256(events)
-        check_states(clv_verify.read_evidence(events), ticks)
+        check_states(clv_verify.read_evidence(events), ticks, books)
     except clv_verify.BrokenError as error:
         return found | {"checks": {"states_from_ticks": str(error)}}
     return found | {"checks": {"states_from_ticks": None}}
@@ -151,12 +189,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Derive the states of a sealed run from ticks.")
     parser.add_argument("run", type=Path, help="a run folder or a bundle")
     parser.add_argument("ticks", type=Path, help="the ticks of its pack, as CSV")
+    parser.add_argument("books", type=Path, nargs="?", help="what its books say, as CSV, where one of them closes the run")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     asked = parser.parse_args(arguments)
     try:
         if not asked.run.exists():
             raise clv_verify.InputError(f"nothing at {asked.run}")
-        found = verify_states(asked.run, read_ticks(asked.ticks))
+        found = verify_states(asked.run, read_ticks(asked.ticks), asked.books and read_books(asked.books))
     except (clv_verify.InputError, OSError, MemoryError) as error:
         sys.stderr.write(f"{clv_verify.shown(error) or 'there is not enough memory'}\n")
         return 2

@@ -107,9 +107,9 @@ def _of_run(path: Path, trust: Any = None, required: Iterable[str] = (), *, with
     return run_case(files, trust, required, without_witness=without_witness) if files else None
 
 
-def _of_states(path: Path, ticks: Any) -> Case | None:
+def _of_states(path: Path, ticks: Any, books: Any = None) -> Case | None:
     source = _TICKS.get(id(ticks))
-    return None if source is None else run_case(_files(path) | {"ticks.csv": source})
+    return None if source is None or books is not None else run_case(_files(path) | {"ticks.csv": source})
 
 
 _TICKS: dict[int, bytes] = {}

@@ -16,6 +16,7 @@ from clvlab.law.closing import Window
 from clvlab.packs.reader import load_pack
 from clvlab.packs.writer import write_pack
 from tests import booked
+from tests.commands import clvlab
 
 VERIFIER = Path(cl.__file__).parent / "proof" / "clv_verify.py"
 
@@ -205,21 +206,77 @@ def test_a_pack_that_keeps_books_is_read_in_shards_as_at_once(tmp_path):
     assert pl.concat(parts).equals(whole.of_book("ash").rows.drop("series"))
 
 
-def test_states_of_a_book_are_not_judged_by_ticks_of_the_consensus(pack, tmp_path):
-    opened, _ = pack
-    ticks = tmp_path / "ticks.csv"
-    opened.source.tape().ticks().collect().join(opened.source.fixtures, on="fixture_id").write_csv(ticks)
-    by_all, by_one = (cl.backtest(opened, at_random, close=close).run.save(tmp_path / "runs") for close in (None, "ash"))
+def stand_alone(*arguments):
+    command = [sys.executable, VERIFIER.parent / "clv_states.py", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
 
-    done = [
-        subprocess.run(
-            [sys.executable, VERIFIER.parent / "clv_states.py", run, ticks], capture_output=True, text=True, check=False
-        )
-        for run in (by_all, by_one)
-    ]
 
-    assert [one.returncode for one in done] == [0, 2]
-    assert "those of the book 'ash'" in done[1].stderr
+@pytest.fixture(scope="module")
+def exported(pack, tmp_path_factory):
+    """A folder with the ticks and books of a pack as CSV."""
+    folder = tmp_path_factory.mktemp("exported")
+    for name, *options in (("ticks.csv",), ("books.csv", "--books")):
+        code, _, err = clvlab(folder, "packs", "export", pack[0].source.folder, name, *options)
+        assert code == 0, err
+    return folder
+
+
+@pytest.mark.parametrize("close", [None, *booked.NAMES])
+def test_states_are_judged_by_rows_of_the_book_that_closes(pack, exported, tmp_path, close):
+    ticks, books = exported / "ticks.csv", exported / "books.csv"
+    run = cl.backtest(pack[0], at_random, close=close).run.save(tmp_path / "runs")
+
+    assert stand_alone(run, ticks, books)[0] == 0
+    code, said = stand_alone(run, ticks)
+    assert code == (0 if close is None else 2)
+    assert close is None or f"those of the book '{close}', and ticks are the consensus alone" in said
+
+
+def another_price(book):
+    return pl.when(pl.col("book") == book).then(pl.col("odds_milli") + 1).otherwise("odds_milli").alias("odds_milli")
+
+
+def another_name(book):
+    swapped = {book: "birch", "birch": book}
+    return pl.col("book").replace(swapped)
+
+
+FORGED = {
+    "prices": (lambda books: books.with_columns(another_price("ash")), 1, "the ticks say"),
+    "books": (lambda books: books.with_columns(another_name("ash")), 1, "the ticks say"),
+    "other books": (lambda books: books.with_columns(another_price("birch")), 0, "pass"),
+    "messages left out": (lambda books: books.filter(pl.col("tick_seq") > 2), 1, "the ticks say"),
+    "order": (lambda books: books.sample(fraction=1, shuffle=True, seed=7), 0, "pass"),
+    "the book left out": (lambda books: books.filter(pl.col("book") != "ash"), 2, "'ash', of which no row is given"),
+    "ticks": (lambda books: books.with_columns(pl.col("tick_seq") + 10**6), 2, "where no tick is"),
+    "twice": (lambda books: pl.concat([books, books.head(1)]), 2, "'ash' says two things at tick"),
+    "columns": (lambda books: books.drop("suspended"), 2, "can't read books from"),
+}
+
+
+@pytest.fixture(scope="module")
+def by_ash(pack, tmp_path_factory):
+    return cl.backtest(pack[0], at_random, close="ash").run.save(tmp_path_factory.mktemp("runs"))
+
+
+@pytest.mark.parametrize("forgery", FORGED)
+def test_rows_of_books_that_are_others_do_not_give_the_states(by_ash, exported, tmp_path, forgery):
+    change, code, said = FORGED[forgery]
+    change(pl.read_csv(exported / "books.csv", infer_schema=False).cast({"tick_seq": int, "odds_milli": int})).write_csv(
+        tmp_path / "books.csv"
+    )
+
+    found = stand_alone(by_ash, exported / "ticks.csv", tmp_path / "books.csv")
+
+    assert (found[0], said in found[1]) == (code, True), found
+
+
+def test_a_pack_without_books_has_none_to_export(tmp_path):
+    code, _, err = clvlab(tmp_path, "packs", "export", "starter", "books.csv", "--books")
+
+    assert (code, list(tmp_path.iterdir())) == (2, [])
+    assert "'starter' keeps no books" in err
 
 
 def test_a_run_closed_by_a_book_that_the_pack_does_not_keep_disagrees_with_it(pack, tmp_path):
