@@ -19,7 +19,7 @@ import io
 import json
 import sys
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,12 +51,25 @@ def fixtures_of(rows: Iterable[dict[str, Any]]) -> dict[int, Fixture]:
         message = (tick, row["market_key"], row["suspended"], row["kickoff_ts_ms"])
         if not fixture.ticks or fixture.ticks[-1][0] != row["tick_seq"]:
             fixture.ticks.append(tick)
-            states.append({"sides": [], "suspended": row["suspended"], "tick_seq": row["tick_seq"], "ts_ms": row["ts_ms"]})
+            states.append(_begun(row, row["ts_ms"]))
         elif before[row["fixture_id"]] != message:
             raise clv_verify.InputError(f"tick {row['tick_seq']} of fixture {row['fixture_id']} is more than one message")
         before[row["fixture_id"]] = message
-        states[-1]["sides"].append({key: row[key] for key in ("odds_milli", "prob_bps", "side")})
+        states[-1]["sides"].append(_side(row))
     return fixtures
+
+
+def _begun(row: dict[str, Any], ts_ms: int) -> dict[str, Any]:
+    return {"sides": [], "suspended": row["suspended"], "tick_seq": row["tick_seq"], "ts_ms": ts_ms}
+
+
+def _side(row: dict[str, Any]) -> dict[str, Any]:
+    return {key: row[key] for key in ("odds_milli", "prob_bps", "side")}
+
+
+def times_of(fixtures: dict[int, Fixture]) -> dict[int, dict[int, int]]:
+    """Return the time of each tick of each fixture."""
+    return {number: {seq: ts for seq, ts, _ in fixture.ticks} for number, fixture in fixtures.items()}
 
 
 def fixtures_by(book: str, fixtures: dict[int, Fixture], rows: Sequence[dict[str, Any]]) -> dict[int, Fixture]:
@@ -65,18 +78,17 @@ def fixtures_by(book: str, fixtures: dict[int, Fixture], rows: Sequence[dict[str
     if not own:
         raise clv_verify.InputError(f"the states are those of the book {book!r}, of which no row is given")
     found = {number: replace(fixture, markets={}) for number, fixture in fixtures.items()}
-    times = {number: {seq: ts for seq, ts, _ in fixture.ticks} for number, fixture in fixtures.items()}
+    times = times_of(fixtures)
     for row in sorted(own, key=lambda row: (row["fixture_id"], row["market_key"], row["tick_seq"], row["side"])):
-        fixture_id, tick_seq, suspended = row["fixture_id"], row["tick_seq"], row["suspended"]
+        fixture_id, tick_seq = row["fixture_id"], row["tick_seq"]
         if tick_seq not in times.get(fixture_id, {}):
             raise clv_verify.InputError(f"{book!r} speaks at tick {tick_seq} of fixture {fixture_id}, where no tick is")
         states = found[fixture_id].markets.setdefault(row["market_key"], [])
         if not states or states[-1]["tick_seq"] != tick_seq:
-            ts_ms = times[fixture_id][tick_seq]
-            states.append({"sides": [], "suspended": suspended, "tick_seq": tick_seq, "ts_ms": ts_ms})
-        elif states[-1]["suspended"] != suspended or states[-1]["sides"][-1]["side"] == row["side"]:
+            states.append(_begun(row, times[fixture_id][tick_seq]))
+        elif states[-1]["suspended"] != row["suspended"] or states[-1]["sides"][-1]["side"] == row["side"]:
             raise clv_verify.InputError(f"{book!r} says two things at tick {tick_seq} of fixture {fixture_id}")
-        states[-1]["sides"].append({key: row[key] for key in ("odds_milli", "prob_bps", "side")})
+        states[-1]["sides"].append(_side(row))
     return found
 
 
@@ -123,7 +135,7 @@ def check_states(
             said = f"the states are those of the book {window['close_source']!r}, and ticks are the consensus alone"
             raise clv_verify.InputError(f"{said}: name a CSV of the books as well")
         fixtures = fixtures_by(window["close_source"], fixtures, books)
-    times = {number: {seq: ts for seq, ts, _ in fixture.ticks} for number, fixture in fixtures.items()}
+    times = times_of(fixtures)
     for seq, decision in evidence.decisions:
         fixture_id, tick_seq, ts_ms, action = (decision[name] for name in ("fixture_id", "tick_seq", "ts_ms", "action"))
         time = times.get(fixture_id, {}).get(tick_seq)
@@ -143,33 +155,43 @@ def check_states(
         clv_verify.require(close == expected, f"{market} of {fixture_id}: the ticks say {expected}")
 
 
+def _flag(text: str) -> bool:
+    return {"true": True, "false": False}[text.lower()]
+
+
+def _text(text: str | None) -> str:
+    if text is None:
+        raise ValueError("a line ends before its last column")
+    return text
+
+
+def _nullable(text: str) -> int | None:
+    return int(text) if text else None
+
+
+_STATE: dict[str, Callable[[str], Any]] = {
+    "fixture_id": int, "tick_seq": int, "market_key": _text, "side": _text,
+    "prob_bps": _nullable, "odds_milli": _nullable, "suspended": _flag,
+}  # fmt: skip
+
+
 def read_ticks(path: Path) -> dict[int, Fixture]:
     """Read ticks from CSV."""
-    numbers, flags = ("fixture_id", "tick_seq", "ts_ms"), ("in_running", "suspended")
-    return fixtures_of(_rows(path, ("market_key", "side"), numbers, flags, ("prob_bps", "odds_milli", "kickoff_ts_ms")))
+    return fixtures_of(_rows(path, "ticks", {**_STATE, "ts_ms": int, "in_running": _flag, "kickoff_ts_ms": _nullable}))
 
 
 def read_books(path: Path) -> list[dict[str, Any]]:
     """Read what books say from CSV."""
-    texts = ("market_key", "side", "book")
-    return _rows(path, texts, ("fixture_id", "tick_seq"), ("suspended",), ("prob_bps", "odds_milli"))
+    return _rows(path, "books", {**_STATE, "book": _text})
 
 
-def _rows(
-    path: Path, texts: Sequence[str], numbers: Sequence[str], flags: Sequence[str], nullable: Sequence[str]
-) -> list[dict[str, Any]]:
-    known = {"true": True, "false": False}
-    rows: list[dict[str, Any]] = []
+def _rows(path: Path, what: str, columns: dict[str, Callable[[str], Any]]) -> list[dict[str, Any]]:
+    """Read a CSV whose columns are read so; ``what`` it holds is said where it can't be."""
     try:
-        for text in csv.DictReader(io.StringIO(clv_verify.read_file(path).decode("utf-8"), newline="")):
-            row: dict[str, Any] = {name: text[name] for name in texts}
-            row.update({name: int(text[name]) for name in numbers})
-            row.update({name: int(text[name]) if text[name] else None for name in nullable})
-            row.update({name: known[text[name].lower()] for name in flags})
-            rows.append(row)
+        texts = csv.DictReader(io.StringIO(clv_verify.read_file(path).decode("utf-8"), newline=""))
+        return [{name: read(text[name]) for name, read in columns.items()} for text in texts]
     except (ValueError, KeyError, AttributeError, TypeError, csv.Error) as error:
-        raise clv_verify.InputError(f"can't read {'books' if 'book' in texts else 'ticks'} from {path}: {error!r}") from error
-    return rows
+        raise clv_verify.InputError(f"can't read {what} from {path}: {error!r}") from error
 
 
 def verify_states(path: Path, ticks: dict[int, Fixture], books: Sequence[dict[str, Any]] | None = None) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """Entry and close by one book's own states, against a loop over plain rows."""
 
+import json
+import random
 import subprocess
 import sys
 from dataclasses import replace
@@ -13,10 +15,13 @@ from clvlab.application.replays import prices_again
 from clvlab.application.sheets.headline import headline_of
 from clvlab.errors import AgentError, WindowError
 from clvlab.law.closing import Window
+from clvlab.law.schema import ClosingPolicy
 from clvlab.packs.reader import load_pack
 from clvlab.packs.writer import write_pack
+from clvlab.proof import clv_states
 from tests import booked
 from tests.commands import clvlab
+from tests.length import length
 
 VERIFIER = Path(cl.__file__).parent / "proof" / "clv_verify.py"
 
@@ -270,6 +275,42 @@ def test_rows_of_books_that_are_others_do_not_give_the_states(by_ash, exported, 
     found = stand_alone(by_ash, exported / "ticks.csv", tmp_path / "books.csv")
 
     assert (found[0], said in found[1]) == (code, True), found
+
+
+@pytest.mark.parametrize("seed", range(length(6, 200)))
+def test_windows_and_policies_of_all_kinds_give_the_states_that_plain_rows_give(tmp_path, seed):
+    """Messages a minute and a half apart: behind a suspension ``last_open`` finds an open one, or none that is young enough."""
+    draw = random.Random(seed)
+    quicker = pl.col("ts_ms") // 4
+    ticks, books = (rows.with_columns(quicker) for rows in booked.frames(seed))
+    policy = draw.choice(list(ClosingPolicy))
+    kept = booked.manifest(kickoff_ts_ms=draw.choice([None, booked.HOUR_MS - 1])).model_copy(update={"closing_policy": policy})
+    write_pack(ticks, kept, tmp_path / "booked", books=books)
+    rule = draw.choice(["pre_match", "fixed_duration", "manual_stop"])
+    seconds = draw.randrange(1, 5000) if rule == "fixed_duration" else None
+    book = draw.choice(booked.NAMES)
+    window = Window(end_rule=rule, duration_s=seconds, min_clv_horizon_s=0, close_source=book)
+    done = cl.backtest(cl.open_pack(tmp_path / "booked"), at_random, window=window).run.save(tmp_path / "runs")
+    known = ticks.with_columns(kickoff_ts_ms=pl.lit(kept.fixtures[0].kickoff_ts_ms)).to_dicts()
+    rows = books.to_dicts()
+
+    def judged(changed=lambda row: row):
+        fixtures = clv_states.fixtures_of(known)
+        return clv_states.verify_states(done, fixtures, [changed(row) for row in rows])["checks"]["states_from_ticks"]
+
+    assert judged() is None
+    shown = [json.loads(line)["payload"] for line in (done / "events.jsonl").read_text().splitlines()]
+    used = {
+        (one["fixture_id"], one["action"]["market_key"], state["tick_seq"])
+        for one in shown
+        if (state := one.get("market_state")) is not None
+    }
+    forged = draw.choice(sorted(used))
+    assert judged(lambda row: row | {"odds_milli": 1001} if key_of(row) == forged and row["book"] == book else row)
+
+
+def key_of(row):
+    return row["fixture_id"], row["market_key"], row["tick_seq"]
 
 
 def test_a_pack_without_books_has_none_to_export(tmp_path):

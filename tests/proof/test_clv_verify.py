@@ -142,7 +142,16 @@ def test_evidence_that_can_not_be_read_has_no_states(folder, ticks):
 
 @pytest.mark.parametrize(
     "text",
-    ["fixture_id\n1\n", "no,such\ncolumns,here\n", "fixture_id,tick_seq\n1.5,x\n", "\xff", HEAD + "1,,0,false,m,s,,,false,\n"],
+    [
+        "fixture_id\n1\n",
+        "no,such\ncolumns,here\n",
+        "fixture_id,tick_seq\n1.5,x\n",
+        "\xff",
+        HEAD + "1,,0,false,m,s,,,false,\n",
+        HEAD.replace("market_key,side,", "").replace("\n", ",market_key,side\n")
+        + 2 * "1,0,0,false,,,false,,m,s\n"
+        + "1,1,0,false,,,false,,m\n",
+    ],
 )
 def test_unreadable_ticks_are_refused(folder, tmp_path, text):
     path = tmp_path / "bad.csv"
