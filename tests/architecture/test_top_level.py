@@ -1,0 +1,20 @@
+"""What stands at the top level of the project: what is meant to, and nothing that was left there."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MEANT = {
+    "CHANGELOG.md", "LICENSE", "README.md", "clvlab", "constraints.txt", "docs", "notebooks", "packs", "pyproject.toml",
+    "service", "tests",
+}  # fmt: skip
+
+
+def test_nothing_else_is_kept_at_the_top_level():
+    if not (ROOT / ".git").exists():
+        pytest.skip("no checkout: git can't be asked what is kept")
+    kept = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
+
+    assert {path.split("/")[0] for path in kept if path and not path.startswith(".")} == MEANT
