@@ -1,4 +1,4 @@
-# The workshop's recipes: each is the command that CI runs. `just` comes with the extra "dev".
+# The workshop's recipes. `just` comes with the extra "dev".
 
 set shell := ["bash", "-euo", "pipefail", "-c"]
 
@@ -15,15 +15,11 @@ lint:
 
 # Every test that answers soon.
 test:
-    pytest -n 2 --dist loadfile -m "not long and not browser"
+    pytest -n auto --dist worksteal -m "not long and not browser"
 
 # The long duels, at their whole length.
 duels:
     CLVLAB_DUELS=whole pytest -n 2 --dist worksteal -m "long and not browser" tests
-
-# What `just test` runs, as CI does: three at once, as many wait for a process or a disk.
-quick:
-    pytest -n 3 --dist worksteal -m "not long and not browser"
 
 # Every test, the duels at their short length.
 all:

@@ -11,6 +11,7 @@ from clvlab.anchor.devserver import serving
 from clvlab.anchor.records import AnchorRecords, _expect
 from clvlab.anchor.settings import AnchorSettings
 from clvlab.anchor.solana import SolanaAnchor
+from tests.waiting import PATIENCE_S
 
 
 class MemoryRecords:
@@ -60,6 +61,6 @@ def local_chain(folder):
             genesis_hash=GENESIS_HASH,
             poll_s=0.002,
             timeout_s=1.0,
-            patience_s=5.0,
+            patience_s=PATIENCE_S,
         )
         yield Local(chain, url, key, settings)

@@ -10,6 +10,8 @@ from pathlib import Path
 from unittest.mock import patch
 
 from clvlab.cli import main
+from clvlab.invocation import command
+from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).parents[1]
 
@@ -27,7 +29,13 @@ def clvlab(folder, *args):
     return code, *(text.buffer.getvalue().decode() for text in (out, err))
 
 
-def apart(folder, calls, *, start=(), timeout_s=60):
+def typed(folder, *words):
+    """How a command of ``clvlab`` is typed in a folder, as hints say it there."""
+    with chdir(folder):
+        return command(*words)
+
+
+def apart(folder, calls, *, start=(), timeout_s=PATIENCE_S):
     """Give the same of several calls, made one after the other in one process.
 
     Each is the environment it has besides, and its arguments; ``start`` is the command that starts the process.

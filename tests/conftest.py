@@ -6,10 +6,15 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from clvlab.packs.importers import betfair
 from clvlab.packs.importers.unchanged import Changes
 from tests.postgres import postgres_server
+
+# A machine that does other things besides is no failure: nothing that hypothesis draws is held to the clock.
+settings.register_profile("clvlab", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("clvlab")
 
 
 @pytest.fixture(scope="session")

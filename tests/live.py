@@ -4,6 +4,7 @@ from clvlab.application.packs import bundled_catalog
 from clvlab.errors import FeedError
 from clvlab.feeds.feed import Cut, GapCause, Resumed
 from clvlab.feeds.replay import ReplayFeed
+from tests.waiting import PATIENCE_S
 
 FIXTURE = 90000000
 MESSAGES = 301
@@ -39,7 +40,7 @@ class Pausing(Around):
     def listen(self, stop, fixture_ids=(), after=None):
         for number, item in enumerate(super().listen(stop, fixture_ids, after)):
             if number == self.messages:
-                stop.wait(60)
+                stop.wait(PATIENCE_S)
                 return
             yield item
 

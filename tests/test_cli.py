@@ -1,5 +1,6 @@
 import hashlib
 import json
+import shlex
 import sqlite3
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from clvlab.application.reports.requests import BacktestRunRequest
 from clvlab.proof import clv_states, clv_verify
 from clvlab.proof.closure import source_digest
 from clvlab.runlog.log import commit, conclude
-from tests.commands import clvlab
+from tests.commands import clvlab, typed
 from tests.proof.bundles import make_bundle, trust
 
 
@@ -39,11 +40,11 @@ def test_demo_ranks_two_agents_seals_verifies_and_says_what_to_try_next(tmp_path
     assert out.index("cumulative-drift") < out.index("baseline")
     assert len(list((tmp_path / "runs").iterdir())) == 2
     for line in out.split("Try next:")[1].rstrip().splitlines()[1:]:
-        program, *arguments = line.split()
-        if program == "clvlab":
-            assert clvlab(tmp_path, *arguments)[0] == 0, line
+        own = line.strip().removeprefix(typed(tmp_path))
+        if own != line.strip():
+            assert clvlab(tmp_path, *shlex.split(own))[0] == 0, line
         else:
-            subprocess.run([program, *arguments], cwd=tmp_path, capture_output=True, check=True)
+            subprocess.run(shlex.split(line), cwd=tmp_path, capture_output=True, check=True)
 
 
 def test_the_evidence_hash_is_what_sha256_of_the_events_file_gives(folder, sealed):

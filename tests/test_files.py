@@ -17,6 +17,7 @@ from tests.commands import ROOT, apart
 from tests.factories import make_sealed_run
 from tests.length import length
 from tests.proof.bundles import make_bundle
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.long
 
@@ -44,7 +45,9 @@ ODD = [pipe, device, sparse, Path.mkdir]
 def called(command, *calls):
     """What a verifier answers to calls of so many arguments: exit status and all that it says; each in at most 30 s."""
     if command == "package":
-        answers = apart(ROOT, [({}, ["verify", *arguments]) for arguments in calls], start=LIMITED, timeout_s=30 * len(calls))
+        answers = apart(
+            ROOT, [({}, ["verify", *arguments]) for arguments in calls], start=LIMITED, timeout_s=PATIENCE_S * len(calls)
+        )
         return [(status, errors + said) for status, said, errors in answers]
     done = [_called_alone(ALONE[command], arguments) for arguments in calls]
     return [(one.returncode, one.stderr + one.stdout) for one in done]
@@ -52,7 +55,7 @@ def called(command, *calls):
 
 def _called_alone(file, arguments):
     command = [*LIMITED, sys.executable, "-I", file, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
 
 
 @pytest.fixture

@@ -2,11 +2,18 @@
 
 import time
 from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+PATIENCE_S = 600.0
+"""How long what is sure to come is waited for: only what hangs takes so long, on a machine however busy."""
 
 
-def until(holds: Callable[[], object], seconds: float = 30) -> None:
-    """Wait until something holds; fail if it does not come to."""
-    end = time.monotonic() + seconds
-    while not holds():
+def until(holds: Callable[[], T]) -> T:
+    """Wait until something holds, and return what it then is; fail if it does not come to."""
+    end = time.monotonic() + PATIENCE_S
+    while not (found := holds()):
         assert time.monotonic() < end, "it does not come to hold"
         time.sleep(0.02)
+    return found

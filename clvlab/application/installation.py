@@ -10,6 +10,7 @@ from typing import Any
 from clvlab.application.packs import bundled_catalog, verified_pack
 from clvlab.application.versions import judge
 from clvlab.errors import ArgumentError, ClvlabError, MissingExtraError
+from clvlab.invocation import environment_python
 from clvlab.naming import did_you_mean
 
 
@@ -28,8 +29,8 @@ class Extra:
 
     @property
     def command(self) -> str:
-        """What installs it, in a clone."""
-        return f"pip install '.[{self.name}]'"
+        """What installs it here, in a clone."""
+        return f"{environment_python()} -m pip install '.[{self.name}]'"
 
 
 EXTRAS: tuple[Extra, ...] = (

@@ -7,6 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from clvlab.errors import PackTamperedError, UnknownPackError
+from clvlab.invocation import command
 from clvlab.packs import opening
 from clvlab.packs.catalog import Catalog
 from clvlab.packs.derived.opening import VIEW_FILE, finder, folders_of, is_view_file, made_again, open_view, read_view
@@ -150,6 +151,6 @@ def catalog_at(folder: Path) -> Catalog:
     catalog = Catalog(folder)
     if not catalog.entries():
         raise UnknownPackError(
-            f"{str(folder)!r} admits no pack: make one there and run clvlab packs admit PACK --catalog {folder}"
+            f"{str(folder)!r} admits no pack: make one there and run {command('packs', 'admit', 'PACK', '--catalog', folder)}"
         )
     return catalog

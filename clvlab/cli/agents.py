@@ -8,7 +8,8 @@ import typer
 
 from clvlab.application import templates
 from clvlab.cli.options import JsonOption
-from clvlab.cli.printing import out, plain, plain_lines, print_json
+from clvlab.cli.printing import out, plain, plain_lines, print_json, show_next
+from clvlab.invocation import command
 
 agents_app = typer.Typer(help="Strategy templates.", no_args_is_help=True)
 
@@ -22,7 +23,9 @@ def list_agents(as_json: JsonOption = False) -> None:
         return
     for card in cards:
         out.print(f"[bold]{card['strategy']:<18}[/] {plain(card['summary'])}")
-    out.print("\nNext: clvlab agents show NAME. An agent of your own: clvlab backtest PACK --agent file.py:name")
+    out.print()
+    show_next("agents", "show", "NAME")
+    out.print(f"An agent of your own: {plain(command('backtest', 'PACK', '--agent', 'file.py:name'))}")
 
 
 @agents_app.command("show")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from clvlab.agents.isolation.isolated import isolated
 from clvlab.application import backtests, packs
@@ -30,7 +32,7 @@ from clvlab.cli.feeds import capture, devfeed
 from clvlab.cli.interrupting import interruptible
 from clvlab.cli.live import live
 from clvlab.cli.log import log_app, witness
-from clvlab.cli.making import now_ms, params_of, program
+from clvlab.cli.making import now_ms, params_of
 from clvlab.cli.options import JsonOption, NetworkOption, PackArgument, ReadsOption, RunName, RunsFolderOption, RunsOption
 from clvlab.cli.packs import packs_app
 from clvlab.cli.printing import (
@@ -41,6 +43,7 @@ from clvlab.cli.printing import (
     plain_lines,
     print_json,
     show_checks,
+    show_next,
     show_report,
     show_table,
     table,
@@ -52,9 +55,20 @@ from clvlab.cli.serving import dev_token, rebuild_leaderboard, retention, serve,
 from clvlab.cli.verifying import verify
 from clvlab.cli.versions import version
 from clvlab.errors import ClvlabError
+from clvlab.invocation import command
 from clvlab.law.closing import Window
 
+
+class _Commands(TyperGroup):
+    """The commands, in whose usage and errors the program is named as it is typed here."""
+
+    def invoke(self, ctx: Any) -> Any:
+        ctx.info_name = command()  # not before: what completes names in a shell goes by the program's own name
+        return super().invoke(ctx)
+
+
 app = typer.Typer(
+    cls=_Commands,
     name="clvlab",
     help="Does a betting or trading agent beat the closing line? Backtests that anyone can check.",
     no_args_is_help=True,
@@ -111,10 +125,13 @@ def demo(runs_folder: RunsOption = Path("runs"), as_json: JsonOption = False) ->
     for verdict in verdicts:
         show_checks(verdict)
     out.print("Try next:")
-    out.print(f"  {program()} verify {plain(str(folders[1]))}")
-    out.print(f"  sha256sum {plain(str(folders[1] / 'events.jsonl'))}")
-    out.print(f"  {program()} show {plain(str(folders[1]))} --decisions 5")
-    out.print(f"  {program()} backtest starter --agent cumulative-drift --param cooldown_s=3600")
+    for line in (
+        command("verify", folders[1]),
+        shlex.join(["sha256sum", str(folders[1] / "events.jsonl")]),
+        command("show", folders[1], "--decisions", 5),
+        command("backtest", "starter", "--agent", "cumulative-drift", "--param", "cooldown_s=3600"),
+    ):
+        out.print(f"  {plain(line)}")
     raise typer.Exit(0 if all(verdict.passed for verdict in verdicts) else 1)
 
 
@@ -172,7 +189,7 @@ def backtest(
         return
     show_report(test.report, headline_of(test))
     out.print(f"Sealed in {plain(str(folder))}")
-    out.print(f"Next: {program()} verify {plain(str(folder))}")
+    show_next("verify", folder)
 
 
 def show(
@@ -231,8 +248,8 @@ def clvlab(
 ) -> None:
     """Does a betting or trading agent beat the closing line? Backtests that anyone can check.
 
-    The main job: clvlab backtest season --agent cumulative-drift, then clvlab verify latest, then
-    clvlab report latest --html sheet.html.
+    The main job, each a command of its own: backtest season --agent cumulative-drift, then verify latest, then
+    report latest --html sheet.html.
     """
 
 
@@ -244,7 +261,7 @@ for panel, commands in {
     "Service": (serve, worker, dev_token, backup, retention, rebuild_leaderboard),
     "This installation": (doctor, version),
 }.items():
-    for command in commands:
-        app.command(rich_help_panel=panel)(command)
+    for one in commands:
+        app.command(rich_help_panel=panel)(one)
 for group, name in ((packs_app, "packs"), (bets_app, "bets"), (agents_app, "agents"), (log_app, "log")):
     app.add_typer(group, name=name, rich_help_panel="Of several commands")

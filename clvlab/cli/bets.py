@@ -19,9 +19,9 @@ from clvlab.application.sheets.headline import headline_of
 from clvlab.application.sheets.means import spelt_mean
 from clvlab.application.sheets.page import tear_sheet_page
 from clvlab.cli.interrupting import interruptible
-from clvlab.cli.making import now_ms, program
+from clvlab.cli.making import now_ms
 from clvlab.cli.options import JsonOption, RunsOption
-from clvlab.cli.printing import counted, out, plain, print_json, say, show_report, show_table, table
+from clvlab.cli.printing import counted, out, plain, print_json, say, show_next, show_report, show_table, table
 from clvlab.cli.progress import stages
 from clvlab.files import written_file
 from clvlab.law.closing import Window
@@ -83,7 +83,7 @@ def bets_grade(
         if path is not None:
             out.print(f"Wrote {plain(str(path))}")
     out.print(f"Sealed in {plain(str(folder))}")
-    out.print(f"Next: {program()} verify {plain(str(folder))}")
+    show_next("verify", folder)
 
 
 def _columns(texts: list[str]) -> dict[str, str | None]:

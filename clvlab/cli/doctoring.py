@@ -7,7 +7,7 @@ import typer
 from clvlab.application.installation import installation
 from clvlab.cli.interrupting import interruptible
 from clvlab.cli.options import JsonOption
-from clvlab.cli.printing import err, facts, out, plain, print_json, say
+from clvlab.cli.printing import err, facts, out, plain, print_json, say, show_next
 
 
 def doctor(as_json: JsonOption = False) -> None:
@@ -34,5 +34,8 @@ def doctor(as_json: JsonOption = False) -> None:
                 f"  {plain(name):<10} {'[green]verified[/]' if fault is None else '[red]NOT verified[/]: ' + plain(fault)}"
             )
         out.print()
-        say("Next: clvlab demo" if not broken else "Install clvlab again: its packs are not what they were published as")
+        if broken:
+            say("Install clvlab again: its packs are not what they were published as")
+        else:
+            show_next("demo")
     raise typer.Exit(1 if broken else 0)

@@ -17,10 +17,11 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from clvlab.cli.making import INTERRUPTED, end_of, ended_like_an_interrupt, now_ms, program
-from clvlab.cli.printing import err, facts, out, plain, show_pack
+from clvlab.cli.making import INTERRUPTED, end_of, ended_like_an_interrupt, now_ms
+from clvlab.cli.printing import err, facts, out, plain, show_next, show_pack
 from clvlab.errors import FeedError
 from clvlab.feeds.devfeed.faults import Plan, read_plan
+from clvlab.invocation import command
 from clvlab.packs.opening import open_pack
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def capture(
     for state in last:
         facts("Captured", state.outcome)
     show_pack(pack)
-    out.print(f"Next: {program()} backtest {plain(str(out_folder))} --agent baseline")
+    show_next("backtest", out_folder, "--agent", "baseline")
 
 
 @contextmanager
@@ -138,7 +139,7 @@ def devfeed(
                 out.print("A feed waits here for somebody to listen. In another terminal:\n")
                 for name, value in server.variables.items():
                     out.print(f"export {name}={plain(shlex.quote(value))}")
-                out.print(f"{program()} capture {plain(feed)} --out match\n\nCtrl-C ends it")
+                out.print(f"{plain(command('capture', feed, '--out', 'match'))}\n\nCtrl-C ends it")
                 sys.stdout.flush()
                 while not server.is_done:
                     time.sleep(0.1)

@@ -22,9 +22,9 @@ from clvlab.application.log import operations
 from clvlab.application.runs.in_folder import FolderRecord
 from clvlab.application.runs.perform import PerformedRun
 from clvlab.application.sheets.headline import headline_of
-from clvlab.cli.making import INTERRUPTED, end_of, ended_like_an_interrupt, now_ms, params_of, program
+from clvlab.cli.making import INTERRUPTED, end_of, ended_like_an_interrupt, now_ms, params_of
 from clvlab.cli.options import JsonOption, NetworkOption, ReadsOption
-from clvlab.cli.printing import err, leaderboard, out, plain, print_json, show_report, show_table
+from clvlab.cli.printing import err, leaderboard, out, plain, print_json, show_next, show_report, show_table
 from clvlab.engine.agent import Agent
 from clvlab.law.closing import Window
 
@@ -153,7 +153,7 @@ def _show(done: PerformedRun, folder: Path, names: Sequence[str], *, as_json: bo
     if several:
         show_table(leaderboard([done]))
     show_report(report, None if several else headline_of(done))
-    code = "".join(f" --agent {name}" for name in names if _FILE in name)
     out.print(f"Sealed in {plain(str(folder))}")
     out.print(f"Captured in {plain(str(done.pack.folder))}")
-    out.print(f"Next: {program()} verify {plain(str(folder))} --replay --pack {plain(str(done.pack.folder))}{plain(code)}")
+    code = [word for name in names if _FILE in name for word in ("--agent", name)]
+    show_next("verify", folder, "--replay", "--pack", done.pack.folder, *code)

@@ -83,7 +83,7 @@ def show(log: LogArgument, as_json: JsonOption = False) -> None:
 def audit(
     log: Annotated[str, typer.Argument(help="SQLite file, URL of a database, or http(s) URL of a service.", metavar="LOG")],
     key: Annotated[list[str] | None, typer.Option("--key", help="Public key of the log; may be repeated.")] = None,
-    trust: Annotated[Path | None, typer.Option(help="File of keys that you trust, as for 'clvlab verify'.")] = None,
+    trust: Annotated[Path | None, typer.Option(help="File of keys that you trust, as for the command 'verify'.")] = None,
     checkpoint: Annotated[
         list[Path] | None, typer.Option("--checkpoint", help="A checkpoint seen before; may be repeated.")
     ] = None,

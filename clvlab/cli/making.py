@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
-import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, NoReturn
 
 import orjson
@@ -66,11 +63,3 @@ def ended_like_an_interrupt() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def program() -> str:
-    """How to call the command line again from here."""
-    called = Path(sys.argv[0])
-    if shutil.which("clvlab"):
-        return "clvlab"
-    return f"{sys.executable} -m clvlab" if called.name == "__main__.py" else str(called)

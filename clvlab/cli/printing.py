@@ -18,6 +18,7 @@ from rich.text import Text
 from clvlab.application import backtests
 from clvlab.application.runs.perform import PerformedRun
 from clvlab.application.sheets.headline import Headline
+from clvlab.invocation import command
 from clvlab.packs.derived.derivation import DerivedPack
 from clvlab.packs.derived.wording import derived_words
 from clvlab.packs.quality import Quality
@@ -82,6 +83,11 @@ def say(text: str, style: str = "") -> None:
     text = _printable(text)
     for line in wrap(text, width, break_long_words=False, break_on_hyphens=False) if width else [text]:
         out.print(Text(line, style=style))
+
+
+def show_next(*words: object) -> None:
+    """Print the command that goes on from here, in one line, so that it can be typed as it stands."""
+    out.print(f"Next: {plain(command(*words))}")
 
 
 def show_verdict(found: Headline, agent: str = "") -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ from clvlab.cli.options import CheckpointFileOption, JsonOption, RunArgument, Ur
 from clvlab.cli.printing import err, facts, out, plain, print_json
 from clvlab.errors import AnchorError, BundleError, EvidenceError
 from clvlab.files import new_file
+from clvlab.invocation import command
 from clvlab.runlog.note import Signer, read_signer
 from clvlab.runlog.published import Published
 
@@ -94,8 +96,8 @@ def devchain(
             "GENESIS_HASH": GENESIS_HASH,
             "KEYPAIR": str(keypair.resolve()),
         }.items():
-            out.print(f"export CLVLAB_ANCHOR_{name}={plain(value)}")
-        out.print("\nclvlab anchor RUN\nclvlab verify RUN")
+            out.print(f"export CLVLAB_ANCHOR_{name}={plain(shlex.quote(value))}")
+        out.print(f"\n{plain(command('anchor', 'RUN'))}\n{plain(command('verify', 'RUN'))}")
         sys.stdout.flush()
         try:
             listening.serve_forever()
@@ -120,7 +122,8 @@ def bundle(
         print_json({"bundle": str(out_file), "bytes": size})
         return
     out.print(f"Wrote {size:,} bytes to {plain(str(out_file))}")
-    out.print(f"Next: clvlab verifier > clv_verify.py; python3 clv_verify.py {plain(str(out_file))}")
+    judge = shlex.join(["python3", "clv_verify.py", str(out_file)])
+    out.print(f"Next: {plain(command('verifier'))} > clv_verify.py; {plain(judge)}")
 
 
 def _bundled(

@@ -21,7 +21,7 @@ from clvlab.application.sheets.page import tear_sheet_page
 from clvlab.cli.interrupting import interruptible
 from clvlab.cli.making import now_ms
 from clvlab.cli.options import JsonOption, RunName, RunNames, RunsFolderOption
-from clvlab.cli.printing import counted, err, out, plain, print_json, say, show_report, show_table
+from clvlab.cli.printing import counted, err, out, plain, print_json, say, show_next, show_report, show_table
 from clvlab.cli.progress import stages
 from clvlab.errors import UnknownPackError
 from clvlab.files import written_file
@@ -41,10 +41,12 @@ def runs(
     if as_json:
         print_json([run.facts() for run in found])
     elif not found:
-        say(f"There is no run in {runs_folder} yet: clvlab backtest season --agent cumulative-drift")
+        say(f"There is no run in {runs_folder} yet")
+        show_next("backtest", "season", "--agent", "cumulative-drift", *listing.runs_option(runs_folder))
     else:
         show_table(_table(found))
-        out.print(f"{counted(len(found), 'run')} in {plain(str(runs_folder))}; next: clvlab verify latest")
+        out.print(f"{counted(len(found), 'run')} in {plain(str(runs_folder))}")
+        show_next("verify", "latest", *listing.runs_option(runs_folder))
     raise typer.Exit(1 if any(run.verified is False for run in found) else 0)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import orjson
@@ -14,7 +13,7 @@ from clvlab.application import packs
 from clvlab.application.points.honest import HonestSearch, honest_search, named
 from clvlab.cli.interrupting import interruptible
 from clvlab.cli.options import JsonOption, NetworkOption, PackArgument, ReadsOption
-from clvlab.cli.printing import counted, out, plain, print_json, say, show_table
+from clvlab.cli.printing import counted, out, plain, print_json, say, show_next, show_table
 from clvlab.cli.progress import bar
 from clvlab.law.closing import Window
 from clvlab.statistics.verdict import signed
@@ -75,8 +74,8 @@ def _show(found: HonestSearch, agent: str, pack: str) -> None:
     show_table(shown)
     if len(ranked) > _SHOWN:
         out.print(f"and {counted(len(ranked) - _SHOWN, 'point')} more, with --json")
-    params = " ".join(f"--param {name}={_spelt(value)}" for name, value in best.params.items())
-    out.print(f"Next: clvlab backtest {plain(str(Path(pack)))} --agent {plain(agent)} {plain(params)}", soft_wrap=True)
+    params = [word for name, value in best.params.items() for word in ("--param", f"{name}={_spelt(value)}")]
+    show_next("backtest", pack, "--agent", agent, *params)
 
 
 def _spelt(value: Any) -> str:

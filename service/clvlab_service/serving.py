@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from clvlab.application.application import Application
 from clvlab.errors import SettingsError
+from clvlab.invocation import command
 from clvlab_service.app import create_app
 from clvlab_service.dev import AUDIENCE, ISSUER, public_key_file
 from clvlab_service.logs import forward_uvicorn
@@ -62,7 +63,7 @@ def serve(host: str, port: int, dev_folder: Path | None, say: Callable[[str], No
         if settings.database_url is None:
             say("The store is in memory: what is done now is gone when it stops. Set CLVLAB_DATABASE_URL to keep it.")
         if not settings.job_workers:
-            say("It performs no jobs: they wait for `clvlab worker`.")
+            say(f"It performs no jobs: they wait for {command('worker')}.")
         say(_about_tokens(settings, dev_folder))
         if settings.devfeed:
             say("Live runs follow a synthetic feed: each sees a match from its first message, faster than it was.")
@@ -231,10 +232,10 @@ def _created(create: Callable[[Settings], FastAPI], settings: Settings) -> FastA
 
 def _about_tokens(settings: Settings, dev_folder: Path | None) -> str:
     if dev_folder is not None:
-        return f"For a token: clvlab dev-token --keys {dev_folder}"
+        return f"For a token: {command('dev-token', '--keys', dev_folder)}"
     if settings.jwks_url or settings.jwt_public_key_file:
         return f"Tokens come from {settings.jwt_issuer}."
     return (
         "No keys are configured, so calls that need a token answer 401. "
-        "To try them on this machine: clvlab serve --dev, and clvlab dev-token for a token."
+        f"To try them on this machine: {command('serve', '--dev')}, and {command('dev-token')} for a token."
     )

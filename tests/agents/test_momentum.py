@@ -154,7 +154,7 @@ def test_what_is_claimed_is_the_rise_so_far_and_the_rule_of_succession():
 
 
 @given(tapes())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_the_columns_decide_as_a_loop_over_the_messages_does(tape):
     config = template(STRATEGY, EAGER[STRATEGY]).config
 

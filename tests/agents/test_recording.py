@@ -157,7 +157,7 @@ def test_a_recording_over_http_survives_whatever_the_server_does(tmp_path, monke
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
 
     def slow(_):
-        sleep(1)
+        sleep(4)
         return completion(json.dumps(GOOD))
 
     replies = [
@@ -175,7 +175,7 @@ def test_a_recording_over_http_survives_whatever_the_server_does(tmp_path, monke
     tape = make_tape([*steady(), *steady(2, fixture_id=2)])
 
     with serving(lambda prompt: next(left)(prompt)) as server:
-        ask = ChatEndpoint(server.base_url, "m-1", api_key="secret", timeout_s=0.3)
+        ask = ChatEndpoint(server.base_url, "m-1", api_key="secret", timeout_s=2.0)
         transcript = record(tape, ask, [(1, seq) for seq in range(len(replies))])
 
     assert [answer.error for answer in transcript.answers] == [

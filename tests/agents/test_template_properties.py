@@ -22,7 +22,7 @@ def agent(strategy, tape):
 
 @pytest.mark.parametrize("strategy", TEMPLATES)
 @given(tapes(), st.integers(0, 60), st.integers(0, 200_000), st.booleans())
-@settings(max_examples=length(20, 60), deadline=None)
+@settings(max_examples=length(20, 60))
 def test_decisions_on_a_prefix_are_the_prefix_of_the_decisions(strategy, tape, seq, ts_s, by_time):
     asked = agent(strategy, tape)
     known = pl.col("ts_ms") < ts_s * 1000 if by_time else pl.col("tick_seq") < seq
@@ -35,7 +35,7 @@ def test_decisions_on_a_prefix_are_the_prefix_of_the_decisions(strategy, tape, s
 
 @pytest.mark.parametrize("strategy", TEMPLATES)
 @given(tapes())
-@settings(max_examples=length(10, 30), deadline=None)
+@settings(max_examples=length(10, 30))
 def test_decisions_can_be_sealed_and_claims_are_bounded(strategy, tape):
     decided = actions.check_decisions(agent(strategy, tape).decide(tape))
 
@@ -45,7 +45,7 @@ def test_decisions_can_be_sealed_and_claims_are_bounded(strategy, tape):
 
 @pytest.mark.parametrize("strategy", TEMPLATES)
 @given(tapes())
-@settings(max_examples=length(10, 20), deadline=None)
+@settings(max_examples=length(10, 20))
 def test_a_fixture_is_decided_alike_alone_and_among_others(strategy, tape):
     asked = template(strategy, EAGER[strategy])
     together = asked.decide(tape)

@@ -14,4 +14,4 @@ if __name__ == "__main__":
     print("ready", flush=True)
     application.start()
     application.competitions.start(ALICE, sys.argv[2])
-    time.sleep(60)
+    time.sleep(3600)

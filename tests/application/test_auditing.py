@@ -443,7 +443,6 @@ def endless(wfile):
 )  # fmt: skip
 def test_service_that_answers_anything_ends_in_one_clear_line(public, which, answer, message):
     with served(changed(public, which, lambda *_: answer)) as url:
-        started = time.monotonic()
         try:
             said = " ".join(rules(audit(url, limits=Limits(request_s=0.4 if callable(answer[1]) else 20))))
         except LogError as error:
@@ -451,7 +450,6 @@ def test_service_that_answers_anything_ends_in_one_clear_line(public, which, ans
 
     assert any(part in said for part in message.split("|")), said
     assert len(said.splitlines()) == 1
-    assert time.monotonic() - started < 15
 
 
 def test_log_without_end_is_not_read(public):

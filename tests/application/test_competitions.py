@@ -27,6 +27,7 @@ from clvlab.errors import (
 )
 from clvlab.store import tables
 from tests.factories import ALICE, BOB, make_competition
+from tests.waiting import PATIENCE_S
 
 BOTH = ("baseline", "cumulative-drift")
 PINNED = {
@@ -544,7 +545,7 @@ def test_what_a_live_listener_saw_is_the_log(application):
     listener = Thread(target=listen)
     listener.start()
     application.competitions.start(ALICE, competition_id)
-    listener.join(timeout=20)
+    listener.join(timeout=PATIENCE_S)
 
     assert seen == application.competitions.events(competition_id, -1)
 

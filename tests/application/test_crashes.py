@@ -14,6 +14,7 @@ from clvlab.application.runs.perform import perform
 from clvlab.errors import LeaseLostError
 from tests.factories import ALICE, make_competition
 from tests.length import length
+from tests.waiting import until
 
 pytestmark = pytest.mark.long
 
@@ -33,12 +34,8 @@ def evidence_hash(record):
 
 
 def settled(application):
-    for _ in range(200):
-        counts = application.jobs.counts()
-        if counts["queued"] == counts["leased"] == 0:
-            return counts
-        time.sleep(0.1)
-    raise AssertionError(f"jobs are left over: {counts}")
+    until(lambda: (counts := application.jobs.counts())["queued"] == counts["leased"] == 0)
+    return application.jobs.counts()
 
 
 @pytest.mark.parametrize("delay_s", length([0.1, 0.35], [0.0, 0.05, 0.1, 0.2, 0.35, 0.6]))
@@ -96,15 +93,14 @@ def test_a_late_worker_can_not_store_what_another_stored_already(durable_url):
 
 
 def test_a_worker_that_is_only_slow_keeps_its_job(durable_url):
-    application = Application(durable_url, lease_ms=90)
+    application = Application(durable_url, lease_ms=2_000)
     application.deploys.deploy(ALICE, BODY)
     job = application.jobs._claim()
 
     with application.jobs._attempts.at(job, told=True):
-        time.sleep(0.5)
+        time.sleep(3)
         stolen = application.jobs._claim()
-    time.sleep(0.2)
-    after = application.jobs._claim()
+    after = until(application.jobs._claim)
 
     assert stolen is None
     assert after.attempt == 2

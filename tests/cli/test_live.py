@@ -1,5 +1,6 @@
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -46,7 +47,7 @@ class TestLive:
         assert out.startswith("risers: Not distinguishable from zero: ")
         assert "\nLive paper: risers on live-" in out
         assert "  gaps                 none" in out
-        asked = out.split("Next: ")[1].split()
+        asked = shlex.split(out.split("Next: ")[1])
         code, out, err = clvlab(folder, *asked[asked.index("verify") :])
         assert code == 0, out + err
         assert "replay: agrees" in out

@@ -1,5 +1,7 @@
 import json
+import shlex
 import shutil
+import sys
 
 import pytest
 
@@ -148,7 +150,7 @@ def test_the_doctor_names_the_command_for_what_is_missing(tmp_path, monkeypatch)
     code, out, _ = clvlab(tmp_path, "doctor")
 
     assert code == 0
-    assert "lacks obstore; in a clone: pip install '.[remote]'" in out
+    assert f"lacks obstore; in a clone: {shlex.quote(sys.executable)} -m pip install '.[remote]'" in out
     assert "season     verified" in out
 
 

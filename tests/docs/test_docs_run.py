@@ -23,6 +23,7 @@ import pytest
 from clvlab.cli import printing
 from tests.commands import clvlab
 from tests.length import whole_only
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.long
 
@@ -35,7 +36,7 @@ WIDTH = 120
 PLAIN = re.compile(  # nothing that only a shell understands, but for a file that takes what is printed
     r"(clvlab (?!serve|devchain|devfeed|demo)[^|&;<>()$`?\n#~]+)(?:> (\S+))?"
 )
-PROGRAMS = {"clvlab": f"{shlex.quote(sys.executable)} -m clvlab", "python3": shlex.quote(sys.executable)}
+ACTIVATED = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # the environment of the tests, as a reader's
 
 
 @dataclass(frozen=True)
@@ -65,10 +66,9 @@ def steps(text):
     return found
 
 
-def ours(command, port, programs=PROGRAMS):
-    """The command with the interpreter that runs the tests, and a free port."""
-    command = command.replace(SERVED, f"127.0.0.1:{port}")
-    return re.sub(r"(?<![\w./-])(clvlab|python3)(?= )", lambda word: programs.get(word[1], word[1]), command)
+def ours(command, port):
+    """The command with a free port."""
+    return command.replace(SERVED, f"127.0.0.1:{port}")
 
 
 def expanded(command, folder):
@@ -103,14 +103,14 @@ def run(step, page, folder, namespace, port):
         return where, printed.getvalue()
     if plain := PLAIN.fullmatch(step.code.strip()):
         command, file = plain.groups()
-        with patch.object(printing.out, "_width", WIDTH):
-            code, out, err = clvlab(folder, *expanded(ours(command, port, {}), folder))
+        with patch.object(printing.out, "_width", WIDTH), patch.dict(os.environ, PATH=ACTIVATED):
+            code, out, err = clvlab(folder, *expanded(ours(command, port), folder))
         assert code == 0, f"{where}\nexit status {code}\n{out}{err}"
         if file is None:
             return where, out
         (folder / file).write_text(out, encoding="utf-8")
         return where, ""
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": str(WIDTH), "NO_COLOR": "1", "CLVLAB_PORT": str(port)}
+    environment = os.environ | {"PATH": ACTIVATED, "COLUMNS": str(WIDTH), "NO_COLOR": "1", "CLVLAB_PORT": str(port)}
     done = subprocess.run(
         ["sh", "-c", ours(step.code, port)],
         cwd=folder,
@@ -118,7 +118,7 @@ def run(step, page, folder, namespace, port):
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == 0, f"{where}\nexit status {done.returncode}\n{done.stdout}{done.stderr}"
     return where, done.stdout

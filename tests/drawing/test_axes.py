@@ -4,6 +4,7 @@ import matplotlib as mpl
 from matplotlib import pyplot as plt
 
 from clvlab.drawing import axes as drawing
+from tests.waiting import PATIENCE_S
 
 
 def test_the_drawing_escapes_its_name():
@@ -25,7 +26,7 @@ def test_pictures_drawn_at_once_are_each_as_if_drawn_alone():
     before, first_is_done, drawn = dict(mpl.rcParams), threading.Event(), []
 
     def second(ax):
-        first_is_done.wait(5)
+        first_is_done.wait(PATIENCE_S)
         ax.text(0, 0, "here")
 
     other = threading.Thread(target=lambda: drawn.append(drawing.svg(second, "a")))

@@ -207,7 +207,7 @@ def test_agent_that_does_nothing_passes(tape):
 
 
 @given(games(), st.randoms(use_true_random=False))
-@settings(max_examples=length(20, 50), deadline=None)
+@settings(max_examples=length(20, 50))
 def test_prefix_is_the_tape_of_the_messages_until_then(game, dice):
     if not game.rows:
         return

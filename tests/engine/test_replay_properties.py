@@ -28,7 +28,7 @@ from tests.length import length
 
 pytestmark = pytest.mark.long
 
-quick = settings(max_examples=length(12, 50), deadline=None)
+quick = settings(max_examples=length(12, 50))
 
 
 @st.composite

@@ -31,7 +31,7 @@ def by_replay(tape, window, agent):
 
 
 @pytest.mark.long
-@settings(max_examples=length(60, 500), deadline=None)
+@settings(max_examples=length(60, 500))
 @given(st.data())
 def test_scores_are_those_of_the_replay(data):
     game, window = data.draw(games()), data.draw(windows())

@@ -1,6 +1,5 @@
 import logging
 import threading
-import time
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ed25519
@@ -16,6 +15,7 @@ from clvlab.packs.captures.kalshi import SOURCE as KALSHI
 from clvlab.packs.importers.source import fixture_id_of
 from tests.feeds.venues import QUICK, START_MS, Model, heard, json_of, misfits, of_socket, record_of, tracker_of
 from tests.length import length
+from tests.waiting import PATIENCE_S
 
 SIDES = {"HOM": "part1", "TIE": "draw", "AWY": "part2"}
 
@@ -152,31 +152,31 @@ def test_tickers_by_themselves_are_markets_of_yes_and_no(key_file):
 
 
 def test_no_ping_for_longer_than_the_patience_is_a_cut(key_file):
-    with server("stall@100:1.2", ping_s=None) as to:
-        items = heard(feed(to, key_file, patience=Patience(2.0, 0.5, 10.0, 0.01, 0.05)), to, quiet_s=0.3)
+    with server("stall@100:2.5", ping_s=None) as to:
+        items = heard(feed(to, key_file, patience=Patience(60.0, 2.0, 600.0, 0.01, 0.05)), to)
     assert GapCause.SILENCE in {cut.cause for cut in cuts(items)}
 
-    with server("stall@100:1.2", ping_s=0.2) as to:
-        items = heard(feed(to, key_file, patience=Patience(2.0, 0.5, 10.0, 0.01, 0.05)), to, quiet_s=0.3)
+    with server("stall@100:2.5", ping_s=0.1) as to:
+        items = heard(feed(to, key_file, patience=Patience(60.0, 2.0, 600.0, 0.01, 0.05)), to)
     assert cuts(items) == []
 
 
 def test_pings_without_messages_are_a_cut_after_a_longer_patience(key_file):
     with server("stall@100:1.2", ping_s=0.1) as to:
-        items = heard(feed(to, key_file, patience=Patience(2.0, 5.0, 0.5, 0.01, 0.05)), to, quiet_s=0.3)
+        items = heard(feed(to, key_file, patience=Patience(60.0, 600.0, 0.5, 0.01, 0.05)), to)
 
     assert {cut.cause for cut in cuts(items)} == {GapCause.SILENCE}
 
 
 def test_a_wrong_key_ends_the_feed_and_is_not_shown(key_file, tmp_path):
     with server() as to, pytest.raises(FeedError, match="HTTP 401: check CLVLAB_KALSHI_KEY_ID, _PRIVATE_KEY_FILE") as refused:
-        heard(feed(to, key_file, key_id="the-wrong-one"), to, most_s=3.0)
+        heard(feed(to, key_file, key_id="the-wrong-one"), to)
     assert "the-wrong-one" not in str(refused.value)
 
     with server() as to, server() as other:
         own = feed(to, key_file, private_key_file=other.write_key(tmp_path / "other.pem"))
         with pytest.raises(FeedError, match="HTTP 401"):
-            heard(own, to, most_s=3.0)
+            heard(own, to)
     assert "key" not in repr(own)
 
 
@@ -197,27 +197,25 @@ def test_an_event_that_is_not_there_ends_the_feed(key_file):
         server() as to,
         pytest.raises(FeedError, match="HTTP 404: check CLVLAB_KALSHI_EVENT_TICKERS, _TICKERS and _API_URL, for 'events/NONE'"),
     ):
-        heard(feed(to, key_file, event_tickers=["NONE"]), to, most_s=3.0)
+        heard(feed(to, key_file, event_tickers=["NONE"]), to)
 
 
 def test_a_ticker_that_kalshi_does_not_take_ends_the_feed(key_file):
     with server(matches=1) as to:
         to._shares = {"MATCH-1-HOM"}
         with pytest.raises(FeedError, match="error 16: Market not found; check CLVLAB_KALSHI_EVENT_TICKERS"):
-            heard(feed(to, key_file), to, most_s=3.0)
+            heard(feed(to, key_file), to)
 
 
-def test_stopping_ends_it_within_a_second_and_closes_the_connection(key_file):
+def test_stopping_ends_it_and_closes_the_connection(key_file):
     with server(messages=20) as to:
         own, stop = feed(to, key_file), Stop()
         listening = own.listen(stop)
         for _ in range(5):
             next(listening)
         threading.Timer(0.1, stop.set).start()
-        began = time.monotonic()
         list(listening)
-        assert time.monotonic() - began < 1.1
-        assert to.peers[0].socket.wait_closed(1.0)
+        assert to.peers[0].socket.wait_closed(PATIENCE_S)
 
 
 def test_a_market_that_is_suspended_over_the_close_ends_without_a_price(key_file):

@@ -1,7 +1,6 @@
 import gzip
 import socket
 import threading
-import time
 
 import orjson
 import pytest
@@ -19,6 +18,7 @@ from clvlab.packs.captures.records import name_of
 from clvlab.packs.importers.source import Options
 from tests.feeds.venues import QUICK, START_MS, Model, heard, json_of, misfits, of_socket, record_of, tracker_of, written
 from tests.length import length
+from tests.waiting import PATIENCE_S
 
 MATCH = "1X2_PARTICIPANT_RESULT||"
 
@@ -119,7 +119,7 @@ def test_some_fixtures_alone_can_be_listened_to():
         tracker.take(record_of(item))
     assert list(tracker.fixtures) == [1002]
     with server() as to, pytest.raises(FeedError, match="none of the events is fixture 7: add it to CLVLAB_POLYMARKET_EVENTS"):
-        heard(feed(to), to, most_s=0.1, fixture_ids=[7])
+        heard(feed(to), to, fixture_ids=[7])
 
 
 def test_a_cut_of_one_connection_of_several_names_its_assets_and_leaves_the_others():
@@ -181,7 +181,7 @@ def test_no_byte_at_all_is_a_cut_before_silence_of_messages_is():
 @pytest.mark.parametrize("status", ["401@0", "401@50,cut@50"])
 def test_a_refusal_that_no_try_can_mend_ends_the_feed_and_names_the_setting(status):
     with server(status) as to, pytest.raises(FeedError, match=r"HTTP 401: check CLVLAB_POLYMARKET_(GAMMA_)?URL"):
-        heard(feed(to), to, most_s=3.0)
+        heard(feed(to), to)
 
 
 def test_an_event_that_is_not_there_ends_the_feed():
@@ -205,27 +205,24 @@ def test_a_provider_that_is_not_there_is_tried_again_until_it_is_told_to_stop():
         own.fixtures()
 
 
-def test_stopping_ends_it_within_a_second_and_closes_the_connection():
+def test_stopping_ends_it_and_closes_the_connection():
     with server(messages=20) as to:
         own, stop = feed(to), Stop()
         listening = own.listen(stop)
         for _ in range(5):
             next(listening)
-        began = time.monotonic()
         stop.set()
         list(listening)
-        assert time.monotonic() - began < 1.0
-        assert to.peers[0].socket.wait_closed(1.0)
+        assert to.peers[0].socket.wait_closed(PATIENCE_S)
 
 
-def test_stopping_ends_it_within_a_second_while_nobody_answers():
+def test_stopping_ends_it_while_nobody_answers():
     with socket.create_server(("127.0.0.1", 0)) as mute:
         where = f"127.0.0.1:{mute.getsockname()[1]}"
-        own, stop = PolymarketFeed(events=["a"], url=f"ws://{where}", gamma_url=f"http://{where}"), Stop()
+        patience = Patience(3600.0, 3600.0, 3600.0, 0.01, 0.05)
+        own, stop = PolymarketFeed(events=["a"], url=f"ws://{where}", gamma_url=f"http://{where}", patience=patience), Stop()
         threading.Timer(0.2, stop.set).start()
-        began = time.monotonic()
         assert list(own.listen(stop)) == []
-        assert time.monotonic() - began < 1.2
 
 
 def test_what_was_heard_and_written_down_is_imported_as_the_same_ticks(tmp_path):

@@ -310,7 +310,7 @@ def tracked(records):
     return [placed for record in records for placed in tracker.take(record)], tracker.ledger(), tracker.unreadable
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(batches=st.lists(st.tuples(ITEMS, st.sampled_from(["go on", "roll", "kill", "tear"])), max_size=5))
 def test_what_is_read_again_is_what_was_written_however_it_was_broken_up(tmp_path_factory, batches):
     folder = tmp_path_factory.mktemp("capture")

@@ -8,6 +8,7 @@ from websockets.sync.server import serve
 from clvlab.feeds.feed import Cut, GapCause, Health, Stop
 from clvlab.feeds.retrying import Patience
 from clvlab.feeds.sockets import Socket
+from tests.waiting import PATIENCE_S
 
 QUICK = Patience(answer_s=2.0, silence_s=5.0, data_s=0.4, first_s=0.01, most_s=0.05)
 
@@ -32,7 +33,7 @@ def sending(say):
 
 def first_cut(url, **options):
     stop = Stop()
-    timer = threading.Timer(5.0, stop.set)
+    timer = threading.Timer(PATIENCE_S, stop.set)
     timer.start()
     socket = Socket(url, "url", Health(), QUICK, lambda _: [], lambda _, message: [message], lambda _: None, **options)
     with closing(socket.listen(stop)) as items:

@@ -1,6 +1,5 @@
 import logging
 import threading
-import time
 from contextlib import closing
 
 import orjson
@@ -16,6 +15,7 @@ from clvlab.packs.captures.replaying import Tracker
 from clvlab.packs.captures.the_odds_api import TheOddsApiReader
 from clvlab.packs.importers.source import fixture_id_of
 from tests.length import length
+from tests.waiting import PATIENCE_S
 
 
 def body(number):
@@ -36,7 +36,7 @@ def feed_of(server, **options):
     return TheOddsApiFeed(url=server.url, **own | options)
 
 
-def heard(feed, messages, seconds=15.0, **listening):
+def heard(feed, messages, seconds=PATIENCE_S, **listening):
     """Listen until so many messages came."""
     stop, items = Stop(), []
     timer = threading.Timer(seconds, stop.set)
@@ -177,14 +177,11 @@ def test_no_key_is_logged(caplog):
     assert "secret-key" not in caplog.text
 
 
-def test_it_ends_within_a_second_of_being_told_to():
+def test_it_ends_when_told_to_however_long_it_would_wait():
     stop = Stop()
     with TheOddsApiServer([body(1)]) as server:
         threading.Timer(0.3, stop.set).start()
-        began = time.monotonic()
-        list(feed_of(server, interval_s=60).listen(stop))
-
-    assert time.monotonic() - began < 1.3
+        list(feed_of(server, interval_s=3600).listen(stop))
 
 
 def test_a_backfill_is_estimated_before_anything_is_spent():

@@ -22,6 +22,7 @@ from clvlab.packs.captures.txline import TxLineReader
 from clvlab.packs.manifest import Fixture
 from clvlab.packs.opening import open_pack
 from tests.length import length
+from tests.waiting import PATIENCE_S
 
 
 def message(number, fixture_id=7, **changes):
@@ -43,7 +44,7 @@ def feed_of(server, **options):
     return TxLineFeed(url=server.url, **own | options)
 
 
-def heard(feed, until, seconds=15.0, **listening):
+def heard(feed, until, seconds=PATIENCE_S, **listening):
     """Listen until ``until(items)`` holds."""
     stop, items = Stop(), []
     timer = threading.Timer(seconds, stop.set)
@@ -222,16 +223,14 @@ def test_only_what_was_subscribed_to_is_received():
 
 
 @pytest.mark.parametrize("answers", [True, False])
-def test_it_ends_within_a_second_of_being_told_to(answers):
+def test_it_ends_when_told_to_however_long_it_would_wait(answers):
     stop = Stop()
-    with TxLineServer(script(1), heartbeat_s=30.0) as server, socket.create_server(("127.0.0.1", 0)) as mute:
+    with TxLineServer(script(1), heartbeat_s=3600.0) as server, socket.create_server(("127.0.0.1", 0)) as mute:
         url = server.url if answers else f"http://127.0.0.1:{mute.getsockname()[1]}"
-        feed = TxLineFeed(url=url, jwt=TOKENS[0], api_token=TOKENS[1], timeout_s=20.0)
+        feed = TxLineFeed(url=url, jwt=TOKENS[0], api_token=TOKENS[1], timeout_s=3600.0)
         threading.Timer(0.4, stop.set).start()
-        began = time.monotonic()
         list(feed.listen(stop))
 
-    assert time.monotonic() - began < 1.4
     assert not feed.health.connected
 
 

@@ -17,6 +17,7 @@ from clvlab.feeds.txline_place import Ids, Place
 from clvlab.packs.captures.records import Header
 from clvlab.packs.captures.replaying import Tracker
 from clvlab.packs.captures.txline import TxLineReader
+from tests.waiting import PATIENCE_S
 
 HOUR_MS = 3_600_000
 HEARTBEAT = b"event: heartbeat\ndata: {}\n\n"
@@ -61,7 +62,7 @@ def feed_of(server, **options):
 def heard(feed, resumed):
     """What is heard until messages came again so many times."""
     stop, items = Stop(), []
-    timer = threading.Timer(10.0, stop.set)
+    timer = threading.Timer(PATIENCE_S, stop.set)
     timer.start()
     with closing(feed.listen(stop)) as coming:
         for item in coming:

@@ -1,7 +1,6 @@
 """What the tests of venues share: listening until a server has sent everything, reading what was heard, and a plain model."""
 
 import threading
-import time
 from decimal import ROUND_HALF_UP, Decimal
 
 import orjson
@@ -10,15 +9,16 @@ from clvlab.feeds.feed import Cut, GapCause, Received, Resumed, Stop
 from clvlab.feeds.retrying import Patience
 from clvlab.packs.captures.records import Header, Record, cut_line, message_line, name_of, resumed_line
 from clvlab.packs.captures.replaying import Tracker
+from tests.waiting import until
 
 QUICK = Patience(answer_s=2.0, silence_s=2.0, data_s=10.0, first_s=0.01, most_s=0.05)
 START_MS = 1_900_000_000_000
 
 
-def heard(feed, server, *, quiet_s=0.4, most_s=20.0, **listen):
-    """Everything that a feed yields until the server's script is over and nothing more has come for a while."""
+def heard(feed, server, *, quiet_s=0.4, **listen):
+    """Everything that a feed yields until the server's script is over, its last words are heard, and nothing more has come."""
     stop, items = Stop(), []
-    ends = threading.Thread(target=_end, args=(server, stop, items, quiet_s, most_s))
+    ends = threading.Thread(target=_end, args=(server, stop, items, quiet_s))
     ends.start()
     try:
         for item in feed.listen(stop, **listen):
@@ -29,15 +29,21 @@ def heard(feed, server, *, quiet_s=0.4, most_s=20.0, **listen):
     return items
 
 
-def _end(server, stop, items, quiet_s, most_s):
-    until = time.monotonic() + most_s
-    while not server.is_done.wait(0.05) and not stop.is_set and time.monotonic() < until:
-        continue
-    known = -1
-    while len(items) != known and not stop.is_set:
-        known = len(items)
-        stop.wait(quiet_s)
-    stop.set()
+def _end(server, stop, items, quiet_s):
+    try:
+        until(lambda: stop.is_set or (server.is_done.is_set() and _all_heard(server, items)))
+        known = -1
+        while len(items) != known and not stop.is_set:
+            known = len(items)
+            stop.wait(quiet_s)
+    finally:
+        stop.set()
+
+
+def _all_heard(server, items):
+    """Whether what the server said last on each connection that is still open has been heard."""
+    heard = {item.text.decode() for item in items if isinstance(item, Received)}
+    return all(peer.sent[-1] in heard for peer in server.peers if peer.sent and not peer.is_cut)
 
 
 def tracker_of(source):

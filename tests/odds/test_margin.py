@@ -61,7 +61,7 @@ def test_an_outcome_that_a_market_does_not_have_changes_nothing(method):
     assert np.isnan(wide[0, 1])
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @example(method=Margin.ADDITIVE, odds=[9.0, 1.001953125, 1.001953125])
 @given(
     method=st.sampled_from(list(Margin)),

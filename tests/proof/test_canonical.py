@@ -44,7 +44,6 @@ values = st.recursive(
 
 
 @given(values)
-@settings(deadline=None)
 def test_canonical_form_is_that_of_rfc_8785(value):
     line = canonical(value)
 
@@ -88,7 +87,7 @@ def test_other_bytes_for_a_value_are_refused_by_both(line):
 
 @pytest.mark.long
 @given(st.lists(st.tuples(texts, texts, texts), min_size=1, max_size=4, unique_by=lambda names: names[0]))
-@settings(max_examples=length(20, 60), deadline=None)
+@settings(max_examples=length(20, 60))
 def test_columns_are_written_as_the_values_would_be(names):
     tape = make_tape(
         message(seq, seq, {side: 5000, side + "x": None}, market_key=market) for seq, (market, side, _) in enumerate(names)

@@ -103,7 +103,7 @@ def test_what_a_tape_gives_is_read(policy, window, kickoff_s):
 
 @pytest.mark.long
 @given(settings_of_a_run())
-@settings(max_examples=length(20, 60), deadline=None)
+@settings(max_examples=length(20, 60))
 def test_what_any_tape_gives_is_read_by_both(setting):
     game, window, decided = setting
 

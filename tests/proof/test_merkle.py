@@ -1,7 +1,7 @@
 import hashlib
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from clvlab.errors import EvidenceError
@@ -45,7 +45,6 @@ def test_root_is_that_of_rfc_9162(size):
 
 
 @given(st.lists(st.integers(0, 9), max_size=8))
-@settings(deadline=None)
 def test_frontier_gives_the_same_root_however_it_is_fed(steps):
     frontier, fed = Frontier(), 0
     for step in steps:

@@ -62,7 +62,7 @@ def matched(line, kind):
 
 
 @given(lines())
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=600)
 def test_a_line_matches_exactly_when_walking_it_finds_no_fault(drawn):
     kind, line = drawn
 
@@ -93,7 +93,7 @@ def test_range_matches_its_integers_and_no_other_text(low, high):
 
 
 @given(st.integers(-SAFE, SAFE), st.integers(0, SAFE), st.integers(-SAFE * 9, SAFE * 9))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_range_of_large_integers_ends_where_it_says(low, size, other):
     high = max(low + size, 0)
     pattern = re.compile(clv_verify.between(low, high))

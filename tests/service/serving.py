@@ -15,12 +15,13 @@ from clvlab_service.settings import Settings
 from fastapi import FastAPI
 
 from tests.service.tokens import ALICE, BOB
+from tests.waiting import PATIENCE_S
 
 FIXTURE = 90000000
 CONFIG = {"competition_type": "arena", "source_mode": "replay", "market_scope": "all", "roster_size": 3}
 BOUND = CONFIG | {"pack_id": "starter", "fixture_id": FIXTURE}
 BACKTEST = {"pack_id": "starter", "fixture_id": FIXTURE, "window_id": "full", "market_allowlist": [""]}
-PLAIN = {"verify": False, "timeout": 60}  # a client of plain HTTP: reading the certificates of all the world takes 25 ms
+PLAIN = {"verify": False, "timeout": PATIENCE_S}  # of plain HTTP: reading the certificates of all the world takes 25 ms
 DEPLOY = {"strategy": "cumulative-drift", "source_mode": "replay", "pack_id": "starter", "fixture_id": FIXTURE}
 
 
@@ -63,12 +64,12 @@ def stoppable(settings):
     def stop():
         started = time.monotonic()
         server.should_exit = True
-        thread.join(30)
+        thread.join(PATIENCE_S)
         assert not thread.is_alive()
         return time.monotonic() - started
 
     try:
-        assert ready.wait(20)
+        assert ready.wait(PATIENCE_S)
         yield f"http://127.0.0.1:{sock.getsockname()[1]}", stop
     finally:
         stop()

@@ -26,6 +26,7 @@ from clvlab.store.url import database_url
 from tests.length import length
 from tests.service.serving import BACKTEST
 from tests.service.test_locked_down import needs_root_of_linux
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.long
 
@@ -117,12 +118,12 @@ def started(command, environment, said):
             yield process
         finally:
             process.terminate()
-            process.wait(60)
+            process.wait(PATIENCE_S)
     assert process.returncode == -signal.SIGTERM
 
 
 def wait_until_ready(port, process, said):
-    until = time.monotonic() + 60
+    until = time.monotonic() + PATIENCE_S
     while True:
         try:
             httpx2.get(f"http://127.0.0.1:{port}/readyz", timeout=2).raise_for_status()
@@ -162,10 +163,10 @@ def up(composed, postgres, tmp_path_factory):
 def test_the_composition_answers_at_two_services_what_two_workers_perform(up):
     first, second = up["service-1"], up["service-2"]
 
-    made = httpx2.post(f"http://127.0.0.1:{first}/backtests", json=BACKTEST, timeout=60)
-    read = httpx2.get(f"http://127.0.0.1:{second}/runs/{made.json()['run_id']}", timeout=60)
-    signed = httpx2.get(f"http://127.0.0.1:{second}/log/checkpoint", timeout=60)
-    measured = {name: httpx2.get(f"http://127.0.0.1:{port}/metrics", timeout=60).text for name, port in up.items()}
+    made = httpx2.post(f"http://127.0.0.1:{first}/backtests", json=BACKTEST, timeout=PATIENCE_S)
+    read = httpx2.get(f"http://127.0.0.1:{second}/runs/{made.json()['run_id']}", timeout=PATIENCE_S)
+    signed = httpx2.get(f"http://127.0.0.1:{second}/log/checkpoint", timeout=PATIENCE_S)
+    measured = {name: httpx2.get(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE_S).text for name, port in up.items()}
 
     assert (made.status_code, read.json()["run"]["status"]) == (200, "sealed")
     assert signed.text.startswith("example.org/log\n2\n")
@@ -199,7 +200,7 @@ def test_the_proxy_goes_on_without_one_of_its_services(composed, up, tmp_path):
                     if not sock.connect_ex(("127.0.0.1", port)):
                         break
                 time.sleep(0.05)
-            statuses = [httpx2.get(f"http://127.0.0.1:{port}/readyz", timeout=20).status_code for _ in range(10)]
+            statuses = [httpx2.get(f"http://127.0.0.1:{port}/readyz", timeout=PATIENCE_S).status_code for _ in range(10)]
         finally:
             process.terminate()
 

@@ -13,6 +13,7 @@ from clvlab.packs.manifest import descriptor, read_manifest
 from clvlab.proof import clv_verify
 from tests.service.serving import BACKTEST, BOUND, CONFIG, DEPLOY, FIXTURE, make_entry
 from tests.service.serving import api as serve_api
+from tests.waiting import until
 
 CHECKS = {
     "evidence_integrity", "llm_boundary", "metrics_recomputed", "manifest_bound", "policy_obeyed", "receipt_separation",
@@ -28,12 +29,8 @@ def finalized(api):
 
 
 def sealed(api, run_id):
-    for _ in range(600):
-        card = api.get(f"/runs/{run_id}")
-        if card["run"]["status"] in ("sealed", "failed"):
-            return card
-        time.sleep(0.05)
-    raise AssertionError(f"{run_id} is {card['run']['status']}")
+    until(lambda: api.get(f"/runs/{run_id}")["run"]["status"] in ("sealed", "failed"))
+    return api.get(f"/runs/{run_id}")
 
 
 def first_decision(api, run_id):

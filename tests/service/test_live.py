@@ -8,6 +8,7 @@ import pytest
 from websockets.sync.client import connect
 
 from tests.service.serving import api, assert_problem, make_entry
+from tests.waiting import PATIENCE_S
 
 LIVE = {"competition_type": "arena", "source_mode": "live", "market_scope": "all", "roster_size": 3, "fixture_id": 90000000}
 DEPLOY = {"strategy": "cumulative-drift", "source_mode": "live"}
@@ -34,7 +35,7 @@ def test_watchers_of_a_live_competition_see_its_decisions_before_the_seal_and_th
     with ThreadPoolExecutor() as pool:
         following = pool.submit(follow)
         response = served.alice.post(f"/competitions/{created}/start")
-        seen = following.result(timeout=90)
+        seen = following.result(timeout=PATIENCE_S)
 
     assert response.status_code == 202
     assert response.headers["location"] == f"/competitions/{created}"

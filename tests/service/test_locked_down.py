@@ -16,6 +16,7 @@ import pytest
 from clvlab.runlog.note import Signer, write_signer
 from tests.service.serving import BACKTEST
 from tests.service.test_serving import serving
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.long
 
@@ -85,9 +86,9 @@ def test_service_runs_as_another_user_over_a_read_only_root(tmp_path, aside, mon
     writes = subprocess.run([*locked, "-c", refused, *map(str, tried)], capture_output=True, text=True, check=True)
 
     with serving(state, **environment) as (url, _, _):
-        made = httpx2.post(f"{url}/backtests", json=BACKTEST, timeout=60)
-        run = httpx2.get(f"{url}/runs/{made.json()['run_id']}/bundle", timeout=60)
-        sheet = httpx2.get(f"{url}/backtests/{made.json()['backtest_id']}/tear-sheet", timeout=60)
+        made = httpx2.post(f"{url}/backtests", json=BACKTEST, timeout=PATIENCE_S)
+        run = httpx2.get(f"{url}/runs/{made.json()['run_id']}/bundle", timeout=PATIENCE_S)
+        sheet = httpx2.get(f"{url}/backtests/{made.json()['backtest_id']}/tear-sheet", timeout=PATIENCE_S)
 
     assert len(writes.stdout.split()) == len(tried), writes.stdout
     assert writes.stdout.split()[-1] == str(errno.EROFS)  # a folder in which everybody may write

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import time
 from functools import partial
 
 import pytest
@@ -23,6 +22,7 @@ from clvlab.runlog.bundled import Trust
 from clvlab.runlog.note import Signer, write_signer
 from clvlab.runlog.witness import request
 from tests.service.serving import BACKTEST, DEPLOY, api, assert_problem, make_settings
+from tests.waiting import until
 
 LOG_KEY, WITNESS_KEY = Signer("log.example", 1, bytes(range(32))), Signer("witness.example", 4, bytes(range(1, 33)))
 NEW_KEY = Signer("log.example/2", 1, bytes(range(2, 34)))
@@ -44,12 +44,8 @@ def proving(keys, tmp_path, local):
 
 
 def anchored(api, run_id):
-    for _ in range(600):
-        card = api.get(f"/runs/{run_id}")
-        if card["anchor"]["status"] != "pending":
-            return card
-        time.sleep(0.1)
-    raise AssertionError(f"the anchor is still pending: {card}")
+    until(lambda: api.get(f"/runs/{run_id}")["anchor"]["status"] != "pending")
+    return api.get(f"/runs/{run_id}")
 
 
 def test_competition_is_logged_anchored_and_its_bundle_passes_the_file_with_both_proofs(proving, local, tmp_path):

@@ -1,12 +1,11 @@
 """Backtests over several fixtures of a pack, and what is done with those that take a while."""
 
-import time
-
 import orjson
 import pytest
 from websockets.sync.client import connect
 
 from tests.service.serving import BACKTEST, FIXTURE, assert_problem
+from tests.waiting import until
 
 PACK = {"pack_id": "starter", "fixture_ids": None}
 SEASON = {"pack_id": "season", "fixture_ids": None, "strategy": "cumulative-drift"}
@@ -19,14 +18,16 @@ def asked(api, body, **headers):
 
 def report_of(api, location):
     """The report once it is there."""
-    for _ in range(600):
+
+    def answered():
         answer = api.nobody.get(location)
         if answer.status_code == 200:
-            return answer.json()
+            return answer
         assert answer.status_code == 202, answer.text
         assert answer.headers["retry-after"] == "1"
-        time.sleep(0.05)
-    raise AssertionError(answer.text)
+        return None
+
+    return until(answered).json()
 
 
 @pytest.fixture(scope="module")
@@ -216,12 +217,8 @@ def test_a_competition_starts_asynchronously(api):
     assert begun.status_code == 202
     assert begun.headers["location"] == f"/competitions/{created}"
     assert begun.json()["competition_id"] == created
-    for _ in range(400):
-        state = api.get(f"/competitions/{created}")
-        if state["status"] == "finalized":
-            break
-        time.sleep(0.05)
-    assert state["run_id"] == begun.json()["run_id"]
+    until(lambda: api.get(f"/competitions/{created}")["status"] == "finalized")
+    assert api.get(f"/competitions/{created}")["run_id"] == begun.json()["run_id"]
     assert_problem(api.alice.post(f"/competitions/{created}/cancel"), 409)
 
 

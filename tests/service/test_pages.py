@@ -15,6 +15,7 @@ from clvlab.store import runs
 from clvlab.store.tables import runs as run_table
 from tests.service import serving
 from tests.service.serving import BACKTEST, BOUND, FIXTURE, assert_problem, make_entry
+from tests.waiting import PATIENCE_S
 
 BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
 PROGRAMS = [{"Accept": "*/*"}, {"Accept": "application/json"}, {"Accept": ""}]
@@ -319,7 +320,7 @@ def test_behind_a_prefix_and_a_proxy_every_link_has_both(keys):
     app.root_path = "/clv"
     with serving.running(app) as url:
         headers = BROWSER | {"X-Forwarded-Proto": "https", "Host": "odds.example"}
-        run_id = httpx2.post(f"{url}/demo/run", timeout=60).json()["run_id"]
+        run_id = httpx2.post(f"{url}/demo/run", timeout=PATIENCE_S).json()["run_id"]
         shown = httpx2.get(f"{url}/runs/{run_id}", headers=headers).text
 
     assert f"https://odds.example/clv/runs/{run_id}/bundle" in shown

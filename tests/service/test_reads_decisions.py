@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 
 from tests.service.serving import BOUND, DEPLOY, assert_problem
+from tests.waiting import PATIENCE_S
 
 ARROW = "application/vnd.apache.arrow.stream"
 
@@ -148,7 +149,7 @@ def test_an_unknown_run_is_404(api, run_id):
 def test_decisions_of_a_deploy_show_what_its_policy_refused(api):
     deployed = api.post("/agents/deploy", DEPLOY | {"max_orders": 1})
     path = f"/runs/{deployed['run_id']}/decisions"
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while (answer := api.nobody.get(path)).status_code == 404 and time.monotonic() < deadline:
         time.sleep(0.02)  # not sealed yet
 

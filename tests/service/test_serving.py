@@ -20,6 +20,7 @@ from clvlab.client import ApiError
 from tests.commands import apart
 from tests.commands import clvlab as command
 from tests.service.serving import BACKTEST, BOUND, CONFIG
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.long
 
@@ -35,11 +36,9 @@ def serving(folder, *arguments, wait=True, **environment):
             [*CLVLAB, "serve", "--port", "0", *arguments], cwd=folder, env=os.environ | environment, stderr=output
         )
         try:
-            for _ in range(600):
-                found = re.search(r"clvlab serves (http://\S+),", log.read_text())
-                if found or process.poll() is not None:
-                    break
-                time.sleep(0.05)
+            served = r"clvlab serves (http://\S+),"
+            until(lambda: re.search(served, log.read_text()) or process.poll() is not None)
+            found = re.search(served, log.read_text())
             assert found, log.read_text()
             if wait:
                 wait_until_ready(found[1])
@@ -47,17 +46,17 @@ def serving(folder, *arguments, wait=True, **environment):
         finally:
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
-            process.wait(timeout=30)
+            process.wait(timeout=PATIENCE_S)
 
 
 def wait_until_ready(url):
-    for _ in range(400):
+    def is_ready():
         try:
-            httpx2.get(f"{url}/healthz").raise_for_status()
-            return
+            return httpx2.get(f"{url}/healthz", timeout=PATIENCE_S).is_success
         except httpx2.HTTPError:
-            time.sleep(0.05)
-    raise AssertionError(f"{url} is not ready")
+            return False
+
+    until(is_ready)
 
 
 def clvlab_prints(folder, *arguments):
@@ -152,7 +151,7 @@ def test_it_serves_when_it_says_so_and_says_that_it_stopped(tmp_path):
     with serving(tmp_path, wait=False) as (url, process, log):
         assert httpx2.get(f"{url}/readyz").status_code == 200
         process.send_signal(signal.SIGTERM)
-        process.wait(timeout=20)
+        process.wait(timeout=PATIENCE_S)
 
     assert '"event":"stopped"' in log.read_text()
 
@@ -243,11 +242,13 @@ def test_a_catalog_of_ones_own_is_served_and_the_only_pack_of_it_is_bound_at_sta
 def test_answers_do_not_wait_for_acknowledgements(dev):
     with httpx2.Client(base_url=dev[0]) as client:
         client.get("/healthz")
-        started = time.perf_counter()
+        took_s = []
         for _ in range(50):
+            started = time.perf_counter()
             client.get("/healthz")
+            took_s.append(time.perf_counter() - started)
 
-    assert time.perf_counter() - started < 50 * 0.04
+    assert min(took_s) < 0.04, "each waited for the acknowledgement of its headers"
 
 
 def test_uvicorn_serves_it_by_name():

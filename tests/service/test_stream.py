@@ -10,6 +10,7 @@ from websockets.sync.client import connect
 
 import clvlab
 from tests.service.serving import BOUND, api, make_entry
+from tests.waiting import PATIENCE_S, until
 
 EAGER = {"cooldown_s": 0, "min_drift_micro_logits": 1, "min_persistence": 0.0, "warmup_ticks": 1}
 
@@ -42,7 +43,7 @@ def test_a_live_client_sees_the_log_as_it_grows_and_in_the_end_all_of_it(served)
         time.sleep(0.2)
         assert seen == []
         served.post(f"/competitions/{created}/start")
-        following.result(timeout=20)
+        following.result(timeout=PATIENCE_S)
 
     assert [event for _, event in seen] == served.get(f"/competitions/{created}/events", since_seq=-1)
     assert seen[0][1]["kind"] == "COMPETITION_STARTED"
@@ -65,7 +66,7 @@ def test_many_clients_see_the_same(served):
         following = [pool.submit(read, stream_url(served, created)) for _ in range(8)]
         time.sleep(0.2)
         served.post(f"/competitions/{created}/start")
-        logs = [future.result(timeout=20) for future in following]
+        logs = [future.result(timeout=PATIENCE_S) for future in following]
 
     whole = served.get(f"/competitions/{created}/events", since_seq=-1)
     assert all(log == (whole, 1000) for log in logs)
@@ -108,7 +109,7 @@ def test_what_a_client_says_is_ignored(served):
         messages.send("hello")
         messages.send(b"\x00" * 1000)
         served.post(f"/competitions/{created}/start")
-        assert json.loads(messages.recv(timeout=10))["seq"] == 0
+        assert json.loads(messages.recv(timeout=PATIENCE_S))["seq"] == 0
 
 
 def test_a_client_that_leaves_ends_its_stream(served):
@@ -117,11 +118,7 @@ def test_a_client_that_leaves_ends_its_stream(served):
     with connect(stream_url(served, created)):
         pass
 
-    for _ in range(100):
-        if "clvlab_streams_open 0.0" in served.nobody.get("/metrics").text:
-            return
-        time.sleep(0.05)
-    raise AssertionError("the stream is still open")
+    until(lambda: "clvlab_streams_open 0.0" in served.nobody.get("/metrics").text)
 
 
 def test_one_stream_too_many_is_asked_to_come_later(keys):
@@ -158,19 +155,21 @@ def test_a_slow_client_is_closed_with_1013_and_can_resume(keys):
 
 
 def test_the_service_stops_while_a_stream_is_open(keys):
-    closed = []
+    closed, open_ = [], threading.Event()
 
     def follow(url):
-        with connect(url) as messages, pytest.raises(ConnectionClosedError) as error:
-            list(messages)
+        with connect(url) as messages:
+            open_.set()
+            with pytest.raises(ConnectionClosedError) as error:
+                list(messages)
         closed.append(error.value.rcvd.code)
 
     with api(keys) as served:
         created = served.competition()
         following = threading.Thread(target=follow, args=(stream_url(served, created),))
         following.start()
-        time.sleep(0.3)
-    following.join(timeout=10)
+        assert open_.wait(PATIENCE_S)
+    following.join(timeout=PATIENCE_S)
 
     assert not following.is_alive()
     assert closed == [1012]

@@ -12,7 +12,7 @@ from clvlab.packs.verifying import verify_pack
 from tests.application.archives import files_of, tarred, zipped
 from tests.booked import write_booked
 from tests.service.serving import CONFIG, DEPLOY, api, assert_problem, make_entry
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 MAX_BYTES = 400_000  # more than other bodies may have
 ODDS = b"fixture,kickoff,time,market,side,odds,bookmaker\n" + b"".join(
@@ -176,7 +176,7 @@ def test_only_uploads_may_be_larger_than_other_bodies(served):
 
 def test_401_comes_before_a_byte_is_read(served, folder):
     host, port = "127.0.0.1", int(served.url.rpartition(":")[2])
-    with socket.create_connection((host, port), 10) as sock:
+    with socket.create_connection((host, port), PATIENCE_S) as sock:
         sock.sendall(b"POST /me/packs HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n")
         assert sock.recv(100).startswith(b"HTTP/1.1 401 ")
     until(lambda: unfinished(folder) == [])  # another test may have broken off an upload
@@ -200,7 +200,7 @@ RAW = {
 def test_a_body_that_lies_about_its_length_leaves_nothing(served, folder, name):
     sent, expected = RAW[name]
     host, port = "127.0.0.1", int(served.url.rpartition(":")[2])
-    with socket.create_connection((host, port), 10) as sock:
+    with socket.create_connection((host, port), PATIENCE_S) as sock:
         sock.sendall(f"POST /me/packs HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {served.token()}\r\n".encode() + sent)
         if expected:
             answer = sock.recv(100)
@@ -213,7 +213,7 @@ def test_a_body_that_does_not_come_in_time_is_408(keys, tmp_path):
     with api(keys, uploads=tmp_path, upload_receive_s=0.2) as served:
         host, port = "127.0.0.1", int(served.url.rpartition(":")[2])
         head = f"POST /me/packs HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {served.token()}\r\nContent-Length: 99\r\n\r\nPK"
-        with socket.create_connection((host, port), 10) as sock:
+        with socket.create_connection((host, port), PATIENCE_S) as sock:
             sock.sendall(head.encode())
             assert sock.recv(100).startswith(b"HTTP/1.1 408 ")
         assert unfinished(tmp_path) == []
@@ -226,12 +226,12 @@ def test_uploads_that_are_more_than_may_be_under_way_are_503(keys, tmp_path):
         def slow():
             yield b"PK"
             arrived.set()
-            go.wait(10)
+            go.wait(PATIENCE_S)
             yield b"x"
 
         with ThreadPoolExecutor() as pool:
             first = pool.submit(served.alice.post, "/me/packs", content=slow())
-            arrived.wait(10)
+            arrived.wait(PATIENCE_S)
             until(lambda: unfinished(tmp_path) != [])
             second = served.bob.post("/me/packs", content=b"PK")
             go.set()

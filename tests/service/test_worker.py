@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 
 import httpx2
 import pytest
@@ -14,6 +13,7 @@ from clvlab_service.worker import create_worker
 
 from clvlab.cli import main
 from tests.service.serving import BACKTEST, BOUND, PLAIN, api, make_settings, running
+from tests.waiting import until
 
 LIVE = {"competition_type": "arena", "source_mode": "live", "market_scope": "all", "roster_size": 3, "fixture_id": 90000000}
 ADDRESS = "postgresql://me:{}@127.0.0.1:1/none"
@@ -32,15 +32,6 @@ def shared(postgres_url, local, tmp_path, monkeypatch):
             "keypair": local.settings.keypair,
         },
     }  # fmt: skip
-
-
-def until(found, timeout_s=30):
-    """Ask again until something is found."""
-    ends_at = time.monotonic() + timeout_s
-    while not (answer := found()):
-        assert time.monotonic() < ends_at, "it was not found in time"
-        time.sleep(0.02)
-    return answer
 
 
 def test_a_worker_performs_all_that_services_without_workers_are_asked_for(keys, shared):

@@ -10,6 +10,8 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from jwt.algorithms import get_default_algorithms
 
+from tests.waiting import PATIENCE_S
+
 ISSUER, AUDIENCE = "https://issuer.example", "clvlab"
 ALICE, BOB = "did:key:alice", "did:key:bob"
 
@@ -40,12 +42,14 @@ class Provider:
     """What the JWKS server says, and how often it was asked."""
 
     def __init__(self, *keys):
-        self.keys, self.status, self.body, self.delay_s, self.asked = list(keys), 200, None, 0, 0
+        self.keys, self.status, self.body, self.asked = list(keys), 200, None, 0
         self.url = ""
+        self.goes_on = threading.Event()
+        self.goes_on.set()
 
     def answer(self):
         self.asked += 1
-        time.sleep(self.delay_s)
+        assert self.goes_on.wait(PATIENCE_S)
         return self.status, json.dumps({"keys": self.keys}).encode() if self.body is None else self.body
 
 

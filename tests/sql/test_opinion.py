@@ -20,7 +20,7 @@ RUN = make_sealed_run()
 
 
 @given(settings_of_a_run(), policies())
-@settings(max_examples=length(15, 40), deadline=None)
+@settings(max_examples=length(15, 40))
 def test_sql_gives_the_scores_of_the_law(setting, policy):
     game, window, decided = setting
 

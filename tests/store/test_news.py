@@ -10,9 +10,8 @@ import pytest
 from clvlab.store import competitions
 from clvlab.store.database import Database
 from clvlab.store.news import Listener, announce
-from tests.waiting import until
-
-WITHIN_S = 10
+from tests.postgres import listening
+from tests.waiting import PATIENCE_S, until
 
 
 class Heard(list):
@@ -29,7 +28,7 @@ class Heard(list):
 
     def wait_for(self, subject):
         with self._changed:
-            assert self._changed.wait_for(lambda: subject in self, WITHIN_S), f"{subject} was not told of: {self}"
+            assert self._changed.wait_for(lambda: subject in self, PATIENCE_S), f"{subject} was not told of: {self}"
 
 
 def say(database, *subjects):
@@ -130,11 +129,3 @@ def listener(database, heard):
     opened = Listener(database._engine, heard, "somebody else", first_delay_s=0.05)
     with closing(opened):
         yield
-
-
-def listening(url, count):
-    """Backends that listen, once there are so many."""
-    query = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%'"
-    with psycopg.connect(url, autocommit=True) as connection:
-        until(lambda: len(connection.execute(query).fetchall()) == count, WITHIN_S)
-        return [pid for (pid,) in connection.execute(query)]

@@ -14,6 +14,7 @@ from clvlab.runlog.log import commit
 from clvlab.store.database import Database
 from clvlab.store.runlog import RunLog
 from clvlab.store.waits import Waits
+from tests.waiting import PATIENCE_S
 
 QUICK = Waits(lock_s=1.5, log_s=0.5, idle_s=5)
 PEER = """
@@ -55,7 +56,7 @@ def test_peer_that_stops_while_it_holds_the_log_is_cut_off_and_its_entry_is_gone
     with stopped_peer(emptied_postgres_url, QUICK.log_s) as peer:
         index = append(database, "going")
         os.kill(peer.pid, signal.SIGCONT)
-        said = peer.communicate(timeout=30)[0].strip()
+        said = peer.communicate(timeout=PATIENCE_S)[0].strip()
 
     assert (index, said) == (0, "StoreUnreachableError")
     database.close()

@@ -15,6 +15,7 @@ from clvlab.application.runs.perform import Commitment, PerformedRun
 from clvlab.application.runs.plan import Plan
 from clvlab.application.runs.record import ABANDONED, Planned
 from clvlab.errors import AnchorError
+from clvlab.invocation import command
 from clvlab.packs.derived.opening import view_file
 from clvlab.proof.anchor import Anchor
 from clvlab.proof.manifest import inputs_hash
@@ -130,7 +131,7 @@ def anchor_run(path: Path, settings: AnchorSettings) -> Anchor:
         raise AnchorError(f"run {run.run_id} does not verify: only what holds is anchored")
     chosen = anchorer(settings, FolderRecords(path))
     if not chosen.enabled:
-        raise AnchorError("anchoring needs CLVLAB_ANCHOR_KEYPAIR and CLVLAB_ANCHOR_RPC_URL ('clvlab devchain' shows how)")
+        raise AnchorError(f"anchoring needs CLVLAB_ANCHOR_KEYPAIR and CLVLAB_ANCHOR_RPC_URL ({command('devchain')} shows how)")
     return chosen.commit(run.run_id, run.manifest_hash)
 
 

@@ -15,11 +15,13 @@ from clvlab.application.runs.in_folder import load, verify_folder
 from clvlab.application.sheets.headline import Headline, headline
 from clvlab.application.sheets.sums import fixture_sums
 from clvlab.errors import EvidenceError, FileError, UnknownRunError
+from clvlab.invocation import command
 from clvlab.law.clv import scores
 from clvlab.law.positions import positions
 from clvlab.naming import nearest
 from clvlab.proof.evidence import read_evidence
 
+DEFAULT_RUNS = Path("runs")
 LATEST = "latest"
 _MANIFEST = "manifest.json"
 _PREFIX = "run_"
@@ -112,6 +114,11 @@ def listed_run(folder: Path, *, verify: bool = False) -> ListedRun:
     )
 
 
+def runs_option(runs: Path) -> tuple[str, ...]:
+    """Return the option of a command that reads or writes runs there; nothing for the folder that it takes by itself."""
+    return () if runs == DEFAULT_RUNS else ("--runs", str(runs))
+
+
 def find_run(name: str, runs: Path) -> Path:
     """Find a run, a bundle or a disclosure: by its path, by its run id or the beginning of one, or as ``latest``.
 
@@ -126,7 +133,8 @@ def find_run(name: str, runs: Path) -> Path:
     folders = run_folders(runs)
     if name == LATEST:
         if not folders:
-            raise UnknownRunError(f"there is no run in {str(runs)!r} yet: make one with clvlab backtest PACK")
+            make = command("backtest", "PACK", *runs_option(runs))
+            raise UnknownRunError(f"there is no run in {str(runs)!r} yet: make one with {make}")
         return folders[0]
     own = [folder for folder in folders if folder.name == name]
     begun = own or [

@@ -17,6 +17,7 @@ import orjson
 import pyarrow.parquet as pq
 
 from clvlab.errors import SourceError
+from clvlab.invocation import command
 from clvlab.packs.files import whole
 from clvlab.packs.importers import kalshi, oddsharvester, oddsportal, pmxt, trades
 from clvlab.packs.importers.csv_rows import delimiter_of, header_of
@@ -98,7 +99,7 @@ def _files_of(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
     if (path / DESCRIPTOR).is_file():
-        raise SourceError(f"{str(path)!r} is a pack already, which needs no import: clvlab packs show {path}")
+        raise SourceError(f"{str(path)!r} is a pack already, which needs no import: {command('packs', 'show', path)}")
     if (path / "fixtures.json").is_file():
         return [path / "fixtures.json"]
     return list(islice((file for file in sorted(path.rglob("*")) if file.is_file()), _MAX_FILES))
@@ -120,7 +121,7 @@ def recognised_file(path: Path, mapping: Mapping[str, Any] | None = None) -> Rec
         looked = "".join(f"\n  {source}: {what}" for source, what in LOOKED_FOR.items())
         raise SourceError(
             f"{path.name!r} is of no source that is known: it holds {found}. Name the source before the file, as in "
-            f"clvlab packs import csv {path.name}. Looked for:{looked}"
+            f"{command('packs', 'import', 'csv', path)}. Looked for:{looked}"
         )
     source, why, delimiter = found
     return Recognised(source, path.name, why, delimiter)

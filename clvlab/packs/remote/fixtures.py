@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from clvlab.errors import PackFormatError, PackTamperedError, UnsupportedError
+from clvlab.invocation import command
 from clvlab.law.schema import BOOK_ROWS, FIXTURES, conform
 from clvlab.law.tape import Binding, Tape
 from clvlab.packs import invariants
@@ -48,7 +49,7 @@ class RemoteFiles:
     def folder(self) -> Path:
         raise UnsupportedError(
             f"pack {self.manifest.pack_id!r} is read from {self.bucket.address}, and this needs it in a folder: "
-            f"clvlab packs pull {self.bucket.address} --out FOLDER"
+            f"{command('packs', 'pull', self.bucket.address, '--out', 'FOLDER')}"
         )
 
     def content(self, name: str, expected: str, what: str) -> bytes:

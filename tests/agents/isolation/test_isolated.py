@@ -7,7 +7,6 @@ import struct
 import subprocess
 import sys
 import threading
-import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -139,17 +138,15 @@ def test_process_that_an_agent_started_keeps_nobody_waiting(closes, tmp_path, mo
         if os.fork() == 0:
             os.setsid()
             left.write_text(str(os.getpid()))
-            threading.Event().wait(60)
+            threading.Event().wait()
             os._exit(0)
         if closes:
             os._exit(0)
-        threading.Event().wait(60)
+        threading.Event().wait()
 
-    begun = time.monotonic()
     try:
         with pytest.raises(AgentFailedError, match="no answer in 4 s"):
             run(TAPE, [isolated(Own(forks), timeout_s=4)], Window())
-        assert time.monotonic() - begun < 20
     finally:
         os.kill(int(left.read_text()), signal.SIGKILL)
 

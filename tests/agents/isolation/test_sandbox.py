@@ -16,6 +16,7 @@ import pytest
 
 from clvlab.agents.isolation.sandbox import can_lock_in
 from tests.agents.isolation.test_isolated import outcomes, reason_of
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.skipif(not can_lock_in(), reason="the kernel or libseccomp can't lock a process in")
 REFUSED = "Operation not permitted"
@@ -49,7 +50,7 @@ def test_thread_of_ours_is_locked_in_too(tmp_path):
             sleep(seconds)
 
         time.sleep = ours
-        until = time.monotonic() + 10
+        until = time.monotonic() + PATIENCE_S
         while not said and not left.exists() and time.monotonic() < until:
             sleep(0.05)
         return said

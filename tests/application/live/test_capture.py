@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from io import StringIO
 
 import pytest
@@ -33,7 +32,8 @@ from clvlab.packs.reader import load_pack
 from clvlab.packs.verifying import verify_pack
 from clvlab.runlog.segments import segments
 from clvlab.store.runlog import RunLog
-from tests.commands import clvlab
+from tests.commands import clvlab, typed
+from tests.waiting import PATIENCE_S, until
 
 FIXTURE = 90000000
 HOURS_A_SECOND = 30
@@ -65,12 +65,13 @@ def test_only_the_fixtures_that_were_asked_for(feed, tmp_path):
 
 
 def test_it_ends_when_its_time_has_come(pack, tmp_path):
-    slow = ReplayFeed(pack=pack, speed=60 * 60, shift=True)
+    slow, now = ReplayFeed(pack=pack, speed=60 * 60, shift=True), [0]
 
-    begun = time.monotonic()
-    made = capture(slow, tmp_path / "mine", Stop(), until_ts_ms=int(time.time() * 1000) + 700)
+    def tell(state):
+        now[0] = state.messages
 
-    assert 0.7 <= time.monotonic() - begun < 10
+    made = capture(slow, tmp_path / "mine", Stop(), until_ts_ms=1, tell=tell, clock=lambda: now[0])
+
     assert 0 < made.tape().messages.height < pack.tape().messages.height
 
 
@@ -140,10 +141,7 @@ def test_a_pack_and_other_segments_are_never_overwritten(feed, tmp_path):
 
 def written(out, count, of=b""):
     """Wait until so many bytes of a capture are written, or so many of something in them."""
-    until = time.monotonic() + 30
-    while sum(path.read_bytes().count(of) for path in segments_folder(out).glob("*.jsonl")) < count:
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    until(lambda: sum(path.read_bytes().count(of) for path in segments_folder(out).glob("*.jsonl")) >= count)
 
 
 def test_two_at_once_are_kept_apart(pack, tmp_path):
@@ -363,14 +361,14 @@ def test_the_command_goes_on_after_kills_and_control_c_makes_the_pack(pack, tmp_
                 written(tmp_path / "mine", size)
                 process.kill()
         with subprocess.Popen(command, cwd=tmp_path, env=environ, stdout=subprocess.PIPE, text=True) as process:
-            server.script.ended.wait(30)
+            server.script.ended.wait(PATIENCE_S)
             written(tmp_path / "mine", len(server.script.published), of=b'"mark":')
             process.send_signal(signal.SIGINT)
             said = process.stdout.read()
 
     assert process.returncode == 0, said
     assert re.search(r"gaps +.*restart 2", said)
-    assert "Next: clvlab backtest mine" in said
+    assert f"Next: {typed(tmp_path, 'backtest', 'mine')}" in said
     made = verify_pack(tmp_path / "mine")
     assert made.provenance == "synthetic-devfeed"
     assert all(gap.replayed for gap in made.manifest.capture.gaps)

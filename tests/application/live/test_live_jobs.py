@@ -18,6 +18,7 @@ from clvlab.packs.verifying import verify_pack
 from tests.application.live.services import live_application
 from tests.factories import ALICE, make_competition
 from tests.length import length
+from tests.waiting import until
 
 FIXTURE = 90000000
 DEPLOY = {"strategy": "cumulative-drift", "source_mode": "live", "fixture_id": FIXTURE}
@@ -33,11 +34,9 @@ def live(database_url, tmp_path):
 
 def sealed(application, run_id):
     """The bytes of a run, once it is sealed."""
-    until = time.monotonic() + 60
-    while (status := application.runs.card(run_id)["run"]["status"]) not in ("sealed", "failed"):
-        assert time.monotonic() < until, f"the run is {status}"
-        time.sleep(0.05)
-    assert status == "sealed", application.runs.card(run_id)["run"]["cause"]
+    until(lambda: application.runs.card(run_id)["run"]["status"] in ("sealed", "failed"))
+    card = application.runs.card(run_id)["run"]
+    assert card["status"] == "sealed", card["cause"]
     return application.runs.sealed(run_id)
 
 
@@ -128,8 +127,7 @@ def test_services_share_live_runs_and_one_that_ends_hands_them_over(database_url
     first, second = (live_application(database_url, tmp_path / "live", speed=60_000) for _ in range(2))
     first.start()
     run_ids = [first.deploys.deploy(ALICE, DEPLOY)["run_id"] for _ in range(3)]
-    while first.live.health()["runs"] < 2:
-        time.sleep(0.02)
+    until(lambda: first.live.health()["runs"] >= 2)
 
     second.start()
     first.close(within_s=5)
@@ -189,14 +187,10 @@ def test_a_live_run_that_is_cancelled_is_abandoned(database_url, tmp_path):
     try:
         competition_id = live_competition(application, "baseline")
         run_id = application.competitions.claim(ALICE, competition_id)
-        while not application.live.health()["runs"]:
-            time.sleep(0.02)
+        until(lambda: application.live.health()["runs"])
         application.competitions.cancel(ALICE, competition_id)
 
-        until = time.monotonic() + 20
-        while application.live.health()["runs"] and time.monotonic() < until:
-            time.sleep(0.05)
-        assert application.live.health()["runs"] == 0
+        until(lambda: application.live.health()["runs"] == 0)
         assert application.runs.card(run_id)["run"]["status"] == "failed"
         assert application.competitions.state(competition_id)["status"] == "draft"
     finally:

@@ -19,6 +19,7 @@ from clvlab.packs.verifying import verify_pack
 from clvlab.proof.verify import verify
 from tests.length import length
 from tests.live import Cutting, Pausing
+from tests.waiting import PATIENCE_S
 
 FIXTURE = 90000000
 
@@ -259,7 +260,7 @@ def test_without_a_message_of_play_the_run_is_sealed_by_the_clock(plan, tmp_path
     class Silent(Scripted):
         def listen(self, stop, fixture_ids=(), after=None):
             yield from list(self.feed.listen(Stop(), fixture_ids, after))[:50]
-            stop.wait(60)
+            stop.wait(PATIENCE_S)
 
     plan = replace(plan, feed=Silent(plan.feed, None), grace_s=60)
     live = follow(plan, tmp_path / "run", Stop(), told=tell, clock=lambda: now[0])
@@ -299,7 +300,7 @@ class Markless(Scripted):
     def listen(self, stop, fixture_ids=(), after=None):
         for item in list(self.feed.listen(Stop(), fixture_ids, after))[:50]:
             yield replace(item, mark=None)
-        stop.wait(60)
+        stop.wait(PATIENCE_S)
 
 
 @pytest.mark.parametrize("died_in", ["pack_capture", "seal_live"])

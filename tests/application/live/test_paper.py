@@ -19,6 +19,7 @@ from clvlab.proof.verify import verify
 from clvlab.runlog.entries import EntryKind
 from clvlab.runlog.log import entry_of
 from tests.live import FIXTURE, MESSAGES, Cutting, Ending, Pausing, interrupting, played
+from tests.waiting import PATIENCE_S
 
 NOW = 1_800_000_000_000
 
@@ -162,11 +163,11 @@ class TestInterrupted:
 
         thread = threading.Thread(target=first)
         thread.start()
-        assert shown.wait(30)
+        assert shown.wait(PATIENCE_S)
         with pytest.raises(FileLockedError, match="is being followed already"):
             followed(tmp_path, question())
         over.set()
-        thread.join(30)
+        thread.join(PATIENCE_S)
 
         assert followed(tmp_path, question()).pack.tape([FIXTURE]).messages.height == MESSAGES
 

@@ -32,7 +32,7 @@ def ticks(rows):
     return book_ticks(rows, fixture_ids_of(["e"]), Options(), Consensus(min_books=2, max_age_s=600), Account()).ticks
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(messages=st.lists(MESSAGE, max_size=30), cut=st.integers(0, 60))
 def test_ticks_of_what_was_known_at_a_time_are_the_first_ticks_of_all(messages, cut):
     everything = quotes(messages)

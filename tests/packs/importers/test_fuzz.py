@@ -106,7 +106,7 @@ def becomes_a_pack_or_an_error(source, path, folder, options):
 
 
 @pytest.mark.parametrize("source", SOURCES)
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(seed=st.integers(0, 2**32))
 def test_a_damaged_document_becomes_a_pack_or_an_error_of_ours(source, seed):
     name, documents = SOURCES[source]
@@ -119,7 +119,7 @@ def test_a_damaged_document_becomes_a_pack_or_an_error_of_ours(source, seed):
 
 
 @pytest.mark.parametrize("source", ["csv", "football-data"])
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(seed=st.integers(0, 2**32))
 def test_a_damaged_table_becomes_a_pack_or_an_error_of_ours(source, seed):
     text = {
@@ -153,7 +153,7 @@ POLYMARKET = [
 ]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(seed=st.integers(0, 2**32))
 def test_a_damaged_price_history_becomes_a_pack_or_an_error_of_ours(seed):
     dice = random.Random(seed)
@@ -214,7 +214,7 @@ COLUMNS = [
 
 
 @pytest.mark.parametrize("source", TABLES)
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(seed=st.integers(0, 2**32))
 def test_parquet_of_any_column_types_becomes_a_pack_or_an_error_of_ours(source, seed):
     dice = random.Random(seed)

@@ -64,7 +64,7 @@ def tried(source, path, content, dice):
 
 
 @pytest.mark.parametrize("source", DOCUMENTS)
-@settings(deadline=None, max_examples=length(15, 400))
+@settings(max_examples=length(15, 400))
 @given(seed=st.integers(0, 2**32))
 def test_a_damaged_document_becomes_a_pack_or_an_error_of_ours(source, seed):
     dice = random.Random(seed)
@@ -76,7 +76,7 @@ def test_a_damaged_document_becomes_a_pack_or_an_error_of_ours(source, seed):
 
 
 @pytest.mark.parametrize("source", TABLES)
-@settings(deadline=None, max_examples=length(15, 400))
+@settings(max_examples=length(15, 400))
 @given(seed=st.integers(0, 2**32))
 def test_a_damaged_table_becomes_a_pack_or_an_error_of_ours(source, seed):
     dice = random.Random(seed)
@@ -89,7 +89,7 @@ def test_a_damaged_table_becomes_a_pack_or_an_error_of_ours(source, seed):
 
 
 @pytest.mark.parametrize("source", ["pmxt", "trades"])
-@settings(deadline=None, max_examples=length(15, 400))
+@settings(max_examples=length(15, 400))
 @given(seed=st.integers(0, 2**32))
 def test_parquet_of_any_column_types_becomes_a_pack_or_an_error_of_ours(source, seed):
     dice = random.Random(seed)

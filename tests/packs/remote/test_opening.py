@@ -1,3 +1,4 @@
+import re
 import shutil
 
 import orjson
@@ -15,6 +16,7 @@ from clvlab.errors import (
     UnknownPackError,
     UnsupportedError,
 )
+from clvlab.invocation import command
 from clvlab.packs.digest import content_hash
 from clvlab.packs.manifest import read_manifest
 from clvlab.packs.reader import load_pack
@@ -264,7 +266,7 @@ def test_an_unknown_fixture_is_refused_without_a_request(pushed):
 
 @pytest.mark.usefixtures("pushed")
 def test_what_needs_the_folder_says_how_to_get_it():
-    with pytest.raises(UnsupportedError, match=rf"clvlab packs pull {URL} --out FOLDER"):
+    with pytest.raises(UnsupportedError, match=re.escape(command("packs", "pull", URL, "--out", "FOLDER"))):
         cl.sweep(cl.open_pack(URL), "cumulative-drift", {"warmup_ticks": [5, 6]}, progress=False)
 
 

@@ -1,0 +1,67 @@
+"""How clvlab is called here: the words that a hint must begin with for somebody to type them."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+_NAME = "clvlab"
+
+
+def command(*words: object) -> str:
+    """Return a command of clvlab, or without words its program, as it is typed in this folder.
+
+    Every hint that names a next command is made here: an environment that nobody activated has no ``clvlab`` on its path, and a
+    path may hold spaces. Where a sentence is read elsewhere, as in evidence, over HTTP or in a browser, the program is named
+    ``clvlab`` instead.
+
+    Parameters
+    ----------
+    *words
+        Arguments, each quoted as a shell needs it.
+
+    Examples
+    --------
+    >>> command("show", "my runs/run_1", "--decisions", 5).endswith("clvlab show 'my runs/run_1' --decisions 5")
+    True
+    """
+    return shlex.join([*_program(), *map(str, words)])
+
+
+def environment_python() -> str:
+    """Return the Python that runs this, as it is typed in this folder."""
+    return shlex.join([_typed(sys.executable)])
+
+
+def _program() -> list[str]:
+    script = _script()
+    if script is None:
+        return [_typed(sys.executable), "-m", _NAME]
+    on_path = shutil.which(_NAME)  # that of another environment is not this one
+    return [_NAME] if on_path is not None and script.samefile(on_path) else [_typed(script)]
+
+
+def _script() -> Path | None:
+    """Return the program that pip made when it installed this package, or None if there is no such file."""
+    called = Path(sys.argv[0])
+    if called.stem == _NAME and called.is_file():
+        return called
+    try:
+        files = distribution(_NAME).files or ()
+    except PackageNotFoundError:
+        return None
+    scripts = (Path(os.path.normpath(file.locate())) for file in files if file.stem == _NAME and file.suffix in ("", ".exe"))
+    return next((script for script in scripts if script.is_file()), None)
+
+
+def _typed(path: str | Path) -> str:
+    """Return a path as short as it can be typed in this folder."""
+    place = Path(path).absolute()
+    if not place.is_relative_to(Path.cwd()):
+        return str(place)
+    relative = os.path.relpath(place)
+    return relative if os.sep in relative else f".{os.sep}{relative}"

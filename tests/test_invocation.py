@@ -1,0 +1,123 @@
+"""How clvlab is called where a hint is read."""
+
+import ast
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+from clvlab.cli import app
+from clvlab.invocation import command
+
+ROOT = Path(__file__).parents[1]
+MODULE = (sys.executable, "-m", "clvlab")
+SCRIPTS = Path(sys.executable).parent
+NAMED_ONLY = {  # what is read elsewhere too, where nobody knows how clvlab is called: evidence, verdicts, answers over HTTP
+    "clvlab/application/jobs.py": "a service's log",
+    "clvlab/feeds/devfeed/certificate.py": "the name in a certificate",
+    "clvlab/packs/captures/normalising.py": "a pack's manifest, which is hashed",
+    "clvlab/proof/clv_verify.py": "a verdict, the same wherever it is reached",
+    "clvlab/runlog/published.py": "also an answer of a service to its callers",
+    "clvlab/runlog/standing.py": "a verdict, the same wherever it is reached",
+    "service/clvlab_service/settings.py": "documentation of settings",
+    "service/clvlab_service/worker.py": "the title of an application",
+}
+
+
+def said(folder, path, program, *words):
+    done = subprocess.run(
+        [*map(str, program), *words], cwd=folder, env={"PATH": str(path)}, capture_output=True, text=True, check=False
+    )
+    return done.stdout + done.stderr
+
+
+def hinted(folder, path, *options):
+    code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from clvlab.invocation import command; print(command('demo'))"
+    return said(folder, path, (sys.executable, *options, "-c", code)).strip()
+
+
+def next_command(text):
+    return re.search("Next: (.*)", text)[1]
+
+
+def test_an_environment_that_is_not_on_the_path_is_named_by_its_place(tmp_path):
+    hint = next_command(said(tmp_path, "/usr/bin:/bin", MODULE, "agents", "list"))
+
+    assert shlex.split(hint) == [str(SCRIPTS / "clvlab"), "agents", "show", "NAME"]
+    assert "Parameters" in said(tmp_path, "/usr/bin:/bin", shlex.split(hint.replace("NAME", "baseline")))
+
+
+def test_an_environment_below_the_folder_is_named_from_there():
+    hint = next_command(said(SCRIPTS.parent, "/usr/bin:/bin", (f"{SCRIPTS.name}/clvlab",), "agents", "list"))
+
+    assert hint == f"{SCRIPTS.name}/clvlab agents show NAME"
+
+
+def test_a_program_in_this_very_folder_is_named_so_that_a_shell_finds_it():
+    assert next_command(said(SCRIPTS, "/usr/bin:/bin", ("./clvlab",), "agents", "list")) == "./clvlab agents show NAME"
+
+
+def test_an_environment_on_the_path_needs_no_place(tmp_path):
+    assert hinted(tmp_path, f"{SCRIPTS}:/usr/bin:/bin") == "clvlab demo"
+
+
+def test_a_link_on_the_path_to_the_program_counts_as_the_program(tmp_path):
+    (tmp_path / "clvlab").symlink_to(SCRIPTS / "clvlab")
+
+    assert hinted(tmp_path, f"{tmp_path}:/usr/bin:/bin") == "clvlab demo"
+
+
+def test_a_program_of_the_same_name_in_another_environment_is_not_this_one(tmp_path):
+    other = tmp_path / "clvlab"
+    other.write_text("#!/bin/sh\necho another\n")
+    other.chmod(0o755)
+
+    assert shlex.split(hinted(tmp_path, f"{tmp_path}:/usr/bin:/bin")) == [str(SCRIPTS / "clvlab"), "demo"]
+
+
+def test_without_an_installation_the_module_is_called(tmp_path):
+    assert shlex.split(hinted(tmp_path, "/usr/bin:/bin", "-S")) == [sys.executable, "-m", "clvlab", "demo"]
+
+
+@pytest.mark.parametrize("word", ["my runs/run_1", "Wettbüro", "a'b", "$HOME", "x;y", "*", "[bold]", "-"])
+def test_words_reach_a_shell_as_they_are(word):
+    words = command("show", word).split(" show ", 1)[1]
+
+    assert subprocess.run(["sh", "-c", f"printf %s {words}"], capture_output=True, text=True, check=True).stdout == word
+
+
+def test_a_mistake_is_answered_with_a_command_that_can_be_typed(tmp_path):
+    answer = said(tmp_path, "/usr/bin:/bin", MODULE, "verify")
+    (hint,) = re.findall("Try '(.*)' for help", answer)
+
+    assert said(tmp_path, "/usr/bin:/bin", shlex.split(hint)).startswith(f"Usage: {SCRIPTS / 'clvlab'} verify")
+
+
+def test_names_are_completed_for_the_program_wherever_it_stands(tmp_path):
+    assert "complete -o default -F _clvlab_completion clvlab" in said(
+        tmp_path, "/usr/bin:/bin", (SCRIPTS / "clvlab",), "--show-completion", "bash"
+    )
+
+
+def sentences(tree):
+    """Yield the texts of a module, those of f-strings as far as they are written out, but for its documentation."""
+    documentation = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documentation:
+            yield node.value
+
+
+def test_every_hint_asks_how_clvlab_is_called():
+    called = re.compile(rf"\bclvlab ({'|'.join(get_command(app).commands)})\b")
+    modules = [path for folder in ("clvlab", "service") for path in (ROOT / folder).rglob("*.py")]
+    found = {
+        path.relative_to(ROOT).as_posix()
+        for path in modules
+        if any(called.search(text) for text in sentences(ast.parse(path.read_text(encoding="utf-8"))))
+    }
+
+    assert found == set(NAMED_ONLY)
