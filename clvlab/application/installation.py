@@ -14,6 +14,11 @@ from clvlab.invocation import environment_python
 from clvlab.naming import did_you_mean
 
 
+def install_command(extra: str) -> str:
+    """Return what installs an extra into this environment, in a clone."""
+    return f"{environment_python()} -m pip install '.[{extra}]'"
+
+
 @dataclass(frozen=True, slots=True)
 class Extra:
     """An extra: what it gives, and the modules by which it is known to be there, each with its distribution."""
@@ -30,7 +35,7 @@ class Extra:
     @property
     def command(self) -> str:
         """What installs it here, in a clone."""
-        return f"{environment_python()} -m pip install '.[{self.name}]'"
+        return install_command(self.name)
 
 
 EXTRAS: tuple[Extra, ...] = (

@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 
 from clvlab.agents.isolation.isolated import isolated
 from clvlab.application import backtests, packs
+from clvlab.application.installation import install_command
 from clvlab.application.log import operations
 from clvlab.application.runs import in_folder
 from clvlab.application.runs.card import proof_card
@@ -54,7 +55,7 @@ from clvlab.cli.searching import sweep
 from clvlab.cli.serving import dev_token, rebuild_leaderboard, retention, serve, worker
 from clvlab.cli.verifying import verify
 from clvlab.cli.versions import version
-from clvlab.errors import ClvlabError
+from clvlab.errors import ClvlabError, MissingExtraError
 from clvlab.invocation import command
 from clvlab.law.closing import Window
 
@@ -88,6 +89,8 @@ def main() -> None:
         err.print(f"[red]error:[/] {plain_lines(str(error))}")
         for note in getattr(error, "__notes__", ()):
             err.print(plain(note))
+        if isinstance(error, MissingExtraError):
+            err.print(plain(f"in a clone: {install_command(error.extra)}"))
         sys.exit(_BAD_INPUT)
     except OSError as error:
         err.print(f"[red]error:[/] {plain(str(error))}")

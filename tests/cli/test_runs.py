@@ -154,6 +154,15 @@ def test_the_doctor_names_the_command_for_what_is_missing(tmp_path, monkeypatch)
     assert "season     verified" in out
 
 
+def test_a_command_that_lacks_an_extra_names_what_installs_it_here(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "clvlab_service.serving", None)
+
+    code, out, said = clvlab(tmp_path, "serve", "--dev")
+
+    assert (code, out) == (2, "")
+    assert said.endswith(f"in a clone: {shlex.quote(sys.executable)} -m pip install '.[service]'\n")
+
+
 def test_agents_are_compared_over_a_pack_as_their_runs_are(made):
     folder, ids = made
     over_runs = json.loads(clvlab(folder, "compare", *ids, "--json")[1])
