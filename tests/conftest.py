@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 
 from clvlab.packs.importers import betfair
 from clvlab.packs.importers.unchanged import Changes
-from tests.postgres import postgres_server
+from tests.postgres import postgres_server, say
 
 # A machine that does other things besides is no failure: nothing that hypothesis draws is held to the clock.
 settings.register_profile("clvlab", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -31,17 +31,8 @@ def postgres(tmp_path_factory):
     """A PostgreSQL server for the session, which waits for no disk: crashes are tried on servers of their own."""
     with postgres_server(tmp_path_factory.mktemp("runtime")) as server:
         unsafe = [f"ALTER SYSTEM SET {setting} = off" for setting in ("fsync", "full_page_writes", "synchronous_commit")]
-        _say(server.get_uri(), *unsafe, "SELECT pg_reload_conf()")
+        say(server.get_uri(), *unsafe, "SELECT pg_reload_conf()")
         yield server
-
-
-def _say(url, *statements):
-    """Have a database execute statements, each by itself."""
-    import psycopg
-
-    with psycopg.connect(url, autocommit=True) as connection:
-        for statement in statements:
-            connection.execute(statement)
 
 
 @pytest.fixture
@@ -55,9 +46,9 @@ def own_postgres(tmp_path):
 def postgres_url(postgres):
     """URL of an empty PostgreSQL database."""
     name = f"test_{uuid4().hex}"
-    _say(postgres.get_uri(), f"CREATE DATABASE {name}")
+    say(postgres.get_uri(), f"CREATE DATABASE {name}")
     yield postgres.get_uri(database=name)
-    _say(postgres.get_uri(), f"DROP DATABASE {name} WITH (FORCE)")
+    say(postgres.get_uri(), f"DROP DATABASE {name} WITH (FORCE)")
 
 
 @pytest.fixture(scope="session")
@@ -65,7 +56,7 @@ def _kept_postgres_url(postgres):
     """URL of a PostgreSQL database that has its tables."""
     from clvlab.store.database import Database
 
-    _say(postgres.get_uri(), "CREATE DATABASE kept")
+    say(postgres.get_uri(), "CREATE DATABASE kept")
     url = postgres.get_uri(database="kept")
     Database(url).close()
     return url
@@ -78,8 +69,8 @@ def emptied_postgres_url(postgres, _kept_postgres_url):
 
     yield _kept_postgres_url
     tables = ", ".join(table.name for table in runs.metadata.sorted_tables)
-    _say(postgres.get_uri(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'kept'")
-    _say(_kept_postgres_url, f"TRUNCATE {tables} RESTART IDENTITY CASCADE")
+    say(postgres.get_uri(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'kept'")
+    say(_kept_postgres_url, f"TRUNCATE {tables} RESTART IDENTITY CASCADE")
 
 
 @pytest.fixture

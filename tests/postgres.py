@@ -14,6 +14,15 @@ from unittest.mock import patch
 from tests.waiting import until
 
 
+def say(url, *statements):
+    """Have a database execute statements, each by itself; the server's own ``psql`` takes a path with spaces apart."""
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True) as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
 def listening(url, count):
     """Wait until so many connections to a database listen; their backends."""
     import psycopg

@@ -4,7 +4,6 @@ from pathlib import Path
 import goto_conversion
 import numpy as np
 import pytest
-import shin
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -27,6 +26,7 @@ def test_method_agrees_with_the_package_that_made_the_vectors(method):
 
 
 def test_shin_agrees_with_shin_whose_python_and_rust_solvers_stop_at_1e_12():
+    shin = pytest.importorskip("shin")
     for odds in books():
         expected = shin.calculate_implied_probabilities(odds)
         np.testing.assert_allclose(fair_probabilities([odds], "shin").prob[0], expected, rtol=0, atol=1e-9)

@@ -2,6 +2,7 @@ from uuid import uuid4
 
 import pytest
 
+from tests.postgres import say
 from tests.service.serving import api as serve_api
 
 
@@ -22,9 +23,9 @@ def store(request):
         yield None
         return
     server, name = request.getfixturevalue("postgres"), f"service_{uuid4().hex}"
-    server.psql(f"CREATE DATABASE {name}")
+    say(server.get_uri(), f"CREATE DATABASE {name}")
     yield server.get_uri(database=name)
-    server.psql(f"DROP DATABASE {name} WITH (FORCE)")
+    say(server.get_uri(), f"DROP DATABASE {name} WITH (FORCE)")
 
 
 @pytest.fixture(scope="session")

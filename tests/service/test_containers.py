@@ -24,6 +24,7 @@ from clvlab_service.settings import Settings
 from clvlab.cli import app
 from clvlab.store.url import database_url
 from tests.length import length
+from tests.postgres import say
 from tests.service.serving import BACKTEST
 from tests.service.test_locked_down import needs_root_of_linux
 from tests.waiting import PATIENCE_S
@@ -137,7 +138,7 @@ def wait_until_ready(port, process, said):
 @pytest.fixture(scope="module")
 def up(composed, postgres, tmp_path_factory):
     """The processes of the composition over a database, without its network; gives the port of each."""
-    postgres.psql("CREATE DATABASE composed")
+    say(postgres.get_uri(), "CREATE DATABASE composed")
     state = tmp_path_factory.mktemp("state")
     ours = {name: one for name, one in composed["services"].items() if one["image"] == "clvlab"}
     path = {"PATH": f"{BIN}:{os.environ['PATH']}", "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -157,7 +158,7 @@ def up(composed, postgres, tmp_path_factory):
         for name, process in processes.items():
             wait_until_ready(ports[name], process, state / f"{name}.log")
         yield ports
-    postgres.psql("DROP DATABASE composed WITH (FORCE)")
+    say(postgres.get_uri(), "DROP DATABASE composed WITH (FORCE)")
 
 
 def test_the_composition_answers_at_two_services_what_two_workers_perform(up):

@@ -12,6 +12,7 @@ import pytest
 from websockets.exceptions import ConnectionClosedError
 from websockets.sync.client import connect
 
+from tests.postgres import say
 from tests.service.serving import BACKTEST, BOUND, api, assert_problem
 from tests.waiting import PATIENCE_S
 
@@ -20,12 +21,12 @@ from tests.waiting import PATIENCE_S
 def lost(postgres, keys):
     """A service whose database went away while a stream was open: it, the stream, and a run it had."""
     name = f"lost_{uuid4().hex}"
-    postgres.psql(f"CREATE DATABASE {name}")
+    say(postgres.get_uri(), f"CREATE DATABASE {name}")
     with api(keys, postgres.get_uri(database=name), stream_poll_s=0.05) as served:
         created, started = served.competition(), served.started()[1]["run_id"]
         with connect(f"{served.url.replace('http', 'ws', 1)}/competitions/{created}/arena") as stream:
             time.sleep(0.2)
-            postgres.psql(f"DROP DATABASE {name} WITH (FORCE)")
+            say(postgres.get_uri(), f"DROP DATABASE {name} WITH (FORCE)")
             yield served, stream, started
 
 
