@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 _NAME = "clvlab"
+_SCRIPTS = (_NAME, f"{_NAME}.exe")
 
 
 def command(*words: object) -> str:
@@ -32,11 +33,6 @@ def command(*words: object) -> str:
     return shlex.join([*_program(), *map(str, words)])
 
 
-def environment_python() -> str:
-    """Return the Python that runs this, as it is typed in this folder."""
-    return shlex.join([_typed(sys.executable)])
-
-
 def _program() -> list[str]:
     script = _script()
     if script is None:
@@ -48,20 +44,24 @@ def _program() -> list[str]:
 def _script() -> Path | None:
     """Return the program that pip made when it installed this package, or None if there is no such file."""
     called = Path(sys.argv[0])
-    if called.stem == _NAME and called.is_file():
+    if called.name in _SCRIPTS and called.is_file():
         return called
     try:
         files = distribution(_NAME).files or ()
     except PackageNotFoundError:
         return None
-    scripts = (Path(os.path.normpath(file.locate())) for file in files if file.stem == _NAME and file.suffix in ("", ".exe"))
+    scripts = (Path(os.path.normpath(file.locate())) for file in files if file.name in _SCRIPTS)
     return next((script for script in scripts if script.is_file()), None)
 
 
 def _typed(path: str | Path) -> str:
     """Return a path as short as it can be typed in this folder."""
-    place = Path(path).absolute()
-    if not place.is_relative_to(Path.cwd()):
+    try:
+        folder = Path.cwd()
+    except OSError:  # it is removed: nothing is below it
+        return str(path)
+    place = folder / path
+    if not place.is_relative_to(folder):
         return str(place)
     relative = os.path.relpath(place)
     return relative if os.sep in relative else f".{os.sep}{relative}"

@@ -60,7 +60,7 @@ def local_chain(folder):
             keypair=path,
             genesis_hash=GENESIS_HASH,
             poll_s=0.002,
-            timeout_s=1.0,
+            timeout_s=60.0,
             patience_s=PATIENCE_S,
         )
         yield Local(chain, url, key, settings)

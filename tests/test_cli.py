@@ -40,11 +40,13 @@ def test_demo_ranks_two_agents_seals_verifies_and_says_what_to_try_next(tmp_path
     assert out.index("cumulative-drift") < out.index("baseline")
     assert len(list((tmp_path / "runs").iterdir())) == 2
     for line in out.split("Try next:")[1].rstrip().splitlines()[1:]:
-        own = line.strip().removeprefix(typed(tmp_path))
-        if own != line.strip():
-            assert clvlab(tmp_path, *shlex.split(own))[0] == 0, line
+        words = shlex.split(line)
+        if words[0] == "sha256sum":
+            subprocess.run(words, cwd=tmp_path, capture_output=True, check=True)
         else:
-            subprocess.run(shlex.split(line), cwd=tmp_path, capture_output=True, check=True)
+            own = line.strip().removeprefix(f"{typed(tmp_path)} ")
+            assert own != line.strip(), line
+            assert clvlab(tmp_path, *shlex.split(own))[0] == 0, line
 
 
 def test_the_evidence_hash_is_what_sha256_of_the_events_file_gives(folder, sealed):

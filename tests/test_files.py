@@ -43,7 +43,7 @@ ODD = [pipe, device, sparse, Path.mkdir]
 
 
 def called(command, *calls):
-    """What a verifier answers to calls of so many arguments: exit status and all that it says; each in at most 30 s."""
+    """What a verifier answers to calls of so many arguments: exit status and all that it says."""
     if command == "package":
         answers = apart(
             ROOT, [({}, ["verify", *arguments]) for arguments in calls], start=LIMITED, timeout_s=PATIENCE_S * len(calls)

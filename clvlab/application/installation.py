@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -10,13 +12,12 @@ from typing import Any
 from clvlab.application.packs import bundled_catalog, verified_pack
 from clvlab.application.versions import judge
 from clvlab.errors import ArgumentError, ClvlabError, MissingExtraError
-from clvlab.invocation import environment_python
 from clvlab.naming import did_you_mean
 
 
 def install_command(extra: str) -> str:
     """Return what installs an extra into this environment, in a clone."""
-    return f"{environment_python()} -m pip install '.[{extra}]'"
+    return shlex.join([sys.executable, "-m", "pip", "install", f".[{extra}]"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,9 +63,10 @@ from clvlab.law.closing import Window
 class _Commands(TyperGroup):
     """The commands, in whose usage and errors the program is named as it is typed here."""
 
-    def invoke(self, ctx: Any) -> Any:
-        ctx.info_name = command()  # not before: what completes names in a shell goes by the program's own name
-        return super().invoke(ctx)
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if not {"--install-completion", "--show-completion"} & set(args):  # a shell completes by the program's own name
+            ctx.info_name = command()
+        return super().parse_args(ctx, args)
 
 
 app = typer.Typer(

@@ -144,7 +144,7 @@ def ask(
     note: Annotated[Path, typer.Option("--checkpoint", help="File of a signed checkpoint.")],
     old: Annotated[int, typer.Option(help="How many entries the witness saw last.", min=0)] = 0,
 ) -> None:
-    """Write what a witness is to be asked: prints a request for 'clvlab witness'."""
+    """Write what a witness is to be asked: prints a request for the command 'witness'."""
     with operations.open_log(log) as opened:
         sys.stdout.write(operations.witness_request(opened, note.read_text(encoding="utf-8"), old))
 

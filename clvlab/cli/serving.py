@@ -79,7 +79,7 @@ def dev_token(
     lifetime_s: Annotated[int, typer.Option(help="Seconds until it expires.", min=1, max=86_400)] = 3600,
     keys: KeysOption = _KEYS,
 ) -> None:
-    """Print a token that `clvlab serve --dev` accepts."""
+    """Print a token that the command `serve --dev` accepts."""
     try:
         from clvlab_service.dev import dev_token as token
     except ModuleNotFoundError as error:

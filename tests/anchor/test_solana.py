@@ -22,6 +22,7 @@ from clvlab.anchor.solana import SolanaAnchor
 from clvlab.errors import AnchorConflictError, AnchorError, AnchorUnavailableError
 from clvlab.proof.anchor import MEMO_PROGRAMS, Anchor, anchor_check
 from tests.chains import MemoryRecords
+from tests.waiting import PATIENCE_S
 
 HASH, OTHER = "sha256:" + "a" * 64, "sha256:" + "b" * 64
 SIGNS, NAMED = (True, True), (False, False)
@@ -71,7 +72,7 @@ def test_anchor_is_written_where_a_loop_runs_already_as_in_a_notebook(local):
 
 
 def test_connection_is_kept_from_one_memo_to_the_next_and_closed(local):
-    with local.anchor() as anchor:
+    with local.anchor(timeout_s=1.0) as anchor:
         local.chain.inject(Fault("lost_reply", "sendTransaction"), Fault("hang", "getBlockHeight", seconds=1.2))
         done = [anchor.commit(f"run_{memo[-1]}", memo).status for memo in (HASH, OTHER)]
 
@@ -110,7 +111,7 @@ def test_anchoring_again_writes_no_second_memo(local):
 def test_a_faulty_node_still_ends_with_exactly_one_memo(local, fault):
     local.chain.inject(fault)
 
-    done = local.anchor().commit("run_1", HASH)
+    done = local.anchor(timeout_s=1.0 if fault.kind == "hang" else PATIENCE_S).commit("run_1", HASH)
 
     assert done.status == "anchored"
     assert local.chain.memos() == [HASH]

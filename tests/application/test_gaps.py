@@ -127,6 +127,7 @@ def test_a_million_decisions_are_marked():
     touched = in_gap(base, closes, gaps, set(closes["market_key"]))
 
     assert touched.len() == n
+    assert touched.sum() == 20_000 + 2  # all of M0, whose close lies in the gap at its end; two of M1, in gaps of their own
 
 
 @pytest.fixture(scope="module")

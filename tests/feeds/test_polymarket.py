@@ -244,7 +244,7 @@ def test_leaving_off_closes_the_connection():
         for _ in range(5):
             next(listening)
         listening.close()
-        assert to.peers[0].socket.wait_closed(1.0)
+        assert to.peers[0].socket.wait_closed(PATIENCE_S)
 
 
 def test_a_mark_is_answered_by_saying_that_nothing_is_replayed():

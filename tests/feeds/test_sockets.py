@@ -1,6 +1,7 @@
 import threading
 import time
 from contextlib import closing, contextmanager
+from dataclasses import replace
 
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import serve
@@ -31,11 +32,11 @@ def sending(say):
         thread.join()
 
 
-def first_cut(url, **options):
+def first_cut(url, patience=QUICK, **options):
     stop = Stop()
     timer = threading.Timer(PATIENCE_S, stop.set)
     timer.start()
-    socket = Socket(url, "url", Health(), QUICK, lambda _: [], lambda _, message: [message], lambda _: None, **options)
+    socket = Socket(url, "url", Health(), patience, lambda _: [], lambda _, message: [message], lambda _: None, **options)
     with closing(socket.listen(stop)) as items:
         found = next((item for item in items if isinstance(item, Cut)), None)
     timer.cancel()
@@ -60,7 +61,7 @@ def test_a_message_that_no_capture_can_hold_is_a_cut_that_says_so():
         connection.recv()
 
     with sending(say) as url:
-        assert first_cut(url).cause is GapCause.OVERSIZE
+        assert first_cut(url, replace(QUICK, data_s=PATIENCE_S)).cause is GapCause.OVERSIZE
 
 
 def test_one_of_several_connections_is_a_gap_of_its_markets_before_it_stands():

@@ -1,6 +1,6 @@
 """What the tests of venues share: listening until a server has sent everything, reading what was heard, and a plain model."""
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from decimal import ROUND_HALF_UP, Decimal
 
 import orjson
@@ -18,14 +18,14 @@ START_MS = 1_900_000_000_000
 def heard(feed, server, *, quiet_s=0.4, **listen):
     """Everything that a feed yields until the server's script is over, its last words are heard, and nothing more has come."""
     stop, items = Stop(), []
-    ends = threading.Thread(target=_end, args=(server, stop, items, quiet_s))
-    ends.start()
-    try:
-        for item in feed.listen(stop, **listen):
-            items.append(item)  # noqa: PERF402  # watched from the other thread
-    finally:
-        stop.set()
-        ends.join()
+    with ThreadPoolExecutor(1) as pool:
+        ends = pool.submit(_end, server, stop, items, quiet_s)
+        try:
+            for item in feed.listen(stop, **listen):
+                items.append(item)  # noqa: PERF402  # watched from the other thread
+        finally:
+            stop.set()
+        ends.result()
     return items
 
 

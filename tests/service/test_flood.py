@@ -11,7 +11,7 @@ from clvlab_service.pool import BoundedPool
 
 from clvlab.errors import BusyError
 from tests.service.serving import BACKTEST, PLAIN, api
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 CLIENTS = 64
 
@@ -22,19 +22,20 @@ def served(keys):
         yield found
 
 
-def healthy_looks(url, over):
-    """How many looks at the health were answered before something was over."""
+def healthy_looks(url, begun, over):
+    """How many looks at the health were answered between two events."""
     found = 0
     with httpx2.Client(base_url=url, **PLAIN) as client:
+        assert begun.wait(PATIENCE_S)
         while not over.is_set():
             assert client.get("/healthz").status_code == 200
             found += not over.is_set()
     return found
 
 
-def asked_at_once(url, ask):
-    """What so many clients get that ask at the same moment."""
-    barrier = threading.Barrier(CLIENTS)
+def asked_at_once(url, ask, begin=None):
+    """What so many clients get that ask at the same moment, at which ``begin`` is called."""
+    barrier = threading.Barrier(CLIENTS, begin)
 
     def one(number):
         with httpx2.Client(base_url=url, **PLAIN) as client:
@@ -63,10 +64,10 @@ def test_a_flood_is_bounded_refused_with_retry_after_and_health_is_told_meanwhil
         return client.post(f"/runs/{run_ids[number % len(run_ids)]}/verify")  # of one run, all would wait for the same
 
     fixture = served.get("/replay-packs/season")["fixtures"][0]
-    over = threading.Event()
+    begun, over = threading.Event(), threading.Event()
     with ThreadPoolExecutor(1) as pool:
-        watching = pool.submit(healthy_looks, served.url, over)
-        answers = asked_at_once(served.url, ask)
+        watching = pool.submit(healthy_looks, served.url, begun, over)
+        answers = asked_at_once(served.url, ask, begun.set)
         over.set()
         looks = watching.result()
 

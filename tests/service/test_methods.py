@@ -1,13 +1,13 @@
 """HEAD, OPTIONS and 405, over every path of the document; and what a 304 says of the answer that it stands for."""
 
 import re
-import time
 
 import httpx2
 import pytest
 
 from tests.service.serving import BACKTEST, DEPLOY, assert_problem
 from tests.service.test_conventions import make_client
+from tests.waiting import until
 
 OF_THE_MESSAGE = {"date", "x-request-id"}
 
@@ -22,10 +22,7 @@ def ids(api):
     """Values for the parameters of every path, and of those that a path needs."""
     competition_id, started = api.started()
     deployed = api.post("/agents/deploy", DEPLOY)
-    for _ in range(200):
-        if api.get(f"/runs/{deployed['run_id']}")["run"]["status"] == "sealed":
-            break
-        time.sleep(0.05)
+    until(lambda: api.get(f"/runs/{deployed['run_id']}")["run"]["status"] == "sealed")
     return {
         "competition_id": competition_id,
         "run_id": started["run_id"],

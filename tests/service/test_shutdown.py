@@ -15,7 +15,7 @@ import pytest
 from clvlab.application.application import Application
 from clvlab.application.reports.job import BacktestRuns
 from tests.service.serving import BACKTEST, assert_problem, make_settings, stoppable
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, until
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_work_that_is_not_done_in_time_goes_back_and_its_client_is_told(keys, tm
         bodies = [BACKTEST | {"window_id": f"w{n}"} for n in range(3)]
         asked = [clients.submit(httpx2.post, f"{served}/backtests", json=body, timeout=PATIENCE_S) for body in bodies]
         assert endless.wait(PATIENCE_S)
-        time.sleep(0.2)
+        until(lambda: 'clvlab_pool_pending{pool="public"} 3.0' in httpx2.get(f"{served}/metrics").text)
         took_s = stop()
         answers = [answer.result() for answer in asked]
 
@@ -52,8 +52,8 @@ def test_work_that_is_not_done_in_time_goes_back_and_its_client_is_told(keys, tm
     other.close()
 
 
-def test_a_service_without_work_ends_at_once(keys):
-    with stoppable(make_settings(keys, shutdown_s=int(PATIENCE_S))) as (served, stop):
+def test_a_service_without_work_waits_for_nothing(keys):
+    with stoppable(make_settings(keys, shutdown_s=int(10 * PATIENCE_S))) as (served, stop):
         assert httpx2.get(f"{served}/healthz").status_code == 200
 
         stop()
@@ -64,7 +64,7 @@ def test_a_body_that_never_comes_does_not_hold_the_end_up(keys):
 
     def slowly():
         yield b"{"
-        stopped.wait(PATIENCE_S)
+        stopped.wait()
 
     with stoppable(make_settings(keys, shutdown_s=1)) as (served, stop), ThreadPoolExecutor(1) as clients:
         headers = {"Content-Type": "application/json"}

@@ -26,6 +26,7 @@ from clvlab.proof.canonical import sha256
 from clvlab.proof.evidence import read_evidence
 from clvlab.proof.verify import verify
 from tests.factories import AUDITED, make_agent, make_decisions, make_own_run, make_tape, message
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.long
 
@@ -113,7 +114,7 @@ def test_process_that_is_not_locked_in_is_labelled_so(lacking, tmp_path, monkeyp
     ids=["exits", "hangs", "garbage", "memory", "error", "sys.exit", "interrupt"],
 )
 def test_failure_of_a_process_is_the_agents_and_its_cause_stands_in_evidence(act, kind, says):
-    broken = isolated(Own(act), timeout_s=2, memory_mb=1024)
+    broken = isolated(Own(act), timeout_s=2 if kind == "TimedOut" else PATIENCE_S, memory_mb=1024)
 
     with pytest.raises(AgentFailedError, match=says) as caught:
         run(TAPE, [broken], Window())
