@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from clvlab.application.browser.page import verifier_page
+from tests.browser.jupyter import WAIT_MS
 from tests.browser.pages import cut_off, open_notebook, run_all
 from tests.service import serving
 
@@ -56,7 +57,8 @@ def test_from_the_readme_to_the_decision_that_lost_most(browser, lab, requests, 
     verifier = browser.new_page(offline=True)
     verifier.goto((tmp_path / "verify.html").as_uri())
     verifier.set_input_files("#files", tmp_path / "run.clv")
-    verifier.locator("#verdict.pass", has_text=f"{bt.scores.frame.height:,} scores were computed anew").wait_for(timeout=60_000)
+    computed = f"{bt.scores.frame.height:,} scores were computed anew"
+    verifier.locator("#verdict.pass", has_text=computed).wait_for(timeout=WAIT_MS)
     verifier.close()
 
     # The decision that lost most, and why.

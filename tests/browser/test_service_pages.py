@@ -5,6 +5,7 @@ from importlib.util import find_spec
 
 import pytest
 
+from tests.browser.jupyter import WAIT_MS
 from tests.browser.pages import cut_off
 from tests.service import serving
 
@@ -133,8 +134,8 @@ def test_a_competition_is_followed_as_it_goes(browser, served):
     assert "Nobody has a score yet." in page.inner_text("main")
 
     served.post(f"/competitions/{created}/start")
-    page.wait_for_selector("#standings + .scroll tbody tr", timeout=15_000)
-    page.wait_for_function("document.getElementById('news').textContent === 'This is how it ended.'", timeout=15_000)
+    page.wait_for_selector("#standings + .scroll tbody tr", timeout=WAIT_MS)
+    page.wait_for_function("document.getElementById('news').textContent === 'This is how it ended.'", timeout=WAIT_MS)
 
     state = served.get(f"/competitions/{created}")
     assert page.locator("#standings + .scroll tbody th").all_inner_texts() == [row["agent_id"] for row in state["leaderboard"]]
