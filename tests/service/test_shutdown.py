@@ -38,7 +38,7 @@ def test_work_that_is_not_done_in_time_goes_back_and_its_client_is_told(keys, tm
         bodies = [BACKTEST | {"window_id": f"w{n}"} for n in range(3)]
         asked = [clients.submit(httpx2.post, f"{served}/backtests", json=body, timeout=PATIENCE_S) for body in bodies]
         assert endless.wait(PATIENCE_S)
-        until(lambda: 'clvlab_pool_pending{pool="public"} 3.0' in httpx2.get(f"{served}/metrics").text)
+        until(lambda: 'clvlab_jobs{status="queued"} 2.0' in httpx2.get(f"{served}/metrics").text)
         took_s = stop()
         answers = [answer.result() for answer in asked]
 
