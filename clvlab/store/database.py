@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from secrets import token_hex
@@ -61,6 +62,8 @@ class Database:
         place = _MEMORY if url is None else database_url(url)
         self.place = shown(place)
         self._engine = _engine(place, waits or Waits())
+        self._release = weakref.finalize(self, self._engine.dispose)  # of a database that nobody closed, too
+        self._release.atexit = False
         self._apart = None if _is_in_memory(place) else _engine(place, _AT_ONCE, kept=False)
         self._told: Callable[[str], None] = lambda subject: None  # noqa: ARG005
         self._listener: Listener | None = None
@@ -153,7 +156,7 @@ class Database:
         if self._listener is not None:
             self._listener.close()
             self._listener = None
-        self._engine.dispose()
+        self._release()
 
 
 def guard_of(connection: Connection) -> Callable[[Any], None] | None:

@@ -1,4 +1,6 @@
+import gc
 import sqlite3
+import warnings
 from pathlib import Path
 
 import pytest
@@ -64,6 +66,17 @@ def test_log_of_an_older_schema_keeps_its_entries_and_goes_on(postgres_url, tmp_
         with pytest.raises(StoreError, match="append-only"), opened.write() as connection:
             connection.execute(text("UPDATE log_entries SET content_hash = 'sha256:1' WHERE idx = 0"))
         opened.close()
+
+
+def test_a_database_that_nobody_closed_lets_its_connections_go_without_a_warning(database_url):
+    database = Database(database_url)
+    with database.read() as one, database.read() as other:
+        assert one is not other
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        del database, one, other
+        gc.collect()
+    assert told == []
 
 
 def test_a_connection_in_use_is_closed_when_its_transaction_ends_after_the_database_was_closed(emptied_postgres_url):
