@@ -4,6 +4,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from clvlab.application.application import Application
+
 T = TypeVar("T")
 
 PATIENCE_S = 600.0
@@ -17,3 +19,9 @@ def until(holds: Callable[[], T]) -> T:
         assert time.monotonic() < end, "it does not come to hold"
         time.sleep(0.02)
     return found
+
+
+def settled(application: Application) -> dict[str, int]:
+    """Wait until no job is queued or worked on, and return how many ended in which state."""
+    until(lambda: (counts := application.jobs.counts())["queued"] == counts["leased"] == 0)
+    return application.jobs.counts()

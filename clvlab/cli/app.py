@@ -6,7 +6,6 @@ import shlex
 import sys
 from collections.abc import Mapping
 from contextlib import nullcontext
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -101,7 +100,7 @@ def main() -> None:
         sys.exit(_BAD_INPUT)
 
 
-def demo(runs_folder: RunsOption = Path("runs"), as_json: JsonOption = False) -> None:
+def demo(runs_folder: RunsOption = listing.DEFAULT_RUNS, as_json: JsonOption = False) -> None:
     """Backtest two agents over a synthetic pack, seal and verify both runs, and show the checks."""
     tests: list[PerformedRun] = []
     with interruptible(lambda: f"{len(tests)} of 2 runs are sealed in {runs_folder}"):
@@ -156,7 +155,7 @@ def backtest(
     window_id: Annotated[str, typer.Option(help="Label of the window.")] = "full",
     log: Annotated[str | None, typer.Option(help="File or URL of a run log to commit in before the tape is opened.")] = None,
     owner: Annotated[str, typer.Option(help="Who commits, with --log.")] = "local",
-    runs_folder: RunsOption = Path("runs"),
+    runs_folder: RunsOption = listing.DEFAULT_RUNS,
     as_json: JsonOption = False,
 ) -> None:
     """Replay a pack through an agent, score it against the close, and seal the run."""
@@ -202,7 +201,7 @@ def show(
         int, typer.Option(help="Show the first so many decisions with their scores.", min=0, max=1_000_000)
     ] = 0,
     seq: Annotated[int | None, typer.Option(help="Show one decision whole.")] = None,
-    runs_folder: RunsFolderOption = Path("runs"),
+    runs_folder: RunsFolderOption = listing.DEFAULT_RUNS,
     as_json: JsonOption = False,
 ) -> None:
     """Show a run's proof card, its decisions, or one of them; exit 1 if its verification fails."""

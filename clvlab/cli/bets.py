@@ -16,6 +16,7 @@ from clvlab.application.log import operations
 from clvlab.application.runs.in_folder import FolderRecord
 from clvlab.application.runs.record import make
 from clvlab.application.sheets.headline import headline_of
+from clvlab.application.sheets.listing import DEFAULT_RUNS
 from clvlab.application.sheets.means import spelt_mean
 from clvlab.application.sheets.page import tear_sheet_page
 from clvlab.cli.interrupting import interruptible
@@ -54,7 +55,7 @@ def bets_grade(
     page: Annotated[Path | None, typer.Option("--html", help="Write the tear sheet to this file as a page of its own.")] = None,
     log: Annotated[str | None, typer.Option(help="File or URL of a run log to commit in before the bets are scored.")] = None,
     owner: Annotated[str, typer.Option(help="Who commits, with --log.")] = "local",
-    runs_folder: RunsOption = Path("runs"),
+    runs_folder: RunsOption = DEFAULT_RUNS,
     as_json: JsonOption = False,
 ) -> None:
     """Score bets at the last tick not later than each, against the close, and seal them as a run."""

@@ -22,6 +22,7 @@ from clvlab.application.log import operations
 from clvlab.application.runs.in_folder import FolderRecord
 from clvlab.application.runs.perform import PerformedRun
 from clvlab.application.sheets.headline import headline_of
+from clvlab.application.sheets.listing import DEFAULT_RUNS
 from clvlab.cli.making import INTERRUPTED, end_of, ended_like_an_interrupt, now_ms, params_of
 from clvlab.cli.options import JsonOption, NetworkOption, ReadsOption
 from clvlab.cli.printing import err, leaderboard, out, plain, print_json, show_next, show_report, show_table
@@ -57,7 +58,7 @@ def live(
     owner: Annotated[str, typer.Option(help="Who commits, with --log.")] = "local",
     out_folder: Annotated[
         Path, typer.Option("--out", help="Where the sealed run is written; its capture lies in live/.")
-    ] = Path("runs"),
+    ] = DEFAULT_RUNS,
     as_json: JsonOption = False,
 ) -> None:
     """Follow a fixture live on paper, and seal the run when play begins; Ctrl-C leaves it, and the same command goes on."""

@@ -31,7 +31,7 @@ _SHOWN_ID = 8
 
 
 def runs(
-    runs_folder: RunsFolderOption = Path("runs"),
+    runs_folder: RunsFolderOption = listing.DEFAULT_RUNS,
     verify: Annotated[bool, typer.Option("--verify", help="Also verify each; exit 1 if one fails.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -70,7 +70,7 @@ def plain_cell(text: str) -> str:
 
 def compare(
     run: RunNames,
-    runs_folder: RunsFolderOption = Path("runs"),
+    runs_folder: RunsFolderOption = listing.DEFAULT_RUNS,
     pack: Annotated[
         str | None, typer.Option(help="A pack; the names are then agents, which are backtested over it and sealed first.")
     ] = None,
@@ -105,7 +105,7 @@ def report(
     run: RunName,
     page: Annotated[Path | None, typer.Option("--html", help="Write the tear sheet to this file as a page of its own.")] = None,
     pack: Annotated[str | None, typer.Option(help="Pack of the run; the catalog's of its content hash by default.")] = None,
-    runs_folder: RunsFolderOption = Path("runs"),
+    runs_folder: RunsFolderOption = listing.DEFAULT_RUNS,
     as_json: JsonOption = False,
 ) -> None:
     """Show the report of a sealed run again, or write its tear sheet as one HTML page."""

@@ -11,7 +11,7 @@ import typer
 from clvlab.agents.isolation.isolated import isolated
 from clvlab.application.runs import bundles, in_folder
 from clvlab.application.runs.card import proof_card, verification_answer
-from clvlab.application.sheets.listing import find_run
+from clvlab.application.sheets.listing import DEFAULT_RUNS, find_run
 from clvlab.application.versions import judge
 from clvlab.cli import proof
 from clvlab.cli.interrupting import interruptible
@@ -42,7 +42,7 @@ def verify(
     without_witness: Annotated[
         bool, typer.Option("--without-witness", help="Let a required log do without a trusted witness.")
     ] = False,
-    runs_folder: RunsFolderOption = Path("runs"),
+    runs_folder: RunsFolderOption = DEFAULT_RUNS,
     as_json: JsonOption = False,
 ) -> None:
     """Recompute the proof of runs, bundles or disclosures; exit 1 if a seal is broken or a check fails."""

@@ -14,7 +14,7 @@ from clvlab.application.runs.perform import perform
 from clvlab.errors import LeaseLostError
 from tests.factories import ALICE, make_competition
 from tests.length import length
-from tests.waiting import until
+from tests.waiting import settled, until
 
 pytestmark = pytest.mark.long
 
@@ -31,11 +31,6 @@ def evidence_hash(record):
     own = bind(bundled_catalog(), "season", record["replay_binding"]["fixture_id"])
     plan = plan_of(DeployConfig.model_validate(record["config"]), own, record["instance_id"])
     return perform(plan).run.evidence_hash
-
-
-def settled(application):
-    until(lambda: (counts := application.jobs.counts())["queued"] == counts["leased"] == 0)
-    return application.jobs.counts()
 
 
 @pytest.mark.parametrize("delay_s", length([0.1, 0.35], [0.0, 0.05, 0.1, 0.2, 0.35, 0.6]))

@@ -6,14 +6,9 @@ from sqlalchemy import event
 from clvlab.application.application import Application
 from clvlab.errors import StoreFullError, StoreUnreachableError
 from tests.factories import ALICE, make_competition
-from tests.waiting import until
+from tests.waiting import settled
 
 BODY = {"strategy": "cumulative-drift", "source_mode": "replay", "pack_id": "season"}
-
-
-def settled(application):
-    until(lambda: (counts := application.jobs.counts())["queued"] == counts["leased"] == 0)
-    return application.jobs.counts()
 
 
 def test_work_goes_on_where_it_was_when_a_lost_database_comes_back(own_postgres):

@@ -35,10 +35,10 @@ def feed_of(server, **other):
     return BetfairFeed(**settings | other)
 
 
-def heard(feed, last_ms, seconds=PATIENCE_S, **asked):
+def heard(feed, last_ms, **asked):
     """Everything up to the message of a time."""
     stop, items = Stop(), []
-    timer = threading.Timer(seconds, stop.set)
+    timer = threading.Timer(PATIENCE_S, stop.set)
     timer.start()
     for item in feed.listen(stop, **asked):
         items.append(item)
@@ -462,7 +462,7 @@ def test_a_slow_listener_makes_the_sender_wait_and_loses_nothing(monkeypatch):
 def cut_five_times(path, script, tmp_path):
     """What a capture becomes that was cut five times, and what the importer makes of the file."""
     with BetfairServer(script, read_plan(",".join(f"cut@{n * len(script) // 6}" for n in range(1, 6)))) as server:
-        items = heard(feed_of(server), script[-1]["pt"], seconds=PATIENCE_S)
+        items = heard(feed_of(server), script[-1]["pt"])
     assert len(turns(items)) == 10
     for folder in ("capture", "ours", "theirs"):
         (tmp_path / folder).mkdir()

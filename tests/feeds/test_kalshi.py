@@ -153,17 +153,17 @@ def test_tickers_by_themselves_are_markets_of_yes_and_no(key_file):
 
 def test_no_ping_for_longer_than_the_patience_is_a_cut(key_file):
     with server("stall@100:2.5", ping_s=None) as to:
-        items = heard(feed(to, key_file, patience=Patience(60.0, 2.0, 600.0, 0.01, 0.05)), to)
+        items = heard(feed(to, key_file, patience=Patience(60.0, 2.0, PATIENCE_S, 0.01, 0.05)), to)
     assert GapCause.SILENCE in {cut.cause for cut in cuts(items)}
 
     with server("stall@100:2.5", ping_s=0.1) as to:
-        items = heard(feed(to, key_file, patience=Patience(60.0, 2.0, 600.0, 0.01, 0.05)), to)
+        items = heard(feed(to, key_file, patience=Patience(60.0, 2.0, PATIENCE_S, 0.01, 0.05)), to)
     assert cuts(items) == []
 
 
 def test_pings_without_messages_are_a_cut_after_a_longer_patience(key_file):
     with server("stall@100:1.2", ping_s=0.1) as to:
-        items = heard(feed(to, key_file, patience=Patience(60.0, 600.0, 0.5, 0.01, 0.05)), to)
+        items = heard(feed(to, key_file, patience=Patience(60.0, PATIENCE_S, 0.5, 0.01, 0.05)), to)
 
     assert {cut.cause for cut in cuts(items)} == {GapCause.SILENCE}
 

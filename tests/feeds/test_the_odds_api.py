@@ -36,10 +36,10 @@ def feed_of(server, **options):
     return TheOddsApiFeed(url=server.url, **own | options)
 
 
-def heard(feed, messages, seconds=PATIENCE_S, **listening):
+def heard(feed, messages, **listening):
     """Listen until so many messages came."""
     stop, items = Stop(), []
-    timer = threading.Timer(seconds, stop.set)
+    timer = threading.Timer(PATIENCE_S, stop.set)
     timer.start()
     with closing(feed.listen(stop, **listening)) as listened:
         for item in listened:

@@ -44,10 +44,10 @@ def feed_of(server, **options):
     return TxLineFeed(url=server.url, **own | options)
 
 
-def heard(feed, until, seconds=PATIENCE_S, **listening):
+def heard(feed, until, **listening):
     """Listen until ``until(items)`` holds."""
     stop, items = Stop(), []
-    timer = threading.Timer(seconds, stop.set)
+    timer = threading.Timer(PATIENCE_S, stop.set)
     timer.start()
     with closing(feed.listen(stop, **listening)) as listened:
         for item in listened:
@@ -55,7 +55,7 @@ def heard(feed, until, seconds=PATIENCE_S, **listening):
             if until(items):
                 break
     timer.cancel()
-    assert until(items), f"{len(items)} items within {seconds} s, {feed.health}"
+    assert until(items), f"{len(items)} items within {PATIENCE_S} s, {feed.health}"
     return items
 
 
