@@ -13,6 +13,9 @@ from clvlab.anchor.settings import AnchorSettings
 from clvlab.anchor.solana import SolanaAnchor
 from tests.waiting import PATIENCE_S
 
+ASKED_ONCE = {"poll_s": 2 * PATIENCE_S}
+"""Settings of a caller who waits for every answer, and asks no second time where there is none."""
+
 
 class MemoryRecords:
     """Records of one process."""
@@ -36,10 +39,6 @@ class Local:
     url: str
     key: Keypair
     settings: AnchorSettings
-
-    def impatient(self) -> AnchorSettings:
-        """The settings of a caller who gives up soon."""
-        return self.settings.model_copy(update={"patience_s": 0.05, "timeout_s": 0.5})
 
     def anchor(self, records: AnchorRecords | None = None, **changed) -> SolanaAnchor:
         return SolanaAnchor(self.settings.model_copy(update=changed), MemoryRecords() if records is None else records)

@@ -13,6 +13,7 @@ from clvlab.anchor.devserver import serving
 from clvlab.proof.anchor import Anchor, anchor_check
 from clvlab.proof.clv_verify import base58
 from tests.anchor.test_solana import HASH
+from tests.chains import ASKED_ONCE
 from tests.fuzz.runs import ODD, at_place, places
 from tests.fuzz.transactions import KEYS, MEMO, transaction
 
@@ -39,8 +40,9 @@ def asked(local):
     done, liar = local.anchor().commit("run_1", HASH), Liar(local.chain)
     with serving(liar) as url:
         signers = frozenset({str(local.key.pubkey()), str(TRUSTED.pubkey())})
-        changed = {"rpc_url": url, "keypair": None, "signers": signers, "patience_s": 0.02, "timeout_s": 3.0}
-        reader = NullAnchor(local.settings.model_copy(update=changed))
+        reader = NullAnchor(
+            local.settings.model_copy(update={"rpc_url": url, "keypair": None, "signers": signers} | ASKED_ONCE)
+        )
 
         def verdict(change, anchor=done):
             liar.change = change
@@ -108,6 +110,6 @@ def test_no_answer_in_any_shape_ends_in_an_error(asked):
             inside[place[-1]] = rng.choice([*ODD, "1" * 44, {"InstructionError": [0, {"Custom": 1}]}, "AccountInUse"])
         return result
 
-    verdicts = {asked(partial(lie, to)) for to in ["getTransaction"] * 60 + ["getGenesisHash"] * 10}
+    verdicts = {asked(partial(lie, to)) for to in ["getTransaction"] * 300 + ["getGenesisHash"] * 30}
 
     assert {"fail", "pending"} <= verdicts <= {"pass", "fail", "pending"}

@@ -11,6 +11,7 @@ from clvlab.application.application import Application
 from clvlab.application.reports.requests import BacktestRunRequest
 from clvlab.errors import AnchorError
 from clvlab.store.tables import anchors
+from tests.chains import ASKED_ONCE
 from tests.factories import ALICE, make_competition
 
 
@@ -63,15 +64,14 @@ def test_anchor_comes_later_and_reaches_the_log_the_card_the_leaderboard_and_the
 @pytest.mark.parametrize("fault", [Fault("http", status=429, times=9999), Fault("http", status=500, times=9999)])
 def test_chain_that_can_not_be_asked_leaves_the_anchor_pending_however_often(local, fault):
     ticking = count(1_800_000_000_000, 400_000)
-    settings = local.impatient()
-    application = Application(anchor=settings, clock=lambda: next(ticking))
+    application = Application(anchor=local.settings.model_copy(update=ASKED_ONCE), clock=lambda: next(ticking))
     _, run_id = started(application)
     local.chain.inject(fault)
 
     assert worked(application, 12) == [True] * 12  # more often than a job that says nothing is tried
     assert application.runs.verify(run_id)["checks"]["anchor"] == "pending"
     fault.times = 0
-    while application.jobs.run_one():  # this caller gives up soon, so it may need some more attempts
+    while application.jobs.run_one():  # a caller who asks once may need some more attempts
         pass
 
     assert application.runs.verify(run_id)["checks"]["anchor"] == "pass"
@@ -81,7 +81,7 @@ def test_chain_that_can_not_be_asked_leaves_the_anchor_pending_however_often(loc
 
 def test_lost_reply_and_another_attempt_make_one_memo(local):
     ticking = count(1_800_000_000_000, 400_000)
-    application = Application(anchor=local.impatient(), clock=lambda: next(ticking))
+    application = Application(anchor=local.settings.model_copy(update=ASKED_ONCE), clock=lambda: next(ticking))
     _, run_id = started(application)
     local.chain.inject(Fault("lost_reply", "sendTransaction"), Fault("http", "getSignatureStatuses", status=500, times=4))
 
