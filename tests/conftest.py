@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 
 from clvlab.packs.importers import betfair
 from clvlab.packs.importers.unchanged import Changes
-from tests.postgres import postgres_server, say
+from tests.postgres import patient_stores, postgres_server, say
 
 # A machine that does other things besides is no failure: nothing that hypothesis draws is held to the clock.
 settings.register_profile("clvlab", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -29,7 +29,7 @@ def realdata() -> Path:
 @pytest.fixture(scope="session")
 def postgres(tmp_path_factory):
     """A PostgreSQL server for the session, which waits for no disk: crashes are tried on servers of their own."""
-    with postgres_server(tmp_path_factory.mktemp("runtime")) as server:
+    with postgres_server(tmp_path_factory.mktemp("runtime")) as server, patient_stores():
         unsafe = [f"ALTER SYSTEM SET {setting} = off" for setting in ("fsync", "full_page_writes", "synchronous_commit")]
         say(server.get_uri(), *unsafe, "SELECT pg_reload_conf()")
         yield server

@@ -7,11 +7,12 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 
 def say(url, *statements):
@@ -31,6 +32,19 @@ def listening(url, count):
     with psycopg.connect(url, autocommit=True) as connection:
         until(lambda: len(connection.execute(query).fetchall()) == count)
         return [pid for (pid,) in connection.execute(query)]
+
+
+PATIENT = {"lock_s": 2 * PATIENCE_S, "log_s": PATIENCE_S, "idle_s": PATIENCE_S, "statement_s": PATIENCE_S}
+"""Waits of stores on a machine that may stand still for longer than a transaction of production may."""
+
+
+@contextmanager
+def patient_stores() -> Iterator[None]:
+    """Let stores that are told no waits have patient ones."""
+    from clvlab.store.waits import Waits
+
+    with patch("clvlab.store.database.Waits", partial(Waits, **PATIENT)):
+        yield
 
 
 @contextmanager

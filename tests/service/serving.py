@@ -14,6 +14,7 @@ from clvlab_service.serving import _config, _listening, _Server
 from clvlab_service.settings import Settings
 from fastapi import FastAPI
 
+from tests.postgres import PATIENT
 from tests.service.tokens import ALICE, BOB
 from tests.waiting import PATIENCE_S
 
@@ -49,7 +50,8 @@ def running(app, send_buffer=None):
 def make_settings(keys, database_url=None, **settings):
     """Settings that trust the key pair in the folder ``keys``."""
     trust = {"jwt_public_key_file": public_key_file(keys), "jwt_issuer": ISSUER, "jwt_audience": AUDIENCE}
-    return Settings(database_url=database_url, log_level="error", **trust, **settings)
+    waits = {f"database_{name}": seconds for name, seconds in PATIENT.items()}
+    return Settings(database_url=database_url, log_level="error", **trust, **waits | settings)
 
 
 @contextmanager
