@@ -160,6 +160,10 @@ def test_crash_after_sending_finds_the_memo_by_its_recorded_signature(local):
     records = MemoryRecords()
     with pytest.raises(AnchorUnavailableError, match="did not land"):
         local.anchor(records, **ASKED_ONCE).commit("run_1", HASH)
+    local.chain.inject(Fault("http", "getSignatureStatuses", status=503, times=10**6))
+    with pytest.raises(AnchorUnavailableError, match="no answer"):
+        local.anchor(records, **ASKED_ONCE).commit("run_1", HASH)
+    local.chain._faults.clear()
 
     assert records.get("run_1").status == "pending"
     assert local.anchor(records).commit("run_1", HASH).status == "anchored"
