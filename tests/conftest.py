@@ -38,7 +38,7 @@ def postgres(tmp_path_factory):
 @pytest.fixture
 def own_postgres(tmp_path):
     """A PostgreSQL server that the test may stop and start."""
-    with postgres_server(tmp_path) as server:
+    with postgres_server(tmp_path) as server, patient_stores():
         yield server
 
 

@@ -10,7 +10,7 @@ from tests.service.tokens import ALICE
 @pytest.fixture(params=["memory", "postgresql"])
 def capped(request, keys):
     """A service over a store of its own, which performs nothing by itself and lets an owner have few of everything."""
-    store = None if request.param == "memory" else request.getfixturevalue("postgres_url")
+    store = None if request.param == "memory" else request.getfixturevalue("emptied_postgres_url")
     with serving.api(keys, store, max_owner_starts=2, max_owner_deploys=2, max_owner_drafts=3) as served:
         served.app.state.application.jobs.stop()
         yield served
