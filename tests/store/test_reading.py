@@ -20,21 +20,34 @@ from clvlab.store import migrations
 from clvlab.store.database import Database
 from clvlab.store.reading import database_to_read
 
+_VERSION_3, _DAC_OVERRIDE = 0x2008_0522, 1 << 1  # of capabilities of Linux
+
 COUNTS = [{"owner": "o", "committed": 1, "sealed": 0, "abandoned": 0, "open": 1}]
 
 
 @contextmanager
-def another_user():
-    """Have this thread open files as a user without privileges, if it has any."""
+def bound_by_modes():
+    """Have this thread write only what the modes of files let it, as root may otherwise write anything.
+
+    It stays root: another user may not even read a clone in a private folder.
+    """
     if os.geteuid() != 0:
         yield
         return
-    libc = ctypes.CDLL(None)
-    libc.setfsuid(65_534)
+    libc = ctypes.CDLL(None, use_errno=True)
+    this_thread, capabilities = (ctypes.c_uint32 * 2)(_VERSION_3, 0), (ctypes.c_uint32 * 6)()
+
+    def hold(effective):
+        capabilities[0] = effective
+        assert libc.capset(this_thread, capabilities) == 0, os.strerror(ctypes.get_errno())
+
+    assert libc.capget(this_thread, capabilities) == 0, os.strerror(ctypes.get_errno())
+    held = capabilities[0]
+    hold(held & ~_DAC_OVERRIDE)
     try:
         yield
     finally:
-        libc.setfsuid(0)
+        hold(held)
 
 
 @pytest.fixture
@@ -65,7 +78,7 @@ def locked(folder):
 def test_a_log_that_nobody_can_write_is_shown(log):
     assert list(log.parent.iterdir()) == [log]
 
-    with another_user(), open_log(log) as opened:
+    with bound_by_modes(), open_log(log) as opened:
         assert log_counts(opened) == COUNTS
         with pytest.raises(StoreError), opened.write() as rows:
             commit(rows, "run_2", "o", "sha256:2", None, 5)
@@ -76,7 +89,7 @@ def test_a_log_that_nobody_can_write_is_shown(log):
 def test_the_commands_read_it_too(log, command, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["clvlab", "log", command, str(log), "--json"])
 
-    with another_user(), pytest.raises(SystemExit) as end:
+    with bound_by_modes(), pytest.raises(SystemExit) as end:
         main()
 
     assert end.value.code == 0
@@ -91,7 +104,7 @@ def test_a_log_in_a_folder_that_can_be_written_is_shown_while_it_is_written(fold
         assert (folder / "log.db-wal").stat().st_size
         locked(folder)
 
-        with another_user(), open_log(place) as opened:
+        with bound_by_modes(), open_log(place) as opened:
             assert log_counts(opened) == COUNTS
         folder.chmod(0o755)
         for path in folder.iterdir():
@@ -108,7 +121,7 @@ def test_a_log_without_the_newest_of_its_entries_is_not_shown(folder):
             shutil.copy(folder / "origin" / name, folder / name)
     locked(folder)
 
-    with another_user(), pytest.raises(StoreUnreachableError, match="copy both"), open_log(folder / "log.db"):
+    with bound_by_modes(), pytest.raises(StoreUnreachableError, match="copy both"), open_log(folder / "log.db"):
         pass
 
 
@@ -121,7 +134,7 @@ def test_a_log_of_an_older_schema_that_nobody_can_write_is_refused(folder):
     engine.dispose()
     locked(folder)
 
-    with another_user(), pytest.raises(StoreError, match="has schema 0006"):
+    with bound_by_modes(), pytest.raises(StoreError, match="has schema 0006"):
         database_to_read(f"sqlite:///{place}")
 
 
@@ -129,7 +142,7 @@ def test_a_file_that_is_no_database_is_no_log(folder):
     (folder / "log.db").write_bytes(b"no database, though it is long enough to look like one" * 100)
     locked(folder)
 
-    with another_user(), pytest.raises(StoreUnreachableError, match="not a database"), open_log(folder / "log.db"):
+    with bound_by_modes(), pytest.raises(StoreUnreachableError, match="not a database"), open_log(folder / "log.db"):
         pass
 
 
