@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, TypeVar
 
 from clvlab.anchor.settings import AnchorSettings
-from clvlab.errors import AnchorError, AnchorUnavailableError
+from clvlab.errors import AnchorUnavailableError, MissingExtraError
 from clvlab.proof.anchor import Anchor, AnchorTrust, Seen
 
 _T = TypeVar("_T")
@@ -93,6 +93,6 @@ class NullAnchor:
         try:
             from clvlab.anchor.chain import Chain
         except ImportError as error:
-            raise AnchorError(f"asking a chain needs the extra 'anchor': pip install 'clvlab[anchor]' ({error})") from error
+            raise MissingExtraError("anchor", error.name) from error
         async with Chain(self._settings, min(self._settings.patience_s, self._settings.timeout_s)) as chain:
             return await chain.seen(signature)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from clvlab.anchor.anchorer import Anchorer, NullAnchor
 from clvlab.anchor.records import AnchorRecords
 from clvlab.anchor.settings import AnchorSettings
-from clvlab.errors import AnchorError
+from clvlab.errors import MissingExtraError
 
 
 def anchorer(settings: AnchorSettings, records: AnchorRecords) -> Anchorer:
@@ -15,5 +15,5 @@ def anchorer(settings: AnchorSettings, records: AnchorRecords) -> Anchorer:
     try:
         from clvlab.anchor.solana import SolanaAnchor
     except ImportError as error:
-        raise AnchorError(f"anchoring needs the extra 'anchor': pip install 'clvlab[anchor]' ({error})") from error
+        raise MissingExtraError("anchor", error.name) from error
     return SolanaAnchor(settings, records)

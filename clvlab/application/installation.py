@@ -15,9 +15,9 @@ from clvlab.errors import ArgumentError, ClvlabError, MissingExtraError
 from clvlab.naming import did_you_mean
 
 
-def install_command(extra: str) -> str:
-    """Return what installs an extra into this environment, in a clone."""
-    return shlex.join([sys.executable, "-m", "pip", "install", f".[{extra}]"])
+def install_command(requirement: str) -> str:
+    """Return what installs a library, or in a clone ``.[extra]``, into this environment."""
+    return shlex.join([sys.executable, "-m", "pip", "install", requirement])
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Extra:
     @property
     def command(self) -> str:
         """What installs it here, in a clone."""
-        return install_command(self.name)
+        return install_command(f".[{self.name}]")
 
 
 EXTRAS: tuple[Extra, ...] = (

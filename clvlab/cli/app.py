@@ -54,7 +54,7 @@ from clvlab.cli.searching import sweep
 from clvlab.cli.serving import dev_token, rebuild_leaderboard, retention, serve, worker
 from clvlab.cli.verifying import verify
 from clvlab.cli.versions import version
-from clvlab.errors import ClvlabError, MissingExtraError
+from clvlab.errors import ClvlabError, MissingExtraError, MissingLibraryError
 from clvlab.invocation import command
 from clvlab.law.closing import Window
 
@@ -90,7 +90,9 @@ def main() -> None:
         for note in getattr(error, "__notes__", ()):
             err.print(plain(note))
         if isinstance(error, MissingExtraError):
-            err.print(plain(f"in a clone: {install_command(error.extra)}"))
+            err.print(plain(f"in a clone: {install_command(f'.[{error.extra}]')}"))
+        if isinstance(error, MissingLibraryError):
+            err.print(plain(f"here: {install_command(error.library)}"))
         sys.exit(_BAD_INPUT)
     except OSError as error:
         err.print(f"[red]error:[/] {plain(str(error))}")

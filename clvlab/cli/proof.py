@@ -21,7 +21,7 @@ from clvlab.application.runs.pushing import push_stored
 from clvlab.cli.interrupting import interruptible
 from clvlab.cli.options import CheckpointFileOption, JsonOption, RunArgument, UrlArgument
 from clvlab.cli.printing import err, facts, out, plain, print_json
-from clvlab.errors import AnchorError, BundleError, EvidenceError
+from clvlab.errors import BundleError, EvidenceError, MissingExtraError
 from clvlab.files import new_file
 from clvlab.invocation import command
 from clvlab.runlog.note import Signer, read_signer
@@ -84,7 +84,7 @@ def devchain(
         from clvlab.anchor.transaction import keypair as read_key
         from clvlab.anchor.transaction import new_keypair
     except ImportError as error:
-        raise AnchorError(f"a devchain needs the extra 'anchor': pip install 'clvlab[anchor]' ({error})") from error
+        raise MissingExtraError("anchor", error.name) from error
     key = read_key(keypair) if keypair.exists() else new_keypair(keypair)
     chain = DevChain()
     chain.airdrop(str(key.pubkey()))

@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from clvlab.errors import BundleError, ClvlabError, EvidenceError
+from clvlab.errors import BundleError, ClvlabError, EvidenceError, MissingExtraError
 from clvlab.proof.anchor import MEMO_PROGRAMS
 from clvlab.proof.bundle import anchor_of, run_of
 from clvlab.proof.canonical import canonical, parsed
@@ -143,7 +143,7 @@ def read_transaction(data: bytes) -> Any:
         library, faults = import_module("solders.transaction"), import_module("solders.errors")
         reader = import_module("clvlab.anchor.transaction")
     except ImportError as error:
-        raise BundleError(f"reading an anchor needs the extra 'anchor': pip install 'clvlab[anchor]' ({error})") from error
+        raise MissingExtraError("anchor", error.name) from error
     try:
         transaction = library.VersionedTransaction.from_bytes(data)
         tables = getattr(transaction.message, "address_table_lookups", ())

@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from clvlab.errors import LogError
+from clvlab.errors import LogError, MissingExtraError
 from clvlab.files import new_file
 from clvlab.law.schema import SAFE_INTEGER
 
@@ -28,7 +28,7 @@ def _library() -> Any:
     try:
         return import_module("cryptography.hazmat.primitives.asymmetric.ed25519")
     except ImportError as error:
-        raise LogError(f"signatures need the extra 'anchor': pip install 'clvlab[anchor]' ({error})") from error
+        raise MissingExtraError("anchor", error.name) from error
 
 
 def _key_id(name: str, kind: int, public: bytes) -> bytes:

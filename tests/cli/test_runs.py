@@ -9,6 +9,8 @@ from clvlab.application.sheets.listing import find_run
 from clvlab.errors import UnknownRunError
 from tests.commands import clvlab
 
+SIGNATURES = "cryptography.hazmat.primitives.asymmetric.ed25519"
+
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
@@ -154,13 +156,22 @@ def test_the_doctor_names_the_command_for_what_is_missing(tmp_path, monkeypatch)
     assert "season     verified" in out
 
 
-def test_a_command_that_lacks_an_extra_names_what_installs_it_here(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "clvlab_service.serving", None)
+@pytest.mark.parametrize(
+    ("lacking", "command", "installs"),
+    [
+        ("clvlab_service.serving", "serve --dev", "in a clone: {} -m pip install '.[service]'"),
+        (SIGNATURES, "log keygen log.example --out key.txt", "in a clone: {} -m pip install '.[anchor]'"),
+        ("clvlab.anchor.devchain", "devchain", "in a clone: {} -m pip install '.[anchor]'"),
+        ("matplotlib", "report latest --html sheet.html", "here: {} -m pip install matplotlib"),
+    ],
+)
+def test_a_command_that_lacks_a_library_names_what_installs_it_here(made, lacking, command, installs, monkeypatch):
+    monkeypatch.setitem(sys.modules, lacking, None)
 
-    code, out, said = clvlab(tmp_path, "serve", "--dev")
+    code, out, said = clvlab(made[0], *command.split())
 
     assert (code, out) == (2, "")
-    assert said.endswith(f"in a clone: {shlex.quote(sys.executable)} -m pip install '.[service]'\n")
+    assert said.endswith(f"\n{installs.format(shlex.quote(sys.executable))}\n")
 
 
 def test_agents_are_compared_over_a_pack_as_their_runs_are(made):
