@@ -329,6 +329,18 @@ def test_leaderboard_is_rebuilt_from_the_sealed_runs(tmp_path):
     assert (code, "total_clv_bps was 999999" in printed) == (1, True)
 
 
+@pytest.mark.parametrize("library", ["cryptography.hazmat.primitives.asymmetric.ed25519", "solders.transaction"])
+def test_a_bundle_is_not_told_to_fail_for_want_of_a_library(tmp_path, library, monkeypatch):
+    (tmp_path / "run.clv").write_bytes(make_bundle())
+    (tmp_path / "keys.json").write_text(json.dumps(trust()))
+    monkeypatch.setitem(sys.modules, library, None)
+
+    code, out, err = clvlab(tmp_path, "verify", "run.clv", "--trust", "keys.json")
+
+    assert (code, "fail" in out) == (2, False)
+    assert f"this needs {library!r}: install it with pip install 'clvlab[anchor]'" in err
+
+
 def test_proofs_in_a_bundle_are_judged_by_the_keys_of_the_caller(tmp_path):
     (tmp_path / "run.clv").write_bytes(make_bundle())
     (tmp_path / "keys.json").write_text(json.dumps(trust()))

@@ -101,6 +101,11 @@ def judge(
         Proofs that must be there and count; others are ``not_applicable`` where they are not.
     without_witness
         Take a required log at its own word. Else a trusted witness must have signed: alone, an operator can keep two logs.
+
+    Raises
+    ------
+    MissingExtraError
+        The libraries that read signatures are not installed.
     """
     if verification.started is None:
         return {}
@@ -117,6 +122,8 @@ def judge(
             continue
         try:
             found[name] = Check(Verdict.PASS, checks[name](parts, verification, trust))
+        except MissingExtraError:  # says nothing of the proof
+            raise
         except ClvlabError as error:
             found[name] = Check(Verdict.FAIL, str(error))
     return found
