@@ -23,14 +23,15 @@ def command(*words: object) -> str:
     Parameters
     ----------
     *words
-        Arguments, each quoted as a shell needs it.
+        Arguments, each quoted as a shell needs it. A path that is a bare name begins with ``./``: else a command could take it
+        for a pack of the catalog, or for an option.
 
     Examples
     --------
     >>> command("show", "my runs/run_1", "--decisions", 5).endswith("clvlab show 'my runs/run_1' --decisions 5")
     True
     """
-    return shlex.join([*_program(), *map(str, words)])
+    return shlex.join([*_program(), *(_no_name(word) if isinstance(word, Path) else str(word) for word in words)])
 
 
 def _program() -> list[str]:
@@ -61,7 +62,10 @@ def _typed(path: str | Path) -> str:
     except OSError:  # it is removed: nothing is below it
         return str(path)
     place = folder / path
-    if not place.is_relative_to(folder):
-        return str(place)
-    relative = os.path.relpath(place)
-    return relative if os.sep in relative else f".{os.sep}{relative}"
+    return _no_name(os.path.relpath(place)) if place.is_relative_to(folder) else str(place)
+
+
+def _no_name(path: str | Path) -> str:
+    """Return a path that can't be taken for a name."""
+    text = str(path)
+    return text if os.sep in text else f".{os.sep}{text}"

@@ -82,6 +82,12 @@ def test_without_an_installation_the_module_is_called(tmp_path):
     assert shlex.split(hinted(tmp_path, "/usr/bin:/bin", "-S")) == [sys.executable, "-m", "clvlab", "demo"]
 
 
+@pytest.mark.parametrize("path", ["starter", "--out"])
+def test_a_path_is_taken_for_no_name(path):
+    assert shlex.split(command("packs", "show", Path(path)))[-1] == f"./{path}"
+    assert shlex.split(command("packs", "show", Path("runs") / path))[-1] == f"runs/{path}"
+
+
 @pytest.mark.parametrize("word", ["my runs/run_1", "Wettbüro", "a'b", "$HOME", "x;y", "*", "[bold]", "-"])
 def test_words_reach_a_shell_as_they_are(word):
     words = command("show", word).split(" show ", 1)[1]
@@ -132,3 +138,25 @@ def test_every_hint_asks_how_clvlab_is_called():
     found = {path.relative_to(ROOT).as_posix() for path in modules if any(called.search(text) for text in sentences(path))}
 
     assert found == set(NAMED_ONLY)
+
+
+def hints(path):
+    """Yield the words of each hint that a module makes, None for those that are known only when it runs."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call) and getattr(node.func, "id", None) in ("command", "show_next") and node.args:
+            yield [word.value if isinstance(word, ast.Constant) else None for word in node.args]
+
+
+def test_no_hint_lacks_what_its_command_must_have():
+    modules = [path for folder in ("clvlab", "service") for path in (ROOT / folder).rglob("*.py")]
+    known = [(path.name, words) for path in modules for words in hints(path) if isinstance(words[0], str)]
+
+    for name, words in known:
+        called = get_command(app)
+        while hasattr(called, "commands"):
+            called, words = called.commands[words[0]], words[1:]
+        needed = [option for option in called.params if option.required and option.param_type_name == "option"]
+        assert [option.name for option in needed if not {*option.opts} & {*words}] == [], name
+        needed = [argument for argument in called.params if argument.required and argument.param_type_name == "argument"]
+        assert len(words) >= len(needed), name
+    assert len(known) > 15

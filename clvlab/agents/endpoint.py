@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
-from clvlab.errors import AgentError, AskError
+from clvlab.errors import AgentError, AskError, MissingExtraError
 
 _MAX_BYTES = 1_000_000
 
@@ -115,4 +115,4 @@ def _httpx() -> Any:
     try:
         return import_module("httpx2")
     except ImportError as error:
-        raise AgentError("asking an endpoint needs httpx2: install clvlab[llm]") from error
+        raise MissingExtraError("llm", error.name) from error

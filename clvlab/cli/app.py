@@ -129,12 +129,13 @@ def demo(runs_folder: RunsOption = listing.DEFAULT_RUNS, as_json: JsonOption = F
         show_report(test.report, headline_of(test))
     for verdict in verdicts:
         show_checks(verdict)
+    elsewhere = listing.runs_option(runs_folder)
     out.print("Try next:")
     for line in (
         command("verify", folders[1]),
         shlex.join(["sha256sum", str(folders[1] / "events.jsonl")]),
         command("show", folders[1], "--decisions", 5),
-        command("backtest", "starter", "--agent", "cumulative-drift", "--param", "cooldown_s=3600"),
+        command("backtest", "starter", "--agent", "cumulative-drift", "--param", "cooldown_s=3600", *elsewhere),
     ):
         out.print(f"  {plain(line)}")
     raise typer.Exit(0 if all(verdict.passed for verdict in verdicts) else 1)

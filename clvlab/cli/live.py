@@ -24,7 +24,7 @@ from clvlab.application.runs.perform import PerformedRun
 from clvlab.application.sheets.headline import headline_of
 from clvlab.application.sheets.listing import DEFAULT_RUNS
 from clvlab.cli.making import INTERRUPTED, end_of, ended_like_an_interrupt, now_ms, params_of
-from clvlab.cli.options import JsonOption, NetworkOption, ReadsOption
+from clvlab.cli.options import JsonOption, NetworkOption, ReadsOption, limit_words, option_words
 from clvlab.cli.printing import err, leaderboard, out, plain, print_json, show_next, show_report, show_table
 from clvlab.engine.agent import Agent
 from clvlab.law.closing import Window
@@ -82,7 +82,9 @@ def live(
             left = "left as it is: the same command goes on with it"
             err.print(left if shown.begun else "interrupted before the run began: nothing is left of it")
             raise typer.Exit(INTERRUPTED) from None
-    _show(done, out_folder / done.run_id, agent, as_json=as_json)
+    code = option_words("--agent", [name for name in agent if _FILE in name])
+    options = [*code, *limit_words(reads, network=network)] if code else []
+    _show(done, out_folder / done.run_id, agent, options, as_json=as_json)
 
 
 def _agents(names: Sequence[str], param: Sequence[str], window: Window, reads: Sequence[Path], *, network: bool) -> list[Agent]:
@@ -142,7 +144,7 @@ def _time(ts_ms: int) -> str:
     return datetime.fromtimestamp(ts_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def _show(done: PerformedRun, folder: Path, names: Sequence[str], *, as_json: bool) -> None:
+def _show(done: PerformedRun, folder: Path, names: Sequence[str], options: Sequence[object], *, as_json: bool) -> None:
     several = len(names) > 1
     report: dict[str, Any] = dict(done.report)
     if several:
@@ -156,5 +158,4 @@ def _show(done: PerformedRun, folder: Path, names: Sequence[str], *, as_json: bo
     show_report(report, None if several else headline_of(done))
     out.print(f"Sealed in {plain(str(folder))}")
     out.print(f"Captured in {plain(str(done.pack.folder))}")
-    code = [word for name in names if _FILE in name for word in ("--agent", name)]
-    show_next("verify", folder, "--replay", "--pack", done.pack.folder, *code)
+    show_next("verify", folder, "--replay", "--pack", done.pack.folder, *options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -28,3 +29,13 @@ CheckpointFileOption = Annotated[
     Path | None,
     typer.Option(help="File of the newest published checkpoint, outside the database.", envvar="CLVLAB_CHECKPOINT_FILE"),
 ]
+
+
+def option_words(name: str, values: Sequence[object] | None) -> list[object]:
+    """Return an option that may be repeated as the words of a hint."""
+    return [word for value in values or () for word in (name, value)]
+
+
+def limit_words(reads: Sequence[Path] | None, *, network: bool) -> list[object]:
+    """Return what an agent may read and reach as the words of a hint."""
+    return [*option_words("--reads", reads), *(["--network"] if network else [])]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import orjson
@@ -12,7 +13,7 @@ from clvlab.agents.isolation.isolated import isolated
 from clvlab.application import packs
 from clvlab.application.points.honest import HonestSearch, honest_search, named
 from clvlab.cli.interrupting import interruptible
-from clvlab.cli.options import JsonOption, NetworkOption, PackArgument, ReadsOption
+from clvlab.cli.options import JsonOption, NetworkOption, PackArgument, ReadsOption, limit_words, option_words
 from clvlab.cli.printing import counted, out, plain, print_json, say, show_next, show_table
 from clvlab.cli.progress import bar
 from clvlab.law.closing import Window
@@ -43,10 +44,13 @@ def sweep(
     if as_json:
         print_json({"pack_id": opened.pack_id, "content_hash": opened.content_hash, "agent": agent, **found.facts()})
         return
-    _show(found, agent, pack)
+    options = [*option_words("--fixture", fixture), *option_words("--market", market), *limit_words(reads, network=network)]
+    if horizon_s != Window().min_clv_horizon_s:
+        options += ["--horizon-s", horizon_s]
+    _show(found, agent, pack, options)
 
 
-def _show(found: HonestSearch, agent: str, pack: str) -> None:
+def _show(found: HonestSearch, agent: str, pack: str, options: Sequence[object]) -> None:
     say(found.said.sentence, "bold")
     best = found.best
     if best is None:
@@ -75,11 +79,12 @@ def _show(found: HonestSearch, agent: str, pack: str) -> None:
     if len(ranked) > _SHOWN:
         out.print(f"and {counted(len(ranked) - _SHOWN, 'point')} more, with --json")
     params = [word for name, value in best.params.items() for word in ("--param", f"{name}={_spelt(value)}")]
-    show_next("backtest", pack, "--agent", agent, *params)
+    show_next("backtest", pack, "--agent", agent, *params, *options)
 
 
 def _spelt(value: Any) -> str:
-    return value if isinstance(value, str) else orjson.dumps(value).decode()
+    """Spell a value so that ``--param`` reads it as it is: a text that would be read as another value is quoted."""
+    return value if isinstance(value, str) and _value(value) == value else orjson.dumps(value).decode()
 
 
 def _grid(pairs: list[str]) -> dict[str, list[Any]]:

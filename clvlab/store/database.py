@@ -13,10 +13,10 @@ from sqlalchemy import Connection as Connection  # only the store knows its libr
 from sqlalchemy import Engine, NullPool, QueuePool, Select, create_engine, event, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL
-from sqlalchemy.exc import DBAPIError, InterfaceError, NoSuchModuleError, OperationalError
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from clvlab.errors import StoreBusyError, StoreError, StoreFullError, StoreUnreachableError
+from clvlab.errors import MissingExtraError, StoreBusyError, StoreError, StoreFullError, StoreUnreachableError
 from clvlab.store.migrations import check, upgrade
 from clvlab.store.news import NEWS, Listener, notify
 from clvlab.store.url import database_url, shown
@@ -201,8 +201,8 @@ def _engine(url: URL, waits: Waits, *, kept: bool = True) -> Engine:
             size = (1, 0) if _is_in_memory(url) else (8, 8)
             pool = {"poolclass": QueuePool, "pool_size": size[0], "max_overflow": size[1], "pool_timeout": _WAIT_S}
         engine = create_engine(url, connect_args={"check_same_thread": False, "timeout": _WAIT_S}, **pool)
-    except (NoSuchModuleError, ImportError) as error:
-        raise StoreUnreachableError(f"no driver for {url.drivername}: install clvlab[service]") from error
+    except ImportError as error:
+        raise MissingExtraError("service", error.name) from error
     event.listen(engine, "connect", _configure_to_read if _is_read_only(url) else _configure)
     event.listen(engine, "begin", _begin)
     return engine

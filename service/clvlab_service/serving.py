@@ -63,7 +63,7 @@ def serve(host: str, port: int, dev_folder: Path | None, say: Callable[[str], No
         if settings.database_url is None:
             say("The store is in memory: what is done now is gone when it stops. Set CLVLAB_DATABASE_URL to keep it.")
         if not settings.job_workers:
-            say(f"It performs no jobs: they wait for {command('worker')}.")
+            say(f"It performs no jobs. What performs them: {command('worker')}")
         say(_about_tokens(settings, dev_folder))
         if settings.devfeed:
             say("Live runs follow a synthetic feed: each sees a match from its first message, faster than it was.")

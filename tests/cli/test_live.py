@@ -38,7 +38,9 @@ def folder(tmp_path):
 @pytest.mark.usefixtures("feed")
 class TestLive:
     def test_follows_seals_and_says_how_to_replay(self, folder):
-        code, out, err = clvlab(folder, "live", "mine.py:risers", "--fixture", FIXTURE, "--log", "log.db")
+        (folder / "my notes.txt").write_text("what it may read")
+        call = ("live", "mine.py:risers", "--fixture", FIXTURE, "--log", "log.db", "--reads", "my notes.txt")
+        code, out, err = clvlab(folder, *call)
         assert code == 0, err
 
         assert f"follows fixture {FIXTURE} (" in err

@@ -1,4 +1,5 @@
 import json
+import re
 import shlex
 import shutil
 import sys
@@ -6,6 +7,8 @@ import sys
 import pytest
 
 from clvlab.application.sheets.listing import find_run
+from clvlab.cli.making import params_of
+from clvlab.cli.searching import _spelt
 from clvlab.errors import UnknownRunError
 from tests.commands import clvlab
 
@@ -130,6 +133,24 @@ def test_a_sweep_counts_every_trial_and_those_before(tmp_path):
     assert more["best"]["p_family"] > alone["best"]["p_family"] >= alone["best"]["p_alone"]
     assert alone["tone"] == "unclear"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_sweep_names_the_backtest_of_its_best_point(tmp_path):
+    fixtures = [word for number in range(90000000, 90000006) for word in ("--fixture", str(number))]
+    call = ("sweep", "starter", "--grid", "warmup_ticks=5", *fixtures, "--market", "1X2", "--horizon-s", "600")
+    (point,) = json.loads(clvlab(tmp_path, *call, "--json")[1])["points"]
+
+    hint = shlex.split(re.search("Next: (.*)", clvlab(tmp_path, *call)[1])[1])
+    code, out, err = clvlab(tmp_path, *hint[hint.index("backtest") :], "--json")
+
+    assert code == 0, err
+    metrics = json.loads(out)["metrics"]
+    assert (metrics["valid_count"], metrics["avg_clv_bps"]) == (point["n"], pytest.approx(point["mean_clv_bps"], abs=0.01))
+
+
+@pytest.mark.parametrize("value", ["kickoff", "5", "true", "a b", 5, 0.5, None, [1, 2]])
+def test_a_parameter_is_spelt_so_that_it_is_read_as_it_is(value):
+    assert params_of([f"x={_spelt(value)}"]) == {"x": value}
 
 
 def test_a_report_writes_the_tear_sheet_as_a_page(made):

@@ -120,8 +120,8 @@ def recognised_file(path: Path, mapping: Mapping[str, Any] | None = None) -> Rec
     if isinstance(found, str):
         looked = "".join(f"\n  {source}: {what}" for source, what in LOOKED_FOR.items())
         raise SourceError(
-            f"{path.name!r} is of no source that is known: it holds {found}. Name the source before the file, as in "
-            f"{command('packs', 'import', 'csv', path)}. Looked for:{looked}"
+            f"{path.name!r} is of no source that is known: it holds {found}. Name the source before the file: "
+            f"{command('packs', 'import', 'csv', path, '--out', 'FOLDER')}\nLooked for:{looked}"
         )
     source, why, delimiter = found
     return Recognised(source, path.name, why, delimiter)

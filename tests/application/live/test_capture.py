@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from io import StringIO
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -368,7 +369,7 @@ def test_the_command_goes_on_after_kills_and_control_c_makes_the_pack(pack, tmp_
 
     assert process.returncode == 0, said
     assert re.search(r"gaps +.*restart 2", said)
-    assert f"Next: {typed(tmp_path, 'backtest', 'mine')}" in said
+    assert f"Next: {typed(tmp_path, 'backtest', Path('mine'))}" in said
     made = verify_pack(tmp_path / "mine")
     assert made.provenance == "synthetic-devfeed"
     assert all(gap.replayed for gap in made.manifest.capture.gaps)
