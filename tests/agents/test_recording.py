@@ -1,5 +1,5 @@
 import json
-from time import sleep
+from threading import Event
 
 import polars as pl
 import pytest
@@ -16,6 +16,7 @@ from clvlab.proof.canonical import sha256
 from clvlab.proof.verify import verify
 from tests.agents.loopback import completion, serving
 from tests.factories import MARKET, make_tape, message
+from tests.waiting import PATIENCE_S
 
 QUOTES = {"draw": (3000, 3300), "part1": (4000, 2500), "part2": (3000, 3300)}
 GOOD = {"action": "BACK", "market_key": MARKET, "side": "part1", "reason": "rising", "confidence": 0.6, "claimed_edge_bps": 40}
@@ -155,9 +156,10 @@ def test_a_call_that_fails_becomes_an_error_and_a_wait(raised, error):
 
 def test_a_recording_over_http_survives_whatever_the_server_does(tmp_path, monkeypatch):
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    over = Event()
 
     def slow(_):
-        sleep(4)
+        over.wait(PATIENCE_S)
         return completion(json.dumps(GOOD))
 
     replies = [
@@ -175,8 +177,9 @@ def test_a_recording_over_http_survives_whatever_the_server_does(tmp_path, monke
     tape = make_tape([*steady(), *steady(2, fixture_id=2)])
 
     with serving(lambda prompt: next(left)(prompt)) as server:
-        ask = ChatEndpoint(server.base_url, "m-1", api_key="secret", timeout_s=2.0)
+        ask = ChatEndpoint(server.base_url, "m-1", api_key="secret", timeout_s=5.0)
         transcript = record(tape, ask, [(1, seq) for seq in range(len(replies))])
+        over.set()
 
     assert [answer.error for answer in transcript.answers] == [
         None, "timeout", "http_error", "bad_json", "bad_json", "unknown_market", "unknown_side", "refused", None,

@@ -12,7 +12,7 @@ BODY = {"strategy": "cumulative-drift", "source_mode": "replay", "pack_id": "sea
 
 
 def test_work_goes_on_where_it_was_when_a_lost_database_comes_back(own_postgres):
-    application = Application(own_postgres.get_uri(), lease_ms=400)
+    application = Application(own_postgres.get_uri(), lease_ms=2_000)
     competition_id = make_competition(application, "baseline", "cumulative-drift", pack_id="season")
     answers = [application.deploys.deploy(ALICE, BODY | {"fixture_id": 90000000 + n}) for n in range(8)]
     application.start()

@@ -229,7 +229,7 @@ def test_the_skew_of_the_providers_clock_is_told():
 def test_heartbeats_alone_for_longer_than_the_patience_are_a_silence():
     script = made_up_markets(6, messages=100)
 
-    with BetfairServer(script, read_plan("stall@50:4")) as server:
+    with BetfairServer(script, read_plan("stall@50:3600")) as server:
         items = heard(feed_of(server, data_patience_s=0.7), script[-1]["pt"])
 
     assert times(items) == [message["pt"] for message in script]

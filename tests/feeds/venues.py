@@ -1,6 +1,7 @@
 """What the tests of venues share: listening until a server has sent everything, reading what was heard, and a plain model."""
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from decimal import ROUND_HALF_UP, Decimal
 
 import orjson
@@ -9,9 +10,9 @@ from clvlab.feeds.feed import Cut, GapCause, Received, Resumed, Stop
 from clvlab.feeds.retrying import Patience
 from clvlab.packs.captures.records import Header, Record, cut_line, message_line, name_of, resumed_line
 from clvlab.packs.captures.replaying import Tracker
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
-QUICK = Patience(answer_s=2.0, silence_s=2.0, data_s=10.0, first_s=0.01, most_s=0.05)
+QUICK = Patience(answer_s=PATIENCE_S, silence_s=PATIENCE_S, data_s=PATIENCE_S, first_s=0.01, most_s=0.05)
 START_MS = 1_900_000_000_000
 
 
@@ -27,6 +28,15 @@ def heard(feed, server, *, quiet_s=0.4, **listen):
             stop.set()
         ends.result()
     return items
+
+
+def first_cut(feed):
+    """What cuts a feed off that is followed until it is."""
+    stop = Stop()
+    with closing(feed.listen(stop)) as items:
+        found = next(item for item in items if isinstance(item, Cut))
+        stop.set()
+    return found
 
 
 def _end(server, stop, items, quiet_s):

@@ -1,14 +1,24 @@
+from unittest.mock import patch
 from uuid import uuid4
 
 import pytest
+from clvlab_service.routers import operations
 
 from tests.postgres import say
 from tests.service.serving import api as serve_api
+from tests.waiting import PATIENCE_S
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _tables(tables_in_memory):
     """Every test here may open a store in memory."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _patient_health():
+    """Let the health of a busy machine's service take its time; a test of a frozen store says how long."""
+    with patch.object(operations, "_DEADLINE_S", PATIENCE_S):
+        yield
 
 
 @pytest.fixture(scope="session")

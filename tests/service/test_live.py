@@ -94,4 +94,4 @@ class TestWithoutAFeed:
         assert [(one["name"], "CLVLAB_LIVE_FOLDER" in one["message"]) for one in problem["checks"]] == [("live_feed", True)]
 
     def test_readiness_has_no_feed(self, api_in_memory):
-        assert httpx2.get(f"{api_in_memory.url}/readyz").json()["feed"] is None
+        assert httpx2.get(f"{api_in_memory.url}/readyz", timeout=PATIENCE_S).json()["feed"] is None

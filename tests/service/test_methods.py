@@ -7,7 +7,7 @@ import pytest
 
 from tests.service.serving import BACKTEST, DEPLOY, assert_problem
 from tests.service.test_conventions import make_client
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 OF_THE_MESSAGE = {"date", "x-request-id"}
 
@@ -85,7 +85,7 @@ def test_head_with_the_tag_of_an_answer_is_304(api, ids):
 
 def test_head_of_a_streamed_answer_ends_at_once_and_leaves_the_connection_usable(api, ids):
     path = f"/competitions/{ids['competition_id']}/events"
-    with httpx2.Client(base_url=api.url) as client:
+    with httpx2.Client(base_url=api.url, timeout=PATIENCE_S) as client:
         for _ in range(3):
             head = client.head(path, params={"since_seq": -1})
             assert (head.status_code, head.content) == (200, b"")

@@ -4,11 +4,13 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from types import SimpleNamespace
+from unittest.mock import patch
 from uuid import uuid4
 
 import httpx2
 import psutil
 import pytest
+from clvlab_service.routers import operations
 from websockets.exceptions import ConnectionClosedError
 from websockets.sync.client import connect
 
@@ -60,15 +62,17 @@ def frozen(server):
     processes = [root, *root.children(recursive=True)]
     for process in processes:
         process.suspend()
-    yield
-    for process in processes:
-        process.resume()
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.resume()
 
 
 def test_health_tells_the_truth_of_a_frozen_database_while_all_else_waits(own_postgres, keys):
     with api(keys, own_postgres.get_uri()) as served:
         before = served.get("/readyz")
-        with ThreadPoolExecutor(4) as threads, frozen(own_postgres):
+        with ThreadPoolExecutor(4) as threads, frozen(own_postgres), patch.object(operations, "_DEADLINE_S", 1):
             stuck = [threads.submit(served.nobody.get, "/leaderboard") for _ in range(4)]
             for path, status in (("/readyz", 503), ("/healthz", 200), ("/readyz", 503)):
                 assert served.nobody.get(path).status_code == status

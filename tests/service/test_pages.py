@@ -14,7 +14,7 @@ from sqlalchemy import update
 from clvlab.store import runs
 from clvlab.store.tables import runs as run_table
 from tests.service import serving
-from tests.service.serving import BACKTEST, BOUND, FIXTURE, assert_problem, make_entry
+from tests.service.serving import BACKTEST, BOUND, FIXTURE, PLAIN, assert_problem, make_entry
 from tests.waiting import PATIENCE_S
 
 BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
@@ -116,7 +116,7 @@ def test_a_page_is_for_whoever_names_it_above_all_else(accept, given):
 def test_programs_get_the_same_bytes_as_without_pages(served):
     for path in paths(served):
         answers = [served.nobody.get(path, headers=headers) for headers in PROGRAMS]
-        with httpx2.Client(base_url=served.url, headers=None, verify=False) as client:
+        with httpx2.Client(base_url=served.url, **PLAIN) as client:
             del client.headers["accept"]
             answers.append(client.get(path))
 
@@ -321,7 +321,7 @@ def test_behind_a_prefix_and_a_proxy_every_link_has_both(keys):
     with serving.running(app) as url:
         headers = BROWSER | {"X-Forwarded-Proto": "https", "Host": "odds.example"}
         run_id = httpx2.post(f"{url}/demo/run", timeout=PATIENCE_S).json()["run_id"]
-        shown = httpx2.get(f"{url}/runs/{run_id}", headers=headers).text
+        shown = httpx2.get(f"{url}/runs/{run_id}", headers=headers, timeout=PATIENCE_S).text
 
     assert f"https://odds.example/clv/runs/{run_id}/bundle" in shown
     links = [given["href"] for given in Elements(shown).all("a", "link") if not given["href"].startswith("#")]

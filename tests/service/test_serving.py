@@ -149,7 +149,7 @@ def test_what_a_file_holds_is_there_after_a_restart(tmp_path):
 
 def test_it_serves_when_it_says_so_and_says_that_it_stopped(tmp_path):
     with serving(tmp_path, wait=False) as (url, process, log):
-        assert httpx2.get(f"{url}/readyz").status_code == 200
+        assert httpx2.get(f"{url}/readyz", timeout=PATIENCE_S).status_code == 200
         process.send_signal(signal.SIGTERM)
         process.wait(timeout=PATIENCE_S)
 
@@ -240,7 +240,7 @@ def test_a_catalog_of_ones_own_is_served_and_the_only_pack_of_it_is_bound_at_sta
 
 
 def test_answers_do_not_wait_for_acknowledgements(dev):
-    with httpx2.Client(base_url=dev[0]) as client:
+    with httpx2.Client(base_url=dev[0], timeout=PATIENCE_S) as client:
         client.get("/healthz")
         took_s = []
         for _ in range(50):

@@ -38,7 +38,7 @@ def test_work_that_is_not_done_in_time_goes_back_and_its_client_is_told(keys, tm
         bodies = [BACKTEST | {"window_id": f"w{n}"} for n in range(3)]
         asked = [clients.submit(httpx2.post, f"{served}/backtests", json=body, timeout=PATIENCE_S) for body in bodies]
         assert endless.wait(PATIENCE_S)
-        until(lambda: 'clvlab_jobs{status="queued"} 2.0' in httpx2.get(f"{served}/metrics").text)
+        until(lambda: 'clvlab_jobs{status="queued"} 2.0' in httpx2.get(f"{served}/metrics", timeout=PATIENCE_S).text)
         took_s = stop()
         answers = [answer.result() for answer in asked]
 
@@ -54,7 +54,7 @@ def test_work_that_is_not_done_in_time_goes_back_and_its_client_is_told(keys, tm
 
 def test_a_service_without_work_waits_for_nothing(keys):
     with stoppable(make_settings(keys, shutdown_s=int(10 * PATIENCE_S))) as (served, stop):
-        assert httpx2.get(f"{served}/healthz").status_code == 200
+        assert httpx2.get(f"{served}/healthz", timeout=PATIENCE_S).status_code == 200
 
         stop()
 

@@ -84,7 +84,9 @@ def test_a_connection_that_is_kept_open_has_the_servers_own_time_out(timed):
             client.sendall(ask)
             answer = b""
             while not answer.endswith(b"}"):
-                answer += client.recv(65_536)
+                chunk = client.recv(65_536)
+                assert chunk, answer
+                answer += chunk
             assert answer.startswith(b"HTTP/1.1 200")
             time.sleep(HEADERS_S * 1.5)
         client.sendall(ask[:20])

@@ -13,7 +13,7 @@ from clvlab_service.worker import create_worker
 
 from clvlab.cli import main
 from tests.service.serving import BACKTEST, BOUND, PLAIN, api, make_settings, running
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 LIVE = {"competition_type": "arena", "source_mode": "live", "market_scope": "all", "roster_size": 3, "fixture_id": 90000000}
 ADDRESS = "postgresql://me:{}@127.0.0.1:1/none"
@@ -69,7 +69,7 @@ def test_a_worker_says_in_one_line_what_it_does_and_ends_when_it_is_told_to(post
         asked = re.fullmatch(
             r"clvlab works for postgresql:///test_\w+\?host=\S+: 3 jobs at once, asked at (http://\S+)\n", said
         )
-        healthy = httpx2.get(f"{asked[1]}/healthz").status_code
+        healthy = httpx2.get(f"{asked[1]}/healthz", timeout=PATIENCE_S).status_code
         process.send_signal(signal.SIGTERM)
         logged = [json.loads(line)["event"] for line in process.stderr]
 
