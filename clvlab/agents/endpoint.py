@@ -33,8 +33,10 @@ class ChatEndpoint:
 
     Raises
     ------
+    MissingExtraError
+        The extra ``llm`` is not installed.
     AgentError
-        The extra is not installed, or the address or the time-out can't be used.
+        The address or the time-out can't be used.
 
     References
     ----------

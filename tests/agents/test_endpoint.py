@@ -1,4 +1,5 @@
 import socket
+import sys
 from time import sleep
 from types import SimpleNamespace
 
@@ -6,7 +7,7 @@ import pytest
 
 from clvlab.agents import endpoint
 from clvlab.agents.endpoint import ChatEndpoint
-from clvlab.errors import AgentError, AskError
+from clvlab.errors import AgentError, AskError, MissingExtraError
 from tests.agents.loopback import completion, serving
 
 
@@ -106,10 +107,7 @@ def test_a_time_out_is_bounded(timeout_s):
 
 
 def test_without_the_extra_the_error_names_it(monkeypatch):
-    def missing(name):
-        raise ModuleNotFoundError(name)
+    monkeypatch.setitem(sys.modules, "httpx2", None)
 
-    monkeypatch.setattr(endpoint, "import_module", missing)
-
-    with pytest.raises(AgentError, match=r"install clvlab\[llm\]"):
+    with pytest.raises(MissingExtraError, match=r"this needs 'httpx2': install it with pip install 'clvlab\[llm\]'"):
         ChatEndpoint("http://h", "m")
