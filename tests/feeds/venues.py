@@ -1,7 +1,6 @@
 """What the tests of venues share: listening until a server has sent everything, reading what was heard, and a plain model."""
 
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from decimal import ROUND_HALF_UP, Decimal
 
 import orjson
@@ -28,15 +27,6 @@ def heard(feed, server, *, quiet_s=0.4, **listen):
             stop.set()
         ends.result()
     return items
-
-
-def first_cut(feed):
-    """What cuts a feed off that is followed until it is."""
-    stop = Stop()
-    with closing(feed.listen(stop)) as items:
-        found = next(item for item in items if isinstance(item, Cut))
-        stop.set()
-    return found
 
 
 def _end(server, stop, items, quiet_s):

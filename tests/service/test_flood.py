@@ -142,7 +142,8 @@ def test_retry_after_is_measured_without_the_wait():
         return refused.value.retry_after_s, took_s
 
     retry_after_s, took_s = asyncio.run(estimate())
-    assert retry_after_s <= 1 + 5 * took_s  # all 20 take that long; with the wait it was more than ten times as much
+    delayed_s = took_s - 20 * 0.05  # by a busy machine; a delay weighs at most a fifth in the mean
+    assert retry_after_s <= 3 + 20 / 5 * delayed_s  # with the wait it was more than 10
 
 
 def test_the_pool_works_on_after_a_client_left(served):

@@ -19,7 +19,7 @@ class Fault(StrEnum):
     SWAP = "out-of-order"
     """A message is sent after the one that follows it."""
     STALL = "stall"
-    """Heartbeats go on, messages do not, for so many seconds; then they come late."""
+    """Heartbeats go on, messages do not, for so many seconds or until the client leaves; then they come late."""
     HOLE = "sequence-hole"
     """A message is left out."""
     OLD_SNAPSHOT = "old-snapshot"

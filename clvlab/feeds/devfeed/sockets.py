@@ -196,7 +196,7 @@ class ScriptServer(ABC):
             self.number = number
             fault = self._plan.due(number, *_SENDING)
             if fault is not None and fault.fault is Fault.STALL:
-                self._closed.wait(fault.seconds)
+                self._stall(fault.seconds)
             while self._missing == 0 and not self._is_followed() and not self._closed.is_set():
                 self._closed.wait(_WAIT_S)
             if self._closed.wait(self._pace_s) or self._closed.is_set():
@@ -211,6 +211,12 @@ class ScriptServer(ABC):
         for send in held:
             send()
         self.is_done.set()
+
+    def _stall(self, seconds: float) -> None:
+        """Send nothing for so long, or until who follows has left."""
+        end_s = time.monotonic() + seconds
+        while self._is_followed() and time.monotonic() < end_s and not self._closed.is_set():
+            self._closed.wait(_WAIT_S)
 
     def _is_followed(self) -> bool:
         with self._guard:
