@@ -14,6 +14,7 @@ from clvlab.cli import app
 from clvlab.invocation import command
 
 ROOT = Path(__file__).parents[1]
+MODULES = [path for folder in ("clvlab", "service") for path in (ROOT / folder).rglob("*.py")]
 MODULE = (sys.executable, "-m", "clvlab")
 SCRIPTS = Path(sys.executable).parent
 NAMED_ONLY = {  # what is read elsewhere too, where nobody knows how clvlab is called: evidence, verdicts, answers over HTTP
@@ -134,8 +135,7 @@ def sentences(path):
 
 def test_every_hint_asks_how_clvlab_is_called():
     called = re.compile(rf"\bclvlab ({'|'.join(get_command(app).commands)})\b")
-    modules = [path for folder in ("clvlab", "service") for path in (ROOT / folder).rglob("*.py")]
-    found = {path.relative_to(ROOT).as_posix() for path in modules if any(called.search(text) for text in sentences(path))}
+    found = {path.relative_to(ROOT).as_posix() for path in MODULES if any(called.search(text) for text in sentences(path))}
 
     assert found == set(NAMED_ONLY)
 
@@ -148,8 +148,7 @@ def hints(path):
 
 
 def test_no_hint_lacks_what_its_command_must_have():
-    modules = [path for folder in ("clvlab", "service") for path in (ROOT / folder).rglob("*.py")]
-    known = [(path.name, words) for path in modules for words in hints(path) if isinstance(words[0], str)]
+    known = [(path.name, words) for path in MODULES for words in hints(path) if isinstance(words[0], str)]
 
     for name, words in known:
         called = get_command(app)

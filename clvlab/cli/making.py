@@ -33,11 +33,16 @@ def params_of(pairs: Sequence[str]) -> dict[str, Any]:
             raise typer.BadParameter(f"{pair!r} is not name=value")
         if name in params:
             raise typer.BadParameter(f"{name} is given twice")
-        try:
-            params[name] = orjson.loads(value)
-        except orjson.JSONDecodeError:  # not JSON: a plain word
-            params[name] = value
+        params[name] = value_of(value)
     return params
+
+
+def value_of(text: str) -> Any:
+    """Return a value that was given as JSON, or as a plain word."""
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return text
 
 
 def end_of(text: str | None) -> Until | None:

@@ -13,6 +13,7 @@ from clvlab.agents.isolation.isolated import isolated
 from clvlab.application import packs
 from clvlab.application.points.honest import HonestSearch, honest_search, named
 from clvlab.cli.interrupting import interruptible
+from clvlab.cli.making import value_of
 from clvlab.cli.options import JsonOption, NetworkOption, PackArgument, ReadsOption, limit_words, option_words
 from clvlab.cli.printing import counted, out, plain, print_json, say, show_next, show_table
 from clvlab.cli.progress import bar
@@ -84,7 +85,7 @@ def _show(found: HonestSearch, agent: str, pack: str, options: Sequence[object])
 
 def _spelt(value: Any) -> str:
     """Spell a value so that ``--param`` reads it as it is: a text that would be read as another value is quoted."""
-    return value if isinstance(value, str) and _value(value) == value else orjson.dumps(value).decode()
+    return value if isinstance(value, str) and value_of(value) == value else orjson.dumps(value).decode()
 
 
 def _grid(pairs: list[str]) -> dict[str, list[Any]]:
@@ -95,15 +96,8 @@ def _grid(pairs: list[str]) -> dict[str, list[Any]]:
             raise typer.BadParameter(f"{pair!r} is not name=v1,v2", param_hint="--grid")
         if name in grid:
             raise typer.BadParameter(f"{name} is given twice", param_hint="--grid")
-        grid[name] = [_value(text) for text in values.split(",")]
+        grid[name] = [value_of(text) for text in values.split(",")]
         twice = [value for number, value in enumerate(grid[name]) if value in grid[name][:number]]
         if twice:
             raise typer.BadParameter(f"{name}={twice[0]} is there twice: each value is one trial", param_hint="--grid")
     return grid
-
-
-def _value(text: str) -> Any:
-    try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError:  # a plain word
-        return text
