@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from math import comb
 
 import polars as pl
 
@@ -16,14 +18,77 @@ from clvlab.errors import AgentError, ClvlabError
 from clvlab.law.closing import Window
 from clvlab.law.clv import scores
 from clvlab.law.positions import positions
-from clvlab.law.schema import DECISIONS, Reason
+from clvlab.law.schema import DECISIONS, Action, Reason
 from clvlab.law.tape import Tape
 
 _ORDER = ["ts_ms", "fixture_id", "tick_seq"]
 _KEY = ["fixture_id", "tick_seq", "market_key", "side", "action"]
 _FEWEST_CUTS = 12
+_BLIND_FIXTURES, _BLIND_PARTS = 100, 8
+_FOUND = 0.35  # least share of drawn fixtures in which a planted veto or entry shows; python -m tests.simulations.audits
+_MISSED = 0.05
 _PPM_DIGITS = 6  # a confidence is sealed in millionths
 Message = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class BlindDraw:
+    """Fixtures that were drawn without a look at what was decided.
+
+    Attributes
+    ----------
+    of
+        How many fixtures the tape has.
+    fixture_ids
+        Those that were drawn.
+    tested
+        How many were tested as well as if each had been judged by itself. An agent that looks from one fixture to another
+        differs where it may, so that only as many are told from cheating as there are prefixes of the whole tape.
+    """
+
+    of: int
+    fixture_ids: tuple[int, ...]
+    tested: int
+
+    @property
+    def least(self) -> int | None:
+        """In how many fixtures decisions must use later messages to be found in 95 of 100 audits; null if nothing suffices."""
+        return least_found(self.of, self.tested, _FOUND)
+
+    def __str__(self) -> str:
+        drawn = f"{len(self.fixture_ids)} of {self.of} fixture(s) were drawn without a look at decisions"
+        if self.least is None:
+            return f"{drawn}: too few to bound in how many later messages were used"
+        share = f"{self.least} of {self.of} ({self.least / self.of:.1%})"
+        return f"{drawn}: later messages used in {share} would have been found with 95 %; attempts are not counted"
+
+
+def least_found(fixtures: int, drawn: int, found: float) -> int | None:
+    """Return the least number of cheated fixtures that a blind draw finds with 95 %; null where all of them would not do.
+
+    The chance that none is found is the sum over k of the hypergeometric chance that k of them are drawn, times the chance
+    that a drawn one does not show, to the power of k.
+
+    Parameters
+    ----------
+    fixtures
+        How many there are.
+    drawn
+        How many of them are tested.
+    found
+        Chance that a cheated fixture shows where it is tested, from 0 to 1.
+    """
+
+    def missed(cheated: int) -> float:
+        ways = comb(fixtures, drawn)
+        shares = (
+            comb(cheated, k) * comb(fixtures - cheated, drawn - k) / ways * (1 - found) ** k
+            for k in range(min(cheated, drawn) + 1)
+        )
+        return sum(shares)
+
+    enough = bisect_left(range(fixtures + 1), 1, key=lambda cheated: int(missed(cheated) <= _MISSED))
+    return enough if enough <= fixtures else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +111,8 @@ class LookaheadReport:
         ``DECISIONS`` over the whole tape; of an agent that failed, over what was audited.
     fixture_ids
         Which fixtures the prefixes were of.
+    blind
+        What was drawn without a look at decisions; null of an agent that failed before.
     """
 
     agent_id: str
@@ -54,6 +121,7 @@ class LookaheadReport:
     moved: pl.DataFrame
     decisions: pl.DataFrame
     fixture_ids: tuple[int, ...]
+    blind: BlindDraw | None = None
 
     @property
     def passed(self) -> bool:
@@ -63,7 +131,8 @@ class LookaheadReport:
         audited = f"Look-ahead audit of {self.agent_id!r}"
         if self.passed:
             on = f"{len(self.cuts)} prefixes of {len(self.fixture_ids)} fixture(s)"
-            return f"{audited}: passed, decisions on {on} equal those on the whole tape"
+            drawn = f"; {self.blind}" if self.blind else ""
+            return f"{audited}: passed, decisions on {on} equal those on the whole tape{drawn}"
         first = self.moved.row(0, named=True)
         what = " ".join(str(first[name]) for name in ("action", "market_key", "side") if first[name] is not None)
         story = "is not made when" if first["change"] == "vanished" else "is made, and later taken back, when"
@@ -85,11 +154,14 @@ def lookahead_audit(
     tick, so there is nothing to find in its memory; and the agent's code can't reach the comparison. 4. Of a longer tape, this
     is done with some of its fixtures, the likelier the more the agent gains in them when a first process decides on all, and
     what that decided must be the same on these; where it is not, as that of an agent which looks from one fixture to another,
-    it is done again with the whole tape and fewer cuts.
+    it is done again with the whole tape and fewer cuts. 5. Beside these, fixtures are drawn without a look at decisions, and
+    each is cut at messages of its own: abstaining shows there as much as acting. A fixture that differs is judged by prefixes
+    of the whole tape that end where it was cut, as what came earlier in other fixtures may be used.
 
     A third of the prefixes end anywhere; a third, as far as there are some, where it decided at a message without prices, where
     a fill from behind shows; the others where it made a decision that scores, the more likely the more it gained: abstentions
-    and worthless positions draw no cut. An agent that passes may still look ahead where no cut fell, or know the tape by heart.
+    and worthless positions draw no cut there. An agent that passes may still look ahead where no cut fell, or know the tape
+    by heart.
 
     A prefix numbers its series anew: an agent that computes with the number, and does not only group by it, fails.
 
@@ -106,7 +178,8 @@ def lookahead_audit(
     window
         What scores; the default window without one.
     max_rows
-        A longer tape is audited on some of its fixtures, until this many rows are reached.
+        A longer tape is audited on some of its fixtures, until this many rows are reached. The blind draw has as many fixtures
+        of any tape, and of each at most this many rows.
 
     Raises
     ------
@@ -119,20 +192,21 @@ def lookahead_audit(
     """
     if cuts < 1:
         raise AgentError(f"an audit needs at least 1 cut, not {cuts}")
-    plan = _Plan(agent, window or Window(), cuts, seed)
+    plan = _Plan(agent, window or Window(), cuts, seed, max_rows)
     if tape.rows.height <= max_rows:
         with _started(agent) as processes:
-            return _audited(plan, tape, processes)
+            return _checked_blindly(plan, tape, _audited(plan, tape, processes), processes.blind)
     with _started(agent, silent=True) as processes:  # what is printed of the whole is shown once
         with fresh(agent) as other:
             whole = decisions_of(other, tape)
         report = _audited(plan, _some_fixtures(tape, max_rows, plan, locate(tape, whole)), processes)
-    if not report.passed:
-        return report
-    if not _same(whole.filter(pl.col("fixture_id").is_in(report.fixture_ids)), report.decisions):
-        with _started(agent, silent=True) as processes:
-            return _audited(replace(plan, cuts=max(_FEWEST_CUTS, cuts * max_rows // tape.rows.height)), tape, processes)
-    return replace(report, decisions=whole)
+        if not report.passed:
+            return report
+        if _same(whole.filter(pl.col("fixture_id").is_in(report.fixture_ids)), report.decisions):
+            return _checked_blindly(plan, tape, replace(report, decisions=whole), processes.blind)
+    fewer = replace(plan, cuts=max(_FEWEST_CUTS, cuts * max_rows // tape.rows.height))
+    with _started(agent, silent=True) as processes:
+        return _checked_blindly(fewer, tape, _audited(fewer, tape, processes), processes.blind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,23 +217,30 @@ class _Plan:
     window: Window
     cuts: int
     seed: int
+    max_rows: int
 
 
 @dataclass(frozen=True, slots=True)
 class _Processes:
-    """Three that have seen nothing: what they start with takes longer than most answers, so they start side by side."""
+    """Four that have seen nothing: what they start with takes longer than most answers, so they start side by side."""
 
     first: Agent
     second: Agent
     third: Agent
+    blind: Agent
     end_second: Callable[[], None]
 
 
 @contextmanager
 def _started(agent: Agent, *, silent: bool = False) -> Iterator[_Processes]:
     growing = {"silent": True, "grows": True}
-    with fresh(agent, **growing) as first, fresh(agent, **growing) as third, ExitStack() as until:
-        yield _Processes(first, until.enter_context(fresh(agent, silent=silent)), third, until.close)
+    with (
+        fresh(agent, **growing) as first,
+        fresh(agent, **growing) as third,
+        fresh(agent, silent=True) as blind,
+        ExitStack() as until,
+    ):
+        yield _Processes(first, until.enter_context(fresh(agent, silent=silent)), third, blind, until.close)
 
 
 def _audited(plan: _Plan, tape: Tape, processes: _Processes) -> LookaheadReport:
@@ -185,6 +266,78 @@ def _audited(plan: _Plan, tape: Tape, processes: _Processes) -> LookaheadReport:
             raise AgentError(f"agent {name!r} remembers: after shorter tapes it decides on this one differently than at once")
     fixture_ids = tuple(tape.series["fixture_id"].unique().sort())
     return LookaheadReport(name, seed, tuple(sorted(answers)), moved, whole, fixture_ids)
+
+
+def _checked_blindly(plan: _Plan, tape: Tape, report: LookaheadReport, process: Agent) -> LookaheadReport:
+    """Compare decisions in fixtures that were drawn without a look at them; what differs is judged on prefixes of the tape."""
+    if not report.passed:
+        return report
+    fixture_ids = tape.series["fixture_id"].unique().to_list()
+    drawn = sorted(sorted(fixture_ids, key=lambda one: _hashed(plan.seed + 4, one))[:_BLIND_FIXTURES])
+    timed = locate(tape, report.decisions).select(*DECISIONS, "ts_ms")
+    differ = _differing(plan, tape.keep(_fixtures(tape).is_in(pl.Series(drawn, dtype=pl.Int64).implode())), timed, process)
+    judged = sorted(differ[one] for one in sorted(differ, key=lambda one: _hashed(plan.seed + 5, one))[: plan.cuts])
+    with ExitStack() as until:
+        for number, cut in enumerate(judged):
+            if not number:
+                growing = until.enter_context(fresh(plan.agent, silent=True, grows=True))
+            moved = _compared(timed, _asked_on_prefixes(growing, tape, [cut])[cut], cut)
+            if moved.height:
+                return replace(report, cuts=tuple(sorted({*report.cuts, *judged[: number + 1]})), moved=moved)
+    tested = len(drawn) if len(judged) == len(differ) else len(drawn) * len(judged) // len(differ)
+    return replace(report, blind=BlindDraw(len(fixture_ids), tuple(drawn), tested))
+
+
+def _differing(plan: _Plan, tape: Tape, timed: pl.DataFrame, process: Agent) -> dict[int, Message]:
+    """Cut each fixture at messages of its own, the earliest first: where, of those whose decisions differ from the whole's."""
+    found: dict[int, Message] = {}
+    rows = tape.rows.select("tick_seq", fixture_id=_fixtures(tape))
+    for cuts in _own_cuts(plan, tape, rows, timed):
+        until = pl.DataFrame(cuts, schema={"until_ms": pl.Int64, "fixture_id": pl.Int64, "until": pl.Int64}, orient="row")
+        kept = rows.join(until, on="fixture_id", how="left", maintain_order="left").select(
+            pl.col("tick_seq") <= pl.col("until")
+        )
+        try:
+            then = unchecked_decisions(process, tape.keep(kept.to_series()))
+        except ClvlabError as error:
+            error.add_note(f"on {len(cuts)} fixture(s) of the tape, each cut at a message of its own")
+            raise
+        by_then = timed.join(until, on="fixture_id", how="inner").filter(pl.col("tick_seq") <= pl.col("until"))
+        key = [pl.col(name).round(_PPM_DIGITS) if name == "confidence" else pl.col(name) for name in DECISIONS]
+        other = [
+            one.join(two, on=key, how="anti", nulls_equal=True)["fixture_id"] for one, two in ((by_then, then), (then, by_then))
+        ]
+        fixture_ids = set(pl.concat(other))
+        found = {cut[1]: cut for cut in cuts if cut[1] in fixture_ids} | found
+    return found
+
+
+def _own_cuts(plan: _Plan, tape: Tape, rows: pl.DataFrame, timed: pl.DataFrame) -> list[list[Message]]:
+    """Choose messages of each fixture, and list the first of each, then the second: rows of a fixture are bounded.
+
+    One is taken from each of several equal parts, and two where the agent decides: of a fixture in which it doesn't, at the
+    number and at the time to kickoff of decisions elsewhere.
+    """
+    sizes = dict(rows.group_by("fixture_id").len().iter_rows())
+    kickoffs = dict(tape.fixtures.select("fixture_id", "kickoff_ts_ms").iter_rows())
+    decided = timed.filter(pl.col("action") == Action.BACK).select(_ORDER).unique().sort(_ORDER)
+    own = decided.partition_by("fixture_id", as_dict=True)
+    chosen: list[list[Message]] = []
+    for (fixture_id,), messages in tape.messages.group_by("fixture_id", maintain_order=True):
+        count = max(1, messages.height * min(plan.max_rows, sizes[fixture_id]) // sizes[fixture_id])
+        drawn = [_hashed(plan.seed + 6 + number, fixture_id) for number in range(_BLIND_PARTS + 2)]
+        places = [(number * 2**64 + one) * count // (_BLIND_PARTS * 2**64) for number, one in enumerate(drawn[:_BLIND_PARTS])]
+        there = own.get((fixture_id,), decided)
+        for number, one in enumerate(drawn[_BLIND_PARTS:]) if there.height else ():
+            ts_ms, other, tick_seq = there.row(one % there.height)
+            kickoff, its = kickoffs.get(fixture_id), kickoffs.get(other)
+            if number and kickoff is not None and its is not None:
+                places.append(messages["ts_ms"].search_sorted(ts_ms - its + kickoff, side="right") - 1)
+            else:
+                places.append(messages["tick_seq"].search_sorted(tick_seq, side="right") - 1)
+        at = messages.select(_ORDER)[[min(max(place, 0), count - 1) for place in sorted(places)]]
+        chosen.append(at.rows())
+    return [list(cuts) for cuts in zip(*chosen, strict=True)]
 
 
 def _same(one: pl.DataFrame, other: pl.DataFrame) -> bool:

@@ -1,6 +1,7 @@
 import random
 import time
 
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given, settings
@@ -10,10 +11,11 @@ import clvlab as cl
 from clvlab.agents.columnar import strategy
 from clvlab.agents.isolation.isolated import isolated
 from clvlab.agents.registry import TEMPLATES, template
-from clvlab.engine.lookahead import lookahead_audit, prefix
+from clvlab.engine.lookahead import least_found, lookahead_audit, prefix
 from clvlab.engine.run import run
 from clvlab.errors import AgentError, AgentFailedError, LookaheadError
 from clvlab.law.closing import Window
+from clvlab.law.schema import DECISIONS
 from clvlab.law.tape import Tape
 from tests.engine.strategies import games
 from tests.factories import make_tape, message
@@ -86,6 +88,91 @@ def test_long_tape_is_audited_on_some_of_its_fixtures_and_decided_whole(tape):
     assert report.passed
     assert 1 <= len(report.fixture_ids) < 20
     assert report.decisions["fixture_id"].n_unique() == 300
+
+
+def backed_unless(dropped):
+    """Back what is likelier at a message of every fixture, but where something holds at its end."""
+    end = PRICE.filter(~pl.col("in_running")).last().over(SERIES)
+    return lambda ticks: ticks.filter(dropped(PRICE, end).not_(), PRICE > 5000, pl.col("tick_seq") == 20, ~pl.col("in_running"))
+
+
+VETOES = {
+    "each loser": lambda price, end: end < price,
+    "great losers": lambda price, end: end < price - 300,
+    "whatever did not win much": lambda price, end: end < price + 300,
+}
+
+
+@pytest.mark.parametrize("name", VETOES)
+@pytest.mark.parametrize("cuts", [1, 24, 100])
+def test_leaving_out_what_would_lose_is_caught_on_a_long_tape(tape, name, cuts):
+    report = audit(backed_unless(VETOES[name]), tape, max_rows=20_000, cuts=cuts)
+
+    assert not report.passed
+
+
+def test_leaving_out_by_a_tick_agent_of_its_own_decide_is_caught(tape):
+    class Leaving(cl.TickAgent):
+        def decide(self, tape):
+            ticks = tape.ticks().filter(
+                ~pl.col("in_running"), pl.col("prob_bps").last().over("fixture_id", "market_key", "side") > 5000
+            )
+            backed = (
+                ticks.filter(pl.col("tick_seq") == 20)
+                .collect()
+                .with_columns(agent_id=pl.lit("Leaving"), action=pl.lit("BACK"), stake=pl.lit(1, pl.Int64))
+            )
+            nothing = [pl.lit(None).alias(name) for name in DECISIONS if name not in backed.columns]
+            return backed.with_columns(nothing).select(pl.col(name).cast(kind) for name, kind in DECISIONS.items())
+
+    assert not lookahead_audit(isolated(Leaving()), tape, seed=3, max_rows=20_000).passed
+
+
+def test_blind_draw_says_in_how_many_fixtures_it_would_have_found_use_of_the_future(tape):
+    report = audit(lambda ticks: ticks.filter(pl.col("tick_seq") == 5), tape, max_rows=20_000)
+
+    assert len(report.blind.fixture_ids) == report.blind.tested == 100
+    assert report.blind.least == least_found(300, 100, 0.35)
+    assert f"later messages used in {report.blind.least} of 300" in repr(report)
+    assert "attempts not counted" in repr(report)
+
+
+def test_blind_draw_does_not_depend_on_what_is_decided(tape):
+    busy, idle = (audit(rule, tape, max_rows=20_000) for rule in (lambda ticks: ticks, lambda ticks: ticks.head(0)))
+
+    assert busy.blind.fixture_ids == idle.blind.fixture_ids
+    assert busy.fixture_ids != idle.fixture_ids
+
+
+def test_fixtures_that_differ_for_other_fixtures_sake_count_as_prefixes_do(tape):
+    def crossing(ticks):
+        before = pl.col("prob_bps").shift(1)
+        return ticks.sort("ts_ms", "fixture_id", "tick_seq", "series").filter(pl.col("prob_bps") >= before)
+
+    report = audit(crossing, tape, max_rows=50_000)
+
+    assert report.passed
+    assert report.blind.tested < len(report.blind.fixture_ids)
+
+
+@pytest.mark.parametrize(
+    ("fixtures", "drawn", "found"), [(12, 12, 0.35), (300, 100, 0.35), (5000, 100, 0.35), (5000, 100, 1.0)]
+)
+def test_least_that_is_found_is_found_in_95_of_100_draws(fixtures, drawn, found):
+    rng = np.random.default_rng(5)
+    least = least_found(fixtures, drawn, found)
+
+    shown = [
+        rng.binomial(rng.hypergeometric(cheated, fixtures - cheated, drawn, 40_000), found) for cheated in (least, least - 1)
+    ]
+
+    enough, too_few = ((counts > 0).mean() for counts in shown)
+    assert enough > 0.945
+    assert too_few < 0.955
+
+
+def test_nothing_is_bounded_by_a_draw_of_too_few():
+    assert least_found(3, 3, 0.35) is None
 
 
 def test_agent_that_behaves_only_while_the_tape_is_short_is_caught(tape):

@@ -36,7 +36,7 @@ def lookahead_audit(
     seed
         Chooses the messages at which the tape is cut; by default one that nobody knew before. It stands in the report.
     max_rows
-        A longer tape is audited on some of its fixtures.
+        A longer tape is audited on some of its fixtures, and on at least 100 that are drawn without a look at decisions.
 
     Raises
     ------
@@ -45,7 +45,7 @@ def lookahead_audit(
     Examples
     --------
     >>> lookahead_audit("baseline", "starter")
-    Look-ahead audit of 'baseline': passed, decisions on 24 prefixes of 12 fixture(s) equal those on the whole tape
+    Look-ahead audit of 'baseline': passed, decisions on 24 prefixes of 12 fixture(s) equal those on the whole tape; ...
     """
     check_audit(cuts, seed, max_rows)
     if not isinstance(tape, Tape):

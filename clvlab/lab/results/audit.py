@@ -7,7 +7,7 @@ import polars as pl
 from clvlab.application.sheets.verdict import Tone
 from clvlab.drawing import html
 from clvlab.drawing.showing import Shown
-from clvlab.engine.lookahead import LookaheadReport
+from clvlab.engine.lookahead import BlindDraw, LookaheadReport
 
 _SHOWN_ROWS = 20
 
@@ -38,6 +38,11 @@ class AuditReport(Shown):
         return self.source.seed
 
     @property
+    def blind(self) -> BlindDraw | None:
+        """The fixtures that were drawn without a look at decisions, and in how many use of the future would have been found."""
+        return self.source.blind
+
+    @property
     def moved(self) -> pl.DataFrame:
         """One row per decision that depends on later ticks; see ``clvlab.engine.lookahead.LookaheadReport``."""
         return self.source.moved
@@ -55,7 +60,7 @@ class AuditReport(Shown):
         more = self.moved.height - shown.height
         said = f"compared on {self.cuts:,} prefixes of the tape"
         sentence = (
-            f"No decision of {self.agent_id} depended on later messages, {said}; what no cut touched is not shown."
+            f"No decision of {self.agent_id} depended on later messages, {said}; {self.blind}."
             if self.passed
             else f"{self.agent_id} looks ahead: {self.moved.height:,} decisions depended on later messages, {said}."
         )
@@ -65,5 +70,15 @@ class AuditReport(Shown):
             html.verdict(sentence, Tone.BEATS if self.passed else Tone.LOSES),
             html.section("They depend on what came after the cut", rows) if shown.height else "",
             f'<p class="quiet">and {more} more, in .moved</p>' if more else "",
-            html.details("Details", html.facts({"prefixes compared with the whole": self.cuts, "seed of the cuts": self.seed})),
+            html.details("Details", html.facts(self._facts())),
         )
+
+    def _facts(self) -> dict[str, object]:
+        facts: dict[str, object] = {"prefixes compared with the whole": self.cuts, "seed of the cuts": self.seed}
+        if self.blind is None:
+            return facts
+        return facts | {
+            "fixtures drawn blindly": f"{len(self.blind.fixture_ids):,} of {self.blind.of:,}",
+            "gained in fewer fixtures": "not bounded: what was left out may have lost anything",
+            "earlier attempts": "not counted",
+        }
