@@ -1,7 +1,6 @@
 import random
 import time
 
-import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given, settings
@@ -153,26 +152,6 @@ def test_fixtures_that_differ_for_other_fixtures_sake_count_as_prefixes_do(tape)
 
     assert report.passed
     assert report.blind.tested < len(report.blind.fixture_ids)
-
-
-@pytest.mark.parametrize(
-    ("fixtures", "drawn", "found"), [(12, 12, 0.35), (300, 100, 0.35), (5000, 100, 0.35), (5000, 100, 1.0)]
-)
-def test_least_that_is_found_is_found_in_95_of_100_draws(fixtures, drawn, found):
-    rng = np.random.default_rng(5)
-    least = least_found(fixtures, drawn, found)
-
-    shown = [
-        rng.binomial(rng.hypergeometric(cheated, fixtures - cheated, drawn, 40_000), found) for cheated in (least, least - 1)
-    ]
-
-    enough, too_few = ((counts > 0).mean() for counts in shown)
-    assert enough > 0.945
-    assert too_few < 0.955
-
-
-def test_nothing_is_bounded_by_a_draw_of_too_few():
-    assert least_found(3, 3, 0.35) is None
 
 
 def test_agent_that_behaves_only_while_the_tape_is_short_is_caught(tape):

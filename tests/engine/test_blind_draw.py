@@ -1,0 +1,57 @@
+"""The fixtures that an audit draws without a look at decisions, asked of agents in this process."""
+
+import numpy as np
+import pytest
+
+from clvlab.engine.lookahead import least_found, lookahead_audit
+from tests.simulations.audits import PLANTED, Planted
+from tests.simulations.moving import paths, tape_of
+
+FIXTURES, TICKS = 150, 60
+
+
+@pytest.fixture(scope="module")
+def tape():
+    return tape_of(paths(np.random.default_rng(3), FIXTURES, TICKS))
+
+
+def audit(uses, tape, *, hides, seed=11):
+    at = np.random.default_rng(5).integers(5, TICKS - 10, FIXTURES)
+    return lookahead_audit(Planted(uses, at, hides), tape, seed=seed, max_rows=2_000)
+
+
+@pytest.mark.parametrize("hides", [False, True])
+@pytest.mark.parametrize("name", PLANTED)
+def test_use_of_the_future_in_many_fixtures_is_found_whatever_was_left_out(tape, name, hides):
+    report = audit(PLANTED[name], tape, hides=hides)
+
+    assert not report.passed
+    assert report.moved["cut_tick_seq"].max() < TICKS - 1
+
+
+@pytest.mark.parametrize("hides", [False, True])
+def test_agent_that_asks_what_it_knows_passes(tape, hides):
+    report = audit(lambda entry, _: entry >= 5_000, tape, hides=hides)
+
+    assert report.passed
+    assert (report.blind.of, len(report.blind.fixture_ids), report.blind.tested) == (FIXTURES, 100, 100)
+
+
+@pytest.mark.parametrize(
+    ("fixtures", "drawn", "found"), [(12, 12, 0.35), (300, 100, 0.35), (5000, 100, 0.35), (5000, 100, 1.0)]
+)
+def test_least_that_is_found_is_found_in_95_of_100_draws(fixtures, drawn, found):
+    rng = np.random.default_rng(5)
+    least = least_found(fixtures, drawn, found)
+
+    shown = [
+        rng.binomial(rng.hypergeometric(cheated, fixtures - cheated, drawn, 40_000), found) for cheated in (least, least - 1)
+    ]
+
+    enough, too_few = ((counts > 0).mean() for counts in shown)
+    assert enough > 0.945
+    assert too_few < 0.955
+
+
+def test_nothing_is_bounded_by_a_draw_of_too_few():
+    assert least_found(3, 3, 0.35) is None
