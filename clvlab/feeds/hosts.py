@@ -8,6 +8,14 @@ from urllib.request import getproxies
 
 from clvlab.errors import FeedError
 
+_PROVIDERS = {
+    "betfair": frozenset({"stream-api.betfair.com"}),
+    "kalshi": frozenset({"api.elections.kalshi.com"}),
+    "polymarket": frozenset({"ws-subscriptions-clob.polymarket.com", "gamma-api.polymarket.com"}),
+    "the-odds-api": frozenset({"api.the-odds-api.com"}),
+    "txline": frozenset({"txline.txodds.com"}),
+}
+
 
 def is_local(host: str) -> bool:
     """Tell whether a host is this machine, by its name or address alone; also as systems read short forms, ``127.1``."""
@@ -45,12 +53,29 @@ def is_proxied(scheme: str) -> bool:
     return scheme in ("https", "wss") and any(name in ("https", "all") for name in getproxies())
 
 
-def provenance_of(feed: str, *hosts: str) -> str:
+def provenance_of(feed: str, *hosts: str, encrypted: bool = True) -> str:
     """Return the label of what a feed of these hosts becomes.
+
+    It is genuine only of the provider's own hosts, by their exact names, and over connections that are encrypted: a relay, a
+    mirror or a name that looks like a provider's may say anything.
+
+    Parameters
+    ----------
+    feed
+        Name of the provider.
+    hosts
+        Who is asked.
+    encrypted
+        Whether each of them shows by a certificate who it is.
 
     Examples
     --------
-    >>> provenance_of("txline", "txline.example"), provenance_of("txline", "127.0.0.1")
-    ('genuine-txline', 'synthetic-devfeed')
+    >>> provenance_of("txline", "txline.txodds.com"), provenance_of("txline", "txline.example")
+    ('genuine-txline', 'imported-txline')
+    >>> provenance_of("txline", "127.0.0.1")
+    'synthetic-devfeed'
     """
-    return "synthetic-devfeed" if any(map(is_local, hosts)) else f"genuine-{feed}"
+    if any(map(is_local, hosts)):
+        return "synthetic-devfeed"
+    own = _PROVIDERS.get(feed, frozenset())
+    return f"{'genuine' if encrypted and own.issuperset(host.lower() for host in hosts) else 'imported'}-{feed}"

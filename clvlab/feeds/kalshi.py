@@ -78,7 +78,9 @@ class KalshiFeed:
             raise FeedError("kalshi needs something to follow: set CLVLAB_KALSHI_EVENT_TICKERS or _TICKERS")
         self.health = Health()
         where = base_url(url, "CLVLAB_KALSHI_URL", "ws"), base_url(api_url, "CLVLAB_KALSHI_API_URL")
-        self.provenance = provenance_of(self.name, *(one.host for one in where))
+        self.provenance = provenance_of(
+            self.name, *(one.host for one in where), encrypted=all(one.scheme in ("https", "wss") for one in where)
+        )
         self._signer = Signer(secret(key_id, "CLVLAB_KALSHI_KEY_ID"), Path(private_key_file))
         self._paths = [f"events/{name}" for name in event_tickers] + [f"markets/{name}" for name in tickers]
         self._url, self._path, self._api_url = url.rstrip("/"), path, api_url.rstrip("/")

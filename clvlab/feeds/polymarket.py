@@ -61,7 +61,9 @@ class PolymarketFeed:
             raise FeedError("polymarket needs events to follow: set CLVLAB_POLYMARKET_EVENTS to their slugs or numbers")
         self.health = Health()
         where = base_url(url, "CLVLAB_POLYMARKET_URL", "ws"), base_url(gamma_url, "CLVLAB_POLYMARKET_GAMMA_URL")
-        self.provenance = provenance_of(self.name, *(one.host for one in where))
+        self.provenance = provenance_of(
+            self.name, *(one.host for one in where), encrypted=all(one.scheme in ("https", "wss") for one in where)
+        )
         self._events = tuple(events)
         self._url, self._gamma_url = url.rstrip("/") + path, gamma_url.rstrip("/")
         self._per_connection, self._heartbeat_s = assets_per_connection, heartbeat_s

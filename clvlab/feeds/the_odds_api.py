@@ -89,7 +89,7 @@ class TheOddsApiFeed:
             raise FeedError("CLVLAB_THE_ODDS_API_SPORT, _REGIONS and _MARKETS must be named, and _INTERVAL_S not be negative")
         self._interval_s, self._reserve, self._timeout_s = interval_s, reserve, timeout_s
         self._waits = (first_wait_s, most_wait_s)
-        self.provenance = provenance_of(self.name, self._url.host)
+        self.provenance = provenance_of(self.name, self._url.host, encrypted=self._url.scheme == "https")
         self.health = Health()
 
     @property

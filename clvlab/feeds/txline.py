@@ -82,7 +82,7 @@ class TxLineFeed:
         self._stream_path, self._block_path, self._fixtures_path = stream_path, block_path, fixtures_path
         self._patience_s, self._data_patience_s, self._timeout_s = patience_s, data_patience_s, timeout_s
         self._waits = (first_wait_s, most_wait_s)
-        self.provenance = provenance_of(self.name, self._url.host)
+        self.provenance = provenance_of(self.name, self._url.host, encrypted=self._url.scheme == "https")
         self.health = Health()
 
     def fixtures(self) -> Sequence[Fixture]:

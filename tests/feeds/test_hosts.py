@@ -28,11 +28,26 @@ def test_what_this_machine_sends_is_nobodys_odds(host):
 
 
 @pytest.mark.parametrize(
-    "host", ["txline.example", "localhost.example", "10.0.0.1", "8.8.8.8", "2001:db8::1", "127.example", "::ffff:8.8.8.8"]
-)
-def test_other_hosts_are_providers(host):
+    "host",
+    [
+        "txline.example", "localhost.example", "10.0.0.1", "8.8.8.8", "2001:db8::1", "127.example", "::ffff:8.8.8.8",
+        "txline.evil.example", "txline.txodds.com.example", "a.txline.txodds.com", "txodds.com", "txline.txodds.com.",
+        "api.elections.kalshi.com",
+    ],
+)  # fmt: skip
+def test_other_hosts_are_no_provider(host):
     assert not is_local(host)
-    assert provenance_of("txline", host) == "genuine-txline"
+    assert provenance_of("txline", host) == provenance_of("txline", "txline.txodds.com", host) == "imported-txline"
+
+
+def test_a_host_that_shows_no_certificate_is_no_provider():
+    plain = TxLineFeed(jwt="j", api_token="t", url="http://txline.txodds.com")
+
+    assert plain.provenance == "imported-txline"
+
+
+def test_a_feed_that_is_not_listed_has_no_provider():
+    assert provenance_of("other", "txline.txodds.com") == "imported-other"
 
 
 @pytest.fixture
@@ -72,7 +87,7 @@ def test_a_name_that_leads_here_is_no_provider(provider, tmp_path):
         ]  # fmt: skip
 
         for feed in feeds:
-            assert feed.provenance == f"genuine-{feed.name}"
+            assert feed.provenance == f"imported-{feed.name}"
             with pytest.raises(FeedError, match=r"'provider\.example' leads to 127\.0\.0\.1, which is this machine"):
                 list(feed.listen(Stop()))
 

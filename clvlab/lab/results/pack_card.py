@@ -47,7 +47,7 @@ def _sentence(pack: Pack, kickoffs: int) -> str:
     made = {
         "synthetic": "made by a generator: its figures say nothing about a real market",
         "genuine": "captured from a provider",
-        "imported": "imported from a provider's files",
+        "imported": "imported: whose odds they are is the importer's word",
     }.get(pack.provenance.partition("-")[0], "of unknown origin")
     said = f"{count:,} {'fixture' if count == 1 else 'fixtures'}, {made}"
     without = "" if kickoffs == count else f"; {count - kickoffs:,} without a kickoff"
