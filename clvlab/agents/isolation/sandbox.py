@@ -197,7 +197,13 @@ def python_folders() -> set[Path]:
     """Name the folders that Python's own modules and its libraries lie in."""
     paths = sysconfig.get_paths()
     named = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")] + site.getsitepackages()
-    return {path for text in (*named, site.getusersitepackages()) for path in (Path(text), Path(text).resolve())}
+    own = [site.getusersitepackages()] if uses_user_site() else []
+    return {path for text in (*named, *own) for path in (Path(text), Path(text).resolve())}
+
+
+def uses_user_site() -> bool:
+    """Whether this interpreter imports from the user's folder of packages; where it does not, anything may lie there."""
+    return site.ENABLE_USER_SITE is True and site.getusersitepackages() in sys.path
 
 
 def _roots() -> set[Path]:

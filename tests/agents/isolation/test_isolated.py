@@ -91,9 +91,8 @@ def test_label_says_how_far_the_process_was_locked_in_and_that_it_was_audited():
 @pytest.mark.parametrize("lacking", ["py_landlock", "pyseccomp"])
 def test_process_that_is_not_locked_in_is_labelled_so(lacking, tmp_path, monkeypatch):
     (tmp_path / f"{lacking}.py").write_text("raise ImportError('not here')")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    (tmp_path / "clvlab").symlink_to(Path(cl.__file__).parent)
     monkeypatch.setattr("clvlab.agents.isolation.process.CLVLAB", tmp_path / "clvlab")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(Path(cl.__file__).parents[1])]))
 
     result = make_own_run(TAPE, Own(lambda: lacking), audit_seed=1)
 
@@ -131,8 +130,8 @@ def test_process_that_an_agent_started_keeps_nobody_waiting(closes, tmp_path, mo
     """It holds the pipes of the agent's process, which can start one where it is not locked in."""
     (tmp_path / "py_landlock.py").write_text("raise ImportError('not here')")
     (tmp_path / "pyseccomp.py").write_text("raise ImportError('not here')")
+    (tmp_path / "clvlab").symlink_to(Path(cl.__file__).parent)
     monkeypatch.setattr("clvlab.agents.isolation.process.CLVLAB", tmp_path / "clvlab")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(Path(cl.__file__).parents[1])]))
     left = tmp_path / "left"
 
     def forks():
@@ -267,6 +266,26 @@ def test_environment_of_an_agent_holds_nothing_of_ones_own(monkeypatch):
 
     assert reason_of(lambda: os.environ.get("MY_CLOSES")) == "None"
     assert reason_of(lambda: os.environ.get("MY_CLOSES"), network=True) == "secret"
+
+
+PLANTED = ["LC_CLVLAB", "POLARS_CLVLAB", "POLARS_TEMP_DIR", "PYTHONCLVLAB", "PYTHONDONTWRITECLVLAB", "PYTHONWARNINGS"]
+SET = {"HOME": "/closes", "LANG": "de_DE", "PATH": "/closes", "TMPDIR": "/closes", "TZ": "Mars/1", "PYTHONHASHSEED": "7"}
+
+
+def test_environment_of_an_agent_is_the_same_whatever_ours_says(monkeypatch):
+    plain = reason_of(lambda: sorted(os.environ.items()))
+    for name, value in SET.items() | {(name, "closes") for name in PLANTED} | {("LD_LIBRARY_PATH", "/closes")}:
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("PYTHONPATH", f"/closes{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+
+    assert reason_of(lambda: sorted(os.environ.items())) == plain
+    assert "closes" not in plain
+
+
+def test_number_of_threads_that_an_agent_finds_is_one_that_it_could_count(monkeypatch):
+    monkeypatch.setattr(pl, "thread_pool_size", lambda: 0xC105E5)
+
+    assert int(reason_of(lambda: os.environ["POLARS_MAX_THREADS"])) == os.cpu_count()
 
 
 def test_sets_have_one_order_in_every_process():

@@ -4,6 +4,7 @@ import ctypes
 import errno
 import fcntl
 import os
+import site
 import socket
 import struct
 import subprocess
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from clvlab.agents.isolation.sandbox import can_lock_in
+from clvlab.agents.isolation.sandbox import can_lock_in, python_folders
 from tests.agents.isolation.test_isolated import outcomes, reason_of
 from tests.waiting import PATIENCE_S
 
@@ -127,3 +128,33 @@ def test_a_process_may_write_in_a_folder_that_it_is_given_and_nowhere_else(tmp_p
 
     assert done.stdout.split() == ["True", *["refused"] * 7]
     assert sorted(path.name for path in home.iterdir()) == ["folder", "own"]
+
+
+@pytest.mark.parametrize(("enabled", "on_path", "used"), [(True, True, True), (True, False, False), (None, True, False)])
+def test_packages_of_the_user_can_be_read_only_where_the_interpreter_uses_them(enabled, on_path, used, monkeypatch):
+    folder = site.getusersitepackages()
+    monkeypatch.setattr(site, "ENABLE_USER_SITE", enabled)
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path != folder] + [folder] * on_path)
+
+    assert (Path(folder) in python_folders()) is used
+
+
+def test_package_of_the_user_is_found_by_an_agent_as_it_is_here(tmp_path):
+    base = {"PYTHONUSERBASE": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    where = [getattr(sys, "_base_executable", sys.executable), "-c"]
+    folder = Path(
+        subprocess.run(
+            [*where, "import site; print(site.getusersitepackages())"], env=base, capture_output=True, text=True, check=True
+        ).stdout.strip()
+    )
+    folder.mkdir(parents=True)
+    (folder / "clvlab_of_the_user.py").write_text("NAME = 'found'")
+    program = (
+        "import os; from clvlab.agents.isolation.process import _environment; import subprocess, sys; "
+        "print(subprocess.run([sys.executable, '-c', 'import clvlab_of_the_user as it; print(it.NAME)'], "
+        "env=_environment(network=False), capture_output=True, text=True).stdout)"
+    )
+
+    done = subprocess.run([*where, program], env=base, capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "found"
