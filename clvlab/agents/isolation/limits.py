@@ -21,7 +21,7 @@ class Limits:
     Attributes
     ----------
     memory_mb
-        Megabytes that it may write to; mapped files do not count.
+        Megabytes that it may write to; files may be mapped beside them, of as many again.
     timeout_s
         Seconds that it has for one answer.
     reads

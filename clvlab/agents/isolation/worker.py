@@ -15,7 +15,7 @@ from io import TextIOBase
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from clvlab.agents.isolation.frames import FrameKind, read_frame, write_frame
-from clvlab.agents.isolation.sandbox import end_with, limit_memory, lock_in
+from clvlab.agents.isolation.sandbox import end_with, limit_mappings, limit_memory, lock_in
 
 if TYPE_CHECKING:
     from clvlab.engine.agent import Agent
@@ -44,8 +44,8 @@ class _Printed(TextIOBase):
 def main() -> None:
     """Lock this process in as the first argument says, in JSON, and answer requests.
 
-    Steps: 1. keep the two pipes for oneself; 2. limit memory, lock in, and say how far that holds; 3. load libraries, then
-    the agent; 4. answer.
+    Steps: 1. keep the two pipes for oneself; 2. limit memory, lock in, and say how far that holds; 3. load libraries, bound
+    what is mapped beside them, load the agent; 4. answer.
     """
     settings = json.loads(sys.argv[1])
     requests, answers = _pipes()
@@ -66,6 +66,8 @@ def main() -> None:
             return
         try:
             if "code" in request:
+                _load_libraries()
+                limit_mappings(settings["memory_mb"])
                 agent = _loaded(request)
             own = _configured(agent, request)
             if "messages" in request:
@@ -90,6 +92,15 @@ def _pipes() -> tuple[BinaryIO, BinaryIO]:
 def _trace(error: BaseException) -> str:
     """Write the traceback from the agent's own code on."""
     return "".join(traceback.format_exception(error))[-_MAX_TRACE:]
+
+
+def _load_libraries() -> None:
+    """Import what any agent needs, and start the threads of Polars: they reserve more addresses than they use memory."""
+    import polars as pl
+
+    import clvlab.agents.isolation.columns  # noqa: F401
+
+    pl.LazyFrame({"a": [1, 2]}).group_by("a").len().collect()
 
 
 def _loaded(request: dict[str, Any]) -> Agent:

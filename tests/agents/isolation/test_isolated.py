@@ -1,6 +1,7 @@
 """Agents of one's own run apart: what they do to their process reaches nothing here."""
 
 import json
+import mmap
 import os
 import signal
 import struct
@@ -125,13 +126,19 @@ def test_failure_of_a_process_is_the_agents_and_its_cause_stands_in_evidence(act
     assert verify(beside.run).passed
 
 
-@pytest.mark.parametrize("closes", [False, True])
-def test_process_that_an_agent_started_keeps_nobody_waiting(closes, tmp_path, monkeypatch):
-    """It holds the pipes of the agent's process, which can start one where it is not locked in."""
+@pytest.fixture
+def unlocked(tmp_path, monkeypatch):
+    """A system without what locks a process in."""
     (tmp_path / "py_landlock.py").write_text("raise ImportError('not here')")
     (tmp_path / "pyseccomp.py").write_text("raise ImportError('not here')")
     (tmp_path / "clvlab").symlink_to(Path(cl.__file__).parent)
     monkeypatch.setattr("clvlab.agents.isolation.process.CLVLAB", tmp_path / "clvlab")
+
+
+@pytest.mark.usefixtures("unlocked")
+@pytest.mark.parametrize("closes", [False, True])
+def test_process_that_an_agent_started_keeps_nobody_waiting(closes, tmp_path):
+    """It holds the pipes of the agent's process, which can start one where it is not locked in."""
     left = tmp_path / "left"
 
     def forks():
@@ -149,6 +156,18 @@ def test_process_that_an_agent_started_keeps_nobody_waiting(closes, tmp_path, mo
             run(TAPE, [isolated(Own(forks), timeout_s=4)], Window())
     finally:
         os.kill(int(left.read_text()), signal.SIGKILL)
+
+
+@pytest.mark.usefixtures("unlocked")
+def test_shared_memory_is_bounded_also_where_no_sandbox_refuses_it():
+    def taken():
+        held = []
+        with suppress(OSError, MemoryError):
+            while len(held) < 100:
+                held.append(mmap.mmap(-1, 128 << 20))
+        return len(held)
+
+    assert 0 < int(reason_of(taken, memory_mb=256)) <= 4
 
 
 @pytest.mark.parametrize("kind", [b"F", b"I", b"O", b"A"])
@@ -318,10 +337,18 @@ OUTSIDE = {
     "its priority": lambda: os.setpriority(os.PRIO_PROCESS, 0, 5),
     "another process": lambda: list(Path("/proc/1").iterdir()),
     "the root": lambda: list(Path("/").iterdir()),
+    "sockets of the machine": lambda: Path("/proc/self/net/unix").read_text(),
+    "sockets of the machine, by a thread": lambda: Path(f"/proc/self/task/{os.getpid()}/net/tcp").read_text(),
+    "how it was started": lambda: Path("/proc/self/environ").read_bytes(),
+    "groups of processes": lambda: list(Path("/sys/fs/cgroup").iterdir()),
+    "the target of a link": lambda: Path("/proc/self").readlink(),
+    "a note on a file of others": lambda: os.getxattr(os.__file__, "user.x"),
+    "the notes on a file": lambda: os.listxattr(os.__file__),
+    "file systems": lambda: os.statvfs("/"),
 }
 
 
-def outcomes(acts):
+def outcomes(acts, **limits):
     """What came of acts, each tried by one process that is locked in: what it gave, or the error by its class and its cause."""
 
     def tried():
@@ -329,11 +356,11 @@ def outcomes(acts):
         for name, act in acts.items():
             try:
                 found[name] = ["done", str(act())]
-            except (OSError, ValueError, ClvlabError) as error:
+            except (OSError, ValueError, MemoryError, ClvlabError) as error:
                 found[name] = [type(error).__name__, getattr(error, "strerror", None)]
         return json.dumps(found)
 
-    return json.loads(reason_of(tried))
+    return json.loads(reason_of(tried, **limits))
 
 
 @pytest.fixture(scope="module")
