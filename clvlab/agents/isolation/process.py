@@ -88,7 +88,7 @@ class AgentProcess:
             "folder": str(Path(self._folder.name).resolve()),
             "memory_mb": limits.memory_mb,
             "network": limits.network,
-            "reads": [str(path) for path in limits.reads],
+            "reads": [str(path) for path in (*limits.reads, *limits.named)],
         }
         # -P: a file of the agent's folder must not stand in for a library.
         self._process = subprocess.Popen(  # noqa: S603  this interpreter and a module of ours

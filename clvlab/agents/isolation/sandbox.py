@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clvlab.agents.isolation.calls import call_filter
+from clvlab.agents.isolation.root import enter_root
 
 if TYPE_CHECKING:
     import pyseccomp
@@ -62,6 +63,21 @@ def lock_in(readable: Sequence[str], *, network: bool, writable: Sequence[str] =
         files = _files_locked([*readable, *(_NETWORK if network else ())], writable, network=network)
         powers = _powers_dropped()
         return calls is not None and _applied(calls) and files and powers and _is_alone()
+
+
+def enter_own_root(folder: str, reads: Sequence[str], *, network: bool) -> bool:
+    """Hide all files but Python's own, a folder and what may be read, where the kernel permits it; comes before ``lock_in``.
+
+    A process that can't be locked in would only lose files that it may read all the same.
+    """
+    if not can_lock_in():
+        return False
+    own = Path("/proc/self")
+    given = (*_SYSTEM, *(_NETWORK if network else ()), folder, *reads)
+    visible = {*python_folders(), CLVLAB, *map(Path, given), *(own / name for name in (*_OF_ITSELF, "task"))}
+    root = Path(folder, "root")
+    root.mkdir()
+    return enter_root(root, visible | {path.resolve() for path in visible}, [_BUNDLED_PACKS])
 
 
 def _applied(calls: pyseccomp.SyscallFilter) -> bool:

@@ -15,7 +15,7 @@ from io import TextIOBase
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from clvlab.agents.isolation.frames import FrameKind, read_frame, write_frame
-from clvlab.agents.isolation.sandbox import end_with, limit_mappings, limit_memory, lock_in
+from clvlab.agents.isolation.sandbox import end_with, enter_own_root, limit_mappings, limit_memory, lock_in
 
 if TYPE_CHECKING:
     from clvlab.engine.agent import Agent
@@ -50,11 +50,12 @@ def main() -> None:
     settings = json.loads(sys.argv[1])
     requests, answers = _pipes()
     parent = os.getppid()
+    apart = enter_own_root(settings["folder"], settings["reads"], network=settings["network"])
     limit_memory(settings["memory_mb"])
     locked = lock_in([settings["folder"], *settings["reads"]], network=settings["network"])
     if os.name == "posix":  # a thread that is older than the locks would be free of them
         end_with(parent)
-    write_frame(answers, FrameKind.READY, json.dumps({"sandbox": locked}).encode())
+    write_frame(answers, FrameKind.READY, json.dumps({"sandbox": locked, "namespace": apart}).encode())
     sys.stdout, sys.stderr = _Printed(answers, FrameKind.OUT), _Printed(answers, FrameKind.ERR)
     agent: Any = None
     followers: list[Follower] = []  # of one run, once it has begun
