@@ -21,13 +21,15 @@ class Limits:
     Attributes
     ----------
     memory_mb
-        Megabytes that it may write to; mapped files do not count.
+        Megabytes that it may write to; files may be mapped beside them, of as many again.
     timeout_s
         Seconds that it has for one answer.
     reads
         Files that it may read beside Python's own and its tape.
     network
         Whether it may connect to anything.
+    named
+        Names by which ``reads`` were given, where links lead from them: the agent's code opens these.
 
     Raises
     ------
@@ -39,6 +41,7 @@ class Limits:
     timeout_s: float
     reads: tuple[Path, ...] = ()
     network: bool = False
+    named: tuple[Path, ...] = ()
 
     @classmethod
     def of(
@@ -53,11 +56,13 @@ class Limits:
         if isinstance(reads, str | Path):
             raise AgentError(f"reads must be a list of files, not {reads!r}")
         files = tuple(Path(path).resolve() for path in reads)
+        named = {Path(path).absolute() for path in reads}
         return cls(
             _set("CLVLAB_AGENT_MEMORY_MB") if memory_mb is None else memory_mb,
             _set("CLVLAB_AGENT_TIMEOUT_S") if timeout_s is None else timeout_s,
             tuple(sorted(set(files))),
             network,
+            tuple(sorted(named - set(files))),
         )
 
     def __post_init__(self) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import site
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -21,7 +23,7 @@ from clvlab.agents.isolation.answers import decisions_in, failure_in, identity_i
 from clvlab.agents.isolation.code import Code
 from clvlab.agents.isolation.frames import FrameError, FrameKind, read_frame, write_frame
 from clvlab.agents.isolation.limits import Limits
-from clvlab.agents.isolation.sandbox import CLVLAB
+from clvlab.agents.isolation.sandbox import CLVLAB, uses_user_site
 from clvlab.agents.isolation.tapes import write_tape
 from clvlab.engine.agent import Identity
 from clvlab.errors import AgentFailedError
@@ -35,9 +37,18 @@ _LIMITS = dict.fromkeys(FrameKind, _MAX_JSON)
 _LIMITS[FrameKind.DECISIONS] = 1 << 30
 _MAX_PRINTED = 1 << 20
 _PATIENCE_S = 1
-# What an agent is told of the environment: its variables are input that no seal names.
-_KEPT = ("HOME", "LANG", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH", "SYSTEMROOT", "TMPDIR", "TZ", "VIRTUAL_ENV")
-_KEPT_PREFIXES = ("LC_", "POLARS_", "PYTHONDONTWRITE")
+# All that an agent finds in its environment, as variables of ours are input that no seal names.
+_ENVIRONMENT = {
+    "HOME": "/",
+    "LANG": "C.UTF-8",
+    "OMP_NUM_THREADS": "1",  # sums of fractions depend on it
+    "OPENBLAS_NUM_THREADS": "1",
+    "PATH": os.defpath,
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "PYTHONHASHSEED": "0",  # a set has one order, in every process
+    "TZ": "UTC",
+}
+_OF_WINDOWS = ("PATH", "SYSTEMROOT")  # libraries are found by them, and nothing is locked in there
 
 
 class AgentProcess:
@@ -77,7 +88,7 @@ class AgentProcess:
             "folder": str(Path(self._folder.name).resolve()),
             "memory_mb": limits.memory_mb,
             "network": limits.network,
-            "reads": [str(path) for path in limits.reads],
+            "reads": [str(path) for path in (*limits.reads, *limits.named)],
         }
         # -P: a file of the agent's folder must not stand in for a library.
         self._process = subprocess.Popen(  # noqa: S603  this interpreter and a module of ours
@@ -228,7 +239,14 @@ class AgentProcess:
 
 
 def _environment(*, network: bool) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if network or name in _KEPT or name.startswith(_KEPT_PREFIXES)}
-    here = str(CLVLAB.parent)
-    path = os.pathsep.join([here, *filter(None, [kept.get("PYTHONPATH")])])
-    return kept | {"PYTHONPATH": path, "PYTHONHASHSEED": "0"}  # a set has one order, in every process
+    """Build the environment of an agent; one that may connect to anything has ours too, for it may need keys."""
+    given = os.environ if network else {}
+    if sys.platform == "win32":
+        given = {name: os.environ[name] for name in _OF_WINDOWS if name in os.environ} | dict(given)
+    user_site = {"PYTHONUSERBASE": site.getuserbase()} if uses_user_site() else {"PYTHONNOUSERSITE": "1"}
+    threads = min(pl.thread_pool_size(), os.cpu_count() or 1)  # one of several processes may have few
+    known = {"PYTHONPATH": str(CLVLAB.parent), "POLARS_MAX_THREADS": str(threads)}
+    libraries = str(sysconfig.get_config_var("LIBDIR"))
+    if libraries in os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep):  # the interpreter itself may lie there
+        known["LD_LIBRARY_PATH"] = libraries
+    return _ENVIRONMENT | dict(given) | user_site | known | {"PYTHONHASHSEED": "0"}

@@ -1,15 +1,13 @@
 """Locking a process in: it reads Python's own files and what it was allowed, connects nowhere, starts nothing.
 
 It writes nothing, but in a folder that was given to it for that.
-Landlock (the kernel's) rules over files; a seccomp filter forbids what Landlock lets through: sockets, metadata, other
-processes, and the memory that processes share by a key; root gives up its powers. All three bind the thread that applies them
-and those that it starts, so they come before any other thread.
+Landlock (the kernel's) rules over files; a seccomp filter refuses all calls to the kernel but the few that computing needs;
+root gives up its powers. All three bind the thread that applies them and those that it starts, so they come before any other.
 """
 
 from __future__ import annotations
 
 import ctypes.util
-import errno
 import os
 import site
 import sys
@@ -19,46 +17,24 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from clvlab.agents.isolation.calls import call_filter
+from clvlab.agents.isolation.root import enter_root
+
+if TYPE_CHECKING:
+    import pyseccomp
 
 CLVLAB = Path(__file__).resolve().parents[2]
 _BUNDLED_PACKS = CLVLAB / "packs" / "bundled"  # they hold the closes of a run
 _SYSTEM = (
     "/usr/lib", "/usr/lib64", "/lib", "/lib64", "/usr/local/lib", "/etc/ld.so.cache", "/etc/localtime", "/usr/share/zoneinfo",
-    "/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/sys/devices/system/cpu", "/sys/fs/cgroup", "/dev/null", "/dev/urandom",
+    "/proc/cpuinfo", "/proc/meminfo", "/sys/devices/system/cpu", "/dev/null", "/dev/urandom",
 )  # fmt: skip
+_OF_ITSELF = ("maps", "stat", "statm", "status")  # in /proc/self, where other files tell of the whole machine's sockets
 _NETWORK = ("/etc/hosts", "/etc/nsswitch.conf", "/etc/resolv.conf", "/run/systemd/resolve", "/etc/ssl", "/etc/pki")
 _TRUNCATE_ABI = 3  # older kernels let a locked-in process empty files
-_CLONE_THREAD = 0x00010000
-# Denied to every agent. A call that this libseccomp does not know by name has a number, the same on every machine.
-_DENIED: tuple[str | int, ...] = (
-    # other processes, programs, and what a process may do to itself to get around its limits
-    "execve", "execveat", "fork", "vfork", "ptrace", "process_vm_readv", "process_vm_writev", "pidfd_open", "pidfd_getfd",
-    "pidfd_send_signal", "kill", "tkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "setrlimit", "setpriority", "ioprio_set",
-    "unshare", "setns", "kcmp", "sched_setaffinity", "sched_setattr", "sched_setparam", "sched_setscheduler", "migrate_pages",
-    "move_pages", "inotify_init", "inotify_init1", "fanotify_init",
-    # metadata of files
-    "chmod", "fchmod", "fchmodat", 452, "chown", "fchown", "lchown", "fchownat", "utime", "utimes", "utimensat", "futimesat",
-    "setxattr", "lsetxattr", "fsetxattr", 463, "removexattr", "lremovexattr", "fremovexattr", 466, 469, "flock",
-    # memory and queues that outlive a process
-    "shmget", "shmat", "shmctl", "msgget", "msgsnd", "msgrcv", "msgctl", "semget", "semop", "semtimedop", "semctl", "mq_open",
-    "mq_unlink", "add_key", "request_key", "keyctl",
-    # the machine, and ways around a filter of calls
-    "io_uring_setup", "io_uring_enter", "io_uring_register", "bpf", "perf_event_open", "userfaultfd", "open_by_handle_at",
-    "mount", "umount2", "pivot_root", "chroot", "move_mount", "open_tree", "fsopen", "fsmount", "fsconfig", 442, "sethostname",
-    "setdomainname", "settimeofday", "adjtimex", "clock_settime", "clock_adjtime", "reboot", "swapon", "swapoff", "syslog",
-    "init_module", "finit_module", "delete_module", "kexec_load", "kexec_file_load", "acct", "quotactl", 443, "iopl", "ioperm",
-    "vhangup",
-)  # fmt: skip
-# A socketpair, which event loops need, could be bound to a name that other processes know, or sent from to one.
-_DENIED_OFFLINE = ("socket", "bind", "connect", "listen", "accept", "accept4")
-_NAMED_SENDERS = (2, 4)  # bits of the types of sockets that are no streams
-# Locks, leases, hints and owners of files: what one process sets another sees, or is sent a signal by.
-_DENIED_FCNTL = (5, 6, 7, 8, 10, 12, 13, 14, 15, 36, 37, 38, 1024, 1026, 1036, 1038)
-# Files have controls that need no right to write, such as flags that keep them from being removed; those of pipes and
-# terminals lie in one range, in which a few are not for agents: to type for the user, and to have signals sent.
-_HARMLESS_IOCTL = (0x5401, 0x5460)
-_DENIED_IOCTL = (0x5412, 0x541D, 0x5452)
-_UNSIGNED_INT = 0xFFFFFFFF  # the kernel drops the upper half of a command, a filter sees it
+_MAX_STACK, _MAX_OPEN = 64 << 20, 1024
 _CAP_DAC_READ_SEARCH = 2
 _CAPABILITIES_V3 = 0x20080522
 
@@ -83,9 +59,34 @@ def lock_in(readable: Sequence[str], *, network: bool, writable: Sequence[str] =
     if sys.platform != "linux":
         return False
     with _libraries_by_name():
-        calls = _calls_locked(network=network)  # first: loading its library reads files
+        calls = call_filter(network=network, writes=bool(writable))  # first: loading its library reads files
         files = _files_locked([*readable, *(_NETWORK if network else ())], writable, network=network)
-        return files and calls and _powers_dropped() and _is_alone()
+        powers = _powers_dropped()
+        return calls is not None and _applied(calls) and files and powers and _is_alone()
+
+
+def enter_own_root(folder: str, reads: Sequence[str], *, network: bool) -> bool:
+    """Hide all files but Python's own, a folder and what may be read, where the kernel permits it; comes before ``lock_in``.
+
+    A process that can't be locked in would only lose files that it may read all the same.
+    """
+    if not can_lock_in():
+        return False
+    own = Path("/proc/self")
+    given = (*_SYSTEM, *(_NETWORK if network else ()), folder, *reads)
+    visible = {*python_folders(), CLVLAB, *map(Path, given), *(own / name for name in (*_OF_ITSELF, "task"))}
+    root = Path(folder, "root")
+    root.mkdir()
+    return enter_root(root, visible | {path.resolve() for path in visible}, [_BUNDLED_PACKS])
+
+
+def _applied(calls: pyseccomp.SyscallFilter) -> bool:
+    """Apply a filter of calls, which forbids that another part of the lock is made."""
+    try:
+        calls.load()
+    except OSError:
+        return False
+    return True
 
 
 def _powers_dropped() -> bool:
@@ -150,10 +151,31 @@ def limit_memory(megabytes: int) -> None:
         return
     import resource
 
-    for which, bound in ((resource.RLIMIT_DATA, megabytes << 20), (resource.RLIMIT_CORE, 0)):
-        hard = resource.getrlimit(which)[1]
-        bound = bound if hard == resource.RLIM_INFINITY else min(bound, hard)
-        resource.setrlimit(which, (bound, bound))
+    _limit(resource.RLIMIT_DATA, megabytes << 20)
+    _limit(resource.RLIMIT_CORE, 0)
+    _limit(resource.RLIMIT_STACK, _MAX_STACK)  # it is memory that the bound on data does not count,
+    _limit(resource.RLIMIT_NOFILE, _MAX_OPEN)  # and so is what pipes and sockets hold
+
+
+def limit_mappings(megabytes: int) -> None:
+    """Bound all that this process maps: what it has by now, as much as it may write to, and as much again for files.
+
+    It holds also where memory is shared, which ``limit_memory`` does not count; called once libraries have reserved theirs.
+    """
+    if sys.platform != "linux":
+        return
+    import resource
+
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    _limit(resource.RLIMIT_AS, pages * resource.getpagesize() + 2 * (megabytes << 20))
+
+
+def _limit(which: int, bound: int) -> None:
+    import resource
+
+    hard = resource.getrlimit(which)[1]
+    bound = bound if hard == resource.RLIM_INFINITY else min(bound, hard)
+    resource.setrlimit(which, (bound, bound))
 
 
 def _files_locked(readable: Sequence[str], writable: Sequence[str], *, network: bool) -> bool:
@@ -166,7 +188,8 @@ def _files_locked(readable: Sequence[str], writable: Sequence[str], *, network: 
     try:
         if guard.abi_version < _TRUNCATE_ABI:
             return False
-        for path in sorted({*_own_files(), *map(Path, readable)}):
+        itself = Path("/proc/self").resolve()
+        for path in sorted({*_own_files(), *(itself / name for name in _OF_ITSELF), *map(Path, readable)}):
             if path.is_dir():
                 guard.allow_read(path)
             elif path.exists():
@@ -183,7 +206,7 @@ def _files_locked(readable: Sequence[str], writable: Sequence[str], *, network: 
                 | access.REMOVE_FILE
                 | access.REMOVE_DIR,
             )
-        for folder in _listed():
+        for folder in (*_listed(), itself / "task"):
             guard.add_path_rule(folder, access=access.READ_DIR)
         if network:
             guard.allow_all_network()
@@ -197,7 +220,13 @@ def python_folders() -> set[Path]:
     """Name the folders that Python's own modules and its libraries lie in."""
     paths = sysconfig.get_paths()
     named = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")] + site.getsitepackages()
-    return {path for text in (*named, site.getusersitepackages()) for path in (Path(text), Path(text).resolve())}
+    own = [site.getusersitepackages()] if uses_user_site() else []
+    return {path for text in (*named, *own) for path in (Path(text), Path(text).resolve())}
+
+
+def uses_user_site() -> bool:
+    """Whether this interpreter imports from the user's folder of packages; where it does not, anything may lie there."""
+    return site.ENABLE_USER_SITE is True and site.getusersitepackages() in sys.path
 
 
 def _roots() -> set[Path]:
@@ -226,35 +255,3 @@ def _without(folder: Path, hole: Path) -> Iterator[Path]:
         return
     for child in folder.iterdir():
         yield from _without(child, hole)
-
-
-def _calls_locked(*, network: bool) -> bool:
-    try:
-        import pyseccomp
-    except (ImportError, RuntimeError, OSError):
-        return False
-    refused = pyseccomp.ERRNO(errno.EPERM)
-    denied = [*_DENIED, *(() if network else _DENIED_OFFLINE)]
-    try:
-        calls = pyseccomp.SyscallFilter(pyseccomp.ALLOW)
-        for call in denied:
-            if isinstance(call, int) or pyseccomp.resolve_syscall(pyseccomp.Arch.NATIVE, call) >= 0:
-                calls.add_rule(refused, call)
-        # A thread is a clone that shares its process; clone3 hides its flags, and the C library does without it.
-        calls.add_rule(refused, "clone", pyseccomp.Arg(0, pyseccomp.MASKED_EQ, _CLONE_THREAD, 0))
-        calls.add_rule(pyseccomp.ERRNO(errno.ENOSYS), "clone3")
-        calls.add_rule(refused, "tgkill", pyseccomp.Arg(0, pyseccomp.NE, os.getpid()))
-        calls.add_rule(refused, "prlimit64", pyseccomp.Arg(2, pyseccomp.NE, 0))
-        for bit in () if network else _NAMED_SENDERS:
-            calls.add_rule(refused, "socketpair", pyseccomp.Arg(1, pyseccomp.MASKED_EQ, bit, bit))
-        for command in _DENIED_FCNTL:
-            calls.add_rule(refused, "fcntl", pyseccomp.Arg(1, pyseccomp.MASKED_EQ, _UNSIGNED_INT, command))
-        least, above = _HARMLESS_IOCTL
-        calls.add_rule(refused, "ioctl", pyseccomp.Arg(1, pyseccomp.LT, least))
-        calls.add_rule(refused, "ioctl", pyseccomp.Arg(1, pyseccomp.GE, above))
-        for command in _DENIED_IOCTL:
-            calls.add_rule(refused, "ioctl", pyseccomp.Arg(1, pyseccomp.EQ, command))
-        calls.load()
-    except OSError:
-        return False
-    return True

@@ -15,7 +15,7 @@ from io import TextIOBase
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from clvlab.agents.isolation.frames import FrameKind, read_frame, write_frame
-from clvlab.agents.isolation.sandbox import end_with, limit_memory, lock_in
+from clvlab.agents.isolation.sandbox import end_with, enter_own_root, limit_mappings, limit_memory, lock_in
 
 if TYPE_CHECKING:
     from clvlab.engine.agent import Agent
@@ -44,17 +44,18 @@ class _Printed(TextIOBase):
 def main() -> None:
     """Lock this process in as the first argument says, in JSON, and answer requests.
 
-    Steps: 1. keep the two pipes for oneself; 2. limit memory, lock in, and say how far that holds; 3. load libraries, then
-    the agent; 4. answer.
+    Steps: 1. keep the two pipes for oneself; 2. limit memory, lock in, and say how far that holds; 3. load libraries, bound
+    what is mapped beside them, load the agent; 4. answer.
     """
     settings = json.loads(sys.argv[1])
     requests, answers = _pipes()
     parent = os.getppid()
+    apart = enter_own_root(settings["folder"], settings["reads"], network=settings["network"])
     limit_memory(settings["memory_mb"])
     locked = lock_in([settings["folder"], *settings["reads"]], network=settings["network"])
     if os.name == "posix":  # a thread that is older than the locks would be free of them
         end_with(parent)
-    write_frame(answers, FrameKind.READY, json.dumps({"sandbox": locked}).encode())
+    write_frame(answers, FrameKind.READY, json.dumps({"sandbox": locked, "namespace": apart}).encode())
     sys.stdout, sys.stderr = _Printed(answers, FrameKind.OUT), _Printed(answers, FrameKind.ERR)
     agent: Any = None
     followers: list[Follower] = []  # of one run, once it has begun
@@ -66,6 +67,8 @@ def main() -> None:
             return
         try:
             if "code" in request:
+                _load_libraries()
+                limit_mappings(settings["memory_mb"])
                 agent = _loaded(request)
             own = _configured(agent, request)
             if "messages" in request:
@@ -90,6 +93,15 @@ def _pipes() -> tuple[BinaryIO, BinaryIO]:
 def _trace(error: BaseException) -> str:
     """Write the traceback from the agent's own code on."""
     return "".join(traceback.format_exception(error))[-_MAX_TRACE:]
+
+
+def _load_libraries() -> None:
+    """Import what any agent needs, and start the threads of Polars: they reserve more addresses than they use memory."""
+    import polars as pl
+
+    import clvlab.agents.isolation.columns  # noqa: F401
+
+    pl.LazyFrame({"a": [1, 2]}).group_by("a").len().collect()
 
 
 def _loaded(request: dict[str, Any]) -> Agent:
