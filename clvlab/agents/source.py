@@ -1,28 +1,51 @@
 """The digest of a user agent's source: what names its code in a seal."""
 
 from __future__ import annotations
+import __future__
 
 import ast
+import dataclasses
+import dis
 import inspect
-from collections.abc import Callable
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from copy import copy
+from functools import cached_property, lru_cache
 from textwrap import dedent
-from types import CodeType
+from types import CodeType, FunctionType, GetSetDescriptorType, MemberDescriptorType, MethodType
 from typing import Any
 
 from clvlab.proof.canonical import sha256
 
+_FUTURE = sum({getattr(__future__, name).compiler_flag for name in __future__.all_feature_names})
 
-def source_sha256(code: Callable[..., Any] | type) -> str:
+
+def source_sha256(code: Callable[..., Any] | type) -> str | None:
     """Hash the text of a function or class; where no file holds one, as in ``python -c``, its bytecode.
 
-    What the code calls or reads from elsewhere is not covered: agents that differ only there have the same digest. Bytecode
-    is that of one version of Python.
+    The text is that of the code that runs, and only if it gives the same code when it is compiled again; else the digest is
+    ``None``: an agent could have the text of another. What the code calls or reads from elsewhere is not
+    covered: agents that differ only there have the same digest. Bytecode is that of one version of Python.
     """
+    function = code.__func__ if isinstance(code, MethodType) else code
+    text: str | None = None
     try:
-        return sha256(dedent(inspect.getsource(code)).encode())
+        if isinstance(function, type):
+            text = _class_text(function)
+        elif isinstance(function, FunctionType):
+            text = _function_text(function.__code__)
     except (OSError, TypeError):  # no file holds it
-        functions = [code] if inspect.isfunction(code) else [value for _, value in sorted(vars(code).items())]
+        functions = [function] if inspect.isfunction(function) else [value for _, value in sorted(vars(function).items())]
         return sha256("\n".join(_spelled(value.__code__) for value in functions if inspect.isfunction(value)).encode())
+    return None if text is None else sha256(dedent(text).encode())
+
+
+def agent_sha256(agent: object) -> str | None:
+    """Hash the text of an agent's class as ``source_sha256`` does; ``None`` too if it has functions in its own."""
+    own = type(agent)
+    replaced = any(inspect.isroutine(getattr(own, name, None)) for name in getattr(agent, "__dict__", {}))
+    return None if replaced else source_sha256(own)
 
 
 def digests_in(source: bytes, name: str) -> set[str]:
@@ -34,9 +57,139 @@ def digests_in(source: bytes, name: str) -> set[str]:
     found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name:
-            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)]) - 1
-            found.add(sha256(dedent("".join(lines[first : node.end_lineno])).encode()))
+            found.add(sha256(dedent("".join(lines[_first(node) : node.end_lineno])).encode()))
     return found
+
+
+def _first(node: ast.FunctionDef | ast.ClassDef) -> int:
+    """Return the index of the line at which a definition begins, decorators included."""
+    return min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)]) - 1
+
+
+def _function_text(code: CodeType) -> str | None:
+    """Return the text of a function; ``None`` if another code is compiled from it."""
+    lines, first = inspect.findsource(code)
+    if code not in _codes("".join(lines), code.co_flags & _FUTURE):
+        return None
+    block = inspect.getblock(lines[first:])
+    # Where a line looks like no definition, the one found is a definition above it: that of another function.
+    ends = max([code.co_firstlineno, *(line for *_, line in code.co_lines() if line)])
+    return "".join(block) if first < code.co_firstlineno and ends <= first + len(block) else None
+
+
+def _class_text(own: type) -> str | None:
+    """Return the text of a class; ``None`` if one of its own functions is not compiled from it, or a base is another."""
+    lines, first = inspect.findsource(own)
+    text = "".join(lines)
+    flags = next((part.co_flags for value in vars(own).values() for part in _parts(value)), 0) & _FUTURE
+    bodies = [code for code in _codes(text, flags) if (code.co_qualname, code.co_firstlineno) == (own.__qualname__, first + 1)]
+    if not any(_is_compiled(own, body) for body in bodies):
+        return None
+    nodes = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ClassDef) and _first(node) == first)
+    return "".join(inspect.getblock(lines[first:])) if any(_has_bases(own, node) for node in nodes) else None
+
+
+@lru_cache(maxsize=8)  # the identity of an agent is asked for at every point of a grid
+def _codes(text: str, flags: int) -> frozenset[CodeType]:
+    """Compile a text, and return its code with all that stands in it."""
+    try:
+        return frozenset(_nested(compile(text, "<source>", "exec", flags, dont_inherit=True)))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return frozenset()
+
+
+def _nested(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for value in code.co_consts:
+        if isinstance(value, CodeType):
+            yield from _nested(value)
+
+
+def _is_compiled(own: type, body: CodeType) -> bool:
+    """Whether all functions in a class's namespace are those of a compiled class body, under the same names."""
+    by_name: defaultdict[str, list[CodeType]] = defaultdict(list)
+    for value in body.co_consts:
+        if isinstance(value, CodeType):
+            by_name[_mangled(value.co_name, own)].append(value)
+    assigned = {step.argval for step in dis.get_instructions(body) if step.opname == "STORE_NAME"}
+    defined = {name for name in by_name if name in assigned}
+    own_codes = [code for codes in by_name.values() for code in codes]
+    generated = _generated(own)
+    for name, value in vars(own).items():
+        parts = _parts(value)
+        if name in defined:
+            same = _is_one_of(value, parts, by_name[name])
+        elif parts:
+            same = _same_parts(parts, own_codes if name in assigned else _parts(generated.get(name)))
+        else:
+            same = name in assigned or isinstance(value, _SLOTS) or not (callable(value) or hasattr(type(value), "__get__"))
+        if not same:
+            return False
+    return defined <= vars(own).keys()
+
+
+def _is_one_of(value: object, parts: list[CodeType], codes: list[CodeType]) -> bool:
+    if isinstance(value, type):
+        return any(value.__qualname__ == code.co_qualname and _is_compiled(value, code) for code in codes)
+    return bool(parts) and _same_parts(parts, codes)
+
+
+def _same_parts(parts: list[CodeType], codes: list[CodeType]) -> bool:
+    return all(part in codes for part in parts)
+
+
+_SLOTS = (MemberDescriptorType, GetSetDescriptorType)
+
+
+def _mangled(name: str, own: type) -> str:
+    private = name.startswith("__") and not name.endswith("__")
+    return f"_{own.__name__.lstrip('_')}{name}" if private else name
+
+
+def _parts(value: object) -> list[CodeType]:
+    """Return the code of what runs when an attribute of a class is read or called, as far as Python itself says it."""
+    if isinstance(value, FunctionType):
+        return [value.__code__]
+    # Of exactly these types: one that extends them may run anything.
+    if isinstance(value, staticmethod | classmethod) and type(value) in (staticmethod, classmethod):
+        return _parts(value.__func__)
+    if type(value) is property:
+        return [part for each in (value.fget, value.fset, value.fdel) for part in _parts(each)]
+    return _parts(value.func) if type(value) is cached_property else []
+
+
+def _generated(own: type) -> dict[str, object]:
+    """Return the namespace that ``dataclass`` gives to a class of the same fields: no file holds what it generates."""
+    params = vars(own).get("__dataclass_params__")
+    if params is None:
+        return {}
+    every = vars(own)["__dataclass_fields__"].values()
+    kinds = {"_FIELD": object, "_FIELD_INITVAR": dataclasses.InitVar[object]}
+    typed = [(each, kinds.get(each._field_type.name)) for each in every]  # noqa: SLF001  it is said in no other way
+    fields = [(each.name, kind, copy(each)) for each, kind in typed if kind is not None]
+    namespace = {"__post_init__": _generated} if hasattr(own, "__post_init__") else {}
+    chosen = {name: getattr(params, name) for name in ("init", "repr", "eq", "order", "unsafe_hash", "frozen")}
+    slots = "__slots__" in vars(own)
+    return dict(vars(dataclasses.make_dataclass(own.__name__, fields, namespace=namespace, slots=slots, **chosen)))
+
+
+def _has_bases(own: type, node: ast.ClassDef) -> bool:
+    """Whether a class has the bases that its text names: without functions of its own nothing else tells it from another."""
+    if not node.bases:
+        return own.__bases__ == (object,)
+    module = vars(sys.modules[own.__module__])
+    for base in node.bases:
+        stated = base.value if isinstance(base, ast.Subscript) else base
+        if isinstance(stated, ast.Name) and isinstance(module.get(stated.id), type):
+            same = module[stated.id] in own.__bases__
+        elif isinstance(stated, ast.Name | ast.Attribute):
+            name = stated.id if isinstance(stated, ast.Name) else stated.attr
+            same = name in {each.__name__ for each in own.__bases__}
+        else:
+            same = True  # an expression, which may give any class
+        if not same:
+            return False
+    return True
 
 
 def _spelled(value: object) -> str:

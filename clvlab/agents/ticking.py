@@ -11,7 +11,7 @@ import polars as pl
 
 from clvlab.agents.book import NULL, Book, MovingBook, columns_of, known_of
 from clvlab.agents.markets import checked_markets, in_markets
-from clvlab.agents.source import source_sha256
+from clvlab.agents.source import agent_sha256
 from clvlab.engine.agent import Identity
 from clvlab.errors import AgentError
 from clvlab.law.actions import DECISION_COLUMNS, Decision, decisions_of
@@ -84,7 +84,7 @@ class TickAgent:
                 f"params of {name} must be a dict of values by name, 'markets' not among them: {self.params!r:.80}"
             )
         config = dict(self.params) | {"markets": list(checked_markets(self.markets))}
-        return Identity(name, own.__name__, self.version, config, source_sha256=source_sha256(own))
+        return Identity(name, own.__name__, self.version, config, source_sha256=agent_sha256(self))
 
     def decide(self, tape: Tape) -> pl.DataFrame:
         """Return ``DECISIONS`` of the agent, asked at every message.

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from clvlab.agents.isolation.isolated import IsolatedAgent
 from clvlab.anchor.configured import anchorer
 from clvlab.anchor.settings import AnchorSettings
 from clvlab.application.anchoring import Anchoring, StoredRecords
@@ -25,7 +26,7 @@ from clvlab.application.runs.plan import Plan
 from clvlab.application.runs.record import make
 from clvlab.application.runs.stored import StoredRuns
 from clvlab.application.searches import Searches
-from clvlab.engine.agent import Agent, Identity
+from clvlab.engine.agent import Agent
 from clvlab.law.closing import Window
 from clvlab.packs.reader import Pack
 from clvlab.proof.canonical import canonical, sha256, without_floats
@@ -119,7 +120,7 @@ class KeptRuns:
 
     def _record(self, agents: Sequence[Agent], *, ranked: bool = True) -> DatabaseRecord:
         def tried(connection: Connection, done: PerformedRun) -> None:
-            identities = [_tried(agent.identity, done.pack, done.fixture_ids, done.window) for agent in agents]
+            identities = [_tried(agent, done.pack, done.fixture_ids, done.window) for agent in agents]
             _add_trials(connection, done.pack, identities, self._clock())
 
         return DatabaseRecord(self._database, _OWNER, self._clock, also=tried, ranked=ranked)
@@ -156,15 +157,18 @@ def _ids_over(pack: Pack, source: str, ids: Sequence[str]) -> list[str]:
 
 def trial_ids(plan: Plan) -> list[str]:
     """Return the id of each agent's trial: a hash of all that shapes its scores, so neither of its name nor of the policy."""
-    return [_tried(agent.identity, plan.pack, plan.fixture_ids, plan.window) for agent in plan.agents]
+    return [_tried(agent, plan.pack, plan.fixture_ids, plan.window) for agent in plan.agents]
 
 
-def _tried(identity: Identity, pack: Pack, fixture_ids: Sequence[int], window: Window) -> str:
+def _tried(agent: Agent, pack: Pack, fixture_ids: Sequence[int], window: Window) -> str:
+    identity = agent.identity
+    # Two agents whose source is sealed as null are two trials: else many would count as one.
+    source = agent.code.name if isinstance(agent, IsolatedAgent) else identity.source_sha256
     tried = {
         "content_hash": pack.content_hash,
         "fixture_ids": list(fixture_ids),
         "window": window.payload(),
-        "strategy": [identity.strategy, identity.strategy_version, identity.source_sha256],
+        "strategy": [identity.strategy, identity.strategy_version, source],
         "config": without_floats(identity.config),
     }
     return sha256(canonical(tried))

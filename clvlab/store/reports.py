@@ -2,26 +2,51 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Connection, delete, func, select, update
+import orjson
+from sqlalchemy import Connection, Text, delete, func, select, type_coerce, update
 
+from clvlab.proof.canonical import sha256
 from clvlab.store.database import insert
 from clvlab.store.tables import backtest_requests, reports
 
 
 def add(connection: Connection, values: Mapping[str, Any]) -> None:
-    """Store a report; one of the same id is the same, since the id hashes all that shapes it."""
-    connection.execute(insert(connection, reports).values(**values).on_conflict_do_nothing())
+    """Store a report with a digest; one of the same id is the same, since the id hashes all that shapes it."""
+    report = {"report": values["report"], "sha256": _digest(values["backtest_id"], values["report"])}
+    query = insert(connection, reports).values(**{**values, "report": report})
+    # The report that is there may be one that was found not to be as it was stored.
+    connection.execute(query.on_conflict_do_update(index_elements=["backtest_id"], set_={"report": query.excluded.report}))
 
 
 def report(connection: Connection, backtest_id: str) -> dict[str, Any] | None:
-    """Return a stored report."""
-    found: dict[str, Any] | None = connection.execute(
-        select(reports.c.report).where(reports.c.backtest_id == backtest_id)
-    ).scalar()
-    return found
+    """Return a stored report; ``None``, with a warning, where it is not as it was stored, or is that of another backtest.
+
+    Without a warning it is ``None`` too where there is none, or one from before reports had a digest.
+    """
+    text = type_coerce(reports.c.report, Text)
+    found: str | None = connection.execute(select(text).where(reports.c.backtest_id == backtest_id)).scalar()
+    if found is None:
+        return None
+    try:
+        kept = orjson.loads(found)
+    except orjson.JSONDecodeError:
+        kept = None
+    if isinstance(kept, dict):
+        report: dict[str, Any] | None = kept.get("report")
+        if kept == {"report": report, "sha256": _digest(backtest_id, report)}:
+            return report
+        if kept.get("backtest_id") == backtest_id and "sha256" not in kept:
+            return None
+    warnings.warn(f"the report of {backtest_id} is not as it was stored: it is made again of its run", stacklevel=2)
+    return None
+
+
+def _digest(backtest_id: str, report: object) -> str:
+    return sha256(orjson.dumps([backtest_id, report], option=orjson.OPT_SORT_KEYS))
 
 
 def run_of_key(connection: Connection, key: str, *, active: bool = False) -> str | None:

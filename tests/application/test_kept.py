@@ -10,6 +10,7 @@ from clvlab.law.closing import Window
 from clvlab.runlog.log import counts
 from clvlab.store import trials
 from clvlab.store.runlog import RunLog
+from tests.agents.honest_agents import Ticking
 from tests.factories import performed
 
 FIXTURES = [90000000, 90000001]
@@ -89,3 +90,14 @@ def test_a_trial_is_what_shapes_scores():
         trial("season"),
     ]
     assert pl.Series([one, *others]).is_unique().all()
+
+
+def test_two_agents_whose_source_is_sealed_as_null_are_two_trials():
+    def trial(side):
+        agent = Ticking()
+        agent.on_tick = lambda book: book.back(side)
+        with pytest.warns(UserWarning, match="source of Ticking is sealed as null"):
+            (found,) = trial_ids(plan_backtest(open_pack("starter"), agent))
+        return found
+
+    assert trial("part1") != trial("part2")

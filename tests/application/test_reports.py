@@ -1,6 +1,8 @@
+import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from sqlalchemy import Text, select, type_coerce
 
 from clvlab.application import backtests
 from clvlab.application.application import Application
@@ -10,6 +12,7 @@ from clvlab.application.reports.requests import BacktestRunRequest
 from clvlab.application.runs.perform import Commitment, perform
 from clvlab.errors import PageError, UnknownBacktestError, UnknownFixtureError, UnknownPackError, UnknownRunError, WindowError
 from clvlab.law.closing import Window
+from clvlab.store.tables import reports
 from tests.tampering import rewrite
 
 FIELDS = {"pack_id": "starter", "fixture_id": 90000001, "window_id": "w1", "market_allowlist": [""]}
@@ -136,3 +139,51 @@ def test_backtest_that_a_laboratory_sealed_in_the_same_database_has_a_report_too
     assert len(application.backtests.page()["backtests"]) == 1
     assert application.leaderboard.rows()["rows"][0]["runs"] == 1
     application.close()
+
+
+def replace_stored(application, backtest_id, change):
+    text = type_coerce(reports.c.report, Text)
+    with application.backtests.database.write() as connection:
+        found = connection.execute(select(text).where(reports.c.backtest_id == backtest_id)).scalar_one()
+        changed = reports.update().where(reports.c.backtest_id == backtest_id)
+        connection.execute(changed.values(report=type_coerce(change(found), Text)))
+        return found
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text.replace('"fixture_id":90000001', '"fixture_id":90000002'),
+        lambda text: text[:-10],
+        lambda _text: "",
+        lambda _text: "[]",
+        lambda _text: '{"report":null,"sha256":null}',
+    ],
+)
+def test_a_report_that_is_not_as_it_was_stored_is_made_again_of_its_run(application, change):
+    backtest_id = asked(application)["backtest_id"]
+    expected = application.backtests.report(backtest_id)
+    text = replace_stored(application, backtest_id, change)
+    assert change(text) != text
+
+    with pytest.warns(UserWarning, match=f"report of {backtest_id} is not as it was stored"):
+        assert application.backtests.report(backtest_id) == expected
+    assert application.backtests.report(backtest_id) == expected
+
+
+def test_the_report_of_another_backtest_is_made_again_of_its_run(application):
+    own, other = (asked(application, window_id=name)["backtest_id"] for name in ("w1", "w2"))
+    expected = application.backtests.report(own)
+    another = replace_stored(application, other, lambda text: text)
+    replace_stored(application, own, lambda _: another)
+
+    with pytest.warns(UserWarning, match=f"report of {own} is not as it was stored"):
+        assert application.backtests.report(own) == expected
+
+
+def test_a_report_of_before_there_were_digests_is_made_again_and_nothing_said(application):
+    backtest_id = asked(application)["backtest_id"]
+    expected = application.backtests.report(backtest_id)
+    replace_stored(application, backtest_id, lambda _: json.dumps({**expected, "fixture_id": 90000002}))
+
+    assert application.backtests.report(backtest_id) == expected

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ import cloudpickle
 
 from clvlab.agents.columnar import Strategy
 from clvlab.agents.isolation.sandbox import CLVLAB, python_folders
-from clvlab.agents.source import digests_in, source_sha256
+from clvlab.agents.source import agent_sha256, digests_in, source_sha256
 from clvlab.agents.template import Template
 from clvlab.errors import AgentError, UnknownAgentError
 from clvlab.proof.canonical import sha256
@@ -36,12 +37,17 @@ class Code:
         Path and name of the agent in it; null for a pickle.
     source_sha256
         Digest under which the code is sealed: of the whole file, or of the function's or class's text. Null in runs of agents
-        that named none.
+        that named none, or whose text is not that of what runs.
     """
 
     content: bytes = field(repr=False)
     file: tuple[str, str] | None
     source_sha256: str | None
+
+    @property
+    def name(self) -> str:
+        """What tells the code from other code: its source's digest, or where it has none, that of its pickle."""
+        return self.source_sha256 or sha256(self.content)
 
     def has(self, digest: str | None) -> bool:
         """Whether a digest is that of this code, of the function or class in its file that is named, or none at all."""
@@ -73,7 +79,6 @@ def code_of(agent: object) -> Code:
     AgentError
         It holds something that can't be taken to another process: an open file, a lock, a connection.
     """
-    source = agent.rule if isinstance(agent, Strategy | Template) else type(agent)
     try:
         with _PICKLING, _by_value():
             content = cloudpickle.dumps(agent)
@@ -82,7 +87,12 @@ def code_of(agent: object) -> Code:
             f"{type(agent).__name__} can't be taken to a process of its own: {type(error).__name__}: {error}; "
             "an agent must not hold open files, locks or connections"
         ) from error
-    return Code(content, None, source_sha256(source))
+    source = source_sha256(agent.rule) if isinstance(agent, Strategy | Template) else agent_sha256(agent)
+    if source is None:
+        name = agent.agent_id if isinstance(agent, Strategy | Template) else type(agent).__name__
+        cause = "what runs is not compiled from the text of its file"
+        warnings.warn(f"the source of {name} is sealed as null: {cause}", stacklevel=3)
+    return Code(content, None, source)
 
 
 @contextmanager

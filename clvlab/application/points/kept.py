@@ -14,6 +14,7 @@ import polars as pl
 from clvlab.application.points.scoring import Task, sums_of_tasks
 from clvlab.application.points.search import Params, Search, spelled
 from clvlab.application.sheets.sums import FIXTURE_SUMS
+from clvlab.derived import derived_file, read_derived
 from clvlab.law.schema import LAW_VERSION, Schema
 
 # A row for each fixture in which decisions count. ``point`` is the name of the work, ``params`` its parameters as JSON.
@@ -45,21 +46,21 @@ class KeptSums:
         )
 
     def read(self, path: Path) -> pl.DataFrame | None:
-        """Return the ``FIXTURE_SUMS`` of a path, null where there are none, or none that can be read."""
-        if not path.is_file():
-            return None
-        try:
-            found = pl.read_parquet(path, hive_partitioning=False)
-        except (OSError, pl.exceptions.PolarsError):  # it is computed again, and written over
-            return None
-        return found.select(*FIXTURE_SUMS) if dict(found.schema) == POINT_SUMS else None
+        """Return the ``FIXTURE_SUMS`` of a path, null where there are none, or none that were computed for it."""
+        found = read_derived(path, self._owner(path))
+        return None if found is None or dict(found.schema) != POINT_SUMS else found.select(*FIXTURE_SUMS)
 
     def keep(self, path: Path, params: Params, sums: pl.DataFrame) -> None:
         """Keep the sums at a point."""
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_name(f".{token_hex(8)}")
-        sums.with_columns(point=pl.lit(path.stem), params=pl.lit(spelled(params))).select(*POINT_SUMS).write_parquet(unfinished)
+        rows = sums.with_columns(point=pl.lit(path.stem), params=pl.lit(spelled(params))).select(*POINT_SUMS)
+        unfinished.write_bytes(derived_file(rows, self._owner(path)))
         unfinished.replace(path)  # whole or not at all; after a power failure perhaps empty, and then computed again
+
+    def _owner(self, path: Path) -> str:
+        """Name the law, the agent, the pack and the point that sums are of, wherever the folder stands."""
+        return path.relative_to(self._folder).as_posix()
 
 
 def search_points(

@@ -1,6 +1,7 @@
 import json
 
 import duckdb
+import polars as pl
 import pytest
 
 from clvlab.application import packs
@@ -12,6 +13,7 @@ from clvlab.errors import AgentError
 from clvlab.law.closing import Window
 from tests.frames import assert_all_equal
 
+DIGEST = "clvlab.derived.digest"
 SEARCH = search_of(packs.open_pack("starter"), "cumulative-drift", None, Window(), {})
 POINTS = [{"warmup_ticks": warmup} for warmup in (5, 10, 20, 40)]
 
@@ -64,20 +66,59 @@ def test_a_search_that_broke_off_goes_on_where_it_stopped(folder, computed):
     assert computed == POINTS[2:]
 
 
-@pytest.mark.parametrize("damage", [b"", b"PAR1", None])
-def test_a_file_that_is_damaged_is_computed_again(folder, computed, damage):
+def edited(file, _others):
+    frame = pl.read_parquet(file, hive_partitioning=False)
+    metadata = pl.read_parquet_metadata(file)
+    frame.with_columns(pl.col("clv_sums") + 100_000).write_parquet(file, metadata={DIGEST: metadata[DIGEST]})
+
+
+def of_another_point(file, others):
+    file.write_bytes(others[0].read_bytes())
+
+
+def of_another_point_that_says_to_be_this_one(file, others):
+    frame = pl.read_parquet(others[0], hive_partitioning=False).with_columns(point=pl.lit(file.stem))
+    frame.write_parquet(file, metadata={DIGEST: pl.read_parquet_metadata(others[0])[DIGEST]})
+
+
+def cut_short(file, _others):
+    file.write_bytes(file.read_bytes()[:-100])
+
+
+def empty(file, _others):
+    file.write_bytes(b"")
+
+
+@pytest.mark.parametrize("damage", [edited, of_another_point, of_another_point_that_says_to_be_this_one, cut_short, empty])
+def test_a_file_that_is_not_as_it_was_written_is_computed_again(folder, computed, damage):
     first = found(folder)
-    (file, *_) = sorted(folder.rglob("*.parquet"))
-    if damage is None:
-        first[0].write_parquet(file)  # another schema
-    else:
-        file.write_bytes(damage)
+    file, *others = sorted(folder.rglob("*.parquet"))
+    damage(file, others)
+    computed.clear()
+
+    with pytest.warns(UserWarning, match=rf"{file.name}.* computed again"):
+        assert_all_equal(found(folder), first)
+    assert len(computed) == 1
+    assert len(found(folder)) == 4
+    assert len(computed) == 1
+
+
+def test_a_file_of_before_there_were_digests_is_computed_again_and_nothing_said(folder, computed):
+    first = found(folder)
+    file, *_ = sorted(folder.rglob("*.parquet"))
+    pl.read_parquet(file, hive_partitioning=False).with_columns(pl.col("clv_sums") + 1).write_parquet(file)
     computed.clear()
 
     assert_all_equal(found(folder), first)
     assert len(computed) == 1
-    assert len(found(folder)) == 4
-    assert len(computed) == 1
+
+
+def test_sums_stay_known_where_the_folder_is_moved(folder, computed, tmp_path):
+    first = found(folder)
+    computed.clear()
+
+    assert_all_equal(found(folder.rename(tmp_path / "moved")), first)
+    assert computed == []
 
 
 def test_two_searches_write_the_same_bytes(folder, tmp_path):
