@@ -52,7 +52,7 @@ class CheckDetails(Answer):
 
 
 class AnchorInfo(Answer):
-    """Where the manifest hash was committed."""
+    """What is on record of the anchor; check `anchor` says what the chain says."""
 
     status: Annotated[str, Field(examples=["not_anchored"])]
     signature: str | None
@@ -156,7 +156,10 @@ class EvidenceHashes(Answer):
 
 
 class LogClaim(Answer):
-    """What the log says of the owner's other commitments over this pack: counts that only all entries can show."""
+    """The owner's other commitments over this pack, as this service counts them in its log.
+
+    No signature covers the counts: all entries bear them out, which `clvlab log audit` reads.
+    """
 
     earlier: Annotated[int, Field(description="Before this one.")]
     later: Annotated[int, Field(description="After it.")]
@@ -167,13 +170,16 @@ class LogClaim(Answer):
 
 
 class LogStanding(Answer):
-    """Where the log committed to a run. A bundle proves all but the claim; `clvlab log audit` checks that."""
+    """Where the log committed to a run. A bundle proves all but the claim."""
 
     owner: str
     content_hash: Annotated[str | None, Field(description="Pack that the commitment names; null of older ones.")]
     commit_index: int
     tree_size: Annotated[int, Field(description="Entries of the log at this answer.")]
-    claim: LogClaim | None
+    claim: Annotated[
+        LogClaim | None,
+        Field(description="Unsigned; null of a commitment that names no pack, and of a bundle, in which anybody can write it."),
+    ]
 
 
 class ProofArtifactResponse(Answer):

@@ -757,6 +757,7 @@ class Run:
     manifest: dict[str, Any]
     trust: dict[str, Any]
     standing: dict[str, Any] | None = None  # in the log, once that has passed
+    unsigned: dict[str, int] | None = None  # what the bundle then states beside it
 
     @property
     def manifest_hash(self) -> str:
@@ -1025,23 +1026,26 @@ def check_log(run: Run) -> None:
     require(seen, "no proof from the checkpoint that you have seen")
     run.standing = {
         "owner": commit["owner"], "content_hash": commit.get("content_hash"), "commit_index": index, "tree_size": size,
-        "claim": log.get("claim"), "origin": origin, "witnesses": witnesses,
+        "origin": origin, "witnesses": witnesses,
     }  # fmt: skip
+    run.unsigned = log.get("claim")
 
 
-def standing_text(at: dict[str, Any]) -> str:
-    """Say what a log proves of a run, and what it only claims; names stand quoted: their maker could write such sentences."""
+def standing_text(at: dict[str, Any], claim: dict[str, int] | None) -> str:
+    """Say what a log proves of a run, and what the bundle states, in which its holder can write any number.
+
+    Names stand quoted: their maker could write such sentences.
+    """
     proved = (
         f"proved: {at['owner']!a} committed to this run as entry {at['commit_index']} of {at['tree_size']} in "
         f"{at['origin']!a}, ahead of the entry of its result; trusted witnesses that signed: {at['witnesses']}"
     )
-    if at["claim"] is None:
-        return f"{proved}; the log claims nothing of this owner's other runs"
-    claim = at["claim"]
+    if claim is None:
+        return f"{proved}; the bundle states nothing of this owner's other runs"
     other = f"; {claim['unknown_pack']} more name no pack" if claim["unknown_pack"] else ""
     return (
-        f"{proved}; the log claims, unproved: {claim['earlier']} earlier and {claim['later']} later commitments over "
-        f"this pack by this owner, {claim['abandoned']} abandoned{other}; 'clvlab log audit' checks it"
+        f"{proved}; the bundle states, unsigned: {claim['earlier']} earlier and {claim['later']} later commitments over "
+        f"this pack by this owner, {claim['abandoned']} abandoned{other}; 'clvlab log audit --bundle' counts them"
     )
 
 
@@ -1068,6 +1072,7 @@ PROOFS: dict[str, Check] = {
 DISCLOSED = "the score follows from this decision and its close, and all stand under the roots that the manifest binds"
 EVENT_OF = {"started": "RUN_STARTED", "decision": "DECISION", "close": "MARKET_CLOSE", "sealed": "RUN_SEALED"}
 HASHES = ("run_id", "evidence_hash", "recomputed_evidence_hash", "manifest_hash")
+UNREAD = dict.fromkeys(HASHES, "unread") | dict.fromkeys(("log", "bundle_states_unsigned"))
 
 
 def fault(check: Callable[..., Any], *arguments: object) -> str | None:
@@ -1127,7 +1132,7 @@ def verify(
     A log that is required needs a trusted witness, unless the caller says otherwise: alone, its operator can keep two.
     """
     without: dict[str, str] = {}
-    result: dict[str, Any] = dict.fromkeys(HASHES, "unread") | {"verified": False, "without": without, "log": None}
+    result: dict[str, Any] = UNREAD | {"verified": False, "without": without}
     try:
         parts = read_parts(path)
     except BrokenError as error:
@@ -1154,6 +1159,7 @@ def verify(
     checks = {name: fault(check, run) for name, (check, _, _) in asked.items()}
     checks |= {name: without.pop(name) for name in required if name in without}
     result |= {"recomputed_evidence_hash": manifest["evidence_hash"], "manifest_hash": run.manifest_hash, "log": run.standing}
+    result["bundle_states_unsigned"] = run.unsigned
     return result | {"verified": checks["evidence_integrity"] is None, "checks": checks}
 
 
@@ -1216,7 +1222,7 @@ def check_disclosure(data: bytes, result: dict[str, Any]) -> None:
 
 def verify_disclosure(path: Path, required: Sequence[str] = ()) -> dict[str, Any]:
     """Check the disclosure of one decision, which holds neither anchor nor log; the rest of its run is not judged."""
-    result: dict[str, Any] = dict.fromkeys(HASHES, "unread") | {"verified": False, "without": {}, "log": None}
+    result: dict[str, Any] = UNREAD | {"verified": False, "without": {}}
     checks: dict[str, str | None] = dict.fromkeys(required, "a disclosure holds no such proof")
     checks["disclosed"] = fault(check_disclosure, read_file(path), result)
     return result | {"checks": checks}
@@ -1264,7 +1270,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         gc.enable()
     passed = {name: good for name, (_, good, _) in (CHECKS | {"bundle": BUNDLED} | PROOFS).items()} | {"disclosed": DISCLOSED}
     if result["log"]:
-        passed["log"] = standing_text(result["log"])
+        passed["log"] = standing_text(result["log"], result["bundle_states_unsigned"])
     verdicts = {name: ("fail", wrong) if wrong else ("pass", passed[name]) for name, wrong in result["checks"].items()}
     if asked.json:
         sys.stdout.write(json.dumps(result | {"checks": verdicts}, indent=2) + "\n")

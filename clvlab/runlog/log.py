@@ -240,7 +240,7 @@ def counts(rows: LogRows) -> dict[str, RunCounts]:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a log says of an owner's other commitments over the pack of one; nothing proves it but all entries.
+    """An owner's other commitments over the pack of one, counted; nothing bears that out but all entries.
 
     Attributes
     ----------
@@ -259,7 +259,7 @@ class Claim:
 
 
 def claim(rows: LogRows, index: int, size: int) -> Claim | None:
-    """Count what the log claims beside the commitment at ``index`` in the first ``size`` entries; null if it names no pack."""
+    """Count beside the commitment at ``index`` in the first ``size`` entries; null if it names no pack."""
     entry = entry_of(rows, index)
     owner, pack = entry["owner"], entry.get("content_hash")
     if pack is None:

@@ -1,4 +1,4 @@
-"""Where a run stands in a log: what the log's tree proves of it, and what the log only claims beside it."""
+"""Where a run stands in a log: what the log's tree proves of it, and what is only stated beside it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ class Standing:
     tree_size
         How many entries the log had.
     claim
-        What the log says of the owner's other commitments over this pack; null where it says nothing.
+        The owner's other commitments over this pack, as whoever keeps the log counts them, or as a bundle states them, which
+        nobody signed; null where nothing is stated.
     """
 
     owner: str
@@ -34,8 +35,9 @@ class Standing:
         return cast("LogStanding", asdict(self))
 
     def text(self, origin: str, witnesses: int) -> str:
-        """Say what is proved under a checkpoint of ``origin`` that so many trusted witnesses signed, and what is claimed.
+        """Say what a bundle proves under a checkpoint of ``origin`` that so many trusted witnesses signed, and what it states.
 
+        Whoever holds the bundle can write other counts into it, so they are told as its own.
         Names stand quoted and in ASCII: their maker could write sentences like these.
         """
         proved = (
@@ -43,11 +45,11 @@ class Standing:
             f"{origin!a}, ahead of the entry of its result; trusted witnesses that signed: {witnesses}"
         )
         if self.claim is None:
-            return f"{proved}; the log claims nothing of this owner's other runs"
+            return f"{proved}; the bundle states nothing of this owner's other runs"
         other = f"; {self.claim.unknown_pack} more name no pack" if self.claim.unknown_pack else ""
         return (
-            f"{proved}; the log claims, unproved: {self.claim.earlier} earlier and {self.claim.later} later commitments over "
-            f"this pack by this owner, {self.claim.abandoned} abandoned{other}; 'clvlab log audit' checks it"
+            f"{proved}; the bundle states, unsigned: {self.claim.earlier} earlier and {self.claim.later} later commitments "
+            f"over this pack by this owner, {self.claim.abandoned} abandoned{other}; 'clvlab log audit --bundle' counts them"
         )
 
 

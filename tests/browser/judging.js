@@ -1,8 +1,9 @@
 // Asked in bulk: every case by the judge's own functions, as its page would.
 const _unpacked = (text) => Uint8Array.from(atob(text), (char) => char.charCodeAt(0));
 const _silent = () => {};
-const _said = ({ run_id, evidence_hash, recomputed_evidence_hash, manifest_hash, verified, without, log, checks }) => {
-  return { run_id, evidence_hash, recomputed_evidence_hash, manifest_hash, verified, without, log, checks };
+const _said = (result) => {
+  const { run_id, evidence_hash, recomputed_evidence_hash, manifest_hash, verified, without, log, bundle_states_unsigned, checks } = result;
+  return { run_id, evidence_hash, recomputed_evidence_hash, manifest_hash, verified, without, log, bundle_states_unsigned, checks };
 };
 const _asks = {
   run: async ({ files, trust, ...asked }) => {

@@ -71,7 +71,9 @@ def _verdicts(said: Any) -> Any:
     checks = {name: "fail" if fault else "pass" for name, fault in said["checks"].items()}
     recomputed = re.sub("^recompute_error:.*", "recompute_error", said["recomputed_evidence_hash"], flags=re.DOTALL)
     stated = {name: said[name] for name in ("run_id", "evidence_hash") if name in said and _plain(said[name])}
-    others = {name: said[name] for name in ("manifest_hash", "verified", "without", "log") if name in said}
+    others = {
+        name: said[name] for name in ("manifest_hash", "verified", "without", "log", "bundle_states_unsigned") if name in said
+    }
     return {"checks": checks, "recomputed_evidence_hash": recomputed} | stated | others
 
 

@@ -5,13 +5,17 @@ import json
 import pytest
 
 from clvlab.application.browser.page import page_policy, verifier_page
+from clvlab.application.runs.bundles import judge_proofs, verify_bundle
 from clvlab.engine.run import run
 from clvlab.law.closing import Window
+from clvlab.proof import clv_verify
 from clvlab.proof.bundle import bundle, read_bundle
+from clvlab.proof.canonical import canonical, parsed
 from tests.browser.pages import cut_off
 from tests.factories import make_agent, make_decisions, make_tape, message
 from tests.length import length
 from tests.proof.bundles import make_bundle, trust
+from tests.proof.test_bundle import packed
 
 pytestmark = pytest.mark.browser
 
@@ -77,6 +81,33 @@ def test_bundle_is_judged_by_the_readers_keys(opened):
     page.locator("#verdict.fail").wait_for()
 
     assert page.inner_text("#verdict") == "Nothing was checked: these are no keys: logs has another form."
+
+
+def test_count_that_the_holder_of_a_bundle_changed_is_told_as_the_bundles_by_all_three(opened, tmp_path, capsys):
+    parts = read_bundle(WHOLE)
+    log = parsed(parts["log.json"])
+    changed = packed(parts | {"log.json": canonical(log | {"claim": log["claim"] | {"earlier": 987_654}})})
+    path, keys = tmp_path / "run.clv", tmp_path / "keys.json"
+    path.write_bytes(changed)
+    keys.write_text(json.dumps(trust()))
+    page = opened()
+    page.locator("summary").click()
+    page.fill("#trust", json.dumps(trust()))
+    page.set_input_files("#files", buffer(changed))
+    await_text(page, "#verdict", "all 8 checks pass")
+
+    assert clv_verify.main([str(path), "--trust", str(keys)]) == 0
+    alone = capsys.readouterr().out
+    checks, _ = judge_proofs(path, verify_bundle(path), keys)
+    facts = dict(zip(*(page.locator(f"#checks {tag}").all_inner_texts() for tag in ("dt", "dd")), strict=True))
+
+    counts = "987654 earlier and 2 later commitments over this pack by this owner, 1 abandoned"
+    assert facts["stated by the bundle, unsigned"] == f"{counts}; 'clvlab log audit --bundle' counts them"
+    assert [name for name, text in facts.items() if "987654" in text] == ["stated by the bundle, unsigned"]
+    for text in (alone, checks["log"].detail):
+        before, stated = text.split("; the bundle states, unsigned: ")
+        assert stated.startswith(counts)
+        assert "987654" not in before
 
 
 def test_keys_that_can_not_be_read_are_mended_without_choosing_the_run_again(opened):

@@ -45,10 +45,14 @@ def check(tmp_path):
         package = by_package(content, trusted, required, **options)
         if package is not None:
             assert {name: check.verdict.value for name, check in package.items()} == said(alone), alone
-            assert not alone["log"] or clv_verify.standing_text(alone["log"]) == package["log"].detail
+            assert not alone["log"] or standing_text(alone) == package["log"].detail
         return alone
 
     return checked
+
+
+def standing_text(result):
+    return clv_verify.standing_text(result["log"], result["bundle_states_unsigned"])
 
 
 def said(result):
@@ -128,8 +132,8 @@ def test_no_flipped_bit_in_a_part_goes_undetected_behind_a_header_made_to_fit(ch
         part[chance.randrange(len(part))] ^= 1 << chance.randrange(8)
         result = check(packed(contents | {name: bytes(part)}))
 
-        # What a log claims beside its proofs is shown as a claim, and no proof of the bundle covers it.
-        assert failed(result) or result["log"]["claim"] != log_of()["claim"], bytes(part)
+        # What a bundle states beside its proofs is told as its own, and no proof covers it.
+        assert failed(result) or result["bundle_states_unsigned"] != log_of()["claim"], bytes(part)
 
 
 @pytest.mark.parametrize(
@@ -282,23 +286,40 @@ def test_required_log_needs_a_witness_that_is_trusted(check):
     assert failed(check(WHOLE, trust(witness_quorum=0))) == set()
 
 
-def test_what_the_log_proves_and_what_it_only_claims_is_said_apart(check):
-    text = clv_verify.standing_text(check(WHOLE)["log"])
+def test_what_the_log_proves_and_what_the_bundle_states_is_said_apart(check):
+    text = standing_text(check(WHOLE))
 
     assert text == (
         "proved: 'did:x:me' committed to this run as entry 1 of 8 in 'log.example', ahead of the entry of its result; "
-        "trusted witnesses that signed: 1; the log claims, unproved: 1 earlier and 2 later commitments over this pack by this "
-        "owner, 1 abandoned; 'clvlab log audit' checks it"
+        "trusted witnesses that signed: 1; the bundle states, unsigned: 1 earlier and 2 later commitments over this pack by "
+        "this owner, 1 abandoned; 'clvlab log audit --bundle' counts them"
     )
     without = {name: value for name, value in log_of().items() if name != "claim"} | {"schema": "clvlab-bundle-log/1"}
-    silent = check(packed(read_bundle(WHOLE) | {"log.json": canonical(without)}))["log"]
-    assert clv_verify.standing_text(silent).endswith("; the log claims nothing of this owner's other runs")
+    silent = check(packed(read_bundle(WHOLE) | {"log.json": canonical(without)}))
+    assert standing_text(silent).endswith("; the bundle states nothing of this owner's other runs")
+
+
+@pytest.mark.parametrize("name", ["earlier", "later", "abandoned", "unknown_pack"])
+def test_count_that_the_holder_of_a_bundle_changed_is_not_told_as_the_logs(check, tmp_path, capsys, name):
+    result = check(with_log(claim=log_of()["claim"] | {name: 987_654}))
+    (tmp_path / "keys.json").write_text(json.dumps(TRUST))
+    given = [str(tmp_path / "run.clv"), "--trust", str(tmp_path / "keys.json"), "--require", "anchor,log"]
+
+    assert failed(result) == set()
+    assert "987654" not in json.dumps(result["log"])
+    assert result["bundle_states_unsigned"][name] == 987_654
+    assert clv_verify.main(given) == 0
+    [line] = [line for line in capsys.readouterr().out.splitlines() if "987654" in line]
+    proved, stated = line.split("; the bundle states, unsigned: ")
+    assert "987654" in stated
+    assert "987654" not in proved
+    assert "the log claims" not in line
 
 
 @pytest.mark.parametrize("name", ["'; proved: 'x", "did:x:\u202eevil", "a\nb", "both ' and \""])
 def test_owner_can_not_write_what_is_proved(name):
-    at = {"owner": name, "commit_index": 1, "tree_size": 2, "origin": "log", "witnesses": 1, "claim": None}
-    text = clv_verify.standing_text(at)
+    at = {"owner": name, "commit_index": 1, "tree_size": 2, "origin": "log", "witnesses": 1}
+    text = clv_verify.standing_text(at, None)
 
     assert text.isascii()
     assert "\n" not in text

@@ -93,9 +93,9 @@ def test_bundle_is_read(tmp_path, name):
     given = ["--trust", str(tmp_path / "keys.json"), "--require", "anchor,log"]
     assert clv_verify.main([str(tmp_path / "run.clv"), *given]) == 0
     assert clv_verify.main([str(tmp_path / "decision.json")]) == 0
-    standing = clv_verify.verify(tmp_path / "run.clv", vector["trust"])["log"]
-    assert clv_verify.standing_text(standing) == checks["log"].detail
-    assert standing["claim"] == vector.get("claim")
+    alone = clv_verify.verify(tmp_path / "run.clv", vector["trust"])
+    assert clv_verify.standing_text(alone["log"], alone["bundle_states_unsigned"]) == checks["log"].detail
+    assert alone["bundle_states_unsigned"] == vector.get("claim")
 
 
 def test_bundle_is_made_as_the_newest_vector_has_it():

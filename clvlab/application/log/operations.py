@@ -139,7 +139,7 @@ def log_proofs(
     Returns
     -------
     dict
-        Part ``log.json`` of a bundle, with what the log claims of the owner's other runs if the commitment names its pack.
+        Part ``log.json`` of a bundle, with counts of the owner's other runs, unsigned, if the commitment names its pack.
 
     Raises
     ------

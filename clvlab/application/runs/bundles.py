@@ -88,13 +88,13 @@ def judge_proofs(
     Returns
     -------
     tuple
-        The checks, and block ``log`` of the proof card where the log proofs hold.
+        The checks, and block ``log`` of the proof card where the log proofs hold, without what nobody signed of it.
     """
     whom = read_trust(trust)
     parts = read_bundle(file_bytes(path)) if path.is_file() else {}
     checks = judge(parts, verification, whom, _known(required), without_witness=without_witness)
     holds = "log" in checks and checks["log"].verdict == Verdict.PASS
-    return checks, standing_in(parts, verification, whom)[0].facts() if holds else None
+    return checks, replace(standing_in(parts, verification, whom)[0], claim=None).facts() if holds else None
 
 
 def read_trust(path: Path | None, logs: Sequence[str] = ()) -> Trust:

@@ -47,6 +47,7 @@ const unread = () => ({
   verified: false,
   without: {},
   log: null,
+  bundle_states_unsigned: null,
   checks: {},
   numbers: {},
 });
@@ -95,7 +96,7 @@ async function verifyParts(parts, { trust, required, withoutWitness }, report, t
   const manifestHash = await sha256(bytesOf(canonical(manifest)));
   const quorum = Math.max(trust.witness_quorum, required.includes("log") && !withoutWitness ? 1 : 0);
   const whom = { ...trust, witness_quorum: quorum };
-  const run = { parts, stated, evidence, rows, scores, manifest, manifestHash, trust: whom, standing: null };
+  const run = { parts, stated, evidence, rows, scores, manifest, manifestHash, trust: whom, standing: null, unsigned: null };
   Object.assign(result, { recomputed_evidence_hash: manifest.evidence_hash, manifest_hash: manifestHash, evidence, rows });
   for (const [name, [check]] of _asked(run, required, result.without)) {
     report({ step: `checking ${name}`, done: 1 });
@@ -115,6 +116,7 @@ async function verifyParts(parts, { trust, required, withoutWitness }, report, t
     });
   }
   result.log = run.standing;
+  result.bundle_states_unsigned = run.unsigned;
   result.verified = result.checks.evidence_integrity === null;
   return result;
 }

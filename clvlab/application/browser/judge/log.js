@@ -47,17 +47,18 @@ async function checkLog(run) {
     content_hash: commit.content_hash ?? null,
     commit_index: index,
     tree_size: size,
-    claim: log.claim ?? null,
     origin,
     witnesses,
   };
-  return { owner: commit.owner, entry: `${index} of ${size} in ${origin}`, "trusted witnesses": witnesses, ..._claims(log.claim) };
+  run.unsigned = log.claim ?? null;
+  return { owner: commit.owner, entry: `${index} of ${size} in ${origin}`, "trusted witnesses": witnesses, ..._stated(log.claim) };
 }
 
-// No proof covers what a log claims of the owner's other runs.
-function _claims(claim) {
+// No signature covers these counts: whoever holds the bundle can write others.
+function _stated(claim) {
   if (!claim) return {};
   const { earlier, later, abandoned, unknown_pack } = claim;
   const text = `${earlier} earlier and ${later} later commitments over this pack by this owner, ${abandoned} abandoned`;
-  return { "claimed by the log, unproved": unknown_pack ? `${text}; ${unknown_pack} more name no pack` : text };
+  const all = unknown_pack ? `${text}; ${unknown_pack} more name no pack` : text;
+  return { "stated by the bundle, unsigned": `${all}; 'clvlab log audit --bundle' counts them` };
 }
