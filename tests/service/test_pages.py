@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 import httpx2
 import pytest
 from clvlab_service.accept import prefers_page
+from clvlab_service.pages.wording import CAUSALITY
 from sqlalchemy import update
 
 from clvlab.store import runs
@@ -364,3 +365,11 @@ def test_a_run_that_is_not_sealed_has_a_page_that_follows_it(keys):
             assert said in shown
             assert (f'data-stream="/runs/{run_id}/progress"' in shown) is (status == "running")
             assert "Verify it yourself" not in shown
+
+
+def test_what_somebody_wrote_is_not_called_a_template_that_decides(served):
+    written, computed = (page(served, f"/runs/{run_id}").text for run_id in (served.hostile_run_id, served.run_id))
+
+    assert CAUSALITY["transcript"] in written
+    assert CAUSALITY["template"] not in written
+    assert CAUSALITY["template"] in computed

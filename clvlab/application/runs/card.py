@@ -8,7 +8,9 @@ from typing import cast
 
 import polars as pl
 
+from clvlab.agents.registry import TRANSCRIBED
 from clvlab.answers.runs import (
+    AgentIdentity,
     AgentMetrics,
     AnchorInfo,
     CheckDetails,
@@ -20,6 +22,7 @@ from clvlab.answers.runs import (
     VerifyResponse,
 )
 from clvlab.law.metrics import LOW_SAMPLE_BELOW, confidence
+from clvlab.law.schema import Causality
 from clvlab.proof.anchor import Anchor
 from clvlab.proof.checks import Check
 from clvlab.proof.manifest import VERIFIER_VERSION
@@ -67,6 +70,12 @@ def lineage(started: RunStarted | None) -> Lineage:
         "policy_hash": started["policy_hash"] if started else None,
         "agents": agents,
     }
+
+
+def shown_causality(agent: AgentIdentity) -> str:
+    """Return how an agent is shown to decide: a template that repeats what somebody wrote is sealed as one that computes."""
+    repeats = agent["causality"] == Causality.TEMPLATE and agent["strategy"] in TRANSCRIBED
+    return "transcript" if repeats else agent["causality"]
 
 
 def proof_card(verification: Verification, log: LogStanding | None = None) -> ProofArtifactResponse:

@@ -8,7 +8,7 @@ import orjson
 import polars as pl
 
 from clvlab.answers.runs import Lineage, ProofArtifactResponse
-from clvlab.application.runs.card import proof_card
+from clvlab.application.runs.card import proof_card, shown_causality
 from clvlab.application.runs.entries import at_close
 from clvlab.application.sheets.means import means_of, spelt_mean
 from clvlab.application.sheets.wording import sample_tier
@@ -68,7 +68,7 @@ def _words(entries: Mapping[str, object]) -> dict[str, object]:
 
 def _agents(lineage: Lineage) -> str:
     rows = [
-        (agent["agent_id"], f"{agent['strategy']} {agent['strategy_version']}", agent["causality"], agent["proof_mode"])
+        (agent["agent_id"], f"{agent['strategy']} {agent['strategy_version']}", shown_causality(agent), agent["proof_mode"])
         for agent in lineage["agents"]
     ]
     return html.table(["agent", "strategy", "look-ahead", "proof mode"], rows)

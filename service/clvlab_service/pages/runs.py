@@ -7,9 +7,10 @@ from typing import Annotated, get_args
 
 from fastapi import Query, Request, Response
 
-from clvlab.answers.runs import ProofArtifactResponse, RunKind, RunStatus
+from clvlab.answers.runs import AgentIdentity, ProofArtifactResponse, RunKind, RunStatus
 from clvlab.application.application import Application
 from clvlab.application.results import RunResult
+from clvlab.application.runs.card import shown_causality
 from clvlab.application.runs.stored import RunFilter
 from clvlab.errors import UnknownRunError
 from clvlab_service.deps import ApplicationDep, CursorQuery, PageSizeQuery
@@ -63,8 +64,14 @@ def _run(run_id: str, request: Request, application: Application) -> Response:
         "progress": application.jobs.state(run_id) if under_way else None,
         "origin": _origin(request, root),
     }
-    words = {"checks": CHECKS, "verdicts": SHOWN_VERDICTS, "causality": CAUSALITY, "kinds": KINDS, "statuses": STATUSES}
+    words = {"checks": CHECKS, "verdicts": SHOWN_VERDICTS, "causality": _causality, "kinds": KINDS, "statuses": STATUSES}
     return page(request, "run.html", shown | words, stream=f"{root}/runs/{run_id}/progress" if under_way else None)
+
+
+def _causality(agent: AgentIdentity) -> str:
+    """Say in words how it was shown that an agent did not look ahead."""
+    label = shown_causality(agent)
+    return CAUSALITY.get(label, label)
 
 
 def failing_checks(card: ProofArtifactResponse) -> list[str]:

@@ -25,7 +25,8 @@ STATUSES = {
 """What a run without a seal is doing."""
 
 CAUSALITY = {
-    "template": "a template of clvlab, which decides message by message",
+    "template": "a template of clvlab, whose code uses no later message",
+    "transcript": "repeats what somebody wrote down, who may have known what came later",
     "audited-process": "decided the same when later messages were cut off, in processes of its own",
     "audited-sandbox": "decided the same when later messages were cut off, in processes that could read nothing else",
     "live": "decided before later messages existed",
