@@ -68,6 +68,7 @@ PAGES = (
             "clvlab.lookahead_audit",
             "clvlab.lookahead_audits",
             f"{_RESULTS}.audit.AuditReport",
+            "clvlab.engine.lookahead.BlindDraw",
             "clvlab.agents.columnar.Strategy",
             "clvlab.agents.isolation.isolated.IsolatedAgent",
             "clvlab.engine.agent.Agent",
