@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import sha256
 from math import comb
 
@@ -194,8 +195,7 @@ def lookahead_audit(
         raise AgentError(f"an audit needs at least 1 cut, not {cuts}")
     plan = _Plan(agent, window or Window(), cuts, seed, max_rows)
     if tape.rows.height <= max_rows:
-        with _started(agent) as processes:
-            return _checked_blindly(plan, tape, _audited(plan, tape, processes), processes.blind)
+        return _audited_whole(plan, tape)
     with _started(agent, silent=True) as processes:  # what is printed of the whole is shown once
         with fresh(agent) as other:
             whole = decisions_of(other, tape)
@@ -204,9 +204,7 @@ def lookahead_audit(
             return report
         if _same(whole.filter(pl.col("fixture_id").is_in(report.fixture_ids)), report.decisions):
             return _checked_blindly(plan, tape, replace(report, decisions=whole), processes.blind)
-    fewer = replace(plan, cuts=max(_FEWEST_CUTS, cuts * max_rows // tape.rows.height))
-    with _started(agent, silent=True) as processes:
-        return _checked_blindly(fewer, tape, _audited(fewer, tape, processes), processes.blind)
+    return _audited_whole(replace(plan, cuts=max(_FEWEST_CUTS, cuts * max_rows // tape.rows.height)), tape, silent=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +241,11 @@ def _started(agent: Agent, *, silent: bool = False) -> Iterator[_Processes]:
         yield _Processes(first, until.enter_context(fresh(agent, silent=silent)), third, blind, until.close)
 
 
+def _audited_whole(plan: _Plan, tape: Tape, *, silent: bool = False) -> LookaheadReport:
+    with _started(plan.agent, silent=silent) as processes:
+        return _checked_blindly(plan, tape, _audited(plan, tape, processes), processes.blind)
+
+
 def _audited(plan: _Plan, tape: Tape, processes: _Processes) -> LookaheadReport:
     agent, cuts, seed = plan.agent, plan.cuts, plan.seed
     anywhere = sorted(_chosen(tape.messages.select(_ORDER).sort(_ORDER), -(-cuts // 3), seed))
@@ -275,15 +278,14 @@ def _checked_blindly(plan: _Plan, tape: Tape, report: LookaheadReport, process: 
     fixture_ids = tape.series["fixture_id"].unique().to_list()
     drawn = sorted(sorted(fixture_ids, key=lambda one: _hashed(plan.seed + 4, one))[:_BLIND_FIXTURES])
     timed = locate(tape, report.decisions).select(*DECISIONS, "ts_ms")
-    differ = _differing(plan, tape.keep(_fixtures(tape).is_in(pl.Series(drawn, dtype=pl.Int64).implode())), timed, process)
+    differ = _differing(plan, _of_fixtures(tape, drawn), timed, process)
     judged = sorted(differ[one] for one in sorted(differ, key=lambda one: _hashed(plan.seed + 5, one))[: plan.cuts])
-    with ExitStack() as until:
-        for number, cut in enumerate(judged):
-            if not number:
-                growing = until.enter_context(fresh(plan.agent, silent=True, grows=True))
-            moved = _compared(timed, _asked_on_prefixes(growing, tape, [cut])[cut], cut)
-            if moved.height:
-                return replace(report, cuts=tuple(sorted({*report.cuts, *judged[: number + 1]})), moved=moved)
+    if judged:
+        with fresh(plan.agent, silent=True, grows=True) as growing:
+            for number, cut in enumerate(judged, start=1):
+                moved = _compared(timed, _asked_on_prefixes(growing, tape, [cut])[cut], cut)
+                if moved.height:
+                    return replace(report, cuts=tuple(sorted({*report.cuts, *judged[:number]})), moved=moved)
     tested = len(drawn) if len(judged) == len(differ) else len(drawn) * len(judged) // len(differ)
     return replace(report, blind=BlindDraw(len(fixture_ids), tuple(drawn), tested))
 
@@ -303,11 +305,7 @@ def _differing(plan: _Plan, tape: Tape, timed: pl.DataFrame, process: Agent) -> 
             error.add_note(f"on {len(cuts)} fixture(s) of the tape, each cut at a message of its own")
             raise
         by_then = timed.join(until, on="fixture_id", how="inner").filter(pl.col("tick_seq") <= pl.col("until"))
-        key = [pl.col(name).round(_PPM_DIGITS) if name == "confidence" else pl.col(name) for name in DECISIONS]
-        other = [
-            one.join(two, on=key, how="anti", nulls_equal=True)["fixture_id"] for one, two in ((by_then, then), (then, by_then))
-        ]
-        fixture_ids = set(pl.concat(other))
+        fixture_ids = {fixture_id for frame in _differences(by_then, then) for fixture_id in frame["fixture_id"]}
         found = {cut[1]: cut for cut in cuts if cut[1] in fixture_ids} | found
     return found
 
@@ -411,10 +409,15 @@ def _compared(timed: pl.DataFrame, then: pl.DataFrame, cut: Message) -> pl.DataF
     by_then = timed.filter(_until(cut))
     if _same(by_then.select(*DECISIONS), then):
         return _moved(timed.clear(), cut, "vanished")
-    key = [pl.col(name).round(_PPM_DIGITS) if name == "confidence" else pl.col(name) for name in DECISIONS]
-    vanished = by_then.join(then, on=key, how="anti", nulls_equal=True, maintain_order="left")
-    appeared = then.join(by_then, on=key, how="anti", nulls_equal=True, maintain_order="left")
+    vanished, appeared = _differences(by_then, then)
     return pl.concat([_moved(vanished, cut, "vanished"), _moved(appeared, cut, "appeared")])
+
+
+def _differences(one: pl.DataFrame, other: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the decisions that only the one has, and those that only the other has."""
+    key = [pl.col(name).round(_PPM_DIGITS) if name == "confidence" else pl.col(name) for name in DECISIONS]
+    join = partial(pl.DataFrame.join, on=key, how="anti", nulls_equal=True, maintain_order="left")
+    return join(one, other), join(other, one)
 
 
 def _moved(decisions: pl.DataFrame, cut: Message, change: str) -> pl.DataFrame:
@@ -437,7 +440,11 @@ def _some_fixtures(tape: Tape, max_rows: int, plan: _Plan, timed: pl.DataFrame) 
         if kept and total > max_rows:
             break
         kept.append(fixture_id)
-    return tape.keep(_fixtures(tape).is_in(pl.Series(kept, dtype=pl.Int64).implode()))
+    return _of_fixtures(tape, kept)
+
+
+def _of_fixtures(tape: Tape, fixture_ids: Sequence[int]) -> Tape:
+    return tape.keep(_fixtures(tape).is_in(pl.Series(fixture_ids, dtype=pl.Int64).implode()))
 
 
 def _chosen(messages: pl.DataFrame, count: int, seed: int) -> list[Message]:

@@ -133,7 +133,7 @@ def test_blind_draw_says_in_how_many_fixtures_it_would_have_found_use_of_the_fut
     assert len(report.blind.fixture_ids) == report.blind.tested == 100
     assert report.blind.least == least_found(300, 100, 0.35)
     assert f"later messages used in {report.blind.least} of 300" in repr(report)
-    assert "attempts not counted" in repr(report)
+    assert "attempts are not counted" in repr(report)
 
 
 def test_blind_draw_does_not_depend_on_what_is_decided(tape):
