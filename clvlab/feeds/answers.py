@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import httpx2
 
 from clvlab.errors import FeedError
-from clvlab.feeds.hosts import check_peer, is_local, is_proxied
+from clvlab.feeds.hosts import check_peer, is_encrypted, is_local, is_proxied, provenance_of
 
 _MOST_WAIT_S = 3600.0
 
@@ -83,3 +83,8 @@ def base_url(text: str, setting: str, kind: str = "http") -> httpx2.URL:
     if not is_whole:
         raise FeedError(f"{setting} must begin with {kind}:// or {kind}s:// and name a host")
     return url
+
+
+def provenance_at(feed: str, *urls: httpx2.URL) -> str:
+    """Return the label of what a feed of these addresses becomes, as ``provenance_of`` gives it."""
+    return provenance_of(feed, *(url.host for url in urls), encrypted=all(is_encrypted(url.scheme) for url in urls))

@@ -48,9 +48,14 @@ def check_peer(connection: socket.socket, host: str) -> None:
         raise FeedError(f"{host!r} leads to {peer}, which is this machine, and is no provider: name it by its address")
 
 
+def is_encrypted(scheme: str) -> bool:
+    """Tell whether connections of a scheme are encrypted, and whoever answers shows a certificate."""
+    return scheme in ("https", "wss")
+
+
 def is_proxied(scheme: str) -> bool:
     """Tell whether the environment names a proxy that is used: plain connections use none, for it could make up all it says."""
-    return scheme in ("https", "wss") and any(name in ("https", "all") for name in getproxies())
+    return is_encrypted(scheme) and any(name in ("https", "all") for name in getproxies())
 
 
 def provenance_of(feed: str, *hosts: str, encrypted: bool = True) -> str:

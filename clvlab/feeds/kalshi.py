@@ -13,9 +13,8 @@ import orjson
 from websockets.sync.client import ClientConnection
 
 from clvlab.errors import FeedError
-from clvlab.feeds.answers import base_url, client_of, secret
+from clvlab.feeds.answers import base_url, client_of, provenance_at, secret
 from clvlab.feeds.feed import Cut, GapCause, Health, Item, Received, Resumed, Stop
-from clvlab.feeds.hosts import provenance_of
 from clvlab.feeds.kalshi_signing import Signer
 from clvlab.feeds.merging import Cuts, together
 from clvlab.feeds.retrying import PASSING, LostError, Patience, Retry, now_ms, refused
@@ -78,9 +77,7 @@ class KalshiFeed:
             raise FeedError("kalshi needs something to follow: set CLVLAB_KALSHI_EVENT_TICKERS or _TICKERS")
         self.health = Health()
         where = base_url(url, "CLVLAB_KALSHI_URL", "ws"), base_url(api_url, "CLVLAB_KALSHI_API_URL")
-        self.provenance = provenance_of(
-            self.name, *(one.host for one in where), encrypted=all(one.scheme in ("https", "wss") for one in where)
-        )
+        self.provenance = provenance_at(self.name, *where)
         self._signer = Signer(secret(key_id, "CLVLAB_KALSHI_KEY_ID"), Path(private_key_file))
         self._paths = [f"events/{name}" for name in event_tickers] + [f"markets/{name}" for name in tickers]
         self._url, self._path, self._api_url = url.rstrip("/"), path, api_url.rstrip("/")

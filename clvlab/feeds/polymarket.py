@@ -9,9 +9,8 @@ import orjson
 from websockets.sync.client import ClientConnection
 
 from clvlab.errors import FeedError
-from clvlab.feeds.answers import base_url, client_of
+from clvlab.feeds.answers import base_url, client_of, provenance_at
 from clvlab.feeds.feed import GapCause, Health, Item, Received, Resumed, Stop
-from clvlab.feeds.hosts import provenance_of
 from clvlab.feeds.merging import together
 from clvlab.feeds.retrying import PASSING, LostError, Patience, Retry, now_ms, refused
 from clvlab.feeds.sockets import Socket
@@ -61,9 +60,7 @@ class PolymarketFeed:
             raise FeedError("polymarket needs events to follow: set CLVLAB_POLYMARKET_EVENTS to their slugs or numbers")
         self.health = Health()
         where = base_url(url, "CLVLAB_POLYMARKET_URL", "ws"), base_url(gamma_url, "CLVLAB_POLYMARKET_GAMMA_URL")
-        self.provenance = provenance_of(
-            self.name, *(one.host for one in where), encrypted=all(one.scheme in ("https", "wss") for one in where)
-        )
+        self.provenance = provenance_at(self.name, *where)
         self._events = tuple(events)
         self._url, self._gamma_url = url.rstrip("/") + path, gamma_url.rstrip("/")
         self._per_connection, self._heartbeat_s = assets_per_connection, heartbeat_s

@@ -14,11 +14,10 @@ import httpx2
 import orjson
 
 from clvlab.errors import FeedError
-from clvlab.feeds.answers import Refused, base_url, client_of, is_passing, refused, said, secret
+from clvlab.feeds.answers import Refused, base_url, client_of, is_passing, provenance_at, refused, said, secret
 from clvlab.feeds.background import awaited
 from clvlab.feeds.backoff import Backoff
 from clvlab.feeds.feed import Cut, GapCause, Health, Item, Received, Resumed, Stop
-from clvlab.feeds.hosts import provenance_of
 from clvlab.packs.importers.source import fixture_id_of
 from clvlab.packs.importers.times import time_ms
 from clvlab.packs.manifest import Fixture
@@ -89,7 +88,7 @@ class TheOddsApiFeed:
             raise FeedError("CLVLAB_THE_ODDS_API_SPORT, _REGIONS and _MARKETS must be named, and _INTERVAL_S not be negative")
         self._interval_s, self._reserve, self._timeout_s = interval_s, reserve, timeout_s
         self._waits = (first_wait_s, most_wait_s)
-        self.provenance = provenance_of(self.name, self._url.host, encrypted=self._url.scheme == "https")
+        self.provenance = provenance_at(self.name, self._url)
         self.health = Health()
 
     @property

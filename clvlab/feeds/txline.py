@@ -13,12 +13,11 @@ from datetime import UTC, datetime
 import httpx2
 
 from clvlab.errors import FeedError
-from clvlab.feeds.answers import Refused, base_url, client_of, is_passing, refused, said, secret
+from clvlab.feeds.answers import Refused, base_url, client_of, is_passing, provenance_at, refused, said, secret
 from clvlab.feeds.background import Line, attended
 from clvlab.feeds.backoff import Backoff
 from clvlab.feeds.event_stream import Event, EventStream
 from clvlab.feeds.feed import Cut, GapCause, Health, Item, Received, Resumed, Stop
-from clvlab.feeds.hosts import provenance_of
 from clvlab.feeds.txline_history import About, History, about, elements, fixture_of
 from clvlab.feeds.txline_place import Place, mark_of
 from clvlab.packs.manifest import Fixture
@@ -82,7 +81,7 @@ class TxLineFeed:
         self._stream_path, self._block_path, self._fixtures_path = stream_path, block_path, fixtures_path
         self._patience_s, self._data_patience_s, self._timeout_s = patience_s, data_patience_s, timeout_s
         self._waits = (first_wait_s, most_wait_s)
-        self.provenance = provenance_of(self.name, self._url.host, encrypted=self._url.scheme == "https")
+        self.provenance = provenance_at(self.name, self._url)
         self.health = Health()
 
     def fixtures(self) -> Sequence[Fixture]:
