@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from clvlab.agents.isolation.isolated import IsolatedAgent
+from clvlab.agents.isolation.isolated import code_name
 from clvlab.anchor.configured import anchorer
 from clvlab.anchor.settings import AnchorSettings
 from clvlab.application.anchoring import Anchoring, StoredRecords
@@ -162,13 +162,11 @@ def trial_ids(plan: Plan) -> list[str]:
 
 def _tried(agent: Agent, pack: Pack, fixture_ids: Sequence[int], window: Window) -> str:
     identity = agent.identity
-    # Two agents whose source is sealed as null are two trials: else many would count as one.
-    source = agent.code.name if isinstance(agent, IsolatedAgent) else identity.source_sha256
     tried = {
         "content_hash": pack.content_hash,
         "fixture_ids": list(fixture_ids),
         "window": window.payload(),
-        "strategy": [identity.strategy, identity.strategy_version, source],
+        "strategy": [identity.strategy, identity.strategy_version, code_name(agent)],
         "config": without_floats(identity.config),
     }
     return sha256(canonical(tried))

@@ -261,3 +261,11 @@ def isolated(
             raise AgentError(f"an agent in a file is named as file.py:name, not {agent!r}; a template needs no isolation")
         return register(IsolatedAgent(code_in_file(path, name), limits, dict(params or {})))
     return register(IsolatedAgent(code_of(agent_given(agent)), limits, dict(params or {})))
+
+
+def code_name(agent: Agent) -> str | None:
+    """Return what tells an agent's code from other code, also where its source is sealed as null; null of a template.
+
+    Two agents whose source is sealed as null are two: else many trials would count as one.
+    """
+    return agent.code.name if isinstance(agent, IsolatedAgent) else agent.identity.source_sha256

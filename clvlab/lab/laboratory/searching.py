@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clvlab.agents.isolation.isolated import IsolatedAgent
+from clvlab.agents.isolation.isolated import code_name
 from clvlab.application import backtests
 from clvlab.application.folds import check_folds, folds_of, hold_out_of
 from clvlab.application.points.grid import grid_points
@@ -150,14 +150,13 @@ def _agent_of(entry: Entry, grid: Mapping[str, Sequence[Any]], question: Questio
     for point in grid_points(grid):
         with at_point(point):
             agent = backtests.resolve(entry.agent, point, question.window)
-    identity: Identity = agent.identity
-    source = agent.code.name if isinstance(agent, IsolatedAgent) else identity.source_sha256
+            identity: Identity = agent.identity
     named = {
         "strategy": identity.strategy,
         "strategy_version": identity.strategy_version,
-        "source_sha256": source,
+        "source_sha256": code_name(agent),
     }
-    if source is None:  # a template, whose version and window say the rest
+    if named["source_sha256"] is None:  # a template, whose version and window say the rest
         return named
     config = {name: value for name, value in sealable(identity).items() if name not in grid}
     return named | {"config": config, "reads": [list(one) for one in identity.reads]}
