@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ from clvlab.errors import AgentError, ClvlabError
 from clvlab.law.closing import Window
 from clvlab.law.clv import scores
 from clvlab.law.positions import positions
-from clvlab.law.schema import DECISIONS, Action, Reason
+from clvlab.law.schema import DECISIONS, Reason
 from clvlab.law.tape import Tape
 
 _ORDER = ["ts_ms", "fixture_id", "tick_seq"]
@@ -43,8 +44,8 @@ class BlindDraw:
     fixture_ids
         Those that were drawn.
     tested
-        How many were tested as well as if each had been judged by itself. An agent that looks from one fixture to another
-        differs where it may, so that only as many are told from cheating as there are prefixes of the whole tape.
+        How many of them this bounds anything by: none of an agent that answers differently where fixtures end at different
+        times, as one may that looks from one fixture to another.
     """
 
     of: int
@@ -53,15 +54,23 @@ class BlindDraw:
 
     @property
     def least(self) -> int | None:
-        """In how many fixtures decisions must use later messages to be found in 95 of 100 audits; null if nothing suffices."""
+        """In how many fixtures decisions must use later messages to be found in 95 of 100 audits; null if nothing suffices.
+
+        Messages that come at least a fifth of the fixture's messages later: use of nearer ones shows less often.
+        """
         return least_found(self.of, self.tested, _FOUND)
 
     def __str__(self) -> str:
         drawn = f"{len(self.fixture_ids)} of {self.of} fixture(s) were drawn without a look at decisions"
+        if not self.tested:
+            return f"{drawn}, and decided otherwise where others ended: what it may use of later messages is not bounded"
         if self.least is None:
             return f"{drawn}: too few to bound in how many later messages were used"
         share = f"{self.least} of {self.of} ({self.least / self.of:.1%})"
-        return f"{drawn}: later messages used in {share} would have been found with 95 %; attempts are not counted"
+        return (
+            f"{drawn}: use of messages a fifth of a fixture later, in {share}, would have been found with 95 %; "
+            "attempts are not counted"
+        )
 
 
 def least_found(fixtures: int, drawn: int, found: float) -> int | None:
@@ -156,8 +165,8 @@ def lookahead_audit(
     is done with some of its fixtures, the likelier the more the agent gains in them when a first process decides on all, and
     what that decided must be the same on these; where it is not, as that of an agent which looks from one fixture to another,
     it is done again with the whole tape and fewer cuts. 5. Beside these, fixtures are drawn without a look at decisions, and
-    each is cut at messages of its own: abstaining shows there as much as acting. A fixture that differs is judged by prefixes
-    of the whole tape that end where it was cut, as what came earlier in other fixtures may be used.
+    each is cut at messages of its own: abstaining shows there as much as acting. If any differs, prefixes of the whole tape
+    judge, as what came earlier in other fixtures may be used; they end at such cuts, whether decisions differed there or not.
 
     A third of the prefixes end anywhere; a third, as far as there are some, where it decided at a message without prices, where
     a fill from behind shows; the others where it made a decision that scores, the more likely the more it gained: abstentions
@@ -272,60 +281,75 @@ def _audited(plan: _Plan, tape: Tape, processes: _Processes) -> LookaheadReport:
 
 
 def _checked_blindly(plan: _Plan, tape: Tape, report: LookaheadReport, process: Agent) -> LookaheadReport:
-    """Compare decisions in fixtures that were drawn without a look at them; what differs is judged on prefixes of the tape."""
+    """Compare decisions in fixtures that were drawn without a look at them; what differs is judged on prefixes of the tape.
+
+    An agent that differs and is no cheat by that, as it looks from one fixture to another, can answer as it likes where
+    fixtures end at different times. That it is the same elsewhere shows nothing: prefixes judge fixtures of either kind.
+    """
     if not report.passed:
         return report
     fixture_ids = tape.series["fixture_id"].unique().to_list()
-    drawn = sorted(sorted(fixture_ids, key=lambda one: _hashed(plan.seed + 4, one))[:_BLIND_FIXTURES])
-    timed = locate(tape, report.decisions).select(*DECISIONS, "ts_ms")
-    differ = _differing(plan, _of_fixtures(tape, drawn), timed, process)
-    judged = sorted(differ[one] for one in sorted(differ, key=lambda one: _hashed(plan.seed + 5, one))[: plan.cuts])
-    if judged:
+    drawn = sorted(fixture_ids, key=lambda one: _hashed(plan.seed + 4, one))[:_BLIND_FIXTURES]
+    timed = locate(tape, report.decisions)
+    scored = timed.join(_gains(tape, timed, plan.window), on=["fixture_id", "tick_seq"], how="semi")
+    timed = timed.select(*DECISIONS, "ts_ms")
+    some = _of_fixtures(tape, drawn)
+    cuts = _own_cuts(plan, some, scored)
+    differ = _differing(plan, some, timed, process, cuts)
+    if differ:
+        judged = {one for one, _ in zip(differ, range(-(-plan.cuts // 2)), strict=False)}
+        judged |= {cuts[one][-1 if number % 2 else number % _BLIND_PARTS] for number, one in enumerate(drawn[: plan.cuts])}
         with fresh(plan.agent, silent=True, grows=True) as growing:
-            for number, cut in enumerate(judged, start=1):
+            for number, cut in enumerate(sorted(judged), start=1):
                 moved = _compared(timed, _asked_on_prefixes(growing, tape, [cut])[cut], cut)
                 if moved.height:
-                    return replace(report, cuts=tuple(sorted({*report.cuts, *judged[:number]})), moved=moved)
-    tested = len(drawn) if len(judged) == len(differ) else len(drawn) * len(judged) // len(differ)
-    return replace(report, blind=BlindDraw(len(fixture_ids), tuple(drawn), tested))
+                    return replace(report, cuts=tuple(sorted({*report.cuts, *sorted(judged)[:number]})), moved=moved)
+    return replace(report, blind=BlindDraw(len(fixture_ids), tuple(sorted(drawn)), 0 if differ else len(drawn)))
 
 
-def _differing(plan: _Plan, tape: Tape, timed: pl.DataFrame, process: Agent) -> dict[int, Message]:
-    """Cut each fixture at messages of its own, the earliest first: where, of those whose decisions differ from the whole's."""
-    found: dict[int, Message] = {}
+def _differing(
+    plan: _Plan, tape: Tape, timed: pl.DataFrame, process: Agent, cuts: Mapping[int, Sequence[Message]]
+) -> list[Message]:
+    """Show all fixtures at once, each as far as one of its cuts, the earliest first: at which the decisions differ.
+
+    One cut of a fixture at most, and in the order of the fixtures: by a hash, so that an agent has no say in which it is.
+    """
+    found: dict[int, list[Message]] = defaultdict(list)
     rows = tape.rows.select("tick_seq", fixture_id=_fixtures(tape))
-    for cuts in _own_cuts(plan, tape, rows, timed):
-        until = pl.DataFrame(cuts, schema={"until_ms": pl.Int64, "fixture_id": pl.Int64, "until": pl.Int64}, orient="row")
+    for shown in zip(*(sorted(own) for own in cuts.values()), strict=True):
+        until = pl.DataFrame(shown, schema={"until_ms": pl.Int64, "fixture_id": pl.Int64, "until": pl.Int64}, orient="row")
         kept = rows.join(until, on="fixture_id", how="left", maintain_order="left").select(
             pl.col("tick_seq") <= pl.col("until")
         )
         try:
             then = unchecked_decisions(process, tape.keep(kept.to_series()))
         except ClvlabError as error:
-            error.add_note(f"on {len(cuts)} fixture(s) of the tape, each cut at a message of its own")
+            error.add_note(f"on {len(shown)} fixture(s) of the tape, each cut at a message of its own")
             raise
         by_then = timed.join(until, on="fixture_id", how="inner").filter(pl.col("tick_seq") <= pl.col("until"))
         fixture_ids = {fixture_id for frame in _differences(by_then, then) for fixture_id in frame["fixture_id"]}
-        found = {cut[1]: cut for cut in cuts if cut[1] in fixture_ids} | found
-    return found
+        for cut in shown:
+            if cut[1] in fixture_ids:
+                found[cut[1]].append(cut)
+    return [found[one][_hashed(plan.seed + 5, one) % len(found[one])] for one in cuts if one in found]
 
 
-def _own_cuts(plan: _Plan, tape: Tape, rows: pl.DataFrame, timed: pl.DataFrame) -> list[list[Message]]:
-    """Choose messages of each fixture, and list the first of each, then the second: rows of a fixture are bounded.
+def _own_cuts(plan: _Plan, tape: Tape, scored: pl.DataFrame) -> dict[int, list[Message]]:
+    """Choose messages of each fixture, in an order of fixtures that hashes give: rows of a fixture are bounded.
 
-    One is taken from each of several equal parts, and two where the agent decides: of a fixture in which it doesn't, at the
-    number and at the time to kickoff of decisions elsewhere.
+    One is taken from each of several equal parts, and two where decisions score: of a fixture in which none does, at the
+    number and at the time to kickoff of such elsewhere.
     """
-    sizes = dict(rows.group_by("fixture_id").len().iter_rows())
+    sizes = dict(tape.series.group_by("fixture_id").agg(pl.col("rows").sum()).iter_rows())
     kickoffs = dict(tape.fixtures.select("fixture_id", "kickoff_ts_ms").iter_rows())
-    decided = timed.filter(pl.col("action") == Action.BACK).select(_ORDER).unique().sort(_ORDER)
-    own = decided.partition_by("fixture_id", as_dict=True)
-    chosen: list[list[Message]] = []
+    at = scored.select(_ORDER).unique().sort(_ORDER)
+    own = at.partition_by("fixture_id", as_dict=True)
+    chosen: dict[int, list[Message]] = {}
     for (fixture_id,), messages in tape.messages.group_by("fixture_id", maintain_order=True):
         count = max(1, messages.height * min(plan.max_rows, sizes[fixture_id]) // sizes[fixture_id])
         drawn = [_hashed(plan.seed + 6 + number, fixture_id) for number in range(_BLIND_PARTS + 2)]
         places = [(number * 2**64 + one) * count // (_BLIND_PARTS * 2**64) for number, one in enumerate(drawn[:_BLIND_PARTS])]
-        there = own.get((fixture_id,), decided)
+        there = own.get((fixture_id,), at)
         for number, one in enumerate(drawn[_BLIND_PARTS:]) if there.height else ():
             ts_ms, other, tick_seq = there.row(one % there.height)
             kickoff, its = kickoffs.get(fixture_id), kickoffs.get(other)
@@ -333,9 +357,8 @@ def _own_cuts(plan: _Plan, tape: Tape, rows: pl.DataFrame, timed: pl.DataFrame) 
                 places.append(messages["ts_ms"].search_sorted(ts_ms - its + kickoff, side="right") - 1)
             else:
                 places.append(messages["tick_seq"].search_sorted(tick_seq, side="right") - 1)
-        at = messages.select(_ORDER)[[min(max(place, 0), count - 1) for place in sorted(places)]]
-        chosen.append(at.rows())
-    return [list(cuts) for cuts in zip(*chosen, strict=True)]
+        chosen[fixture_id] = messages.select(_ORDER)[[min(max(place, 0), count - 1) for place in places]].rows()
+    return {one: chosen[one] for one in sorted(chosen, key=lambda one: _hashed(plan.seed + 5, one))}
 
 
 def _same(one: pl.DataFrame, other: pl.DataFrame) -> bool:

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
+import clvlab as cl
 from clvlab.engine.lookahead import least_found, lookahead_audit
+from tests.engine.hindsight import Abstaining
 from tests.simulations.audits import PLANTED, Planted
 from tests.simulations.moving import paths, tape_of
 
@@ -51,6 +53,14 @@ def test_least_that_is_found_is_found_in_95_of_100_draws(fixtures, drawn, found)
     enough, too_few = ((counts > 0).mean() for counts in shown)
     assert enough > 0.945
     assert too_few < 0.955
+
+
+@pytest.mark.parametrize("least_gain_bps", [0, 60])
+@pytest.mark.parametrize("seed", range(3))
+def test_doing_nothing_where_the_tape_is_no_prefix_of_time_acquits_no_fixture(least_gain_bps, seed):
+    season = cl.open_pack("season").source.tape()
+
+    assert not lookahead_audit(Abstaining(42, least_gain_bps), season, seed=seed).passed
 
 
 def test_nothing_is_bounded_by_a_draw_of_too_few():

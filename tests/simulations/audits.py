@@ -62,13 +62,16 @@ class Planted:
 def shown(agent: Planted, tape: Tape, seed: int) -> tuple[int, int]:
     """Count fixtures in which what was decided used the future, and those of them that show if all are drawn."""
     plan = lookahead._Plan(agent, Window(), 24, seed, 100_000)
-    whole = locate(tape, agent.decide(tape)).select(*DECISIONS, "ts_ms")
+    located = locate(tape, agent.decide(tape))
+    whole = located.select(*DECISIONS, "ts_ms")
     first = tape.ticks().filter(pl.col("side") == "part1").collect()
     at = pl.DataFrame({"fixture_id": np.arange(agent.at.size) + 1, "tick_seq": agent.at.astype(np.int32)})
     entry = first.join(at, on=["fixture_id", "tick_seq"]).select("fixture_id", "tick_seq", entry="prob_bps")
     unknowing = set(entry.filter(agent.uses(pl.col("entry"), pl.col("entry")))["fixture_id"])
     used = unknowing ^ set(whole.join(entry, on=["fixture_id", "tick_seq"])["fixture_id"])
-    return len(used), len(used & set(lookahead._differing(plan, tape, whole, agent)))
+    scored = located.join(lookahead._gains(tape, located, plan.window), on=["fixture_id", "tick_seq"], how="semi")
+    differ = lookahead._differing(plan, tape, whole, agent, lookahead._own_cuts(plan, tape, scored))
+    return len(used), len(used & {fixture_id for _, fixture_id, _ in differ})
 
 
 def table(fixtures: int = 400, seed: int = 7) -> str:
