@@ -32,7 +32,7 @@ _CALLS = (
     "rt_sigsuspend", "sigaltstack", "setitimer", "getitimer", "alarm", "exit", "exit_group",
     # who and when one is
     "getpid", "gettid", "getppid", "getuid", "geteuid", "getgid", "getegid", "getresuid", "getresgid", "getgroups", "getrlimit",
-    "getrusage", "times", "time", "gettimeofday", "clock_gettime", "clock_getres", "getcpu", "uname", "sysinfo", "getrandom",
+    "times", "time", "gettimeofday", "clock_gettime", "clock_getres", "getcpu", "uname", "sysinfo", "getrandom",
     # a pair of sockets, which event loops need
     "sendto", "recvfrom", "sendmsg", "recvmsg", "shutdown", "getsockname", "getpeername", "getsockopt",
 )  # fmt: skip
@@ -54,8 +54,8 @@ _AF_UNIX, _SOCK_STREAM, _SOCKET_TYPES = 1, 1, 0xF
 # grows as a stack, counts in no limit of what a process writes to; a mapping without a file could be made writable later.
 _MAP_KINDS = 0x4012F  # sharing, anonymous, growing down, huge pages
 _MAP_SHARED, _MAP_PRIVATE, _MAP_ANONYMOUS, _PROT_WRITE = 1, 2, 0x20, 2
-# What concerns this process alone: no hint that reads a file ahead, or drops what is kept of it.
-_ADVICE = (0, 1, 2, 4, 8, 14, 15, 16, 17, 18, 19)
+# What concerns this process alone: no hint that reads a file ahead, page by page, or drops what is kept of it.
+_ADVICE = (0, 2, 4, 8, 14, 15, 16, 17, 18, 19)
 _FCNTL = (0, 1, 2, 3, 4, 1030, 1032)  # duplicates, flags, the length of a pipe; no locks, leases, hints or owners
 _IOCTL = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)  # is it a terminal and how large; how much is there; flags
 _PRCTL = (15, 16, 0x53564D41)  # the name of a thread, and of memory

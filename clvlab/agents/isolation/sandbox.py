@@ -31,7 +31,7 @@ _SYSTEM = (
     "/usr/lib", "/usr/lib64", "/lib", "/lib64", "/usr/local/lib", "/etc/ld.so.cache", "/etc/localtime", "/usr/share/zoneinfo",
     "/proc/cpuinfo", "/proc/meminfo", "/sys/devices/system/cpu", "/dev/null", "/dev/urandom",
 )  # fmt: skip
-_OF_ITSELF = ("maps", "stat", "statm", "status")  # in /proc/self, where other files tell of the whole machine's sockets
+_OF_ITSELF = ("maps", "statm", "status")  # in /proc/self, where others tell of the machine's sockets, and of faults of pages
 _NETWORK = ("/etc/hosts", "/etc/nsswitch.conf", "/etc/resolv.conf", "/run/systemd/resolve", "/etc/ssl", "/etc/pki")
 _TRUNCATE_ABI = 3  # older kernels let a locked-in process empty files
 _MAX_STACK, _MAX_OPEN = 64 << 20, 1024

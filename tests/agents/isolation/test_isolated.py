@@ -339,6 +339,8 @@ OUTSIDE = {
     "the root": lambda: list(Path("/").iterdir()),
     "sockets of the machine": lambda: Path("/proc/self/net/unix").read_text(),
     "sockets of the machine, by a thread": lambda: Path(f"/proc/self/task/{os.getpid()}/net/tcp").read_text(),
+    "faults of pages": lambda: Path("/proc/self/stat").read_text(),
+    "faults of pages, by a thread": lambda: Path(f"/proc/self/task/{os.getpid()}/stat").read_text(),
     "how it was started": lambda: Path("/proc/self/environ").read_bytes(),
     "groups of processes": lambda: list(Path("/sys/fs/cgroup").iterdir()),
     "the target of a link": lambda: Path("/proc/self").readlink(),

@@ -109,7 +109,17 @@ def test_call_that_another_process_could_notice_is_refused(answers, name):
 
 FOREIGN = [
     *("getxattr", "lgetxattr", "fgetxattr", "listxattr", "llistxattr", "flistxattr", "setxattr", "readlink", "readlinkat"),
-    *("mincore", "fadvise64", "readahead", "cachestat", "preadv2", "memfd_create", "memfd_secret", "remap_file_pages"),
+    *(
+        "getrusage",
+        "mincore",
+        "fadvise64",
+        "readahead",
+        "cachestat",
+        "preadv2",
+        "memfd_create",
+        "memfd_secret",
+        "remap_file_pages",
+    ),
     *("process_vm_readv", "process_vm_writev", "process_madvise", "ptrace", "perf_event_open", "bpf", "userfaultfd", "kcmp"),
     *("io_uring_setup", "inotify_init1", "fanotify_init", "name_to_handle_at", "open_by_handle_at", "mount", "umount2"),
     *("pivot_root", "open_tree", "fsopen", "statmount", "listmount", "statfs", "fstatfs", "keyctl", "add_key", "request_key"),
@@ -154,7 +164,7 @@ def test_memory_of_files_is_neither_read_ahead_nor_dropped():
     def advised():
         with Path(os.__file__).open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as mapped:
             found = []
-            for advice in (3, 9, 20, 21, 22):
+            for advice in (1, 3, 9, 20, 21, 22):
                 with contextlib.suppress(PermissionError):
                     found.append(mapped.madvise(advice))
             mapped.madvise(mmap.MADV_SEQUENTIAL)
