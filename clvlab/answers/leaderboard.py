@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NotRequired
 
 from pydantic import Field
 from typing_extensions import TypeAliasType
@@ -41,6 +41,18 @@ ProofModeSummary = TypeAliasType(
 )
 
 
+KnowledgeSummary = TypeAliasType(
+    "KnowledgeSummary",
+    Annotated[
+        Literal["live", "committed-before", "history"],
+        Field(
+            description="When prices became known: after they were decided on, after the log committed to the agent's strategy "
+            "and configuration, or before; of several runs the last of these that holds of one."
+        ),
+    ],
+)
+
+
 class LeaderboardRow(Answer):
     """An agent over all its runs; ranked by `avg_clv_bps` alone."""
 
@@ -61,6 +73,21 @@ class LeaderboardRow(Answer):
     valid_count: int
     clv_confidence: Confidence
     low_sample: bool
+    strategy: Annotated[str, Field(description="Of all its runs that count, or `mixed`.")]
+    config_hash: Annotated[str | None, Field(description="Of all its runs that count; null if they have several.")]
+    causality: Annotated[
+        str, Field(description="How it was shown that no decision used a later tick, in all its runs that count, or `mixed`.")
+    ]
+    knowledge: KnowledgeSummary
+    commit_index: Annotated[
+        int | None, Field(description="Entry of the log that committed to it, of a row that is `committed-before`.")
+    ]
+    hindsight_possible: Annotated[
+        bool, Field(description="The answers were public when it was run, and nothing shows that it does not hold them.")
+    ]
+    others: NotRequired[
+        Annotated[list[str], Field(description="The owner's other rows with the same decisions, of a grouped list.")]
+    ]
 
 
 class LeaderboardResponse(Answer):

@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import count
 from typing import Any, TypeVar
 
 from clvlab.answers.leaderboard import AnchorSummary, EligibilityBadge, LeaderboardResponse, LeaderboardRow
-from clvlab.application.runs.counting import ANYBODY, Claimed, results
+from clvlab.application.runs.counting import Claimed, results
 from clvlab.application.runs.stored import against_the_record
 from clvlab.errors import PageError
 from clvlab.law.metrics import LOW_SAMPLE_BELOW, confidence
 from clvlab.proof.verify import verify
 from clvlab.store import runs, standings
 from clvlab.store.database import Connection, Database
+from clvlab.store.labels import ANYBODY
 from clvlab.store.runlog import LogRows
-from clvlab.store.standings import Row
+from clvlab.store.standings import Row, Wanted
 from clvlab.store.tables import RUN_COUNTS, SUMS
 from clvlab.store.waits import take_time
 
 _T = TypeVar("_T")
 _PPM = 1_000_000
-_ANONYMOUS = " (anonymous)"
-_SHORT = 12
-_INVISIBLE = ("Cf", "Co", "Cn")  # categories of Unicode: format, private use, unassigned
+_ALL = Wanted()
 _COMPARED = (*SUMS, *RUN_COUNTS, "max_drawdown")
 
 
@@ -35,17 +32,31 @@ class Leaderboard:
 
     database: Database
 
-    def rows(self, after_rank: int = 0, limit: int | None = None) -> LeaderboardResponse:
-        """Rank all agents, best first, in a time that does not grow with runs or decisions; answer so many of them.
+    def rows(self, after_rank: int = 0, limit: int | None = None, wanted: Wanted = _ALL) -> LeaderboardResponse:
+        """Rank agents, best first, in a time that grows with the rows that are answered and with nothing else.
+
+        Parameters
+        ----------
+        after_rank, limit
+            A page: so many rows after the rank.
+        wanted
+            Which rows: all by default. Ranks are places among them.
 
         Raises
         ------
         PageError
             ``after_rank`` is negative, or ``limit`` not positive.
         """
-        return {"rows": [row for _, row in self.keyed_rows(after_rank, limit)]}
+        return {"rows": [row for _, row in self.keyed_rows(after_rank, limit, wanted)]}
 
-    def keyed_rows(self, after_rank: int = 0, limit: int | None = None) -> list[tuple[Row, LeaderboardRow]]:
+    def revision(self) -> str:
+        """Return a token that is another whenever an answer of ``rows`` may be."""
+        with self.database.read() as connection:
+            return standings.revision(connection)
+
+    def keyed_rows(
+        self, after_rank: int = 0, limit: int | None = None, wanted: Wanted = _ALL
+    ) -> list[tuple[Row, LeaderboardRow]]:
         """Rank agents as ``rows`` does, each with the owner and agent id that its label stands for.
 
         Raises
@@ -55,20 +66,23 @@ class Leaderboard:
         if after_rank < 0 or (limit is not None and limit < 1):
             raise PageError(f"after_rank must not be negative, and limit be positive, not {after_rank} and {limit}")
         with self.database.read() as connection:
-            found = standings.all_rows(connection)
-        keys = _keys(found)
-        rows = [(key, _row(one, label)) for key, one, label in zip(keys, found, labels(keys), strict=True)]
-        # Agent ids by code point, which is the order of their bytes; a database may sort otherwise.
-        rows.sort(key=lambda row: (row[1]["avg_clv_bps"] is None, -(row[1]["avg_clv_bps"] or 0.0), row[1]["agent_id"]))
-        wanted = rows[after_rank:] if limit is None else rows[after_rank : after_rank + limit]
-        return [(key, {**row, "rank": rank}) for rank, (key, row) in enumerate(wanted, start=after_rank + 1)]
+            found = standings.ranked(connection, wanted, after_rank, limit)
+            keys = [(row["owner"], row["agent_id"]) for row in found]
+            alike = standings.others_alike(connection, keys) if wanted.grouped else {}
+        ranked = enumerate(zip(keys, found, strict=True), start=after_rank + 1)
+        return [(key, _row(one, rank, alike.get(key, []))) for rank, (key, one) in ranked]
 
     def bring_up_to_date(self) -> None:
-        """Count all sealed runs where none is counted: the database is from before fixtures were."""
+        """Count all sealed runs where none is counted, and pool what runs added where that has no names: of older databases."""
         with self.database.read() as connection:
-            missing = standings.is_missing(connection)
+            missing, unpooled = standings.is_missing(connection), standings.is_unpooled(connection)
         if missing:
             self.rebuild()
+        elif unpooled:
+            with self.database.write() as connection:
+                LogRows(connection, writing=True)
+                take_time(connection)
+                standings.pool_all(connection)
 
     def rebuild(self) -> list[str]:
         """Recompute all of it from the sealed bytes and store that; returns a sentence for every difference found."""
@@ -92,51 +106,8 @@ class Leaderboard:
         ]
 
 
-def labels(keys: Sequence[tuple[str, str]]) -> list[str]:
-    """Return a unique name for each row, by owner and agent id, in the order in which the rows came into being.
-
-    The first owner of an agent id has the plain name. A later one's, or a name that may look like another, carries the end of
-    the owner; rows of runs that were asked for without a token say so, and are nobody's.
-
-    Examples
-    --------
-    >>> labels([("did:web:a.example", "drift"), ("did:web:b.example", "drift"), ("anonymous", "drift")])
-    ['drift', 'drift@b.example', 'drift (anonymous)']
-    """
-    taken: set[str] = set()
-    found = []
-    for owner, agent_id in keys:
-        label = next(label for label in _candidates(owner, agent_id) if label not in taken)
-        taken.add(label)
-        found.append(label)
-    return found
-
-
-def _candidates(owner: str, agent_id: str) -> Iterator[str]:
-    if owner == ANYBODY:
-        yield f"{agent_id}{_ANONYMOUS}"
-        return
-    if "@" not in agent_id and not agent_id.endswith(_ANONYMOUS) and _is_plain(agent_id):
-        yield agent_id
-    for length in range(len(owner.rpartition(":")[2][-_SHORT:]), len(owner) + 1):
-        yield f"{agent_id}@{owner[len(owner) - length :]}"
-    yield from (f"{agent_id}@{owner}#{number}" for number in count(2))  # owners with an @ can make two of these alike
-
-
-def _is_plain(agent_id: str) -> bool:
-    """Tell whether a name is what it looks like: no invisible or other blanks, no letters that stand for others."""
-    letters = unicodedata.normalize("NFKC", agent_id)
-    shown = "".join(letter for letter in letters if unicodedata.category(letter) not in _INVISIBLE)
-    return " ".join(shown.split()) == agent_id
-
-
-def _keys(found: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    return [(row["owner"], row["agent_id"]) for row in found]
-
-
 def _by_label(connection: Connection) -> dict[str, dict[str, Any]]:
-    found = standings.all_rows(connection)
-    return dict(zip(labels(_keys(found)), found, strict=True))
+    return {row["label"]: row for row in standings.all_rows(connection)}
 
 
 def _results(connection: Connection, run_id: str, claimed: Claimed) -> list[dict[str, Any]]:
@@ -148,19 +119,26 @@ def _results(connection: Connection, run_id: str, claimed: Claimed) -> list[dict
     if run is not None:
         found = against_the_record(row, run, verify(run, runs.receipt_lines(connection, run_id)))
         if found.verified:
-            return results(found, row["owner"] or ANYBODY, claim)
+            known = {result["agent_id"]: result for result in standings.results_of(connection, run_id)}
+            return [_as_dated(result, known) for result in results(found, row["owner"] or ANYBODY, claim)]
         failing = {"failing": True}
     for noted in standings.brought(connection, run_id):  # its bytes are not the sealed ones, or gone: what those said stays
         claim((noted["owner"], noted["agent_id"]), noted["content_hash"], [noted["fixture_id"]])
     return [result | failing for result in standings.results_of(connection, run_id)]
 
 
-def _row(standing: Mapping[str, Any], label: str) -> LeaderboardRow:
+def _as_dated(result: dict[str, Any], known: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Keep what was known of a run when it was sealed: no byte of its evidence tells."""
+    stored = known.get(result["agent_id"], result)
+    return result | {name: stored[name] for name in ("knowledge", "commit_index")}
+
+
+def _row(standing: Mapping[str, Any], rank: int, others: list[str]) -> LeaderboardRow:
     total, decided = standing["counted_runs"], standing["decision_count"]
     actions, forecasts = standing["action_count"], standing["forecasts"]
-    return {
-        "rank": 0,  # known when all rows are
-        "agent_id": label,
+    row: LeaderboardRow = {
+        "rank": rank,
+        "agent_id": standing["label"],
         "runs": standing["runs"],
         "avg_clv_bps": standing["total_clv_bps"] / actions if actions else None,
         "total_clv_bps": standing["total_clv_bps"],
@@ -176,7 +154,14 @@ def _row(standing: Mapping[str, Any], label: str) -> LeaderboardRow:
         "valid_count": standing["valid_count"],
         "clv_confidence": confidence(standing["valid_count"]),
         "low_sample": standing["valid_count"] < LOW_SAMPLE_BELOW,
+        "strategy": standing["strategy"],
+        "config_hash": standing["config_hash"],
+        "causality": standing["causality"],
+        "knowledge": standing["knowledge"],
+        "commit_index": standing["commit_index"],
+        "hindsight_possible": standing["hindsight_possible"],
     }
+    return {**row, "others": others} if others else row
 
 
 def _summary(count: int, total: int, every: _T, none: _T, some: _T) -> _T:

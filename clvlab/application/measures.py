@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from clvlab.answers.operations import FeedHealth
-from clvlab.application.runs.counting import ANYBODY
 from clvlab.store import jobs, uploads, usage
 from clvlab.store.database import Database
+from clvlab.store.labels import ANYBODY
 from clvlab.store.runlog import LogRows
 
 

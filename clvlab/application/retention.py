@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from clvlab.application.runs.counting import ANYBODY
 from clvlab.store import usage
 from clvlab.store.database import Database
+from clvlab.store.labels import ANYBODY
 
 _AT_ONCE = 50
 _DAY_MS = 86_400_000

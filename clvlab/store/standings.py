@@ -5,16 +5,39 @@ A fixture counts once in a row, by the first result in the log: what repeats it 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+import struct
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from secrets import token_hex
 from typing import Any
 
-from sqlalchemy import Connection, case, delete, func, select, update
+from sqlalchemy import ColumnElement, Connection, delete, func, or_, select, tuple_, update
 
-from clvlab.store.database import insert, rows
-from clvlab.store.tables import RUN_COUNTS, SUMS, agent_results, anchors, counted_fixtures, log_entries, runs, standings
+from clvlab.store.database import first, insert, rows
+from clvlab.store.hindsight import MIXED, Knowledge, is_hindsight_possible, weakest
+from clvlab.store.jobs import JobStatus
+from clvlab.store.labels import candidates, labels
+from clvlab.store.sketches import GROUPS_COMPARED, Groups, joined
+from clvlab.store.tables import (
+    RUN_COUNTS,
+    SUMS,
+    agent_results,
+    anchors,
+    counted_fixtures,
+    jobs,
+    log_entries,
+    revisions,
+    runs,
+    standings,
+)
 
 Row = tuple[str, str]
 """Owner and agent id."""
+
+_LEADERBOARD = "leaderboard"
+_ALL_BITS = (1 << 64) - 1
 
 
 def counted(connection: Connection, row: Row, content_hash: str) -> set[int]:
@@ -49,42 +72,198 @@ def brought(connection: Connection, run_id: str) -> list[dict[str, Any]]:
 
 
 def add(connection: Connection, results: Iterable[Mapping[str, Any]], anchor_status: str) -> None:
-    """Add a newly sealed run: its rows of ``agent_results``, and each of them onto its agent's standing."""
-    for result in sorted(results, key=lambda row: str(row["agent_id"])):  # in one order, so that no two seals deadlock
-        connection.execute(agent_results.insert().values(**result))
+    """Add a newly sealed run: its rows of ``agent_results``, each of them onto its agent's standing; the log must be held."""
+    added = sorted(results, key=lambda row: str(row["agent_id"]))
+    if not added:
+        return
+    _change_revision(connection)
+    connection.execute(agent_results.insert(), [dict(result) for result in added])
+    for result in added:
+        _add_to_row(connection, {**result, "anchor_status": anchor_status})
+    _group(connection, added[0]["owner"], [result["agent_id"] for result in added])
+
+
+def _add_to_row(connection: Connection, result: dict[str, Any]) -> None:
+    new, own = _standing([result]), _is(result["owner"], result["agent_id"])
+    known = first(connection, select(standings).where(own))
+    if known is None:
         position = select(func.coalesce(func.max(standings.c.position), -1) + 1).scalar_subquery()
-        start = insert(connection, standings).values(
-            **_standing([{**result, "anchor_status": anchor_status}]), position=position
-        )
-        sums = {name: standings.c[name] + start.excluded[name] for name in (*SUMS, *RUN_COUNTS)}
-        own, new = standings.c.max_drawdown, start.excluded.max_drawdown
-        worst = case((own < new, own), else_=new)
-        connection.execute(
-            start.on_conflict_do_update(index_elements=["owner", "agent_id"], set_={**sums, "max_drawdown": worst})
-        )
+        named = _named(new, _free_label(connection, result["owner"], result["agent_id"]))
+        connection.execute(insert(connection, standings).values(**new, **named, position=position))
+        return
+    told = _told([row for row in (known, new) if row["counted_runs"]] or [known])
+    sums = {name: known[name] + new[name] for name in SUMS}
+    # Others count anchors and failing runs meanwhile, without the log's lock.
+    counts = {name: standings.c[name] + new[name] for name in RUN_COUNTS}
+    worst = min(known["max_drawdown"], new["max_drawdown"])
+    named = _named(sums | told, known["label"])
+    connection.execute(update(standings).where(own).values(**sums, **counts, **told, **named, max_drawdown=worst))
 
 
-def _standing(rows: list[dict[str, Any]]) -> dict[str, Any]:
+def _is(owner: str, agent_id: str) -> ColumnElement[bool]:
+    return (standings.c.owner == owner) & (standings.c.agent_id == agent_id)
+
+
+def _free_label(connection: Connection, owner: str, agent_id: str) -> str:
+    def is_free(label: str) -> bool:
+        return connection.execute(select(standings.c.position).where(standings.c.label == label)).first() is None
+
+    return next(filter(is_free, candidates(owner, agent_id)))
+
+
+def _standing(found: list[dict[str, Any]]) -> dict[str, Any]:
     """Pool the results of one row, each with the ``anchor_status`` of its run."""
-    new = [row for row in rows if row["fixtures"]]
+    new = [row for row in found if row["fixtures"]]
     return {
-        "owner": rows[0]["owner"],
-        "agent_id": rows[0]["agent_id"],
-        **{name: sum(row[name] for row in rows) for name in SUMS},
-        "max_drawdown": min(row["max_drawdown"] for row in rows),
-        "runs": len(rows),
+        "owner": found[0]["owner"],
+        "agent_id": found[0]["agent_id"],
+        **{name: sum(row[name] for row in found) for name in SUMS},
+        "max_drawdown": min(row["max_drawdown"] for row in found),
+        "runs": len(found),
         "counted_runs": len(new),
         "verified_runs": sum(row["proof_mode"] == "verified" for row in new),
         "live_runs": sum(row["source_mode"] == "live" for row in new),
         "failing_runs": sum(bool(row["failing"]) for row in new),
         "anchored_runs": sum(row["anchor_status"] == "anchored" for row in new),
         "pending_runs": sum(row["anchor_status"] == "pending" for row in new),
+        **_told(new or found[:1]),
+        "first_alike": found[0]["agent_id"],
     }
+
+
+def _told(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Pool what is told of an agent: what differs is mixed or null, and of knowledge the weakest holds."""
+    sketch = None if any(row["sketch"] is None for row in found) else joined(row["sketch"] for row in found)
+    knowledge = reduce(weakest, (row["knowledge"] for row in found))
+    indices = [row["commit_index"] for row in found if row["commit_index"] is not None]
+    causality, config_hash = _common(found, "causality", MIXED), _common(found, "config_hash", None)
+    return {
+        "strategy": _common(found, "strategy", MIXED),
+        "causality": causality,
+        "config_hash": config_hash,
+        "knowledge": knowledge,
+        "commit_index": max(indices) if indices and knowledge == Knowledge.COMMITTED_BEFORE else None,
+        "sketch": sketch,
+        "hindsight_possible": is_hindsight_possible(causality, knowledge, config_hash),
+    }
+
+
+def _common(found: Sequence[Mapping[str, Any]], name: str, otherwise: str | None) -> Any:
+    values = {row[name] for row in found}
+    return values.pop() if len(values) == 1 else otherwise
+
+
+def _named(sums: Mapping[str, Any], label: str) -> dict[str, Any]:
+    """Return the label of a row, and what sorts as rows are ranked: by mean CLV, none last, ties by the label's code points."""
+    actions = sums["action_count"]
+    ranked = 0.0 - sums["total_clv_bps"] / actions if actions else math.inf
+    bits = int.from_bytes(struct.pack(">d", ranked))
+    # IEEE 754: the bits of a positive double sort as it does, those of a negative one the other way.
+    ordered = bits ^ (_ALL_BITS if bits >> 63 else 1 << 63)
+    return {"label": label, "rank_key": ordered.to_bytes(8) + label.encode(errors="replace")}
+
+
+def _group(connection: Connection, owner: str, agent_ids: Collection[str]) -> None:
+    """Compare changed rows, and those that were like them, with the first of every group of the owner."""
+    own = standings.c
+    query = select(own.agent_id, own.position, own.causality, own.knowledge, own.sketch, own.first_alike).where(
+        own.owner == owner
+    )
+    changed = or_(own.agent_id.in_(agent_ids), own.first_alike.in_(agent_ids))
+    moved = rows(connection, query.where(changed).order_by(own.position))
+    leading = query.where(own.first_alike == own.agent_id, own.agent_id.not_in([row["agent_id"] for row in moved]))
+    groups = Groups(reversed(rows(connection, leading.order_by(own.position.desc()).limit(GROUPS_COMPARED))))
+    renamed: dict[str, str] = {}  # the first of a group, when an older row has turned out to be like it
+    for row in moved:
+        found = groups.place(row)
+        if found is not None and found["position"] > row["position"]:
+            renamed[found["agent_id"]] = row["agent_id"]
+        first_alike = row["agent_id"] if found is None or found["position"] > row["position"] else found["agent_id"]
+        if first_alike != row["first_alike"]:
+            connection.execute(update(standings).where(_is(owner, row["agent_id"])).values(first_alike=first_alike))
+    for before, after in renamed.items():
+        members = (own.owner == owner) & (own.first_alike == before)
+        connection.execute(update(standings).where(members).values(first_alike=after))
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which rows are asked for, and in which order.
+
+    Attributes
+    ----------
+    causality, knowledge
+        Those alone.
+    grouped
+        Of rows of one owner with the same decisions the first that came into being, which stands for all of them.
+    apart
+        Rows that may hold the past come last.
+    """
+
+    causality: str | None = None
+    knowledge: str | None = None
+    grouped: bool = False
+    apart: bool = False
+
+
+def ranked(connection: Connection, wanted: Wanted, after: int, limit: int | None) -> list[dict[str, Any]]:
+    """Return rows as they are ranked, after so many of them."""
+    own = standings.c
+    query = select(*(column for column in own if column.name != "sketch"))
+    for name in ("causality", "knowledge"):
+        value = getattr(wanted, name)
+        if value is not None:
+            query = query.where(own[name] == value)
+    if wanted.grouped:
+        query = query.where(own.first_alike == own.agent_id)
+    order = [own.hindsight_possible, own.rank_key] if wanted.apart else [own.rank_key]
+    return rows(connection, query.order_by(*order).offset(after).limit(limit))
+
+
+def others_alike(connection: Connection, found: Iterable[Row]) -> dict[Row, list[str]]:
+    """Return the labels of the other rows in the groups of some rows, as these are ranked."""
+    own = standings.c
+    query = select(own.owner, own.first_alike, own.label).where(own.first_alike != own.agent_id)
+    alike: dict[Row, list[str]] = {}
+    keys = tuple_(own.owner, own.first_alike)
+    for owner, agent_id, label in connection.execute(query.where(keys.in_(list(found))).order_by(own.rank_key)):
+        alike.setdefault((owner, agent_id), []).append(label)
+    return alike
 
 
 def all_rows(connection: Connection) -> list[dict[str, Any]]:
     """Return the standing of every owner's agents, in the order in which the rows came into being."""
     return rows(connection, select(standings).order_by(standings.c.position))
+
+
+def names_of(connection: Connection, owner: str) -> set[str]:
+    """Return the agent ids that an owner has rows of, and those that runs under way will add."""
+    standing = connection.execute(select(standings.c.agent_id).where(standings.c.owner == owner)).scalars()
+    open_jobs = select(jobs.c.run_id).where(jobs.c.status.in_((JobStatus.QUEUED, JobStatus.LEASED)))
+    under_way = select(runs.c.lineage).where(runs.c.owner == owner, runs.c.ranked, runs.c.run_id.in_(open_jobs))
+    coming = connection.execute(under_way).scalars()
+    return {str(agent_id) for agent_id in standing} | {agent["agent_id"] for lineage in coming for agent in lineage["agents"]}
+
+
+def first_commit(connection: Connection, owner: str, strategy: str, config_hash: str) -> int | None:
+    """Return the first entry of the log that committed to a run of an owner's with this strategy and configuration."""
+    of = agent_results.c
+    query = select(func.min(runs.c.commit_index)).join(agent_results, of.run_id == runs.c.run_id)
+    query = query.where(of.owner == owner, of.config_hash == config_hash, of.strategy == strategy)
+    index: int | None = connection.execute(query).scalar()
+    return index
+
+
+def revision(connection: Connection) -> str:
+    """Return a token that is another whenever a row has changed."""
+    found: str | None = connection.execute(select(revisions.c.revision).where(revisions.c.name == _LEADERBOARD)).scalar()
+    return found or ""
+
+
+def _change_revision(connection: Connection) -> None:
+    """Change the token, before any row is touched: whoever changes rows holds it until the end, so that none deadlock."""
+    changed = insert(connection, revisions).values(name=_LEADERBOARD, revision=token_hex(8))
+    connection.execute(changed.on_conflict_do_update(index_elements=["name"], set_={"revision": changed.excluded.revision}))
 
 
 def count_anchor(connection: Connection, run_id: str, before: str, after: str) -> None:
@@ -107,10 +286,11 @@ def count_failing(connection: Connection, run_id: str, *, failing: bool) -> None
 
 
 def _change(connection: Connection, run_id: str, changes: Mapping[str, Any]) -> None:
-    for result in sorted(results_of(connection, run_id), key=lambda row: str(row["agent_id"])):  # as ``add`` does
-        if result["fixtures"]:
-            own = (standings.c.owner == result["owner"]) & (standings.c.agent_id == result["agent_id"])
-            connection.execute(update(standings).where(own).values(**changes))
+    found = [result for result in results_of(connection, run_id) if result["fixtures"]]
+    if found:
+        _change_revision(connection)
+    for result in found:
+        connection.execute(update(standings).where(_is(result["owner"], result["agent_id"])).values(**changes))
 
 
 def results_of(connection: Connection, run_id: str) -> list[dict[str, Any]]:
@@ -137,22 +317,47 @@ def is_missing(connection: Connection) -> bool:
     )
 
 
+def is_unpooled(connection: Connection) -> bool:
+    """Whether rows of an older database have no name yet."""
+    return connection.execute(select(standings.c.position).where(standings.c.label == "").limit(1)).first() is not None
+
+
+def pool_all(connection: Connection) -> None:
+    """Pool all rows again, of what runs added."""
+    order = {run_id: number for number, run_id in enumerate(sealed_run_ids(connection))}
+    found = rows(connection, select(agent_results))
+    _put_standings(connection, sorted(found, key=lambda row: (order.get(row["run_id"], -1), row["agent_id"])))
+
+
 def replace_all(
     connection: Connection, results: Iterable[Mapping[str, Any]], fixtures: Mapping[tuple[Row, str], Mapping[int, str]]
 ) -> None:
     """Put these results, in the order of the log, in place of all on record, with the fixtures of each row and pack."""
     for table in (standings, counted_fixtures, agent_results):
         connection.execute(delete(table))
+    added = [dict(result) for result in results]
+    if added:
+        connection.execute(agent_results.insert(), added)
+    for (row, content_hash), run_id_of in fixtures.items():
+        count(connection, row, content_hash, run_id_of)
+    _put_standings(connection, added)
+
+
+def _put_standings(connection: Connection, results: Iterable[Mapping[str, Any]]) -> None:
+    """Put the rows that results add up to, in the order of the log, in place of all that there are."""
+    _change_revision(connection)
+    connection.execute(delete(standings))
     statuses = {row["run_id"]: row["status"] for row in rows(connection, select(anchors.c.run_id, anchors.c.status))}
     pooled: dict[Row, list[dict[str, Any]]] = {}
     for result in results:
         status = statuses.get(result["run_id"], "not_anchored")
         pooled.setdefault((result["owner"], result["agent_id"]), []).append({**result, "anchor_status": status})
-    own = [{name: row[name] for name in row if name != "anchor_status"} for rows_of in pooled.values() for row in rows_of]
-    if own:
-        connection.execute(agent_results.insert(), own)
-    for (row, content_hash), run_id_of in fixtures.items():
-        count(connection, row, content_hash, run_id_of)
-    standing = [{**_standing(found), "position": position} for position, found in enumerate(pooled.values())]
-    if standing:
-        connection.execute(standings.insert(), standing)
+    groups: dict[str, Groups] = {}
+    made = []
+    for position, (key, label) in enumerate(zip(pooled, labels(list(pooled)), strict=True)):
+        row = _standing(pooled[key])
+        row |= {"position": position, **_named(row, label)}
+        found = groups.setdefault(key[0], Groups()).place(row)
+        made.append(row if found is None else row | {"first_alike": found["agent_id"]})
+    if made:
+        connection.execute(standings.insert(), made)

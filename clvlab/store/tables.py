@@ -5,6 +5,8 @@ Times are UTC milliseconds.
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -236,6 +238,19 @@ SUMS = (
 # Over how many runs of an agent something holds; all but the first count runs with a fixture that no earlier one had.
 RUN_COUNTS = ("runs", "counted_runs", "verified_runs", "live_runs", "failing_runs", "anchored_runs", "pending_runs")
 
+
+def _facts() -> list[Column[Any]]:
+    """Make the columns of what an agent is, how it decided, and what was known when: in a run, and pooled in a row."""
+    return [
+        Column("strategy", Name, nullable=False),
+        Column("causality", Name, nullable=False),  # as it is shown
+        Column("config_hash", Name),  # null of a row whose runs have several
+        Column("knowledge", Name, nullable=False),
+        Column("commit_index", BigInteger),  # the log's entry that committed to the agent before its prices were known
+        Column("sketch", LargeBinary),  # of its decisions; null of older runs, which are never grouped
+    ]
+
+
 # What a run added to the leaderboard's row of an owner's agent: sums over the fixtures that it was the first to bring there.
 agent_results = Table(
     "agent_results",
@@ -249,6 +264,8 @@ agent_results = Table(
     Column("proof_mode", Name, nullable=False),
     Column("source_mode", Name, nullable=False),
     Column("failing", Boolean, nullable=False),  # a blocking check of the run failed
+    *_facts(),
+    Index(None, "owner", "config_hash"),
 )
 
 # Fixtures that stand in a row of the leaderboard already: what repeats one adds nothing to it.
@@ -272,7 +289,21 @@ standings = Table(
     *(Column(name, BigInteger, nullable=False) for name in SUMS),
     Column("max_drawdown", BigInteger, nullable=False),
     *(Column(name, BigInteger, nullable=False) for name in RUN_COUNTS),
+    *_facts(),
+    Column("hindsight_possible", Boolean, nullable=False),
+    Column("label", Name, nullable=False),  # unique, and empty until the rows of an older database are pooled again
+    Column("rank_key", LargeBinary, nullable=False),  # sorts as rows are ranked
+    Column("first_alike", Name, nullable=False),  # agent id of the owner's first row with the same decisions: its own if none
+    Index(None, "label"),
+    Index(None, "rank_key"),
+    Index(None, "hindsight_possible", "rank_key"),
+    Index(None, "causality", "rank_key"),
+    Index(None, "knowledge", "rank_key"),
+    Index(None, "owner", "first_alike"),
 )
+
+# A token that is another whenever something has changed.
+revisions = Table("revisions", metadata, Column("name", Name, primary_key=True), Column("revision", Name, nullable=False))
 
 reports = Table(
     "reports",

@@ -5,7 +5,6 @@ import pytest
 from sqlalchemy import delete, update
 
 from clvlab.application.application import Application
-from clvlab.application.leaderboard import labels
 from clvlab.application.reports.requests import BacktestRunRequest
 from clvlab.store import standings as stored
 from clvlab.store.tables import agent_results, counted_fixtures, run_chunks, standings
@@ -97,26 +96,6 @@ def test_another_owners_agent_of_the_same_name_has_a_row_of_its_own(application)
     assert rows["baseline"]["valid_count"] == rows["baseline@bob"]["valid_count"]
 
 
-@pytest.mark.parametrize(
-    ("keys", "expected"),
-    [
-        ([("did:a:x", "n"), ("did:b:x", "n"), ("did:c:x", "n")], ["n", "n@x", "n@:x"]),
-        ([("did:a:x", "n (anonymous)"), ("anonymous", "n")], ["n (anonymous)@x", "n (anonymous)"]),
-        ([("did:a:x", "n@y"), ("did:b:x", "n"), ("did:c:y", "n")], ["n@y@x", "n", "n@y"]),
-        ([("did:a:x@did:z:w", "a"), ("did:z:w", "a"), ("did:z:w", "a@did:a:x")], ["a", "a@w", "a@did:a:x@w"]),
-        ([("did:web:" + "l" * 40, "n"), ("did:web:" + "m" * 40, "n")], ["n", "n@" + "m" * 12]),
-    ],
-)
-def test_labels_are_unique_and_no_name_looks_like_a_marked_one(keys, expected):
-    assert labels(keys) == expected
-
-
-def test_labels_stay_unique_for_owners_made_to_clash():
-    keys = [("did:q", "n"), ("did:z", "a@did:a"), *((f"{'x' * n}did:z", "a@did:a") for n in range(20)), ("did:a@did:z", "a")]
-
-    assert len(set(labels(keys))) == len(keys)
-
-
 def test_a_rebuild_from_the_sealed_bytes_finds_nothing_to_change_and_repairs_what_was(application):
     for fixture_id in (90000000, 90000001, 90000000):
         compete(application, fixture_id)
@@ -156,18 +135,6 @@ def test_a_database_from_before_fixtures_were_counted_is_counted_when_it_is_open
 
 def test_an_empty_store_has_an_empty_leaderboard(in_memory):
     assert in_memory.leaderboard.rows() == {"rows": []}
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "baseline (anonymous) ", "baseline\u00a0(anonymous)", "drift\uff20bob", "drift\u200b", "\u202etfird", "dri\ufb01",
-        " x",
-    ],
-    ids=ascii,
-)  # fmt: skip
-def test_a_name_that_may_look_like_another_carries_its_owner(name):
-    assert labels([("did:web:mallory", name)]) == [f"{name}@mallory"]
 
 
 def test_a_rebuild_keeps_what_the_sealed_bytes_said_of_a_run_that_is_not_stored_as_it_was_sealed(application):

@@ -15,7 +15,6 @@ from clvlab.application.reports.requests import BacktestRunRequest, PackBacktest
 from clvlab.application.runs.absent import require
 from clvlab.application.runs.binding import open_catalogued
 from clvlab.application.runs.budget import Budget
-from clvlab.application.runs.counting import ANYBODY
 from clvlab.application.runs.in_database import enter
 from clvlab.application.runs.perform import PerformedRun, backtest_id, run_id_of
 from clvlab.application.runs.plan import Plan
@@ -37,6 +36,7 @@ from clvlab.proof.canonical import sha256
 from clvlab.store import jobs as job_rows
 from clvlab.store import reports, runs
 from clvlab.store.database import Connection, Database
+from clvlab.store.labels import ANYBODY
 from clvlab.store.runs import RunStatus
 from clvlab.store.tables import reports as report_table
 

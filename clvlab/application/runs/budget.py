@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from clvlab.application.runs.counting import ANYBODY
 from clvlab.errors import StorageSpentError
 from clvlab.store import usage
 from clvlab.store.database import Connection
+from clvlab.store.labels import ANYBODY
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,16 +11,17 @@ from typing import Any
 
 import polars as pl
 
+from clvlab.application.runs.card import shown_causality
 from clvlab.law.metrics import forecast_errors, outcomes
+from clvlab.law.schema import SourceMode
 from clvlab.proof.checks import Verdict
 from clvlab.proof.verify import Verification
 from clvlab.store import standings
 from clvlab.store.database import Connection
+from clvlab.store.hindsight import Knowledge
+from clvlab.store.sketches import sketches
 from clvlab.store.standings import Row
 from clvlab.store.tables import SUMS
-
-ANYBODY = "anonymous"
-"""Who commits to a run that was asked for without a token."""
 
 Claim = Callable[[Row, str, Collection[int]], set[int]]
 """Note fixtures of a pack for a row; returns those that it did not have."""
@@ -55,7 +56,10 @@ class Claimed(dict[tuple[Row, str], dict[int, str]]):
 
 
 def results(verification: Verification, owner: str, claim: Claim) -> list[dict[str, Any]]:
-    """Return what a verified run adds, a row per agent, re-derived from its sealed bytes; nothing if they can't be read."""
+    """Return what a verified run adds, a row per agent, re-derived from its sealed bytes; nothing if they can't be read.
+
+    A replay is of history, until the log says that an agent was committed to before.
+    """
     started = verification.started
     if verification.scores is None or verification.outcomes is None or started is None:
         return []
@@ -64,8 +68,10 @@ def results(verification: Verification, owner: str, claim: Claim) -> list[dict[s
     fixture_ids, content_hash = binding["fixture_ids"], binding["content_hash"] or started["source_mode"]
     agent_ids = [agent["agent_id"] for agent in started["agents"]]
     new = {agent_id: claim((owner, agent_id), content_hash, fixture_ids) for agent_id in agent_ids}
-    sums = _sums(verification.scores, new, whole=all(len(own) == len(fixture_ids) for own in new.values()))
-    failing = is_failing(verification)
+    is_whole = all(len(own) == len(fixture_ids) for own in new.values())
+    scores = verification.scores if is_whole else _of_new(verification.scores, new)
+    sums, made = _sums(scores, agent_ids), sketches(scores, content_hash, agent_ids)
+    failing, is_live = is_failing(verification), started["source_mode"] == SourceMode.LIVE
     return [
         {
             "run_id": verification.run_id,
@@ -76,6 +82,12 @@ def results(verification: Verification, owner: str, claim: Claim) -> list[dict[s
             "proof_mode": agent["proof_mode"],
             "source_mode": started["source_mode"],
             "failing": failing,
+            "strategy": agent["strategy"],
+            "causality": shown_causality(agent),
+            "config_hash": agent["config_hash"],
+            "knowledge": Knowledge.LIVE if is_live else Knowledge.HISTORY,
+            "commit_index": None,
+            "sketch": made[agent["agent_id"]],
         }
         for agent in started["agents"]
     ]
@@ -86,14 +98,17 @@ def is_failing(verification: Verification) -> bool:
     return any(check.verdict == Verdict.FAIL for check in verification.checks.values())
 
 
-def _sums(scores: pl.DataFrame, new: Mapping[str, Collection[int]], *, whole: bool) -> dict[str, dict[str, int]]:
-    """Sum the scores of each agent over its new fixtures, ``whole`` where these are all; one pass, however many agents."""
-    if not whole:
-        pairs = [(agent_id, fixture_id) for agent_id, fixture_ids in new.items() for fixture_id in fixture_ids]
-        counted = pl.DataFrame(pairs, schema={"agent_id": pl.String, "fixture_id": pl.Int64}, orient="row")
-        scores = scores.join(counted, on=["agent_id", "fixture_id"], how="semi", maintain_order="left")
+def _of_new(scores: pl.DataFrame, new: Mapping[str, Collection[int]]) -> pl.DataFrame:
+    """Return the scores of each agent over its new fixtures."""
+    pairs = [(agent_id, fixture_id) for agent_id, fixture_ids in new.items() for fixture_id in fixture_ids]
+    counted = pl.DataFrame(pairs, schema={"agent_id": pl.String, "fixture_id": pl.Int64}, orient="row")
+    return scores.join(counted, on=["agent_id", "fixture_id"], how="semi", maintain_order="left")
+
+
+def _sums(scores: pl.DataFrame, agent_ids: Collection[str]) -> dict[str, dict[str, int]]:
+    """Sum the scores of each agent; one pass, however many agents."""
     decided = scores.group_by("agent_id").agg(decision_count=pl.len())
-    summed = outcomes(scores, tuple(new))
+    summed = outcomes(scores, tuple(agent_ids))
     for other in (forecast_errors(scores), decided):
         summed = summed.join(other, on="agent_id", how="left")
     rows = summed.with_columns(pl.col("forecasts", "squared_error", "decision_count").fill_null(0))

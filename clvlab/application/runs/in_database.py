@@ -8,14 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
+import orjson
+import polars as pl
+
+from clvlab.agents.registry import TEMPLATES
 from clvlab.application.anchoring import Anchoring
 from clvlab.application.causes import message_of
 from clvlab.application.runs.budget import Budget
 from clvlab.application.runs.card import lineage, metrics
-from clvlab.application.runs.counting import ANYBODY, results, stored_claim
+from clvlab.application.runs.counting import results, stored_claim
 from clvlab.application.runs.perform import Commitment, PerformedRun
 from clvlab.application.runs.record import ABANDONED, Planned
+from clvlab.law.schema import Causality
 from clvlab.proof.anchor import Anchor
 from clvlab.proof.checks import Check
 from clvlab.proof.manifest import inputs_hash
@@ -23,6 +29,8 @@ from clvlab.proof.started import RunStarted
 from clvlab.runlog.log import abandon, commit, commit_anew, conclude
 from clvlab.store import anchors, runs, standings
 from clvlab.store.database import Connection, Database
+from clvlab.store.hindsight import TRANSCRIPT, Knowledge
+from clvlab.store.labels import ANYBODY
 from clvlab.store.runlog import LogRows, RunLog
 from clvlab.store.runs import RunStatus
 
@@ -187,8 +195,36 @@ def keep(connection: Connection, done: PerformedRun, anchoring: Anchoring | None
     row = runs.row(connection, run.run_id)
     if row is not None and row["ranked"] and not standings.results_of(connection, run.run_id):  # those of a removed one stand
         added = results(verification, row["owner"] or ANYBODY, stored_claim(connection, run.run_id))
-        standings.add(connection, added, anchor.status)
+        standings.add(connection, [_dated(connection, result, done) for result in added], anchor.status)
     return anchor
+
+
+def _dated(connection: Connection, result: Mapping[str, Any], done: PerformedRun) -> Mapping[str, Any]:
+    """Note of what a replay adds whether the log committed to its agent before the first kickoff, and before it decided.
+
+    Only a template is committed to whole, by its configuration: the digest of other code leaves out what that reads from
+    elsewhere, which may be a table of closes. Times of synthetic packs, and of fixtures that are not over yet, say nothing.
+    """
+    evidence = done.verification.evidence
+    is_whole = result["strategy"] in TEMPLATES and result["causality"] in (Causality.TEMPLATE, TRANSCRIPT)
+    if evidence is None or done.run.commit_index is None or done.is_live or not is_whole:
+        return result
+    earlier = standings.first_commit(connection, result["owner"], result["strategy"], result["config_hash"])
+    if earlier is None or done.pack.provenance.startswith("synthetic"):
+        return result
+    log, kickoffs = LogRows(connection), done.pack.fixtures.filter(pl.col("fixture_id").is_in(done.fixture_ids))
+    decided = evidence.decisions.filter(pl.col("agent_id") == result["agent_id"])["ts_ms"]
+    firsts = [int(ts_ms) for ts_ms in (*decided, *kickoffs["kickoff_ts_ms"]) if ts_ms is not None]
+    last = max(evidence.closes["close_ts_ms"], default=0)
+    if not firsts or _committed_ms(log, earlier) >= min(firsts) or _committed_ms(log, done.run.commit_index) < last:
+        return result
+    return {**result, "knowledge": Knowledge.COMMITTED_BEFORE, "commit_index": earlier}
+
+
+def _committed_ms(log: LogRows, index: int) -> int:
+    """Return when the log committed to a run."""
+    committed: int = orjson.loads(log.entry(index))["ts_ms"]
+    return committed
 
 
 def recorded(checks: Mapping[str, Check]) -> dict[str, dict[str, str]]:
