@@ -1,11 +1,12 @@
-"""How much an owner may have going on at once, so that nobody else waits behind all of it."""
+"""How much an owner may have, so that nobody else waits behind all of it, or looks for themselves among it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from clvlab.errors import OwnerLimitError
-from clvlab.store import competitions, jobs
+from clvlab.store import competitions, jobs, standings
 from clvlab.store.database import Connection
 
 _SOON_S = 5
@@ -15,7 +16,7 @@ _LIVE = ("live-competition", "live-deploy")
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """What an owner may have at once; what is over does not count.
+    """What an owner may have at once; of all but names, what is over does not count.
 
     Attributes
     ----------
@@ -25,12 +26,15 @@ class Caps:
         Competitions that were not started yet.
     live
         Runs that follow a feed, of both kinds: each holds its place until its match is over, which may be days away.
+    names
+        Agent ids on the leaderboard, those of runs under way included.
     """
 
     starts: int = 8
     deploys: int = 200
     drafts: int = 1000
     live: int = 4
+    names: int = 100
 
     def require_start(self, connection: Connection, owner: str) -> None:
         """Refuse a start beyond the cap.
@@ -74,6 +78,22 @@ class Caps:
         OwnerLimitError
         """
         _require(competitions.unstarted_of(connection, owner), self.drafts, "competitions that were not started", _LATER_S)
+
+    def require_names(self, connection: Connection, owner: str, agent_ids: Iterable[str]) -> None:
+        """Refuse a run that would give an owner more rows of the leaderboard than the cap; names that are there may go on.
+
+        Raises
+        ------
+        OwnerLimitError
+        """
+        there = standings.names_of(connection, owner)
+        new = set(agent_ids) - there
+        if new and len(there) + len(new) > self.names:
+            raise OwnerLimitError(
+                f"you have {len(there)} names on the leaderboard, and may have {self.names}: "
+                f"{min(new)!r:.200} would be another; take one that you have",
+                _LATER_S,
+            )
 
 
 def _require(there: int, most: int, what: str, retry_after_s: int) -> None:

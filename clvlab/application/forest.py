@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from clvlab.answers.leaderboard import LeaderboardRow
-from clvlab.application.leaderboard import Leaderboard
+from clvlab.application.leaderboard import Leaderboard, Wanted
 from clvlab.application.runs.decisions import RunDecisions
 from clvlab.cache import BoundedCache
 from clvlab.drawing.rows import interval_cell, scale, scale_axis
@@ -77,13 +77,15 @@ class Forest:
     _sums: BoundedCache[_Sums] = field(default_factory=_kept)
 
     def page(self, after_rank: int = 0, limit: int = 50) -> ForestPage:
-        """Rank agents as the leaderboard does, each with the interval and the picture of its mean. Blocks.
+        """Rank agents by their means, each with its interval and picture: those that can't hold the past come first. Blocks.
+
+        Of an owner's rows with the same decisions the first stands for all.
 
         Raises
         ------
         PageError
         """
-        keyed = self.leaderboard.keyed_rows(after_rank, limit)
+        keyed = self.leaderboard.keyed_rows(after_rank, limit, Wanted(grouped=True, apart=True))
         with self.leaderboard.database.read() as connection:
             counted = [standings.counted_in(connection, key) for key, _ in keyed]
         allowance = [_RUNS_AT_ONCE]

@@ -14,16 +14,20 @@ from clvlab.law.metrics import LOW_SAMPLE_BELOW, confidence
 from clvlab.proof.verify import verify
 from clvlab.store import runs, standings
 from clvlab.store.database import Connection, Database
+from clvlab.store.hindsight import CAUSALITIES as CAUSALITIES
+from clvlab.store.hindsight import Knowledge
 from clvlab.store.labels import ANYBODY
 from clvlab.store.runlog import LogRows
-from clvlab.store.standings import Row, Wanted
+from clvlab.store.standings import Row
+from clvlab.store.standings import Wanted as Wanted
 from clvlab.store.tables import RUN_COUNTS, SUMS
 from clvlab.store.waits import take_time
 
 _T = TypeVar("_T")
 _PPM = 1_000_000
 _ALL = Wanted()
-_COMPARED = (*SUMS, *RUN_COUNTS, "max_drawdown")
+KNOWLEDGE = tuple(label.value for label in Knowledge)
+_COMPARED = (*SUMS, *RUN_COUNTS, "max_drawdown", "strategy", "causality", "config_hash", "knowledge")
 
 
 @dataclass(frozen=True)

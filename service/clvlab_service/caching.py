@@ -60,7 +60,7 @@ class RevalidatedRoute(APIRoute):
                 return response
             tag = await run_in_threadpool(_tag, response.body) if len(response.body) > _LARGE else _tag(response.body)
             response.headers.update({"ETag": tag, "Cache-Control": self.cache_control})
-            if request.method == "GET" and _names(", ".join(request.headers.getlist("if-none-match")), tag):
+            if is_kept(request, tag):
                 kept = {name: response.headers[name] for name in _KEPT if name in response.headers}
                 return Response(status_code=304, headers=kept)
             return response
@@ -72,6 +72,11 @@ class ImmutableRoute(RevalidatedRoute):
     """As ``RevalidatedRoute``, for bytes that a seal fixes."""
 
     cache_control = _YEAR
+
+
+def is_kept(request: Request, tag: str) -> bool:
+    """Tell whether the caller of a GET has the answer of a tag already."""
+    return request.method == "GET" and _names(", ".join(request.headers.getlist("if-none-match")), tag)
 
 
 def _tag(body: bytes | memoryview) -> str:

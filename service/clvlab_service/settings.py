@@ -97,6 +97,9 @@ class Settings(BaseSettings):
         default=4, ge=1, description="live runs of an owner that are not over, started or deployed; the next one gets 429"
     )
     max_owner_drafts: int = Field(default=1000, ge=1, description="competitions of an owner that were not started; then 429")
+    max_owner_names: int = Field(
+        default=100, ge=1, description="agent ids of an owner on the leaderboard; a run of another one gets 429"
+    )
     max_upload_ticks: int = Field(default=5_000_000, ge=1, description="rows of an uploaded pack")
     upload_timeout_s: int = Field(default=60, ge=1, description="how long an upload may be verified")
     upload_memory_mb: int = Field(default=4096, ge=256, le=1_048_576, description="memory for verifying an upload")

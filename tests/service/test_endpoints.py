@@ -48,7 +48,7 @@ def test_get_leaderboard_ranks_by_average_clv_and_has_every_field(api):
     assert set(rows[0]) == {
         "rank", "agent_id", "runs", "avg_clv_bps", "total_clv_bps", "sim_pnl", "brier", "max_drawdown", "action_count",
         "valid_pct", "proof_mode", "eligibility_badge", "anchor_status", "source_mode", "valid_count", "clv_confidence",
-        "low_sample",
+        "low_sample", "strategy", "config_hash", "causality", "knowledge", "commit_index", "hindsight_possible",
     }  # fmt: skip
     assert {"baseline", "cumulative-drift"} <= {row["agent_id"] for row in rows}
     assert [row["rank"] for row in rows] == list(range(1, len(rows) + 1))

@@ -84,7 +84,7 @@ def test_health_tells_the_truth_of_a_frozen_database_while_all_else_waits(own_po
 def test_health_needs_no_thread_that_other_requests_can_take(store, keys):
     with api(keys, store) as served, ThreadPoolExecutor(50) as threads:
         gate, application = threading.Event(), served.app.state.application
-        application.leaderboard = SimpleNamespace(rows=lambda: gate.wait(PATIENCE_S) and {"rows": []})
+        application.leaderboard = SimpleNamespace(revision=lambda: gate.wait(PATIENCE_S), rows=lambda *_: {"rows": []})
         stuck = [threads.submit(httpx2.get, f"{served.url}/leaderboard", timeout=PATIENCE_S) for _ in range(45)]
         time.sleep(0.5)
         found = [served.nobody.get(path).status_code for path in ("/readyz", "/healthz")]

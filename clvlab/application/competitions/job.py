@@ -99,6 +99,8 @@ class CompetitionRuns:
             for agent_id, cause in misfits(entrants, own).items():
                 raise NotStartableError("entry_unusable", f"agent {agent_id!r} {cause}")
         plan = _plan(row, entrants, own)
+        if own.ranked:
+            self.caps.require_names(connection, row["owner"], [agent["agent_id"] for agent in agents])
         enter(connection, plan.started, row["owner"], now, ranked=own.ranked, budget=self.budget)
         jobs.add(connection, "competition", plan.run_id, {"origin_id": competition_id}, now)
         rows.append(connection, competition_id, now, [_begun(plan.started, agents, {"replay_binding": own.payload()})])
@@ -112,6 +114,8 @@ class CompetitionRuns:
         competition_id, now, feed = row["competition_id"], self.clock(), self.live.asked()
         plan = live_plan(row, row["next_seq"], entrants, feed, fixture)
         ranked = is_genuine(feed)
+        if ranked:
+            self.caps.require_names(connection, row["owner"], [agent["agent_id"] for agent in agents])
         enter(connection, plan.started, row["owner"], now, ranked=ranked, budget=self.budget, origin_id=competition_id)
         jobs.add(connection, "live-competition", plan.run_id, payload_of(competition_id, fixture), now)
         followed = {"replay_binding": None, "fixture": fixture.model_dump(mode="json", exclude={"rows", "digest"})}

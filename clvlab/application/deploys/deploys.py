@@ -161,6 +161,8 @@ class Deploys:
                     raise _KeyTakenError
             if launch.kind in LIVE:
                 self.caps.require_live(connection, owner)
+            if launch.ranked:
+                self.caps.require_names(connection, owner, [agent["agent_id"] for agent in started["agents"]])
             enter(connection, started, owner, now, ranked=launch.ranked, budget=self.budget)
             jobs.add(connection, launch.kind, run_id, launch.payload, now)
             queued = runtime_event("RUN_QUEUED", str(config.agent_id), run_id, "", {})
