@@ -12,6 +12,7 @@ import polars as pl
 from clvlab.agents.isolation.isolated import IsolatedAgent, isolated
 from clvlab.agents.registry import template
 from clvlab.agents.template import Template
+from clvlab.application.runs.card import knowledge, may_hold_past, shown_causality
 from clvlab.application.runs.perform import PerformedRun
 from clvlab.application.runs.plan import Plan
 from clvlab.engine.agent import Agent, is_registered
@@ -24,6 +25,7 @@ from clvlab.law.ranking import rank
 from clvlab.law.schema import OUTCOMES
 from clvlab.law.tape import Tape
 from clvlab.packs.reader import Pack
+from clvlab.store.sketches import Groups, sketches
 
 
 def plan_backtest(
@@ -129,3 +131,36 @@ def leaderboard(backtests: Sequence[PerformedRun]) -> pl.DataFrame:
     """Rank agents over several backtests: ``OUTCOMES`` with a rank, by mean CLV."""
     frames = [pl.DataFrame(schema=OUTCOMES), *(backtest.result.outcomes for backtest in backtests)]
     return rank(pl.concat(frames))
+
+
+def board(backtests: Sequence[PerformedRun]) -> pl.DataFrame:
+    """Rank agents as ``leaderboard`` does, those that can't hold the past before the others, one for all that decide alike.
+
+    Beside ``OUTCOMES`` and the rank: ``hindsight_possible``, and in ``others`` how many more decide alike.
+    """
+    frame = pl.concat([pl.DataFrame(schema=OUTCOMES), *(backtest.result.outcomes for backtest in backtests)])
+    rows = [row | {"position": position} for position, row in enumerate(row for one in backtests for row in _facts(one))]
+    groups = Groups()
+    first = [found["position"] if (found := groups.place(row)) else row["position"] for row in rows]
+    told = frame.with_columns(
+        pl.Series("hindsight_possible", [row["hindsight_possible"] for row in rows], dtype=pl.Boolean),
+        pl.Series("others", [first.count(row["position"]) - 1 for row in rows], dtype=pl.Int64),
+        pl.Series("leads", [position == at for at, position in enumerate(first)], dtype=pl.Boolean),
+    )
+    return rank(told).filter("leads").drop("leads").sort("hindsight_possible", maintain_order=True)
+
+
+def _facts(backtest: PerformedRun) -> list[dict[str, Any]]:
+    """Return how each agent of a run decided, and what; in the order of its outcomes."""
+    started, agent_ids = backtest.started, backtest.result.outcomes["agent_id"].to_list()
+    made = sketches(backtest.scores, str(started["binding"]["content_hash"]), agent_ids)
+    agents = {agent["agent_id"]: agent for agent in started["agents"]}
+    return [
+        {
+            "causality": shown_causality(agents[agent_id]),
+            "knowledge": knowledge(started["source_mode"]),
+            "hindsight_possible": may_hold_past(agents[agent_id], started["source_mode"]),
+            "sketch": made[agent_id],
+        }
+        for agent_id in agent_ids
+    ]

@@ -37,15 +37,14 @@ from clvlab.cli.options import JsonOption, NetworkOption, PackArgument, ReadsOpt
 from clvlab.cli.packs import packs_app
 from clvlab.cli.printing import (
     err,
-    leaderboard,
     out,
     plain,
     plain_lines,
     print_json,
     show_checks,
+    show_leaderboard,
     show_next,
     show_report,
-    show_table,
     table,
 )
 from clvlab.cli.progress import stages
@@ -124,7 +123,7 @@ def demo(runs_folder: RunsOption = listing.DEFAULT_RUNS, as_json: JsonOption = F
             ]
         )
         raise typer.Exit(0 if all(verdict.passed for verdict in verdicts) else 1)
-    show_table(leaderboard(tests))
+    show_leaderboard(tests)
     for test in tests:
         show_report(test.report, headline_of(test))
     for verdict in verdicts:

@@ -25,7 +25,7 @@ from clvlab.application.sheets.headline import headline_of
 from clvlab.application.sheets.listing import DEFAULT_RUNS
 from clvlab.cli.making import INTERRUPTED, end_of, ended_like_an_interrupt, now_ms, params_of
 from clvlab.cli.options import JsonOption, NetworkOption, ReadsOption, limit_words, option_words
-from clvlab.cli.printing import err, leaderboard, out, plain, print_json, show_next, show_report, show_table
+from clvlab.cli.printing import err, out, plain, print_json, show_leaderboard, show_next, show_report
 from clvlab.engine.agent import Agent
 from clvlab.law.closing import Window
 
@@ -154,7 +154,7 @@ def _show(done: PerformedRun, folder: Path, names: Sequence[str], options: Seque
         print_json(report | {"run_folder": str(folder), "pack_folder": str(done.pack.folder)})
         return
     if several:
-        show_table(leaderboard([done]))
+        show_leaderboard([done])
     show_report(report, None if several else headline_of(done))
     out.print(f"Sealed in {plain(str(folder))}")
     out.print(f"Captured in {plain(str(done.pack.folder))}")

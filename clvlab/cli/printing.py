@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from clvlab.application import backtests
+from clvlab.application.runs.card import ANSWERS_PUBLIC
 from clvlab.application.runs.perform import PerformedRun
 from clvlab.application.sheets.headline import Headline
 from clvlab.invocation import command
@@ -168,18 +169,29 @@ def show_checks(verdict: Verification, judge: Mapping[str, str] | None = None) -
         out.print(f"[red]NOT verified[/]: recomputed {plain(verdict.recomputed_evidence_hash)}\n")
 
 
-def leaderboard(tests: Sequence[PerformedRun]) -> Table:
-    board = backtests.leaderboard(tests)
-    shown = board.select(
+def show_leaderboard(tests: Sequence[PerformedRun]) -> None:
+    """Print agents by mean CLV, and those that may hold the past under a heading of their own."""
+    board = backtests.board(tests)
+    for title, rows in (
+        ("Leaderboard, by mean CLV", board.remove("hindsight_possible")),
+        (ANSWERS_PUBLIC, board.filter("hindsight_possible")),
+    ):
+        if not rows.is_empty():
+            show_table(_leaderboard(rows, title))
+
+
+def _leaderboard(rows: pl.DataFrame, title: str) -> Table:
+    alike = pl.format("{} and {} alike", "agent_id", "others")
+    shown = rows.select(
         "rank",
-        agent="agent_id",
+        agent=pl.when(pl.col("others") > 0).then(alike).otherwise("agent_id"),
         clv_bps="mean_clv_bps",
         scored="action_count",
         valid_pct="valid_pct",
         sim_pnl="sim_pnl",
         drawdown=pl.col("max_drawdown").cast(pl.Int64),  # a sum of basis points, and short enough for 80 columns
     )
-    return table(shown, "Leaderboard, by mean CLV")
+    return table(shown, title)
 
 
 def facts(title: str, pairs: Mapping[str, object]) -> None:

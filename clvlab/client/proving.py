@@ -17,9 +17,12 @@ from clvlab.client.asking import Asking
 class Proving(Asking):
     """What anybody may see and check of runs."""
 
-    def leaderboard(self, after_rank: int = 0, limit: int | None = None) -> LeaderboardResponse:
-        """Rank agents over all sealed runs; a page of them with a ``limit``."""
-        return self._get(LeaderboardResponse, "leaderboard", after_rank=after_rank, limit=limit)
+    def leaderboard(self, after_rank: int = 0, limit: int | None = None, **filters: Any) -> LeaderboardResponse:
+        """Rank agents over all sealed runs; a page of them with a ``limit``.
+
+        ``filters`` are ``causality`` and ``knowledge``; ``grouped=True`` is one row for an owner's that decide alike.
+        """
+        return self._get(LeaderboardResponse, "leaderboard", after_rank=after_rank, limit=limit, **filters)
 
     def runs(self, cursor: str | None = None, limit: int = 50, **filters: Any) -> RunListResponse:
         """List runs, newest first; of a ``kind``, ``status``, ``agent_id``, ``pack_id`` or ``owner`` only, if given."""

@@ -22,12 +22,16 @@ from clvlab.answers.runs import (
     VerifyResponse,
 )
 from clvlab.law.metrics import LOW_SAMPLE_BELOW, confidence
-from clvlab.law.schema import Causality
+from clvlab.law.schema import Causality, SourceMode
 from clvlab.proof.anchor import Anchor
 from clvlab.proof.checks import Check
 from clvlab.proof.manifest import VERIFIER_VERSION
 from clvlab.proof.started import RunStarted
 from clvlab.proof.verify import Verification
+from clvlab.store.hindsight import TRANSCRIPT, Knowledge, is_hindsight_possible
+
+ANSWERS_PUBLIC = "The answers were public when this was run"
+"""Heading of the rows of a board that may hold the past."""
 
 
 def metrics(outcomes: pl.DataFrame) -> Metrics:
@@ -75,7 +79,17 @@ def lineage(started: RunStarted | None) -> Lineage:
 def shown_causality(agent: AgentIdentity) -> str:
     """Return how an agent is shown to decide: a template that repeats what somebody wrote is sealed as one that computes."""
     repeats = agent["causality"] == Causality.TEMPLATE and agent["strategy"] in TRANSCRIBED
-    return "transcript" if repeats else agent["causality"]
+    return TRANSCRIPT if repeats else agent["causality"]
+
+
+def knowledge(source_mode: str) -> Knowledge:
+    """Return what is known of a run without its log: only a live one was decided before its prices were known."""
+    return Knowledge.LIVE if source_mode == SourceMode.LIVE else Knowledge.HISTORY
+
+
+def may_hold_past(agent: AgentIdentity, source_mode: str) -> bool:
+    """Tell whether the answers were public when an agent was run, and nothing shows that it does not hold them."""
+    return is_hindsight_possible(shown_causality(agent), knowledge(source_mode), agent["config_hash"])
 
 
 def proof_card(verification: Verification, log: LogStanding | None = None) -> ProofArtifactResponse:

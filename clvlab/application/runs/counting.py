@@ -11,14 +11,12 @@ from typing import Any
 
 import polars as pl
 
-from clvlab.application.runs.card import shown_causality
+from clvlab.application.runs.card import knowledge, shown_causality
 from clvlab.law.metrics import forecast_errors, outcomes
-from clvlab.law.schema import SourceMode
 from clvlab.proof.checks import Verdict
 from clvlab.proof.verify import Verification
 from clvlab.store import standings
 from clvlab.store.database import Connection
-from clvlab.store.hindsight import Knowledge
 from clvlab.store.sketches import sketches
 from clvlab.store.standings import Row
 from clvlab.store.tables import SUMS
@@ -71,7 +69,7 @@ def results(verification: Verification, owner: str, claim: Claim) -> list[dict[s
     is_whole = all(len(own) == len(fixture_ids) for own in new.values())
     scores = verification.scores if is_whole else _of_new(verification.scores, new)
     sums, made = _sums(scores, agent_ids), sketches(scores, content_hash, agent_ids)
-    failing, is_live = is_failing(verification), started["source_mode"] == SourceMode.LIVE
+    failing, known = is_failing(verification), knowledge(started["source_mode"])
     return [
         {
             "run_id": verification.run_id,
@@ -85,7 +83,7 @@ def results(verification: Verification, owner: str, claim: Claim) -> list[dict[s
             "strategy": agent["strategy"],
             "causality": shown_causality(agent),
             "config_hash": agent["config_hash"],
-            "knowledge": Knowledge.LIVE if is_live else Knowledge.HISTORY,
+            "knowledge": known,
             "commit_index": None,
             "sketch": made[agent["agent_id"]],
         }

@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 import polars as pl
 
+from clvlab.application.runs.card import ANSWERS_PUBLIC
 from clvlab.application.templates import cards
 from clvlab.application.templates import strategy as catalogued
 from clvlab.drawing import html
@@ -29,7 +30,8 @@ _STANDINGS: Schema = {
     "rank": pl.Int64, "agent_id": pl.String, "runs": pl.Int64, "avg_clv_bps": pl.Float64, "total_clv_bps": pl.Int64,
     "sim_pnl": pl.Int64, "brier": pl.Float64, "max_drawdown": pl.Float64, "action_count": pl.Int64, "valid_pct": pl.Float64,
     "proof_mode": pl.String, "eligibility_badge": pl.String, "anchor_status": pl.String, "source_mode": pl.String,
-    "valid_count": pl.Int64, "clv_confidence": pl.String, "low_sample": pl.Boolean,
+    "valid_count": pl.Int64, "clv_confidence": pl.String, "low_sample": pl.Boolean, "strategy": pl.String,
+    "causality": pl.String, "knowledge": pl.String, "hindsight_possible": pl.Boolean,
 }  # fmt: skip
 
 
@@ -63,9 +65,23 @@ class Listing(Shown):
         more = self.frame.height - shown.height
         return html.block(
             self.title,
-            f'<div class="wide">{html.table(shown.columns, shown.rows())}</div>' if shown.height else "<p>No rows.</p>",
+            self._tables(shown) if shown.height else "<p>No rows.</p>",
             f'<p class="quiet">and {more:,} more, in .frame</p>' if more else "",
         )
+
+    def _tables(self, shown: pl.DataFrame) -> str:
+        return f'<div class="wide">{html.table(shown.columns, shown.rows())}</div>'
+
+
+class _Standings(Listing):
+    """A leaderboard: rows that may hold the past stand under a heading of their own."""
+
+    def _tables(self, shown: pl.DataFrame) -> str:
+        firm, doubtful = shown.remove("hindsight_possible"), shown.filter("hindsight_possible")
+        parts = [super()._tables(firm)] if firm.height else []
+        if doubtful.height:
+            parts.append(html.section(ANSWERS_PUBLIC, html.table(doubtful.columns, doubtful.rows())))
+        return "".join(parts)
 
 
 class AgentListing(Listing):
@@ -127,10 +143,14 @@ def list_runs(runs: Iterable[Mapping[str, Any]], card: Callable[[str], Mapping[s
 
 
 def list_standings(rows: Iterable[Mapping[str, Any]], where: str) -> Listing:
-    """List the global leaderboard: agents by pooled mean CLV in bps of probability; nothing else ranks."""
+    """List the global leaderboard: agents by pooled mean CLV in bps of probability; nothing else ranks.
+
+    Those that can't hold the past come first; the ``rank`` is that among all.
+    """
     made = [tuple(row[name] for name in _STANDINGS) for row in rows]
     title = f"Leaderboard of {where}: agents by mean CLV (bps of probability) over all their runs"
-    return Listing(title, _frame(made, _STANDINGS), "lab.runs(), lab.verify(run_id)")
+    frame = _frame(made, _STANDINGS).sort("hindsight_possible", maintain_order=True)
+    return _Standings(title, frame, "lab.runs(), lab.verify(run_id)")
 
 
 def _frame(rows: Iterable[tuple[Any, ...]], schema: Schema) -> pl.DataFrame:
