@@ -10,6 +10,7 @@ from fastapi import Query, Request, Response
 from clvlab.application.application import Application
 from clvlab.application.competitions.listing import CompetitionFilter
 from clvlab.application.competitions.status import CompetitionStatus
+from clvlab.application.runs.card import may_hold_past
 from clvlab_service.deps import ApplicationDep
 from clvlab_service.pages.route import page_router
 from clvlab_service.reading import ReadPlace
@@ -59,4 +60,9 @@ def competition(competition_id: str, request: Request, application: ApplicationD
     is_over = state["status"] in _OVER and state["anchor_status"] != "pending"
     root = str(request.scope.get("root_path", "")).rstrip("/")
     stream = f"{root}/competitions/{quote(competition_id, safe='')}/arena?since_seq={state['latest_seq']}"
-    return page(request, "competition.html", {"state": state}, stream=None if is_over else stream)
+    card = state["proof_card"]
+    source_mode, agents = state["config"]["source_mode"], card["lineage"]["agents"] if card else []
+    doubtful = {agent["agent_id"] for agent in agents if may_hold_past(agent, source_mode)}
+    firm = [row for row in state["leaderboard"] if row["agent_id"] not in doubtful]
+    standings = {"firm": firm, "doubtful": [row for row in state["leaderboard"] if row["agent_id"] in doubtful]}
+    return page(request, "competition.html", {"state": state, **standings}, stream=None if is_over else stream)
