@@ -3,7 +3,7 @@
 import pytest
 
 from tests.service import serving
-from tests.service.serving import BOUND, DEPLOY, assert_problem
+from tests.service.serving import BOUND, DEPLOY, FIXTURE, assert_problem
 from tests.service.tokens import ALICE
 
 
@@ -56,3 +56,33 @@ def test_drafts_beyond_the_cap_are_429_until_one_is_deleted(capped):
     capped.post("/competitions", BOUND, by=capped.bob)
     assert capped.alice.delete(f"/competitions/{first}").status_code == 204
     capped.post("/competitions", BOUND)
+
+
+def test_names_beyond_the_cap_are_429_and_those_that_are_there_go_on(request, keys):
+    store = request.getfixturevalue("emptied_postgres_url")
+    with serving.api(keys, store, max_owner_names=2) as served:
+        served.app.state.application.jobs.stop()
+        served.post("/agents/deploy", DEPLOY | {"agent_id": "one"})
+        served.post("/agents/deploy", DEPLOY | {"agent_id": "two"})
+
+        problem = assert_problem(served.alice.post("/agents/deploy", json=DEPLOY | {"agent_id": "three"}), 429)
+
+        assert problem["detail"] == (
+            "you have 2 names on the leaderboard, and may have 2: 'three' would be another; take one that you have"
+        )
+        served.post("/agents/deploy", DEPLOY | {"agent_id": "three"}, by=served.bob)
+        while served.app.state.application.jobs.run_one():
+            pass
+        served.post("/agents/deploy", DEPLOY | {"agent_id": "one", "fixture_id": FIXTURE + 1})
+        third = served.competition(agents=("baseline",))
+        assert "2 names" in assert_problem(served.alice.post(f"/competitions/{third}/start"), 429)["detail"]
+        assert served.get(f"/competitions/{third}")["status"] == "draft"
+        assert sorted(row["agent_id"] for row in served.get("/leaderboard")["rows"]) == ["one", "three", "two"]
+
+
+def test_a_roster_that_would_go_beyond_the_cap_is_refused_whole(keys):
+    with serving.api(keys, max_owner_names=1) as served:
+        both = served.competition()
+        assert "you have 0 names" in assert_problem(served.alice.post(f"/competitions/{both}/start"), 429)["detail"]
+        assert served.get("/leaderboard")["rows"] == []
+        assert served.started(agents=("baseline",))[1]["status"] == "finalized"

@@ -8,13 +8,14 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, text
 
 from clvlab.application.application import Application
+from clvlab.application.competitions.requests import AgentEntry
 from clvlab.errors import StoreError
 from clvlab.runlog.log import commit
 from clvlab.store import migrations
 from clvlab.store.columns import metadata
 from clvlab.store.database import Database
 from clvlab.store.runlog import RunLog
-from tests.factories import ALICE
+from tests.factories import ALICE, BOB, make_competition
 
 config = Config()
 config.set_main_option("script_location", str(importlib.import_module("clvlab.store.migrations").__path__[0]))
@@ -102,3 +103,32 @@ def test_deflated_runs_are_not_left_to_a_version_that_can_not_read_them(tmp_path
         migrations.downgrade(connection, "0007")
 
     database.close()
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_rows_of_an_older_leaderboard_get_their_names_ranks_and_facts(kind, request, tmp_path):
+    url = url_of(kind, request, tmp_path)
+    application = Application(url)
+    competition_id = make_competition(application, "baseline", "cumulative-drift", fixture_id=90000000, roster_size=3)
+    wait = {"fixture_id": 90000000, "tick_seq": 0, "action": "WAIT"}
+    application.competitions.register(
+        ALICE, competition_id, AgentEntry(agent_id="llm", strategy="llm", config={"transcript": [wait]})
+    )
+    application.competitions.start(ALICE, competition_id)
+    for owner in (BOB, ALICE):
+        application.competitions.start(owner, make_competition(application, "baseline", owner=owner, fixture_id=90000001))
+    before = application.leaderboard.rows()
+    application.close()
+    database = Database(url)
+    with database.write() as connection:
+        migrations.downgrade(connection, "0010")
+        assert connection.execute(text("SELECT count(*) FROM standings")).scalar() == 4
+    database.close()
+
+    again = Application(url)
+
+    assert again.leaderboard.rows() == before
+    assert {row["causality"] for row in before["rows"]} == {"template", "transcript"}
+    assert again.leaderboard.rebuild() == []
+    assert again.leaderboard.rows() == before
+    again.close()

@@ -14,7 +14,7 @@ def scores(ticks, *, market_key="M||", side="home", agent_id=AGENT, fixture_id=1
             "agent_id": [agent_id] * count, "fixture_id": [fixture_id] * count, "tick_seq": list(ticks),
             "market_key": [market_key] * count, "side": [side] * count,
         },
-        schema={"agent_id": pl.String, "fixture_id": pl.Int64, "tick_seq": pl.Int32, "market_key": pl.String, "side": pl.String},
+        schema_overrides={"agent_id": pl.String, "fixture_id": pl.Int64, "tick_seq": pl.Int32},
     )  # fmt: skip
 
 
