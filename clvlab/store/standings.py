@@ -13,7 +13,7 @@ from functools import reduce
 from secrets import token_hex
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, delete, func, or_, select, tuple_, update
+from sqlalchemy import ColumnElement, Connection, delete, func, or_, select, update
 
 from clvlab.store.database import first, insert, rows
 from clvlab.store.hindsight import MIXED, Knowledge, is_hindsight_possible, weakest
@@ -223,11 +223,15 @@ def ranked(connection: Connection, wanted: Wanted, after: int, limit: int | None
 def others_alike(connection: Connection, found: Iterable[Row]) -> dict[Row, list[str]]:
     """Return the labels of the other rows in the groups of some rows, as these are ranked."""
     own = standings.c
-    query = select(own.owner, own.first_alike, own.label).where(own.first_alike != own.agent_id)
+    query = select(own.owner, own.first_alike, own.rank_key, own.label).where(own.first_alike != own.agent_id)
+    leading: dict[str, list[str]] = {}
+    for owner, agent_id in found:
+        leading.setdefault(owner, []).append(agent_id)
     alike: dict[Row, list[str]] = {}
-    keys = tuple_(own.owner, own.first_alike)
-    for owner, agent_id, label in connection.execute(query.where(keys.in_(list(found))).order_by(own.rank_key)):
-        alike.setdefault((owner, agent_id), []).append(label)
+    for owner, agent_ids in leading.items():
+        members = connection.execute(query.where(own.owner == owner, own.first_alike.in_(agent_ids))).all()
+        for _, agent_id, _, label in sorted(members, key=lambda member: bytes(member.rank_key)):
+            alike.setdefault((owner, agent_id), []).append(label)
     return alike
 
 

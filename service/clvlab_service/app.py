@@ -13,6 +13,7 @@ from starlette_compress import CompressMiddleware, add_compress_type
 from clvlab.application.application import Application
 from clvlab.application.deploys.config import DeployConfig
 from clvlab.application.templates import parameter_models
+from clvlab.cache import BoundedCache
 from clvlab_service.auth import authenticator
 from clvlab_service.caching import Varying
 from clvlab_service.docs_page import install_docs_page
@@ -89,6 +90,9 @@ _ROUTERS = (
 )
 
 
+_BOARDS_BYTES = 16 << 20
+
+
 def create_app(settings: Settings) -> FastAPI:
     """Build the service; the store is opened, and workers start, when the server starts it.
 
@@ -110,6 +114,7 @@ def create_app(settings: Settings) -> FastAPI:
     )
     log, metrics = logger(settings.log_level), Metrics()
     app.state.settings, app.state.log, app.state.metrics = settings, log, metrics
+    app.state.boards = BoundedCache(_BOARDS_BYTES, len)
     app.state.stream_places = StreamPlaces(settings, metrics)
     app.state.auth = authenticator(settings, log)
     for router in (*_PAGES, assets.router, *_ROUTERS):  # pages first: they step aside where none is asked for

@@ -14,6 +14,7 @@ from tests.benchmarks.exploring import MESSAGES, MOVES
 from tests.benchmarks.luck import PATHS, PLAIN_SPLITS, POINTS, SPLITS
 from tests.benchmarks.measure import Sample, imported, measured, prepared, spread
 from tests.benchmarks.report import Budget, Equality, Figure, growth, machine, rate, ratio, table
+from tests.benchmarks.stored import NAMES
 
 _VERIFIER = Path(__file__).parents[2] / "clvlab" / "proof" / "clv_verify.py"
 _STRATEGIES = ("baseline", "cumulative-drift", "sharp-momentum-v2")
@@ -84,6 +85,7 @@ def _commands(folder: Path, sizes: dict[str, Any]) -> dict[str, list[str]]:
     commands |= {"gate": ["gate", run_large], "ticking": ["ticking", small]}
     commands |= {"decision small": ["decision", run_small], "decision large": ["decision", run_large]}
     commands |= {f"board {size}": ["board", small, str(count)] for size, count in _boards(sizes).items()}
+    commands |= {f"page of {names}": ["board_page", small, str(names)] for names in NAMES}
     if _VERIFIER.is_file():
         commands["verify_alone"] = ["verify_alone", run_small, str(_VERIFIER)]
     commands |= {job: [job, run_small] for job in ("opinion", "bundled", "unbundled")}
@@ -165,6 +167,9 @@ def _store(samples: Samples, sizes: dict[str, Any]) -> Iterator[Figure]:
         decisions, runs = sizes["decisions"][f"run-{size}"], _boards(sizes)[size]
         yield Figure("store", f"one of {decisions} decisions", "s", _seconds(samples[f"decision {size}"]), Budget(0.05))
         yield Figure("store", f"leaderboard of {runs} runs", "s", _seconds(samples[f"board {size}"]), Budget(0.05))
+    few, many = (samples[f"page of {names}"] for names in NAMES)
+    name, baseline = (f"ten rows and ten groups of {names} names" for names in reversed(NAMES))
+    yield Figure("store", name, "s", _seconds(many), Budget(2, on="ratio"), baseline, ratio(many, few))
 
 
 def _statistics(samples: Samples) -> Iterator[Figure]:

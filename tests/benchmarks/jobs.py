@@ -42,7 +42,7 @@ from tests.benchmarks.agents import Average, Every, Momentum
 from tests.benchmarks.data import FEED, PACK
 from tests.benchmarks.exploring import explore
 from tests.benchmarks.luck import fanned, split, split_plainly
-from tests.benchmarks.stored import board, decision
+from tests.benchmarks.stored import board, board_page, decision
 from tests.factories import performed
 
 __all__ = ["JOBS", "Facts", "Job", "per_market"]
@@ -257,7 +257,7 @@ JOBS: dict[str, Callable[..., Job]] = {
     job.__name__: job
     for job in (
         script, sql, scored, sealed, digest, content_hash, verified_pack, seal_run, verify_run, verify_alone,
-        anchored, opinion, bundled, unbundled, gate, ticking, decide, decide_season, decision, board,
+        anchored, opinion, bundled, unbundled, gate, ticking, decide, decide_season, decision, board, board_page,
         tear_sheet, estimated, explore, split, split_plainly, fanned,
     )
 }  # fmt: skip

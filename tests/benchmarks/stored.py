@@ -8,7 +8,7 @@ from typing import Any
 
 from clvlab.anchor.anchorer import NullAnchor
 from clvlab.application.anchoring import Anchoring
-from clvlab.application.leaderboard import Leaderboard
+from clvlab.application.leaderboard import Leaderboard, Wanted
 from clvlab.application.log.public import PublicLog
 from clvlab.application.runs.stored import StoredRuns
 from clvlab.store import runs, standings
@@ -17,7 +17,9 @@ from clvlab.store.folder import read_run
 from clvlab.store.tables import SUMS
 from clvlab.store.tables import runs as run_table
 
-__all__ = ["board", "decision"]
+__all__ = ["NAMES", "board", "board_page", "decision"]
+
+NAMES = (100, 10_000)
 
 _AGENTS = 500
 _ROW = {"kind": "backtest", "origin_id": None, "source_mode": "replay", "mode_label": "Backtest", "lineage": {}, "ranked": True}
@@ -37,18 +39,32 @@ def decision(folder: Path) -> Callable[[], dict[str, Any]]:
 
 def board(_: Path, count: str) -> Callable[[], dict[str, Any]]:
     """Rank the agents of so many runs."""
+    leaderboard = _leaderboard(int(count), _AGENTS)
+    return lambda: {"runs": sum(row["runs"] for row in leaderboard.rows()["rows"])}
+
+
+def board_page(_: Path, names: str) -> Callable[[], dict[str, Any]]:
+    """Read the first ten of so many rows, and the first ten groups."""
+    leaderboard = _leaderboard(int(names), int(names))
+    grouped = Wanted(grouped=True, apart=True)
+    return lambda: {"rows": len(leaderboard.rows(0, 10)["rows"]) + len(leaderboard.rows(0, 10, grouped)["rows"])}
+
+
+def _leaderboard(count: int, agents: int) -> Leaderboard:
     database = Database()
     with database.write() as connection:
-        results = list(_results(int(count)))
+        results = list(_results(count, agents))
         rows = [_ROW | {"run_id": result["run_id"], "status": "sealed", "created_ts_ms": 0} for result in results]
         connection.execute(run_table.insert(), rows)
         standings.replace_all(connection, results, {})
-    return lambda: {"runs": sum(row["runs"] for row in Leaderboard(database).rows()["rows"])}
+    return Leaderboard(database)
 
 
-def _results(count: int) -> Iterator[dict[str, Any]]:
+def _results(count: int, agents: int) -> Iterator[dict[str, Any]]:
+    told = {"strategy": "baseline", "causality": "template", "config_hash": "sha256:1", "knowledge": "history"}
+    rest = {"proof_mode": "reproducible", "source_mode": "replay", "failing": False, "commit_index": None, "sketch": None}
     for number in range(count):
         sums = {name: number % (7 + place) for place, name in enumerate(SUMS)}
-        agent = {"owner": f"did:example:{number % _AGENTS % 7}", "agent_id": f"agent {number % _AGENTS}"}
+        agent = {"owner": f"did:example:{number % agents % 7}", "agent_id": f"agent {number % agents}"}
         own = {"run_id": f"run_{number:032x}", "max_drawdown": -(number % 900), "fixtures": 1}
-        yield agent | own | sums | {"proof_mode": "reproducible", "source_mode": "replay", "failing": False}
+        yield agent | own | sums | told | rest

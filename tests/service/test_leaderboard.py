@@ -1,8 +1,10 @@
 """``GET /leaderboard`` narrowed, grouped and asked for again."""
 
 import pytest
+from sqlalchemy import update
 
 from clvlab.store.hindsight import CAUSALITIES
+from clvlab.store.tables import standings
 from tests.service import serving
 from tests.service.serving import BACKTEST, FIXTURE, assert_problem, make_entry
 
@@ -90,3 +92,14 @@ def test_a_sealed_run_changes_the_tag(keys):
         assert changed.status_code == 200
         assert changed.headers["etag"] != tag
         assert [row["agent_id"] for row in changed.json()["rows"]] == ["baseline (anonymous)"]
+
+
+def test_nobody_pays_twice_for_an_answer_that_has_not_changed(keys):
+    with serving.api(keys) as served:
+        served.post("/backtests", BACKTEST, by=served.nobody)
+        first = served.get("/leaderboard")
+        with served.app.state.application.leaderboard.database.write() as connection:
+            connection.execute(update(standings).values(runs=99))  # which no code does without a new revision
+
+        assert served.get("/leaderboard") == first
+        assert served.get("/leaderboard", limit=1)["rows"][0]["runs"] == 99
