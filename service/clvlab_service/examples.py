@@ -106,6 +106,7 @@ _VALUES: dict[str, Any] = {
     "invalid_count": 0,
     "is_genuine": False,
     "kind": "competition",
+    "KnowledgeSummary": "history",
     "later": 0,
     "latest_seq": 19,
     "LifecycleStatus": "finalized",
