@@ -37,7 +37,7 @@ def served(keys):
         hostile = found.competition(agents=())
         entry = make_entry("llm", agent_id=HOSTILE, config={"transcript": [said]}, proof_mode="verified")
         found.post(f"/competitions/{hostile}/agents", entry)
-        found.hostile_run_id = found.post(f"/competitions/{hostile}/start")["run_id"]
+        found.hostile_id, found.hostile_run_id = hostile, found.post(f"/competitions/{hostile}/start")["run_id"]
         yield found
 
 
@@ -373,3 +373,34 @@ def test_what_somebody_wrote_is_not_called_a_template_that_decides(served):
     assert CAUSALITY["transcript"] in written
     assert CAUSALITY["template"] not in written
     assert CAUSALITY["template"] in computed
+
+
+def test_rows_that_may_hold_the_past_stand_under_a_heading_of_their_own(served):
+    heading = "The answers were public when this was run"
+    for path, last in (("/leaderboard", "cumulative-drift"), ("/", "cumulative-drift")):
+        shown = Elements(page(served, path).text).text
+        written = shown.index("transcript, history")  # of the hostile agent, which is an llm
+
+        assert shown.index(last) < shown.index(heading) < written
+        assert shown.index("template, history") < shown.index(heading)
+        assert "template, history" not in shown[written:]
+
+
+def test_a_transcript_stands_apart_in_the_standings_of_a_competition(served):
+    own = page(served, f"/competitions/{served.hostile_id}").text
+    other = page(served, f"/competitions/{served.competition_id}").text
+
+    assert "The answers were public when this was run" in own
+    assert "The answers were public when this was run" not in other
+
+
+def test_names_with_the_same_decisions_are_one_row_of_a_page(keys):
+    with serving.api(keys) as found:
+        created = found.competition()
+        found.post(f"/competitions/{created}/agents", make_entry(agent_id="another name"))
+        found.post(f"/competitions/{created}/start")
+
+        shown = Elements(page(found, "/leaderboard").text).text
+
+    assert "and 1 more with the same decisions" in shown
+    assert len(re.findall("template, history; ", shown)) == 2
