@@ -8,7 +8,7 @@ from clvlab.application.replays import replay_run
 from clvlab.application.runs.in_folder import FolderRecord
 from clvlab.application.runs.record import make
 from clvlab.application.runs.reopening import reopen
-from clvlab.cli.printing import show_pack, show_report
+from clvlab.cli.printing import show_leaderboard, show_pack, show_report
 from clvlab.errors import UnknownFixtureError
 from clvlab.lab.results.result import Result
 from clvlab.law.closing import Window
@@ -210,3 +210,28 @@ def test_the_polymarket_close_is_the_last_quote_before_the_true_kickoff(realdata
     assert joined.height == scores.height
     assert (joined["close_prob_bps"] == joined["prob_bps"]).all()
     assert (joined["closing_age_ms"] == joined["kickoff_ts_ms"] - joined["ts_ms"]).all()
+
+
+def test_on_a_board_the_first_stands_for_those_that_decide_alike(pack):
+    tests = [
+        performed(pack, backtests.rename(backtests.resolve(strategy), name))
+        for strategy, name in (("baseline", "b"), ("cumulative-drift", "c"), ("baseline", "a"))
+    ]
+
+    board = backtests.board(tests)
+
+    assert set(board.select("agent_id", "others").rows()) == {("b", 1), ("c", 0)}
+    assert backtests.board([]).is_empty()
+
+
+def test_what_may_hold_the_past_is_printed_under_a_heading_of_its_own(pack, capsys):
+    wait = {"fixture_id": pack.fixture_ids[0], "tick_seq": 0, "action": "WAIT"}
+    written = backtests.resolve("llm", {"transcript": [wait]})
+    alike = backtests.rename(backtests.resolve("baseline"), "again")
+
+    show_leaderboard([performed(pack, written), performed(pack, "baseline"), performed(pack, alike)])
+
+    first, _, last = capsys.readouterr().out.partition("The answers were public when this was run")
+    assert "baseline and 1 alike" in first
+    assert "llm" in last
+    assert "llm" not in first
