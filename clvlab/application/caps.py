@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from clvlab.errors import OwnerLimitError
 from clvlab.store import competitions, jobs, standings
 from clvlab.store.database import Connection
+from clvlab.store.runlog import LogRows
 
 _SOON_S = 5
 _LATER_S = 60
@@ -86,6 +87,7 @@ class Caps:
         ------
         OwnerLimitError
         """
+        LogRows(connection, writing=True)  # which a run is entered in next: of two at once, the second sees the first's names
         there = standings.names_of(connection, owner)
         new = set(agent_ids) - there
         if new and len(there) + len(new) > self.names:

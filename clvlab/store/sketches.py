@@ -19,6 +19,9 @@ import polars as pl
 GROUPS_COMPARED = 500
 """With so many groups of an owner, the newest, a row is compared: what a seal costs does not grow without end."""
 
+ALIKE_IN = ("causality", "knowledge", "hindsight_possible")
+"""What must be told alike of rows of one group, so that none of them hides behind another's label."""
+
 _KEPT = 256  # up to so many decisions a sketch is the whole set; from there the share is known to 1.4 % or better
 _ALIKE_PERCENT = 95
 _Hashes = npt.NDArray[np.uint64]
@@ -75,12 +78,12 @@ def are_alike(first: bytes, second: bytes) -> bool:
 
 
 class Groups:
-    """Rows of one owner by likeness: those that decide alike, under the same causality and knowledge.
+    """Rows of one owner by likeness: those that decide alike, and are told alike.
 
     Parameters
     ----------
     leading
-        The first row of each group, oldest first: ``position``, ``causality``, ``knowledge`` and ``sketch``.
+        The first row of each group, oldest first: ``position``, ``sketch``, and what is told of it (``ALIKE_IN``).
     """
 
     def __init__(self, leading: Iterable[Mapping[str, Any]] = ()) -> None:
@@ -99,7 +102,7 @@ class Groups:
 def _is_of_one_group(row: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     if row["sketch"] is None or other["sketch"] is None:
         return False
-    same = all(row[name] == other[name] for name in ("causality", "knowledge"))
+    same = all(row[name] == other[name] for name in ALIKE_IN)
     return same and are_alike(row["sketch"], other["sketch"])
 
 

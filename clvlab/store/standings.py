@@ -19,7 +19,7 @@ from clvlab.store.database import first, insert, rows
 from clvlab.store.hindsight import MIXED, Knowledge, is_hindsight_possible, weakest
 from clvlab.store.jobs import JobStatus
 from clvlab.store.labels import candidates, labels
-from clvlab.store.sketches import GROUPS_COMPARED, Groups, joined
+from clvlab.store.sketches import ALIKE_IN, GROUPS_COMPARED, Groups, joined
 from clvlab.store.tables import (
     RUN_COUNTS,
     SUMS,
@@ -166,9 +166,8 @@ def _named(sums: Mapping[str, Any], label: str) -> dict[str, Any]:
 def _group(connection: Connection, owner: str, agent_ids: Collection[str]) -> None:
     """Compare changed rows, and those that were like them, with the first of every group of the owner."""
     own = standings.c
-    query = select(own.agent_id, own.position, own.causality, own.knowledge, own.sketch, own.first_alike).where(
-        own.owner == owner
-    )
+    named = (*(own[name] for name in ALIKE_IN), own.agent_id, own.position, own.sketch, own.first_alike)
+    query = select(*named).where(own.owner == owner)
     changed = or_(own.agent_id.in_(agent_ids), own.first_alike.in_(agent_ids))
     moved = rows(connection, query.where(changed).order_by(own.position))
     leading = query.where(own.first_alike == own.agent_id, own.agent_id.not_in([row["agent_id"] for row in moved]))
@@ -265,7 +264,7 @@ def revision(connection: Connection) -> str:
 
 
 def _change_revision(connection: Connection) -> None:
-    """Change the token, before any row is touched: whoever changes rows holds it until the end, so that none deadlock."""
+    """Change the token, before any row is touched: who changes rows holds it to the end, so that no two wait for each other."""
     changed = insert(connection, revisions).values(name=_LEADERBOARD, revision=token_hex(8))
     connection.execute(changed.on_conflict_do_update(index_elements=["name"], set_={"revision": changed.excluded.revision}))
 
@@ -285,6 +284,7 @@ def count_failing(connection: Connection, run_id: str, *, failing: bool) -> None
     changed = (own.run_id == run_id) & (own.failing != failing)
     if connection.execute(select(own.run_id).where(changed).limit(1)).first() is None:
         return
+    _change_revision(connection)
     connection.execute(update(agent_results).where(changed).values(failing=failing))
     _change(connection, run_id, {"failing_runs": standings.c.failing_runs + (1 if failing else -1)})
 
@@ -337,6 +337,7 @@ def replace_all(
     connection: Connection, results: Iterable[Mapping[str, Any]], fixtures: Mapping[tuple[Row, str], Mapping[int, str]]
 ) -> None:
     """Put these results, in the order of the log, in place of all on record, with the fixtures of each row and pack."""
+    _change_revision(connection)
     for table in (standings, counted_fixtures, agent_results):
         connection.execute(delete(table))
     added = [dict(result) for result in results]

@@ -3,6 +3,7 @@
 import pytest
 from sqlalchemy import update
 
+from clvlab.client import Client
 from clvlab.store.hindsight import CAUSALITIES
 from clvlab.store.tables import standings
 from tests.service import serving
@@ -103,3 +104,11 @@ def test_nobody_pays_twice_for_an_answer_that_has_not_changed(keys):
 
         assert served.get("/leaderboard") == first
         assert served.get("/leaderboard", limit=1)["rows"][0]["runs"] == 99
+
+
+def test_the_client_asks_for_the_same(served):
+    with Client(served.url) as client:
+        narrowed, grouped = client.leaderboard(causality="transcript", limit=5), client.leaderboard(grouped=True)
+
+    assert [row["agent_id"] for row in narrowed["rows"]] == ["llm"]
+    assert len(grouped["rows"]) == 3

@@ -73,9 +73,9 @@ def test_sketches_of_parts_join_to_that_of_the_whole():
     assert joined([]) == b""
 
 
-def row(position, ticks, causality="template", knowledge="history"):
-    own = None if ticks is None else sketch(ticks)
-    return {"position": position, "causality": causality, "knowledge": knowledge, "sketch": own}
+def row(position, ticks, causality="template", knowledge="history", *, hindsight=False):
+    told = {"causality": causality, "knowledge": knowledge, "hindsight_possible": hindsight}
+    return {"position": position, "sketch": None if ticks is None else sketch(ticks), **told}
 
 
 def test_rows_are_grouped_with_the_first_that_is_like_them():
@@ -87,8 +87,8 @@ def test_rows_are_grouped_with_the_first_that_is_like_them():
 
 @pytest.mark.parametrize(
     "other",
-    [row(1, range(40), "transcript"), row(1, range(40), knowledge="live"), row(1, None)],
-    ids=["how", "when", "unknown"],
+    [row(1, range(40), "transcript"), row(1, range(40), knowledge="live"), row(1, range(40), hindsight=True), row(1, None)],
+    ids=["how", "when", "hindsight", "unknown"],
 )
 def test_what_decides_otherwise_or_is_unknown_is_in_no_group_of_others(other):
     assert Groups([row(0, range(40))]).place(other) is None

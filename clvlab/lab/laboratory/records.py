@@ -135,6 +135,8 @@ class Records:
     def leaderboard(self) -> Listing:
         """Rank agents by mean CLV, in bps of probability, pooled over all their runs here.
 
+        Those that can't hold the past come first, whatever their rank: see ``hindsight_possible``.
+
         Examples
         --------
         >>> import clvlab as cl

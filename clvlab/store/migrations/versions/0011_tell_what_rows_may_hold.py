@@ -69,9 +69,11 @@ def _tell() -> None:
     recorded = "SELECT run_id, lineage FROM runs WHERE run_id IN (SELECT run_id FROM agent_results)"
     for run_id, lineage in connection.execute(sa.text(recorded)).all():
         for agent in orjson.loads(lineage).get("agents", ()):
-            repeats = agent["causality"] == "template" and agent["strategy"] in _TRANSCRIBED
-            told = {name: agent[name] for name in ("strategy", "causality", "config_hash", "agent_id")}
-            connection.execute(change, told | {"run_id": run_id} | ({"causality": "transcript"} if repeats else {}))
+            strategy, causality = agent.get("strategy", ""), agent.get("causality", "unchecked")
+            repeats = causality == "template" and strategy in _TRANSCRIBED
+            told = {"strategy": strategy, "causality": "transcript" if repeats else causality}
+            told |= {"run_id": run_id, "agent_id": agent["agent_id"], "config_hash": agent.get("config_hash")}
+            connection.execute(change, told)
 
 
 def downgrade() -> None:
