@@ -1,5 +1,7 @@
 """What an owner may have going on at once, so that another one does not wait behind all of it."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from tests.service import serving
@@ -86,3 +88,14 @@ def test_a_roster_that_would_go_beyond_the_cap_is_refused_whole(keys):
         assert "you have 0 names" in assert_problem(served.alice.post(f"/competitions/{both}/start"), 429)["detail"]
         assert served.get("/leaderboard")["rows"] == []
         assert served.started(agents=("baseline",))[1]["status"] == "finalized"
+
+
+def test_of_names_that_are_asked_for_at_once_no_more_get_in_than_may(request, keys):
+    store = request.getfixturevalue("emptied_postgres_url")
+    with serving.api(keys, store, max_owner_names=3) as served, ThreadPoolExecutor(12) as threads:
+        served.app.state.application.jobs.stop()
+        bodies = [DEPLOY | {"agent_id": f"name {number}"} for number in range(12)]
+
+        statuses = list(threads.map(lambda body: served.alice.post("/agents/deploy", json=body).status_code, bodies))
+
+    assert sorted(statuses) == [200] * 3 + [429] * 9
