@@ -10,7 +10,8 @@ from typing import Protocol
 import polars as pl
 
 from clvlab.cache import BoundedCache
-from clvlab.errors import PackFormatError, PackTamperedError
+from clvlab.errors import FileError, PackFormatError, PackTamperedError
+from clvlab.files import file_bytes
 from clvlab.law.schema import BOOK_ROWS
 from clvlab.packs.files import file_sha256
 from clvlab.packs.manifest import BOOKS_FILE, TICKS_FILE, Fixture, PackManifest
@@ -18,6 +19,7 @@ from clvlab.packs.parquet import check_parquet
 from clvlab.packs.rows import UNREADABLE, read_rows
 from clvlab.packs.stamps import Stamps, stamps_of
 
+MAX_WHOLE_BYTES = 256 << 20  # of a file beside the ticks, which is read at once
 _SMALL_ROWS = 100_000  # what is asked for again and again, a fixture or a few
 _Ticks = tuple[pl.DataFrame, pl.DataFrame]
 
@@ -85,7 +87,10 @@ class PackFolder:
 
     def content(self, name: str, expected: str, what: str) -> bytes:
         self._check(name, expected, what)
-        return (self.folder / name).read_bytes()
+        try:
+            return file_bytes(self.folder / name, MAX_WHOLE_BYTES)
+        except FileError as error:
+            raise PackFormatError(str(error)) from error
 
     def hashed(self, name: str) -> tuple[Path, Stamps | None]:
         """Return the file of ticks or books, which has the SHA-256 that the manifest says, and its stamps.

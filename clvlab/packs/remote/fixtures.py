@@ -25,9 +25,10 @@ from clvlab.law.schema import BOOK_ROWS, FIXTURES, conform
 from clvlab.law.tape import Binding, Tape
 from clvlab.packs import invariants
 from clvlab.packs.digest import fixture_digests
+from clvlab.packs.folder import MAX_WHOLE_BYTES
 from clvlab.packs.manifest import BOOKS_FILE, TICKS_FILE, Fixture, PackManifest
 from clvlab.packs.parquet import MAX_FOOTER_BYTES, Chunk, check_chunks, check_parquet, row_groups
-from clvlab.packs.remote.bucket import MAX_WHOLE_BYTES, Bucket, Version
+from clvlab.packs.remote.bucket import Bucket, Version
 from clvlab.packs.remote.cache import Cache
 from clvlab.packs.rows import STORED, UNREADABLE, read_rows, stored_frame
 from clvlab.proof.canonical import sha256
