@@ -91,13 +91,15 @@ def check_chunks(chunks: Iterable[Chunk], content: _Content, start: int = 0) -> 
 def opened(source: Path, buffer_size: int = 0) -> pq.ParquetFile:
     """Open a file that was checked, texts that stand once as dictionaries: one that every row means is read once.
 
+    Not so within lists, for which pyarrow has no such reading where a column stops to repeat its texts.
+
     Raises
     ------
     OSError, pyarrow.ArrowException
         As for ``check_parquet``.
     """
     repeating = check_parquet(source)
-    texts = [field.name for field in pq.read_schema(source) if field.name in repeating and _is_text(field.type)]
+    texts = [field.name for field in pq.read_schema(source) if field.name in repeating and not pa.types.is_nested(field.type)]
     return pq.ParquetFile(source, read_dictionary=texts, buffer_size=buffer_size)
 
 
@@ -111,18 +113,19 @@ def batches(file: pq.ParquetFile, rows: int, columns: Sequence[str]) -> Iterator
     """
     for batch in file.iter_batches(batch_size=rows, columns=list(columns)):
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
-            if pa.types.is_dictionary(column.type) and _is_text(column.type.value_type):
-                column.validate(full=True)  # numbers beyond the dictionary would be followed
-                size = pc.sum(pc.take(pc.binary_length(column.dictionary), column.indices)).as_py() or 0
-                if size > MAX_BATCH_TEXT_BYTES:
-                    said = f"the texts of column {name!r} have {size:,} bytes in {batch.num_rows:,} rows"
-                    raise pa.ArrowInvalid(f"{said}, the limit is {MAX_BATCH_TEXT_BYTES:,}")
+            size = _repeated_bytes(column)
+            if size > MAX_BATCH_TEXT_BYTES:
+                said = f"the texts of column {name!r} have {size:,} bytes in {batch.num_rows:,} rows"
+                raise pa.ArrowInvalid(f"{said}, the limit is {MAX_BATCH_TEXT_BYTES:,}")
         yield pa.Table.from_batches([batch])
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    types = pa.types
-    return any(fits(kind) for fits in (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary))
+def _repeated_bytes(column: pa.Array) -> int:
+    """Return how many bytes texts would have that stand once; 0 of other columns."""
+    if not pa.types.is_dictionary(column.type):
+        return 0
+    column.validate(full=True)  # numbers beyond the dictionary would be followed
+    return pc.sum(pc.take(pc.binary_length(column.dictionary), column.indices)).as_py() or 0
 
 
 def row_groups(footer: bytes) -> list[list[Chunk]]:

@@ -25,6 +25,8 @@ TABLE = pa.table(
         "few": [f"x{number % 7}" for number in range(ROWS)],
         "number": list(range(ROWS)),
         "list": [["q", None]] * ROWS,
+        "levels": [[{"price": "0.1", "size": 5}]] * ROWS,
+        "map": pa.array([[("k", "v")]] * ROWS, pa.map_(pa.string(), pa.string())),
         "nothing": pa.nulls(ROWS),
         "text": pa.array([f"text {number}" for number in range(ROWS)], pa.large_string()),
     }
@@ -39,7 +41,6 @@ WRITERS = {
 }
 LONG = pa.table({"text": ["x" * (140 << 20)]})
 THREE = pa.table({"text": ["x" * (60 << 20)] * 3})
-NAMED_OFTEN = pa.table({"text": pa.DictionaryArray.from_arrays(pa.array([0] * 2000, pa.int32()), ["x" * (1 << 20)])})
 NOUGHTS = pa.Array.from_buffers(pa.int8(), 20_000_000, [None, pa.py_buffer(bytes(20_000_000))])
 FIXTURES = "event_id,sport_key,commence_time,home_team,away_team\ne1,soccer_x,2026-07-04T17:00:00Z,Ash,Elm\n"
 PEAK = """
@@ -129,12 +130,13 @@ def test_small_file_that_unpacks_to_much_is_refused(table, options, says, tmp_pa
 
 
 def test_text_that_every_row_names_is_refused_before_it_is_repeated(tmp_path):
-    path = written(NAMED_OFTEN, tmp_path / "x.parquet")
+    texts = pa.DictionaryArray.from_arrays(pa.array([0] * 2000, pa.int32()), ["x" * (1 << 20)])
+    path = written(pa.table({"text": texts}), tmp_path / "x.parquet")
 
     check_parquet(path)
     with (
         opened(path) as file,
-        pytest.raises(pa.ArrowInvalid, match="2,097,152,000 bytes in 2,000 rows, the limit is 536,870,912"),
+        pytest.raises(pa.ArrowInvalid, match="2,097,152,000 bytes in 2,000 rows, the limit is"),
     ):
         list(batches(file, 100_000, ["text"]))
     with opened(path) as file:
