@@ -16,6 +16,7 @@ from clvlab.application.log.watching import witnessed
 from clvlab.application.runs import bundles
 from clvlab.cli.options import CheckpointFileOption, JsonOption
 from clvlab.cli.printing import err, out, plain, print_json, show_table, table
+from clvlab.files import file_bytes
 from clvlab.runlog.note import read_signer
 from clvlab.runlog.published import Published
 
@@ -100,7 +101,7 @@ def audit(
         log,
         trust=bundles.read_trust(trust, key or []),
         checkpoints={str(path): path.read_text(encoding="utf-8") for path in checkpoint or []},
-        bundles={str(path): path.read_bytes() for path in bundle or []},
+        bundles={str(path): file_bytes(path) for path in bundle or []},
         state=state,
         limits=Limits(entries=max_entries, total_s=max_seconds),
     )

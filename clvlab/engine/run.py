@@ -21,6 +21,7 @@ from clvlab.law.policy import PolicyEnvelope
 from clvlab.law.positions import positions, proposals
 from clvlab.law.schema import LAW_VERSION, MODE_LABELS, Causality, ClosingPolicy, SourceMode
 from clvlab.law.tape import Binding, Tape
+from clvlab.proof.limits import check_started
 from clvlab.proof.manifest import RUN_SCHEMA, config_hash, policy_hash, run_id
 from clvlab.proof.seal import SealedRun, seal
 from clvlab.proof.started import AgentStarted, RunStarted
@@ -204,6 +205,11 @@ def run_started(
     """Return the payload of RUN_STARTED, ``run_id`` included: all that shapes the result, known before the tape is opened.
 
     A live run has no tape yet: its binding names the fixtures alone.
+
+    Raises
+    ------
+    EvidenceError
+        It is longer than a reader would take: nothing that it begins could be verified.
     """
     envelope = policy.payload(window.market_allowlist)
     payload: RunStarted = {
@@ -224,7 +230,9 @@ def run_started(
         "policy": envelope,
         "policy_hash": policy_hash(envelope),
     }
-    return {**payload, "run_id": run_id(payload)}
+    payload["run_id"] = run_id(payload)
+    check_started(payload)
+    return payload
 
 
 def _agent(identity: Identity) -> AgentStarted:

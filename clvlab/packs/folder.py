@@ -10,13 +10,16 @@ from typing import Protocol
 import polars as pl
 
 from clvlab.cache import BoundedCache
-from clvlab.errors import PackTamperedError
+from clvlab.errors import FileError, PackFormatError, PackTamperedError
+from clvlab.files import file_bytes
 from clvlab.law.schema import BOOK_ROWS
 from clvlab.packs.files import file_sha256
 from clvlab.packs.manifest import BOOKS_FILE, TICKS_FILE, Fixture, PackManifest
-from clvlab.packs.rows import read_rows
+from clvlab.packs.parquet import check_parquet
+from clvlab.packs.rows import UNREADABLE, read_rows
 from clvlab.packs.stamps import Stamps, stamps_of
 
+MAX_WHOLE_BYTES = 256 << 20  # of a file beside the ticks, which is read at once
 _SMALL_ROWS = 100_000  # what is asked for again and again, a fixture or a few
 _Ticks = tuple[pl.DataFrame, pl.DataFrame]
 
@@ -84,7 +87,10 @@ class PackFolder:
 
     def content(self, name: str, expected: str, what: str) -> bytes:
         self._check(name, expected, what)
-        return (self.folder / name).read_bytes()
+        try:
+            return file_bytes(self.folder / name, MAX_WHOLE_BYTES)
+        except FileError as error:
+            raise PackFormatError(str(error)) from error
 
     def hashed(self, name: str) -> tuple[Path, Stamps | None]:
         """Return the file of ticks or books, which has the SHA-256 that the manifest says, and its stamps.
@@ -92,11 +98,18 @@ class PackFolder:
         Raises
         ------
         PackTamperedError
+            It has another.
+        PackFormatError
+            It is no Parquet, or unpacks to too much.
         """
         path, expected = self.folder / name, {TICKS_FILE: self.manifest.ticks_sha256, BOOKS_FILE: self.manifest.books_sha256}
         stamps = stamps_of([path])
         if stamps is None or self._hashed.get(name) != stamps:
             self._check(name, str(expected[name]), f"{name} of {self.manifest.pack_id!r}")
+            try:
+                check_parquet(path)
+            except UNREADABLE as error:
+                raise PackFormatError(f"{str(path)!r} can't be read as {path.stem}: {str(error).splitlines()[0]}") from error
             if stamps is not None:
                 self._hashed[name] = stamps
         return path, stamps

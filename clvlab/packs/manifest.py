@@ -11,7 +11,8 @@ from typing import Annotated, Any, Literal
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from clvlab.errors import PackFormatError
+from clvlab.errors import FileError, PackFormatError
+from clvlab.files import file_bytes
 from clvlab.law.schema import BOOK_ROWS, MAX_CLOSE_AGE_S, SAFE_INTEGER, ClosingPolicy
 from clvlab.packs.digest import content_hash
 from clvlab.packs.quality import QUALITY_FILE
@@ -21,6 +22,7 @@ PACK_SCHEMA = "clvlab-pack/1"
 DESCRIPTOR = "datapackage.json"
 TICKS_FILE = "ticks.parquet"
 BOOKS_FILE = "books.parquet"
+MAX_DESCRIPTOR_BYTES = 32 << 20  # some hundred thousand fixtures; JSON takes twenty times as much memory
 DATA_FILES = (TICKS_FILE, BOOKS_FILE, RESULTS_FILE, QUALITY_FILE)
 _PROFILE = "https://datapackage.org/profiles/2.0/datapackage.json"
 _FIELDS = {
@@ -203,8 +205,14 @@ def pack_files(manifest: PackManifest) -> list[str]:
 
 
 def descriptor(manifest: PackManifest, sizes: Mapping[str, int]) -> bytes:
-    """Write the descriptor; any Data Package v2 tool can read it. ``sizes`` are the bytes of each data file by name."""
-    return orjson.dumps(
+    """Write the descriptor; any Data Package v2 tool can read it. ``sizes`` are the bytes of each data file by name.
+
+    Raises
+    ------
+    PackFormatError
+        It would be too large to be read again.
+    """
+    content = orjson.dumps(
         {
             "$schema": _PROFILE,
             "name": manifest.pack_id,
@@ -214,6 +222,13 @@ def descriptor(manifest: PackManifest, sizes: Mapping[str, int]) -> bytes:
         },
         option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE,
     )
+    _check_size(len(content), f"{DESCRIPTOR} of {manifest.pack_id!r}")
+    return content
+
+
+def _check_size(size: int, where: str) -> None:
+    if size > MAX_DESCRIPTOR_BYTES:
+        raise PackFormatError(f"{where} has {size:,} bytes, the limit is {MAX_DESCRIPTOR_BYTES:,}")
 
 
 def _resources(manifest: PackManifest, sizes: Mapping[str, int]) -> Iterator[dict[str, Any]]:
@@ -256,16 +271,18 @@ def read_manifest(folder: Path) -> tuple[PackManifest, str]:
     Raises
     ------
     PackFormatError
-        No descriptor there, or a symbolic link, and as ``parse_manifest``.
+        No descriptor there, one that is too large, or a symbolic link, and as ``parse_manifest``.
     """
     path = folder / DESCRIPTOR
     links = [p.name for p in (folder, *folder.rglob("*")) if p.is_symlink()]
     if links:
         raise PackFormatError(f"pack {str(folder)!r} holds a symbolic link, {links[0]!r}; packs are plain files")
     try:
-        content = path.read_bytes()
+        content = file_bytes(path, MAX_DESCRIPTOR_BYTES)
     except (FileNotFoundError, IsADirectoryError) as error:
         raise PackFormatError(f"no pack at {str(folder)!r}: it has no {DESCRIPTOR}") from error
+    except FileError as error:
+        raise PackFormatError(str(error)) from error
     return parse_manifest(content, str(path))
 
 
@@ -280,8 +297,9 @@ def parse_manifest(content: bytes, where: str) -> tuple[PackManifest, str]:
     Raises
     ------
     PackFormatError
-        No JSON, unknown or missing keys, or a path that leaves the folder.
+        Too many bytes, no JSON, unknown or missing keys, or a path that leaves the folder.
     """
+    _check_size(len(content), repr(where))
     try:
         outer = _Descriptor.model_validate(orjson.loads(content))
         own = dict(outer.clvlab)

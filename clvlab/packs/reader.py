@@ -18,7 +18,15 @@ from clvlab.packs.about import about
 from clvlab.packs.books import at_their_times
 from clvlab.packs.folder import PackFiles, PackFolder
 from clvlab.packs.genuine import is_genuine
-from clvlab.packs.manifest import BOOKS_FILE, TICKS_FILE, Fixture, KickoffKind, PackManifest, read_manifest
+from clvlab.packs.manifest import (
+    BOOKS_FILE,
+    MAX_DESCRIPTOR_BYTES,
+    TICKS_FILE,
+    Fixture,
+    KickoffKind,
+    PackManifest,
+    read_manifest,
+)
 from clvlab.packs.quality import QUALITY_FILE, Quality
 from clvlab.packs.results import RESULTS_FILE, read_results
 
@@ -136,6 +144,10 @@ class Pack:
         if self.manifest.quality_sha256 is None:
             return None
         content = self.files.content(QUALITY_FILE, self.manifest.quality_sha256, f"{QUALITY_FILE} of {self.pack_id!r}")
+        if len(content) > MAX_DESCRIPTOR_BYTES:
+            raise PackFormatError(
+                f"{QUALITY_FILE} of {self.pack_id!r} has {len(content):,} bytes, the limit is {MAX_DESCRIPTOR_BYTES:,}"
+            )
         try:
             return Quality.model_validate_json(content)
         except ValidationError as error:

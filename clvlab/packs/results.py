@@ -8,6 +8,8 @@ import polars as pl
 
 from clvlab.errors import PackFormatError
 from clvlab.law.schema import Schema, conform
+from clvlab.packs.parquet import check_parquet
+from clvlab.packs.rows import UNREADABLE
 from clvlab.proof.canonical import canonical, sha256
 
 RESULTS_FILE = "results.parquet"
@@ -66,6 +68,7 @@ def read_results(content: bytes, pack_id: str) -> pl.DataFrame:
         They can't be read as results.
     """
     try:
+        check_parquet(content)
         return conform(pl.read_parquet(content), RESULTS, "RESULTS")
-    except (pl.exceptions.PolarsError, OSError) as error:
+    except (pl.exceptions.PolarsError, *UNREADABLE) as error:
         raise PackFormatError(f"{RESULTS_FILE} of {pack_id!r} can't be read: {str(error).splitlines()[0]}") from error

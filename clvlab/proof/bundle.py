@@ -10,6 +10,7 @@ from typing import Any
 
 from clvlab.errors import BundleError, EvidenceError
 from clvlab.proof.canonical import canonical, parsed, sha256
+from clvlab.proof.limits import MAX_BYTES, PART_LIMITS, first_line
 from clvlab.proof.seal import SealedRun
 
 BUNDLE_SCHEMA = "clvlab-bundle/1"
@@ -46,7 +47,7 @@ def bundle(run: SealedRun, receipts: bytes = b"", *, anchor: Any = None, log: An
 
 def context(run: SealedRun) -> dict[str, Any]:
     """Say of which run and pack a bundle is, for those who read no further; the manifest and the evidence say so too."""
-    started = parsed(run.events.split(b"\n", 1)[0])["payload"]
+    started = parsed(first_line(run.events))["payload"]
     names = ("pack_id", "fixture_ids", "content_hash")
     return {
         "schema": "clvlab-context/1",
@@ -62,7 +63,8 @@ def read_bundle(text: bytes) -> dict[str, bytes]:
     Raises
     ------
     BundleError
-        Anything that the format does not have: an unknown, missing, repeated or misplaced part, another hash, trailing bytes.
+        Anything that the format does not have: an unknown, missing, repeated, misplaced or too large part, another hash,
+        trailing bytes.
     """
     at = text.find(b"\n", 0, _MAX_HEADER) + 1
     head = text[: max(at - 1, 0)]
@@ -83,6 +85,8 @@ def read_bundle(text: bytes) -> dict[str, bytes]:
         raise BundleError(f"a bundle has the parts {', '.join(PARTS)} in this order, the first four always, not {names}")
     contents: dict[str, bytes] = {}
     for name, digest, size in parts:
+        if size > PART_LIMITS.get(name, MAX_BYTES):
+            raise BundleError(f"{name} has {size:,} bytes, the limit is {PART_LIMITS.get(name, MAX_BYTES):,}")
         contents[name], at = text[at : at + size], at + size
         if len(contents[name]) != size or sha256(contents[name]) != digest:
             raise BundleError(f"{name} is not what the header says: it has {sha256(contents[name])}, not {digest}")

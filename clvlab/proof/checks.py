@@ -17,11 +17,13 @@ from clvlab.law.schema import VERDICTS, Action
 from clvlab.proof.audit import audit
 from clvlab.proof.canonical import sha256
 from clvlab.proof.evidence import Evidence
+from clvlab.proof.limits import PART_LIMITS
 from clvlab.proof.lines import read_receipts
 from clvlab.proof.manifest import check_ids
 from clvlab.proof.seal import SealedRun
 from clvlab.proof.started import RunStarted
 
+_PIECE_BYTES = 1 << 12
 CHECKS = (
     "evidence_integrity",
     "llm_boundary",
@@ -86,9 +88,19 @@ def metrics_recomputed(stored: bytes, rederived: bytes) -> Check:
     if stored == rederived:
         rows = rederived.count(b"\n")
         return Check(Verdict.PASS, f"all {rows} score rows re-derived from the evidence are equal")
-    ours, theirs = rederived.split(b"\n")[:-1], stored.split(b"\n")[:-1]
-    first = next((n for n, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs)))
-    return Check(Verdict.FAIL, f"{len(ours)} rows re-derived, {len(theirs)} stored; the first difference is row {first + 1}")
+    ours, theirs = rederived.count(b"\n"), stored.count(b"\n")
+    first = first_difference(rederived, stored)
+    return Check(Verdict.FAIL, f"{ours} rows re-derived, {theirs} stored; the first difference is row {first}")
+
+
+def first_difference(one: bytes, other: bytes) -> int:
+    """Return the number, from 1, of the first line in which two texts differ; neither is split."""
+    end = min(len(one), len(other))
+    piece = next(
+        (at for at in range(0, end, _PIECE_BYTES) if one[at : at + _PIECE_BYTES] != other[at : at + _PIECE_BYTES]), end
+    )
+    byte = next((at for at in range(piece, min(piece + _PIECE_BYTES, end)) if one[at] != other[at]), end)
+    return one.count(b"\n", 0, byte) + 1
 
 
 def manifest_bound(run: SealedRun, rebuilt: bytes, started: RunStarted) -> Check:
@@ -105,6 +117,8 @@ def manifest_bound(run: SealedRun, rebuilt: bytes, started: RunStarted) -> Check
 
 
 def _difference(rebuilt: bytes, stored: bytes) -> str:
+    if len(stored) > PART_LIMITS["manifest.json"]:
+        return f"has {len(stored):,} bytes, the limit is {PART_LIMITS['manifest.json']:,}"
     try:
         ours, theirs = orjson.loads(rebuilt), orjson.loads(stored)
         names = [key for key in ours.keys() | theirs.keys() if ours.get(key) != theirs.get(key)]

@@ -42,6 +42,9 @@ LAST_OPEN_MAX_AGE_MS = 300_000
 SAFE_INTEGER = 2**53 - 1
 MAX_LEVELS = 254
 MAX_BYTES, MAX_KEYS_BYTES = 4 << 30, 1 << 20
+MAX_LINE_BYTES, MAX_STARTED_BYTES, MIN_MEAN_LINE_BYTES = 4 << 20, 32 << 20, 64
+MAX_DISCLOSURE_BYTES = 2 * MAX_STARTED_BYTES
+PART_LIMITS = {"context.json": MAX_LINE_BYTES} | dict.fromkeys(("manifest.json", "anchor.json", "log.json"), 1 << 20)
 
 
 class BrokenError(Exception):
@@ -155,8 +158,11 @@ def one_of(*texts: str) -> str:
     return "|".join(f'"{re.escape(text)}"' for text in texts)
 
 
-# A text: characters that stand for themselves, and between them the escapes that have no shorter or other form.
-TEXT = r'"[^"\\\x00-\x1f]*(?:\\(?:["\\bfnrt]|u00(?:0[0-7bef]|1[0-9a-f]))[^"\\\x00-\x1f]*)*"'
+# A text: characters that stand for themselves. The escapes that have no shorter or other form are taken out of a line before it
+# is matched, or the expression would keep a state for each of them.
+TEXT = r'"[^"\\\x00-\x1f]*"'
+CONTROLS = [f"u{code:04x}" for code in range(32) if chr(code) not in "\b\f\n\r\t"]
+ESCAPES = [f"\\{char}" for char in ("\\", '"', *"bfnrt", *CONTROLS)]  # a backslash first: it may stand before any other
 HASH = r'"sha256:[0-9a-f]{64}"'
 BOOL, INT, COUNT = "true|false", between(-SAFE_INTEGER, SAFE_INTEGER), between(0, SAFE_INTEGER)
 SECONDS, MAX_WINDOW_S, PROBABILITY = between(0, SAFE_INTEGER // 1000), SAFE_INTEGER // 1_000_000, between(0, 10_000)
@@ -252,11 +258,30 @@ OF_KIND = {
 }
 
 
+def unescaped(text: str) -> str:
+    """Put a character that stands for itself in place of every escape."""
+    for escape in ESCAPES if "\\" in text else ():
+        text = text.replace(escape, "~")
+    return text
+
+
 def shaped(data: bytes, shape: Any, where: str) -> Any:
     """Read what must be canonical and of a shape."""
     text = decoded_text(data)
-    require(re.fullmatch(pattern(shape), text), f"{where} is not canonical, or has other keys or values than its kind")
+    require(
+        re.fullmatch(pattern(shape), unescaped(text)), f"{where} is not canonical, or has other keys or values than its kind"
+    )
     return json.loads(text)
+
+
+def check_lines(text: bytes, name: str, first: int = MAX_LINE_BYTES) -> None:
+    """Require lines to be as few and as short as they may be, without splitting them."""
+    count, at = text.count(b"\n"), text.find(b"\n", 0, first + 1) + 1
+    require(count * MIN_MEAN_LINE_BYTES <= len(text), f"{name} has {count:,} lines in {len(text):,} bytes: too many")
+    require(at or not text, f"line 1 of {name} has more than {first:,} bytes")
+    while at < len(text):  # on to the last line feed in reach: every line before it is short enough
+        at = text.rfind(b"\n", at, at + MAX_LINE_BYTES + 1) + 1
+        require(at, f"a line of {name} has more than {MAX_LINE_BYTES:,} bytes")
 
 
 # Hashes and Merkle trees (RFC 9162, section 2.1).
@@ -376,20 +401,24 @@ class Evidence:
 
 def read_evidence(data: bytes) -> Evidence:
     """Read ``events.jsonl``, or say which rule it breaks first."""
+    require(data.endswith(b"\n"), "events.jsonl is empty or does not end with a line feed")
+    check_lines(data, "events.jsonl", MAX_STARTED_BYTES)
     text = decoded_text(data)
-    require(text.endswith("\n"), "events.jsonl is empty or does not end with a line feed")
     first, *lines = text[:-1].split("\n")
     payloads: dict[str, list[Any]] = {kind: [] for kind in EVENTS}
     payloads["RUN_STARTED"].append(_read_started(first))
     order, kind = list(EVENTS), "DECISION"
     for seq, line in enumerate(lines, 1):
-        if not OF_KIND[kind].fullmatch(line):
-            kind = next((name for name in order[order.index(kind) :] if OF_KIND[name].fullmatch(line)), "")
+        plain = unescaped(line)
+        if not OF_KIND[kind].fullmatch(plain):
+            kind = next((name for name in order[order.index(kind) :] if OF_KIND[name].fullmatch(plain)), "")
             require(kind, f"line {seq + 1} is not canonical, of no kind, or out of order: {line[:60]!r}")
         event = json.loads(line)
         if event["seq"] != seq:
             raise BrokenError(f"line {seq + 1} has seq {event['seq']}")
         payloads[kind].append((seq, event["payload"]) if kind == "DECISION" else event["payload"])
+        failed = kind == "AGENT_ERROR" and len(payloads[kind]) > len(payloads["RUN_STARTED"][0]["agents"])
+        require(not failed, "more agents failed than RUN_STARTED names")
     counts = {f"{name}s".lower(): len(payloads[name.upper()]) for name in ("agent_error", "decision", "market_close")}
     sealed = payloads["RUN_SEALED"] or [{}]
     captured = "content_hash" in sealed[0]
@@ -416,7 +445,11 @@ def _read_started(line: str) -> dict[str, Any]:
         objects = all(type(agent["config"]) is dict for agent in event["payload"]["agents"])
     except (KeyError, TypeError) as error:
         raise BrokenError(f"line 1 is no RUN_STARTED: {error!r}") from error
-    fits = objects and OF_KIND["RUN_STARTED"].fullmatch(canonical(known).decode()) and event["seq"] == 0
+    bare = canonical(known)
+    require(
+        len(bare) <= MAX_LINE_BYTES, f"RUN_STARTED has more than {MAX_LINE_BYTES:,} bytes without its agents' configurations"
+    )
+    fits = objects and OF_KIND["RUN_STARTED"].fullmatch(unescaped(bare.decode())) and event["seq"] == 0
     require(fits, "line 1 is no RUN_STARTED with exactly its keys and values")
     payload: dict[str, Any] = event["payload"]
     return payload
@@ -800,9 +833,8 @@ def check_scores(run: Run) -> None:
     """Require the stored score lines to be the derived ones: none altered, dropped or added."""
     stored = run.parts.get("scores.jsonl", b"")
     derived = b"".join(line + b"\n" for line in run.scores)
-    require(
-        stored == derived, f"the {len(run.scores)} rows derived from the evidence are not the {len(lines_of(stored))} stored"
-    )
+    rows = stored.count(b"\n")
+    require(stored == derived, f"the {len(run.scores)} rows derived from the evidence are not the {rows} stored")
 
 
 def check_manifest(run: Run) -> None:
@@ -833,6 +865,7 @@ def check_policy(run: Run) -> None:
             stakes[seq] = decisions[seq]["action"]["stake"]
     receipts = run.parts.get("receipts.jsonl", b"")
     require(receipts[-1:] in (b"", b"\n"), "receipts.jsonl does not end with a line feed")
+    check_lines(receipts, "receipts.jsonl")
     for line in lines_of(receipts):
         receipt = shaped(line, RECEIPT, "a receipt")
         seq, venues = receipt["decision_seq"], started["policy"]["venue_allowlist"]
@@ -1100,7 +1133,9 @@ def read_file(path: Path, limit: int = MAX_BYTES, most: int | None = None) -> by
 def read_parts(path: Path) -> dict[str, bytes]:
     """Read a run folder, or take a bundle apart: the listed parts, in order, with these hashes, and nothing else."""
     if path.is_dir():
-        parts = {name: read_file(path / name) for name in PARTS[1:5] if (path / name).exists()}
+        parts = {
+            name: read_file(path / name, PART_LIMITS.get(name, MAX_BYTES)) for name in PARTS[1:5] if (path / name).exists()
+        }
         if not {"manifest.json", "events.jsonl"} <= parts.keys():
             raise InputError(f"no sealed run at {path}: it must hold {', '.join(PARTS[1:4])}")
         return parts
@@ -1115,6 +1150,8 @@ def taken_apart(bundle: bytes) -> dict[str, bytes]:
     ordered = names == [name for name in PARTS if name in names] and set(PARTS[:4]) <= set(names)
     require(ordered, f"a bundle has the parts {', '.join(PARTS)} in order, the first four always, not {names}")
     for part in listed:
+        limit = PART_LIMITS.get(part["name"], MAX_BYTES)
+        require(part["size"] <= limit, f"{part['name']} has {part['size']:,} bytes, the limit is {limit:,}")
         data, at = bundle[at : at + part["size"]], at + part["size"]
         require((len(data), sha256(data)) == (part["size"], part["sha256"]), f"{part['name']} is not what the header says")
         parts[part["name"]] = data
@@ -1182,6 +1219,8 @@ def check_disclosure(data: bytes, result: dict[str, Any]) -> None:
     manifest = shaped(disclosed["manifest"].encode(), MANIFEST, "the manifest")
     lines = {name: disclosed[name] for name in EVENT_OF if disclosed[name]}
     for name, line in (*lines.items(), ("score", disclosed["score"])):
+        limit = MAX_STARTED_BYTES if name == "started" else MAX_LINE_BYTES
+        require(len(line["line"].encode()) <= limit, f"the line of the {name} has more than {limit:,} bytes")
         root, leaves = ("score_root", line["size"]) if name == "score" else ("evidence_root", manifest["event_count"])
         found = included(leaf(line["line"].encode()), line["index"], line["size"], _hashes(line["proof"]))
         same = line["size"] == leaves and "sha256:" + found.hex() == manifest[root]
@@ -1190,7 +1229,8 @@ def check_disclosure(data: bytes, result: dict[str, Any]) -> None:
     for name, kind in list(EVENT_OF.items())[1:]:
         if name in lines:
             require(
-                OF_KIND[kind].fullmatch(lines[name]["line"]), f"the {name} is not canonical, or has other keys than a {kind}"
+                OF_KIND[kind].fullmatch(unescaped(lines[name]["line"])),
+                f"the {name} is not canonical, or has other keys than a {kind}",
             )
             event = json.loads(lines[name]["line"])
             require(event["seq"] == lines[name]["index"], f"the {name} has another seq than its place")
@@ -1224,7 +1264,7 @@ def verify_disclosure(path: Path, required: Sequence[str] = ()) -> dict[str, Any
     """Check the disclosure of one decision, which holds neither anchor nor log; the rest of its run is not judged."""
     result: dict[str, Any] = UNREAD | {"verified": False, "without": {}}
     checks: dict[str, str | None] = dict.fromkeys(required, "a disclosure holds no such proof")
-    checks["disclosed"] = fault(check_disclosure, read_file(path), result)
+    checks["disclosed"] = fault(check_disclosure, read_file(path, MAX_DISCLOSURE_BYTES), result)
     return result | {"checks": checks}
 
 

@@ -15,6 +15,7 @@ from clvlab.law.positions import positions
 from clvlab.proof.canonical import canonical, parsed, sha256
 from clvlab.proof.events import Kind, event_line, score_lines
 from clvlab.proof.evidence import Evidence, read_evidence
+from clvlab.proof.limits import MAX_DISCLOSURE_BYTES, MAX_LINE_BYTES, MAX_STARTED_BYTES
 from clvlab.proof.lines import read_single
 from clvlab.proof.manifest import check_ids, manifest
 from clvlab.proof.merkle import check_inclusion, inclusion_proof, leaf_hash, leaf_hashes
@@ -84,6 +85,8 @@ def check_disclosure(text: bytes) -> str:
     EvidenceError
         What does not hold.
     """
+    if len(text) > MAX_DISCLOSURE_BYTES:
+        raise EvidenceError(f"the disclosure has {len(text):,} bytes, the limit is {MAX_DISCLOSURE_BYTES:,}")
     given = parsed(text)
     if isinstance(given, dict) and given.get("schema") == _WITHOUT_CLOSE:
         raise EvidenceError(
@@ -132,7 +135,11 @@ def _check_included(name: str, line: Any, root: str) -> None:
     if not root.startswith("sha256:") or len(root) != 71 or set(root[7:]) - set("0123456789abcdef"):
         raise EvidenceError(f"no root: {root!r:.90}")
     hashes = [bytes.fromhex(text) for text in proof]
-    leaf = leaf_hash(line["line"].encode())
+    data = line["line"].encode()
+    limit = MAX_STARTED_BYTES if name == "started" else MAX_LINE_BYTES
+    if len(data) > limit:
+        raise EvidenceError(f"the line of the {name} has {len(data):,} bytes, the limit is {limit:,}")
+    leaf = leaf_hash(data)
     if not check_inclusion(leaf, line["index"], line["size"], hashes, bytes.fromhex(root[7:])):
         raise EvidenceError(f"the line of the {name} does not stand under its root")
 

@@ -27,6 +27,7 @@ from clvlab.law.tape import check_close_age
 from clvlab.proof.canonical import HASH, canonical
 from clvlab.proof.coherence import check_coherence
 from clvlab.proof.events import SEALED_ORDER, Kind
+from clvlab.proof.limits import MAX_STARTED_BYTES, check_lines, check_started
 from clvlab.proof.lines import read_closes, read_decisions, read_single
 from clvlab.proof.manifest import RUN_SCHEMA
 from clvlab.proof.started import RunStarted
@@ -118,8 +119,8 @@ class Evidence:
 def read_evidence(events: bytes) -> Evidence:
     """Read the bytes of a sealed run strictly.
 
-    Steps: 1. cut the bytes into the blocks of the five kinds; 2. read decisions and closes, and write them again; 3. check
-    numbering, counts and order.
+    Steps: 1. count bytes and lines; 2. cut the bytes into the blocks of the five kinds; 3. read decisions and closes, and write
+    them again; 4. check numbering, counts and order.
 
     Parameters
     ----------
@@ -129,16 +130,19 @@ def read_evidence(events: bytes) -> Evidence:
     Raises
     ------
     EvidenceError
-        A line that is not canonical, has other keys or types than its kind, or stands out of order.
+        More than the limits allow, or a line that is not canonical, has other keys or types than its kind, or stands out of
+        order.
     """
     if not events.endswith(b"\n"):
         raise EvidenceError("the evidence is empty or does not end with a line feed")
+    check_lines(events, "events.jsonl", MAX_STARTED_BYTES)
     first = events.index(b"\n") + 1
     after = _end_of(Kind.DECISION, events, first)
     closes_from = _start_of(Kind.MARKET_CLOSE, events, after)
     closes_to = _end_of(Kind.MARKET_CLOSE, events, closes_from)
 
     started = read_single(events[:first], Kind.RUN_STARTED)
+    _check_failures(events.count(b"\n", after, closes_from), started["payload"].get("agents"))
     decisions = read_decisions(events, first, after)
     errors = [read_single(line + b"\n", Kind.AGENT_ERROR) for line in events[after:closes_from].split(b"\n")[:-1]]
     closes = read_closes(events, closes_from, closes_to)
@@ -154,6 +158,12 @@ def read_evidence(events: bytes) -> Evidence:
     window = evidence.started["window"]
     check_coherence(decisions, closes, ClosingPolicy(window["closing_policy"]), window["duration_s"])
     return evidence
+
+
+def _check_failures(count: int, agents: Any) -> None:
+    """Refuse more AGENT_ERROR lines than agents before any of them is read."""
+    if isinstance(agents, list) and count > len(agents):
+        raise EvidenceError(f"{count:,} lines stand where at most {len(agents):,} agents could have failed")
 
 
 def _end_of(kind: Kind, events: bytes, start: int) -> int:
@@ -262,6 +272,7 @@ def _check_started(evidence: Evidence) -> None:
         _check_agent(agent)
     for error in evidence.errors:
         _check_types(error, _ERROR, "AGENT_ERROR")
+    check_started(started)
     if (started["law_version"], started["schema"]) != (LAW_VERSION, RUN_SCHEMA):
         raise EvidenceError(
             f"the run is {started['schema']!r} under {started['law_version']!r}, this reads {RUN_SCHEMA}, {LAW_VERSION}"

@@ -18,6 +18,7 @@ from clvlab.errors import EvidenceError
 from clvlab.law.schema import RECEIPTS, SAFE_INTEGER, Schema, conform
 from clvlab.proof.canonical import parsed
 from clvlab.proof.events import CLOSE_EVENTS, DECISION_EVENTS, Kind, close_lines, decision_lines, receipt_lines
+from clvlab.proof.limits import check_lines
 
 _BATCH_BYTES = 8 << 20
 _READERS = 2
@@ -80,6 +81,7 @@ def read_receipts(receipts: bytes) -> pl.DataFrame:
         return pl.DataFrame(schema=RECEIPTS)
     if not receipts.endswith(b"\n"):
         raise EvidenceError("receipts.jsonl does not end with a line feed")
+    check_lines(receipts, "receipts.jsonl")
     frame = _block(receipts, 0, len(receipts), _receipts, RECEIPTS)
     if frame.select(pl.any_horizontal((~pl.col(pl.Int64).is_between(-SAFE_INTEGER, SAFE_INTEGER)).any())).item():
         raise EvidenceError("integer beyond 2**53 - 1")

@@ -15,6 +15,7 @@ from clvlab.errors import EvidenceError
 from clvlab.law.schema import SAFE_INTEGER
 from clvlab.proof.canonical import canonical, sha256
 from clvlab.proof.events import Kind, batches, close_lines, decision_lines, event_line, score_lines
+from clvlab.proof.limits import MAX_STARTED_BYTES, PART_LIMITS, check_lines, check_started
 from clvlab.proof.manifest import manifest
 from clvlab.proof.merkle import Digest
 from clvlab.proof.started import RunStarted
@@ -45,7 +46,7 @@ class SealedRun:
     def evidence_hash(self) -> str:
         """The hash that was sealed: as the manifest states it, not recomputed."""
         try:
-            return str(orjson.loads(self.manifest)["evidence_hash"])
+            return str(orjson.loads(self._bounded_manifest())["evidence_hash"])
         except (orjson.JSONDecodeError, KeyError, TypeError) as error:
             raise EvidenceError(f"the manifest states no evidence_hash: {error}") from error
 
@@ -53,10 +54,20 @@ class SealedRun:
     def commit_index(self) -> int | None:
         """Where the run log committed to the run, as the manifest states it; null without a log, or if it can't be read."""
         try:
-            index = orjson.loads(self.manifest)["commit_index"]
-        except (orjson.JSONDecodeError, KeyError, TypeError):  # the manifest then differs from the rebuilt one, which says so
+            index = orjson.loads(self._bounded_manifest())["commit_index"]
+        except (
+            EvidenceError,
+            orjson.JSONDecodeError,
+            KeyError,
+            TypeError,
+        ):  # the manifest then differs from the rebuilt one, which says so
             return None
         return index if type(index) is int and 0 <= index <= SAFE_INTEGER else None
+
+    def _bounded_manifest(self) -> bytes:
+        if len(self.manifest) > PART_LIMITS["manifest.json"]:
+            raise EvidenceError(f"it has {len(self.manifest):,} bytes, the limit is {PART_LIMITS['manifest.json']:,}")
+        return self.manifest
 
     @property
     def manifest_hash(self) -> str:
@@ -105,7 +116,13 @@ def seal(
         Entry of the run log that committed to the run; null without a log.
     captured
         Content hash of the pack that a live run captured; null of a replay.
+
+    Raises
+    ------
+    EvidenceError
+        More than the limits allow: no reader would verify it.
     """
+    check_started(started)
     evidence, marks = Sealer(), Sealer()
     evidence.add(event_line(Kind.RUN_STARTED, started, 0))
     for lines in ahead(decision_lines, decisions):
@@ -120,6 +137,9 @@ def seal(
     evidence.add(event_line(Kind.RUN_SEALED, sealed, evidence.count))
     for lines in ahead(score_lines, scores):
         marks.add(lines)
+    events, rows = evidence.bytes(), marks.bytes()
+    check_lines(events, "events.jsonl", MAX_STARTED_BYTES)
+    check_lines(rows, "scores.jsonl")
     bound = manifest(
         started,
         evidence_hash=evidence.hash(),
@@ -128,7 +148,7 @@ def seal(
         score_root=marks.root(),
         commit_index=commit_index,
     )
-    return SealedRun(started["run_id"], evidence.bytes(), marks.bytes(), canonical(bound))
+    return SealedRun(started["run_id"], events, rows, canonical(bound))
 
 
 def ahead(write: Callable[[pl.DataFrame], bytes], frame: pl.DataFrame) -> Iterator[bytes]:

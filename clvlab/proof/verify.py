@@ -18,6 +18,7 @@ from clvlab.proof.canonical import canonical, sha256
 from clvlab.proof.checks import Check, Verdict
 from clvlab.proof.events import batches, score_lines
 from clvlab.proof.evidence import Evidence, read_evidence
+from clvlab.proof.limits import MAX_STARTED_BYTES, check_lines
 from clvlab.proof.manifest import manifest
 from clvlab.proof.merkle import Digest
 from clvlab.proof.seal import SealedRun
@@ -101,7 +102,7 @@ def verify(
         others = {"llm_boundary": boundary, "anchor": anchor_check(anchor, run.manifest_hash, seen, trust)}
         return _unreadable(run, sealed_hash, str(error), others, anchor)
     recomputed = evidence_digest.hash()
-    if lines != run.scores:
+    if score_digest is None or lines != run.scores:
         score_digest = _digest_of(lines)
     rebuilt = canonical(
         manifest(
@@ -136,14 +137,23 @@ def verify(
     )
 
 
-def _read_and_hashed(run: SealedRun) -> tuple[_Rederived, Digest, Digest]:
-    """Read the evidence, and hash it and the scores; of a large run at once."""
+def _read_and_hashed(run: SealedRun) -> tuple[_Rederived, Digest, Digest | None]:
+    """Read the evidence, and hash it and the scores as stored, null beyond their limits; of a large run at once."""
     if len(run.events) <= _SMALL_BYTES:
-        return _rederived(run), _digest_of(run.events), _digest_of(run.scores)
+        return _rederived(run), _digest_of(run.events), _stored_scores(run.scores)
+    check_lines(run.events, "events.jsonl", MAX_STARTED_BYTES)  # before a line of it is hashed
     with ThreadPoolExecutor(1) as pool:  # reading runs outside the interpreter's lock, hashing lines inside
         reading = pool.submit(_rederived, run)
-        digests = _digest_of(run.events), _digest_of(run.scores)
+        digests = _digest_of(run.events), _stored_scores(run.scores)
         return reading.result(), *digests
+
+
+def _stored_scores(lines: bytes) -> Digest | None:
+    try:
+        check_lines(lines, "scores.jsonl")
+    except EvidenceError:  # whatever they are, those that are derived are compared with them, and bound
+        return None
+    return _digest_of(lines)
 
 
 def _digest_of(lines: bytes) -> Digest:

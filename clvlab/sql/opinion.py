@@ -12,7 +12,9 @@ import pyarrow as pa
 
 from clvlab.errors import EvidenceError
 from clvlab.law.schema import SCORES, conform
+from clvlab.proof.checks import first_difference
 from clvlab.proof.events import batches, score_lines
+from clvlab.proof.limits import MAX_STARTED_BYTES, check_lines
 
 _STATEMENT = Path(__file__).with_name("scores.sql")
 
@@ -41,7 +43,7 @@ def sql_scores(events: bytes) -> pl.DataFrame:
     Raises
     ------
     EvidenceError
-        Lines that are no JSON, or have values of other types.
+        More than the limits allow, or lines that are no JSON or have values of other types.
     """
     with duckdb.connect(config={"enable_external_access": "false"}) as connection:
         connection.register("lines", pa.table({"line": _lines(events)}))
@@ -56,18 +58,18 @@ def sql_scores(events: bytes) -> pl.DataFrame:
 def second_opinion(events: bytes, stored: bytes) -> SecondOpinion:
     """Compare scores by SQL with the stored lines, as bytes."""
     derived = b"".join(score_lines(batch) for batch in batches(sql_scores(events)))
-    ours, theirs = derived.split(b"\n")[:-1], stored.split(b"\n")[:-1]
+    ours, theirs = derived.count(b"\n"), stored.count(b"\n")
     if derived == stored:
-        return SecondOpinion(agrees=True, detail=f"one SQL statement gives all {len(ours)} score rows as stored")
-    first = next((n for n, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs)))
-    counted = f"SQL gives {len(ours)} score rows, stored are {len(theirs)}"
-    return SecondOpinion(agrees=False, detail=f"{counted}; the first difference is row {first + 1}")
+        return SecondOpinion(agrees=True, detail=f"one SQL statement gives all {ours} score rows as stored")
+    counted = f"SQL gives {ours} score rows, stored are {theirs}"
+    return SecondOpinion(agrees=False, detail=f"{counted}; the first difference is row {first_difference(derived, stored)}")
 
 
 def _lines(events: bytes) -> pa.Array:
     """Cut a text into lines without a Python object for each."""
     if not events.endswith(b"\n"):
         raise EvidenceError("the evidence does not end with a line feed")
+    check_lines(events, "events.jsonl", MAX_STARTED_BYTES)
     ends = np.flatnonzero(np.frombuffer(events, dtype=np.uint8) == ord("\n")) + 1
     offsets = np.concatenate([np.zeros(1, dtype=np.int64), ends])  # a line keeps its line feed, which JSON allows
     array = pa.LargeStringArray.from_buffers(len(ends), pa.py_buffer(offsets), pa.py_buffer(events))

@@ -13,7 +13,8 @@ from pathlib import Path
 import orjson
 
 from clvlab.errors import RunConflictError, UnknownRunError
-from clvlab.files import Unfinished, file_bytes_or_none, flush, flush_all
+from clvlab.files import MAX_BYTES, Unfinished, file_bytes_or_none, flush, flush_all
+from clvlab.proof.limits import PART_LIMITS
 from clvlab.proof.seal import SealedRun
 
 _FILES = ("events.jsonl", "scores.jsonl", "manifest.json")
@@ -72,11 +73,15 @@ def read_run(path: Path) -> SealedRun:
     FileError
         One of its files is no regular file, or too large.
     """
-    events, scores, manifest = (file_bytes_or_none(path / name) if path.is_dir() else None for name in _FILES)
+    events, scores, manifest = (_file_of(path, name) if path.is_dir() else None for name in _FILES)
     if events is None or manifest is None:
         raise UnknownRunError(f"no sealed run at {str(path)!r}: a run folder holds {', '.join(_FILES)}{_hint(path)}")
     run_id = _stated_run_id(manifest) or path.resolve().name
     return SealedRun(run_id, events, scores or b"", manifest)
+
+
+def _file_of(run: Path, name: str) -> bytes | None:
+    return file_bytes_or_none(run / name, PART_LIMITS.get(name, MAX_BYTES))
 
 
 def _hint(path: Path) -> str:

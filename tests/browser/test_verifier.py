@@ -9,9 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from clvlab.proof import clv_verify
+from clvlab.proof.bundle import PARTS, bundle, read_bundle
+from clvlab.proof.canonical import canonical, sha256
+from clvlab.proof.disclosure import disclosure
+from clvlab.proof.limits import MAX_LINE_BYTES, PART_LIMITS
 from tests.browser.forgeries import page_disagreements
 from tests.browser.judging import PageJudge, disagreement
+from tests.browser.recording import by_file, evidence_case, run_case
+from tests.factories import make_sealed_run
 from tests.length import length
+from tests.proof.limits import EVENTS, NAMES, beyond, written
 
 pytestmark = pytest.mark.browser
 
@@ -63,3 +71,44 @@ def test_page_says_what_the_file_says_of_seeded_forgeries(kind, judge, tmp_path)
 
     assert len(faults) > FORGERIES[kind] // 3
     assert set(faults) == {None}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_page_refuses_evidence_beyond_a_limit(name, judge):
+    events = beyond(name)
+
+    [(_, said)] = judge.answers([evidence_case(events)])
+
+    assert said == "broken" == by_file(lambda: clv_verify.read_evidence(events))
+
+
+def test_page_reads_evidence_within_the_limits(judge):
+    said = EVENTS[1]["payload"]["untrusted"] | {"reason": '"' * (MAX_LINE_BYTES // 2 - 1000)}
+    events = written([EVENTS[0], EVENTS[1] | {"payload": EVENTS[1]["payload"] | {"untrusted": said}}, *EVENTS[2:]])
+
+    assert [answer for _, answer in judge.answers([evidence_case(events)])] == ["holds"]
+
+
+@pytest.mark.parametrize("name", PART_LIMITS)
+def test_page_refuses_a_part_beyond_its_limit(name, judge):
+    contents = read_bundle(bundle(make_sealed_run())) | {name: b" " * (PART_LIMITS[name] + 1)}
+    parts = [part for part in PARTS if part in contents]
+    listed = [{"name": part, "sha256": sha256(contents[part]), "size": len(contents[part])} for part in parts]
+    text = canonical({"parts": listed, "schema": "clvlab-bundle/1"}) + b"\n" + b"".join(contents[part] for part in parts)
+
+    [(_, said)] = judge.answers([run_case({"run.clv": text})])
+
+    assert list(said["checks"]) == ["bundle"]
+    assert f"the limit is {PART_LIMITS[name]}" in said["checks"]["bundle"]
+
+
+def test_page_refuses_a_manifest_and_a_disclosed_line_beyond_their_limits(judge):
+    given = disclosure(make_sealed_run(), 1)
+    given["decision"] |= {"line": "x" * (MAX_LINE_BYTES + 1)}
+    run = make_sealed_run()
+    files = {"manifest.json": run.manifest + b" " * PART_LIMITS["manifest.json"], "events.jsonl": run.events}
+
+    answers = [said for _, said in judge.answers([run_case({"one.json": canonical(given)}), run_case(files)])]
+
+    assert "the line of the decision has more than 4194304 bytes" in answers[0]["checks"]["disclosed"]
+    assert answers[1] == "refused"

@@ -177,6 +177,14 @@ def test_what_can_t_be_graded_is_refused_with_what_mends_it(bets, how, error, sa
         cl.grade_bets(bets, "starter", **how)
 
 
+def test_a_file_of_bets_beyond_its_limit_is_not_read(tmp_path):
+    with (tmp_path / "bets.csv").open("wb") as file:
+        file.truncate((64 << 20) + 1)
+
+    with pytest.raises(SourceError, match=r"bets.csv' has 67,108,865 bytes, the limit is 67,108,864"):
+        cl.grade_bets(tmp_path / "bets.csv", "starter")
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [

@@ -42,6 +42,15 @@ def damaged(tmp_path):
     return tmp_path / "odds.csv"
 
 
+def test_a_report_beyond_its_limit_is_not_read(damaged, tmp_path, monkeypatch):
+    import_source("csv", [damaged], tmp_path / "p", import_options(lenient=True))
+    pack = load_pack(tmp_path / "p")
+    monkeypatch.setattr("clvlab.packs.reader.MAX_DESCRIPTOR_BYTES", 10)
+
+    with pytest.raises(PackFormatError, match=r"quality.json of 'p' has [0-9,]+ bytes, the limit is 10"):
+        _ = pack.quality
+
+
 def test_the_report_is_right_on_a_file_damaged_on_purpose(damaged, tmp_path):
     report = import_source("csv", [damaged], tmp_path / "p", import_options(lenient=True))
 

@@ -9,7 +9,14 @@ from clvlab.errors import PackFormatError, PackTamperedError, UnknownFixtureErro
 from clvlab.law.schema import TICKS
 from clvlab.packs import shards
 from clvlab.packs.files import file_sha256
-from clvlab.packs.manifest import Fixture, PackManifest, read_manifest
+from clvlab.packs.manifest import (
+    MAX_DESCRIPTOR_BYTES,
+    Fixture,
+    PackManifest,
+    descriptor,
+    parse_manifest,
+    read_manifest,
+)
 from clvlab.packs.reader import Pack, load_pack
 from clvlab.packs.verifying import verify_pack
 from clvlab.packs.writer import write_pack
@@ -102,6 +109,32 @@ def test_a_symbolic_link_is_refused(pack, name):
 
     with pytest.raises(PackFormatError, match="symbolic link"):
         load_pack(pack)
+
+
+def test_a_descriptor_beyond_its_limit_is_not_read(pack):
+    with (pack / "datapackage.json").open("ab") as file:
+        file.write(b" " * MAX_DESCRIPTOR_BYTES)
+
+    with pytest.raises(PackFormatError, match=r"datapackage.json' has [0-9,]+ bytes, the limit is 33,554,432"):
+        load_pack(pack)
+    with pytest.raises(PackFormatError, match=r"'s3://b/p' has 33,554,433 bytes"):
+        parse_manifest(b" " * (MAX_DESCRIPTOR_BYTES + 1), "s3://b/p")
+
+
+def test_a_descriptor_that_could_not_be_read_again_is_not_written(pack, monkeypatch):
+    manifest = load_pack(pack).manifest
+    monkeypatch.setattr("clvlab.packs.manifest.MAX_DESCRIPTOR_BYTES", 1000)
+
+    with pytest.raises(PackFormatError, match=r"datapackage.json of 'starter' has [0-9,]+ bytes, the limit is 1,000"):
+        descriptor(manifest, {})
+
+
+def test_a_file_beside_the_ticks_beyond_its_limit_is_not_read(pack, monkeypatch):
+    opened = load_pack(pack)
+    monkeypatch.setattr("clvlab.packs.folder.MAX_WHOLE_BYTES", 10)
+
+    with pytest.raises(PackFormatError, match=r"results.parquet' has [0-9,]+ bytes, the limit is 10"):
+        _ = opened.results
 
 
 def test_truncated_parquet_is_refused(pack):

@@ -44,7 +44,7 @@ def many_agents_and_errors():
 
 def many_agents_that_failed():
     agent = STARTED["payload"]["agents"][0]
-    agents = [agent | {"agent_id": f"a{number:05}"} for number in range(20_000)]
+    agents = [agent | {"agent_id": f"a{number:05}"} for number in range(15_000)]
     return [changed(STARTED, agents=agents), *(changed(ERROR, agent_id=agent["agent_id"]) for agent in agents[1:])]
 
 

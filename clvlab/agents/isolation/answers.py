@@ -36,16 +36,16 @@ def identity_in(data: bytes) -> Identity:
     return identity
 
 
-def decisions_in(data: bytes) -> pl.DataFrame:
-    """Read ``DECISIONS``; their values are for the law to check.
+def decisions_in(data: bytes, most: int) -> pl.DataFrame:
+    """Read ``DECISIONS``, so many at most; their values are for the law to check.
 
     Raises
     ------
     AgentFailedError
-        The bytes are no frame of these columns.
+        The bytes are no frame of these columns, or too much for what was asked.
     """
     try:
-        return frame_in(data)
+        return frame_in(data, most)
     except (pa.ArrowException, pl.exceptions.PolarsError, ValueError, OverflowError) as error:
         raise AgentFailedError("GarbledAnswer", f"its process answered with no decisions: {error!s:.300}") from error
 

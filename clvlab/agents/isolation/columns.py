@@ -12,12 +12,28 @@ from itertools import accumulate
 import polars as pl
 import pyarrow as pa
 
+from clvlab.law.actions import MAX_NAME_BYTES, MAX_REASON_BYTES
 from clvlab.law.schema import DECISIONS
+from clvlab.law.tape import Tape
 
+MAX_BYTES = 1 << 30
+MAX_AT_MESSAGE = 10_000  # decisions at one message, and what agents may decide over a tape of few messages
 _SCHEMA = pl.DataFrame(schema=DECISIONS).to_arrow(compat_level=pl.CompatLevel.oldest()).schema
 _BUFFERS = [3 if pa.types.is_large_string(field.type) else 2 for field in _SCHEMA]  # which are null, offsets, values
 _HEAD = struct.Struct(f"<q{sum(_BUFFERS)}q")
 _ABSENT = -1
+_ROW_BYTES = 128 + 4 * MAX_NAME_BYTES + MAX_REASON_BYTES  # of a decision whose texts are as long as they may be
+_SLACK_BYTES = 1 << 16  # so that the law can name a text that is too long
+
+
+def most_decisions(tape: Tape) -> int:
+    """Return how many decisions over a tape are read: at each message one WAIT and each of its sides, and some to spare."""
+    return 2 * tape.rows.height + MAX_AT_MESSAGE
+
+
+def most_bytes(rows: int) -> int:
+    """Return how many bytes so many decisions may have."""
+    return min(MAX_BYTES, _HEAD.size + rows * _ROW_BYTES + _SLACK_BYTES)
 
 
 def columns(decisions: pl.DataFrame) -> bytes:
@@ -29,13 +45,20 @@ def columns(decisions: pl.DataFrame) -> bytes:
     return b"".join([_HEAD.pack(table.num_rows, *sizes), *(part for part in parts if part is not None)])
 
 
-def frame_in(data: bytes) -> pl.DataFrame:
+def frame_in(data: bytes, most: int) -> pl.DataFrame:
     """Read ``DECISIONS``, all offsets and texts validated.
+
+    Parameters
+    ----------
+    data
+        As ``columns`` writes them.
+    most
+        How many rows at most.
 
     Raises
     ------
     ValueError
-        The bytes are something else.
+        The bytes are something else, or more rows or longer texts than they may be: nothing is made of them.
     """
     if len(data) < _HEAD.size:
         raise ValueError(f"{len(data)} bytes are less than a head")
@@ -44,6 +67,10 @@ def frame_in(data: bytes) -> pl.DataFrame:
     ends = list(accumulate(taken, initial=_HEAD.size))
     if rows < 0 or min(sizes) < _ABSENT or ends[-1] != len(data):
         raise ValueError(f"the head tells of {rows} rows in {ends[-1]} bytes, and there are {len(data)}")
+    if rows > most:
+        raise ValueError(f"{rows:,} decisions, and at most {most:,} are read")
+    if len(data) > most_bytes(rows):
+        raise ValueError(f"{len(data):,} bytes are more than {rows:,} decisions can have, at most {most_bytes(rows):,}")
     whole = pa.py_buffer(data)
     parts = [None if size == _ABSENT else whole.slice(start, size) for start, size in zip(ends[:-1], sizes, strict=True)]
     firsts = accumulate(_BUFFERS, initial=0)

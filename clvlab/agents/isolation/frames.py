@@ -45,8 +45,10 @@ def read_frame(stream: BinaryIO, limits: Mapping[FrameKind, int]) -> tuple[Frame
     """
     kind, length = _HEAD.unpack(_exactly(stream, _HEAD.size))
     known = next((known for known in limits if known.value == kind), None)
-    if known is None or length > limits[known]:
-        raise FrameError(f"a frame of kind {kind!r} and {length} bytes")
+    if known is None:
+        raise FrameError(f"a frame of kind {kind!r} and {length:,} bytes")
+    if length > limits[known]:
+        raise FrameError(f"a frame of kind {kind!r} and {length:,} bytes, the limit is {limits[known]:,}")
     return known, _exactly(stream, length)
 
 

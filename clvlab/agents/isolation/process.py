@@ -21,6 +21,7 @@ import polars as pl
 
 from clvlab.agents.isolation.answers import decisions_in, failure_in, identity_in, printable
 from clvlab.agents.isolation.code import Code
+from clvlab.agents.isolation.columns import MAX_AT_MESSAGE, most_bytes, most_decisions
 from clvlab.agents.isolation.frames import FrameError, FrameKind, read_frame, write_frame
 from clvlab.agents.isolation.limits import Limits
 from clvlab.agents.isolation.sandbox import CLVLAB, uses_user_site
@@ -34,7 +35,6 @@ from clvlab.law.tape import Tape
 _WORKER = "clvlab.agents.isolation.worker"
 _MAX_JSON = 1 << 20  # which takes some twenty times as much memory
 _LIMITS = dict.fromkeys(FrameKind, _MAX_JSON)
-_LIMITS[FrameKind.DECISIONS] = 1 << 30
 _MAX_PRINTED = 1 << 20
 _PATIENCE_S = 1
 # All that an agent finds in its environment, as variables of ours are input that no seal names.
@@ -120,15 +120,17 @@ class AgentProcess:
 
     def decisions(self, tape: Tape, **configured: Any) -> pl.DataFrame:
         """Return what the agent decides over a tape, of the types of ``DECISIONS`` and not yet checked further."""
-        return decisions_in(self._asked(tape, FrameKind.DECISIONS, configured))
+        most = most_decisions(tape)
+        return decisions_in(self._asked(tape, FrameKind.DECISIONS, configured, most_bytes(most)), most)
 
     def followed(
         self, messages: Sequence[Message], fixtures: Sequence[tuple[int, int | None]], **configured: Any
     ) -> Sequence[Decision]:
         """Return what the agent decides at messages, which follow all that it was told before; not yet checked further."""
         told = {"messages": [tuple(message) for message in messages], "fixtures": list(fixtures)}
-        answer = self._asked(None, FrameKind.DECISIONS, configured | told)
-        return list(decisions_in(answer).select(*DECISION_COLUMNS).iter_rows()) if answer else []
+        most = len(messages) * MAX_AT_MESSAGE
+        answer = self._asked(None, FrameKind.DECISIONS, configured | told, most_bytes(most))
+        return list(decisions_in(answer, most).select(*DECISION_COLUMNS).iter_rows()) if answer else []
 
     def close(self) -> None:
         """End the process and remove what it was given."""
@@ -148,8 +150,8 @@ class AgentProcess:
             except BrokenPipeError:  # what was not sent yet is not needed any more
                 continue
 
-    def _asked(self, tape: Tape | None, kind: FrameKind, configured: Mapping[str, Any]) -> bytes:
-        """Send a request and wait for its answer; a process that gave none is not asked again."""
+    def _asked(self, tape: Tape | None, kind: FrameKind, configured: Mapping[str, Any], limit: int = _MAX_JSON) -> bytes:
+        """Send a request and wait for its answer, of so many bytes at most; a process that gave none is not asked again."""
         _ = self.sandboxed  # nothing is sent before the process is locked in
         with self._lock:
             request = {"tape": None if tape is None else str(self._handed(tape)), **configured}
@@ -161,7 +163,7 @@ class AgentProcess:
                     write_frame(self._requests, FrameKind.ASK, pickle.dumps(request))
                 except BrokenPipeError as error:
                     raise self._ended() from error
-                return self._answer(kind)
+                return self._answer(kind, limit)
 
             answer = self._in_time(asked)
             self._loaded = True
@@ -179,11 +181,12 @@ class AgentProcess:
         self._written = ref(tape), folder
         return folder
 
-    def _answer(self, kind: FrameKind) -> bytes:
+    def _answer(self, kind: FrameKind, limit: int = _MAX_JSON) -> bytes:
         printed = 0
+        limits = _LIMITS | {kind: limit}
         while True:
             try:
-                found, data = read_frame(self._answers, _LIMITS)
+                found, data = read_frame(self._answers, limits)
             except EOFError as error:
                 raise self._ended() from error
             except FrameError as error:

@@ -15,11 +15,13 @@ from clvlab.application.bets.prices import odds_milli_of
 from clvlab.application.bets.results import result_of
 from clvlab.application.bets.stakes import CENTS, cents_of
 from clvlab.application.bets.times import Span, check_form, days_of, is_clock, joined, moments_of
-from clvlab.errors import ArgumentError, SourceError
+from clvlab.errors import ArgumentError, FileError, SourceError
+from clvlab.files import file_bytes
 from clvlab.packs.importers.frames import is_frame, plain_csv
 from clvlab.packs.importers.times import zone_of
 from clvlab.packs.results import Settled
 
+_MAX_BYTES = 64 << 20
 _DELIMITERS = (",", ";", "\t", "|")
 _BACKS, _LAYS = {"back", "b"}, {"lay", "l"}
 
@@ -200,7 +202,9 @@ def _content(bets: Any) -> tuple[bytes, str]:
     if path.suffix.lower() in (".xls", ".xlsx", ".ods", ".numbers", ".parquet"):
         raise SourceError(f"{path.name} is no CSV file: save it as CSV, or read it into a frame and give that")
     try:
-        return path.read_bytes(), path.name
+        return file_bytes(path, _MAX_BYTES), path.name
+    except FileError as error:
+        raise SourceError(f"no bets can be read: {error}") from error
     except OSError as error:
         raise SourceError(f"no bets can be read at {str(path)!r:.300}: {error.strerror}") from error
 

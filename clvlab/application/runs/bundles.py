@@ -20,6 +20,7 @@ from clvlab.proof.bundle import anchor_of, bundle, read_bundle, run_of
 from clvlab.proof.canonical import canonical
 from clvlab.proof.checks import Check, Verdict
 from clvlab.proof.disclosure import check_disclosure, disclosure
+from clvlab.proof.limits import MAX_DISCLOSURE_BYTES
 from clvlab.proof.seal import SealedRun
 from clvlab.proof.verify import Verification, verify
 from clvlab.runlog.bundled import PROOFS, Trust, judge, standing_in
@@ -136,7 +137,8 @@ def judge_disclosure(path: Path, required: Sequence[str] = ()) -> dict[str, Chec
     """Judge the disclosure of one decision: ``disclosed``, and proofs that are required, which it does not hold."""
     found = {name: Check(Verdict.FAIL, "a disclosure holds no such proof") for name in _known(required)}
     try:
-        good = f"the score follows from the decision and its close, under manifest {check_disclosure(file_bytes(path))}"
+        manifest_hash = check_disclosure(file_bytes(path, MAX_DISCLOSURE_BYTES))
+        good = f"the score follows from the decision and its close, under manifest {manifest_hash}"
     except EvidenceError as error:
         return found | {"disclosed": Check(Verdict.FAIL, str(error))}
     return found | {"disclosed": Check(Verdict.PASS, good)}

@@ -106,7 +106,7 @@ def check_shape(folder: Path, pack_id: str | None, max_ticks: int) -> None:
         if not (folder / name).is_file():
             raise PackFormatError(f"pack {manifest.pack_id!r} has no {name}")
         try:
-            rows = pq.ParquetFile(folder / name).metadata.num_rows
+            rows = pq.read_metadata(folder / name).num_rows
         except UNREADABLE as error:
             raise PackFormatError(f"{name} can't be read as Parquet: {str(error).splitlines()[0]}") from error
         if rows > most:

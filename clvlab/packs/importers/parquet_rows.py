@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from clvlab.errors import SourceError
+from clvlab.packs.parquet import batches, opened
 from clvlab.packs.rows import UNREADABLE
 
 
@@ -36,15 +37,16 @@ def parquet_rows(
     Raises
     ------
     SourceError
-        It can't be read to its end, or a column has another type than text, numbers and, if named so, times or lists.
+        It can't be read to its end or unpacks to too much, or a column has another type than text, numbers and, if named so,
+        times or lists.
     """
     line = 1
     try:
-        with pq.ParquetFile(path) as file:
+        with opened(path) as file:
             kinds = {column: "time" if column in times else "list" if column in listed else "" for column in columns}
             schema = pa.schema([_field(name, file.schema_arrow.field(column), kind) for column, kind in kinds.items()])
-            for batch in file.iter_batches(batch_size=chunk_rows, columns=list(columns)):
-                table = pa.Table.from_batches([batch]).select(list(columns))
+            for batch in batches(file, chunk_rows, columns):
+                table = batch.select(list(columns))
                 for column in listed:
                     place = table.schema.get_field_index(column)
                     if pa.types.is_nested(table.schema.field(place).type):

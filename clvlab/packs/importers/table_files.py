@@ -6,16 +6,15 @@ import csv
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, cast
 
 import polars as pl
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from clvlab.errors import SourceError
 from clvlab.packs.files import lines_of
 from clvlab.packs.importers.mapping import Mapped, check_mapping
 from clvlab.packs.importers.source import Account, Options
+from clvlab.packs.parquet import batches, opened
 from clvlab.packs.rows import UNREADABLE
 
 _BUFFER_BYTES = 1 << 20
@@ -98,20 +97,20 @@ def parquet_chunks(name: str, path: Path, options: Options, account: Account) ->
     Raises
     ------
     SourceError
-        No Parquet, a mapping that does not fit it, or a column whose type can't have its meaning; when strict, a file that
-        can't be read to its end.
+        No Parquet, one that unpacks to too much, a mapping that does not fit it, or a column whose type can't have its meaning;
+        when strict, a file that can't be read to its end.
     """
-    with path.open("rb") as opened:
-        try:
-            file = pq.ParquetFile(cast("IO[bytes]", opened), buffer_size=_BUFFER_BYTES)  # else a row group is read at once
-        except UNREADABLE as error:
-            raise SourceError(f"{name}: can't be read as Parquet: {str(error).splitlines()[0]}") from error
+    try:
+        opened_file = opened(path, _BUFFER_BYTES)  # else a row group is read at once
+    except UNREADABLE as error:
+        raise SourceError(f"{name}: can't be read as Parquet: {str(error).splitlines()[0]}") from error
+    with opened_file as file:
         mapping = check_mapping(options.mapping, _distinct(name, file.schema_arrow.names))
         schema = readable(name, file.schema_arrow, mapping)
         first = 1
         try:
-            for batch in file.iter_batches(batch_size=options.chunk_rows, columns=schema.names):
-                table = pa.Table.from_batches([batch]).select(schema.names).cast(schema)
+            for batch in batches(file, options.chunk_rows, schema.names):
+                table = batch.select(schema.names).cast(schema)
                 rows = pl.DataFrame(pl.from_arrow(table))
                 yield Chunk(name, mapping, rows, pl.int_range(first, first + rows.height, eager=True))
                 first += rows.height

@@ -22,6 +22,8 @@ from clvlab.packs.importers.books import QUOTES, batches, book_ticks
 from clvlab.packs.importers.source import NO_ODDS, Account, Normalised, Options, Part, fixture_ids_of
 from clvlab.packs.importers.times import LAST_MS, time_ms
 from clvlab.packs.manifest import Fixture, KickoffKind
+from clvlab.packs.parquet import check_parquet
+from clvlab.packs.rows import UNREADABLE
 
 NORMALISER = "the-odds-api-changes/1"
 _TICKS = "_ticks.parquet"
@@ -93,9 +95,10 @@ def normalise(files: Mapping[str, Path], options: Options, _scratch: Path) -> No
 def _scanned(path: Path) -> pl.LazyFrame:
     """Open the changes; their times are UTC, as the provider's are."""
     try:
+        check_parquet(path)
         rows = pl.scan_parquet(path, glob=False)
         schema = rows.collect_schema()
-    except (pl.exceptions.PolarsError, OSError) as error:
+    except (pl.exceptions.PolarsError, *UNREADABLE) as error:
         raise SourceError(f"{path.name}: can't be read as Parquet: {str(error).splitlines()[0]}") from error
     price = next((name for name in ("price_decimal", "price_american") if name in schema), None)
     missing = [name for name in _COLUMNS if name not in schema]

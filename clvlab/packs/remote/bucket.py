@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from clvlab.errors import MissingExtraError, RemoteConflictError, RemoteError, RemoteMissingError
+from clvlab.packs.folder import MAX_WHOLE_BYTES
 from clvlab.packs.remote.address import Address
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 TIMEOUT_S = 60.0  # of one request, all of its bytes included
-MAX_WHOLE_BYTES = 256 << 20  # of what is read at once
 _UPLOAD_S = 3600.0
 _RETRIES = 3
 _PART_BYTES = 8 << 20

@@ -13,6 +13,7 @@ import polars as pl
 import pyarrow.parquet as pq
 
 from clvlab.errors import FileError, MissingExtraError, SettingsError
+from clvlab.packs.parquet import check_parquet
 from clvlab.packs.rows import UNREADABLE, stored_frame
 
 LIMIT_BYTES = 4 << 30
@@ -34,6 +35,7 @@ class Cache:
         """Return the ticks that are kept under a digest, unverified; null without any that can be read."""
         path = self._path(digest)
         try:
+            check_parquet(path)
             frame = stored_frame(pq.read_table(path, partitioning=None))
             os.utime(path)
         except UNREADABLE:  # not there, gone a moment ago, or damaged: it is read anew

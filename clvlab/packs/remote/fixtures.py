@@ -25,8 +25,10 @@ from clvlab.law.schema import BOOK_ROWS, FIXTURES, conform
 from clvlab.law.tape import Binding, Tape
 from clvlab.packs import invariants
 from clvlab.packs.digest import fixture_digests
+from clvlab.packs.folder import MAX_WHOLE_BYTES
 from clvlab.packs.manifest import BOOKS_FILE, TICKS_FILE, Fixture, PackManifest
-from clvlab.packs.remote.bucket import MAX_WHOLE_BYTES, Bucket, Version
+from clvlab.packs.parquet import MAX_FOOTER_BYTES, Chunk, check_chunks, check_parquet, row_groups
+from clvlab.packs.remote.bucket import Bucket, Version
 from clvlab.packs.remote.cache import Cache
 from clvlab.packs.rows import STORED, UNREADABLE, read_rows, stored_frame
 from clvlab.proof.canonical import sha256
@@ -66,8 +68,9 @@ class RemoteFiles:
         """Read the books of every fixture: their file is one whose hash the manifest has."""
         content = self.content(BOOKS_FILE, str(self.manifest.books_sha256), f"{BOOKS_FILE} of {self.manifest.pack_id!r}")
         try:
+            check_parquet(content)
             return conform(pl.read_parquet(content), BOOK_ROWS, "BOOK_ROWS")
-        except (pl.exceptions.PolarsError, OSError) as error:
+        except (pl.exceptions.PolarsError, *UNREADABLE) as error:
             raise PackFormatError(f"{BOOKS_FILE} in {self.bucket.address} can't be read: {error}") from error
 
     def ticks(self, fixtures: Sequence[Fixture] | None) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -132,16 +135,16 @@ class RemoteFiles:
         return f"{self.bucket.address}/{TICKS_FILE}"
 
     @cached_property
-    def _footer(self) -> tuple[pq.FileMetaData, Version]:
-        """The file's footer, and the version of the file that it is of."""
+    def _footer(self) -> tuple[pq.FileMetaData, list[list[Chunk]], Version]:
+        """The file's footer, the columns of each row group, and the version of the file that it is of."""
         tail, version = self.bucket.tail(TICKS_FILE, _TAIL_BYTES)
         length = int.from_bytes(tail[-8:-4], "little") + 8
-        if tail[-4:] != _MAGIC or length > min(version.size, MAX_WHOLE_BYTES):
+        if tail[-4:] != _MAGIC or length > min(version.size, MAX_FOOTER_BYTES):
             raise PackFormatError(f"{self._where!r} is no Parquet file")
         if length > len(tail):
             tail = self.bucket.part(TICKS_FILE, version.size - length, version.size, version)
         try:
-            return pq.read_metadata(pa.BufferReader(tail)), version
+            return pq.read_metadata(pa.BufferReader(tail)), row_groups(tail[-length:-8]), version
         except UNREADABLE as error:
             raise PackFormatError(f"{self._where!r} can't be read as ticks: {error}") from error
 
@@ -162,9 +165,15 @@ class RemoteFiles:
 
     def _group(self, number: int) -> pl.DataFrame:
         """Read one row group, whose columns lie side by side, by one request."""
-        metadata, version = self._footer
-        file = _RemoteFile(self.bucket, version)
+        metadata, chunks, version = self._footer
         try:
+            start = min((chunk.start for chunk in chunks[number]), default=0)
+            end = max((chunk.end for chunk in chunks[number]), default=0)
+            if not 0 <= start < end <= min(version.size, start + MAX_WHOLE_BYTES):
+                raise PackFormatError(f"row group {number} of {self._where!r} is said to lie at bytes {start:,} to {end:,}")
+            content = self.bucket.part(TICKS_FILE, start, end, version)
+            check_chunks(chunks[number], content, start)
+            file = _Part(content, start, version.size)
             table = pq.ParquetFile(file, metadata=metadata, pre_buffer=True).read_row_group(number, columns=list(STORED))
             frame = stored_frame(table)
         except UNREADABLE as error:
@@ -174,11 +183,11 @@ class RemoteFiles:
         return frame
 
 
-class _RemoteFile(io.RawIOBase):
-    """The ticks file as pyarrow reads it: each read is a request."""
+class _Part(io.RawIOBase):
+    """The ticks file as pyarrow reads it, of which a part is at hand."""
 
-    def __init__(self, bucket: Bucket, version: Version) -> None:
-        self._bucket, self._version, self._at = bucket, version, 0
+    def __init__(self, content: bytes, start: int, size: int) -> None:
+        self._content, self._start, self._size, self._at = content, start, size, 0
 
     def readable(self) -> bool:
         return True
@@ -187,18 +196,15 @@ class _RemoteFile(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._version.size}[whence]
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
         return self._at
 
     def tell(self) -> int:
         return self._at
 
     def read(self, size: int = -1) -> bytes:
-        end = self._version.size if size < 0 else self._at + size
-        if not 0 <= self._at <= end <= self._version.size:
-            raise OSError(f"bytes {self._at} to {end} lie outside the file")
-        if self._at == end:
-            return b""
-        content = self._bucket.part(TICKS_FILE, self._at, end, self._version)
-        self._at = end
-        return content
+        first, last = self._at - self._start, self._at - self._start + size
+        if not 0 <= first <= last <= len(self._content):
+            raise OSError(f"{size} bytes from {self._at} on lie outside the row group")
+        self._at += size
+        return self._content[first:last]

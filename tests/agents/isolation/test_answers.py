@@ -2,28 +2,36 @@
 
 import json
 import random
+import re
 import struct
+import subprocess
+import sys
 from io import BytesIO
 
 import polars as pl
 import pytest
 
 from clvlab.agents.isolation.answers import decisions_in, failure_in, identity_in
-from clvlab.agents.isolation.columns import columns
+from clvlab.agents.isolation.columns import MAX_AT_MESSAGE, columns, most_bytes, most_decisions
 from clvlab.agents.isolation.frames import FrameError, FrameKind, read_frame, write_frame
 from clvlab.errors import AgentError, AgentFailedError, LookaheadError, SchemaError
-from clvlab.law.schema import DECISIONS
-from tests.factories import make_decisions
+from clvlab.law.actions import MAX_NAME_BYTES, MAX_REASON_BYTES
+from clvlab.law.schema import DECISIONS, conform
+from tests.factories import make_decisions, make_tape, message
 
 SOUND = make_decisions({"reason": "é", "confidence": 0.5}, {"tick_seq": 1, "action": "WAIT", "market_key": None, "side": None})
 STATED = {"agent_id": "a", "strategy": "s", "strategy_version": "1", "proof_mode": "reproducible", "config": {"x": 0.4}}
 
 
+def read(data):
+    return decisions_in(data, MAX_AT_MESSAGE)
+
+
 def test_decisions_come_back_as_they_were_sent():
-    assert decisions_in(columns(SOUND)).equals(SOUND)
-    assert decisions_in(columns(SOUND.slice(1))).equals(SOUND.slice(1))
-    assert decisions_in(columns(pl.concat([SOUND, SOUND], rechunk=False))).equals(pl.concat([SOUND, SOUND]))
-    assert decisions_in(columns(SOUND.clear())).schema == pl.Schema(DECISIONS)
+    assert read(columns(SOUND)).equals(SOUND)
+    assert read(columns(SOUND.slice(1))).equals(SOUND.slice(1))
+    assert read(columns(pl.concat([SOUND, SOUND], rechunk=False))).equals(pl.concat([SOUND, SOUND]))
+    assert read(columns(SOUND.clear())).schema == pl.Schema(DECISIONS)
 
 
 def with_head(place, value):
@@ -52,25 +60,80 @@ def stream(**options):
 )  # fmt: skip
 def test_bytes_that_are_no_decisions_are_refused(data):
     with pytest.raises(AgentFailedError, match="GarbledAnswer"):
-        decisions_in(data)
+        read(data)
+
+
+def test_more_decisions_than_were_asked_for_are_refused():
+    assert decisions_in(columns(SOUND), 2).height == 2
+    with pytest.raises(AgentFailedError, match="2 decisions, and at most 1 are read"):
+        decisions_in(columns(SOUND), 1)
+
+
+def test_texts_that_no_decision_may_have_are_refused_and_those_a_little_too_long_are_the_laws_to_name():
+    long = SOUND.with_columns(reason=pl.lit("x" * 20_000))
+    longer = SOUND.with_columns(reason=pl.lit("x" * 200_000))
+
+    assert read(columns(long)).equals(long)
+    with pytest.raises(AgentFailedError, match="bytes are more than 2 decisions can have"):
+        read(columns(longer))
+
+
+def test_decisions_of_every_side_at_every_message_and_of_the_longest_texts_are_read():
+    tape = make_tape([message(seq, seq, {"a": 5000, "b": 5000}, market_key="M") for seq in range(9000)], {1: 10**6})
+    name = "n" * MAX_NAME_BYTES
+    backs = tape.ticks().collect().select("fixture_id", "tick_seq", "side", market_key=pl.lit(name), action=pl.lit("BACK"))
+    waits = backs.unique("tick_seq").with_columns(action=pl.lit("WAIT"))
+    texts = pl.concat([backs, waits]).with_columns(
+        agent_id=pl.lit(name), side=pl.lit(name), reason=pl.lit("r" * MAX_REASON_BYTES)
+    )
+    decided = conform(
+        pl.concat([make_decisions().clear(), texts], how="diagonal_relaxed").select(*DECISIONS), DECISIONS, "DECISIONS"
+    )
+    data = columns(decided)
+
+    assert len(data) <= most_bytes(most_decisions(tape))
+    assert decisions_in(data, most_decisions(tape)).equals(decided)
+
+
+@pytest.mark.parametrize(("rows", "size"), [(1_000_000, 8), (1, 200 << 20)], ids=["many decisions", "one reason"])
+def test_refusing_an_answer_takes_little_memory(rows, size):
+    script = f"""
+import resource, struct
+from clvlab.agents.isolation.answers import decisions_in
+from clvlab.agents.isolation.columns import _BUFFERS, _HEAD
+parts = [bytes(8 * {rows} + 8)] * sum(_BUFFERS)
+ends = struct.pack("<q", {size})
+parts[20:23] = b"\\xff" * ({rows} // 8 + 1), bytes(8) + ends * {rows}, bytes({size})
+data = b"".join([_HEAD.pack({rows}, *map(len, parts)), *parts])
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+try:
+    decisions_in(data, 10_000)
+except Exception as error:
+    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10, error)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+
+    megabytes, _, said = done.stdout.partition(" ")
+    assert re.search("decisions, and at most|more than 1 decisions can have", said)
+    assert int(megabytes) < 50
 
 
 def test_any_byte_may_be_another_and_nothing_breaks():
     sound, dice = columns(pl.concat([SOUND] * 20)), random.Random(8)
-    read = refused = 0
+    sound_still = refused = 0
     for _ in range(1_500):
         data = bytearray(sound)
         for _ in range(dice.choice([1, 1, 2, 8])):
             data[dice.randrange(len(data))] = dice.choice([0, 1, 0x7F, 0x80, 0xFF, dice.randrange(256)])
         try:
-            frame = decisions_in(bytes(data))
+            frame = read(bytes(data))
         except AgentFailedError:
             refused += 1
         else:
             assert frame.schema == pl.Schema(DECISIONS)
             assert len(frame.write_json()) > 0  # every value can be read
-            read += 1
-    assert min(read, refused) > 100
+            sound_still += 1
+    assert min(sound_still, refused) > 100
 
 
 def test_identity_is_read_and_judged():

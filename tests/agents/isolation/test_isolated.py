@@ -178,6 +178,33 @@ def test_long_answer_of_a_kind_that_is_short_is_not_read(kind):
         reason_of(lambda: [_written(fd, frame) for fd in range(3, 20)])
 
 
+class Talkative:
+    """Waits at every tick, so many times."""
+
+    identity = Identity("talkative", "own", "1")
+
+    def __init__(self, times, reason=None):
+        self.times, self.reason = times, reason
+
+    def decide(self, tape):  # noqa: ARG002  as the engine asks
+        wait = make_decisions({"action": "WAIT", "market_key": None, "side": None, "reason": self.reason})
+        return wait.select(pl.all().repeat_by(self.times).explode())
+
+
+@pytest.mark.parametrize(
+    ("agent", "says"),
+    [
+        (Talkative(20_000), "20,000 decisions, and at most 10,024 are read"),
+        (Talkative(400_000), "a frame of kind b'D' and [0-9,]+ bytes, the limit is"),
+        (Talkative(2, "x" * 1_000_000), "2,000,[0-9]{3} bytes are more than 2 decisions can have"),
+    ],
+    ids=["too many", "far too many", "long texts"],
+)
+def test_answer_beyond_what_was_asked_is_not_read(agent, says):
+    with pytest.raises(AgentFailedError, match=f"GarbledAnswer: .*{says}"):
+        isolated(agent).decide(TAPE)
+
+
 def test_long_print_is_cut_and_no_failure(capsys):
     assert reason_of(lambda: print("x" * (5 << 20))) == "None"
     assert 0 < capsys.readouterr().out.count("x") <= 1 << 20

@@ -14,6 +14,8 @@ async function partsOfBundle(bundle) {
   const parts = {};
   let at = feed + 1;
   for (const { name, size, sha256: stated } of listed) {
+    const limit = PART_LIMITS[name] ?? Infinity;
+    require(size <= limit, `${name} has ${size} bytes, the limit is ${limit}`);
     const data = bundle.subarray(at, at + size);
     at += size;
     require(data.length === size && (await sha256(data)) === stated, `${name} is not what the header says`);
@@ -30,6 +32,8 @@ function partsOfFolder(files) {
   for (const { name, bytes } of files) if (PARTS.slice(1, 5).includes(name)) parts[name] = bytes;
   const whole = parts["manifest.json"] && parts["events.jsonl"];
   if (!whole) throw new NoInput("no sealed run: choose a bundle, or the files manifest.json, events.jsonl and scores.jsonl of a run");
+  const limit = PART_LIMITS["manifest.json"];
+  if (parts["manifest.json"].length > limit) throw new NoInput(`manifest.json has more than ${limit} bytes`);
   return parts;
 }
 

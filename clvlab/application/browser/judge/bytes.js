@@ -30,6 +30,32 @@ function joined(...parts) {
 const hexOf = (bytes) => Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 const fromHex = (text) => Uint8Array.from(text.match(/../g) ?? [], (pair) => parseInt(pair, 16));
 
+// Bounds of what is sealed. They are asked about before anything is split, and no file of a run that was sealed is beyond them.
+const MAX_LINE_BYTES = 4 * 2 ** 20;
+const MAX_STARTED_BYTES = 32 * 2 ** 20;
+const MIN_MEAN_LINE_BYTES = 64;
+const MAX_DISCLOSURE_BYTES = 2 * MAX_STARTED_BYTES;
+const PART_LIMITS = { "context.json": MAX_LINE_BYTES, "manifest.json": 2 ** 20, "anchor.json": 2 ** 20, "log.json": 2 ** 20 };
+
+function countLines(bytes) {
+  let lines = 0;
+  for (let at = 0; at < bytes.length; at += 1) if (bytes[at] === 10) lines += 1;
+  return lines;
+}
+
+// Require lines to be as few and as short as they may be; the first has a limit of its own.
+function checkLines(bytes, name, first = MAX_LINE_BYTES) {
+  const lines = countLines(bytes);
+  require(lines * MIN_MEAN_LINE_BYTES <= bytes.length, `${name} has ${lines} lines in ${bytes.length} bytes: too many`);
+  let from = bytes.subarray(0, first + 1).indexOf(10) + 1;
+  require(from || !bytes.length, `line 1 of ${name} has more than ${first} bytes`);
+  while (from < bytes.length) {
+    const feed = bytes.subarray(from, from + MAX_LINE_BYTES + 1).lastIndexOf(10); // every line before it is short enough
+    require(feed >= 0, `a line of ${name} has more than ${MAX_LINE_BYTES} bytes`);
+    from += feed + 1;
+  }
+}
+
 // A text is a list of lines without their line feeds; after the last line feed begins no further line.
 function linesOf(bytes) {
   const lines = [];

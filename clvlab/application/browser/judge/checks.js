@@ -24,7 +24,7 @@ function checkIntegrity({ manifest, stated, parts }) {
 function checkScores({ parts, scores, rows }) {
   const stored = parts["scores.jsonl"] ?? new Uint8Array(0);
   const same = sameBytes(stored, scores);
-  require(same, () => `the ${rows.length} rows derived from the evidence are not the ${linesOf(stored).length} stored`);
+  require(same, () => `the ${rows.length} rows derived from the evidence are not the ${countLines(stored)} stored`);
   return { "rows derived": rows.length, scored: rows.filter((row) => row.reason === "scored").length };
 }
 
@@ -135,6 +135,7 @@ function _asked({ parts, trust }, required, without) {
 
 // A disclosure holds neither anchor nor log, and of its run only this decision is judged.
 async function verifyDisclosure(bytes, required) {
+  if (bytes.length > MAX_DISCLOSURE_BYTES) throw new NoInput(`the disclosure has more than ${MAX_DISCLOSURE_BYTES} bytes`);
   const result = { ...unread(), disclosure: true };
   for (const name of required) result.checks[name] = "a disclosure holds no such proof";
   result.checks.disclosed = await faultOf(() => checkDisclosure(bytes, result));

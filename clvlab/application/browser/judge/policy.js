@@ -86,6 +86,7 @@ function checkPolicy({ parts, evidence }) {
   const counted = { "BACKs judged": judged, allowed: allowed.size };
   const receipts = parts["receipts.jsonl"] ?? new Uint8Array(0);
   require(!receipts.length || receipts[receipts.length - 1] === 10, "receipts.jsonl does not end with a line feed");
+  checkLines(receipts, "receipts.jsonl");
   const lines = linesOf(receipts);
   for (const line of lines) {
     const receipt = shaped(line, RECEIPT, "a receipt");

@@ -1,0 +1,94 @@
+"""Limits of what is sealed: every reader asks about them before it splits, hashes or parses anything, and the seal as well.
+
+``docs/reference/evidence-format.md`` states them; ``clv_verify.py`` and the page's judge have them too.
+"""
+
+from __future__ import annotations
+
+from clvlab.errors import EvidenceError
+from clvlab.proof.events import Kind, event_line
+from clvlab.proof.started import RunStarted
+
+MAX_BYTES = 4 << 30
+MAX_LINE_BYTES = 4 << 20
+MAX_STARTED_BYTES = 32 << 20  # RUN_STARTED holds the configurations of all agents, and so the transcripts of some
+MIN_MEAN_LINE_BYTES = 64  # no line of any kind is as short
+MAX_DISCLOSURE_BYTES = 2 * MAX_STARTED_BYTES  # a line stands in it as a text, whose quotes are escaped
+PART_LIMITS = {
+    "context.json": MAX_LINE_BYTES,  # the binding of RUN_STARTED
+    "manifest.json": 1 << 20,
+    "anchor.json": 1 << 20,
+    "log.json": 1 << 20,
+}
+
+
+def check_lines(text: bytes, name: str, first: int = MAX_LINE_BYTES) -> None:
+    """Require a text of lines to be within its limits; its bytes are counted, and none is copied.
+
+    Parameters
+    ----------
+    text
+        Lines, each with its line feed.
+    name
+        The file's, for the message.
+    first
+        Limit of the first line, without its line feed.
+
+    Raises
+    ------
+    EvidenceError
+        It has too many bytes, too many lines for its bytes, or a line that is too long.
+    """
+    if len(text) > MAX_BYTES:
+        raise EvidenceError(f"{name} has {len(text):,} bytes, the limit is {MAX_BYTES:,}")
+    count = text.count(b"\n")
+    if count * MIN_MEAN_LINE_BYTES > len(text):
+        raise EvidenceError(
+            f"{name} has {count:,} lines in {len(text):,} bytes: lines have at least {MIN_MEAN_LINE_BYTES} bytes on average"
+        )
+    start = text.find(b"\n", 0, first + 1) + 1
+    if text and not start:
+        raise EvidenceError(f"line 1 of {name} has more than {first:,} bytes")
+    while start < len(text):  # on to the last line feed in reach: every line before it is short enough
+        end = text.rfind(b"\n", start, start + MAX_LINE_BYTES + 1)
+        if end < 0:
+            number = text.count(b"\n", 0, start) + 1
+            raise EvidenceError(f"line {number:,} of {name} has more than {MAX_LINE_BYTES:,} bytes")
+        start = end + 1
+
+
+def first_line(events: bytes) -> bytes:
+    """Return RUN_STARTED of ``events.jsonl``, without its line feed.
+
+    Raises
+    ------
+    EvidenceError
+        It is longer than it may be, or there is no line.
+    """
+    end = events.find(b"\n", 0, MAX_STARTED_BYTES + 1)
+    if end < 0:
+        raise EvidenceError(f"events.jsonl has no first line of at most {MAX_STARTED_BYTES:,} bytes")
+    return events[:end]
+
+
+def check_started(started: RunStarted) -> None:
+    """Require RUN_STARTED to be within its limits, with the configurations of its agents and without them.
+
+    Raises
+    ------
+    EvidenceError
+        Too many agents or fixtures, or transcripts that are too long together.
+    """
+    size = len(event_line(Kind.RUN_STARTED, started, 0)) - 1
+    if size > MAX_STARTED_BYTES:
+        raise EvidenceError(
+            f"RUN_STARTED has {size:,} bytes, the limit is {MAX_STARTED_BYTES:,}: fewer agents, or shorter transcripts, fit"
+        )
+    if size > MAX_LINE_BYTES:
+        bare: RunStarted = {**started, "agents": [{**agent, "config": {}} for agent in started["agents"]]}
+        size = len(event_line(Kind.RUN_STARTED, bare, 0)) - 1
+    if size > MAX_LINE_BYTES:
+        raise EvidenceError(
+            f"RUN_STARTED has {size:,} bytes without its agents' configurations, the limit is {MAX_LINE_BYTES:,}: "
+            "fewer agents or fixtures fit"
+        )

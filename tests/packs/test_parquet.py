@@ -1,0 +1,207 @@
+"""What a Parquet file unpacks to is known before anything of it is unpacked."""
+
+import random
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import clvlab
+from clvlab.application.packs import bundled_catalog
+from clvlab.errors import PackFormatError
+from clvlab.packs import parquet
+from clvlab.packs.parquet import MAX_BATCH_TEXT_BYTES, batches, check_parquet, opened, row_groups
+from clvlab.packs.results import RESULTS
+from clvlab.packs.rows import UNREADABLE
+
+ROWS = 150_000
+TABLE = pa.table(
+    {
+        "few": [f"x{number % 7}" for number in range(ROWS)],
+        "number": list(range(ROWS)),
+        "list": [["q", None]] * ROWS,
+        "levels": [[{"price": "0.1", "size": 5}]] * ROWS,
+        "map": pa.array([[("k", "v")]] * ROWS, pa.map_(pa.string(), pa.string())),
+        "nothing": pa.nulls(ROWS),
+        "text": pa.array([f"text {number}" for number in range(ROWS)], pa.large_string()),
+    }
+)
+WRITERS = {
+    "default": {},
+    "pages of version 2": {"data_page_version": "2.0"},
+    "without dictionaries": {"use_dictionary": False, "compression": "none"},
+    "with checksums and an index": {"compression": "zstd", "write_page_index": True, "write_page_checksum": True},
+    "small groups": {"row_group_size": 1000, "store_schema": False},
+    "deltas of lengths": {"use_dictionary": False, "column_encoding": {"text": "DELTA_LENGTH_BYTE_ARRAY"}},
+}
+LONG = pa.table({"text": ["x" * (140 << 20)]})
+THREE = pa.table({"text": ["x" * (60 << 20)] * 3})
+NOUGHTS = pa.Array.from_buffers(pa.int8(), 20_000_000, [None, pa.py_buffer(bytes(20_000_000))])
+FIXTURES = "event_id,sport_key,commence_time,home_team,away_team\ne1,soccer_x,2026-07-04T17:00:00Z,Ash,Elm\n"
+PEAK = """
+import resource, sys
+from pathlib import Path
+from clvlab.packs.importers.importing import import_source
+from clvlab.packs.importers.parquet_rows import parquet_rows
+from clvlab.packs.importers.source import Options
+from clvlab.packs.results import read_results
+source, path, out = sys.argv[1:]
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+try:
+    if source == "results":
+        read_results(Path(path).read_bytes(), "p")
+    elif source == "trades":
+        list(parquet_rows("x", Path(path), ["asset", "time"], 1000, times=()))
+    else:
+        import_source(source, [Path(path)], Path(out), Options())
+except Exception as error:
+    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10, error)
+"""
+
+
+def written(table, path, **options):
+    pq.write_table(table, path, compression=options.pop("compression", "zstd"), **options)
+    return path
+
+
+@pytest.mark.parametrize("options", WRITERS.values(), ids=WRITERS)
+def test_honest_files_of_pyarrow_are_read_as_they_are(options, tmp_path):
+    path = written(TABLE, tmp_path / "x.parquet", **options)
+
+    check_parquet(path.read_bytes())
+    with opened(path) as file:
+        read = pa.concat_tables(list(batches(file, 10_000, TABLE.column_names)))
+    assert read.cast(TABLE.schema).equals(TABLE)
+
+
+@pytest.mark.parametrize("compression", ["zstd", "lz4", "snappy", "gzip", "uncompressed"])
+def test_honest_files_of_polars_are_within_the_limits(compression, tmp_path):
+    pl.DataFrame(TABLE.drop(["nothing"])).write_parquet(tmp_path / "x.parquet", compression=compression)
+
+    check_parquet(tmp_path / "x.parquet")
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_small_files_are_within_the_limits(rows, tmp_path):
+    check_parquet(written(TABLE[:rows], tmp_path / "x.parquet"))
+    pl.DataFrame(schema=RESULTS).write_parquet(tmp_path / "y.parquet")
+    check_parquet(tmp_path / "y.parquet")
+
+
+def test_pages_say_as_many_bytes_as_the_footer(tmp_path):
+    path = written(TABLE, tmp_path / "x.parquet", use_dictionary=False)
+    content = path.read_bytes()
+    group = pq.read_metadata(path).row_group(0)
+    length = int.from_bytes(content[-8:-4], "little")
+
+    for place, chunk in enumerate(row_groups(content[-8 - length : -8])[0]):
+        pages = list(parquet._pages(chunk, content, 0))
+        assert sum(values for _, _, values in pages) == chunk.values == group.column(place).num_values
+        headers = group.column(place).total_uncompressed_size - sum(size for _, size, _ in pages)
+        assert 0 < headers < 200 * len(pages)
+
+
+@pytest.mark.parametrize(
+    ("table", "options", "says"),
+    [
+        (LONG, {}, "a page of column 'text' unpacks to 146,800,644 bytes, the limit is 134,217,728"),
+        (LONG, {"use_dictionary": False, "data_page_version": "2.0"}, "a page of column 'text' unpacks to 146,800,6"),
+        (
+            pa.table({"text": ["x" * (60 << 20)] * 3}),
+            {"use_dictionary": False, "write_batch_size": 1},
+            "bytes unpack to more than",
+        ),
+        (pa.table({"n": pa.DictionaryArray.from_arrays(NOUGHTS, [1])}), {}, "bytes unpack to more than"),
+        (TABLE, {"use_dictionary": False, "column_encoding": {"text": "DELTA_BYTE_ARRAY"}}, "is encoded as DELTA_BYTE_ARRAY"),
+    ],
+    ids=["one text", "one text, version 2", "three texts", "rows", "prefixes"],
+)
+def test_small_file_that_unpacks_to_much_is_refused(table, options, says, tmp_path):
+    path = written(table, tmp_path / "x.parquet", **options)
+
+    for source in (path, path.read_bytes()):
+        with pytest.raises(pa.ArrowInvalid, match=says):
+            check_parquet(source)
+
+
+def test_text_that_every_row_names_is_refused_before_it_is_repeated(tmp_path):
+    texts = pa.DictionaryArray.from_arrays(pa.array([0] * 2000, pa.int32()), ["x" * (1 << 20)])
+    path = written(pa.table({"text": texts}), tmp_path / "x.parquet")
+
+    check_parquet(path)
+    with (
+        opened(path) as file,
+        pytest.raises(pa.ArrowInvalid, match="2,097,152,000 bytes in 2,000 rows, the limit is"),
+    ):
+        list(batches(file, 100_000, ["text"]))
+    with opened(path) as file:
+        assert sum(one.num_rows for one in batches(file, MAX_BATCH_TEXT_BYTES >> 20, ["text"])) == 2000
+
+
+def test_any_byte_may_be_another_and_the_file_is_read_or_refused(tmp_path):
+    sound, dice = written(TABLE[:500], tmp_path / "x.parquet", row_group_size=100).read_bytes(), random.Random(8)
+    fine = refused = 0
+    for _ in range(1500):
+        data = bytearray(sound)
+        for _ in range(dice.choice([1, 2, 8])):
+            data[dice.randrange(len(data))] = dice.randrange(256)
+        try:
+            check_parquet(bytes(data))
+        except UNREADABLE:
+            refused += 1
+        else:
+            fine += 1
+    assert min(fine, refused) > 100
+
+
+def test_ticks_and_books_of_a_folder_are_looked_at_when_the_pack_is_opened(monkeypatch):
+    monkeypatch.setattr(parquet, "_BASE_BYTES", 0)
+    monkeypatch.setattr(parquet, "_RATIO", 1)
+
+    with pytest.raises(PackFormatError, match=r"ticks.parquet' can't be read as ticks: [0-9,]+ bytes unpack to more than"):
+        clvlab.open_pack(bundled_catalog().folder / "starter")
+
+
+@pytest.mark.parametrize("source", ["results", "parquet", "the-odds-api", "trades"])
+def test_refusing_a_file_takes_little_memory(source, tmp_path):
+    names = {
+        "results": list(RESULTS),
+        "parquet": ["fixture", "market", "side", "time", "odds"],
+        "the-odds-api": ["event_id", "bookmaker", "market", "outcome", "point", "price_decimal", "commence_time"],
+        "trades": ["asset", "time"],
+    }[source]
+    path = written(
+        pa.table({name: LONG["text"] if name == names[0] else ["x"] for name in names}), tmp_path / "x_ticks.parquet"
+    )
+    (tmp_path / "x_fixtures.csv").write_text(FIXTURES)  # as the-odds-api needs them
+    command = [sys.executable, "-c", PEAK, source, path, tmp_path / "out"]
+
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+
+    megabytes, _, said = done.stdout.partition(" ")
+    assert f"a page of column '{names[0]}' unpacks to 146,800,644 bytes" in said
+    assert int(megabytes) < 100
+
+
+def test_no_other_module_reads_parquet_of_its_own_accord():
+    """But for files that clvlab wrote for itself, and those that were looked at when their pack was opened."""
+    looked_at = {
+        "folder.py",
+        "verifying.py",
+        "coverage.py",
+        "tables.py",
+        "results.py",
+        "fixtures.py",
+        "the_odds_api_changes.py",
+    }
+    own = {"parquet.py", "cache.py", "kept.py", "books.py"}
+    reads = re.compile(r"pl\.(scan|read)_parquet|pq\.(ParquetFile|read_table)")
+
+    found = {path.name for path in Path(clvlab.__file__).parent.rglob("*.py") if reads.search(path.read_text())}
+
+    assert found == looked_at | own
