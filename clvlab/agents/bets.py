@@ -52,6 +52,7 @@ class BetsConfig(Config):
     """Parameters of ``bets``."""
 
     by_fixture: ClassVar[bool] = False  # a bet on a fixture that is not on the tape is refused, and never lost
+    repeats: ClassVar[bool] = True
 
     transcript: Annotated[tuple[Bet, ...], Field(strict=False, max_length=MAX_BETS)] = Field(
         default=(), description="What was bet; each has fixture_id, tick_seq, market_key, side and stake."

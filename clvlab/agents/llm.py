@@ -101,6 +101,7 @@ class LlmConfig(Config):
     """Parameters of ``llm``."""
 
     by_fixture: ClassVar[bool] = False  # a transcript about a fixture that it is not asked about is refused
+    repeats: ClassVar[bool] = True
 
     transcript: Annotated[tuple[Entry, ...], Field(strict=False, max_length=MAX_ENTRIES)] = Field(
         default=(),

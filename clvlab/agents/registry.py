@@ -41,7 +41,7 @@ TEMPLATES: Mapping[str, tuple[type[Config], _Rule]] = MappingProxyType(
     }
 )
 
-TRANSCRIBED = ("llm", "bets")
+TRANSCRIBED = tuple(strategy for strategy, (model, _) in TEMPLATES.items() if model.repeats)
 """Those that replay a transcript, which names ticks of a fixture."""
 
 

@@ -14,7 +14,7 @@ from clvlab.engine.agent import Identity
 from clvlab.engine.following import Follower, Redeciding
 from clvlab.law.actions import MAX_NAME_BYTES, Decision
 from clvlab.law.message import Message
-from clvlab.law.schema import DECISIONS, SAFE_INTEGER, Action
+from clvlab.law.schema import DECISIONS, SAFE_INTEGER, Action, Causality
 from clvlab.law.tape import Tape
 
 MAX_PREFIXES = 10_000
@@ -43,11 +43,14 @@ class Config(BaseModel):
     ----------
     by_fixture
         Whether what the template decides about a fixture is the same whichever others it is asked about.
+    repeats
+        Whether it decides nothing, and repeats what somebody wrote down.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
     version: ClassVar[str] = "1"
     by_fixture: ClassVar[bool] = True
+    repeats: ClassVar[bool] = False
 
     markets: Prefixes = Field(
         default=("",), description='Market-key prefixes in which the agent proposes; ``""`` is every market.'
@@ -71,7 +74,8 @@ class Template(Generic[C]):
     @property
     def identity(self) -> Identity:
         config = self.config.model_dump(mode="json")
-        return Identity(self.agent_id, self.strategy, self.config.version, config)
+        causality = Causality.TRANSCRIPT if self.config.repeats else Causality.TEMPLATE
+        return Identity(self.agent_id, self.strategy, self.config.version, config, causality=causality)
 
     def decide(self, tape: Tape) -> pl.DataFrame:
         """Return ``DECISIONS`` of the rule, under the agent's id."""

@@ -154,7 +154,7 @@ def _made_again(evidence: Evidence, pack: Pack, agents: Sequence[IsolatedAgent],
         kind=started["kind"],
         origin_id=started["origin_id"],
         commit_index=commit_index,
-        labels={named["agent_id"]: Causality(named["causality"]) for named in started["agents"]},
+        again=started,
     )
 
 
@@ -245,7 +245,7 @@ def _is_template(named: Mapping[str, Any]) -> bool:
     """Tell templates, which have no source of their own, from agents of one's own; of a live run the label does not."""
     if named["causality"] == Causality.LIVE:
         return named["source_sha256"] is None
-    return bool(named["causality"] == Causality.TEMPLATE)
+    return named["causality"] in (Causality.TEMPLATE, Causality.TRANSCRIPT)
 
 
 def _deployed(named: Mapping[str, Any]) -> list[Agent]:

@@ -12,7 +12,7 @@ import polars as pl
 
 from clvlab.errors import AgentError, DecisionError, EvidenceError
 from clvlab.law.actions import MAX_NAME_BYTES, check_decisions
-from clvlab.law.schema import DECISIONS, Causality, conform
+from clvlab.law.schema import DECISIONS, Causality, Held, conform
 from clvlab.law.tape import Tape
 from clvlab.proof.canonical import canonical, without_floats
 
@@ -37,6 +37,8 @@ class Identity:
         Name and SHA-256 of each file that the agent could read beside its tape.
     network
         Whether the agent could reach a network.
+    held
+        What the system kept of its process; empty of a template.
     """
 
     agent_id: str
@@ -48,6 +50,7 @@ class Identity:
     source_sha256: str | None = None
     reads: tuple[tuple[str, str], ...] = ()
     network: bool = False
+    held: tuple[Held, ...] = ()
 
     @property
     def asks_for_books(self) -> bool:
@@ -142,7 +145,8 @@ def identify(agent: Agent, *, audit: bool) -> Identity:
             "give it to clvlab.isolated(...)"
         )
     if not isinstance(agent, Isolated):
-        return replace(agent.identity, causality=Causality.TEMPLATE)
+        repeats = agent.identity.causality == Causality.TRANSCRIPT
+        return replace(agent.identity, causality=Causality.TRANSCRIPT if repeats else Causality.TEMPLATE)
     identity = agent.identity
     return replace(identity, causality=agent.audited if audit else Causality.UNCHECKED)
 

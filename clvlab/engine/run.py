@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from clvlab.engine.agent import Agent, Identity, Isolated, identify, sealable
+from clvlab.engine.agent import Agent, Identity, identify, sealable
 from clvlab.engine.paper import fills
 from clvlab.engine.replay import Replay, numbered
 from clvlab.engine.shards import decided
@@ -19,10 +19,10 @@ from clvlab.law.gate import verdicts
 from clvlab.law.metrics import outcomes
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.law.positions import positions, proposals
-from clvlab.law.schema import LAW_VERSION, MODE_LABELS, Causality, ClosingPolicy, SourceMode
+from clvlab.law.schema import LAW_VERSION, MODE_LABELS, Causality, ClosingPolicy, Held, SourceMode
 from clvlab.law.tape import Binding, Tape
 from clvlab.proof.limits import check_started
-from clvlab.proof.manifest import RUN_SCHEMA, config_hash, policy_hash, run_id
+from clvlab.proof.manifest import config_hash, policy_hash, run_id, run_schema
 from clvlab.proof.seal import SealedRun, seal
 from clvlab.proof.started import AgentStarted, RunStarted
 
@@ -65,7 +65,7 @@ def run(
     *,
     policy: PolicyEnvelope | None = None,
     audit_seed: int | None = None,
-    labels: Mapping[str, Causality] | None = None,
+    again: RunStarted | None = None,
     kind: str = "backtest",
     origin_id: str | None = None,
     commit_index: int | None = None,
@@ -87,8 +87,8 @@ def run(
     audit_seed
         Chooses the cuts at which isolated agents are audited for look-ahead before the run is sealed; no audit without one. The
         seal says which; the seed shapes no byte.
-    labels
-        Causality of each isolated agent by its id, where a sealed run is run again: its label says what was done then.
+    again
+        RUN_STARTED of the sealed run that is run again: what it says of how its agents were asked and held was so then.
     kind, origin_id
         What asked for the run (``backtest``, ``competition``, ``deploy``) and its id, which enter the run id.
     commit_index
@@ -104,7 +104,7 @@ def run(
     LookaheadError
         The only agent, or the last one left, decides by what comes later.
     """
-    known = [(_labelled(identify(agent, audit=audit_seed is not None), agent, labels or {}), agent) for agent in agents]
+    known = [(_as_then(identify(agent, audit=audit_seed is not None), again), agent) for agent in agents]
     named = {identity.agent_id: (identity, agent) for identity, agent in known}
     if not agents or len(named) != len(agents):
         raise DecisionError(f"a run needs agents with unique ids, not {[identity.agent_id for identity, _ in known]}")
@@ -172,9 +172,14 @@ def judged(
     return RunResult(sealed, decisions, replayed.closes, scored, board, receipts, failures.errors, failures.causes)
 
 
-def _labelled(identity: Identity, agent: Agent, labels: Mapping[str, Causality]) -> Identity:
-    carried = labels.get(identity.agent_id) if isinstance(agent, Isolated) else None
-    return identity if carried is None else replace(identity, causality=carried)
+def _as_then(identity: Identity, again: RunStarted | None) -> Identity:
+    """Return who an agent is, asked and held as a sealed run says of it; a template is still no other code."""
+    if again is None:
+        return identity
+    labels = {agent["agent_id"]: Causality(agent["causality"]) for agent in again["agents"]}
+    held = {one["agent_id"]: tuple(map(Held, one["held"])) for one in again.get("isolation", [])}
+    causality = labels.get(identity.agent_id, identity.causality)
+    return replace(identity, causality=causality, held=held.get(identity.agent_id, ()))
 
 
 def _failures(failed: Mapping[str, Exception]) -> Failures:
@@ -214,7 +219,7 @@ def run_started(
     envelope = policy.payload(window.market_allowlist)
     payload: RunStarted = {
         "run_id": "",  # made of all else
-        "schema": RUN_SCHEMA,
+        "schema": "",  # of all else
         "kind": kind,
         "origin_id": origin_id,
         "source_mode": source_mode.value,
@@ -230,6 +235,10 @@ def run_started(
         "policy": envelope,
         "policy_hash": policy_hash(envelope),
     }
+    held = [(identity.agent_id, sorted(identity.held)) for identity in agents if identity.held]
+    if held:
+        payload["isolation"] = [{"agent_id": agent_id, "held": [*names]} for agent_id, names in sorted(held)]
+    payload["schema"] = run_schema(payload)
     payload["run_id"] = run_id(payload)
     check_started(payload)
     return payload

@@ -35,12 +35,27 @@ class Causality(StrEnum):
     """How it was shown that no decision used a later tick: what the engine did, never what an agent says of itself."""
 
     TEMPLATE = "template"  # an object that the registry made, held to it by tests
+    TRANSCRIPT = "transcript"  # an object that the registry made, which repeats what somebody wrote down
+    STEPPED = "stepped"  # got each message after its answer to the one before, in a process that held no later one
+    STEPPED_BLOCKS = "stepped-blocks"  # the same, block by block, cut where it could not know
+    ASKED = "asked"  # answered from elsewhere, message by message
     AUDITED_SANDBOX = "audited-sandbox"  # decided alike on prefixes, in processes that could read nothing else
     AUDITED_PROCESS = "audited-process"  # decided alike on prefixes, in processes of its own that were not locked in
     LIVE = "live"  # decided before later messages existed: of live runs, and of them alone
     UNCHECKED = "unchecked"
     TICK_BY_TICK = "tick-by-tick"  # of older runs: said to have seen one message after the other
     PREFIX_AUDIT = "prefix-audit"  # of older runs: decided alike on prefixes, in the process that scored
+
+
+class Held(StrEnum):
+    """What the system kept of the process of an agent, so that it could not reach it."""
+
+    CALLS = "calls"  # of the system: all but those on a list are refused
+    FILES = "files"  # all but Python's own, its tape and those that it was allowed
+    LIBRARIES = "libraries"  # Python's own are a copy for it alone
+    MEMORY = "memory"  # of every kind, by the system's own count
+    PROCESSES = "processes"  # it sees none but its own
+    ROOT = "root"  # names of other files lead nowhere: they can't even be asked for
 
 
 class SourceMode(StrEnum):

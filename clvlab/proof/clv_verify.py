@@ -180,7 +180,9 @@ POLICY = {
     "schema": one_of("clvlab-policy/1"), "venue_allowlist": [TEXT], "warmup_ticks": COUNT,
 }  # fmt: skip
 MODES = {"replay": "Backtest", "live": "Live paper"}
-LABELS = ("template", "audited-sandbox", "audited-process", "unchecked", "tick-by-tick", "prefix-audit", "live")
+SINCE_TWO = ("transcript", "stepped", "stepped-blocks", "asked")
+LABELS = ("template", "audited-sandbox", "audited-process", "unchecked", "tick-by-tick", "prefix-audit", "live", *SINCE_TWO)
+HELD = ("calls", "files", "libraries", "memory", "processes", "root")
 AGENT = {
     "agent_id": TEXT, "causality": one_of(*LABELS), "config": r"\{\}", "config_hash": TEXT, "network?": "true",
     "proof_mode": TEXT, "reads?": [{"name": TEXT, "sha256": TEXT}], "source_sha256": null_or(TEXT), "strategy": TEXT,
@@ -194,8 +196,9 @@ WINDOW = {
 EVENTS: dict[str, Any] = {
     "RUN_STARTED": {
         "agents": [AGENT], "binding": {"content_hash": null_or(TEXT), "fixture_ids": [INT], "pack_id": null_or(TEXT)},
-        "kind": TEXT, "law_version": one_of("clv-law/1"), "mode_label": one_of(*MODES.values()), "origin_id": null_or(TEXT),
-        "policy": POLICY, "policy_hash": TEXT, "run_id": TEXT, "schema": one_of("clvlab-run/1"),
+        "isolation?": [{"agent_id": TEXT, "held": [one_of(*HELD)]}], "kind": TEXT, "law_version": one_of("clv-law/1"),
+        "mode_label": one_of(*MODES.values()), "origin_id": null_or(TEXT),
+        "policy": POLICY, "policy_hash": TEXT, "run_id": TEXT, "schema": one_of("clvlab-run/1", "clvlab-run/2"),
         "source_mode": one_of(*MODES), "window": WINDOW},
     "DECISION": {
         "action": {
@@ -473,9 +476,31 @@ def _check_started(started: dict[str, Any], *, captured: bool) -> None:
         "agents of a live run decided live, and no others": all(
             (agent["causality"] == "live") == live for agent in started["agents"]
         ),
+        "a run is of the first schema that has words for it": started["schema"]
+        == f"clvlab-run/{2 if _says_more(started) else 1}",
+        "what was held of agents is named in order, and of all that were asked step by step": _is_held(started),
         "some probability is allowed": policy["min_prob_bps"] <= policy["max_prob_bps"],
     }
     require_all(rules, "RUN_STARTED")
+
+
+def _says_more(started: dict[str, Any]) -> bool:
+    """Tell whether RUN_STARTED says what the first schema had no words for."""
+    return "isolation" in started or any(agent["causality"] in SINCE_TWO for agent in started["agents"])
+
+
+def _is_held(started: dict[str, Any]) -> bool:
+    """Tell whether ``isolation`` names agents of the run and what was held, each once and in order, and nothing empty."""
+    stated = started.get("isolation", [])
+    held = {one["agent_id"]: one["held"] for one in stated}
+    agents = {agent["agent_id"] for agent in started["agents"]}
+    stepped = [agent["agent_id"] for agent in started["agents"] if agent["causality"] in ("stepped", "stepped-blocks")]
+    return (
+        [one["agent_id"] for one in stated] == sorted(held.keys() & agents)
+        and ("isolation" not in started or len(held) > 0)
+        and all(names and names == sorted(set(names)) for names in held.values())
+        and all({"calls", "files"} <= set(held.get(agent_id, ())) for agent_id in stepped)
+    )
 
 
 def _in_order(agent: dict[str, Any]) -> bool:

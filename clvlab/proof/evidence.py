@@ -21,6 +21,7 @@ from clvlab.law.schema import (
     CloseKind,
     ClosingPolicy,
     EndRule,
+    Held,
     SourceMode,
 )
 from clvlab.law.tape import check_close_age
@@ -29,7 +30,7 @@ from clvlab.proof.coherence import check_coherence
 from clvlab.proof.events import SEALED_ORDER, Kind
 from clvlab.proof.limits import MAX_STARTED_BYTES, check_lines, check_started
 from clvlab.proof.lines import read_closes, read_decisions, read_single
-from clvlab.proof.manifest import RUN_SCHEMA
+from clvlab.proof.manifest import run_schema
 from clvlab.proof.started import RunStarted
 
 _Types = dict[str, tuple[type, ...]]
@@ -47,9 +48,11 @@ _AGENT: _Types = {
 }  # fmt: skip
 # Of an agent of one's own, where it could read files or reach a network; absent when off.
 _ALLOWED: _Types = {"network": (bool,), "reads": (list,)}
+_ISOLATION: _Types = {"agent_id": (str,), "held": (list,)}
 _READ: _Types = {"name": (str,), "sha256": (str,)}
 _BINDING: _Types = {"content_hash": _OPTIONAL_TEXT, "fixture_ids": (list,), "pack_id": _OPTIONAL_TEXT}
 _ERROR: _Types = {"agent_id": (str,), "error": (str,), "fixture_id": _OPTIONAL_INT, "tick_seq": _OPTIONAL_INT}
+_LOCKED_IN = {Causality.STEPPED, Causality.STEPPED_BLOCKS}
 # Columns that are never null; the others of a line may be.
 _GIVEN = {"seq", "agent_id", "fixture_id", "tick_seq", "ts_ms", "action", "end_seq", "close_ts_ms", "close_kind"}
 _CLOSE_KINDS = {
@@ -266,16 +269,19 @@ def _check_errors(evidence: Evidence) -> None:
 
 def _check_started(evidence: Evidence) -> None:
     started = evidence.started
-    _check_types(started, _STARTED, "RUN_STARTED")
+    isolation: _Types = {"isolation": (list,)} if "isolation" in started else {}
+    _check_types(started, _STARTED | isolation, "RUN_STARTED")
     _check_types(started["binding"], _BINDING, "the binding")
     for agent in started["agents"]:
         _check_agent(agent)
     for error in evidence.errors:
         _check_types(error, _ERROR, "AGENT_ERROR")
     check_started(started)
-    if (started["law_version"], started["schema"]) != (LAW_VERSION, RUN_SCHEMA):
+    _check_isolation(started)
+    if (started["law_version"], started["schema"]) != (LAW_VERSION, run_schema(started)):
         raise EvidenceError(
-            f"the run is {started['schema']!r} under {started['law_version']!r}, this reads {RUN_SCHEMA}, {LAW_VERSION}"
+            f"the run is {started['schema']!r} under {started['law_version']!r}, what it says is of {run_schema(started)!r}, "
+            f"and this reads {LAW_VERSION}"
         )
     ids = [agent["agent_id"] for agent in started["agents"]]
     if not ids or ids != sorted(set(ids)):
@@ -323,6 +329,27 @@ def _check_agent(agent: Any) -> None:
     named = [(read["name"], read["sha256"]) for read in agent.get("reads", ())]
     if named != sorted(named) or agent.get("reads") == [] or agent.get("network") is False:
         raise EvidenceError("what an agent could read or reach must be named in order, and left out when it is nothing")
+
+
+def _check_isolation(started: RunStarted) -> None:
+    """Require what was held of agents to be said in order, each once, and to be left out where it is nothing."""
+    stated = started.get("isolation", [])
+    for one in stated:
+        _check_types(one, _ISOLATION, "the isolation of an agent")
+        if not one["held"] or not all(isinstance(held, str) for held in one["held"]):
+            raise EvidenceError(f"what was held of {one['agent_id']} is {one['held']!r}")
+        if one["held"] != sorted(set(one["held"]) & set(Held)):
+            raise EvidenceError(f"what was held of {one['agent_id']} is not some of {', '.join(Held)}, each once and in order")
+    ids = [one["agent_id"] for one in stated]
+    named = {agent["agent_id"] for agent in started["agents"]}
+    if ids != sorted(named.intersection(ids)) or ("isolation" in started and not ids):
+        raise EvidenceError("what was held of agents must be named in order of those, and left out when it is nothing")
+    held = {one["agent_id"]: set(one["held"]) for one in stated}
+    if any(
+        agent["causality"] in _LOCKED_IN and not {Held.CALLS, Held.FILES} <= held.get(agent["agent_id"], set())
+        for agent in started["agents"]
+    ):
+        raise EvidenceError("an agent that was asked step by step must have been held to its calls and files")
 
 
 def _check_types(value: Any, types: _Types, name: str) -> None:

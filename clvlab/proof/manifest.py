@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from clvlab.errors import EvidenceError
-from clvlab.law.schema import LAW_VERSION
+from clvlab.law.schema import LAW_VERSION, Causality
 from clvlab.proof.canonical import canonical, sha256
 from clvlab.proof.started import AgentStarted, RunStarted
 
 VERIFIER_VERSION = "clvlab-proof/1"
-RUN_SCHEMA = "clvlab-run/1"
+_RUN_SCHEMAS = ("clvlab-run/1", "clvlab-run/2")
+_SINCE_TWO = {Causality.TRANSCRIPT, Causality.STEPPED, Causality.STEPPED_BLOCKS, Causality.ASKED}
 _MANIFEST_SCHEMA = "clvlab-manifest/1"
 _CONFIG_SCHEMA = "clvlab-agent-config/1"
 _RUN_KEY = ("agents", "binding", "kind", "law_version", "origin_id", "policy_hash", "schema", "window")
@@ -43,6 +44,11 @@ def run_id(started: RunStarted) -> str:
 def inputs_hash(started: RunStarted) -> str:
     """Hash everything in RUN_STARTED that shapes the result; the run id is its beginning."""
     return sha256(canonical({key: value for key, value in started.items() if key in _RUN_KEY}))
+
+
+def run_schema(started: RunStarted) -> str:
+    """Return the schema of a run: the second where it says what the first has no words for, so that no run has two."""
+    return _RUN_SCHEMAS["isolation" in started or any(agent["causality"] in _SINCE_TWO for agent in started["agents"])]
 
 
 def check_ids(started: RunStarted) -> None:

@@ -32,6 +32,13 @@ class AgentStarted(TypedDict):
     network: NotRequired[bool]
 
 
+class IsolationStarted(TypedDict):
+    """What was held of the process of an agent: ``clvlab.law.schema.Held``, sorted."""
+
+    agent_id: str
+    held: list[str]
+
+
 class BindingStarted(TypedDict):
     """What was replayed; pack and hash are null of a tape that comes from no pack."""
 
@@ -41,7 +48,7 @@ class BindingStarted(TypedDict):
 
 
 class RunStarted(TypedDict):
-    """Payload of the first line of evidence."""
+    """Payload of the first line of evidence; ``isolation`` stands there only of agents that something was held of."""
 
     schema: str
     kind: str
@@ -55,3 +62,4 @@ class RunStarted(TypedDict):
     policy: dict[str, Any]
     policy_hash: str
     run_id: str
+    isolation: NotRequired[list[IsolationStarted]]

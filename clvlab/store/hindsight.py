@@ -10,9 +10,8 @@ from enum import StrEnum
 
 from clvlab.law.schema import Causality
 
-TRANSCRIPT = "transcript"
 MIXED = "mixed"
-CAUSALITIES = tuple(dict.fromkeys([*(label.value for label in Causality), TRANSCRIPT, MIXED]))
+CAUSALITIES = (*(label.value for label in Causality), MIXED)
 """How a row's agent may be shown to decide."""
 
 

@@ -95,4 +95,4 @@ def test_the_transcript_stands_in_the_first_line_of_the_evidence():
     first = sealed.events.partition(b"\n")[0]
     assert b'"strategy":"bets"' in first
     assert b'"stake":250,"tick_seq":0' in first
-    assert b'"causality":"template"' in first
+    assert b'"causality":"transcript"' in first

@@ -144,7 +144,7 @@ def test_confidence_that_is_no_probability_is_recorded_and_left_out_of_brier(con
 
 
 @pytest.mark.parametrize(
-    ("claims", "says"), [({"claimed_edge_bps": 10**18}, "claimed_edge_bps"), ({"reason": "x" * 10**6}, "limit of 2000 bytes")]
+    ("claims", "says"), [({"claimed_edge_bps": 10**18}, "claimed_edge_bps"), ({"reason": "x" * 10**4}, "limit of 2000 bytes")]
 )
 def test_claim_beyond_its_limit_is_refused(claims, says):
     with pytest.raises(DecisionError, match=says) as caught:

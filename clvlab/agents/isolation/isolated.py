@@ -23,7 +23,7 @@ from clvlab.engine.following import Follower
 from clvlab.errors import AgentError
 from clvlab.law.actions import Decision
 from clvlab.law.message import Message
-from clvlab.law.schema import Causality
+from clvlab.law.schema import Causality, Held
 from clvlab.law.tape import Tape
 
 _MAX_WARM = 4
@@ -64,17 +64,14 @@ class IsolatedAgent(Isolated):
     def identity(self) -> Identity:
         """Who the agent says it is, with what is known here: its source, and what it may read and reach."""
         with _WARM.process(self.code, self.limits) as process:
-            stated = process.identity(**self.configured)
-        return self._completed(stated)
-
-    def _completed(self, stated: Identity) -> Identity:
+            stated, held = process.identity(**self.configured), process.held
         reads, network = self.limits.digests(), self.limits.network
-        return replace(stated, source_sha256=self.code.source_sha256, reads=reads, network=network)
+        return replace(stated, source_sha256=self.code.source_sha256, reads=reads, network=network, held=held)
 
     @cached_property
     def audited(self) -> Causality:
-        with _WARM.process(self.code, self.limits) as process:
-            return Causality.AUDITED_SANDBOX if process.sandboxed else Causality.AUDITED_PROCESS
+        locked_in = {Held.CALLS, Held.FILES} <= set(self.identity.held)
+        return Causality.AUDITED_SANDBOX if locked_in else Causality.AUDITED_PROCESS
 
     def decide(self, tape: Tape) -> pl.DataFrame:
         """Return ``DECISIONS`` of a process that is kept, and may remember earlier tapes of its scope: nothing to seal."""
@@ -145,7 +142,7 @@ class _Fresh:
         AgentError
             The process is locked in otherwise than the one that was asked first.
         """
-        if self.process.sandboxed != (self.agent.audited == Causality.AUDITED_SANDBOX):
+        if self.process.held != self.agent.identity.held:
             raise AgentError("two processes of one agent are locked in differently: ask again")
         return self.process.decisions(tape, **self.agent.configured)
 

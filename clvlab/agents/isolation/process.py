@@ -30,6 +30,7 @@ from clvlab.engine.agent import Identity
 from clvlab.errors import AgentFailedError
 from clvlab.law.actions import DECISION_COLUMNS, Decision
 from clvlab.law.message import Message
+from clvlab.law.schema import Held
 from clvlab.law.tape import Tape
 
 _WORKER = "clvlab.agents.isolation.worker"
@@ -69,8 +70,8 @@ class AgentProcess:
 
     Attributes
     ----------
-    sandboxed
-        Whether it is locked in: it said so before it loaded any code of the agent.
+    held
+        What the system keeps of it: it said so before it loaded any code of the agent.
     """
 
     def __init__(
@@ -100,15 +101,16 @@ class AgentProcess:
             process_group=0 if shielded else None,
         )
         self._requests, self._answers = cast(BinaryIO, self._process.stdin), cast(BinaryIO, self._process.stdout)
-        self._sandboxed: bool | None = None
+        self._held: tuple[Held, ...] | None = None
 
     @property
-    def sandboxed(self) -> bool:
-        if self._sandboxed is None:
+    def held(self) -> tuple[Held, ...]:
+        if self._held is None:
             with self._lock:
-                ready = self._in_time(lambda: self._answer(FrameKind.READY))
-                self._sandboxed = json.loads(ready)["sandbox"] is True
-        return self._sandboxed
+                ready = json.loads(self._in_time(lambda: self._answer(FrameKind.READY)))
+                locked = (Held.CALLS, Held.FILES) if ready["sandbox"] is True else ()
+                self._held = (*locked, *((Held.ROOT,) if ready["namespace"] is True else ()))
+        return self._held
 
     @property
     def alive(self) -> bool:
@@ -152,7 +154,7 @@ class AgentProcess:
 
     def _asked(self, tape: Tape | None, kind: FrameKind, configured: Mapping[str, Any], limit: int = _MAX_JSON) -> bytes:
         """Send a request and wait for its answer, of so many bytes at most; a process that gave none is not asked again."""
-        _ = self.sandboxed  # nothing is sent before the process is locked in
+        _ = self.held  # nothing is sent before the process is locked in
         with self._lock:
             request = {"tape": None if tape is None else str(self._handed(tape)), **configured}
             if not self._loaded:

@@ -28,7 +28,7 @@ from clvlab.proof.checks import Check
 from clvlab.proof.manifest import VERIFIER_VERSION
 from clvlab.proof.started import RunStarted
 from clvlab.proof.verify import Verification
-from clvlab.store.hindsight import TRANSCRIPT, Knowledge, is_hindsight_possible
+from clvlab.store.hindsight import Knowledge, is_hindsight_possible
 
 ANSWERS_PUBLIC = "The answers were public when this was run"
 """Heading of the rows of a board that may hold the past."""
@@ -77,9 +77,9 @@ def lineage(started: RunStarted | None) -> Lineage:
 
 
 def shown_causality(agent: AgentIdentity) -> str:
-    """Return how an agent is shown to decide: a template that repeats what somebody wrote is sealed as one that computes."""
+    """Return how an agent is shown to decide: what repeats what somebody wrote was once sealed as a template that computes."""
     repeats = agent["causality"] == Causality.TEMPLATE and agent["strategy"] in TRANSCRIBED
-    return TRANSCRIPT if repeats else agent["causality"]
+    return Causality.TRANSCRIPT.value if repeats else agent["causality"]
 
 
 def knowledge(source_mode: str) -> Knowledge:

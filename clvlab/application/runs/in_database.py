@@ -29,7 +29,7 @@ from clvlab.proof.started import RunStarted
 from clvlab.runlog.log import abandon, commit, commit_anew, conclude
 from clvlab.store import anchors, runs, standings
 from clvlab.store.database import Connection, Database
-from clvlab.store.hindsight import TRANSCRIPT, Knowledge
+from clvlab.store.hindsight import Knowledge
 from clvlab.store.labels import ANYBODY
 from clvlab.store.runlog import LogRows, RunLog
 from clvlab.store.runs import RunStatus
@@ -206,7 +206,7 @@ def _dated(connection: Connection, result: Mapping[str, Any], done: PerformedRun
     elsewhere, which may be a table of closes. Times of synthetic packs, and of fixtures that are not over yet, say nothing.
     """
     evidence = done.verification.evidence
-    is_whole = result["strategy"] in TEMPLATES and result["causality"] in (Causality.TEMPLATE, TRANSCRIPT)
+    is_whole = result["strategy"] in TEMPLATES and result["causality"] in (Causality.TEMPLATE, Causality.TRANSCRIPT)
     if evidence is None or done.run.commit_index is None or done.is_live or not is_whole:
         return result
     earlier = standings.first_commit(connection, result["owner"], result["strategy"], result["config_hash"])

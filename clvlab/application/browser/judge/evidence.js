@@ -80,9 +80,31 @@ function checkStarted(started, captured) {
       ["a live run is bound to no pack before it began", !live || (binding.pack_id === null && binding.content_hash === null)],
       ["RUN_SEALED names the pack that was captured of a live run, and of no other", captured === live],
       ["agents of a live run decided live, and no others", agents.every((agent) => (agent.causality === "live") === live)],
+      ["a run is of the first schema that has words for it", started.schema === `clvlab-run/${saysMore(started) ? 2 : 1}`],
+      ["what was held of agents is named in order, and of all that were asked step by step", isHeld(started)],
       ["some probability is allowed", policy.min_prob_bps <= policy.max_prob_bps],
     ],
     "RUN_STARTED",
+  );
+}
+
+// Whether RUN_STARTED says what the first schema had no words for.
+function saysMore(started) {
+  return "isolation" in started || started.agents.some((agent) => SINCE_TWO.includes(agent.causality));
+}
+
+// What was held is either not spoken of, or of some agents of the run, in order, and some of it, in order.
+function isHeld({ agents, isolation }) {
+  const stated = isolation ?? [];
+  const known = new Set(agents.map((agent) => agent.agent_id));
+  const held = new Map(stated.map((one) => [one.agent_id, one.held]));
+  return (
+    (isolation === undefined || stated.length > 0) &&
+    stated.every((one) => known.has(one.agent_id) && one.held.length > 0 && ascending(one.held)) &&
+    ascending(stated.map((one) => one.agent_id)) &&
+    agents
+      .filter((agent) => ["stepped", "stepped-blocks"].includes(agent.causality))
+      .every((agent) => ["calls", "files"].every((name) => held.get(agent.agent_id)?.includes(name)))
   );
 }
 

@@ -27,7 +27,9 @@ const each = (names, shape) => Object.fromEntries(names.split(" ").map((name) =>
 
 const CLOSE_KINDS = { pre_match: ["in_running", "kickoff", "tape_end"], fixed_duration: ["duration"], manual_stop: ["stop"] };
 const MODES = { replay: "Backtest", live: "Live paper" };
-const LABELS = "template audited-sandbox audited-process unchecked tick-by-tick prefix-audit live".split(" ");
+const SINCE_TWO = "transcript stepped stepped-blocks asked".split(" ");
+const LABELS = [..."template audited-sandbox audited-process unchecked tick-by-tick prefix-audit live".split(" "), ...SINCE_TWO];
+const HELD = "calls files libraries memory processes root".split(" ");
 const EARLY =
   "kill_switch_on market_not_allowed venue_not_allowed warmup cooldown_active stake_missing stake_over_max prob_out_of_range order_cap exposure_cap".split(" ");
 const LATE = "quote_missing quote_stale slippage_over_max edge_below_min stake_over_max".split(" ");
@@ -77,12 +79,13 @@ const PAYLOADS = {
   RUN_STARTED: keyed({
     agents: listOf(_agent),
     binding: keyed({ content_hash: nullOr(text), fixture_ids: listOf(integer), pack_id: nullOr(text) }),
+    "isolation?": listOf(keyed({ agent_id: text, held: listOf(oneOf(...HELD)) })),
     ...each("kind policy_hash run_id", text),
     law_version: oneOf("clv-law/1"),
     mode_label: oneOf(...Object.values(MODES)),
     origin_id: nullOr(text),
     policy: _policy,
-    schema: oneOf("clvlab-run/1"),
+    schema: oneOf("clvlab-run/1", "clvlab-run/2"),
     source_mode: oneOf(...Object.keys(MODES)),
     window: _window,
   }),
