@@ -132,7 +132,8 @@ class PackManifest(_Model):
 
     ``sources``, ``margin_fallbacks``, ``kickoff``, ``max_close_age_s``, ``books``, ``reading`` and of a fixture
     ``scheduled_ts_ms``, ``league``, ``season`` and ``books_digest`` are null, and then left out of descriptor and
-    hash, unless an import fills them. Kickoffs are scheduled where nothing is said. ``books`` names those whose own prices the pack keeps.
+    hash, unless an import fills them. Kickoffs are scheduled where nothing is said. ``books`` names those whose own prices
+    the pack keeps.
     """
 
     pack_id: _Name

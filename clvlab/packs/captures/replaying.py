@@ -57,6 +57,7 @@ class Tracker:
     announced: dict[int, int | None] = field(default_factory=dict)
     _open: list[tuple[int, str, tuple[str, ...], bool]] = field(default_factory=list)
     _wanted: frozenset[int] = field(init=False)
+    _last_false: int = 0
 
     def __post_init__(self) -> None:
         self.clock = self.reader.clock = ProviderClock(self.header.skew_s)
@@ -102,11 +103,11 @@ class Tracker:
 
     def _note_false(self, at_ms: int) -> None:
         if self.clock.refused <= _MOST_FALSE:
+            self._last_false = len(self.gaps)
             self.gaps.append(gap_of(at_ms, at_ms, FALSE_TIME, (), replayed=False))
             return
-        last = max(number for number, gap in enumerate(self.gaps) if gap.cause == FALSE_TIME)
-        known = self.gaps[last]
-        self.gaps[last] = known.model_copy(update={"to_ts_ms": max(known.to_ts_ms, at_ms)})
+        known = self.gaps[self._last_false]
+        self.gaps[self._last_false] = known.model_copy(update={"to_ts_ms": max(known.to_ts_ms, at_ms)})
 
     def finish(self) -> list[Message]:
         """Return the messages of what the reader held back, none of most readers; called when the capture ends."""
