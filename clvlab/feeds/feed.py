@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+from clvlab.packs.captures.clock import SKEW_S
 from clvlab.packs.manifest import Fixture
 
 
@@ -115,6 +116,8 @@ class Health:
         What went wrong last, without a secret; null while all is well.
     owed_since_ms
         Since when messages were missed that are just being sent again, so that a ``Resumed`` has promised them; null if none.
+    skew_s
+        How far a message's time may be beyond its arrival, as the settings say.
     """
 
     connected: bool = False
@@ -125,6 +128,7 @@ class Health:
     retries: int = 0
     error: str | None = None
     owed_since_ms: int | None = None
+    skew_s: int = SKEW_S
 
     def note(self, message: Received) -> None:
         """Take note of a message."""

@@ -71,7 +71,9 @@ def feed_of(settings: FeedSettings, name: str | None = None) -> Feed:
         raise FeedError(f"the feed {name!r} needs {' and '.join(missing)}")
     if name == "replay":
         given["pack"] = open_pack(given["pack"])
-    return cast(Feed, _class_of(entry)(**given))
+    feed = cast(Feed, _class_of(entry)(**given))
+    feed.health.skew_s = settings.feed_skew_s
+    return feed
 
 
 def _class_of(entry: _Entry) -> Any:

@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from clvlab.errors import FeedError
+from clvlab.packs.captures.clock import MOST_SKEW_S, SKEW_S
 
 
 def _words(value: Any) -> Any:
@@ -31,6 +32,12 @@ class FeedSettings(BaseSettings):
 
     feed: str | None = Field(
         default=None, description="`betfair`, `kalshi`, `polymarket`, `replay`, `the-odds-api` or `txline`"
+    )
+    feed_skew_s: int = Field(
+        default=SKEW_S,
+        ge=1,
+        le=MOST_SKEW_S,
+        description="how far, in seconds, a message's time may be beyond its arrival before it is refused",
     )
 
     betfair_app_key: SecretStr | None = Field(default=None, description="of the application")

@@ -14,7 +14,7 @@ from clvlab.packs.importers import NORMALISERS
 from clvlab.packs.importers.source import Options
 from clvlab.packs.manifest import Fixture, PackManifest
 
-_LABELS = ("margin", "consensus", "closing_source", "closing_policy", "kickoff")
+_LABELS = ("margin", "consensus", "closing_source", "closing_policy", "kickoff", "reading")
 
 
 def is_genuine(folder: Path, manifest: PackManifest, tape: Tape) -> bool:
@@ -33,7 +33,8 @@ def is_genuine(folder: Path, manifest: PackManifest, tape: Tape) -> bool:
         present = {path.name for path in (folder / "raw").iterdir()}
         digests_hold = all(content_digest(kept[raw.name]) == raw.digest for raw in manifest.raw)
         with tempfile.TemporaryDirectory(prefix="clvlab-") as scratch:
-            again = normalise(kept, Options(), Path(scratch))
+            rule = 1 if manifest.reading is None else manifest.reading.rule
+            again = normalise(kept, Options(reading_rule=rule), Path(scratch))
             ticks = Tape.from_ticks(again.ticks, tape.fixtures)
     except (SourceError, OSError):  # unreadable raw files show nothing
         return False

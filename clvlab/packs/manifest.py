@@ -77,6 +77,19 @@ class Capture(_Model):
     gaps: tuple[Gap, ...] = ()
 
 
+class Reading(_Model):
+    """By which rule the times of messages were read, where it is not the first.
+
+    ``skew_s`` is how far a time may be beyond its arrival, null of history without arrivals; ``offset_ms`` the largest offset
+    of the provider's clock that was measured; ``refused`` counts the messages whose times do not stand.
+    """
+
+    rule: Annotated[int, Field(strict=True, ge=2, le=2)]
+    skew_s: Annotated[int, Field(strict=True, ge=1, le=3_600)] | None
+    offset_ms: Annotated[int, Field(strict=True, ge=0, le=600_000)]
+    refused: Annotated[int, Field(strict=True, ge=0, le=SAFE_INTEGER)]
+
+
 class KickoffKind(StrEnum):
     """What the kickoffs of a pack are: announced before the first tick, or known only afterwards."""
 
@@ -119,9 +132,10 @@ class SourceFile(_Model):
 class PackManifest(_Model):
     """What a pack says of itself; everything but ``pack_id`` and the SHA-256 of files enters ``content_hash``.
 
-    ``sources``, ``margin_fallbacks``, ``kickoff``, ``max_close_age_s``, ``books`` and of a fixture ``scheduled_ts_ms``,
-    ``league``, ``season`` and ``books_digest`` are null, and then left out of descriptor and hash, unless an import fills them.
-    Kickoffs are scheduled where nothing is said. ``books`` names those whose own prices the pack keeps.
+    ``sources``, ``margin_fallbacks``, ``kickoff``, ``max_close_age_s``, ``books``, ``reading`` and of a fixture
+    ``scheduled_ts_ms``, ``league``, ``season`` and ``books_digest`` are null, and then left out of descriptor and
+    hash, unless an import fills them. Kickoffs are scheduled where nothing is said. ``books`` names those whose own prices
+    the pack keeps.
     """
 
     pack_id: _Name
@@ -141,6 +155,7 @@ class PackManifest(_Model):
     kickoff: KickoffKind | None = None
     max_close_age_s: Annotated[int, Field(strict=True, ge=1, le=MAX_CLOSE_AGE_S)] | None = None
     books: tuple[str, ...] | None = None
+    reading: Reading | None = None
     ticks_sha256: _Hash | None = None
     results_sha256: _Hash | None = None
     quality_sha256: _Hash | None = None
@@ -183,8 +198,8 @@ class PackManifest(_Model):
 
 
 _OPTIONAL = (
-    "sources", "margin_fallbacks", "kickoff", "max_close_age_s", "books", "scheduled_ts_ms", "league", "season", "books_digest",
-    "cause", "markets", "replayed",
+    "sources", "margin_fallbacks", "kickoff", "max_close_age_s", "books", "reading", "scheduled_ts_ms", "league", "season",
+    "books_digest", "cause", "markets", "replayed",
 )  # fmt: skip
 _FILES = ("pack_id", "ticks_sha256", "results_sha256", "quality_sha256", "books_sha256")
 

@@ -98,7 +98,9 @@ def capture(
         return _packed_before(out, folder)
     if feed.name not in SOURCES:
         raise FeedError(f"captures of {feed.name!r} can't become packs: capture one of {', '.join(SOURCES)}")
-    header = Header(feed.name, feed.provenance, f"cap_{token_hex(16)}", 1, None, tuple(sorted(set(fixture_ids))))
+    skew_s = SOURCES[feed.name].skew_s(feed.provenance, feed.health.skew_s)
+    subscribed = tuple(sorted(set(fixture_ids)))
+    header = Header(feed.name, feed.provenance, f"cap_{token_hex(16)}", 1, None, subscribed, skew_s=skew_s)
     note = None if log is None else Noting(log, clock)
     capturing = Capturing(folder, feed, header, note=note, clock=clock)
     segments = capturing.segments

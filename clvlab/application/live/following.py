@@ -148,9 +148,11 @@ def follow(
     folder.mkdir(parents=True, exist_ok=True)
     feed, number = plan.feed, plan.fixture.fixture_id
     capture_id = plan.run_id.replace("run_", "cap_", 1)
-    header = Header(feed.name, feed.provenance, capture_id, 1, None, (number,), live=True)
+    source = SOURCES[feed.name]
+    skew_s = source.skew_s(feed.provenance, feed.health.skew_s)
+    header = Header(feed.name, feed.provenance, capture_id, 1, None, (number,), live=True, skew_s=skew_s)
     capturing = Capturing(folder / "segments", feed, header, note=note, clock=clock)
-    tracker = Tracker(header, SOURCES[feed.name].reader(live=True))
+    tracker = Tracker(capturing.segments.header, source.reader(live=True))  # one that is taken up keeps its rule
     journal = Journal(folder / _JOURNAL)
     fixtures = pl.DataFrame([(number, None)], schema=FIXTURES, orient="row")  # no agent sees a kickoff: see replay_live
     closed, taken, known, ended_at = False, 0, journal.last, _ended_at(folder)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from clvlab.law.message import Message
 from clvlab.law.schema import ODDS_MILLI, SAFE_INTEGER
 from clvlab.odds.rounding import WHOLE_BPS
+from clvlab.packs.captures.clock import AGAINST_ARRIVAL, ProviderClock
 from clvlab.packs.exchange.state import State
 from clvlab.packs.importers.times import LAST_MS
 from clvlab.packs.invariants import SUM_TOLERANCE_BPS, is_name
@@ -23,6 +24,8 @@ class Arrival:
     ----------
     live
         Whether the law's time goes on over all fixtures together, as agents of one run see them; else over each by itself.
+    clock
+        Beyond which times no state may stand, as a last guard behind the readers; every time, by default.
 
     Attributes
     ----------
@@ -32,8 +35,9 @@ class Arrival:
         (``against the format``); all but the first leave no tick.
     """
 
-    def __init__(self, *, live: bool) -> None:
+    def __init__(self, *, live: bool, clock: ProviderClock | None = None) -> None:
         self._live = live
+        self._clock = clock or ProviderClock()
         self._ticks: Counter[int] = Counter()
         self._last: dict[int, tuple[int, int]] = {}  # by fixture, or for all of them: law's time and fixture
         self._markets: dict[_Market, State] = {}
@@ -56,6 +60,9 @@ class Arrival:
             return None
         if known is not None and state.sides != known.sides:
             self.counts["other sides"] += 1
+            return None
+        if not self._clock.reaches(state.ts_ms):
+            self.counts[AGAINST_ARRIVAL] += 1
             return None
         self._markets[market] = state
         clock = 0 if self._live else state.fixture_id

@@ -23,6 +23,7 @@ from typing import Any
 import orjson
 
 from clvlab.law.schema import ClosingPolicy
+from clvlab.packs.captures.clock import ProviderClock
 from clvlab.packs.captures.normalising import Source
 from clvlab.packs.exchange.state import State
 from clvlab.packs.importers.betfair_book import Checked, MarketBook
@@ -82,6 +83,7 @@ class BetfairReader:
     def __init__(self, *, live: bool) -> None:
         self._fixtures: dict[int, Fixture] = {}
         self.fixtures: Mapping[int, Fixture] = self._fixtures
+        self.clock = ProviderClock()
         self._live = live
         self._markets: dict[str, _Market] = {}
         self._events: dict[int, list[_Market]] = {}
@@ -98,12 +100,14 @@ class BetfairReader:
         unknown = () if self._live else (m for m in self._events.values() if not has_off([times_of(each.book) for each in m]))
         return self._counts + Counter({NO_OFF: sum(1 for _ in unknown)})
 
-    def take(self, text: bytes, received_ts_ms: int) -> Sequence[State]:  # noqa: ARG002 - the provider says when
+    def take(self, text: bytes, received_ts_ms: int) -> Sequence[State]:
         """Return the states that a message leaves behind, or those that it shows to be the last ones of their time."""
         try:
             ts_ms, changes = self._checked(orjson.loads(text))
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{type(error).__name__}: {error}") from error
+        if not self.clock.holds(ts_ms):  # its changes count all the same: without them the book would be another
+            ts_ms = self._held_ms or received_ts_ms
         states = self.finish() if ts_ms != self._held_ms else []
         self._held_ms = ts_ms
         for market_id, change in changes:

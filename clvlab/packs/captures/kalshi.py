@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from clvlab.packs.captures.clock import ProviderClock
 from clvlab.packs.captures.kalshi_markets import described, is_description
 from clvlab.packs.captures.normalising import Source
 from clvlab.packs.exchange.shares import WHOLE, Quote, ShareMarket, millionths, number
@@ -61,6 +62,7 @@ class KalshiReader:
     def __init__(self) -> None:
         self._fixtures: dict[int, Fixture] = {}
         self.fixtures: Mapping[int, Fixture] = self._fixtures
+        self.clock = ProviderClock()
         self._ladders: dict[str, _Ladder] = {}
         self._seqs: dict[int, int] = {}
         self._named_ms: int | None = None
@@ -90,6 +92,8 @@ class KalshiReader:
         if kind not in (_SNAPSHOT, _DELTA):
             return ()
         sid, seq, ticker, bids, change, named_ms = _told(message)
+        if named_ms is not None and not self.clock.holds(named_ms):
+            named_ms = None  # its amounts count all the same: without them the ladder would be another
         ladder, before = self._ladders.get(ticker), self._seqs.get(sid)
         self._named_ms = max(self._named_ms or 0, named_ms) if named_ms is not None else self._named_ms
         if seq <= (before or 0):

@@ -17,7 +17,7 @@ from clvlab.packs.captures.replaying import Tracker, chained
 from clvlab.packs.files import file_sha256
 from clvlab.packs.importers.books import QuoteSpill, batches
 from clvlab.packs.importers.source import Account, Normalised, Options
-from clvlab.packs.manifest import Capture, Fixture, KickoffKind
+from clvlab.packs.manifest import Capture, Fixture, KickoffKind, Reading
 
 METHOD = "provider messages, verbatim, as they came"
 _CHUNK = 50_000
@@ -37,6 +37,8 @@ class Source:
         Labels of the pack.
     kickoff
         What the kickoffs of its fixtures are unless one was moved; those of a run are always the scheduled ones.
+    bounds_times
+        Whether the arrival of a message bounds its time: not in a replay, whose times are those of its pack.
     """
 
     feed: str
@@ -46,10 +48,15 @@ class Source:
     closing_source: str = "consensus"
     closing_policy: ClosingPolicy = ClosingPolicy.LAST_STATE
     kickoff: KickoffKind = KickoffKind.SCHEDULED
+    bounds_times: bool = True
 
     @property
     def normaliser(self) -> str:
         return f"{self.feed}-capture/1"
+
+    def skew_s(self, provenance: str, skew_s: int) -> int | None:
+        """Return how far times may be beyond their arrivals in a new capture; null of what is played, at a speed of its own."""
+        return skew_s if self.bounds_times and not provenance.startswith("synthetic-") else None
 
     def reader(self, *, live: bool) -> Reader:
         """Make a reader, of a run where it is live."""
@@ -95,6 +102,7 @@ def normalise_capture(source: Source, files: Mapping[str, Path], options: Option
     account.messages = tracker.messages
     for reason, count in (*tracker.unreadable.items(), *tracker.arrival.counts.items()):
         account.note(f"messages without a tick or time of their own: {reason}", count)
+    account.note("messages with a time that does not stand", tracker.clock.refused)
     if isinstance(tracker.reader, HoldingReader):
         for reason, count in tracker.reader.counts.items():
             account.note(reason, count)
@@ -117,8 +125,16 @@ def normalise_capture(source: Source, files: Mapping[str, Path], options: Option
             ended_ts_ms=tracker.last_ms or 0,
             gaps=tracker.ledger(),
         ),
+        reading=_reading(tracker),
         keep_raw=True,
     )
+
+
+def _reading(tracker: Tracker) -> Reading | None:
+    skew_s, clock = tracker.header.skew_s, tracker.clock
+    if skew_s is None:
+        return None
+    return Reading(rule=2, skew_s=skew_s, offset_ms=clock.offset_ms, refused=clock.refused)
 
 
 def _chunks(tracker: Tracker, records: Iterator[Header | Record]) -> Iterator[list[Message]]:

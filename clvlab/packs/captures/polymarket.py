@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import orjson
 
+from clvlab.packs.captures.clock import ProviderClock
 from clvlab.packs.captures.normalising import Source
 from clvlab.packs.captures.polymarket_markets import Event, events_of, is_description
 from clvlab.packs.exchange.asset_books import AssetBooks, Change
@@ -31,8 +33,10 @@ class PolymarketReader:
     def __init__(self) -> None:
         self._fixtures: dict[int, Fixture] = {}
         self.fixtures: Mapping[int, Fixture] = self._fixtures
+        self.clock = ProviderClock()
         self._books = AssetBooks()
         self._in_play: set[int] = set()
+        self._named_ms: int | None = None
 
     @property
     def assets(self) -> dict[str, int]:
@@ -44,7 +48,7 @@ class PolymarketReader:
         """Side -> asset, of each market that was described, by its fixture and key."""
         return self._books.markets
 
-    def take(self, text: bytes, received_ts_ms: int) -> Sequence[State]:  # noqa: ARG002  # Polymarket always names a time
+    def take(self, text: bytes, received_ts_ms: int) -> Sequence[State]:
         """Return the states of markets that a message moves."""
         message = orjson.loads(text)
         if is_description(message):
@@ -52,11 +56,19 @@ class PolymarketReader:
                 self._describe(event)
             return ()
         changes = [change for part in (message if isinstance(message, list) else [message]) for change in _changes(part)]
+        changes = [self._timed(change, received_ts_ms) for change in changes]
         return self._books.take(changes, self._in_play.__contains__)
 
     def forget(self, markets: Collection[str]) -> Collection[tuple[int, str]]:
         """Hold the books of these assets for unknown until their next full ones, and their markets for suspended."""
         return self._books.forget(markets)
+
+    def _timed(self, change: Change, received_ts_ms: int) -> Change:
+        """Return a change at its own time, or where that may not stand at the last one that could: its levels count."""
+        if self.clock.holds(change.ts_ms):
+            self._named_ms = max(self._named_ms or 0, change.ts_ms)
+            return change
+        return replace(change, ts_ms=received_ts_ms if self._named_ms is None else self._named_ms)
 
     def _describe(self, event: Event) -> None:
         fixture_id = event.fixture.fixture_id

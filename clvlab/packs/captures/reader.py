@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
+from clvlab.packs.captures.clock import ProviderClock
 from clvlab.packs.exchange.state import State
 from clvlab.packs.manifest import Fixture
 
@@ -16,9 +17,12 @@ class Reader(Protocol):
     ----------
     fixtures
         What was said of each fixture so far: names, the provider's own id, and the kickoff as announced last; by fixture_id.
+    clock
+        Which times may stand, asked before anything is kept; every time, until the capture's own is set.
     """
 
     fixtures: Mapping[int, Fixture]
+    clock: ProviderClock
 
     def take(self, text: bytes, received_ts_ms: int) -> Sequence[State]:
         """Return the states that a message leaves behind, of some markets or none.

@@ -15,6 +15,7 @@ import orjson
 
 from clvlab.errors import SourceError
 from clvlab.law.schema import SAFE_INTEGER
+from clvlab.packs.captures.clock import MOST_SKEW_S
 from clvlab.packs.files import lines_of
 
 SCHEMA = "clvlab-capture/1"
@@ -40,6 +41,8 @@ class Header:
         What was subscribed to; everything if empty.
     live
         Whether the capture is that of a run, over these fixtures alone.
+    skew_s
+        How far a message's time may be beyond its arrival, by the second rule of reading; null under the first.
     """
 
     feed: str
@@ -49,6 +52,7 @@ class Header:
     previous: str | None
     fixture_ids: tuple[int, ...] = ()
     live: bool = False
+    skew_s: int | None = None
 
     def line(self) -> bytes:
         """Write the first line of the segment."""
@@ -56,7 +60,17 @@ class Header:
             "schema": SCHEMA, "feed": self.feed, "provenance": self.provenance, "capture_id": self.capture_id,
             "number": self.number, "previous": self.previous, "fixture_ids": list(self.fixture_ids), "live": self.live,
         }  # fmt: skip
-        return orjson.dumps(own) + b"\n"
+        return orjson.dumps(own | _rule(self.skew_s)) + b"\n"
+
+
+def _rule(skew_s: int | None) -> dict[str, int]:
+    """Return what a header says of the rule of reading: nothing of the first, as before there was another."""
+    return {} if skew_s is None else {"reading_rule": 2, "skew_s": skew_s}
+
+
+def is_skew(value: object) -> bool:
+    """Tell whether it is a number of seconds that a time may be beyond its arrival."""
+    return type(value) is int and 1 <= value <= MOST_SKEW_S
 
 
 def name_of(number: int) -> str:
@@ -136,7 +150,11 @@ def read_header(line: bytes, where: str) -> Header:
         own = orjson.loads(line)
         if own.pop("schema") != SCHEMA:
             raise ValueError(f"the schema is not {SCHEMA}")
-        return Header(**own | {"fixture_ids": tuple(own["fixture_ids"])})
+        said = {key: own.pop(key) for key in ("reading_rule", "skew_s") if key in own}
+        skew_s = said.get("skew_s")
+        if said and (not is_skew(skew_s) or said != _rule(skew_s) or type(said["reading_rule"]) is not int):
+            raise ValueError(f"its rule of reading is {said!r:.200}; it is 2, with skew_s from 1 to {MOST_SKEW_S}")
+        return Header(**own | {"fixture_ids": tuple(own["fixture_ids"]), "skew_s": skew_s})
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise SourceError(f"{where}: is no segment of a capture: {error}") from error
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import orjson
 
+from clvlab.packs.captures.clock import ProviderClock
 from clvlab.packs.captures.normalising import Source
 from clvlab.packs.exchange.state import State
 from clvlab.packs.manifest import Fixture
@@ -17,6 +18,7 @@ class ReplayReader:
     def __init__(self) -> None:
         self._fixtures: dict[int, Fixture] = {}
         self.fixtures: Mapping[int, Fixture] = self._fixtures
+        self.clock = ProviderClock()
         self._known: set[tuple[int, str]] = set()
 
     def take(self, text: bytes, received_ts_ms: int) -> Sequence[State]:  # noqa: ARG002
@@ -41,4 +43,10 @@ class ReplayReader:
         return forgotten
 
 
-SOURCE = Source(feed="replay", new_reader=lambda _live: ReplayReader(), margin="as-delivered", consensus="as-delivered")
+SOURCE = Source(
+    feed="replay",
+    new_reader=lambda _live: ReplayReader(),
+    margin="as-delivered",
+    consensus="as-delivered",
+    bounds_times=False,
+)

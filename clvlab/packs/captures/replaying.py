@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from clvlab.errors import SourceError
 from clvlab.law.message import Message
 from clvlab.packs.captures.arrival import Arrival
+from clvlab.packs.captures.clock import ProviderClock
 from clvlab.packs.captures.reader import HoldingReader, Reader
 from clvlab.packs.captures.records import Header, Record
 from clvlab.packs.exchange.state import State
@@ -16,6 +17,9 @@ from clvlab.packs.manifest import Fixture, Gap
 
 _MOST_REASONS = 100  # they quote what was sent: a provider could make up more than memory holds
 _OTHER = "other reasons"
+_MOST_FALSE = 1_000  # entries of the ledger: the last one goes on instead of one for each message of a provider that lies
+FALSE_TIME = "time"
+"""Cause of the gaps that are no cut: a message came whose time does not stand."""
 
 
 @dataclass
@@ -53,9 +57,12 @@ class Tracker:
     announced: dict[int, int | None] = field(default_factory=dict)
     _open: list[tuple[int, str, tuple[str, ...], bool]] = field(default_factory=list)
     _wanted: frozenset[int] = field(init=False)
+    _last_false: int = 0
 
     def __post_init__(self) -> None:
-        self.arrival = Arrival(live=self.header.live)
+        self.clock = self.reader.clock = ProviderClock(self.header.skew_s)
+        # A run has one fixture; of several, the time of none may move another's.
+        self.arrival = Arrival(live=self.header.live and self.header.skew_s is None, clock=self.clock)
         self._wanted = frozenset(self.header.fixture_ids)
 
     @property
@@ -81,13 +88,26 @@ class Tracker:
 
     def _message(self, text: bytes, at_ms: int) -> Sequence[Message]:
         self.messages += 1
+        self.clock.arrive(at_ms)
+        refused = self.clock.refused
         try:
             states = self.reader.take(text, at_ms)
         except ValueError as error:
             reason = str(error)[:200]
             self.unreadable[reason if reason in self.unreadable or len(self.unreadable) < _MOST_REASONS else _OTHER] += 1
             return ()
+        finally:
+            if self.clock.refused > refused:
+                self._note_false(at_ms)
         return self._placed(states)
+
+    def _note_false(self, at_ms: int) -> None:
+        if self.clock.refused <= _MOST_FALSE:
+            self._last_false = len(self.gaps)
+            self.gaps.append(gap_of(at_ms, at_ms, FALSE_TIME, (), replayed=False))
+            return
+        known = self.gaps[self._last_false]
+        self.gaps[self._last_false] = known.model_copy(update={"to_ts_ms": max(known.to_ts_ms, at_ms)})
 
     def finish(self) -> list[Message]:
         """Return the messages of what the reader held back, none of most readers; called when the capture ends."""
@@ -162,8 +182,8 @@ def chained(segments: Iterable[tuple[str, str, Iterator[Header | Record]]]) -> I
             )
         if before is None:
             yield header
-        elif (header.capture_id, header.feed, header.provenance, header.fixture_ids, header.live) != (
-            before.capture_id, before.feed, before.provenance, before.fixture_ids, before.live,
+        elif (header.capture_id, header.feed, header.provenance, header.fixture_ids, header.live, header.skew_s) != (
+            before.capture_id, before.feed, before.provenance, before.fixture_ids, before.live, before.skew_s,
         ):  # fmt: skip
             raise SourceError(f"{name}: is of capture {header.capture_id!r}, the one before of {before.capture_id!r}")
         yield from content

@@ -13,6 +13,7 @@ import orjson
 from clvlab.odds.consensus import BookMessages, Consensus, consensus_ticks
 from clvlab.odds.formats import OddsFormat
 from clvlab.odds.margin import Margin
+from clvlab.packs.captures.clock import ProviderClock
 from clvlab.packs.captures.normalising import Source
 from clvlab.packs.exchange.state import State
 from clvlab.packs.importers.pricing import book_prices
@@ -58,6 +59,7 @@ class TheOddsApiReader:
         self._rules, self._margin, self._format = rules, margin, odds_format
         self._fixtures: dict[int, Fixture] = {}
         self.fixtures: Mapping[int, Fixture] = self._fixtures
+        self.clock = ProviderClock()
         self._last: dict[tuple[int, str], State] = {}
         self._known: set[tuple[int, str]] = set()
 
@@ -94,14 +96,11 @@ class TheOddsApiReader:
         return market not in self._known or self._last[market][3:] != state[3:]
 
     def _event(self, number: int, event: Mapping[str, Any]) -> _Event:
-        """Read an event without taking note of it."""
-        updates = [
-            time_ms(said["last_update"])
-            for book in event.get("bookmakers") or ()
-            for said in (book, *book["markets"])
-            if said.get("last_update") is not None
-        ]
-        newest_ms = max(updates, default=0)
+        """Read an event without taking note of it; a book that says a false time is read as one that quotes nothing."""
+        told = [(book, _updates(book)) for book in event.get("bookmakers") or ()]
+        sound = [(book, updates) for book, updates in told if all(self.clock.holds(ts_ms) for ts_ms in updates)]
+        event = {**event, "bookmakers": [book for book, _ in sound]}
+        newest_ms = max((ts_ms for _, updates in sound for ts_ms in updates), default=0)
         markets: dict[str, dict[str, _Book]] = defaultdict(dict)
         for row in event_quotes("", number, event, newest_ms, self._format, Account(lenient=True)):
             _, key, side, book, _, seen_ms, _, odds, *_ = row
@@ -152,6 +151,10 @@ class TheOddsApiReader:
         ts_ms, nothing = max(last.ts_ms, newest_ms), (None,) * len(last.sides)
         kickoff = self._fixtures[market[0]].kickoff_ts_ms or 0
         return last._replace(ts_ms=ts_ms, in_running=last.in_running or ts_ms >= kickoff, prob_bps=nothing, odds_milli=nothing)
+
+
+def _updates(book: Mapping[str, Any]) -> list[int]:
+    return [time_ms(said["last_update"]) for said in (book, *book["markets"]) if said.get("last_update") is not None]
 
 
 SOURCE = Source(

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import orjson
 
+from clvlab.packs.captures.clock import AGAINST_ARRIVAL, ProviderClock
 from clvlab.packs.captures.normalising import Source
 from clvlab.packs.exchange.state import State
 from clvlab.packs.importers.times import LAST_MS
@@ -22,6 +23,7 @@ class TxLineReader:
     def __init__(self) -> None:
         self._fixtures: dict[int, Fixture] = {}
         self.fixtures: Mapping[int, Fixture] = self._fixtures
+        self.clock = ProviderClock()
         self._seen: dict[tuple[int, str], tuple[int, set[str]]] = {}
         self._known: set[tuple[int, str]] = set()
 
@@ -38,6 +40,8 @@ class TxLineReader:
             raise ValueError(f"no stable-price message: {type(error).__name__}") from error
         if message.ts_ms > LAST_MS:
             raise ValueError("its Ts is after all times")
+        if not self.clock.holds(message.ts_ms):
+            raise ValueError(AGAINST_ARRIVAL)
         market = message.fixture_id, message.market_key
         newest_ms, ids = self._seen.get(market, (-1, set[str]()))
         if message.ts_ms == newest_ms and raw["MessageId"] in ids:

@@ -144,6 +144,7 @@ def import_files(
                 normaliser=result.normaliser,
                 capture=result.capture,
                 kickoff=result.kickoff,
+                reading=result.reading,
                 max_close_age_s=options.max_close_age_s,
                 fixtures=result.fixtures,
                 sources=None if result.keep_raw else sources,

@@ -17,7 +17,7 @@ from clvlab.law.schema import ODDS_MILLI, TICKS, ClosingPolicy
 from clvlab.law.tape import check_close_age
 from clvlab.odds.consensus import Consensus
 from clvlab.odds.margin import Margin
-from clvlab.packs.manifest import Capture, Fixture, KickoffKind
+from clvlab.packs.manifest import Capture, Fixture, KickoffKind, Reading
 from clvlab.packs.quality import RefusedRows
 
 NO_ODDS = f"no price, or not one of {ODDS_MILLI[0] / 1000} to {ODDS_MILLI[1] // 1000:,} as decimal odds"
@@ -54,6 +54,8 @@ class Options:
         csv and parquet: what the columns mean; kalshi, pmxt and trades: which side of which market an asset is.
     max_close_age_s
         How old a market's closing message may be to be scored by; no limit if null.
+    reading_rule
+        Of the times of history: 1 reads a pack again that names no rule.
     chunk_rows
         Rows held in memory at a time.
     progress
@@ -72,6 +74,7 @@ class Options:
     closing: tuple[str, ...] | None = None
     mapping: Mapping[str, Any] | None = None
     max_close_age_s: int | None = None
+    reading_rule: int = 2
     chunk_rows: int = 100_000
     progress: Callable[[str], None] = silent
 
@@ -179,6 +182,8 @@ class Normalised:
         When and how the messages were captured; null where the source does not say.
     results
         ``RESULTS``; null where the source has none.
+    reading
+        By which rule times were read; null of the first, and where both read the same.
     keep_raw
         The source's files are kept in the pack.
     """
@@ -195,6 +200,7 @@ class Normalised:
     kickoff: KickoffKind | None = None
     capture: Capture | None = None
     results: pl.DataFrame | None = None
+    reading: Reading | None = None
     keep_raw: bool = False
 
     @property

@@ -19,9 +19,10 @@ from clvlab.law.schema import ODDS_MILLI, SAFE_INTEGER, TICKS
 from clvlab.odds.rounding import WHOLE_BPS, half_up
 from clvlab.packs.files import lines_of
 from clvlab.packs.importers.books import QuoteSpill, batches
+from clvlab.packs.importers.jumps import NOT_BORNE_OUT, jumps
 from clvlab.packs.importers.source import Account, Normalised, Options
 from clvlab.packs.invariants import MAX_NAME_BYTES, is_name
-from clvlab.packs.manifest import Capture, Fixture, Gap
+from clvlab.packs.manifest import Capture, Fixture, Gap, Reading
 
 NORMALISER = "txline/1"
 _BOOKMAKER = "TXLineStablePriceDemargined"
@@ -58,10 +59,15 @@ def _in_folder(folder: Path) -> list[Path]:
 
 @dataclass(slots=True)
 class _CaptureFile:
-    """What is kept of one file once its messages were written away: first and last time of each fixture."""
+    """What is kept of one file once its messages were written away: first and last time of each fixture.
+
+    ``jumps`` counts messages whose times nothing after them bears out; a file is mixed where times fall between fixtures.
+    """
 
     number: int
     messages: int = 0
+    jumps: int = 0
+    is_mixed: bool = False
     first_ts_ms: int = 0
     last_ts_ms: int = 0
     spans: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -87,6 +93,9 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
                 gaps.append(Gap(from_ts_ms=last[fixture_id], to_ts_ms=first))
             last[fixture_id] = ended
     account.messages = sum(capture.messages for capture in captures)
+    refused = sum(capture.jumps for capture in captures)
+    account.note(NOT_BORNE_OUT, refused)
+    differs = refused or any(capture.is_mixed for capture in captures)
     return Normalised(
         parts=_parts(spill, [capture.number for capture in captures], options),
         fixtures=tuple(Fixture(fixture_id=fixture_id) for fixture_id in sorted(last)),
@@ -103,6 +112,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Nor
             ended_ts_ms=max(capture.last_ts_ms for capture in captures),
             gaps=tuple(gaps),
         ),
+        reading=Reading(rule=2, skew_s=None, offset_ms=0, refused=refused) if differs else None,
         keep_raw=True,
     )
 
@@ -129,14 +139,21 @@ def _read(number: int, name: str, path: Path, spill: QuoteSpill, account: Accoun
     sides: dict[tuple[int, str], frozenset[str]] = {}
     rows: list[tuple[Any, ...]] = []
     try:
+        false = jumps(_times(path)) if options.reading_rule == 2 else frozenset[int]()
         for line_number, line in lines_of(path):
             try:
                 raw = orjson.loads(line)
                 message = stable_price(raw)
                 if raw["MessageId"] in seen:
                     raise ValueError(f"MessageId {raw['MessageId']} appears twice")
-                if capture.messages and message.ts_ms < capture.last_ts_ms:
-                    raise ValueError(f"Ts {message.ts_ms} is before the message above, {capture.last_ts_ms}")
+                if line_number in false:
+                    capture.jumps += 1
+                    continue
+                before_ms = capture.last_ts_ms
+                if options.reading_rule == 2:  # one fixture's time says nothing of another's
+                    before_ms = capture.spans.get(message.fixture_id, (0, 0))[1]
+                if capture.messages and message.ts_ms < before_ms:
+                    raise ValueError(f"Ts {message.ts_ms} is before the message above, {before_ms}")
                 known = sides.setdefault((message.fixture_id, message.market_key), frozenset(message.sides))
                 if known != frozenset(message.sides):
                     raise ValueError(
@@ -148,10 +165,11 @@ def _read(number: int, name: str, path: Path, spill: QuoteSpill, account: Accoun
                 continue
             seen.add(raw["MessageId"])
             rows += _rows(message, number, capture.messages)
-            capture.first_ts_ms = capture.first_ts_ms if capture.messages else message.ts_ms
+            capture.is_mixed = capture.is_mixed or message.ts_ms < capture.last_ts_ms
+            capture.first_ts_ms = min(capture.first_ts_ms, message.ts_ms) if capture.messages else message.ts_ms
             first, _ = capture.spans.get(message.fixture_id, (message.ts_ms, 0))
             capture.spans[message.fixture_id] = (first, message.ts_ms)
-            capture.last_ts_ms = message.ts_ms
+            capture.last_ts_ms = max(capture.last_ts_ms, message.ts_ms)
             capture.messages += 1
             if len(rows) >= options.chunk_rows // 4:
                 spill.add(pl.DataFrame(rows, schema=_ROWS, orient="row"))
@@ -165,6 +183,18 @@ def _read(number: int, name: str, path: Path, spill: QuoteSpill, account: Accoun
 _ROWS = {"event": pl.String, "capture": pl.Int64, "message": pl.Int64} | {
     name: dtype for name, dtype in TICKS.items() if name != "tick_seq"
 }
+
+
+def _times(path: Path) -> Iterator[tuple[int, int, int]]:
+    """Return line number, fixture and time of each message, as far as they can be read."""
+    for line_number, line in lines_of(path):
+        try:
+            raw = orjson.loads(line)
+            fixture_id, ts_ms = raw["FixtureId"], raw["Ts"]
+        except (ValueError, KeyError, TypeError):
+            continue  # the reading proper refuses it, with its reason
+        if type(fixture_id) is type(ts_ms) is int and 0 <= ts_ms <= SAFE_INTEGER:
+            yield line_number, fixture_id, ts_ms
 
 
 def _rows(message: StablePrice, capture: int, number: int) -> Iterator[tuple[Any, ...]]:
