@@ -37,7 +37,12 @@ def roster_hash(agents: list[AgentStarted]) -> str:
 
 def run_id(started: RunStarted) -> str:
     """Derive the run id from everything in RUN_STARTED that shapes the result."""
-    return "run_" + inputs_hash(started).removeprefix("sha256:")[:32]
+    return derived_run_id(inputs_hash(started))
+
+
+def derived_run_id(inputs: str) -> str:
+    """Return the run id that an ``inputs_hash`` gives."""
+    return "run_" + inputs.removeprefix("sha256:")[:32]
 
 
 def inputs_hash(started: RunStarted) -> str:

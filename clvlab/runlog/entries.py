@@ -147,6 +147,17 @@ def read_entry(data: bytes) -> Entry:
     Raises
     ------
     EvidenceError
+        As ``entry_and_time``.
+    """
+    return entry_and_time(data)[0]
+
+
+def entry_and_time(data: bytes) -> tuple[Entry, int]:
+    """Read an entry, and the time that its writer says.
+
+    Raises
+    ------
+    EvidenceError
         Not canonical, of no known kind and schema, or with other keys or values than those have.
     """
     entry = parsed(data)
@@ -156,19 +167,22 @@ def read_entry(data: bytes) -> Entry:
         raise EvidenceError(f"no entry of a run log: {data[:80]!r}")
     if entry.keys() != keys.keys() or not all(_is(entry[name], kind) for name, kind in keys.items()):
         raise EvidenceError(f"an entry of kind {entry['kind']} has other keys or values: {data[:80]!r}")
-    if stated["kind"] == EntryKind.RESTART:
+    return _entry(entry, stated["kind"]), entry["ts_ms"]
+
+
+def _entry(entry: dict[str, Any], kind: str) -> Entry:
+    if kind == EntryKind.RESTART:
         return Restart(entry["before"], entry["kept"], entry["log"])
-    if stated["kind"] == EntryKind.SEGMENT:
+    if kind == EntryKind.SEGMENT:
         return Segment(entry["capture_id"], entry["number"], entry["sha256"])
-    if stated["kind"] == EntryKind.PLAN:
+    if kind == EntryKind.PLAN:
         return Planned(entry["plan_id"], entry["owner"], entry["plan_hash"], entry["content_hash"])
-    if stated["kind"] == EntryKind.OPENED:
+    if kind == EntryKind.OPENED:
         return Opened(entry["plan_id"], entry["plan_index"], entry["trial"], entry["again"])
     run_id, names_pack = entry["run_id"], "content_hash" in entry
-    if stated["kind"] == EntryKind.COMMIT:
+    if kind == EntryKind.COMMIT:
         return Commit(run_id, entry["owner"], entry["inputs_hash"], entry.get("content_hash"), names_pack)
-    kind, index = EntryKind(stated["kind"]), entry["commit_index"]
-    return Outcome(kind, run_id, index, entry.get("manifest_hash"), entry.get("cause"))
+    return Outcome(EntryKind(kind), run_id, entry["commit_index"], entry.get("manifest_hash"), entry.get("cause"))
 
 
 def _is(value: Any, kind: Any) -> bool:

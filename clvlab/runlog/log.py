@@ -19,7 +19,7 @@ from clvlab.proof.canonical import canonical, parsed
 from clvlab.runlog.entries import ENTRY_SCHEMA, OF_RUNS, EntryKind
 from clvlab.runlog.tree import Nodes, completed_roots, inclusion
 
-MAX_NAME = 300
+_MAX_NAME = 300
 
 
 class LogRows(Nodes, Protocol):
@@ -184,9 +184,21 @@ def _append(
 
 
 def _named(text: str, what: str) -> str:
-    if not 1 <= len(text.encode()) <= MAX_NAME:
-        raise LogError(f"the {what} of a run must have 1 to {MAX_NAME} bytes, not {len(text.encode())}")
+    fault = name_fault(text)
+    if fault is not None:
+        raise LogError(f"the {what} of a run has {fault}")
     return text
+
+
+def name_fault(name: str) -> str | None:
+    """Say why a text is no name in a log, null if it is one.
+
+    A name that can't be printed could write over what a terminal shows of others.
+    """
+    size = len(name.encode(errors="surrogatepass"))
+    if not 1 <= size <= _MAX_NAME:
+        return f"a name of {size} bytes, not 1 to {_MAX_NAME}"
+    return None if name.isprintable() else f"a name that can't be printed: {name[:80]!a}"
 
 
 def entry_of(rows: LogRows, index: int) -> dict[str, Any]:

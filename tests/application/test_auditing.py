@@ -23,6 +23,7 @@ from clvlab.runlog.note import Signer, open_note, write_note
 from clvlab.runlog.tree import completed_roots as tree_grown
 from clvlab.store.database import Database
 from clvlab.store.runlog import RunLog
+from tests.logs import hashed, run_of
 from tests.proof.bundles import LOG_KEY, WITNESS_KEY, logged, make_bundle
 from tests.proof.test_bundle import packed
 
@@ -33,9 +34,9 @@ TRUST = Trust(logs=[str(LOG_KEY.verifier)])
 def grown(log, size, start=0):
     with log.write() as rows:
         for number in range(start, start + size):
-            commit(rows, f"run_{number}", f"did:x:{number % 2}", "sha256:1", PACK, number)
+            commit(rows, run_of(number), f"did:x:{number % 2}", hashed(number), PACK, number)
             if number % 3:
-                (conclude if number % 3 == 1 else abandon)(rows, f"run_{number}", "sha256:2", number)
+                (conclude if number % 3 == 1 else abandon)(rows, run_of(number), hashed("result"), number)
     return log
 
 
@@ -62,8 +63,8 @@ def test_stored_log_is_counted_by_owner_and_pack(place):
     assert (done.sound, done.size, done.signature_judged, done.origin) == (True, 15, False, None)
     counted = done.facts()["counts"]
     assert counted == [
-        {"owner": "did:x:0", "content_hash": PACK, "committed": 5, "sealed": 1, "abandoned": 2, "open": 2},
-        {"owner": "did:x:1", "content_hash": PACK, "committed": 4, "sealed": 2, "abandoned": 1, "open": 1},
+        {"owner": "did:x:0", "content_hash": PACK, "committed": 5, "sealed": 1, "abandoned": 2, "open": 2, "elsewhere": 0},
+        {"owner": "did:x:1", "content_hash": PACK, "committed": 4, "sealed": 2, "abandoned": 1, "open": 1, "elsewhere": 0},
     ]
     json.dumps(done.facts())
 
@@ -176,7 +177,7 @@ def test_operators_columns_that_differ_from_the_entries_are_named(place):
 def test_entry_that_was_altered_cut_out_or_added_is_found(place):
     with open_log(place) as log, log.read() as rows:
         entry = rows.entry(1)
-    altered(place, ("UPDATE log_entries SET entry = ? WHERE idx = 1", (entry.replace(b"run_1", b"run_7"),)))
+    altered(place, ("UPDATE log_entries SET entry = ? WHERE idx = 1", (entry.replace(run_of(1).encode(), run_of(7).encode()),)))
     assert "the state of the log at 15 entries has the root" in " ".join(rules(audit(place)))
 
     altered_place = place + "2"
@@ -232,17 +233,17 @@ def test_log_of_both_schemas_is_audited_and_its_older_runs_count_over_no_known_p
     database = Database(f"sqlite:///{path}")
     log = RunLog(database)
     with log.write() as rows:
-        add_older(rows, "COMMIT", "run_1", inputs_hash="sha256:1", owner="o")
-        add_older(rows, "COMMIT", "run_2", inputs_hash="sha256:2", owner="o")
-        add_older(rows, "ABANDONED", "run_2", cause="failed", commit_index=1)
-        add_older(rows, "RESULT", "run_1", commit_index=0, manifest_hash="sha256:9")
-        assert commit_anew(rows, "run_2", 5) == 4  # as silent as the entry that it repeats
-        conclude(rows, "run_2", "sha256:8", 6)
-        index = commit(rows, "run_3", "o", "sha256:3", PACK, 7)
-        conclude(rows, "run_3", "sha256:7", 8)
+        add_older(rows, "COMMIT", run_of(1), inputs_hash=hashed(1), owner="o")
+        add_older(rows, "COMMIT", run_of(2), inputs_hash=hashed(2), owner="o")
+        add_older(rows, "ABANDONED", run_of(2), cause="failed", commit_index=1)
+        add_older(rows, "RESULT", run_of(1), commit_index=0, manifest_hash=hashed(9))
+        assert commit_anew(rows, run_of(2), 5) == 4  # as silent as the entry that it repeats
+        conclude(rows, run_of(2), hashed(8), 6)
+        index = commit(rows, run_of(3), "o", hashed(3), PACK, 7)
+        conclude(rows, run_of(3), hashed(7), 8)
         assert claim(rows, index, rows.size()) == Claim(0, 0, 0, 3)
         assert claim(rows, 0, rows.size()) is None
-    assert (log_proofs(log, "run_1", LOG_KEY)["schema"], log_proofs(log, "run_3", LOG_KEY)["schema"]) == (
+    assert (log_proofs(log, run_of(1), LOG_KEY)["schema"], log_proofs(log, run_of(3), LOG_KEY)["schema"]) == (
         "clvlab-bundle-log/1",
         "clvlab-bundle-log/2",
     )

@@ -7,7 +7,7 @@ from clvlab.runlog.log import commit, counts
 from clvlab.runlog.segments import note_segment, segments
 from clvlab.runlog.tree import tree_root
 from clvlab.store.runlog import RunLog
-from tests.logs import audited, entries
+from tests.logs import audited, entries, hashed, run_of
 
 HASHES = [f"sha256:{digit * 64}" for digit in "0123"]
 
@@ -16,7 +16,7 @@ HASHES = [f"sha256:{digit * 64}" for digit in "0123"]
 def log():
     log = RunLog()
     with log.write() as rows:
-        commit(rows, "run_1", "local", "sha256:" + "a" * 64, None, 5)
+        commit(rows, run_of(1), "local", hashed(1), None, 5)
         for number, digest in enumerate(HASHES, 1):
             note_segment(rows, "cap_1", number, digest, 10 + number)
             if number == 2:
