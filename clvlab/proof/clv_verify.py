@@ -1032,13 +1032,14 @@ def check_log(run: Run) -> None:
 
 
 def standing_text(at: dict[str, Any], claim: dict[str, int] | None) -> str:
-    """Say what a log proves of a run, and what the bundle states, in which its holder can write any number.
+    """Say what a log proves of a run, and what log and bundle only state; in a bundle its holder can write any number.
 
     Names stand quoted: their maker could write such sentences.
     """
     proved = (
-        f"proved: {at['owner']!a} committed to this run as entry {at['commit_index']} of {at['tree_size']} in "
-        f"{at['origin']!a}, ahead of the entry of its result; trusted witnesses that signed: {at['witnesses']}"
+        f"proved: entry {at['commit_index']} of {at['tree_size']} that {at['origin']!a} signed commits to this run, ahead of "
+        f"the entry of its result; trusted witnesses that signed: {at['witnesses']}; by that log's word its owner is "
+        f"{at['owner']!a}"
     )
     if claim is None:
         return f"{proved}; the bundle states nothing of this owner's other runs"

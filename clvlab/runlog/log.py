@@ -103,7 +103,7 @@ def commit(rows: LogRows, run_id: str, owner: str, inputs_hash: str, content_has
     LogConflictError
         The run is committed to by another owner or from other inputs.
     """
-    content = {"inputs_hash": inputs_hash, "owner": _named(owner, "owner")}
+    content = {"inputs_hash": inputs_hash, "owner": named(owner, "the owner of a run")}
     known, ended = _newest(rows, run_id)
     if known is None or (ended and ended[1] == EntryKind.ABANDONED):
         return _append(rows, EntryKind.COMMIT, run_id, owner, content | {"content_hash": content_hash, "ts_ms": ts_ms})
@@ -148,7 +148,7 @@ def abandon(rows: LogRows, run_id: str, cause: str, ts_ms: int) -> int:
     LogConflictError
         The run was never committed to, has a result, or was abandoned for another cause.
     """
-    return _end(rows, EntryKind.ABANDONED, run_id, {"cause": _named(cause, "cause")}, ts_ms)
+    return _end(rows, EntryKind.ABANDONED, run_id, {"cause": named(cause, "the cause of a run")}, ts_ms)
 
 
 def _newest(rows: LogRows, run_id: str, size: int | None = None) -> tuple[int | None, tuple[int, str] | None]:
@@ -183,10 +183,16 @@ def _append(
     return index
 
 
-def _named(text: str, what: str) -> str:
+def named(text: str, what: str) -> str:
+    """Require a text to be a name in a log, and return it.
+
+    Raises
+    ------
+    LogError
+    """
     fault = name_fault(text)
     if fault is not None:
-        raise LogError(f"the {what} of a run has {fault}")
+        raise LogError(f"{what} has {fault}")
     return text
 
 

@@ -4,25 +4,40 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from solders.hash import Hash
 from solders.keypair import Keypair
 
 from clvlab.anchor.transaction import signed_memo
-from clvlab.application.log.operations import log_proofs
+from clvlab.application.log.operations import log_proofs, open_log
 from clvlab.proof.bundle import bundle
 from clvlab.proof.canonical import canonical, parsed
 from clvlab.proof.events import receipt_lines
 from clvlab.proof.manifest import inputs_hash
 from clvlab.proof.seal import SealedRun
-from clvlab.runlog.log import abandon, commit, conclude
+from clvlab.runlog.log import LogStore, abandon, commit, conclude
 from clvlab.runlog.note import Checkpoint, Signer, write_note
 from clvlab.runlog.tree import tree_root
 from clvlab.store.runlog import RunLog
 from tests.factories import make_mixed_run
+from tests.logs import hashed, run_of
 
-__all__ = ["ANCHOR_KEY", "LOG_KEY", "PACK", "WITNESS_KEY", "anchor_part", "logged", "make_bundle", "note", "receipts", "trust"]
+__all__ = [
+    "ANCHOR_KEY",
+    "LOG_KEY",
+    "OTHER_PACK",
+    "PACK",
+    "WITNESS_KEY",
+    "anchor_part",
+    "bundled",
+    "logged",
+    "make_bundle",
+    "note",
+    "receipts",
+    "trust",
+]
 
 ANCHOR_KEY = Keypair.from_seed(bytes(range(32)))
 LOG_KEY = Signer("log.example", 1, bytes(range(1, 33)))
@@ -52,12 +67,33 @@ def logged() -> tuple[SealedRun, RunLog, str]:
     return run, log, before
 
 
+def bundled(place: Path, committed_pack: str = PACK) -> bytes:
+    """A bundle of the mixed run, whose log in a file an audit finds sound if the run is committed to over its own pack.
+
+    Its owner has one commitment over the same pack before, one after it that was abandoned, and one over another pack.
+    """
+    run = make_mixed_run(PACK).run
+    inputs = inputs_hash(parsed(run.events.split(b"\n", 1)[0])["payload"])
+    with open_log(place, create=True) as log:
+        with log.write() as rows:
+            commit(rows, run_of("before"), "did:x:me", hashed("before"), PACK, 1_000)
+            before = note(rows, witness=False)
+            index = commit(rows, run.run_id, "did:x:me", inputs, committed_pack, 2_000)
+            run = replace(run, manifest=canonical(parsed(run.manifest) | {"commit_index": index}))
+            commit(rows, run_of("worse"), "did:x:me", hashed("worse"), PACK, 3_000)
+            conclude(rows, run.run_id, run.manifest_hash, 4_000)
+            abandon(rows, run_of("worse"), "failed", 5_000)
+            commit(rows, run_of("elsewhere"), "did:x:me", hashed("elsewhere"), OTHER_PACK, 6_000)
+            commit(rows, run_of("another"), "did:x:other", hashed("another"), PACK, 5_500)
+        return bundle(run, receipts(), log=log_part(run, log, before))
+
+
 def note(rows: Any, *, witness: bool = True) -> str:
     text = Checkpoint("log.example", rows.size(), tree_root(rows, rows.size())).text
     return write_note(text, LOG_KEY.line(text), *([WITNESS_KEY.line(text, 1_700_000_000)] if witness else []))
 
 
-def log_part(run: SealedRun, log: RunLog, before: str) -> dict[str, Any]:
+def log_part(run: SealedRun, log: LogStore, before: str) -> dict[str, Any]:
     with log.read() as rows:
         newest = note(rows)
     return log_proofs(log, run.run_id, newest, before)

@@ -194,7 +194,10 @@ def test_losers_under_another_pack_stand_beside_the_winner():
         auditor.add(canonical(entry))
     auditor.finish()
 
-    assert [(one.content_hash, one.runs.committed, one.elsewhere) for one in auditor.counts()] == [(PACK, 1, 49), (OTHER, 49, 1)]
+    assert [(one.content_hash, one.runs.committed, one.elsewhere) for one in auditor.counts()] == [
+        (PACK, 1, 49),
+        (OTHER, 49, 1),
+    ]
     assert auditor.recounts == [Recount("run.clv", 50, Claim(0, 0, 0, 0), 49)]
 
 

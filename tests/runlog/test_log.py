@@ -84,7 +84,9 @@ def test_second_or_contrary_entry_is_refused_and_leaves_the_log_as_it_was(log, r
         assert (rows.size(), tree_root(rows, 4)) == (4, before)
 
 
-@pytest.mark.parametrize("call", [("", 1), ("o" * 301, 1), ("o", -1), ("o", 2**53)])
+@pytest.mark.parametrize(
+    "call", [("", 1), ("o" * 301, 1), ("o\x1b[2J", 1), ("o\u202eo", 1), ("o\no", 1), ("o", -1), ("o", 2**53)]
+)
 def test_entry_out_of_range_is_refused(log, call):
     with pytest.raises(LogError), log.write() as rows:
         commit(rows, "run_1", call[0], INPUTS, PACK, call[1])

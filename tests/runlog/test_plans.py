@@ -1,6 +1,8 @@
+from dataclasses import replace
+
 import pytest
 
-from clvlab.errors import LogConflictError
+from clvlab.errors import LogConflictError, LogError
 from clvlab.proof.canonical import canonical
 from clvlab.runlog.entries import Opened, Planned, read_entry
 from clvlab.runlog.log import commit, counts
@@ -124,3 +126,12 @@ def test_a_plan_out_of_turn_or_of_another_form_is_named(found, rule):
 
     assert [rule in broken.rule for broken in auditor.broken] == [True]
     assert auditor.broken[0].index == len(found) - 1
+
+
+@pytest.mark.parametrize("owner", ["", "x" * 301, "x\x1b[2J"])
+def test_owner_of_a_plan_that_is_no_name_is_refused(owner):
+    with RunLog().write() as rows:
+        with pytest.raises(LogError, match="the owner of a plan has a name"):
+            note_plan(rows, replace(PLAN, owner=owner), 6)
+
+        assert rows.size() == 0

@@ -1,6 +1,6 @@
 import pytest
 
-from clvlab.errors import LogConflictError
+from clvlab.errors import LogConflictError, LogError
 from clvlab.proof.canonical import canonical
 from clvlab.runlog.entries import Segment, read_entry
 from clvlab.runlog.log import commit, counts
@@ -93,3 +93,12 @@ def test_a_segment_out_of_turn_or_of_another_form_is_named(found, rule):
 
 def test_an_entry_of_a_segment_is_read_as_one():
     assert read_entry(segment(3)) == Segment("cap_1", 3, HASHES[0])
+
+
+@pytest.mark.parametrize("name", ["", "x" * 301, "cap_\x1b[2J"])
+def test_capture_that_has_no_name_is_refused(name):
+    with RunLog().write() as rows:
+        with pytest.raises(LogError, match="a capture has a name"):
+            note_segment(rows, name, 1, HASHES[0], 5)
+
+        assert rows.size() == 0
