@@ -118,6 +118,7 @@ class Auditor:
     _tree: Frontier = field(default_factory=Frontier)
     _commitments: dict[int, _Commitment] = field(default_factory=dict)
     _newest: dict[str, int] = field(default_factory=dict)
+    _packs: dict[str, tuple[int, str]] = field(default_factory=dict)
     _segments: dict[str, int] = field(default_factory=dict)
     _plans: PlanAuditor = field(default_factory=PlanAuditor)
     _tallies: dict[tuple[str, str | None], _Tally] = field(default_factory=lambda: defaultdict(_Tally))
@@ -287,8 +288,10 @@ class Auditor:
         if before is not None and not before.abandoned:
             state = "is open" if before.ended is None else f"has the result {before.ended}"
             self.fail(f"entry {index} commits again to run {entry.run_id[:80]!a}, whose commitment {last} {state}", index)
-        if before is not None and entry.content_hash != before.pack[1] and None not in (entry.content_hash, before.pack[1]):
-            self.fail(f"entry {index} commits to run {entry.run_id[:80]!a} over another pack than entry {last}", index)
+        if entry.content_hash is not None:
+            first, named = self._packs.setdefault(entry.run_id, (index, entry.content_hash))  # silence between hides no change
+            if named != entry.content_hash:
+                self.fail(f"entry {index} commits to run {entry.run_id[:80]!a} over another pack than entry {first}", index)
         pack = (entry.owner, entry.content_hash)
         self._commitments[index] = _Commitment(entry.run_id, pack)
         self._newest[entry.run_id] = index

@@ -101,13 +101,18 @@ def commit(rows: LogRows, run_id: str, owner: str, inputs_hash: str, content_has
     Raises
     ------
     LogConflictError
-        The run is committed to by another owner or from other inputs.
+        The run is committed to by another owner, from other inputs or over another pack.
     """
     content = {"inputs_hash": inputs_hash, "owner": named(owner, "the owner of a run")}
     known, ended = _newest(rows, run_id)
-    if known is None or (ended and ended[1] == EntryKind.ABANDONED):
-        return _append(rows, EntryKind.COMMIT, run_id, owner, content | {"content_hash": content_hash, "ts_ms": ts_ms})
+    entry = content | {"content_hash": content_hash, "ts_ms": ts_ms}
+    if known is None:
+        return _append(rows, EntryKind.COMMIT, run_id, owner, entry)
     stored = entry_of(rows, known)
+    if stored.get("content_hash", content_hash) != content_hash:
+        raise LogConflictError(f"run {run_id} is committed to as entry {known} over pack {stored['content_hash']}")
+    if ended and ended[1] == EntryKind.ABANDONED:
+        return _append(rows, EntryKind.COMMIT, run_id, owner, entry)
     if any(stored[name] != value for name, value in content.items()):
         raise LogConflictError(
             f"run {run_id} is committed to as entry {known} by {stored['owner']!r} from {stored['inputs_hash']}"

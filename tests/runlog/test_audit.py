@@ -91,6 +91,11 @@ def test_older_entries_are_counted_over_no_pack_that_is_named():
         ([committed("a"), sealed("a", 0, manifest_hash="x")], 1, "names no manifest hash: 'x'"),
         ([committed("a"), sealed("a", 0, manifest_hash=MANIFEST + "\n")], 1, "names no manifest hash"),
         ([committed("a"), abandoned("a", 0), committed("a", content_hash=OTHER)], 2, "over another pack than entry 0"),
+        (
+            [committed("a"), abandoned("a", 0), older("a"), abandoned("a", 2), committed("a", content_hash=OTHER)],
+            4,
+            "over another pack than entry 0",
+        ),
         ([committed("a", "x\x1b[2J")], 0, r"a name that can't be printed: 'x\x1b[2J'"),
         ([committed("a", "x\u202ey")], 0, r"a name that can't be printed: 'x\u202ey'"),
         ([committed("a"), abandoned("a", 0, cause="x\ny")], 1, r"a name that can't be printed: 'x\ny'"),

@@ -63,6 +63,8 @@ def test_the_same_again_changes_nothing(log):
         lambda rows: abandon(rows, "run_9", "gone", 5),
         lambda rows: commit(rows, "run_1", "other", INPUTS, PACK, 5),
         lambda rows: commit(rows, "run_1", "o", MANIFEST, PACK, 5),
+        lambda rows: commit(rows, "run_1", "o", INPUTS, INPUTS, 5),  # over another pack
+        lambda rows: commit(rows, "run_2", "o", INPUTS, None, 5),
         lambda rows: conclude(rows, "run_1", INPUTS, 5),  # another result
         lambda rows: abandon(rows, "run_1", "gone", 5),  # it has a result
         lambda rows: conclude(rows, "run_2", MANIFEST, 5),  # it was abandoned

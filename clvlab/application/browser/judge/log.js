@@ -51,7 +51,12 @@ async function checkLog(run) {
     witnesses,
   };
   run.unsigned = log.claim ?? null;
-  return { owner: commit.owner, entry: `${index} of ${size} in ${origin}`, "trusted witnesses": witnesses, ..._stated(log.claim) };
+  return {
+    entry: `${index} of ${size} in ${origin}`,
+    "trusted witnesses": witnesses,
+    "owner, by the log's word": commit.owner,
+    ..._stated(log.claim),
+  };
 }
 
 // No signature covers these counts: whoever holds the bundle can write others.
