@@ -384,7 +384,7 @@ def test_proofs_in_a_bundle_are_judged_by_the_keys_of_the_caller(tmp_path):
 def test_log_is_audited_from_the_command_line(tmp_path):
     with open_log(tmp_path / "runs.log", create=True) as log, log.write() as rows:
         commit(rows, run_of(1), "did:x:me", hashed(1), hashed(2), 1)
-        conclude(rows, run_of(1), hashed(3), 2)
+        conclude(rows, run_of(1), hashed(3), hashed(2), 2)
     (tmp_path / "log.pub").write_text(clvlab(tmp_path, "log", "keygen", "log.example", "--out", "log.key")[1])
     key = (tmp_path / "log.pub").read_text().strip()
     (tmp_path / "checkpoint").write_text(clvlab(tmp_path, "log", "checkpoint", "runs.log", "--key", "log.key")[1])

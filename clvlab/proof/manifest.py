@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from clvlab.errors import EvidenceError
@@ -33,6 +34,11 @@ def roster_hash(agents: list[AgentStarted]) -> str:
     if len(agents) == 1:
         return str(agents[0]["config_hash"])
     return sha256(canonical(sorted([agent["agent_id"], agent["config_hash"]] for agent in agents)))
+
+
+def sources_hash(sources: Sequence[str | None]) -> str:
+    """Hash the ``source_sha256`` of agents in the order of their roster, null of one whose source nobody knows."""
+    return sha256(canonical(list(sources)))
 
 
 def run_id(started: RunStarted) -> str:

@@ -79,6 +79,7 @@ class Falls:
 class _Commitment:
     run_id: str
     pack: tuple[str, str | None]
+    names_pack: bool
     ended: int | None = None
     abandoned: bool = False
 
@@ -278,7 +279,7 @@ class Auditor:
         self._segments[entry.capture_id] = max(due, entry.number)
 
     def _commit(self, index: int, entry: Commit) -> None:
-        hashes = [entry.inputs_hash] + ([] if entry.content_hash is None else [entry.content_hash])
+        hashes = [text for text in (entry.inputs_hash, entry.content_hash, entry.sources_hash) if text is not None]
         if not all(map(HASH.fullmatch, hashes)):
             self.fail(f"entry {index} commits by no hash: {', '.join(f'{text[:80]!a}' for text in hashes)}", index)
         elif entry.run_id != derived_run_id(entry.inputs_hash):  # one run under two ids would count as two, or as another's
@@ -293,7 +294,7 @@ class Auditor:
             if named != entry.content_hash:
                 self.fail(f"entry {index} commits to run {entry.run_id[:80]!a} over another pack than entry {first}", index)
         pack = (entry.owner, entry.content_hash)
-        self._commitments[index] = _Commitment(entry.run_id, pack)
+        self._commitments[index] = _Commitment(entry.run_id, pack, entry.names_pack)
         self._newest[entry.run_id] = index
         self._tallies[pack].committed += 1
 
@@ -309,6 +310,11 @@ class Auditor:
         elif known.ended is not None:
             self.fail(f"{what} ends commitment {of}, which entry {known.ended} ended already", index)
         else:
+            pack = entry.content_hash
+            if entry.names_pack and known.names_pack and pack != known.pack[1]:
+                self.fail(f"{what} is over another pack than its commitment {of}", index)
+            elif pack is not None and not HASH.fullmatch(pack):
+                self.fail(f"{what} names no pack: {pack[:80]!a}", index)
             known.ended, known.abandoned = index, entry.kind == EntryKind.ABANDONED
             tally = self._tallies[known.pack]
             tally.sealed, tally.abandoned = tally.sealed + (not known.abandoned), tally.abandoned + known.abandoned

@@ -17,7 +17,7 @@ from clvlab.proof.anchor import MEMO_PROGRAMS
 from clvlab.proof.bundle import anchor_of, run_of
 from clvlab.proof.canonical import canonical, parsed
 from clvlab.proof.checks import Check, Verdict
-from clvlab.proof.manifest import inputs_hash
+from clvlab.proof.manifest import inputs_hash, sources_hash
 from clvlab.proof.merkle import check_consistency, check_inclusion, leaf_hash
 from clvlab.proof.verify import Verification
 from clvlab.runlog.entries import Commit, EntryKind, Outcome, read_entry
@@ -214,6 +214,11 @@ def commit_of(parts: Mapping[str, bytes], log: Mapping[str, Any], verification: 
         raise BundleError(f"entry {index} commits to other inputs, {commit.inputs_hash}")
     if commit.names_pack and commit.content_hash != started["binding"]["content_hash"]:
         raise BundleError(f"entry {index} commits to a run over another pack, {commit.content_hash}")
+    sources = sources_hash([agent["source_sha256"] for agent in started["agents"]])
+    if commit.sources_hash not in (None, sources):
+        raise BundleError(f"entry {index} commits to other sources, {commit.sources_hash}")
+    if result.names_pack and result.content_hash != started["binding"]["content_hash"]:
+        raise BundleError(f"entry {at} says that the run was over another pack, {result.content_hash}")
     if result.manifest_hash != verification.manifest_hash:
         raise BundleError(f"the log says that the result is {result.manifest_hash}, not {verification.manifest_hash}")
     if not named == result.commit_index == index < at:

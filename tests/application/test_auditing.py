@@ -36,7 +36,10 @@ def grown(log, size, start=0):
         for number in range(start, start + size):
             commit(rows, run_of(number), f"did:x:{number % 2}", hashed(number), PACK, number)
             if number % 3:
-                (conclude if number % 3 == 1 else abandon)(rows, run_of(number), hashed("result"), number)
+                if number % 3 == 1:
+                    conclude(rows, run_of(number), hashed("result"), PACK, number)
+                else:
+                    abandon(rows, run_of(number), "failed", number)
     return log
 
 
@@ -308,9 +311,9 @@ def test_log_of_both_schemas_is_audited_and_its_older_runs_count_over_no_known_p
         add_older(rows, "ABANDONED", run_of(2), cause="failed", commit_index=1)
         add_older(rows, "RESULT", run_of(1), commit_index=0, manifest_hash=hashed(9))
         assert commit_anew(rows, run_of(2), 5) == 4  # as silent as the entry that it repeats
-        conclude(rows, run_of(2), hashed(8), 6)
+        conclude(rows, run_of(2), hashed(8), PACK, 6)
         index = commit(rows, run_of(3), "o", hashed(3), PACK, 7)
-        conclude(rows, run_of(3), hashed(7), 8)
+        conclude(rows, run_of(3), hashed(7), PACK, 8)
         assert claim(rows, index, rows.size()) == Claim(0, 0, 0, 3)
         assert claim(rows, 0, rows.size()) is None
     assert (log_proofs(log, run_of(1), LOG_KEY)["schema"], log_proofs(log, run_of(3), LOG_KEY)["schema"]) == (

@@ -56,11 +56,11 @@ def logged() -> tuple[SealedRun, RunLog, str]:
     with log.write() as rows:
         commit(rows, "run_before", "did:x:me", "sha256:1", PACK, 1_000)
         before = note(rows, witness=False)
-        index = commit(rows, run.run_id, "did:x:me", inputs_hash(started), PACK, 2_000)
+        index = commit(rows, run.run_id, "did:x:me", inputs_hash(started), PACK, 2_000, sources=sources_of(started))
         run = replace(run, manifest=canonical(parsed(run.manifest) | {"commit_index": index}))
         commit(rows, "run_after", "did:x:other", "sha256:2", PACK, 3_000)
         commit(rows, "run_worse", "did:x:me", "sha256:3", PACK, 3_500)
-        conclude(rows, run.run_id, run.manifest_hash, 4_000)
+        conclude(rows, run.run_id, run.manifest_hash, PACK, 4_000)
         abandon(rows, "run_worse", "failed", 4_500)
         commit(rows, "run_later", "did:x:me", "sha256:4", PACK, 5_000)
         commit(rows, "run_elsewhere", "did:x:me", "sha256:5", OTHER_PACK, 6_000)
@@ -73,19 +73,24 @@ def bundled(place: Path, committed_pack: str = PACK) -> bytes:
     Its owner has one commitment over the same pack before, one after it that was abandoned, and one over another pack.
     """
     run = make_mixed_run(PACK).run
-    inputs = inputs_hash(parsed(run.events.split(b"\n", 1)[0])["payload"])
+    started = parsed(run.events.split(b"\n", 1)[0])["payload"]
     with open_log(place, create=True) as log:
         with log.write() as rows:
             commit(rows, run_of("before"), "did:x:me", hashed("before"), PACK, 1_000)
             before = note(rows, witness=False)
-            index = commit(rows, run.run_id, "did:x:me", inputs, committed_pack, 2_000)
+            sources = sources_of(started)
+            index = commit(rows, run.run_id, "did:x:me", inputs_hash(started), committed_pack, 2_000, sources=sources)
             run = replace(run, manifest=canonical(parsed(run.manifest) | {"commit_index": index}))
             commit(rows, run_of("worse"), "did:x:me", hashed("worse"), PACK, 3_000)
-            conclude(rows, run.run_id, run.manifest_hash, 4_000)
+            conclude(rows, run.run_id, run.manifest_hash, committed_pack, 4_000)
             abandon(rows, run_of("worse"), "failed", 5_000)
             commit(rows, run_of("elsewhere"), "did:x:me", hashed("elsewhere"), OTHER_PACK, 6_000)
             commit(rows, run_of("another"), "did:x:other", hashed("another"), PACK, 5_500)
         return bundle(run, receipts(), log=log_part(run, log, before))
+
+
+def sources_of(started: Any) -> list[str | None]:
+    return [agent["source_sha256"] for agent in started["agents"]]
 
 
 def note(rows: Any, *, witness: bool = True) -> str:

@@ -29,6 +29,12 @@ def sealed(name, index, **changed):
     return entry | {"run_id": run_of(name), "commit_index": index} | changed
 
 
+def newer(entry, **changed):
+    """An entry as it is written now."""
+    more = {"COMMIT": {"sources_hash": MANIFEST}, "RESULT": {"content_hash": PACK}}.get(entry["kind"], {})
+    return entry | {"schema": "clvlab-log/6"} | more | changed
+
+
 def abandoned(name, index, **changed):
     entry = {"kind": "ABANDONED", "schema": "clvlab-log/2", "cause": "failed", "ts_ms": 1}
     return entry | {"run_id": run_of(name), "commit_index": index} | changed
@@ -51,7 +57,7 @@ def test_log_that_was_written_by_the_rules_is_sound():
                 abandon(rows, run_id, "failed", number)
                 commit(rows, run_id, "another", inputs, pack, number)
             elif number < 25 and number % 4 == 1:
-                conclude(rows, run_id, MANIFEST, number)
+                conclude(rows, run_id, MANIFEST, pack, number)
         found = audited(*(entry for _, entry in rows.page(0, 1000)))
 
         assert (found.broken, found.size) == ([], rows.size())
@@ -69,6 +75,17 @@ def test_older_entries_are_counted_over_no_pack_that_is_named():
     assert not found.broken
     counted = [(one.owner, one.content_hash, one.runs) for one in found.counts()]
     assert counted == [("o", None, RunCounts(1, 1, 0)), ("o", PACK, RunCounts(1, 0, 1))]
+
+
+def test_entries_of_every_version_stand_in_one_log():
+    found = audited(
+        older("a"), committed("b"), newer(committed("c")),
+        sealed("a", 0, schema="clvlab-log/1"), newer(sealed("b", 1)), newer(abandoned("c", 2)),
+        newer(committed("d")), sealed("d", 6), older("e"), newer(sealed("e", 8)),
+    )  # fmt: skip
+
+    assert not found.broken
+    assert sum(one.runs.sealed for one in found.counts()) == 4
 
 
 @pytest.mark.parametrize(
@@ -99,6 +116,14 @@ def test_older_entries_are_counted_over_no_pack_that_is_named():
         ([committed("a", "x\x1b[2J")], 0, r"a name that can't be printed: 'x\x1b[2J'"),
         ([committed("a", "x\u202ey")], 0, r"a name that can't be printed: 'x\u202ey'"),
         ([committed("a"), abandoned("a", 0, cause="x\ny")], 1, r"a name that can't be printed: 'x\ny'"),
+        ([newer(committed("a"), sources_hash="x")], 0, "commits by no hash"),
+        ([newer(committed("a"), sources_hash=None)], 0, "not well-formed"),
+        ([newer(committed("a")), newer(sealed("a", 0), content_hash=OTHER)], 1, "is over another pack than its commitment 0"),
+        ([committed("a"), newer(sealed("a", 0), content_hash=None)], 1, "is over another pack than its commitment 0"),
+        ([older("a"), newer(sealed("a", 0), content_hash="x")], 1, "names no pack: 'x'"),
+        ([committed("a"), sealed("a", 0, content_hash=PACK)], 1, "not well-formed"),
+        ([committed("a"), sealed("a", 0, schema="clvlab-log/6")], 1, "not well-formed"),
+        ([committed("a", schema="clvlab-log/6")], 0, "not well-formed"),
         ([sealed("a", 1), committed("a")], 0, "names entry 1, which is no commitment before it"),
         ([sealed("a", 0)], 0, "names entry 0, which is no commitment before it"),
         ([committed("a"), sealed("a", 0), abandoned("a", 1)], 2, "names entry 1, which is no commitment before it"),
