@@ -1,6 +1,17 @@
 """The run log of a test: its entries, and what an auditor finds in some."""
 
+from clvlab.proof.canonical import sha256
+from clvlab.proof.manifest import derived_run_id
 from clvlab.runlog.audit import Auditor
+
+
+def hashed(name):
+    return sha256(str(name).encode())
+
+
+def run_of(name):
+    """The id of a run whose inputs have the hash of a name."""
+    return derived_run_id(hashed(name))
 
 
 def entries(log):

@@ -16,7 +16,8 @@ from clvlab.proof import clv_states, clv_verify
 from clvlab.proof.closure import source_digest
 from clvlab.runlog.log import commit, conclude
 from tests.commands import clvlab, typed
-from tests.proof.bundles import make_bundle, trust
+from tests.logs import hashed, run_of
+from tests.proof.bundles import bundled, make_bundle, trust
 
 
 @pytest.fixture(scope="module")
@@ -368,7 +369,8 @@ def test_proofs_in_a_bundle_are_judged_by_the_keys_of_the_caller(tmp_path):
     assert judged("--trust", "alone.json", "--require", "log")[0] == 1
     code, out = judged("--trust", "alone.json", "--require", "log", "--without-witness")
     assert code == 0
-    assert "proved: 'did:x:me' committed to this run as entry 1 of 8 in 'log.example'" in out
+    assert "proved: entry 1 of 8 that 'log.example' signed commits to this run" in out
+    assert "by that log's word its owner is 'did:x:me'" in out
     assert "the bundle states, unsigned: 1 earlier and 2 later commitments" in out
     (tmp_path / "clv_verify.py").write_bytes(Path(clv_verify.__file__).read_bytes())
     for arguments, status in ((("--require", "log"), 1), (("--require", "log", "--without-witness"), 0)):
@@ -381,8 +383,8 @@ def test_proofs_in_a_bundle_are_judged_by_the_keys_of_the_caller(tmp_path):
 
 def test_log_is_audited_from_the_command_line(tmp_path):
     with open_log(tmp_path / "runs.log", create=True) as log, log.write() as rows:
-        commit(rows, "run_1", "did:x:me", "sha256:1", "sha256:2", 1)
-        conclude(rows, "run_1", "sha256:3", 2)
+        commit(rows, run_of(1), "did:x:me", hashed(1), hashed(2), 1)
+        conclude(rows, run_of(1), hashed(3), hashed(2), 2)
     (tmp_path / "log.pub").write_text(clvlab(tmp_path, "log", "keygen", "log.example", "--out", "log.key")[1])
     key = (tmp_path / "log.pub").read_text().strip()
     (tmp_path / "checkpoint").write_text(clvlab(tmp_path, "log", "checkpoint", "runs.log", "--key", "log.key")[1])
@@ -392,6 +394,8 @@ def test_log_is_audited_from_the_command_line(tmp_path):
     assert "did:x:me" in out
     assert "2 entries" in out
     assert "signature of the log: NOT judged" in out
+    assert "the operator's word alone: names of owners, times, causes, and packs" in out
+    assert json.loads(clvlab(tmp_path, "log", "audit", "runs.log", "--json")[1])["counts"][0]["elsewhere"] == 0
     code, out, _ = clvlab(tmp_path, "log", "audit", "runs.log", "--checkpoint", "checkpoint", "--key", key, "--json")
     assert (code, json.loads(out)["signature_judged"], json.loads(out)["counts"][0]["sealed"]) == (0, True, 1)
 
@@ -410,6 +414,21 @@ def test_log_is_audited_from_the_command_line(tmp_path):
     assert (code, out, "no run log at 'nowhere'" in err) == (2, "", True)
     code, out, err = clvlab(tmp_path, "log", "audit", "http://127.0.0.1:1")
     assert (code, out, err.count("\n"), "gives no answer" in err) == (2, "", 1, True)
+
+
+def test_audit_says_what_stands_beside_a_bundles_run_and_where_times_fall(tmp_path):
+    (tmp_path / "run.clv").write_bytes(bundled(tmp_path / "runs.log"))
+
+    code, out, _ = clvlab(tmp_path, "log", "audit", "runs.log", "--bundle", "run.clv")
+
+    said = " ".join(out.split())
+    assert code == 0
+    assert (
+        "run.clv, audited over 7 entries: 1 earlier and 1 later commitments over its pack by its owner, 1 abandoned; "
+        "1 commitments under other packs of this owner, 0 that name none"
+    ) in said
+    assert "times fall from one entry to the next 1 times, first at entry 6" in said
+    assert "log that calls itself log.example: 7 entries" in said
 
 
 def test_verifier_prints_either_file(tmp_path):

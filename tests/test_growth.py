@@ -25,13 +25,12 @@ from clvlab.runlog.log import commit
 from clvlab.statistics import Clusters, estimates, family_of
 from clvlab.store.runlog import RunLog
 from tests.factories import make_agent, make_decisions
-from tests.logs import audited, entries
+from tests.logs import audited, entries, hashed, run_of
 
 pytestmark = pytest.mark.long
 
 TIMES, MOST = 4, 6
 ROUNDS = 3
-HASH = "sha256:" + "a" * 64
 
 
 def fixtures(count, folder):
@@ -117,7 +116,7 @@ def log_entries(count, _):
         log = RunLog()
         for number in range(count):
             with log.write() as rows:
-                commit(rows, f"run_{number}", "local", HASH, None, number)
+                commit(rows, run_of(number), "local", hashed(number), None, number)
         return audited(entries(log)).broken
 
     return job

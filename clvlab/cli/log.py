@@ -17,6 +17,7 @@ from clvlab.application.runs import bundles
 from clvlab.cli.options import CheckpointFileOption, JsonOption
 from clvlab.cli.printing import err, out, plain, print_json, show_table, table
 from clvlab.files import file_bytes
+from clvlab.runlog.audit import Recount
 from clvlab.runlog.note import read_signer
 from clvlab.runlog.published import Published
 
@@ -89,7 +90,7 @@ def audit(
         list[Path] | None, typer.Option("--checkpoint", help="A checkpoint seen before; may be repeated.")
     ] = None,
     bundle: Annotated[
-        list[Path] | None, typer.Option("--bundle", help="A bundle whose entries and claim to check; may be repeated.")
+        list[Path] | None, typer.Option("--bundle", help="A bundle whose run, entries and counts to check; may be repeated.")
     ] = None,
     state: Annotated[Path | None, typer.Option(help="File that remembers the log until the next audit.")] = None,
     max_entries: Annotated[int, typer.Option(help="Most entries to read.", min=1)] = Limits().entries,
@@ -115,16 +116,24 @@ def audit(
 def _show(done: auditing.LogAudit) -> None:
     rows = done.facts()["counts"]
     if rows:
-        show_table(
-            table(pl.DataFrame(rows).rename({"content_hash": "pack"}).fill_null("unknown"), "Runs, counted from entries")
-        )
-    out.print(f"log {plain(done.origin or 'without a name')}: {done.size:,} entries, root {done.root_hash}")
+        named = {"content_hash": "pack", "elsewhere": "under other packs"}
+        show_table(table(pl.DataFrame(rows).rename(named).fill_null("unknown"), "Runs, counted from entries"))
+    name = plain(done.origin or "without a name")
+    called = name if done.signature_judged or done.origin is None else f"that calls itself {name}"
+    out.print(f"log {called}: {done.size:,} entries, root {done.root_hash}")
     judged = "judged by your keys" if done.signature_judged else "NOT judged: name a key with --key or --trust"
     out.print(f"signature of the log: {judged}; trusted witnesses: {plain(', '.join(done.witnesses)) or 'none'}")
     out.print(f"compared with {done.checkpoints} earlier checkpoints and {done.bundles} bundles")
+    out.print("the operator's word alone: names of owners, times, causes, and packs of runs whose bundle was not compared")
+    if done.falls.first is not None:
+        out.print(f"times fall from one entry to the next {done.falls.count:,} times, first at entry {done.falls.first:,}")
+    for recount in done.recounts:
+        out.print(_recounted(recount))
     for one in done.restarts:
         was = f"{plain(one.before.origin)} had published {one.before.size:,} entries, of which {one.kept:,} were kept"
-        out.print(f"[yellow]restarted[/] at entry {one.index:,}: {was}; it goes on as {plain(one.key.name)}")
+        out.print(
+            f"[yellow]restarted[/] at entry {one.index:,}: its operator says that {was}; it goes on as {plain(one.key.name)}"
+        )
     for plan in done.plans:
         opened = ", ".join(f"{index:,}" for index in plan.openings)
         count = len(plan.openings)
@@ -137,6 +146,15 @@ def _show(done: auditing.LogAudit) -> None:
     if done.broken_count > len(done.broken):
         out.print(f"and {done.broken_count - len(done.broken):,} more")
     out.print("[green]sound[/]: every rule holds" if done.sound else f"[red]NOT sound[/]: {done.broken_count:,} rules broken")
+
+
+def _recounted(found: Recount) -> str:
+    counts, elsewhere = found.counts, f"{found.elsewhere:,} commitments under other packs of this owner"
+    audited = f"{plain(found.bundle)}, audited over {found.size:,} entries"
+    if counts is None:
+        return f"{audited}: its commitment names no pack; {elsewhere}"
+    over = f"{counts.earlier:,} earlier and {counts.later:,} later commitments over its pack by its owner"
+    return f"{audited}: {over}, {counts.abandoned:,} abandoned; {elsewhere}, {counts.unknown_pack:,} that name none"
 
 
 @log_app.command("request")

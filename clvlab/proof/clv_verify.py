@@ -240,13 +240,17 @@ LOGS = "|".join(
     pattern(LOG | {"schema": one_of(f"clvlab-bundle-log/{version}"), **claim})
     for version, claim in ((1, {}), (2, {"claim": CLAIM}))
 )
-ENTRY = {"run_id": TEXT, "schema": one_of("clvlab-log/1", "clvlab-log/2"), "ts_ms": COUNT}
+PACK = {"content_hash": null_or(TEXT)}
 COMMIT = {"run_id": TEXT, "ts_ms": COUNT, "kind": one_of("COMMIT"), "inputs_hash": TEXT, "owner": TEXT}
 COMMITS = "|".join(
     pattern(COMMIT | {"schema": one_of(f"clvlab-log/{version}"), **pack})
-    for version, pack in ((1, {}), (2, {"content_hash": null_or(TEXT)}))
+    for version, pack in ((1, {}), (2, PACK), (6, PACK | {"sources_hash": TEXT}))
 )
-RESULT = {**ENTRY, "kind": one_of("RESULT"), "commit_index": COUNT, "manifest_hash": TEXT}
+RESULT = {"run_id": TEXT, "ts_ms": COUNT, "kind": one_of("RESULT"), "commit_index": COUNT, "manifest_hash": TEXT}
+RESULTS = "|".join(
+    pattern(RESULT | {"schema": one_of(*(f"clvlab-log/{version}" for version in versions)), **pack})
+    for versions, pack in (((1, 2), {}), ((6,), PACK))
+)
 LINE = {"index": COUNT, "line": TEXT, "proof": PROOF, "size": COUNT}
 DISCLOSURE = {
     "close": null_or(LINE), "decision": LINE, "manifest": TEXT, "schema": one_of("clvlab-disclosure/2"), "score": LINE,
@@ -1060,13 +1064,16 @@ def check_log(run: Run) -> None:
         found = included(leaf(log[name]["entry"].encode()), log[name]["index"], size, _hashes(log[name]["proof"]))
         require(found == root, f"the {name} does not stand in the log")
     commit = shaped(log["commit"]["entry"].encode(), COMMITS, "the commitment in the log")
-    outcome = shaped(log["outcome"]["entry"].encode(), RESULT, "the result in the log")
+    outcome = shaped(log["outcome"]["entry"].encode(), RESULTS, "the result in the log")
     index, run_id = log["commit"]["index"], run.manifest["run_id"]
     pack = run.evidence.started["binding"]["content_hash"]
+    sources = sha256(canonical([agent["source_sha256"] for agent in run.evidence.started["agents"]]))
     rules = {
         "both are about this run": commit["run_id"] == outcome["run_id"] == run_id,
         "it commits to the inputs of this run": commit["inputs_hash"] == inputs_hash(run.evidence.started),
         "it commits to a run over this pack": commit.get("content_hash", pack) == pack,
+        "it commits to the sources of its agents": commit.get("sources_hash", sources) == sources,
+        "its result is over this pack": outcome.get("content_hash", pack) == pack,
         "its result is this manifest": outcome["manifest_hash"] == run.manifest_hash,
         "the manifest and the result name the commitment": run.manifest["commit_index"] == outcome["commit_index"] == index,
         "the result follows its commitment": index < log["outcome"]["index"],
@@ -1090,13 +1097,14 @@ def check_log(run: Run) -> None:
 
 
 def standing_text(at: dict[str, Any], claim: dict[str, int] | None) -> str:
-    """Say what a log proves of a run, and what the bundle states, in which its holder can write any number.
+    """Say what a log proves of a run, and what log and bundle only state; in a bundle its holder can write any number.
 
     Names stand quoted: their maker could write such sentences.
     """
     proved = (
-        f"proved: {at['owner']!a} committed to this run as entry {at['commit_index']} of {at['tree_size']} in "
-        f"{at['origin']!a}, ahead of the entry of its result; trusted witnesses that signed: {at['witnesses']}"
+        f"proved: entry {at['commit_index']} of {at['tree_size']} that {at['origin']!a} signed commits to this run, ahead of "
+        f"the entry of its result; trusted witnesses that signed: {at['witnesses']}; by that log's word its owner is "
+        f"{at['owner']!a}"
     )
     if claim is None:
         return f"{proved}; the bundle states nothing of this owner's other runs"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from clvlab.errors import EvidenceError
@@ -36,9 +37,19 @@ def roster_hash(agents: list[AgentStarted]) -> str:
     return sha256(canonical(sorted([agent["agent_id"], agent["config_hash"]] for agent in agents)))
 
 
+def sources_hash(sources: Sequence[str | None]) -> str:
+    """Hash the ``source_sha256`` of agents in the order of their roster, null of one whose source nobody knows."""
+    return sha256(canonical(list(sources)))
+
+
 def run_id(started: RunStarted) -> str:
     """Derive the run id from everything in RUN_STARTED that shapes the result."""
-    return "run_" + inputs_hash(started).removeprefix("sha256:")[:32]
+    return derived_run_id(inputs_hash(started))
+
+
+def derived_run_id(inputs: str) -> str:
+    """Return the run id that an ``inputs_hash`` gives."""
+    return "run_" + inputs.removeprefix("sha256:")[:32]
 
 
 def inputs_hash(started: RunStarted) -> str:

@@ -13,7 +13,7 @@ import polars as pl
 
 from clvlab.errors import EvidenceError
 from clvlab.law.schema import SAFE_INTEGER
-from clvlab.proof.canonical import canonical, sha256
+from clvlab.proof.canonical import canonical, parsed, sha256
 from clvlab.proof.events import Kind, batches, close_lines, decision_lines, event_line, score_lines
 from clvlab.proof.limits import MAX_STARTED_BYTES, PART_LIMITS, check_lines, check_started
 from clvlab.proof.manifest import manifest
@@ -49,6 +49,12 @@ class SealedRun:
             return str(orjson.loads(self._bounded_manifest())["evidence_hash"])
         except (orjson.JSONDecodeError, KeyError, TypeError) as error:
             raise EvidenceError(f"the manifest states no evidence_hash: {error}") from error
+
+    @property
+    def content_hash(self) -> str | None:
+        """The pack that the run was bound to before it began, as the manifest states it; null without one."""
+        stated = parsed(self.manifest)["content_hash"]
+        return None if stated is None else str(stated)
 
     @property
     def commit_index(self) -> int | None:

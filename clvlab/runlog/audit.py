@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 
 from clvlab.errors import EvidenceError, LogError
 from clvlab.proof.canonical import HASH
+from clvlab.proof.manifest import derived_run_id
 from clvlab.proof.merkle import Frontier, leaf_hash
-from clvlab.runlog.entries import Commit, EntryKind, Opened, Outcome, Planned, Restart, Segment, read_entry
-from clvlab.runlog.log import MAX_NAME, Claim, RunCounts
+from clvlab.runlog.entries import Commit, EntryKind, Opened, Outcome, Planned, Restart, Segment, entry_and_time
+from clvlab.runlog.log import Claim, RunCounts, name_fault
 from clvlab.runlog.plan_audit import PlanAuditor, PlanHistory
 from clvlab.runlog.restarts import Restarted
 
@@ -28,17 +29,57 @@ class Broken:
 
 @dataclass(frozen=True, slots=True)
 class PackCounts:
-    """Runs of an owner over a pack; ``content_hash`` is null of commitments that name no pack."""
+    """Runs of an owner over a pack.
+
+    Attributes
+    ----------
+    owner, content_hash
+        Whose runs, and over which pack; null of commitments that name none.
+    runs
+        How many.
+    elsewhere
+        Commitments of the owner under other packs, and under none: what is left out here may stand there.
+    """
 
     owner: str
     content_hash: str | None
     runs: RunCounts
+    elsewhere: int
+
+
+@dataclass(frozen=True, slots=True)
+class Recount:
+    """The other commitments of the owner of a bundle's run, counted from the entries that its checkpoint covers.
+
+    Attributes
+    ----------
+    bundle, size
+        Which bundle, and how many entries that are.
+    counts
+        Those over the same pack, and those that name none; null of a commitment that names no pack.
+    elsewhere
+        Those that name another pack.
+    """
+
+    bundle: str
+    size: int
+    counts: Claim | None
+    elsewhere: int
+
+
+@dataclass(frozen=True, slots=True)
+class Falls:
+    """Entries whose time is before that of the entry ahead of them: how many, and the first; null of none."""
+
+    count: int
+    first: int | None
 
 
 @dataclass(slots=True)
 class _Commitment:
     run_id: str
     pack: tuple[str, str | None]
+    names_pack: bool
     ended: int | None = None
     abandoned: bool = False
 
@@ -63,14 +104,22 @@ class Auditor:
         The first rules that do not hold, and how many do not.
     restarts
         Where the log goes on under another name.
+    recounts
+        What the entries give beside the runs of bundles.
+    falls
+        Where times fall: no rule is broken by that, as several clocks write one log, and nothing bears out any of them.
     """
 
     broken: list[Broken] = field(default_factory=list)
     broken_count: int = 0
     restarts: list[Restarted] = field(default_factory=list)
+    recounts: list[Recount] = field(default_factory=list)
+    falls: Falls = Falls(0, None)
+    _last_ts_ms: int = 0
     _tree: Frontier = field(default_factory=Frontier)
     _commitments: dict[int, _Commitment] = field(default_factory=dict)
     _newest: dict[str, int] = field(default_factory=dict)
+    _packs: dict[str, tuple[int, str]] = field(default_factory=dict)
     _segments: dict[str, int] = field(default_factory=dict)
     _plans: PlanAuditor = field(default_factory=PlanAuditor)
     _tallies: dict[tuple[str, str | None], _Tally] = field(default_factory=lambda: defaultdict(_Tally))
@@ -114,8 +163,8 @@ class Auditor:
 
         self._due[size].append((whose, check))
 
-    def expect_claim(self, commit: Commit, index: int, size: int, claimed: Claim, whose: str) -> None:
-        """Require what a log claimed beside the commitment at ``index``, among its first ``size`` entries."""
+    def recount(self, commit: Commit, index: int, size: int, stated: Claim | None, whose: str) -> None:
+        """Count beside the commitment at ``index`` among the first ``size`` entries; what a bundle states must be that."""
         earlier = 0
 
         def before() -> None:
@@ -125,10 +174,14 @@ class Auditor:
         def check() -> None:
             tally, unnamed = self._tallies[commit.owner, commit.content_hash], self._tallies[commit.owner, None]
             found = Claim(earlier, tally.committed - earlier - 1, tally.abandoned, unnamed.committed)
-            if commit.content_hash is None:
-                self.fail(f"{whose} claims counts over a pack that its commitment does not name", index)
-            elif found != claimed:
-                self.fail(f"{whose} claims {_claimed(claimed)}, the first {size} entries give {_claimed(found)}", index)
+            named = commit.content_hash is not None
+            total = self._by_owner().get(commit.owner, RunCounts(0, 0, 0)).committed
+            elsewhere = total - unnamed.committed - (tally.committed if named else 0)
+            self.recounts.append(Recount(whose, size, found if named else None, elsewhere))
+            if stated is not None and not named:
+                self.fail(f"{whose} states counts over a pack that its commitment does not name", index)
+            elif stated is not None and found != stated:
+                self.fail(f"{whose} states {_claimed(stated)}, the first {size} entries give {_claimed(found)}", index)
 
         self._due[index].append((whose, before))
         self._due[size].append((whose, check))
@@ -148,10 +201,13 @@ class Auditor:
         try:
             if len(data) > _MAX_ENTRY:
                 raise EvidenceError(f"it has {len(data)} bytes")
-            entry = read_entry(data)
+            entry, ts_ms = entry_and_time(data)
         except EvidenceError as error:
             self.fail(f"entry {index} is not well-formed: {error}", index)
             return
+        if ts_ms < self._last_ts_ms:
+            self.falls = Falls(self.falls.count + 1, index if self.falls.first is None else self.falls.first)
+        self._last_ts_ms = ts_ms
         if isinstance(entry, Restart):
             self._restart(index, data)
             return
@@ -164,8 +220,9 @@ class Auditor:
                 self.fail(rule, index)
             return
         name = entry.owner if isinstance(entry, Commit) else entry.cause
-        if name is not None and not 1 <= len(name.encode()) <= MAX_NAME:
-            self.fail(f"entry {index} has a name of {len(name.encode())} bytes, not 1 to {MAX_NAME}", index)
+        fault = None if name is None else name_fault(name)
+        if fault is not None:
+            self.fail(f"entry {index} has {fault}", index)
         if isinstance(entry, Commit):
             self._commit(index, entry)
         else:
@@ -184,7 +241,12 @@ class Auditor:
     def counts(self) -> tuple[PackCounts, ...]:
         """Count runs by owner and pack, in this order."""
         rows = sorted(self._tallies.items(), key=lambda row: (row[0][0], row[0][1] or ""))
-        return tuple(PackCounts(*pack, tally.counts()) for pack, tally in rows if tally.committed)
+        totals = self._by_owner()
+        return tuple(
+            PackCounts(owner, pack, tally.counts(), totals[owner].committed - tally.committed)
+            for (owner, pack), tally in rows
+            if tally.committed
+        )
 
     def plans(self) -> tuple[PlanHistory, ...]:
         """Return the planned searches, in order of their entries."""
@@ -208,7 +270,7 @@ class Auditor:
         self.restarts.append(found)
 
     def _segment(self, index: int, entry: Segment) -> None:
-        if not 1 <= len(entry.capture_id.encode()) <= MAX_NAME or not HASH.fullmatch(entry.sha256):
+        if name_fault(entry.capture_id) is not None or not HASH.fullmatch(entry.sha256):
             self.fail(f"entry {index} names no segment: {entry.capture_id[:80]!a}, {entry.sha256[:80]!a}", index)
             return  # what is no name is not counted under it
         due = self._segments.get(entry.capture_id, 0) + 1
@@ -217,19 +279,30 @@ class Auditor:
         self._segments[entry.capture_id] = max(due, entry.number)
 
     def _commit(self, index: int, entry: Commit) -> None:
+        hashes = [text for text in (entry.inputs_hash, entry.content_hash, entry.sources_hash) if text is not None]
+        if not all(map(HASH.fullmatch, hashes)):
+            self.fail(f"entry {index} commits by no hash: {', '.join(f'{text[:80]!a}' for text in hashes)}", index)
+        elif entry.run_id != derived_run_id(entry.inputs_hash):  # one run under two ids would count as two, or as another's
+            self.fail(f"entry {index} commits to run {entry.run_id[:80]!a}, which is not the id of {entry.inputs_hash}", index)
         last = self._newest.get(entry.run_id)
         before = None if last is None else self._commitments[last]
         if before is not None and not before.abandoned:
             state = "is open" if before.ended is None else f"has the result {before.ended}"
             self.fail(f"entry {index} commits again to run {entry.run_id[:80]!a}, whose commitment {last} {state}", index)
+        if entry.content_hash is not None:
+            first, named = self._packs.setdefault(entry.run_id, (index, entry.content_hash))  # silence between hides no change
+            if named != entry.content_hash:
+                self.fail(f"entry {index} commits to run {entry.run_id[:80]!a} over another pack than entry {first}", index)
         pack = (entry.owner, entry.content_hash)
-        self._commitments[index] = _Commitment(entry.run_id, pack)
+        self._commitments[index] = _Commitment(entry.run_id, pack, entry.names_pack)
         self._newest[entry.run_id] = index
         self._tallies[pack].committed += 1
 
     def _end(self, index: int, entry: Outcome) -> None:
         of, known = entry.commit_index, self._commitments.get(entry.commit_index)
         what = f"entry {index} ({entry.kind}) of run {entry.run_id[:80]!a}"
+        if entry.manifest_hash is not None and not HASH.fullmatch(entry.manifest_hash):
+            self.fail(f"{what} names no manifest hash: {entry.manifest_hash[:80]!a}", index)
         if known is None:
             self.fail(f"{what} names entry {of}, which is no commitment before it", index)
         elif known.run_id != entry.run_id:
@@ -237,6 +310,11 @@ class Auditor:
         elif known.ended is not None:
             self.fail(f"{what} ends commitment {of}, which entry {known.ended} ended already", index)
         else:
+            pack = entry.content_hash
+            if entry.names_pack and known.names_pack and pack != known.pack[1]:
+                self.fail(f"{what} is over another pack than its commitment {of}", index)
+            elif pack is not None and not HASH.fullmatch(pack):
+                self.fail(f"{what} names no pack: {pack[:80]!a}", index)
             known.ended, known.abandoned = index, entry.kind == EntryKind.ABANDONED
             tally = self._tallies[known.pack]
             tally.sealed, tally.abandoned = tally.sealed + (not known.abandoned), tally.abandoned + known.abandoned

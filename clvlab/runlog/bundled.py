@@ -17,7 +17,7 @@ from clvlab.proof.anchor import MEMO_PROGRAMS
 from clvlab.proof.bundle import anchor_of, run_of
 from clvlab.proof.canonical import canonical, parsed
 from clvlab.proof.checks import Check, Verdict
-from clvlab.proof.manifest import inputs_hash
+from clvlab.proof.manifest import inputs_hash, sources_hash
 from clvlab.proof.merkle import check_consistency, check_inclusion, leaf_hash
 from clvlab.proof.verify import Verification
 from clvlab.runlog.entries import Commit, EntryKind, Outcome, read_entry
@@ -179,7 +179,29 @@ def standing_in(parts: Mapping[str, bytes], verification: Verification, trust: T
     newest, witnesses = trusted_checkpoint(log["checkpoint"], keys)
     if len(witnesses) < trust.witness_quorum:
         raise BundleError(f"{len(witnesses)} trusted witnesses signed the checkpoint, {trust.witness_quorum} must")
-    index, at = (_proved(log[name], newest, f"the {name}") for name in ("commit", "outcome"))
+    for name in ("commit", "outcome"):
+        _prove(log[name], newest, f"the {name}")
+    commit = commit_of(parts, log, verification)
+    _seen(log, newest, keys, trust.checkpoint)
+    stated = Claim(**log["claim"]) if "claim" in log else None
+    return Standing(commit.owner, commit.content_hash, log["commit"]["index"], newest.size, stated), newest, len(witnesses)
+
+
+def commit_of(parts: Mapping[str, bytes], log: Mapping[str, Any], verification: Verification) -> Commit:
+    """Return the commitment in the log proofs of a verified run; both entries must be about it, and over its pack.
+
+    Parameters
+    ----------
+    parts, log
+        Of the bundle, and its log proofs as ``log_part`` reads them; whether the entries stand in a log is not judged.
+    verification
+        Of the run in it.
+
+    Raises
+    ------
+    BundleError, EvidenceError
+    """
+    index, at = log["commit"]["index"], log["outcome"]["index"]
     commit, result = (read_entry(log[name]["entry"].encode()) for name in ("commit", "outcome"))
     started, named = verification.started, run_of(parts).commit_index
     if started is None:
@@ -192,13 +214,16 @@ def standing_in(parts: Mapping[str, bytes], verification: Verification, trust: T
         raise BundleError(f"entry {index} commits to other inputs, {commit.inputs_hash}")
     if commit.names_pack and commit.content_hash != started["binding"]["content_hash"]:
         raise BundleError(f"entry {index} commits to a run over another pack, {commit.content_hash}")
+    sources = sources_hash([agent["source_sha256"] for agent in started["agents"]])
+    if commit.sources_hash not in (None, sources):
+        raise BundleError(f"entry {index} commits to other sources, {commit.sources_hash}")
+    if result.names_pack and result.content_hash != started["binding"]["content_hash"]:
+        raise BundleError(f"entry {at} says that the run was over another pack, {result.content_hash}")
     if result.manifest_hash != verification.manifest_hash:
         raise BundleError(f"the log says that the result is {result.manifest_hash}, not {verification.manifest_hash}")
     if not named == result.commit_index == index < at:
         raise BundleError(f"manifest and result name entries {named} and {result.commit_index}, proved is {index}")
-    _seen(log, newest, keys, trust.checkpoint)
-    stated = Claim(**log["claim"]) if "claim" in log else None
-    return Standing(commit.owner, commit.content_hash, index, newest.size, stated), newest, len(witnesses)
+    return commit
 
 
 def log_part(parts: Mapping[str, bytes]) -> dict[str, Any]:
@@ -232,12 +257,11 @@ def _seen(log: dict[str, Any], newest: Checkpoint, keys: Keys, seen: str | None)
         raise BundleError("no proof from the checkpoint that you have seen")
 
 
-def _proved(value: dict[str, Any], newest: Checkpoint, name: str) -> int:
-    """Return the index of an entry, which must stand in the tree."""
-    index: int = value["index"]
-    if not check_inclusion(leaf_hash(value["entry"].encode()), index, newest.size, _hashes(value["proof"]), newest.root):
+def _prove(value: dict[str, Any], newest: Checkpoint, name: str) -> None:
+    """Require an entry to stand in the tree."""
+    leaf, proof = leaf_hash(value["entry"].encode()), _hashes(value["proof"])
+    if not check_inclusion(leaf, value["index"], newest.size, proof, newest.root):
         raise BundleError(f"{name} does not stand in the log")
-    return index
 
 
 def _hashes(texts: list[Any]) -> list[bytes]:

@@ -14,8 +14,9 @@ from typing import Any
 from clvlab.errors import EvidenceError
 from clvlab.proof.canonical import parsed
 
-ENTRY_SCHEMA = "clvlab-log/2"
-_OLDER = "clvlab-log/1"  # whose commitments name no pack
+ENTRY_SCHEMA = "clvlab-log/6"
+_WITHOUT_SOURCES = "clvlab-log/2"  # whose commitments name no source, and whose results no pack
+_WITHOUT_PACK = "clvlab-log/1"  # whose commitments name no pack either
 RESTART_SCHEMA = "clvlab-log/3"  # of this kind alone: what reads runs knows the others as before
 SEGMENT_SCHEMA = "clvlab-log/4"  # likewise
 PLAN_SCHEMA = "clvlab-log/5"  # likewise, of plans and their openings
@@ -36,24 +37,40 @@ OF_RUNS = (EntryKind.COMMIT, EntryKind.RESULT, EntryKind.ABANDONED)
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A commitment; ``names_pack`` tells the null of a run without a pack from an older entry, which says nothing of it."""
+    """A commitment.
+
+    Attributes
+    ----------
+    run_id, owner, inputs_hash, content_hash
+        Which run, whose, from which inputs, over which pack.
+    sources_hash
+        Hash of the digests of its agents' sources; null of an older entry, which says nothing of them.
+    names_pack
+        Tells the null of a run without a pack from an older entry, which says nothing of it.
+    """
 
     run_id: str
     owner: str
     inputs_hash: str
     content_hash: str | None
     names_pack: bool
+    sources_hash: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a commitment: a manifest hash, or the cause for which it was abandoned."""
+    """What became of a commitment: a manifest hash, or the cause for which it was abandoned.
+
+    ``names_pack`` tells the null of a sealed run without a pack from an entry that says nothing of it.
+    """
 
     kind: EntryKind
     run_id: str
     commit_index: int
     manifest_hash: str | None
     cause: str | None
+    content_hash: str | None = None
+    names_pack: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,15 +142,18 @@ class Opened:
 Entry = Commit | Outcome | Restart | Segment | Planned | Opened
 
 _ALL: dict[str, Any] = {"kind": str, "schema": str, "ts_ms": int}
-_BOTH = (_OLDER, ENTRY_SCHEMA)
+_OLDER = (_WITHOUT_PACK, _WITHOUT_SOURCES)
 _OF_A_RUN: dict[str, Any] = _ALL | {"run_id": str}
+_PACK: dict[str, Any] = {"content_hash": (str, type(None))}
+_COMMIT: dict[str, Any] = _OF_A_RUN | {"inputs_hash": str, "owner": str}
+_RESULT: dict[str, Any] = _OF_A_RUN | {"commit_index": int, "manifest_hash": str}
 _KEYS: dict[tuple[str, str], dict[str, Any]] = {
-    (EntryKind.COMMIT, _OLDER): _OF_A_RUN | {"inputs_hash": str, "owner": str},
-    (EntryKind.COMMIT, ENTRY_SCHEMA): _OF_A_RUN | {"content_hash": (str, type(None)), "inputs_hash": str, "owner": str},
-    **{
-        (EntryKind.RESULT, schema): _OF_A_RUN | {"commit_index": int, "manifest_hash": str} for schema in (_OLDER, ENTRY_SCHEMA)
-    },
-    **{(EntryKind.ABANDONED, schema): _OF_A_RUN | {"cause": str, "commit_index": int} for schema in _BOTH},
+    (EntryKind.COMMIT, _WITHOUT_PACK): _COMMIT,
+    (EntryKind.COMMIT, _WITHOUT_SOURCES): _COMMIT | _PACK,
+    (EntryKind.COMMIT, ENTRY_SCHEMA): _COMMIT | _PACK | {"sources_hash": str},
+    **{(EntryKind.RESULT, schema): _RESULT for schema in _OLDER},
+    (EntryKind.RESULT, ENTRY_SCHEMA): _RESULT | _PACK,
+    **{(EntryKind.ABANDONED, schema): _OF_A_RUN | {"cause": str, "commit_index": int} for schema in (*_OLDER, ENTRY_SCHEMA)},
     (EntryKind.RESTART, RESTART_SCHEMA): _ALL | {"before": str, "kept": int, "log": str},
     (EntryKind.SEGMENT, SEGMENT_SCHEMA): _ALL | {"capture_id": str, "number": int, "sha256": str},
     (EntryKind.PLAN, PLAN_SCHEMA): _ALL | {"content_hash": str, "owner": str, "plan_hash": str, "plan_id": str},
@@ -147,6 +167,17 @@ def read_entry(data: bytes) -> Entry:
     Raises
     ------
     EvidenceError
+        As ``entry_and_time``.
+    """
+    return entry_and_time(data)[0]
+
+
+def entry_and_time(data: bytes) -> tuple[Entry, int]:
+    """Read an entry, and the time that its writer says.
+
+    Raises
+    ------
+    EvidenceError
         Not canonical, of no known kind and schema, or with other keys or values than those have.
     """
     entry = parsed(data)
@@ -156,19 +187,23 @@ def read_entry(data: bytes) -> Entry:
         raise EvidenceError(f"no entry of a run log: {data[:80]!r}")
     if entry.keys() != keys.keys() or not all(_is(entry[name], kind) for name, kind in keys.items()):
         raise EvidenceError(f"an entry of kind {entry['kind']} has other keys or values: {data[:80]!r}")
-    if stated["kind"] == EntryKind.RESTART:
+    return _entry(entry, stated["kind"]), entry["ts_ms"]
+
+
+def _entry(entry: dict[str, Any], kind: str) -> Entry:
+    if kind == EntryKind.RESTART:
         return Restart(entry["before"], entry["kept"], entry["log"])
-    if stated["kind"] == EntryKind.SEGMENT:
+    if kind == EntryKind.SEGMENT:
         return Segment(entry["capture_id"], entry["number"], entry["sha256"])
-    if stated["kind"] == EntryKind.PLAN:
+    if kind == EntryKind.PLAN:
         return Planned(entry["plan_id"], entry["owner"], entry["plan_hash"], entry["content_hash"])
-    if stated["kind"] == EntryKind.OPENED:
+    if kind == EntryKind.OPENED:
         return Opened(entry["plan_id"], entry["plan_index"], entry["trial"], entry["again"])
-    run_id, names_pack = entry["run_id"], "content_hash" in entry
-    if stated["kind"] == EntryKind.COMMIT:
-        return Commit(run_id, entry["owner"], entry["inputs_hash"], entry.get("content_hash"), names_pack)
-    kind, index = EntryKind(stated["kind"]), entry["commit_index"]
-    return Outcome(kind, run_id, index, entry.get("manifest_hash"), entry.get("cause"))
+    run_id, pack, names_pack = entry["run_id"], entry.get("content_hash"), "content_hash" in entry
+    if kind == EntryKind.COMMIT:
+        return Commit(run_id, entry["owner"], entry["inputs_hash"], pack, names_pack, entry.get("sources_hash"))
+    said = (entry.get("manifest_hash"), entry.get("cause"))
+    return Outcome(EntryKind(kind), run_id, entry["commit_index"], *said, pack, names_pack)
 
 
 def _is(value: Any, kind: Any) -> bool:

@@ -9,6 +9,7 @@ written together or not at all.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -16,10 +17,11 @@ from typing import Any, Protocol
 from clvlab.errors import LogConflictError, LogError
 from clvlab.law.schema import SAFE_INTEGER
 from clvlab.proof.canonical import canonical, parsed
+from clvlab.proof.manifest import sources_hash
 from clvlab.runlog.entries import ENTRY_SCHEMA, OF_RUNS, EntryKind
 from clvlab.runlog.tree import Nodes, completed_roots, inclusion
 
-MAX_NAME = 300
+_MAX_NAME = 300
 
 
 class LogRows(Nodes, Protocol):
@@ -92,22 +94,37 @@ class LogStore(Protocol):
         ...
 
 
-def commit(rows: LogRows, run_id: str, owner: str, inputs_hash: str, content_hash: str | None, ts_ms: int) -> int:
+def commit(
+    rows: LogRows,
+    run_id: str,
+    owner: str,
+    inputs_hash: str,
+    content_hash: str | None,
+    ts_ms: int,
+    *,
+    sources: Sequence[str | None] = (),
+) -> int:
     """Commit to a run over a pack, to be called before its tape is opened; returns the index that its manifest names.
 
     The same commitment again gives the same index: a run that was interrupted goes on under it. A run that was abandoned is
-    committed to anew: the log shows both. ``content_hash`` is the pack's, as the run's binding has it.
+    committed to anew: the log shows both. ``content_hash`` is the pack's, as the run's binding has it; ``sources`` are the
+    ``source_sha256`` of its agents, in the order of the roster.
 
     Raises
     ------
     LogConflictError
-        The run is committed to by another owner or from other inputs.
+        The run is committed to by another owner, from other inputs or over another pack.
     """
-    content = {"inputs_hash": inputs_hash, "owner": _named(owner, "owner")}
+    content = {"inputs_hash": inputs_hash, "owner": named(owner, "the owner of a run")}
     known, ended = _newest(rows, run_id)
-    if known is None or (ended and ended[1] == EntryKind.ABANDONED):
-        return _append(rows, EntryKind.COMMIT, run_id, owner, content | {"content_hash": content_hash, "ts_ms": ts_ms})
+    entry = content | {"content_hash": content_hash, "sources_hash": sources_hash(sources), "ts_ms": ts_ms}
+    if known is None:
+        return _append(rows, EntryKind.COMMIT, run_id, owner, entry, content_hash)
     stored = entry_of(rows, known)
+    if stored.get("content_hash", content_hash) != content_hash:
+        raise LogConflictError(f"run {run_id} is committed to as entry {known} over pack {stored['content_hash']}")
+    if ended and ended[1] == EntryKind.ABANDONED:
+        return _append(rows, EntryKind.COMMIT, run_id, owner, entry, content_hash)
     if any(stored[name] != value for name, value in content.items()):
         raise LogConflictError(
             f"run {run_id} is committed to as entry {known} by {stored['owner']!r} from {stored['inputs_hash']}"
@@ -126,18 +143,19 @@ def commit_anew(rows: LogRows, run_id: str, ts_ms: int) -> int:
     if ended is None or ended[1] != EntryKind.ABANDONED:
         return known
     before = entry_of(rows, known)
-    return _append(rows, EntryKind.COMMIT, run_id, before["owner"], before | {"ts_ms": ts_ms})
+    return _append(rows, EntryKind.COMMIT, run_id, before["owner"], before | {"ts_ms": ts_ms}, before.get("content_hash"))
 
 
-def conclude(rows: LogRows, run_id: str, manifest_hash: str, ts_ms: int) -> int:
-    """Note the manifest hash that a committed run was sealed with; returns the entry's index.
+def conclude(rows: LogRows, run_id: str, manifest_hash: str, content_hash: str | None, ts_ms: int) -> int:
+    """Note the manifest hash and the pack that a committed run was sealed with; returns the entry's index.
 
     Raises
     ------
     LogConflictError
-        The run was never committed to, was abandoned, or has another result.
+        The run was never committed to, was abandoned, has another result, or was committed to over another pack.
     """
-    return _end(rows, EntryKind.RESULT, run_id, {"manifest_hash": manifest_hash}, ts_ms)
+    content = {"content_hash": content_hash, "manifest_hash": manifest_hash}
+    return _end(rows, EntryKind.RESULT, run_id, content, ts_ms)
 
 
 def abandon(rows: LogRows, run_id: str, cause: str, ts_ms: int) -> int:
@@ -148,7 +166,7 @@ def abandon(rows: LogRows, run_id: str, cause: str, ts_ms: int) -> int:
     LogConflictError
         The run was never committed to, has a result, or was abandoned for another cause.
     """
-    return _end(rows, EntryKind.ABANDONED, run_id, {"cause": _named(cause, "cause")}, ts_ms)
+    return _end(rows, EntryKind.ABANDONED, run_id, {"cause": named(cause, "the cause of a run")}, ts_ms)
 
 
 def _newest(rows: LogRows, run_id: str, size: int | None = None) -> tuple[int | None, tuple[int, str] | None]:
@@ -164,29 +182,52 @@ def _end(rows: LogRows, kind: EntryKind, run_id: str, content: dict[str, Any], t
         raise LogConflictError(f"run {run_id} has no commitment; {kind} must follow one")
     if ended is not None:
         stored = entry_of(rows, ended[0])
-        if ended[1] == kind and all(stored[name] == value for name, value in content.items()):
+        if ended[1] == kind and all(stored.get(name, value) == value for name, value in content.items()):
             return ended[0]
         raise LogConflictError(f"run {run_id} has ended already: entry {ended[0]} says {ended[1]}")
     known = entry_of(rows, committed)
+    pack = content.get("content_hash", known.get("content_hash"))
+    if known.get("content_hash", pack) != pack:
+        raise LogConflictError(
+            f"run {run_id} is committed to as entry {committed} over pack {known['content_hash']}, not {pack}"
+        )
     content = content | {"commit_index": committed, "ts_ms": ts_ms}
     return _append(rows, kind, run_id, known["owner"], content, known.get("content_hash"))
 
 
-def _append(
-    rows: LogRows, kind: EntryKind, run_id: str, owner: str, content: dict[str, Any], content_hash: str | None = None
-) -> int:
+def _append(rows: LogRows, kind: EntryKind, run_id: str, owner: str, content: dict[str, Any], content_hash: str | None) -> int:
     if not 0 <= content["ts_ms"] <= SAFE_INTEGER:
         raise LogError(f"a time of {content['ts_ms']} ms is out of range")
     entry = canonical({"kind": kind.value, "run_id": run_id, "schema": ENTRY_SCHEMA, **content})
-    index, pack = rows.size(), content.get("content_hash", content_hash)
-    rows.add(index, kind.value, run_id, owner, pack, content.get("commit_index"), entry, completed_roots(rows, index, entry))
+    index = rows.size()
+    rows.add(
+        index, kind.value, run_id, owner, content_hash, content.get("commit_index"), entry, completed_roots(rows, index, entry)
+    )
     return index
 
 
-def _named(text: str, what: str) -> str:
-    if not 1 <= len(text.encode()) <= MAX_NAME:
-        raise LogError(f"the {what} of a run must have 1 to {MAX_NAME} bytes, not {len(text.encode())}")
+def named(text: str, what: str) -> str:
+    """Require a text to be a name in a log, and return it.
+
+    Raises
+    ------
+    LogError
+    """
+    fault = name_fault(text)
+    if fault is not None:
+        raise LogError(f"{what} has {fault}")
     return text
+
+
+def name_fault(name: str) -> str | None:
+    """Say why a text is no name in a log, null if it is one.
+
+    A name that can't be printed could write over what a terminal shows of others.
+    """
+    size = len(name.encode(errors="surrogatepass"))
+    if not 1 <= size <= _MAX_NAME:
+        return f"a name of {size} bytes, not 1 to {_MAX_NAME}"
+    return None if name.isprintable() else f"a name that can't be printed: {name[:80]!a}"
 
 
 def entry_of(rows: LogRows, index: int) -> dict[str, Any]:

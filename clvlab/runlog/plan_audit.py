@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from clvlab.proof.canonical import HASH
 from clvlab.runlog.entries import Opened, Planned
-from clvlab.runlog.log import MAX_NAME
+from clvlab.runlog.log import name_fault
 from clvlab.runlog.plans import plan_id_of
 
 
@@ -53,8 +53,9 @@ class PlanAuditor:
             return f"entry {index} plans by no hash: {entry.plan_hash[:80]!a}, {entry.content_hash[:80]!a}"
         if name != plan_id_of(entry.plan_hash):  # one plan under two ids would be opened once under each
             return f"entry {index} names no plan: {name[:80]!a} is not the id of {entry.plan_hash}"
-        if not 1 <= len(entry.owner.encode()) <= MAX_NAME:
-            return f"entry {index} has an owner of {len(entry.owner.encode())} bytes, not 1 to {MAX_NAME}"
+        fault = name_fault(entry.owner)
+        if fault is not None:
+            return f"entry {index} has {fault}"
         if name in self.plans:
             return f"entry {index} plans {name[:80]!a} again, which is entry {self.plans[name].index}"
         self.plans[name] = PlanHistory(name, entry.owner, entry.content_hash, index)

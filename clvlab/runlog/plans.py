@@ -11,7 +11,7 @@ from dataclasses import asdict
 from clvlab.errors import LogConflictError
 from clvlab.proof.canonical import canonical
 from clvlab.runlog.entries import PLAN_SCHEMA, EntryKind, Opened, Planned, read_entry
-from clvlab.runlog.log import LogRows
+from clvlab.runlog.log import LogRows, named
 from clvlab.runlog.tree import completed_roots
 
 _NOBODY = ""  # the column counts runs by owner; a plan is none
@@ -34,7 +34,14 @@ def openings(rows: LogRows, plan_id: str) -> list[tuple[int, Opened]]:
 
 
 def note_plan(rows: LogRows, plan: Planned, ts_ms: int) -> int:
-    """Note a plan, before anything of it is computed; returns its index. The same plan again has the same one."""
+    """Note a plan, before anything of it is computed; returns its index. The same plan again has the same one.
+
+    Raises
+    ------
+    LogError
+        Its owner's name is no name.
+    """
+    named(plan.owner, "the owner of a plan")
     known = planned(rows, plan.plan_id)
     return _append(rows, EntryKind.PLAN, plan.plan_id, asdict(plan), ts_ms) if known is None else known
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from clvlab.errors import LogConflictError
 from clvlab.proof.canonical import canonical
 from clvlab.runlog.entries import SEGMENT_SCHEMA, EntryKind, Segment, read_entry
-from clvlab.runlog.log import LogRows
+from clvlab.runlog.log import LogRows, named
 from clvlab.runlog.tree import completed_roots
 
 _NOBODY = ""
@@ -27,7 +27,10 @@ def note_segment(rows: LogRows, capture_id: str, number: int, sha256: str, ts_ms
     ------
     LogConflictError
         The log has another hash of it, or lacks the part before.
+    LogError
+        The capture's name is no name.
     """
+    named(capture_id, "a capture")
     known = segments(rows, capture_id)
     if 1 <= number <= len(known):
         if known[number - 1].sha256 != sha256:

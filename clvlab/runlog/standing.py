@@ -37,12 +37,13 @@ class Standing:
     def text(self, origin: str, witnesses: int) -> str:
         """Say what a bundle proves under a checkpoint of ``origin`` that so many trusted witnesses signed, and what it states.
 
-        Whoever holds the bundle can write other counts into it, so they are told as its own.
+        Whoever holds the bundle can write other counts into it, so they are told as its own; no owner signs, so an owner is the
+        log's word.
         Names stand quoted and in ASCII: their maker could write sentences like these.
         """
         proved = (
-            f"proved: {self.owner!a} committed to this run as entry {self.commit_index} of {self.tree_size} in "
-            f"{origin!a}, ahead of the entry of its result; trusted witnesses that signed: {witnesses}"
+            f"proved: entry {self.commit_index} of {self.tree_size} that {origin!a} signed commits to this run, ahead of the "
+            f"entry of its result; trusted witnesses that signed: {witnesses}; by that log's word its owner is {self.owner!a}"
         )
         if self.claim is None:
             return f"{proved}; the bundle states nothing of this owner's other runs"

@@ -52,14 +52,14 @@ class LogRows:
     def size(self) -> int:
         """Count the entries."""
         last = self._connection.execute(select(func.max(log_entries.c.idx))).scalar()
-        return 0 if last is None else int(last) + 1
+        return 0 if last is None else _index(last) + 1
 
     def entry(self, index: int) -> bytes:
         """Return an entry."""
         found = self._connection.execute(select(log_entries.c.entry).where(log_entries.c.idx == index)).scalar()
         if found is None:
             raise LogError(f"the run log lacks entry {index}: it was cut or damaged")
-        return bytes(found)
+        return _bytes(found, f"entry {index}")
 
     def node(self, level: int, index: int) -> bytes:
         """Return the root of a complete subtree."""
@@ -67,18 +67,18 @@ class LogRows:
         found = self._connection.execute(query).scalar()
         if found is None:
             raise LogError(f"the run log lacks the root of subtree {index} at level {level}: it was cut or damaged")
-        return bytes(found)
+        return _bytes(found, f"the root of subtree {index} at level {level}")
 
     def about(self, run_id: str) -> list[tuple[int, str]]:
         """Return index and kind of the entries about a run, ascending."""
         query = select(log_entries.c.idx, log_entries.c.kind).where(log_entries.c.run_id == run_id).order_by(log_entries.c.idx)
-        return [(int(index), str(kind)) for index, kind in self._connection.execute(query)]
+        return [(_index(index), str(kind)) for index, kind in self._connection.execute(query)]
 
     def restarts(self) -> list[tuple[int, bytes]]:
         """Return the entries that restart the log, in order, with their indices."""
         query = select(log_entries.c.idx, log_entries.c.entry).order_by(log_entries.c.idx)
         found = self._connection.execute(query.where(log_entries.c.owner == "", log_entries.c.kind == EntryKind.RESTART))
-        return [(int(index), bytes(entry)) for index, entry in found]
+        return [(_index(index), _bytes(entry, f"entry {index}")) for index, entry in found]
 
     def shut(self) -> dict[str, str]:
         """Return the plan that shuts each fixture, by the fixture's digest."""
@@ -134,4 +134,18 @@ def entries(connection: Connection, since: int, limit: int) -> list[tuple[int, b
     """Return the entries from an index on, in order."""
     query = select(log_entries.c.idx, log_entries.c.entry).where(log_entries.c.idx >= since)
     found = connection.execute(query.order_by(log_entries.c.idx).limit(limit))
-    return [(int(index), bytes(entry)) for index, entry in found]
+    return [(_index(index), _bytes(entry, f"entry {index}")) for index, entry in found]
+
+
+def _index(value: object) -> int:
+    """Require an integer: in a column of SQLite may stand anything, whatever its type says."""
+    if not isinstance(value, int):
+        raise LogError(f"the run log has an entry whose index is {str(value)[:80]!a}, of type {type(value).__name__}: damaged")
+    return value
+
+
+def _bytes(value: object, what: str) -> bytes:
+    """Require bytes, likewise."""
+    if not isinstance(value, bytes):
+        raise LogError(f"{what} of the run log is stored as {type(value).__name__}, not as bytes: it was damaged")
+    return value

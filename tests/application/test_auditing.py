@@ -16,14 +16,15 @@ from clvlab.application.log.public import PublicLog
 from clvlab.application.log.sources import Limits
 from clvlab.errors import BundleError, LogError
 from clvlab.proof.bundle import bundle, read_bundle
-from clvlab.proof.canonical import canonical, parsed
+from clvlab.proof.canonical import canonical, parsed, sha256
 from clvlab.runlog.bundled import Trust
 from clvlab.runlog.log import Claim, abandon, claim, commit, commit_anew, conclude
 from clvlab.runlog.note import Signer, open_note, write_note
 from clvlab.runlog.tree import completed_roots as tree_grown
 from clvlab.store.database import Database
 from clvlab.store.runlog import RunLog
-from tests.proof.bundles import LOG_KEY, WITNESS_KEY, logged, make_bundle
+from tests.logs import hashed, run_of
+from tests.proof.bundles import LOG_KEY, OTHER_PACK, WITNESS_KEY, bundled, logged
 from tests.proof.test_bundle import packed
 
 PACK = "sha256:" + "c" * 64
@@ -33,9 +34,12 @@ TRUST = Trust(logs=[str(LOG_KEY.verifier)])
 def grown(log, size, start=0):
     with log.write() as rows:
         for number in range(start, start + size):
-            commit(rows, f"run_{number}", f"did:x:{number % 2}", "sha256:1", PACK, number)
+            commit(rows, run_of(number), f"did:x:{number % 2}", hashed(number), PACK, number)
             if number % 3:
-                (conclude if number % 3 == 1 else abandon)(rows, f"run_{number}", "sha256:2", number)
+                if number % 3 == 1:
+                    conclude(rows, run_of(number), hashed("result"), PACK, number)
+                else:
+                    abandon(rows, run_of(number), "failed", number)
     return log
 
 
@@ -62,8 +66,8 @@ def test_stored_log_is_counted_by_owner_and_pack(place):
     assert (done.sound, done.size, done.signature_judged, done.origin) == (True, 15, False, None)
     counted = done.facts()["counts"]
     assert counted == [
-        {"owner": "did:x:0", "content_hash": PACK, "committed": 5, "sealed": 1, "abandoned": 2, "open": 2},
-        {"owner": "did:x:1", "content_hash": PACK, "committed": 4, "sealed": 2, "abandoned": 1, "open": 1},
+        {"owner": "did:x:0", "content_hash": PACK, "committed": 5, "sealed": 1, "abandoned": 2, "open": 2, "elsewhere": 0},
+        {"owner": "did:x:1", "content_hash": PACK, "committed": 4, "sealed": 2, "abandoned": 1, "open": 1, "elsewhere": 0},
     ]
     json.dumps(done.facts())
 
@@ -176,7 +180,7 @@ def test_operators_columns_that_differ_from_the_entries_are_named(place):
 def test_entry_that_was_altered_cut_out_or_added_is_found(place):
     with open_log(place) as log, log.read() as rows:
         entry = rows.entry(1)
-    altered(place, ("UPDATE log_entries SET entry = ? WHERE idx = 1", (entry.replace(b"run_1", b"run_7"),)))
+    altered(place, ("UPDATE log_entries SET entry = ? WHERE idx = 1", (entry.replace(run_of(1).encode(), run_of(7).encode()),)))
     assert "the state of the log at 15 entries has the root" in " ".join(rules(audit(place)))
 
     altered_place = place + "2"
@@ -186,20 +190,9 @@ def test_entry_that_was_altered_cut_out_or_added_is_found(place):
     assert "where entry 4 of 15 must stand, the log gives entry 5" in rules(audit(altered_place))[0].replace("'", "")
 
 
-def test_bundle_must_stand_in_the_log_and_claim_what_its_entries_give(tmp_path):
-    run, log, _ = logged()
-    whole = make_bundle()
+def test_bundle_must_stand_in_the_log_and_state_what_its_entries_give(tmp_path):
     path = tmp_path / "log.db"
-    with open_log(path, create=True) as copy, log.read() as rows, copy.write() as into:
-        for index, entry in rows.page(0, 100):
-            said = parsed(entry)
-            if said["kind"] == "COMMIT":
-                commit(into, said["run_id"], said["owner"], said["inputs_hash"], said["content_hash"], said["ts_ms"])
-            elif said["kind"] == "RESULT":
-                conclude(into, said["run_id"], said["manifest_hash"], said["ts_ms"])
-            else:
-                abandon(into, said["run_id"], said["cause"], said["ts_ms"])
-            assert into.entry(index) == entry
+    whole = bundled(path)
     part = parsed(read_bundle(whole)["log.json"])
 
     def judged(changed):
@@ -207,17 +200,98 @@ def test_bundle_must_stand_in_the_log_and_claim_what_its_entries_give(tmp_path):
         return audit(str(path), bundles={"run.clv": content}, trust=TRUST)
 
     sound = judged({})
-    assert (sound.sound, sound.bundles, sound.checkpoints) == (True, 1, 1)
+    assert (sound.sound, sound.bundles, sound.checkpoints) == (True, 1, 1), rules(sound)
+    assert sound.facts()["recounts"] == [
+        {
+            "bundle": "run.clv",
+            "size": 7,
+            "counts": {"earlier": 1, "later": 1, "abandoned": 1, "unknown_pack": 0},
+            "elsewhere": 1,
+        }
+    ]
     for name, value in (("earlier", 0), ("later", 0), ("abandoned", 0), ("unknown_pack", 3)):
         done = judged({"claim": part["claim"] | {name: value}})
         assert [broken.index for broken in done.broken] == [part["commit"]["index"]]
-        assert "run.clv claims" in rules(done)[0]
+        assert "run.clv states" in rules(done)[0]
     silent = {name: value for name, value in part.items() if name != "claim"} | {"schema": "clvlab-bundle-log/1"}
     content = packed(read_bundle(whole) | {"log.json": canonical(silent)})
-    assert audit(str(path), bundles={"run.clv": content}).sound
+    quiet = audit(str(path), bundles={"run.clv": content})
+    assert (quiet.sound, quiet.recounts) == (True, sound.recounts)
     assert "has another entry 2" in " ".join(rules(judged({"commit": part["commit"] | {"index": 2}})))
     with pytest.raises(BundleError, match="holds no proofs of a log"):
-        audit(str(path), bundles={"run.clv": bundle(run)})
+        audit(str(path), bundles={"run.clv": bundle(logged()[0])})
+
+
+def test_run_that_was_sealed_over_another_pack_than_its_commitment_names_is_an_error(tmp_path):
+    content = bundled(tmp_path / "log.db", committed_pack=OTHER_PACK)
+
+    done = audit(str(tmp_path / "log.db"), bundles={"run.clv": content}, trust=TRUST)
+
+    [rule] = rules(done)
+    assert rule == (f"the entries in run.clv do not fit its run: entry 1 commits to a run over another pack, {OTHER_PACK}")
+    assert done.recounts == ()
+
+
+def test_bundle_of_another_run_than_its_entries_are_about_is_an_error(tmp_path):
+    content = bundled(tmp_path / "log.db")
+    parts = read_bundle(content)
+    manifest = parsed(parts["manifest.json"])
+    context = parsed(parts["context.json"])
+
+    manifest = canonical(manifest | {"commit_index": 0})
+    context = canonical(context | {"manifest_hash": sha256(manifest)})
+    moved = packed(parts | {"manifest.json": manifest, "context.json": context})
+    done = audit(str(tmp_path / "log.db"), bundles={"run.clv": moved}, trust=TRUST)
+
+    assert "the entries in run.clv do not fit its run: the log says that the result is" in " ".join(rules(done))
+
+
+def test_run_in_a_bundle_that_does_not_verify_is_an_error(tmp_path):
+    parts = read_bundle(bundled(tmp_path / "log.db"))
+
+    done = audit(str(tmp_path / "log.db"), bundles={"run.clv": packed(parts | {"scores.jsonl": b""})}, trust=TRUST)
+
+    assert "the run in run.clv does not verify: " in rules(done)[0]
+
+
+def rebuilt(place, column, value):
+    """Store a value in a row of the entries, in a table that takes any."""
+    names = "idx, kind, run_id, owner, commit_index, entry, content_hash"
+    with sqlite3.connect(place) as connection:
+        connection.execute("ALTER TABLE log_entries RENAME TO before")
+        connection.execute(f"CREATE TABLE log_entries ({names})")
+        connection.execute(f"INSERT INTO log_entries ({names}) SELECT {names} FROM before")
+        connection.execute(f"UPDATE log_entries SET {column} = ? WHERE idx = 4", (value,))
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "said"),
+    [
+        ("idx", "4", "an entry whose index is '4', of type str"),
+        ("idx", "x\x1b[2J\n", r"an entry whose index is 'x\x1b[2J\n', of type str"),
+        ("idx", b"\x04", "of type bytes"),
+        ("idx", 4.5, "an entry whose index is '4.5', of type float"),
+        ("idx", None, "where entry 4 of 15 must stand, the log gives entry '5'"),
+        ("idx", -1, "where entry 4 of 15 must stand, the log gives entry '5'"),
+        ("idx", 2**62, "more than the 10,000,000 that are to be read"),
+        ("entry", "text\x1b[2J\n", "entry 4 of the run log is stored as str, not as bytes"),
+        ("entry", 7, "entry 4 of the run log is stored as int, not as bytes"),
+        ("entry", 1.5, "entry 4 of the run log is stored as float, not as bytes"),
+        ("entry", None, "entry 4 of the run log is stored as NoneType, not as bytes"),
+        ("entry", b"", "entry 4 is not well-formed"),
+    ],
+)
+def test_log_entry_of_a_wrong_type_is_one_clear_line(place, column, value, said):
+    rebuilt(place, column, value)
+
+    try:
+        found = next((rule for rule in rules(audit(place)) if said in rule), "")
+    except LogError as error:
+        found = str(error)
+
+    assert said in found
+    assert found.isprintable()
 
 
 def add_older(rows, kind, run_id, **content):
@@ -232,17 +306,17 @@ def test_log_of_both_schemas_is_audited_and_its_older_runs_count_over_no_known_p
     database = Database(f"sqlite:///{path}")
     log = RunLog(database)
     with log.write() as rows:
-        add_older(rows, "COMMIT", "run_1", inputs_hash="sha256:1", owner="o")
-        add_older(rows, "COMMIT", "run_2", inputs_hash="sha256:2", owner="o")
-        add_older(rows, "ABANDONED", "run_2", cause="failed", commit_index=1)
-        add_older(rows, "RESULT", "run_1", commit_index=0, manifest_hash="sha256:9")
-        assert commit_anew(rows, "run_2", 5) == 4  # as silent as the entry that it repeats
-        conclude(rows, "run_2", "sha256:8", 6)
-        index = commit(rows, "run_3", "o", "sha256:3", PACK, 7)
-        conclude(rows, "run_3", "sha256:7", 8)
+        add_older(rows, "COMMIT", run_of(1), inputs_hash=hashed(1), owner="o")
+        add_older(rows, "COMMIT", run_of(2), inputs_hash=hashed(2), owner="o")
+        add_older(rows, "ABANDONED", run_of(2), cause="failed", commit_index=1)
+        add_older(rows, "RESULT", run_of(1), commit_index=0, manifest_hash=hashed(9))
+        assert commit_anew(rows, run_of(2), 5) == 4  # as silent as the entry that it repeats
+        conclude(rows, run_of(2), hashed(8), PACK, 6)
+        index = commit(rows, run_of(3), "o", hashed(3), PACK, 7)
+        conclude(rows, run_of(3), hashed(7), PACK, 8)
         assert claim(rows, index, rows.size()) == Claim(0, 0, 0, 3)
         assert claim(rows, 0, rows.size()) is None
-    assert (log_proofs(log, "run_1", LOG_KEY)["schema"], log_proofs(log, "run_3", LOG_KEY)["schema"]) == (
+    assert (log_proofs(log, run_of(1), LOG_KEY)["schema"], log_proofs(log, run_of(3), LOG_KEY)["schema"]) == (
         "clvlab-bundle-log/1",
         "clvlab-bundle-log/2",
     )

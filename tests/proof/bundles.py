@@ -4,25 +4,40 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from solders.hash import Hash
 from solders.keypair import Keypair
 
 from clvlab.anchor.transaction import signed_memo
-from clvlab.application.log.operations import log_proofs
+from clvlab.application.log.operations import log_proofs, open_log
 from clvlab.proof.bundle import bundle
 from clvlab.proof.canonical import canonical, parsed
 from clvlab.proof.events import receipt_lines
 from clvlab.proof.manifest import inputs_hash
 from clvlab.proof.seal import SealedRun
-from clvlab.runlog.log import abandon, commit, conclude
+from clvlab.runlog.log import LogStore, abandon, commit, conclude
 from clvlab.runlog.note import Checkpoint, Signer, write_note
 from clvlab.runlog.tree import tree_root
 from clvlab.store.runlog import RunLog
 from tests.factories import make_mixed_run
+from tests.logs import hashed, run_of
 
-__all__ = ["ANCHOR_KEY", "LOG_KEY", "PACK", "WITNESS_KEY", "anchor_part", "logged", "make_bundle", "note", "receipts", "trust"]
+__all__ = [
+    "ANCHOR_KEY",
+    "LOG_KEY",
+    "OTHER_PACK",
+    "PACK",
+    "WITNESS_KEY",
+    "anchor_part",
+    "bundled",
+    "logged",
+    "make_bundle",
+    "note",
+    "receipts",
+    "trust",
+]
 
 ANCHOR_KEY = Keypair.from_seed(bytes(range(32)))
 LOG_KEY = Signer("log.example", 1, bytes(range(1, 33)))
@@ -41,15 +56,41 @@ def logged() -> tuple[SealedRun, RunLog, str]:
     with log.write() as rows:
         commit(rows, "run_before", "did:x:me", "sha256:1", PACK, 1_000)
         before = note(rows, witness=False)
-        index = commit(rows, run.run_id, "did:x:me", inputs_hash(started), PACK, 2_000)
+        index = commit(rows, run.run_id, "did:x:me", inputs_hash(started), PACK, 2_000, sources=sources_of(started))
         run = replace(run, manifest=canonical(parsed(run.manifest) | {"commit_index": index}))
         commit(rows, "run_after", "did:x:other", "sha256:2", PACK, 3_000)
         commit(rows, "run_worse", "did:x:me", "sha256:3", PACK, 3_500)
-        conclude(rows, run.run_id, run.manifest_hash, 4_000)
+        conclude(rows, run.run_id, run.manifest_hash, PACK, 4_000)
         abandon(rows, "run_worse", "failed", 4_500)
         commit(rows, "run_later", "did:x:me", "sha256:4", PACK, 5_000)
         commit(rows, "run_elsewhere", "did:x:me", "sha256:5", OTHER_PACK, 6_000)
     return run, log, before
+
+
+def bundled(place: Path, committed_pack: str = PACK) -> bytes:
+    """A bundle of the mixed run, whose log in a file an audit finds sound if the run is committed to over its own pack.
+
+    Its owner has one commitment over the same pack before, one after it that was abandoned, and one over another pack.
+    """
+    run = make_mixed_run(PACK).run
+    started = parsed(run.events.split(b"\n", 1)[0])["payload"]
+    with open_log(place, create=True) as log:
+        with log.write() as rows:
+            commit(rows, run_of("before"), "did:x:me", hashed("before"), PACK, 1_000)
+            before = note(rows, witness=False)
+            sources = sources_of(started)
+            index = commit(rows, run.run_id, "did:x:me", inputs_hash(started), committed_pack, 2_000, sources=sources)
+            run = replace(run, manifest=canonical(parsed(run.manifest) | {"commit_index": index}))
+            commit(rows, run_of("worse"), "did:x:me", hashed("worse"), PACK, 3_000)
+            conclude(rows, run.run_id, run.manifest_hash, committed_pack, 4_000)
+            abandon(rows, run_of("worse"), "failed", 5_000)
+            commit(rows, run_of("elsewhere"), "did:x:me", hashed("elsewhere"), OTHER_PACK, 6_000)
+            commit(rows, run_of("another"), "did:x:other", hashed("another"), PACK, 5_500)
+        return bundle(run, receipts(), log=log_part(run, log, before))
+
+
+def sources_of(started: Any) -> list[str | None]:
+    return [agent["source_sha256"] for agent in started["agents"]]
 
 
 def note(rows: Any, *, witness: bool = True) -> str:
@@ -57,7 +98,7 @@ def note(rows: Any, *, witness: bool = True) -> str:
     return write_note(text, LOG_KEY.line(text), *([WITNESS_KEY.line(text, 1_700_000_000)] if witness else []))
 
 
-def log_part(run: SealedRun, log: RunLog, before: str) -> dict[str, Any]:
+def log_part(run: SealedRun, log: LogStore, before: str) -> dict[str, Any]:
     with log.read() as rows:
         newest = note(rows)
     return log_proofs(log, run.run_id, newest, before)

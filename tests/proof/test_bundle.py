@@ -290,9 +290,9 @@ def test_what_the_log_proves_and_what_the_bundle_states_is_said_apart(check):
     text = standing_text(check(WHOLE))
 
     assert text == (
-        "proved: 'did:x:me' committed to this run as entry 1 of 8 in 'log.example', ahead of the entry of its result; "
-        "trusted witnesses that signed: 1; the bundle states, unsigned: 1 earlier and 2 later commitments over this pack by "
-        "this owner, 1 abandoned; 'clvlab log audit --bundle' counts them"
+        "proved: entry 1 of 8 that 'log.example' signed commits to this run, ahead of the entry of its result; trusted "
+        "witnesses that signed: 1; by that log's word its owner is 'did:x:me'; the bundle states, unsigned: 1 earlier and 2 "
+        "later commitments over this pack by this owner, 1 abandoned; 'clvlab log audit --bundle' counts them"
     )
     without = {name: value for name, value in log_of().items() if name != "claim"} | {"schema": "clvlab-bundle-log/1"}
     silent = check(packed(read_bundle(WHOLE) | {"log.json": canonical(without)}))
@@ -323,7 +323,8 @@ def test_owner_can_not_write_what_is_proved(name):
 
     assert text.isascii()
     assert "\n" not in text
-    assert text.startswith(f"proved: {name!a} committed to this run as entry 1 of 2")
+    assert text.startswith("proved: entry 1 of 2 that 'log' signed commits to this run")
+    assert f"; by that log's word its owner is {name!a}; " in text
     assert Standing(name, None, 1, 2, None).text("log", 1) == text
 
 

@@ -77,7 +77,7 @@ def test_checkpoint_is_signed_cosigned_and_asked_for(rows):
     assert clv_verify.signed_by(note, keys) == (text, [(log.name, False), (witness.name, True)])
 
 
-@pytest.mark.parametrize("name", ["bundle", "bundle_with_claim"])
+@pytest.mark.parametrize("name", ["bundle", "bundle_with_claim", "bundle_with_sources"])
 def test_bundle_is_read(tmp_path, name):
     vector = json.loads((VECTORS / f"{name}.json").read_text("utf-8"))
     content = b64decode(vector["bundle"])
@@ -99,6 +99,6 @@ def test_bundle_is_read(tmp_path, name):
 
 
 def test_bundle_is_made_as_the_newest_vector_has_it():
-    vector = json.loads((VECTORS / "bundle_with_claim.json").read_text("utf-8"))
+    vector = json.loads((VECTORS / "bundle_with_sources.json").read_text("utf-8"))
 
     assert make_bundle() == b64decode(vector["bundle"])

@@ -325,6 +325,12 @@ def entry_of(name, **changed):
         ("commit", {"schema": "clvlab-log/1"}),  # whose commitments name no pack
         ("commit", {"schema": "clvlab-log/3"}),
         ("outcome", {"schema": "clvlab-log/3"}),
+        ("commit", {"sources_hash": "sha256:0"}),
+        ("commit", {"sources_hash": None}),
+        ("commit", {"schema": "clvlab-log/2"}),  # whose commitments name no sources
+        ("outcome", {"content_hash": "sha256:0"}),
+        ("outcome", {"content_hash": None}),
+        ("outcome", {"schema": "clvlab-log/2"}),  # whose results name no pack
         ("commit", {"note": "more"}),
         ("outcome", {"kind": "COMMIT"}),
         ("outcome", {"commit_index": True}),

@@ -10,6 +10,7 @@ from sqlalchemy import text
 from clvlab.application.log.operations import open_log
 from clvlab.errors import LogConflictError, LogError, StoreError
 from clvlab.proof import merkle
+from clvlab.proof.manifest import sources_hash
 from clvlab.runlog import tree
 from clvlab.runlog.log import RunCounts, abandon, commit, conclude, counts, entry_of, proven
 from clvlab.runlog.tree import consistency, tree_root
@@ -18,6 +19,7 @@ from clvlab.store.runlog import RunLog
 from tests.merkle import consistency_proof
 
 INPUTS, MANIFEST, PACK = ("sha256:" + digit * 64 for digit in "123")
+SOURCES = ["sha256:" + "4" * 64, None]
 
 
 @pytest.fixture
@@ -34,24 +36,31 @@ def log(database):
 
 def test_run_is_committed_to_and_then_has_exactly_one_result(log):
     with log.write() as rows:
-        assert commit(rows, "run_1", "did:x:a", INPUTS, PACK, 1) == 0
+        assert commit(rows, "run_1", "did:x:a", INPUTS, PACK, 1, sources=SOURCES) == 0
         assert commit(rows, "run_2", "did:x:a", INPUTS, PACK, 2) == 1
-        assert conclude(rows, "run_1", MANIFEST, 3) == 2
+        assert conclude(rows, "run_1", MANIFEST, PACK, 3) == 2
 
     with log.read() as rows:
-        about = {"run_id": "run_1", "schema": "clvlab-log/2"}
+        about = {"run_id": "run_1", "schema": "clvlab-log/6"}
         assert entry_of(rows, 0) == about | {
             "kind": "COMMIT", "owner": "did:x:a", "inputs_hash": INPUTS, "content_hash": PACK, "ts_ms": 1,
+            "sources_hash": sources_hash(SOURCES),
         }  # fmt: skip
-        assert entry_of(rows, 2) == about | {"kind": "RESULT", "commit_index": 0, "manifest_hash": MANIFEST, "ts_ms": 3}
+        assert entry_of(rows, 2) == about | {
+            "kind": "RESULT",
+            "commit_index": 0,
+            "content_hash": PACK,
+            "manifest_hash": MANIFEST,
+            "ts_ms": 3,
+        }
         assert counts(rows) == {"did:x:a": RunCounts(committed=2, sealed=1, abandoned=0)}
         assert counts(rows)["did:x:a"].open == 1
 
 
 def test_the_same_again_changes_nothing(log):
     with log.write() as rows:
-        first = [commit(rows, "run_1", "o", INPUTS, PACK, 1), conclude(rows, "run_1", MANIFEST, 2)]
-        again = [commit(rows, "run_1", "o", INPUTS, PACK, 8), conclude(rows, "run_1", MANIFEST, 9)]
+        first = [commit(rows, "run_1", "o", INPUTS, PACK, 1), conclude(rows, "run_1", MANIFEST, PACK, 2)]
+        again = [commit(rows, "run_1", "o", INPUTS, PACK, 8), conclude(rows, "run_1", MANIFEST, PACK, 9)]
 
         assert (first, again, rows.size()) == ([0, 1], [0, 1], 2)
 
@@ -59,32 +68,39 @@ def test_the_same_again_changes_nothing(log):
 @pytest.mark.parametrize(
     "refused",
     [
-        lambda rows: conclude(rows, "run_9", MANIFEST, 5),  # no commitment
+        lambda rows: conclude(rows, "run_9", MANIFEST, PACK, 5),  # no commitment
         lambda rows: abandon(rows, "run_9", "gone", 5),
         lambda rows: commit(rows, "run_1", "other", INPUTS, PACK, 5),
         lambda rows: commit(rows, "run_1", "o", MANIFEST, PACK, 5),
-        lambda rows: conclude(rows, "run_1", INPUTS, 5),  # another result
+        lambda rows: commit(rows, "run_1", "o", INPUTS, INPUTS, 5),  # over another pack
+        lambda rows: commit(rows, "run_2", "o", INPUTS, None, 5),
+        lambda rows: conclude(rows, "run_1", INPUTS, PACK, 5),  # another result
         lambda rows: abandon(rows, "run_1", "gone", 5),  # it has a result
-        lambda rows: conclude(rows, "run_2", MANIFEST, 5),  # it was abandoned
+        lambda rows: conclude(rows, "run_3", MANIFEST, INPUTS, 5),  # over another pack
+        lambda rows: conclude(rows, "run_3", MANIFEST, None, 5),
+        lambda rows: conclude(rows, "run_2", MANIFEST, PACK, 5),  # it was abandoned
         lambda rows: abandon(rows, "run_2", "another cause", 5),
     ],
 )
 def test_second_or_contrary_entry_is_refused_and_leaves_the_log_as_it_was(log, refused):
     with log.write() as rows:
         commit(rows, "run_1", "o", INPUTS, PACK, 1)
-        conclude(rows, "run_1", MANIFEST, 2)
+        conclude(rows, "run_1", MANIFEST, PACK, 2)
         commit(rows, "run_2", "o", INPUTS, PACK, 3)
         abandon(rows, "run_2", "gone", 4)
-        before = tree_root(rows, 4)
+        commit(rows, "run_3", "o", INPUTS, PACK, 5)
+        before = tree_root(rows, 5)
 
     with pytest.raises(LogConflictError), log.write() as rows:
         refused(rows)
 
     with log.read() as rows:
-        assert (rows.size(), tree_root(rows, 4)) == (4, before)
+        assert (rows.size(), tree_root(rows, 5)) == (5, before)
 
 
-@pytest.mark.parametrize("call", [("", 1), ("o" * 301, 1), ("o", -1), ("o", 2**53)])
+@pytest.mark.parametrize(
+    "call", [("", 1), ("o" * 301, 1), ("o\x1b[2J", 1), ("o\u202eo", 1), ("o\no", 1), ("o", -1), ("o", 2**53)]
+)
 def test_entry_out_of_range_is_refused(log, call):
     with pytest.raises(LogError), log.write() as rows:
         commit(rows, "run_1", call[0], INPUTS, PACK, call[1])
@@ -132,7 +148,7 @@ def test_commitment_and_outcome_of_a_run_are_proved(log):
     with log.write() as rows:
         commit(rows, "run_1", "o", INPUTS, PACK, 1)
         commit(rows, "run_2", "o", INPUTS, PACK, 2)
-        conclude(rows, "run_1", MANIFEST, 3)
+        conclude(rows, "run_1", MANIFEST, PACK, 3)
 
         found = proven(rows, "run_1", 3)
 
@@ -150,7 +166,7 @@ def test_abandoned_run_is_committed_to_anew_and_both_stay_on_record(log):
         abandon(rows, "run_1", "gone", 2)
         again = commit(rows, "run_1", "other", INPUTS, PACK, 3)
         assert (again, commit(rows, "run_1", "other", INPUTS, PACK, 4)) == (2, 2)
-        conclude(rows, "run_1", MANIFEST, 5)
+        conclude(rows, "run_1", MANIFEST, PACK, 5)
 
         assert [entry.index for entry in proven(rows, "run_1", 4)] == [2, 3]
         assert [entry.index for entry in proven(rows, "run_1", 2)] == [0, 1]

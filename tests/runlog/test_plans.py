@@ -1,13 +1,15 @@
+from dataclasses import replace
+
 import pytest
 
-from clvlab.errors import LogConflictError
+from clvlab.errors import LogConflictError, LogError
 from clvlab.proof.canonical import canonical
 from clvlab.runlog.entries import Opened, Planned, read_entry
 from clvlab.runlog.log import commit, counts
 from clvlab.runlog.plans import note_opening, note_plan, openings, plan_id_of, planned
 from clvlab.runlog.tree import tree_root
 from clvlab.store.runlog import RunLog
-from tests.logs import audited, entries
+from tests.logs import audited, entries, hashed, run_of
 
 HASH = "sha256:" + "a" * 64
 PLAN_ID = plan_id_of(HASH)
@@ -19,7 +21,7 @@ TRIALS = ["sha256:" + digit * 64 for digit in "cd"]
 def log():
     log = RunLog()
     with log.write() as rows:
-        commit(rows, "run_1", "local", "sha256:" + "a" * 64, None, 5)
+        commit(rows, run_of(1), "local", hashed(1), None, 5)
         note_plan(rows, PLAN, 6)
         note_opening(rows, PLAN_ID, TRIALS[0], 7)
         note_opening(rows, PLAN_ID, TRIALS[1], 8, again=True)
@@ -112,7 +114,7 @@ def opened(**changes):
         ([plan(), plan(plan_id="plan_1")], "names no plan: 'plan_1' is not the id of"),
         ([plan(plan_hash="h")], "plans by no hash: 'h'"),
         ([plan(content_hash="c")], "plans by no hash"),
-        ([plan(owner="")], "has an owner of 0 bytes"),
+        ([plan(owner="")], "has a name of 0 bytes"),
         ([plan(schema="clvlab-log/2")], "not well-formed"),
         ([plan(), opened(again=1)], "not well-formed"),
         ([plan(), opened(plan_index=True)], "not well-formed"),
@@ -124,3 +126,12 @@ def test_a_plan_out_of_turn_or_of_another_form_is_named(found, rule):
 
     assert [rule in broken.rule for broken in auditor.broken] == [True]
     assert auditor.broken[0].index == len(found) - 1
+
+
+@pytest.mark.parametrize("owner", ["", "x" * 301, "x\x1b[2J"])
+def test_owner_of_a_plan_that_is_no_name_is_refused(owner):
+    with RunLog().write() as rows:
+        with pytest.raises(LogError, match="the owner of a plan has a name"):
+            note_plan(rows, replace(PLAN, owner=owner), 6)
+
+        assert rows.size() == 0

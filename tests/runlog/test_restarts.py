@@ -21,6 +21,7 @@ from clvlab.runlog.witness import Witness, request
 from clvlab.store.database import Database
 from clvlab.store.runlog import RunLog
 from tests.application.test_auditing import changed, honest, served
+from tests.logs import hashed, run_of
 
 FIRST, SECOND, THIRD = (Signer(name, 1, bytes(range(seed, seed + 32))) for seed, name in enumerate(["one", "two", "three"]))
 WITNESS = Signer("witness", 4, bytes(range(9, 41)))
@@ -43,7 +44,7 @@ def log_of(size):
     log = RunLog(Database())
     with log.write() as rows:
         for number in range(size):
-            commit(rows, f"run_{number}", "owner", "sha256:1", None, 1)
+            commit(rows, run_of(number), "owner", hashed(number), None, 1)
     return log
 
 
@@ -96,7 +97,7 @@ def test_log_is_restarted_again_and_what_was_kept_of_the_first_is_what_both_kept
     log = log_of(2)
     early = signed_checkpoint(log, FIRST)
     with log.write() as rows:
-        commit(rows, "run_2", "owner", "sha256:1", None, 1)
+        commit(rows, run_of(2), "owner", hashed(2), None, 1)
     middle = signed_checkpoint(log, FIRST)
     with log.write() as rows:
         assert restart(rows, [note(FIRST, 9)], SECOND, 1).kept == 3

@@ -1,13 +1,13 @@
 import pytest
 
-from clvlab.errors import LogConflictError
+from clvlab.errors import LogConflictError, LogError
 from clvlab.proof.canonical import canonical
 from clvlab.runlog.entries import Segment, read_entry
 from clvlab.runlog.log import commit, counts
 from clvlab.runlog.segments import note_segment, segments
 from clvlab.runlog.tree import tree_root
 from clvlab.store.runlog import RunLog
-from tests.logs import audited, entries
+from tests.logs import audited, entries, hashed, run_of
 
 HASHES = [f"sha256:{digit * 64}" for digit in "0123"]
 
@@ -16,7 +16,7 @@ HASHES = [f"sha256:{digit * 64}" for digit in "0123"]
 def log():
     log = RunLog()
     with log.write() as rows:
-        commit(rows, "run_1", "local", "sha256:" + "a" * 64, None, 5)
+        commit(rows, run_of(1), "local", hashed(1), None, 5)
         for number, digest in enumerate(HASHES, 1):
             note_segment(rows, "cap_1", number, digest, 10 + number)
             if number == 2:
@@ -93,3 +93,12 @@ def test_a_segment_out_of_turn_or_of_another_form_is_named(found, rule):
 
 def test_an_entry_of_a_segment_is_read_as_one():
     assert read_entry(segment(3)) == Segment("cap_1", 3, HASHES[0])
+
+
+@pytest.mark.parametrize("name", ["", "x" * 301, "cap_\x1b[2J"])
+def test_capture_that_has_no_name_is_refused(name):
+    with RunLog().write() as rows:
+        with pytest.raises(LogError, match="a capture has a name"):
+            note_segment(rows, name, 1, HASHES[0], 5)
+
+        assert rows.size() == 0

@@ -19,6 +19,7 @@ from clvlab.runlog.log import commit
 from clvlab.store import migrations
 from clvlab.store.database import Database
 from clvlab.store.reading import database_to_read
+from tests.logs import hashed, run_of
 
 _VERSION_3, _DAC_OVERRIDE = 0x2008_0522, 1 << 1  # of capabilities of Linux
 
@@ -64,7 +65,7 @@ def log(folder):
     """A log of one entry, on a file in a folder that can't be written."""
     place = folder / "log %41.db"
     with open_log(place, create=True) as opened, opened.write() as rows:
-        commit(rows, "run_1", "o", "sha256:1", None, 5)
+        commit(rows, run_of(1), "o", hashed(1), None, 5)
     locked(folder)
     return place
 
@@ -81,7 +82,7 @@ def test_a_log_that_nobody_can_write_is_shown(log):
     with bound_by_modes(), open_log(log) as opened:
         assert log_counts(opened) == COUNTS
         with pytest.raises(StoreError), opened.write() as rows:
-            commit(rows, "run_2", "o", "sha256:2", None, 5)
+            commit(rows, run_of(2), "o", hashed(2), None, 5)
     assert list(log.parent.iterdir()) == [log]
 
 
@@ -100,7 +101,7 @@ def test_a_log_in_a_folder_that_can_be_written_is_shown_while_it_is_written(fold
     place = folder / "log.db"
     with open_log(place, create=True) as writer:
         with writer.write() as rows:
-            commit(rows, "run_1", "o", "sha256:1", None, 5)
+            commit(rows, run_of(1), "o", hashed(1), None, 5)
         assert (folder / "log.db-wal").stat().st_size
         locked(folder)
 
@@ -116,7 +117,7 @@ def test_a_log_without_the_newest_of_its_entries_is_not_shown(folder):
     place = folder / "origin" / "log.db"
     with open_log(place, create=True) as writer:
         with writer.write() as rows:
-            commit(rows, "run_1", "o", "sha256:1", None, 5)
+            commit(rows, run_of(1), "o", hashed(1), None, 5)
         for name in ("log.db", "log.db-wal"):
             shutil.copy(folder / "origin" / name, folder / name)
     locked(folder)

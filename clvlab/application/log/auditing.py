@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from clvlab.application.log.sources import PAGE, Limits, LogSource, opened_sourc
 from clvlab.errors import EvidenceError, LogError
 from clvlab.files import lock, replace_file
 from clvlab.proof.canonical import canonical, parsed
-from clvlab.runlog.audit import Auditor, Broken, PackCounts
+from clvlab.runlog.audit import Auditor, Broken, Falls, PackCounts, Recount
 from clvlab.runlog.bundled import Trust
 from clvlab.runlog.note import Checkpoint, checkpoint, decode
 from clvlab.runlog.plan_audit import PlanHistory
@@ -37,11 +37,16 @@ class LogAudit:
     witnesses
         Names of trusted witnesses that signed the newest checkpoint.
     checkpoints, bundles
-        How many checkpoints seen before it extends, and bundles whose entries and claims it was compared with.
+        How many checkpoints seen before it extends, and bundles whose runs, entries and counts it was compared with.
     restarts, lost
         Where the log was restored and goes on under another name, and what of the above can't be compared with it since.
     counts
-        Runs by owner and pack, counted from the entries.
+        Runs by owner and pack, counted from the entries. Owners' names are the operator's word, and so are the packs of runs
+        whose bundle was not compared.
+    recounts
+        Counts beside the runs of the bundles.
+    falls
+        Where the times of entries fall, which are the operator's word too.
     plans
         Searches that were planned, and what opened their hold-outs.
     broken, broken_count
@@ -59,6 +64,8 @@ class LogAudit:
     restarts: tuple[Restarted, ...]
     lost: tuple[str, ...]
     counts: tuple[PackCounts, ...]
+    recounts: tuple[Recount, ...]
+    falls: Falls
     plans: tuple[PlanHistory, ...]
     broken: tuple[Broken, ...]
     broken_count: int
@@ -74,6 +81,7 @@ class LogAudit:
         counted = [
             {"owner": one.owner, "content_hash": one.content_hash}
             | {name: getattr(one.runs, name) for name in ("committed", "sealed", "abandoned", "open")}
+            | {"elsewhere": one.elsewhere}
             for one in self.counts
         ]
         broken = [{"index": rule.index, "rule": rule.rule} for rule in self.broken]
@@ -92,6 +100,8 @@ class LogAudit:
                 ],
                 "lost": list(self.lost),
                 "counts": counted,
+                "recounts": [asdict(one) for one in self.recounts],
+                "times_that_fall": asdict(self.falls),
                 "plans": [
                     {
                         "plan_id": one.plan_id,
@@ -129,7 +139,8 @@ def audit(
     trust
         Keys by which signatures are judged, and a checkpoint seen; without it no signature is judged.
     checkpoints, bundles
-        Checkpoints seen before, and bundles whose entries must stand in the log and whose claims must be true; by name.
+        Checkpoints seen before, and bundles whose runs must hold, whose entries must stand in the log and be about them, and
+        whose counts must be true; by name.
     state
         File that remembers the log between audits: written after a sound one only.
     limits
@@ -165,7 +176,8 @@ def audit(
     done = LogAudit(
         place=place, origin=said.origin, size=found.size, root_hash="sha256:" + found.root().hex(),
         signature_judged=bool(keys.logs), witnesses=said.witnesses, checkpoints=said.extended, bundles=len(bundles or {}),
-        restarts=tuple(found.restarts), lost=tuple(said.lost), counts=found.counts(), plans=found.plans(),
+        restarts=tuple(found.restarts), lost=tuple(said.lost), counts=found.counts(), recounts=tuple(found.recounts),
+        falls=found.falls, plans=found.plans(),
         broken=tuple(found.broken), broken_count=found.broken_count,
     )  # fmt: skip
     if state is not None and done.sound:

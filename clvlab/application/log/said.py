@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from clvlab.application.log.sources import Head
 from clvlab.errors import BundleError, EvidenceError, LogError
-from clvlab.proof.bundle import read_bundle
+from clvlab.proof.bundle import read_bundle, run_of
+from clvlab.proof.checks import Verdict
+from clvlab.proof.verify import verify
 from clvlab.runlog.audit import Auditor
-from clvlab.runlog.bundled import Trust, log_part
-from clvlab.runlog.entries import Commit, read_entry
+from clvlab.runlog.bundled import Trust, commit_of, log_part
 from clvlab.runlog.log import Claim
 from clvlab.runlog.note import Checkpoint, checkpoint, open_note
 from clvlab.runlog.restarts import Restarted
@@ -114,7 +115,7 @@ class Said:
         self.auditor.expect_root(found.size, found.root, whose)
 
     def bundle(self, name: str, content: bytes) -> None:
-        """Require the entries of a bundle to stand in the log, and its claim to be what the entries give."""
+        """Require a bundle's run to hold, its entries to be about it and to stand in the log, and count again beside it."""
         parts = read_bundle(content)
         if "log.json" not in parts:
             raise BundleError(f"{name} holds no proofs of a log")
@@ -125,14 +126,18 @@ class Said:
             if found is not None and kept is not None and kept <= part[which]["index"] < found.size:
                 continue  # it was lost, as the checkpoint above is said to be
             self.auditor.expect_entry(part[which]["index"], part[which]["entry"].encode(), f"the {which} in {name}")
+        verification = verify(run_of(parts), parts.get("receipts.jsonl", b""))
+        wrong = next((check.detail for check in verification.checks.values() if check.verdict == Verdict.FAIL), None)
+        if wrong is not None:
+            self.auditor.fail(f"the run in {name} does not verify: {wrong}")
         try:
-            commit = read_entry(part["commit"]["entry"].encode())
-        except EvidenceError as error:
-            raise BundleError(f"the commitment in {name} can't be read: {error}") from error
-        if not isinstance(commit, Commit):
-            raise BundleError(f"the commitment in {name} is not valid")
-        if found is not None and "claim" in part and kept == found.size:
-            self.auditor.expect_claim(commit, part["commit"]["index"], found.size, Claim(**part["claim"]), name)
+            commit = commit_of(parts, part, verification)
+        except (BundleError, EvidenceError) as error:
+            self.auditor.fail(f"the entries in {name} do not fit its run: {error}", part["commit"]["index"])
+            return
+        if found is not None and kept == found.size:
+            stated = Claim(**part["claim"]) if "claim" in part else None
+            self.auditor.recount(commit, part["commit"]["index"], found.size, stated, name)
 
     def judge_quorum(self, trust: Trust) -> None:
         if self._keys.logs and not self.newest:

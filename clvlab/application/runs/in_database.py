@@ -135,7 +135,9 @@ def enter(
     if budget is not None:
         budget.require_room(connection, owner)
     log = LogRows(connection, writing=True)
-    runs.commit_to(connection, run_id, commit(log, run_id, owner, inputs_hash(started), binding["content_hash"], now_ms))
+    sources = [agent["source_sha256"] for agent in started["agents"]]
+    index = commit(log, run_id, owner, inputs_hash(started), binding["content_hash"], now_ms, sources=sources)
+    runs.commit_to(connection, run_id, index)
     return True
 
 
@@ -190,7 +192,7 @@ def keep(connection: Connection, done: PerformedRun, anchoring: Anchoring | None
     runs.add_agent_errors(connection, causes)
     log = LogRows(connection, writing=True)  # also orders what is added to the standings
     if run.commit_index is not None:
-        conclude(log, run.run_id, run.manifest_hash, now_ms)
+        conclude(log, run.run_id, run.manifest_hash, run.content_hash, now_ms)
     anchor = anchoring.begin(connection, run.run_id, now_ms) if anchoring else Anchor()
     row = runs.row(connection, run.run_id)
     if row is not None and row["ranked"] and not standings.results_of(connection, run.run_id):  # those of a removed one stand

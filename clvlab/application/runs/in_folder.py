@@ -60,7 +60,9 @@ class FolderRecord:
             if isinstance(plan, Plan):  # what is captured live is of no pack yet
                 plan.pack.shut_by(rows.shut()).check_open(plan.fixture_ids)
             inputs, content_hash = inputs_hash(plan.started), plan.started["binding"]["content_hash"]
-            return Commitment(plan.run_id, commit(rows, plan.run_id, self.owner, inputs, content_hash, self.clock()))
+            sources = [agent["source_sha256"] for agent in plan.started["agents"]]
+            index = commit(rows, plan.run_id, self.owner, inputs, content_hash, self.clock(), sources=sources)
+            return Commitment(plan.run_id, index)
 
     def keep(self, done: PerformedRun) -> None:
         """Store a run, then conclude its commitment.
@@ -73,7 +75,7 @@ class FolderRecord:
         keep(done.run, self.folder, done.receipts, view_file(done.pack))
         if self.log is not None:
             with self.log.write() as rows:
-                conclude(rows, done.run_id, done.run.manifest_hash, self.clock())
+                conclude(rows, done.run_id, done.run.manifest_hash, done.run.content_hash, self.clock())
 
     def abandon(self, run_id: str, cause: str) -> None:  # noqa: ARG002  nobody asks a folder why
         """Abandon the commitment, if there is one."""

@@ -18,11 +18,14 @@ async function checkLog(run) {
   const outcome = shaped(log.outcome.entry, RESULT, "the result in the log");
   const { index } = log.commit;
   const pack = evidence.started.binding.content_hash;
+  const sources = await sha256(bytesOf(canonical(evidence.started.agents.map((agent) => agent.source_sha256))));
   requireAll(
     [
       ["both are about this run", commit.run_id === manifest.run_id && outcome.run_id === manifest.run_id],
       ["it commits to the inputs of this run", commit.inputs_hash === (await inputsHash(evidence.started))],
       ["it commits to a run over this pack", commit.content_hash === undefined || commit.content_hash === pack],
+      ["it commits to the sources of its agents", commit.sources_hash === undefined || commit.sources_hash === sources],
+      ["its result is over this pack", outcome.content_hash === undefined || outcome.content_hash === pack],
       ["its result is this manifest", outcome.manifest_hash === manifestHash],
       ["the manifest and the result name the commitment", manifest.commit_index === index && outcome.commit_index === index],
       ["the result follows its commitment", index < log.outcome.index],
@@ -51,7 +54,12 @@ async function checkLog(run) {
     witnesses,
   };
   run.unsigned = log.claim ?? null;
-  return { owner: commit.owner, entry: `${index} of ${size} in ${origin}`, "trusted witnesses": witnesses, ..._stated(log.claim) };
+  return {
+    entry: `${index} of ${size} in ${origin}`,
+    "trusted witnesses": witnesses,
+    "owner, by the log's word": commit.owner,
+    ..._stated(log.claim),
+  };
 }
 
 // No signature covers these counts: whoever holds the bundle can write others.

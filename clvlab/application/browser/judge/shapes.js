@@ -146,14 +146,12 @@ const LOG = (value) => _logOne(value) || _logTwo(value);
 const _commit = { ...each("inputs_hash owner run_id", text), kind: oneOf("COMMIT"), ts_ms: count };
 const _commitOne = keyed({ ..._commit, schema: oneOf("clvlab-log/1") });
 const _commitTwo = keyed({ ..._commit, schema: oneOf("clvlab-log/2"), content_hash: nullOr(text) });
-const COMMIT = (value) => _commitOne(value) || _commitTwo(value);
-const RESULT = keyed({
-  ...each("manifest_hash run_id", text),
-  commit_index: count,
-  kind: oneOf("RESULT"),
-  schema: oneOf("clvlab-log/1", "clvlab-log/2"),
-  ts_ms: count,
-});
+const _commitSix = keyed({ ..._commit, schema: oneOf("clvlab-log/6"), content_hash: nullOr(text), sources_hash: text });
+const COMMIT = (value) => _commitOne(value) || _commitTwo(value) || _commitSix(value);
+const _result = { ...each("manifest_hash run_id", text), commit_index: count, kind: oneOf("RESULT"), ts_ms: count };
+const _resultOld = keyed({ ..._result, schema: oneOf("clvlab-log/1", "clvlab-log/2") });
+const _resultSix = keyed({ ..._result, schema: oneOf("clvlab-log/6"), content_hash: nullOr(text) });
+const RESULT = (value) => _resultOld(value) || _resultSix(value);
 
 const _line = keyed({ ...each("index size", count), line: text, proof: _proof });
 const DISCLOSURE = keyed({
