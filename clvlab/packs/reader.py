@@ -18,6 +18,7 @@ from clvlab.packs.about import about
 from clvlab.packs.books import at_their_times
 from clvlab.packs.folder import PackFiles, PackFolder
 from clvlab.packs.genuine import is_genuine
+from clvlab.packs.grades import Grade, grade_of
 from clvlab.packs.manifest import BOOKS_FILE, TICKS_FILE, Fixture, KickoffKind, PackManifest, read_manifest
 from clvlab.packs.quality import QUALITY_FILE, Quality
 from clvlab.packs.results import RESULTS_FILE, read_results
@@ -102,6 +103,11 @@ class Pack:
         A pack that is read from elsewhere has not earned it: its raw files stay there.
         """
         return not self.verification and is_genuine(self.folder, self.manifest, replace(self, held_out=()).tape())
+
+    @property
+    def grade(self) -> Grade:
+        """What the pack shows by itself of where its messages come from; see ``docs/reference/pack-format.md``."""
+        return grade_of(is_genuine=self.is_genuine)
 
     @cached_property
     def fixtures(self) -> pl.DataFrame:
