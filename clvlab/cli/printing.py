@@ -115,7 +115,7 @@ def show_report(report: Mapping[str, Any], found: Headline | None = None) -> Non
             "allowed to execute": _gate(report["policy"]),
             "decisions by close": _counted(report["close_kinds"]),
             "age of the close": ages,
-            "source of the close": f"{report['closing_source']} ({report['provenance']})",
+            "source of the close": f"{report['closing_source']} ({report['provenance']}, {report.get('grade', 'not shown')})",
         }
         | ({"gaps": _counted(report["gaps"])} if "gaps" in report else {})
         | ({"verification": report["pack_verification"]} if "pack_verification" in report else {})

@@ -109,6 +109,14 @@ class Pack:
         """What the pack shows by itself of where its messages come from; see ``docs/reference/pack-format.md``."""
         return grade_of(is_genuine=self.is_genuine)
 
+    @property
+    def verified_grade(self) -> Grade:
+        """The grade as the pack's verification showed it; nothing is read again.
+
+        Whoever opens, admits or uploads a pack has it verified whole, which refuses a ``genuine-`` label that is not earned.
+        """
+        return grade_of(is_genuine=not self.verification and self.provenance.startswith("genuine-"))
+
     @cached_property
     def fixtures(self) -> pl.DataFrame:
         """One row per fixture: id, names, kickoff, rows."""

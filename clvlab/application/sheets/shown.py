@@ -42,7 +42,7 @@ def sheet_html(sheet: Sheet, pictures: list[str]) -> str:
     calibrations = [html.section(title, _calibration(found)) for title, found in _calibrations(sheet) if found]
     means = [drawn for name, drawn in tables.items() if name.startswith("by_")]
     return html.block(
-        f"Tear sheet of {sheet.agent_id} on {pack.pack_id} ({pack.provenance}, {pack.grade})",
+        f"Tear sheet of {sheet.agent_id} on {pack.pack_id} ({pack.provenance}, {pack.verified_grade})",
         html.verdict(said.sentence, said.tone),
         f"<p>Of {html.escape(sheet.selection.words)} alone.</p>" if sheet.selection.words else "",
         *(f"<p>{html.escape(caution)}</p>" for caution in sheet.cautions),

@@ -110,7 +110,7 @@ def list_packs(rows: Iterable[tuple[Any, ...]], where: str) -> Listing:
 def pack_row(pack: Pack) -> tuple[Any, ...]:
     """Return the row of a pack at hand."""
     rows = sum(fixture.rows for fixture in pack.manifest.fixtures)
-    return pack.pack_id, pack.provenance, pack.grade.value, len(pack.fixture_ids), rows, pack.content_hash
+    return pack.pack_id, pack.provenance, pack.verified_grade.value, len(pack.fixture_ids), rows, pack.content_hash
 
 
 def list_runs(runs: Iterable[Mapping[str, Any]], card: Callable[[str], Mapping[str, Any]], where: str) -> Listing:
