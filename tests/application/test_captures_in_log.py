@@ -10,11 +10,13 @@ from clvlab.packs.captures.packing import pack_capture
 from clvlab.packs.captures.records import Header, end_line, message_line, name_of
 from clvlab.packs.files import file_sha256
 from clvlab.packs.grades import Grade
+from clvlab.packs.importers.importing import import_source
 from clvlab.packs.verifying import verify_pack
 from clvlab.runlog.bundled import Trust
 from clvlab.runlog.note import Signer
 from clvlab.runlog.segments import note_segment
 from tests.commands import clvlab
+from tests.packs.captures.test_txline import text
 from tests.proof.bundles import LOG_KEY
 
 TRUST = Trust(logs=(str(LOG_KEY.verifier),))
@@ -40,8 +42,8 @@ def segments(tmp_path):
         path = tmp_path / name_of(number)
         at_ms = AT_MS + number * 60_000
         header = Header("the-odds-api", "genuine-the-odds-api", "cap_1", number, previous)
-        text = message(number)
-        path.write_bytes(header.line() + message_line(text, at_ms, None) + end_line(at_ms))
+        answer = message(number)
+        path.write_bytes(header.line() + message_line(answer, at_ms, None) + end_line(at_ms))
         previous = file_sha256(path)
         written.append(path)
     return written
@@ -157,3 +159,13 @@ def test_every_face_of_a_pack_shows_the_grade_beside_its_label(pack, tmp_path):
 
 def test_a_pack_of_ticks_alone_has_nothing_shown():
     assert cl.open_pack("starter").grade == "not shown"
+
+
+def test_messages_that_were_imported_and_not_captured_are_in_no_log(segments, tmp_path):
+    note = noted(tmp_path / "log.db", segments)
+    (tmp_path / "odds.json").write_bytes(text())
+    import_source("txline", [tmp_path / "odds.json"], tmp_path / "imported")
+
+    found = witnessed(verify_pack(tmp_path / "imported"), str(tmp_path / "log.db"), TRUST, note)
+
+    assert (found.grade, found.reasons) == (Grade.SELF_CONSISTENT, ("not in the log log.example: any segment",))

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from clvlab.application.log.sources import PAGE, Limits, LogSource, opened_source
 from clvlab.errors import EvidenceError, LogError
 from clvlab.packs.captures.records import Header, Record, records_of
+from clvlab.packs.captures.sources import CAPTURES
 from clvlab.packs.files import file_sha256
 from clvlab.packs.grades import Grade
 from clvlab.packs.reader import Pack
@@ -83,8 +84,10 @@ def witnessed(pack: Pack, place: str, trust: Trust, note: str | None = None, lim
 
 
 def _parts(pack: Pack) -> list[_Part]:
-    """Return the segments of a pack; none of files that are no segments."""
-    found = []
+    """Return the segments of a pack; none of a pack that was imported from other files."""
+    found: list[_Part] = []
+    if pack.manifest.normaliser not in CAPTURES:
+        return found
     for raw in pack.manifest.raw:
         path = pack.folder / "raw" / raw.name
         records = records_of(path)
