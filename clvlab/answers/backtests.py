@@ -151,6 +151,7 @@ class RunReport(Answer):
     run_id: str
     pack_id: str
     provenance: str
+    grade: NotRequired[Annotated[str, Field(description="Of the provenance, as the pack's verification showed it.")]]
     content_hash: Hash
     fixture_id: int | None
     fixture_ids: list[int]

@@ -16,6 +16,9 @@ class ReplayPackInfo(Answer):
     content_hash: Hash
     provenance: Annotated[str, Field(description="`genuine-<provider>` only if earned.", examples=["synthetic-clvlab"])]
     is_genuine: bool
+    grade: Annotated[
+        str, Field(description="What was shown: `not shown`, or `self-consistent` by its own messages.", examples=["not shown"])
+    ]
     fixtures: Annotated[list[int], Field(examples=[[90000000, 90000001]])]
 
 

@@ -16,6 +16,9 @@ class UploadedPack(Answer):
     content_hash: Hash
     provenance: Annotated[str, Field(description="`genuine-<provider>` only if earned.", examples=["imported-table"])]
     is_genuine: bool
+    grade: Annotated[
+        str, Field(description="What was shown: `not shown`, or `self-consistent` by its own messages.", examples=["not shown"])
+    ]
     fixtures: list[int]
     bytes: Annotated[int, Field(description="Of all its files.")]
     admitted: Annotated[bool, Field(description="The catalog has it: runs over it count on the leaderboard.")]

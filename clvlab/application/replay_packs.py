@@ -12,6 +12,7 @@ from clvlab.application.tables import PAGE, ArrowTable, arrow_stream
 from clvlab.cache import BoundedCache
 from clvlab.errors import PackError, UnknownPackError
 from clvlab.packs.catalog import Catalog
+from clvlab.packs.grades import grade_of
 from clvlab.packs.manifest import KickoffKind
 from clvlab.packs.reader import Pack
 
@@ -91,5 +92,6 @@ class ReplayPacks:
             "content_hash": pack.content_hash,
             "provenance": pack.provenance,
             "is_genuine": self._genuine[pack.content_hash],
+            "grade": grade_of(is_genuine=self._genuine[pack.content_hash]).value,
             "fixtures": list(pack.fixture_ids),
         }

@@ -10,6 +10,8 @@ import polars as pl
 import typer
 
 from clvlab.application import importing, packs
+from clvlab.application.log.captures import witnessed
+from clvlab.application.runs.bundles import read_trust
 from clvlab.cli.interrupting import interruptible
 from clvlab.cli.options import FolderArgument, JsonOption, PackArgument, UrlArgument
 from clvlab.cli.printing import err, out, plain, print_json, show_pack, show_quality, show_table, table
@@ -20,11 +22,13 @@ from clvlab.files import written_file
 from clvlab.odds.formats import OddsFormat
 from clvlab.odds.margin import Margin
 from clvlab.packs.catalog import Catalog
+from clvlab.packs.derived.opening import is_view_file
+from clvlab.packs.grades import Grade
 from clvlab.packs.importers import IMPORTERS
 from clvlab.packs.importers.importing import import_source
 from clvlab.packs.importers.mapping import with_flags
 from clvlab.packs.reader import Pack
-from clvlab.packs.remote.address import Address
+from clvlab.packs.remote.address import Address, is_url
 from clvlab.packs.synthetic import Recipe, build
 
 _SHOWN = 10
@@ -65,8 +69,25 @@ def packs_show(pack: PackArgument, as_json: JsonOption = False) -> None:
 
 
 @packs_app.command("verify")
-def packs_verify(pack: PackArgument, as_json: JsonOption = False) -> None:
-    """Recompute every digest and rule of a pack; exit 1 if it is not what it says."""
+def packs_verify(
+    pack: PackArgument,
+    log: Annotated[
+        str | None,
+        typer.Option("--log", help="File or URL of a run log that must have its segments; needs --key or --trust."),
+    ] = None,
+    key: Annotated[list[str] | None, typer.Option("--key", help="Public key of the log; may be repeated.")] = None,
+    trust: Annotated[Path | None, typer.Option(help="File of keys that you trust, as for the command 'verify'.")] = None,
+    checkpoint: Annotated[Path | None, typer.Option(help="A signed checkpoint of the log; a service has its own.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Recompute every digest and rule of a pack; exit 1 if it is not what it says, or a log that was named lacks segments."""
+    trusted = read_trust(trust, key or [])
+    if log is not None and not trusted.logs:
+        raise typer.BadParameter("--log needs the public key of the log: name it with --key or --trust")
+    if log is None and (key or trust or checkpoint):
+        raise typer.BadParameter("--key, --trust and --checkpoint go with --log")
+    if log is not None and (is_url(pack) or is_view_file(pack)):
+        raise typer.BadParameter(f"--log judges the segments in a folder, and {str(pack)!r} is none: pull it first")
     try:
         with interruptible(), bar("verifying") as tell:
             opened = packs.verified_pack(pack, tell)
@@ -76,11 +97,18 @@ def packs_verify(pack: PackArgument, as_json: JsonOption = False) -> None:
         else:
             err.print(f"[red]fail[/] {plain(str(error))}")
         raise typer.Exit(1) from error
+    note = None if checkpoint is None else checkpoint.read_text(encoding="utf-8")
+    found = None if log is None else witnessed(opened, log, trusted, note)
     if as_json:
-        print_json({"verdict": "pass"} | _pack_info(opened))
-        return
-    show_pack(opened)
-    out.print("[green]pass[/] labels, ticks and raw files are what their hashes say")
+        shown = {} if found is None else {"grade": found.grade.value, "log": list(found.reasons)}
+        print_json({"verdict": "pass"} | _pack_info(opened) | shown)
+    else:
+        show_pack(opened)
+        out.print("[green]pass[/] labels, ticks and raw files are what their hashes say")
+        for reason in () if found is None else found.reasons:
+            out.print(f"{found.grade}: {plain(reason)}")  # type: ignore[union-attr]
+    if found is not None and found.grade is not Grade.WITNESSED:
+        raise typer.Exit(1)
 
 
 @packs_app.command("push")
@@ -240,5 +268,6 @@ def _pack_info(pack: Pack) -> dict[str, Any]:
         "content_hash": pack.content_hash,
         "provenance": pack.provenance,
         "is_genuine": pack.is_genuine,
+        "grade": pack.grade.value,
         "fixtures": list(pack.fixture_ids),
     } | ({"verification": pack.verification} if pack.verification else {})

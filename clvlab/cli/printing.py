@@ -60,6 +60,7 @@ def show_pack(pack: Pack) -> None:
         {
             "provenance": pack.provenance,
             "genuine": "not judged here" if pack.verification else _yes(pack.is_genuine),
+            "grade": pack.grade.value,
             "fixtures": len(pack.fixture_ids),
             "closing policy": pack.closing,
             "source of the close": pack.manifest.closing_source,
@@ -115,7 +116,7 @@ def show_report(report: Mapping[str, Any], found: Headline | None = None) -> Non
             "allowed to execute": _gate(report["policy"]),
             "decisions by close": _counted(report["close_kinds"]),
             "age of the close": ages,
-            "source of the close": f"{report['closing_source']} ({report['provenance']})",
+            "source of the close": f"{report['closing_source']} ({report['provenance']}, {report.get('grade', 'not shown')})",
         }
         | ({"gaps": _counted(report["gaps"])} if "gaps" in report else {})
         | ({"verification": report["pack_verification"]} if "pack_verification" in report else {})

@@ -22,7 +22,7 @@ UploadsOption = Annotated[
     Path,
     typer.Option("--uploads", help="Folder of the service's uploads.", envvar="CLVLAB_UPLOADS", exists=True, file_okay=False),
 ]
-_SHOWN = ("owner", "pack_id", "content_hash", "provenance", "is_genuine", "admitted", "bytes", "created_ts_ms")
+_SHOWN = ("owner", "pack_id", "content_hash", "provenance", "is_genuine", "grade", "admitted", "bytes", "created_ts_ms")
 
 
 def uploads(
@@ -41,7 +41,7 @@ def uploads(
         return
     for row in rows:
         state = "admitted" if row["admitted"] else "not admitted"
-        what = f"{row['provenance']}, {row['bytes']:,} bytes, {state}"
+        what = f"{row['provenance']}, {row['grade']}, {row['bytes']:,} bytes, {state}"
         out.print(f"{plain(row['owner'])} [bold]{plain(row['pack_id'])}[/]: {plain(what)}, {row['content_hash']}")
 
 

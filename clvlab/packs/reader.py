@@ -18,6 +18,7 @@ from clvlab.packs.about import about
 from clvlab.packs.books import at_their_times
 from clvlab.packs.folder import PackFiles, PackFolder
 from clvlab.packs.genuine import is_genuine
+from clvlab.packs.grades import Grade, grade_of
 from clvlab.packs.manifest import (
     BOOKS_FILE,
     MAX_DESCRIPTOR_BYTES,
@@ -110,6 +111,19 @@ class Pack:
         A pack that is read from elsewhere has not earned it: its raw files stay there.
         """
         return not self.verification and is_genuine(self.folder, self.manifest, replace(self, held_out=()).tape())
+
+    @property
+    def grade(self) -> Grade:
+        """What the pack shows by itself of where its messages come from; see ``docs/reference/pack-format.md``."""
+        return grade_of(is_genuine=self.is_genuine)
+
+    @property
+    def verified_grade(self) -> Grade:
+        """The grade as the pack's verification showed it; nothing is read again.
+
+        Whoever opens, admits or uploads a pack has it verified whole, which refuses a ``genuine-`` label that is not earned.
+        """
+        return grade_of(is_genuine=not self.verification and self.provenance.startswith("genuine-"))
 
     @cached_property
     def fixtures(self) -> pl.DataFrame:

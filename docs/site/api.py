@@ -52,6 +52,7 @@ PAGES = (
             f"{_RESULTS}.path.PricePath",
             "clvlab.packs.reader.Pack",
             "clvlab.packs.quality.Quality",
+            "clvlab.packs.grades.Grade",
             "clvlab.law.tape.Tape",
         ),
     ),

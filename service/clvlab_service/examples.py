@@ -99,6 +99,7 @@ _VALUES: dict[str, Any] = {
         "run_id": _RUN,
         "score_root": _SCORES_HASH,
     },
+    "grade": "not shown",
     "id": 3,
     "in_gap": 0,
     "index": 0,

@@ -20,9 +20,10 @@ def test_packs_say_what_they_are_and_never_where(in_memory):
 
     assert {"starter", "season"} <= {pack["pack_id"] for pack in listed}
     for pack in listed:
-        assert set(pack) == {"pack_id", "content_hash", "provenance", "is_genuine", "fixtures"}
+        assert set(pack) == {"pack_id", "content_hash", "provenance", "is_genuine", "grade", "fixtures"}
         assert in_memory.packs.info(pack["pack_id"]) == pack
         assert pack["is_genuine"] is False
+        assert pack["grade"] == "not shown"
     assert str(bundled_catalog().folder) not in str(listed)
 
 

@@ -131,7 +131,7 @@ def test_a_label_that_is_earned_is_kept(small):
 
     found, _ = upload(small, body, pack_id="captured", source="txline")
 
-    assert (found["provenance"], found["is_genuine"]) == ("genuine-txline", True)
+    assert (found["provenance"], found["is_genuine"], found["grade"]) == ("genuine-txline", True, "self-consistent")
 
 
 def test_a_source_file_that_can_not_be_read_is_refused_with_its_line(small, folder):

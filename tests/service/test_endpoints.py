@@ -275,9 +275,10 @@ def test_get_replay_packs_lists_verified_packs_without_a_path(api):
 
     assert {"starter", "season"} <= {pack["pack_id"] for pack in packs}
     for pack in packs:
-        assert set(pack) == {"pack_id", "content_hash", "provenance", "is_genuine", "fixtures"}
+        assert set(pack) == {"pack_id", "content_hash", "provenance", "is_genuine", "grade", "fixtures"}
         assert pack["provenance"].startswith("synthetic")
         assert pack["is_genuine"] is False
+        assert pack["grade"] == "not shown"
 
 
 def test_get_replay_pack_gives_one(api):

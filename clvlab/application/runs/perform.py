@@ -140,6 +140,7 @@ class PerformedRun:
             "run_id": self.run_id,
             "pack_id": self.pack.pack_id,
             "provenance": self.pack.provenance,
+            "grade": self.pack.verified_grade.value,
             "content_hash": self.pack.content_hash,
             "fixture_id": fixture_ids[0] if len(fixture_ids) == 1 else None,
             "fixture_ids": fixture_ids,

@@ -133,7 +133,7 @@ def _quality(backtest: PerformedRun, scored: pl.DataFrame, *, whole: bool) -> pl
     age = scored["closing_age_s"]
     kinds = ", ".join(f"{kind} {count:,}" for kind, count in report["close_kinds"].items())
     facts = [
-        ("source of the close", f"{report['closing_source']} ({report['provenance']})"),
+        ("source of the close", f"{report['closing_source']} ({report['provenance']}, {backtest.pack.verified_grade})"),
         *([("decisions by kind of close", kinds or "none")] if whole else []),
         ("age of the closing message, median", _seconds(age.median())),
         ("age of the closing message, nine in ten at most", _seconds(age.quantile(0.9, "nearest"))),

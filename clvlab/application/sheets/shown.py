@@ -30,7 +30,7 @@ _PART = "chosen from a larger run"
 
 def sheet_html(sheet: Sheet, pictures: list[str]) -> str:
     """Show a tear sheet, with pictures that were drawn of it."""
-    clv, own = sheet.clv, sheet.tables
+    clv, own, pack = sheet.clv, sheet.tables, sheet.source.pack
     said = verdict_of(clv, caveat=SEARCH if sheet.selection.is_whole else f"{_PART}, and {SEARCH}")
     head = interval_bar(clv.mean, clv.low, clv.high) + (html.strip(_strip(sheet)) if clv.n else "")
     scored = sheet.scored
@@ -42,7 +42,7 @@ def sheet_html(sheet: Sheet, pictures: list[str]) -> str:
     calibrations = [html.section(title, _calibration(found)) for title, found in _calibrations(sheet) if found]
     means = [drawn for name, drawn in tables.items() if name.startswith("by_")]
     return html.block(
-        f"Tear sheet of {sheet.agent_id} on {sheet.source.pack.pack_id} ({sheet.source.pack.provenance})",
+        f"Tear sheet of {sheet.agent_id} on {pack.pack_id} ({pack.provenance}, {pack.verified_grade})",
         html.verdict(said.sentence, said.tone),
         f"<p>Of {html.escape(sheet.selection.words)} alone.</p>" if sheet.selection.words else "",
         *(f"<p>{html.escape(caution)}</p>" for caution in sheet.cautions),

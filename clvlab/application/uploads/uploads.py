@@ -24,6 +24,7 @@ from clvlab.errors import PackError, UnknownPackError, UploadConflictError
 from clvlab.files import Unfinished, flush, flush_all, remove_leftovers
 from clvlab.packs.catalog import Catalog, entry_of, open_entry
 from clvlab.packs.files import file_sha256
+from clvlab.packs.grades import grade_of
 from clvlab.packs.reader import Pack
 from clvlab.store import uploads as rows
 from clvlab.store.database import Connection, Database
@@ -198,7 +199,10 @@ class Uploads:
     def every(self) -> list[_Row]:
         """Return the rows of all owners, for the operator: each with ``admitted``."""
         with self.database.read() as connection:
-            return [{**row, "admitted": self._is_admitted(row)} for row in rows.every(connection)]
+            return [
+                {**row, "grade": grade_of(is_genuine=row["is_genuine"]).value, "admitted": self._is_admitted(row)}
+                for row in rows.every(connection)
+            ]
 
     def admit(self, owner: str, pack_id: str, catalog: Catalog) -> Pack:
         """Copy an owner's pack into a catalog's folder, verify it whole there, and admit it.
@@ -244,6 +248,7 @@ class Uploads:
             "content_hash": row["content_hash"],
             "provenance": row["provenance"],
             "is_genuine": row["is_genuine"],
+            "grade": grade_of(is_genuine=row["is_genuine"]).value,
             "fixtures": row["fixtures"],
             "bytes": row["bytes"],
             "admitted": self._is_admitted(row),

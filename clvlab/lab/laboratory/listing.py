@@ -19,7 +19,8 @@ from clvlab.packs.reader import Pack
 
 _SHOWN_ROWS = 30
 _PACKS: Schema = {
-    "pack_id": pl.String, "provenance": pl.String, "fixtures": pl.Int64, "rows": pl.Int64, "content_hash": pl.String,
+    "pack_id": pl.String, "provenance": pl.String, "grade": pl.String, "fixtures": pl.Int64, "rows": pl.Int64,
+    "content_hash": pl.String,
 }  # fmt: skip
 _PARAMETERS: Schema = dict.fromkeys(("agent", "parameter", "default", "bounds", "meaning"), pl.String())
 _RUNS: Schema = {
@@ -118,14 +119,14 @@ def _parameters(card: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
 
 
 def list_packs(rows: Iterable[tuple[Any, ...]], where: str) -> Listing:
-    """List packs: id, provenance, number of fixtures, number of rows (null if not known here), content hash."""
+    """List packs: id, provenance and its grade, number of fixtures, number of rows (null if not known here), content hash."""
     return Listing(f"Packs of {where}", _frame(rows, _PACKS), "lab.backtest(pack_id, agent)")
 
 
 def pack_row(pack: Pack) -> tuple[Any, ...]:
     """Return the row of a pack at hand."""
     rows = sum(fixture.rows for fixture in pack.manifest.fixtures)
-    return pack.pack_id, pack.provenance, len(pack.fixture_ids), rows, pack.content_hash
+    return pack.pack_id, pack.provenance, pack.verified_grade.value, len(pack.fixture_ids), rows, pack.content_hash
 
 
 def list_runs(runs: Iterable[Mapping[str, Any]], card: Callable[[str], Mapping[str, Any]], where: str) -> Listing:

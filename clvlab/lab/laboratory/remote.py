@@ -74,7 +74,9 @@ class RemotePlace:
     def packs(self) -> Listing:
         with self._asking() as client:
             found = client.packs()["packs"]
-        rows = ((own["pack_id"], own["provenance"], len(own["fixtures"]), None, own["content_hash"]) for own in found)
+        rows = (
+            (own["pack_id"], own["provenance"], own["grade"], len(own["fixtures"]), None, own["content_hash"]) for own in found
+        )
         return list_packs(rows, self.where)
 
     def import_odds(self, *_: Any) -> NoReturn:

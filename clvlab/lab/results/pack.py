@@ -72,6 +72,11 @@ class Pack(Shown):
         return self.source.is_genuine
 
     @property
+    def grade(self) -> str:
+        """What the pack shows by itself of where its messages come from: ``not shown`` or ``self-consistent``."""
+        return self.source.grade.value
+
+    @property
     def fixture_ids(self) -> tuple[int, ...]:
         return self.source.fixture_ids
 
@@ -238,7 +243,8 @@ class Pack(Shown):
         verified = f", {self.source.verification}" if self.source.verification else ""
         made = f", {derived_words(self.source)}" if isinstance(self.source, DerivedPack) else ""
         size = f"{len(self.fixture_ids)} fixtures, {self.source.rows} rows"
-        return f"Pack {self.pack_id!r} ({self.provenance}): {size}{made}{verified}; next: clvlab.backtest(pack)"
+        label = f"{self.provenance}, {self.source.verified_grade}"
+        return f"Pack {self.pack_id!r} ({label}): {size}{made}{verified}; next: clvlab.backtest(pack)"
 
     def _repr_html_(self) -> str:
         return pack_card(self.source, self._quality)

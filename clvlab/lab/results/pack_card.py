@@ -46,7 +46,7 @@ def _sentence(pack: Pack, kickoffs: int) -> str:
     count = len(pack.fixture_ids)
     made = {
         "synthetic": "made by a generator: its figures say nothing about a real market",
-        "genuine": "captured from a provider",
+        "genuine": f"labelled a provider's capture, {pack.grade}",
         "imported": "imported: whose odds they are is the importer's word",
     }.get(pack.provenance.partition("-")[0], "of unknown origin")
     said = f"{count:,} {'fixture' if count == 1 else 'fixtures'}, {made}"
@@ -112,6 +112,7 @@ def _facts(pack: Pack) -> dict[str, object]:
     facts: dict[str, object] = {
         "provenance": pack.provenance,
         "genuine capture": pack.is_genuine,
+        "grade": pack.grade.value,
         "content hash": pack.content_hash,
         "closing policy": pack.closing,
     }

@@ -172,7 +172,7 @@ class PricePath(Shown):
         pictures += [drawing.svg(partial(self.slopes, leg), f"slopes, {leg}") for leg in legs]
         known = self.known.filter(pl.col("market") == ALL).drop("market")
         return html.block(
-            f"Price path of {self.source.pack_id} ({self.source.provenance})",
+            f"Price path of {self.source.pack_id} ({self.source.provenance}, {self.source.verified_grade})",
             html.verdict(self.verdict.sentence, self.verdict.tone),
             html.figures(pictures),
             f"<p>{html.escape(self.line)}.</p>",

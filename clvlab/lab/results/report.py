@@ -71,7 +71,7 @@ class Report(dict[str, Any], Shown):
             "markets": self["markets_matched"],
             "decisions by close": counted(self["close_kinds"]),
             "age of the close": _age(age["median"], age["max"]),
-            "source of the close": f"{self['closing_source']} ({self['provenance']})",
+            "source of the close": f"{self['closing_source']} ({self['provenance']}, {self.get('grade', 'not shown')})",
         }
         facts |= {"gaps": counted(self["gaps"])} if "gaps" in self else {}
         facts |= {"verification": self["pack_verification"]} if "pack_verification" in self else {}

@@ -13,6 +13,7 @@ import polars as pl
 
 from clvlab.law.tape import Binding, Tape
 from clvlab.packs.folder import PackFiles
+from clvlab.packs.grades import Grade, grade_of
 from clvlab.packs.manifest import PackManifest
 from clvlab.packs.quality import Quality
 from clvlab.packs.reader import Pack
@@ -95,6 +96,11 @@ class DerivedPack(Pack):
         """Whether every parent is, and no message was changed."""
         changed = not MARKS.isdisjoint(self.derivation.rule)
         return not changed and all(parent.is_genuine for parent in self.derivation.parents)
+
+    @property
+    def verified_grade(self) -> Grade:
+        earned = MARKS.isdisjoint(self.derivation.rule)
+        return grade_of(is_genuine=earned and all(one.verified_grade is not Grade.NOT_SHOWN for one in self.derivation.parents))
 
     @cached_property
     def results(self) -> pl.DataFrame | None:
