@@ -6,13 +6,13 @@ from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 from clvlab.packs.manifest import Fixture
 from clvlab.packs.matching.fixtures import Listed
 from clvlab.packs.matching.matching import EXACT_MS, FAR_MS, NEAR_MS, SURELY_ALIKE, LikelyPair, likely_pairs
-from clvlab.packs.matching.names import likeness
+from clvlab.packs.matching.names import folded, likeness
 from clvlab.packs.matching.quotes import Sketch, are_same_quotes, sketches
 from clvlab.packs.reader import Pack
 from clvlab.packs.shards import shards_of
@@ -49,11 +49,6 @@ class Match:
     names: tuple[str, ...] = ()
     kickoffs: tuple[int, ...] = ()
     quotes: Sketch | None = None
-
-    @property
-    def is_told_by_teams(self) -> bool:
-        """Whether two teams and a kickoff are known."""
-        return len(self.names) == 2 and bool(self.kickoffs)
 
     def payload(self) -> list[Any]:
         """Return it as JSON values, of which ``match_of`` makes it again."""
@@ -183,8 +178,8 @@ def _likely(left: Sequence[Match], own: Sequence[Match], others: Sequence[Match]
         if not (made_up and one.kind == _SYNTHETIC)
         for listed in _listed(one, number)
     ]
-    first, calendar = ([listed for one in some for listed in _listed(one, one.fixture_id)] for some in (left, own))
-    return likely_pairs(first, asked, calendar)
+    first = [listed for one in left for listed in _listed(one, one.fixture_id)]
+    return likely_pairs(first, asked, [listed for one in own for listed in islice(_listed(one, one.fixture_id), 1)])
 
 
 def _listed(one: Match, number: int) -> Iterator[Listed]:
@@ -206,42 +201,73 @@ def _by_quotes(
 ) -> tuple[dict[int, int], dict[int, int]]:
     """Return which fixtures were quoted as one that is missing was, and of which others nothing tells whether they are it."""
     near = _Near(others, missing)
-    nameless = {one.fixture_id: found for one in unknown if (found := near.nameless(one))}
-    asked = {one.fixture_id for one in unknown if one.fixture_id in nameless or near.renamed(one)}
-    known = quotes(asked) if asked else {}
+    asked = {one.fixture_id for one in unknown if near.nameless(one) is not None or near.renamed(one)}
     by_number = defaultdict[int, list[int]](list)
     for number in missing:
         for quote in others[number].quotes or ():
             by_number[quote].append(number)
     same = dict[int, int]()
-    for fixture_id, own in sorted(known.items()):
+    for fixture_id, own in sorted(quotes(asked).items()) if asked else ():
         shared = Counter(number for quote in own for number in by_number[quote])
         for number, _ in shared.most_common(1):
             if are_same_quotes(own, others[number].quotes or ()):
                 same[fixture_id] = number
-    return same, {fixture_id: number for fixture_id, number in nameless.items() if fixture_id not in same}
+    left = _Near(others, sorted(set(missing) - set(same.values())))
+    unsure = ((one.fixture_id, left.nameless(one)) for one in unknown if one.fixture_id not in same)
+    return same, {fixture_id: number for fixture_id, number in unsure if number is not None}
 
 
 class _Near:
-    """Which matches of a list could be one of no teams, or of other names, by their kickoffs."""
+    """Which matches of a list could be one of no teams, of no kickoff, or of teams that are called otherwise."""
 
     def __init__(self, others: Sequence[Match], missing: Sequence[int]) -> None:
         self._others = others
-        self._untimed = [number for number in missing if not others[number].kickoffs and others[number].provider]
-        self._timed = sorted((at, number) for number in missing for at in others[number].kickoffs)
-        self._unnamed = [(at, number) for at, number in self._timed if len(others[number].names) != 2]
+        known = [number for number in missing if others[number].provider]  # a digest alone leaves no doubt
+        unnamed = [number for number in known if len(others[number].names) != 2]
+        self._all, self._untimed, self._of_nothing = (
+            self._by_provider(some)
+            for some in (
+                known,
+                [number for number in known if not others[number].kickoffs],
+                [number for number in unnamed if not others[number].kickoffs],
+            )
+        )
+        self._timed, self._unnamed = (
+            sorted((at, number) for number in some for at in others[number].kickoffs) for some in (known, unnamed)
+        )
+        self._of_teams = defaultdict[frozenset[tuple[str, ...]], list[int]](list)
+        for number in set(known) - set(unnamed):
+            self._of_teams[_teams(others[number])].append(number)
 
     def nameless(self, one: Match) -> int | None:
-        """Return a match that this one may be, for all that teams and kickoffs say."""
-        timed = self._unnamed if len(one.names) == 2 else self._timed
-        could_be = chain(self._untimed, (number for at in one.kickoffs for number in _within(timed, at, FAR_MS)))
-        if not one.kickoffs:
-            could_be = chain(self._untimed, (number for _, number in self._timed))
-        return next((number for number in could_be if not _are_two_by_id(one, self._others[number])), None)
+        """Return a match that this one may be, where teams and kickoff of both do not say."""
+        found: Iterable[int]
+        if len(one.names) != 2:
+            near = (number for at in one.kickoffs for number in _within(self._timed, at, FAR_MS))
+            found = chain(near, self._untimed.values()) if one.kickoffs else self._all.values()
+        else:
+            untimed = (
+                number for number in self._of_teams.get(_teams(one), ()) if not (one.kickoffs and self._others[number].kickoffs)
+            )
+            near = (number for at in one.kickoffs for number in _within(self._unnamed, at, FAR_MS))
+            found = chain(untimed, near, self._of_nothing.values())
+        return next((number for number in found if not _are_two_by_id(one, self._others[number])), None)
 
     def renamed(self, one: Match) -> bool:
         """Tell whether one kicks off near it, of teams that are called otherwise."""
-        return one.kind != _SYNTHETIC and any(_within(self._timed, at, NEAR_MS) for at in one.kickoffs)
+        return any(
+            one.kind != self._others[number].kind or one.kind != _SYNTHETIC
+            for at in one.kickoffs
+            for number in _within(self._timed, at, NEAR_MS)
+        )
+
+    def _by_provider(self, numbers: Iterable[int]) -> dict[str, int]:
+        """Return the first of some matches of each provider: which of them it is makes no difference to a doubt."""
+        return {self._others[number].provider: number for number in reversed(list(numbers))}
+
+
+def _teams(one: Match) -> frozenset[tuple[str, ...]]:
+    return frozenset(map(folded, one.names))
 
 
 def _within(timed: Sequence[tuple[int, int]], at: int, span_ms: int) -> list[int]:

@@ -125,14 +125,14 @@ def likely_pairs(first: Sequence[Listed], second: Sequence[Listed], calendar: Se
     first, second
         The fixtures of each; one with several kickoffs may be listed with each.
     calendar
-        All fixtures of the first source, which show where teams play on following days.
+        All fixtures of the first source, each once, which show where teams play on following days.
     """
     edges = _edges(first, second)
     of_first = defaultdict[int, list[_Edge]](list)
     for edge in edges:
         of_first[edge.first].append(edge)
     left = [edge for edge in edges if not any(_beats(one, edge) for one in of_first[edge.first])]
-    daily = playing_daily(calendar, second) if any(edge.tier == 2 for edge in left) else set()
+    daily = playing_daily(calendar, ()) if any(edge.tier == 2 for edge in left) else set()
     return [LikelyPair(edge.first, edge.second, edge.alike, edge.gap_ms, edge.first in daily) for edge in left]
 
 
