@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -101,6 +101,7 @@ class KeptRuns:
             # The pack was opened before this transaction: a search may have been planned since.
             self.searches.require_open(connection, plan.pack, plan.fixture_ids)
 
+        self.searches.matches.learn(plan.pack, plan.fixture_ids)
         return replace(self._record(plan.agents), before=still_open)
 
     def live(
@@ -116,7 +117,9 @@ class KeptRuns:
             Of live runs.
         """
         record = self._record(question.agents, ranked=is_genuine(question.feed))
-        return run_live(question, record, folder, look=look, house=house, clock=self._clock)
+        done = run_live(question, record, folder, look=look, house=house, clock=self._clock)
+        self.searches.matches.learn(done.pack, done.fixture_ids)
+        return done
 
     def _record(self, agents: Sequence[Agent], *, ranked: bool = True) -> DatabaseRecord:
         def tried(connection: Connection, done: PerformedRun) -> None:
@@ -131,17 +134,23 @@ class KeptRuns:
             return runs.receipt_lines(connection, run_id)
 
     def record_trials(self, plans: Sequence[Plan]) -> int:
-        """Put what was tried over a pack on record, which no run need follow; returns how many others were there."""
-        pack, ids = plans[0].pack, [own for plan in plans for own in trial_ids(plan)]
+        """Put what was tried over a pack on record, which no run need follow.
+
+        Returns how many others were there, over it or over another pack with a match of those that were asked for.
+        """
+        pack, asked = plans[0].pack, plans[0].fixture_ids
+        ids = [own for plan in plans for own in trial_ids(plan)]
+        kept = self.searches.matches
+        kept.learn(pack, asked)
+        matches = kept.matches(pack, asked)
         with self._database.write() as connection:
-            others = [trials.of_pack(connection, source) - set(_ids_over(pack, source, ids)) for source in pack.sources]
+            alike = kept.alike(connection, matches, (pack.content_hash, tuple(asked)))
+            others = [
+                trials.of_pack(connection, source) - set(_ids_over(pack, source, ids))
+                for source in sorted(alike | set(pack.sources))
+            ]
             _add_trials(connection, pack, ids, self._clock())
         return sum(map(len, others))
-
-    def count_trials(self, content_hashes: Collection[str]) -> int:
-        """Count what is on record over some packs."""
-        with self._database.read() as connection:
-            return trials.count(connection, content_hashes)
 
 
 def _add_trials(connection: Connection, pack: Pack, ids: Sequence[str], now_ms: int) -> None:

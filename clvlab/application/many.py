@@ -98,7 +98,7 @@ def arrived_pack(pack: Pack) -> Pack:
     PackFormatError, PackTamperedError
         It is not here, or is another one.
     """
-    return replace(load_place(place_of(pack), pack.content_hash), held_out=pack.held_out)
+    return replace(load_place(place_of(pack), pack.content_hash), held_out=pack.held_out, doubtful=pack.doubtful)
 
 
 def arrived_agent(agent: Agent) -> Agent:

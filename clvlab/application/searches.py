@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from clvlab.application.kept_matches import KeptMatches, quotes_within
+from clvlab.application.matches import HeldMatches, by_root, check_open, have_one_match, held_matches, overlap_of, shut_by
 from clvlab.errors import StatisticsError, UnknownRunError
+from clvlab.packs.matches import Match
 from clvlab.packs.reader import Pack
 from clvlab.proof.canonical import canonical, sha256, without_floats
 from clvlab.runlog.entries import Planned
@@ -27,13 +30,13 @@ class KeptPlan:
     index
         Of its entry in the log.
     trials_before
-        Trials that were on record when it was made, over its pack and over others that had a fixture of its hold-out.
+        Trials that were on record when it was made, over its pack and over others that had a match of its hold-out.
     payload
         What was planned.
     openings
         Entries in the log that opened its hold-out, with the hash of the configuration that each was for.
     elsewhere
-        Entries in the log that opened other plans, which hold out some of the same fixtures.
+        Entries in the log that opened other plans, which hold out some of the same matches.
     """
 
     plan_id: str
@@ -65,8 +68,12 @@ class Searches:
 
     def __init__(self, database: Database, owner: str, clock: Callable[[], int]) -> None:
         self._database, self._owner, self._clock = database, owner, clock
+        self.matches = KeptMatches(database)
+        self._held: dict[tuple[str, ...], HeldMatches] = {}
+        self._shut: dict[tuple[str, tuple[str, ...]], tuple[dict[int, str], dict[int, str]]] = {}
+        self._sharing: dict[tuple[str, str], bool] = {}
 
-    def plan(self, payload: Mapping[str, Any], pack: Pack, held: Iterable[int], contents: Iterable[str] = ()) -> KeptPlan:
+    def plan(self, payload: Mapping[str, Any], pack: Pack, held: Iterable[int], shelf: Iterable[Pack] = ()) -> KeptPlan:
         """Keep a plan and note it in the log; the same plan again is the one that is there.
 
         Parameters
@@ -75,22 +82,22 @@ class Searches:
             What is planned, as JSON values; ``fixture_ids`` are searched or held out.
         pack, held
             Over which pack, and which of its fixtures are held out.
-        contents
-            Content hashes of other packs that have a fixture of the hold-out: their trials count.
+        shelf
+            Packs at hand, whose trials count if they have a match of the hold-out.
 
         Raises
         ------
         HeldOutError
             Another plan holds some of the fixtures out.
         StatisticsError
-            A fixture is held out whose ticks are those of one that would be searched.
+            A fixture is held out that is one match with one that would be searched.
         """
-        shut = set(held)
-        digests = _digests(pack, shut)
-        _check_twins(pack, set(payload["fixture_ids"]) - shut, digests)
+        out, at_hand = set(held), list(shelf)
         stated = without_floats(dict(payload))
         plan_hash = sha256(canonical(stated))
         plan_id = plan_id_of(plan_hash)
+        matches = self.matches.matches(pack, out)
+        self._check_twins(pack, set(payload["fixture_ids"]) - out, matches)
         with self._database.write() as connection:
             if plans.row(connection, plan_id) is None:
                 # In the transaction that keeps it: of two plans that are made at once, one sees the other.
@@ -99,17 +106,27 @@ class Searches:
                 index = note_plan(
                     LogRows(connection, writing=True), Planned(plan_id, self._owner, plan_hash, pack.content_hash), now
                 )
+                contents = {pack.content_hash, *pack.sources, *self.matches.alike(connection, matches, plan_id, at_hand)}
                 made = {
                     "plan_id": plan_id,
                     "content_hash": pack.content_hash,
                     "idx": index,
                     "opened": False,
-                    "trials_before": trials.count(connection, {pack.content_hash, *contents}),
+                    "trials_before": trials.count(connection, contents),
                     "payload": stated,
                     "created_ts_ms": now,
                 }
-                plans.add(connection, made, sorted(digests))
+                digests = {one.digest for one in matches if one.digest is not None}
+                plans.add(connection, made, sorted(digests), [one.payload() for one in matches])
         return self.kept(plan_id)
+
+    def count_trials(self, plan_id: str, pack: Pack, shelf: Iterable[Pack]) -> int:
+        """Count the trials that are on record by now over the pack of a plan, and over all with a match of its hold-out."""
+        at_hand = list(shelf)
+        with self._database.read() as connection:
+            held = self._held_by(connection, (plan_id,)).matches
+            contents = {pack.content_hash, *pack.sources, *self.matches.alike(connection, held, plan_id, at_hand)}
+            return trials.count(connection, contents)
 
     def kept(self, plan_id: str) -> KeptPlan:
         """Return a plan as it stands now.
@@ -125,7 +142,8 @@ class Searches:
                 raise UnknownRunError(plan_id)
             log = LogRows(connection)
             opened = tuple((index, one.trial) for index, one in openings(log, plan_id))
-            elsewhere = sorted(index for other in plans.sharing(connection, plan_id) for index, _ in openings(log, other))
+            others = (other for other in plans.ids(connection) if other != plan_id and self._share(connection, plan_id, other))
+            elsewhere = sorted(index for other in others for index, _ in openings(log, other))
         payload = found["payload"]
         plan_hash = sha256(canonical(payload))
         return KeptPlan(plan_id, plan_hash, int(found["idx"]), int(found["trials_before"]), payload, opened, tuple(elsewhere))
@@ -151,29 +169,39 @@ class Searches:
         ------
         HeldOutError
         """
-        pack.shut_by(plans.shut(connection)).check_open(fixture_ids)
+        held = self._held_by(connection, tuple(plans.ids(connection, shut=True)))
+        check_open(shut_by(pack, held, quotes_within(connection, pack, fixture_ids)), fixture_ids)
 
     def shut(self, pack: Pack) -> Pack:
-        """Return the pack with the fixtures shut that plans hold out, by digest: whatever pack they have come in."""
+        """Return the pack with the fixtures shut that plans hold out, by the match: whatever pack they have come in."""
         with self._database.read() as connection:
-            return pack.shut_by(plans.shut(connection))
+            shut = tuple(plans.ids(connection, shut=True))
+            held = self._held_by(connection, shut)
+        if (pack.content_hash, shut) not in self._shut:
+            found = shut_by(pack, held, self.matches.quotes)
+            self._shut[pack.content_hash, shut] = dict(found.held_out), dict(found.doubtful)
+        return pack.shut_as(*self._shut[pack.content_hash, shut])
 
+    def _held_by(self, connection: Connection, shut: tuple[str, ...]) -> HeldMatches:
+        if shut not in self._held:
+            self._held[shut] = held_matches({plan_id: plans.held(connection, plan_id) for plan_id in shut})
+        return self._held[shut]
 
-def _digests(pack: Pack, held: Collection[int]) -> dict[str, int]:
-    """Return fixtures by digest; those without ticks all have the same one, and nothing to read."""
-    return {
-        fixture.digest: fixture.fixture_id
-        for fixture in pack.manifest.fixtures
-        if fixture.fixture_id in held and fixture.rows and fixture.digest is not None
-    }
+    def _share(self, connection: Connection, one: str, other: str) -> bool:
+        """Tell whether two plans hold out, or held out, a match that is the same."""
+        if (one, other) not in self._sharing:
+            own, others = (self._held_by(connection, (plan_id,)).matches for plan_id in (one, other))
+            self._sharing[one, other] = have_one_match(own, others)
+        return self._sharing[one, other]
 
-
-def _check_twins(pack: Pack, searched: Collection[int], held: Mapping[str, int]) -> None:
-    """Refuse to hold a fixture out, and to search another one with the same ticks, which would be shut as well."""
-    for fixture in pack.manifest.fixtures:
-        twin = held.get(fixture.digest or "")
-        if twin is not None and fixture.fixture_id in searched:
-            raise StatisticsError(
-                f"fixture {twin} of {pack.pack_id!r} can't be held out while {fixture.fixture_id} is searched: "
-                "their ticks are the same; hold out both, or leave one out of fixtures="
-            )
+    def _check_twins(self, pack: Pack, searched: Collection[int], held: Sequence[Match]) -> None:
+        """Refuse to hold a fixture out, and to search another one that is the same match, which would be shut as well."""
+        for root, own in by_root(pack):
+            same = overlap_of(root, held, self.matches.quotes).same
+            for here, there in own:
+                if here in searched and there.fixture_id in same:
+                    twin = held[same[there.fixture_id]].fixture_id
+                    raise StatisticsError(
+                        f"fixture {twin} of {pack.pack_id!r} can't be held out while {here} is searched: by their ticks, ids, "
+                        "teams or quotes they are one match; hold out both, or leave one out of fixtures="
+                    )

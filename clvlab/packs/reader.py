@@ -42,12 +42,15 @@ class Pack:
         Where its files are: in a folder, whose ticks file was hashed, or elsewhere, where each fixture is when it is read.
     held_out
         Fixtures that are shut, each with the plan that holds it out: no tape has them, nor have the results.
+    doubtful
+        Fixtures of which nothing tells whether a plan holds them out, each with one that may; they are open.
     """
 
     files: PackFiles
     manifest: PackManifest = field(repr=False)
     content_hash: str
     held_out: tuple[tuple[int, str], ...] = field(default=(), repr=False)
+    doubtful: tuple[tuple[int, str], ...] = field(default=(), repr=False)
 
     @property
     def folder(self) -> Path:
@@ -211,9 +214,9 @@ class Pack:
             if type(fixture_id) is not int or fixture_id not in known:
                 raise UnknownFixtureError(fixture_id, self.pack_id, self.fixture_ids)
 
-    def digests(self) -> Iterable[tuple[int, str]]:
-        """Return the fixtures with the digests of the ticks that are read of each."""
-        return ((fixture.fixture_id, str(fixture.digest)) for fixture in self.manifest.fixtures)
+    def origins(self) -> Iterable[tuple[int, Pack, Fixture]]:
+        """Return the fixtures with the pack that the ticks of each are read from, and what it is there; with several, each."""
+        return ((fixture.fixture_id, self, fixture) for fixture in self.manifest.fixtures)
 
     def check_closes(self, close_source: str | None) -> None:
         """Refuse to close by a book that the pack does not keep.
@@ -226,10 +229,10 @@ class Pack:
             kept = among(close_source, self.books) if self.books else "; it has the consensus alone: import it with books=True"
             raise WindowError(f"pack {self.pack_id!r} keeps no book {close_source!r:.80} to close by{kept}")
 
-    def shut_by(self, plans: Mapping[str, str]) -> Pack:
-        """Return the pack with those fixtures shut whose digest a plan has, and no others; itself if it is so already."""
-        held = {fixture_id: plans[digest] for fixture_id, digest in self.digests() if digest in plans}
-        return self if held == dict(self.held_out) else replace(self, held_out=tuple(sorted(held.items())))
+    def shut_as(self, held_out: Mapping[int, str], doubtful: Mapping[int, str]) -> Pack:
+        """Return the pack with these fixtures shut, and no others; itself if it is so already."""
+        held, unsure = (tuple(sorted(own.items())) for own in (held_out, doubtful))
+        return self if (held, unsure) == (self.held_out, self.doubtful) else replace(self, held_out=held, doubtful=unsure)
 
     def held(self, held_out: Mapping[int, str]) -> Pack:
         """Return the pack with those of its fixtures shut as well that are named, each with the plan that holds it out."""

@@ -9,7 +9,7 @@ written together or not at all.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -47,8 +47,8 @@ class LogRows(Nodes, Protocol):
         """Return the entries that restart the log, in order, with their indices."""
         ...
 
-    def shut(self) -> dict[str, str]:
-        """Return the plan that shuts each fixture, by the fixture's digest."""
+    def shut(self) -> Mapping[str, tuple[frozenset[str], Sequence[Sequence[Any]] | None]]:
+        """Return what is held out by now, by plan: digests of ticks, and matches as JSON values where the plan has them."""
         ...
 
     def add(

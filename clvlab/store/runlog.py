@@ -80,9 +80,9 @@ class LogRows:
         found = self._connection.execute(query.where(log_entries.c.owner == "", log_entries.c.kind == EntryKind.RESTART))
         return [(_index(index), _bytes(entry, f"entry {index}")) for index, entry in found]
 
-    def shut(self) -> dict[str, str]:
-        """Return the plan that shuts each fixture, by the fixture's digest."""
-        return plans.shut(self._connection)
+    def shut(self) -> dict[str, plans.HeldOut]:
+        """Return what is held out by now, by plan."""
+        return {plan_id: plans.held(self._connection, plan_id) for plan_id in plans.ids(self._connection, shut=True)}
 
     def add(
         self,

@@ -365,6 +365,15 @@ held_out = Table(
     Index(None, "digest"),
 )
 
+# Which matches a pack is of, under its content hash, and which a plan holds out, under its id; deflated JSON, and its digest.
+matches = Table(
+    "matches",
+    metadata,
+    Column("name", Name, primary_key=True),
+    Column("listing", LargeBinary, nullable=False),
+    Column("digest", Name, nullable=False),
+)
+
 # Packs that owners uploaded: the same content once per owner. ``entry`` is by what the files are known again.
 uploads = Table(
     "uploads",

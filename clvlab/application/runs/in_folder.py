@@ -10,6 +10,7 @@ from clvlab.anchor.configured import anchorer
 from clvlab.anchor.records import AnchorRecord, FolderRecords
 from clvlab.anchor.settings import AnchorSettings
 from clvlab.answers.runs import InspectorRecord
+from clvlab.application.matches import check_open, held_matches, quotes_of_asked, shut_by
 from clvlab.application.runs.inspector import inspect_decision
 from clvlab.application.runs.perform import Commitment, PerformedRun
 from clvlab.application.runs.plan import Plan
@@ -58,7 +59,8 @@ class FolderRecord:
             return Commitment(plan.run_id)
         with self.log.write() as rows:
             if isinstance(plan, Plan):  # what is captured live is of no pack yet
-                plan.pack.shut_by(rows.shut()).check_open(plan.fixture_ids)
+                quotes = quotes_of_asked(plan.pack, plan.fixture_ids)
+                check_open(shut_by(plan.pack, held_matches(rows.shut()), quotes), plan.fixture_ids)
             inputs, content_hash = inputs_hash(plan.started), plan.started["binding"]["content_hash"]
             sources = [agent["source_sha256"] for agent in plan.started["agents"]]
             index = commit(rows, plan.run_id, self.owner, inputs, content_hash, self.clock(), sources=sources)

@@ -101,7 +101,6 @@ def make_plan(
     held = hold_out_of(pack, hold.hold_out, hold.by, hold.seed, asked)
     out = set(held)
     digests = {one.fixture_id: str(one.digest) for one in pack.manifest.fixtures if one.fixture_id in out}
-    shut = set(digests.values())
     payload = {
         "schema": PLAN_SCHEMA,
         "pack_id": pack.pack_id,
@@ -120,11 +119,7 @@ def make_plan(
         },
     }
 
-    def contents() -> set[str]:
-        alike = (one for one in shelf.packs() if any(fixture.digest in shut for fixture in one.manifest.fixtures))
-        return {pack.content_hash, *pack.sources, *(one.content_hash for one in alike)}
-
-    kept = runs.searches.plan(payload, pack, held, contents())
+    kept = runs.searches.plan(payload, pack, held, shelf.packs())
 
     def planned(fixtures: Sequence[int]) -> Question:
         """Ask about fixtures of the very pack that was planned over."""
@@ -140,7 +135,7 @@ def make_plan(
         sweep=lambda work: _sweep(place, planned(training), entry, grid, hold.objective, work),
         walk=lambda work: place.walk(planned(training), entry, grid, folds, work),
         open=partial(_open, place, runs, kept, lambda: planned(held), entry),
-        trials=lambda: runs.count_trials(contents()),
+        trials=lambda: runs.searches.count_trials(kept.plan_id, pack, shelf.packs()),
     )
     return SearchPlan(grid, training, held, verbs)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from datetime import date
 from functools import cached_property, partial
 from pathlib import Path
@@ -262,7 +261,8 @@ def shut_together(packs: Sequence[Pack]) -> Callable[[reader.Pack], reader.Pack]
 
 
 def _shut_by_all(shuts: Sequence[Callable[[reader.Pack], reader.Pack]], pack: reader.Pack) -> reader.Pack:
-    held: dict[int, str] = {}
-    for shut in shuts:
-        held |= dict(shut(pack).held_out)
-    return pack if held == dict(pack.held_out) else replace(pack, held_out=tuple(sorted(held.items())))
+    held, doubtful = dict[int, str](), dict[int, str]()
+    for own in (shut(pack) for shut in shuts):
+        held |= dict(own.held_out)
+        doubtful |= dict(own.doubtful)
+    return pack.shut_as(held, doubtful)

@@ -52,7 +52,8 @@ def _sentence(pack: Pack, kickoffs: int) -> str:
     said = f"{count:,} {'fixture' if count == 1 else 'fixtures'}, {made}"
     without = "" if kickoffs == count else f"; {count - kickoffs:,} without a kickoff"
     held = f"; {len(pack.held_out):,} held out by a plan" if pack.held_out else ""
-    return f"{said}{without}{held}."
+    unsure = f"; {len(pack.doubtful):,} of which nothing tells whether a plan holds them out" if pack.doubtful else ""
+    return f"{said}{without}{held}{unsure}."
 
 
 def _coverage(pack: Pack, found: Quality | None) -> dict[str, str]:

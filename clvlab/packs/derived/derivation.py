@@ -14,7 +14,7 @@ import polars as pl
 from clvlab.law.tape import Binding, Tape
 from clvlab.packs.folder import PackFiles
 from clvlab.packs.grades import Grade, grade_of
-from clvlab.packs.manifest import PackManifest
+from clvlab.packs.manifest import Fixture, PackManifest
 from clvlab.packs.quality import Quality
 from clvlab.packs.reader import Pack
 from clvlab.proof.canonical import canonical, sha256
@@ -82,14 +82,14 @@ class DerivedPack(Pack):
     def rows(self) -> str:
         return f"at most {super().rows}" if _chooses_markets(self) else super().rows
 
-    def digests(self) -> Iterable[tuple[int, str]]:
+    def origins(self) -> Iterable[tuple[int, Pack, Fixture]]:
         own, parents = set(self.fixture_ids), self.derivation.parents
         if self.derivation.kind is not Kind.JOIN:
-            return ((number, digest) for parent in parents for number, digest in parent.digests() if number in own)
+            return (one for parent in parents for one in parent.origins() if one[0] in own)
         named = [{second: first for first, second, _ in pairs} for pairs in self.derivation.rule["pairs"]]
         others = zip(named, parents[1:], strict=True)
-        beside = ((names[number], one) for names, pack in others for number, one in pack.digests() if number in names)
-        return chain(parents[0].digests(), beside)
+        beside = ((names[one[0]], *one[1:]) for names, pack in others for one in pack.origins() if one[0] in names)
+        return chain(parents[0].origins(), beside)
 
     @cached_property
     def is_genuine(self) -> bool:

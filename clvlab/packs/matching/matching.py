@@ -12,7 +12,7 @@ from clvlab.packs.matching.calendar import playing_daily
 from clvlab.packs.matching.fixtures import Listed, Matched, Pair, Refused
 from clvlab.packs.matching.groups import Groups
 from clvlab.packs.matching.markets import Role
-from clvlab.packs.matching.names import likeness
+from clvlab.packs.matching.names import likeness, may_be_alike
 from clvlab.packs.matching.prices import Gap, gap_between
 
 UNTIMED = "it has no kickoff, and teams meet more than once"
@@ -90,6 +90,52 @@ def matched(first: Sequence[Listed], second: Sequence[Listed], gaps: Gaps | None
     )
 
 
+class LikelyPair(NamedTuple):
+    """A fixture of the first source that may be one of the second, by teams and kickoff alone.
+
+    Attributes
+    ----------
+    alike
+        Likeness of the names, of the less alike team, in either order.
+    gap_ms
+        By how much the second source has it later.
+    daily
+        Whether only its day tells which match it is.
+    """
+
+    first: int
+    second: int
+    alike: float
+    gap_ms: int
+    daily: bool
+
+    @property
+    def is_near(self) -> bool:
+        """Whether the kickoffs are hours apart at most."""
+        return abs(self.gap_ms) <= NEAR_MS
+
+
+def likely_pairs(first: Sequence[Listed], second: Sequence[Listed], calendar: Sequence[Listed]) -> list[LikelyPair]:
+    """Return which fixtures of the first source may be which of the second, each judged by itself.
+
+    Unlike ``matched`` it asks no prices, and several fixtures may be one: whoever asks wants to miss none.
+
+    Parameters
+    ----------
+    first, second
+        The fixtures of each; one with several kickoffs may be listed with each.
+    calendar
+        All fixtures of the first source, each once, which show where teams play on following days.
+    """
+    edges = _edges(first, second)
+    of_first = defaultdict[int, list[_Edge]](list)
+    for edge in edges:
+        of_first[edge.first].append(edge)
+    left = [edge for edge in edges if not any(_beats(one, edge) for one in of_first[edge.first])]
+    daily = playing_daily(calendar, ()) if any(edge.tier == 2 for edge in left) else set()
+    return [LikelyPair(edge.first, edge.second, edge.alike, edge.gap_ms, edge.first in daily) for edge in left]
+
+
 def _edges(first: Sequence[Listed], second: Sequence[Listed]) -> list[_Edge]:
     """Return pairs whose teams are alike, and whose kickoffs are not further apart than one may have been moved."""
     timed = sorted(((one.kickoff_ts_ms, one) for one in second if one.kickoff_ts_ms is not None), key=itemgetter(0))
@@ -104,7 +150,7 @@ def _edges(first: Sequence[Listed], second: Sequence[Listed]) -> list[_Edge]:
 
 
 def _edge(one: Listed, other: Listed, gap_ms: int) -> _Edge | None:
-    if len(one.names) != 2 or len(other.names) != 2:
+    if len(one.names) != 2 or len(other.names) != 2 or not any(may_be_alike(one.names[0], name) for name in other.names):
         return None
     straight = min(likeness(one.names[0], other.names[0]), likeness(one.names[1], other.names[1]))
     turned = min(likeness(one.names[0], other.names[1]), likeness(one.names[1], other.names[0]))
@@ -124,10 +170,13 @@ def _pruned(edges: Iterable[_Edge]) -> list[_Edge]:
         by_second[edge.second].append(edge)
 
     def is_beaten(edge: _Edge) -> bool:
-        others = (*by_first[edge.first], *by_second[edge.second])
-        return any(one.alike >= edge.alike + MARGIN and one.tier <= edge.tier for one in others)
+        return any(_beats(one, edge) for one in (*by_first[edge.first], *by_second[edge.second]))
 
     return [edge for edge in listed if not is_beaten(edge)]
+
+
+def _beats(one: _Edge, edge: _Edge) -> bool:
+    return one.alike >= edge.alike + MARGIN and one.tier <= edge.tier
 
 
 def _components(edges: Sequence[_Edge]) -> list[list[_Edge]]:

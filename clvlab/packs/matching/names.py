@@ -64,6 +64,7 @@ _SLIP = 5  # letters of a word in which one may be wrong
 _ALIKE = 0.8  # of two words that differ by a slip
 
 
+@lru_cache(maxsize=1 << 16)
 def folded(name: str) -> tuple[str, ...]:
     """Return the words of a name, without accents, case and punctuation.
 
@@ -100,6 +101,17 @@ def likeness(one: str, other: str) -> float:
     if _are_initials(first, second) or _are_initials(second, first):
         return 0.9
     return max(_overlap(first, second), _overlap(_expanded(first), _expanded(second)))
+
+
+def may_be_alike(one: str, other: str) -> bool:
+    """Tell at once of most names that nothing is alike in them: words that are begin with the same letter."""
+    return not _letters(one).isdisjoint(_letters(other))
+
+
+@lru_cache(maxsize=1 << 16)
+def _letters(name: str) -> frozenset[str]:
+    words = _core(name)[0]
+    return frozenset(word[0] for word in (*words, *_expanded(words)))
 
 
 def _core(name: str) -> tuple[tuple[str, ...], frozenset[str]]:

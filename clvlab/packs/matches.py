@@ -1,0 +1,285 @@
+"""Which match a fixture is, whatever file it came in: by its ticks, its provider's id, its teams and kickoff, or its quotes."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain, islice
+from typing import Any
+
+from clvlab.packs.manifest import Fixture
+from clvlab.packs.matching.fixtures import Listed
+from clvlab.packs.matching.matching import EXACT_MS, FAR_MS, NEAR_MS, SURELY_ALIKE, LikelyPair, likely_pairs
+from clvlab.packs.matching.names import folded, likeness
+from clvlab.packs.matching.quotes import Sketch, are_same_quotes, sketches
+from clvlab.packs.reader import Pack
+from clvlab.packs.shards import shards_of
+
+_SYNTHETIC = "synthetic"
+_OF_ANYBODY = frozenset({"table", "unknown"})  # whose ids are those of whoever wrote the file
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """What tells which match a fixture is.
+
+    Attributes
+    ----------
+    fixture_id
+        In its pack.
+    digest
+        Of its ticks; null where it has none.
+    kind, provider
+        The two parts of its pack's provenance.
+    source_id
+        What the provider calls it; empty where a generator made it up.
+    kickoffs
+        In UTC milliseconds, as far as they are known: the actual one and the announced one.
+    quotes
+        Null where nobody looked.
+    """
+
+    fixture_id: int
+    digest: str | None
+    kind: str = ""
+    provider: str = ""
+    source_id: str = ""
+    names: tuple[str, ...] = ()
+    kickoffs: tuple[int, ...] = ()
+    quotes: Sketch | None = None
+
+    def payload(self) -> list[Any]:
+        """Return it as JSON values, of which ``match_of`` makes it again."""
+        quotes = None if self.quotes is None else list(self.quotes)
+        own = (self.fixture_id, self.digest, self.kind, self.provider, self.source_id)
+        return [*own, list(self.names), list(self.kickoffs), quotes]
+
+
+def match_of(payload: Sequence[Any]) -> Match:
+    """Return the match that a payload says."""
+    fixture_id, digest, kind, provider, source_id, names, kickoffs, quotes = payload
+    sketch = None if quotes is None else tuple(quotes)
+    return Match(fixture_id, digest, kind, provider, source_id, tuple(names), tuple(kickoffs), sketch)
+
+
+def matches_of(pack: Pack, fixtures: Iterable[Fixture] | None = None) -> list[Match]:
+    """Return which match each fixture of a pack is, as far as its descriptor says; of a derived pack, ask its origins."""
+    kind, _, provider = pack.provenance.partition("-")
+    known = provider or kind
+    return [
+        Match(
+            one.fixture_id,
+            one.digest if one.rows else None,
+            kind,
+            known,
+            "" if kind == _SYNTHETIC else one.source_id or str(one.fixture_id),
+            one.names,
+            tuple(dict.fromkeys(at for at in (one.kickoff_ts_ms, one.scheduled_ts_ms) if at is not None)),
+        )
+        for one in (pack.manifest.fixtures if fixtures is None else fixtures)
+    ]
+
+
+def quotes_of(pack: Pack, fixture_ids: Collection[int]) -> dict[int, Sketch]:
+    """Read what was quoted of some fixtures of a pack that is derived of none, whether they are held out or not."""
+    wanted = [one for one in pack.manifest.fixtures if one.fixture_id in fixture_ids and one.rows]
+    found = dict[int, Sketch]()
+    for shard in shards_of(wanted) if wanted else ():
+        found |= sketches(*pack.files.ticks(shard))
+    return {fixture_id: found.get(fixture_id, ()) for fixture_id in fixture_ids}
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """Which fixtures of a pack are matches of a list.
+
+    Attributes
+    ----------
+    same
+        By fixture, the place in the list.
+    doubtful
+        Fixtures of which it can't be told, likewise: without two teams or a kickoff, or of teams that play on following days.
+    """
+
+    same: Mapping[int, int] = field(default_factory=dict)
+    doubtful: Mapping[int, int] = field(default_factory=dict)
+
+
+Quotes = Callable[[Collection[int]], Mapping[int, Sketch]]
+"""Returns what was quoted of fixtures, as far as that can be known at little cost."""
+
+
+def overlap(own: Sequence[Match], others: Sequence[Match], quotes: Quotes) -> Overlap:
+    """Find which fixtures of one pack are matches of a list, by whatever of them agrees.
+
+    Quotes are asked of those fixtures alone that neither ids nor teams tell: where all matches of the list are found, of none.
+
+    Parameters
+    ----------
+    own
+        The fixtures of a pack that is derived of none.
+    others
+        Matches of any packs.
+    quotes
+        What was quoted of the pack's.
+    """
+    same = dict(_by_id(own, others))
+    present = set(same.values())
+    left = [one for one in own if one.fixture_id not in same]
+    doubtful, met = dict[int, int](), set(present)
+    if left and others:
+        likely = _likely(left, own, others)
+        near = {pair.second for pair in likely if pair.is_near}
+        met |= near
+        for pair in likely:
+            if _is_same(pair, listed=pair.second in present):
+                same.setdefault(pair.first, pair.second)
+                met.add(pair.second)
+            elif pair.daily and not pair.is_near and pair.second not in present | near:
+                doubtful.setdefault(pair.first, pair.second)
+    missing = [number for number in range(len(others)) if number not in met]
+    unknown = [one for one in left if one.fixture_id not in same]
+    if missing and unknown:
+        again, unsure = _by_quotes(unknown, others, missing, quotes)
+        same, doubtful = same | again, unsure | doubtful
+    return Overlap(same, {own_id: number for own_id, number in doubtful.items() if own_id not in same})
+
+
+def _by_id(own: Sequence[Match], others: Sequence[Match]) -> Iterator[tuple[int, int]]:
+    """Yield fixtures whose ticks are those of another one, or that have its id at the same provider."""
+    by_digest = {one.digest: number for number, one in enumerate(others) if one.digest is not None}
+    by_id = {(one.provider, one.source_id): number for number, one in enumerate(others) if one.source_id}
+    for one in own:
+        number = None if one.digest is None else by_digest.get(one.digest)
+        if number is None:
+            number = by_id.get((one.provider, one.source_id))
+            if number is None or (one.provider in _OF_ANYBODY and _contradict(one, others[number])):
+                continue
+        yield one.fixture_id, number
+
+
+def _contradict(one: Match, other: Match) -> bool:
+    """Tell whether two fixtures with one id are two matches: anybody's files count theirs from 1."""
+    pairs = (one.names, other.names), (one.names, other.names[::-1])
+    named = len(one.names) == len(other.names) == 2
+    unlike = named and max(min(map(likeness, *pair)) for pair in pairs) < SURELY_ALIKE
+    apart = min((abs(at - then) for at in one.kickoffs for then in other.kickoffs), default=0)
+    return unlike or apart > FAR_MS
+
+
+def _likely(left: Sequence[Match], own: Sequence[Match], others: Sequence[Match]) -> list[LikelyPair]:
+    """Return what teams and kickoffs say; what a generator made up twice under the same names is two matches."""
+    made_up = own[0].kind == _SYNTHETIC
+    asked = [
+        listed
+        for number, one in enumerate(others)
+        if not (made_up and one.kind == _SYNTHETIC)
+        for listed in _listed(one, number)
+    ]
+    first = [listed for one in left for listed in _listed(one, one.fixture_id)]
+    return likely_pairs(first, asked, [listed for one in own for listed in islice(_listed(one, one.fixture_id), 1)])
+
+
+def _listed(one: Match, number: int) -> Iterator[Listed]:
+    return (Listed(number, one.names, at) for at in one.kickoffs) if len(one.names) == 2 else iter(())
+
+
+def _is_same(pair: LikelyPair, *, listed: bool) -> bool:
+    """Tell whether a pair is one match; ``listed`` says that the pack has the other one already, under its own id.
+
+    A source lists a match once: what it lists beside it is another one, unless teams and time are the same.
+    """
+    if listed:
+        return abs(pair.gap_ms) <= EXACT_MS and pair.alike >= SURELY_ALIKE
+    return pair.is_near or (pair.alike >= SURELY_ALIKE and not pair.daily)
+
+
+def _by_quotes(
+    unknown: Sequence[Match], others: Sequence[Match], missing: Sequence[int], quotes: Quotes
+) -> tuple[dict[int, int], dict[int, int]]:
+    """Return which fixtures were quoted as one that is missing was, and of which others nothing tells whether they are it."""
+    near = _Near(others, missing)
+    asked = {one.fixture_id for one in unknown if near.nameless(one) is not None or near.renamed(one)}
+    by_number = defaultdict[int, list[int]](list)
+    for number in missing:
+        for quote in others[number].quotes or ():
+            by_number[quote].append(number)
+    same = dict[int, int]()
+    for fixture_id, own in sorted(quotes(asked).items()) if asked else ():
+        shared = Counter(number for quote in own for number in by_number[quote])
+        for number, _ in shared.most_common(1):
+            if are_same_quotes(own, others[number].quotes or ()):
+                same[fixture_id] = number
+    left = _Near(others, sorted(set(missing) - set(same.values())))
+    unsure = ((one.fixture_id, left.nameless(one)) for one in unknown if one.fixture_id not in same)
+    return same, {fixture_id: number for fixture_id, number in unsure if number is not None}
+
+
+class _Near:
+    """Which matches of a list could be one of no teams, of no kickoff, or of teams that are called otherwise."""
+
+    def __init__(self, others: Sequence[Match], missing: Sequence[int]) -> None:
+        self._others = others
+        known = [number for number in missing if others[number].provider]  # a digest alone leaves no doubt
+        unnamed = [number for number in known if len(others[number].names) != 2]
+        self._all, self._untimed, self._of_nothing = (
+            self._by_provider(some)
+            for some in (
+                known,
+                [number for number in known if not others[number].kickoffs],
+                [number for number in unnamed if not others[number].kickoffs],
+            )
+        )
+        self._timed, self._unnamed = (
+            sorted((at, number) for number in some for at in others[number].kickoffs) for some in (known, unnamed)
+        )
+        self._of_teams = defaultdict[frozenset[tuple[str, ...]], list[int]](list)
+        for number in set(known) - set(unnamed):
+            self._of_teams[_teams(others[number])].append(number)
+
+    def nameless(self, one: Match) -> int | None:
+        """Return a match that this one may be, where teams and kickoff of both do not say."""
+        found: Iterable[int]
+        if len(one.names) != 2:
+            near = (number for at in one.kickoffs for number in _within(self._timed, at, FAR_MS))
+            found = chain(near, self._untimed.values()) if one.kickoffs else self._all.values()
+        else:
+            untimed = (
+                number for number in self._of_teams.get(_teams(one), ()) if not (one.kickoffs and self._others[number].kickoffs)
+            )
+            near = (number for at in one.kickoffs for number in _within(self._unnamed, at, FAR_MS))
+            found = chain(untimed, near, self._of_nothing.values())
+        return next((number for number in found if not _are_two_by_id(one, self._others[number])), None)
+
+    def renamed(self, one: Match) -> bool:
+        """Tell whether one kicks off near it, of teams that are called otherwise."""
+        return any(
+            one.kind != self._others[number].kind or one.kind != _SYNTHETIC
+            for at in one.kickoffs
+            for number in _within(self._timed, at, NEAR_MS)
+        )
+
+    def _by_provider(self, numbers: Iterable[int]) -> dict[str, int]:
+        """Return the first of some matches of each provider: which of them it is makes no difference to a doubt."""
+        return {self._others[number].provider: number for number in reversed(list(numbers))}
+
+
+def _teams(one: Match) -> frozenset[tuple[str, ...]]:
+    return frozenset(map(folded, one.names))
+
+
+def _within(timed: Sequence[tuple[int, int]], at: int, span_ms: int) -> list[int]:
+    low = bisect_left(timed, (at - span_ms, -1))
+    return [number for _, number in timed[low : bisect_right(timed, (at + span_ms + 1, -1))]]
+
+
+def _are_two_by_id(one: Match, other: Match) -> bool:
+    """Tell whether one provider, whose ids are its own, calls them two, or one generator made both up."""
+    return one.provider == other.provider and one.provider not in _OF_ANYBODY
+
+
+def with_quotes(matches: Iterable[Match], quotes: Mapping[int, Sketch]) -> list[Match]:
+    """Return matches with what was quoted of them, where that is known."""
+    return [replace(one, quotes=quotes.get(one.fixture_id, one.quotes)) for one in matches]

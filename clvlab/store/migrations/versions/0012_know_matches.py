@@ -1,0 +1,43 @@
+"""Keep which matches packs are of, by which hold-outs and trials are known in other files of the same odds.
+
+Revision ID: 0012
+Revises: 0011
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+from clvlab.errors import StoreError
+from clvlab.store.columns import Name
+
+revision = "0012"
+down_revision = "0011"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Add the table; plans that are there already are known by the digests of their ticks alone."""
+    op.create_table(
+        "matches",
+        sa.Column("name", Name, nullable=False),
+        sa.Column("listing", sa.LargeBinary(), nullable=False),
+        sa.Column("digest", Name, nullable=False),
+        sa.PrimaryKeyConstraint("name", name=op.f("pk_matches")),
+    )
+
+
+def downgrade() -> None:
+    """Drop the table, if no hold-out is shut by it.
+
+    Raises
+    ------
+    StoreError
+        An older version would open what a plan holds out in other files of the same odds.
+    """
+    shut = "SELECT count(*) FROM plans JOIN matches ON matches.name = plans.plan_id WHERE NOT plans.opened"
+    if op.get_bind().execute(sa.text(shut)).scalar():
+        raise StoreError("the database has plans whose hold-out is shut by the match, which schema 0011 would open")
+    op.drop_table("matches")
