@@ -33,7 +33,7 @@ class Known(NamedTuple):
     source_id: str | None = None
 
 
-_NOTHING_KNOWN = Known()
+NOTHING_KNOWN = Known()
 
 
 class Book:
@@ -158,7 +158,7 @@ class MovingBook(Book):
         at: tuple[int, int, int, bool, str],
         rows: Mapping[str, int],
         sides: Mapping[str, Mapping[str, int]],
-        fixture: Known = _NOTHING_KNOWN,
+        fixture: Known = NOTHING_KNOWN,
     ) -> None:
         """Stand at a message: time, fixture, tick, in play and market; with the last row of each market, and its sides."""
         self.fixture = fixture

@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from clvlab.agents.book import NULL, Book, MovingBook, columns_of, known_of
+from clvlab.agents.book import NOTHING_KNOWN, NULL, Book, Known, MovingBook, columns_of, known_of
 from clvlab.agents.markets import checked_markets, in_markets
 from clvlab.agents.source import agent_sha256
 from clvlab.engine.agent import Identity
@@ -124,6 +124,11 @@ class TickFollower:
         self._book = MovingBook(self._columns)
         self._rows: dict[int, dict[str, int]] = {}
         self._sides: dict[int, dict[str, dict[str, int]]] = {}
+        self._known: dict[int, Known] = {}
+
+    def know(self, fixture_id: int, known: Known) -> None:
+        """Take what is known of a fixture beforehand."""
+        self._known[fixture_id] = known
 
     def take(self, message: Message) -> list[Decision]:
         """Return what the agent decides at a message.
@@ -147,7 +152,8 @@ class TickFollower:
             self._columns["prob_bps"][number] = NULL if prob is None else prob
             self._columns["odds_milli"][number] = NULL if odds is None else odds
         self._columns["suspended"][row], self._columns["ts_ms"][row] = message.suspended, message.ts_ms
-        self._book.move((message.ts_ms, fixture_id, message.tick_seq, message.in_running, market), rows, sides)
+        at = (message.ts_ms, fixture_id, message.tick_seq, message.in_running, market)
+        self._book.move(at, rows, sides, self._known.get(fixture_id, NOTHING_KNOWN))
         answer = self._on_tick(self._book)
         return [] if answer is None else _checked(answer, self._book)
 

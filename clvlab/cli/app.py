@@ -152,6 +152,7 @@ def backtest(
     close: Annotated[str | None, typer.Option(help="The book to close by, of a pack that keeps its books.")] = None,
     policy: Annotated[list[str] | None, typer.Option(help="A limit of the policy, likewise.")] = None,
     audit: Annotated[bool, typer.Option(help="Audit an agent of your own for look-ahead before sealing.")] = True,
+    stepped: Annotated[bool, typer.Option(help="Ask a TickAgent of your own step by step; no audit.")] = False,
     reads: ReadsOption = None,
     network: NetworkOption = False,
     window_id: Annotated[str, typer.Option(help="Label of the window.")] = "full",
@@ -179,7 +180,7 @@ def backtest(
     ):
         plan = backtests.plan_backtest(
             packs.open_pack(pack),
-            isolated(agent, reads=reads or [], network=network) if reads or network else agent,
+            isolated(agent, reads=reads or [], network=network, stepped=stepped) if reads or network or stepped else agent,
             params=params_of(param or []),
             fixture_ids=fixture,
             window=window,

@@ -98,6 +98,11 @@ class Isolated(ABC):
     def audited(self) -> Causality:
         """What an audit of these processes shows: how far they are locked in."""
 
+    @property
+    @abstractmethod
+    def steps(self) -> bool:
+        """Whether its process gets each message after its answer to the one before, which needs no audit."""
+
     @abstractmethod
     def decide(self, tape: Tape) -> pl.DataFrame:
         """Return ``DECISIONS`` over the tape, of a process that may have been asked before."""
@@ -148,7 +153,7 @@ def identify(agent: Agent, *, audit: bool) -> Identity:
         repeats = agent.identity.causality == Causality.TRANSCRIPT
         return replace(agent.identity, causality=Causality.TRANSCRIPT if repeats else Causality.TEMPLATE)
     identity = agent.identity
-    return replace(identity, causality=agent.audited if audit else Causality.UNCHECKED)
+    return replace(identity, causality=agent.audited if audit or agent.steps else Causality.UNCHECKED)
 
 
 def fresh(agent: Agent, *, silent: bool = False, grows: bool = False) -> AbstractContextManager[Agent]:

@@ -53,7 +53,7 @@ def _answer(question: Question, identity: Identity, agent: Agent) -> pl.DataFram
     """Ask one agent, an isolated one after its audit and in a process that has seen nothing: its ``DECISIONS``, located."""
     name, tape, decided = identity.agent_id, question.tape, None
     sealable(identity)
-    if isinstance(agent, Isolated) and question.audit_seed is not None:
+    if isinstance(agent, Isolated) and not agent.steps and question.audit_seed is not None:
         report = lookahead_audit(agent, tape, seed=question.audit_seed, window=question.window)
         if not report.passed:
             raise LookaheadError(f"{report!r}. Nothing was sealed")

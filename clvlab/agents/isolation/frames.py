@@ -11,9 +11,10 @@ _HEAD = struct.Struct("<cQ")
 
 
 class FrameKind(Enum):
-    """What a frame holds; ``ASK`` goes to the agent's process, the others come back."""
+    """What a frame holds; ``ASK`` and ``STEP`` go to the agent's process, the others come back."""
 
     ASK = b"A"  # a pickled request
+    STEP = b"S"  # one message of a tape, and back what was decided at it
     READY = b"R"  # JSON: whether the process is locked in
     OUT = b"O"  # text that was printed
     ERR = b"E"  # text that was printed to stderr

@@ -21,7 +21,7 @@ from clvlab.agents.isolation.process import AgentProcess
 from clvlab.engine.agent import Agent, Identity, Isolated, register
 from clvlab.engine.following import Follower
 from clvlab.errors import AgentError
-from clvlab.law.actions import Decision
+from clvlab.law.actions import Decision, decisions_of
 from clvlab.law.message import Message
 from clvlab.law.schema import Causality, Held
 from clvlab.law.tape import Tape
@@ -45,6 +45,8 @@ class IsolatedAgent(Isolated):
         Who decides, where it is not who the agent says.
     sealed
         The config of a sealed run that is run again; then ``params`` is empty.
+    steps
+        Whether it is asked step by step: it gets each message after its answer to the one before.
     scope
         Names the fixtures that it is asked about while its process is kept: one of another scope has not seen them.
     """
@@ -55,6 +57,7 @@ class IsolatedAgent(Isolated):
     agent_id: str | None = None
     sealed: Mapping[str, Any] | None = None
     scope: str | None = None
+    steps: bool = False
 
     def __init_subclass__(cls) -> None:
         """Refuse a subclass, whose methods would run here, and would be called what clvlab made."""
@@ -71,12 +74,22 @@ class IsolatedAgent(Isolated):
     @cached_property
     def audited(self) -> Causality:
         locked_in = {Held.CALLS, Held.FILES} <= set(self.identity.held)
+        if self.steps and not locked_in:
+            raise AgentError("step by step an agent is asked only where the system can lock its process in, as this one can't")
+        if self.steps:
+            return Causality.STEPPED
         return Causality.AUDITED_SANDBOX if locked_in else Causality.AUDITED_PROCESS
+
+    def answer_of(self, process: AgentProcess, tape: Tape) -> pl.DataFrame:
+        """Return what a process decides over a tape, asked about the whole of it or step by step."""
+        if not self.steps:
+            return process.decisions(tape, **self.configured)
+        return decisions_of(process.stepped(tape, **self.configured), self.identity.agent_id)
 
     def decide(self, tape: Tape) -> pl.DataFrame:
         """Return ``DECISIONS`` of a process that is kept, and may remember earlier tapes of its scope: nothing to seal."""
         with _WARM.process(self.code, self.limits, self.scope) as process:
-            return process.decisions(tape, **self.configured)
+            return self.answer_of(process, tape)
 
     @contextmanager
     def fresh(self, *, silent: bool = False, grows: bool = False) -> Iterator[Agent]:
@@ -104,6 +117,11 @@ class IsolatedAgent(Isolated):
             process.close()
         if self.limits.digests() != self.identity.reads:
             raise AgentError("a file that the agent may read changed while it was asked: ask again")
+
+    def check_held(self, process: AgentProcess) -> None:
+        """Require a process to be locked in as the one that was asked first."""
+        if process.held != self.identity.held:
+            raise AgentError("two processes of one agent are locked in differently: ask again")
 
     def __repr__(self) -> str:
         where = "of this session" if self.code.file is None else ":".join(self.code.file)
@@ -142,9 +160,8 @@ class _Fresh:
         AgentError
             The process is locked in otherwise than the one that was asked first.
         """
-        if self.process.held != self.agent.identity.held:
-            raise AgentError("two processes of one agent are locked in differently: ask again")
-        return self.process.decisions(tape, **self.agent.configured)
+        self.agent.check_held(self.process)
+        return self.agent.answer_of(self.process, tape)
 
 
 @dataclass(frozen=True)
@@ -209,6 +226,7 @@ def isolated(
     params: Mapping[str, Any] | None = None,
     reads: Sequence[str | Path] = (),
     network: bool = False,
+    stepped: bool = False,
     memory_mb: int | None = None,
     timeout_s: float | None = None,
 ) -> IsolatedAgent:
@@ -229,6 +247,9 @@ def isolated(
         Files that it may read beside its tape, a model for instance; their names and hashes are sealed.
     network
         Whether it may connect to anything, as one that asks a model must; sealed too.
+    stepped
+        Whether a ``clvlab.TickAgent`` is asked step by step: its process gets each message after its answer to the one before,
+        and needs no audit. Only where the system can lock it in.
     memory_mb, timeout_s
         Bounds of a process and of each of its answers; ``CLVLAB_AGENT_MEMORY_MB`` (8192) and ``CLVLAB_AGENT_TIMEOUT_S`` (600)
         by default.
@@ -251,13 +272,27 @@ def isolated(
     """
     limits = Limits.of(memory_mb, timeout_s, reads, network=network)
     if isinstance(agent, IsolatedAgent):
-        return register(replace(agent, limits=limits, params=dict(agent.params) | dict(params or {})))
+        return register(
+            replace(agent, limits=limits, params=dict(agent.params) | dict(params or {}), steps=stepped or agent.steps)
+        )
     if isinstance(agent, str):
         path, colon, name = agent.rpartition(":")
         if not colon or not path.endswith(".py"):
             raise AgentError(f"an agent in a file is named as file.py:name, not {agent!r}; a template needs no isolation")
-        return register(IsolatedAgent(code_in_file(path, name), limits, dict(params or {})))
-    return register(IsolatedAgent(code_of(agent_given(agent)), limits, dict(params or {})))
+        return register(IsolatedAgent(code_in_file(path, name), limits, dict(params or {}), steps=stepped))
+    return register(IsolatedAgent(code_of(agent_given(agent)), limits, dict(params or {}), steps=stepped))
+
+
+def step_by_step(agent: object) -> IsolatedAgent:
+    """Return an agent of one's own, asked step by step within the limits that it has.
+
+    Raises
+    ------
+    UnknownAgentError, AgentError
+        As for ``isolated``.
+    """
+    own = agent if isinstance(agent, IsolatedAgent) else isolated(agent)
+    return register(replace(own, steps=True))
 
 
 def code_name(agent: Agent) -> str | None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from clvlab.law.tape import Tape
 
 _REQUESTS = {FrameKind.ASK: 1 << 40}  # the parent is trusted
+_STEPS = {FrameKind.STEP: 1 << 40}
 _MAX_MESSAGE, _MAX_TRACE, _MAX_PRINTED = 4_000, 20_000, 1 << 16
 
 
@@ -71,7 +72,9 @@ def main() -> None:
                 limit_mappings(settings["memory_mb"])
                 agent = _loaded(request)
             own = _configured(agent, request)
-            if "messages" in request:
+            if "steps" in request:
+                answer = _stepped(own, requests, answers)
+            elif "messages" in request:
                 answer = _followed(own, followers, request)
             else:
                 answer = _identity(own) if request["tape"] is None else _decisions(own, decide, request["tape"])
@@ -185,6 +188,21 @@ def _followed(agent: Agent, followers: list[Follower], request: dict[str, Any]) 
             followers.append(Redeciding(agent, pl.DataFrame(request["fixtures"], schema=FIXTURES, orient="row")))
     decided = [one for message in request["messages"] for one in followers[0].take(Message(*message))]
     return FrameKind.DECISIONS, columns(decisions_of(decided, agent.identity.agent_id)) if decided else b""
+
+
+def _stepped(agent: Agent, requests: BinaryIO, answers: BinaryIO) -> tuple[FrameKind, bytes]:
+    """Answer one message after the other, until an empty one; the next comes when the answer has left."""
+    from clvlab.agents.isolation.steps import Stepper
+    from clvlab.agents.ticking import TickAgent, TickFollower
+    from clvlab.errors import AgentError
+
+    if not isinstance(agent, TickAgent) or type(agent).decide is not TickAgent.decide:
+        raise AgentError(f"{type(agent).__name__} decides over whole tapes: step by step goes a clvlab.TickAgent, with on_tick")
+    take = Stepper(TickFollower(agent)).take
+    write_frame(answers, FrameKind.STEP, b"")
+    while step := read_frame(requests, _STEPS)[1]:
+        write_frame(answers, FrameKind.STEP, take(step))
+    return FrameKind.STEP, b""
 
 
 def _decisions(agent: Agent, decide: Callable[[Any, Tape], object], folder: str) -> tuple[FrameKind, bytes]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clvlab.agents.given import agent_given
+from clvlab.agents.isolation.isolated import step_by_step
 from clvlab.application.live.following import GRACE_S
 from clvlab.application.live.until import Until, until_ts_ms
 from clvlab.engine.agent import Agent
@@ -124,6 +125,19 @@ def live_request(
         raise FeedError(f"a time of grace is a whole number of seconds, not {grace_s!r:.80}")
     own = question("", None, window, policy)
     return LiveRequest(feed, fixture, own.window, own.policy, until, grace_s, progress)
+
+
+def asked_as(agent: Any, *, stepped: Any) -> Any:
+    """Return an agent as it is asked: step by step, or as it is.
+
+    Raises
+    ------
+    UnknownAgentError, AgentError
+        A template, or no agent, to be asked step by step.
+    """
+    if type(stepped) is not bool:
+        raise ArgumentError(f"stepped is True or False, not {stepped!r:.80}")
+    return step_by_step(agent) if stepped else agent
 
 
 def question(

@@ -10,7 +10,7 @@ from typing import Any
 from clvlab.application.bets.reading import Reading
 from clvlab.engine.agent import Agent
 from clvlab.errors import StatisticsError
-from clvlab.lab.laboratory.asked import entries, entry, question
+from clvlab.lab.laboratory.asked import asked_as, entries, entry, question
 from clvlab.lab.laboratory.given import several
 from clvlab.lab.laboratory.grids import Searching
 from clvlab.lab.results.bets import GradedBets
@@ -40,6 +40,7 @@ class Verbs(Searching):
         close: str | None = None,
         policy: PolicyEnvelope | None = None,
         audit: bool = True,
+        stepped: bool = False,
     ) -> Result:
         """Replay a pack through an agent, score it by the law, and seal it.
 
@@ -65,6 +66,9 @@ class Verbs(Searching):
             Limits under which actions are executed on paper; scores do not depend on it.
         audit
             Whether an agent of one's own is audited for look-ahead before the run is sealed.
+        stepped
+            Whether a ``clvlab.TickAgent`` is asked step by step instead: its process, which the system must be able to lock in,
+            gets each message after its answer to the one before. It needs no audit.
 
         Raises
         ------
@@ -84,7 +88,8 @@ class Verbs(Searching):
         >>> lab.verify(bt.run_id).passed
         True
         """
-        return self._place.backtest(question(pack, fixtures, window, policy, audit=audit, close=close), entry(agent, params))
+        asked = question(pack, fixtures, window, policy, audit=audit, close=close)
+        return self._place.backtest(asked, entry(asked_as(agent, stepped=stepped), params))
 
     @names_checked
     def grade_bets(

@@ -1,0 +1,112 @@
+"""A tape message by message, as bytes: what the process of an agent gets one of after its answer to the one before.
+
+A market's name and sides come with its first message: known beforehand they would tell which markets are still to come.
+"""
+
+from __future__ import annotations
+
+import json
+import marshal
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import polars as pl
+
+from clvlab.agents.book import NULL, Known, columns_of, known_of
+from clvlab.agents.ticking import TickFollower
+from clvlab.errors import AgentError, AgentFailedError
+from clvlab.law.actions import Decision
+from clvlab.law.message import Message
+from clvlab.law.tape import Tape
+
+_SLICE = 65_536  # messages that stand in memory as Python values
+
+
+def steps(tape: Tape) -> Iterator[tuple[tuple[int, int], bytes]]:
+    """Yield each message of a tape in order of time, fixture and tick: (fixture_id, tick_seq), and its bytes."""
+    first_sides = tape.series.with_row_index("series").filter(pl.col("side_no") == 0).with_row_index("market")
+    messages = (
+        tape.rows.lazy()
+        .with_row_index("row")
+        .join(first_sides.lazy().select("series", "fixture_id", "market"), on="series")
+        .select("ts_ms", "fixture_id", "tick_seq", "in_running", "market", pl.col("row").cast(pl.Int64), "suspended")
+        .sort("ts_ms", "fixture_id", "tick_seq")
+        .collect(engine="in-memory")
+    )
+    names = tape.series["side"].to_list()
+    markets = list(first_sides.select("series", "market_key", "n_sides", "rows").iter_rows())
+    known, told = known_of(tape), set[int]()
+    columns = columns_of(tape)
+    probs, odds = columns["prob_bps"], columns["odds_milli"]
+    for part in messages.iter_slices(_SLICE):
+        for ts_ms, fixture_id, tick_seq, in_running, market, row, suspended in zip(
+            *(column.to_list() for column in part), strict=True
+        ):
+            series, market_key, n_sides, length = markets[market]
+            at = range(row, row + n_sides * length, length)
+            news = None
+            if market not in told:
+                told.add(market)
+                news = (market_key, tuple(names[series : series + n_sides]), tuple(known[fixture_id]))
+            yield (
+                (fixture_id, tick_seq),
+                marshal.dumps(
+                    (
+                        fixture_id,
+                        tick_seq,
+                        ts_ms,
+                        in_running,
+                        market,
+                        suspended,
+                        [probs[i] for i in at],
+                        [odds[i] for i in at],
+                        news,
+                    )
+                ),
+            )
+
+
+class Stepper:
+    """An agent in its process: takes the bytes of one message after the other."""
+
+    def __init__(self, follower: TickFollower) -> None:
+        self._follower = follower
+        self._markets: dict[int, tuple[str, tuple[str, ...]]] = {}
+
+    def take(self, data: bytes) -> bytes:
+        """Return what the agent decides at a message, in JSON; nothing is no bytes."""
+        fixture_id, tick_seq, ts_ms, in_running, market, suspended, probs, odds, news = marshal.loads(data)  # noqa: S302  by the parent
+        if news is not None:
+            market_key, sides, known = news
+            self._markets[market] = market_key, sides
+            self._follower.know(fixture_id, Known(*known))
+        market_key, sides = self._markets[market]
+        decided = self._follower.take(
+            Message(fixture_id, tick_seq, ts_ms, in_running, market_key, sides, _priced(probs), _priced(odds), suspended)
+        )
+        return json.dumps(decided).encode() if decided else b""
+
+
+def _priced(values: Sequence[int]) -> tuple[int | None, ...]:
+    return tuple([None if value == NULL else value for value in values])
+
+
+def answered(data: bytes, at: tuple[int, int]) -> list[Decision]:
+    """Read what an agent decided at a message; values beyond who is asked and where are for the law to check.
+
+    Raises
+    ------
+    AgentFailedError
+        The bytes are no decisions.
+    AgentError
+        One is made at another message: one before would rest on what came since.
+    """
+    try:
+        stated: Any = json.loads(data)
+        decided = [tuple(one) for one in stated]
+    except (ValueError, TypeError, RecursionError) as error:
+        raise AgentFailedError("GarbledAnswer", f"its process answered with no decisions: {error!r:.300}") from error
+    for one in decided:
+        if one[:2] != at:
+            raise AgentError(f"asked at tick {at[1]} of fixture {at[0]}, it decided at {one[:2]!r:.80}")
+    return decided

@@ -1,0 +1,169 @@
+"""Agents that are asked step by step: each message after the answer to the one before."""
+
+import os
+import select
+import stat
+from itertools import pairwise
+
+import pytest
+
+import clvlab as cl
+from clvlab.agents.isolation.isolated import isolated, step_by_step
+from clvlab.agents.isolation.sandbox import can_lock_in
+from clvlab.agents.isolation.steps import answered, steps
+from clvlab.errors import AgentError, AgentFailedError, ArgumentError
+from clvlab.proof import clv_verify
+from clvlab.proof.evidence import read_evidence
+from clvlab.store.folder import write_run
+from tests.factories import make_tape, message
+
+pytestmark = pytest.mark.skipif(not can_lock_in(), reason="the kernel or libseccomp can't lock a process in")
+TAPE = make_tape(
+    [
+        message(0, 0, {"part1": 5000, "part2": 5000}),
+        message(1, 100, {"part1": 5500, "part2": 4500}),
+        message(2, 200, {"part1": 5600, "part2": 4400}),
+    ]
+)
+
+
+class Drift(cl.TickAgent):
+    """Backs what has come in by four points since its first price."""
+
+    def __init__(self):
+        self.first = {}
+
+    def on_tick(self, book):
+        backs = []
+        for side in book.sides():
+            prob, key = book.prob_bps(side), (book.fixture_id, book.market_key, side)
+            if prob is None or prob - self.first.setdefault(key, prob) < 400:
+                continue
+            self.first[key] = 10_000
+            backs.append(book.back(side, reason=f"{book.fixture.home} {book.age_ms()} {book.in_running}"))
+        return backs or None
+
+
+class Everything(cl.TickAgent):
+    """Says what it is told, at every message."""
+
+    def on_tick(self, book):
+        seen = [(side, book.prob_bps(side), book.odds_milli(side)) for side in book.sides()]
+        return book.wait(f"{book.market_key} {book.suspended()} {book.ts_ms} {book.fixture} {seen}"[:1000])
+
+
+def decisions(test):
+    return read_evidence(test.run.source.events).decisions
+
+
+@pytest.mark.parametrize("agent", [Drift(), Everything()], ids=["drift", "everything"])
+def test_decisions_are_those_of_an_agent_that_is_audited(agent):
+    one, other = (cl.backtest("starter", agent, stepped=stepped) for stepped in (True, False))
+
+    assert decisions(one).height > 0
+    assert decisions(one).equals(decisions(other))
+    assert one.scores.equals(other.scores)
+
+
+def test_seal_says_stepped_and_every_verifier_reads_it(tmp_path):
+    test = cl.backtest("starter", Drift(), stepped=True)
+
+    [agent] = read_evidence(test.run.source.events).started["agents"]
+    assert agent["causality"] == "stepped"
+    assert test.run.verify().passed
+    assert not any(clv_verify.verify(write_run(test.run.source, tmp_path))["checks"].values())
+
+
+class Waiting(cl.TickAgent):
+    """Looks for a message that waits to be read, in every pipe that it has."""
+
+    def on_tick(self, book):
+        waiting = select.poll()
+        for number in range(3, 64):
+            try:
+                is_pipe = stat.S_ISFIFO(os.fstat(number).st_mode)
+            except OSError:  # no file of this number
+                continue
+            if is_pipe:
+                waiting.register(number, select.POLLIN)
+        found = [number for number, what in waiting.poll(0) if what & select.POLLIN]
+        return book.wait(f"{found}")
+
+
+def test_no_later_message_waits_where_the_process_could_read_it():
+    decided = isolated(Waiting(), stepped=True).decide(TAPE)
+
+    assert set(decided["reason"]) == {"[]"}
+    assert decided["tick_seq"].to_list() == [0, 1, 2]
+
+
+def test_a_message_says_nothing_of_later_ones():
+    whole = list(steps(TAPE))
+
+    assert [at for at, _ in whole] == [(1, 0), (1, 1), (1, 2)]
+    for count in (1, 2):
+        assert list(steps(TAPE.keep(TAPE.rows["tick_seq"] < count))) == whole[:count]
+    assert all(len(first) > len(second) for (_, first), (_, second) in pairwise(whole[:2]))  # names come once
+
+
+def test_an_answer_counts_at_the_message_that_was_asked_about():
+    answer = b'[[1,2,"BACK","m","s",100,null,null,null,null]]'
+
+    assert answered(answer, (1, 2))[0][2:5] == ("BACK", "m", "s")
+    for at in ((1, 1), (1, 3), (2, 2)):
+        with pytest.raises(AgentError, match="it decided at"):
+            answered(answer, at)
+
+
+@pytest.mark.parametrize("answer", [b"{", b"1", b"[1]", b"null", b"[" * 100_000])
+def test_bytes_that_are_no_decisions_are_refused(answer):
+    with pytest.raises(AgentFailedError, match="no decisions"):
+        answered(answer, (1, 2))
+
+
+class Failing(cl.TickAgent):
+    def on_tick(self, book):
+        if book.tick_seq == 1:
+            raise ValueError("enough")
+
+
+def test_an_agent_that_fails_between_two_steps_is_told_by_its_own_words():
+    with pytest.raises(AgentFailedError, match="enough"):
+        isolated(Failing(), stepped=True).decide(TAPE)
+
+
+class Slow(cl.TickAgent):
+    def on_tick(self, book):
+        while book.tick_seq == 1:
+            pass
+
+
+def test_an_agent_that_gives_no_answer_to_a_step_is_ended():
+    with pytest.raises(AgentFailedError, match="no answer in 3 s"):
+        isolated(Slow(), stepped=True, timeout_s=3).decide(TAPE)
+
+
+def test_process_that_was_asked_step_by_step_can_be_asked_again():
+    agent = isolated(Everything(), stepped=True)
+
+    assert agent.decide(TAPE).equals(agent.decide(TAPE))
+
+
+def test_strategy_over_whole_frames_is_refused_by_name_of_what_has_steps():
+    with pytest.raises(AgentError, match=r"TickAgent, with on_tick"):
+        cl.backtest("starter", lambda ticks: ticks.head(1), stepped=True)
+
+
+def test_template_and_what_is_no_answer_are_refused():
+    with pytest.raises(AgentError, match="needs no isolation"):
+        cl.backtest("starter", "baseline", stepped=True)
+    with pytest.raises(ArgumentError, match="stepped is True or False, not 1"):
+        cl.backtest("starter", Drift(), stepped=1)
+
+
+def test_limits_and_parameters_are_kept_when_an_agent_is_asked_step_by_step():
+    agent = step_by_step(isolated(Drift(), timeout_s=7))
+
+    assert (agent.steps, agent.limits.timeout_s) == (True, 7)
+    assert isolated(agent, timeout_s=8).steps
+    assert agent.as_sealed("other", {}).steps
