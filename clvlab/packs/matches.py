@@ -150,14 +150,18 @@ def overlap(own: Sequence[Match], others: Sequence[Match], quotes: Quotes) -> Ov
 def _by_id(own: Sequence[Match], others: Sequence[Match]) -> Iterator[tuple[int, int]]:
     """Yield fixtures whose ticks are those of another one, or that have its id at the same provider."""
     by_digest = {one.digest: number for number, one in enumerate(others) if one.digest is not None}
-    by_id = {(one.provider, one.source_id): number for number, one in enumerate(others) if one.source_id}
+    by_id = defaultdict[tuple[str, str], list[int]](list)
+    for number, one in enumerate(others):
+        if one.source_id:
+            by_id[one.provider, one.source_id].append(number)
     for one in own:
         number = None if one.digest is None else by_digest.get(one.digest)
         if number is None:
-            number = by_id.get((one.provider, one.source_id))
-            if number is None or (one.provider in _OF_ANYBODY and _contradict(one, others[number])):
-                continue
-        yield one.fixture_id, number
+            named = by_id.get((one.provider, one.source_id), [])
+            agreeing = (at for at in named if one.provider not in _OF_ANYBODY or not _contradict(one, others[at]))
+            number = next(agreeing, None)
+        if number is not None:
+            yield one.fixture_id, number
 
 
 def _contradict(one: Match, other: Match) -> bool:

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 MAX_FOOTER_BYTES = 4 << 20
 MAX_PAGE_BYTES = 128 << 20
 MAX_BATCH_TEXT_BYTES = 512 << 20
-_BASE_BYTES, _RATIO = 64 << 20, 500  # what any file may unpack to, and what it may for each of its bytes
+_BASE_BYTES, _RATIO = 1 << 30, 500  # what any file may unpack to, and what it may for each of its bytes
 _VALUE_BYTES = 8
 _MAGIC = b"PAR1"
 _PREFIXED = 7  # DELTA_BYTE_ARRAY: a text is what it adds to the one before, so that few bytes are many long texts
@@ -29,6 +29,7 @@ _DICTIONARY = 2
 _HEADERS = {0: (5, 2), _DICTIONARY: (7, 2), 3: (8, 4)}  # of each kind of page, the fields of its own header and its encoding
 _ABSURD = (IndexError, KeyError, TypeError, AttributeError, ValueError)  # what bytes that are none of these structs lead to
 _LEVELS = 16
+_MAX_HEADER_BYTES = 64 << 10  # of a page, which may hold the least and greatest text of it
 _Content = bytes | mmap.mmap
 
 
@@ -43,7 +44,7 @@ class Chunk:
 
 
 def check_parquet(source: Path | bytes) -> set[str]:
-    """Require a file to unpack to what its size allows: 500 times its bytes, and 64 MiB more.
+    """Require a file to unpack to what its size allows: 500 times its bytes, and 1 GiB more.
 
     Returns
     -------
@@ -160,7 +161,8 @@ def _pages(chunk: Chunk, content: _Content, start: int) -> Iterator[tuple[int, i
     values = 0
     while at < end:
         try:
-            header, at = _value(content, at, 12, _LEVELS)
+            header, length = _value(content[at : at + _MAX_HEADER_BYTES], 0, 12, _LEVELS)
+            at += length
             kind, size, packed = header[1], header[2], header[3]
             own, encoding = _HEADERS.get(kind, (None, None))
             found = {} if own is None else header[own]

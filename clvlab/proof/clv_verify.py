@@ -43,7 +43,7 @@ SAFE_INTEGER = 2**53 - 1
 MAX_LEVELS = 254
 MAX_BYTES, MAX_KEYS_BYTES = 4 << 30, 1 << 20
 MAX_LINE_BYTES, MAX_STARTED_BYTES, MIN_MEAN_LINE_BYTES = 4 << 20, 32 << 20, 64
-MAX_DISCLOSURE_BYTES = 2 * MAX_STARTED_BYTES
+MAX_DISCLOSURE_BYTES = 2 * (MAX_STARTED_BYTES + 5 * MAX_LINE_BYTES)
 PART_LIMITS = {"context.json": MAX_LINE_BYTES} | dict.fromkeys(("manifest.json", "anchor.json", "log.json"), 1 << 20)
 
 
@@ -490,7 +490,11 @@ def _check_started(started: dict[str, Any], *, captured: bool) -> None:
 
 def _says_more(started: dict[str, Any]) -> bool:
     """Tell whether RUN_STARTED says what the first schema had no words for."""
-    return "isolation" in started or any(agent["causality"] in SINCE_TWO for agent in started["agents"])
+    return "isolation" in started or _has_new_label(started)
+
+
+def _has_new_label(started: dict[str, Any]) -> bool:
+    return any(agent["causality"] in SINCE_TWO for agent in started["agents"])
 
 
 def _is_held(started: dict[str, Any]) -> bool:
@@ -847,9 +851,10 @@ def named_by(started: dict[str, Any]) -> dict[str, Any]:
 
 
 def inputs_hash(started: dict[str, Any]) -> str:
-    """Hash everything that shapes the result of a run."""
-    keys = ("agents", "binding", "kind", "law_version", "origin_id", "policy_hash", "schema", "window")
-    return sha256(canonical({key: started[key] for key in keys}))
+    """Hash everything that shapes the result of a run; of its schema what the labels ask for."""
+    keys = ("agents", "binding", "kind", "law_version", "origin_id", "policy_hash", "window")
+    schema = f"clvlab-run/{2 if _has_new_label(started) else 1}"
+    return sha256(canonical({"schema": schema, **{key: started[key] for key in keys}}))
 
 
 def check_integrity(run: Run) -> None:

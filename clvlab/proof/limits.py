@@ -13,7 +13,7 @@ MAX_BYTES = 4 << 30
 MAX_LINE_BYTES = 4 << 20
 MAX_STARTED_BYTES = 32 << 20  # RUN_STARTED holds the configurations of all agents, and so the transcripts of some
 MIN_MEAN_LINE_BYTES = 64  # no line of any kind is as short
-MAX_DISCLOSURE_BYTES = 2 * MAX_STARTED_BYTES  # a line stands in it as a text, whose quotes are escaped
+MAX_DISCLOSURE_BYTES = 2 * (MAX_STARTED_BYTES + 5 * MAX_LINE_BYTES)  # a line stands in it as a text, whose quotes are escaped
 PART_LIMITS = {
     "context.json": MAX_LINE_BYTES,  # the binding of RUN_STARTED
     "manifest.json": 1 << 20,

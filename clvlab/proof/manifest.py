@@ -53,13 +53,21 @@ def derived_run_id(inputs: str) -> str:
 
 
 def inputs_hash(started: RunStarted) -> str:
-    """Hash everything in RUN_STARTED that shapes the result; the run id is its beginning."""
-    return sha256(canonical({key: value for key, value in started.items() if key in _RUN_KEY}))
+    """Hash everything in RUN_STARTED that shapes the result; the run id is its beginning.
+
+    Of the schema what the labels ask for: what was held of agents shapes nothing.
+    """
+    shaping = {key: value for key, value in started.items() if key in _RUN_KEY}
+    return sha256(canonical(shaping | {"schema": _RUN_SCHEMAS[_has_new_label(started)]}))
 
 
 def run_schema(started: RunStarted) -> str:
     """Return the schema of a run: the second where it says what the first has no words for, so that no run has two."""
-    return _RUN_SCHEMAS["isolation" in started or any(agent["causality"] in _SINCE_TWO for agent in started["agents"])]
+    return _RUN_SCHEMAS["isolation" in started or _has_new_label(started)]
+
+
+def _has_new_label(started: RunStarted) -> bool:
+    return any(agent["causality"] in _SINCE_TWO for agent in started["agents"])
 
 
 def check_ids(started: RunStarted) -> None:

@@ -1,8 +1,8 @@
 """``python -m tests.benchmarks.isolation [--ticks 10000000] [--rounds 3] [--json report.json]``: isolated agents.
 
-A job is one question: a process that starts, one that is kept, an audit, a sealed backtest. The tapes are the pack
-``starter``, the pack ``season``, and a feed of one, four and sixteen sixteenths of the ticks. Beside each answer stands the
-time of the same agent called in this process.
+A job is one question: a process that starts, one that is kept, one that is asked step by step, an audit, a sealed backtest.
+The tapes are the pack ``starter``, the pack ``season``, and a feed of one, four and sixteen sixteenths of the ticks. Beside
+each answer stands the time of the same agent called in this process.
 """
 
 from __future__ import annotations
@@ -64,6 +64,8 @@ def main() -> int:
                 if kind != "columnar" and tape.rows.height > _MOST_TICKS:  # its time is that of its own Python
                     continue
                 same.append(isolated(agent).decide(tape).equals(agent.decide(tape)))
+                if kind != "columnar":
+                    same.append(isolated(agent, stepped=True).decide(tape).equals(agent.decide(tape)))
                 figures += _asked(name, pack, tape, kind, asked.rounds)
     equality = Equality("an isolated agent decides as it does here", all(same))
     sys.stdout.write(f"{table(figures)}\n\n{'equal' if equality.holds else 'DIFFERENT'}: {equality.name}\n")
@@ -101,6 +103,11 @@ def _asked(name: str, pack: Pack, tape: Tape, kind: str, rounds: int) -> Iterato
     yield Figure(
         f"{kind}, {name}", "ticks in a process that is kept", "ticks/s", _rate(kept, tape.rows.height), _speed(kind, name)
     )
+    if kind != "columnar":
+        walker = isolated(agent, stepped=True)
+        step = _rate(_timed(lambda: walker.decide(tape), rounds), tape.messages.height)
+        least = Budget(60_000, at="least") if name == "season" else None
+        yield Figure(f"{kind}, {name}", "messages asked about step by step", "messages/s", step, least)
     handed = _timed(lambda: own.decide(_other(tape)), rounds)
     yield Figure(f"{kind}, {name}", "asked about a tape that is new to it", "s", handed)
     limit = budgets.get((kind, name, "audit"))

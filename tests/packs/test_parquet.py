@@ -121,7 +121,8 @@ def test_pages_say_as_many_bytes_as_the_footer(tmp_path):
     ],
     ids=["one text", "one text, version 2", "three texts", "rows", "prefixes"],
 )
-def test_small_file_that_unpacks_to_much_is_refused(table, options, says, tmp_path):
+def test_small_file_that_unpacks_to_much_is_refused(table, options, says, tmp_path, monkeypatch):
+    monkeypatch.setattr(parquet, "_BASE_BYTES", 64 << 20)  # a file of a gibibyte takes long to write
     path = written(table, tmp_path / "x.parquet", **options)
 
     for source in (path, path.read_bytes()):
@@ -205,3 +206,23 @@ def test_no_other_module_reads_parquet_of_its_own_accord():
     found = {path.name for path in Path(clvlab.__file__).parent.rglob("*.py") if reads.search(path.read_text())}
 
     assert found == looked_at | own
+
+
+def test_millions_of_rows_that_repeat_themselves_are_read(tmp_path):
+    rows = 3_000_000
+    ticks = pl.select(
+        fixture_id=pl.int_range(rows) // 10_000, ts_ms=pl.int_range(rows) * 1000, market=pl.lit("1X2"), prob_bps=5000,
+        odds_milli=2000, suspended=False, book=pl.lit("bet365"), kickoff_ts_ms=1_700_000_000_000,
+    )  # fmt: skip
+    path = tmp_path / "ticks.parquet"
+    ticks.write_parquet(path)
+
+    assert sum(batch.num_rows for batch in batches(opened(path), 500_000, ["market", "prob_bps"])) == rows
+
+
+def test_a_page_header_without_end_is_not_read():
+    chunk = parquet.Chunk("a", 4, 4 + 5 + (4 << 20), 1)
+    content = b"PAR1" + b"\x19\xf8\x80\x80\x80" + bytes(4 << 20)  # a list of a million texts, all of them empty
+
+    with pytest.raises(pa.ArrowInvalid, match="has no header that can be read"):
+        parquet.check_chunks([chunk], content)

@@ -23,14 +23,14 @@ def sealed(folder, **identity):
 
 @pytest.fixture
 def plain(tmp_path):
-    folder = sealed(tmp_path, agent_id="tester")
+    folder = sealed(tmp_path / "plain", agent_id="tester")
     assert FIRST in (folder / "events.jsonl").read_bytes()
     return folder
 
 
 @pytest.fixture
 def held(tmp_path):
-    folder = sealed(tmp_path, agent_id="tester", held=(Held.CALLS, Held.FILES))
+    folder = sealed(tmp_path / "held", agent_id="tester", held=(Held.CALLS, Held.FILES))
     events = (folder / "events.jsonl").read_bytes()
     assert HELD in events
     assert SECOND in events
@@ -96,6 +96,10 @@ def test_second_schema_is_of_no_run_that_the_first_has_words_for(plain):
     reseal(plain)
 
     assert judged(plain).checks == FAILED
+
+
+def test_what_was_held_of_an_agent_names_no_other_run(plain, held):
+    assert plain.name == held.name
 
 
 def test_more_that_is_said_to_be_held_breaks_the_seal_and_not_the_run_id(held):

@@ -34,7 +34,7 @@ const fromHex = (text) => Uint8Array.from(text.match(/../g) ?? [], (pair) => par
 const MAX_LINE_BYTES = 4 * 2 ** 20;
 const MAX_STARTED_BYTES = 32 * 2 ** 20;
 const MIN_MEAN_LINE_BYTES = 64;
-const MAX_DISCLOSURE_BYTES = 2 * MAX_STARTED_BYTES;
+const MAX_DISCLOSURE_BYTES = 2 * (MAX_STARTED_BYTES + 5 * MAX_LINE_BYTES);
 const PART_LIMITS = { "context.json": MAX_LINE_BYTES, "manifest.json": 2 ** 20, "anchor.json": 2 ** 20, "log.json": 2 ** 20 };
 
 function countLines(bytes) {

@@ -90,8 +90,10 @@ function checkStarted(started, captured) {
 
 // Whether RUN_STARTED says what the first schema had no words for.
 function saysMore(started) {
-  return "isolation" in started || started.agents.some((agent) => SINCE_TWO.includes(agent.causality));
+  return "isolation" in started || hasNewLabel(started);
 }
+
+const hasNewLabel = (started) => started.agents.some((agent) => SINCE_TWO.includes(agent.causality));
 
 // What was held is either not spoken of, or of some agents of the run, in order, and some of it, in order.
 function isHeld({ agents, isolation }) {

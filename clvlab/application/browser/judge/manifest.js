@@ -28,10 +28,11 @@ async function rebuiltManifest({ events, started, scores, commitIndex }) {
   };
 }
 
-// Hash of everything that shapes the result of a run.
+// Hash of everything that shapes the result of a run; of its schema what the labels ask for.
 async function inputsHash(started) {
-  const names = ["agents", "binding", "kind", "law_version", "origin_id", "policy_hash", "schema", "window"];
-  return sha256(bytesOf(canonical(Object.fromEntries(names.map((name) => [name, started[name]])))));
+  const names = ["agents", "binding", "kind", "law_version", "origin_id", "policy_hash", "window"];
+  const schema = `clvlab-run/${hasNewLabel(started) ? 2 : 1}`;
+  return sha256(bytesOf(canonical({ ...Object.fromEntries(names.map((name) => [name, started[name]])), schema })));
 }
 
 // Every config_hash, the policy_hash and the run id must be of what they name.
