@@ -151,9 +151,9 @@ def _by_id(own: Sequence[Match], others: Sequence[Match]) -> Iterator[tuple[int,
     """Yield fixtures whose ticks are those of another one, or that have its id at the same provider."""
     by_digest = {one.digest: number for number, one in enumerate(others) if one.digest is not None}
     by_id = defaultdict[tuple[str, str], list[int]](list)
-    for number, one in enumerate(others):
+    for place, one in enumerate(others):
         if one.source_id:
-            by_id[one.provider, one.source_id].append(number)
+            by_id[one.provider, one.source_id].append(place)
     for one in own:
         number = None if one.digest is None else by_digest.get(one.digest)
         if number is None:
