@@ -31,7 +31,7 @@ class KeptMatches:
         """Keep which matches a pack has, and what was quoted of some, so that they are known when the pack is gone."""
         wanted = set(fixture_ids)
         for root, own in by_root(pack):
-            self._learn(root, {there.fixture_id for here, there in own if here in wanted})
+            self._learn(root, {there for here, there in own if here in wanted})
 
     def quotes(self, root: Pack, fixture_ids: Collection[int]) -> Mapping[int, Sketch]:
         """Return what was quoted of fixtures; of a pack that lies elsewhere, as far as that was read already."""
@@ -44,9 +44,8 @@ class KeptMatches:
         """Return which matches some fixtures are; of packs on this machine with what was quoted of them."""
         wanted, found = set(fixture_ids), list[Match]()
         for root, own in by_root(pack):
-            there = [fixture for here, fixture in own if here in wanted]
-            quotes = self.quotes(root, {fixture.fixture_id for fixture in there})
-            found += with_quotes(matches_of(root, there), quotes)
+            asked = {there for here, there in own if here in wanted}
+            found += with_quotes((one for one in matches_of(root) if one.fixture_id in asked), self.quotes(root, asked))
         return found
 
     def alike(self, connection: Connection, matches: Sequence[Match], key: object, shelf: Iterable[Pack] = ()) -> set[str]:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from clvlab.packs.manifest import Fixture
 from clvlab.packs.matches import Match, Overlap, match_of, matches_of, overlap, quotes_of
 from clvlab.packs.matching.quotes import Sketch
 from clvlab.packs.reader import Pack
@@ -42,7 +41,7 @@ def shut_by(pack: Pack, held: HeldMatches, quotes: QuotesOf = quotes_of) -> Pack
     for root, own in by_root(pack):
         found = overlap_of(root, held.matches, quotes)
         for known, told in ((found.same, shut), (found.doubtful, doubtful)):
-            told |= {here: held.plans[known[there.fixture_id]] for here, there in own if there.fixture_id in known}
+            told |= {here: held.plans[known[there]] for here, there in own if there in known}
     return pack.shut_as(shut, {here: plan for here, plan in doubtful.items() if here not in shut})
 
 
@@ -71,9 +70,9 @@ def check_open(pack: Pack, fixture_ids: Iterable[int]) -> None:
         )
 
 
-def by_root(pack: Pack) -> list[tuple[Pack, list[tuple[int, Fixture]]]]:
-    """Return the packs that ticks are read from, each with the fixtures that are: which one here, and what it is there."""
-    roots, own = dict[str, Pack](), defaultdict[str, list[tuple[int, Fixture]]](list)
+def by_root(pack: Pack) -> list[tuple[Pack, list[tuple[int, int]]]]:
+    """Return the packs that ticks are read from, each with the fixtures that are: the id here, and the id there."""
+    roots, own = dict[str, Pack](), defaultdict[str, list[tuple[int, int]]](list)
     for here, root, there in pack.origins():
         roots[root.content_hash] = root
         own[root.content_hash].append((here, there))
@@ -83,7 +82,7 @@ def by_root(pack: Pack) -> list[tuple[Pack, list[tuple[int, Fixture]]]]:
 def quotes_of_asked(pack: Pack, fixture_ids: Iterable[int]) -> QuotesOf:
     """Return what reads quotes of those fixtures alone that are about to be read all the same."""
     wanted = set(fixture_ids)
-    asked = {(root.content_hash, there.fixture_id) for here, root, there in pack.origins() if here in wanted}
+    asked = {(root.content_hash, there) for here, root, there in pack.origins() if here in wanted}
     return lambda root, own: quotes_of(root, {one for one in own if (root.content_hash, one) in asked})
 
 

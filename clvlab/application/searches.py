@@ -199,8 +199,8 @@ class Searches:
         for root, own in by_root(pack):
             same = overlap_of(root, held, self.matches.quotes).same
             for here, there in own:
-                if here in searched and there.fixture_id in same:
-                    twin = held[same[there.fixture_id]].fixture_id
+                if here in searched and there in same:
+                    twin = held[same[there]].fixture_id
                     raise StatisticsError(
                         f"fixture {twin} of {pack.pack_id!r} can't be held out while {here} is searched: by their ticks, ids, "
                         "teams or quotes they are one match; hold out both, or leave one out of fixtures="

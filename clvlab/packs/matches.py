@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Any
 
-from clvlab.packs.manifest import Fixture
 from clvlab.packs.matching.fixtures import Listed
 from clvlab.packs.matching.matching import EXACT_MS, FAR_MS, NEAR_MS, SURELY_ALIKE, LikelyPair, likely_pairs
 from clvlab.packs.matching.names import folded, likeness
@@ -64,7 +63,7 @@ def match_of(payload: Sequence[Any]) -> Match:
     return Match(fixture_id, digest, kind, provider, source_id, tuple(names), tuple(kickoffs), sketch)
 
 
-def matches_of(pack: Pack, fixtures: Iterable[Fixture] | None = None) -> list[Match]:
+def matches_of(pack: Pack) -> list[Match]:
     """Return which match each fixture of a pack is, as far as its descriptor says; of a derived pack, ask its origins."""
     kind, _, provider = pack.provenance.partition("-")
     known = provider or kind
@@ -78,7 +77,7 @@ def matches_of(pack: Pack, fixtures: Iterable[Fixture] | None = None) -> list[Ma
             one.names,
             tuple(dict.fromkeys(at for at in (one.kickoff_ts_ms, one.scheduled_ts_ms) if at is not None)),
         )
-        for one in (pack.manifest.fixtures if fixtures is None else fixtures)
+        for one in pack.manifest.fixtures
     ]
 
 

@@ -214,9 +214,9 @@ class Pack:
             if type(fixture_id) is not int or fixture_id not in known:
                 raise UnknownFixtureError(fixture_id, self.pack_id, self.fixture_ids)
 
-    def origins(self) -> Iterable[tuple[int, Pack, Fixture]]:
-        """Return the fixtures with the pack that the ticks of each are read from, and what it is there; with several, each."""
-        return ((fixture.fixture_id, self, fixture) for fixture in self.manifest.fixtures)
+    def origins(self) -> Iterable[tuple[int, Pack, int]]:
+        """Return the fixtures with the pack that the ticks of each are read from, and its id there; with several, each."""
+        return ((fixture_id, self, fixture_id) for fixture_id in self.fixture_ids)
 
     def check_closes(self, close_source: str | None) -> None:
         """Refuse to close by a book that the pack does not keep.

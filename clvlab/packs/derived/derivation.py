@@ -14,7 +14,7 @@ import polars as pl
 from clvlab.law.tape import Binding, Tape
 from clvlab.packs.folder import PackFiles
 from clvlab.packs.grades import Grade, grade_of
-from clvlab.packs.manifest import Fixture, PackManifest
+from clvlab.packs.manifest import PackManifest
 from clvlab.packs.quality import Quality
 from clvlab.packs.reader import Pack
 from clvlab.proof.canonical import canonical, sha256
@@ -82,7 +82,7 @@ class DerivedPack(Pack):
     def rows(self) -> str:
         return f"at most {super().rows}" if _chooses_markets(self) else super().rows
 
-    def origins(self) -> Iterable[tuple[int, Pack, Fixture]]:
+    def origins(self) -> Iterable[tuple[int, Pack, int]]:
         own, parents = set(self.fixture_ids), self.derivation.parents
         if self.derivation.kind is not Kind.JOIN:
             return (one for parent in parents for one in parent.origins() if one[0] in own)

@@ -138,19 +138,54 @@ def likely_pairs(first: Sequence[Listed], second: Sequence[Listed], calendar: Se
 
 def _edges(first: Sequence[Listed], second: Sequence[Listed]) -> list[_Edge]:
     """Return pairs whose teams are alike, and whose kickoffs are not further apart than one may have been moved."""
-    timed = sorted(((one.kickoff_ts_ms, one) for one in second if one.kickoff_ts_ms is not None), key=itemgetter(0))
-    times = [at for at, _ in timed]
+    times = sorted(one.kickoff_ts_ms for one in second if one.kickoff_ts_ms is not None)
+    timed = [
+        (at, one)
+        for one in first
+        if (at := one.kickoff_ts_ms) is not None and bisect_left(times, at - FAR_MS) < bisect_right(times, at + FAR_MS)
+    ]
+    calendar = _Calendar(second)
     found = []
-    for one in first:
-        if one.kickoff_ts_ms is not None:
-            at = one.kickoff_ts_ms
-            near = timed[bisect_left(times, at - FAR_MS) : bisect_right(times, at + FAR_MS)]
-            found += [edge for then, other in near if (edge := _edge(one, other, then - at)) is not None]
+    for at, one in timed:
+        for then, other in calendar.near(one, at):
+            edge = _edge(one, other, then - at)
+            if edge is not None:
+                found.append(edge)
     return found
 
 
+class _Calendar:
+    """The fixtures of a source by team: names that are alike are compared once, and not at every match that they play."""
+
+    def __init__(self, listed: Sequence[Listed]) -> None:
+        self._of_team = defaultdict[str, list[tuple[int, int, Listed]]](list)
+        for place, one in enumerate(listed):
+            if one.kickoff_ts_ms is not None and len(one.names) == 2:
+                for name in set(one.names):
+                    self._of_team[name].append((one.kickoff_ts_ms, place, one))
+        for own in self._of_team.values():
+            own.sort(key=itemgetter(0, 1))
+        self._alike: dict[str, list[str]] = {}
+
+    def near(self, one: Listed, at: int) -> list[tuple[int, Listed]]:
+        """Return the fixtures within a day or so, in order, of which a team is like the first team of one."""
+        found = dict[int, tuple[int, Listed]]()
+        for name in self._like(one.names[0]) if len(one.names) == 2 else ():
+            own = self._of_team[name]
+            low, high = bisect_left(own, at - FAR_MS, key=itemgetter(0)), bisect_right(own, at + FAR_MS, key=itemgetter(0))
+            found |= {place: (then, other) for then, place, other in own[low:high]}
+        return [found[place] for place in sorted(found, key=lambda place: (found[place][0], place))]
+
+    def _like(self, name: str) -> list[str]:
+        if name not in self._alike:
+            self._alike[name] = [
+                other for other in self._of_team if may_be_alike(name, other) and likeness(name, other) >= LEAST_ALIKE
+            ]
+        return self._alike[name]
+
+
 def _edge(one: Listed, other: Listed, gap_ms: int) -> _Edge | None:
-    if len(one.names) != 2 or len(other.names) != 2 or not any(may_be_alike(one.names[0], name) for name in other.names):
+    if len(one.names) != 2 or len(other.names) != 2:
         return None
     straight = min(likeness(one.names[0], other.names[0]), likeness(one.names[1], other.names[1]))
     turned = min(likeness(one.names[0], other.names[1]), likeness(one.names[1], other.names[0]))

@@ -114,6 +114,7 @@ def _letters(name: str) -> frozenset[str]:
     return frozenset(word[0] for word in (*words, *_expanded(words)))
 
 
+@lru_cache(maxsize=1 << 16)
 def _core(name: str) -> tuple[tuple[str, ...], frozenset[str]]:
     """Return the words of a name that say which club it is, and those that say which of its teams."""
     words = tuple(long for word in folded(name) for long in _LONG.get(word, (word,)))
