@@ -158,18 +158,33 @@ class TickFollower:
         return [] if answer is None else _checked(answer, self._book)
 
 
-def _walked(tape: Tape, markets: tuple[str, ...], seen: int) -> Iterator[Book]:
-    """Return the book at each message after those that were seen, in order of time."""
-    named = in_markets(tape, markets)
-    first_sides = named.filter(pl.col("side_no") == 0).select("series", "fixture_id", "market_key")
-    messages = (
+def in_order(tape: Tape, first_sides: pl.DataFrame, *columns: str) -> pl.DataFrame:
+    """Return the messages of some markets in order of time, fixture and tick.
+
+    Parameters
+    ----------
+    tape
+        The ticks.
+    first_sides
+        The first series of each market, at least ``series, fixture_id``.
+    columns
+        Others of the tape's rows or of ``first_sides``, which follow time, fixture, tick, whether it is in play, and the row of
+        the first side.
+    """
+    return (
         tape.rows.lazy()
         .with_row_index("row")
         .join(first_sides.lazy(), on="series")
-        .select("ts_ms", "fixture_id", "tick_seq", "in_running", "market_key", pl.col("row").cast(pl.Int64))
+        .select("ts_ms", "fixture_id", "tick_seq", "in_running", pl.col("row").cast(pl.Int64), *columns)
         .sort("ts_ms", "fixture_id", "tick_seq")
         .collect(engine="in-memory")
     )
+
+
+def _walked(tape: Tape, markets: tuple[str, ...], seen: int) -> Iterator[Book]:
+    """Return the book at each message after those that were seen, in order of time."""
+    named = in_markets(tape, markets)
+    messages = in_order(tape, named.filter(pl.col("side_no") == 0), "market_key")
     sides: dict[int, dict[str, dict[str, int]]] = {}
     offsets = named.select("fixture_id", "market_key", "side", pl.col("side_no") * pl.col("rows"))
     for fixture_id, market_key, side, offset in offsets.iter_rows():
@@ -180,7 +195,7 @@ def _walked(tape: Tape, markets: tuple[str, ...], seen: int) -> Iterator[Book]:
         states[fixture_id][market_key] = row
     book, known = MovingBook(columns_of(tape)), known_of(tape)
     for part in messages.slice(seen).iter_slices(_SLICE):
-        for ts_ms, fixture_id, tick_seq, in_running, market_key, row in zip(*(c.to_list() for c in part), strict=True):
+        for ts_ms, fixture_id, tick_seq, in_running, row, market_key in zip(*(c.to_list() for c in part), strict=True):
             rows = states[fixture_id]
             rows[market_key] = row
             book.move((ts_ms, fixture_id, tick_seq, in_running, market_key), rows, sides[fixture_id], known[fixture_id])

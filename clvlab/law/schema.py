@@ -58,6 +58,10 @@ class Held(StrEnum):
     ROOT = "root"  # names of other files lead nowhere: they can't even be asked for
 
 
+LOCKED_IN = frozenset({Held.CALLS, Held.FILES})
+"""What must be held of a process for it to count as locked in."""
+
+
 class SourceMode(StrEnum):
     """What a run is fed with."""
 

@@ -14,6 +14,7 @@ from clvlab.law.gate import PostQuote, PreQuote
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.law.schema import (
     LAW_VERSION,
+    LOCKED_IN,
     MODE_LABELS,
     SAFE_INTEGER,
     Action,
@@ -52,7 +53,7 @@ _ISOLATION: _Types = {"agent_id": (str,), "held": (list,)}
 _READ: _Types = {"name": (str,), "sha256": (str,)}
 _BINDING: _Types = {"content_hash": _OPTIONAL_TEXT, "fixture_ids": (list,), "pack_id": _OPTIONAL_TEXT}
 _ERROR: _Types = {"agent_id": (str,), "error": (str,), "fixture_id": _OPTIONAL_INT, "tick_seq": _OPTIONAL_INT}
-_LOCKED_IN = {Causality.STEPPED, Causality.STEPPED_BLOCKS}
+_STEP_BY_STEP = {Causality.STEPPED, Causality.STEPPED_BLOCKS}
 # Columns that are never null; the others of a line may be.
 _GIVEN = {"seq", "agent_id", "fixture_id", "tick_seq", "ts_ms", "action", "end_seq", "close_ts_ms", "close_kind"}
 _CLOSE_KINDS = {
@@ -346,7 +347,7 @@ def _check_isolation(started: RunStarted) -> None:
         raise EvidenceError("what was held of agents must be named in order of those, and left out when it is nothing")
     held = {one["agent_id"]: set(one["held"]) for one in stated}
     if any(
-        agent["causality"] in _LOCKED_IN and not {Held.CALLS, Held.FILES} <= held.get(agent["agent_id"], set())
+        agent["causality"] in _STEP_BY_STEP and not held.get(agent["agent_id"], set()) >= LOCKED_IN
         for agent in started["agents"]
     ):
         raise EvidenceError("an agent that was asked step by step must have been held to its calls and files")

@@ -23,7 +23,7 @@ from clvlab.engine.following import Follower
 from clvlab.errors import AgentError
 from clvlab.law.actions import Decision, decisions_of
 from clvlab.law.message import Message
-from clvlab.law.schema import Causality, Held
+from clvlab.law.schema import LOCKED_IN, Causality
 from clvlab.law.tape import Tape
 
 _MAX_WARM = 4
@@ -73,7 +73,7 @@ class IsolatedAgent(Isolated):
 
     @cached_property
     def audited(self) -> Causality:
-        locked_in = {Held.CALLS, Held.FILES} <= set(self.identity.held)
+        locked_in = set(self.identity.held) >= LOCKED_IN
         if self.steps and not locked_in:
             raise AgentError("step by step an agent is asked only where the system can lock its process in, as this one can't")
         if self.steps:

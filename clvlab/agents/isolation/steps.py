@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 
 from clvlab.agents.book import NULL, Known, columns_of, known_of
-from clvlab.agents.ticking import TickFollower
+from clvlab.agents.ticking import TickFollower, in_order
 from clvlab.errors import AgentError, AgentFailedError
 from clvlab.law.actions import Decision
 from clvlab.law.message import Message
@@ -25,21 +25,14 @@ _SLICE = 65_536  # messages that stand in memory as Python values
 def steps(tape: Tape) -> Iterator[tuple[tuple[int, int], bytes]]:
     """Yield each message of a tape in order of time, fixture and tick: (fixture_id, tick_seq), and its bytes."""
     first_sides = tape.series.with_row_index("series").filter(pl.col("side_no") == 0).with_row_index("market")
-    messages = (
-        tape.rows.lazy()
-        .with_row_index("row")
-        .join(first_sides.lazy().select("series", "fixture_id", "market"), on="series")
-        .select("ts_ms", "fixture_id", "tick_seq", "in_running", "market", pl.col("row").cast(pl.Int64), "suspended")
-        .sort("ts_ms", "fixture_id", "tick_seq")
-        .collect(engine="in-memory")
-    )
+    messages = in_order(tape, first_sides.select("series", "fixture_id", "market"), "market", "suspended")
     names = tape.series["side"].to_list()
     markets = list(first_sides.select("series", "market_key", "n_sides", "rows").iter_rows())
     known, told = known_of(tape), set[int]()
     columns = columns_of(tape)
     probs, odds = columns["prob_bps"], columns["odds_milli"]
     for part in messages.iter_slices(_SLICE):
-        for ts_ms, fixture_id, tick_seq, in_running, market, row, suspended in zip(
+        for ts_ms, fixture_id, tick_seq, in_running, row, market, suspended in zip(
             *(column.to_list() for column in part), strict=True
         ):
             series, market_key, n_sides, length = markets[market]

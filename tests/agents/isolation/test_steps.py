@@ -1,8 +1,10 @@
 """Agents that are asked step by step: each message after the answer to the one before."""
 
 import os
+import random
 import select
 import stat
+import struct
 from itertools import pairwise
 
 import pytest
@@ -10,8 +12,10 @@ import pytest
 import clvlab as cl
 from clvlab.agents.isolation.isolated import isolated, step_by_step
 from clvlab.agents.isolation.sandbox import can_lock_in
-from clvlab.agents.isolation.steps import answered, steps
+from clvlab.agents.isolation.steps import Stepper, answered, steps
+from clvlab.agents.ticking import TickFollower
 from clvlab.errors import AgentError, AgentFailedError, ArgumentError
+from clvlab.law.actions import decisions_of
 from clvlab.proof import clv_verify
 from clvlab.proof.evidence import read_evidence
 from clvlab.store.folder import write_run
@@ -167,3 +171,48 @@ def test_limits_and_parameters_are_kept_when_an_agent_is_asked_step_by_step():
     assert (agent.steps, agent.limits.timeout_s) == (True, 7)
     assert isolated(agent, timeout_s=8).steps
     assert agent.as_sealed("other", {}).steps
+
+
+def made_up(seed):
+    """Tape of fixtures whose messages come at one another's times, some in play, some without a price."""
+    dice, messages = random.Random(seed), []
+    for fixture_id in range(1, 1 + dice.randint(1, 4)):
+        ts_s = dice.randint(0, 5)
+        for tick_seq in range(dice.randint(1, 30)):
+            ts_s += dice.choice([0, 0, 1, 7])
+            key, sides = dice.choice([("1X2", ("draw", "part1", "part2")), ("OU||line=2.5", ("over", "under"))])
+            priced = dice.random() < 0.9
+            quotes = {side: dice.randint(1, 9999) if priced else None for side in sides}
+            messages.append(message(tick_seq, ts_s, quotes, market_key=key, fixture_id=fixture_id, in_running=ts_s > 60))
+    return make_tape(messages, {1: 50.0})
+
+
+@pytest.mark.parametrize("markets", [("",), ("OU",)])
+@pytest.mark.parametrize("seed", range(30))
+def test_step_by_step_an_agent_is_told_what_it_is_told_of_the_whole(seed, markets):
+    tape, agent = made_up(seed), Everything()
+    agent.markets = markets
+    stepper = Stepper(TickFollower(agent))
+
+    answers = [(at, stepper.take(step)) for at, step in steps(tape)]
+
+    decided = decisions_of([one for at, answer in answers if answer for one in answered(answer, at)], "Everything")
+    assert decided.equals(agent.decide(tape))
+
+
+class Ahead(cl.TickAgent):
+    """Answers the next messages by way of the pipe, before they come, and so gets several that it has answered."""
+
+    def on_tick(self, book):
+        if book.tick_seq == 0:
+            for number in range(3, 64):
+                try:
+                    os.write(number, struct.pack("<cQ", b"S", 0))
+                except OSError:  # no file of this number, or none to write to
+                    continue
+        return book.back("part1")
+
+
+def test_an_answer_that_was_written_ahead_stands_and_a_later_one_counts_nowhere():
+    with pytest.raises(AgentError, match="it decided at"):
+        isolated(Ahead(), stepped=True).decide(TAPE)
