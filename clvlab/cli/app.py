@@ -41,6 +41,7 @@ from clvlab.cli.printing import (
     plain,
     plain_lines,
     print_json,
+    say,
     show_checks,
     show_leaderboard,
     show_next,
@@ -191,9 +192,12 @@ def backtest(
         test = make(plan, FolderRecord(runs_folder, now_ms, opened, owner), tell)
     folder = runs_folder / test.run_id
     if as_json:
-        print_json(test.report | {"run_folder": str(folder), "headline": headline_of(test).facts()})
+        audits = {"audits": {agent_id: found.facts() for agent_id, found in test.result.audits.items()}}
+        print_json(test.report | {"run_folder": str(folder), "headline": headline_of(test).facts()} | audits)
         return
     show_report(test.report, headline_of(test))
+    for found in test.result.audits.values():
+        say(f"{found!r}")
     out.print(f"Sealed in {plain(str(folder))}")
     show_next("verify", folder)
 

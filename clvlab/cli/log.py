@@ -154,7 +154,9 @@ def _recounted(found: Recount) -> str:
     if counts is None:
         return f"{audited}: its commitment names no pack; {elsewhere}"
     over = f"{counts.earlier:,} earlier and {counts.later:,} later commitments over its pack by its owner"
-    return f"{audited}: {over}, {counts.abandoned:,} abandoned; {elsewhere}, {counts.unknown_pack:,} that name none"
+    beside = f"{elsewhere}, {counts.unknown_pack:,} that name none"
+    drawn = f"an audit of its agents is attempt {found.attempts:,} over this pack, drawn by seed {found.audit_seed}"
+    return f"{audited}: {over}, {counts.abandoned:,} abandoned; {beside}; {drawn}"
 
 
 @log_app.command("request")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
 from clvlab.engine.agent import Agent, Identity, Isolated, decisions_of, fresh, sealable
-from clvlab.engine.lookahead import lookahead_audit
+from clvlab.engine.lookahead import Draw, LookaheadReport, lookahead_audit
 from clvlab.engine.replay import locate
 from clvlab.errors import DecisionError, LookaheadError
 from clvlab.law.closing import Window
@@ -20,19 +20,25 @@ _AGENTS_AT_ONCE, _ISOLATED_AT_ONCE = 8, 2  # an audit has several processes
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What every agent of a run is asked."""
+    """What every agent of a run is asked, and what the cuts of its audit are chosen by; null of none."""
 
     tape: Tape
     window: Window
-    audit_seed: int | None
+    audit: Draw | None
 
 
-def asked(
-    question: Question, agents: Sequence[tuple[Identity, Agent]], answered: Callable[[int], None]
-) -> tuple[list[pl.DataFrame], dict[str, Exception]]:
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What agents decided, what audits of them found, and what ended those that failed; the latter two by agent id."""
+
+    frames: list[pl.DataFrame]
+    audits: dict[str, LookaheadReport]
+    failed: dict[str, Exception]
+
+
+def asked(question: Question, agents: Sequence[tuple[Identity, Agent]], answered: Callable[[int], None]) -> Asked:
     """Ask all agents at once; the run goes on without those that fail."""
-    frames: list[pl.DataFrame] = []
-    failed: dict[str, Exception] = {}
+    found = Asked([], {}, {})
     at_once = _ISOLATED_AT_ONCE if any(isinstance(agent, Isolated) for _, agent in agents) else _AGENTS_AT_ONCE
     with ThreadPoolExecutor(min(len(agents), at_once)) as pool:
         answers = [pool.submit(_answer, question, identity, agent) for identity, agent in agents]
@@ -41,24 +47,28 @@ def asked(
     for (identity, _), answer in zip(agents, answers, strict=True):
         error = answer.exception()  # an agent is foreign code: its failure is a fact of the run, not of the engine
         if error is None:
-            frames.append(answer.result())
+            frame, report = answer.result()
+            found.frames.append(frame)
+            if report is not None:
+                found.audits[identity.agent_id] = report
         elif isinstance(error, Exception):
-            failed[identity.agent_id] = error
+            found.failed[identity.agent_id] = error
         else:
             raise error  # somebody wants to stop
-    return frames, failed
+    return found
 
 
-def _answer(question: Question, identity: Identity, agent: Agent) -> pl.DataFrame:
+def _answer(question: Question, identity: Identity, agent: Agent) -> tuple[pl.DataFrame, LookaheadReport | None]:
     """Ask one agent, an isolated one after its audit and in a process that has seen nothing: its ``DECISIONS``, located."""
-    name, tape, decided = identity.agent_id, question.tape, None
+    name, tape = identity.agent_id, question.tape
     sealable(identity)
-    if isinstance(agent, Isolated) and not agent.steps and question.audit_seed is not None:
-        report = lookahead_audit(agent, tape, seed=question.audit_seed, window=question.window)
+    if isinstance(agent, Isolated) and not agent.steps and question.audit is not None:
+        draw = question.audit
+        report = lookahead_audit(agent, tape, seed=draw.seed, window=question.window, attempts=draw.attempts)
         if not report.passed:
             raise LookaheadError(f"{report!r}. Nothing was sealed")
-        decided = report.decisions
-    return located(name, tape, asked_once(agent, tape) if decided is None else decided)
+        return located(name, tape, report.decisions), replace(report, decisions=report.decisions.clear())  # they are the run's
+    return located(name, tape, asked_once(agent, tape)), None
 
 
 def asked_once(agent: Agent, tape: Tape) -> pl.DataFrame:

@@ -34,6 +34,14 @@ Message = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
+class Draw:
+    """What the cuts of an audit are chosen by, and among how many audits it may be the lucky one; null if nobody counts."""
+
+    seed: int
+    attempts: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class BlindDraw:
     """Fixtures that were drawn without a look at what was decided.
 
@@ -46,19 +54,23 @@ class BlindDraw:
     tested
         How many of them this bounds anything by: none of an agent that answers differently where fixtures end at different
         times, as one may that looks from one fixture to another.
+    attempts
+        Among how many audits this may be the lucky one; null where nobody counts them.
     """
 
     of: int
     fixture_ids: tuple[int, ...]
     tested: int
+    attempts: int | None = None
 
     @property
     def least(self) -> int | None:
-        """In how many fixtures decisions must use later messages to be found in 95 of 100 audits; null if nothing suffices.
+        """In how many fixtures decisions must use later messages to be found with 95 %; null if nothing suffices.
 
-        Messages that come at least a fifth of the fixture's messages later: use of nearer ones shows less often.
+        In each of all attempts, if they are counted. Messages that come at least a fifth of the fixture's messages later: use
+        of nearer ones shows less often.
         """
-        return least_found(self.of, self.tested, _FOUND)
+        return least_found(self.of, self.tested, _FOUND, self.attempts or 1)
 
     def __str__(self) -> str:
         drawn = f"{len(self.fixture_ids)} of {self.of} fixture(s) were drawn without a look at decisions"
@@ -68,16 +80,22 @@ class BlindDraw:
             return f"{drawn}: too few to bound in how many later messages were used"
         share = f"{self.least} of {self.of} ({self.least / self.of:.1%})"
         return (
-            f"{drawn}: use of messages a fifth of a fixture later, in {share}, would have been found with 95 %; "
-            "attempts are not counted"
+            f"{drawn}: use of messages a fifth of a fixture later, in {share}, would have been found with 95 %"
+            f"{_of_attempts(self.attempts)}"
         )
 
 
-def least_found(fixtures: int, drawn: int, found: float) -> int | None:
-    """Return the least number of cheated fixtures that a blind draw finds with 95 %; null where all of them would not do.
+def _of_attempts(attempts: int | None) -> str:
+    if attempts is None:
+        return "; attempts are not counted"
+    return "; no attempt over this pack came to nothing before" if attempts == 1 else f" in each of {attempts} attempts"
+
+
+def least_found(fixtures: int, drawn: int, found: float, attempts: int = 1) -> int | None:
+    """Return the least number of cheated fixtures that blind draws find with 95 %; null where all of them would not do.
 
     The chance that none is found is the sum over k of the hypergeometric chance that k of them are drawn, times the chance
-    that a drawn one does not show, to the power of k.
+    that a drawn one does not show, to the power of k. Of several attempts each must find it with a share of the 5 % left.
 
     Parameters
     ----------
@@ -87,6 +105,8 @@ def least_found(fixtures: int, drawn: int, found: float) -> int | None:
         How many of them are tested.
     found
         Chance that a cheated fixture shows where it is tested, from 0 to 1.
+    attempts
+        How many draws there were, each with fixtures of its own.
     """
 
     def missed(cheated: int) -> float:
@@ -97,7 +117,7 @@ def least_found(fixtures: int, drawn: int, found: float) -> int | None:
         )
         return sum(shares)
 
-    enough = bisect_left(range(fixtures + 1), 1, key=lambda cheated: int(missed(cheated) <= _MISSED))
+    enough = bisect_left(range(fixtures + 1), 1, key=lambda cheated: int(missed(cheated) <= _MISSED / attempts))
     return enough if enough <= fixtures else None
 
 
@@ -137,6 +157,18 @@ class LookaheadReport:
     def passed(self) -> bool:
         return self.moved.is_empty()
 
+    def facts(self) -> dict[str, int | bool | None]:
+        """Return what can be said of it in numbers, as JSON values."""
+        found: dict[str, int | bool | None] = {"passed": self.passed, "seed": self.seed, "prefixes": len(self.cuts)}
+        if self.blind is None:
+            return found
+        return found | {
+            "fixtures": self.blind.of,
+            "drawn_blindly": len(self.blind.fixture_ids),
+            "found_with_95_percent_in": self.blind.least,
+            "attempts": self.blind.attempts,
+        }
+
     def __repr__(self) -> str:
         audited = f"Look-ahead audit of {self.agent_id!r}"
         if self.passed:
@@ -154,7 +186,14 @@ class LookaheadReport:
 
 
 def lookahead_audit(
-    agent: Agent, tape: Tape, *, seed: int, cuts: int = 24, window: Window | None = None, max_rows: int = 100_000
+    agent: Agent,
+    tape: Tape,
+    *,
+    seed: int,
+    cuts: int = 24,
+    window: Window | None = None,
+    max_rows: int = 100_000,
+    attempts: int | None = None,
 ) -> LookaheadReport:
     """Compare an agent's decisions on prefixes of a tape with the prefixes of its decisions.
 
@@ -190,6 +229,8 @@ def lookahead_audit(
     max_rows
         A longer tape is audited on some of its fixtures, until this many rows are reached. The blind draw has as many fixtures
         of any tape, and of each at most this many rows.
+    attempts
+        Among how many audits this may be the lucky one; what is bounded is so for all of them.
 
     Raises
     ------
@@ -202,7 +243,7 @@ def lookahead_audit(
     """
     if cuts < 1:
         raise AgentError(f"an audit needs at least 1 cut, not {cuts}")
-    plan = _Plan(agent, window or Window(), cuts, seed, max_rows)
+    plan = _Plan(agent, window or Window(), cuts, seed, max_rows, attempts)
     if tape.rows.height <= max_rows:
         return _audited_whole(plan, tape)
     with _started(agent, silent=True) as processes:  # what is printed of the whole is shown once
@@ -225,6 +266,7 @@ class _Plan:
     cuts: int
     seed: int
     max_rows: int
+    attempts: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +346,8 @@ def _checked_blindly(plan: _Plan, tape: Tape, report: LookaheadReport, process: 
                 moved = _compared(timed, _asked_on_prefixes(growing, tape, [cut])[cut], cut)
                 if moved.height:
                     return replace(report, cuts=tuple(sorted({*report.cuts, *sorted(judged)[:number]})), moved=moved)
-    return replace(report, blind=BlindDraw(len(fixture_ids), tuple(sorted(drawn)), 0 if differ else len(drawn)))
+    tested = 0 if differ else len(drawn)
+    return replace(report, blind=BlindDraw(len(fixture_ids), tuple(sorted(drawn)), tested, plan.attempts))
 
 
 def _differing(

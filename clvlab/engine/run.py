@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 
 from clvlab.engine.agent import Agent, Identity, identify, sealable
+from clvlab.engine.lookahead import Draw, LookaheadReport
 from clvlab.engine.paper import fills
 from clvlab.engine.replay import Replay, numbered
 from clvlab.engine.shards import decided
@@ -46,6 +47,8 @@ class RunResult:
     causes
         What the errors of these agents said, by agent id: no part of the seal, as it may name what is on this machine. Empty
         for a run that was read back.
+    audits
+        What was found of the agents that were audited, by agent id; their decisions are the run's. No part of the seal.
     """
 
     run: SealedRun
@@ -56,6 +59,7 @@ class RunResult:
     receipts: pl.DataFrame
     errors: list[dict[str, Any]]
     causes: Mapping[str, str] = field(default_factory=dict)
+    audits: Mapping[str, LookaheadReport] = field(default_factory=dict)
 
 
 def run(
@@ -65,6 +69,7 @@ def run(
     *,
     policy: PolicyEnvelope | None = None,
     audit_seed: int | None = None,
+    attempts: int | None = None,
     again: RunStarted | None = None,
     kind: str = "backtest",
     origin_id: str | None = None,
@@ -87,6 +92,8 @@ def run(
     audit_seed
         Chooses the cuts at which isolated agents are audited for look-ahead before the run is sealed; no audit without one. The
         seal says which; the seed shapes no byte.
+    attempts
+        Among how many such audits this may be the lucky one; null where nobody counts them.
     again
         RUN_STARTED of the sealed run that is run again: what it says of how its agents were asked and held was so then.
     kind, origin_id
@@ -110,7 +117,8 @@ def run(
         raise DecisionError(f"a run needs agents with unique ids, not {[identity.agent_id for identity, _ in known]}")
     roster = [named[agent_id] for agent_id in sorted(named)]  # by code point, which is the order of bytes
     reads = [lambda: tape] if isinstance(tape, Tape) else list(tape)
-    found = decided(reads, roster, window, audit_seed, answered)
+    audit = None if audit_seed is None else Draw(audit_seed, attempts)
+    found = decided(reads, roster, window, audit, answered)
     policy = policy or PolicyEnvelope()
     started = run_started(
         found.binding,
@@ -124,7 +132,8 @@ def run(
     )
     failures = _failures(found.failed)
     replayed = numbered(found.parts, errors=len(failures.errors))
-    return judged(started, replayed, window, policy, failures, commit_index=commit_index)
+    done = judged(started, replayed, window, policy, failures, commit_index=commit_index)
+    return replace(done, audits=found.audits)
 
 
 @dataclass(frozen=True, slots=True)

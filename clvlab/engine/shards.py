@@ -11,6 +11,7 @@ import polars as pl
 
 from clvlab.engine.agent import Agent, Identity, Isolated
 from clvlab.engine.asking import Question, asked
+from clvlab.engine.lookahead import Draw, LookaheadReport
 from clvlab.engine.replay import Replay, backed, looked_up
 from clvlab.errors import ClvlabError, DecisionError
 from clvlab.law.closing import Window
@@ -35,6 +36,8 @@ class Decided:
         What was looked up on each shard, of the agents that failed on none.
     failed
         What ended the others, by agent id.
+    audits
+        What was found of those that were audited, by agent id; of one tape alone, as one of shards speaks for no other.
     """
 
     binding: Binding
@@ -42,10 +45,11 @@ class Decided:
     max_close_age_s: int | None
     parts: list[Replay]
     failed: Mapping[str, Exception]
+    audits: Mapping[str, LookaheadReport]
 
 
 def decided(
-    reads: Sequence[Read], roster: Roster, window: Window, audit_seed: int | None, answered: Callable[[int, int], None]
+    reads: Sequence[Read], roster: Roster, window: Window, audit: Draw | None, answered: Callable[[int, int], None]
 ) -> Decided:
     """Ask agents about the tape of each shard, and look their decisions up on it.
 
@@ -55,8 +59,10 @@ def decided(
         What reads the shards, in their order; no more than two stand in memory.
     roster
         The agents, in order of their ids.
-    window, audit_seed, answered
+    window, answered
         As for ``run``.
+    audit
+        How isolated agents are audited; null of no audit.
 
     Raises
     ------
@@ -70,9 +76,9 @@ def decided(
         tape = read()
         left = [(identity, agent) for identity, agent in roster if identity.agent_id not in failed]
         told = answered if len(reads) == 1 else _nobody
-        frames, errors = asked(Question(tape, window, audit_seed), left, lambda done: told(done, total))
-        parts = [looked_up(tape, pl.concat(frames), window)] if frames else []
-        return Decided(tape.binding, tape.closing_policy, tape.max_close_age_s, parts, errors)
+        found = asked(Question(tape, window, audit), left, lambda done: told(done, total))
+        parts = [looked_up(tape, pl.concat(found.frames), window)] if found.frames else []
+        return Decided(tape.binding, tape.closing_policy, tape.max_close_age_s, parts, found.failed, found.audits)
 
     answered(0, total)
     shards: list[Decided] = []
@@ -85,9 +91,9 @@ def decided(
             answered(len(roster) * len(shards), total)
     fixture_ids = chain.from_iterable(one.binding.fixture_ids for one in shards)
     binding = replace(shards[0].binding, fixture_ids=tuple(sorted(fixture_ids)))
-    return replace(
-        shards[0], binding=binding, parts=[_without(part, failed) for one in shards for part in one.parts], failed=failed
-    )
+    parts = [_without(part, failed) for one in shards for part in one.parts]
+    audits = shards[0].audits if len(shards) == 1 else {}
+    return replace(shards[0], binding=binding, parts=parts, failed=failed, audits=audits)
 
 
 def _nobody(done: int, total: int) -> None:

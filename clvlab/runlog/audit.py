@@ -10,8 +10,8 @@ from clvlab.errors import EvidenceError, LogError
 from clvlab.proof.canonical import HASH
 from clvlab.proof.manifest import derived_run_id
 from clvlab.proof.merkle import Frontier, leaf_hash
-from clvlab.runlog.entries import Commit, EntryKind, Opened, Outcome, Planned, Restart, Segment, entry_and_time
-from clvlab.runlog.log import Claim, RunCounts, name_fault
+from clvlab.runlog.entries import AuditFailed, Commit, EntryKind, Opened, Outcome, Planned, Restart, Segment, entry_and_time
+from clvlab.runlog.log import Claim, RunCounts, audit_seed, name_fault
 from clvlab.runlog.plan_audit import PlanAuditor, PlanHistory
 from clvlab.runlog.restarts import Restarted
 
@@ -39,12 +39,15 @@ class PackCounts:
         How many.
     elsewhere
         Commitments of the owner under other packs, and under none: what is left out here may stand there.
+    failed_audits
+        Of those sealed, in how many audits failed.
     """
 
     owner: str
     content_hash: str | None
     runs: RunCounts
     elsewhere: int
+    failed_audits: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +62,16 @@ class Recount:
         Those over the same pack, and those that name none; null of a commitment that names no pack.
     elsewhere
         Those that name another pack.
+    attempts, audit_seed
+        Among how many attempts over the pack audits of the run were, and what they were drawn by, if the log drew them.
     """
 
     bundle: str
     size: int
     counts: Claim | None
     elsewhere: int
+    attempts: int
+    audit_seed: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +89,7 @@ class _Commitment:
     names_pack: bool
     ended: int | None = None
     abandoned: bool = False
+    failed_audits: int | None = None
 
 
 @dataclass(slots=True)
@@ -89,6 +97,7 @@ class _Tally:
     committed: int = 0
     sealed: int = 0
     abandoned: int = 0
+    failed_audits: int = 0
 
     def counts(self) -> RunCounts:
         return RunCounts(self.committed, self.sealed, self.abandoned)
@@ -165,11 +174,16 @@ class Auditor:
 
     def recount(self, commit: Commit, index: int, size: int, stated: Claim | None, whose: str) -> None:
         """Count beside the commitment at ``index`` among the first ``size`` entries; what a bundle states must be that."""
-        earlier = 0
+        earlier, attempts, seed = 0, 1, 0
 
         def before() -> None:
-            nonlocal earlier
-            earlier = self._tallies[commit.owner, commit.content_hash].committed
+            nonlocal earlier, attempts
+            tally = self._tallies[commit.owner, commit.content_hash]
+            earlier, attempts = tally.committed, tally.committed - tally.sealed + tally.failed_audits + 1
+
+        def drawn() -> None:
+            nonlocal seed
+            seed = audit_seed(self.root())
 
         def check() -> None:
             tally, unnamed = self._tallies[commit.owner, commit.content_hash], self._tallies[commit.owner, None]
@@ -177,13 +191,14 @@ class Auditor:
             named = commit.content_hash is not None
             total = self._by_owner().get(commit.owner, RunCounts(0, 0, 0)).committed
             elsewhere = total - unnamed.committed - (tally.committed if named else 0)
-            self.recounts.append(Recount(whose, size, found if named else None, elsewhere))
+            self.recounts.append(Recount(whose, size, found if named else None, elsewhere, attempts, seed))
             if stated is not None and not named:
                 self.fail(f"{whose} states counts over a pack that its commitment does not name", index)
             elif stated is not None and found != stated:
                 self.fail(f"{whose} states {_claimed(stated)}, the first {size} entries give {_claimed(found)}", index)
 
         self._due[index].append((whose, before))
+        self._due[index + 1].append((whose, drawn))
         self._due[size].append((whose, check))
 
     def expect_entry(self, index: int, entry: bytes, whose: str) -> None:
@@ -219,6 +234,9 @@ class Auditor:
             if rule is not None:
                 self.fail(rule, index)
             return
+        if isinstance(entry, AuditFailed):
+            self._failed_audits(index, entry)
+            return
         name = entry.owner if isinstance(entry, Commit) else entry.cause
         fault = None if name is None else name_fault(name)
         if fault is not None:
@@ -243,7 +261,7 @@ class Auditor:
         rows = sorted(self._tallies.items(), key=lambda row: (row[0][0], row[0][1] or ""))
         totals = self._by_owner()
         return tuple(
-            PackCounts(owner, pack, tally.counts(), totals[owner].committed - tally.committed)
+            PackCounts(owner, pack, tally.counts(), totals[owner].committed - tally.committed, tally.failed_audits)
             for (owner, pack), tally in rows
             if tally.committed
         )
@@ -318,6 +336,17 @@ class Auditor:
             known.ended, known.abandoned = index, entry.kind == EntryKind.ABANDONED
             tally = self._tallies[known.pack]
             tally.sealed, tally.abandoned = tally.sealed + (not known.abandoned), tally.abandoned + known.abandoned
+
+    def _failed_audits(self, index: int, entry: AuditFailed) -> None:
+        of, known = entry.commit_index, self._commitments.get(entry.commit_index)
+        what = f"entry {index} (AUDIT_FAILED) of run {entry.run_id[:80]!a}"
+        if known is None or known.run_id != entry.run_id:
+            self.fail(f"{what} names entry {of}, which is no commitment to it", index)
+        elif known.ended is not None or known.failed_audits is not None or not entry.agents:
+            self.fail(f"{what} must be the only one of its commitment {of}, ahead of its result, and of some agent", index)
+        else:
+            known.failed_audits = index
+            self._tallies[known.pack].failed_audits += 1
 
     def _by_owner(self) -> dict[str, RunCounts]:
         totals: dict[str, _Tally] = defaultdict(_Tally)

@@ -12,14 +12,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any, Protocol
 
 from clvlab.errors import LogConflictError, LogError
 from clvlab.law.schema import SAFE_INTEGER
 from clvlab.proof.canonical import canonical, parsed
 from clvlab.proof.manifest import sources_hash
-from clvlab.runlog.entries import ENTRY_SCHEMA, OF_RUNS, EntryKind
-from clvlab.runlog.tree import Nodes, completed_roots, inclusion
+from clvlab.runlog.entries import AUDIT_FAILED_SCHEMA, ENTRY_SCHEMA, OF_RUNS, EntryKind
+from clvlab.runlog.tree import Nodes, completed_roots, inclusion, tree_root
 
 _MAX_NAME = 300
 
@@ -146,14 +147,44 @@ def commit_anew(rows: LogRows, run_id: str, ts_ms: int) -> int:
     return _append(rows, EntryKind.COMMIT, run_id, before["owner"], before | {"ts_ms": ts_ms}, before.get("content_hash"))
 
 
-def conclude(rows: LogRows, run_id: str, manifest_hash: str, content_hash: str | None, ts_ms: int) -> int:
+def audit_draw(rows: LogRows, index: int) -> tuple[int, int]:
+    """Return what the audits of a committed run are drawn by: their seed, and among how many attempts they are.
+
+    The seed is made of the tree up to the commitment: nobody knows it before, and a run that is taken up again draws no other.
+    An attempt is a commitment of the owner over the pack without a result when this one was made, or a run in which an audit
+    failed; this one is the last.
+    """
+    known = entry_of(rows, index)
+    counted = {
+        kind: rows.pack_tally(known["owner"], known.get("content_hash"), kind, index)
+        for kind in (EntryKind.COMMIT, EntryKind.RESULT, EntryKind.AUDIT_FAILED)
+    }
+    attempts = counted[EntryKind.COMMIT] - counted[EntryKind.RESULT] + counted[EntryKind.AUDIT_FAILED] + 1
+    return audit_seed(tree_root(rows, index + 1)), attempts
+
+
+def audit_seed(root: bytes) -> int:
+    """Make the seed of audits from the root of a tree."""
+    return int.from_bytes(sha256(b"clvlab-audit-seed/1" + root).digest()[:8])
+
+
+def conclude(
+    rows: LogRows, run_id: str, manifest_hash: str, content_hash: str | None, ts_ms: int, *, failed_audits: int = 0
+) -> int:
     """Note the manifest hash and the pack that a committed run was sealed with; returns the entry's index.
+
+    ``failed_audits`` is how many agents it went on without as their audits failed, which is noted ahead of it.
 
     Raises
     ------
     LogConflictError
         The run was never committed to, was abandoned, has another result, or was committed to over another pack.
     """
+    committed, ended = _newest(rows, run_id)
+    if failed_audits and committed is not None and ended is None:
+        known = entry_of(rows, committed)
+        content: dict[str, Any] = {"agents": failed_audits, "commit_index": committed, "ts_ms": ts_ms}
+        _append(rows, EntryKind.AUDIT_FAILED, run_id, known["owner"], content, known.get("content_hash"))
     content = {"content_hash": content_hash, "manifest_hash": manifest_hash}
     return _end(rows, EntryKind.RESULT, run_id, content, ts_ms)
 
@@ -171,7 +202,7 @@ def abandon(rows: LogRows, run_id: str, cause: str, ts_ms: int) -> int:
 
 def _newest(rows: LogRows, run_id: str, size: int | None = None) -> tuple[int | None, tuple[int, str] | None]:
     """Return the newest commitment to a run, among the first ``size`` entries, and its outcome if it has one."""
-    about = [(index, kind) for index, kind in rows.about(run_id) if size is None or index < size]
+    about = [(index, kind) for index, kind in rows.about(run_id) if kind in OF_RUNS and (size is None or index < size)]
     committed = max((index for index, kind in about if kind == EntryKind.COMMIT), default=None)
     return committed, about[-1] if about and about[-1][1] != EntryKind.COMMIT else None
 
@@ -198,11 +229,11 @@ def _end(rows: LogRows, kind: EntryKind, run_id: str, content: dict[str, Any], t
 def _append(rows: LogRows, kind: EntryKind, run_id: str, owner: str, content: dict[str, Any], content_hash: str | None) -> int:
     if not 0 <= content["ts_ms"] <= SAFE_INTEGER:
         raise LogError(f"a time of {content['ts_ms']} ms is out of range")
-    entry = canonical({"kind": kind.value, "run_id": run_id, "schema": ENTRY_SCHEMA, **content})
+    schema = AUDIT_FAILED_SCHEMA if kind == EntryKind.AUDIT_FAILED else ENTRY_SCHEMA
+    entry = canonical({"kind": kind.value, "run_id": run_id, "schema": schema, **content})
     index = rows.size()
-    rows.add(
-        index, kind.value, run_id, owner, content_hash, content.get("commit_index"), entry, completed_roots(rows, index, entry)
-    )
+    ends = content.get("commit_index") if kind in OF_RUNS else None
+    rows.add(index, kind.value, run_id, owner, content_hash, ends, entry, completed_roots(rows, index, entry))
     return index
 
 

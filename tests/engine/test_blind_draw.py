@@ -63,5 +63,31 @@ def test_doing_nothing_where_the_tape_is_no_prefix_of_time_acquits_no_fixture(le
     assert not lookahead_audit(Abstaining(42, least_gain_bps), season, seed=seed).passed
 
 
+@pytest.mark.parametrize("attempts", [2, 20])
+def test_least_of_several_attempts_is_found_in_all_of_them_in_95_of_100(attempts):
+    rng = np.random.default_rng(6)
+    least = least_found(300, 100, 0.35, attempts)
+
+    every, too_few = (
+        (rng.binomial(rng.hypergeometric(cheated, 300 - cheated, 100, (attempts, 20_000)), 0.35) > 0).all(axis=0).mean()
+        for cheated in (least, least - 3)
+    )
+
+    assert least > least_found(300, 100, 0.35)
+    assert every > 0.945
+    assert too_few < 0.955
+
+
+def test_report_says_how_many_attempts_its_bound_is_for(tape):
+    def report(attempts):
+        at = np.full(FIXTURES, 20)
+        return lookahead_audit(Planted(lambda entry, _: entry >= 5_000, at, hides=False), tape, seed=1, attempts=attempts)
+
+    assert "; no attempt over this pack came to nothing before" in repr(report(1))
+    assert f"in {least_found(FIXTURES, 100, 0.35, 7)} of {FIXTURES}" in repr(report(7))
+    assert "would have been found with 95 % in each of 7 attempts" in repr(report(7))
+    assert report(7).facts()["attempts"] == 7
+
+
 def test_nothing_is_bounded_by_a_draw_of_too_few():
     assert least_found(3, 3, 0.35) is None

@@ -4,7 +4,7 @@ import pytest
 
 from clvlab.proof import merkle
 from clvlab.proof.canonical import canonical
-from clvlab.runlog.audit import Auditor, Falls, Recount
+from clvlab.runlog.audit import Auditor, Falls
 from clvlab.runlog.entries import read_entry
 from clvlab.runlog.log import Claim, RunCounts, abandon, commit, conclude
 from clvlab.store.runlog import RunLog
@@ -37,6 +37,11 @@ def newer(entry, **changed):
 
 def abandoned(name, index, **changed):
     entry = {"kind": "ABANDONED", "schema": "clvlab-log/2", "cause": "failed", "ts_ms": 1}
+    return entry | {"run_id": run_of(name), "commit_index": index} | changed
+
+
+def audit_failed(name, index, **changed):
+    entry = {"kind": "AUDIT_FAILED", "schema": "clvlab-log/7", "agents": 1, "ts_ms": 1}
     return entry | {"run_id": run_of(name), "commit_index": index} | changed
 
 
@@ -148,6 +153,12 @@ def test_entries_of_every_version_stand_in_one_log():
         ([b"null"], 0, "not well-formed"),
         ([b'{"kind":["COMMIT"],"schema":{}}'], 0, "not well-formed"),
         ([b"\xff"], 0, "not well-formed"),
+        ([committed("a"), audit_failed("b", 0)], 1, "no commitment to it"),
+        ([committed("a"), audit_failed("a", 1)], 1, "no commitment to it"),
+        ([committed("a"), audit_failed("a", 0, agents=0)], 1, "must be the only one"),
+        ([committed("a"), audit_failed("a", 0), audit_failed("a", 0)], 2, "must be the only one"),
+        ([committed("a"), sealed("a", 0), audit_failed("a", 0)], 2, "ahead of its result"),
+        ([committed("a"), audit_failed("a", 0, schema="clvlab-log/6")], 1, "not well-formed"),
     ],
 )
 def test_broken_rule_names_its_entry(entries, index, rule):
@@ -211,8 +222,10 @@ def test_claim_of_a_later_size_or_of_another_entry_does_not_hold():
 
 
 def test_recount_says_what_the_entries_give_whether_or_not_a_bundle_states_it():
-    assert recounted(2, 9, None).recounts == [Recount("run.clv", 9, Claim(1, 2, 1, 1), 1)]
-    assert recounted(4, 9, None).recounts == [Recount("run.clv", 9, None, 5)]
+    [named], [unnamed] = recounted(2, 9, None).recounts, recounted(4, 9, None).recounts
+
+    assert (named.bundle, named.size, named.counts, named.elsewhere) == ("run.clv", 9, Claim(1, 2, 1, 1), 1)
+    assert (unnamed.counts, unnamed.elsewhere) == (None, 5)
 
 
 def test_losers_under_another_pack_stand_beside_the_winner():
@@ -228,7 +241,8 @@ def test_losers_under_another_pack_stand_beside_the_winner():
         (PACK, 1, 49),
         (OTHER, 49, 1),
     ]
-    assert auditor.recounts == [Recount("run.clv", 50, Claim(0, 0, 0, 0), 49)]
+    [found] = auditor.recounts
+    assert (found.counts, found.elsewhere, found.attempts) == (Claim(0, 0, 0, 0), 49, 1)
 
 
 def test_times_that_fall_are_counted_and_break_no_rule():

@@ -12,10 +12,13 @@ from clvlab.errors import LogConflictError, LogError, StoreError
 from clvlab.proof import merkle
 from clvlab.proof.manifest import sources_hash
 from clvlab.runlog import tree
-from clvlab.runlog.log import RunCounts, abandon, commit, conclude, counts, entry_of, proven
+from clvlab.runlog.audit import Auditor
+from clvlab.runlog.entries import read_entry
+from clvlab.runlog.log import RunCounts, abandon, audit_draw, commit, commit_anew, conclude, counts, entry_of, proven
 from clvlab.runlog.tree import consistency, tree_root
 from clvlab.store.database import Database
 from clvlab.store.runlog import RunLog
+from tests.logs import entries, hashed, run_of
 from tests.merkle import consistency_proof
 
 INPUTS, MANIFEST, PACK = ("sha256:" + digit * 64 for digit in "123")
@@ -96,6 +99,45 @@ def test_second_or_contrary_entry_is_refused_and_leaves_the_log_as_it_was(log, r
 
     with log.read() as rows:
         assert (rows.size(), tree_root(rows, 5)) == (5, before)
+
+
+def test_audits_are_drawn_by_what_nobody_knew_before_the_commitment_and_every_one_that_came_to_nothing_counts(log):
+    def attempt(name, owner="o", pack=PACK):
+        index = commit(rows, run_of(name), owner, hashed(name), pack, rows.size())
+        seed, count = audit_draw(rows, index)
+        draws[index] = read_entry(rows.entry(index)), seed, count
+        return seed, count
+
+    draws = {}
+    with log.write() as rows:
+        first, count = attempt("a")
+        assert (attempt("a"), count) == ((first, 1), 1)  # taken up again
+        abandon(rows, run_of("a"), "failed", 9)
+        again, count = attempt("a")
+        assert (again != first, count) == (True, 2)
+        conclude(rows, run_of("a"), MANIFEST, PACK, 9)
+        assert attempt("b")[1] == 2  # which is left open
+        assert [attempt("other", "another")[1], attempt("c", pack=INPUTS)[1]] == [1, 1]
+        assert attempt("d")[1] == 3
+        conclude(rows, run_of("d"), MANIFEST, PACK, 9, failed_audits=1)
+        conclude(rows, run_of("d"), MANIFEST, PACK, 9, failed_audits=1)
+        assert attempt("e")[1] == 4
+        abandon(rows, run_of("e"), "failed", 9)
+        attempt_again = commit_anew(rows, run_of("e"), 9)
+        assert audit_draw(rows, attempt_again)[1] == 5
+        assert rows.tally()["o"] == {"COMMIT": 7, "RESULT": 2, "ABANDONED": 2}
+
+    auditor = Auditor()
+    for index, (entry, _, _) in draws.items():
+        auditor.recount(entry, index, len(entries(log)), None, str(index))
+    for data in entries(log):
+        auditor.add(data)
+    auditor.finish()
+    assert (auditor.broken, len(auditor.recounts)) == ([], len(draws))
+    assert {int(one.bundle): (one.audit_seed, one.attempts) for one in auditor.recounts} == {
+        index: (seed, count) for index, (_, seed, count) in draws.items()
+    }
+    assert [one.failed_audits for one in auditor.counts() if (one.owner, one.content_hash) == ("o", PACK)] == [1]
 
 
 @pytest.mark.parametrize(

@@ -21,12 +21,13 @@ from clvlab.application.runs.card import lineage, metrics
 from clvlab.application.runs.counting import results, stored_claim
 from clvlab.application.runs.perform import Commitment, PerformedRun
 from clvlab.application.runs.record import ABANDONED, Planned
+from clvlab.engine.lookahead import Draw
 from clvlab.law.schema import Causality
 from clvlab.proof.anchor import Anchor
 from clvlab.proof.checks import Check
 from clvlab.proof.manifest import inputs_hash
 from clvlab.proof.started import RunStarted
-from clvlab.runlog.log import abandon, commit, commit_anew, conclude
+from clvlab.runlog.log import abandon, audit_draw, commit, commit_anew, conclude
 from clvlab.store import anchors, runs, standings
 from clvlab.store.database import Connection, Database
 from clvlab.store.hindsight import Knowledge
@@ -147,9 +148,10 @@ def begin(connection: Connection, run_id: str, now_ms: int) -> Commitment:
     runs.mark(connection, run_id, RunStatus.RUNNING)
     if row is None or row["commit_index"] is None:
         return Commitment(run_id)
-    index = commit_anew(LogRows(connection, writing=True), run_id, now_ms)
+    log = LogRows(connection, writing=True)
+    index = commit_anew(log, run_id, now_ms)
     runs.commit_to(connection, run_id, index)
-    return Commitment(run_id, index)
+    return Commitment(run_id, index, Draw(*audit_draw(log, index)))
 
 
 def give_up(connection: Connection, run_id: str, cause: str, now_ms: int) -> None:
@@ -192,7 +194,7 @@ def keep(connection: Connection, done: PerformedRun, anchoring: Anchoring | None
     runs.add_agent_errors(connection, causes)
     log = LogRows(connection, writing=True)  # also orders what is added to the standings
     if run.commit_index is not None:
-        conclude(log, run.run_id, run.manifest_hash, run.content_hash, now_ms)
+        conclude(log, run.run_id, run.manifest_hash, run.content_hash, now_ms, failed_audits=done.failed_audits)
     anchor = anchoring.begin(connection, run.run_id, now_ms) if anchoring else Anchor()
     row = runs.row(connection, run.run_id)
     if row is not None and row["ranked"] and not standings.results_of(connection, run.run_id):  # those of a removed one stand

@@ -15,6 +15,7 @@ from clvlab.application.runs.inspector import inspect_decision
 from clvlab.application.runs.perform import Commitment, PerformedRun
 from clvlab.application.runs.plan import Plan
 from clvlab.application.runs.record import ABANDONED, Planned
+from clvlab.engine.lookahead import Draw
 from clvlab.errors import AnchorError
 from clvlab.invocation import command
 from clvlab.packs.derived.opening import view_file
@@ -22,7 +23,7 @@ from clvlab.proof.anchor import Anchor
 from clvlab.proof.manifest import inputs_hash
 from clvlab.proof.seal import SealedRun
 from clvlab.proof.verify import Verification, verify
-from clvlab.runlog.log import LogStore, abandon, commit, conclude
+from clvlab.runlog.log import LogStore, abandon, audit_draw, commit, conclude
 from clvlab.store.folder import read_receipts, read_run, read_view, write_run
 
 
@@ -64,7 +65,7 @@ class FolderRecord:
             inputs, content_hash = inputs_hash(plan.started), plan.started["binding"]["content_hash"]
             sources = [agent["source_sha256"] for agent in plan.started["agents"]]
             index = commit(rows, plan.run_id, self.owner, inputs, content_hash, self.clock(), sources=sources)
-            return Commitment(plan.run_id, index)
+            return Commitment(plan.run_id, index, Draw(*audit_draw(rows, index)))
 
     def keep(self, done: PerformedRun) -> None:
         """Store a run, then conclude its commitment.
@@ -77,7 +78,8 @@ class FolderRecord:
         keep(done.run, self.folder, done.receipts, view_file(done.pack))
         if self.log is not None:
             with self.log.write() as rows:
-                conclude(rows, done.run_id, done.run.manifest_hash, done.run.content_hash, self.clock())
+                run, ahead = done.run, done.failed_audits
+                conclude(rows, run.run_id, run.manifest_hash, run.content_hash, self.clock(), failed_audits=ahead)
 
     def abandon(self, run_id: str, cause: str) -> None:  # noqa: ARG002  nobody asks a folder why
         """Abandon the commitment, if there is one."""

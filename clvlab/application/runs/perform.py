@@ -19,11 +19,12 @@ from clvlab.application.runs.entries import at_close
 from clvlab.application.runs.gaps import in_gap, lasting_gaps
 from clvlab.application.runs.plan import Plan
 from clvlab.application.runs.unscored import unscored
+from clvlab.engine.lookahead import Draw
 from clvlab.engine.run import RunResult, run
 from clvlab.errors import PackError, PackReplayError, PlanChangedError
 from clvlab.law.closing import Window
 from clvlab.law.clv import is_allowed
-from clvlab.law.schema import Reason, SourceMode
+from clvlab.law.schema import Causality, Reason, SourceMode
 from clvlab.law.tape import Tape
 from clvlab.packs.reader import Pack
 from clvlab.proof.events import receipt_lines
@@ -33,14 +34,26 @@ from clvlab.proof.verify import Verification, verify
 
 _HOUR_MS = 3_600_000
 _OLD_CLOSE_MS = 6 * _HOUR_MS
+_AUDITED = (Causality.AUDITED_SANDBOX, Causality.AUDITED_PROCESS)
 
 
 @dataclass(frozen=True, slots=True)
 class Commitment:
-    """What a run was committed to as: its id, and the entry of the run log, if there is a log."""
+    """What a run was committed to as.
+
+    Attributes
+    ----------
+    run_id
+        Its id.
+    index
+        The entry of the run log; null without a log.
+    audit
+        What the log draws for the audit of its agents; null without a log.
+    """
 
     run_id: str
     index: int | None = None
+    audit: Draw | None = None
 
 
 @dataclass(frozen=True)
@@ -87,6 +100,12 @@ class PerformedRun:
     def at_close(self) -> pl.Series:
         """For each row of the scores, whether it was entered at the message that closes its market; Boolean."""
         return at_close(self.result.decisions, self.result.closes)
+
+    @property
+    def failed_audits(self) -> int:
+        """How many agents under audit the run went on without: whatever ended them, they may be tried again."""
+        audited = {agent["agent_id"] for agent in self.started["agents"] if agent["causality"] in _AUDITED}
+        return sum(error["agent_id"] in audited for error in self.result.errors)
 
     @cached_property
     def receipts(self) -> bytes:
@@ -207,6 +226,7 @@ def perform(plan: Plan, commitment: Commitment | None = None, tell: Tell = tell_
         The only agent, or the last one left, failed, or decided by what came later.
     """
     _check(plan.run_id, commitment)
+    drawn = (commitment and commitment.audit) or Draw(secrets.randbits(64))
     tell(Stage.OPENING)
     markets: list[int] = []
     result = run(
@@ -214,7 +234,8 @@ def perform(plan: Plan, commitment: Commitment | None = None, tell: Tell = tell_
         plan.agents,
         plan.window,
         policy=plan.policy,
-        audit_seed=secrets.randbits(64) if plan.audit else None,
+        audit_seed=drawn.seed if plan.audit else None,
+        attempts=drawn.attempts,
         kind=plan.kind,
         origin_id=plan.origin_id,
         commit_index=None if commitment is None else commitment.index,

@@ -80,5 +80,5 @@ class AuditReport(Shown):
         return facts | {
             "fixtures drawn blindly": f"{len(self.blind.fixture_ids):,} of {self.blind.of:,}",
             "gained in fewer fixtures": "not bounded: what was left out may have lost anything",
-            "earlier attempts": "not counted",
+            "attempts": "not counted" if self.blind.attempts is None else self.blind.attempts,
         }

@@ -27,6 +27,7 @@ from clvlab.errors import (
     UnsupportedError,
 )
 from clvlab.lab.explorer import Explorer
+from clvlab.lab.results.audit import AuditReport
 from clvlab.lab.results.card import agent_card
 from clvlab.lab.results.comparison import Comparison
 from clvlab.lab.results.contender import Contender, agent_part, contenders
@@ -165,6 +166,12 @@ class Result(Shown):
     def frame(self) -> pl.DataFrame:
         """The leaderboard: one row per agent."""
         return self.leaderboard.frame
+
+    @property
+    def audits(self) -> dict[str, AuditReport]:
+        """What look-ahead audits found, by agent id; of agents of one's own in a run that was made here."""
+        found = {} if self._performed is None else self._performed.result.audits
+        return {name: AuditReport(one) for name, one in found.items()}
 
     @property
     def report(self) -> Report:
@@ -404,7 +411,7 @@ class Result(Shown):
             metrics(outcomes),
             self.verify().checks,
             warnings=() if reported is None else reported["warnings"],
-            folded=[html.facts(identity)] if reported is None else reported.folded(),
+            folded=[*([html.facts(identity)] if reported is None else reported.folded()), *self._audited()],
         )
 
     def _shown_leaderboard(self) -> str:
@@ -412,5 +419,11 @@ class Result(Shown):
             self._title,
             *self.leaderboard.parts(),
             html.marks(self.verify().checks),
-            html.details("Details", html.facts({"run": self.run_id, "evidence hash": self.run.evidence_hash})),
+            html.details(
+                "Details", html.facts({"run": self.run_id, "evidence hash": self.run.evidence_hash}), *self._audited()
+            ),
         )
+
+    def _audited(self) -> list[str]:
+        """Say what its audits found, as HTML."""
+        return [html.facts({f"look-ahead audit of {name}": repr(found)}) for name, found in self.audits.items()]

@@ -1,0 +1,100 @@
+"""Attempts at audits: a run log draws their seeds, counts those that came to nothing, and lets readers draw again."""
+
+import json
+
+import polars as pl
+import pytest
+
+import clvlab as cl
+from clvlab.application.log.auditing import audit
+from clvlab.application.runs.in_folder import FolderRecord
+from clvlab.errors import LookaheadError
+from tests.logs import entries
+from tests.test_cli import clvlab
+
+
+@cl.strategy
+def peeking(ticks):
+    return ticks.filter(pl.col("prob_bps") < pl.col("prob_bps").last().over("series") - 300)
+
+
+@cl.strategy
+def honest(ticks):
+    return ticks.filter(pl.col("tick_seq") == 5)
+
+
+@pytest.fixture
+def lab(tmp_path):
+    return cl.Lab(tmp_path / "lab")
+
+
+def test_an_audit_that_failed_loosens_the_bound_of_the_next_whatever_its_source(lab):
+    first = lab.backtest("season", honest, params={})
+    with pytest.raises(LookaheadError):
+        lab.backtest("season", peeking)
+    then = lab.backtest("season", honest, window=cl.Window(min_clv_horizon_s=120))
+    over_another = lab.backtest("starter", honest)
+
+    [one], [two], [other] = (found.audits.values() for found in (first, then, over_another))
+    assert [report.blind.attempts for report in (one, two, other)] == [1, 2, 1]
+    assert two.blind.least > one.blind.least
+    assert two.seed != one.seed
+    assert cl.lookahead_audit(honest, "season", seed=two.seed).source.cuts == two.source.cuts
+    assert "in each of 2 attempts" in then._repr_html_()
+    assert cl.backtest("season", honest).audits["honest"].blind.attempts is None
+
+
+def test_an_audit_that_fails_beside_others_counts_too(lab):
+    beside = lab.compete("season", [peeking, "baseline"])
+    again = lab.compete("season", [honest, "baseline"])
+
+    assert "LookaheadError" in beside.run.source.events.decode()
+    assert [report.blind.attempts for report in again.audits.values()] == [2]
+    assert "in each of 2 attempts" in again._repr_html_()
+
+
+def test_a_run_that_is_taken_up_again_draws_no_other_seed(tmp_path):
+    from clvlab.application.backtests import plan_backtest
+    from clvlab.application.log.operations import open_log
+    from clvlab.application.runs.record import make
+
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    plan = plan_backtest(cl.open_pack("starter").source, honest)
+    with open_log(tmp_path / "runs.log", create=True) as log:
+        record = FolderRecord(tmp_path / "runs", lambda: 1, log)
+        drawn = record.commit(plan).audit
+        with pytest.raises(KeyboardInterrupt):
+            make(plan, record, stopped)
+        done = make(plan, record)
+
+        assert (done.result.audits["honest"].seed, drawn.attempts) == (drawn.seed, 1)
+        assert [json.loads(entry)["kind"] for entry in entries(log)] == ["COMMIT", "RESULT"]
+
+
+def test_the_terminal_says_what_was_found_and_a_reader_of_the_log_draws_it_again(tmp_path):
+    agents = tmp_path / "agents.py"
+    agents.write_text(
+        "import clvlab as cl, polars as pl\n"
+        "@cl.strategy\ndef honest(ticks):\n    return ticks.filter(pl.col('tick_seq') == 5)\n"
+        "@cl.strategy\ndef peeking(ticks):\n"
+        "    return ticks.filter(pl.col('prob_bps') < pl.col('prob_bps').last().over('series') - 300)\n"
+    )
+    (tmp_path / "log.pub").write_text(clvlab(tmp_path, "log", "keygen", "log.example", "--out", "log.key")[1])
+    logged = ("--log", "runs.log", "--runs", "runs")
+    assert clvlab(tmp_path, "backtest", "season", "--agent", "agents.py:peeking", *logged)[0] == 2
+    code, out, _ = clvlab(tmp_path, "backtest", "season", "--agent", "agents.py:honest", *logged, "--json")
+    found = json.loads(out)
+    assert (code, found["audits"]["honest"]["passed"], found["audits"]["honest"]["attempts"]) == (0, True, 2)
+    said = clvlab(tmp_path, "backtest", "season", "--agent", "agents.py:honest", "--runs", "others")[1]
+    assert "Look-ahead audit of 'honest': passed" in said
+    assert "attempts are not counted" in said
+
+    bundled = ("bundle", found["run_folder"], "--out", "run.clv", "--log", "runs.log", "--log-key", "log.key")
+    assert clvlab(tmp_path, *bundled)[0] == 0
+    code, out, _ = clvlab(tmp_path, "log", "audit", "runs.log", "--bundle", "run.clv")
+    assert code == 0
+    assert f"is attempt 2 over this pack, drawn by seed {found['audits']['honest']['seed']}" in out
+    [recount] = audit(str(tmp_path / "runs.log"), bundles={"run.clv": (tmp_path / "run.clv").read_bytes()}).recounts
+    assert (recount.attempts, recount.audit_seed) == (2, found["audits"]["honest"]["seed"])
