@@ -4,6 +4,7 @@ import polars as pl
 import pytest
 
 import clvlab as cl
+from clvlab.agents.isolation.isolated import isolated
 from clvlab.application import backtests
 from clvlab.application.competitions.requests import AgentEntry
 from clvlab.application.kept import KeptRuns
@@ -116,6 +117,25 @@ def test_own_code_with_a_table_of_closes_is_never_among_the_first(laboratory):
     assert "baseline stands first" in shown._repr_html_()
     assert shown._repr_html_().index("The answers were public when this was run") > shown._repr_html_().index("stands first")
     assert "knows first" not in repr(cl.leaderboard([cl.backtest(pack, knows)]))
+
+
+def test_own_code_with_a_table_of_closes_that_is_asked_step_by_step_is_never_among_the_first(laboratory):
+    pack = cl.open_pack("starter")
+    sides = {row[:2]: row[2] for row in known_sides(pack).select("fixture_id", "market_key", "side").iter_rows()}
+
+    class Knowing(cl.TickAgent):
+        agent_id = "knows"
+
+        def on_tick(self, book):
+            side = sides.get((book.fixture_id, book.market_key))
+            return book.back(side) if side is not None and book.tick_seq <= 3 else None
+
+    done = laboratory.perform(Plan(pack.source, [backtests.resolve("baseline"), isolated(Knowing(), stepped=True)]))
+
+    rows = laboratory.leaderboard.rows()["rows"]
+    assert (rows[0]["agent_id"], rows[0]["causality"], rows[0]["hindsight_possible"]) == ("knows", "stepped", True)
+    assert list_standings(rows, "here").frame["agent_id"].to_list() == ["baseline", "knows"]
+    assert backtests.board([done])["agent_id"].to_list() == ["baseline", "knows"]
 
 
 @pytest.mark.parametrize("causality", [*CAUSALITIES, "stepped", "stepped-blocks", "asked"])
