@@ -27,6 +27,7 @@ MARGIN = 0.1  # by which a pair must be more alike than another
 SAME, LEAST_ORDERED = 0.99, 0.03  # where the names are the same, they need to be a little less so the other way round
 LARGEST_GAP_BPS = 2_000  # of a side's probability, between sources of one match
 LARGEST_FAR_GAP_BPS = 800  # where the kickoffs are far apart
+_FEW = 16  # fixtures within the time by which a kickoff is moved
 TURN_BPS = 300  # by which the other way round must fit better to stand against the names
 
 
@@ -155,33 +156,49 @@ def _edges(first: Sequence[Listed], second: Sequence[Listed]) -> list[_Edge]:
 
 
 class _Calendar:
-    """The fixtures of a source by team: names that are alike are compared once, and not at every match that they play."""
+    """The fixtures of a source by time and team.
+
+    Where few are played at a time, their names are compared; where many are, names that are alike are compared once, and not at
+    every match that they play.
+    """
 
     def __init__(self, listed: Sequence[Listed]) -> None:
+        timed = [(one.kickoff_ts_ms, place, one) for place, one in enumerate(listed) if one.kickoff_ts_ms is not None]
+        self._all = sorted((item for item in timed if len(item[2].names) == 2), key=itemgetter(0, 1))
         self._of_team = defaultdict[str, list[tuple[int, int, Listed]]](list)
-        for place, one in enumerate(listed):
-            if one.kickoff_ts_ms is not None and len(one.names) == 2:
-                for name in set(one.names):
-                    self._of_team[name].append((one.kickoff_ts_ms, place, one))
-        for own in self._of_team.values():
-            own.sort(key=itemgetter(0, 1))
+        for item in self._all:
+            for name in set(item[2].names):
+                self._of_team[name].append(item)
         self._alike: dict[str, list[str]] = {}
 
     def near(self, one: Listed, at: int) -> list[tuple[int, Listed]]:
         """Return the fixtures within a day or so, in order, of which a team is like the first team of one."""
+        if len(one.names) != 2:
+            return []
+        low, high = _far(self._all, at)
+        if high - low <= _FEW:
+            near = self._all[low:high]
+            return [(then, other) for then, _, other in near if any(_are_like(one.names[0], name) for name in other.names)]
         found = dict[int, tuple[int, Listed]]()
-        for name in self._like(one.names[0]) if len(one.names) == 2 else ():
+        for name in self._like(one.names[0]):
             own = self._of_team[name]
-            low, high = bisect_left(own, at - FAR_MS, key=itemgetter(0)), bisect_right(own, at + FAR_MS, key=itemgetter(0))
+            low, high = _far(own, at)
             found |= {place: (then, other) for then, place, other in own[low:high]}
         return [found[place] for place in sorted(found, key=lambda place: (found[place][0], place))]
 
     def _like(self, name: str) -> list[str]:
         if name not in self._alike:
-            self._alike[name] = [
-                other for other in self._of_team if may_be_alike(name, other) and likeness(name, other) >= LEAST_ALIKE
-            ]
+            self._alike[name] = [other for other in self._of_team if _are_like(name, other)]
         return self._alike[name]
+
+
+def _far(timed: Sequence[tuple[int, int, Listed]], at: int) -> tuple[int, int]:
+    """Return where those begin and end that are not further from a time than a kickoff may have been moved."""
+    return bisect_left(timed, at - FAR_MS, key=itemgetter(0)), bisect_right(timed, at + FAR_MS, key=itemgetter(0))
+
+
+def _are_like(one: str, other: str) -> bool:
+    return may_be_alike(one, other) and likeness(one, other) >= LEAST_ALIKE
 
 
 def _edge(one: Listed, other: Listed, gap_ms: int) -> _Edge | None:

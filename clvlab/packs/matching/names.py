@@ -29,6 +29,7 @@ _MARKERS = {
     "frauen": "women", "vrouwen": "women", "wfc": "women", "ii": "second", "b": "second", "reserves": "second",
     "res": "second", "youth": "youth", "jong": "youth", "amateurs": "second", "castilla": "second",
 }  # fmt: skip
+_NUMBER = re.compile(r"\d+")
 _AGE = re.compile(r"(?:u|under)(\d{2})")
 # Names that no rule makes of each other.
 _ALIASES = (
@@ -90,17 +91,37 @@ def likeness(one: str, other: str) -> float:
     --------
     >>> likeness("Nott'm Forest", "Nottingham Forest") > 0.85, likeness("Man United", "Manchester City") < 0.7
     (True, True)
-    >>> likeness("QPR", "Queens Park Rangers") > 0.85, likeness("Arsenal", "Arsenal Women")
-    (True, 0.0)
+    >>> likeness("QPR", "Queens Park Rangers") > 0.85, likeness("Arsenal", "Arsenal Women"), likeness("team1399", "team1389")
+    (True, 0.0, 0.0)
     """
     (first, marks), (second, others) = _core(one), _core(other)
-    if marks != others:
+    if marks != others or _are_numbered_apart(one, other):
         return 0.0
     if first == second or _same(first) == _same(second):
         return 1.0 if first and second else 0.0
     if _are_initials(first, second) or _are_initials(second, first):
         return 0.9
     return max(_overlap(first, second), _overlap(_expanded(first), _expanded(second)))
+
+
+def _are_numbered_apart(one: str, other: str) -> bool:
+    """Tell whether two names have numbers, and neither all of the other's: no slip of a letter makes one of the other."""
+    first, second = _numbers(one), _numbers(other)
+    return not (_has_all(first, second) or _has_all(second, first))
+
+
+def _has_all(numbers: tuple[str, ...], others: tuple[str, ...]) -> bool:
+    return all(
+        any(number == other or ({len(number), len(other)} == {2, 4} and number[-2:] == other[-2:]) for number in numbers)
+        for other in others
+    )
+
+
+@lru_cache(maxsize=1 << 16)
+def _numbers(name: str) -> tuple[str, ...]:
+    """Return the numbers in a name, but for the "1." before it; a year may be its last two digits elsewhere."""
+    words = folded(name)
+    return tuple(_NUMBER.findall(" ".join(words[1:] if words[:1] == ("1",) else words)))
 
 
 def may_be_alike(one: str, other: str) -> bool:
