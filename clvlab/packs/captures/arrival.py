@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from clvlab.law.message import Message
 from clvlab.law.schema import ODDS_MILLI, SAFE_INTEGER
 from clvlab.odds.rounding import WHOLE_BPS
-from clvlab.packs.captures.clock import AGAINST_ARRIVAL, ProviderClock
+from clvlab.packs.captures.clock import ProviderClock
 from clvlab.packs.exchange.state import State
 from clvlab.packs.importers.times import LAST_MS
 from clvlab.packs.invariants import SUM_TOLERANCE_BPS, is_name
@@ -25,7 +25,7 @@ class Arrival:
     live
         Whether the law's time goes on over all fixtures together, as agents of one run see them; else over each by itself.
     clock
-        Beyond which times no state may stand, as a last guard behind the readers; every time, by default.
+        Beyond which times no state is placed, as a last guard behind the readers; at every time, by default.
 
     Attributes
     ----------
@@ -61,13 +61,10 @@ class Arrival:
         if known is not None and state.sides != known.sides:
             self.counts["other sides"] += 1
             return None
-        if not self._clock.reaches(state.ts_ms):
-            self.counts[AGAINST_ARRIVAL] += 1
-            return None
         self._markets[market] = state
         clock = 0 if self._live else state.fixture_id
         last_ms, last_fixture = self._last.get(clock, _BEFORE_ALL)
-        ts_ms = state.ts_ms
+        ts_ms = self._clock.bounded(state.ts_ms)
         if (ts_ms, state.fixture_id) < (last_ms, last_fixture):
             # Agents are asked in the order of time, then fixture: a replay must ask them in the order of arrival.
             self.counts["late"] += ts_ms < last_ms

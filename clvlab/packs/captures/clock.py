@@ -20,6 +20,9 @@ class ProviderClock:
     The offset of the provider's clock is the median over the newest times of the messages before, at most ten minutes and never
     less than none: a message that waited says nothing of a clock, and none moves the bound by which it is judged itself.
 
+    An arrival bounds the times of its own message. It bounds those of later ones, which may come to a clock of ours that was
+    put back, only as far as its message's time bore it out: a clock that was ahead for one message moves no bound for good.
+
     Parameters
     ----------
     skew_s
@@ -38,7 +41,8 @@ class ProviderClock:
         self._lags: deque[int] = deque()
         self._ranked: list[int] = []
         self._newest_lag: int | None = None
-        self._at_ms = self._highest_ms = self._latest_ms = 0
+        self._at_ms = self._borne_out_ms = self._bound_ms = self._latest_ms = 0
+        self._newest_ms: int | None = None
         self._ahead_ms = 0
         self._is_refused = False
         self.refused = 0
@@ -48,26 +52,31 @@ class ProviderClock:
         """Take note of when the next message came; a clock of ours that is put back makes no time false."""
         if self._newest_lag is not None:
             self._measure(self._newest_lag)
-        self._newest_lag, self._is_refused = None, False
-        self._at_ms, self._highest_ms = at_ms, max(self._highest_ms, at_ms)
+        if self._newest_ms is not None:
+            self._borne_out_ms = max(self._borne_out_ms, min(self._at_ms, self._newest_ms))
+        self._newest_lag, self._newest_ms, self._is_refused = None, None, False
+        self._at_ms, self._bound_ms = at_ms, max(self._borne_out_ms, at_ms)
 
     def holds(self, ts_ms: int) -> bool:
         """Tell whether a time that the message says may stand."""
         if self._skew_ms is None:
             return True
-        lag = ts_ms - self._highest_ms
+        lag = ts_ms - self._bound_ms
         if lag <= _MOST_OFFSET_MS + self._skew_ms:  # beyond it is no drift
             self._newest_lag = lag if self._newest_lag is None else max(self._newest_lag, lag)
         if lag <= self._skew_ms + self._ahead_ms and self._at_ms - ts_ms <= _LONGEST_MS:
             self._latest_ms = max(self._latest_ms, ts_ms)
+            self._newest_ms = ts_ms if self._newest_ms is None else max(self._newest_ms, ts_ms)
             return True
         self.refused += not self._is_refused
         self._is_refused = True
         return False
 
-    def reaches(self, ts_ms: int) -> bool:
-        """Tell whether a state's time is none beyond all times that stood: no reader may keep one that does not."""
-        return self._skew_ms is None or ts_ms <= max(self._latest_ms, self._highest_ms + self._skew_ms)
+    def bounded(self, ts_ms: int) -> int:
+        """Return a state's time, or the arrival where it is beyond all that stood, as of a book of when our clock was ahead."""
+        if self._skew_ms is None or ts_ms <= max(self._latest_ms, self._bound_ms + self._skew_ms):
+            return ts_ms
+        return self._bound_ms
 
     def _measure(self, lag: int) -> None:
         self._lags.append(lag)

@@ -6,11 +6,13 @@ from datetime import UTC, datetime
 import orjson
 import pytest
 
-from clvlab.errors import SourceError
+from clvlab.errors import FeedError, SourceError
 from clvlab.feeds.feed import Received
+from clvlab.feeds.hosts import provenance_of
 from clvlab.feeds.segments import Segments
 from clvlab.law.message import ticks_of
 from clvlab.law.tape import Tape
+from clvlab.packs.captures.clock import ProviderClock
 from clvlab.packs.captures.packing import pack_capture
 from clvlab.packs.captures.records import Header, Record, read_header
 from clvlab.packs.captures.replaying import Tracker
@@ -20,7 +22,7 @@ from clvlab.packs.verifying import verify_pack
 from tests.packs.captures.test_lies import KALSHI, POLYMARKET, betfair, txline
 
 NOW = 1_782_417_600_000
-MINUTE, DAY = 60_000, 86_400_000
+MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
 AHEAD = {"15 minutes": 15 * MINUTE, "a day": DAY, "10 years": 3653 * DAY}
 STEP = 1_000
 
@@ -96,11 +98,67 @@ def test_no_fixtures_time_moves_anothers(live):
 
 
 def test_a_clock_of_ours_that_is_put_back_makes_no_time_false():
-    items = [received(price(number, NOW + number), NOW + number - (3_600_000 if number > 20 else 0)) for number in range(40)]
+    items = [received(price(number, NOW + number), NOW + number - (HOUR if number > 20 else 0)) for number in range(40)]
 
     found, tracker = times(items, header())
 
     assert (len(found), tracker.clock.refused) == (40, 0)
+
+
+@pytest.mark.parametrize("messages", [1, 20])
+@pytest.mark.parametrize("by_ms", [2 * HOUR, DAY])
+def test_a_clock_of_ours_that_was_ahead_for_a_while_lets_no_false_time_stand_after_it(by_ms, messages):
+    items = [received(price(n, NOW + n * STEP), NOW + n * STEP + (by_ms if 10 <= n < 10 + messages else 0)) for n in range(60)]
+    false = [
+        received(price(100 + n, item.received_ts_ms + by_ms // 2), item.received_ts_ms) for n, item in enumerate(items[40:])
+    ]
+
+    found, tracker = times([*items[:40], *(item for pair in zip(items[40:], false, strict=True) for item in pair)], header())
+
+    assert tracker.clock.refused == len(false)
+    assert [ts_ms for _, ts_ms in found] == [NOW + n * STEP for n in range(60)]
+
+
+@pytest.mark.parametrize("feed", sorted(set(SOURCES) - {"replay"}))
+def test_only_what_this_machine_plays_may_say_any_time(feed):
+    source = SOURCES[feed]
+    of_providers = [f"genuine-{feed}", f"imported-{feed}", f"synthetic-{feed}", "synthetic-", "synthetic-devfeed-2", ""]
+
+    assert [source.skew_s(provenance, 60) for provenance in of_providers] == [60] * len(of_providers)
+    assert source.skew_s("synthetic-devfeed", 60) is None
+
+
+@pytest.mark.parametrize(
+    "host", ["stream-api.betfair.com", "txline.txodds.com", "localhost.example", "relay.example", "10.0.0.7"]
+)
+@pytest.mark.parametrize("feed", sorted(set(SOURCES) - {"replay"}))
+def test_no_other_host_is_called_this_machine(feed, host):
+    assert SOURCES[feed].skew_s(provenance_of(feed, host), 60) == 60
+
+
+def test_what_may_say_any_time_is_packed_as_nobodys_odds(tmp_path):
+    played = Header("txline", "synthetic-devfeed", "cap", 1, None)
+
+    assert packed(tmp_path / "a", truth(), played).provenance == "synthetic-devfeed"
+    with pytest.raises(FeedError, match="synthetic-devfeed"):
+        Segments(tmp_path / "a.capture", header(skew_s=None), None)
+
+
+def test_a_book_that_came_while_a_clock_of_ours_was_ahead_is_of_when_it_is_traded_again():
+    texts = [*KALSHI, *(of_kalshi(n, NOW + n * STEP, None) for n in range(len(KALSHI), 9))]
+    items = [received(text, NOW + n * STEP + DAY * (n == 2)) for n, text in enumerate(texts)]
+
+    found, tracker = times(items, header("kalshi"))
+
+    assert ([ts_ms - NOW for _, ts_ms in found], tracker.clock.refused) == ([3 * STEP, 6 * STEP, 7 * STEP, 8 * STEP], 0)
+
+
+def test_a_message_without_a_time_that_stands_moves_no_bound():
+    clock = ProviderClock(60)
+    clock.arrive(NOW + DAY)
+    clock.arrive(NOW)
+
+    assert not clock.holds(NOW + 2 * MINUTE)
 
 
 def test_the_drift_of_a_providers_clock_is_measured_and_said(tmp_path):
@@ -186,22 +244,25 @@ FEEDS = {
 }  # fmt: skip
 
 
-def conversation(feed, seed):
-    chance = random.Random(seed)
+def conversation(feed, seed, *, jumping=False):
+    """Return messages of which some say false times, to a clock of ours that may jump and be put right or back."""
+    chance, own = random.Random(seed), random.Random(1_000 + seed)
     items, at_ms = [], NOW
     for number in range(150):
         at_ms += chance.randrange(1, 4_000)
         far = chance.choice([*AHEAD.values(), 2 * MINUTE, -3653 * DAY]) + chance.randrange(60_000)
         false_ms = at_ms + far if number > 10 and chance.random() < 0.1 else None
-        items.append(Received(FEEDS[feed](number, at_ms - chance.randrange(900), false_ms), at_ms, mark=str(number)))
+        wrong_ms = own.choice([HOUR, DAY, -HOUR]) if jumping and own.random() < 0.1 else 0
+        items.append(Received(FEEDS[feed](number, at_ms - chance.randrange(900), false_ms), at_ms + wrong_ms, mark=str(number)))
     return items
 
 
 @pytest.mark.parametrize("feed", FEEDS)
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("live", [False, True])
-def test_live_equals_its_replay_whatever_times_are_said(tmp_path, feed, seed, live):
-    items, head = conversation(feed, seed), header(feed, live=live)
+@pytest.mark.parametrize("jumping", [False, True])
+def test_live_equals_its_replay_whatever_times_are_said(tmp_path, feed, seed, live, jumping):
+    items, head = conversation(feed, seed, jumping=jumping), header(feed, live=live)
     segments = Segments(tmp_path / "c", head, None)
     segments.write(items[:70])
     segments.release()
@@ -219,5 +280,5 @@ def test_live_equals_its_replay_whatever_times_are_said(tmp_path, feed, seed, li
     assert tracker.clock.refused == pack.manifest.reading.refused > 5
     tape = pack.tape()
     assert fixture_digests(Tape.from_ticks(ticks_of(messages), tape.fixtures)) == fixture_digests(tape)
-    assert max(message.ts_ms for message in messages) <= items[-1].received_ts_ms + MINUTE
+    assert max(message.ts_ms for message in messages) <= max(item.received_ts_ms for item in items) + MINUTE
     assert min(message.ts_ms for message in messages) >= NOW - MINUTE
