@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,6 +22,7 @@ from clvlab.application.runs.in_folder import FolderRecord
 from clvlab.application.runs.perform import PerformedRun
 from clvlab.application.sheets.headline import headline_of
 from clvlab.application.sheets.listing import DEFAULT_RUNS
+from clvlab.application.times import moment
 from clvlab.cli.making import INTERRUPTED, end_of, ended_like_an_interrupt, now_ms, params_of
 from clvlab.cli.options import JsonOption, NetworkOption, ReadsOption, limit_words, option_words
 from clvlab.cli.printing import err, out, plain, print_json, show_leaderboard, show_next, show_report
@@ -132,16 +132,12 @@ def _followed(view: LiveView) -> str:
 
 
 def _decision(row: dict[str, Any]) -> str:
-    where = f"{_time(row['ts_ms'])} {row['agent_id']}:"
+    where = f"{moment(row['ts_ms'])} {row['agent_id']}:"
     if row["market_key"] is None:
         return f"{where} {row['action']}, pending"
     price = "unpriced" if row["prob_bps"] is None else f"at {row['prob_bps'] / 100:.2f} %"
     quote = "" if row["odds_milli"] is None else f", odds {row['odds_milli'] / 1000:.3f}"
     return f"{where} {row['action']} {row['side']} of {row['market_key']} {price}{quote}, pending"
-
-
-def _time(ts_ms: int) -> str:
-    return datetime.fromtimestamp(ts_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def _show(done: PerformedRun, folder: Path, names: Sequence[str], options: Sequence[object], *, as_json: bool) -> None:

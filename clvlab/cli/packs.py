@@ -10,8 +10,9 @@ import polars as pl
 import typer
 
 from clvlab.application import importing, packs
-from clvlab.application.log.captures import witnessed
+from clvlab.application.log.captures import Witnessed, witnessed
 from clvlab.application.runs.bundles import read_trust
+from clvlab.application.times import moment
 from clvlab.cli.interrupting import interruptible
 from clvlab.cli.options import FolderArgument, JsonOption, PackArgument, UrlArgument
 from clvlab.cli.printing import err, out, plain, print_json, show_pack, show_quality, show_table, table
@@ -100,15 +101,20 @@ def packs_verify(
     note = None if checkpoint is None else checkpoint.read_text(encoding="utf-8")
     found = None if log is None else witnessed(opened, log, trusted, note)
     if as_json:
-        shown = {} if found is None else {"grade": found.grade.value, "log": list(found.reasons)}
+        shown = {} if found is None else _shown(found)
         print_json({"verdict": "pass"} | _pack_info(opened) | shown)
     else:
         show_pack(opened)
         out.print("[green]pass[/] labels, ticks and raw files are what their hashes say")
         for reason in () if found is None else found.reasons:
-            out.print(f"{found.grade}: {plain(reason)}")  # type: ignore[union-attr]
+            out.print(f"{found}: {plain(reason)}")
     if found is not None and found.grade is not Grade.WITNESSED:
         raise typer.Exit(1)
+
+
+def _shown(found: Witnessed) -> dict[str, Any]:
+    since = None if found.since_ms is None else moment(found.since_ms)
+    return {"grade": found.grade.value, "since": since, "late_days": found.late_days, "log": list(found.reasons)}
 
 
 @packs_app.command("push")

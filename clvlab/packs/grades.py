@@ -15,12 +15,15 @@ class Grade(StrEnum):
     SELF_CONSISTENT
         Its own messages, normalised again, give its ticks; whoever holds the pack may have written them.
     WITNESSED
-        Its segments also stand in a log, since a time that the log's operator states.
+        Its segments also stand in a log, since a time that the log's operator states, each within a day of its first message.
+    WITNESSED_LATE
+        They stand in a log, and some were entered later: who wrote them may have known what came of it.
     """
 
     NOT_SHOWN = "not shown"
     SELF_CONSISTENT = "self-consistent"
     WITNESSED = "witnessed"
+    WITNESSED_LATE = "witnessed late"
 
 
 def grade_of(*, is_genuine: bool) -> Grade:

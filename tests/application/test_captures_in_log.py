@@ -74,10 +74,27 @@ def test_every_segment_in_the_log_is_witnessed_at_the_time_of_its_operators_word
 
     found = witnessed(pack, str(tmp_path / "log.db"), TRUST, note)
 
-    assert found.grade is Grade.WITNESSED
+    assert (found.grade, str(found)) == (Grade.WITNESSED, "witnessed since 2026-01-02 00:02:00 UTC")
     assert "by the word of the operator" in found.reasons[0]
     assert "at most 1 day, 0:00:00 after its first message arrived" in found.reasons[0]
     assert "messages from before a kickoff were entered up to 23:59:30 after it" in found.reasons[0]
+
+
+@pytest.mark.parametrize(("late_days", "said"), [(2, "2 days"), (3653, "3,653 days")])
+def test_what_was_entered_long_after_its_messages_is_never_just_witnessed(pack, segments, tmp_path, late_days, said):
+    note = noted(tmp_path / "log.db", segments, late_ms=late_days * 86_400_000)
+    (tmp_path / "note").write_text(note)
+
+    found = witnessed(pack, str(tmp_path / "log.db"), TRUST, note)
+    command = ["packs", "verify", pack.folder, "--log", tmp_path / "log.db", "--checkpoint", tmp_path / "note"]
+    code, printed, _ = clvlab(tmp_path, *command, "--key", LOG_KEY.verifier)
+    shown = orjson.loads(clvlab(tmp_path, *command, "--key", LOG_KEY.verifier, "--json")[1])
+
+    assert (found.grade, found.late_days) == (Grade.WITNESSED_LATE, late_days)
+    assert str(found).startswith("witnessed since 20")
+    assert str(found).endswith(f" UTC, {said} after its messages")
+    assert (code, f"{found}: by the word" in " ".join(printed.split())) == (1, True)
+    assert (shown["grade"], shown["since"], shown["late_days"]) == ("witnessed late", str(found)[16:39], late_days)
 
 
 def test_a_segment_that_the_log_lacks_is_named(pack, segments, tmp_path):
@@ -141,7 +158,7 @@ def test_the_command_says_the_grade_and_fails_without_all_segments(pack, segment
         return clvlab(tmp_path, "packs", "verify", pack.folder, *log, *key)
 
     code, said, _ = verified("whole", "--key", LOG_KEY.verifier)
-    assert (code, "witnessed: by the word of the operator" in said) == (0, True)
+    assert (code, "witnessed since 2026-01-01 00:02:01 UTC: by the word of the operator" in " ".join(said.split())) == (0, True)
     code, said, _ = verified("half", "--key", LOG_KEY.verifier)
     assert (code, "self-consistent: not in the log log.example: 000002.jsonl" in said) == (1, True)
     assert verified("whole")[0] == 2

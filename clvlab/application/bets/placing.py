@@ -6,12 +6,12 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from clvlab.application.bets.columns import Meaning
 from clvlab.application.bets.fixtures import FixtureNames, NoMatch, teams_of
 from clvlab.application.bets.markets import position_of
 from clvlab.application.bets.reading import Row
+from clvlab.application.times import moment
 from clvlab.law.closing import Window, fixture_closes
 from clvlab.law.schema import CloseKind
 from clvlab.law.tape import Tape
@@ -86,13 +86,9 @@ class _Places:
         first_ms, (close_ms, kind) = self._markets[own][found[0]][0], self._closes[own]
         if ts_ms < first_ms:
             return NoMatch(
-                "before_first_tick", f"placed at {_utc(ts_ms)}, and {found[0]!r} is first quoted at {_utc(first_ms)}"
+                "before_first_tick", f"placed at {moment(ts_ms)}, and {found[0]!r} is first quoted at {moment(first_ms)}"
             )
         if ts_ms > close_ms or (ts_ms == close_ms and kind in (CloseKind.IN_RUNNING, CloseKind.KICKOFF)):
-            return NoMatch("after_close", f"placed at {_utc(ts_ms)}, and the market closed at {_utc(close_ms)}")
+            return NoMatch("after_close", f"placed at {moment(ts_ms)}, and the market closed at {moment(close_ms)}")
         times, ticks = self._ticks[own]
         return Position(own, ticks[bisect_right(times, ts_ms) - 1], *found)
-
-
-def _utc(ts_ms: int) -> str:
-    return f"{datetime.fromtimestamp(ts_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
@@ -13,7 +12,7 @@ import polars as pl
 
 from clvlab.application.live.following import LivePlan
 from clvlab.application.live.journal import Answers, Failure
-from clvlab.application.live.spans import span
+from clvlab.application.times import moment, span
 from clvlab.law.actions import Decision
 from clvlab.law.message import Message
 from clvlab.law.schema import Schema
@@ -137,9 +136,7 @@ class LiveView:
     def kickoff(self) -> str:
         """When it kicks off as announced."""
         kickoff_ms = self.plan.fixture.kickoff_ts_ms
-        if kickoff_ms is None:
-            return "not announced"
-        return datetime.fromtimestamp(kickoff_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        return "not announced" if kickoff_ms is None else moment(kickoff_ms)
 
     @property
     def _until_kickoff(self) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from heapq import nsmallest
 from types import MappingProxyType
 
-from clvlab.application.live.spans import span
+from clvlab.application.times import span
 from clvlab.feeds.feed import Feed
 from clvlab.feeds.segments import Segments
 from clvlab.packs.captures.records import Record

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from clvlab.application.log.said import Said
-from clvlab.application.log.sources import PAGE, Limits, LogSource, opened_source
+from clvlab.application.log.sources import EntryNotGivenError, Limits, LogSource, entries_of, opened_source
 from clvlab.errors import EvidenceError, LogError
 from clvlab.files import lock, replace_file
 from clvlab.proof.canonical import canonical, parsed
@@ -187,20 +187,11 @@ def audit(
 
 def _read(source: LogSource, auditor: Auditor, size: int, limits: Limits) -> None:
     """Hand every entry to the auditor, up to a size; stop where the log does not give what it should."""
-    if size > limits.entries:
-        raise LogError(f"the log says that it has {size:,} entries, more than the {limits.entries:,} that are to be read")
-    while auditor.size < size:
-        since, limit = auditor.size, min(PAGE, size - auditor.size)
-        entries = source.page(since, limit)
-        for expected, (index, entry) in enumerate(entries[:limit], since):
-            if index != expected or type(index) is not int:
-                auditor.fail(f"where entry {expected} of {size} must stand, the log gives entry {str(index)[:20]!a}", expected)
-                return
+    try:
+        for entry in entries_of(source, size, limits):
             auditor.add(entry)
-        if len(entries) != limit:
-            where = f"entry {since + len(entries)} of {size} is missing" if len(entries) < limit else "there are too many"
-            auditor.fail(f"of {limit} entries from {since} on the log gives {len(entries)}: {where}", auditor.size)
-            return
+    except EntryNotGivenError as error:
+        auditor.fail(str(error), error.index)
 
 
 def _remembered(content: bytes, name: str) -> Checkpoint:

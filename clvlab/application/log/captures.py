@@ -4,29 +4,50 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
-from clvlab.application.log.sources import PAGE, Limits, LogSource, opened_source
+from clvlab.application.log.sources import Limits, LogSource, entries_of, opened_source
+from clvlab.application.times import moment
 from clvlab.errors import EvidenceError, LogError
 from clvlab.packs.captures.records import Header, Record, records_of
 from clvlab.packs.captures.sources import CAPTURES
 from clvlab.packs.files import file_sha256
 from clvlab.packs.grades import Grade
 from clvlab.packs.reader import Pack
-from clvlab.proof.canonical import parsed
 from clvlab.proof.merkle import Frontier, leaf_hash
 from clvlab.runlog.bundled import Trust
-from clvlab.runlog.entries import Segment, read_entry
+from clvlab.runlog.entries import Segment, entry_and_time
 from clvlab.runlog.note import Checkpoint
 from clvlab.runlog.signers import Keys, trusted_checkpoint
+
+_DAY_MS = 86_400_000
+LATE_MS = _DAY_MS
+"""How long after its first message a segment may be entered: a day lets a capture that broke off be gone on with, and matches
+end in it. Who enters one later may have written it once their results were known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Witnessed:
-    """The grade of a pack beside a log, and the sentences that say why."""
+    """The grade of a pack beside a log, and the sentences that say why.
+
+    Attributes
+    ----------
+    since_ms
+        When the last segment was entered, by the word of the log's operator; null where some segment is not in the log.
+    late_days
+        How many whole days the longest wait was, from the first message of a segment to its entry.
+    """
 
     grade: Grade
     reasons: tuple[str, ...]
+    since_ms: int | None = None
+    late_days: int = 0
+
+    def __str__(self) -> str:
+        if self.since_ms is None:
+            return self.grade.value
+        late = f", {self.late_days:,} day{'s' * (self.late_days > 1)} after its messages" if self.late_days else ""
+        return f"{Grade.WITNESSED} since {moment(self.since_ms)}{late}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +101,14 @@ def witnessed(pack: Pack, place: str, trust: Trust, note: str | None = None, lim
     early = [part.name for part in parts if part.last_ms is not None and times[part.entry] < part.last_ms]
     if early:
         return Witnessed(pack.grade, (f"entered in the log before their messages arrived: {', '.join(early)}",))
-    return Witnessed(Grade.WITNESSED, tuple(_reasons(pack, parts, times, signed)))
+    wait_ms = max((times[part.entry] - part.first_ms for part in parts if part.first_ms is not None), default=0)
+    is_late = wait_ms > LATE_MS
+    return Witnessed(
+        Grade.WITNESSED_LATE if is_late else Grade.WITNESSED,
+        tuple(_reasons(pack, parts, times, signed, wait_ms)),
+        max(times.values()),
+        wait_ms // _DAY_MS if is_late else 0,
+    )
 
 
 def _parts(pack: Pack) -> list[_Part]:
@@ -102,31 +130,23 @@ def _parts(pack: Pack) -> list[_Part]:
 
 def _times(source: LogSource, signed: Checkpoint, wanted: set[Segment], limits: Limits) -> dict[Segment, int]:
     """Read the entries under a checkpoint, whose root they must give, and return when it has which segments."""
-    if signed.size > limits.entries:
-        raise LogError(f"the checkpoint has {signed.size:,} entries, more than the {limits.entries:,} that are to be read")
     tree, times = Frontier(), dict[Segment, int]()
-    while tree.size < signed.size:
-        limit = min(PAGE, signed.size - tree.size)
-        page = source.page(tree.size, limit)
-        if [index for index, _ in page] != list(range(tree.size, tree.size + limit)):
-            raise LogError(f"the log does not give the entries from {tree.size:,} on that its checkpoint has")
-        for _, data in page:
-            tree.extend([leaf_hash(data)])
-            try:
-                entry = read_entry(data)
-            except EvidenceError:  # an entry of a later kind is no segment; its bytes are under the root all the same
-                continue
-            if isinstance(entry, Segment) and entry in wanted:
-                times.setdefault(entry, parsed(data)["ts_ms"])
+    for data in entries_of(source, signed.size, limits):
+        tree.extend([leaf_hash(data)])
+        try:
+            entry, ts_ms = entry_and_time(data)
+        except EvidenceError:  # an entry of a later kind is no segment; its bytes are under the root all the same
+            continue
+        if isinstance(entry, Segment) and entry in wanted:
+            times.setdefault(entry, ts_ms)
     if tree.root() != signed.root:
         raise LogError(f"the entries of the log do not give the root of the checkpoint of {signed.origin!r}")
     return times
 
 
-def _reasons(pack: Pack, parts: list[_Part], times: Mapping[Segment, int], signed: Checkpoint) -> list[str]:
+def _reasons(pack: Pack, parts: list[_Part], times: Mapping[Segment, int], signed: Checkpoint, wait_ms: int) -> list[str]:
     """Say when segments were entered, against their arrivals and against kickoffs."""
     last = max(times.values())
-    waits = [times[part.entry] - part.first_ms for part in parts if part.first_ms is not None]
     kickoffs = [one.kickoff_ts_ms for one in pack.manifest.fixtures if one.kickoff_ts_ms is not None]
     late = [
         times[part.entry] - kickoff
@@ -134,16 +154,9 @@ def _reasons(pack: Pack, parts: list[_Part], times: Mapping[Segment, int], signe
         for part in parts
         if part.first_ms is not None and part.first_ms < kickoff < times[part.entry]
     ]
-    said = f"by the word of the operator of the log {signed.origin}, {len(parts):,} segments were entered until {_time(last)}"
+    said = f"by the word of the operator of the log {signed.origin}, {len(parts):,} segments were entered until {moment(last)}"
     after = f"; messages from before a kickoff were entered up to {_span(max(late))} after it" if late else ""
-    return [f"{said}, each at most {_span(max(waits, default=0))} after its first message arrived{after}"]
-
-
-def _time(ts_ms: int) -> str:
-    try:
-        return datetime.fromtimestamp(ts_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    except (ValueError, OverflowError):
-        return f"{ts_ms} ms"
+    return [f"{said}, each at most {_span(wait_ms)} after its first message arrived{after}"]
 
 
 def _span(ms: int) -> str:

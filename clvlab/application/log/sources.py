@@ -70,6 +70,40 @@ class LogSource(Protocol):
         ...
 
 
+class EntryNotGivenError(LogError):
+    """A log does not give an entry that it must have, at ``index``."""
+
+    def __init__(self, index: int, text: str) -> None:
+        super().__init__(text)
+        self.index = index
+
+
+def entries_of(source: LogSource, size: int, limits: Limits) -> Iterator[bytes]:
+    """Yield the entries of a log from its first one on, up to a size.
+
+    Raises
+    ------
+    EntryNotGivenError
+        In its place stands another, or none.
+    LogError
+        There are more than are to be read, or they can't be read.
+    """
+    if size > limits.entries:
+        raise LogError(f"the log has {size:,} entries to be read, more than the {limits.entries:,} that are to be read")
+    for since in range(0, size, PAGE):
+        limit = min(PAGE, size - since)
+        entries = source.page(since, limit)
+        for expected, (index, entry) in enumerate(entries[:limit], since):
+            if index != expected or type(index) is not int:
+                said = f"where entry {expected} of {size} must stand, the log gives entry {str(index)[:20]!a}"
+                raise EntryNotGivenError(expected, said)
+            yield entry
+        if len(entries) != limit:
+            where = f"entry {since + len(entries)} of {size} is missing" if len(entries) < limit else "there are too many"
+            said = f"of {limit} entries from {since} on the log gives {len(entries)}: {where}"
+            raise EntryNotGivenError(since + min(len(entries), limit), said)
+
+
 @contextmanager
 def opened_source(place: str, limits: Limits) -> Iterator[LogSource]:
     """Open a log for reading: a file of SQLite, the URL of a database, or the http(s) URL of a service.

@@ -1,6 +1,22 @@
-"""Stretches of time in words, for whoever watches."""
+"""Times and stretches of time in words."""
 
 from __future__ import annotations
+
+from datetime import UTC, datetime
+
+
+def moment(ts_ms: int) -> str:
+    """Say when something was, to the second; a time that no calendar has in milliseconds, as others may have written it.
+
+    Examples
+    --------
+    >>> moment(1_767_225_600_999), moment(10**17)
+    ('2026-01-01 00:00:00 UTC', '100000000000000000 ms')
+    """
+    try:
+        return f"{datetime.fromtimestamp(ts_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except (ValueError, OverflowError):
+        return f"{ts_ms} ms"
 
 
 def span(seconds: float) -> str:
