@@ -17,10 +17,12 @@ import orjson
 from clvlab.errors import SourceError
 from clvlab.packs.files import lines_in, lines_of
 from clvlab.packs.importers.betfair_book import MarketBook
+from clvlab.packs.importers.jumps import timed
 from clvlab.packs.importers.source import Account, Options, files_below
 from clvlab.packs.importers.times import LAST_MS
 
 _ENDINGS = (".bz2", ".gz", ".tar")
+JUMPED = "messages whose time jumps ahead, borne out by nothing after them, are of the last sound time"
 PLAIN = re.compile(r"\d+\.\d+")
 
 
@@ -91,13 +93,14 @@ class MarketFile:
             The file can't be read to its end: what was taken of it lacks its close.
         """
         try:
-            for number, line in self.lines:
+            for (number, message), ts_ms in timed(self._messages()):
                 try:
-                    message = orjson.loads(line)
-                    if self._held >= max_held and message["pt"] != self._last_ms:  # states of one time are one
+                    if isinstance(message, ValueError):
+                        raise message
+                    if self._held >= max_held and ts_ms != self._last_ms:  # states of one time are one
                         self._held = 0
                         yield
-                    self._apply(message)
+                    self._apply(message, ts_ms)
                 except (ValueError, KeyError, TypeError, AttributeError) as error:
                     said = f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else str(error)
                     self.account.refuse(self.name, number, said, "a message can't be read")
@@ -107,10 +110,21 @@ class MarketFile:
             self.account.refuse(self.name, 1, "holds no market", "a file holds no market")
         yield
 
-    def _apply(self, message: Any) -> None:
-        if message.get("op") != "mcm" or type(message.get("pt")) is not int:
+    def _messages(self) -> Iterator[tuple[tuple[int, Any], int | None]]:
+        """Return messages with the numbers of their lines, or why one is none, and with their times if they say any."""
+        for number, line in self.lines:
+            try:
+                message = orjson.loads(line)
+            except ValueError as error:
+                yield (number, error), None
+                continue
+            ts_ms = message.get("pt") if isinstance(message, dict) else None
+            yield (number, message), ts_ms if type(ts_ms) is int else None
+
+    def _apply(self, message: Any, ts_ms: int | None) -> None:
+        if message.get("op") != "mcm" or ts_ms is None:
             raise ValueError(f"no market change message: {str(message)[:80]}")
-        ts_ms = message["pt"]
+        self.account.note(JUMPED, int(ts_ms != message["pt"]))
         if not self._last_ms <= ts_ms <= LAST_MS:
             raise ValueError(f"pt {ts_ms} is before the message above, {self._last_ms}, or no time")
         for change in message.get("mc", ()):

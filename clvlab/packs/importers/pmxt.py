@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ COLUMNS = ("timestamp", "market", "event_type", "asset_id", "bids", "asks", "pri
 _READ = tuple(name for name in COLUMNS if name != "market")
 _NAME = re.compile(r"(?:.*/)?polymarket_orderbook_(\d{4}-\d\d-\d\dT\d\d)\.parquet")
 _HOUR_MS = 3_600_000
+_LATE_MS = 60_000  # beyond the hour of a file: a book with a time far ahead would take no change until then
 _AGAIN_MS = 60_000  # a market that does not move is told of again after that long, so that its close has an age
 _FULL, _CHANGE = ("book_snapshot", "book"), "price_change"
 
@@ -154,6 +156,9 @@ class _Reading:
             self._account.messages += 1
             try:
                 change = _change(row)
+                if change is not None and change.ts_ms >= hour + _HOUR_MS + _LATE_MS:
+                    self._account.note("rows of a time after the hour of their file are of the last one in it")
+                    change = replace(change, ts_ms=at_ms)
             except (ValueError, KeyError, TypeError) as error:
                 said = f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else str(error)
                 self._account.refuse(name, row["line"], said)

@@ -20,6 +20,7 @@ from clvlab.law.schema import SAFE_INTEGER
 from clvlab.odds.rounding import largest_remainder
 from clvlab.packs.exchange.shares import MARKET_KEY, odds_milli
 from clvlab.packs.files import lines_of, whole
+from clvlab.packs.importers.jumps import NOT_BORNE_OUT, jumps
 from clvlab.packs.importers.source import Account, Normalised, Options, ticks_frame
 from clvlab.packs.importers.times import LAST_MS
 from clvlab.packs.manifest import Fixture
@@ -114,7 +115,11 @@ def _fixture(file: str, entry: Any) -> Fixture:
 def _read(file: str, path: Path, fixture_id: int, name: str, account: Account) -> Iterator[_Quote]:
     before = -1
     try:
+        false = jumps(_times(path, fixture_id), longest_ms=None)
+        account.note(NOT_BORNE_OUT, len(false))
         for number, line in lines_of(path):
+            if number in false:
+                continue
             try:
                 raw = orjson.loads(line)
                 quote = _Quote(raw["ts"], _SIDES[name], Decimal(str(raw["native_price"])))
@@ -131,6 +136,17 @@ def _read(file: str, path: Path, fixture_id: int, name: str, account: Account) -
             yield quote
     except SourceError as error:
         account.refuse_file(file, error)
+
+
+def _times(path: Path, fixture_id: int) -> Iterator[tuple[int, int, int]]:
+    """Return line number, fixture and time of each quote, as far as they can be read."""
+    for number, line in lines_of(path):
+        try:
+            ts_s = orjson.loads(line)["ts"]
+        except (ValueError, KeyError, TypeError):
+            continue  # the reading proper refuses it, with its reason
+        if type(ts_s) is int and 0 <= ts_s <= SAFE_INTEGER // 1000:
+            yield number, fixture_id, ts_s * 1000
 
 
 def _rounds(quotes: Sequence[_Quote]) -> Iterator[dict[str, _Quote]]:
