@@ -246,8 +246,18 @@ def test_disclosure_beyond_its_limit_is_refused(tmp_path, monkeypatch):
 
     with pytest.raises(EvidenceError, match="the limit is"):
         check_disclosure(text)
+    with pytest.raises(EvidenceError, match="the limit is"):
+        disclosure(RUN, 1)
     with pytest.raises(clv_verify.InputError, match="has more than"):
         clv_verify.verify_disclosure(path)
+
+
+def test_score_beyond_its_limit_is_not_disclosed():
+    first, *others = RUN.scores.splitlines(keepends=True)
+    longer = first[:-2] + b'"' + b"x" * MAX_LINE_BYTES + b'"}\n'
+
+    with pytest.raises(EvidenceError, match=r"line 1 of scores\.jsonl has more than 4,194,304 bytes"):
+        disclosure(replace(RUN, scores=longer + b"".join(others)), 1)
 
 
 def test_disclosed_line_beyond_its_limit_is_refused():
