@@ -188,8 +188,8 @@ def parquet_schema(source: Path) -> pa.Schema:
 def opened(source: Path, columns: Sequence[str], buffer_size: int = 0) -> pq.ParquetFile:
     """Check and open a file to read some of its columns, texts that stand once as dictionaries.
 
-    One that every row means is then read once. Not so within lists, for which pyarrow has no such reading where a column stops to
-    repeat its texts: their longest text counts for each value.
+    One that every row means is then read once. Not so within lists, for which pyarrow has no such reading where a column stops
+    to repeat its texts: their longest text counts for each value.
 
     Raises
     ------
