@@ -221,7 +221,7 @@ def _end(rows: LogRows, kind: EntryKind, run_id: str, content: dict[str, Any], t
         stored = entry_of(rows, ended[0])
         if ended[1] == kind and all(stored.get(name, value) == value for name, value in content.items()):
             return ended[0]
-        if ended[1] == kind == EntryKind.RESULT and "manifest_hash" in stored:
+        if ended[1] == kind == EntryKind.RESULT and stored["manifest_hash"] != content["manifest_hash"]:
             raise LogConflictError(
                 f"run {run_id} stands in the log with another manifest: entry {ended[0]} has {stored['manifest_hash']}, and "
                 f"this one {content['manifest_hash']}; nothing was added"
