@@ -292,8 +292,9 @@ class RunRemovedError(ClvlabError):
 class RunConflictError(ClvlabError):
     """A run of the same id is stored with other bytes."""
 
-    def __init__(self, run_id: str, stored: str, offered: str) -> None:
-        super().__init__(f"run {run_id} is stored with manifest {stored}, and this one has {offered}; nothing was written")
+    def __init__(self, run_id: str, stored: str, offered: str, why: str = "") -> None:
+        said = f"run {run_id} is stored with manifest {stored}, and this one has {offered}; nothing was written"
+        super().__init__(f"{said}: {why}" if why else said)
         self.stored = stored
         self.offered = offered
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -41,6 +42,7 @@ __all__ = [
     "make_tape",
     "message",
     "seen_kickoffs",
+    "write_quotes",
 ]
 
 MARKET = "1X2_PARTICIPANT_RESULT||"
@@ -249,3 +251,15 @@ def make_competition(application: Application, *strategies: str, owner: str = AL
 def performed(pack, agent="baseline", **asked):
     """Perform a backtest, and keep nothing."""
     return perform(plan_backtest(pack, agent, **asked))
+
+
+def write_quotes(path: Path, matches: Iterable[tuple[int, str]], step: int = 1) -> Path:
+    """Write odds of matches, each by what it is quoted like and its day; matches that are like one have the same quotes."""
+    lines = ["fixture,time,kickoff,market,side,odds"]
+    for match, (like, day) in enumerate(matches):
+        for minute in range(40):
+            prob = 0.4 + 0.01 * ((minute * (like + 3) * step) % 17)
+            for side, own in (("home", prob), ("away", 1 - prob)):
+                lines.append(f"m{match},{day}T10:{minute:02d}Z,{day}T12:00Z,WINNER||,{side},{1 / own / 1.03:.3f}")
+    path.write_text("\n".join(lines) + "\n")
+    return path

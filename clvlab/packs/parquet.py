@@ -9,7 +9,8 @@ that are damaged. They are structs of Thrift's compact protocol, whose fields pa
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,29 +23,69 @@ MAX_FOOTER_BYTES = 4 << 20
 MAX_PAGE_BYTES = 128 << 20
 MAX_BATCH_TEXT_BYTES = 512 << 20
 _BASE_BYTES, _RATIO = 1 << 30, 500  # what any file may unpack to, and what it may for each of its bytes
+_LISTED_RATIO = 50  # of texts within lists, beside what those of a batch may have
+_MAX_LISTED_DICTIONARY_BYTES = 16 << 20  # whose texts are measured one by one; writers stop at one or a few MiB
 _VALUE_BYTES = 8
 _MAGIC = b"PAR1"
 _PREFIXED = 7  # DELTA_BYTE_ARRAY: a text is what it adds to the one before, so that few bytes are many long texts
 _DICTIONARY = 2
+_BY_DICTIONARY = (2, 8)  # encodings of values that stand in the dictionary
+_TEXT, _FIXED = 6, 7  # BYTE_ARRAY, and FIXED_LEN_BYTE_ARRAY
+_CODECS = {1: "snappy", 2: "gzip", 4: "brotli", 6: "zstd", 7: "lz4_raw"}
 _HEADERS = {0: (5, 2), _DICTIONARY: (7, 2), 3: (8, 4)}  # of each kind of page, the fields of its own header and its encoding
 _ABSURD = (IndexError, KeyError, TypeError, AttributeError, ValueError)  # what bytes that are none of these structs lead to
 _LEVELS = 16
+_NESTED = 64  # levels of a schema
 _MAX_HEADER_BYTES = 64 << 10  # of a page, which may hold the least and greatest text of it
+_NAME_BYTES = 80  # texts are read no further
 _Content = bytes | mmap.mmap
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """One column of a row group: where its pages lie in the file, and how many values it has."""
+    """One column of a row group: where its pages lie in the file, and how many values it has.
 
+    Attributes
+    ----------
+    column, name
+        The column of the file, and what of it this is: the same unless it is nested.
+    width
+        Of texts within lists or structs, which are read as often as they are meant, how many bytes each has, or 0 where that
+        differs; null of all other columns.
+    codec
+        How its pages are compressed, as parquet.thrift numbers it.
+    """
+
+    column: str
     name: str
     start: int
     end: int
     values: int
+    width: int | None = None
+    codec: int = 0
 
 
-def check_parquet(source: Path | bytes) -> set[str]:
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page by its header: ``size`` is what it unpacks to, its bytes lie from ``start`` to ``end`` in what is at hand."""
+
+    kind: int
+    encoding: int | None
+    values: int
+    size: int
+    start: int
+    end: int
+
+
+def check_parquet(source: Path | bytes, columns: Collection[str] | None = None) -> set[str]:
     """Require a file to unpack to what its size allows: 500 times its bytes, and 1 GiB more.
+
+    Parameters
+    ----------
+    source
+        The file.
+    columns
+        Those that will be read, of which there may be none; all of them by default. Of the others nothing is unpacked.
 
     Returns
     -------
@@ -54,53 +95,110 @@ def check_parquet(source: Path | bytes) -> set[str]:
     Raises
     ------
     OSError, pyarrow.ArrowException
-        It is no Parquet, a page unpacks to too much, or all of them together do.
+        It is no Parquet, a page unpacks to too much, all of them together do, or a column has an encoding that is not read.
     """
+    with _content(source) as content:
+        chunks = [chunk for group in _groups(content) for chunk in group]
+        if columns is not None:
+            read = set(map(_known, columns))
+            chunks = [chunk for chunk in chunks if chunk.column in read]
+        return check_chunks(chunks, content)
+
+
+@contextmanager
+def _content(source: Path | bytes) -> Iterator[_Content]:
     if isinstance(source, bytes):
-        return _check_whole(source)
+        yield source
+        return
     with source.open("rb") as file:
         if not file.read(1):
             raise pa.ArrowInvalid("an empty file is no Parquet")
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            return _check_whole(content)
+            yield content
 
 
-def _check_whole(content: _Content) -> set[str]:
+def _groups(content: _Content) -> list[list[Chunk]]:
     length = int.from_bytes(content[-8:-4], "little")
     if content[-4:] != _MAGIC or content[:4] != _MAGIC or length + 12 > len(content):
         raise pa.ArrowInvalid("it does not begin and end as Parquet does")
     if length > MAX_FOOTER_BYTES:
         raise pa.ArrowInvalid(f"its footer has {length:,} bytes, the limit is {MAX_FOOTER_BYTES:,}")
-    groups = row_groups(content[len(content) - 8 - length : -8])
-    return check_chunks([chunk for group in groups for chunk in group], content)
+    return row_groups(content[len(content) - 8 - length : -8])
+
+
+def _known(name: str) -> str:
+    """Return a name as it is read here."""
+    return name.encode()[:_NAME_BYTES].decode(errors="replace")
 
 
 def check_chunks(chunks: Iterable[Chunk], content: _Content, start: int = 0) -> set[str]:
     """Do what ``check_parquet`` does with some columns of a file, of whose bytes those from ``start`` on are at hand."""
     repeating: set[str] = set()
     limit, unpacked = _BASE_BYTES + _RATIO * len(content), 0
+    listed_limit, listed = MAX_BATCH_TEXT_BYTES + _LISTED_RATIO * len(content), 0
     for chunk in chunks:
-        for kind, size, values in _pages(chunk, content, start):
-            if kind == _DICTIONARY:
-                repeating.add(chunk.name)
-            unpacked += size + _VALUE_BYTES * values
+        longest = 0
+        for page in _pages(chunk, content, start):
+            unpacked += page.size + _VALUE_BYTES * page.values
             if unpacked > limit:
                 raise pa.ArrowInvalid(f"{len(content):,} bytes unpack to more than {limit:,}, the limit of so many")
+            if page.kind == _DICTIONARY:
+                repeating.add(chunk.name)
+                longest = _longest(chunk, page, content) if chunk.width == 0 else chunk.width or 0
+            elif page.encoding in _BY_DICTIONARY:
+                listed += longest * page.values
+            if listed > listed_limit:
+                said = f"texts of up to {longest:,} bytes in lists of column {chunk.name!r} may repeat to {listed:,} bytes"
+                raise pa.ArrowInvalid(f"{said}, the limit is {listed_limit:,}")
     return repeating
 
 
-def opened(source: Path, buffer_size: int = 0) -> pq.ParquetFile:
-    """Open a file that was checked, texts that stand once as dictionaries: one that every row means is read once.
+def _longest(chunk: Chunk, page: Page, content: _Content) -> int:
+    """Return how many bytes the longest text of a dictionary has: each value of the pages after it may be that one."""
+    if page.size > _MAX_LISTED_DICTIONARY_BYTES:
+        raise pa.ArrowInvalid(
+            f"the texts that lists of column {chunk.name!r} repeat have {page.size:,} bytes, "
+            f"the limit is {_MAX_LISTED_DICTIONARY_BYTES:,}"
+        )
+    packed = content[page.start : page.end]
+    if chunk.codec:
+        if chunk.codec not in _CODECS:
+            raise pa.ArrowInvalid(f"column {chunk.name!r} is compressed in a way that is not read in lists: write it as zstd")
+        packed = pa.decompress(packed, decompressed_size=page.size, codec=_CODECS[chunk.codec], asbytes=True)
+    at = longest = 0
+    while at < len(packed):
+        length = int.from_bytes(packed[at : at + 4], "little")
+        longest, at = max(longest, length), at + 4 + length
+    return longest
 
-    Not so within lists, for which pyarrow has no such reading where a column stops to repeat its texts.
+
+def parquet_schema(source: Path) -> pa.Schema:
+    """Return the columns of a file by its footer; what its pages unpack to is not known yet.
+
+    Raises
+    ------
+    OSError, pyarrow.ArrowException
+        It is no Parquet.
+    """
+    with _content(source) as content:
+        _groups(content)
+    return pq.read_schema(source)
+
+
+def opened(source: Path, columns: Sequence[str], buffer_size: int = 0) -> pq.ParquetFile:
+    """Check and open a file to read some of its columns, texts that stand once as dictionaries.
+
+    One that every row means is then read once. Not so within lists, for which pyarrow has no such reading where a column stops
+    to repeat its texts: their longest text counts for each value.
 
     Raises
     ------
     OSError, pyarrow.ArrowException
         As for ``check_parquet``.
     """
-    repeating = check_parquet(source)
-    texts = [field.name for field in pq.read_schema(source) if field.name in repeating and not pa.types.is_nested(field.type)]
+    repeating = check_parquet(source, columns)
+    fields = pq.read_schema(source)
+    texts = [field.name for field in fields if _known(field.name) in repeating and not pa.types.is_nested(field.type)]
     return pq.ParquetFile(source, read_dictionary=texts, buffer_size=buffer_size)
 
 
@@ -139,22 +237,48 @@ def row_groups(footer: bytes) -> list[list[Chunk]]:
     """
     try:
         metadata, _ = _value(footer, 0, 12, _LEVELS)
-        return [[_chunk(column[3]) for column in group[1]] for group in metadata[4]]
+        leaves = _leaves(metadata[2])
+        return [[_chunk(*leaf, column[3]) for leaf, column in zip(leaves, group[1], strict=True)] for group in metadata[4]]
     except _ABSURD as error:
         raise pa.ArrowInvalid("it has no footer that can be read") from error
 
 
-def _chunk(column: dict[int, Any]) -> Chunk:
-    name, start = b".".join(column[3]).decode(errors="replace"), column[9]
+def _leaves(elements: list[dict[int, Any]]) -> list[tuple[list[str], int | None]]:
+    """Return path and width of each column from the schema, as pyarrow does: what chunks say of themselves it does not ask."""
+    found: list[tuple[list[str], int | None]] = []
+    path: list[str] = []
+    missing: list[int] = []
+    for element in elements[1:]:
+        name, children = element[4].decode(errors="replace"), element.get(5, 0)
+        if children < 0 or len(path) > _NESTED:
+            raise KeyError(name)
+        if children:
+            path.append(name)
+            missing.append(children)
+            continue
+        if 1 in element:
+            widths = {_TEXT: 0, _FIXED: element.get(2, 0)} if path else {}
+            found.append(([*path, name], widths.get(element[1])))
+        while missing:
+            missing[-1] -= 1
+            if missing[-1]:
+                break
+            missing.pop()
+            path.pop()
+    return found
+
+
+def _chunk(path: list[str], width: int | None, column: dict[int, Any]) -> Chunk:
+    name, start = ".".join(path), column[9]
     dictionary = column.get(11) or start
     if 0 < start < dictionary:
         raise pa.ArrowInvalid(f"the dictionary of column {name!r} stands behind its values")
     start = dictionary  # without values the other may be 0
-    return Chunk(name, start, start + column[7], column[5])
+    return Chunk(path[0], name, start, start + column[7], column[5], width, column[4])
 
 
-def _pages(chunk: Chunk, content: _Content, start: int) -> Iterator[tuple[int, int, int]]:
-    """Walk the pages of a column: of which kind each is, to how many bytes it unpacks, and how many values it has."""
+def _pages(chunk: Chunk, content: _Content, start: int) -> Iterator[Page]:
+    """Walk the pages of a column."""
     name, at, end = chunk.name, chunk.start - start, chunk.end - start
     if not 0 <= at <= end <= len(content):
         raise pa.ArrowInvalid(f"column {name!r} lies outside the file")
@@ -177,7 +301,7 @@ def _pages(chunk: Chunk, content: _Content, start: int) -> Iterator[tuple[int, i
         values += 0 if kind == _DICTIONARY else count
         if values > chunk.values:
             raise pa.ArrowInvalid(f"column {name!r} has more values than the {chunk.values:,} that the file says")
-        yield kind, size, count
+        yield Page(kind, found.get(encoding), count, size, at, at + packed)
         at += packed
 
 
@@ -196,7 +320,7 @@ def _value(content: _Content, at: int, kind: int, levels: int) -> tuple[Any, int
         return None, at + 8
     if kind == 8:
         length, at = _varint(content, at)
-        return content[at : at + min(length, 80)], at + length
+        return content[at : at + min(length, _NAME_BYTES)], at + length
     if kind in (9, 10):
         return _list(content, at, levels)
     if kind != 12:

@@ -27,7 +27,7 @@ import stat
 import sys
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,7 @@ SAFE_INTEGER = 2**53 - 1
 MAX_LEVELS = 254
 MAX_BYTES, MAX_KEYS_BYTES = 4 << 30, 1 << 20
 MAX_LINE_BYTES, MAX_STARTED_BYTES, MIN_MEAN_LINE_BYTES = 4 << 20, 32 << 20, 64
+PIECE_BYTES = 1 << 20
 MAX_DISCLOSURE_BYTES = 2 * (MAX_STARTED_BYTES + 5 * MAX_LINE_BYTES)
 PART_LIMITS = {"context.json": MAX_LINE_BYTES} | dict.fromkeys(("manifest.json", "anchor.json", "log.json"), 1 << 20)
 
@@ -304,6 +305,15 @@ def lines_of(text: bytes) -> list[bytes]:
     return text.removesuffix(b"\n").split(b"\n") if text else []
 
 
+def decoded_lines(text: bytes) -> Iterator[str]:
+    """Read lines one after the other, so that all are never held beside the text: the first may be refused."""
+    at = 0
+    while at < len(text):
+        end = text.find(b"\n", at + PIECE_BYTES) + 1 or len(text)
+        yield from decoded_text(text[at:end]).removesuffix("\n").split("\n")
+        at = end
+
+
 def node(left: bytes, right: bytes) -> bytes:
     """Hash an inner node of a tree."""
     return hashlib.sha256(b"\1" + left + right).digest()
@@ -410,10 +420,9 @@ def read_evidence(data: bytes) -> Evidence:
     """Read ``events.jsonl``, or say which rule it breaks first."""
     require(data.endswith(b"\n"), "events.jsonl is empty or does not end with a line feed")
     check_lines(data, "events.jsonl", MAX_STARTED_BYTES)
-    text = decoded_text(data)
-    first, *lines = text[:-1].split("\n")
+    lines = decoded_lines(data)
     payloads: dict[str, list[Any]] = {kind: [] for kind in EVENTS}
-    payloads["RUN_STARTED"].append(_read_started(first))
+    payloads["RUN_STARTED"].append(_read_started(next(lines)))
     order, kind = list(EVENTS), "DECISION"
     for seq, line in enumerate(lines, 1):
         plain = unescaped(line)
@@ -900,8 +909,8 @@ def check_policy(run: Run) -> None:
     receipts = run.parts.get("receipts.jsonl", b"")
     require(receipts[-1:] in (b"", b"\n"), "receipts.jsonl does not end with a line feed")
     check_lines(receipts, "receipts.jsonl")
-    for line in lines_of(receipts):
-        receipt = shaped(line, RECEIPT, "a receipt")
+    for line in decoded_lines(receipts):
+        receipt = shaped(line.encode(), RECEIPT, "a receipt")
         seq, venues = receipt["decision_seq"], started["policy"]["venue_allowlist"]
         rules = {
             "the run asks a venue": started["policy"]["execution_mode"] == "paper",

@@ -15,7 +15,7 @@ from clvlab.law.positions import positions
 from clvlab.proof.canonical import canonical, parsed, sha256
 from clvlab.proof.events import Kind, event_line, score_lines
 from clvlab.proof.evidence import Evidence, read_evidence
-from clvlab.proof.limits import MAX_DISCLOSURE_BYTES, MAX_LINE_BYTES, MAX_STARTED_BYTES
+from clvlab.proof.limits import MAX_DISCLOSURE_BYTES, MAX_LINE_BYTES, MAX_STARTED_BYTES, check_lines
 from clvlab.proof.lines import read_single
 from clvlab.proof.manifest import check_ids, manifest
 from clvlab.proof.merkle import check_inclusion, inclusion_proof, leaf_hash, leaf_hashes
@@ -52,9 +52,10 @@ def disclosure(run: SealedRun, seq: int) -> dict[str, Any]:
     Raises
     ------
     EvidenceError
-        No decision at ``seq``, or evidence that can't be read.
+        No decision at ``seq``, evidence that can't be read, or more than a reader of disclosures takes.
     """
     evidence = read_evidence(run.events)
+    check_lines(run.scores, "scores.jsonl")
     own = evidence.decisions.filter(seq=seq)
     if own.is_empty():
         raise EvidenceError(f"run {run.run_id} has no decision at seq {seq}")
@@ -62,12 +63,19 @@ def disclosure(run: SealedRun, seq: int) -> dict[str, Any]:
     closes = evidence.closes.join(own.filter(action="BACK"), on=market, how="semi")
     lines, leaves = run.events.split(b"\n")[:-1], leaf_hashes(run.events)
     at = {"started": 0, "decision": seq, "close": next(iter(closes["seq"]), None), "sealed": evidence.count - 1}
-    return {
+    disclosed = {
         "schema": DISCLOSURE_SCHEMA,
         "manifest": run.manifest.decode(),
         "score": _proved(run.scores.split(b"\n")[:-1], leaf_hashes(run.scores), seq - 1),  # decisions are numbered from 1
         **{name: None if index is None else _proved(lines, leaves, index) for name, index in at.items()},
     }
+    _check_size(canonical(disclosed))
+    return disclosed
+
+
+def _check_size(text: bytes) -> None:
+    if len(text) > MAX_DISCLOSURE_BYTES:
+        raise EvidenceError(f"the disclosure has {len(text):,} bytes, the limit is {MAX_DISCLOSURE_BYTES:,}")
 
 
 def _proved(lines: list[bytes], leaves: list[bytes], index: int) -> dict[str, Any]:
@@ -85,8 +93,7 @@ def check_disclosure(text: bytes) -> str:
     EvidenceError
         What does not hold.
     """
-    if len(text) > MAX_DISCLOSURE_BYTES:
-        raise EvidenceError(f"the disclosure has {len(text):,} bytes, the limit is {MAX_DISCLOSURE_BYTES:,}")
+    _check_size(text)
     given = parsed(text)
     if isinstance(given, dict) and given.get("schema") == _WITHOUT_CLOSE:
         raise EvidenceError(

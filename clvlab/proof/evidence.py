@@ -150,6 +150,7 @@ def read_evidence(events: bytes) -> Evidence:
     decisions = read_decisions(events, first, after)
     errors = [read_single(line + b"\n", Kind.AGENT_ERROR) for line in events[after:closes_from].split(b"\n")[:-1]]
     closes = read_closes(events, closes_from, closes_to)
+    _check_end(events, closes_to)
     sealed = read_single(events[closes_to:], Kind.RUN_SEALED)
     captured = sealed["payload"].get("content_hash")
     evidence = Evidence(started["payload"], decisions, closes, [event["payload"] for event in errors], captured)
@@ -168,6 +169,13 @@ def _check_failures(count: int, agents: Any) -> None:
     """Refuse more AGENT_ERROR lines than agents before any of them is read."""
     if isinstance(agents, list) and count > len(agents):
         raise EvidenceError(f"{count:,} lines stand where at most {len(agents):,} agents could have failed")
+
+
+def _check_end(events: bytes, start: int) -> None:
+    """Refuse other lines than RUN_SEALED behind the closes before they are read as one."""
+    count = events.count(b"\n", start)
+    if count != 1:
+        raise EvidenceError(f"{count:,} lines stand where RUN_SEALED must stand alone")
 
 
 def _end_of(kind: Kind, events: bytes, start: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from clvlab.proof.events import batches, score_lines
 from clvlab.proof.evidence import Evidence, read_evidence
 from clvlab.proof.limits import MAX_STARTED_BYTES, check_lines
 from clvlab.proof.manifest import manifest
-from clvlab.proof.merkle import Digest
+from clvlab.proof.merkle import Digest, pieces
 from clvlab.proof.seal import SealedRun
 from clvlab.proof.started import RunStarted
 
@@ -140,25 +140,32 @@ def verify(
 def _read_and_hashed(run: SealedRun) -> tuple[_Rederived, Digest, Digest | None]:
     """Read the evidence, and hash it and the scores as stored, null beyond their limits; of a large run at once."""
     if len(run.events) <= _SMALL_BYTES:
-        return _rederived(run), _digest_of(run.events), _stored_scores(run.scores)
+        return _rederived(run), _digest_of(run.events), _stored_scores(run)
     check_lines(run.events, "events.jsonl", MAX_STARTED_BYTES)  # before a line of it is hashed
     with ThreadPoolExecutor(1) as pool:  # reading runs outside the interpreter's lock, hashing lines inside
         reading = pool.submit(_rederived, run)
-        digests = _digest_of(run.events), _stored_scores(run.scores)
+        digests = _digest_of(run.events, reading), _stored_scores(run, reading)
         return reading.result(), *digests
 
 
-def _stored_scores(lines: bytes) -> Digest | None:
+def _stored_scores(run: SealedRun, reading: Future[_Rederived] | None = None) -> Digest | None:
     try:
-        check_lines(lines, "scores.jsonl")
+        check_lines(run.scores, "scores.jsonl")
     except EvidenceError:  # whatever they are, those that are derived are compared with them, and bound
         return None
-    return _digest_of(lines)
+    if run.scores.count(b"\n") > run.events.count(b"\n"):  # nor are these: each is of a decision
+        return None
+    return _digest_of(run.scores, reading)
 
 
-def _digest_of(lines: bytes) -> Digest:
+def _digest_of(lines: bytes, reading: Future[_Rederived] | None = None) -> Digest:
+    """Hash lines piece by piece, until ``reading`` raises: millions of them would be hashed in vain."""
     digest = Digest()
-    digest.add(lines)
+    for piece in pieces(lines):
+        if reading is not None and reading.done():
+            reading.result()
+            reading = None
+        digest.add(piece)
     return digest
 
 

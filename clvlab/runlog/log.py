@@ -200,6 +200,12 @@ def abandon(rows: LogRows, run_id: str, cause: str, ts_ms: int) -> int:
     return _end(rows, EntryKind.ABANDONED, run_id, {"cause": named(cause, "the cause of a run")}, ts_ms)
 
 
+def is_concluded(rows: LogRows, run_id: str) -> bool:
+    """Tell whether the newest commitment to a run has a result."""
+    _, ended = _newest(rows, run_id)
+    return ended is not None and ended[1] == EntryKind.RESULT
+
+
 def _newest(rows: LogRows, run_id: str, size: int | None = None) -> tuple[int | None, tuple[int, str] | None]:
     """Return the newest commitment to a run, among the first ``size`` entries, and its outcome if it has one."""
     about = [(index, kind) for index, kind in rows.about(run_id) if kind in OF_RUNS and (size is None or index < size)]
@@ -215,6 +221,11 @@ def _end(rows: LogRows, kind: EntryKind, run_id: str, content: dict[str, Any], t
         stored = entry_of(rows, ended[0])
         if ended[1] == kind and all(stored.get(name, value) == value for name, value in content.items()):
             return ended[0]
+        if ended[1] == kind == EntryKind.RESULT and stored["manifest_hash"] != content["manifest_hash"]:
+            raise LogConflictError(
+                f"run {run_id} stands in the log with another manifest: entry {ended[0]} has {stored['manifest_hash']}, and "
+                f"this one {content['manifest_hash']}; nothing was added"
+            )
         raise LogConflictError(f"run {run_id} has ended already: entry {ended[0]} says {ended[1]}")
     known = entry_of(rows, committed)
     pack = content.get("content_hash", known.get("content_hash"))

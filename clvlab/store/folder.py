@@ -12,9 +12,9 @@ from pathlib import Path
 
 import orjson
 
-from clvlab.errors import RunConflictError, UnknownRunError
+from clvlab.errors import EvidenceError, RunConflictError, UnknownRunError
 from clvlab.files import MAX_BYTES, Unfinished, file_bytes_or_none, flush, flush_all
-from clvlab.proof.limits import PART_LIMITS
+from clvlab.proof.limits import PART_LIMITS, first_line
 from clvlab.proof.seal import SealedRun
 
 _FILES = ("events.jsonl", "scores.jsonl", "manifest.json")
@@ -57,8 +57,20 @@ def run_files(run: SealedRun, receipts: bytes = b"", view: bytes = b"") -> dict[
 def _same(run: SealedRun, target: Path) -> Path:
     stored = read_run(target)
     if (stored.events, stored.scores, stored.manifest) != (run.events, run.scores, run.manifest):
-        raise RunConflictError(run.run_id, stored.manifest_hash, run.manifest_hash)
+        there, here = held_of(stored.events), held_of(run.events)
+        why = "" if there == here else f"there the system held {there} of its agents' processes, and here {here}"
+        raise RunConflictError(run.run_id, stored.manifest_hash, run.manifest_hash, why)
     return target
+
+
+def held_of(events: bytes) -> str:
+    """Say what the system kept of agents' processes, by ``isolation`` of RUN_STARTED; it is no part of the run's id."""
+    try:
+        stated = orjson.loads(first_line(events))["payload"].get("isolation", [])
+        names = sorted({str(name) for one in stated for name in one["held"]})
+    except (EvidenceError, orjson.JSONDecodeError, AttributeError, KeyError, TypeError):
+        return "what can't be read"
+    return ", ".join(names) or "nothing"
 
 
 def read_run(path: Path) -> SealedRun:

@@ -15,7 +15,7 @@ from clvlab.law.schema import Causality
 from clvlab.store import standings
 from clvlab.store.hindsight import CAUSALITIES, Knowledge, is_hindsight_possible, weakest
 from clvlab.store.standings import Wanted
-from tests.factories import ALICE, make_competition
+from tests.factories import ALICE, make_competition, write_quotes
 
 FIRST_MS, KICKOFF_MS, OVER_MS = 1_772_359_200_000, 1_772_366_400_000, 1_772_373_600_000  # 2026-03-01 10:00, 12:00, 14:00
 BEFORE_MS = FIRST_MS - 86_400_000
@@ -46,15 +46,7 @@ def transcript_of(pack, fixture_id):
 
 def odds(folder, name, step=1):
     """A pack of six imported matches on a day."""
-    lines = ["fixture,time,kickoff,market,side,odds"]
-    for match in range(6):
-        for minute in range(40):
-            prob = 0.4 + 0.01 * ((minute * (match + 3) * step) % 17)
-            for side, own in (("home", prob), ("away", 1 - prob)):
-                at = f"2026-03-01T10:{minute:02d}Z,2026-03-01T12:00Z"
-                lines.append(f"m{match},{at},WINNER||,{side},{1 / own / 1.03:.3f}")
-    path = folder / f"{name}.csv"
-    path.write_text("\n".join(lines) + "\n")
+    path = write_quotes(folder / f"{name}.csv", [(match, "2026-03-01") for match in range(6)], step)
     return cl.import_odds("csv", path, folder / name).source
 
 

@@ -1,4 +1,5 @@
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,36 @@ def test_run_whose_folder_holds_other_bytes_is_abandoned_on_the_record(pack, tmp
         logged(pack, log, folder=tmp_path)
 
     assert [entry["kind"] for entry in entries(log)] == ["COMMIT", "ABANDONED"]
+
+
+def test_run_that_has_a_result_keeps_it_where_another_lies_in_the_folder(pack, tmp_path):
+    log = RunLog()
+    logged(pack, log)
+    logged(pack, None, folder=tmp_path)
+
+    with pytest.raises(RunConflictError):
+        logged(pack, log, folder=tmp_path)
+
+    assert [entry["kind"] for entry in entries(log)] == ["COMMIT", "RESULT"]
+
+
+def test_run_of_which_the_system_held_more_has_no_second_result(pack, tmp_path):
+    log = RunLog()
+    done = logged(pack, log)
+    held = b'"isolation":[{"agent_id":"baseline","held":["calls","files"]}],"kind":'
+    events = done.run.events.replace(b'"kind":"backtest"', held + b'"backtest"', 1)
+    other = replace(done.run, events=events, manifest=done.run.manifest.replace(b"sha256:", b"sha256:0", 1))
+    record = FolderRecord(tmp_path, lambda: 6, log, "did:x:me")
+    known, offered = done.run.manifest_hash, other.manifest_hash
+
+    with pytest.raises(LogConflictError) as refused:
+        record.keep(replace(done, result=replace(done.result, run=other)))
+    record.abandon(done.run_id, "failed")
+
+    assert f"another manifest: entry 1 has {known}, and this one {offered}; nothing was added" in str(refused.value)
+    assert "Here the system held calls, files of its agents' processes" in str(refused.value)
+    assert load(tmp_path / done.run_id) == other
+    assert [entry["kind"] for entry in entries(log)] == ["COMMIT", "RESULT"]
 
 
 def test_run_that_would_be_another_than_was_committed_to_is_refused(pack):

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from clvlab.errors import BundleError
 from clvlab.proof import clv_verify
 from clvlab.proof.bundle import PARTS, bundle, read_bundle
 from clvlab.proof.canonical import canonical, sha256
 from clvlab.proof.disclosure import disclosure
-from clvlab.proof.limits import MAX_LINE_BYTES, PART_LIMITS
+from clvlab.proof.limits import MAX_BYTES, MAX_LINE_BYTES, PART_LIMITS
 from tests.browser.forgeries import page_disagreements
 from tests.browser.judging import PageJudge, disagreement
 from tests.browser.recording import by_file, evidence_case, run_case
@@ -99,7 +100,24 @@ def test_page_refuses_a_part_beyond_its_limit(name, judge):
     [(_, said)] = judge.answers([run_case({"run.clv": text})])
 
     assert list(said["checks"]) == ["bundle"]
-    assert f"the limit is {PART_LIMITS[name]}" in said["checks"]["bundle"]
+    assert f"the limit is {PART_LIMITS[name]:,}" in said["checks"]["bundle"]
+
+
+@pytest.mark.parametrize("name", ["events.jsonl", "scores.jsonl", "receipts.jsonl"])
+def test_page_refuses_four_gibibytes_as_the_file_does(name, judge):
+    parts = [part for part in PARTS[:4] if part != name] + [name]
+    sizes = dict.fromkeys(parts, 0) | {name: MAX_BYTES + 1}
+    listed = [{"name": part, "sha256": sha256(b""), "size": sizes[part]} for part in PARTS if part in parts]
+    text = canonical({"parts": listed, "schema": "clvlab-bundle/1"}) + b"\n"
+
+    [(_, said)] = judge.answers([run_case({"run.clv": text})])
+
+    with pytest.raises(clv_verify.BrokenError) as refused:
+        clv_verify.taken_apart(text)
+    with pytest.raises(BundleError) as also_refused:
+        read_bundle(text)
+    assert said["checks"] == {"bundle": str(refused.value)} == {"bundle": str(also_refused.value)}
+    assert str(refused.value) == f"{name} has 4,294,967,297 bytes, the limit is 4,294,967,296"
 
 
 def test_page_refuses_a_manifest_and_a_disclosed_line_beyond_their_limits(judge):
@@ -110,5 +128,5 @@ def test_page_refuses_a_manifest_and_a_disclosed_line_beyond_their_limits(judge)
 
     answers = [said for _, said in judge.answers([run_case({"one.json": canonical(given)}), run_case(files)])]
 
-    assert "the line of the decision has more than 4194304 bytes" in answers[0]["checks"]["disclosed"]
+    assert "the line of the decision has more than 4,194,304 bytes" in answers[0]["checks"]["disclosed"]
     assert answers[1] == "refused"

@@ -11,6 +11,7 @@ from clvlab.law.closing import Window
 from clvlab.proof import clv_verify
 from clvlab.proof.bundle import bundle, read_bundle
 from clvlab.proof.canonical import canonical, parsed
+from clvlab.proof.limits import MAX_BYTES, PART_LIMITS
 from tests.browser.pages import cut_off
 from tests.factories import make_agent, make_decisions, make_tape, message
 from tests.length import length
@@ -148,6 +149,17 @@ def test_files_of_a_run_folder_are_judged(opened):
     page.set_input_files("#files", [buffer(b"", "events.jsonl")])
     await_text(page, "#verdict", "Nothing was checked")
     assert "no sealed run" in page.inner_text("#verdict")
+
+
+@pytest.mark.parametrize(("name", "limit"), [("run.clv", MAX_BYTES), ("manifest.json", PART_LIMITS["manifest.json"])])
+def test_file_beyond_its_limit_is_refused_before_it_is_read(name, limit, opened, tmp_path):
+    large = tmp_path / name
+    with large.open("wb") as file:
+        file.truncate(limit + 1)  # of which the disk holds nothing
+    page = opened()
+    page.set_input_files("#files", large)
+
+    assert verdict(page) == f"Nothing was checked: {name} has more than {limit:,} bytes."
 
 
 def test_decisions_show_the_arithmetic_of_each(opened):

@@ -16,6 +16,7 @@ from clvlab.cli.app import app
 from clvlab.errors import HeldOutError, PackTamperedError, StatisticsError
 from clvlab.feeds.replay import ReplayFeed
 from clvlab.store.database import Database
+from tests.factories import write_quotes
 from tests.logs import audited
 
 GRID = {"warmup_ticks": [3, 5]}
@@ -24,17 +25,8 @@ MATCHES = 10
 
 def odds(folder, name="mine", *, twins=(), step=1):
     """Write odds of matches, one a day; the second of two twins is quoted as the first."""
-    lines = ["fixture,time,kickoff,market,side,odds"]
-    for match in range(MATCHES):
-        like = twins[0] if match in twins else match
-        for minute in range(40):
-            prob = 0.4 + 0.01 * ((minute * (like + 3) * step) % 17)
-            for side, own in (("home", prob), ("away", 1 - prob)):
-                at = f"2026-03-{like + 1:02d}T10:{minute:02d}Z,2026-03-{like + 1:02d}T12:00Z"
-                lines.append(f"m{match},{at},WINNER||,{side},{1 / own / 1.03:.3f}")
-    path = folder / f"{name}.csv"
-    path.write_text("\n".join(lines) + "\n")
-    return path
+    like = [twins[0] if match in twins else match for match in range(MATCHES)]
+    return write_quotes(folder / f"{name}.csv", [(match, f"2026-03-{match + 1:02d}") for match in like], step)
 
 
 @pytest.fixture

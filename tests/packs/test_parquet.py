@@ -74,7 +74,7 @@ def test_honest_files_of_pyarrow_are_read_as_they_are(options, tmp_path):
     path = written(TABLE, tmp_path / "x.parquet", **options)
 
     check_parquet(path.read_bytes())
-    with opened(path) as file:
+    with opened(path, TABLE.column_names) as file:
         read = pa.concat_tables(list(batches(file, 10_000, TABLE.column_names)))
     assert read.cast(TABLE.schema).equals(TABLE)
 
@@ -101,8 +101,8 @@ def test_pages_say_as_many_bytes_as_the_footer(tmp_path):
 
     for place, chunk in enumerate(row_groups(content[-8 - length : -8])[0]):
         pages = list(parquet._pages(chunk, content, 0))
-        assert sum(values for _, _, values in pages) == chunk.values == group.column(place).num_values
-        headers = group.column(place).total_uncompressed_size - sum(size for _, size, _ in pages)
+        assert sum(page.values for page in pages) == chunk.values == group.column(place).num_values
+        headers = group.column(place).total_uncompressed_size - sum(page.size for page in pages)
         assert 0 < headers < 200 * len(pages)
 
 
@@ -136,12 +136,67 @@ def test_text_that_every_row_names_is_refused_before_it_is_repeated(tmp_path):
 
     check_parquet(path)
     with (
-        opened(path) as file,
+        opened(path, ["text"]) as file,
         pytest.raises(pa.ArrowInvalid, match="2,097,152,000 bytes in 2,000 rows, the limit is"),
     ):
         list(batches(file, 100_000, ["text"]))
-    with opened(path) as file:
+    with opened(path, ["text"]) as file:
         assert sum(one.num_rows for one in batches(file, MAX_BATCH_TEXT_BYTES >> 20, ["text"])) == 2000
+
+
+@pytest.mark.parametrize("compression", ["zstd", "lz4", "snappy", "gzip", "brotli", "none"])
+@pytest.mark.parametrize("nested", ["list", "struct"])
+def test_long_text_that_lists_repeat_is_refused_before_it_is_read(nested, compression, tmp_path):
+    repeated = pa.DictionaryArray.from_arrays(pa.array([0] * 1000, pa.int32()), ["x" * (1 << 20)])
+    lists = pa.ListArray.from_arrays([0, 1000], repeated)
+    column = lists if nested == "list" else pa.StructArray.from_arrays([repeated], names=["text"])
+    path = written(pa.table({"many": column}), tmp_path / "x.parquet", compression=compression)
+
+    for read in (lambda: opened(path, ["many"]), lambda: check_parquet(path.read_bytes())):
+        with pytest.raises(pa.ArrowInvalid, match=r"texts of up to 1,048,576 bytes in lists of column 'many"):
+            read()
+
+
+def test_texts_of_one_width_that_lists_repeat_count_as_often_as_they_stand(tmp_path, monkeypatch):
+    monkeypatch.setattr(parquet, "MAX_BATCH_TEXT_BYTES", 1 << 20)  # what writes a file writes each of them
+    texts = pa.array([[b"x" * 1000] * 2000], pa.list_(pa.binary(1000)))
+    path = written(pa.table({"many": texts}), tmp_path / "x.parquet")
+
+    with pytest.raises(pa.ArrowInvalid, match=r"texts of up to 1,000 bytes in lists of column 'many"):
+        opened(path, ["many"])
+
+
+def test_texts_of_a_list_that_repeat_within_the_limit_are_read(tmp_path):
+    rows = [["yes", "no", None], [], None, ["a longer text than the others"]] * 100_000
+    path = written(pa.table({"many": rows}), tmp_path / "x.parquet")
+
+    with opened(path, ["many"]) as file:
+        assert sum(one.num_rows for one in batches(file, 100_000, ["many"])) == 400_000
+
+
+def test_columns_that_nobody_reads_may_be_as_they_are(tmp_path):
+    encodings = {"text": "DELTA_BYTE_ARRAY"}
+    path = written(TABLE[:500], tmp_path / "x.parquet", use_dictionary=False, column_encoding=encodings)
+
+    with opened(path, ["number", "few"]) as file:
+        [read] = batches(file, 1000, ["number", "few"])
+
+    assert read["number"].to_pylist() == list(range(500))
+    with pytest.raises(pa.ArrowInvalid, match="column 'text' is encoded as DELTA_BYTE_ARRAY"):
+        opened(path, ["number", "text"])
+
+
+def test_columns_are_known_by_the_schema_and_not_by_what_their_chunks_say(tmp_path):
+    path = written(TABLE[:500], tmp_path / "x.parquet", use_dictionary=False, column_encoding={"text": "DELTA_BYTE_ARRAY"})
+    sound = path.read_bytes()
+    footer = int.from_bytes(sound[-8:-4], "little")
+    head, tail = sound[: -8 - footer], sound[-8 - footer :]
+    assert tail.count(b"\x04text") == 2  # in the schema, and as the path of the chunk
+    path.write_bytes(head + tail[::-1].replace(b"txet\x04", b"mune\x04", 1)[::-1])
+
+    assert pq.read_table(path, columns=["text"]).num_rows == 500
+    with pytest.raises(pa.ArrowInvalid, match="column 'text' is encoded as DELTA_BYTE_ARRAY"):
+        opened(path, ["text"])
 
 
 def test_any_byte_may_be_another_and_the_file_is_read_or_refused(tmp_path):
@@ -217,11 +272,13 @@ def test_millions_of_rows_that_repeat_themselves_are_read(tmp_path):
     path = tmp_path / "ticks.parquet"
     ticks.write_parquet(path)
 
-    assert sum(batch.num_rows for batch in batches(opened(path), 500_000, ["market", "prob_bps"])) == rows
+    assert (
+        sum(batch.num_rows for batch in batches(opened(path, ["market", "prob_bps"]), 500_000, ["market", "prob_bps"])) == rows
+    )
 
 
 def test_a_page_header_without_end_is_not_read():
-    chunk = parquet.Chunk("a", 4, 4 + 5 + (4 << 20), 1)
+    chunk = parquet.Chunk("a", "a", 4, 4 + 5 + (4 << 20), 1)
     content = b"PAR1" + b"\x19\xf8\x80\x80\x80" + bytes(4 << 20)  # a list of a million texts, all of them empty
 
     with pytest.raises(pa.ArrowInvalid, match="has no header that can be read"):

@@ -18,6 +18,7 @@ from clvlab.proof.canonical import canonical, sha256
 from clvlab.proof.disclosure import check_disclosure, disclosure
 from clvlab.proof.evidence import read_evidence
 from clvlab.proof.limits import MAX_LINE_BYTES, MAX_STARTED_BYTES, MIN_MEAN_LINE_BYTES, PART_LIMITS
+from clvlab.proof.merkle import Digest
 from clvlab.proof.seal import seal
 from clvlab.proof.verify import verify
 from clvlab.sql.opinion import sql_scores
@@ -136,8 +137,13 @@ def test_file_has_the_limits_of_the_package():
 
 @pytest.mark.parametrize(
     "given",
-    ["b'{\"' + b'\\\\' * (40 << 20) + b'\\n'", "b'{\"' + b'\\\\' * (4 << 20) + b'\"}\\n'", "b'\\n' * (60 << 20)"],
-    ids=["escapes beyond the limit", "escapes within it", "line feeds"],
+    [
+        "b'{\"' + b'\\\\' * (40 << 20) + b'\\n'",
+        "b'{\"' + b'\\\\' * (4 << 20) + b'\"}\\n'",
+        "b'\\n' * (60 << 20)",
+        f"{written(EVENTS)!r} + (b'x' * 63 + b'\\n') * (2 << 20)",
+    ],
+    ids=["escapes beyond the limit", "escapes within it", "line feeds", "lines as short as they may be"],
 )
 @pytest.mark.parametrize("reader", ["proof.evidence", "proof.clv_verify"])
 def test_refusing_takes_little_memory(reader, given):
@@ -158,7 +164,25 @@ def test_text_of_escapes_within_the_limit_is_read_in_little_memory(tmp_path):
     assert megabytes < 100
 
 
-@pytest.mark.parametrize("stored", [b"\n" * 100_000, b"x" * (MAX_LINE_BYTES + 1)], ids=["line feeds", "one line"])
+def test_what_reading_refuses_is_not_hashed_to_its_end(monkeypatch):
+    hashed: list[int] = []
+    add = Digest.add
+    monkeypatch.setattr(Digest, "add", lambda digest, lines: (hashed.append(len(lines)), add(digest, lines)))
+    short = canonical({"kind": "AGENT_ERROR", "payload": {}, "seq": 10**15}) + b"\n"
+    first, last = RUN.events.splitlines(keepends=True)[:: EVENTS[-1]["seq"]]
+    forged = replace(RUN, events=first + short.rjust(MIN_MEAN_LINE_BYTES) * (1 << 19) + last)
+
+    verdict = verify(forged)
+
+    assert "524,288 lines stand where at most 2 agents" in verdict.recomputed_evidence_hash
+    assert sum(hashed) < len(forged.events) // 2
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [b"\n" * 100_000, b"x" * (MAX_LINE_BYTES + 1), (b"x" * 63 + b"\n") * 1000],
+    ids=["line feeds", "one line", "more lines than events"],
+)
 def test_stored_scores_beyond_a_limit_are_compared_and_never_bound(stored, tmp_path):
     forged = replace(RUN, scores=stored)
 
@@ -222,8 +246,18 @@ def test_disclosure_beyond_its_limit_is_refused(tmp_path, monkeypatch):
 
     with pytest.raises(EvidenceError, match="the limit is"):
         check_disclosure(text)
+    with pytest.raises(EvidenceError, match="the limit is"):
+        disclosure(RUN, 1)
     with pytest.raises(clv_verify.InputError, match="has more than"):
         clv_verify.verify_disclosure(path)
+
+
+def test_score_beyond_its_limit_is_not_disclosed():
+    first, *others = RUN.scores.splitlines(keepends=True)
+    longer = first[:-2] + b'"' + b"x" * MAX_LINE_BYTES + b'"}\n'
+
+    with pytest.raises(EvidenceError, match=r"line 1 of scores\.jsonl has more than 4,194,304 bytes"):
+        disclosure(replace(RUN, scores=longer + b"".join(others)), 1)
 
 
 def test_disclosed_line_beyond_its_limit_is_refused():

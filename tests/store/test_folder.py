@@ -52,6 +52,14 @@ def test_other_bytes_under_the_same_id_are_refused_and_nothing_is_written(sealed
     assert [path.name for path in tmp_path.iterdir()] == [sealed.run_id]
 
 
+def test_refusal_says_where_the_system_held_more_of_agents(sealed, tmp_path):
+    write_run(sealed, tmp_path)
+    held = b'"isolation":[{"agent_id":"a","held":["calls","files"]}],"kind":"backtest"'
+
+    with pytest.raises(RunConflictError, match="there the system held nothing of its agents' processes, and here calls, files"):
+        write_run(replace(sealed, events=sealed.events.replace(b'"kind":"backtest"', held, 1)), tmp_path)
+
+
 def test_writing_that_breaks_off_leaves_nothing(sealed, tmp_path):
     unwritable = replace(sealed, manifest="no bytes")
 

@@ -16,15 +16,15 @@ from clvlab.application.runs.perform import Commitment, PerformedRun
 from clvlab.application.runs.plan import Plan
 from clvlab.application.runs.record import ABANDONED, Planned
 from clvlab.engine.lookahead import Draw
-from clvlab.errors import AnchorError
+from clvlab.errors import AnchorError, LogConflictError
 from clvlab.invocation import command
 from clvlab.packs.derived.opening import view_file
 from clvlab.proof.anchor import Anchor
 from clvlab.proof.manifest import inputs_hash
 from clvlab.proof.seal import SealedRun
 from clvlab.proof.verify import Verification, verify
-from clvlab.runlog.log import LogStore, abandon, audit_draw, commit, conclude
-from clvlab.store.folder import read_receipts, read_run, read_view, write_run
+from clvlab.runlog.log import LogStore, abandon, audit_draw, commit, conclude, is_concluded
+from clvlab.store.folder import held_of, read_receipts, read_run, read_view, write_run
 
 
 @dataclass(frozen=True)
@@ -74,18 +74,28 @@ class FolderRecord:
         ------
         RunConflictError
             A run of the same id is stored with other bytes.
+        LogConflictError
+            The log has another result of the run; the folder keeps this one all the same.
         """
-        keep(done.run, self.folder, done.receipts, view_file(done.pack))
+        folder = keep(done.run, self.folder, done.receipts, view_file(done.pack))
         if self.log is not None:
             with self.log.write() as rows:
                 run, ahead = done.run, done.failed_audits
-                conclude(rows, run.run_id, run.manifest_hash, run.content_hash, self.clock(), failed_audits=ahead)
+                try:
+                    conclude(rows, run.run_id, run.manifest_hash, run.content_hash, self.clock(), failed_audits=ahead)
+                except LogConflictError as error:
+                    held = held_of(run.events)
+                    raise LogConflictError(
+                        f"{error}, and this one is kept in {str(folder)!r}. Here the system held {held} of its agents' "
+                        "processes: where it holds more or less, the same run has other evidence"
+                    ) from error
 
     def abandon(self, run_id: str, cause: str) -> None:  # noqa: ARG002  nobody asks a folder why
-        """Abandon the commitment, if there is one."""
+        """Abandon the commitment, if there is one without a result: that stands, whatever came of making the run again."""
         if self.log is not None:
             with self.log.write() as rows:
-                abandon(rows, run_id, ABANDONED, self.clock())
+                if not is_concluded(rows, run_id):
+                    abandon(rows, run_id, ABANDONED, self.clock())
 
 
 def keep(run: SealedRun, runs: str | Path = "runs", receipts: bytes = b"", view: bytes = b"") -> Path:

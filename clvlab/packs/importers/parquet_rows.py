@@ -8,10 +8,9 @@ from pathlib import Path
 import orjson
 import polars as pl
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from clvlab.errors import SourceError
-from clvlab.packs.parquet import batches, opened
+from clvlab.packs.parquet import batches, opened, parquet_schema
 from clvlab.packs.rows import UNREADABLE
 
 
@@ -24,7 +23,7 @@ def parquet_columns(name: str, path: Path) -> list[str]:
         It is no Parquet.
     """
     try:
-        return list(pq.read_schema(path).names)
+        return list(parquet_schema(path).names)
     except UNREADABLE as error:
         raise SourceError(f"{name}: can't be read to its end as Parquet: {str(error).splitlines()[0]}") from error
 
@@ -42,7 +41,7 @@ def parquet_rows(
     """
     line = 1
     try:
-        with opened(path) as file:
+        with opened(path, columns) as file:
             kinds = {column: "time" if column in times else "list" if column in listed else "" for column in columns}
             schema = pa.schema([_field(name, file.schema_arrow.field(column), kind) for column, kind in kinds.items()])
             for batch in batches(file, chunk_rows, columns):

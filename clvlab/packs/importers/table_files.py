@@ -14,7 +14,7 @@ from clvlab.errors import SourceError
 from clvlab.packs.files import lines_of
 from clvlab.packs.importers.mapping import Mapped, check_mapping
 from clvlab.packs.importers.source import Account, Options
-from clvlab.packs.parquet import batches, opened
+from clvlab.packs.parquet import batches, opened, parquet_schema
 from clvlab.packs.rows import UNREADABLE
 
 _BUFFER_BYTES = 1 << 20
@@ -101,12 +101,13 @@ def parquet_chunks(name: str, path: Path, options: Options, account: Account) ->
         when strict, a file that can't be read to its end.
     """
     try:
-        opened_file = opened(path, _BUFFER_BYTES)  # else a row group is read at once
+        stored = parquet_schema(path)
+        mapping = check_mapping(options.mapping, _distinct(name, stored.names))
+        schema = readable(name, stored, mapping)
+        opened_file = opened(path, schema.names, _BUFFER_BYTES)  # else a row group is read at once
     except UNREADABLE as error:
         raise SourceError(f"{name}: can't be read as Parquet: {str(error).splitlines()[0]}") from error
     with opened_file as file:
-        mapping = check_mapping(options.mapping, _distinct(name, file.schema_arrow.names))
-        schema = readable(name, file.schema_arrow, mapping)
         first = 1
         try:
             for batch in batches(file, options.chunk_rows, schema.names):

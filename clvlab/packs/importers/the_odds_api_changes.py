@@ -28,6 +28,7 @@ from clvlab.packs.rows import UNREADABLE
 NORMALISER = "the-odds-api-changes/1"
 _TICKS = "_ticks.parquet"
 _RULES = Consensus(min_books=3, max_age_s=86_400)  # unchanged prices are not repeated, so age says little
+_PRICES = ("price_decimal", "price_american")
 _COLUMNS = (
     "event_id",
     "commence_time",
@@ -95,12 +96,12 @@ def normalise(files: Mapping[str, Path], options: Options, _scratch: Path) -> No
 def _scanned(path: Path) -> pl.LazyFrame:
     """Open the changes; their times are UTC, as the provider's are."""
     try:
-        check_parquet(path)
+        check_parquet(path, [*_COLUMNS, *_PRICES])
         rows = pl.scan_parquet(path, glob=False)
         schema = rows.collect_schema()
     except (pl.exceptions.PolarsError, *UNREADABLE) as error:
         raise SourceError(f"{path.name}: can't be read as Parquet: {str(error).splitlines()[0]}") from error
-    price = next((name for name in ("price_decimal", "price_american") if name in schema), None)
+    price = next((name for name in _PRICES if name in schema), None)
     missing = [name for name in _COLUMNS if name not in schema]
     if missing or price is None:
         raise SourceError(f"{path.name}: lacks the columns {missing or ['price_decimal or price_american']}")

@@ -27,8 +27,20 @@ function askingOf({ trust, required, withoutWitness }) {
 
 // The files stay, also if the keys beside them can't be read: the reader mends the keys, and asks again.
 async function judge(given, report) {
-  held = { files: given.files, ticks: given.files.find(isTicks), original: null, parts: null };
+  const files = await Promise.all(given.files.map(readFile));
+  held = { files, ticks: files.find(isTicks), original: null, parts: null };
   return judgeAgain(given, report);
+}
+
+// Nothing is read of a file that is larger than it may be.
+async function readFile(file) {
+  const limit = PART_LIMITS[file.name] ?? MAX_BYTES;
+  if (file.size > limit) throw new NoInput(`${file.name} has more than ${grouped(limit)} bytes`);
+  try {
+    return { name: file.name, bytes: new Uint8Array(await file.arrayBuffer()) };
+  } catch (error) {
+    throw new NoInput(`the files can't be read (${error.message})`);
+  }
 }
 
 // By other keys, or with other proofs required.

@@ -14,8 +14,7 @@ async function partsOfBundle(bundle) {
   const parts = {};
   let at = feed + 1;
   for (const { name, size, sha256: stated } of listed) {
-    const limit = PART_LIMITS[name] ?? Infinity;
-    require(size <= limit, `${name} has ${size} bytes, the limit is ${limit}`);
+    checkSize(size, name);
     const data = bundle.subarray(at, at + size);
     at += size;
     require(data.length === size && (await sha256(data)) === stated, `${name} is not what the header says`);
@@ -33,7 +32,7 @@ function partsOfFolder(files) {
   const whole = parts["manifest.json"] && parts["events.jsonl"];
   if (!whole) throw new NoInput("no sealed run: choose a bundle, or the files manifest.json, events.jsonl and scores.jsonl of a run");
   const limit = PART_LIMITS["manifest.json"];
-  if (parts["manifest.json"].length > limit) throw new NoInput(`manifest.json has more than ${limit} bytes`);
+  if (parts["manifest.json"].length > limit) throw new NoInput(`manifest.json has more than ${grouped(limit)} bytes`);
   return parts;
 }
 

@@ -31,11 +31,14 @@ const hexOf = (bytes) => Array.from(bytes, (byte) => byte.toString(16).padStart(
 const fromHex = (text) => Uint8Array.from(text.match(/../g) ?? [], (pair) => parseInt(pair, 16));
 
 // Bounds of what is sealed. They are asked about before anything is split, and no file of a run that was sealed is beyond them.
+const MAX_BYTES = 4 * 2 ** 30;
 const MAX_LINE_BYTES = 4 * 2 ** 20;
 const MAX_STARTED_BYTES = 32 * 2 ** 20;
 const MIN_MEAN_LINE_BYTES = 64;
 const MAX_DISCLOSURE_BYTES = 2 * (MAX_STARTED_BYTES + 5 * MAX_LINE_BYTES);
 const PART_LIMITS = { "context.json": MAX_LINE_BYTES, "manifest.json": 2 ** 20, "anchor.json": 2 ** 20, "log.json": 2 ** 20 };
+
+const grouped = (count) => String(count).replace(/\B(?=(\d{3})+$)/g, ",");
 
 function countLines(bytes) {
   let lines = 0;
@@ -43,31 +46,39 @@ function countLines(bytes) {
   return lines;
 }
 
-// Require lines to be as few and as short as they may be; the first has a limit of its own.
-function checkLines(bytes, name, first = MAX_LINE_BYTES) {
-  const lines = countLines(bytes);
-  require(lines * MIN_MEAN_LINE_BYTES <= bytes.length, `${name} has ${lines} lines in ${bytes.length} bytes: too many`);
-  let from = bytes.subarray(0, first + 1).indexOf(10) + 1;
-  require(from || !bytes.length, `line 1 of ${name} has more than ${first} bytes`);
-  while (from < bytes.length) {
-    const feed = bytes.subarray(from, from + MAX_LINE_BYTES + 1).lastIndexOf(10); // every line before it is short enough
-    require(feed >= 0, `a line of ${name} has more than ${MAX_LINE_BYTES} bytes`);
-    from += feed + 1;
-  }
+function checkSize(size, name) {
+  const limit = PART_LIMITS[name] ?? MAX_BYTES;
+  require(size <= limit, `${name} has ${grouped(size)} bytes, the limit is ${grouped(limit)}`);
 }
 
-// A text is a list of lines without their line feeds; after the last line feed begins no further line.
-function linesOf(bytes) {
-  const lines = [];
+// Require lines to be as few and as short as they may be, the first by a limit of its own; return how many there are.
+function checkLines(bytes, name, first = MAX_LINE_BYTES) {
+  checkSize(bytes.length, name);
+  const lines = countLines(bytes);
+  require(lines * MIN_MEAN_LINE_BYTES <= bytes.length, `${name} has ${grouped(lines)} lines in ${grouped(bytes.length)} bytes: too many`);
+  let from = bytes.subarray(0, first + 1).indexOf(10) + 1;
+  require(from || !bytes.length, `line 1 of ${name} has more than ${grouped(first)} bytes`);
+  while (from < bytes.length) {
+    const feed = bytes.subarray(from, from + MAX_LINE_BYTES + 1).lastIndexOf(10); // every line before it is short enough
+    require(feed >= 0, `a line of ${name} has more than ${grouped(MAX_LINE_BYTES)} bytes`);
+    from += feed + 1;
+  }
+  return lines;
+}
+
+// A text is a row of lines without their line feeds; after the last line feed begins no further line. Whoever reads them one by
+// one may refuse the first, before the others are cut.
+function* eachLine(bytes) {
   let from = 0;
   while (from < bytes.length) {
     const feed = bytes.indexOf(10, from);
     const end = feed < 0 ? bytes.length : feed;
-    lines.push(bytes.subarray(from, end));
+    yield bytes.subarray(from, end);
     from = end + 1;
   }
-  return lines;
 }
+
+const linesOf = (bytes) => [...eachLine(bytes)];
 
 // Base64 has other spellings of the same bytes (spaces, missing padding, idle bits): only the one that is written again counts.
 function fromBase64(text) {

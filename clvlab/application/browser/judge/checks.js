@@ -135,7 +135,7 @@ function _asked({ parts, trust }, required, without) {
 
 // A disclosure holds neither anchor nor log, and of its run only this decision is judged.
 async function verifyDisclosure(bytes, required) {
-  if (bytes.length > MAX_DISCLOSURE_BYTES) throw new NoInput(`the disclosure has more than ${MAX_DISCLOSURE_BYTES} bytes`);
+  if (bytes.length > MAX_DISCLOSURE_BYTES) throw new NoInput(`the disclosure has more than ${grouped(MAX_DISCLOSURE_BYTES)} bytes`);
   const result = { ...unread(), disclosure: true };
   for (const name of required) result.checks[name] = "a disclosure holds no such proof";
   result.checks.disclosed = await faultOf(() => checkDisclosure(bytes, result));

@@ -16,7 +16,7 @@ async function checkDisclosure(bytes, result) {
     if (!disclosed[name]) continue;
     const { index, line, proof, size } = disclosed[name];
     const limit = name === "started" ? MAX_STARTED_BYTES : MAX_LINE_BYTES;
-    require(bytesOf(line).length <= limit, `the line of the ${name} has more than ${limit} bytes`);
+    require(bytesOf(line).length <= limit, `the line of the ${name} has more than ${grouped(limit)} bytes`);
     const [root, leaves] = name === "score" ? ["score_root", size] : ["evidence_root", manifest.event_count];
     const found = rootByInclusion(leafOf(bytesOf(line)), index, size, proof.map(fromHex));
     const stands = size === leaves && `sha256:${hexOf(found)}` === manifest[root];

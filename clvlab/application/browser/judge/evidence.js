@@ -16,20 +16,25 @@ function readStarted(source) {
   require(event.seq === 0, "line 1 has another seq than 0");
   const agents = event.payload.agents.map((agent) => ({ ...agent, config: {} }));
   const bare = bytesOf(canonical({ ...event, payload: { ...event.payload, agents } })).length;
-  require(bare <= MAX_LINE_BYTES, `RUN_STARTED has ${bare} bytes without its agents' configurations, the limit is ${MAX_LINE_BYTES}`);
+  require(
+    bare <= MAX_LINE_BYTES,
+    `RUN_STARTED has ${grouped(bare)} bytes without its agents' configurations, the limit is ${grouped(MAX_LINE_BYTES)}`,
+  );
   return event.payload;
 }
 
 // Read all events; `progress` is told from time to time how many.
 function readEvidence(bytes, progress = () => {}) {
   require(bytes.length && bytes[bytes.length - 1] === 10, "events.jsonl is empty or does not end with a line feed");
-  checkLines(bytes, "events.jsonl", MAX_STARTED_BYTES);
-  const lines = linesOf(bytes);
-  const found = { RUN_STARTED: [readStarted(lines[0])], DECISION: [], AGENT_ERROR: [], MARKET_CLOSE: [], RUN_SEALED: [] };
+  const total = checkLines(bytes, "events.jsonl", MAX_STARTED_BYTES);
+  const lines = eachLine(bytes);
+  const found = { RUN_STARTED: [readStarted(lines.next().value)], DECISION: [], AGENT_ERROR: [], MARKET_CLOSE: [], RUN_SEALED: [] };
   let stage = 1; // the kinds stand in this order, so from a line on only its kind and later ones may come
-  for (let seq = 1; seq < lines.length; seq += 1) {
+  let seq = 0;
+  for (const source of lines) {
+    seq += 1;
     const where = `line ${seq + 1}`;
-    const line = textOf(lines[seq]);
+    const line = textOf(source);
     const kind = /^\{"kind":"([A-Z_]+)"/.exec(line)?.[1];
     const at = KINDS.indexOf(kind);
     require(at >= stage, () => `${where} is of no kind, or out of order: ${JSON.stringify(line.slice(0, 60))}`);
@@ -39,7 +44,7 @@ function readEvidence(bytes, progress = () => {}) {
     if (kind === "DECISION") event.payload.seq = seq;
     found[kind].push(event.payload);
     require(kind !== "AGENT_ERROR" || found[kind].length <= found.RUN_STARTED[0].agents.length, "more agents failed than RUN_STARTED names");
-    if (seq % 4096 === 0) progress(seq, lines.length);
+    if (seq % 4096 === 0) progress(seq, total);
   }
   const counts = { agent_errors: found.AGENT_ERROR.length, decisions: found.DECISION.length, market_closes: found.MARKET_CLOSE.length };
   const [sealed] = found.RUN_SEALED;

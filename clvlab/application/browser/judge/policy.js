@@ -86,9 +86,8 @@ function checkPolicy({ parts, evidence }) {
   const counted = { "BACKs judged": judged, allowed: allowed.size };
   const receipts = parts["receipts.jsonl"] ?? new Uint8Array(0);
   require(!receipts.length || receipts[receipts.length - 1] === 10, "receipts.jsonl does not end with a line feed");
-  checkLines(receipts, "receipts.jsonl");
-  const lines = linesOf(receipts);
-  for (const line of lines) {
+  const lines = checkLines(receipts, "receipts.jsonl");
+  for (const line of eachLine(receipts)) {
     const receipt = shaped(line, RECEIPT, "a receipt");
     const decision = allowed.get(receipt.decision_seq);
     allowed.delete(receipt.decision_seq);
@@ -104,5 +103,5 @@ function checkPolicy({ parts, evidence }) {
       `a receipt for seq ${receipt.decision_seq}`,
     );
   }
-  return { ...counted, receipts: lines.length };
+  return { ...counted, receipts: lines };
 }

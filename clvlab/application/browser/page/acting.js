@@ -6,14 +6,14 @@ const _onProgress = ({ step, done }) => {
 };
 
 // Show what the judge answers to a question; while it works, nothing else is asked.
-async function answered(question, given, transfer = []) {
+async function answered(question, given) {
   const buttons = [...document.querySelectorAll("button")];
   const before = buttons.map((button) => button.disabled);
   buttons.forEach((button) => (button.disabled = true));
   the("progress").hidden = false;
   let result = null;
   try {
-    result = await judge.ask(question, given, { onProgress: _onProgress, transfer });
+    result = await judge.ask(question, given, { onProgress: _onProgress });
   } catch (error) {
     refuse(error.message);
   }
@@ -47,12 +47,7 @@ async function judgeFiles(chosen) {
   the("restore").disabled = true;
   the("again").disabled = false;
   the("about").textContent = "Reading …";
-  try {
-    const files = await Promise.all(chosen.map(async (file) => ({ name: file.name, bytes: new Uint8Array(await file.arrayBuffer()) })));
-    await answered("judge", { files, ...asking() }, files.map((file) => file.bytes.buffer));
-  } catch (error) {
-    refuse(`the files can't be read (${error.message})`);
-  }
+  await answered("judge", { files: chosen, ...asking() });
 }
 
 // Files that were dropped, and those directly in a folder that was.

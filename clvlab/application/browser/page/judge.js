@@ -12,12 +12,12 @@ class Judge {
   }
 
   // Ask a question; the answer comes as a promise, and how far it is before that.
-  ask(question, given = {}, { onProgress = () => {}, transfer = [] } = {}) {
+  ask(question, given = {}, { onProgress = () => {} } = {}) {
     const id = (this.count += 1);
     return new Promise((answer, refuse) => {
       if (this.dead) return refuse(new Error(this.dead));
       this.waiting.set(id, { answer, refuse, onProgress });
-      this.worker.postMessage({ id, question, given }, transfer);
+      this.worker.postMessage({ id, question, given });
     });
   }
 
