@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from io import TextIOBase
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from clvlab.agents.isolation.frames import FrameKind, read_frame, write_frame
+from clvlab.agents.isolation.frames import FrameKind, read_frame, read_step, write_frame, write_step
 from clvlab.agents.isolation.sandbox import end_with, enter_own_root, limit_mappings, limit_memory, lock_in
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from clvlab.law.tape import Tape
 
 _REQUESTS = {FrameKind.ASK: 1 << 40}  # the parent is trusted
-_STEPS = {FrameKind.STEP: 1 << 40}
 _MAX_MESSAGE, _MAX_TRACE, _MAX_PRINTED = 4_000, 20_000, 1 << 16
 
 
@@ -199,9 +198,9 @@ def _stepped(agent: Agent, requests: BinaryIO, answers: BinaryIO) -> tuple[Frame
     if not isinstance(agent, TickAgent) or type(agent).decide is not TickAgent.decide:
         raise AgentError(f"{type(agent).__name__} decides over whole tapes: step by step goes a clvlab.TickAgent, with on_tick")
     take = Stepper(TickFollower(agent)).take
-    write_frame(answers, FrameKind.STEP, b"")
-    while step := read_frame(requests, _STEPS)[1]:
-        write_frame(answers, FrameKind.STEP, take(step))
+    write_step(answers, b"")
+    while step := read_step(requests):
+        write_step(answers, take(step))
     return FrameKind.STEP, b""
 
 
