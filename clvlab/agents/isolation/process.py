@@ -21,7 +21,7 @@ from weakref import ref
 
 import polars as pl
 
-from clvlab.agents.isolation.answers import decisions_in, failure_in, identity_in, printable
+from clvlab.agents.isolation.answers import by_message_in, decisions_in, failure_in, identity_in, printable
 from clvlab.agents.isolation.code import Code
 from clvlab.agents.isolation.columns import MAX_AT_MESSAGE, most_bytes, most_decisions
 from clvlab.agents.isolation.frames import NO_STEP, FrameError, FrameKind, read_frame, read_head, write_frame, write_step
@@ -120,9 +120,10 @@ class AgentProcess:
     def alive(self) -> bool:
         return self._process.poll() is None
 
-    def identity(self, **configured: Any) -> Identity:
-        """Return who the agent says it is; causality and source are not its to say."""
-        return identity_in(self._asked(None, FrameKind.IDENTITY, configured))
+    def identity(self, **configured: Any) -> tuple[Identity, bool]:
+        """Return who the agent says it is, and whether it decides message by message; causality is not its to say."""
+        stated = self._asked(None, FrameKind.IDENTITY, configured)
+        return identity_in(stated), by_message_in(stated)
 
     def decisions(self, tape: Tape, **configured: Any) -> pl.DataFrame:
         """Return what the agent decides over a tape, of the types of ``DECISIONS`` and not yet checked further."""
