@@ -99,6 +99,8 @@ def asked_by_blocks(
 
 def _cuts(plan: _Plan, tape: Tape, located: pl.DataFrame) -> list[tuple[int, int, int]]:
     """Choose the last messages of all blocks but the last, in order."""
-    anywhere = _chosen(tape.messages.select(_ORDER).sort(_ORDER), -(-plan.cuts // 3), plan.seed)
-    telling = [cut for cut in _telling(tape, located, plan) if cut not in set(anywhere)]
+    messages = tape.messages.select(_ORDER).sort(_ORDER)
+    anywhere = _chosen(messages.head(-1), -(-plan.cuts // 3), plan.seed)
+    taken = {*anywhere, *messages.tail(1).rows()}
+    telling = [cut for cut in _telling(tape, located, plan) if cut not in taken]
     return sorted([*anywhere, *telling[: plan.cuts - len(anywhere)]])
