@@ -166,7 +166,7 @@ class MovingBook(Book):
         self._rows, self._sides = rows, sides
 
 
-def columns_of(tape: Tape) -> Mapping[str, Sequence[int]]:
+def columns_of(tape: Tape) -> Mapping[str, memoryview]:
     prices = {name: tape.rows[name].fill_null(NULL) for name in ("prob_bps", "odds_milli")}
     columns = prices | {name: tape.rows[name] for name in ("suspended", "ts_ms")}
     return {name: column.to_numpy().data for name, column in columns.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from types import MappingProxyType
 from typing import Any
@@ -120,8 +120,12 @@ class TickFollower:
 
     def __init__(self, agent: TickAgent) -> None:
         self._on_tick, self._markets = deepcopy(agent).on_tick, agent.markets
-        self._columns: dict[str, list[int]] = {name: [] for name in ("prob_bps", "odds_milli", "suspended", "ts_ms")}
-        self._book = MovingBook(self._columns)
+        self._probs: list[int] = []
+        self._odds: list[int] = []
+        self._suspended: list[int] = []
+        self._times: list[int] = []
+        columns = {"prob_bps": self._probs, "odds_milli": self._odds, "suspended": self._suspended, "ts_ms": self._times}
+        self._book = MovingBook(columns)
         self._rows: dict[int, dict[str, int]] = {}
         self._sides: dict[int, dict[str, dict[str, int]]] = {}
         self._known: dict[int, Known] = {}
@@ -138,24 +142,41 @@ class TickFollower:
         AgentError
             As ``TickAgent.decide``.
         """
-        fixture_id, market = message.fixture_id, message.market_key
-        if not market.startswith(self._markets):
-            return []
-        rows, sides = self._rows.setdefault(fixture_id, {}), self._sides.setdefault(fixture_id, {})
-        row = rows.get(market)
-        if row is None:
-            sides[market] = {side: number for number, side in enumerate(message.sides)}
-            row = rows[market] = len(self._columns["prob_bps"])
-            for column in self._columns.values():
-                column.extend([NULL] * len(message.sides))
-        for number, (prob, odds) in enumerate(zip(message.prob_bps, message.odds_milli, strict=True), row):
-            self._columns["prob_bps"][number] = NULL if prob is None else prob
-            self._columns["odds_milli"][number] = NULL if odds is None else odds
-        self._columns["suspended"][row], self._columns["ts_ms"][row] = message.suspended, message.ts_ms
-        at = (message.ts_ms, fixture_id, message.tick_seq, message.in_running, market)
-        self._book.move(at, rows, sides, self._known.get(fixture_id, NOTHING_KNOWN))
+        fixture_id, tick_seq, ts_ms, in_running, market, sides, prob_bps, odds_milli, suspended = message
+        probs, odds = ([NULL if value is None else value for value in values] for values in (prob_bps, odds_milli))
+        return self.move((ts_ms, fixture_id, tick_seq, in_running, market), sides, probs, odds, suspended)
+
+    def move(
+        self, at: tuple[int, int, int, bool, str], sides: Sequence[str], probs: list[int], odds: list[int], suspended: int
+    ) -> list[Decision]:
+        """Return what the agent decides at a message whose prices have numbers in place of nulls, as columns have them.
+
+        Raises
+        ------
+        AgentError
+            As ``TickAgent.decide``.
+        """
+        fixture_id, market = at[1], at[4]
+        try:
+            row = self._rows[fixture_id][market]
+        except KeyError:
+            if not market.startswith(self._markets):
+                return []
+            row = self._new_market(fixture_id, market, sides)
+        last = row + len(probs)
+        self._probs[row:last], self._odds[row:last] = probs, odds
+        self._suspended[row], self._times[row] = suspended, at[0]
+        self._book.move(at, self._rows[fixture_id], self._sides[fixture_id], self._known.get(fixture_id, NOTHING_KNOWN))
         answer = self._on_tick(self._book)
         return [] if answer is None else _checked(answer, self._book)
+
+    def _new_market(self, fixture_id: int, market: str, sides: Sequence[str]) -> int:
+        """Make room for a market's prices, and return the row of its first side."""
+        row = self._rows.setdefault(fixture_id, {})[market] = len(self._probs)
+        self._sides.setdefault(fixture_id, {})[market] = {side: number for number, side in enumerate(sides)}
+        for column in (self._probs, self._odds, self._suspended, self._times):
+            column.extend([NULL] * len(sides))
+        return row
 
 
 def in_order(tape: Tape, first_sides: pl.DataFrame, *columns: str) -> pl.DataFrame:

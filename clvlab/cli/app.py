@@ -153,7 +153,7 @@ def backtest(
     close: Annotated[str | None, typer.Option(help="The book to close by, of a pack that keeps its books.")] = None,
     policy: Annotated[list[str] | None, typer.Option(help="A limit of the policy, likewise.")] = None,
     audit: Annotated[bool, typer.Option(help="Audit an agent of your own for look-ahead before sealing.")] = True,
-    stepped: Annotated[bool, typer.Option(help="Ask a TickAgent of your own step by step; no audit.")] = False,
+    stepped: Annotated[bool, typer.Option(help="Ask an agent of your own step by step, or by blocks.")] = False,
     reads: ReadsOption = None,
     network: NetworkOption = False,
     window_id: Annotated[str, typer.Option(help="Label of the window.")] = "full",

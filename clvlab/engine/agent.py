@@ -103,6 +103,11 @@ class Isolated(ABC):
     def steps(self) -> bool:
         """Whether its process gets each message after its answer to the one before, which needs no audit."""
 
+    @property
+    @abstractmethod
+    def blocks(self) -> bool:
+        """Whether it is asked by blocks of messages, where it is audited at all."""
+
     @abstractmethod
     def decide(self, tape: Tape) -> pl.DataFrame:
         """Return ``DECISIONS`` over the tape, of a process that may have been asked before."""

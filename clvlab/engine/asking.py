@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from clvlab.engine.agent import Agent, Identity, Isolated, decisions_of, fresh, sealable
+from clvlab.engine.blocks import asked_by_blocks
 from clvlab.engine.lookahead import Draw, LookaheadReport, lookahead_audit
 from clvlab.engine.replay import locate
 from clvlab.errors import DecisionError, LookaheadError
@@ -59,12 +60,12 @@ def asked(question: Question, agents: Sequence[tuple[Identity, Agent]], answered
 
 
 def _answer(question: Question, identity: Identity, agent: Agent) -> tuple[pl.DataFrame, LookaheadReport | None]:
-    """Ask one agent, an isolated one after its audit and in a process that has seen nothing: its ``DECISIONS``, located."""
+    """Ask one agent, an isolated one after its audit or by blocks, where nothing was seen: its ``DECISIONS``, located."""
     name, tape = identity.agent_id, question.tape
     sealable(identity)
     if isinstance(agent, Isolated) and not agent.steps and question.audit is not None:
-        draw = question.audit
-        report = lookahead_audit(agent, tape, seed=draw.seed, window=question.window, attempts=draw.attempts)
+        draw, audit = question.audit, asked_by_blocks if agent.blocks else lookahead_audit
+        report = audit(agent, tape, seed=draw.seed, window=question.window, attempts=draw.attempts)
         if not report.passed:
             raise LookaheadError(f"{report!r}. Nothing was sealed")
         return located(name, tape, report.decisions), replace(report, decisions=report.decisions.clear())  # they are the run's

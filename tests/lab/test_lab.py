@@ -434,6 +434,7 @@ class TestAService:
     def test_refuses_what_it_can_t_do_and_says_what_to_do(self, remote, odds):
         refused = {
             "'opening' is code of yours: backtest": lambda: remote.backtest("starter", opening),
+            "'opening' is code of yours: backtest in a Lab": lambda: remote.backtest("starter", opening, stepped=True),
             "backtests no transcript": lambda: remote.backtest("starter", "llm"),
             "grades no bets": lambda: remote.grade_bets(odds, "starter"),
             "one fixture at a time, not 12": lambda: remote.compete("starter", BOTH),

@@ -36,6 +36,11 @@ def identity_in(data: bytes) -> Identity:
     return identity
 
 
+def by_message_in(data: bytes) -> bool:
+    """Read from an identity whether the agent says that it decides message by message; asked so, it can't do otherwise."""
+    return json.loads(data).get("by_message") is True
+
+
 def decisions_in(data: bytes, most: int) -> pl.DataFrame:
     """Read ``DECISIONS``, so many at most; their values are for the law to check.
 

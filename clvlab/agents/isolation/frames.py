@@ -23,6 +23,11 @@ class FrameKind(Enum):
     FAILURE = b"F"  # JSON: kind, message and traceback
 
 
+_STEP = FrameKind.STEP.value
+NO_STEP = _HEAD.pack(_STEP, 0)
+"""A step that holds nothing, as most answers do."""
+
+
 class FrameError(Exception):
     """The bytes are no frame."""
 
@@ -34,8 +39,31 @@ def write_frame(stream: BinaryIO, kind: FrameKind, data: bytes) -> None:
     stream.flush()
 
 
-def read_frame(stream: BinaryIO, limits: Mapping[FrameKind, int]) -> tuple[FrameKind, bytes]:
-    """Read a frame of one of some kinds, each with its greatest number of bytes.
+def write_step(stream: BinaryIO, data: bytes) -> None:
+    """Write a ``STEP`` and flush it: in half the time of any other frame."""
+    stream.write(_HEAD.pack(_STEP, len(data)) + data if data else NO_STEP)
+    stream.flush()
+
+
+def read_step(stream: BinaryIO) -> bytes:
+    """Read a ``STEP`` of one who is trusted to send no other frame; no bytes where the stream ends."""
+    head: bytes = stream.read(_HEAD.size)
+    return stream.read(_HEAD.unpack(head)[1]) if len(head) == _HEAD.size else b""
+
+
+def read_head(stream: BinaryIO) -> bytes:
+    """Read the head of a frame, which of a step that holds nothing is ``NO_STEP``, the whole frame.
+
+    Raises
+    ------
+    EOFError
+        The stream ends before.
+    """
+    return _exactly(stream, _HEAD.size)
+
+
+def read_frame(stream: BinaryIO, limits: Mapping[FrameKind, int], head: bytes | None = None) -> tuple[FrameKind, bytes]:
+    """Read a frame of one of some kinds, each with its greatest number of bytes; its ``head`` may have been read before.
 
     Raises
     ------
@@ -44,7 +72,7 @@ def read_frame(stream: BinaryIO, limits: Mapping[FrameKind, int]) -> tuple[Frame
     FrameError
         A kind that is not expected, or more bytes than it may have.
     """
-    kind, length = _HEAD.unpack(_exactly(stream, _HEAD.size))
+    kind, length = _HEAD.unpack(head or read_head(stream))
     known = next((known for known in limits if known.value == kind), None)
     if known is None:
         raise FrameError(f"a frame of kind {kind!r} and {length:,} bytes")

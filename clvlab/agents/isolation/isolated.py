@@ -45,8 +45,8 @@ class IsolatedAgent(Isolated):
         Who decides, where it is not who the agent says.
     sealed
         The config of a sealed run that is run again; then ``params`` is empty.
-    steps
-        Whether it is asked step by step: it gets each message after its answer to the one before.
+    stepped
+        Whether it is asked step by step, or by blocks of messages where it decides over frames.
     scope
         Names the fixtures that it is asked about while its process is kept: one of another scope has not seen them.
     """
@@ -57,27 +57,39 @@ class IsolatedAgent(Isolated):
     agent_id: str | None = None
     sealed: Mapping[str, Any] | None = None
     scope: str | None = None
-    steps: bool = False
+    stepped: bool = False
 
     def __init_subclass__(cls) -> None:
         """Refuse a subclass, whose methods would run here, and would be called what clvlab made."""
         raise AgentError(f"{cls.__name__} can't extend IsolatedAgent: give the agent to clvlab.isolated(...)")
 
-    @cached_property
+    @property
     def identity(self) -> Identity:
         """Who the agent says it is, with what is known here: its source, and what it may read and reach."""
+        return self._stated[0]
+
+    @property
+    def steps(self) -> bool:
+        return self.stepped and self._stated[1]
+
+    @property
+    def blocks(self) -> bool:
+        return self.stepped and not self._stated[1]
+
+    @cached_property
+    def _stated(self) -> tuple[Identity, bool]:
         with _WARM.process(self.code, self.limits) as process:
-            stated, held = process.identity(**self.configured), process.held
+            (stated, by_message), held = process.identity(**self.configured), process.held
         reads, network = self.limits.digests(), self.limits.network
-        return replace(stated, source_sha256=self.code.source_sha256, reads=reads, network=network, held=held)
+        return replace(stated, source_sha256=self.code.source_sha256, reads=reads, network=network, held=held), by_message
 
     @cached_property
     def audited(self) -> Causality:
         locked_in = set(self.identity.held) >= LOCKED_IN
-        if self.steps and not locked_in:
+        if self.stepped and not locked_in:
             raise AgentError("step by step an agent is asked only where the system can lock its process in, as this one can't")
-        if self.steps:
-            return Causality.STEPPED
+        if self.stepped:
+            return Causality.STEPPED if self.steps else Causality.STEPPED_BLOCKS
         return Causality.AUDITED_SANDBOX if locked_in else Causality.AUDITED_PROCESS
 
     def answer_of(self, process: AgentProcess, tape: Tape) -> pl.DataFrame:
@@ -249,7 +261,8 @@ def isolated(
         Whether it may connect to anything, as one that asks a model must; sealed too.
     stepped
         Whether a ``clvlab.TickAgent`` is asked step by step: its process gets each message after its answer to the one before,
-        and needs no audit. Only where the system can lock it in.
+        and needs no audit. Any other agent gets blocks of messages so, cut where nobody knew. Only where the system can lock it
+        in.
     memory_mb, timeout_s
         Bounds of a process and of each of its answers; ``CLVLAB_AGENT_MEMORY_MB`` (8192) and ``CLVLAB_AGENT_TIMEOUT_S`` (600)
         by default.
@@ -273,18 +286,18 @@ def isolated(
     limits = Limits.of(memory_mb, timeout_s, reads, network=network)
     if isinstance(agent, IsolatedAgent):
         return register(
-            replace(agent, limits=limits, params=dict(agent.params) | dict(params or {}), steps=stepped or agent.steps)
+            replace(agent, limits=limits, params=dict(agent.params) | dict(params or {}), stepped=stepped or agent.stepped)
         )
     if isinstance(agent, str):
         path, colon, name = agent.rpartition(":")
         if not colon or not path.endswith(".py"):
             raise AgentError(f"an agent in a file is named as file.py:name, not {agent!r}; a template needs no isolation")
-        return register(IsolatedAgent(code_in_file(path, name), limits, dict(params or {}), steps=stepped))
-    return register(IsolatedAgent(code_of(agent_given(agent)), limits, dict(params or {}), steps=stepped))
+        return register(IsolatedAgent(code_in_file(path, name), limits, dict(params or {}), stepped=stepped))
+    return register(IsolatedAgent(code_of(agent_given(agent)), limits, dict(params or {}), stepped=stepped))
 
 
 def step_by_step(agent: object) -> IsolatedAgent:
-    """Return an agent of one's own, asked step by step within the limits that it has.
+    """Return an agent of one's own, asked step by step or by blocks within the limits that it has.
 
     Raises
     ------
@@ -292,7 +305,7 @@ def step_by_step(agent: object) -> IsolatedAgent:
         As for ``isolated``.
     """
     own = agent if isinstance(agent, IsolatedAgent) else isolated(agent)
-    return register(replace(own, steps=True))
+    return register(replace(own, stepped=True))
 
 
 def code_name(agent: Agent) -> str | None:

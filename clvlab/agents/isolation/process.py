@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import pickle
@@ -20,10 +21,10 @@ from weakref import ref
 
 import polars as pl
 
-from clvlab.agents.isolation.answers import decisions_in, failure_in, identity_in, printable
+from clvlab.agents.isolation.answers import by_message_in, decisions_in, failure_in, identity_in, printable
 from clvlab.agents.isolation.code import Code
 from clvlab.agents.isolation.columns import MAX_AT_MESSAGE, most_bytes, most_decisions
-from clvlab.agents.isolation.frames import FrameError, FrameKind, read_frame, write_frame
+from clvlab.agents.isolation.frames import NO_STEP, FrameError, FrameKind, read_frame, read_head, write_frame, write_step
 from clvlab.agents.isolation.limits import Limits
 from clvlab.agents.isolation.sandbox import CLVLAB, uses_user_site
 from clvlab.agents.isolation.steps import answered, steps
@@ -119,9 +120,10 @@ class AgentProcess:
     def alive(self) -> bool:
         return self._process.poll() is None
 
-    def identity(self, **configured: Any) -> Identity:
-        """Return who the agent says it is; causality and source are not its to say."""
-        return identity_in(self._asked(None, FrameKind.IDENTITY, configured))
+    def identity(self, **configured: Any) -> tuple[Identity, bool]:
+        """Return who the agent says it is, and whether it decides message by message; causality is not its to say."""
+        stated = self._asked(None, FrameKind.IDENTITY, configured)
+        return identity_in(stated), by_message_in(stated)
 
     def decisions(self, tape: Tape, **configured: Any) -> pl.DataFrame:
         """Return what the agent decides over a tape, of the types of ``DECISIONS`` and not yet checked further."""
@@ -148,22 +150,26 @@ class AgentProcess:
         def talk() -> bytes:
             with _on_one_core(self._process.pid):
                 for at, step in steps(tape):
-                    try:
-                        write_frame(self._requests, FrameKind.STEP, step)
-                    except BrokenPipeError as error:
-                        raise self._ended() from error
-                    answer = self._answer(FrameKind.STEP)
-                    self._answered += 1
-                    if answer:
+                    if answer := self._step(step):
                         decided.extend(answered(answer, at))
                         if len(decided) > most:
                             raise self._garbled(f"more than {most:,} decisions")
-                write_frame(self._requests, FrameKind.STEP, b"")
-                return self._answer(FrameKind.STEP)
+                return self._step(b"")
 
         with self._lock:
             self._in_time(talk, lambda: self._answered)
         return decided
+
+    def _step(self, step: bytes) -> bytes:
+        """Send one step and wait for the answer to it."""
+        try:
+            write_step(self._requests, step)
+            head = read_head(self._answers)
+        except (BrokenPipeError, EOFError) as error:
+            raise self._ended() from error
+        answer = b"" if head == NO_STEP else self._answer(FrameKind.STEP, head=head)
+        self._answered += 1
+        return answer
 
     def close(self) -> None:
         """End the process and remove what it was given."""
@@ -214,12 +220,13 @@ class AgentProcess:
         self._written = ref(tape), folder
         return folder
 
-    def _answer(self, kind: FrameKind, limit: int = _MAX_JSON) -> bytes:
+    def _answer(self, kind: FrameKind, limit: int = _MAX_JSON, head: bytes | None = None) -> bytes:
         printed = 0
         limits = _LIMITS | {kind: limit}
         while True:
             try:
-                found, data = read_frame(self._answers, limits)
+                found, data = read_frame(self._answers, limits, head)
+                head = None
             except EOFError as error:
                 raise self._ended() from error
             except FrameError as error:
@@ -280,14 +287,18 @@ class AgentProcess:
 
 @contextmanager
 def _on_one_core(process: int) -> Iterator[None]:
-    """Keep this thread and the first one of a process on one core, where a word takes a tenth of the time between two."""
+    """Keep this thread and the first one of a process on one core, where a word takes a tenth of the time between two.
+
+    It is the core that this thread runs on, which the system found idle enough.
+    """
     if not hasattr(os, "sched_setaffinity"):
         yield
         return
     own = os.sched_getaffinity(0)
+    core = {ctypes.CDLL(None).sched_getcpu()} & own or {min(own)}
     try:
-        os.sched_setaffinity(process, {min(own)})
-        os.sched_setaffinity(0, {min(own)})
+        os.sched_setaffinity(process, core)
+        os.sched_setaffinity(0, core)
     except OSError:  # it has ended, which its answer will tell
         yield
         return

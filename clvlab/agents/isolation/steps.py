@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import json
 import marshal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import polars as pl
 
-from clvlab.agents.book import NULL, Known, columns_of, known_of
+from clvlab.agents.book import Known, columns_of, known_of
 from clvlab.agents.ticking import TickFollower, in_order
 from clvlab.errors import AgentError, AgentFailedError
 from clvlab.law.actions import Decision
-from clvlab.law.message import Message
 from clvlab.law.tape import Tape
 
+_MARSHAL = 2  # the last version that looks for no repeated object, which takes as long as all the rest
 _SLICE = 65_536  # messages that stand in memory as Python values
 
 
@@ -36,27 +36,14 @@ def steps(tape: Tape) -> Iterator[tuple[tuple[int, int], bytes]]:
             *(column.to_list() for column in part), strict=True
         ):
             series, market_key, n_sides, length = markets[market]
-            at = range(row, row + n_sides * length, length)
+            sides = slice(row, row + n_sides * length, length)
             news = None
             if market not in told:
                 told.add(market)
                 news = (market_key, tuple(names[series : series + n_sides]), tuple(known[fixture_id]))
-            yield (
-                (fixture_id, tick_seq),
-                marshal.dumps(
-                    (
-                        fixture_id,
-                        tick_seq,
-                        ts_ms,
-                        in_running,
-                        market,
-                        suspended,
-                        [probs[i] for i in at],
-                        [odds[i] for i in at],
-                        news,
-                    )
-                ),
-            )
+            quoted = (probs[sides].tolist(), odds[sides].tolist())
+            message = (fixture_id, tick_seq, ts_ms, in_running, market, suspended, *quoted, news)
+            yield (fixture_id, tick_seq), marshal.dumps(message, _MARSHAL)
 
 
 class Stepper:
@@ -74,14 +61,8 @@ class Stepper:
             self._markets[market] = market_key, sides
             self._follower.know(fixture_id, Known(*known))
         market_key, sides = self._markets[market]
-        decided = self._follower.take(
-            Message(fixture_id, tick_seq, ts_ms, in_running, market_key, sides, _priced(probs), _priced(odds), suspended)
-        )
+        decided = self._follower.move((ts_ms, fixture_id, tick_seq, in_running, market_key), sides, probs, odds, suspended)
         return json.dumps(decided).encode() if decided else b""
-
-
-def _priced(values: Sequence[int]) -> tuple[int | None, ...]:
-    return tuple([None if value == NULL else value for value in values])
 
 
 def answered(data: bytes, at: tuple[int, int]) -> list[Decision]:

@@ -11,6 +11,8 @@ from clvlab.law.tape import Tape
 
 _ROWS, _SERIES, _FIXTURES, _REST = "rows.arrow", "series.arrow", "fixtures.arrow", "rest.pickle"
 _BOOKS = "books.arrow"
+# Views of text keep what they were cut from: the file of a prefix would hold the names of markets that are still to come.
+_WITHOUT_VIEWS = pl.CompatLevel.oldest()
 
 
 def write_tape(tape: Tape, folder: Path) -> None:
@@ -20,12 +22,12 @@ def write_tape(tape: Tape, folder: Path) -> None:
     """
     fixtures = tape.fixtures if tape.announced is None else tape.announced
     tape.rows.write_ipc(folder / _ROWS, compression="uncompressed", record_batch_size=max(1, tape.rows.height))
-    tape.series.write_ipc(folder / _SERIES, compression="uncompressed")
-    fixtures.write_ipc(folder / _FIXTURES, compression="uncompressed")
+    tape.series.write_ipc(folder / _SERIES, compression="uncompressed", compat_level=_WITHOUT_VIEWS)
+    fixtures.write_ipc(folder / _FIXTURES, compression="uncompressed", compat_level=_WITHOUT_VIEWS)
     (folder / _REST).write_bytes(pickle.dumps((tape.binding, tape.closing_policy, tape.max_close_age_s, tape.about)))
     (folder / _BOOKS).unlink(missing_ok=True)  # of another tape
     if tape.books is not None:
-        tape.books.sink_ipc(folder / _BOOKS, compression="uncompressed")
+        tape.books.sink_ipc(folder / _BOOKS, compression="uncompressed", compat_level=_WITHOUT_VIEWS)
 
 
 def read_tape(folder: str) -> Tape:

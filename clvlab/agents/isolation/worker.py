@@ -12,18 +12,18 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping
 from io import TextIOBase
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeGuard
 
-from clvlab.agents.isolation.frames import FrameKind, read_frame, write_frame
+from clvlab.agents.isolation.frames import FrameKind, read_frame, read_step, write_frame, write_step
 from clvlab.agents.isolation.sandbox import end_with, enter_own_root, limit_mappings, limit_memory, lock_in
 
 if TYPE_CHECKING:
+    from clvlab.agents.ticking import TickAgent
     from clvlab.engine.agent import Agent
     from clvlab.engine.following import Follower
     from clvlab.law.tape import Tape
 
 _REQUESTS = {FrameKind.ASK: 1 << 40}  # the parent is trusted
-_STEPS = {FrameKind.STEP: 1 << 40}
 _MAX_MESSAGE, _MAX_TRACE, _MAX_PRINTED = 4_000, 20_000, 1 << 16
 
 
@@ -150,8 +150,15 @@ def _identity(agent: Agent) -> tuple[FrameKind, bytes]:
     identity = agent.identity
     names = ("agent_id", "strategy", "strategy_version", "proof_mode")
     sealable(identity)  # or it is refused here, by name
-    stated = {name: getattr(identity, name) for name in names} | {"config": identity.config}
+    stated = {name: getattr(identity, name) for name in names} | {"config": identity.config, "by_message": _by_message(agent)}
     return FrameKind.IDENTITY, json.dumps(stated).encode()
+
+
+def _by_message(agent: Agent) -> TypeGuard[TickAgent]:
+    """Tell whether an agent decides message by message, and nowhere else."""
+    from clvlab.agents.ticking import TickAgent
+
+    return isinstance(agent, TickAgent) and type(agent).decide is TickAgent.decide
 
 
 def _grown() -> Callable[[Any, Tape], object]:
@@ -159,9 +166,9 @@ def _grown() -> Callable[[Any, Tape], object]:
     walks: dict[str, Any] = {}
 
     def decide(agent: Any, tape: Tape) -> object:
-        from clvlab.agents.ticking import TickAgent, Walk
+        from clvlab.agents.ticking import Walk
 
-        if not isinstance(agent, TickAgent) or type(agent).decide is not TickAgent.decide:
+        if not _by_message(agent):
             return agent.decide(tape)
         if "walk" not in walks:
             walks["walk"] = Walk(agent)
@@ -175,14 +182,14 @@ def _followed(agent: Agent, followers: list[Follower], request: dict[str, Any]) 
     import polars as pl
 
     from clvlab.agents.isolation.columns import columns
-    from clvlab.agents.ticking import TickAgent, TickFollower
+    from clvlab.agents.ticking import TickFollower
     from clvlab.engine.following import Redeciding
     from clvlab.law.actions import decisions_of
     from clvlab.law.message import Message
     from clvlab.law.schema import FIXTURES
 
     if not followers:
-        if isinstance(agent, TickAgent) and type(agent).decide is TickAgent.decide:
+        if _by_message(agent):
             followers.append(TickFollower(agent))
         else:
             followers.append(Redeciding(agent, pl.DataFrame(request["fixtures"], schema=FIXTURES, orient="row")))
@@ -193,15 +200,15 @@ def _followed(agent: Agent, followers: list[Follower], request: dict[str, Any]) 
 def _stepped(agent: Agent, requests: BinaryIO, answers: BinaryIO) -> tuple[FrameKind, bytes]:
     """Answer one message after the other, until an empty one; the next comes when the answer has left."""
     from clvlab.agents.isolation.steps import Stepper
-    from clvlab.agents.ticking import TickAgent, TickFollower
+    from clvlab.agents.ticking import TickFollower
     from clvlab.errors import AgentError
 
-    if not isinstance(agent, TickAgent) or type(agent).decide is not TickAgent.decide:
+    if not _by_message(agent):
         raise AgentError(f"{type(agent).__name__} decides over whole tapes: step by step goes a clvlab.TickAgent, with on_tick")
     take = Stepper(TickFollower(agent)).take
-    write_frame(answers, FrameKind.STEP, b"")
-    while step := read_frame(requests, _STEPS)[1]:
-        write_frame(answers, FrameKind.STEP, take(step))
+    write_step(answers, b"")
+    while step := read_step(requests):
+        write_step(answers, take(step))
     return FrameKind.STEP, b""
 
 

@@ -68,7 +68,8 @@ class Verbs(Searching):
             Whether an agent of one's own is audited for look-ahead before the run is sealed.
         stepped
             Whether a ``clvlab.TickAgent`` is asked step by step instead: its process, which the system must be able to lock in,
-            gets each message after its answer to the one before. It needs no audit.
+            gets each message after its answer to the one before. It needs no audit. Any other agent of one's own gets blocks of
+            messages so, cut where nobody knew, and is compared with a process that knows no cut.
 
         Raises
         ------

@@ -27,6 +27,11 @@ STATUSES = {
 CAUSALITY = {
     "template": "a template of clvlab, whose code uses no later message",
     "transcript": "repeats what somebody wrote down, who may have known what came later",
+    "stepped": "got each message after its answer to the one before, and saw no later one; its author may have known the past",
+    "stepped-blocks": (
+        "got each block of messages after its answer to the one before, and saw what came later within a block alone, cut "
+        "where nobody knew; its author may have known the past"
+    ),
     "audited-process": "decided the same when later messages were cut off, in processes of its own",
     "audited-sandbox": "decided the same when later messages were cut off, in processes that could read nothing else",
     "live": "decided before later messages existed",

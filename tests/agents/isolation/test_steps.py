@@ -153,11 +153,6 @@ def test_process_that_was_asked_step_by_step_can_be_asked_again():
     assert agent.decide(TAPE).equals(agent.decide(TAPE))
 
 
-def test_strategy_over_whole_frames_is_refused_by_name_of_what_has_steps():
-    with pytest.raises(AgentError, match=r"TickAgent, with on_tick"):
-        cl.backtest("starter", lambda ticks: ticks.head(1), stepped=True)
-
-
 def test_template_and_what_is_no_answer_are_refused():
     with pytest.raises(AgentError, match="needs no isolation"):
         cl.backtest("starter", "baseline", stepped=True)
@@ -168,7 +163,7 @@ def test_template_and_what_is_no_answer_are_refused():
 def test_limits_and_parameters_are_kept_when_an_agent_is_asked_step_by_step():
     agent = step_by_step(isolated(Drift(), timeout_s=7))
 
-    assert (agent.steps, agent.limits.timeout_s) == (True, 7)
+    assert (agent.steps, agent.blocks, agent.limits.timeout_s) == (True, False, 7)
     assert isolated(agent, timeout_s=8).steps
     assert agent.as_sealed("other", {}).steps
 

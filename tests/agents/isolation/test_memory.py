@@ -1,0 +1,137 @@
+"""What lies in the memory of a process that is asked step by step or by blocks: nothing of a message that is still to come."""
+
+import contextlib
+import fcntl
+import io
+import os
+import re
+import secrets
+import struct
+import termios
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import clvlab as cl
+from clvlab.agents.isolation.isolated import isolated
+from clvlab.agents.isolation.sandbox import can_lock_in
+from clvlab.agents.isolation.tapes import write_tape
+from clvlab.engine.blocks import asked_by_blocks
+from clvlab.engine.lookahead import prefix
+from tests.factories import make_tape, message
+
+pytestmark = pytest.mark.skipif(not can_lock_in(), reason="the kernel or libseccomp can't lock a process in")
+MESSAGES = 12
+
+
+class Telling(cl.TickAgent):
+    """Says at each message which process it is in, and how many messages it has had."""
+
+    def __init__(self):
+        self.seen = 0
+
+    def on_tick(self, book):
+        self.seen += 1
+        print(f"{os.getpid()} {self.seen}")
+        return book.back(book.sides()[0]) if self.seen % 4 == 0 else None
+
+
+@cl.strategy
+def telling(ticks):
+    print(f"{os.getpid()} {ticks.select('tick_seq').unique().collect().height}")
+    return ticks.filter(pl.col("tick_seq") % 4 == 0, pl.col("side") == "part1")
+
+
+class Looking(io.StringIO):
+    """Looks through a process when it says where it stands, which is before its answer is taken and anything more is sent."""
+
+    def __init__(self, patterns):
+        super().__init__()
+        self._patterns, self.found = patterns, []
+
+    def write(self, text):
+        if said := re.fullmatch(r"(\d+) (\d+)", text):
+            process, seen = map(int, said.groups())
+            held = held_by(process)
+            markers = {one for part in held for pattern in self._patterns for one in pattern.findall(part)}
+            self.found.append((seen, markers, waiting_for(process)))
+        return len(text)
+
+
+def held_by(process):
+    """Read all pages that a process has in memory, and the files of its own folder."""
+    parts, page = [], os.sysconf("SC_PAGE_SIZE")
+    own = Path(f"/proc/{process}")
+    with (own / "mem").open("rb", buffering=0) as memory, (own / "pagemap").open("rb", buffering=0) as pagemap:
+        for line in (own / "maps").read_text().splitlines():
+            first, last, kinds = re.match(r"(\w+)-(\w+) (\S+)", line).groups()
+            if not kinds.startswith("rw"):  # what it can't write to are libraries, and the files that are read below
+                continue
+            start, end = int(first, 16), int(last, 16)
+            for chunk in range(start, end, 512 * page):
+                pagemap.seek(chunk // page * 8)
+                entries = struct.iter_unpack("<Q", pagemap.read(min(512, (end - chunk) // page) * 8))
+                if any(entry >> 62 for (entry,) in entries):  # one of them is in memory, or was moved out of it
+                    memory.seek(chunk)
+                    parts.append(memory.read(min(512 * page, end - chunk)))
+    folder = re.search(rb'"folder": "([^"]+)"', (own / "cmdline").read_bytes())[1].decode()
+    return [b"".join(parts), *(path.read_bytes() for path in Path(folder).rglob("*") if path.is_file())]
+
+
+def waiting_for(process):
+    """Count the bytes that wait in the pipes from which a process reads."""
+    total = 0
+    for info in Path(f"/proc/{process}/fdinfo").iterdir():
+        link = Path(f"/proc/{process}/fd/{info.name}")
+        reads = int(re.search(r"flags:\s*(\d+)", info.read_text())[1], 8) & os.O_ACCMODE == os.O_RDONLY
+        if reads and str(link.readlink()).startswith("pipe:"):
+            number = os.open(link, os.O_RDONLY | os.O_NONBLOCK)
+            total += struct.unpack("i", fcntl.ioctl(number, termios.FIONREAD, b"\0" * 4))[0]
+            os.close(number)
+    return total
+
+
+def marked():
+    """Return a tape whose every message has a market and odds of its own, and how to find them in memory."""
+    common = 1_000_000 + secrets.randbelow(90_000_000)  # odds of every first side, by which those of the second are found
+    first, messages, markets, odds = struct.pack("<i", common), [], [], []
+    for tick in range(MESSAGES):
+        name, second = secrets.token_hex(16), 1_000_000 + secrets.randbelow(90_000_000)
+        quotes = {"part1": (5000, common), "part2": (5000, second)}
+        messages.append(message(tick, tick, quotes, market_key=f"Mark{name}"))
+        markets.append(name.encode())
+        odds.append(struct.pack("<i", second))
+    side_by_side, marshalled = re.escape(first) + b"(....)", b"i" + re.escape(first) + b"i(....)"
+    patterns = [re.compile(one, re.DOTALL) for one in (b"Mark([0-9a-f]{32})", side_by_side, marshalled)]
+    return make_tape(messages), markets, odds, patterns
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root may read any process")
+@pytest.mark.parametrize("agent", [Telling(), telling], ids=["step by step", "by blocks"])
+def test_nothing_of_a_later_message_is_in_memory_files_or_pipes(agent):
+    tape, markets, odds, patterns = marked()
+    own, looking = isolated(agent, stepped=True), Looking(patterns)
+
+    with contextlib.redirect_stdout(looking):
+        decided = own.decide(tape) if own.steps else asked_by_blocks(own, tape, seed=5, blocks=6).decisions
+
+    told = [seen for seen, *_ in looking.found]
+    assert decided.height == MESSAGES // 4
+    assert told == list(range(1, MESSAGES + 1)) if own.steps else len(told) > 3
+    for seen, markers, waiting in looking.found:
+        assert markers >= {*markets[:seen], odds[seen - 1]}  # those it had are found: the look is good
+        assert markers.isdisjoint([*markets[seen:], *odds[seen:]])
+        assert waiting == 0
+
+
+def test_the_files_of_a_prefix_hold_no_name_of_a_later_market(tmp_path):
+    tape, markets, *_ = marked()
+    books = tape.ticks().drop("in_running").with_columns(book=pl.lit("somebody")).collect()
+    last = tape.messages.select("ts_ms", "fixture_id", "tick_seq").row(MESSAGES - 4)  # few are left out: buffers stay shared
+
+    write_tape(prefix(replace(tape, books=books.lazy()), last), tmp_path)
+
+    files = [path.read_bytes() for path in tmp_path.iterdir()]
+    assert [any(market in data for data in files) for market in markets] == [True] * (MESSAGES - 3) + [False] * 3
