@@ -105,6 +105,7 @@ class AgentProcess:
         Thread(target=make_resident, args=(limits.reads,), daemon=True).start()  # while the process starts
         self._requests, self._answers = cast(BinaryIO, self._process.stdin), cast(BinaryIO, self._process.stdout)
         self._held: tuple[Held, ...] | None = None
+        self._first = self._process.pid  # where the agent runs; it may be one that this one has started
         self._answered = 0
 
     @property
@@ -113,6 +114,7 @@ class AgentProcess:
             with self._lock:
                 ready = json.loads(self._in_time(lambda: self._answer(FrameKind.READY)))
                 locked = (Held.CALLS, Held.FILES) if ready["sandbox"] is True else ()
+                self._first = int(ready["process"])
                 self._held = (*locked, *((Held.ROOT,) if ready["namespace"] is True else ()))
         return self._held
 
@@ -147,7 +149,7 @@ class AgentProcess:
         self._asked(None, FrameKind.STEP, configured | {"steps": True})
 
         def talk() -> bytes:
-            with _on_one_core(self._process.pid):
+            with _on_one_core(self._first):
                 for at, step in steps(tape):
                     try:
                         write_frame(self._requests, FrameKind.STEP, step)

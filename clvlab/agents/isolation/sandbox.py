@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from clvlab.agents.isolation.calls import call_filter
 from clvlab.agents.isolation.resident import Resident
-from clvlab.agents.isolation.root import enter_root
+from clvlab.agents.isolation.root import enter_root, take_namespaces
 
 if TYPE_CHECKING:
     import pyseccomp
@@ -81,19 +81,27 @@ def lock_in(readable: Sequence[str], *, network: bool, writable: Sequence[str] =
         return calls is not None and _applied(calls) and files and powers and _is_alone()
 
 
-def enter_own_root(folder: str, reads: Sequence[str], *, network: bool) -> bool:
-    """Hide all files but Python's own, a folder and what may be read, where the kernel permits it; comes before ``lock_in``.
+def enter_own_root(folder: str, reads: Sequence[str], *, network: bool) -> tuple[bool, int]:
+    """Hide all processes, and all files but Python's own, a folder and what may be read, where the kernel permits it.
 
-    A process that can't be locked in would only lose files that it may read all the same.
+    It comes before ``lock_in``. A process that can't be locked in would only lose files that it may read all the same.
+
+    Returns
+    -------
+    tuple[bool, int]
+        Whether it holds, and the number of the process that goes on, as whoever started this one knows it.
     """
     if not can_lock_in():
-        return False
+        return False, os.getpid()
+    number = take_namespaces()
+    if number is None:
+        return False, os.getpid()
     own = Path("/proc/self")
     given = (*_SYSTEM, *(_NETWORK if network else ()), folder, *reads)
     visible = {*_python(), *_libraries(), *map(Path, given), *(own / name for name in (*_OF_ITSELF, "task"))}
     root = Path(folder, "root")
     root.mkdir()
-    return enter_root(root, visible | {path.resolve() for path in visible}, _holes())
+    return enter_root(root, visible | {path.resolve() for path in visible}, _holes()), number
 
 
 def make_resident(reads: Sequence[Path]) -> None:

@@ -362,7 +362,7 @@ OUTSIDE = {
     "another program in its place": lambda: os.execv(sys.executable, [sys.executable]),
     "a limit": lambda: __import__("resource").setrlimit(9, (-1, -1)),
     "its priority": lambda: os.setpriority(os.PRIO_PROCESS, 0, 5),
-    "another process": lambda: list(Path("/proc/1").iterdir()),
+    "another process": lambda one=os.getpid(): list(Path(f"/proc/{one}").iterdir()),
     "the root": lambda: list(Path("/").iterdir()),
     "sockets of the machine": lambda: Path("/proc/self/net/unix").read_text(),
     "sockets of the machine, by a thread": lambda: Path(f"/proc/self/task/{os.getpid()}/net/tcp").read_text(),
