@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from clvlab.agents.isolation.code import code_of
+from clvlab.agents.isolation.isolated import isolated
 from clvlab.agents.isolation.limits import Limits
 from clvlab.agents.isolation.process import AgentProcess
 from clvlab.agents.isolation.sandbox import can_lock_in
@@ -84,9 +85,9 @@ def test_processes_and_threads_are_numbered_anew():
 @pytest.mark.parametrize("ends", ["the first", "the one that waits"])
 def test_both_processes_end_as_one(ends, request):
     """The one that a session starts waits for the one that the agent runs in."""
-    process = AgentProcess(code_of(Own()), Limits.of())
+    process, configured = AgentProcess(code_of(Own()), Limits.of()), isolated(Own()).configured
     request.addfinalizer(process.close)
-    process.identity()
+    process.identity(**configured)
     first = process._first
     assert first != process._process.pid
 
@@ -95,7 +96,7 @@ def test_both_processes_end_as_one(ends, request):
     assert process._process.wait(PATIENCE_S) == -signal.SIGKILL
     until(lambda: not Path(f"/proc/{first}").exists())
     with pytest.raises(AgentFailedError, match="ended with status -9"):
-        process.identity()
+        process.identity(**configured)
 
 
 @pytest.mark.usefixtures("apart")

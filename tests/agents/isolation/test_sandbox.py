@@ -188,12 +188,14 @@ def test_memory_of_files_is_neither_read_ahead_nor_dropped():
 
 
 def test_limits_of_another_process_can_be_neither_read_nor_set():
+    other = os.getpid()
+
     def tried():
         import resource
 
         for limits in ((), ((1 << 40, 1 << 40),)):
             with contextlib.suppress(PermissionError):
-                return resource.prlimit(os.getppid(), resource.RLIMIT_AS, *limits)
+                return resource.prlimit(other, resource.RLIMIT_AS, *limits)
         return "refused"
 
     assert reason_of(tried) == "refused"
