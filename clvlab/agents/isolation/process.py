@@ -25,7 +25,7 @@ from clvlab.agents.isolation.code import Code
 from clvlab.agents.isolation.columns import MAX_AT_MESSAGE, most_bytes, most_decisions
 from clvlab.agents.isolation.frames import FrameError, FrameKind, read_frame, write_frame
 from clvlab.agents.isolation.limits import Limits
-from clvlab.agents.isolation.sandbox import CLVLAB, make_resident, uses_user_site
+from clvlab.agents.isolation.sandbox import CLVLAB, begin_resident, make_resident, uses_user_site
 from clvlab.agents.isolation.steps import answered, steps
 from clvlab.agents.isolation.tapes import write_tape
 from clvlab.engine.agent import Identity
@@ -102,7 +102,7 @@ class AgentProcess:
             env=_environment(network=limits.network),
             process_group=0 if shielded else None,
         )
-        Thread(target=make_resident, args=(limits.reads,), daemon=True).start()  # while the process starts
+        begin_resident(limits.reads)  # while the process starts
         self._requests, self._answers = cast(BinaryIO, self._process.stdin), cast(BinaryIO, self._process.stdout)
         self._held: tuple[Held, ...] | None = None
         self._first = self._process.pid  # where the agent runs; it may be one that this one has started

@@ -33,6 +33,11 @@ class Resident:
     _counts: tuple[int, ...] = ()
     _lock: Lock = field(default_factory=Lock)
 
+    @property
+    def begun(self) -> bool:
+        """Whether anything has been brought in, or is being."""
+        return self._lock.locked() or bool(self._blocks)
+
     def hold(self, paths: Iterable[Path]) -> int:
         """Bring files, and folders with all that is in them, into memory, and return how many files had to be read.
 

@@ -104,6 +104,12 @@ def enter_own_root(folder: str, reads: Sequence[str], *, network: bool) -> tuple
     return enter_root(root, visible | {path.resolve() for path in visible}, _holes()), number
 
 
+def begin_resident(reads: Sequence[Path]) -> None:
+    """Begin with ``make_resident`` beside what comes next, the first time: that is when most is to be read."""
+    if not _RESIDENT.begun:
+        threading.Thread(target=make_resident, args=(reads,), daemon=True).start()
+
+
 def make_resident(reads: Sequence[Path]) -> None:
     """Bring all that an agent may read into memory, called before its code runs: what it reads then changes nothing there."""
     _RESIDENT.hold(
