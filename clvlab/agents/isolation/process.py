@@ -115,7 +115,7 @@ class AgentProcess:
                 ready = json.loads(self._in_time(lambda: self._answer(FrameKind.READY)))
                 locked = (Held.CALLS, Held.FILES) if ready["sandbox"] is True else ()
                 self._first = int(ready["process"])
-                self._held = (*locked, *((Held.ROOT,) if ready["namespace"] is True else ()))
+                self._held = (*locked, *((Held.PROCESSES, Held.ROOT) if ready["namespace"] is True else ()))
         return self._held
 
     @property

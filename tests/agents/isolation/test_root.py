@@ -16,6 +16,7 @@ from clvlab.agents.isolation.limits import Limits
 from clvlab.agents.isolation.process import AgentProcess
 from clvlab.agents.isolation.sandbox import can_lock_in
 from clvlab.errors import AgentFailedError
+from clvlab.law.schema import Held
 from tests.agents.isolation.test_isolated import Own, outcomes, reason_of
 from tests.waiting import PATIENCE_S, until
 
@@ -77,6 +78,7 @@ def test_processes_and_threads_are_numbered_anew():
 
     pid, parent, highest, told, last = eval(reason_of(numbers))
 
+    assert isolated(Own()).identity.held == (Held.CALLS, Held.FILES, Held.PROCESSES, Held.ROOT)
     assert (pid, parent, told, last) == (1, 0, 1, 1)
     assert highest < 200
 
