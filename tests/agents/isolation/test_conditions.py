@@ -38,6 +38,14 @@ def test_evidence_says_that_there_was_no_root_of_its_own(condition):
     assert json.loads(confined(condition, "-c", HELD).stdout) == ["calls", "files"]
 
 
+def test_who_has_no_powers_has_a_root_of_its_own_in_a_namespace_of_users():
+    user = "import ctypes, sys; sys.exit(ctypes.CDLL(None).unshare(0x10000000) != 0)"
+    if confined("no-powers", "-c", user).returncode:
+        pytest.skip("no namespaces of users here")
+
+    assert json.loads(confined("no-powers", "-c", HELD).stdout) == ["calls", "files", "processes", "root"]
+
+
 def passes(condition, *names):
     done = confined(condition, "-m", "pytest", "-q", "-p", "no:cacheprovider", *(str(HERE / name) for name in names))
 
