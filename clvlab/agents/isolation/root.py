@@ -132,6 +132,7 @@ def _wait_for(child: int, lives: int, most: int) -> None:
         if pid:
             code = os.waitstatus_to_exitcode(status)
             if code < 0:
+                signal.signal(signal.SIGINT, signal.SIG_DFL)
                 os.kill(os.getpid(), -code)
             os._exit(code)
         signal.sigtimedwait({signal.SIGCHLD}, 1)
