@@ -52,7 +52,7 @@ site:
 # Every speed figure.
 bench:
     python -m tests.benchmarks
-    for part in imports seasons fixtures isolation http searching sweeping small large; do python -m tests.benchmarks.$part; done
+    for part in imports seasons fixtures isolation whispers http searching sweeping small large; do python -m tests.benchmarks.$part; done
 
 # clvlab beside other tools, in an environment of its own; one that is kept, if a folder is named.
 field env="":

@@ -198,7 +198,7 @@ def lookahead_audit(
     """Compare an agent's decisions on prefixes of a tape with the prefixes of its decisions.
 
     Steps: 1. a process is shown prefixes that end anywhere, the shortest first, and at last the whole: what it keeps from one
-    to the next knows no later tick; 2. another is shown the whole; 3. a third, which is asked when that one has ended, is shown
+    to the next knows no later tick; 2. another is shown the whole; 3. a third, which is asked when both have ended, is shown
     prefixes that end where the agent decided, the shortest first. No process in which a prefix is decided has held a later
     tick, so there is nothing to find in its memory; and the agent's code can't reach the comparison. 4. Of a longer tape, this
     is done with some of its fixtures, the likelier the more the agent gains in them when a first process decides on all, and
@@ -253,7 +253,7 @@ def lookahead_audit(
         if not report.passed:
             return report
         if _same(whole.filter(pl.col("fixture_id").is_in(report.fixture_ids)), report.decisions):
-            return _checked_blindly(plan, tape, replace(report, decisions=whole), processes.blind)
+            return _checked_blindly(plan, tape, replace(report, decisions=whole), processes)
     return _audited_whole(replace(plan, cuts=max(_FEWEST_CUTS, cuts * max_rows // tape.rows.height)), tape, silent=True)
 
 
@@ -277,24 +277,23 @@ class _Processes:
     second: Agent
     third: Agent
     blind: Agent
-    end_second: Callable[[], None]
+    end: Callable[[str], None]
 
 
 @contextmanager
 def _started(agent: Agent, *, silent: bool = False) -> Iterator[_Processes]:
+    """Start processes, each of which is ended before the next one is asked: one that lives could tell it what it has seen."""
     growing = {"silent": True, "grows": True}
-    with (
-        fresh(agent, **growing) as first,
-        fresh(agent, **growing) as third,
-        fresh(agent, silent=True) as blind,
-        ExitStack() as until,
-    ):
-        yield _Processes(first, until.enter_context(fresh(agent, silent=silent)), third, blind, until.close)
+    options = {"first": growing, "third": growing, "blind": {"silent": True}, "second": {"silent": silent}}
+    with ExitStack() as running:
+        own = {name: running.enter_context(ExitStack()) for name in options}
+        processes = {name: own[name].enter_context(fresh(agent, **given)) for name, given in options.items()}
+        yield _Processes(**processes, end=lambda name: own[name].close())
 
 
 def _audited_whole(plan: _Plan, tape: Tape, *, silent: bool = False) -> LookaheadReport:
     with _started(plan.agent, silent=silent) as processes:
-        return _checked_blindly(plan, tape, _audited(plan, tape, processes), processes.blind)
+        return _checked_blindly(plan, tape, _audited(plan, tape, processes), processes)
 
 
 def _audited(plan: _Plan, tape: Tape, processes: _Processes) -> LookaheadReport:
@@ -302,11 +301,13 @@ def _audited(plan: _Plan, tape: Tape, processes: _Processes) -> LookaheadReport:
     anywhere = sorted(_chosen(tape.messages.select(_ORDER).sort(_ORDER), -(-cuts // 3), seed))
     answers = _asked_on_prefixes(processes.first, tape, anywhere)
     grown = unchecked_decisions(processes.first, tape)
+    processes.end("first")
     whole = decisions_of(processes.second, tape)
-    processes.end_second()
+    processes.end("second")
     timed = locate(tape, whole)
     later = [cut for cut in _telling(tape, timed, plan) if cut not in answers][: cuts - len(answers)]
     answers |= _asked_on_prefixes(processes.third, tape, sorted(later))
+    processes.end("third")
     timed = timed.select(*DECISIONS, "ts_ms")
     found = [_moved(timed.clear(), (0, 0, 0), "vanished"), *(_compared(timed, answers[cut], cut) for cut in sorted(answers))]
     moved = pl.concat(found).unique([*DECISIONS, "change"], keep="first", maintain_order=True)
@@ -322,7 +323,7 @@ def _audited(plan: _Plan, tape: Tape, processes: _Processes) -> LookaheadReport:
     return LookaheadReport(name, seed, tuple(sorted(answers)), moved, whole, fixture_ids)
 
 
-def _checked_blindly(plan: _Plan, tape: Tape, report: LookaheadReport, process: Agent) -> LookaheadReport:
+def _checked_blindly(plan: _Plan, tape: Tape, report: LookaheadReport, processes: _Processes) -> LookaheadReport:
     """Compare decisions in fixtures that were drawn without a look at them; what differs is judged on prefixes of the tape.
 
     An agent that differs and is no cheat by that, as it looks from one fixture to another, can answer as it likes where
@@ -337,7 +338,8 @@ def _checked_blindly(plan: _Plan, tape: Tape, report: LookaheadReport, process: 
     timed = timed.select(*DECISIONS, "ts_ms")
     some = _of_fixtures(tape, drawn)
     cuts = _own_cuts(plan, some, scored)
-    differ = _differing(plan, some, timed, process, cuts)
+    differ = _differing(plan, some, timed, processes.blind, cuts)
+    processes.end("blind")
     if differ:
         judged = {one for one, _ in zip(differ, range(-(-plan.cuts // 2)), strict=False)}
         judged |= {cuts[one][-1 if number % 2 else number % _BLIND_PARTS] for number, one in enumerate(drawn[: plan.cuts])}

@@ -52,7 +52,7 @@ _RLIMIT_AS = 9
 _AF_UNIX, _SOCK_STREAM, _SOCKET_TYPES = 1, 1, 0xF
 # What memory is mapped as: private, or shared where it can't be written and a file holds it. Memory that is shared, or that
 # grows as a stack, counts in no limit of what a process writes to; a mapping without a file could be made writable later.
-_MAP_KINDS = 0x4012F  # sharing, anonymous, growing down, huge pages
+_MAP_KINDS = 0x4212F  # sharing, anonymous, growing down, locked, huge pages
 _MAP_SHARED, _MAP_PRIVATE, _MAP_ANONYMOUS, _PROT_WRITE = 1, 2, 0x20, 2
 # What concerns this process alone: no hint that reads a file ahead, page by page, or drops what is kept of it.
 _ADVICE = (0, 2, 4, 8, 14, 15, 16, 17, 18, 19)

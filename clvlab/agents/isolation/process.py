@@ -26,7 +26,7 @@ from clvlab.agents.isolation.code import Code
 from clvlab.agents.isolation.columns import MAX_AT_MESSAGE, most_bytes, most_decisions
 from clvlab.agents.isolation.frames import NO_STEP, FrameError, FrameKind, read_frame, read_head, write_frame, write_step
 from clvlab.agents.isolation.limits import Limits
-from clvlab.agents.isolation.sandbox import CLVLAB, uses_user_site
+from clvlab.agents.isolation.sandbox import CLVLAB, begin_resident, make_resident, uses_user_site
 from clvlab.agents.isolation.steps import answered, steps
 from clvlab.agents.isolation.tapes import write_tape
 from clvlab.engine.agent import Identity
@@ -103,8 +103,10 @@ class AgentProcess:
             env=_environment(network=limits.network),
             process_group=0 if shielded else None,
         )
+        begin_resident(limits.reads)  # while the process starts
         self._requests, self._answers = cast(BinaryIO, self._process.stdin), cast(BinaryIO, self._process.stdout)
         self._held: tuple[Held, ...] | None = None
+        self._first = self._process.pid  # where the agent runs; it may be one that this one has started
         self._answered = 0
 
     @property
@@ -113,7 +115,8 @@ class AgentProcess:
             with self._lock:
                 ready = json.loads(self._in_time(lambda: self._answer(FrameKind.READY)))
                 locked = (Held.CALLS, Held.FILES) if ready["sandbox"] is True else ()
-                self._held = (*locked, *((Held.ROOT,) if ready["namespace"] is True else ()))
+                self._first = int(ready["process"])
+                self._held = (*locked, *((Held.PROCESSES, Held.ROOT) if ready["namespace"] is True else ()))
         return self._held
 
     @property
@@ -148,7 +151,7 @@ class AgentProcess:
         self._asked(None, FrameKind.STEP, configured | {"steps": True})
 
         def talk() -> bytes:
-            with _on_one_core(self._process.pid):
+            with _on_one_core(self._first):
                 for at, step in steps(tape):
                     if answer := self._step(step):
                         decided.extend(answered(answer, at))
@@ -195,6 +198,7 @@ class AgentProcess:
         with self._lock:
             request = {"tape": None if tape is None else str(self._handed(tape)), **configured}
             if not self._loaded:
+                make_resident(self._limits.reads)  # again: memory may have been short since
                 request |= {"code": self._code.content, "file": self._code.file}
 
             def asked() -> bytes:

@@ -1,6 +1,7 @@
-"""A root folder of a process's own, where the kernel permits one: what is not in it has no name, size or time to look up.
+"""A root folder and numbers of a process's own, where the kernel permits them: what is not there has no name, size or time.
 
 Landlock keeps a process from reading files, and lets it look at any of them. This comes before it, and before any thread.
+Numbers of processes and threads begin anew, where those of the machine would tell how many others were started.
 """
 
 from __future__ import annotations
@@ -8,11 +9,17 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import select
+import signal
 import struct
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
-_NEW_USERS, _NEW_MOUNTS = 0x10000000, 0x00020000
+_NEW_USERS = 0x10000000
+_NEW = 0x00020000 | 0x04000000 | 0x08000000 | 0x20000000  # mounts, names of the machine, shared memory, processes
+_SAFE = 2 | 4 | 8  # of a mount: no powers by files, no devices, no programs
+_END_WITH_PARENT = 1
 _BIND, _RECURSIVE, _PRIVATE = 0x1000, 0x4000, 0x40000
 _DETACH = 2
 _AT_RECURSIVE, _READ_ONLY, _MOUNT_SETATTR = 0x8000, 1, 442
@@ -22,8 +29,8 @@ _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}  # the C library has no name for it
 def enter_root(root: Path, visible: Iterable[Path], hidden: Iterable[Path] = ()) -> bool:
     """Leave this process nothing but some folders and files, at their own places, not to be written to.
 
-    Steps: 1. take mounts of one's own; 2. mount an empty root; 3. bind what is visible in it, and cover what is hidden;
-    4. make all of it read-only; 5. enter it and let go of the old one.
+    Steps: 1. mount what the kernel tells of this namespace's processes, and an empty root; 2. bind what is visible in it, and
+    cover what is hidden; 3. make all of it read-only; 4. enter it and let go of the old one.
 
     Parameters
     ----------
@@ -35,15 +42,16 @@ def enter_root(root: Path, visible: Iterable[Path], hidden: Iterable[Path] = ())
     Returns
     -------
     bool
-        Whether it holds. Where the kernel does not permit it, everything stays where it was.
+        Whether it holds. Where the kernel does not permit it, everything stays where it was, as far as this process sees.
     """
     number = _PIVOT_ROOT.get(platform.machine())
     if number is None:
         return False
     libc = ctypes.CDLL("libc.so.6", use_errno=True)
     try:
-        _take_mounts(libc)
         _mount(libc, "none", Path("/"), None, _RECURSIVE | _PRIVATE)
+        with suppress(OSError):  # a container may cover parts of its own, and then none can be mounted
+            _mount(libc, "proc", Path("/proc"), "proc", _SAFE)
         _mount(libc, "none", root, "tmpfs", 0)
         bound: set[Path] = set()
         for path in sorted(visible):
@@ -66,14 +74,68 @@ def enter_root(root: Path, visible: Iterable[Path], hidden: Iterable[Path] = ())
     return True
 
 
-def _take_mounts(libc: ctypes.CDLL) -> None:
-    """Unshare the mounts; whoever is not root may do so as root of users of its own, who are itself alone."""
-    if libc.unshare(_NEW_MOUNTS) == 0:
+def take_namespaces() -> int | None:
+    """Go on as the first process of namespaces of one's own, which the one that called this waits for.
+
+    That one ends with it, by the same status; and it with that one.
+
+    Returns
+    -------
+    int | None
+        The number of this process for whoever started the other; ``None`` where the kernel does not permit it, and this is
+        still the one that called.
+    """
+    import resource  # here, as the root changes for both
+
+    libc = ctypes.CDLL("libc.so.6", use_errno=True)
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    try:
+        _unshare(libc)
+    except OSError:
+        return None
+    ends, lives = os.pipe()
+    if child := os.fork():
+        try:
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            _wait_for(child, lives, most)
+        finally:
+            os._exit(1)
+    libc.prctl(_END_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
+    os.close(lives)
+    gone = select.poll()
+    gone.register(ends, select.POLLHUP)
+    if gone.poll(0):
+        os._exit(1)
+    os.close(ends)
+    return int(Path("/proc/self").readlink().name)  # mounted where this process has the number that it has outside
+
+
+def _unshare(libc: ctypes.CDLL) -> None:
+    """Whoever is not root may have namespaces as root of users of its own, who are itself alone."""
+    if libc.unshare(_NEW) == 0:
         return
     user, group = os.geteuid(), os.getegid()
-    _called(libc.unshare(_NEW_USERS | _NEW_MOUNTS))
+    _called(libc.unshare(_NEW_USERS | _NEW))
     for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
         Path("/proc/self", name).write_text(text, encoding="ascii")
+
+
+def _wait_for(child: int, lives: int, most: int) -> None:
+    """Keep nothing open but what the child knows this process by, and end as it does; the kernel permits it no thread."""
+    parent = os.getppid()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+    os.closerange(0, lives)
+    os.closerange(lives + 1, most)
+    while os.getppid() == parent:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid:
+            code = os.waitstatus_to_exitcode(status)
+            if code < 0:
+                signal.signal(signal.SIGINT, signal.SIG_DFL)
+                os.kill(os.getpid(), -code)
+            os._exit(code)
+        signal.sigtimedwait({signal.SIGCHLD}, 1)
 
 
 def _bind(libc: ctypes.CDLL, path: Path, root: Path, bound: set[Path]) -> None:

@@ -14,13 +14,14 @@ import sys
 import sysconfig
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clvlab.agents.isolation.calls import call_filter
-from clvlab.agents.isolation.root import enter_root
+from clvlab.agents.isolation.resident import Resident
+from clvlab.agents.isolation.root import enter_root, take_namespaces
 
 if TYPE_CHECKING:
     import pyseccomp
@@ -28,15 +29,30 @@ if TYPE_CHECKING:
 CLVLAB = Path(__file__).resolve().parents[2]
 _BUNDLED_PACKS = CLVLAB / "packs" / "bundled"  # they hold the closes of a run
 _SYSTEM = (
-    "/usr/lib", "/usr/lib64", "/lib", "/lib64", "/usr/local/lib", "/etc/ld.so.cache", "/etc/localtime", "/usr/share/zoneinfo",
-    "/proc/cpuinfo", "/proc/meminfo", "/sys/devices/system/cpu", "/dev/null", "/dev/urandom",
+    "/etc/ld.so.cache", "/etc/localtime", "/usr/share/zoneinfo", "/usr/lib/locale/C.utf8", "/proc/cpuinfo", "/proc/meminfo",
+    *(f"/sys/devices/system/cpu/{name}" for name in ("online", "possible", "present", "cpu0/cache")), "/dev/null",
+    "/dev/urandom",
 )  # fmt: skip
+# Libraries of the system: those that Python's own modules load, those that wheels may take for given (PEP 513, 571 and 599, but
+# for windows and pictures), and OpenMP and BLAS, which some do.
+_LIBRARY_FOLDERS = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib")
+_LIBRARIES = {
+    "ld-linux-x86-64", "ld-linux-aarch64", "libc", "libm", "libmvec", "libdl", "libpthread", "librt", "libutil", "libresolv",
+    "libnsl", "libanl", "libcrypt", "libnss_dns", "libnss_files", "libgcc_s", "libstdc++", "libgomp", "libgfortran",
+    "libquadmath", "libatomic", "libz", "libbz2", "liblzma", "libzstd", "libffi", "libssl", "libcrypto", "libsqlite3",
+    "libuuid", "libexpat", "libreadline", "libncurses", "libncursesw", "libtinfo", "libpanel", "libpanelw", "libgdbm",
+    "libgdbm_compat", "libdb-5", "libmpdec", "libtirpc", "libblas", "liblapack", "libopenblas",
+}  # fmt: skip
+_UNNEEDED = ("site-packages", "test", "idlelib", "lib2to3", "ensurepip", "turtledemo")  # in the folder of Python's own modules
 _OF_ITSELF = ("maps", "statm", "status")  # in /proc/self, where others tell of the machine's sockets, and of faults of pages
-_NETWORK = ("/etc/hosts", "/etc/nsswitch.conf", "/etc/resolv.conf", "/run/systemd/resolve", "/etc/ssl", "/etc/pki")
+_NETWORK = (
+    "/etc/hosts", "/etc/nsswitch.conf", "/etc/resolv.conf", "/run/systemd/resolve", "/etc/ssl", "/etc/pki", "/usr/lib/ssl",
+)  # fmt: skip
 _TRUNCATE_ABI = 3  # older kernels let a locked-in process empty files
 _MAX_STACK, _MAX_OPEN = 64 << 20, 1024
 _CAP_DAC_READ_SEARCH = 2
 _CAPABILITIES_V3 = 0x20080522
+_RESIDENT = Resident()
 
 
 def lock_in(readable: Sequence[str], *, network: bool, writable: Sequence[str] = ()) -> bool:
@@ -65,19 +81,40 @@ def lock_in(readable: Sequence[str], *, network: bool, writable: Sequence[str] =
         return calls is not None and _applied(calls) and files and powers and _is_alone()
 
 
-def enter_own_root(folder: str, reads: Sequence[str], *, network: bool) -> bool:
-    """Hide all files but Python's own, a folder and what may be read, where the kernel permits it; comes before ``lock_in``.
+def enter_own_root(folder: str, reads: Sequence[str], *, network: bool) -> tuple[bool, int]:
+    """Hide all processes, and all files but Python's own, a folder and what may be read, where the kernel permits it.
 
-    A process that can't be locked in would only lose files that it may read all the same.
+    It comes before ``lock_in``. A process that can't be locked in would only lose files that it may read all the same.
+
+    Returns
+    -------
+    tuple[bool, int]
+        Whether it holds, and the number of the process that goes on, as whoever started this one knows it.
     """
     if not can_lock_in():
-        return False
+        return False, os.getpid()
+    number = take_namespaces()
+    if number is None:
+        return False, os.getpid()
     own = Path("/proc/self")
     given = (*_SYSTEM, *(_NETWORK if network else ()), folder, *reads)
-    visible = {*python_folders(), CLVLAB, *map(Path, given), *(own / name for name in (*_OF_ITSELF, "task"))}
+    visible = {*_python(), *_libraries(), *map(Path, given), *(own / name for name in (*_OF_ITSELF, "task"))}
     root = Path(folder, "root")
     root.mkdir()
-    return enter_root(root, visible | {path.resolve() for path in visible}, [_BUNDLED_PACKS])
+    return enter_root(root, visible | {path.resolve() for path in visible}, _holes()), number
+
+
+def begin_resident(reads: Sequence[Path]) -> None:
+    """Begin with ``make_resident`` beside what comes next, the first time: that is when most is to be read."""
+    if not _RESIDENT.begun:
+        threading.Thread(target=make_resident, args=(reads,), daemon=True).start()
+
+
+def make_resident(reads: Sequence[Path]) -> None:
+    """Bring all that an agent may read into memory, called before its code runs: what it reads then changes nothing there."""
+    _RESIDENT.hold(
+        path for path in (*_own_files(), *reads) if not path.is_relative_to("/proc") and not path.is_relative_to("/sys")
+    )
 
 
 def _applied(calls: pyseccomp.SyscallFilter) -> bool:
@@ -229,29 +266,53 @@ def uses_user_site() -> bool:
     return site.ENABLE_USER_SITE is True and site.getusersitepackages() in sys.path
 
 
-def _roots() -> set[Path]:
-    return {path.resolve() for path in (*python_folders(), CLVLAB, *map(Path, _SYSTEM))}
+def _python() -> set[Path]:
+    return {*python_folders(), CLVLAB}
+
+
+def _holes() -> set[Path]:
+    """Name folders among these that agents do not need, or must not read: packs lie between modules."""
+    used = python_folders()
+    unneeded = {Path(sysconfig.get_path("stdlib"), name).resolve() for name in _UNNEEDED}
+    return {_BUNDLED_PACKS, *(hole for hole in unneeded if not any(path.is_relative_to(hole) for path in used))}
+
+
+def _libraries() -> set[Path]:
+    """Find the shared libraries of the system that modules need; of folders that are one, by one name in each but the first."""
+    triple = str(sysconfig.get_config_var("MULTIARCH"))
+    named = {name: None for folder in (*_LIBRARY_FOLDERS, f"{sys.base_prefix}/lib") for name in (folder, f"{folder}/{triple}")}
+    found: dict[Path, list[Path]] = {}
+    again: list[Path] = []
+    for folder in map(Path, named):
+        if (real := folder.resolve()) in found:
+            again += [folder / path.name for path in found[real][:1]]
+        elif folder.is_dir():
+            names = [name for name in os.listdir(folder) if ".so." in name and name.partition(".")[0] in _LIBRARIES]  # noqa: PTH208
+            found[real] = [folder / name for name in names]
+    return {path for paths in (*found.values(), again) for path in paths}
 
 
 def _own_files() -> Iterator[Path]:
-    """Name the folders and files that Python needs, and no other: packs lie between them."""
-    for root in _roots():
-        if root.exists():
-            yield from _without(root, _BUNDLED_PACKS)
+    """Name the folders and files that Python needs, and no other."""
+    roots, holes = {path.resolve() for path in (*_python(), *_libraries(), *map(Path, _SYSTEM))}, _holes()
+    around = {folder for hole in holes for folder in hole.parents}
+    for root in roots:
+        if root.exists() and roots.isdisjoint(root.parents):
+            yield from _without(root, holes, around)
 
 
-def _listed() -> Iterator[Path]:
-    """Name the folders around the packs, which imports list; that reads nothing in them."""
-    roots = _roots()
-    return (folder for folder in _BUNDLED_PACKS.parents if any(folder == root or root in folder.parents for root in roots))
+def _listed() -> set[Path]:
+    """Name the folders around what is left out, which imports list; that reads nothing in them."""
+    roots = {path.resolve() for path in _python()}
+    return {folder for hole in _holes() for folder in hole.parents if not roots.isdisjoint([folder, *folder.parents])}
 
 
-def _without(folder: Path, hole: Path) -> Iterator[Path]:
-    """Cover a folder but for one inside it."""
-    if folder == hole:
+def _without(folder: Path, holes: Set[Path], around: Set[Path]) -> Iterator[Path]:
+    """Cover a folder but for some inside it."""
+    if folder in holes:
         return
-    if folder not in hole.parents:
+    if folder not in around:
         yield folder
         return
     for child in folder.iterdir():
-        yield from _without(child, hole)
+        yield from _without(child, holes, around)

@@ -50,13 +50,13 @@ def main() -> None:
     """
     settings = json.loads(sys.argv[1])
     requests, answers = _pipes()
+    apart, number = enter_own_root(settings["folder"], settings["reads"], network=settings["network"])
     parent = os.getppid()
-    apart = enter_own_root(settings["folder"], settings["reads"], network=settings["network"])
     limit_memory(settings["memory_mb"])
     locked = lock_in([settings["folder"], *settings["reads"]], network=settings["network"])
     if os.name == "posix":  # a thread that is older than the locks would be free of them
         end_with(parent)
-    write_frame(answers, FrameKind.READY, json.dumps({"sandbox": locked, "namespace": apart}).encode())
+    write_frame(answers, FrameKind.READY, json.dumps({"sandbox": locked, "namespace": apart, "process": number}).encode())
     sys.stdout, sys.stderr = _Printed(answers, FrameKind.OUT), _Printed(answers, FrameKind.ERR)
     agent: Any = None
     followers: list[Follower] = []  # of one run, once it has begun

@@ -9,10 +9,12 @@ import pytest
 
 import clvlab as cl
 from clvlab.agents.isolation.isolated import IsolatedAgent, isolated
+from clvlab.agents.isolation.process import AgentProcess
 from clvlab.agents.isolation.sandbox import can_lock_in
 from clvlab.application.packs import open_pack
 from clvlab.application.replays import prices_again, replay_run
 from clvlab.engine import asking, lookahead, shards
+from clvlab.engine.lookahead import lookahead_audit
 from clvlab.engine.run import run
 from clvlab.errors import AgentError, AgentFailedError, LookaheadError
 from clvlab.law.closing import Window
@@ -269,3 +271,27 @@ def test_isolated_agent_with_methods_of_ones_own_is_refused():
 
         class Mine(IsolatedAgent):
             audited = Causality.TEMPLATE
+
+
+def test_process_is_asked_when_those_that_were_asked_before_have_ended(season, monkeypatch):
+    """Two that live at one time can tell each other by the time that things take what each was shown."""
+    beside, running = [], []
+
+    class Watched(AgentProcess):
+        def decisions(self, tape, **configured):
+            beside.append(len(set(running) - {self}))
+            running.append(self)
+            return super().decisions(tape, **configured)
+
+        def close(self):
+            super().close()
+            running[:] = [one for one in running if one is not self]
+
+    monkeypatch.setattr("clvlab.agents.isolation.isolated.AgentProcess", Watched)
+    alone = cl.strategy(agent_id="alone")(lambda ticks: ticks.filter(pl.col("tick_seq") == 3))
+
+    for max_rows in (season.rows.height, season.rows.height // 2):
+        lookahead_audit(isolated(alone), season, seed=1, max_rows=max_rows)
+
+    assert len(beside) > 40
+    assert set(beside) == {0}

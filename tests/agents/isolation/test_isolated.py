@@ -34,6 +34,7 @@ pytestmark = pytest.mark.long
 TAPE = make_tape([message(n, n * 60, {"part1": 4000 + 100 * n, "part2": 6000 - 100 * n}) for n in range(6)], {1: 3600})
 EVEN = {"part1": 5000, "part2": 5000}
 TWO = make_tape([message(n, n * 60, EVEN, fixture_id=number) for number in (1, 2) for n in range(6)], {1: 3600, 2: 3600})
+OTHER = os.getpid()
 sandboxed = pytest.mark.skipif(not can_lock_in(), reason="the kernel or libseccomp can't lock a process in")
 
 
@@ -243,7 +244,13 @@ def test_process_that_ended_is_replaced_by_a_new_one():
 
 
 def test_a_process_is_kept_for_questions_and_never_for_what_is_sealed():
-    agent = isolated(Own(os.getpid))
+    drawn = []
+
+    def of_the_process():
+        drawn.extend([] if drawn else [os.urandom(8).hex()])
+        return drawn[0]
+
+    agent = isolated(Own(of_the_process))
 
     kept = {agent.decide(TAPE)["reason"].item() for _ in range(3)}
     sealed = {run(TAPE, [agent], Window()).decisions["reason"].item() for _ in range(2)}
@@ -362,7 +369,7 @@ OUTSIDE = {
     "another program in its place": lambda: os.execv(sys.executable, [sys.executable]),
     "a limit": lambda: __import__("resource").setrlimit(9, (-1, -1)),
     "its priority": lambda: os.setpriority(os.PRIO_PROCESS, 0, 5),
-    "another process": lambda: list(Path("/proc/1").iterdir()),
+    "another process": lambda: list(Path(f"/proc/{OTHER}").iterdir()),
     "the root": lambda: list(Path("/").iterdir()),
     "sockets of the machine": lambda: Path("/proc/self/net/unix").read_text(),
     "sockets of the machine, by a thread": lambda: Path(f"/proc/self/task/{os.getpid()}/net/tcp").read_text(),
@@ -546,5 +553,5 @@ def test_worker_is_told_all_it_needs_and_nothing_more(tmp_path):
     done = subprocess.run(command, input=b"", capture_output=True, check=True, env=environment)
 
     ready = json.loads(done.stdout[9:])
-    assert set(ready) == {"sandbox", "namespace"}
+    assert set(ready) == {"sandbox", "namespace", "process"}
     assert ready["sandbox"] == can_lock_in()

@@ -120,6 +120,20 @@ FOREIGN = [
         "memfd_secret",
         "remap_file_pages",
     ),
+    *(
+        "mlock",
+        "mlock2",
+        "mlockall",
+        "munlock",
+        "msync",
+        "sync",
+        "syncfs",
+        "sync_file_range",
+        "splice",
+        "tee",
+        "io_setup",
+        "swapon",
+    ),
     *("process_vm_readv", "process_vm_writev", "process_madvise", "ptrace", "perf_event_open", "bpf", "userfaultfd", "kcmp"),
     *("io_uring_setup", "inotify_init1", "fanotify_init", "name_to_handle_at", "open_by_handle_at", "mount", "umount2"),
     *("pivot_root", "open_tree", "fsopen", "statmount", "listmount", "statfs", "fstatfs", "keyctl", "add_key", "request_key"),
@@ -174,18 +188,20 @@ def test_memory_of_files_is_neither_read_ahead_nor_dropped():
 
 
 def test_limits_of_another_process_can_be_neither_read_nor_set():
+    other = os.getpid()
+
     def tried():
         import resource
 
         for limits in ((), ((1 << 40, 1 << 40),)):
             with contextlib.suppress(PermissionError):
-                return resource.prlimit(os.getppid(), resource.RLIMIT_AS, *limits)
+                return resource.prlimit(other, resource.RLIMIT_AS, *limits)
         return "refused"
 
     assert reason_of(tried) == "refused"
 
 
-PRIVATE, SHARED, ANONYMOUS, GROWS_DOWN, HUGE, MUCH = 2, 1, 0x20, 0x100, 0x40000, 2 << 30
+PRIVATE, SHARED, ANONYMOUS, GROWS_DOWN, LOCKED, HUGE, MUCH = 2, 1, 0x20, 0x100, 0x2000, 0x40000, 2 << 30
 
 
 def made_writable():
@@ -204,6 +220,7 @@ TAKEN = {
     "shared, to read": lambda: mmap.mmap(-1, 4096, prot=mmap.PROT_READ),
     "shared with a check": lambda: mmap.mmap(-1, 4096, flags=3 | ANONYMOUS),
     "a stack": lambda: mmap.mmap(-1, 4096, flags=PRIVATE | ANONYMOUS | GROWS_DOWN),
+    "locked": lambda: mmap.mmap(-1, 4096, flags=PRIVATE | ANONYMOUS | LOCKED),
     "huge pages": lambda: mmap.mmap(-1, 2 << 20, flags=PRIVATE | ANONYMOUS | HUGE),
     "without a name": lambda: os.memfd_create("x"),
     "in /dev/shm": lambda: Path("/dev/shm/clvlab").write_bytes(bytes(9)),
