@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 import polars as pl
 
 from clvlab.engine.agent import Agent, decisions_of, fresh
@@ -93,8 +95,9 @@ def asked_by_blocks(
         raise AgentError(f"agent {name!r} remembers, or draws lots: after all blocks it decides otherwise than at once")
     fixture_ids = tuple(tape.series["fixture_id"].unique().sort())
     report = LookaheadReport(name, seed, tuple(sorted(answers)), moved, whole, fixture_ids)
-    with fresh(agent, silent=True) as blind:
-        return _checked_blindly(plan, tape, report, blind)
+    with ExitStack() as until:
+        blind = until.enter_context(fresh(agent, silent=True))
+        return _checked_blindly(plan, tape, report, blind, lambda _: until.close())
 
 
 def _cuts(plan: _Plan, tape: Tape, located: pl.DataFrame) -> list[tuple[int, int, int]]:

@@ -253,7 +253,7 @@ def lookahead_audit(
         if not report.passed:
             return report
         if _same(whole.filter(pl.col("fixture_id").is_in(report.fixture_ids)), report.decisions):
-            return _checked_blindly(plan, tape, replace(report, decisions=whole), processes)
+            return _checked_blindly(plan, tape, replace(report, decisions=whole), processes.blind, processes.end)
     return _audited_whole(replace(plan, cuts=max(_FEWEST_CUTS, cuts * max_rows // tape.rows.height)), tape, silent=True)
 
 
@@ -293,7 +293,7 @@ def _started(agent: Agent, *, silent: bool = False) -> Iterator[_Processes]:
 
 def _audited_whole(plan: _Plan, tape: Tape, *, silent: bool = False) -> LookaheadReport:
     with _started(plan.agent, silent=silent) as processes:
-        return _checked_blindly(plan, tape, _audited(plan, tape, processes), processes)
+        return _checked_blindly(plan, tape, _audited(plan, tape, processes), processes.blind, processes.end)
 
 
 def _audited(plan: _Plan, tape: Tape, processes: _Processes) -> LookaheadReport:
@@ -323,7 +323,9 @@ def _audited(plan: _Plan, tape: Tape, processes: _Processes) -> LookaheadReport:
     return LookaheadReport(name, seed, tuple(sorted(answers)), moved, whole, fixture_ids)
 
 
-def _checked_blindly(plan: _Plan, tape: Tape, report: LookaheadReport, processes: _Processes) -> LookaheadReport:
+def _checked_blindly(
+    plan: _Plan, tape: Tape, report: LookaheadReport, process: Agent, end: Callable[[str], None]
+) -> LookaheadReport:
     """Compare decisions in fixtures that were drawn without a look at them; what differs is judged on prefixes of the tape.
 
     An agent that differs and is no cheat by that, as it looks from one fixture to another, can answer as it likes where
@@ -338,8 +340,8 @@ def _checked_blindly(plan: _Plan, tape: Tape, report: LookaheadReport, processes
     timed = timed.select(*DECISIONS, "ts_ms")
     some = _of_fixtures(tape, drawn)
     cuts = _own_cuts(plan, some, scored)
-    differ = _differing(plan, some, timed, processes.blind, cuts)
-    processes.end("blind")
+    differ = _differing(plan, some, timed, process, cuts)
+    end("blind")
     if differ:
         judged = {one for one, _ in zip(differ, range(-(-plan.cuts // 2)), strict=False)}
         judged |= {cuts[one][-1 if number % 2 else number % _BLIND_PARTS] for number, one in enumerate(drawn[: plan.cuts])}
