@@ -104,8 +104,7 @@ class PerformedRun:
     @property
     def failed_audits(self) -> int:
         """How many agents under audit the run went on without: whatever ended them, they may be tried again."""
-        audited = {agent["agent_id"] for agent in self.started["agents"] if agent["causality"] in _AUDITED}
-        return sum(error["agent_id"] in audited for error in self.result.errors)
+        return len(audited(self.started) & {error["agent_id"] for error in self.result.errors})
 
     @cached_property
     def receipts(self) -> bytes:
@@ -187,6 +186,11 @@ class PerformedRun:
             "in_gap": gapped,
             "real_executable_edge_bps": None,
         }
+
+
+def audited(started: RunStarted) -> frozenset[str]:
+    """Name the agents of a run that are audited for look-ahead."""
+    return frozenset(agent["agent_id"] for agent in started["agents"] if agent["causality"] in _AUDITED)
 
 
 def captured_pack_id(run_id: str) -> str:
