@@ -187,8 +187,8 @@ def audit_draw(rows: LogRows, index: int) -> tuple[int, int]:
 
 
 def audit_seed(root: bytes) -> int:
-    """Make the seed of audits from the root of a tree."""
-    return int.from_bytes(sha256(b"clvlab-audit-seed/1" + root).digest()[:8])
+    """Make the seed of audits from the root of a tree: 53 bits, which every reader of JSON keeps."""
+    return int.from_bytes(sha256(b"clvlab-audit-seed/1" + root).digest()[:8]) & SAFE_INTEGER
 
 
 def conclude(

@@ -9,6 +9,7 @@ from sqlalchemy import text
 
 from clvlab.application.log.operations import open_log
 from clvlab.errors import LogConflictError, LogError, StoreError
+from clvlab.law.schema import SAFE_INTEGER
 from clvlab.proof import merkle
 from clvlab.proof.manifest import sources_hash
 from clvlab.runlog import tree
@@ -106,6 +107,7 @@ def test_audits_are_drawn_by_what_nobody_knew_before_the_commitment_and_every_on
         index = commit(rows, run_of(name), owner, hashed(name), pack, rows.size(), audited=audited)
         seed, count = audit_draw(rows, index)
         draws[index] = read_entry(rows.entry(index)), seed, count
+        assert seed <= SAFE_INTEGER  # JSON has it whole everywhere
         return seed, count
 
     draws = {}

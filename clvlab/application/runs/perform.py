@@ -24,7 +24,7 @@ from clvlab.engine.run import RunResult, run
 from clvlab.errors import PackError, PackReplayError, PlanChangedError
 from clvlab.law.closing import Window
 from clvlab.law.clv import is_allowed
-from clvlab.law.schema import Causality, Reason, SourceMode
+from clvlab.law.schema import SAFE_INTEGER, Causality, Reason, SourceMode
 from clvlab.law.tape import Tape
 from clvlab.packs.reader import Pack
 from clvlab.proof.events import receipt_lines
@@ -34,7 +34,7 @@ from clvlab.proof.verify import Verification, verify
 
 _HOUR_MS = 3_600_000
 _OLD_CLOSE_MS = 6 * _HOUR_MS
-_AUDITED = (Causality.AUDITED_SANDBOX, Causality.AUDITED_PROCESS)
+_AUDITED = (Causality.AUDITED_SANDBOX, Causality.AUDITED_PROCESS, Causality.STEPPED_BLOCKS)  # whose cuts a seed draws
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +230,7 @@ def perform(plan: Plan, commitment: Commitment | None = None, tell: Tell = tell_
         The only agent, or the last one left, failed, or decided by what came later.
     """
     _check(plan.run_id, commitment)
-    drawn = (commitment and commitment.audit) or Draw(secrets.randbits(64))
+    drawn = (commitment and commitment.audit) or Draw(secrets.randbelow(SAFE_INTEGER))
     tell(Stage.OPENING)
     markets: list[int] = []
     result = run(
