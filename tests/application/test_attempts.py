@@ -53,6 +53,13 @@ def test_an_audit_that_fails_beside_others_counts_too(lab):
     assert "in each of 2 attempts" in again._repr_html_()
 
 
+def test_an_agent_that_fails_in_blocks_beside_others_counts_too(lab):
+    beside = lab.compete("season", [cl.isolated(peeking, stepped=True), "baseline"])
+
+    assert "LookaheadError" in beside.run.source.events.decode()
+    assert [report.blind.attempts for report in lab.backtest("season", honest).audits.values()] == [2]
+
+
 def test_each_agent_of_a_competition_is_an_attempt_and_those_that_failed_are_told_beside_one_that_passed(lab):
     tries = [peeking.with_params(f"try-{number}") for number in range(3)]
     together = lab.compete("season", [*tries, honest])
