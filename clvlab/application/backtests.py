@@ -22,7 +22,7 @@ from clvlab.errors import AgentError, PolicyError
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.law.ranking import rank
-from clvlab.law.schema import OUTCOMES
+from clvlab.law.schema import OUTCOMES, SAFE_INTEGER
 from clvlab.law.tape import Tape
 from clvlab.packs.reader import Pack
 from clvlab.store.sketches import Groups, sketches
@@ -108,7 +108,7 @@ def lookahead_audit(
     agent: str | Agent, tape: Tape, *, cuts: int = 24, seed: int | None = None, max_rows: int = 100_000
 ) -> LookaheadReport:
     """Audit an agent as the engine does before it seals; with a seed of one's own, at the same cuts again."""
-    chosen = secrets.randbits(64) if seed is None else seed
+    chosen = secrets.randbelow(SAFE_INTEGER) if seed is None else seed
     return audited(resolve(agent), tape, cuts=cuts, seed=chosen, max_rows=max_rows)
 
 

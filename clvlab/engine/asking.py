@@ -56,15 +56,21 @@ def asked(question: Question, agents: Sequence[tuple[Identity, Agent]], answered
             found.failed[identity.agent_id] = error
         else:
             raise error  # somebody wants to stop
-    return found
+    missed = sum(identity.agent_id in found.failed for identity, agent in agents if _draw_of(question, agent))
+    return replace(found, audits={name: report.beside(missed) for name, report in found.audits.items()})
+
+
+def _draw_of(question: Question, agent: Agent) -> Draw | None:
+    return question.audit if isinstance(agent, Isolated) and not agent.steps else None
 
 
 def _answer(question: Question, identity: Identity, agent: Agent) -> tuple[pl.DataFrame, LookaheadReport | None]:
     """Ask one agent, an isolated one after its audit or by blocks, where nothing was seen: its ``DECISIONS``, located."""
     name, tape = identity.agent_id, question.tape
     sealable(identity)
-    if isinstance(agent, Isolated) and not agent.steps and question.audit is not None:
-        draw, audit = question.audit, asked_by_blocks if agent.blocks else lookahead_audit
+    draw = _draw_of(question, agent)
+    if isinstance(agent, Isolated) and draw is not None:
+        audit = asked_by_blocks if agent.blocks else lookahead_audit
         report = audit(agent, tape, seed=draw.seed, window=question.window, attempts=draw.attempts)
         if not report.passed:
             raise LookaheadError(f"{report!r}. Nothing was sealed")

@@ -157,6 +157,12 @@ class LookaheadReport:
     def passed(self) -> bool:
         return self.moved.is_empty()
 
+    def beside(self, failed: int) -> LookaheadReport:
+        """Return the report of one among audits of which some failed: each was an attempt, if those are counted."""
+        if self.blind is None or self.blind.attempts is None:
+            return self
+        return replace(self, blind=replace(self.blind, attempts=self.blind.attempts + failed))
+
     def facts(self) -> dict[str, int | bool | None]:
         """Return what can be said of it in numbers, as JSON values."""
         found: dict[str, int | bool | None] = {"passed": self.passed, "seed": self.seed, "prefixes": len(self.cuts)}

@@ -10,7 +10,7 @@ from clvlab.errors import EvidenceError, LogError
 from clvlab.proof.canonical import HASH
 from clvlab.proof.manifest import derived_run_id
 from clvlab.proof.merkle import Frontier, leaf_hash
-from clvlab.runlog.entries import AuditFailed, Commit, EntryKind, Opened, Outcome, Planned, Restart, Segment, entry_and_time
+from clvlab.runlog.entries import Audits, Commit, EntryKind, Opened, Outcome, Planned, Restart, Segment, entry_and_time
 from clvlab.runlog.log import Claim, RunCounts, audit_seed, name_fault
 from clvlab.runlog.plan_audit import PlanAuditor, PlanHistory
 from clvlab.runlog.restarts import Restarted
@@ -39,15 +39,16 @@ class PackCounts:
         How many.
     elsewhere
         Commitments of the owner under other packs, and under none: what is left out here may stand there.
-    failed_audits
-        Of those sealed, in how many audits failed.
+    further_attempts
+        Attempts at audits beside the runs that are not sealed: of their agents but one, and of those that failed in a sealed
+        one.
     """
 
     owner: str
     content_hash: str | None
     runs: RunCounts
     elsewhere: int
-    failed_audits: int = 0
+    further_attempts: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ class _Commitment:
     names_pack: bool
     ended: int | None = None
     abandoned: bool = False
-    failed_audits: int | None = None
+    further_attempts: int = 0
 
 
 @dataclass(slots=True)
@@ -97,7 +98,7 @@ class _Tally:
     committed: int = 0
     sealed: int = 0
     abandoned: int = 0
-    failed_audits: int = 0
+    further_attempts: int = 0
 
     def counts(self) -> RunCounts:
         return RunCounts(self.committed, self.sealed, self.abandoned)
@@ -179,7 +180,7 @@ class Auditor:
         def before() -> None:
             nonlocal earlier, attempts
             tally = self._tallies[commit.owner, commit.content_hash]
-            earlier, attempts = tally.committed, tally.committed - tally.sealed + tally.failed_audits + 1
+            earlier, attempts = tally.committed, tally.committed - tally.sealed + tally.further_attempts + 1
 
         def drawn() -> None:
             nonlocal seed
@@ -191,7 +192,10 @@ class Auditor:
             named = commit.content_hash is not None
             total = self._by_owner().get(commit.owner, RunCounts(0, 0, 0)).committed
             elsewhere = total - unnamed.committed - (tally.committed if named else 0)
-            self.recounts.append(Recount(whose, size, found if named else None, elsewhere, attempts, seed))
+            known = self._commitments.get(index)
+            sealed = known is not None and known.ended is not None and not known.abandoned
+            beside = known.further_attempts if known is not None and sealed else 0  # those that failed in the run itself
+            self.recounts.append(Recount(whose, size, found if named else None, elsewhere, attempts + beside, seed))
             if stated is not None and not named:
                 self.fail(f"{whose} states counts over a pack that its commitment does not name", index)
             elif stated is not None and found != stated:
@@ -234,8 +238,8 @@ class Auditor:
             if rule is not None:
                 self.fail(rule, index)
             return
-        if isinstance(entry, AuditFailed):
-            self._failed_audits(index, entry)
+        if isinstance(entry, Audits):
+            self._audits(index, entry)
             return
         name = entry.owner if isinstance(entry, Commit) else entry.cause
         fault = None if name is None else name_fault(name)
@@ -261,7 +265,7 @@ class Auditor:
         rows = sorted(self._tallies.items(), key=lambda row: (row[0][0], row[0][1] or ""))
         totals = self._by_owner()
         return tuple(
-            PackCounts(owner, pack, tally.counts(), totals[owner].committed - tally.committed, tally.failed_audits)
+            PackCounts(owner, pack, tally.counts(), totals[owner].committed - tally.committed, tally.further_attempts)
             for (owner, pack), tally in rows
             if tally.committed
         )
@@ -337,16 +341,16 @@ class Auditor:
             tally = self._tallies[known.pack]
             tally.sealed, tally.abandoned = tally.sealed + (not known.abandoned), tally.abandoned + known.abandoned
 
-    def _failed_audits(self, index: int, entry: AuditFailed) -> None:
+    def _audits(self, index: int, entry: Audits) -> None:
         of, known = entry.commit_index, self._commitments.get(entry.commit_index)
-        what = f"entry {index} (AUDIT_FAILED) of run {entry.run_id[:80]!a}"
+        what = f"entry {index} (AUDITS) of run {entry.run_id[:80]!a}"
         if known is None or known.run_id != entry.run_id:
             self.fail(f"{what} names entry {of}, which is no commitment to it", index)
-        elif known.ended is not None or known.failed_audits is not None or not entry.agents:
-            self.fail(f"{what} must be the only one of its commitment {of}, ahead of its result, and of some agent", index)
+        elif known.ended is not None or entry.agents == known.further_attempts:
+            self.fail(f"{what} must say what its commitment {of} did not, ahead of its result", index)
         else:
-            known.failed_audits = index
-            self._tallies[known.pack].failed_audits += 1
+            self._tallies[known.pack].further_attempts += entry.agents - known.further_attempts
+            known.further_attempts = entry.agents
 
     def _by_owner(self) -> dict[str, RunCounts]:
         totals: dict[str, _Tally] = defaultdict(_Tally)

@@ -20,7 +20,7 @@ _WITHOUT_PACK = "clvlab-log/1"  # whose commitments name no pack either
 RESTART_SCHEMA = "clvlab-log/3"  # of this kind alone: what reads runs knows the others as before
 SEGMENT_SCHEMA = "clvlab-log/4"  # likewise
 PLAN_SCHEMA = "clvlab-log/5"  # likewise, of plans and their openings
-AUDIT_FAILED_SCHEMA = "clvlab-log/7"  # likewise
+AUDITS_SCHEMA = "clvlab-log/7"  # likewise
 
 
 class EntryKind(StrEnum):
@@ -31,7 +31,7 @@ class EntryKind(StrEnum):
     SEGMENT = "SEGMENT"
     PLAN = "PLAN"
     OPENED = "OPENED"
-    AUDIT_FAILED = "AUDIT_FAILED"
+    AUDITS = "AUDITS"
 
 
 OF_RUNS = (EntryKind.COMMIT, EntryKind.RESULT, EntryKind.ABANDONED)
@@ -142,15 +142,18 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True)
-class AuditFailed:
-    """Agents that a run which came to a result went on without, as their audits failed: how many."""
+class Audits:
+    """How many attempts at an audit a commitment stands for beside the one that it is while it has no result.
+
+    Of a run with several agents under audit, all but one of them; once it has a result, those whose audits failed.
+    """
 
     run_id: str
     commit_index: int
     agents: int
 
 
-Entry = Commit | Outcome | Restart | Segment | Planned | Opened | AuditFailed
+Entry = Commit | Outcome | Restart | Segment | Planned | Opened | Audits
 
 _ALL: dict[str, Any] = {"kind": str, "schema": str, "ts_ms": int}
 _OLDER = (_WITHOUT_PACK, _WITHOUT_SOURCES)
@@ -168,7 +171,7 @@ _KEYS: dict[tuple[str, str], dict[str, Any]] = {
     (EntryKind.RESTART, RESTART_SCHEMA): _ALL | {"before": str, "kept": int, "log": str},
     (EntryKind.SEGMENT, SEGMENT_SCHEMA): _ALL | {"capture_id": str, "number": int, "sha256": str},
     (EntryKind.PLAN, PLAN_SCHEMA): _ALL | {"content_hash": str, "owner": str, "plan_hash": str, "plan_id": str},
-    (EntryKind.AUDIT_FAILED, AUDIT_FAILED_SCHEMA): _OF_A_RUN | {"agents": int, "commit_index": int},
+    (EntryKind.AUDITS, AUDITS_SCHEMA): _OF_A_RUN | {"agents": int, "commit_index": int},
     (EntryKind.OPENED, PLAN_SCHEMA): _ALL | {"again": bool, "plan_id": str, "plan_index": int, "trial": str},
 }
 
@@ -211,8 +214,8 @@ def _entry(entry: dict[str, Any], kind: str) -> Entry:
         return Planned(entry["plan_id"], entry["owner"], entry["plan_hash"], entry["content_hash"])
     if kind == EntryKind.OPENED:
         return Opened(entry["plan_id"], entry["plan_index"], entry["trial"], entry["again"])
-    if kind == EntryKind.AUDIT_FAILED:
-        return AuditFailed(entry["run_id"], entry["commit_index"], entry["agents"])
+    if kind == EntryKind.AUDITS:
+        return Audits(entry["run_id"], entry["commit_index"], entry["agents"])
     run_id, pack, names_pack = entry["run_id"], entry.get("content_hash"), "content_hash" in entry
     if kind == EntryKind.COMMIT:
         return Commit(run_id, entry["owner"], entry["inputs_hash"], pack, names_pack, entry.get("sources_hash"))

@@ -19,7 +19,7 @@ from clvlab.errors import LogConflictError, LogError
 from clvlab.law.schema import SAFE_INTEGER
 from clvlab.proof.canonical import canonical, parsed
 from clvlab.proof.manifest import sources_hash
-from clvlab.runlog.entries import AUDIT_FAILED_SCHEMA, ENTRY_SCHEMA, OF_RUNS, EntryKind
+from clvlab.runlog.entries import AUDITS_SCHEMA, ENTRY_SCHEMA, OF_RUNS, EntryKind
 from clvlab.runlog.tree import Nodes, completed_roots, inclusion, tree_root
 
 _MAX_NAME = 300
@@ -82,6 +82,10 @@ class LogRows(Nodes, Protocol):
         """Count the entries of a kind by an owner over a pack, among the first ``size``; null is no pack that is named."""
         ...
 
+    def pack_entries(self, owner: str, content_hash: str | None, kind: str, size: int) -> list[bytes]:
+        """Return them, in order."""
+        ...
+
 
 class LogStore(Protocol):
     """Where a log is kept."""
@@ -104,12 +108,13 @@ def commit(
     ts_ms: int,
     *,
     sources: Sequence[str | None] = (),
+    audited: int = 0,
 ) -> int:
     """Commit to a run over a pack, to be called before its tape is opened; returns the index that its manifest names.
 
     The same commitment again gives the same index: a run that was interrupted goes on under it. A run that was abandoned is
     committed to anew: the log shows both. ``content_hash`` is the pack's, as the run's binding has it; ``sources`` are the
-    ``source_sha256`` of its agents, in the order of the roster.
+    ``source_sha256`` of its agents, in the order of the roster; ``audited`` is how many of them are audited for look-ahead.
 
     Raises
     ------
@@ -120,12 +125,12 @@ def commit(
     known, ended = _newest(rows, run_id)
     entry = content | {"content_hash": content_hash, "sources_hash": sources_hash(sources), "ts_ms": ts_ms}
     if known is None:
-        return _append(rows, EntryKind.COMMIT, run_id, owner, entry, content_hash)
+        return _commit(rows, run_id, entry, content_hash, audited - 1)
     stored = entry_of(rows, known)
     if stored.get("content_hash", content_hash) != content_hash:
         raise LogConflictError(f"run {run_id} is committed to as entry {known} over pack {stored['content_hash']}")
     if ended and ended[1] == EntryKind.ABANDONED:
-        return _append(rows, EntryKind.COMMIT, run_id, owner, entry, content_hash)
+        return _commit(rows, run_id, entry, content_hash, audited - 1)
     if any(stored[name] != value for name, value in content.items()):
         raise LogConflictError(
             f"run {run_id} is committed to as entry {known} by {stored['owner']!r} from {stored['inputs_hash']}"
@@ -144,28 +149,46 @@ def commit_anew(rows: LogRows, run_id: str, ts_ms: int) -> int:
     if ended is None or ended[1] != EntryKind.ABANDONED:
         return known
     before = entry_of(rows, known)
-    return _append(rows, EntryKind.COMMIT, run_id, before["owner"], before | {"ts_ms": ts_ms}, before.get("content_hash"))
+    return _commit(rows, run_id, before | {"ts_ms": ts_ms}, before.get("content_hash"), _further(rows, run_id, known))
+
+
+def _commit(rows: LogRows, run_id: str, entry: dict[str, Any], content_hash: str | None, further: int) -> int:
+    index = _append(rows, EntryKind.COMMIT, run_id, entry["owner"], entry, content_hash)
+    if further > 0:
+        _note_audits(rows, run_id, index, further, entry["ts_ms"])
+    return index
+
+
+def _note_audits(rows: LogRows, run_id: str, committed: int, further: int, ts_ms: int) -> None:
+    known = entry_of(rows, committed)
+    content: dict[str, Any] = {"agents": further, "commit_index": committed, "ts_ms": ts_ms}
+    _append(rows, EntryKind.AUDITS, run_id, known["owner"], content, known.get("content_hash"))
+
+
+def _further(rows: LogRows, run_id: str, committed: int) -> int:
+    """Return how many attempts the newest commitment to a run stands for by now, beside the one that it is without a result."""
+    noted = [index for index, kind in rows.about(run_id) if kind == EntryKind.AUDITS and index > committed]
+    return int(entry_of(rows, noted[-1])["agents"]) if noted else 0
 
 
 def audit_draw(rows: LogRows, index: int) -> tuple[int, int]:
     """Return what the audits of a committed run are drawn by: their seed, and among how many attempts they are.
 
     The seed is made of the tree up to the commitment: nobody knows it before, and a run that is taken up again draws no other.
-    An attempt is a commitment of the owner over the pack without a result when this one was made, or a run in which an audit
-    failed; this one is the last.
+    An attempt is each agent under audit of a commitment of the owner over the pack that had no result when this one was made,
+    or one at the least, and each whose audit failed in a run with a result; one of this run is the last.
     """
     known = entry_of(rows, index)
-    counted = {
-        kind: rows.pack_tally(known["owner"], known.get("content_hash"), kind, index)
-        for kind in (EntryKind.COMMIT, EntryKind.RESULT, EntryKind.AUDIT_FAILED)
-    }
-    attempts = counted[EntryKind.COMMIT] - counted[EntryKind.RESULT] + counted[EntryKind.AUDIT_FAILED] + 1
-    return audit_seed(tree_root(rows, index + 1)), attempts
+    owner, pack = known["owner"], known.get("content_hash")
+    committed, sealed = (rows.pack_tally(owner, pack, kind, index) for kind in (EntryKind.COMMIT, EntryKind.RESULT))
+    noted = map(parsed, rows.pack_entries(owner, pack, EntryKind.AUDITS, index))
+    further: dict[int, int] = {entry["commit_index"]: entry["agents"] for entry in noted}  # the last of each
+    return audit_seed(tree_root(rows, index + 1)), committed - sealed + sum(further.values()) + 1
 
 
 def audit_seed(root: bytes) -> int:
-    """Make the seed of audits from the root of a tree."""
-    return int.from_bytes(sha256(b"clvlab-audit-seed/1" + root).digest()[:8])
+    """Make the seed of audits from the root of a tree: 53 bits, which every reader of JSON keeps."""
+    return int.from_bytes(sha256(b"clvlab-audit-seed/1" + root).digest()[:8]) & SAFE_INTEGER
 
 
 def conclude(
@@ -173,7 +196,7 @@ def conclude(
 ) -> int:
     """Note the manifest hash and the pack that a committed run was sealed with; returns the entry's index.
 
-    ``failed_audits`` is how many agents it went on without as their audits failed, which is noted ahead of it.
+    ``failed_audits`` is how many agents under audit it went on without, which is noted ahead of it.
 
     Raises
     ------
@@ -181,10 +204,8 @@ def conclude(
         The run was never committed to, was abandoned, has another result, or was committed to over another pack.
     """
     committed, ended = _newest(rows, run_id)
-    if failed_audits and committed is not None and ended is None:
-        known = entry_of(rows, committed)
-        content: dict[str, Any] = {"agents": failed_audits, "commit_index": committed, "ts_ms": ts_ms}
-        _append(rows, EntryKind.AUDIT_FAILED, run_id, known["owner"], content, known.get("content_hash"))
+    if committed is not None and ended is None and failed_audits != _further(rows, run_id, committed):
+        _note_audits(rows, run_id, committed, failed_audits, ts_ms)
     content = {"content_hash": content_hash, "manifest_hash": manifest_hash}
     return _end(rows, EntryKind.RESULT, run_id, content, ts_ms)
 
@@ -240,7 +261,7 @@ def _end(rows: LogRows, kind: EntryKind, run_id: str, content: dict[str, Any], t
 def _append(rows: LogRows, kind: EntryKind, run_id: str, owner: str, content: dict[str, Any], content_hash: str | None) -> int:
     if not 0 <= content["ts_ms"] <= SAFE_INTEGER:
         raise LogError(f"a time of {content['ts_ms']} ms is out of range")
-    schema = AUDIT_FAILED_SCHEMA if kind == EntryKind.AUDIT_FAILED else ENTRY_SCHEMA
+    schema = AUDITS_SCHEMA if kind == EntryKind.AUDITS else ENTRY_SCHEMA
     entry = canonical({"kind": kind.value, "run_id": run_id, "schema": schema, **content})
     index = rows.size()
     ends = content.get("commit_index") if kind in OF_RUNS else None

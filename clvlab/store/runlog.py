@@ -125,6 +125,13 @@ class LogRows:
         query = select(func.count()).where(of.owner == owner, of.content_hash == content_hash, of.kind == kind, of.idx < size)
         return int(self._connection.execute(query).scalar_one())
 
+    def pack_entries(self, owner: str, content_hash: str | None, kind: str, size: int) -> list[bytes]:
+        """Return them, in order."""
+        of = log_entries.c
+        query = select(of.idx, of.entry).where(of.owner == owner, of.content_hash == content_hash, of.kind == kind)
+        found = self._connection.execute(query.where(of.idx < size).order_by(of.idx))
+        return [_bytes(entry, f"entry {index}") for index, entry in found]
+
     def page(self, since: int, limit: int) -> list[tuple[int, bytes]]:
         """Return the entries from an index on, in order."""
         return entries(self._connection, since, limit)

@@ -53,6 +53,26 @@ def test_an_audit_that_fails_beside_others_counts_too(lab):
     assert "in each of 2 attempts" in again._repr_html_()
 
 
+def test_an_agent_that_fails_in_blocks_beside_others_counts_too(lab):
+    beside = lab.compete("season", [cl.isolated(peeking, stepped=True), "baseline"])
+
+    assert "LookaheadError" in beside.run.source.events.decode()
+    assert [report.blind.attempts for report in lab.backtest("season", honest).audits.values()] == [2]
+
+
+def test_each_agent_of_a_competition_is_an_attempt_and_those_that_failed_are_told_beside_one_that_passed(lab):
+    tries = [peeking.with_params(f"try-{number}") for number in range(3)]
+    together = lab.compete("season", [*tries, honest])
+    with pytest.raises(LookaheadError):
+        lab.compete("season", tries[:2])
+    then = lab.backtest("season", honest)
+
+    assert together.run.source.events.decode().count("LookaheadError") == 3
+    assert [report.blind.attempts for report in together.audits.values()] == [4]
+    assert "in each of 4 attempts" in together._repr_html_()
+    assert [report.blind.attempts for report in then.audits.values()] == [3 + 2 + 1]
+
+
 def test_a_run_that_is_taken_up_again_draws_no_other_seed(tmp_path):
     from clvlab.application.backtests import plan_backtest
     from clvlab.application.log.operations import open_log

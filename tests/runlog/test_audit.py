@@ -40,8 +40,8 @@ def abandoned(name, index, **changed):
     return entry | {"run_id": run_of(name), "commit_index": index} | changed
 
 
-def audit_failed(name, index, **changed):
-    entry = {"kind": "AUDIT_FAILED", "schema": "clvlab-log/7", "agents": 1, "ts_ms": 1}
+def audits(name, index, **changed):
+    entry = {"kind": "AUDITS", "schema": "clvlab-log/7", "agents": 1, "ts_ms": 1}
     return entry | {"run_id": run_of(name), "commit_index": index} | changed
 
 
@@ -153,12 +153,12 @@ def test_entries_of_every_version_stand_in_one_log():
         ([b"null"], 0, "not well-formed"),
         ([b'{"kind":["COMMIT"],"schema":{}}'], 0, "not well-formed"),
         ([b"\xff"], 0, "not well-formed"),
-        ([committed("a"), audit_failed("b", 0)], 1, "no commitment to it"),
-        ([committed("a"), audit_failed("a", 1)], 1, "no commitment to it"),
-        ([committed("a"), audit_failed("a", 0, agents=0)], 1, "must be the only one"),
-        ([committed("a"), audit_failed("a", 0), audit_failed("a", 0)], 2, "must be the only one"),
-        ([committed("a"), sealed("a", 0), audit_failed("a", 0)], 2, "ahead of its result"),
-        ([committed("a"), audit_failed("a", 0, schema="clvlab-log/6")], 1, "not well-formed"),
+        ([committed("a"), audits("b", 0)], 1, "no commitment to it"),
+        ([committed("a"), audits("a", 1)], 1, "no commitment to it"),
+        ([committed("a"), audits("a", 0, agents=0)], 1, "must say what its commitment 0 did not"),
+        ([committed("a"), audits("a", 0), audits("a", 0)], 2, "must say what its commitment 0 did not"),
+        ([committed("a"), sealed("a", 0), audits("a", 0)], 2, "ahead of its result"),
+        ([committed("a"), audits("a", 0, schema="clvlab-log/6")], 1, "not well-formed"),
     ],
 )
 def test_broken_rule_names_its_entry(entries, index, rule):

@@ -9,6 +9,7 @@ from sqlalchemy import text
 
 from clvlab.application.log.operations import open_log
 from clvlab.errors import LogConflictError, LogError, StoreError
+from clvlab.law.schema import SAFE_INTEGER
 from clvlab.proof import merkle
 from clvlab.proof.manifest import sources_hash
 from clvlab.runlog import tree
@@ -102,10 +103,11 @@ def test_second_or_contrary_entry_is_refused_and_leaves_the_log_as_it_was(log, r
 
 
 def test_audits_are_drawn_by_what_nobody_knew_before_the_commitment_and_every_one_that_came_to_nothing_counts(log):
-    def attempt(name, owner="o", pack=PACK):
-        index = commit(rows, run_of(name), owner, hashed(name), pack, rows.size())
+    def attempt(name, owner="o", pack=PACK, audited=1):
+        index = commit(rows, run_of(name), owner, hashed(name), pack, rows.size(), audited=audited)
         seed, count = audit_draw(rows, index)
         draws[index] = read_entry(rows.entry(index)), seed, count
+        assert seed <= SAFE_INTEGER  # JSON has it whole everywhere
         return seed, count
 
     draws = {}
@@ -126,6 +128,16 @@ def test_audits_are_drawn_by_what_nobody_knew_before_the_commitment_and_every_on
         attempt_again = commit_anew(rows, run_of("e"), 9)
         assert audit_draw(rows, attempt_again)[1] == 5
         assert rows.tally()["o"] == {"COMMIT": 7, "RESULT": 2, "ABANDONED": 2}
+        assert attempt("f", audited=4)[1] == 6  # all four stand for an attempt each while there is no result
+        assert attempt("g", audited=2)[1] == 10
+        abandon(rows, run_of("f"), "failed", 9)
+        attempt_again = commit_anew(rows, run_of("f"), 9)
+        assert audit_draw(rows, attempt_again)[1] == 12
+        assert attempt("h", audited=2)[1] == 16
+        conclude(rows, run_of("f"), MANIFEST, PACK, 9, failed_audits=2)
+        conclude(rows, run_of("g"), MANIFEST, PACK, 9, failed_audits=1)  # as many as before: nothing to note
+        conclude(rows, run_of("h"), MANIFEST, PACK, 9, failed_audits=0)
+        assert attempt("i")[1] == 5 + 4 + 2 + 1 + 1  # up to e, f abandoned, f, g, and this one
 
     auditor = Auditor()
     for index, (entry, _, _) in draws.items():
@@ -134,10 +146,11 @@ def test_audits_are_drawn_by_what_nobody_knew_before_the_commitment_and_every_on
         auditor.add(data)
     auditor.finish()
     assert (auditor.broken, len(auditor.recounts)) == ([], len(draws))
+    beside = {run_of("d"): 1, run_of("g"): 1}  # those that failed in the run itself
     assert {int(one.bundle): (one.audit_seed, one.attempts) for one in auditor.recounts} == {
-        index: (seed, count) for index, (_, seed, count) in draws.items()
+        index: (seed, count + beside.get(entry.run_id, 0)) for index, (entry, seed, count) in draws.items()
     }
-    assert [one.failed_audits for one in auditor.counts() if (one.owner, one.content_hash) == ("o", PACK)] == [1]
+    assert [one.further_attempts for one in auditor.counts() if (one.owner, one.content_hash) == ("o", PACK)] == [1 + 3 + 2 + 1]
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from clvlab.application.causes import message_of
 from clvlab.application.runs.budget import Budget
 from clvlab.application.runs.card import lineage, metrics
 from clvlab.application.runs.counting import results, stored_claim
-from clvlab.application.runs.perform import Commitment, PerformedRun
+from clvlab.application.runs.perform import Commitment, PerformedRun, audited
 from clvlab.application.runs.record import ABANDONED, Planned
 from clvlab.engine.lookahead import Draw
 from clvlab.law.schema import Causality
@@ -137,7 +137,8 @@ def enter(
         budget.require_room(connection, owner)
     log = LogRows(connection, writing=True)
     sources = [agent["source_sha256"] for agent in started["agents"]]
-    index = commit(log, run_id, owner, inputs_hash(started), binding["content_hash"], now_ms, sources=sources)
+    inputs, audits = inputs_hash(started), len(audited(started))
+    index = commit(log, run_id, owner, inputs, binding["content_hash"], now_ms, sources=sources, audited=audits)
     runs.commit_to(connection, run_id, index)
     return True
 

@@ -12,7 +12,7 @@ from clvlab.anchor.settings import AnchorSettings
 from clvlab.answers.runs import InspectorRecord
 from clvlab.application.matches import check_open, held_matches, quotes_of_asked, shut_by
 from clvlab.application.runs.inspector import inspect_decision
-from clvlab.application.runs.perform import Commitment, PerformedRun
+from clvlab.application.runs.perform import Commitment, PerformedRun, audited
 from clvlab.application.runs.plan import Plan
 from clvlab.application.runs.record import ABANDONED, Planned
 from clvlab.engine.lookahead import Draw
@@ -64,7 +64,9 @@ class FolderRecord:
                 check_open(shut_by(plan.pack, held_matches(rows.shut()), quotes), plan.fixture_ids)
             inputs, content_hash = inputs_hash(plan.started), plan.started["binding"]["content_hash"]
             sources = [agent["source_sha256"] for agent in plan.started["agents"]]
-            index = commit(rows, plan.run_id, self.owner, inputs, content_hash, self.clock(), sources=sources)
+            audits = len(audited(plan.started))
+            now_ms = self.clock()
+            index = commit(rows, plan.run_id, self.owner, inputs, content_hash, now_ms, sources=sources, audited=audits)
             return Commitment(plan.run_id, index, Draw(*audit_draw(rows, index)))
 
     def keep(self, done: PerformedRun) -> None:

@@ -24,7 +24,7 @@ from clvlab.engine.run import RunResult, run
 from clvlab.errors import PackError, PackReplayError, PlanChangedError
 from clvlab.law.closing import Window
 from clvlab.law.clv import is_allowed
-from clvlab.law.schema import Causality, Reason, SourceMode
+from clvlab.law.schema import SAFE_INTEGER, Causality, Reason, SourceMode
 from clvlab.law.tape import Tape
 from clvlab.packs.reader import Pack
 from clvlab.proof.events import receipt_lines
@@ -34,7 +34,7 @@ from clvlab.proof.verify import Verification, verify
 
 _HOUR_MS = 3_600_000
 _OLD_CLOSE_MS = 6 * _HOUR_MS
-_AUDITED = (Causality.AUDITED_SANDBOX, Causality.AUDITED_PROCESS)
+_AUDITED = (Causality.AUDITED_SANDBOX, Causality.AUDITED_PROCESS, Causality.STEPPED_BLOCKS)  # whose cuts a seed draws
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +104,7 @@ class PerformedRun:
     @property
     def failed_audits(self) -> int:
         """How many agents under audit the run went on without: whatever ended them, they may be tried again."""
-        audited = {agent["agent_id"] for agent in self.started["agents"] if agent["causality"] in _AUDITED}
-        return sum(error["agent_id"] in audited for error in self.result.errors)
+        return len(audited(self.started) & {error["agent_id"] for error in self.result.errors})
 
     @cached_property
     def receipts(self) -> bytes:
@@ -189,6 +188,11 @@ class PerformedRun:
         }
 
 
+def audited(started: RunStarted) -> frozenset[str]:
+    """Name the agents of a run that are audited for look-ahead."""
+    return frozenset(agent["agent_id"] for agent in started["agents"] if agent["causality"] in _AUDITED)
+
+
 def captured_pack_id(run_id: str) -> str:
     """Return the id of the pack that a live run captures."""
     return f"live-{run_id.removeprefix('run_')[:16]}"
@@ -226,7 +230,7 @@ def perform(plan: Plan, commitment: Commitment | None = None, tell: Tell = tell_
         The only agent, or the last one left, failed, or decided by what came later.
     """
     _check(plan.run_id, commitment)
-    drawn = (commitment and commitment.audit) or Draw(secrets.randbits(64))
+    drawn = (commitment and commitment.audit) or Draw(secrets.randbelow(SAFE_INTEGER))
     tell(Stage.OPENING)
     markets: list[int] = []
     result = run(
