@@ -155,8 +155,11 @@ def _recounted(found: Recount) -> str:
         return f"{audited}: its commitment names no pack; {elsewhere}"
     over = f"{counts.earlier:,} earlier and {counts.later:,} later commitments over its pack by its owner"
     beside = f"{elsewhere}, {counts.unknown_pack:,} that name none"
-    drawn = f"an audit of its agents is attempt {found.attempts:,} over this pack, drawn by seed {found.audit_seed}"
-    return f"{audited}: {over}, {counts.abandoned:,} abandoned; {beside}; {drawn}"
+    drawn = "".join(
+        f"; the audit of {plain(one.agent_id)} is one of {one.attempts:,} attempts over this pack, drawn by seed {one.seed}"
+        for one in found.draws
+    )
+    return f"{audited}: {over}, {counts.abandoned:,} abandoned; {beside}{drawn}"
 
 
 @log_app.command("request")

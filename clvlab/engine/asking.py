@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
+from functools import partial
 
 import polars as pl
 
@@ -12,7 +13,7 @@ from clvlab.engine.agent import Agent, Identity, Isolated, decisions_of, fresh, 
 from clvlab.engine.blocks import asked_by_blocks
 from clvlab.engine.lookahead import Draw, LookaheadReport, lookahead_audit
 from clvlab.engine.replay import locate
-from clvlab.errors import DecisionError, LookaheadError
+from clvlab.errors import DecisionError, LogError, LookaheadError, StoreError
 from clvlab.law.closing import Window
 from clvlab.law.tape import Tape
 
@@ -21,11 +22,11 @@ _AGENTS_AT_ONCE, _ISOLATED_AT_ONCE = 8, 2  # an audit has several processes
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What every agent of a run is asked, and what the cuts of its audit are chosen by; null of none."""
+    """What every agent of a run is asked, and what draws its audit, given its id and a hash of its answers; null of none."""
 
     tape: Tape
     window: Window
-    audit: Draw | None
+    audit: Callable[[str, str], Draw] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,8 @@ def asked(question: Question, agents: Sequence[tuple[Identity, Agent]], answered
             answered(done)
     for (identity, _), answer in zip(agents, answers, strict=True):
         error = answer.exception()  # an agent is foreign code: its failure is a fact of the run, not of the engine
+        if isinstance(error, StoreError | LogError):  # of who keeps the record, not of the agent
+            raise error
         if error is None:
             frame, report = answer.result()
             found.frames.append(frame)
@@ -56,22 +59,21 @@ def asked(question: Question, agents: Sequence[tuple[Identity, Agent]], answered
             found.failed[identity.agent_id] = error
         else:
             raise error  # somebody wants to stop
-    missed = sum(identity.agent_id in found.failed for identity, agent in agents if _draw_of(question, agent))
+    missed = sum(identity.agent_id in found.failed for identity, agent in agents if _is_audited(question, agent))
     return replace(found, audits={name: report.beside(missed) for name, report in found.audits.items()})
 
 
-def _draw_of(question: Question, agent: Agent) -> Draw | None:
-    return question.audit if isinstance(agent, Isolated) and not agent.steps else None
+def _is_audited(question: Question, agent: Agent) -> bool:
+    return question.audit is not None and isinstance(agent, Isolated) and not agent.steps
 
 
 def _answer(question: Question, identity: Identity, agent: Agent) -> tuple[pl.DataFrame, LookaheadReport | None]:
     """Ask one agent, an isolated one after its audit or by blocks, where nothing was seen: its ``DECISIONS``, located."""
     name, tape = identity.agent_id, question.tape
     sealable(identity)
-    draw = _draw_of(question, agent)
-    if isinstance(agent, Isolated) and draw is not None:
+    if question.audit is not None and isinstance(agent, Isolated) and not agent.steps:
         audit = asked_by_blocks if agent.blocks else lookahead_audit
-        report = audit(agent, tape, seed=draw.seed, window=question.window, attempts=draw.attempts)
+        report = audit(agent, tape, seed=partial(question.audit, name), window=question.window)
         if not report.passed:
             raise LookaheadError(f"{report!r}. Nothing was sealed")
         return located(name, tape, report.decisions), replace(report, decisions=report.decisions.clear())  # they are the run's

@@ -9,6 +9,7 @@ import polars as pl
 from clvlab.engine.agent import Agent, decisions_of, fresh
 from clvlab.engine.lookahead import (
     _ORDER,
+    Drawing,
     LookaheadReport,
     _asked_on_prefixes,
     _checked_blindly,
@@ -18,6 +19,7 @@ from clvlab.engine.lookahead import (
     _Plan,
     _same,
     _telling,
+    drawn,
 )
 from clvlab.engine.replay import locate
 from clvlab.errors import AgentError
@@ -33,10 +35,9 @@ def asked_by_blocks(
     agent: Agent,
     tape: Tape,
     *,
-    seed: int,
+    seed: int | Drawing,
     blocks: int = BLOCKS,
     window: Window | None = None,
-    attempts: int | None = None,
 ) -> LookaheadReport:
     """Ask an agent about a tape in blocks, each after its answer on those before; no decision may rest on a later block.
 
@@ -56,13 +57,12 @@ def asked_by_blocks(
     tape
         What it decides on: all of it, however long.
     seed
-        Chooses the cuts. An agent that knows it can dodge: take one from ``secrets``.
+        Chooses the cuts, or draws what does, as in ``lookahead_audit``. An agent that knows it can dodge: take one from
+        ``secrets``.
     blocks
         How many there are at most, at least 2.
     window
         What scores; the default window without one.
-    attempts
-        As for ``lookahead_audit``.
 
     Returns
     -------
@@ -80,9 +80,9 @@ def asked_by_blocks(
     """
     if blocks < 2:
         raise AgentError(f"a tape is asked about in at least 2 blocks, not {blocks}")
-    plan = _Plan(agent, window or Window(), blocks - 1, seed, _MAX_ROWS, attempts)
     with fresh(agent, silent=True) as first:
         whole = decisions_of(first, tape)
+    plan = _Plan(agent, window or Window(), blocks - 1, _MAX_ROWS, drawn(seed, whole))
     located = locate(tape, whole)
     with fresh(agent, grows=True) as process:
         answers = _asked_on_prefixes(process, tape, _cuts(plan, tape, located))
@@ -94,7 +94,7 @@ def asked_by_blocks(
     if moved.is_empty() and not _same(whole, last):
         raise AgentError(f"agent {name!r} remembers, or draws lots: after all blocks it decides otherwise than at once")
     fixture_ids = tuple(tape.series["fixture_id"].unique().sort())
-    report = LookaheadReport(name, seed, tuple(sorted(answers)), moved, whole, fixture_ids)
+    report = LookaheadReport(name, plan.seed, tuple(sorted(answers)), moved, whole, fixture_ids)
     with ExitStack() as until:
         blind = until.enter_context(fresh(agent, silent=True))
         return _checked_blindly(plan, tape, report, blind, lambda _: until.close())

@@ -41,6 +41,9 @@ class Draw:
     attempts: int | None = None
 
 
+Drawing = Callable[[str], Draw]  # given the hash of what is answered on the whole tape: who draws knows it then, and not before
+
+
 @dataclass(frozen=True, slots=True)
 class BlindDraw:
     """Fixtures that were drawn without a look at what was decided.
@@ -195,23 +198,23 @@ def lookahead_audit(
     agent: Agent,
     tape: Tape,
     *,
-    seed: int,
+    seed: int | Drawing,
     cuts: int = 24,
     window: Window | None = None,
     max_rows: int = 100_000,
-    attempts: int | None = None,
 ) -> LookaheadReport:
     """Compare an agent's decisions on prefixes of a tape with the prefixes of its decisions.
 
-    Steps: 1. a process is shown prefixes that end anywhere, the shortest first, and at last the whole: what it keeps from one
-    to the next knows no later tick; 2. another is shown the whole; 3. a third, which is asked when both have ended, is shown
-    prefixes that end where the agent decided, the shortest first. No process in which a prefix is decided has held a later
-    tick, so there is nothing to find in its memory; and the agent's code can't reach the comparison. 4. Of a longer tape, this
-    is done with some of its fixtures, the likelier the more the agent gains in them when a first process decides on all, and
-    what that decided must be the same on these; where it is not, as that of an agent which looks from one fixture to another,
-    it is done again with the whole tape and fewer cuts. 5. Beside these, fixtures are drawn without a look at decisions, and
-    each is cut at messages of its own: abstaining shows there as much as acting. If any differs, prefixes of the whole tape
-    judge, as what came earlier in other fixtures may be used; they end at such cuts, whether decisions differed there or not.
+    Steps: 1. a process is shown the whole, and what it answers is fixed before the cuts are drawn; 2. another is shown prefixes
+    that end anywhere, the shortest first, and at last the whole: what it keeps from one to the next knows no later tick; 3. a
+    third, which is asked when both have ended, is shown prefixes that end where the agent decided, the shortest first. No
+    process in which a prefix is decided has held a later tick, so there is nothing to find in its memory; and the agent's code
+    can't reach the comparison. 4. Of a longer tape, this is done with some of its fixtures, the likelier the more the agent
+    gains in them, and what it decided must be the same on these; where it is not, as that of an agent which looks from one
+    fixture to another, it is done again with the whole tape and fewer cuts. 5. Beside these, fixtures are drawn without a look
+    at decisions, and each is cut at messages of its own: abstaining shows there as much as acting. If any differs, prefixes of
+    the whole tape judge, as what came earlier in other fixtures may be used; they end at such cuts, whether decisions differed
+    there or not.
 
     A third of the prefixes end anywhere; a third, as far as there are some, where it decided at a message without prices, where
     a fill from behind shows; the others where it made a decision that scores, the more likely the more it gained: abstentions
@@ -227,7 +230,8 @@ def lookahead_audit(
     tape
         What it decides on.
     seed
-        Chooses the messages at which the tape is cut. An agent that knows it can dodge: take one from ``secrets``.
+        Chooses the messages at which the tape is cut, or draws what does. An agent that knows it can dodge: take one from
+        ``secrets``.
     cuts
         Number of prefixes, at least 1.
     window
@@ -235,8 +239,6 @@ def lookahead_audit(
     max_rows
         A longer tape is audited on some of its fixtures, until this many rows are reached. The blind draw has as many fixtures
         of any tape, and of each at most this many rows.
-    attempts
-        Among how many audits this may be the lucky one; what is bounded is so for all of them.
 
     Raises
     ------
@@ -249,18 +251,40 @@ def lookahead_audit(
     """
     if cuts < 1:
         raise AgentError(f"an audit needs at least 1 cut, not {cuts}")
-    plan = _Plan(agent, window or Window(), cuts, seed, max_rows, attempts)
-    if tape.rows.height <= max_rows:
-        return _audited_whole(plan, tape)
-    with _started(agent, silent=True) as processes:  # what is printed of the whole is shown once
-        with fresh(agent) as other:
-            whole = decisions_of(other, tape)
-        report = _audited(plan, _some_fixtures(tape, max_rows, plan, locate(tape, whole)), processes)
+    plan = _Plan(agent, window or Window(), cuts, max_rows, Draw(0))
+    with _started(agent) as processes:
+        whole = decisions_of(processes.whole, tape)
+        processes.end("whole")
+        plan = replace(plan, draw=drawn(seed, whole))
+        if tape.rows.height <= max_rows:
+            return _checked_blindly(plan, tape, _audited(plan, tape, whole, processes), processes.blind, processes.end)
+        some = _some_fixtures(tape, max_rows, plan, locate(tape, whole))
+        with fresh(agent, silent=True) as other:
+            alone = _asked_alone(other, some)
+        report = _audited(plan, some, alone, processes)
         if not report.passed:
             return report
-        if _same(whole.filter(pl.col("fixture_id").is_in(report.fixture_ids)), report.decisions):
+        if _same(whole.filter(pl.col("fixture_id").is_in(report.fixture_ids)), alone):
             return _checked_blindly(plan, tape, replace(report, decisions=whole), processes.blind, processes.end)
-    return _audited_whole(replace(plan, cuts=max(_FEWEST_CUTS, cuts * max_rows // tape.rows.height)), tape, silent=True)
+    plan = replace(plan, cuts=max(_FEWEST_CUTS, cuts * max_rows // tape.rows.height))
+    with _started(agent, silent=True) as processes:
+        return _checked_blindly(plan, tape, _audited(plan, tape, whole, processes), processes.blind, processes.end)
+
+
+def _asked_alone(agent: Agent, some: Tape) -> pl.DataFrame:
+    try:
+        return decisions_of(agent, some)
+    except ClvlabError as error:
+        error.add_note(f"on {some.series['fixture_id'].n_unique()} fixture(s) of the tape alone")
+        raise
+
+
+def drawn(seed: int | Drawing, whole: pl.DataFrame) -> Draw:
+    """Return what an audit is drawn by, once it is known what is decided over the whole tape."""
+    if isinstance(seed, int):
+        return Draw(seed)
+    answers = whole.select(*DECISIONS).sort(_KEY, nulls_last=False).write_csv()
+    return seed("sha256:" + sha256(answers.encode()).hexdigest())
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,18 +294,21 @@ class _Plan:
     agent: Agent
     window: Window
     cuts: int
-    seed: int
     max_rows: int
-    attempts: int | None
+    draw: Draw
+
+    @property
+    def seed(self) -> int:
+        return self.draw.seed
 
 
 @dataclass(frozen=True, slots=True)
 class _Processes:
     """Four that have seen nothing: what they start with takes longer than most answers, so they start side by side."""
 
+    whole: Agent
     first: Agent
     second: Agent
-    third: Agent
     blind: Agent
     end: Callable[[str], None]
 
@@ -290,30 +317,24 @@ class _Processes:
 def _started(agent: Agent, *, silent: bool = False) -> Iterator[_Processes]:
     """Start processes, each of which is ended before the next one is asked: one that lives could tell it what it has seen."""
     growing = {"silent": True, "grows": True}
-    options = {"first": growing, "third": growing, "blind": {"silent": True}, "second": {"silent": silent}}
+    options = {"whole": {"silent": silent}, "first": growing, "second": growing, "blind": {"silent": True}}
     with ExitStack() as running:
         own = {name: running.enter_context(ExitStack()) for name in options}
         processes = {name: own[name].enter_context(fresh(agent, **given)) for name, given in options.items()}
         yield _Processes(**processes, end=lambda name: own[name].close())
 
 
-def _audited_whole(plan: _Plan, tape: Tape, *, silent: bool = False) -> LookaheadReport:
-    with _started(plan.agent, silent=silent) as processes:
-        return _checked_blindly(plan, tape, _audited(plan, tape, processes), processes.blind, processes.end)
-
-
-def _audited(plan: _Plan, tape: Tape, processes: _Processes) -> LookaheadReport:
+def _audited(plan: _Plan, tape: Tape, whole: pl.DataFrame, processes: _Processes) -> LookaheadReport:
+    """Ask on prefixes of a tape what was decided over the ``whole`` of it."""
     agent, cuts, seed = plan.agent, plan.cuts, plan.seed
     anywhere = sorted(_chosen(tape.messages.select(_ORDER).sort(_ORDER), -(-cuts // 3), seed))
     answers = _asked_on_prefixes(processes.first, tape, anywhere)
     grown = unchecked_decisions(processes.first, tape)
     processes.end("first")
-    whole = decisions_of(processes.second, tape)
-    processes.end("second")
     timed = locate(tape, whole)
     later = [cut for cut in _telling(tape, timed, plan) if cut not in answers][: cuts - len(answers)]
-    answers |= _asked_on_prefixes(processes.third, tape, sorted(later))
-    processes.end("third")
+    answers |= _asked_on_prefixes(processes.second, tape, sorted(later))
+    processes.end("second")
     timed = timed.select(*DECISIONS, "ts_ms")
     found = [_moved(timed.clear(), (0, 0, 0), "vanished"), *(_compared(timed, answers[cut], cut) for cut in sorted(answers))]
     moved = pl.concat(found).unique([*DECISIONS, "change"], keep="first", maintain_order=True)
@@ -357,7 +378,7 @@ def _checked_blindly(
                 if moved.height:
                     return replace(report, cuts=tuple(sorted({*report.cuts, *sorted(judged)[:number]})), moved=moved)
     tested = 0 if differ else len(drawn)
-    return replace(report, blind=BlindDraw(len(fixture_ids), tuple(sorted(drawn)), tested, plan.attempts))
+    return replace(report, blind=BlindDraw(len(fixture_ids), tuple(sorted(drawn)), tested, plan.draw.attempts))
 
 
 def _differing(

@@ -69,7 +69,7 @@ def run(
     *,
     policy: PolicyEnvelope | None = None,
     audit_seed: int | None = None,
-    attempts: int | None = None,
+    drawing: Callable[[str, str], Draw] | None = None,
     again: RunStarted | None = None,
     kind: str = "backtest",
     origin_id: str | None = None,
@@ -92,8 +92,8 @@ def run(
     audit_seed
         Chooses the cuts at which isolated agents are audited for look-ahead before the run is sealed; no audit without one. The
         seal says which; the seed shapes no byte.
-    attempts
-        Among how many such audits this may be the lucky one; null where nobody counts them.
+    drawing
+        Draws what is used in place of the seed, given the id of an agent and a hash of what it answered; of one tape alone.
     again
         RUN_STARTED of the sealed run that is run again: what it says of how its agents were asked and held was so then.
     kind, origin_id
@@ -117,7 +117,9 @@ def run(
         raise DecisionError(f"a run needs agents with unique ids, not {[identity.agent_id for identity, _ in known]}")
     roster = [named[agent_id] for agent_id in sorted(named)]  # by code point, which is the order of bytes
     reads = [lambda: tape] if isinstance(tape, Tape) else list(tape)
-    audit = None if audit_seed is None else Draw(audit_seed, attempts)
+    seed = audit_seed
+    counted = drawing if len(reads) == 1 else None  # of what is answered on shards none is all
+    audit = None if seed is None else counted or (lambda agent_id, answers: Draw(seed))  # noqa: ARG005
     found = decided(reads, roster, window, audit, answered)
     policy = policy or PolicyEnvelope()
     started = run_started(

@@ -49,7 +49,11 @@ class Decided:
 
 
 def decided(
-    reads: Sequence[Read], roster: Roster, window: Window, audit: Draw | None, answered: Callable[[int, int], None]
+    reads: Sequence[Read],
+    roster: Roster,
+    window: Window,
+    audit: Callable[[str, str], Draw] | None,
+    answered: Callable[[int, int], None],
 ) -> Decided:
     """Ask agents about the tape of each shard, and look their decisions up on it.
 
@@ -62,7 +66,7 @@ def decided(
     window, answered
         As for ``run``.
     audit
-        How isolated agents are audited; null of no audit.
+        Draws the audit of an isolated agent, given its id and a hash of its answers; null of no audit.
 
     Raises
     ------

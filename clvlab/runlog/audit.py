@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from clvlab.errors import EvidenceError, LogError
 from clvlab.proof.canonical import HASH
 from clvlab.proof.manifest import derived_run_id
 from clvlab.proof.merkle import Frontier, leaf_hash
-from clvlab.runlog.entries import Audits, Commit, EntryKind, Opened, Outcome, Planned, Restart, Segment, entry_and_time
+from clvlab.runlog.entries import (
+    Answered,
+    Audits,
+    Commit,
+    EntryKind,
+    Opened,
+    Outcome,
+    Planned,
+    Restart,
+    Segment,
+    entry_and_time,
+)
 from clvlab.runlog.log import Claim, RunCounts, audit_seed, name_fault
 from clvlab.runlog.plan_audit import PlanAuditor, PlanHistory
 from clvlab.runlog.restarts import Restarted
@@ -52,6 +63,15 @@ class PackCounts:
 
 
 @dataclass(frozen=True, slots=True)
+class Drawn:
+    """The audit of an agent as the log drew it: among how many attempts over the pack, and by which seed."""
+
+    agent_id: str
+    attempts: int
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
 class Recount:
     """The other commitments of the owner of a bundle's run, counted from the entries that its checkpoint covers.
 
@@ -63,16 +83,15 @@ class Recount:
         Those over the same pack, and those that name none; null of a commitment that names no pack.
     elsewhere
         Those that name another pack.
-    attempts, audit_seed
-        Among how many attempts over the pack audits of the run were, and what they were drawn by, if the log drew them.
+    draws
+        Of each agent whose audit the log drew.
     """
 
     bundle: str
     size: int
     counts: Claim | None
     elsewhere: int
-    attempts: int
-    audit_seed: int
+    draws: tuple[Drawn, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +110,8 @@ class _Commitment:
     ended: int | None = None
     abandoned: bool = False
     further_attempts: int = 0
+    attempt: int = 1
+    draws: dict[str, Drawn] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -99,6 +120,7 @@ class _Tally:
     sealed: int = 0
     abandoned: int = 0
     further_attempts: int = 0
+    answered_again: int = 0
 
     def counts(self) -> RunCounts:
         return RunCounts(self.committed, self.sealed, self.abandoned)
@@ -175,16 +197,11 @@ class Auditor:
 
     def recount(self, commit: Commit, index: int, size: int, stated: Claim | None, whose: str) -> None:
         """Count beside the commitment at ``index`` among the first ``size`` entries; what a bundle states must be that."""
-        earlier, attempts, seed = 0, 1, 0
+        earlier = 0
 
         def before() -> None:
-            nonlocal earlier, attempts
-            tally = self._tallies[commit.owner, commit.content_hash]
-            earlier, attempts = tally.committed, tally.committed - tally.sealed + tally.further_attempts + 1
-
-        def drawn() -> None:
-            nonlocal seed
-            seed = audit_seed(self.root())
+            nonlocal earlier
+            earlier = self._tallies[commit.owner, commit.content_hash].committed
 
         def check() -> None:
             tally, unnamed = self._tallies[commit.owner, commit.content_hash], self._tallies[commit.owner, None]
@@ -195,14 +212,14 @@ class Auditor:
             known = self._commitments.get(index)
             sealed = known is not None and known.ended is not None and not known.abandoned
             beside = known.further_attempts if known is not None and sealed else 0  # those that failed in the run itself
-            self.recounts.append(Recount(whose, size, found if named else None, elsewhere, attempts + beside, seed))
+            draws = () if known is None else (replace(one, attempts=one.attempts + beside) for one in known.draws.values())
+            self.recounts.append(Recount(whose, size, found if named else None, elsewhere, tuple(draws)))
             if stated is not None and not named:
                 self.fail(f"{whose} states counts over a pack that its commitment does not name", index)
             elif stated is not None and found != stated:
                 self.fail(f"{whose} states {_claimed(stated)}, the first {size} entries give {_claimed(found)}", index)
 
         self._due[index].append((whose, before))
-        self._due[index + 1].append((whose, drawn))
         self._due[size].append((whose, check))
 
     def expect_entry(self, index: int, entry: bytes, whose: str) -> None:
@@ -241,6 +258,9 @@ class Auditor:
         if isinstance(entry, Audits):
             self._audits(index, entry)
             return
+        if isinstance(entry, Answered):
+            self._answered(index, entry)
+            return
         name = entry.owner if isinstance(entry, Commit) else entry.cause
         fault = None if name is None else name_fault(name)
         if fault is not None:
@@ -265,7 +285,13 @@ class Auditor:
         rows = sorted(self._tallies.items(), key=lambda row: (row[0][0], row[0][1] or ""))
         totals = self._by_owner()
         return tuple(
-            PackCounts(owner, pack, tally.counts(), totals[owner].committed - tally.committed, tally.further_attempts)
+            PackCounts(
+                owner,
+                pack,
+                tally.counts(),
+                totals[owner].committed - tally.committed,
+                tally.further_attempts + tally.answered_again,
+            )
             for (owner, pack), tally in rows
             if tally.committed
         )
@@ -316,9 +342,11 @@ class Auditor:
             if named != entry.content_hash:
                 self.fail(f"entry {index} commits to run {entry.run_id[:80]!a} over another pack than entry {first}", index)
         pack = (entry.owner, entry.content_hash)
-        self._commitments[index] = _Commitment(entry.run_id, pack, entry.names_pack)
+        tally = self._tallies[pack]
+        attempt = tally.committed - tally.sealed + tally.further_attempts + 1
+        self._commitments[index] = _Commitment(entry.run_id, pack, entry.names_pack, attempt=attempt)
         self._newest[entry.run_id] = index
-        self._tallies[pack].committed += 1
+        tally.committed += 1
 
     def _end(self, index: int, entry: Outcome) -> None:
         of, known = entry.commit_index, self._commitments.get(entry.commit_index)
@@ -351,6 +379,22 @@ class Auditor:
         else:
             self._tallies[known.pack].further_attempts += entry.agents - known.further_attempts
             known.further_attempts = entry.agents
+
+    def _answered(self, index: int, entry: Answered) -> None:
+        of, known = entry.commit_index, self._commitments.get(entry.commit_index)
+        what = f"entry {index} (ANSWERED) of run {entry.run_id[:80]!a}"
+        fault = name_fault(entry.agent_id)
+        if fault is not None or not HASH.fullmatch(entry.answers_hash):
+            self.fail(f"{what} names no agent and answer: {entry.agent_id[:80]!a}, {entry.answers_hash[:80]!a}", index)
+        elif known is None or known.run_id != entry.run_id:
+            self.fail(f"{what} names entry {of}, which is no commitment to it", index)
+        elif known.ended is not None:
+            self.fail(f"{what} must stand ahead of what ends its commitment {of}", index)
+        else:
+            tally, again = self._tallies[known.pack], entry.agent_id in known.draws
+            attempts = known.attempt + tally.answered_again + again
+            known.draws[entry.agent_id] = Drawn(entry.agent_id, attempts, audit_seed(self.root()))
+            tally.answered_again += again
 
     def _by_owner(self) -> dict[str, RunCounts]:
         totals: dict[str, _Tally] = defaultdict(_Tally)

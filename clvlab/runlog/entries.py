@@ -20,7 +20,7 @@ _WITHOUT_PACK = "clvlab-log/1"  # whose commitments name no pack either
 RESTART_SCHEMA = "clvlab-log/3"  # of this kind alone: what reads runs knows the others as before
 SEGMENT_SCHEMA = "clvlab-log/4"  # likewise
 PLAN_SCHEMA = "clvlab-log/5"  # likewise, of plans and their openings
-AUDITS_SCHEMA = "clvlab-log/7"  # likewise
+AUDITS_SCHEMA = "clvlab-log/7"  # likewise, of attempts at audits and of what was answered before them
 
 
 class EntryKind(StrEnum):
@@ -32,6 +32,7 @@ class EntryKind(StrEnum):
     PLAN = "PLAN"
     OPENED = "OPENED"
     AUDITS = "AUDITS"
+    ANSWERED = "ANSWERED"
 
 
 OF_RUNS = (EntryKind.COMMIT, EntryKind.RESULT, EntryKind.ABANDONED)
@@ -153,7 +154,17 @@ class Audits:
     agents: int
 
 
-Entry = Commit | Outcome | Restart | Segment | Planned | Opened | Audits
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What an agent answered over the whole tape of a committed run, before its audit was drawn: a hash of it."""
+
+    run_id: str
+    commit_index: int
+    agent_id: str
+    answers_hash: str
+
+
+Entry = Commit | Outcome | Restart | Segment | Planned | Opened | Audits | Answered
 
 _ALL: dict[str, Any] = {"kind": str, "schema": str, "ts_ms": int}
 _OLDER = (_WITHOUT_PACK, _WITHOUT_SOURCES)
@@ -171,6 +182,7 @@ _KEYS: dict[tuple[str, str], dict[str, Any]] = {
     (EntryKind.RESTART, RESTART_SCHEMA): _ALL | {"before": str, "kept": int, "log": str},
     (EntryKind.SEGMENT, SEGMENT_SCHEMA): _ALL | {"capture_id": str, "number": int, "sha256": str},
     (EntryKind.PLAN, PLAN_SCHEMA): _ALL | {"content_hash": str, "owner": str, "plan_hash": str, "plan_id": str},
+    (EntryKind.ANSWERED, AUDITS_SCHEMA): _OF_A_RUN | {"agent_id": str, "answers_hash": str, "commit_index": int},
     (EntryKind.AUDITS, AUDITS_SCHEMA): _OF_A_RUN | {"agents": int, "commit_index": int},
     (EntryKind.OPENED, PLAN_SCHEMA): _ALL | {"again": bool, "plan_id": str, "plan_index": int, "trial": str},
 }
@@ -214,6 +226,8 @@ def _entry(entry: dict[str, Any], kind: str) -> Entry:
         return Planned(entry["plan_id"], entry["owner"], entry["plan_hash"], entry["content_hash"])
     if kind == EntryKind.OPENED:
         return Opened(entry["plan_id"], entry["plan_index"], entry["trial"], entry["again"])
+    if kind == EntryKind.ANSWERED:
+        return Answered(entry["run_id"], entry["commit_index"], entry["agent_id"], entry["answers_hash"])
     if kind == EntryKind.AUDITS:
         return Audits(entry["run_id"], entry["commit_index"], entry["agents"])
     run_id, pack, names_pack = entry["run_id"], entry.get("content_hash"), "content_hash" in entry

@@ -171,19 +171,40 @@ def _further(rows: LogRows, run_id: str, committed: int) -> int:
     return int(entry_of(rows, noted[-1])["agents"]) if noted else 0
 
 
-def audit_draw(rows: LogRows, index: int) -> tuple[int, int]:
-    """Return what the audits of a committed run are drawn by: their seed, and among how many attempts they are.
+def draw_audit(rows: LogRows, run_id: str, agent_id: str, answers_hash: str, ts_ms: int) -> tuple[int, int] | None:
+    """Note what an agent of a committed run answered, and draw its audit: the seed, and among how many attempts it is.
 
-    The seed is made of the tree up to the commitment: nobody knows it before, and a run that is taken up again draws no other.
-    An attempt is each agent under audit of a commitment of the owner over the pack that had no result when this one was made,
-    or one at the least, and each whose audit failed in a run with a result; one of this run is the last.
+    Null of a run that has its result already: what is answered after that is not noted.
+
+    The seed is made of the tree up to what was answered: nobody knows it before, and the same answers of a run that is taken up
+    again draw no other. An attempt is each agent under audit of a commitment of the owner over the pack that had no result when
+    this one was made, or one at the least, each whose audit failed in a run with a result, and each other answer of an agent
+    under one commitment; this one is the last.
+
+    Raises
+    ------
+    LogConflictError
+        The run has no commitment, or it has ended.
     """
-    known = entry_of(rows, index)
+    committed, ended = _newest(rows, run_id)
+    if committed is None or (ended is not None and ended[1] == EntryKind.ABANDONED):
+        raise LogConflictError(f"run {run_id} has no commitment under which it could be audited")
+    known = entry_of(rows, committed)
     owner, pack = known["owner"], known.get("content_hash")
-    committed, sealed = (rows.pack_tally(owner, pack, kind, index) for kind in (EntryKind.COMMIT, EntryKind.RESULT))
-    noted = map(parsed, rows.pack_entries(owner, pack, EntryKind.AUDITS, index))
-    further: dict[int, int] = {entry["commit_index"]: entry["agents"] for entry in noted}  # the last of each
-    return audit_seed(tree_root(rows, index + 1)), committed - sealed + sum(further.values()) + 1
+    answer = {"agent_id": agent_id, "answers_hash": answers_hash, "commit_index": committed}
+    noted = [index for index, kind in rows.about(run_id) if kind == EntryKind.ANSWERED and index > committed]
+    index = next((one for one in noted if answer.items() <= entry_of(rows, one).items()), None)
+    if index is None and ended is not None:
+        return None
+    if index is None:
+        index = _append(rows, EntryKind.ANSWERED, run_id, owner, answer | {"ts_ms": ts_ms}, pack)
+    made, sealed = (rows.pack_tally(owner, pack, kind, committed) for kind in (EntryKind.COMMIT, EntryKind.RESULT))
+    audits = map(parsed, rows.pack_entries(owner, pack, EntryKind.AUDITS, committed))
+    further: dict[int, int] = {entry["commit_index"]: entry["agents"] for entry in audits}  # the last of each
+    answers = [parsed(entry) for entry in rows.pack_entries(owner, pack, EntryKind.ANSWERED, index)]
+    again = len(answers) - len({(entry["commit_index"], entry["agent_id"]) for entry in answers})
+    own = any(entry["commit_index"] == committed and entry["agent_id"] == agent_id for entry in answers)
+    return audit_seed(tree_root(rows, index + 1)), made - sealed + sum(further.values()) + again + own + 1
 
 
 def audit_seed(root: bytes) -> int:
@@ -261,7 +282,7 @@ def _end(rows: LogRows, kind: EntryKind, run_id: str, content: dict[str, Any], t
 def _append(rows: LogRows, kind: EntryKind, run_id: str, owner: str, content: dict[str, Any], content_hash: str | None) -> int:
     if not 0 <= content["ts_ms"] <= SAFE_INTEGER:
         raise LogError(f"a time of {content['ts_ms']} ms is out of range")
-    schema = AUDITS_SCHEMA if kind == EntryKind.AUDITS else ENTRY_SCHEMA
+    schema = AUDITS_SCHEMA if kind in (EntryKind.AUDITS, EntryKind.ANSWERED) else ENTRY_SCHEMA
     entry = canonical({"kind": kind.value, "run_id": run_id, "schema": schema, **content})
     index = rows.size()
     ends = content.get("commit_index") if kind in OF_RUNS else None

@@ -1,14 +1,24 @@
 """Attempts at audits: a run log draws their seeds, counts those that came to nothing, and lets readers draw again."""
 
 import json
+import pickle
+from dataclasses import replace
 
 import polars as pl
 import pytest
 
 import clvlab as cl
+from clvlab.application.backtests import plan_backtest, resolve
 from clvlab.application.log.auditing import audit
+from clvlab.application.log.operations import open_log
+from clvlab.application.progress import Stage
 from clvlab.application.runs.in_folder import FolderRecord
-from clvlab.errors import LookaheadError
+from clvlab.application.runs.perform import perform
+from clvlab.application.runs.plan import Plan
+from clvlab.application.runs.record import make
+from clvlab.errors import LookaheadError, StoreError
+from clvlab.law.schema import DECISIONS
+from clvlab.proof.canonical import sha256
 from tests.logs import entries
 from tests.test_cli import clvlab
 
@@ -73,24 +83,70 @@ def test_each_agent_of_a_competition_is_an_attempt_and_those_that_failed_are_tol
     assert [report.blind.attempts for report in then.audits.values()] == [3 + 2 + 1]
 
 
-def test_a_run_that_is_taken_up_again_draws_no_other_seed(tmp_path):
-    from clvlab.application.backtests import plan_backtest
-    from clvlab.application.log.operations import open_log
-    from clvlab.application.runs.record import make
+def test_a_run_that_is_taken_up_again_draws_no_other_seed_for_the_same_answers(tmp_path):
+    drawn = []
 
-    def stopped(*_):
-        raise KeyboardInterrupt
+    def stopped(stage, *_):
+        if stage is Stage.SEALING:
+            raise KeyboardInterrupt
+
+    class Told(FolderRecord):
+        def commit(self, plan):
+            commitment = super().commit(plan)
+
+            def drawing(agent_id, answers_hash):
+                drawn.append(commitment.drawing(agent_id, answers_hash))
+                return drawn[-1]
+
+            return replace(commitment, drawing=drawing)
 
     plan = plan_backtest(cl.open_pack("starter").source, honest)
     with open_log(tmp_path / "runs.log", create=True) as log:
-        record = FolderRecord(tmp_path / "runs", lambda: 1, log)
-        drawn = record.commit(plan).audit
+        record = Told(tmp_path / "runs", lambda: 1, log)
         with pytest.raises(KeyboardInterrupt):
             make(plan, record, stopped)
         done = make(plan, record)
 
-        assert (done.result.audits["honest"].seed, drawn.attempts) == (drawn.seed, 1)
-        assert [json.loads(entry)["kind"] for entry in entries(log)] == ["COMMIT", "RESULT"]
+        assert len(drawn) == 2
+        assert drawn[0] == drawn[1]
+        assert (done.result.audits["honest"].seed, drawn[0].attempts) == (drawn[0].seed, 1)
+        assert [json.loads(entry)["kind"] for entry in entries(log)] == ["COMMIT", "ANSWERED", "RESULT"]
+
+
+def test_what_an_agent_answers_is_fixed_before_its_audit_is_drawn(tmp_path):
+    with open_log(tmp_path / "runs.log", create=True) as log:
+        record = FolderRecord(tmp_path / "runs", lambda: 1, log)
+        make(plan_backtest(cl.open_pack("starter").source, honest), record)
+        answered = json.loads(entries(log)[1])
+
+    order = ["fixture_id", "tick_seq", "market_key", "side", "action"]
+    decided = resolve(honest).decide(cl.open_pack("starter").source.tape())
+    told = decided.select(*DECISIONS).sort(order, nulls_last=False).write_csv()
+    assert answered["answers_hash"] == sha256(told.encode())
+
+
+def test_a_record_that_can_t_be_written_ends_the_run_and_is_no_failure_of_an_agent(tmp_path):
+    class Broken(FolderRecord):
+        def commit(self, plan):
+            def drawing(*_):
+                raise StoreError("the disk is full")
+
+            return replace(super().commit(plan), drawing=drawing)
+
+    plan = Plan(cl.open_pack("starter").source, [resolve("baseline"), resolve(honest)])
+    with open_log(tmp_path / "runs.log", create=True) as log, pytest.raises(StoreError, match="the disk is full"):
+        make(plan, Broken(tmp_path / "runs", lambda: 1, log))
+
+
+def test_a_run_in_another_process_is_drawn_there_and_says_that_nobody_counts(tmp_path):
+    plan = plan_backtest(cl.open_pack("starter").source, honest)
+    with open_log(tmp_path / "runs.log", create=True) as log:
+        commitment = FolderRecord(tmp_path / "runs", lambda: 1, log).commit(plan)
+        arrived = pickle.loads(pickle.dumps(commitment))
+
+    found = perform(plan, arrived).result.audits["honest"]
+    assert (arrived.index, arrived.drawing, found.blind.attempts) == (commitment.index, None, None)
+    assert "attempts are not counted" in repr(found)
 
 
 def test_the_terminal_says_what_was_found_and_a_reader_of_the_log_draws_it_again(tmp_path):
@@ -115,6 +171,7 @@ def test_the_terminal_says_what_was_found_and_a_reader_of_the_log_draws_it_again
     assert clvlab(tmp_path, *bundled)[0] == 0
     code, out, _ = clvlab(tmp_path, "log", "audit", "runs.log", "--bundle", "run.clv")
     assert code == 0
-    assert f"is attempt 2 over this pack, drawn by seed {found['audits']['honest']['seed']}" in out
+    drawn = f"one of 2 attempts over this pack, drawn by seed {found['audits']['honest']['seed']}"
+    assert f"the audit of honest is {drawn}" in " ".join(out.split())
     [recount] = audit(str(tmp_path / "runs.log"), bundles={"run.clv": (tmp_path / "run.clv").read_bytes()}).recounts
-    assert (recount.attempts, recount.audit_seed) == (2, found["audits"]["honest"]["seed"])
+    assert [(one.attempts, one.seed) for one in recount.draws] == [(2, found["audits"]["honest"]["seed"])]

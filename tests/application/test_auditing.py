@@ -207,6 +207,7 @@ def test_bundle_must_stand_in_the_log_and_state_what_its_entries_give(tmp_path):
             "size": 7,
             "counts": {"earlier": 1, "later": 1, "abandoned": 1, "unknown_pack": 0},
             "elsewhere": 1,
+            "draws": (),
         }
     ]
     for name, value in (("earlier", 0), ("later", 0), ("abandoned", 0), ("unknown_pack", 3)):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import clvlab as cl
-from clvlab.engine.lookahead import least_found, lookahead_audit
+from clvlab.engine.lookahead import Draw, least_found, lookahead_audit
 from tests.engine.hindsight import Abstaining
 from tests.simulations.audits import PLANTED, Planted
 from tests.simulations.moving import paths, tape_of
@@ -81,7 +81,9 @@ def test_least_of_several_attempts_is_found_in_all_of_them_in_95_of_100(attempts
 def test_report_says_how_many_attempts_its_bound_is_for(tape):
     def report(attempts):
         at = np.full(FIXTURES, 20)
-        return lookahead_audit(Planted(lambda entry, _: entry >= 5_000, at, hides=False), tape, seed=1, attempts=attempts)
+        return lookahead_audit(
+            Planted(lambda entry, _: entry >= 5_000, at, hides=False), tape, seed=lambda _: Draw(1, attempts)
+        )
 
     assert "; no attempt over this pack came to nothing before" in repr(report(1))
     assert f"in {least_found(FIXTURES, 100, 0.35, 7)} of {FIXTURES}" in repr(report(7))

@@ -194,7 +194,11 @@ def test_agent_that_looks_from_one_fixture_to_another_passes(tape):
     assert len(report.fixture_ids) == 300
 
 
-def test_agent_that_fails_on_a_prefix_is_named(tape):
+@pytest.mark.parametrize(
+    ("max_rows", "said"),
+    [(10_000_000, "on the prefix of the tape that ends at tick"), (20_000, "on 9 fixture(s) of the tape alone")],
+)
+def test_agent_that_fails_on_a_part_is_told_on_which(tape, max_rows, said):
     height = tape.rows.height
 
     def fragile(ticks):
@@ -204,10 +208,10 @@ def test_agent_that_fails_on_a_prefix_is_named(tape):
         return frame.head(1)
 
     with pytest.raises(AgentFailedError, match="ValueError: too short") as caught:
-        audit(fragile, tape)
+        audit(fragile, tape, max_rows=max_rows)
 
     assert caught.value.kind == "ValueError"
-    assert any(note.startswith("on the prefix of the tape that ends at tick") for note in caught.value.__notes__)
+    assert any(note.startswith(said) for note in caught.value.__notes__), caught.value.__notes__
 
 
 def test_model_of_the_whole_tape_that_is_kept_from_call_to_call_does_not_help(tape):

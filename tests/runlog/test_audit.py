@@ -45,6 +45,11 @@ def audits(name, index, **changed):
     return entry | {"run_id": run_of(name), "commit_index": index} | changed
 
 
+def answered(name, index, **changed):
+    entry = {"kind": "ANSWERED", "schema": "clvlab-log/7", "agent_id": "a", "answers_hash": MANIFEST, "ts_ms": 1}
+    return entry | {"run_id": run_of(name), "commit_index": index} | changed
+
+
 def audited(*entries):
     auditor = Auditor()
     for entry in entries:
@@ -159,6 +164,10 @@ def test_entries_of_every_version_stand_in_one_log():
         ([committed("a"), audits("a", 0), audits("a", 0)], 2, "must say what its commitment 0 did not"),
         ([committed("a"), sealed("a", 0), audits("a", 0)], 2, "ahead of its result"),
         ([committed("a"), audits("a", 0, schema="clvlab-log/6")], 1, "not well-formed"),
+        ([committed("a"), answered("b", 0)], 1, "no commitment to it"),
+        ([committed("a"), sealed("a", 0), answered("a", 0)], 2, "must stand ahead of what ends its commitment 0"),
+        ([committed("a"), answered("a", 0, answers_hash="x")], 1, "names no agent and answer"),
+        ([committed("a"), answered("a", 0, agent_id="a\x1b[2J")], 1, "names no agent and answer"),
     ],
 )
 def test_broken_rule_names_its_entry(entries, index, rule):
@@ -242,7 +251,7 @@ def test_losers_under_another_pack_stand_beside_the_winner():
         (OTHER, 49, 1),
     ]
     [found] = auditor.recounts
-    assert (found.counts, found.elsewhere, found.attempts) == (Claim(0, 0, 0, 0), 49, 1)
+    assert (found.counts, found.elsewhere, found.draws) == (Claim(0, 0, 0, 0), 49, ())
 
 
 def test_times_that_fall_are_counted_and_break_no_rule():

@@ -15,7 +15,7 @@ from clvlab.proof.manifest import sources_hash
 from clvlab.runlog import tree
 from clvlab.runlog.audit import Auditor
 from clvlab.runlog.entries import read_entry
-from clvlab.runlog.log import RunCounts, abandon, audit_draw, commit, commit_anew, conclude, counts, entry_of, proven
+from clvlab.runlog.log import RunCounts, abandon, commit, commit_anew, conclude, counts, draw_audit, entry_of, proven
 from clvlab.runlog.tree import consistency, tree_root
 from clvlab.store.database import Database
 from clvlab.store.runlog import RunLog
@@ -103,9 +103,12 @@ def test_second_or_contrary_entry_is_refused_and_leaves_the_log_as_it_was(log, r
 
 
 def test_audits_are_drawn_by_what_nobody_knew_before_the_commitment_and_every_one_that_came_to_nothing_counts(log):
-    def attempt(name, owner="o", pack=PACK, audited=1):
+    def attempt(name, owner="o", pack=PACK, audited=1, answers=1):
         index = commit(rows, run_of(name), owner, hashed(name), pack, rows.size(), audited=audited)
-        seed, count = audit_draw(rows, index)
+        return drawn(name, index, answers)
+
+    def drawn(name, index, answers=1):
+        seed, count = draw_audit(rows, run_of(name), "agent", hashed(answers), rows.size())
         draws[index] = read_entry(rows.entry(index)), seed, count
         assert seed <= SAFE_INTEGER  # JSON has it whole everywhere
         return seed, count
@@ -125,14 +128,12 @@ def test_audits_are_drawn_by_what_nobody_knew_before_the_commitment_and_every_on
         conclude(rows, run_of("d"), MANIFEST, PACK, 9, failed_audits=1)
         assert attempt("e")[1] == 4
         abandon(rows, run_of("e"), "failed", 9)
-        attempt_again = commit_anew(rows, run_of("e"), 9)
-        assert audit_draw(rows, attempt_again)[1] == 5
+        assert drawn("e", commit_anew(rows, run_of("e"), 9))[1] == 5
         assert rows.tally()["o"] == {"COMMIT": 7, "RESULT": 2, "ABANDONED": 2}
         assert attempt("f", audited=4)[1] == 6  # all four stand for an attempt each while there is no result
         assert attempt("g", audited=2)[1] == 10
         abandon(rows, run_of("f"), "failed", 9)
-        attempt_again = commit_anew(rows, run_of("f"), 9)
-        assert audit_draw(rows, attempt_again)[1] == 12
+        assert drawn("f", commit_anew(rows, run_of("f"), 9))[1] == 12
         assert attempt("h", audited=2)[1] == 16
         conclude(rows, run_of("f"), MANIFEST, PACK, 9, failed_audits=2)
         conclude(rows, run_of("g"), MANIFEST, PACK, 9, failed_audits=1)  # as many as before: nothing to note
@@ -146,11 +147,41 @@ def test_audits_are_drawn_by_what_nobody_knew_before_the_commitment_and_every_on
         auditor.add(data)
     auditor.finish()
     assert (auditor.broken, len(auditor.recounts)) == ([], len(draws))
-    beside = {run_of("d"): 1, run_of("g"): 1}  # those that failed in the run itself
-    assert {int(one.bundle): (one.audit_seed, one.attempts) for one in auditor.recounts} == {
-        index: (seed, count + beside.get(entry.run_id, 0)) for index, (entry, seed, count) in draws.items()
+    failed = {"d": 1, "f": 2, "g": 1}  # those that failed in the run itself
+    last = {entry.run_id: index for index, (entry, _, _) in draws.items()}
+    beside = {last[run_of(name)]: count for name, count in failed.items()}
+    assert {int(one.bundle): (one.draws[0].seed, one.draws[0].attempts) for one in auditor.recounts} == {
+        index: (seed, count + beside.get(index, 0)) for index, (_, seed, count) in draws.items()
     }
     assert [one.further_attempts for one in auditor.counts() if (one.owner, one.content_hash) == ("o", PACK)] == [1 + 3 + 2 + 1]
+
+
+def test_another_answer_under_one_commitment_is_another_attempt_and_draws_anew(log):
+    with log.write() as rows:
+        index = commit(rows, run_of("a"), "o", hashed("a"), PACK, 1)
+        told = [draw_audit(rows, run_of("a"), agent, hashed(answer), 2) for agent, answer in ("x1", "x2", "y1", "x1", "x3")]
+        size = rows.size()
+        conclude(rows, run_of("a"), MANIFEST, PACK, 3)
+        assert draw_audit(rows, run_of("a"), "x", hashed("3"), 4) == told[-1]
+        assert draw_audit(rows, run_of("a"), "x", hashed("4"), 4) is None  # it has its result
+        later = commit(rows, run_of("b"), "o", hashed("b"), PACK, 5)
+        after = draw_audit(rows, run_of("b"), "x", hashed("1"), 6)
+        with pytest.raises(LogConflictError, match="no commitment"):
+            draw_audit(rows, run_of("c"), "x", hashed("1"), 6)
+
+    assert [count for _, count in told] == [1, 2, 2, 1, 3]
+    assert told[3] == told[0]
+    assert len({seed for seed, _ in told}) == 4
+    assert (size, after[1]) == (5, 3)  # both further answers of x
+    auditor = Auditor()
+    for at in (index, later):
+        auditor.recount(read_entry(entries(log)[at]), at, len(entries(log)), None, str(at))
+    for data in entries(log):
+        auditor.add(data)
+    auditor.finish()
+    drawn = {(one.bundle, each.agent_id): (each.seed, each.attempts) for one in auditor.recounts for each in one.draws}
+    assert auditor.broken == []
+    assert drawn == {(str(index), "x"): told[-1], (str(index), "y"): told[2], (str(later), "x"): after}
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ transaction that says the same of the run.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -20,14 +20,13 @@ from clvlab.application.runs.budget import Budget
 from clvlab.application.runs.card import lineage, metrics
 from clvlab.application.runs.counting import results, stored_claim
 from clvlab.application.runs.perform import Commitment, PerformedRun, audited
-from clvlab.application.runs.record import ABANDONED, Planned
-from clvlab.engine.lookahead import Draw
+from clvlab.application.runs.record import ABANDONED, Planned, drawing_of
 from clvlab.law.schema import Causality
 from clvlab.proof.anchor import Anchor
 from clvlab.proof.checks import Check
 from clvlab.proof.manifest import inputs_hash
 from clvlab.proof.started import RunStarted
-from clvlab.runlog.log import abandon, audit_draw, commit, commit_anew, conclude
+from clvlab.runlog.log import abandon, commit, commit_anew, conclude
 from clvlab.store import anchors, runs, standings
 from clvlab.store.database import Connection, Database
 from clvlab.store.hindsight import Knowledge
@@ -71,7 +70,7 @@ class DatabaseRecord:
         with self.database.write() as connection:
             self.before(connection)
             enter(connection, plan.started, self.owner, self.clock(), ranked=self.ranked)
-            return begin(connection, plan.run_id, self.clock())
+            return replace(begin(connection, plan.run_id, self.clock()), drawing=drawing_of(self.log, plan.run_id, self.clock))
 
     def keep(self, done: PerformedRun) -> None:
         """Store a run that no anchor is due for."""
@@ -149,10 +148,9 @@ def begin(connection: Connection, run_id: str, now_ms: int) -> Commitment:
     runs.mark(connection, run_id, RunStatus.RUNNING)
     if row is None or row["commit_index"] is None:
         return Commitment(run_id)
-    log = LogRows(connection, writing=True)
-    index = commit_anew(log, run_id, now_ms)
+    index = commit_anew(LogRows(connection, writing=True), run_id, now_ms)
     runs.commit_to(connection, run_id, index)
-    return Commitment(run_id, index, Draw(*audit_draw(log, index)))
+    return Commitment(run_id, index)
 
 
 def give_up(connection: Connection, run_id: str, cause: str, now_ms: int) -> None:

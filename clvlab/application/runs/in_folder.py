@@ -14,8 +14,7 @@ from clvlab.application.matches import check_open, held_matches, quotes_of_asked
 from clvlab.application.runs.inspector import inspect_decision
 from clvlab.application.runs.perform import Commitment, PerformedRun, audited
 from clvlab.application.runs.plan import Plan
-from clvlab.application.runs.record import ABANDONED, Planned
-from clvlab.engine.lookahead import Draw
+from clvlab.application.runs.record import ABANDONED, Planned, drawing_of
 from clvlab.errors import AnchorError, LogConflictError
 from clvlab.invocation import command
 from clvlab.packs.derived.opening import view_file
@@ -23,7 +22,7 @@ from clvlab.proof.anchor import Anchor
 from clvlab.proof.manifest import inputs_hash
 from clvlab.proof.seal import SealedRun
 from clvlab.proof.verify import Verification, verify
-from clvlab.runlog.log import LogStore, abandon, audit_draw, commit, conclude, is_concluded
+from clvlab.runlog.log import LogStore, abandon, commit, conclude, is_concluded
 from clvlab.store.folder import held_of, read_receipts, read_run, read_view, write_run
 
 
@@ -67,7 +66,7 @@ class FolderRecord:
             audits = len(audited(plan.started))
             now_ms = self.clock()
             index = commit(rows, plan.run_id, self.owner, inputs, content_hash, now_ms, sources=sources, audited=audits)
-            return Commitment(plan.run_id, index, Draw(*audit_draw(rows, index)))
+            return Commitment(plan.run_id, index, drawing_of(self.log, plan.run_id, self.clock))
 
     def keep(self, done: PerformedRun) -> None:
         """Store a run, then conclude its commitment.

@@ -47,13 +47,17 @@ class Commitment:
         Its id.
     index
         The entry of the run log; null without a log.
-    audit
-        What the log draws for the audit of its agents; null without a log.
+    drawing
+        Lets the log draw the audit of an agent, given its id and a hash of what it answered; null without a log, and in another
+        process than the log's.
     """
 
     run_id: str
     index: int | None = None
-    audit: Draw | None = None
+    drawing: Callable[[str, str], Draw] | None = None
+
+    def __reduce__(self) -> tuple[type[Commitment], tuple[str, int | None]]:
+        return Commitment, (self.run_id, self.index)
 
 
 @dataclass(frozen=True)
@@ -230,7 +234,6 @@ def perform(plan: Plan, commitment: Commitment | None = None, tell: Tell = tell_
         The only agent, or the last one left, failed, or decided by what came later.
     """
     _check(plan.run_id, commitment)
-    drawn = (commitment and commitment.audit) or Draw(secrets.randbelow(SAFE_INTEGER))
     tell(Stage.OPENING)
     markets: list[int] = []
     result = run(
@@ -238,8 +241,8 @@ def perform(plan: Plan, commitment: Commitment | None = None, tell: Tell = tell_
         plan.agents,
         plan.window,
         policy=plan.policy,
-        audit_seed=drawn.seed if plan.audit else None,
-        attempts=drawn.attempts,
+        audit_seed=secrets.randbelow(SAFE_INTEGER) if plan.audit else None,
+        drawing=None if commitment is None else commitment.drawing,
         kind=plan.kind,
         origin_id=plan.origin_id,
         commit_index=None if commitment is None else commitment.index,

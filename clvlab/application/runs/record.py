@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import secrets
+from collections.abc import Callable
 from typing import Protocol
 
 from clvlab.application.causes import cause_of
 from clvlab.application.progress import Tell, tell_nobody
 from clvlab.application.runs.perform import Commitment, PerformedRun, perform
 from clvlab.application.runs.plan import Plan
+from clvlab.engine.lookahead import Draw
 from clvlab.errors import ClvlabError
+from clvlab.law.schema import SAFE_INTEGER
 from clvlab.proof.started import RunStarted
-from clvlab.runlog.log import LogStore
+from clvlab.runlog.log import LogStore, draw_audit
 
 ABANDONED = "failed"
 """All that the log says of a failure, as nothing can be taken back from it."""
@@ -45,6 +49,17 @@ class Record(Protocol):
     def abandon(self, run_id: str, cause: str) -> None:
         """Note that a run failed; asking for it again commits to it anew."""
         ...
+
+
+def drawing_of(log: LogStore, run_id: str, clock: Callable[[], int]) -> Callable[[str, str], Draw]:
+    """Return what draws the audits of a committed run by its log, which notes what an agent answered before."""
+
+    def drawing(agent_id: str, answers_hash: str) -> Draw:
+        with log.write() as rows:
+            drawn = draw_audit(rows, run_id, agent_id, answers_hash, clock())
+        return Draw(secrets.randbelow(SAFE_INTEGER)) if drawn is None else Draw(*drawn)
+
+    return drawing
 
 
 def make(plan: Plan, record: Record, tell: Tell = tell_nobody) -> PerformedRun:
