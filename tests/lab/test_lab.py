@@ -1,13 +1,18 @@
 import threading
+from dataclasses import asdict
 
 import polars as pl
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import clvlab as cl
 from clvlab.application.application import Application
+from clvlab.client import ApiError
 from clvlab.errors import (
     AgentError,
     AgentFailedError,
+    ClvlabError,
     DecisionError,
     PackFormatError,
     PageError,
@@ -22,11 +27,18 @@ from clvlab.errors import (
     UnsupportedError,
     WindowError,
 )
+from clvlab.law.closing import Window
+from clvlab.proof.evidence import read_evidence
 from clvlab.store.database import Database
 from tests.service.serving import BOB, api
 from tests.tampering import rewrite
 
 FIXTURE = 90000000
+WINDOWS = st.one_of(
+    st.builds(Window, st.sampled_from(["full", "é"]), st.sampled_from(["pre_match", "manual_stop"]), st.none(),
+              st.integers(0, 3_600), st.sampled_from([("",), ("1X2",), ("1X2", "OVERUNDER")])),
+    st.builds(Window, st.just("hour"), st.just("fixed_duration"), st.integers(1, 100_000)),
+)  # fmt: skip
 BOTH = ["baseline", "cumulative-drift"]
 ODDS = (
     "fixture,time,market,side,odds,kickoff,result\n"
@@ -93,8 +105,23 @@ class TestEveryLab:
         assert lab.verify(run_id).passed
         assert again.verify().passed
         assert again.run.evidence_hash == made.run.evidence_hash
+        assert again.run.receipts
+        assert again.run.receipts == cl.backtest("starter", "baseline", fixtures=[FIXTURE]).run.receipts
         assert pl.DataFrame(again.scores).equals(pl.DataFrame(made.scores))
         assert run_id in lab.runs(None).frame["run_id"]
+
+    @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(WINDOWS)
+    def test_seals_every_field_of_a_window_as_it_was_asked_for(self, lab, window):
+        sealed = lab.backtest("starter", "baseline", fixtures=[FIXTURE], window=window).run.source.events
+        stated = read_evidence(sealed).started["window"]
+
+        asked = asdict(window) | {"market_allowlist": list(window.market_allowlist)}
+        assert {name: stated.get(name) for name in asked} == asked
+
+    def test_refuses_a_close_by_a_book_that_the_pack_has_not(self, lab):
+        with pytest.raises((ClvlabError, ApiError), match="no-such-book"):
+            lab.backtest("starter", "baseline", fixtures=[FIXTURE], close="no-such-book")
 
     def test_lets_several_agents_decide_on_one_tape(self, lab):
         entries = {"first": "baseline", "early": ("cumulative-drift", {"warmup_ticks": 10})}

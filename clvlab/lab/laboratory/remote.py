@@ -18,6 +18,7 @@ from clvlab.application import backtests, packs
 from clvlab.client import ApiError, Client
 from clvlab.errors import (
     DecisionError,
+    EvidenceError,
     RunFailedError,
     ServiceUnreachableError,
     UnknownPackError,
@@ -35,7 +36,7 @@ from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.packs.derived.derivation import DerivedPack
 from clvlab.proof.anchor import Anchor
-from clvlab.proof.seal import SealedRun
+from clvlab.proof.bundle import read_bundle, run_of
 
 if TYPE_CHECKING:
     from clvlab.sql import Table  # loads a database
@@ -104,7 +105,6 @@ class RemotePlace:
         if strategy in TRANSCRIBED:
             raise UnsupportedError(f"{self.where} backtests no transcript: enter it in .compete(), or backtest in a Lab() here")
         self._check_audited(question)
-        window = question.window
         with self._asking() as client:
             made = client.backtest_pack(
                 _named_pack(question),
@@ -112,11 +112,7 @@ class RemotePlace:
                 strategy=strategy,
                 params=entry.params,
                 policy=_limits(question.policy),
-                window_id=window.window_id,
-                market_allowlist=list(window.market_allowlist),
-                end_rule=window.end_rule,
-                duration_s=window.duration_s,
-                min_clv_horizon_s=window.min_clv_horizon_s,
+                **asdict(question.window),
             )
             try:
                 client.wait_for_report(made["backtest_id"])
@@ -214,10 +210,14 @@ class RemotePlace:
         try:
             with self._asking() as client:
                 anchor = client.run(run_id)["anchor"]
-                sealed = SealedRun(run_id, client.evidence(run_id), client.scores(run_id), client.manifest(run_id))
+                parts = read_bundle(client.bundle(run_id))
         except ApiError as error:
             raise _unknown(error, run_id) from error
-        return Result(Run(sealed, anchor=Anchor(**anchor)), packs.bundled_catalog().packs())
+        sealed = run_of(parts)
+        if sealed.run_id != run_id:
+            raise EvidenceError(f"{self.where} gives run {sealed.run_id!r:.80} under the id {run_id!r}")
+        run = Run(sealed, parts.get("receipts.jsonl", b""), Anchor(**anchor))
+        return Result(run, packs.bundled_catalog().packs())
 
     def verify(self, run_id: str) -> VerificationResult:
         try:
