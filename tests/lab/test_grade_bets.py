@@ -282,6 +282,28 @@ def test_of_two_matches_of_the_same_teams_neither_is_guessed(tmp_path):
     assert graded.bets["fixture_id"].to_list() == [None, None, second, first]
 
 
+def test_of_two_matches_of_the_same_teams_the_one_is_taken_that_was_quoted_and_had_not_begun(tmp_path):
+    rows = [
+        {"fixture": fixture, "time": time, "kickoff": kickoff, "market": "1X2||", "side": side, "odds": 2.0,
+         "home": "Oak", "away": "Elm"}
+        for fixture, time, kickoff in (
+            ("m", "2026-03-01T10:00Z", "2026-03-01T15:00Z"), ("n", "2026-03-01T12:00Z", "2026-03-01T20:00Z")
+        )
+        for side in ("part1", "part2")
+    ]  # fmt: skip
+    pack = cl.import_odds("csv", pl.DataFrame(rows), tmp_path / "twice")
+    times = ["09:00", "11:00", "13:00", "16:00", "21:00"]
+
+    graded = cl.grade_bets(
+        frame(*[row("Oak v Elm", time=f"2026-03-01T{time}Z", market="1X2||", kickoff=None) for time in times]), pack
+    )
+
+    first, second = (one.fixture_id for one in sorted(pack.source.manifest.fixtures, key=lambda one: one.source_id))
+    assert graded.bets["fixture_id"].to_list() == [None, first, None, second, None]
+    unclear = "fixture_ambiguous"
+    assert graded.bets["unmatched"].to_list() == [unclear, None, unclear, None, unclear]
+
+
 def test_a_service_grades_nothing():
     with cl.Lab("http://127.0.0.1:9") as lab, pytest.raises(UnsupportedError, match="in a Lab"):
         lab.grade_bets(Path("bets.csv"), "starter")

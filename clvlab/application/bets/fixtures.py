@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from clvlab.application.bets.columns import Meaning
@@ -25,10 +25,11 @@ _MOST_HINTS = 20
 
 @dataclass(frozen=True, slots=True)
 class NoMatch:
-    """Why a bet is not on the tape: a key, and a sentence with its values."""
+    """Why a bet is not on the tape: a key, a sentence with its values, and fixtures of which the tape may tell the one."""
 
     reason: str
     detail: str
+    fixture_ids: tuple[int, ...] = ()
 
 
 class FixtureNames:
@@ -58,7 +59,8 @@ class FixtureNames:
         if len(found) == 1:
             return self._known[next(iter(found))]
         if found:
-            return self._ambiguous(f"{text!r:.200} is the id of one fixture and the source's id of another", found)
+            both = self._ambiguous(f"{text!r:.200} is the id of one fixture and the source's id of another", found)
+            return replace(both, fixture_ids=())  # which of the two is no matter of time
         teams = _teams(told)
         if teams is None:
             said = "no fixture is named" if not text else f"no fixture has the id {text!r:.200}, and it does not name two teams"
@@ -113,7 +115,7 @@ class FixtureNames:
 
     def _ambiguous(self, said: str, found: set[int]) -> NoMatch:
         listed = ", ".join(map(str, sorted(found)[:_SHOWN])) + (", ..." if len(found) > _SHOWN else "")
-        return NoMatch("fixture_ambiguous", f"{said} ({listed})")
+        return NoMatch("fixture_ambiguous", f"{said} ({listed})", tuple(sorted(found)))
 
 
 @lru_cache(maxsize=10_000)

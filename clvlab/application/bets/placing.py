@@ -33,14 +33,25 @@ def positions_of(rows: Sequence[Row], pack: Pack, window: Window) -> list[Positi
     """Put every bet on the tape of a pack, or say why it is not on it.
 
     A bet is taken at the last tick of its fixture that is not later than it: prices after it were not known to the bettor.
+    Where several fixtures fit its names, it is on the one whose market was quoted by then and had not closed, if that is one.
     """
-    known = FixtureNames(pack.manifest.fixtures)
-    fixtures = [_fixture(told, known, dict(pack.held_out)) for told in rows]
-    wanted = sorted({one.fixture_id for one in fixtures if isinstance(one, Fixture)})
+    known, held_out = FixtureNames(pack.manifest.fixtures), dict(pack.held_out)
+    fixtures = [_fixture(told, known, held_out) for told in rows]
+    meant = [(one.fixture_id,) if isinstance(one, Fixture) else one.fixture_ids for one in fixtures]
+    meant = [() if any(one in held_out for one in own) else own for own in meant]  # whose ticks nobody may read
+    wanted = sorted({one for own in meant for one in own})
     if not wanted:
         return [one for one in fixtures if isinstance(one, NoMatch)]
-    places = _Places(pack.tape(wanted), window)
-    return [places.place(told, one) if isinstance(one, Fixture) else one for told, one in zip(rows, fixtures, strict=True)]
+    places, by_id = _Places(pack.tape(wanted), window), {one.fixture_id: one for one in pack.manifest.fixtures}
+    found: list[Position | NoMatch] = []
+    for told, one, own in zip(rows, fixtures, meant, strict=True):
+        placed = [places.place(told, by_id[fixture_id]) for fixture_id in own]
+        if isinstance(one, NoMatch):
+            open_then = [place for place in placed if isinstance(place, Position)]
+            found.append(open_then[0] if len(open_then) == 1 else one)
+        else:
+            found += placed
+    return found
 
 
 def _fixture(told: Row, known: FixtureNames, held_out: dict[int, str]) -> Fixture | NoMatch:
