@@ -35,6 +35,19 @@ def test_only_settings_that_differ_are_shown(tests):
     assert settings.rows() == [("config.warmup_ticks", "6", "40")]
 
 
+def test_backtests_that_close_otherwise_are_said_to_be_measured_otherwise(tests):
+    early = cl.backtest("starter", "cumulative-drift", window=cl.Window(end_rule="fixed_duration", duration_s=3600))
+
+    found = cl.compare([tests[0], early])
+
+    assert cl.compare(tests).yardsticks == ""
+    said = "cumulative-drift by the consensus (pre_match, last_state)"
+    assert said in found.yardsticks, found.yardsticks
+    assert "(2) by the consensus (fixed_duration of 3600 s" in found.yardsticks
+    assert "The yardsticks differ" in repr(found)
+    assert "The yardsticks differ" in found._repr_html_()
+
+
 def test_positions_are_counted_once_for_each_side_of_the_pair(tests):
     one, other = tests[:2]
     overlap = cl.compare([one, other]).overlap.row(0, named=True)

@@ -11,7 +11,7 @@ from clvlab.naming import did_you_mean
 from clvlab.odds.formats import OddsFormat, decimal_odds
 
 _NUMBER = re.compile(r"[+-]?\s?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)")
-_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]{1,2}")  # a decimal comma; with three digits behind it, nobody can say
+_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]{1,2}|[0-9]{1,2},[0-9]{3}")  # of thousands is one with a sign: American odds
 _FRACTION = re.compile(r"[0-9]+\s?/\s?[0-9]+|evens|even|evs", re.IGNORECASE)
 _LEAST_AMERICAN = 100
 

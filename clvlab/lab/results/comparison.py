@@ -137,6 +137,15 @@ class Comparison(Shown):
         differing = [row for row in rows if len(set(row[1:])) > 1]
         return pl.DataFrame(differing, schema=dict.fromkeys(["setting", *self.names], pl.String), orient="row")
 
+    @property
+    def yardsticks(self) -> str:
+        """Say by what each backtest closes, where that is not the same for all; else nothing."""
+        closes = [_closing(source) for source in self.sources]
+        if len(set(closes)) == 1:
+            return ""
+        each = ", ".join(f"{name} by {close}" for name, close in zip(self.names, closes, strict=True))
+        return f"The yardsticks differ: {each}; what differs may be the closes."
+
     @cached_property
     def overlap(self) -> pl.DataFrame:
         """One row per pair: positions (tick, market and side) of both, of one alone, and the shared part of all in percent."""
@@ -162,7 +171,9 @@ class Comparison(Shown):
             + ("no difference to estimate" if row[self._measure.mean] is None else _said(row, self._measure))
             for row in self.differences.iter_rows(named=True)
         )
-        return f"Comparison of {len(self.sources)} backtests: {said}; next: .differences, .settings, .overlap, .fixtures"
+        differ = f"{self.yardsticks} " if self.yardsticks else ""
+        steps = "next: .differences, .settings, .overlap, .fixtures"
+        return f"Comparison of {len(self.sources)} backtests: {differ}{said}; {steps}"
 
     def _repr_html_(self) -> str:
         measure = self._measure
@@ -176,6 +187,7 @@ class Comparison(Shown):
         return html.block(
             f"Comparison on {self.sources[0].pack_id}",
             html.verdict(said.sentence, said.tone),
+            f"<p>{html.escape(self.yardsticks)}</p>" if self.yardsticks else "",
             html.section("Difference, paired by fixture", forest(self.differences.rename({"difference": "agent"}), measure)),
             html.section("Each alone", forest(self.frame, measure)),
             f'<p class="quiet">By {measure.title}: {measure.question}? Intervals hold {self.level:.0%}, over fixtures.</p>',
@@ -209,6 +221,14 @@ class Comparison(Shown):
         others = len(rows) - ahead - behind
         rest = f"; {others} can't be told apart from it" if others else ""
         return Verdict(f"Beside {first}, each taken alone: {ahead} ahead, {behind} behind{rest}.", tone)
+
+
+def _closing(source: Contender) -> str:
+    """Say which message of a market is its close, and whose prices count there."""
+    window = source.started["window"]
+    ends = window["end_rule"] if window["duration_s"] is None else f"{window['end_rule']} of {window['duration_s']} s"
+    age = f", at most {window['max_close_age_s']} s old" if "max_close_age_s" in window else ""
+    return f"{window.get('close_source', 'the consensus')} ({ends}, {window['closing_policy']}{age})"
 
 
 def _said(row: dict[str, Any], measure: Measure) -> str:
