@@ -5,6 +5,7 @@ from scipy import stats
 from clvlab.statistics import Clusters, cluster_errors, estimates, family_of, normal_scores
 from tests.length import length
 from tests.simulations import families
+from tests.simulations.nulls import Null, announced
 
 
 def season(rng, *, fixtures=60, agents=12, lift=0.0, alike=0.0):
@@ -181,3 +182,9 @@ def test_the_p_of_the_best_is_never_too_small(harmful):
 
 def test_an_edge_of_34_bps_is_found():
     assert families.announced(20, fixtures=300, edge_bps=34) >= 19
+
+
+def test_favourites_announce_more_than_is_said_as_docs_state():
+    null = Null("favourites", "equal", 120, 20, 1)
+
+    assert 0.12 < announced(null, 100) < 0.34
