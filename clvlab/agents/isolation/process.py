@@ -13,7 +13,7 @@ import sysconfig
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock, Thread
 from typing import Any, BinaryIO, cast
@@ -282,6 +282,8 @@ class AgentProcess:
             raise
 
     def _ended(self) -> AgentFailedError:
+        with suppress(subprocess.TimeoutExpired):  # what waits for the agent's process ends after it
+            self._process.wait(_PATIENCE_S)
         self._process.kill()  # it may have closed its pipes, and live
         return AgentFailedError("ProcessEnded", f"its process ended with status {self._process.wait()}")
 

@@ -53,11 +53,26 @@ class Looking(io.StringIO):
 
     def write(self, text):
         if said := re.fullmatch(r"(\d+) (\d+)", text):
-            process, seen = map(int, said.groups())
+            process, seen = numbered_here(int(said[1])), int(said[2])
             held = held_by(process)
             markers = {one for part in held for pattern in self._patterns for one in pattern.findall(part)}
             self.found.append((seen, markers, waiting_for(process)))
         return len(text)
+
+
+def numbered_here(number):
+    """Return the number here of the newest process below this one that calls itself by a number of its own."""
+    children, below = {}, [os.getpid()]
+    for status in Path("/proc").glob("[0-9]*/status"):
+        with contextlib.suppress(OSError):  # it has ended since
+            told = dict(line.split(":\t", 1) for line in status.read_text().splitlines() if ":\t" in line)
+            children.setdefault(int(told["PPid"]), []).append((int(told["Pid"]), int(told["NSpid"].split()[-1])))
+    found = []
+    while below:
+        for pid, own in children.get(below.pop(), []):
+            below.append(pid)
+            found += [pid] if own == number else []
+    return max(found, key=lambda pid: int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]))
 
 
 def held_by(process):
