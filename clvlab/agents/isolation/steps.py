@@ -28,7 +28,7 @@ def steps(tape: Tape) -> Iterator[tuple[tuple[int, int], bytes]]:
     messages = in_order(tape, first_sides.select("series", "fixture_id", "market"), "market", "suspended")
     names = tape.series["side"].to_list()
     markets = list(first_sides.select("series", "market_key", "n_sides", "rows").iter_rows())
-    known, told = known_of(tape), set[int]()
+    known, told = known_of(tape), dict[int, int]()
     columns = columns_of(tape)
     probs, odds = columns["prob_bps"], columns["odds_milli"]
     for part in messages.iter_slices(_SLICE):
@@ -39,10 +39,10 @@ def steps(tape: Tape) -> Iterator[tuple[tuple[int, int], bytes]]:
             sides = slice(row, row + n_sides * length, length)
             news = None
             if market not in told:
-                told.add(market)
+                told[market] = len(told)  # the number that it has on the tape would tell how many are still to come before it
                 news = (market_key, tuple(names[series : series + n_sides]), tuple(known[fixture_id]))
             quoted = (probs[sides].tolist(), odds[sides].tolist())
-            message = (fixture_id, tick_seq, ts_ms, in_running, market, suspended, *quoted, news)
+            message = (fixture_id, tick_seq, ts_ms, in_running, told[market], suspended, *quoted, news)
             yield (fixture_id, tick_seq), marshal.dumps(message, _MARSHAL)
 
 

@@ -125,6 +125,16 @@ def test_bytes_that_are_no_decisions_are_refused(answer):
         answered(answer, (1, 2))
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_a_message_says_nothing_of_markets_that_come_later(seed):
+    """Markets lie on the tape by fixture and name, and their numbers there count those that are still to come."""
+    tape = made_up(seed)
+    last = tape.rows["ts_ms"].max() // 2
+    part = list(steps(tape.keep(tape.rows["ts_ms"] <= last)))
+
+    assert part == list(steps(tape))[: len(part)]
+
+
 class Failing(cl.TickAgent):
     def on_tick(self, book):
         if book.tick_seq == 1:
