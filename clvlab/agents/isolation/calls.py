@@ -22,17 +22,17 @@ _CALLS = (
     "open", "openat", "close", "close_range", "read", "readv", "pread64", "preadv", "write", "writev", "pwrite64", "pwritev",
     "lseek", "stat", "lstat", "fstat", "newfstatat", "statx", "access", "faccessat", "faccessat2", "getdents", "getdents64",
     "getcwd", "dup", "dup2", "dup3", "pipe", "pipe2", "sendfile",
-    # waiting
+    # waiting; futex and clock_nanosleep by their arguments
     "poll", "ppoll", "select", "pselect6", "epoll_create", "epoll_create1", "epoll_ctl", "epoll_wait", "epoll_pwait",
-    "eventfd", "eventfd2", "timerfd_create", "timerfd_settime", "timerfd_gettime", "futex", "nanosleep", "clock_nanosleep",
-    "restart_syscall", "pause", "wait4", "waitid",
+    "eventfd", "eventfd2", "timerfd_create", "timerfd_settime", "timerfd_gettime", "nanosleep", "restart_syscall", "pause", "wait4",
+    "waitid",
     # threads and signals of this process; clone and tgkill by their arguments
     "set_robust_list", "set_tid_address", "rseq", "arch_prctl", "sched_yield", "sched_get_priority_max",
     "sched_get_priority_min", "rt_sigaction", "rt_sigprocmask", "rt_sigreturn", "rt_sigpending", "rt_sigtimedwait",
     "rt_sigsuspend", "sigaltstack", "setitimer", "getitimer", "alarm", "exit", "exit_group",
-    # who and when one is
+    # who and when one is; clocks by their number
     "getpid", "gettid", "getppid", "getuid", "geteuid", "getgid", "getegid", "getresuid", "getresgid", "getgroups", "getrlimit",
-    "times", "time", "gettimeofday", "clock_gettime", "clock_getres", "getcpu", "uname", "sysinfo", "getrandom",
+    "times", "time", "gettimeofday", "getcpu", "uname", "getrandom",
     # a pair of sockets, which event loops need
     "sendto", "recvfrom", "sendmsg", "recvmsg", "shutdown", "getsockname", "getpeername", "getsockopt",
 )  # fmt: skip
@@ -48,6 +48,10 @@ _CONNECTING = (
 _MISSING = (435, 437, 441, 449)  # clone3, openat2, epoll_pwait2, futex_waitv
 _UNSIGNED_INT = 0xFFFFFFFF  # the kernel drops the upper half of these arguments, a filter sees it
 _CLONE_THREAD = 0x00010000
+# A futex on a page of a file is known by the file: whoever maps a library could wake a process that waits in the same place. The
+# C library waits so for a thread to end, and looks again where the number has changed meanwhile.
+_FUTEX_PRIVATE, _FUTEX_COMMAND, _FUTEX_WAITS = 128, 127, (0, 9)
+_CLOCKS = ~0xF & _UNSIGNED_INT  # of the machine and of this process; others have the number of a process, whose time they tell
 _RLIMIT_AS = 9
 _AF_UNIX, _SOCK_STREAM, _SOCKET_TYPES = 1, 1, 0xF
 # What memory is mapped as: private, or shared where it can't be written and a file holds it. Memory that is shared, or that
@@ -84,6 +88,9 @@ def call_filter(*, network: bool, writes: bool) -> pyseccomp.SyscallFilter | Non
     missing = pyseccomp.ERRNO(errno.ENOSYS)
     for number in _MISSING:
         calls.add_rule(missing, number)
+    for wait in _FUTEX_WAITS:
+        shared = pyseccomp.Arg(1, pyseccomp.MASKED_EQ, _FUTEX_PRIVATE | _FUTEX_COMMAND, wait)
+        calls.add_rule(pyseccomp.ERRNO(errno.EAGAIN), "futex", shared)
     calls.add_rule(missing, "sched_getaffinity", pyseccomp.Arg(0, pyseccomp.GT, os.getpid()))  # it asks so for its threads
     return calls
 
@@ -101,6 +108,9 @@ def _by_arguments() -> Iterator[tuple[str, tuple[pyseccomp.Arg, ...]]]:
     for name, index, values in (("madvise", 2, _ADVICE), ("fcntl", 1, _FCNTL), ("ioctl", 1, _IOCTL), ("prctl", 0, _PRCTL)):
         for value in values:
             yield name, (masked(index, _UNSIGNED_INT, value),)
+    yield "futex", (masked(1, _FUTEX_PRIVATE, _FUTEX_PRIVATE),)
+    for name in ("clock_gettime", "clock_getres", "clock_nanosleep"):
+        yield name, (masked(0, _CLOCKS, 0),)
     yield "clone", (masked(0, _CLONE_THREAD, _CLONE_THREAD),)
     yield "tgkill", (masked(0, _UNSIGNED_INT, os.getpid()),)
     for who in (0, os.getpid()):

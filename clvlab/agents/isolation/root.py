@@ -23,6 +23,8 @@ _END_WITH_PARENT = 1
 _BIND, _RECURSIVE, _PRIVATE = 0x1000, 0x4000, 0x40000
 _DETACH = 2
 _AT_RECURSIVE, _READ_ONLY, _MOUNT_SETATTR = 0x8000, 1, 442
+_MACHINE = Path("/proc")  # what it tells of the machine changes with what others do there, so a copy is left
+_NAME = b"agent"  # of the machine
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}  # the C library has no name for it
 
 
@@ -93,6 +95,7 @@ def take_namespaces() -> int | None:
         _unshare(libc)
     except OSError:
         return None
+    libc.sethostname(_NAME, ctypes.c_size_t(len(_NAME)))  # whoever may have names of one's own may set them
     ends, lives = os.pipe()
     if child := os.fork():
         try:
@@ -153,6 +156,9 @@ def _bind(libc: ctypes.CDLL, path: Path, root: Path, bound: set[Path]) -> None:
         # Of the folder that the root lies in without what is mounted there.
         _mount(libc, str(path), place, None, _BIND if path in root.parents else _BIND | _RECURSIVE)
         bound.add(path)
+    elif path.parent == _MACHINE:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(path.read_bytes())
     else:
         place.parent.mkdir(parents=True, exist_ok=True)
         place.touch()

@@ -98,7 +98,7 @@ def enter_own_root(folder: str, reads: Sequence[str], *, network: bool) -> tuple
         return False, os.getpid()
     own = Path("/proc/self")
     given = (*_SYSTEM, *(_NETWORK if network else ()), folder, *reads)
-    visible = {*_python(), *_libraries(), *map(Path, given), *(own / name for name in (*_OF_ITSELF, "task"))}
+    visible = {*_python(), *_libraries(), *map(Path, given), *(own / name for name in _OF_ITSELF)}
     root = Path(folder, "root")
     root.mkdir()
     return enter_root(root, visible | {path.resolve() for path in visible}, _holes()), number
@@ -139,7 +139,7 @@ def _powers_dropped() -> bool:
 
 def _is_alone() -> bool:
     """Tell whether this thread is the only one: the others would not be locked in, and run whatever it gives them."""
-    return sum(1 for _ in Path("/proc/self/task").iterdir()) == 1
+    return "\nThreads:\t1\n" in Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
 
 
 @contextmanager
@@ -243,7 +243,7 @@ def _files_locked(readable: Sequence[str], writable: Sequence[str], *, network: 
                 | access.REMOVE_FILE
                 | access.REMOVE_DIR,
             )
-        for folder in (*_listed(), itself / "task"):
+        for folder in _listed():
             guard.add_path_rule(folder, access=access.READ_DIR)
         if network:
             guard.allow_all_network()

@@ -54,7 +54,7 @@ def test_path_outside_has_no_metadata_whether_it_is_there_or_not(tmp_path, monke
     monkeypatch.chdir(tmp_path)
     Path("left").write_text("closes")
     Path("link").symlink_to("closes")
-    here = ("left", "link", str(tmp_path / "left"), tempfile.gettempdir(), f"/proc/{os.getpid()}")
+    here = ("left", "link", str(tmp_path / "left"), tempfile.gettempdir(), f"/proc/{os.getpid()}", "/proc/self/task")
     acts = {path: lambda path=path: Path(path).lstat() for path in (*PATHS, *here)}
 
     found = outcomes(acts)
@@ -81,6 +81,16 @@ def test_processes_and_threads_are_numbered_anew():
     assert isolated(Own()).identity.held == (Held.CALLS, Held.FILES, Held.PROCESSES, Held.ROOT)
     assert (pid, parent, told, last) == (1, 0, 1, 1)
     assert highest < 200
+
+
+@pytest.mark.usefixtures("apart")
+def test_machine_tells_neither_its_name_nor_what_others_do_there():
+    def told():
+        before = Path("/proc/meminfo").read_bytes()
+        memory = bytearray(os.urandom(1) * (64 << 20))
+        return os.uname().nodename, Path("/proc/meminfo").read_bytes() == before, len(memory) >> 20
+
+    assert eval(reason_of(told)) == ("agent", True, 64)
 
 
 @pytest.mark.usefixtures("apart")

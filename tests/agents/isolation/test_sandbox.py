@@ -40,6 +40,14 @@ def called(*arguments):
     return "done" if libc.syscall(*arguments) >= 0 else os.strerror(ctypes.get_errno())
 
 
+def woken():
+    """Wake whoever waits on a page of a file, which is known by the file."""
+    libc = ctypes.CDLL(None)
+    libc.mmap.restype = ctypes.c_void_p
+    at = libc.mmap(None, ctypes.c_size_t(4096), mmap.PROT_READ, mmap.MAP_SHARED, file_of_python(), ctypes.c_long(0))
+    return called(202, ctypes.c_void_p(at), 1, 1, None, None, 0)
+
+
 def test_thread_of_ours_is_locked_in_too(tmp_path):
     """It calls functions by names that the agent may give another meaning."""
     left = tmp_path / "left"
@@ -91,6 +99,9 @@ NOTICEABLE = {
     "name": lambda: socket.socketpair()[0].bind("\0clvlab-test"),
     "inotify": lambda: called(294, 0),
     "fanotify": lambda: called(300, 0, 0),
+    "futex of a file": woken,
+    "clock of a process": lambda: time.clock_gettime(~os.getpid() << 3 | 2),
+    "rest by the clock of a process": lambda: called(230, ~os.getpid() << 3 | 2, 0, bytes(16), None),
     "migration": lambda: called(256, os.getppid(), 0, 0, 0),
 }
 
@@ -111,6 +122,7 @@ FOREIGN = [
     *("getxattr", "lgetxattr", "fgetxattr", "listxattr", "llistxattr", "flistxattr", "setxattr", "readlink", "readlinkat"),
     *(
         "getrusage",
+        "sysinfo",
         "mincore",
         "fadvise64",
         "readahead",
@@ -172,6 +184,18 @@ def test_call_that_computing_does_not_need_is_refused(refusals, name):
 
 def test_call_that_no_list_knows_is_refused():
     assert reason_of(lambda: called(1 << 20)) == REFUSED
+
+
+def test_thread_can_be_waited_for():
+    """The C library waits for its end where another process could wake it, which is refused."""
+
+    def joined():
+        libc, thread, ran = ctypes.CDLL(None), ctypes.c_ulong(), []
+        begun = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(lambda _: ran.append(sum(range(1_000_000))))
+        libc.pthread_create(ctypes.byref(thread), None, begun, None)
+        return libc.pthread_join(thread, None), len(ran)
+
+    assert reason_of(joined) == "(0, 1)"
 
 
 def test_memory_of_files_is_neither_read_ahead_nor_dropped():
