@@ -1,9 +1,9 @@
-"""Asking the agents of a run: all at once, each where nothing of it reaches what is scored."""
+"""Asking the agents of a run: each where nothing of it reaches what is scored, and the stepped ones each by itself."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -39,14 +39,27 @@ class Asked:
 
 
 def asked(question: Question, agents: Sequence[tuple[Identity, Agent]], answered: Callable[[int], None]) -> Asked:
-    """Ask all agents at once; the run goes on without those that fail."""
+    """Ask all agents; the run goes on without those that fail.
+
+    Those that are asked step by step come first, one after the other, and the others at once: a process that has seen later
+    messages, of another agent or of one that was faster, would tell one that has not by the work that it does beside it.
+    """
     found = Asked([], {}, {})
+    stepped = [isinstance(agent, Isolated) and agent.steps for _, agent in agents]
     at_once = _ISOLATED_AT_ONCE if any(isinstance(agent, Isolated) for _, agent in agents) else _AGENTS_AT_ONCE
-    with ThreadPoolExecutor(min(len(agents), at_once)) as pool:
-        answers = [pool.submit(_answer, question, identity, agent) for identity, agent in agents]
-        for done, _ in enumerate(as_completed(answers), start=1):
-            answered(done)
-    for (identity, _), answer in zip(agents, answers, strict=True):
+    answers: dict[str, Future[tuple[pl.DataFrame, LookaheadReport | None]]] = {}
+    for steps, most in ((True, 1), (False, at_once)):
+        with ThreadPoolExecutor(most) as pool:
+            asked_now = {
+                identity.agent_id: pool.submit(_answer, question, identity, agent)
+                for (identity, agent), is_stepped in zip(agents, stepped, strict=True)
+                if is_stepped is steps
+            }
+            for done, _ in enumerate(as_completed(asked_now.values()), start=len(answers) + 1):
+                answered(done)
+        answers |= asked_now
+    for identity, _ in agents:
+        answer = answers[identity.agent_id]
         error = answer.exception()  # an agent is foreign code: its failure is a fact of the run, not of the engine
         if isinstance(error, StoreError | LogError):  # of who keeps the record, not of the agent
             raise error

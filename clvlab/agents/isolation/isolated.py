@@ -105,6 +105,7 @@ class IsolatedAgent(Isolated):
 
     @contextmanager
     def fresh(self, *, silent: bool = False, grows: bool = False) -> Iterator[Agent]:
+        _WARM.end_those_that_saw()
         with self._alone(AgentProcess(self.code, self.limits, silent=silent, grows=grows)) as process:
             yield _Fresh(process, self)
 
@@ -221,6 +222,12 @@ class _WarmProcesses:
         finally:
             with self._lock:
                 self._lent[key] -= 1
+
+    def end_those_that_saw(self) -> None:
+        """End the processes that nobody has borrowed and that know a tape: beside one that has seen less they would tell it."""
+        with self._lock:
+            for key in [key for key, process in self._kept.items() if process.has_seen and not self._lent[key]]:
+                self._kept.pop(key).close()
 
     def close(self) -> None:
         with self._lock:

@@ -75,6 +75,8 @@ class AgentProcess:
     ----------
     held
         What the system keeps of it: it said so before it loaded any code of the agent.
+    has_seen
+        Whether it was asked about a tape.
     """
 
     def __init__(
@@ -84,7 +86,7 @@ class AgentProcess:
         self._folder = tempfile.TemporaryDirectory(prefix="clvlab-agent-")
         self._lock, self._loaded = Lock(), False
         self._talk: Thread | None = None
-        self._left = False
+        self._left = self.has_seen = False
         self.silent = silent
         self._written: tuple[ref[Tape], Path] | None = None
         settings = {
@@ -195,6 +197,7 @@ class AgentProcess:
     def _asked(self, tape: Tape | None, kind: FrameKind, configured: Mapping[str, Any], limit: int = _MAX_JSON) -> bytes:
         """Send a request and wait for its answer, of so many bytes at most; a process that gave none is not asked again."""
         _ = self.held  # nothing is sent before the process is locked in
+        self.has_seen |= kind is not FrameKind.IDENTITY
         with self._lock:
             request = {"tape": None if tape is None else str(self._handed(tape)), **configured}
             if not self._loaded:

@@ -7,15 +7,19 @@ import stat
 import struct
 from itertools import pairwise
 
+import polars as pl
 import pytest
 
 import clvlab as cl
 from clvlab.agents.isolation.isolated import isolated, step_by_step
+from clvlab.agents.isolation.process import AgentProcess
 from clvlab.agents.isolation.sandbox import can_lock_in
 from clvlab.agents.isolation.steps import Stepper, answered, steps
 from clvlab.agents.ticking import TickFollower
+from clvlab.engine.run import run
 from clvlab.errors import AgentError, AgentFailedError, ArgumentError
 from clvlab.law.actions import decisions_of
+from clvlab.law.closing import Window
 from clvlab.proof import clv_verify
 from clvlab.proof.evidence import read_evidence
 from clvlab.store.folder import write_run
@@ -203,6 +207,38 @@ def test_step_by_step_an_agent_is_told_what_it_is_told_of_the_whole(seed, market
 
     decided = decisions_of([one for at, answer in answers if answer for one in answered(answer, at)], "Everything")
     assert decided.equals(agent.decide(tape))
+
+
+class Again(Everything):
+    pass
+
+
+def test_nothing_that_has_seen_a_tape_lives_beside_an_agent_that_is_asked_step_by_step(monkeypatch):
+    """Another process of the same author, which knows how it all ends, would tell it by the work that it does."""
+    beside, living = [], set()
+
+    class Watched(AgentProcess):
+        def decisions(self, tape, **configured):
+            living.add(self)
+            return super().decisions(tape, **configured)
+
+        def stepped(self, tape, **configured):
+            beside.append(len(living))
+            living.add(self)
+            return super().stepped(tape, **configured)
+
+        def close(self):
+            super().close()
+            living.discard(self)
+
+    monkeypatch.setattr("clvlab.agents.isolation.isolated.AgentProcess", Watched)
+    whole = isolated(cl.strategy(agent_id="a")(lambda ticks: ticks.filter(pl.col("tick_seq") == 1)))
+    whole.decide(TAPE)  # its process is kept
+
+    result = run(TAPE, [whole, isolated(Everything(), stepped=True), isolated(Again(), stepped=True)], Window(), audit_seed=1)
+
+    assert beside == [0, 0]
+    assert result.decisions.height == 3 + 3 + 2
 
 
 class Ahead(cl.TickAgent):
