@@ -27,7 +27,7 @@ _EXAMPLE = """for example
                 return book.back("part1")
 """
 _NONE = type(None)
-_TYPES = {
+DECISION_TYPES = {
     "fixture_id": (int,), "tick_seq": (int,), "action": (str,), "market_key": (str, _NONE), "side": (str, _NONE),
     "stake": (int, _NONE), "limit_odds_milli": (int, _NONE), "reason": (str, _NONE), "confidence": (float, int, _NONE),
     "claimed_edge_bps": (int, _NONE),
@@ -236,7 +236,7 @@ def _checked(answer: Any, book: Book) -> list[Decision]:
             )
         if one[:2] != at:
             raise AgentError(f"on_tick was asked at {_named(at)}, and returned a decision made at {_named(one)}: make it anew")
-        for (column, types), value in zip(_TYPES.items(), one, strict=True):
+        for (column, types), value in zip(DECISION_TYPES.items(), one, strict=True):
             if type(value) not in types:
                 wanted = " or ".join(kind.__name__ for kind in types)
                 raise AgentError(f"{column} of a decision at {_named(at)} must be {wanted}, not {value!r:.80}")

@@ -24,8 +24,8 @@ _CALLS = (
     "getcwd", "dup", "dup2", "dup3", "pipe", "pipe2", "sendfile",
     # waiting; futex and clock_nanosleep by their arguments
     "poll", "ppoll", "select", "pselect6", "epoll_create", "epoll_create1", "epoll_ctl", "epoll_wait", "epoll_pwait",
-    "eventfd", "eventfd2", "timerfd_create", "timerfd_settime", "timerfd_gettime", "nanosleep", "restart_syscall", "pause", "wait4",
-    "waitid",
+    "eventfd", "eventfd2", "timerfd_create", "timerfd_settime", "timerfd_gettime", "nanosleep", "restart_syscall", "pause",
+    "wait4", "waitid",
     # threads and signals of this process; clone and tgkill by their arguments
     "set_robust_list", "set_tid_address", "rseq", "arch_prctl", "sched_yield", "sched_get_priority_max",
     "sched_get_priority_min", "rt_sigaction", "rt_sigprocmask", "rt_sigreturn", "rt_sigpending", "rt_sigtimedwait",
@@ -48,8 +48,8 @@ _CONNECTING = (
 _MISSING = (435, 437, 441, 449)  # clone3, openat2, epoll_pwait2, futex_waitv
 _UNSIGNED_INT = 0xFFFFFFFF  # the kernel drops the upper half of these arguments, a filter sees it
 _CLONE_THREAD = 0x00010000
-# A futex on a page of a file is known by the file: whoever maps a library could wake a process that waits in the same place. The
-# C library waits so for a thread to end, and looks again where the number has changed meanwhile.
+# A futex on a page of a file is known by the file: whoever maps a library could wake a process that waits in the same place.
+# The C library waits so for a thread to end, and looks again where the number has changed meanwhile.
 _FUTEX_PRIVATE, _FUTEX_COMMAND, _FUTEX_WAITS = 128, 127, (0, 9)
 _CLOCKS = ~0xF & _UNSIGNED_INT  # of the machine and of this process; others have the number of a process, whose time they tell
 _RLIMIT_AS = 9

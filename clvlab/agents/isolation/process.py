@@ -39,7 +39,7 @@ from clvlab.law.tape import Tape
 _WORKER = "clvlab.agents.isolation.worker"
 _MAX_JSON = 1 << 20  # which takes some twenty times as much memory
 _LIMITS = dict.fromkeys(FrameKind, _MAX_JSON)
-_MAX_PRINTED = 1 << 20
+_MAX_PRINTED = 1 << 20  # for each question, all its steps together
 _PATIENCE_S = 1
 # All that an agent finds in its environment, as variables of ours are input that no seal names.
 _ENVIRONMENT = {
@@ -109,7 +109,7 @@ class AgentProcess:
         self._requests, self._answers = cast(BinaryIO, self._process.stdin), cast(BinaryIO, self._process.stdout)
         self._held: tuple[Held, ...] | None = None
         self._first = self._process.pid  # where the agent runs; it may be one that this one has started
-        self._answered = 0
+        self._answered = self._printed = 0
 
     @property
     def held(self) -> tuple[Held, ...]:
@@ -153,12 +153,14 @@ class AgentProcess:
         self._asked(None, FrameKind.STEP, configured | {"steps": True})
 
         def talk() -> bytes:
+            size = 0
             with _on_one_core(self._first):
                 for at, step in steps(tape):
                     if answer := self._step(step):
+                        size += len(answer)
                         decided.extend(answered(answer, at))
-                        if len(decided) > most:
-                            raise self._garbled(f"more than {most:,} decisions")
+                        if len(decided) > most or size > most_bytes(most):
+                            raise self._garbled(f"{len(decided):,} decisions in {size:,} bytes, more than there can be")
                 return self._step(b"")
 
         with self._lock:
@@ -199,6 +201,7 @@ class AgentProcess:
         _ = self.held  # nothing is sent before the process is locked in
         self.has_seen |= kind is not FrameKind.IDENTITY
         with self._lock:
+            self._printed = 0
             request = {"tape": None if tape is None else str(self._handed(tape)), **configured}
             if not self._loaded:
                 make_resident(self._limits.reads)  # again: memory may have been short since
@@ -228,7 +231,6 @@ class AgentProcess:
         return folder
 
     def _answer(self, kind: FrameKind, limit: int = _MAX_JSON, head: bytes | None = None) -> bytes:
-        printed = 0
         limits = _LIMITS | {kind: limit}
         while True:
             try:
@@ -239,8 +241,8 @@ class AgentProcess:
             except FrameError as error:
                 raise self._garbled(str(error)) from error
             if found in (FrameKind.OUT, FrameKind.ERR):
-                printed += len(data)
-                if printed <= _MAX_PRINTED and not self.silent:
+                self._printed += len(data)
+                if self._printed <= _MAX_PRINTED and not self.silent:
                     (sys.stdout if found is FrameKind.OUT else sys.stderr).write(printable(data.decode(errors="replace")))
             elif found is FrameKind.FAILURE:
                 raise failure_in(data)

@@ -13,12 +13,13 @@ from typing import Any
 import polars as pl
 
 from clvlab.agents.book import Known, columns_of, known_of
-from clvlab.agents.ticking import TickFollower, in_order
+from clvlab.agents.ticking import DECISION_TYPES, TickFollower, in_order
 from clvlab.errors import AgentError, AgentFailedError
 from clvlab.law.actions import Decision
 from clvlab.law.tape import Tape
 
 _MARSHAL = 2  # the last version that looks for no repeated object, which takes as long as all the rest
+_TYPES = tuple(DECISION_TYPES.values())
 _SLICE = 65_536  # messages that stand in memory as Python values
 
 
@@ -66,12 +67,12 @@ class Stepper:
 
 
 def answered(data: bytes, at: tuple[int, int]) -> list[Decision]:
-    """Read what an agent decided at a message; values beyond who is asked and where are for the law to check.
+    """Read what an agent decided at a message; values of the right types are for the law to check.
 
     Raises
     ------
     AgentFailedError
-        The bytes are no decisions.
+        The bytes are no decisions, or some of other types.
     AgentError
         One is made at another message: one before would rest on what came since.
     """
@@ -81,6 +82,8 @@ def answered(data: bytes, at: tuple[int, int]) -> list[Decision]:
     except (ValueError, TypeError, RecursionError) as error:
         raise AgentFailedError("GarbledAnswer", f"its process answered with no decisions: {error!r:.300}") from error
     for one in decided:
+        if len(one) != len(_TYPES) or not all(type(value) in types for value, types in zip(one, _TYPES, strict=True)):
+            raise AgentFailedError("GarbledAnswer", "its process answered with decisions of other types")
         if one[:2] != at:
             raise AgentError(f"asked at tick {at[1]} of fixture {at[0]}, it decided at {one[:2]!r:.80}")
     return decided

@@ -1,5 +1,6 @@
 """Agents that are asked step by step: each message after the answer to the one before."""
 
+import json
 import os
 import random
 import select
@@ -137,6 +138,48 @@ def test_a_message_says_nothing_of_markets_that_come_later(seed):
     part = list(steps(tape.keep(tape.rows["ts_ms"] <= last)))
 
     assert part == list(steps(tape))[: len(part)]
+
+
+WAIT = [1, 2, "WAIT", None, None, None, None, None, None, None]
+
+
+@pytest.mark.parametrize(
+    ("column", "value"), [(0, True), (1, 2.0), (2, None), (3, 1.5), (5, 1.5), (5, True), (7, ["x"]), (8, "0.5"), (9, {}), (10, 1)]
+)
+def test_decision_of_other_types_is_refused(column, value):
+    other = [*WAIT[:column], value, *WAIT[column + 1 :]]
+
+    with pytest.raises(AgentFailedError, match="of other types"):
+        answered(json.dumps([WAIT, other]).encode(), (1, 2))
+    assert len(answered(json.dumps([WAIT]).encode(), (1, 2))) == 1
+
+
+class Long(cl.TickAgent):
+    """Says as much as one answer may hold, at every message."""
+
+    def on_tick(self, book):
+        return book.wait("x" * 1_000_000)
+
+
+MANY = make_tape([message(n, n, {"part1": 5000, "part2": 5000}) for n in range(60)])
+
+
+def test_answers_take_no_more_memory_together_than_those_to_one_question():
+    with pytest.raises(AgentFailedError, match=r"\d decisions in 3\d,\d{3},\d{3} bytes, more than there can be"):
+        isolated(Long(), stepped=True).decide(MANY)
+
+
+class Loud(cl.TickAgent):
+    """Prints a tenth of what may be printed, at every message."""
+
+    def on_tick(self, book):
+        print("x" * 104_857)
+
+
+def test_what_is_printed_is_bounded_over_all_steps(capsys):
+    isolated(Loud(), stepped=True).decide(MANY)
+
+    assert 900_000 < len(capsys.readouterr().out) <= 1 << 20
 
 
 class Failing(cl.TickAgent):
